@@ -1,0 +1,83 @@
+// What `npm pack` and `npm publish` run: the checkout's package.json points at the TypeScript sources, the published
+// one at JavaScript with types. `prepare` builds dist and puts the published package.json in place; `restore` undoes it.
+// The original is kept aside meanwhile, so that a crash between the two is mended by running either again.
+
+import { spawnSync } from 'node:child_process';
+import { cpSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, extname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
+const MANIFEST = join(ROOT, 'package.json');
+const KEPT_ASIDE = join(ROOT, '.package.json.unpacked');
+
+/** @param {string} original the checkout's package.json */
+function published(original) {
+  const manifest = JSON.parse(original);
+  const exports = Object.fromEntries(
+    Object.entries(manifest.exports).map(([name, target]) => {
+      const source = /^\.\/src\/(?<module>.+)\.ts$/.exec(target)?.groups;
+      if (source === undefined) return [name, target];
+      return [name, { types: `./dist/${source.module}.d.ts`, default: `./dist/${source.module}.js` }];
+    }),
+  );
+  // Those belong to the checkout; `postinstall` would run on the machine of whoever installs the package. The other
+  // scripts stay, so that after a crash `npm pack` still finds its own.
+  const { scripts, devDependencies, overrides, allowScripts, ...rest } = manifest;
+  const { postinstall, ...kept } = scripts;
+  return `${JSON.stringify({ ...rest, exports, types: exports['.'].types, scripts: kept }, null, 2)}\n`;
+}
+
+function restore() {
+  if (!existsSync(KEPT_ASIDE)) return;
+  const original = readFileSync(KEPT_ASIDE, 'utf8');
+  const current = readFileSync(MANIFEST, 'utf8');
+  if (current !== original && current !== published(original)) {
+    throw new Error(`${MANIFEST} was changed while ${KEPT_ASIDE} was kept aside: merge the two by hand.`);
+  }
+  renameSync(KEPT_ASIDE, MANIFEST);
+}
+
+function build() {
+  rmSync(join(ROOT, 'dist'), { recursive: true, force: true });
+  const require = createRequire(import.meta.url);
+  const compiler = join(dirname(require.resolve('typescript/package.json')), 'bin', 'tsc');
+  const run = spawnSync(process.execPath, [compiler, '-p', 'tsconfig.build.json'], {
+    cwd: ROOT,
+    stdio: ['ignore', 2, 2],
+  });
+  if (run.status !== 0) throw new Error('The build failed; see the errors above.');
+  copyAssets(join(ROOT, 'src'));
+}
+
+/** Lua scripts, pages and schemas are read at run time, by their address relative to the module. */
+function copyAssets(folder) {
+  for (const entry of readdirSync(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) copyAssets(path);
+    else if (extname(path) !== '.ts') cpSync(path, join(ROOT, 'dist', relative(join(ROOT, 'src'), path)));
+  }
+}
+
+function prepare() {
+  restore();
+  build();
+  const original = readFileSync(MANIFEST, 'utf8');
+  writeFileSync(KEPT_ASIDE, original);
+  writeFileSync(MANIFEST, published(original));
+}
+
+const steps = { build, prepare, restore };
+const step = steps[process.argv[2]];
+if (step === undefined) {
+  process.stderr.write(`usage: node scripts/pack.mjs ${Object.keys(steps).join('|')}\n`);
+  process.exitCode = 2;
+} else {
+  try {
+    step();
+  } catch (error) {
+    process.stderr.write(`pack: ${error.message}\n`);
+    process.exitCode = 1;
+  }
+}

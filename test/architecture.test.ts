@@ -1,0 +1,141 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, test } from 'vitest';
+import { blank, findViolations, type Source } from './helpers/architecture.ts';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+
+function sourcesOf(folder: string): readonly Source[] {
+  return readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts') && !name.includes('node_modules'))
+    .map((name) => `${folder}/${name.replaceAll('\\', '/')}`)
+    .map((path) => ({ path, text: readFileSync(join(ROOT, path), 'utf8') }));
+}
+
+test('the sources keep the five rules', () => {
+  const sources = sourcesOf('src');
+  expect(sources.length).toBeGreaterThan(10);
+  const lines = findViolations(sources).map(({ rule, at, message }) => `${at} breaks rule ${rule}: ${message}`);
+  expect(lines.join('\n')).toBe('');
+});
+
+/** The rules that one source breaks, with the lines. */
+function broken(path: string, text: string): readonly string[] {
+  return findViolations([{ path, text }]).map(({ rule, at }) => `${rule} at ${at.slice(at.lastIndexOf(':') + 1)}`);
+}
+
+describe('rule 1: the two sides never meet', () => {
+  test.each([
+    ['src/producer/client.ts', "import { run } from '../workers/worker.ts';"],
+    ['src/workers/http/probe.ts', "export { open } from '../../producer/session.ts';"],
+    ['src/workers/worker.ts', "type Client = import('../producer/client.ts').Client;"],
+    ['src/workers/worker.ts', "const client = await import('../producer/client.ts');"],
+  ])('%s: %s', (path, text) => expect(broken(path, text)).toEqual(['1 at 1']));
+
+  test('both may import what is shared', () => {
+    expect(broken('src/producer/client.ts', "import { claim } from '../shared/store/ledger.ts';")).toEqual([]);
+    expect(broken('src/workers/sandbox/main.ts', "import { decide } from '../../shared/retry.ts';")).toEqual([]);
+  });
+});
+
+describe('rule 2: the rules are pure', () => {
+  test.each([
+    ['src/shared/retry.ts', "import { ledger } from './store/ledger.ts';"],
+    ['src/shared/retry.ts', "import { readFile } from 'node:fs/promises';"],
+    ['src/shared/retry.ts', "import pino from 'pino';"],
+    ['src/shared/retry.ts', 'const jitter = Math.random() * 200;'],
+    ['src/shared/retry.ts', 'const at = Date.now();'],
+    ['src/shared/retry.ts', 'const text = `${new Date()}`;'],
+    ['src/shared/retry.ts', 'setTimeout(again, 10);'],
+    ['src/shared/store/ledger.ts', "import { open } from '../../producer/session.ts';"],
+  ])('%s: %s', (path, text) => expect(broken(path, text)).toEqual(['2 at 1']));
+
+  test('they may import each other and schema libraries, and time.ts reads the clock', () => {
+    const text =
+      "import { z } from 'zod';\nimport Ajv from 'ajv/dist/2020.js';\nimport type { Clock } from './time.ts';";
+    expect(broken('src/shared/schema.ts', text)).toEqual([]);
+    expect(broken('src/shared/fingerprint.ts', "import { createHash } from 'node:crypto';")).toEqual([]);
+    expect(broken('src/shared/time.ts', 'export const now = () => Date.now();')).toEqual([]);
+    expect(broken('src/shared/call.ts', 'const at = new Date(record.startedAtMs);')).toEqual([]);
+  });
+});
+
+describe('rule 3: libraries stay where they belong', () => {
+  test.each([
+    ['src/producer/client.ts', "import type { Redis } from 'ioredis';"],
+    ['src/workers/execute.ts', "import { Redis } from 'ioredis';"],
+    ['src/producer/session.ts', "import { Queue } from 'bullmq';"],
+    ['src/shared/store/ledger.ts', "import { Queue } from 'bullmq';"],
+  ])('%s: %s', (path, text) => expect(broken(path, text)).toEqual(['3 at 1']));
+
+  test.each([
+    ['src/shared/store/redis.ts', "import { Redis } from 'ioredis';"],
+    ['src/shared/store/queues.ts', "import { Queue } from 'bullmq';"],
+    ['src/producer/results.ts', "import { QueueEvents } from 'bullmq';"],
+    ['src/workers/worker.ts', "import { Worker } from 'bullmq';"],
+  ])('%s may: %s', (path, text) => expect(broken(path, text)).toEqual([]));
+});
+
+describe('rule 4: a tool has its context and nothing else', () => {
+  test.each([
+    ['src/workers/tools/read.ts', "import { jail } from '../capabilities.ts';"],
+    ['src/workers/tools/read.ts', "import { ledger } from '../../shared/store/ledger.ts';"],
+    ['src/workers/tools/read.ts', "import { readFile } from 'fs/promises';"],
+    ['src/workers/tools/shell.ts', "import { spawn } from 'node:child_process';"],
+    ['src/workers/tools/web-fetch.ts', 'const answer = await fetch(url);'],
+    ['src/workers/tools/read.ts', "import { defineTool } from 'pawl';"],
+  ])('%s: %s', (path, text) => expect(broken(path, text)).toEqual(['4 at 1']));
+
+  test('the rules, its neighbours and its own context are open to it', () => {
+    const text =
+      "import { defineTool } from '../../shared/tool.ts';\nimport { read } from './read.ts';\nctx.fetch(url);";
+    expect(broken('src/workers/tools/index.ts', text)).toEqual([]);
+  });
+});
+
+describe('rule 5: only composition roots touch the process', () => {
+  test.each([
+    'const url = process.env.REDIS_URL;',
+    "const url = process.env['REDIS_URL'];",
+    "process.on('SIGTERM', drain);",
+    'process.once(`SIGINT`, drain);',
+    'process.exit(1);',
+    "import { env } from 'node:process';",
+    'const text = `at ${process.env.HOME}`;',
+  ])('%s', (text) => {
+    expect(broken('src/producer/client.ts', text)).toEqual(['5 at 1']);
+    expect(broken('src/cli.ts', text)).toEqual([]);
+    expect(broken('src/workers/main.ts', text)).toEqual([]);
+  });
+
+  test('what is no signal, and no code, is free', () => {
+    const text = [
+      "process.on('exit', end);",
+      'process.exitCode = 1;',
+      '// process.exit(1) would lose the log',
+      "/* import { Redis } from 'ioredis'; */",
+      "const hint = 'set process.env.REDIS_URL';",
+      'const quoted = /[\'"`]/.test(text); // process.env',
+      'const nested = `a ${inner(`b ${c} process.env.X`)} process.exit(1)`;',
+    ];
+    expect(broken('src/producer/client.ts', text.join('\n'))).toEqual([]);
+  });
+});
+
+test('a violation names the file, the line and the way out', () => {
+  const text = "// one\n\nimport {\n  Redis,\n} from 'ioredis';\n";
+  expect(findViolations([{ path: 'src/producer/client.ts', text }])).toEqual([
+    { rule: 3, at: 'src/producer/client.ts:5', message: "'ioredis' is named only under src/shared/store/" },
+  ]);
+});
+
+test('blanking keeps every character in its place', () => {
+  for (const { path, text } of sourcesOf('src')) {
+    for (const strings of [true, false]) {
+      const result = blank(text, { strings });
+      expect(result.length, path).toBe(text.length);
+      expect(result.replace(/[^\n]/g, '').length, path).toBe(text.replace(/[^\n]/g, '').length);
+    }
+  }
+});

@@ -1,0 +1,59 @@
+/** A context for running one tool's function without a fleet: real files and programs, everything else recorded. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { onTestFinished } from 'vitest';
+import type { SessionKind } from '../../src/shared/session.ts';
+import type { Progress, ToolContext } from '../../src/shared/tool.ts';
+import { type CapabilityOptions, capabilitiesFor } from '../../src/workers/capabilities.ts';
+
+export interface TestContext extends ToolContext {
+  readonly progressed: readonly Progress[];
+  readonly logged: readonly { readonly level: string; readonly message: string }[];
+}
+
+export type ContextOptions = Partial<Omit<CapabilityOptions, 'session'>> & {
+  readonly kind?: SessionKind;
+  /** Default: a new folder. */
+  readonly workspaceRoot?: string;
+  readonly attempt?: number;
+  readonly fence?: number;
+};
+
+/** A folder that is removed when the test ends. */
+export function temporaryFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'pawl-test-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+export function testContext(options: ContextOptions = {}): TestContext {
+  const { kind = 'main', workspaceRoot = temporaryFolder(), attempt = 1, fence = 1, ...given } = options;
+  const callId = given.callId ?? 'test-call';
+  const signal = given.signal ?? new AbortController().signal;
+  const capabilities = { env: process.env, ...given, session: { kind, workspaceRoot }, callId, signal };
+  const progressed: Progress[] = [];
+  const logged: { level: string; message: string }[] = [];
+  const log = (level: string) => (message: string) => void logged.push({ level, message });
+  const { workspace, processes, memory, channel, fetch } = capabilitiesFor(capabilities);
+  return {
+    workspace,
+    processes,
+    memory,
+    channel,
+    fetch,
+    callId,
+    sessionKey: 'test-session',
+    actorId: 'test-actor',
+    attempt,
+    fence,
+    idempotencyKey: 'test-key',
+    signal,
+    trace: {},
+    values: new Map(),
+    log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
+    progress: (progress) => void progressed.push(progress),
+    progressed,
+    logged,
+  };
+}

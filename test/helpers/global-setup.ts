@@ -1,0 +1,32 @@
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TestProject } from 'vitest/node';
+import { startEmbeddedRedis } from '../../src/shared/store/embedded-redis.ts';
+import { eventually } from './signal.ts';
+
+declare module 'vitest' {
+  export interface ProvidedContext {
+    /** The Redis that all tests share; see `createWorld`. */
+    redisUrl: string;
+  }
+}
+
+/** One real Redis for the whole run: the one that `REDIS_URL` names, or a private one in a folder of its own. */
+export default async function setup(project: TestProject): Promise<(() => Promise<void>) | undefined> {
+  const given = process.env['REDIS_URL'];
+  if (given !== undefined && given !== '') {
+    project.provide('redisUrl', given);
+    return undefined;
+  }
+  const dataDir = await mkdtemp(join(tmpdir(), 'pawl-test-'));
+  const redis = await startEmbeddedRedis({ dataDir, log: (line) => console.error(line) });
+  project.provide('redisUrl', redis.url);
+  return async () => {
+    await redis.stop();
+    // The server writes to the folder until its end, which its keeper marks by removing the endpoint file.
+    await eventually(() => !existsSync(join(dataDir, 'redis', 'endpoint.json')), { what: 'the end of the test Redis' });
+    await rm(dataDir, { recursive: true, force: true });
+  };
+}

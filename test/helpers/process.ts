@@ -1,0 +1,178 @@
+/** Real child processes: scripts and the `pawl` command, under the Node that runs the tests. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { onTestFinished } from 'vitest';
+import { within } from './signal.ts';
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const LAUNCHER = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));
+
+export interface ProcessOptions {
+  /** Added to the environment; `undefined` takes a variable away. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Default: the checkout. */
+  readonly cwd?: string;
+}
+
+export interface Ending {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
+
+export interface TestProcess extends AsyncDisposable {
+  readonly pid: number;
+  /** Resolves when the process has ended and its output is complete. */
+  readonly ended: Promise<Ending>;
+  /** All of standard output and of standard error so far. */
+  stdout(): string;
+  stderr(): string;
+  /**
+   * The first line, past or to come, of standard output or error that contains or matches `wanted`.
+   * @throws Error after the deadline (default 15 s) or when the process ends first, with its output
+   */
+  line(wanted: string | RegExp, options?: { deadlineMs?: number }): Promise<string>;
+  /** Writes a line to standard input. */
+  say(line: string): void;
+  endInput(): void;
+  signal(signal: NodeJS.Signals): void;
+  /** kill -9, and waits for the end. */
+  kill(): Promise<Ending>;
+  /** SIGSTOP: the process stands still and knows nothing of it. */
+  pause(): void;
+  /** SIGCONT. */
+  resume(): void;
+}
+
+/** Every process still running; whatever happens to a test, none outlives the file. */
+const running = new Set<ChildProcess>();
+process.on('exit', () => {
+  for (const child of running) killGroup(child);
+});
+
+/** Runs a TypeScript or JavaScript file. Inside a test it is killed when the test ends; elsewhere, dispose of it. */
+export function startScript(
+  file: string | URL,
+  args: readonly string[] = [],
+  options: ProcessOptions = {},
+): TestProcess {
+  return start([typeof file === 'string' ? file : fileURLToPath(file), ...args], options);
+}
+
+/** Runs `pawl …`. */
+export function startPawl(args: readonly string[], options: ProcessOptions = {}): TestProcess {
+  return start([LAUNCHER, ...args], options);
+}
+
+function start(args: readonly string[], options: ProcessOptions): TestProcess {
+  const env: NodeJS.ProcessEnv = { ...process.env, NODE_OPTIONS: '', ...options.env };
+  for (const name of Object.keys(env)) if (env[name] === undefined || name.startsWith('VITEST')) delete env[name];
+  // A group of its own, so that cleaning up reaches its children as well.
+  const child = spawn(process.execPath, [...args], {
+    cwd: options.cwd ?? ROOT,
+    env,
+    stdio: ['pipe', 'pipe', 'pipe'],
+    detached: true,
+  });
+  const { pid } = child;
+  if (pid === undefined) throw new Error(`${process.execPath} could not be started`);
+  running.add(child);
+  const output = new Output();
+  child.stdin.on('error', () => {});
+  child.stdout.setEncoding('utf8').on('data', (text: string) => output.add('stdout', text));
+  child.stderr.setEncoding('utf8').on('data', (text: string) => output.add('stderr', text));
+  const ended = new Promise<Ending>((resolve) => {
+    child.on('close', (code, signal) => {
+      running.delete(child);
+      output.end(`ended with ${signal ?? `code ${code}`}`);
+      resolve({ code, signal });
+    });
+  });
+  const dispose = async () => {
+    killGroup(child);
+    await ended;
+  };
+  try {
+    onTestFinished(dispose);
+  } catch {
+    // Not inside a test: whoever started it disposes of it.
+  }
+  return {
+    pid,
+    ended,
+    stdout: () => output.text('stdout'),
+    stderr: () => output.text('stderr'),
+    line: (wanted, { deadlineMs = 15_000 } = {}) => output.line(wanted, deadlineMs),
+    say: (line) => void child.stdin.write(`${line}\n`),
+    endInput: () => void child.stdin.end(),
+    signal: (signal) => void child.kill(signal),
+    kill: () => {
+      child.kill('SIGKILL');
+      return ended;
+    },
+    pause: () => void child.kill('SIGSTOP'),
+    resume: () => void child.kill('SIGCONT'),
+    [Symbol.asyncDispose]: dispose,
+  };
+}
+
+function killGroup(child: ChildProcess): void {
+  if (child.pid === undefined) return;
+  try {
+    process.kill(-child.pid, 'SIGKILL');
+  } catch {
+    // Already gone.
+  }
+}
+
+type Stream = 'stdout' | 'stderr';
+
+/** What a process wrote, by line, and who waits for a line. */
+class Output {
+  private readonly texts: Record<Stream, string> = { stdout: '', stderr: '' };
+  private readonly partial: Record<Stream, string> = { stdout: '', stderr: '' };
+  private readonly lines: string[] = [];
+  private readonly waiting = new Set<{ look: (line: string) => void; fail: (error: Error) => void }>();
+  private ending: string | undefined;
+
+  add(stream: Stream, text: string): void {
+    this.texts[stream] += text;
+    const lines = (this.partial[stream] + text).split('\n');
+    this.partial[stream] = lines.pop() ?? '';
+    for (const line of lines) this.addLine(line);
+  }
+
+  end(ending: string): void {
+    for (const stream of ['stdout', 'stderr'] as const)
+      if (this.partial[stream] !== '') this.addLine(this.partial[stream]);
+    this.ending = ending;
+    for (const waiter of this.waiting) waiter.fail(this.missed(ending));
+  }
+
+  text(stream: Stream): string {
+    return this.texts[stream];
+  }
+
+  async line(wanted: string | RegExp, deadlineMs: number): Promise<string> {
+    const matches = (line: string) => (typeof wanted === 'string' ? line.includes(wanted) : wanted.test(line));
+    const found = this.lines.find(matches);
+    if (found !== undefined) return found;
+    if (this.ending !== undefined) throw this.missed(this.ending);
+    const { promise, resolve, reject } = Promise.withResolvers<string>();
+    const waiter = { look: (line: string) => matches(line) && resolve(line), fail: reject };
+    this.waiting.add(waiter);
+    try {
+      return await within(promise, deadlineMs, () => `a line with ${wanted}; it wrote:\n${this.lines.join('\n')}\n`);
+    } finally {
+      this.waiting.delete(waiter);
+    }
+  }
+
+  private addLine(line: string): void {
+    this.lines.push(line);
+    for (const waiter of this.waiting) waiter.look(line);
+  }
+
+  private missed(ending: string): Error {
+    return new Error(`the process ${ending} without the line; it wrote:\n${this.lines.join('\n')}`);
+  }
+}
