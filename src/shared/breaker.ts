@@ -1,0 +1,208 @@
+/**
+ * The fleet's circuit (R22 to R24): one state for one tool in one context, shared by all workers.
+ *
+ * CLOSED      calls pass; outcomes are collected in a window. Too many failures open the circuit.
+ * OPEN        calls are refused until the cooldown has passed; the first one after it becomes a probe.
+ * HALF_OPEN   one leased probe at a time. A failure opens the circuit again, enough successes in a row close it.
+ * FORCED_OPEN an operator's decision; only a reset ends it.
+ *
+ * Every change of state raises `epoch`. Whoever changes a circuit compares the epoch it saw with the one that is stored, and
+ * an outcome counts only in the epoch in which its attempt started, so late answers change nothing.
+ */
+
+export type CircuitState = 'CLOSED' | 'OPEN' | 'HALF_OPEN' | 'FORCED_OPEN';
+
+export interface CircuitPolicy {
+  readonly windowMs: number;
+  readonly consecutiveFailures: number;
+  /** Share of failures, 0 to 1, over the last `rateSamples` outcomes, of which at least `rateMinimum` must exist. */
+  readonly failureRate: number;
+  readonly rateSamples: number;
+  readonly rateMinimum: number;
+  readonly cooldownMs: number;
+  /** A probe that has not answered by then no longer blocks the next one. */
+  readonly probeLeaseMs: number;
+  readonly successesToClose: number;
+  /** What happens to a queued call that meets an open circuit (DESIGN, ruling 13). */
+  readonly whenOpen: 'refuse' | 'park';
+  /** Name of what several tools depend on, for `circuitBreakerHint: "dependency"`. */
+  readonly dependency?: string;
+}
+export type CircuitOverrides = Partial<CircuitPolicy>;
+
+const DEFAULT_CIRCUIT: CircuitPolicy = {
+  windowMs: 120_000,
+  consecutiveFailures: 5,
+  failureRate: 0.5,
+  rateSamples: 20,
+  rateMinimum: 10,
+  cooldownMs: 30_000,
+  probeLeaseMs: 60_000,
+  successesToClose: 2,
+  whenOpen: 'refuse',
+};
+
+/** Read-only tools may fail more often and recover sooner (R24). */
+export function circuitPolicy(
+  readOnly: boolean,
+  tool: CircuitOverrides = {},
+  operator: CircuitOverrides = {},
+): CircuitPolicy {
+  return {
+    ...DEFAULT_CIRCUIT,
+    ...(readOnly ? { consecutiveFailures: 8, cooldownMs: 20_000 } : {}),
+    ...tool,
+    ...operator,
+  };
+}
+
+export type Circuit =
+  | { readonly state: 'CLOSED'; readonly epoch: number }
+  | {
+      readonly state: 'OPEN';
+      readonly epoch: number;
+      readonly openedAtMs: number;
+      readonly cooldownMs: number;
+      readonly reason: string;
+    }
+  | {
+      readonly state: 'HALF_OPEN';
+      readonly epoch: number;
+      readonly openedAtMs: number;
+      readonly cooldownMs: number;
+      readonly successes: number;
+      readonly probe?: { readonly holder: string; readonly untilMs: number };
+    }
+  | { readonly state: 'FORCED_OPEN'; readonly epoch: number; readonly openedAtMs: number; readonly reason: string };
+
+export const CLOSED_CIRCUIT: Circuit = { state: 'CLOSED', epoch: 0 };
+
+/** One outcome in the window, the newest first. */
+export interface Sample {
+  readonly atMs: number;
+  readonly ok: boolean;
+}
+
+export type Admission =
+  | { readonly kind: 'pass' }
+  | { readonly kind: 'refuse'; readonly retryAfterMs: number }
+  /** The call may run as the probe once `next` has been stored in place of what was seen. */
+  | { readonly kind: 'probe'; readonly next: Circuit };
+
+/** May a call start now? `holder` names the attempt that asks. */
+export function admit(circuit: Circuit, policy: CircuitPolicy, holder: string, nowMs: number): Admission {
+  switch (circuit.state) {
+    case 'CLOSED':
+      return { kind: 'pass' };
+    case 'FORCED_OPEN':
+      return { kind: 'refuse', retryAfterMs: policy.cooldownMs };
+    case 'OPEN': {
+      const remainingMs = circuit.openedAtMs + circuit.cooldownMs - nowMs;
+      if (remainingMs > 0) return { kind: 'refuse', retryAfterMs: remainingMs };
+      return { kind: 'probe', next: withProbe({ ...circuit, successes: 0 }, policy, holder, nowMs) };
+    }
+    case 'HALF_OPEN': {
+      if (circuit.probe !== undefined && circuit.probe.untilMs > nowMs)
+        return { kind: 'refuse', retryAfterMs: Math.min(1_000, circuit.probe.untilMs - nowMs) };
+      return { kind: 'probe', next: withProbe(circuit, policy, holder, nowMs) };
+    }
+  }
+}
+
+function withProbe(
+  circuit: {
+    readonly epoch: number;
+    readonly openedAtMs: number;
+    readonly cooldownMs: number;
+    readonly successes: number;
+  },
+  policy: CircuitPolicy,
+  holder: string,
+  nowMs: number,
+): Circuit {
+  const { epoch, openedAtMs, cooldownMs, successes } = circuit;
+  return {
+    state: 'HALF_OPEN',
+    epoch: epoch + 1,
+    openedAtMs,
+    cooldownMs,
+    successes,
+    probe: { holder, untilMs: nowMs + policy.probeLeaseMs },
+  };
+}
+
+/** Opens a closed circuit when its window says so; undefined leaves it closed. */
+export function afterWindow(
+  circuit: Circuit,
+  window: readonly Sample[],
+  policy: CircuitPolicy,
+  nowMs: number,
+): Circuit | undefined {
+  if (circuit.state !== 'CLOSED') return undefined;
+  const reason = tripReason(window, policy, nowMs);
+  return reason === undefined ? undefined : opened(circuit, policy, reason, nowMs);
+}
+
+/** Why the window's outcomes should open the circuit, if they should. */
+export function tripReason(window: readonly Sample[], policy: CircuitPolicy, nowMs: number): string | undefined {
+  const recent = window.filter((sample) => sample.atMs > nowMs - policy.windowMs);
+  const firstSuccess = recent.findIndex((sample) => sample.ok);
+  const consecutive = firstSuccess === -1 ? recent.length : firstSuccess;
+  if (consecutive >= policy.consecutiveFailures) return `${consecutive} failures in a row`;
+  const rated = recent.slice(0, policy.rateSamples);
+  const failures = rated.filter((sample) => !sample.ok).length;
+  if (rated.length >= policy.rateMinimum && failures >= policy.failureRate * rated.length)
+    return `${failures} of the last ${rated.length} calls failed`;
+  return undefined;
+}
+
+/** What a probe's answer makes of the circuit; undefined when the probe no longer holds the lease. */
+export function afterProbe(
+  circuit: Circuit,
+  policy: CircuitPolicy,
+  holder: string,
+  ok: boolean | undefined,
+  nowMs: number,
+): Circuit | undefined {
+  if (circuit.state !== 'HALF_OPEN' || circuit.probe?.holder !== holder) return undefined;
+  if (ok === false) return opened(circuit, policy, 'a probe failed', nowMs);
+  const { openedAtMs, cooldownMs, epoch } = circuit;
+  // An ending that says nothing about the service (cancelled, refused parameters) only gives the lease back.
+  const successes = circuit.successes + (ok === true ? 1 : 0);
+  if (successes >= policy.successesToClose) return { state: 'CLOSED', epoch: epoch + 1 };
+  return { state: 'HALF_OPEN', epoch: epoch + 1, openedAtMs, cooldownMs, successes };
+}
+
+export function forcedOpen(circuit: Circuit, reason: string, nowMs: number): Circuit {
+  return { state: 'FORCED_OPEN', epoch: circuit.epoch + 1, openedAtMs: nowMs, reason };
+}
+
+/** Any manual reset closes at once, whatever the state. */
+export function reset(circuit: Circuit): Circuit {
+  return { state: 'CLOSED', epoch: circuit.epoch + 1 };
+}
+
+function opened(circuit: Circuit, policy: CircuitPolicy, reason: string, nowMs: number): Circuit {
+  return { state: 'OPEN', epoch: circuit.epoch + 1, openedAtMs: nowMs, cooldownMs: policy.cooldownMs, reason };
+}
+
+/** How many outcomes a window must remember for its policy. */
+export function windowSize(policy: CircuitPolicy): number {
+  return Math.max(policy.rateSamples, policy.consecutiveFailures);
+}
+
+/** The key of the circuit that a call goes through: one per tool, dependency or tier, and per tenant. */
+export function circuitKey(scope: {
+  readonly hint: 'tool' | 'dependency' | 'global';
+  readonly tool: string;
+  readonly dependency?: string | undefined;
+  readonly tenantId?: string | undefined;
+}): string {
+  const subject =
+    scope.hint === 'global'
+      ? 'global'
+      : scope.hint === 'dependency' && scope.dependency !== undefined
+        ? `dependency:${scope.dependency}`
+        : `tool:${scope.tool}`;
+  return scope.tenantId === undefined ? subject : `${subject}@${scope.tenantId}`;
+}

@@ -1,0 +1,252 @@
+/**
+ * Settings: option, environment, file, default, in this order (R35). A wrong value is named with its path, what came and what
+ * is allowed, and nothing starts.
+ */
+import { z } from 'zod';
+import { DEFAULT_TTLS } from './call.ts';
+import { type Issue, PawlError } from './failure.ts';
+import { TIERS } from './tool.ts';
+
+const milliseconds = z.number().int().positive();
+const onOff = z.enum(['on', 'off']);
+
+/** Per-tool policy of the operator, under the tool's name or `namespace.name`. */
+const toolPolicySchema = z.strictObject({
+  enabled: z.boolean().optional(),
+  timeoutMs: milliseconds.optional(),
+  maxResultBytes: milliseconds.optional(),
+  /** Name calls alike over all sessions; only for tools with effects `none` (R10). */
+  scope: z.enum(['session', 'global']).optional(),
+  /** What a reused key with other parameters means (TR-4). */
+  onConflict: z.enum(['refuse', 'independent']).optional(),
+  /** Accept `dedupeMode: "disabled"` above the read-only tier. */
+  allowDisabledDedupe: z.boolean().optional(),
+  ttl: z.strictObject({ doneMs: milliseconds.optional(), failedMs: milliseconds.optional() }).optional(),
+  retry: z
+    .strictObject({
+      maxAttempts: z.number().int().min(1).max(100),
+      baseMs: z.number().int().min(0),
+      maxDelayMs: z.number().int().min(0),
+      maxElapsedMs: z.number().int().min(0),
+      retriableCodes: z.array(z.string()),
+      terminalCodes: z.array(z.string()),
+    })
+    .partial()
+    .optional(),
+  circuit: z
+    .strictObject({
+      windowMs: milliseconds,
+      consecutiveFailures: z.number().int().min(1).max(1_000),
+      failureRate: z.number().gt(0).max(1),
+      rateSamples: z.number().int().min(1).max(1_000),
+      rateMinimum: z.number().int().min(1).max(1_000),
+      cooldownMs: milliseconds,
+      probeLeaseMs: milliseconds,
+      successesToClose: z.number().int().min(1).max(100),
+      whenOpen: z.enum(['refuse', 'park']),
+      dependency: z.string().min(1),
+    })
+    .partial()
+    .optional(),
+});
+export type ToolPolicy = z.output<typeof toolPolicySchema>;
+
+export const API_ROLES = ['agent', 'approver', 'operator', 'admin'] as const;
+export type ApiRole = (typeof API_ROLES)[number];
+const apiTokenSchema = z.strictObject({
+  token: z.string().min(8, 'must have at least 8 characters'),
+  role: z.enum(API_ROLES),
+  tenantId: z.string().min(1).optional(),
+});
+export type ApiToken = z.output<typeof apiTokenSchema>;
+
+export const settingsSchema = z.strictObject({
+  redisUrl: z.string().min(1).optional(),
+  dataDir: z.string().min(1).default('.pawl'),
+  prefix: z
+    .string()
+    .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'must be 1 to 64 letters, digits, _, . or -')
+    .default('pawl'),
+  httpPort: z.number().int().min(0).max(65_535).default(7_070),
+  httpHost: z.string().min(1).default('127.0.0.1'),
+  apiTokens: z.array(apiTokenSchema).default([]),
+  signingKeys: z
+    .array(z.strictObject({ kid: z.string().min(1), key: z.string().min(16, 'must have at least 16 characters') }))
+    .default([]),
+  reliability: z
+    .strictObject({
+      enabled: z.boolean().default(true),
+      openMode: z.enum(['on', 'off', 'shadow']).default('on'),
+      deriveKeys: onOff.default('on'),
+      derivedReplay: z.enum(['same-request', 'always']).default('same-request'),
+    })
+    .prefault({}),
+  metricsPrefix: z
+    .string()
+    .regex(/^[a-zA-Z_][a-zA-Z0-9_]*$/, 'must be a Prometheus name')
+    .default('openclaw_tool'),
+  metricsPort: z.number().int().min(0).max(65_535).optional(),
+  logLevel: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
+  lockDurationMs: z.number().int().min(200).default(30_000),
+  stalledIntervalMs: z.number().int().min(100).default(30_000),
+  /** How long a worker that is asked to stop waits for its running calls. */
+  drainMs: z.number().int().min(0).default(25_000),
+  workspaceRoot: z.string().min(1).optional(),
+  /** Hosts (`host` or `host:port`) that `ctx.fetch` may reach although their address is private. */
+  allowedHosts: z.array(z.string().min(1)).default([]),
+  ttl: z
+    .strictObject({
+      doneMs: milliseconds.default(DEFAULT_TTLS.doneMs),
+      failedMs: milliseconds.default(DEFAULT_TTLS.failedMs),
+      cancelledMs: milliseconds.default(DEFAULT_TTLS.cancelledMs),
+    })
+    .prefault({}),
+  tools: z.record(z.string(), toolPolicySchema).default({}),
+});
+export type Settings = z.output<typeof settingsSchema>;
+export type SettingsInput = z.input<typeof settingsSchema>;
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+interface Variable {
+  readonly name: string;
+  readonly path: readonly string[];
+  readonly read: (text: string) => unknown;
+}
+
+const asText = (text: string) => text;
+/** Not a number stays text, so that the schema can say what came. */
+const asNumber = (text: string) => (text.trim() !== '' && Number.isFinite(Number(text)) ? Number(text) : text);
+const asBoolean = (text: string) =>
+  ({ true: true, '1': true, on: true, false: false, '0': false, off: false })[text.toLowerCase()] ?? text;
+const asList = (text: string) =>
+  text
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== '');
+
+/** Every environment variable that Pawl reads, and what it sets. */
+export const VARIABLES: readonly Variable[] = [
+  { name: 'REDIS_URL', path: ['redisUrl'], read: asText },
+  { name: 'PAWL_DATA_DIR', path: ['dataDir'], read: asText },
+  { name: 'PAWL_PREFIX', path: ['prefix'], read: asText },
+  { name: 'PAWL_HTTP_PORT', path: ['httpPort'], read: asNumber },
+  { name: 'PAWL_HTTP_HOST', path: ['httpHost'], read: asText },
+  {
+    name: 'PAWL_API_TOKENS',
+    path: ['apiTokens'],
+    read: (text) =>
+      asList(text).map((entry) => {
+        const [token, role, tenantId] = entry.split(':');
+        return { token, role, ...(tenantId === undefined ? {} : { tenantId }) };
+      }),
+  },
+  {
+    name: 'PAWL_SIGNING_KEYS',
+    path: ['signingKeys'],
+    read: (text) =>
+      asList(text).map((entry) => ({
+        kid: entry.slice(0, entry.indexOf(':')),
+        key: entry.slice(entry.indexOf(':') + 1),
+      })),
+  },
+  { name: 'TOOL_RELIABILITY_ENABLED', path: ['reliability', 'enabled'], read: asBoolean },
+  { name: 'TOOL_RELIABILITY_OPEN_MODE', path: ['reliability', 'openMode'], read: asText },
+  { name: 'TOOL_RELIABLE_DERIVE_IDEMPOTENCY', path: ['reliability', 'deriveKeys'], read: asText },
+  { name: 'PAWL_DERIVED_REPLAY', path: ['reliability', 'derivedReplay'], read: asText },
+  { name: 'PAWL_METRICS_PREFIX', path: ['metricsPrefix'], read: asText },
+  { name: 'PAWL_METRICS_PORT', path: ['metricsPort'], read: asNumber },
+  { name: 'LOG_LEVEL', path: ['logLevel'], read: asText },
+  { name: 'PAWL_LOCK_DURATION_MS', path: ['lockDurationMs'], read: asNumber },
+  { name: 'PAWL_STALLED_INTERVAL_MS', path: ['stalledIntervalMs'], read: asNumber },
+  { name: 'PAWL_DRAIN_MS', path: ['drainMs'], read: asNumber },
+  { name: 'PAWL_WORKSPACE_ROOT', path: ['workspaceRoot'], read: asText },
+  { name: 'PAWL_ALLOWED_HOSTS', path: ['allowedHosts'], read: asList },
+];
+
+/** Settings from what was passed, the environment and a file. Throws `CONFIGURATION` with every fault. */
+export function resolveSettings(sources: {
+  readonly options?: Partial<SettingsInput>;
+  readonly environment?: Environment;
+  readonly file?: unknown;
+}): Settings {
+  const merged: Record<string, unknown> = {};
+  const named = new Map<string, string>();
+  if (sources.file !== undefined) {
+    if (typeof sources.file !== 'object' || sources.file === null || Array.isArray(sources.file))
+      throw new PawlError('CONFIGURATION', 'pawl.config must hold an object.');
+    mergeInto(merged, sources.file as Record<string, unknown>);
+  }
+  for (const { name, path, read } of VARIABLES) {
+    const text = sources.environment?.[name];
+    if (text === undefined || text === '') continue;
+    named.set(path.join('.'), name);
+    mergeInto(
+      merged,
+      path.reduceRight<unknown>((value, key) => ({ [key]: value }), read(text)) as Record<string, unknown>,
+    );
+  }
+  mergeInto(
+    merged,
+    Object.fromEntries(Object.entries(sources.options ?? {}).filter(([, value]) => value !== undefined)),
+  );
+  const parsed = settingsSchema.safeParse(merged);
+  if (parsed.success) return parsed.data;
+  const issues = parsed.error.issues.map((issue): Issue => {
+    const path = issue.path.map(String).join('.');
+    const variable = [...named].find(([setting]) => path === setting || path.startsWith(`${setting}.`))?.[1];
+    const came = issue.path.reduce<unknown>(
+      (value, key) =>
+        typeof value === 'object' && value !== null ? (value as Record<PropertyKey, unknown>)[key] : undefined,
+      merged,
+    );
+    const shown = isSecret(path) ? 'a value that is not shown' : JSON.stringify(came);
+    return {
+      path: variable === undefined ? path : `${variable} (${path})`,
+      message: `${issue.message}; got ${shown ?? 'nothing'}`,
+    };
+  });
+  throw new PawlError(
+    'CONFIGURATION',
+    `The configuration is not usable: ${issues.map((issue) => `${issue.path}: ${issue.message}`).join('; ')}`,
+    { issues },
+  );
+}
+
+function isSecret(path: string): boolean {
+  return /token|key|redisUrl/i.test(path);
+}
+
+/** Deep for objects; lists and values are replaced. */
+function mergeInto(target: Record<string, unknown>, source: Readonly<Record<string, unknown>>): void {
+  for (const [key, value] of Object.entries(source)) {
+    const present = target[key];
+    if (isPlainObject(value) && isPlainObject(present)) {
+      const merged = { ...present };
+      mergeInto(merged, value);
+      target[key] = merged;
+    } else target[key] = value;
+  }
+}
+
+function isPlainObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The operator's policy for one tool: the qualified name's entry over the plain name's. */
+export function toolPolicy(
+  settings: Pick<Settings, 'tools'>,
+  tool: { readonly namespace: string; readonly name: string },
+): ToolPolicy {
+  return { ...settings.tools[tool.name], ...settings.tools[`${tool.namespace}.${tool.name}`] };
+}
+
+/** Tiers in a list such as `read-only,workspace`; throws `CONFIGURATION` for anything else. */
+export function parseTiers(text: string): (typeof TIERS)[number][] {
+  return asList(text).map((name) => {
+    const tier = TIERS.find((candidate) => candidate === name);
+    if (tier === undefined)
+      throw new PawlError('CONFIGURATION', `There is no tier ${JSON.stringify(name)}; tiers are ${TIERS.join(', ')}.`);
+    return tier;
+  });
+}

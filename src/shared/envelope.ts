@@ -1,0 +1,188 @@
+/**
+ * The contract: `ToolCallEnvelope` 1.1 goes in, `ToolResultEnvelope` comes out (R1 to R7). Field names are the seeds'.
+ */
+import { z } from 'zod';
+import type { CircuitState } from './breaker.ts';
+import { type Issue, PawlError } from './failure.ts';
+
+export const CONTRACT_VERSION = '1.1';
+/** Of the idempotency key, in UTF-8 bytes. */
+export const MAX_KEY_BYTES = 1_024;
+
+const UUIDV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/i;
+const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i;
+const identifier = z.string().min(1).max(256);
+const milliseconds = z
+  .number()
+  .int()
+  .positive()
+  .max(7 * 24 * 3_600_000);
+
+export const idempotencyKeySchema = z
+  .string()
+  .min(1, 'must not be empty')
+  .refine((key) => Buffer.byteLength(key) <= MAX_KEY_BYTES, {
+    error: `must be at most ${MAX_KEY_BYTES} bytes of UTF-8`,
+  });
+
+export const toolCallEnvelopeSchema = z.strictObject({
+  contractVersion: z.literal(CONTRACT_VERSION),
+  requestId: z.string().refine((id) => UUIDV7.test(id) || ULID.test(id), { error: 'must be a UUIDv7 or a ULID' }),
+  toolCallId: identifier.optional(),
+  toolName: identifier,
+  toolNamespace: identifier,
+  target: z.strictObject({
+    agentId: identifier.optional(),
+    sessionKey: identifier,
+    actorId: identifier,
+    workspaceId: identifier.optional(),
+    correlationId: identifier.optional(),
+    tenantId: identifier.optional(),
+  }),
+  payload: z.strictObject({
+    version: z.literal('1.0'),
+    params: z.record(z.string(), z.unknown()),
+    idempotencyKey: idempotencyKeySchema.optional(),
+    callHints: z
+      .strictObject({
+        safetyCritical: z.boolean().optional(),
+        expectedRetrySafe: z.boolean().optional(),
+        timeoutMs: milliseconds.optional(),
+      })
+      .optional(),
+  }),
+  transport: z.strictObject({
+    dedupeMode: z.enum(['enforced', 'bestEffort', 'disabled']),
+    retryBudget: z.strictObject({
+      maxAttempts: z.number().int().min(1).max(100),
+      maxElapsedMs: z
+        .number()
+        .int()
+        .min(0)
+        .max(24 * 3_600_000),
+    }),
+    circuitBreakerHint: z.enum(['tool', 'dependency', 'global']).optional(),
+  }),
+  control: z.strictObject({
+    deadlineAtMs: z.number().int().positive().optional(),
+    requestTags: z.array(z.string().max(128)).max(32).optional(),
+    fromHook: z.string().max(256).optional(),
+  }),
+  trace: z.strictObject({
+    traceparent: z.string().max(128).optional(),
+    baggage: z.record(z.string(), z.string()).optional(),
+  }),
+});
+export type ToolCallEnvelope = z.output<typeof toolCallEnvelopeSchema>;
+export type DedupeMode = ToolCallEnvelope['transport']['dedupeMode'];
+
+export const RESULT_STATUSES = [
+  'success',
+  'error',
+  'retriable_error',
+  'retry_exhausted',
+  'circuit_open',
+  'timeout',
+] as const;
+export type ResultStatus = (typeof RESULT_STATUSES)[number];
+
+const circuitStateSchema = z.enum(['CLOSED', 'OPEN', 'HALF_OPEN', 'FORCED_OPEN']) satisfies z.ZodType<CircuitState>;
+
+export const resultErrorSchema = z.object({
+  code: z.string(),
+  message: z.string(),
+  /** Another try could help. */
+  retriable: z.boolean(),
+  /** Pawl's last word: it will not try again by itself. */
+  terminal: z.boolean(),
+  breakerState: circuitStateSchema.optional(),
+  /** Where the request was wrong. */
+  issues: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
+  retryAfterMs: z.number().optional(),
+});
+
+export const toolResultEnvelopeSchema = z.object({
+  requestId: z.string(),
+  callId: z.string().optional(),
+  status: z.enum(RESULT_STATUSES),
+  fromCache: z.boolean(),
+  cache: z
+    .object({ matchedOn: z.enum(['inflight', 'completed']), ageMs: z.number(), keyFingerprint: z.string() })
+    .optional(),
+  toolName: z.string(),
+  durationMs: z.number(),
+  attempts: z.number().int(),
+  output: z.object({ content: z.unknown(), metadata: z.record(z.string(), z.unknown()).optional() }).optional(),
+  error: resultErrorSchema.optional(),
+  retriedBy: z
+    .array(z.object({ attempt: z.number().int(), delayMs: z.number(), reasonCode: z.string(), latencyMs: z.number() }))
+    .optional(),
+});
+
+export type ResultError = z.output<typeof resultErrorSchema>;
+export type RetriedBy = NonNullable<z.output<typeof toolResultEnvelopeSchema>['retriedBy']>[number];
+
+interface ResultBase {
+  readonly requestId: string;
+  /** Names the call in every command and URL; absent when the call was refused before it existed. */
+  readonly callId?: string;
+  readonly fromCache: boolean;
+  readonly cache?: {
+    readonly matchedOn: 'inflight' | 'completed';
+    readonly ageMs: number;
+    readonly keyFingerprint: string;
+  };
+  readonly toolName: string;
+  readonly durationMs: number;
+  readonly attempts: number;
+  readonly retriedBy?: readonly RetriedBy[];
+}
+
+/** How a call ended (R7). `status === 'success'` narrows to the one variant with `output`. */
+export type ToolResultEnvelope<Output = unknown> =
+  | (ResultBase & {
+      readonly status: 'success';
+      readonly output: { readonly content: Output; readonly metadata?: Readonly<Record<string, unknown>> };
+      readonly error?: never;
+    })
+  | (ResultBase & {
+      readonly status: Exclude<ResultStatus, 'success'>;
+      readonly error: ResultError;
+      readonly output?: never;
+    });
+
+/** Validates an envelope; throws `CONTRACT_INVALID` with the path of every fault (TR-1). */
+export function parseEnvelope(value: unknown): ToolCallEnvelope {
+  const parsed = toolCallEnvelopeSchema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw contractInvalid(issuesOf(parsed.error));
+}
+
+export function contractInvalid(issues: readonly Issue[]): PawlError {
+  const listed = issues
+    .map((issue) => `${issue.path === '' ? 'the envelope' : issue.path}: ${issue.message}`)
+    .join('; ');
+  return new PawlError('CONTRACT_INVALID', `The call does not follow contract ${CONTRACT_VERSION}: ${listed}.`, {
+    issues,
+  });
+}
+
+export function issuesOf(error: z.ZodError): Issue[] {
+  return error.issues.map((issue) => ({ path: issue.path.map(String).join('.'), message: issue.message }));
+}
+
+/** The contract's JSON Schemas, as published with the package (R35). */
+export function contractSchemas(): { toolCallEnvelope: object; toolResultEnvelope: object } {
+  return {
+    toolCallEnvelope: {
+      $id: 'https://pawl.dev/schemas/tool-call-envelope-1.1.json',
+      title: 'ToolCallEnvelope',
+      ...z.toJSONSchema(toolCallEnvelopeSchema, { target: 'draft-2020-12', io: 'input' }),
+    },
+    toolResultEnvelope: {
+      $id: 'https://pawl.dev/schemas/tool-result-envelope-1.1.json',
+      title: 'ToolResultEnvelope',
+      ...z.toJSONSchema(toolResultEnvelopeSchema, { target: 'draft-2020-12' }),
+    },
+  };
+}

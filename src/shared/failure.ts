@@ -1,0 +1,447 @@
+/**
+ * The one catalogue of what can go wrong with a call: code, class, whether another try could help, whether it proves that
+ * nothing happened, whether it speaks against a circuit, and the sentences for the model and for the operator (R18, R19, R21).
+ */
+
+import { systemClock } from './time.ts';
+
+export type FailureClass =
+  | 'request'
+  | 'permission'
+  | 'conflict'
+  | 'transport'
+  | 'throttle'
+  | 'server'
+  | 'caller'
+  | 'timeout'
+  | 'cancelled'
+  | 'tool'
+  | 'result'
+  | 'lost'
+  | 'circuit'
+  | 'backend';
+
+export interface FailureKind {
+  readonly class: FailureClass;
+  /** Another attempt could succeed. Whether it may be made depends on the tool's effects too (`retry.ts`). */
+  readonly retriable: boolean;
+  /** The failure proves that no effect took place, so that even a `once` tool may run again. */
+  readonly nothingHappened: boolean;
+  /** Counts as a failure in the circuit's window (DESIGN, ruling 12). */
+  readonly againstCircuit: boolean;
+  /** For the model and the caller, when the tool gave no message of its own. */
+  readonly sentence: string;
+  /** For the person on call. */
+  readonly operator: string;
+}
+
+const kind = (failureClass: FailureClass, flags: string, sentence: string, operator: string): FailureKind => ({
+  class: failureClass,
+  retriable: flags.includes('r'),
+  nothingHappened: flags.includes('n'),
+  againstCircuit: flags.includes('c'),
+  sentence,
+  operator,
+});
+
+/** Flags: r retriable, n nothing happened, c counts against the circuit. */
+export const FAILURES = {
+  CONTRACT_INVALID: kind(
+    'request',
+    'n',
+    'The call does not follow the contract.',
+    'The caller sent a malformed envelope.',
+  ),
+  INVALID_PARAMS: kind(
+    'request',
+    'n',
+    'The parameters do not match the tool’s schema.',
+    'The model or caller sent parameters that the schema refuses.',
+  ),
+  UNKNOWN_TOOL: kind('request', 'n', 'There is no such tool.', 'No worker has published a tool of this name.'),
+  UNKNOWN_SESSION: kind('request', 'n', 'There is no such session.', 'The session was never opened or has expired.'),
+  SESSION_CLOSED: kind('request', 'n', 'The session is closed.', 'A call came for a session that was closed.'),
+  UNKNOWN_CALL: kind(
+    'request',
+    'n',
+    'There is no call of this ID, or its record has expired.',
+    'The record is past its time to live.',
+  ),
+  CALL_NOT_RESOLVABLE: kind(
+    'conflict',
+    'n',
+    'Only a call whose outcome is unknown can be resolved.',
+    'A resolution came for a call in another state.',
+  ),
+  PERMISSION_DENIED: kind(
+    'permission',
+    'n',
+    'This session may not do that.',
+    'Policy, session kind or tier forbids the call.',
+  ),
+  IDEMPOTENCY_CONFLICT: kind(
+    'conflict',
+    'n',
+    'The idempotency key was used before with other parameters.',
+    'A caller reuses keys: see the first call under the same ID.',
+  ),
+  IN_FLIGHT: kind(
+    'conflict',
+    'rn',
+    'A call with this key is still running.',
+    'A best-effort caller met a running call.',
+  ),
+  CIRCUIT_OPEN: kind(
+    'circuit',
+    'rn',
+    'The tool is failing and is being given time to recover.',
+    'See the circuit and what it protects.',
+  ),
+  CONFIGURATION: kind(
+    'request',
+    'n',
+    'The configuration is not usable.',
+    'A setting or definition is wrong; nothing was started.',
+  ),
+  BACKEND_UNAVAILABLE: kind(
+    'backend',
+    'rn',
+    'The queue cannot be reached.',
+    'Redis is down, full, read-only or out of reach.',
+  ),
+  TIMEOUT: kind(
+    'timeout',
+    'rc',
+    'The tool did not finish within its time limit.',
+    'Raise the limit or look at what the tool waits for.',
+  ),
+  DEADLINE_EXCEEDED: kind(
+    'timeout',
+    '',
+    'The call’s deadline has passed.',
+    'The call waited or ran past its deadline.',
+  ),
+  CANCELLED: kind('cancelled', '', 'The call was cancelled.', 'Somebody cancelled the call.'),
+  DRAINED: kind(
+    'lost',
+    'r',
+    'The worker that ran the call was shut down.',
+    'The grace period ended before the attempt did.',
+  ),
+  LEASE_LOST: kind(
+    'lost',
+    'r',
+    'The worker lost its hold on the call.',
+    'The worker was cut off from Redis or stood still.',
+  ),
+  OUTCOME_UNKNOWN: kind(
+    'lost',
+    '',
+    'An attempt began and left no record: the effect may have happened.',
+    'Find out whether the effect took place, then resolve the call.',
+  ),
+  POISONED: kind(
+    'lost',
+    '',
+    'The call took down every worker that ran it and was set aside.',
+    'Look for a crash or memory exhaustion in the tool with these parameters.',
+  ),
+  RESULT_TOO_LARGE: kind(
+    'result',
+    '',
+    'The result is larger than the tool may return.',
+    'Raise maxResultBytes or make the tool return less.',
+  ),
+  RESULT_INVALID: kind(
+    'result',
+    '',
+    'The tool returned something that is not a valid result.',
+    'The tool’s code or its output schema is wrong.',
+  ),
+  NOT_FOUND: kind('caller', 'n', 'What the call refers to does not exist.', 'Nothing to do for the operator.'),
+  PRECONDITION_FAILED: kind('caller', 'n', 'The call’s precondition does not hold.', 'Nothing to do for the operator.'),
+  TOOL_FAILED: kind('tool', 'c', 'The tool failed.', 'The stack is in the worker’s log under the call’s ID.'),
+  TOOL_UNAVAILABLE: kind(
+    'request',
+    'rn',
+    'The worker that took the call does not have the tool.',
+    'Workers of one tier offer different tools.',
+  ),
+  CONNECTION_REFUSED: kind('transport', 'rnc', 'The connection was refused.', 'The service behind the tool is down.'),
+  DNS_FAILED: kind('transport', 'rnc', 'The host name could not be resolved.', 'DNS or the host name is wrong.'),
+  UNREACHABLE: kind('transport', 'rnc', 'The host cannot be reached.', 'Network or routing to the service is broken.'),
+  CONNECT_TIMEOUT: kind(
+    'transport',
+    'rnc',
+    'The connection could not be made in time.',
+    'The service does not accept connections.',
+  ),
+  CONNECTION_RESET: kind(
+    'transport',
+    'rc',
+    'The connection broke.',
+    'The service or something between closed the connection.',
+  ),
+  UPSTREAM_TIMEOUT: kind('transport', 'rc', 'The service did not answer in time.', 'The service is slow or hangs.'),
+  HTTP_408: kind('server', 'rc', 'The service timed out (HTTP 408).', 'The service is slow.'),
+  HTTP_429: kind('throttle', 'rnc', 'The service asks to slow down (HTTP 429).', 'A rate limit was reached.'),
+  HTTP_500: kind('server', 'rc', 'The service failed (HTTP 500).', 'The service behind the tool fails.'),
+  HTTP_502: kind('server', 'rc', 'The service failed (HTTP 502).', 'The service behind the tool fails.'),
+  HTTP_503: kind(
+    'server',
+    'rc',
+    'The service is not available (HTTP 503).',
+    'The service behind the tool is overloaded or down.',
+  ),
+  HTTP_504: kind(
+    'server',
+    'rc',
+    'The service did not answer in time (HTTP 504).',
+    'The service behind the tool is slow.',
+  ),
+  HTTP_4XX: kind(
+    'caller',
+    '',
+    'The service refused the request.',
+    'The request itself is wrong; a retry would not help.',
+  ),
+  HTTP_5XX: kind(
+    'server',
+    'c',
+    'The service failed.',
+    'The service behind the tool fails in a way that a retry does not mend.',
+  ),
+} as const satisfies Record<string, FailureKind>;
+
+export type FailureCode = keyof typeof FAILURES;
+
+/** One fault of a document: where it is and what is wrong there. */
+export interface Issue {
+  /** JSON-path-like: `payload.params.city`; empty for the document itself. */
+  readonly path: string;
+  readonly message: string;
+}
+
+/** Every error that Pawl itself raises. */
+export class PawlError extends Error {
+  override readonly name = 'PawlError';
+  readonly code: FailureCode;
+  readonly issues?: readonly Issue[];
+  readonly details?: Readonly<Record<string, unknown>>;
+
+  constructor(
+    code: FailureCode,
+    message?: string,
+    options?: ErrorOptions & { issues?: readonly Issue[]; details?: Record<string, unknown> },
+  ) {
+    super(message ?? FAILURES[code].sentence, options);
+    this.code = code;
+    if (options?.issues !== undefined) this.issues = options.issues;
+    if (options?.details !== undefined) this.details = options.details;
+  }
+}
+
+/** What a tool throws to say more than an `Error` can: its own code, and whether another try could help. */
+export class ToolError extends Error {
+  override readonly name = 'ToolError';
+  readonly code: string;
+  readonly retriable: boolean;
+  readonly nothingHappened: boolean;
+  readonly retryAfterMs?: number;
+
+  constructor(
+    message: string,
+    options: ErrorOptions & {
+      code?: string;
+      retriable?: boolean;
+      nothingHappened?: boolean;
+      retryAfterMs?: number;
+    } = {},
+  ) {
+    super(message, options);
+    this.code = options.code ?? 'TOOL_FAILED';
+    this.retriable = options.retriable ?? false;
+    this.nothingHappened = options.nothingHappened ?? false;
+    if (options.retryAfterMs !== undefined) this.retryAfterMs = options.retryAfterMs;
+  }
+}
+
+/** A failure after classification: all that later decisions look at. */
+export interface Failure {
+  readonly code: string;
+  readonly class: FailureClass;
+  readonly retriable: boolean;
+  readonly nothingHappened: boolean;
+  readonly againstCircuit: boolean;
+  /** For the model; never holds a stack. */
+  readonly message: string;
+  readonly retryAfterMs?: number;
+  readonly issues?: readonly Issue[];
+}
+
+/** A tool's or an operator's own lists (R21): they win over the catalogue. */
+export interface ClassificationOverrides {
+  readonly retriableCodes?: readonly string[];
+  readonly terminalCodes?: readonly string[];
+}
+
+const MAX_MESSAGE_LENGTH = 2_000;
+
+const NODE_CODES: Readonly<Record<string, FailureCode>> = {
+  ECONNREFUSED: 'CONNECTION_REFUSED',
+  ENOTFOUND: 'DNS_FAILED',
+  EAI_AGAIN: 'DNS_FAILED',
+  EHOSTUNREACH: 'UNREACHABLE',
+  ENETUNREACH: 'UNREACHABLE',
+  EHOSTDOWN: 'UNREACHABLE',
+  ECONNRESET: 'CONNECTION_RESET',
+  ECONNABORTED: 'CONNECTION_RESET',
+  EPIPE: 'CONNECTION_RESET',
+  ETIMEDOUT: 'UPSTREAM_TIMEOUT',
+  ESOCKETTIMEDOUT: 'UPSTREAM_TIMEOUT',
+  UND_ERR_CONNECT_TIMEOUT: 'CONNECT_TIMEOUT',
+  UND_ERR_HEADERS_TIMEOUT: 'UPSTREAM_TIMEOUT',
+  UND_ERR_BODY_TIMEOUT: 'UPSTREAM_TIMEOUT',
+  UND_ERR_SOCKET: 'CONNECTION_RESET',
+  UND_ERR_CLOSED: 'CONNECTION_RESET',
+};
+
+export function failureOf(
+  code: FailureCode,
+  message?: string,
+  extra: { issues?: readonly Issue[]; retryAfterMs?: number } = {},
+): Failure {
+  const { class: failureClass, retriable, nothingHappened, againstCircuit, sentence } = FAILURES[code];
+  return {
+    code,
+    class: failureClass,
+    retriable,
+    nothingHappened,
+    againstCircuit,
+    message: clip(message ?? sentence),
+    ...extra,
+  };
+}
+
+/**
+ * Turns anything that a tool can throw, an Error, a string, `undefined`, into a failure (D12, R18, R19).
+ * Looks at Pawl's and the tool's own errors first, then at an HTTP status, then at Node's and undici's codes along the cause chain.
+ */
+export function classify(thrown: unknown, overrides: ClassificationOverrides = {}): Failure {
+  const failure = classifyByKind(thrown);
+  if (overrides.terminalCodes?.includes(failure.code)) return { ...failure, retriable: false };
+  if (overrides.retriableCodes?.includes(failure.code)) return { ...failure, retriable: true };
+  return failure;
+}
+
+function classifyByKind(thrown: unknown): Failure {
+  if (thrown instanceof PawlError)
+    return failureOf(thrown.code, thrown.message, thrown.issues === undefined ? {} : { issues: thrown.issues });
+  if (thrown instanceof ToolError) return fromToolError(thrown);
+  const message = messageOf(thrown);
+  const retryAfterMs = retryAfterOf(thrown);
+  const extra = retryAfterMs === undefined ? {} : { retryAfterMs };
+  for (const error of causeChain(thrown)) {
+    const status = httpStatusOf(error);
+    if (status !== undefined) return fromHttpStatus(status, message, extra);
+    const code = field(error, 'code');
+    const known = typeof code === 'string' ? NODE_CODES[code] : undefined;
+    if (known !== undefined) return failureOf(known, message, extra);
+    if (field(error, 'name') === 'TimeoutError') return failureOf('UPSTREAM_TIMEOUT', message, extra);
+  }
+  return failureOf('TOOL_FAILED', message, extra);
+}
+
+function fromToolError(error: ToolError): Failure {
+  const known = Object.hasOwn(FAILURES, error.code) ? FAILURES[error.code as FailureCode] : undefined;
+  return {
+    code: error.code,
+    class: known?.class ?? 'tool',
+    retriable: error.retriable,
+    nothingHappened: error.nothingHappened,
+    againstCircuit: known?.againstCircuit ?? error.retriable,
+    message: clip(error.message),
+    ...(error.retryAfterMs === undefined ? {} : { retryAfterMs: error.retryAfterMs }),
+  };
+}
+
+/** Statuses outside the catalogue keep their own number in the code and take their family's properties. */
+function fromHttpStatus(status: number, message: string, extra: { retryAfterMs?: number }): Failure {
+  const exact = `HTTP_${status}`;
+  if (Object.hasOwn(FAILURES, exact)) return failureOf(exact as FailureCode, message, extra);
+  const family = failureOf(status >= 500 ? 'HTTP_5XX' : 'HTTP_4XX', message, extra);
+  return { ...family, code: exact };
+}
+
+function* causeChain(thrown: unknown): Generator<object> {
+  const pending: unknown[] = [thrown];
+  for (let seen = 0; pending.length > 0 && seen < 16; seen += 1) {
+    const error = pending.shift();
+    if (typeof error !== 'object' || error === null) continue;
+    yield error;
+    pending.push(field(error, 'cause'));
+    const several = field(error, 'errors');
+    if (Array.isArray(several)) pending.push(...several.slice(0, 4));
+  }
+}
+
+function httpStatusOf(error: object): number | undefined {
+  const response = field(error, 'response');
+  const candidates = [
+    field(error, 'status'),
+    field(error, 'statusCode'),
+    typeof response === 'object' && response !== null ? field(response, 'status') : undefined,
+  ];
+  return candidates.find((status): status is number => typeof status === 'number' && status >= 400 && status <= 599);
+}
+
+/** Milliseconds from `retryAfterMs`, or from a Retry-After header in seconds or as a date. */
+function retryAfterOf(thrown: unknown): number | undefined {
+  if (typeof thrown !== 'object' || thrown === null) return undefined;
+  const own = field(thrown, 'retryAfterMs');
+  if (typeof own === 'number' && own >= 0) return own;
+  const response = field(thrown, 'response');
+  const header =
+    headerOf(field(thrown, 'headers')) ??
+    (typeof response === 'object' && response !== null ? headerOf(field(response, 'headers')) : undefined);
+  if (header === undefined) return undefined;
+  const seconds = Number(header);
+  if (Number.isFinite(seconds)) return Math.max(0, seconds * 1_000);
+  const atMs = Date.parse(header);
+  return Number.isNaN(atMs) ? undefined : Math.max(0, atMs - systemClock.now());
+}
+
+function headerOf(headers: unknown): string | undefined {
+  if (headers instanceof Headers) return headers.get('retry-after') ?? undefined;
+  if (typeof headers !== 'object' || headers === null) return undefined;
+  const value = field(headers, 'retry-after') ?? field(headers, 'Retry-After');
+  return typeof value === 'string' || typeof value === 'number' ? String(value) : undefined;
+}
+
+function messageOf(thrown: unknown): string {
+  if (thrown instanceof Error && thrown.message !== '') {
+    const cause = thrown.cause instanceof Error && thrown.cause.message !== '' ? `: ${thrown.cause.message}` : '';
+    return clip(`${thrown.message}${cause}`);
+  }
+  if (typeof thrown === 'string' && thrown !== '') return clip(thrown);
+  if (typeof thrown === 'object' && thrown !== null) {
+    const message = field(thrown, 'message');
+    if (typeof message === 'string' && message !== '') return clip(message);
+  }
+  return FAILURES.TOOL_FAILED.sentence;
+}
+
+function clip(message: string): string {
+  return message.length <= MAX_MESSAGE_LENGTH
+    ? message
+    : `${message.slice(0, MAX_MESSAGE_LENGTH)}… [${message.length - MAX_MESSAGE_LENGTH} more characters]`;
+}
+
+/** A property, or undefined where reading it throws: thrown values can be proxies or have getters. */
+function field(value: object, name: string): unknown {
+  try {
+    return (value as Record<string, unknown>)[name];
+  } catch {
+    return undefined;
+  }
+}

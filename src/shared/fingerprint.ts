@@ -1,0 +1,141 @@
+/**
+ * What makes two calls the same call (R8 to R10; DESIGN, rulings 1 to 5).
+ */
+import { createHash } from 'node:crypto';
+import type { ToolCallEnvelope } from './envelope.ts';
+import { PawlError } from './failure.ts';
+import type { Tier } from './tool.ts';
+
+/** Nesting beyond this is refused: no tool needs it, and recursion must end. */
+const MAX_DEPTH = 128;
+/** Fields that change from try to try without changing what is asked (R9). They count when the tool declares them. */
+const VOLATILE = ['clientTs', 'retryCount', 'traceparent'] as const;
+
+/**
+ * RFC 8785 canonical JSON: sorted keys, -0 as 0, `undefined` dropped, strings verbatim.
+ * Throws `CONTRACT_INVALID` for what JSON cannot say (NaN, BigInt, functions, cycles).
+ */
+export function canonicalJson(value: unknown, depth = 0): string {
+  if (depth > MAX_DEPTH)
+    throw new PawlError('CONTRACT_INVALID', `The parameters are nested more than ${MAX_DEPTH} levels deep.`, {
+      issues: [{ path: 'payload.params', message: `nested more than ${MAX_DEPTH} levels deep` }],
+    });
+  switch (typeof value) {
+    case 'string':
+    case 'boolean':
+      return JSON.stringify(value);
+    case 'number':
+      if (!Number.isFinite(value)) throw notJson(value);
+      return JSON.stringify(value);
+    case 'object':
+      return value === null ? 'null' : canonicalObject(value, depth);
+    default:
+      throw notJson(value);
+  }
+}
+
+function canonicalObject(value: object, depth: number): string {
+  if (Array.isArray(value))
+    return `[${value.map((item) => canonicalJson(item === undefined ? null : item, depth + 1)).join(',')}]`;
+  if ('toJSON' in value && typeof value.toJSON === 'function') return canonicalJson(value.toJSON(), depth + 1);
+  let members = '';
+  for (const key of Object.keys(value).sort()) {
+    const member = (value as Record<string, unknown>)[key];
+    if (member === undefined) continue;
+    members += `${members === '' ? '' : ','}${JSON.stringify(key)}:${canonicalJson(member, depth + 1)}`;
+  }
+  return `{${members}}`;
+}
+
+function notJson(value: unknown): PawlError {
+  const message = `holds ${typeof value === 'number' ? String(value) : `a ${typeof value}`}, which JSON cannot say`;
+  return new PawlError('CONTRACT_INVALID', `The call ${message}.`, { issues: [{ path: 'payload.params', message }] });
+}
+
+/** SHA-256, base64url: 43 characters that are safe in Redis keys, job IDs and URLs. */
+export function digest(text: string): string {
+  return createHash('sha256').update(text).digest('base64url');
+}
+
+/** The digest of a call's parameters, without volatile fields that the tool does not declare. */
+export function paramsDigest(
+  params: Readonly<Record<string, unknown>>,
+  inputSchema: Readonly<Record<string, unknown>>,
+): string {
+  if (!VOLATILE.some((name) => Object.hasOwn(params, name))) return digest(canonicalJson(params));
+  const declared = (inputSchema['properties'] ?? {}) as object;
+  const lasting = Object.fromEntries(
+    Object.entries(params).filter(
+      ([name]) => !(VOLATILE as readonly string[]).includes(name) || Object.hasOwn(declared, name),
+    ),
+  );
+  return digest(canonicalJson(lasting));
+}
+
+export interface Identity {
+  /** Names the call; the same for every caller that means the same call. */
+  readonly callId: string;
+  /**
+   * With a derived key: names the slot in which calls with these parameters merge while one is in flight (DESIGN, ruling 3).
+   * Undefined when the key says it all.
+   */
+  readonly mergeId?: string;
+}
+
+export interface IdentityRules {
+  readonly tier: Tier;
+  readonly shard: number;
+  readonly scope: 'session' | 'global';
+  /** `off` makes every call without a key its own call (R33). */
+  readonly derive: boolean;
+  /** `always` replays a finished call with the same parameters, the seed's literal rule. */
+  readonly derivedReplay: 'same-request' | 'always';
+  /** A key used again with other parameters names another call (TR-4, policy `independent`). */
+  readonly independent?: boolean;
+}
+
+/** Names a call from what was asked, by whom, and with which key. */
+export function identify(envelope: ToolCallEnvelope, params: string, rules: IdentityRules): Identity {
+  const { target, payload, transport } = envelope;
+  const owner = rules.scope === 'global' ? [] : [target.sessionKey, target.actorId];
+  const name = (...meaning: readonly string[]) =>
+    callIdOf(
+      rules,
+      digest(
+        canonicalJson([
+          target.tenantId ?? null,
+          rules.scope,
+          envelope.toolNamespace,
+          envelope.toolName,
+          meaning,
+          owner,
+        ]),
+      ),
+    );
+  const request = envelope.toolCallId ?? envelope.requestId;
+  if (transport.dedupeMode === 'disabled') return { callId: name('request', envelope.requestId) };
+  if (payload.idempotencyKey !== undefined)
+    return {
+      callId:
+        rules.independent === true ? name('key', payload.idempotencyKey, params) : name('key', payload.idempotencyKey),
+    };
+  if (!rules.derive) return { callId: name('request', request) };
+  if (rules.derivedReplay === 'always') return { callId: name('params', params) };
+  return { callId: name('request', request, params), mergeId: name('params', params) };
+}
+
+const TIER_LETTERS: Readonly<Record<Tier, string>> = { 'read-only': 'r', workspace: 'w', system: 's', elevated: 'e' };
+const CALL_ID = /^([rwse])(\d{1,4})\.[A-Za-z0-9_-]{43}$/;
+
+/** A call's ID starts with its place, tier letter and shard, so that whoever holds one finds the record. */
+function callIdOf(place: { readonly tier: Tier; readonly shard: number }, fingerprint: string): string {
+  return `${TIER_LETTERS[place.tier]}${place.shard}.${fingerprint}`;
+}
+
+/** Where a call's record lives; undefined when the text is no call ID. */
+export function placeOf(callId: string): { readonly tier: Tier; readonly shard: number } | undefined {
+  const match = CALL_ID.exec(callId);
+  if (match === null) return undefined;
+  const tier = (Object.keys(TIER_LETTERS) as Tier[]).find((candidate) => TIER_LETTERS[candidate] === match[1]);
+  return tier === undefined ? undefined : { tier, shard: Number(match[2]) };
+}

@@ -1,0 +1,88 @@
+/**
+ * How a call ended, as the ledger keeps it: written once, replayed byte for byte. The envelope that a caller gets adds who asked.
+ */
+
+import type { CircuitState } from './breaker.ts';
+import type { CallState, Settlement } from './call.ts';
+import type { ResultError, ResultStatus, RetriedBy, ToolResultEnvelope } from './envelope.ts';
+import { type Failure, failureOf, type PawlError } from './failure.ts';
+
+export interface Outcome {
+  readonly status: ResultStatus;
+  readonly toolName: string;
+  /** From the first attempt's start to the end. */
+  readonly durationMs: number;
+  readonly attempts: number;
+  readonly output?: { readonly content: unknown; readonly metadata?: Readonly<Record<string, unknown>> };
+  readonly error?: ResultError;
+  readonly retriedBy?: readonly RetriedBy[];
+  /** How a cancelled call ended. */
+  readonly settlement?: Settlement;
+}
+
+export type FailureStatus = Exclude<ResultStatus, 'success'>;
+
+/** The error part of an outcome or an envelope. */
+export function resultError(failure: Failure, status: FailureStatus, breakerState?: CircuitState): ResultError {
+  return {
+    code: failure.code,
+    message: failure.message,
+    retriable: failure.retriable || status === 'circuit_open',
+    terminal: status === 'error' || status === 'retry_exhausted',
+    ...(breakerState === undefined ? {} : { breakerState }),
+    ...(failure.issues === undefined ? {} : { issues: [...failure.issues] }),
+    ...(failure.retryAfterMs === undefined ? {} : { retryAfterMs: failure.retryAfterMs }),
+  };
+}
+
+/** The record's end state for an outcome. */
+export function stateOf(outcome: Outcome): Exclude<CallState, 'inflight'> {
+  if (outcome.status === 'success') return 'done';
+  return outcome.settlement === undefined ? 'failed' : 'cancelled';
+}
+
+export interface Asked {
+  readonly requestId: string;
+  readonly callId: string;
+  readonly cache?: { readonly matchedOn: 'inflight' | 'completed'; readonly ageMs: number };
+}
+
+/** The envelope for one of those who asked. */
+export function envelopeOf(outcome: Outcome, asked: Asked): ToolResultEnvelope {
+  const { settlement, status, output, error, ...rest } = outcome;
+  const base = {
+    requestId: asked.requestId,
+    callId: asked.callId,
+    fromCache: asked.cache !== undefined,
+    ...(asked.cache === undefined ? {} : { cache: { ...asked.cache, keyFingerprint: asked.callId } }),
+    ...rest,
+  };
+  if (status === 'success') return { ...base, status, output: output ?? { content: null } };
+  return { ...base, status, error: error ?? resultError(failureOf('RESULT_INVALID'), status) };
+}
+
+/** The envelope of a call that was refused before it existed. */
+export function refusal(
+  error: PawlError,
+  asked: { readonly requestId: string; readonly toolName: string; readonly callId?: string },
+  status: FailureStatus = 'error',
+  breakerState?: CircuitState,
+): ToolResultEnvelope {
+  const failure = failureOf(error.code, error.message, error.issues === undefined ? {} : { issues: error.issues });
+  const retryAfterMs = error.details?.['retryAfterMs'];
+  const told = resultError(
+    typeof retryAfterMs === 'number' ? { ...failure, retryAfterMs } : failure,
+    status,
+    breakerState,
+  );
+  return {
+    requestId: asked.requestId,
+    ...(asked.callId === undefined ? {} : { callId: asked.callId }),
+    status,
+    fromCache: false,
+    toolName: asked.toolName,
+    durationMs: 0,
+    attempts: 0,
+    error: told,
+  };
+}

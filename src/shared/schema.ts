@@ -1,0 +1,140 @@
+/**
+ * JSON Schema 2020-12: made from zod, checked by Ajv, faults told so that the next attempt can succeed (A14, A15).
+ */
+import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+import { z } from 'zod';
+import { type Issue, PawlError } from './failure.ts';
+
+export type JsonSchema = Readonly<Record<string, unknown>>;
+
+/** What callers may send. Unknown properties are refused unless the schema allows them. */
+export function inputJsonSchema(schema: z.ZodType): JsonSchema {
+  return toJsonSchema(schema, 'input');
+}
+
+export function outputJsonSchema(schema: z.ZodType): JsonSchema {
+  return toJsonSchema(schema, 'output');
+}
+
+function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
+  try {
+    const made: Record<string, unknown> = { ...z.toJSONSchema(schema, { target: 'draft-2020-12', io }) };
+    delete made['$schema'];
+    delete made['~standard'];
+    // zod strips unknown properties on parse, so that a misspelt optional parameter would be lost in silence: refuse it.
+    if (io === 'input' && made['type'] === 'object' && made['additionalProperties'] === undefined)
+      made['additionalProperties'] = false;
+    return made;
+  } catch (error) {
+    throw new PawlError(
+      'CONFIGURATION',
+      `This zod schema has no JSON Schema form: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    );
+  }
+}
+
+export type Validator = (value: unknown) => readonly Issue[];
+
+const MAX_ISSUES = 10;
+
+/**
+ * Compiles a schema once. `ownProperties` keeps inherited names such as `constructor` from satisfying `required`.
+ * Throws `CONFIGURATION` when the schema itself is not valid.
+ */
+export function compileSchema(schema: JsonSchema): Validator {
+  const ajv = new Ajv2020({
+    allErrors: true,
+    ownProperties: true,
+    strict: false,
+    verbose: true,
+    validateFormats: true,
+  });
+  addFormats.default(ajv);
+  let validate: ValidateFunction;
+  try {
+    validate = ajv.compile(schema);
+  } catch (error) {
+    throw new PawlError(
+      'CONFIGURATION',
+      `The schema is not valid JSON Schema 2020-12: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    );
+  }
+  return (value) => {
+    if (validate(value)) return [];
+    return (validate.errors ?? []).slice(0, MAX_ISSUES).map(issueOf);
+  };
+}
+
+function issueOf(error: ErrorObject): Issue {
+  const at = error.instancePath.split('/').slice(1).map(unescapePointer);
+  const params = error.params as Record<string, unknown>;
+  switch (error.keyword) {
+    case 'required':
+      return { path: [...at, String(params['missingProperty'])].join('.'), message: 'is required and missing' };
+    case 'additionalProperties':
+    case 'unevaluatedProperties': {
+      const unknown = String(params['additionalProperty'] ?? params['unevaluatedProperty']);
+      const known = Object.keys((error.parentSchema?.['properties'] as object | undefined) ?? {});
+      const hint = nearest(unknown, known)[0];
+      return {
+        path: [...at, unknown].join('.'),
+        message: `is not a parameter${hint === undefined ? '' : `; did you mean ${hint}?`} Allowed: ${known.join(', ') || 'none'}`,
+      };
+    }
+    case 'enum':
+      return {
+        path: at.join('.'),
+        message: `must be one of ${(params['allowedValues'] as unknown[]).map((value) => JSON.stringify(value)).join(', ')}; got ${shown(error.data)}`,
+      };
+    case 'const':
+      return {
+        path: at.join('.'),
+        message: `must be ${JSON.stringify(params['allowedValue'])}; got ${shown(error.data)}`,
+      };
+    default:
+      return { path: at.join('.'), message: `${error.message ?? error.keyword}; got ${shown(error.data)}` };
+  }
+}
+
+function unescapePointer(part: string): string {
+  return part.replaceAll('~1', '/').replaceAll('~0', '~');
+}
+
+function shown(value: unknown): string {
+  const text = JSON.stringify(value) ?? String(value);
+  return text.length <= 80 ? text : `${text.slice(0, 80)}…`;
+}
+
+/** Up to three candidates that look most like the word, the best first; none when all are far off. */
+export function nearest(word: string, candidates: readonly string[]): string[] {
+  const wanted = word.toLowerCase();
+  return candidates
+    .map((candidate) => ({
+      candidate,
+      distance: editDistance(wanted, candidate.toLowerCase()),
+      within: candidate.toLowerCase().includes(wanted) || wanted.includes(candidate.toLowerCase()),
+    }))
+    .filter(
+      ({ candidate, distance, within }) =>
+        within || distance <= Math.max(2, Math.floor(Math.max(wanted.length, candidate.length) / 3)),
+    )
+    .sort((a, b) => a.distance - b.distance)
+    .slice(0, 3)
+    .map(({ candidate }) => candidate);
+}
+
+function editDistance(a: string, b: string): number {
+  let previous = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (let row = 1; row <= a.length; row += 1) {
+    const current = [row];
+    for (let column = 1; column <= b.length; column += 1) {
+      const substitution = (previous[column - 1] ?? 0) + (a[row - 1] === b[column - 1] ? 0 : 1);
+      current.push(Math.min(substitution, (previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1));
+    }
+    previous = current;
+  }
+  return previous[b.length] ?? 0;
+}

@@ -1,0 +1,42 @@
+/**
+ * Time and chance arrive as values, so that rules can be tested with a virtual clock and loaded dice.
+ */
+export interface Clock {
+  /** Wall-clock time, milliseconds since the epoch. Never compared between two processes: Redis' clock is for that. */
+  now(): number;
+  /** Milliseconds from an arbitrary start; never jumps. */
+  monotonic(): number;
+}
+
+/** A number in [0, 1). */
+export type Random = () => number;
+
+export const systemClock: Clock = { now: () => Date.now(), monotonic: () => performance.now() };
+
+let lastMs = 0;
+let sequence = 0;
+
+/**
+ * A UUIDv7 (RFC 9562): sortable by creation time, also within one millisecond of one process.
+ * The 12 bits after the version are a counter that starts at random in each millisecond.
+ */
+export function uuidv7(clock: Clock = systemClock): string {
+  const random = crypto.getRandomValues(new Uint8Array(10));
+  const nowMs = Math.max(clock.now(), lastMs);
+  if (nowMs === lastMs) {
+    sequence += 1;
+    if (sequence > 0xfff) {
+      lastMs += 1;
+      sequence = 0;
+    }
+  } else {
+    lastMs = nowMs;
+    sequence = ((random[0] ?? 0) << 3) & 0x7ff;
+  }
+  const timeHex = lastMs.toString(16).padStart(12, '0');
+  const counterHex = (0x7000 | sequence).toString(16);
+  const tail = random.subarray(2);
+  tail[0] = ((tail[0] ?? 0) & 0x3f) | 0x80;
+  const tailHex = Array.from(tail, (byte) => byte.toString(16).padStart(2, '0')).join('');
+  return `${timeHex.slice(0, 8)}-${timeHex.slice(8)}-${counterHex}-${tailHex.slice(0, 4)}-${tailHex.slice(4)}`;
+}
