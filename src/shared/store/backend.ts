@@ -1,0 +1,143 @@
+/**
+ * One process's way to Redis: the connection, checked, and the records on it. Starts the embedded server when none is configured.
+ */
+import type { Settings } from '../config.ts';
+import { PawlError } from '../failure.ts';
+import { Breakers } from './breakers.ts';
+import { Catalogue } from './catalogue.ts';
+import { type EmbeddedRedis, startEmbeddedRedis } from './embedded-redis.ts';
+import { Ledger } from './ledger.ts';
+import { openConnection, type Redis, whenReady } from './redis.ts';
+import { Sessions } from './sessions.ts';
+
+const READY_TIMEOUT_MS = 10_000;
+const OLDEST_VERSION = [6, 2] as const;
+
+export interface Backend {
+  readonly url: string;
+  readonly prefix: string;
+  readonly redis: Redis;
+  readonly ledger: Ledger;
+  readonly breakers: Breakers;
+  readonly sessions: Sessions;
+  readonly catalogue: Catalogue;
+  readonly durability: Durability;
+  close(): Promise<void>;
+}
+
+export interface BackendOptions {
+  readonly settings: Settings;
+  /** Shown by CLIENT LIST. */
+  readonly name: string;
+  readonly mode: 'fail-fast' | 'patient';
+  readonly log: (level: 'info' | 'warn', message: string, fields?: Record<string, unknown>) => void;
+}
+
+/** What this Redis promises about acknowledged calls, in words (DESIGN, decision 12). */
+export interface Durability {
+  readonly version: string;
+  readonly evicts: boolean;
+  readonly persistence: 'always' | 'everysec' | 'no' | 'none' | 'unknown';
+  readonly promise: string;
+}
+
+/** Connects and checks the server. Throws `BACKEND_UNAVAILABLE` or, for a server that cannot be used at all, `CONFIGURATION`. */
+export async function openBackend(options: BackendOptions): Promise<Backend> {
+  const { settings } = options;
+  let embedded: EmbeddedRedis | undefined;
+  if (settings.redisUrl === undefined) embedded = await startEmbedded(options);
+  const url = settings.redisUrl ?? embedded?.url ?? '';
+  const redis = openConnection({ url, name: `${settings.prefix}:${options.name}`, mode: options.mode });
+  try {
+    await whenReady(redis, READY_TIMEOUT_MS);
+    const durability = await inspectServer(redis);
+    report(durability, options);
+    return {
+      url,
+      prefix: settings.prefix,
+      redis,
+      ledger: new Ledger(redis, settings.prefix, settings.ttl.doneMs),
+      breakers: new Breakers(redis, settings.prefix),
+      sessions: new Sessions(redis, settings.prefix),
+      catalogue: new Catalogue(redis, settings.prefix),
+      durability,
+      close: async () => {
+        redis.disconnect();
+        await embedded?.stop();
+      },
+    };
+  } catch (error) {
+    redis.disconnect();
+    await embedded?.stop();
+    throw error;
+  }
+}
+
+async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {
+  try {
+    return await startEmbeddedRedis({ dataDir: options.settings.dataDir, log: (line) => options.log('info', line) });
+  } catch (error) {
+    throw new PawlError('BACKEND_UNAVAILABLE', error instanceof Error ? error.message : String(error), {
+      cause: error,
+    });
+  }
+}
+
+/** Reads version, eviction and persistence; a server that hides its configuration is `unknown`, not wrong. */
+export async function inspectServer(redis: Redis): Promise<Durability> {
+  const version = /^(?:valkey_version|redis_version):(\S+)/m.exec(await redis.info('server'))?.[1] ?? 'unknown';
+  const [major, minor] = version.split('.').map(Number);
+  if (
+    major !== undefined &&
+    minor !== undefined &&
+    (major < OLDEST_VERSION[0] || (major === OLDEST_VERSION[0] && minor < OLDEST_VERSION[1]))
+  ) {
+    throw new PawlError(
+      'CONFIGURATION',
+      `Redis ${version} is too old: Pawl needs ${OLDEST_VERSION.join('.')} or later.`,
+    );
+  }
+  const read = async (name: string): Promise<string | undefined> => {
+    try {
+      const answer = (await redis.config('GET', name)) as string[];
+      return answer[1];
+    } catch {
+      return undefined;
+    }
+  };
+  const policy = await read('maxmemory-policy');
+  const appendonly = await read('appendonly');
+  const appendfsync = await read('appendfsync');
+  const persistence =
+    appendonly === undefined
+      ? 'unknown'
+      : appendonly === 'no'
+        ? 'none'
+        : ((appendfsync ?? 'unknown') as Durability['persistence']);
+  return {
+    version,
+    evicts: policy !== undefined && policy !== 'noeviction',
+    persistence,
+    promise: PROMISES[persistence],
+  };
+}
+
+const PROMISES: Readonly<Record<Durability['persistence'], string>> = {
+  always: 'No acknowledged call is forgotten, also not when the power fails.',
+  everysec: 'A crash of Redis forgets nothing; a power failure may forget the calls of the last two seconds.',
+  no: 'A power failure may forget the calls since the operating system last wrote to disk.',
+  none: 'A restart of Redis forgets every call.',
+  unknown: 'Redis does not say how it persists; acknowledged calls may be forgotten in a restart.',
+};
+
+function report(durability: Durability, options: BackendOptions): void {
+  const fields = { redisVersion: durability.version, persistence: durability.persistence };
+  if (durability.evicts)
+    options.log(
+      'warn',
+      'Redis may evict records (maxmemory-policy is not noeviction): calls could be forgotten and run twice.',
+      fields,
+    );
+  if (durability.persistence === 'none') options.log('warn', durability.promise, fields);
+  else options.log('info', durability.promise, fields);
+}

@@ -1,0 +1,103 @@
+/**
+ * Remembers the fleet's circuits (`breaker.ts` decides). A circuit lives in the place of the calls that go through it.
+ */
+import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../breaker.ts';
+import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
+import { type Redis, Script } from './redis.ts';
+
+const failureScript = new Script('circuit-failure', 2);
+const changeScript = new Script('circuit-change', 2);
+
+/** What all processes hear when a circuit changes. */
+export interface CircuitNews {
+  readonly type: 'circuit';
+  readonly place: Place;
+  readonly key: string;
+  readonly circuit: Circuit;
+  /** Milliseconds until a probe may run, at the time of the change. */
+  readonly retryAfterMs: number;
+}
+
+export class Breakers {
+  readonly #redis: Redis;
+  readonly #prefix: string;
+  readonly #news: string;
+
+  constructor(redis: Redis, prefix: string) {
+    this.#redis = redis;
+    this.#prefix = prefix;
+    this.#news = new FleetKeys(prefix).news;
+  }
+
+  #keys(place: Place): PlaceKeys {
+    return new PlaceKeys(this.#prefix, place);
+  }
+
+  async read(place: Place, key: string): Promise<Circuit> {
+    return parseCircuit((await this.#redis.hget(this.#keys(place).circuits, key)) ?? '');
+  }
+
+  /** All circuits of a place that ever left CLOSED. */
+  async list(place: Place): Promise<ReadonlyMap<string, Circuit>> {
+    const stored = await this.#redis.hgetall(this.#keys(place).circuits);
+    return new Map(Object.entries(stored).map(([key, raw]) => [key, parseCircuit(raw)]));
+  }
+
+  /** Counts a failure, and returns what the rule decides on. */
+  async addFailure(
+    place: Place,
+    key: string,
+    epoch: number,
+    size: number,
+    windowMs: number,
+  ): Promise<{ readonly nowMs: number; readonly circuit: Circuit; readonly window: readonly Sample[] }> {
+    const keys = this.#keys(place);
+    const [nowMs, raw, ...samples] = await failureScript.run(
+      this.#redis,
+      [keys.circuits, keys.window(key)],
+      [key, epoch, size, windowMs],
+    );
+    return {
+      nowMs: Number(nowMs),
+      circuit: parseCircuit(raw as string),
+      window: samples.map((sample) => parseSample(sample as string)),
+    };
+  }
+
+  async window(place: Place, key: string): Promise<readonly Sample[]> {
+    return (await this.#redis.lrange(this.#keys(place).window(key), 0, -1)).map(parseSample);
+  }
+
+  /** Replaces `from` by `next`; the answer is the circuit as it then stands, which differs from `next` when somebody was faster. */
+  async change(
+    place: Place,
+    key: string,
+    from: Circuit,
+    next: Circuit,
+    retryAfterMs: number,
+  ): Promise<{ readonly changed: boolean; readonly circuit: Circuit }> {
+    const keys = this.#keys(place);
+    const news: CircuitNews = { type: 'circuit', place, key, circuit: next, retryAfterMs };
+    const [code, raw] = await changeScript.run(
+      this.#redis,
+      [keys.circuits, keys.window(key)],
+      [key, from.epoch, formatCircuit(next), this.#news, JSON.stringify(news)],
+    );
+    return { changed: code === 'changed', circuit: parseCircuit(raw as string) };
+  }
+}
+
+/** `epoch|STATE|json`: scripts compare the first two without parsing the rest. */
+function formatCircuit(circuit: Circuit): string {
+  return `${circuit.epoch}|${circuit.state}|${JSON.stringify(circuit)}`;
+}
+
+export function parseCircuit(raw: string): Circuit {
+  if (raw === '') return CLOSED_CIRCUIT;
+  return JSON.parse(raw.slice(raw.indexOf('{'))) as Circuit;
+}
+
+function parseSample(text: string): Sample {
+  const [atMs, ok] = text.split(':');
+  return { atMs: Number(atMs), ok: ok === '1' };
+}

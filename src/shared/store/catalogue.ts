@@ -1,0 +1,150 @@
+/**
+ * What the fleet offers: tools as their workers publish them, and which workers live. Producers know tools from here alone.
+ */
+import type { CircuitOverrides } from '../breaker.ts';
+import { canonicalJson, digest } from '../fingerprint.ts';
+import type { JsonSchema } from '../schema.ts';
+import { type AnyTool, type Effects, qualifiedName, type Tier, type ToolAnnotations } from '../tool.ts';
+import { FleetKeys } from './keys.ts';
+import { type Redis, Script } from './redis.ts';
+
+export const HEARTBEAT_MS = 5_000;
+/** A worker that has been silent this long counts as gone. */
+export const WORKER_SILENCE_MS = 15_000;
+/** Offers that no worker has renewed for this long are forgotten. */
+const OFFER_TTL_MS = 24 * 3_600_000;
+
+/** A tool as published. */
+export interface ToolOffer {
+  readonly name: string;
+  readonly namespace: string;
+  readonly version: string;
+  readonly description: string;
+  readonly tier: Tier;
+  readonly effects: Effects;
+  readonly annotations: ToolAnnotations;
+  readonly inputSchema: JsonSchema;
+  readonly outputSchema?: JsonSchema;
+  readonly timeoutMs: number;
+  readonly circuit: CircuitOverrides;
+  /** Digest of all the above: two offers with one name and version and different digests have drifted apart. */
+  readonly definition: string;
+  readonly seenAtMs: number;
+}
+
+export interface WorkerRecord {
+  readonly id: string;
+  readonly host: string;
+  readonly pid: number;
+  readonly tiers: readonly Tier[];
+  readonly concurrency: number;
+  readonly running: number;
+  /** `namespace.name@version`. */
+  readonly tools: readonly string[];
+  readonly startedAtMs: number;
+  readonly pawlVersion: string;
+}
+
+/** What workers offer now. */
+export interface CatalogueContent {
+  readonly tools: readonly (ToolOffer & { readonly workers: number })[];
+  readonly workers: readonly (WorkerRecord & { readonly seenAtMs: number })[];
+}
+
+export function offerId(tool: { readonly namespace: string; readonly name: string; readonly version: string }): string {
+  return `${qualifiedName(tool)}@${tool.version}`;
+}
+
+export function offerOf(tool: AnyTool, seenAtMs: number): ToolOffer {
+  const {
+    name,
+    namespace,
+    version,
+    description,
+    tier,
+    effects,
+    annotations,
+    inputSchema,
+    outputSchema,
+    timeoutMs,
+    circuit,
+  } = tool;
+  const content = {
+    name,
+    namespace,
+    version,
+    description,
+    tier,
+    effects,
+    annotations,
+    inputSchema,
+    ...(outputSchema === undefined ? {} : { outputSchema }),
+    timeoutMs,
+    circuit,
+  };
+  return { ...content, definition: digest(canonicalJson(content)), seenAtMs };
+}
+
+const heartbeatScript = new Script('heartbeat', 2);
+
+export class Catalogue {
+  readonly #redis: Redis;
+  readonly #keys: FleetKeys;
+
+  constructor(redis: Redis, prefix: string) {
+    this.#redis = redis;
+    this.#keys = new FleetKeys(prefix);
+  }
+
+  /** Publishes a worker's tools; returns the offers whose definition another worker has published differently. */
+  async publish(offers: readonly ToolOffer[]): Promise<readonly ToolOffer[]> {
+    if (offers.length === 0) return [];
+    const before = await this.#redis.hmget(this.#keys.tools, ...offers.map(offerId));
+    await this.#redis.hset(
+      this.#keys.tools,
+      Object.fromEntries(offers.map((offer) => [offerId(offer), JSON.stringify(offer)])),
+    );
+    return offers.filter((offer, index) => {
+      const stored = before[index];
+      return typeof stored === 'string' && (JSON.parse(stored) as ToolOffer).definition !== offer.definition;
+    });
+  }
+
+  async beat(worker: WorkerRecord): Promise<void> {
+    await heartbeatScript.run(
+      this.#redis,
+      [this.#keys.workers, this.#keys.workerLoads],
+      [worker.id, JSON.stringify(worker), WORKER_SILENCE_MS, this.#keys.news],
+    );
+  }
+
+  async leave(workerId: string): Promise<void> {
+    await heartbeatScript.run(
+      this.#redis,
+      [this.#keys.workers, this.#keys.workerLoads],
+      [workerId, '', WORKER_SILENCE_MS, this.#keys.news],
+    );
+  }
+
+  async read(): Promise<CatalogueContent> {
+    const [offers, seen, records, time] = await Promise.all([
+      this.#redis.hgetall(this.#keys.tools),
+      this.#redis.zrange(this.#keys.workers, '0', '-1', 'WITHSCORES'),
+      this.#redis.hgetall(this.#keys.workerLoads),
+      this.#redis.time(),
+    ]);
+    const nowMs = Number(time[0]) * 1_000;
+    const workers: (WorkerRecord & { seenAtMs: number })[] = [];
+    for (let index = 0; index < seen.length; index += 2) {
+      const record = records[seen[index] ?? ''];
+      const seenAtMs = Number(seen[index + 1]);
+      if (record !== undefined && seenAtMs > nowMs - WORKER_SILENCE_MS)
+        workers.push({ ...(JSON.parse(record) as WorkerRecord), seenAtMs });
+    }
+    const tools = Object.values(offers)
+      .map((text) => JSON.parse(text) as ToolOffer)
+      .map((offer) => ({ ...offer, workers: workers.filter((worker) => worker.tools.includes(offerId(offer))).length }))
+      .filter((offer) => offer.workers > 0 || offer.seenAtMs > nowMs - OFFER_TTL_MS);
+    return { tools, workers };
+  }
+}

@@ -1,0 +1,85 @@
+/**
+ * The name of every Redis key. All keys of one place (a tier, or one shard of it) share a hash tag, so that a script may
+ * touch them together and places spread over a cluster.
+ */
+import type { Tier } from '../tool.ts';
+
+export interface Place {
+  readonly tier: Tier;
+  readonly shard: number;
+}
+
+export class PlaceKeys {
+  /** Prefix of all keys of the place, and BullMQ's prefix. */
+  readonly base: string;
+  /** BullMQ's queue name: `read-only`, or `read-only.1` for a further shard. */
+  readonly queue: string;
+  readonly records: string;
+  readonly inboxes: string;
+  readonly inflight: string;
+  readonly calls: string;
+  readonly circuits: string;
+
+  constructor(prefix: string, place: Place) {
+    this.queue = place.shard === 0 ? place.tier : `${place.tier}.${place.shard}`;
+    this.base = `${prefix}:{${this.queue}}`;
+    this.records = `${this.base}:call:`;
+    this.inboxes = `${this.base}:inbox:`;
+    this.inflight = `${this.base}:inflight`;
+    this.calls = `${this.base}:calls`;
+    this.circuits = `${this.base}:circuits`;
+  }
+
+  record(callId: string): string {
+    return `${this.records}${callId}`;
+  }
+
+  merge(mergeId: string): string {
+    return `${this.base}:merge:${mergeId}`;
+  }
+
+  inbox(id: string): string {
+    return `${this.inboxes}${id}`;
+  }
+
+  /** Calls of one session, by time. */
+  sessionCalls(sessionKey: string): string {
+    return `${this.base}:session:${sessionKey}`;
+  }
+
+  window(circuit: string): string {
+    return `${this.base}:window:${circuit}`;
+  }
+
+  /** An outcome too large for its record. */
+  outcome(callId: string): string {
+    return `${this.base}:outcome:${callId}`;
+  }
+
+  job(jobId: string): string {
+    return `${this.base}:${this.queue}:${jobId}`;
+  }
+}
+
+export class FleetKeys {
+  readonly news: string;
+  readonly workers: string;
+  readonly workerLoads: string;
+  readonly tools: string;
+  readonly sessions: string;
+  readonly prefix: string;
+
+  constructor(prefix: string) {
+    this.prefix = prefix;
+    /** A channel: what all processes should hear of. */
+    this.news = `${prefix}:news`;
+    this.workers = `${prefix}:{fleet}:workers`;
+    this.workerLoads = `${prefix}:{fleet}:worker-records`;
+    this.tools = `${prefix}:{fleet}:tools`;
+    this.sessions = `${prefix}:{fleet}:sessions`;
+  }
+
+  session(sessionKey: string): string {
+    return `${this.prefix}:{fleet}:session:${sessionKey}`;
+  }
+}

@@ -1,0 +1,491 @@
+/**
+ * The ledger: the durable record of every call (R11 to R16). Each method is one Lua script that checks before it writes.
+ */
+import type { AttemptRecord, CallState, Phase } from '../call.ts';
+import type { DedupeMode, ToolCallEnvelope } from '../envelope.ts';
+import { PawlError } from '../failure.ts';
+import { placeOf } from '../fingerprint.ts';
+import type { Outcome } from '../outcome.ts';
+import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
+import { type CallJob, enqueueArguments, jobIdOf, queueKeys } from './queues.ts';
+import { type Redis, Script } from './redis.ts';
+
+/** Larger outcomes are stored once and fetched by those who want them. */
+export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;
+
+/** What the record keeps of the request: the envelope, and what it was validated with. */
+export interface StoredRequest {
+  readonly envelope: ToolCallEnvelope;
+  readonly tool: { readonly version: string; readonly definition: string };
+  /** Seen by the tool and by those downstream. */
+  readonly idempotencyKey: string;
+}
+
+export interface Claim {
+  readonly callId: string;
+  readonly mergeId?: string;
+  readonly mode: DedupeMode;
+  readonly paramsDigest: string;
+  readonly request: StoredRequest;
+  readonly generation: string;
+  readonly circuit: string;
+  /** Keep the finished job for Bull Board. */
+  readonly kept: boolean;
+  /** Who waits; absent when nobody does. */
+  readonly inboxId?: string;
+}
+
+export type ClaimAnswer =
+  | { readonly kind: 'claimed'; readonly callId: string }
+  | { readonly kind: 'inflight'; readonly callId: string; readonly phase: Phase; readonly ageMs: number }
+  | {
+      readonly kind: 'ended';
+      readonly callId: string;
+      readonly state: Exclude<CallState, 'inflight'>;
+      readonly outcome: string;
+      readonly ageMs: number;
+    }
+  | { readonly kind: 'conflict'; readonly callId: string };
+
+export interface StartedAttempt {
+  readonly kind: 'started';
+  readonly nowMs: number;
+  readonly fence: number;
+  readonly request: StoredRequest;
+  readonly earlier: readonly AttemptRecord[];
+  readonly lostAttempts: number;
+  /** The attempt before this one began and left no record. */
+  readonly takenOver: boolean;
+  readonly firstStartedAtMs: number;
+  readonly circuit: string;
+  /** As stored; see `breakers.ts`. */
+  readonly circuitRaw: string;
+  readonly cancelRequested: boolean;
+}
+
+export type BeginAnswer =
+  | StartedAttempt
+  | {
+      readonly kind: 'circuit';
+      readonly nowMs: number;
+      readonly circuit: string;
+      readonly circuitRaw: string;
+      readonly request: StoredRequest;
+      readonly fence: number;
+      readonly earlier: readonly AttemptRecord[];
+    }
+  | { readonly kind: 'ended' }
+  | { readonly kind: 'stale' }
+  | { readonly kind: 'early'; readonly remainingMs: number };
+
+export type WriteAnswer = 'settled' | 'postponed' | 'fenced' | 'ended' | 'gone' | 'cancelled';
+
+export interface Settle {
+  readonly callId: string;
+  readonly fence: number;
+  readonly state: Exclude<CallState, 'inflight'>;
+  readonly outcome: Outcome;
+  /** The outcome as it is stored. */
+  readonly outcomeJson: string;
+  readonly attempts: readonly AttemptRecord[];
+  readonly ttlMs: number;
+  /** Success to be added to a circuit's window. */
+  readonly sample?: {
+    readonly circuit: string;
+    readonly epoch: number;
+    readonly windowSize: number;
+    readonly windowMs: number;
+  };
+}
+
+/** A record, read. */
+export interface CallRecord {
+  readonly callId: string;
+  readonly state: CallState;
+  readonly phase?: Phase;
+  readonly generation: string;
+  readonly fence: number;
+  readonly request: StoredRequest;
+  readonly paramsDigest: string;
+  readonly circuit: string;
+  readonly attempts: readonly AttemptRecord[];
+  readonly lostAttempts: number;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+  readonly expiresAtMs?: number;
+  readonly lockUntilMs?: number;
+  readonly worker?: string;
+  readonly startedAtMs?: number;
+  readonly cancelRequested: boolean;
+  /** Version for optimistic concurrency (R14). */
+  readonly version: number;
+  readonly outcome?: Outcome;
+  /** Redis' clock when the record was read. */
+  readonly readAtMs: number;
+}
+
+const claimScript = new Script('claim', 14, true);
+const beginScript = new Script('begin', 2);
+const settleScript = new Script('settle', 5);
+const postponeScript = new Script('postpone', 1);
+const tellScript = new Script('tell', 1);
+const cancelScript = new Script('cancel', 2);
+const watchScript = new Script('watch', 1);
+const resolveScript = new Script('resolve', 1);
+const requeueScript = new Script('requeue', 12, true);
+
+export class Ledger {
+  readonly #redis: Redis;
+  readonly #prefix: string;
+  readonly #news: string;
+  readonly #retentionMs: number;
+  readonly #keys = new Map<string, PlaceKeys>();
+
+  constructor(redis: Redis, prefix: string, retentionMs: number) {
+    this.#redis = redis;
+    this.#prefix = prefix;
+    this.#news = new FleetKeys(prefix).news;
+    this.#retentionMs = retentionMs;
+  }
+
+  keys(place: Place): PlaceKeys {
+    const name = `${place.tier}.${place.shard}`;
+    let keys = this.#keys.get(name);
+    if (keys === undefined) {
+      keys = new PlaceKeys(this.#prefix, place);
+      this.#keys.set(name, keys);
+    }
+    return keys;
+  }
+
+  #placed(callId: string): PlaceKeys {
+    const place = placeOf(callId);
+    if (place === undefined) throw new PawlError('UNKNOWN_CALL', `${JSON.stringify(callId)} is not a call ID.`);
+    return this.keys(place);
+  }
+
+  /** Claims a call and queues it in one step, or says what became of it. */
+  async claim(claim: Claim): Promise<ClaimAnswer> {
+    const keys = this.#placed(claim.callId);
+    const record = keys.record(claim.callId);
+    const { sessionKey } = claim.request.envelope.target;
+    const job: CallJob = { callId: claim.callId, generation: claim.generation, session: sessionKey };
+    const answer = await claimScript.run(
+      this.#redis,
+      [
+        record,
+        claim.mergeId === undefined ? record : keys.merge(claim.mergeId),
+        keys.inflight,
+        keys.calls,
+        keys.sessionCalls(sessionKey),
+        ...queueKeys(keys),
+      ],
+      [
+        claim.callId,
+        claim.mergeId === undefined ? '0' : '1',
+        keys.records,
+        claim.inboxId ?? '',
+        claim.mode,
+        claim.paramsDigest,
+        JSON.stringify(claim.request),
+        claim.generation,
+        claim.circuit,
+        this.#retentionMs,
+        ...enqueueArguments(keys, claim.request.envelope.toolName, job, Number(claim.generation), claim.kept),
+      ],
+    );
+    const [code, callId, nowMs] = answer as [string, string, number];
+    switch (code) {
+      case 'claimed':
+      case 'conflict':
+        return { kind: code, callId };
+      case 'inflight':
+        return { kind: 'inflight', callId, phase: answer[3] as Phase, ageMs: nowMs - Number(answer[4]) };
+      default:
+        return {
+          kind: 'ended',
+          callId,
+          state: code as 'done',
+          outcome: (answer[3] as string | null) ?? (await this.#largeOutcome(keys, callId)),
+          ageMs: nowMs - Number(answer[4]),
+        };
+    }
+  }
+
+  async #largeOutcome(keys: PlaceKeys, callId: string): Promise<string> {
+    const outcome = await this.#redis.get(keys.outcome(callId));
+    if (outcome === null) throw new PawlError('UNKNOWN_CALL', `The result of ${callId} has expired.`);
+    return outcome;
+  }
+
+  /** Starts an attempt. `probeEpoch` is the circuit's epoch under which this worker holds the probe. */
+  async begin(job: CallJob, workerId: string, leaseMs: number, probeEpoch?: number): Promise<BeginAnswer> {
+    const keys = this.#placed(job.callId);
+    const answer = await beginScript.run(
+      this.#redis,
+      [keys.record(job.callId), keys.circuits],
+      [job.generation, workerId, leaseMs, probeEpoch ?? ''],
+    );
+    const nowMs = Number(answer[1]);
+    switch (answer[0]) {
+      case 'started':
+        return {
+          kind: 'started',
+          nowMs,
+          fence: Number(answer[2]),
+          request: JSON.parse(answer[3] as string) as StoredRequest,
+          earlier: parseAttempts(answer[4] as string),
+          lostAttempts: Number(answer[5]),
+          takenOver: answer[6] === '1',
+          firstStartedAtMs: Number(answer[7]),
+          circuit: answer[8] as string,
+          circuitRaw: answer[9] as string,
+          cancelRequested: answer[10] === '1',
+        };
+      case 'circuit':
+        return {
+          kind: 'circuit',
+          nowMs,
+          circuitRaw: answer[2] as string,
+          circuit: answer[3] as string,
+          request: JSON.parse(answer[4] as string) as StoredRequest,
+          fence: Number(answer[5]),
+          earlier: parseAttempts(answer[6] as string),
+        };
+      case 'early':
+        return { kind: 'early', remainingMs: Number(answer[2]) };
+      default:
+        return { kind: answer[0] as 'ended' | 'stale' };
+    }
+  }
+
+  /** Writes the outcome, once. Only the newest fence may. */
+  async settle(settle: Settle): Promise<WriteAnswer> {
+    const { callId, sample } = settle;
+    const keys = this.#placed(callId);
+    const [code] = await settleScript.run(
+      this.#redis,
+      [keys.record(callId), keys.inflight, keys.circuits, keys.window(sample?.circuit ?? ''), keys.outcome(callId)],
+      [
+        settle.fence,
+        settle.state,
+        settle.outcomeJson,
+        formatAttempts(settle.attempts),
+        settle.ttlMs,
+        settle.outcome.error?.retriable === true ? '1' : '0',
+        callId,
+        keys.inboxes,
+        MAX_INLINE_OUTCOME_BYTES,
+        sample?.circuit ?? '',
+        sample?.epoch ?? 0,
+        sample?.windowSize ?? 0,
+        sample?.windowMs ?? 0,
+      ],
+    );
+    return code as WriteAnswer;
+  }
+
+  /** Ends an attempt, not the call: `waiting-retry` spends it, `queued` hands it back. */
+  async postpone(
+    callId: string,
+    fence: number,
+    phase: 'waiting-retry' | 'queued',
+    attempts: readonly AttemptRecord[],
+    delayMs: number,
+    event?: object,
+  ): Promise<WriteAnswer> {
+    const keys = this.#placed(callId);
+    const [code] = await postponeScript.run(
+      this.#redis,
+      [keys.record(callId)],
+      [fence, phase, formatAttempts(attempts), delayMs, keys.inboxes, event === undefined ? '' : JSON.stringify(event)],
+    );
+    return code as WriteAnswer;
+  }
+
+  /** Renews a running attempt's lease and tells those who wait, if there is something to tell. */
+  async tell(
+    callId: string,
+    fence: number,
+    leaseMs: number,
+    event?: object,
+  ): Promise<{ readonly held: boolean; readonly cancelRequested: boolean }> {
+    const keys = this.#placed(callId);
+    const [code, cancelRequested] = await tellScript.run(
+      this.#redis,
+      [keys.record(callId)],
+      [fence, leaseMs, keys.inboxes, event === undefined ? '' : JSON.stringify(event)],
+    );
+    return { held: code === 'told', cancelRequested: cancelRequested === '1' };
+  }
+
+  /** Ends a call that waits, or asks the worker of a running one to stop. */
+  async cancel(
+    callId: string,
+    endings: {
+      readonly state: 'cancelled' | 'failed';
+      readonly beforeStart: Outcome;
+      readonly betweenAttempts: Outcome;
+      readonly ttlMs: number;
+      readonly inboxId?: string;
+    },
+  ): Promise<
+    { readonly kind: 'cancelled'; readonly jobId: string } | { readonly kind: 'requested' | 'too-late' | 'gone' }
+  > {
+    const keys = this.#placed(callId);
+    const [code, , generation] = await cancelScript.run(
+      this.#redis,
+      [keys.record(callId), keys.inflight],
+      [
+        callId,
+        JSON.stringify(endings.beforeStart),
+        JSON.stringify(endings.betweenAttempts),
+        endings.state,
+        endings.ttlMs,
+        endings.inboxId ?? '',
+        keys.inboxes,
+        this.#news,
+      ],
+    );
+    if (code !== 'cancelled') return { kind: code as 'requested' | 'too-late' | 'gone' };
+    return { kind: 'cancelled', jobId: jobIdOf(callId, generation as string) };
+  }
+
+  /** Reads a call; with an inbox, its owner is told when the call settles. */
+  async read(callId: string, inboxId?: string): Promise<CallRecord | undefined> {
+    const place = placeOf(callId);
+    if (place === undefined) return undefined;
+    const keys = this.keys(place);
+    const [nowMs, ...flat] = await watchScript.run(this.#redis, [keys.record(callId)], [inboxId ?? '', keys.records]);
+    if (flat.length === 0) return undefined;
+    const fields: Record<string, string> = {};
+    for (let index = 0; index < flat.length; index += 2) fields[flat[index] as string] = flat[index + 1] as string;
+    if (fields['state'] === undefined) return undefined;
+    const id = fields['callId'] ?? callId;
+    const outcome = fields['outcomeAt'] === undefined ? fields['outcome'] : await this.#largeOutcome(keys, id);
+    return recordOf(id, fields, outcome, Number(nowMs));
+  }
+
+  /** The outcome alone, when the event that announced it was too small to carry it. */
+  async outcome(callId: string): Promise<string | undefined> {
+    const keys = this.#placed(callId);
+    return (
+      (await this.#redis.hget(keys.record(callId), 'outcome')) ??
+      (await this.#redis.get(keys.outcome(callId))) ??
+      undefined
+    );
+  }
+
+  /** Gives a call with an unknown outcome a known one. */
+  async resolve(
+    callId: string,
+    state: 'done' | 'failed',
+    outcome: Outcome,
+    ttlMs: number,
+  ): Promise<'resolved' | 'refused' | 'gone'> {
+    const [code] = await resolveScript.run(
+      this.#redis,
+      [this.#placed(callId).record(callId)],
+      [state, JSON.stringify(outcome), ttlMs],
+    );
+    return code as 'resolved' | 'refused' | 'gone';
+  }
+
+  /** Queues a call again: `resolved` one with an unknown outcome, `missing` one whose job is gone. */
+  async requeue(
+    record: CallRecord,
+    because: 'resolved' | 'missing',
+    generation: string,
+    inboxId?: string,
+  ): Promise<'queued' | 'refused' | 'gone'> {
+    const keys = this.#placed(record.callId);
+    const job: CallJob = { callId: record.callId, generation, session: record.request.envelope.target.sessionKey };
+    const [code] = await requeueScript.run(
+      this.#redis,
+      [
+        keys.record(record.callId),
+        keys.inflight,
+        keys.job(jobIdOf(record.callId, record.generation)),
+        ...queueKeys(keys),
+      ],
+      [
+        record.callId,
+        generation,
+        because === 'resolved' ? '1' : '0',
+        inboxId ?? '',
+        ...enqueueArguments(keys, record.request.envelope.toolName, job, Number(generation), true),
+      ],
+    );
+    return code as 'queued' | 'refused' | 'gone';
+  }
+
+  /** IDs of calls of one place, the newest first; of one session when given. */
+  async list(place: Place, options: { readonly limit: number; readonly sessionKey?: string }): Promise<string[]> {
+    const keys = this.keys(place);
+    return this.#redis.zrevrange(
+      options.sessionKey === undefined ? keys.calls : keys.sessionCalls(options.sessionKey),
+      0,
+      options.limit - 1,
+    );
+  }
+
+  /** IDs of calls in flight that were claimed before a time, the oldest first. */
+  async inflightBefore(place: Place, beforeMs: number, limit: number): Promise<string[]> {
+    return this.#redis.zrangebyscore(this.keys(place).inflight, '-inf', beforeMs, 'LIMIT', 0, limit);
+  }
+
+  async counts(place: Place): Promise<{ readonly inflight: number; readonly calls: number }> {
+    const keys = this.keys(place);
+    const [inflight, calls] = await Promise.all([this.#redis.zcard(keys.inflight), this.#redis.zcard(keys.calls)]);
+    return { inflight, calls };
+  }
+
+  /** Redis' clock, milliseconds. */
+  async now(): Promise<number> {
+    const [seconds, microseconds] = await this.#redis.time();
+    return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
+  }
+}
+
+function recordOf(
+  callId: string,
+  fields: Readonly<Record<string, string>>,
+  outcome: string | undefined,
+  readAtMs: number,
+): CallRecord {
+  const number = (name: string) => (fields[name] === undefined ? {} : { [name]: Number(fields[name]) });
+  return {
+    callId,
+    state: fields['state'] as CallState,
+    ...(fields['phase'] === undefined ? {} : { phase: fields['phase'] as Phase }),
+    generation: fields['generation'] ?? '',
+    fence: Number(fields['fence']),
+    request: JSON.parse(fields['request'] ?? '{}') as StoredRequest,
+    paramsDigest: fields['paramsDigest'] ?? '',
+    circuit: fields['circuit'] ?? '',
+    attempts: parseAttempts(fields['attempts'] ?? ''),
+    lostAttempts: Number(fields['lost']),
+    createdAtMs: Number(fields['createdAtMs']),
+    updatedAtMs: Number(fields['updatedAtMs']),
+    ...number('expiresAtMs'),
+    ...number('lockUntilMs'),
+    ...number('startedAtMs'),
+    ...(fields['worker'] === undefined ? {} : { worker: fields['worker'] }),
+    cancelRequested: fields['cancelRequested'] === '1',
+    version: Number(fields['version']),
+    ...(outcome === undefined ? {} : { outcome: JSON.parse(outcome) as Outcome }),
+    readAtMs,
+  };
+}
+
+/** Attempts are lines of JSON, so that a script can append one. Their number is their position. */
+function formatAttempts(attempts: readonly AttemptRecord[]): string {
+  return attempts.map(({ attempt: _position, ...rest }) => `${JSON.stringify(rest)}\n`).join('');
+}
+
+function parseAttempts(lines: string): AttemptRecord[] {
+  return lines
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line, index) => ({ attempt: index + 1, ...(JSON.parse(line) as Omit<AttemptRecord, 'attempt'>) }));
+}

@@ -1,0 +1,36 @@
+-- Starts an attempt: takes the next fence, unless the call has ended, belongs to another generation, or its circuit is not closed.
+--
+-- KEYS  1 record  2 circuits
+-- ARGV  1 generation  2 worker ID  3 lease, ms  4 circuit epoch under which the worker holds the probe, or ''
+-- Returns {code, now, …}:
+--   started    fence, request, attempts, lost attempts, '1' when the attempt before this one left no record,
+--              first start, circuit's name, the circuit as stored, '1' when cancellation is asked for
+--   circuit    the circuit as stored, its name, request, fence so far, attempts: nothing was written
+--   ended      state: the call has its outcome
+--   stale      the job is not the record's (older generation, or the record is gone)
+--   early      ms: the next attempt is not due yet
+local now = nowMs()
+local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'attempts', 'lost', 'circuit',
+  'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested')
+local state, phase, fence, attempts, lost = fields[1], fields[2], tonumber(fields[4]), fields[6] or '', tonumber(fields[7])
+if not state or fields[3] ~= ARGV[1] then return {'stale', now} end
+if state ~= 'inflight' then return {'ended', now, state} end
+if phase == 'awaiting-approval' then return {'stale', now} end
+if fields[12] and phase == 'waiting-retry' and tonumber(fields[12]) - now > 5 then return {'early', now, tonumber(fields[12]) - now} end
+
+-- An attempt that left no record is taken over whatever the circuit says: what became of it must be decided first.
+local leftNoRecord = phase == 'running'
+local epoch, circuitState, raw = circuitOf(KEYS[2], fields[8])
+if circuitState ~= 'CLOSED' and ARGV[4] ~= epoch and not leftNoRecord then
+  return {'circuit', now, raw, fields[8], fields[5], fence, attempts}
+end
+
+if leftNoRecord then
+  lost = lost + 1
+  attempts = attempts .. '{"fence":' .. fence .. ',"worker":' .. cjson.encode(fields[11] or '')
+    .. ',"startedAtMs":' .. (fields[10] or now) .. ',"finishedAtMs":' .. now .. ',"status":"lost","retriable":false}\n'
+end
+local firstStartedAtMs = fields[9] or now
+redis.call('HSET', KEYS[1], 'phase', 'running', 'fence', fence + 1, 'worker', ARGV[2], 'startedAtMs', now,
+  'firstStartedAtMs', firstStartedAtMs, 'lockUntilMs', now + ARGV[3], 'updatedAtMs', now, 'attempts', attempts, 'lost', lost)
+return {'started', now, fence + 1, fields[5], attempts, lost, leftNoRecord and '1' or '0', firstStartedAtMs, fields[8], raw, fields[13] or '0'}

@@ -1,0 +1,82 @@
+-- Claims a call for the first who asks and puts its job into the queue, in one step: a claim without a job cannot exist.
+-- Everybody else learns what became of the call, and is told when it settles.
+--
+-- KEYS  1 record  2 merge slot (or the record again)  3 in-flight index  4 index of all calls  5 index of the session's calls
+--       6.. the queue's keys, as BullMQ's addStandardJob takes them
+-- ARGV  1 call ID  2 '1' when a merge slot is used  3 key prefix of records  4 producer's inbox ID, '' when nobody waits
+--       5 dedupe mode  6 parameter digest  7 request (JSON)  8 generation  9 circuit's name  10 index retention, ms
+--       11.. the job, as BullMQ's addStandardJob takes it
+-- Returns {code, call ID, now, …}:
+--   claimed                     a new record, queued
+--   inflight   phase createdAt  somebody else's call runs; an enforced caller has been added to those who are told
+--   done | failed | cancelled   outcome (JSON), settledAt
+--   conflict                    the key was used with other parameters; nothing was written
+local ENQUEUE_KEYS, ENQUEUE_ARGS = 5, 10
+local callId, merging, recordPrefix, inbox, mode = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4], ARGV[5]
+local now = nowMs()
+
+local function read(key)
+  local fields = redis.call('HMGET', key, 'state', 'paramsDigest', 'phase', 'createdAtMs', 'outcome', 'updatedAtMs', 'retriable', 'inboxes', 'sameAs')
+  return {
+    exists = fields[1] or fields[9], state = fields[1], paramsDigest = fields[2], phase = fields[3], createdAtMs = fields[4],
+    outcome = fields[5], updatedAtMs = fields[6], retriable = fields[7] == '1', inboxes = fields[8], sameAs = fields[9],
+  }
+end
+
+local key = KEYS[1]
+local record = read(key)
+-- This request was merged into another call before: it stays that call.
+if record.sameAs then
+  local leaderKey = recordPrefix .. record.sameAs
+  local leading = read(leaderKey)
+  if leading.exists then
+    callId, key, record = record.sameAs, leaderKey, leading
+  else
+    redis.call('DEL', KEYS[1])
+    record = read(KEYS[1])
+  end
+end
+
+if not record.exists and merging then
+  local leader = redis.call('GET', KEYS[2])
+  if leader then
+    local leaderKey = recordPrefix .. leader
+    local leading = read(leaderKey)
+    if leading.state == 'inflight' then
+      if mode == 'enforced' then
+        redis.call('HSET', KEYS[1], 'sameAs', leader)
+        redis.call('PEXPIRE', KEYS[1], ARGV[10])
+      end
+      callId, key, record = leader, leaderKey, leading
+    end
+  end
+end
+
+if record.exists then
+  if record.paramsDigest ~= ARGV[6] then return {'conflict', callId, now} end
+  if record.state == 'inflight' then
+    if mode == 'enforced' then redis.call('HSET', key, 'inboxes', withInbox(record.inboxes, inbox)) end
+    return {'inflight', callId, now, record.phase, record.createdAtMs}
+  end
+  local again = record.state == 'failed' and record.retriable and mode == 'bestEffort'
+  if not again then return {record.state, callId, now, record.outcome, record.updatedAtMs} end
+  redis.call('DEL', key)
+end
+
+redis.call('HSET', key,
+  'state', 'inflight', 'phase', 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'paramsDigest', ARGV[6],
+  'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'updatedAtMs', now, 'fence', 0, 'lost', 0, 'version', 1)
+redis.call('ZADD', KEYS[3], now, callId)
+redis.call('ZADD', KEYS[4], now, callId)
+redis.call('ZADD', KEYS[5], now, callId)
+redis.call('PEXPIRE', KEYS[5], ARGV[10])
+if merging then redis.call('SET', KEYS[2], callId, 'PX', ARGV[10]) end
+-- The indexes forget with the records: a few entries a claim keep them bounded.
+if now % 16 == 0 then
+  for index = 4, 5 do
+    local expired = redis.call('ZRANGEBYSCORE', KEYS[index], '-inf', now - ARGV[10], 'LIMIT', 0, 256)
+    if #expired > 0 then redis.call('ZREM', KEYS[index], unpack(expired)) end
+  end
+end
+enqueue({unpack(KEYS, ENQUEUE_KEYS + 1)}, {unpack(ARGV, ENQUEUE_ARGS + 1)})
+return {'claimed', callId, now}

@@ -1,0 +1,21 @@
+-- Says that a worker lives, and forgets those that have not said so for long.
+--
+-- KEYS  1 workers, by the time they were last seen  2 their records
+-- ARGV  1 worker ID  2 record (JSON), '' when the worker leaves  3 silence after which a worker is forgotten, ms  4 news channel
+-- Returns {now}
+local now = nowMs()
+if ARGV[2] == '' then
+  redis.call('ZREM', KEYS[1], ARGV[1])
+  redis.call('HDEL', KEYS[2], ARGV[1])
+  redis.call('PUBLISH', ARGV[4], '{"type":"catalogue"}')
+  return {now}
+end
+local joined = redis.call('ZADD', KEYS[1], now, ARGV[1]) == 1
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+local silent = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[3])
+if #silent > 0 then
+  redis.call('ZREM', KEYS[1], unpack(silent))
+  redis.call('HDEL', KEYS[2], unpack(silent))
+end
+if joined or #silent > 0 then redis.call('PUBLISH', ARGV[4], '{"type":"catalogue"}') end
+return {now}

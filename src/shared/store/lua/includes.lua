@@ -1,0 +1,52 @@
+-- Shared by the scripts of this folder, which are loaded with this text in front of them.
+-- Time is Redis' own, so that no two machines' clocks are ever compared.
+
+-- Milliseconds since the epoch.
+local function nowMs()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Appends an event to the inbox of every producer that waits. An inbox that nobody empties ends by itself.
+--   inboxes  producer IDs, separated by spaces; inboxPrefix  key of an inbox without its ID; event  JSON
+local INBOX_TTL_MS = 600000
+local INBOX_MAX_LENGTH = 20000
+local function notify(inboxes, inboxPrefix, event)
+  if not inboxes then return end
+  for id in string.gmatch(inboxes, '%S+') do
+    local inbox = inboxPrefix .. id
+    local length = redis.call('RPUSH', inbox, event)
+    if length == 1 then
+      redis.call('PEXPIRE', inbox, INBOX_TTL_MS)
+    elseif length > INBOX_MAX_LENGTH then
+      -- The oldest go: whoever waits for them reads the record.
+      redis.call('LTRIM', inbox, -INBOX_MAX_LENGTH, -1)
+    end
+  end
+end
+
+-- Adds a waiting producer to a record's list, once.
+local function withInbox(inboxes, id)
+  if id == '' then return inboxes or '' end
+  if not inboxes or inboxes == '' then return id end
+  if string.find(' ' .. inboxes .. ' ', ' ' .. id .. ' ', 1, true) then return inboxes end
+  return inboxes .. ' ' .. id
+end
+
+-- A stored circuit is 'epoch|STATE|json'. Absent means closed, epoch 0.
+local function circuitOf(circuitsKey, name)
+  local raw = redis.call('HGET', circuitsKey, name)
+  if not raw then return '0', 'CLOSED', '' end
+  local epoch, state = string.match(raw, '^(%d+)|([A-Z_]+)|')
+  return epoch, state, raw
+end
+
+-- Adds an outcome to a closed circuit's window: '1' success, '0' failure. An outcome of an earlier epoch is dropped.
+local function addSample(circuitsKey, windowKey, name, epoch, ok, size, ttlMs, now)
+  local currentEpoch, state = circuitOf(circuitsKey, name)
+  if state ~= 'CLOSED' or currentEpoch ~= epoch then return false end
+  redis.call('LPUSH', windowKey, now .. ':' .. ok)
+  redis.call('LTRIM', windowKey, 0, size - 1)
+  redis.call('PEXPIRE', windowKey, ttlMs)
+  return true
+end

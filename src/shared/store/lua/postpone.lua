@@ -1,0 +1,14 @@
+-- Ends an attempt but not its call: the call waits for its next attempt, or goes back to the queue with the attempt unspent.
+--
+-- KEYS  1 record
+-- ARGV  1 fence  2 phase: waiting-retry or queued  3 attempts  4 delay, ms  5 key prefix of inboxes  6 event (JSON), '' for none
+-- Returns {code, now}: postponed · fenced · ended · cancelled (cancellation is asked for: settle instead)
+local now = nowMs()
+local fields = redis.call('HMGET', KEYS[1], 'state', 'fence', 'inboxes', 'cancelRequested')
+if fields[1] ~= 'inflight' then return {'ended', now} end
+if fields[2] ~= ARGV[1] then return {'fenced', now} end
+if fields[4] == '1' then return {'cancelled', now} end
+redis.call('HSET', KEYS[1], 'phase', ARGV[2], 'attempts', ARGV[3], 'notBeforeMs', now + ARGV[4], 'updatedAtMs', now)
+redis.call('HDEL', KEYS[1], 'lockUntilMs', 'worker')
+if ARGV[6] ~= '' then notify(fields[3], ARGV[5], ARGV[6]) end
+return {'postponed', now}

@@ -1,0 +1,18 @@
+-- Reads a call, and adds the reader to those who are told when it settles. Reading after asking to be told leaves no gap.
+--
+-- KEYS  1 record
+-- ARGV  1 inbox ID, '' only reads  2 key prefix of records
+-- Returns {now, field, value, …}; {now} when there is no record
+local key = KEYS[1]
+local sameAs = redis.call('HGET', key, 'sameAs')
+if sameAs then key = ARGV[2] .. sameAs end
+local fields = redis.call('HGETALL', key)
+if #fields > 0 and ARGV[1] ~= '' then
+  local state, inboxes = unpack(redis.call('HMGET', key, 'state', 'inboxes'))
+  if state == 'inflight' then redis.call('HSET', key, 'inboxes', withInbox(inboxes, ARGV[1])) end
+end
+if sameAs then
+  fields[#fields + 1] = 'callId'
+  fields[#fields + 1] = sameAs
+end
+return {nowMs(), unpack(fields)}

@@ -1,0 +1,192 @@
+/**
+ * Finds a real Redis server on this machine, or brings one, without root and without leaving its own cache folder.
+ *
+ * In this order: `redis-server` or `valkey-server` on the PATH (6.2 or later); the private cache; the package of Debian
+ * and Ubuntu, unpacked into the private cache; Docker; else an error that names the command to install one.
+ */
+import { execFile } from 'node:child_process';
+import { access, chmod, mkdir, mkdtemp, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+/** The oldest server whose commands Pawl's scripts use. */
+const OLDEST_VERSION: readonly [number, number] = [6, 2];
+const NAMES_ON_PATH = ['redis-server', 'valkey-server'] as const;
+const DOCKER_IMAGES = ['redis:8-alpine', 'valkey/valkey:8-alpine'] as const;
+const DOWNLOAD_TIMEOUT_MS = 120_000;
+const PROBE_TIMEOUT_MS = 10_000;
+
+/** What to start. Both take a configuration file in the way of `redis-server FILE`. */
+export type RedisBinary =
+  | { readonly kind: 'executable'; readonly command: string; readonly version: string; readonly origin: string }
+  | { readonly kind: 'docker'; readonly image: string; readonly origin: string };
+
+export interface RedisBinaryOptions {
+  /** Where a fetched server is kept between runs; default: the user's cache folder. */
+  readonly cacheDir?: string;
+  /** Told what takes time: a download, a server that is too old. */
+  readonly log?: (line: string) => void;
+}
+
+/** No server was found and none could be fetched. The message lists what was tried and what to do on this platform. */
+export class NoRedisServerError extends Error {
+  override readonly name = 'NoRedisServerError';
+  readonly code = 'REDIS_UNAVAILABLE';
+
+  constructor(tried: readonly string[]) {
+    super(
+      `No Redis server was found, and none could be fetched (${tried.join('; ')}). ` +
+        `Install one (${installCommand()}) or set REDIS_URL.`,
+    );
+  }
+}
+
+/** @throws NoRedisServerError */
+export async function findRedisBinary(options: RedisBinaryOptions = {}): Promise<RedisBinary> {
+  const log = options.log ?? (() => {});
+  const tried: string[] = [];
+  for (const command of NAMES_ON_PATH) {
+    const found = await probe(command, 'PATH', tried);
+    if (found !== undefined) return found;
+  }
+  const home = join(options.cacheDir ?? defaultCacheDir(), 'pawl', 'redis', `${process.platform}-${process.arch}`);
+  const cached = join(home, 'redis-server');
+  const found = await probe(cached, 'cache', tried);
+  if (found !== undefined) return found;
+  if (process.platform === 'linux') {
+    try {
+      await fetchDebianPackage(home, log);
+      const fetched = await probe(cached, 'Debian package', tried);
+      if (fetched !== undefined) return fetched;
+    } catch (error) {
+      tried.push(`Debian package: ${firstLine(error)}`);
+    }
+  }
+  const image = await findDockerImage(tried);
+  if (image !== undefined) return { kind: 'docker', image, origin: 'Docker' };
+  throw new NoRedisServerError(tried);
+}
+
+async function probe(command: string, origin: string, tried: string[]): Promise<RedisBinary | undefined> {
+  try {
+    const { stdout } = await run(command, ['--version'], { timeout: PROBE_TIMEOUT_MS });
+    const version = /v=(?<version>\d+\.\d+\.\d+)/.exec(stdout)?.groups?.['version'];
+    if (version === undefined) throw new Error(`answered '${stdout.trim()}'`);
+    const [major = 0, minor = 0] = version.split('.').map(Number);
+    if (major > OLDEST_VERSION[0] || (major === OLDEST_VERSION[0] && minor >= OLDEST_VERSION[1])) {
+      return { kind: 'executable', command, version, origin };
+    }
+    throw new Error(`is version ${version}, older than ${OLDEST_VERSION.join('.')}`);
+  } catch (error) {
+    tried.push(isMissing(error) ? `no ${command}` : `${command}: ${firstLine(error)}`);
+    return undefined;
+  }
+}
+
+/**
+ * Unpacks the distribution's own package, checked by apt against the distribution's keys. Everything apt writes goes
+ * to a private folder; only the list of what is installed is read from the system, so that it fetches just what is
+ * missing. `redis-check-rdb` of *redis-tools* is the server when it is started under the server's name.
+ */
+async function fetchDebianPackage(home: string, log: (line: string) => void): Promise<void> {
+  await access('/var/lib/dpkg/status');
+  log('no Redis server here: fetching the package of this distribution into a private folder');
+  await mkdir(join(home, '..'), { recursive: true });
+  const work = await mkdtemp(`${home}-`);
+  try {
+    const lists = join(work, 'apt', 'lists');
+    const archives = join(work, 'apt', 'archives');
+    await mkdir(join(lists, 'partial'), { recursive: true });
+    await mkdir(join(archives, 'partial'), { recursive: true });
+    const settings = [
+      `Dir::State::lists=${lists}`,
+      `Dir::Cache=${join(work, 'apt')}`,
+      `Dir::Cache::archives=${archives}`,
+      'Debug::NoLocking=1',
+      'APT::Sandbox::User=',
+    ].flatMap((setting) => ['-o', setting]);
+    const limits = { timeout: DOWNLOAD_TIMEOUT_MS };
+    await run('apt-get', [...settings, '-qq', 'update'], limits);
+    const install = ['-qq', 'install', '--yes', '--reinstall', '--download-only', '--no-install-recommends'];
+    await run('apt-get', [...settings, ...install, 'redis-tools'], limits);
+    const root = join(work, 'root');
+    for (const name of await readdir(archives)) {
+      if (name.endsWith('.deb')) await run('dpkg-deb', ['-x', join(archives, name), root], limits);
+    }
+    await rm(join(work, 'apt'), { recursive: true });
+    await symlink('redis-check-rdb', join(root, 'usr', 'bin', 'pawl-redis-server'));
+    await writeFile(join(work, 'redis-server'), LAUNCHER);
+    await chmod(join(work, 'redis-server'), 0o755);
+    await replaceFolder(work, home);
+  } finally {
+    await rm(work, { recursive: true, force: true });
+  }
+}
+
+/** Starts the unpacked server with the unpacked libraries, wherever the folder stands. */
+const LAUNCHER = `#!/bin/sh
+here=$(cd "$(dirname "$0")" && pwd)
+libraries=
+for folder in "$here"/root/usr/lib/*-linux-* "$here"/root/lib/*-linux-*; do
+  if [ -d "$folder" ]; then libraries="$libraries$folder:"; fi
+done
+LD_LIBRARY_PATH="$libraries$LD_LIBRARY_PATH"
+export LD_LIBRARY_PATH
+exec "$here/root/usr/bin/pawl-redis-server" "$@"
+`;
+
+/** Two processes may fetch at once: the second finds the first's folder in place and keeps that one, if it works. */
+async function replaceFolder(from: string, to: string): Promise<void> {
+  try {
+    await rename(from, to);
+  } catch {
+    if ((await probe(join(to, 'redis-server'), 'cache', [])) !== undefined) return;
+    await rm(to, { recursive: true, force: true });
+    await rename(from, to);
+  }
+}
+
+async function findDockerImage(tried: string[]): Promise<string | undefined> {
+  try {
+    await run('docker', ['version', '--format', '{{.Server.Version}}'], { timeout: PROBE_TIMEOUT_MS });
+  } catch (error) {
+    tried.push(isMissing(error) ? 'no docker' : `docker: ${firstLine(error)}`);
+    return undefined;
+  }
+  for (const image of DOCKER_IMAGES) {
+    const here = await run('docker', ['image', 'inspect', image]).catch(() => undefined);
+    if (here !== undefined) return image;
+  }
+  for (const image of DOCKER_IMAGES) {
+    const pulled = await run('docker', ['pull', '--quiet', image], { timeout: DOWNLOAD_TIMEOUT_MS }).catch(
+      () => undefined,
+    );
+    if (pulled !== undefined) return image;
+  }
+  tried.push(`docker: could not pull ${DOCKER_IMAGES.join(' or ')}`);
+  return undefined;
+}
+
+function defaultCacheDir(): string {
+  if (process.platform === 'darwin') return join(homedir(), 'Library', 'Caches');
+  if (process.platform === 'win32') return join(homedir(), 'AppData', 'Local');
+  return join(homedir(), '.cache');
+}
+
+function installCommand(): string {
+  if (process.platform === 'darwin') return 'brew install redis';
+  if (process.platform === 'win32') return 'winget install Docker.DockerDesktop, or use WSL';
+  return 'apt-get install redis-server, dnf install valkey, apk add valkey, pacman -S valkey';
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ENOENT';
+}
+
+function firstLine(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return text.split('\n').filter(Boolean).slice(0, 2).join(' ').trim();
+}

@@ -1,0 +1,200 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { Redis } from 'ioredis';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import {
+  type EmbeddedRedis,
+  EmbeddedRedisError,
+  startEmbeddedRedis,
+} from '../../../src/shared/store/embedded-redis.ts';
+import { startScript, type TestProcess } from '../../helpers/process.ts';
+import { eventually, isGone } from '../../helpers/signal.ts';
+
+const FIXTURE = new URL('../../helpers/fixtures/redis-user.ts', import.meta.url);
+
+let dataDir: string;
+
+beforeEach(async () => {
+  dataDir = await mkdtemp(join(tmpdir(), 'pawl-embedded-'));
+});
+
+afterEach(async () => {
+  await eventually(() => !existsSync(join(dataDir, 'redis', 'endpoint.json')), { what: 'the end of the server' });
+  await rm(dataDir, { recursive: true, force: true });
+});
+
+const startUser = () => startScript(FIXTURE, [dataDir]);
+
+async function urlOf(user: TestProcess): Promise<string> {
+  return (await user.line(/^ready /)).slice('ready '.length);
+}
+
+/** Runs commands on a connection of its own, which counts as no user. */
+async function withClient<T>(url: string, use: (redis: Redis) => Promise<T>): Promise<T> {
+  const redis = new Redis(url, { retryStrategy: () => 20, maxRetriesPerRequest: null });
+  redis.on('error', () => {});
+  try {
+    return await use(redis);
+  } finally {
+    redis.disconnect();
+  }
+}
+
+async function serverPid(url: string): Promise<number> {
+  const info = await withClient(url, (redis) => redis.info('server'));
+  return Number(/process_id:(\d+)/.exec(info)?.[1]);
+}
+
+const gone = (pid: number) => eventually(() => isGone(pid), { what: `the end of process ${pid}` });
+
+describe('one server', () => {
+  test('serves every process that names the same data folder', async () => {
+    const [first, second] = [startUser(), startUser()];
+    const [firstUrl, secondUrl] = await Promise.all([urlOf(first), urlOf(second)]);
+    expect(secondUrl).toBe(firstUrl);
+    await withClient(firstUrl, (redis) => redis.set('shared', 'yes'));
+    expect(await withClient(secondUrl, (redis) => redis.get('shared'))).toBe('yes');
+    const pid = await serverPid(firstUrl);
+    first.endInput();
+    second.endInput();
+    await gone(pid);
+  });
+
+  test('is started once when many start it at the same moment', async () => {
+    const all = await Promise.all(Array.from({ length: 12 }, () => startEmbeddedRedis({ dataDir })));
+    const pids = new Set(await Promise.all(all.map(({ url }) => serverPid(url))));
+    expect(pids.size).toBe(1);
+    await Promise.all(all.map((redis) => redis.stop()));
+  });
+
+  test('listens on no port and keeps what it should keep', async () => {
+    const redis = await startEmbeddedRedis({ dataDir });
+    expect(redis.serverVersion).toMatch(/^\d+\.\d+\.\d+$/);
+    expect(redis.url).toMatch(/^unix:\/\//);
+    const settings = await withClient(redis.url, (client) =>
+      Promise.all(
+        ['port', 'appendonly', 'appendfsync', 'save', 'maxmemory-policy'].map((name) => client.config('GET', name)),
+      ),
+    );
+    expect(settings.map((pair) => (Array.isArray(pair) ? pair[1] : pair))).toEqual([
+      '0',
+      'yes',
+      'everysec',
+      '',
+      'noeviction',
+    ]);
+    await redis.stop();
+    await redis.stop();
+  });
+});
+
+describe('its lifetime', () => {
+  test('does not depend on the process that started it, also after kill -9', async () => {
+    const starter = startUser();
+    const url = await urlOf(starter);
+    const pid = await serverPid(url);
+    const other = startUser();
+    expect(await urlOf(other)).toBe(url);
+    await starter.kill();
+    await withClient(url, (redis) => redis.set('after', 'the starter'));
+    expect(await serverPid(url)).toBe(pid);
+    expect(isGone(pid)).toBe(false);
+    await other.kill();
+    await gone(pid);
+    await eventually(() => !existsSync(dirname(new URL(url).pathname)), { what: 'the removal of the run folder' });
+  });
+
+  test('ends with a single user that is killed', async () => {
+    const user = startUser();
+    const pid = await serverPid(await urlOf(user));
+    await user.kill();
+    await gone(pid);
+  });
+
+  test('is not prolonged by a child of a user', async () => {
+    const user = startScript(new URL('../../helpers/fixtures/redis-user-with-child.ts', import.meta.url), [dataDir]);
+    const pid = await serverPid(await urlOf(user));
+    const child = Number((await user.line(/^child /)).slice('child '.length));
+    await user.kill();
+    await gone(pid);
+    expect(isGone(child)).toBe(false);
+  });
+
+  test('begins anew at once after the last user left, with the data', async () => {
+    for (let round = 1; round <= 5; round += 1) {
+      const redis = await startEmbeddedRedis({ dataDir });
+      expect(await withClient(redis.url, (client) => client.incr('rounds'))).toBe(round);
+      await redis.stop();
+    }
+  });
+
+  test('can end with the data, when asked to', async () => {
+    const first = await startEmbeddedRedis({ dataDir, persistent: false });
+    const pid = await serverPid(first.url);
+    await withClient(first.url, (client) => client.set('fleeting', '1'));
+    await first.stop();
+    await gone(pid);
+    const second = await startEmbeddedRedis({ dataDir, persistent: false });
+    expect(await withClient(second.url, (client) => client.dbsize())).toBe(0);
+    await second.stop();
+  });
+});
+
+describe('after a crash', () => {
+  test('the server comes back on the same socket with the data, and clients reconnect', async () => {
+    const redis = await startEmbeddedRedis({ dataDir });
+    await withClient(redis.url, async (client) => {
+      await client.set('kept', 'yes');
+      const pid = await serverPid(redis.url);
+      process.kill(pid, 'SIGKILL');
+      await gone(pid);
+      expect(await client.get('kept')).toBe('yes');
+      expect(await serverPid(redis.url)).not.toBe(pid);
+    });
+    expect(await readFile(join(dataDir, 'redis', 'keeper.log'), 'utf8')).toContain('starting it again (1 of 5)');
+    await redis.stop();
+  });
+
+  test('a server whose keeper was killed is replaced, never doubled', async () => {
+    const user = startUser();
+    const url = await urlOf(user);
+    const orphan = await serverPid(url);
+    await withClient(url, (client) => client.set('kept', 'yes'));
+    process.kill(keeperPid(dirname(new URL(url).pathname)), 'SIGKILL');
+    const redis = await eventually(() => startEmbeddedRedis({ dataDir }));
+    expect(isGone(orphan)).toBe(true);
+    expect(await withClient(redis.url, (client) => client.get('kept'))).toBe('yes');
+    await redis.stop();
+  });
+
+  test('a lock of a dead starter holds nobody up', async () => {
+    const dead = startScript(new URL('../../helpers/fixtures/nothing.ts', import.meta.url));
+    await dead.ended;
+    await (await startEmbeddedRedis({ dataDir })).stop();
+    await writeFile(join(dataDir, 'redis', 'start.lock'), JSON.stringify({ pid: dead.pid }));
+    await (await startEmbeddedRedis({ dataDir })).stop();
+  });
+
+  test('a server that cannot start is given up with its own words', async () => {
+    await (await startEmbeddedRedis({ dataDir })).stop();
+    await eventually(() => !existsSync(join(dataDir, 'redis', 'endpoint.json')));
+    const manifest = join(dataDir, 'redis', 'appendonlydir', 'appendonly.aof.manifest');
+    await writeFile(manifest, 'not a manifest\n');
+    const attempt: Promise<EmbeddedRedis> = startEmbeddedRedis({ dataDir });
+    await expect(attempt).rejects.toThrow(EmbeddedRedisError);
+    await expect(attempt).rejects.toThrow(/ends as soon as it starts[\s\S]*manifest/i);
+  });
+});
+
+/** The `sh` whose arguments name the run folder and which leads its session. */
+function keeperPid(runDir: string): number {
+  const list = execFileSync('ps', ['-eo', 'pid=,sess=,args='], { encoding: 'utf8' });
+  for (const line of list.split('\n')) {
+    const [pid = '', session = ''] = line.trim().split(/\s+/);
+    if (pid === session && line.includes('redis-keeper.sh') && line.includes(runDir)) return Number(pid);
+  }
+  throw new Error(`no keeper of ${runDir} in:\n${list}`);
+}
