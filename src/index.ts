@@ -1,0 +1,37 @@
+/** Pawl runs an AI agent's tool calls on a fleet of workers, each call once. */
+export { baseTools, type ConnectOptions, connect, type StartWorkerOptions, startWorker } from './main.ts';
+export { type Cancellation, type CircuitListing, Pawl, type Resolution } from './producer/client.ts';
+export type { Submission } from './producer/dispatch.ts';
+export { type CallOptions, Session, type SessionEvents } from './producer/session.ts';
+export type { CircuitState } from './shared/breaker.ts';
+export type { AttemptRecord, CallState, Phase, Settlement } from './shared/call.ts';
+export type { ApiRole, Settings, SettingsInput, ToolPolicy } from './shared/config.ts';
+export {
+  contractSchemas,
+  type ResultError,
+  type ResultStatus,
+  type ToolCallEnvelope,
+  type ToolResultEnvelope,
+  toolCallEnvelopeSchema,
+  toolResultEnvelopeSchema,
+} from './shared/envelope.ts';
+export { FAILURES, type FailureCode, type Issue, PawlError, ToolError } from './shared/failure.ts';
+export type { OpenSession, SessionKind, SessionRecord } from './shared/session.ts';
+export type { CallRecord } from './shared/store/ledger.ts';
+export {
+  type AnyTool,
+  type Artifact,
+  type Capability,
+  defineTool,
+  type Effects,
+  type InputOf,
+  type OutputOf,
+  type ProbeAnswer,
+  type Tier,
+  type Tool,
+  type ToolAnnotations,
+  type ToolContext,
+  type ToolResult,
+  type ToolSpec,
+} from './shared/tool.ts';
+export type { ToolWorker } from './workers/worker.ts';

@@ -1,0 +1,101 @@
+/**
+ * Composition root of the library: reads the environment and the configuration file, and starts producers and workers with them.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { pino } from 'pino';
+import { Pawl } from './producer/client.ts';
+import { resolveSettings, type Settings, type SettingsInput } from './shared/config.ts';
+import { PawlError } from './shared/failure.ts';
+import type { Logger } from './shared/log.ts';
+import { type AnyTool, isTool, TIERS, type Tier } from './shared/tool.ts';
+import { baseTools } from './workers/tools/index.ts';
+import { ToolWorker } from './workers/worker.ts';
+
+export const PAWL_VERSION = (
+  JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
+).version;
+export const DEFAULT_CONCURRENCY = 32;
+
+/** Settings of this process. Throws `CONFIGURATION`. */
+export async function loadSettings(options: Partial<SettingsInput> = {}): Promise<Settings> {
+  return resolveSettings({ options, environment: process.env, file: await configFile(process.cwd()) });
+}
+
+async function configFile(folder: string): Promise<unknown> {
+  const json = join(folder, 'pawl.config.json');
+  if (existsSync(json)) {
+    try {
+      return JSON.parse(readFileSync(json, 'utf8'));
+    } catch (error) {
+      throw new PawlError(
+        'CONFIGURATION',
+        `${json} is not JSON: ${error instanceof Error ? error.message : String(error)}`,
+      );
+    }
+  }
+  for (const name of ['pawl.config.ts', 'pawl.config.js', 'pawl.config.mjs']) {
+    const file = join(folder, name);
+    if (existsSync(file)) return ((await import(pathToFileURL(file).href)) as { default?: unknown }).default;
+  }
+  return undefined;
+}
+
+/** A logger that writes JSON lines to standard error, so that standard output stays free for results. */
+export function createLogger(settings: Pick<Settings, 'logLevel'>): Logger {
+  return pino({ level: settings.logLevel, base: { pid: process.pid } }, pino.destination({ dest: 2, sync: false }));
+}
+
+export interface ConnectOptions extends Partial<SettingsInput> {
+  readonly log?: Logger;
+}
+
+/** A producer: `REDIS_URL`, or the embedded Redis that processes with the same data folder share. */
+export async function connect({ log, ...options }: ConnectOptions = {}): Promise<Pawl> {
+  const settings = await loadSettings(options);
+  return Pawl.open({
+    settings,
+    log: log ?? createLogger({ logLevel: quiet(settings) }),
+    defaultWorkspaceRoot: process.cwd(),
+  });
+}
+
+/** A library says little by itself: warnings, unless the user asked for more. */
+function quiet(settings: Settings): Settings['logLevel'] {
+  return process.env['LOG_LEVEL'] === undefined && settings.logLevel === 'info' ? 'warn' : settings.logLevel;
+}
+
+export interface StartWorkerOptions extends Partial<Omit<SettingsInput, 'tools'>> {
+  readonly tools: readonly AnyTool[];
+  /** Default: the tiers of the tools. */
+  readonly tiers?: readonly Tier[];
+  readonly concurrency?: number;
+  readonly log?: Logger;
+}
+
+/** A worker in this process. Does not end the process: call `close()` to drain it. */
+export async function startWorker({
+  tools,
+  tiers,
+  concurrency,
+  log,
+  ...options
+}: StartWorkerOptions): Promise<ToolWorker> {
+  const foreign = tools.find((tool) => !isTool(tool));
+  if (foreign !== undefined) throw new PawlError('CONFIGURATION', 'Every entry of `tools` must come from defineTool.');
+  const settings = await loadSettings(options);
+  const served = tiers ?? TIERS.filter((tier) => tools.some((tool) => tool.tier === tier));
+  if (served.length === 0) throw new PawlError('CONFIGURATION', 'A worker needs at least one tool or tier.');
+  return ToolWorker.start({
+    settings,
+    tools,
+    tiers: served,
+    concurrency: concurrency ?? DEFAULT_CONCURRENCY,
+    log: log ?? createLogger({ logLevel: quiet(settings) }),
+    environment: process.env,
+    pawlVersion: PAWL_VERSION,
+  });
+}
+
+export { baseTools };

@@ -1,0 +1,431 @@
+/**
+ * The way of one call into the queue: contract, tool, permission, schema, identity, circuit, claim. Each step either passes a
+ * narrower value on or ends the call with a typed error, before anything is written.
+ */
+import { circuitKey } from '../shared/breaker.ts';
+import { type Settings, toolPolicy } from '../shared/config.ts';
+import {
+  contractInvalid,
+  idempotencyKeySchema,
+  parseEnvelope,
+  type ToolCallEnvelope,
+  type ToolResultEnvelope,
+} from '../shared/envelope.ts';
+import { failureOf, PawlError } from '../shared/failure.ts';
+import { type Identity, identify, paramsDigest } from '../shared/fingerprint.ts';
+import { envelopeOf, type Outcome, refusal, resultError } from '../shared/outcome.ts';
+import { SESSION_TIERS, type SessionRecord } from '../shared/session.ts';
+import type { Claim, ClaimAnswer, Ledger, StoredRequest } from '../shared/store/ledger.ts';
+import type { Clock } from '../shared/time.ts';
+import { qualifiedName } from '../shared/tool.ts';
+import type { CircuitView } from './circuits.ts';
+import type { Offer, Offers } from './offers.ts';
+import type { ProgressEvent, Results } from './results.ts';
+
+/** Jobs per second that are kept for Bull Board after they finish; the rest is removed at once. */
+const KEPT_PER_SECOND = 20;
+/** After the deadline of a call that no worker ended, its waiter ends the waiting. */
+const DEADLINE_GRACE_MS = 250;
+const MAX_PARAMS_BYTES = 4 * 1_024 * 1_024;
+
+export interface DispatchParts {
+  readonly settings: Settings;
+  readonly ledger: Ledger;
+  readonly offers: Offers;
+  readonly circuits: CircuitView;
+  readonly results: Results;
+  readonly inboxId: string;
+  readonly clock: Clock;
+  /** Finds the session that an envelope names. Throws `SESSION_CLOSED`. */
+  sessionOf(envelope: ToolCallEnvelope): Promise<SessionRecord> | SessionRecord;
+  onEvent(event: DispatchEvent): void;
+}
+
+/** What operators and metrics hear of (R27). */
+export type DispatchEvent =
+  | {
+      readonly type: 'accepted';
+      readonly envelope: ToolCallEnvelope;
+      readonly callId: string;
+      readonly answer: ClaimAnswer['kind'];
+    }
+  | { readonly type: 'refused'; readonly envelope?: ToolCallEnvelope; readonly code: string; readonly message: string }
+  | {
+      readonly type: 'ended';
+      readonly envelope: ToolCallEnvelope;
+      readonly offer: Offer;
+      readonly result: ToolResultEnvelope;
+    };
+
+/** A call that was handed in. */
+export type Submission =
+  /** Refused or already known: the envelope is final. */
+  | { readonly kind: 'answered'; readonly callId?: string; readonly result: ToolResultEnvelope }
+  /** In the queue or running. `stop` ends the waiting, not the call. */
+  | {
+      readonly kind: 'pending';
+      readonly callId: string;
+      readonly requestId: string;
+      readonly result: Promise<ToolResultEnvelope>;
+      stop(): void;
+    };
+
+export interface SubmitOptions {
+  readonly onProgress?: (event: ProgressEvent) => void;
+  /** Told as soon as the call has its ID. */
+  readonly onAccepted?: (callId: string) => void;
+}
+
+/** A call whose every part has been checked. */
+interface Admitted {
+  readonly envelope: ToolCallEnvelope;
+  readonly offer: Offer;
+  readonly paramsDigest: string;
+  readonly identity: Identity;
+  readonly circuit: string;
+}
+
+export class Dispatch {
+  readonly #parts: DispatchParts;
+  #keptSecond = 0;
+  #keptCount = 0;
+
+  constructor(parts: DispatchParts) {
+    this.#parts = parts;
+  }
+
+  /** Hands in an envelope from outside, which may be malformed. */
+  async submitUnchecked(value: unknown, options: SubmitOptions = {}): Promise<Submission> {
+    let envelope: ToolCallEnvelope;
+    try {
+      envelope = parseEnvelope(value);
+    } catch (error) {
+      return this.#refused(error, undefined, nameIn(value));
+    }
+    return this.submit(envelope, options);
+  }
+
+  /** Hands in a well-formed envelope. Rejects only when Redis is out of reach or the code is wrong. */
+  async submit(envelope: ToolCallEnvelope, options: SubmitOptions = {}): Promise<Submission> {
+    let admitted: Admitted;
+    try {
+      admitted = await this.#admit(envelope);
+    } catch (error) {
+      return this.#refused(error, envelope);
+    }
+    const refused = this.#refusedByCircuit(admitted);
+    if (refused !== undefined) return refused;
+    return this.#claim(admitted, options);
+  }
+
+  async #admit(envelope: ToolCallEnvelope): Promise<Admitted> {
+    checkKey(envelope);
+    const session = await this.#parts.sessionOf(envelope);
+    const offer =
+      this.#parts.offers.peek(envelope.toolNamespace, envelope.toolName) ??
+      (await this.#parts.offers.find(envelope.toolNamespace, envelope.toolName));
+    const policy = toolPolicy(this.#parts.settings, offer);
+    permit(envelope, offer, session, policy.enabled ?? true, policy.allowDisabledDedupe ?? false);
+    checkParams(envelope, offer);
+    const digest = paramsDigest(envelope.payload.params, offer.inputSchema);
+    const identity = this.#identify(envelope, offer, digest, false);
+    const circuit = circuitKey({
+      hint: envelope.transport.circuitBreakerHint ?? 'tool',
+      tool: qualifiedName(offer),
+      dependency: policy.circuit?.dependency ?? offer.circuit.dependency,
+      tenantId: envelope.target.tenantId,
+    });
+    return { envelope, offer, paramsDigest: digest, identity, circuit };
+  }
+
+  #identify(envelope: ToolCallEnvelope, offer: Offer, digest: string, independent: boolean): Identity {
+    const { reliability } = this.#parts.settings;
+    const scope = toolPolicy(this.#parts.settings, offer).scope ?? 'session';
+    return identify(envelope, digest, {
+      tier: offer.tier,
+      shard: 0,
+      scope: scope === 'global' && offer.effects === 'none' ? 'global' : 'session',
+      derive: reliability.deriveKeys === 'on',
+      derivedReplay: reliability.derivedReplay,
+      independent,
+    });
+  }
+
+  /** R22: answered from the pushed copy, without a round trip. */
+  #refusedByCircuit({ envelope, offer, circuit }: Admitted): Submission | undefined {
+    if (this.#parts.settings.reliability.openMode !== 'on' || offer.circuit.whenOpen === 'park') return undefined;
+    const open = this.#parts.circuits.refusal({ tier: offer.tier, shard: 0 }, circuit);
+    if (open === undefined) return undefined;
+    const error = new PawlError(
+      'CIRCUIT_OPEN',
+      `${offer.name} keeps failing and is given time to recover; try again in ${Math.ceil(open.retryAfterMs / 1_000)} s.`,
+      { details: { retryAfterMs: open.retryAfterMs } },
+    );
+    this.#parts.onEvent({ type: 'refused', envelope, code: error.code, message: error.message });
+    return { kind: 'answered', result: refusal(error, asking(envelope), 'circuit_open', open.state) };
+  }
+
+  async #claim(admitted: Admitted, options: SubmitOptions, independent = false): Promise<Submission> {
+    const { envelope, offer, identity } = admitted;
+    // The waiter stands before the claim is sent: the answer may overtake the claim's own reply.
+    const waiting = this.#parts.results.wait(identity.callId, options.onProgress);
+    let answer: ClaimAnswer;
+    try {
+      answer = await this.#parts.ledger.claim(this.#claimOf(admitted));
+    } catch (error) {
+      waiting.stop();
+      if (error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE')
+        this.#parts.onEvent({ type: 'refused', envelope, code: error.code, message: error.message });
+      throw error;
+    }
+    if (
+      answer.kind === 'conflict' &&
+      !independent &&
+      toolPolicy(this.#parts.settings, offer).onConflict === 'independent'
+    ) {
+      waiting.stop();
+      return this.#claim(
+        { ...admitted, identity: this.#identify(envelope, offer, admitted.paramsDigest, true) },
+        options,
+        true,
+      );
+    }
+    this.#parts.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: answer.kind });
+    options.onAccepted?.(answer.callId);
+    if (answer.kind === 'claimed') return this.#pending(admitted, answer.callId, waiting, undefined);
+    waiting.stop();
+    if (answer.kind === 'conflict') {
+      return this.#refused(
+        new PawlError(
+          'IDEMPOTENCY_CONFLICT',
+          `The idempotency key was used before with other parameters (call ${answer.callId}); nothing ran.`,
+        ),
+        envelope,
+        undefined,
+        answer.callId,
+      );
+    }
+    if (answer.kind === 'ended') {
+      const result = envelopeOf(JSON.parse(answer.outcome) as Outcome, {
+        requestId: envelope.requestId,
+        callId: answer.callId,
+        cache: { matchedOn: 'completed', ageMs: answer.ageMs },
+      });
+      this.#parts.onEvent({ type: 'ended', envelope, offer, result });
+      return { kind: 'answered', callId: answer.callId, result };
+    }
+    if (envelope.transport.dedupeMode !== 'enforced') {
+      return this.#refused(
+        new PawlError(
+          'IN_FLIGHT',
+          `A call with this key is ${answer.phase} since ${answer.ageMs} ms (call ${answer.callId}).`,
+        ),
+        envelope,
+        undefined,
+        answer.callId,
+      );
+    }
+    return this.#pending(
+      admitted,
+      answer.callId,
+      this.#parts.results.wait(answer.callId, options.onProgress),
+      answer.ageMs,
+    );
+  }
+
+  #claimOf({ envelope, offer, paramsDigest: digest, identity, circuit }: Admitted): Claim {
+    const request: StoredRequest = {
+      envelope,
+      tool: { version: offer.version, definition: offer.definition },
+      idempotencyKey: envelope.payload.idempotencyKey ?? identity.callId,
+    };
+    return {
+      callId: identity.callId,
+      ...(identity.mergeId === undefined ? {} : { mergeId: identity.mergeId }),
+      mode: envelope.transport.dedupeMode,
+      paramsDigest: digest,
+      request,
+      generation: String(this.#parts.clock.now()),
+      circuit,
+      kept: this.#keepJob(),
+      inboxId: this.#parts.inboxId,
+    };
+  }
+
+  /** A bounded sample for Bull Board: everything while little happens, a few a second under load. */
+  #keepJob(): boolean {
+    const second = Math.floor(this.#parts.clock.monotonic() / 1_000);
+    if (second !== this.#keptSecond) {
+      this.#keptSecond = second;
+      this.#keptCount = 0;
+    }
+    this.#keptCount += 1;
+    return this.#keptCount <= KEPT_PER_SECOND;
+  }
+
+  #pending(
+    { envelope, offer }: Admitted,
+    callId: string,
+    waiting: { readonly outcome: Promise<Outcome>; stop(): void },
+    attachedAgeMs: number | undefined,
+  ): Submission {
+    const asked = {
+      requestId: envelope.requestId,
+      callId,
+      ...(attachedAgeMs === undefined ? {} : { cache: { matchedOn: 'inflight' as const, ageMs: attachedAgeMs } }),
+    };
+    const settled = waiting.outcome.then((outcome) => envelopeOf(outcome, asked));
+    const result = this.#withDeadline(envelope, callId, settled, waiting.stop).then((ended) => {
+      this.#parts.onEvent({ type: 'ended', envelope, offer, result: ended });
+      return ended;
+    });
+    return { kind: 'pending', callId, requestId: envelope.requestId, result, stop: waiting.stop };
+  }
+
+  /** A call that is still queued at its deadline never starts; a running one is ended by its worker. */
+  #withDeadline(
+    envelope: ToolCallEnvelope,
+    callId: string,
+    settled: Promise<ToolResultEnvelope>,
+    stop: () => void,
+  ): Promise<ToolResultEnvelope> {
+    const { deadlineAtMs } = envelope.control;
+    if (deadlineAtMs === undefined) return settled;
+    const { promise, resolve, reject } = Promise.withResolvers<ToolResultEnvelope>();
+    const late = deadlineOutcome(envelope.toolName);
+    const expire = async () => {
+      await this.#parts.ledger.cancel(callId, {
+        state: 'failed',
+        beforeStart: late,
+        betweenAttempts: late,
+        ttlMs: this.#parts.settings.ttl.failedMs,
+        inboxId: this.#parts.inboxId,
+      });
+      // Whatever is left of the attempt settles by itself; its outcome can be read by ID.
+      giveUp = setTimeout(() => {
+        stop();
+        resolve(envelopeOf(late, { requestId: envelope.requestId, callId }));
+      }, this.#parts.settings.lockDurationMs);
+    };
+    let giveUp: NodeJS.Timeout | undefined;
+    const remainingMs = Math.max(0, deadlineAtMs - this.#parts.clock.now());
+    const timer = setTimeout(() => expire().catch(reject), Math.min(remainingMs + DEADLINE_GRACE_MS, 2 ** 31 - 1));
+    settled.then(resolve, reject).finally(() => {
+      clearTimeout(timer);
+      clearTimeout(giveUp);
+    });
+    return promise;
+  }
+
+  /** Errors that are answers become envelopes; Redis out of reach and defects stay exceptions. */
+  #refused(
+    error: unknown,
+    envelope: ToolCallEnvelope | undefined,
+    asked = envelope === undefined ? { requestId: '', toolName: '' } : asking(envelope),
+    callId?: string,
+  ): Submission {
+    if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE' || error.code === 'CONFIGURATION')
+      throw error;
+    this.#parts.onEvent({
+      type: 'refused',
+      ...(envelope === undefined ? {} : { envelope }),
+      code: error.code,
+      message: error.message,
+    });
+    return {
+      kind: 'answered',
+      ...(callId === undefined ? {} : { callId }),
+      result: refusal(error, { ...asked, ...(callId === undefined ? {} : { callId }) }),
+    };
+  }
+}
+
+export function deadlineOutcome(toolName: string): Outcome {
+  return {
+    status: 'timeout',
+    toolName,
+    durationMs: 0,
+    attempts: 0,
+    error: resultError(failureOf('DEADLINE_EXCEEDED'), 'timeout'),
+  };
+}
+
+function asking(envelope: ToolCallEnvelope): { requestId: string; toolName: string } {
+  return { requestId: envelope.requestId, toolName: envelope.toolName };
+}
+
+/** The little that can be said of a malformed envelope. */
+function nameIn(value: unknown): { requestId: string; toolName: string } {
+  const fields = (typeof value === 'object' && value !== null ? value : {}) as Record<string, unknown>;
+  const text = (field: unknown) => (typeof field === 'string' ? field.slice(0, 256) : '');
+  return { requestId: text(fields['requestId']), toolName: text(fields['toolName']) };
+}
+
+/** Sessions build envelopes themselves; the key is the one part that their callers choose freely. */
+function checkKey(envelope: ToolCallEnvelope): void {
+  const key = envelope.payload.idempotencyKey;
+  if (key === undefined) return;
+  const parsed = idempotencyKeySchema.safeParse(key);
+  if (!parsed.success)
+    throw contractInvalid(
+      parsed.error.issues.map((issue) => ({ path: 'payload.idempotencyKey', message: issue.message })),
+    );
+}
+
+function permit(
+  envelope: ToolCallEnvelope,
+  offer: Offer,
+  session: SessionRecord,
+  enabled: boolean,
+  allowDisabledDedupe: boolean,
+): void {
+  const deny = (reason: string): never => {
+    throw new PawlError('PERMISSION_DENIED', `${offer.name} (tier ${offer.tier}) is denied: ${reason}.`, {
+      details: { tier: offer.tier },
+    });
+  };
+  if (!enabled) deny('the tool is disabled by configuration');
+  if (!SESSION_TIERS[session.kind].includes(offer.tier))
+    deny(`a ${session.kind} session may only use the tiers ${SESSION_TIERS[session.kind].join(', ')}`);
+  if (offer.tier === 'elevated') deny('elevated calls need a person’s approval, and no approval route is configured');
+  if (envelope.transport.dedupeMode === 'disabled' && offer.tier !== 'read-only' && !allowDisabledDedupe) {
+    deny('dedupeMode "disabled" is only for read-only tools unless the tool’s policy sets allowDisabledDedupe');
+  }
+}
+
+function checkParams(envelope: ToolCallEnvelope, offer: Offer): void {
+  const { params } = envelope.payload;
+  const issues = offer.validate(params);
+  if (issues.length > 0) {
+    const listed = issues
+      .map((issue) => `${issue.path === '' ? 'the parameters' : issue.path}: ${issue.message}`)
+      .join('; ');
+    throw new PawlError('INVALID_PARAMS', `The parameters of ${offer.name} are not valid: ${listed}.`, {
+      issues: issues.map((issue) => ({ ...issue, path: issue.path })),
+    });
+  }
+}
+
+/** Parameters as they will look to the worker; throws `CONTRACT_INVALID` when JSON cannot say them or they are too large. */
+export function jsonParams(params: unknown): Record<string, unknown> {
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(params);
+  } catch (error) {
+    throw contractInvalid([
+      { path: 'payload.params', message: error instanceof Error ? error.message : String(error) },
+    ]);
+  }
+  if (text === undefined || !text.startsWith('{'))
+    throw contractInvalid([
+      {
+        path: 'payload.params',
+        message: `must be an object; got ${text === undefined ? typeof params : text.slice(0, 40)}`,
+      },
+    ]);
+  if (text.length > MAX_PARAMS_BYTES)
+    throw contractInvalid([
+      { path: 'payload.params', message: `is ${text.length} characters long; at most ${MAX_PARAMS_BYTES} are allowed` },
+    ]);
+  return params as Record<string, unknown>;
+}

@@ -1,0 +1,113 @@
+/**
+ * Who waits for which call. An event is only a wake-up: whoever waits also reads the record after a gap and now and then,
+ * so that no answer depends on an event alone.
+ */
+import type { Outcome } from '../shared/outcome.ts';
+import type { InboxEvent } from '../shared/store/inbox.ts';
+import type { Ledger } from '../shared/store/ledger.ts';
+
+export type ProgressEvent = Exclude<InboxEvent, { readonly type: 'settled' }>;
+
+interface Waiter {
+  readonly settle: (outcome: Outcome) => void;
+  readonly progress: ((event: ProgressEvent) => void) | undefined;
+  readonly sinceMs: number;
+}
+
+/** Settled events that came before somebody waited: a merged call's ID is known only from the claim's answer. */
+const MAX_EARLY = 2_000;
+const CHECK_INTERVAL_MS = 15_000;
+
+export class Results {
+  readonly #ledger: Ledger;
+  readonly #inboxId: string;
+  readonly #onError: (error: Error) => void;
+  readonly #waiters = new Map<string, Set<Waiter>>();
+  readonly #early = new Map<string, InboxEvent>();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(ledger: Ledger, inboxId: string, onError: (error: Error) => void) {
+    this.#ledger = ledger;
+    this.#inboxId = inboxId;
+    this.#onError = onError;
+    this.#timer = setInterval(() => this.check(CHECK_INTERVAL_MS), CHECK_INTERVAL_MS);
+    this.#timer.unref();
+  }
+
+  /** Waits for a call's outcome; `stop` ends the waiting without an answer. */
+  wait(
+    callId: string,
+    onProgress?: (event: ProgressEvent) => void,
+  ): { readonly outcome: Promise<Outcome>; stop(): void } {
+    let waiter: Waiter | undefined;
+    const outcome = new Promise<Outcome>((settle) => {
+      waiter = { settle, progress: onProgress, sinceMs: performance.now() };
+      const waiters = this.#waiters.get(callId);
+      if (waiters === undefined) this.#waiters.set(callId, new Set([waiter]));
+      else waiters.add(waiter);
+    });
+    const early = this.#early.get(callId);
+    if (early !== undefined) {
+      this.#early.delete(callId);
+      this.deliver(early);
+    }
+    return { outcome, stop: () => waiter !== undefined && this.#forget(callId, waiter) };
+  }
+
+  #forget(callId: string, waiter: Waiter): void {
+    const waiters = this.#waiters.get(callId);
+    waiters?.delete(waiter);
+    if (waiters?.size === 0) this.#waiters.delete(callId);
+  }
+
+  deliver(event: InboxEvent): void {
+    const waiters = this.#waiters.get(event.callId);
+    if (event.type !== 'settled') {
+      if (waiters !== undefined) for (const waiter of waiters) waiter.progress?.(event);
+      return;
+    }
+    if (waiters === undefined) {
+      this.#early.set(event.callId, event);
+      const oldest = this.#early.keys().next().value;
+      if (this.#early.size > MAX_EARLY && oldest !== undefined) this.#early.delete(oldest);
+      return;
+    }
+    if (event.outcome === undefined) this.#fetch(event.callId);
+    else this.#settle(event.callId, event.outcome as Outcome);
+  }
+
+  #settle(callId: string, outcome: Outcome): void {
+    const waiters = this.#waiters.get(callId);
+    this.#waiters.delete(callId);
+    if (waiters !== undefined) for (const waiter of waiters) waiter.settle(outcome);
+  }
+
+  #fetch(callId: string): void {
+    this.#ledger.outcome(callId).then((text) => {
+      if (text !== undefined) this.#settle(callId, JSON.parse(text) as Outcome);
+    }, this.#onError);
+  }
+
+  /** Reads the records of all calls that were waited for longer than `olderThanMs`, and asks to be told again. */
+  check(olderThanMs = 0): void {
+    const now = performance.now();
+    for (const [callId, waiters] of this.#waiters) {
+      const oldest = Math.min(...[...waiters].map((waiter) => waiter.sinceMs));
+      if (now - oldest < olderThanMs) continue;
+      this.#ledger.read(callId, this.#inboxId).then((record) => {
+        if (record?.outcome !== undefined && record.state !== 'inflight') this.#settle(callId, record.outcome);
+      }, this.#onError);
+    }
+  }
+
+  /** How many calls are waited for. */
+  get size(): number {
+    return this.#waiters.size;
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.#waiters.clear();
+    this.#early.clear();
+  }
+}

@@ -1,0 +1,186 @@
+/**
+ * A session as its orchestrator holds it: calls tools, branches, and hears what becomes of its calls.
+ */
+import { EventEmitter } from 'node:events';
+import type { DedupeMode, ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
+import { CONTRACT_VERSION } from '../shared/envelope.ts';
+import { PawlError } from '../shared/failure.ts';
+import { refusal } from '../shared/outcome.ts';
+import { DEFAULT_RETRY } from '../shared/retry.ts';
+import type { SessionRecord } from '../shared/session.ts';
+import { uuidv7 } from '../shared/time.ts';
+import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../shared/tool.ts';
+import type { Cancellation, Pawl } from './client.ts';
+import { jsonParams, type Submission, type SubmitOptions } from './dispatch.ts';
+
+export interface CallOptions {
+  /** Names the call: the same key gives the same call. Any text up to 1 KiB. */
+  readonly idempotencyKey?: string;
+  /** For the whole call, queue time and retries included; also the limit of each attempt. */
+  readonly timeoutMs?: number;
+  readonly deadlineAtMs?: number;
+  readonly dedupeMode?: DedupeMode;
+  /** The model's ID of this call; with a derived key, the same ID replays the same call. */
+  readonly toolCallId?: string;
+  readonly requestId?: string;
+  readonly retryBudget?: { readonly maxAttempts?: number; readonly maxElapsedMs?: number };
+  readonly circuitBreakerHint?: 'tool' | 'dependency' | 'global';
+  /** The caller vouches that a second run does no harm. */
+  readonly expectedRetrySafe?: boolean;
+  readonly correlationId?: string;
+  readonly traceparent?: string;
+  /** For a tool that is called by name. Default `tools`. */
+  readonly namespace?: string;
+  /** Aborting cancels the call. */
+  readonly signal?: AbortSignal;
+}
+
+export interface SessionEvents {
+  progress: [
+    { readonly callId: string; readonly progress: number; readonly total?: number; readonly message?: string },
+  ];
+  started: [{ readonly callId: string; readonly attempt: number }];
+  retrying: [
+    { readonly callId: string; readonly attempt: number; readonly delayMs: number; readonly reasonCode: string },
+  ];
+  'approval-requested': [{ readonly callId: string }];
+  'circuit-open': [{ readonly toolName: string; readonly retryAfterMs?: number }];
+  queued: [{ readonly callId: string; readonly toolName: string }];
+  settled: [ToolResultEnvelope];
+}
+
+export class Session {
+  readonly #pawl: Pawl;
+  readonly record: SessionRecord;
+  readonly events = new EventEmitter<SessionEvents>();
+
+  constructor(pawl: Pawl, record: SessionRecord) {
+    this.#pawl = pawl;
+    this.record = record;
+  }
+
+  get key(): string {
+    return this.record.sessionKey;
+  }
+
+  /**
+   * Calls a tool and waits for its result. Resolves with an envelope for every ending; rejects only when Redis is out of
+   * reach (`BACKEND_UNAVAILABLE`) or the code is wrong.
+   */
+  call<T extends AnyTool>(tool: T, params: InputOf<T>, options?: CallOptions): Promise<ToolResultEnvelope<OutputOf<T>>>;
+  call(tool: string, params: Readonly<Record<string, unknown>>, options?: CallOptions): Promise<ToolResultEnvelope>;
+  async call(tool: AnyTool | string, params: unknown, options: CallOptions = {}): Promise<ToolResultEnvelope> {
+    const submission = await this.submit(tool, params, options);
+    const result = submission.kind === 'answered' ? submission.result : await submission.result;
+    if (result.status === 'circuit_open')
+      this.events.emit('circuit-open', {
+        toolName: result.toolName,
+        ...(result.error.retryAfterMs === undefined ? {} : { retryAfterMs: result.error.retryAfterMs }),
+      });
+    this.events.emit('settled', result);
+    return result;
+  }
+
+  /** Hands a call in without waiting for it; the submission tells its ID and holds the result's promise. */
+  async submit(tool: AnyTool | string, params: unknown, options: CallOptions = {}): Promise<Submission> {
+    let envelope: ToolCallEnvelope;
+    try {
+      envelope = this.envelope(tool, params, options);
+    } catch (error) {
+      if (!(error instanceof PawlError)) throw error;
+      return {
+        kind: 'answered',
+        result: refusal(error, {
+          requestId: options.requestId ?? uuidv7(),
+          toolName: typeof tool === 'string' ? tool : tool.name,
+        }),
+      };
+    }
+    const following: SubmitOptions = {
+      onProgress: (event) => this.#pass(event),
+      onAccepted: (callId) => {
+        this.events.emit('queued', { callId, toolName: envelope.toolName });
+        this.#cancelOnAbort(callId, options.signal);
+      },
+    };
+    return this.#pawl.submit(envelope, following);
+  }
+
+  /** The envelope that a call of this session is sent in. */
+  envelope(tool: AnyTool | string, params: unknown, options: CallOptions = {}): ToolCallEnvelope {
+    const { record } = this;
+    const deadlineAtMs =
+      options.deadlineAtMs ?? (options.timeoutMs === undefined ? undefined : Date.now() + options.timeoutMs);
+    const hints = {
+      ...(options.timeoutMs === undefined ? {} : { timeoutMs: options.timeoutMs }),
+      ...(options.expectedRetrySafe === undefined ? {} : { expectedRetrySafe: options.expectedRetrySafe }),
+    };
+    return {
+      contractVersion: CONTRACT_VERSION,
+      requestId: options.requestId ?? uuidv7(),
+      ...(options.toolCallId === undefined ? {} : { toolCallId: options.toolCallId }),
+      toolName: typeof tool === 'string' ? tool : tool.name,
+      toolNamespace: typeof tool === 'string' ? (options.namespace ?? DEFAULT_NAMESPACE) : tool.namespace,
+      target: {
+        sessionKey: record.sessionKey,
+        actorId: record.actorId,
+        ...(record.agentId === undefined ? {} : { agentId: record.agentId }),
+        ...(record.tenantId === undefined ? {} : { tenantId: record.tenantId }),
+        ...(options.correlationId === undefined ? {} : { correlationId: options.correlationId }),
+      },
+      payload: {
+        version: '1.0',
+        params: jsonParams(params),
+        ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }),
+        ...(Object.keys(hints).length === 0 ? {} : { callHints: hints }),
+      },
+      transport: {
+        dedupeMode: options.dedupeMode ?? 'enforced',
+        retryBudget: {
+          maxAttempts: options.retryBudget?.maxAttempts ?? DEFAULT_RETRY.maxAttempts,
+          maxElapsedMs: options.retryBudget?.maxElapsedMs ?? DEFAULT_RETRY.maxElapsedMs,
+        },
+        ...(options.circuitBreakerHint === undefined ? {} : { circuitBreakerHint: options.circuitBreakerHint }),
+      },
+      control: deadlineAtMs === undefined ? {} : { deadlineAtMs },
+      trace: options.traceparent === undefined ? {} : { traceparent: options.traceparent },
+    };
+  }
+
+  #pass(event: Parameters<NonNullable<SubmitOptions['onProgress']>>[0]): void {
+    if (event.type === 'progress') this.events.emit('progress', event);
+    else if (event.type === 'retrying') this.events.emit('retrying', event);
+    else this.events.emit('started', event);
+  }
+
+  #cancelOnAbort(callId: string, signal: AbortSignal | undefined): void {
+    if (signal === undefined) return;
+    const cancel = () => void this.cancel(callId).catch(() => {});
+    if (signal.aborted) cancel();
+    else signal.addEventListener('abort', cancel, { once: true });
+  }
+
+  /** Cancels a call, queued or running on any worker, and says how that ended. */
+  cancel(callId: string): Promise<Cancellation> {
+    return this.#pawl.cancel(callId);
+  }
+
+  /** A session below this one that may do what this one may, and talks through its channel. */
+  branch(): Promise<Session> {
+    return this.#below('branch');
+  }
+
+  /** A session below this one that reads and changes nothing. */
+  worker(): Promise<Session> {
+    return this.#below('worker');
+  }
+
+  #below(kind: 'branch' | 'worker'): Promise<Session> {
+    return this.#pawl.openSession({ kind, parent: this.key });
+  }
+
+  /** Closes this session and those below it, and cancels their calls. */
+  close(): Promise<void> {
+    return this.#pawl.closeSession(this.key);
+  }
+}

@@ -1,0 +1,154 @@
+/**
+ * The one place that meets a tool's code. Whatever happens there, a value, an exception of any kind, an abort, comes out as a value.
+ */
+import type { AttemptRecord } from '../shared/call.ts';
+import { classify, type Failure, failureOf, PawlError } from '../shared/failure.ts';
+import type { Logger } from '../shared/log.ts';
+import type { RetryPolicy } from '../shared/retry.ts';
+import type { Validator } from '../shared/schema.ts';
+import type { AnyTool, ProbeAnswer, ToolContext, ToolResult } from '../shared/tool.ts';
+import type { RunningAttempt } from './running.ts';
+import { inAttempt } from './stray.ts';
+
+/** How an attempt's code ended. */
+export type Ending =
+  | { readonly kind: 'value'; readonly result: ToolResult<unknown> }
+  | { readonly kind: 'failure'; readonly failure: Failure }
+  /** Ended from outside. `wound` is what the tool made of it, when it answered in time. */
+  | {
+      readonly kind: 'aborted';
+      readonly reason: PawlError;
+      readonly wound: 'value' | 'nothing-happened' | 'unknown';
+      readonly result?: ToolResult<unknown>;
+    };
+
+/** A tool that is told to stop has this long to clean up before it is given up. */
+const WIND_DOWN_MS = 2_000;
+
+export interface AttemptOptions {
+  readonly tool: AnyTool;
+  readonly params: unknown;
+  readonly context: ToolContext;
+  readonly running: RunningAttempt;
+  readonly timeoutMs: number;
+  /** Until the call's deadline. */
+  readonly remainingMs: number | undefined;
+  readonly policy: RetryPolicy;
+  readonly validateOutput: Validator | undefined;
+  readonly log: Logger;
+}
+
+export async function runTool(options: AttemptOptions): Promise<Ending> {
+  return conclude(
+    options,
+    () => options.tool.run(options.params, options.context),
+    (value) => toResult(value, options),
+  );
+}
+
+/** Asks the tool what became of an attempt that left no record; anything but a clear answer is `unknown`. */
+export async function runProbe(options: AttemptOptions): Promise<ProbeAnswer<unknown>> {
+  let answer: ProbeAnswer<unknown> = { state: 'unknown' };
+  const ending = await conclude(
+    options,
+    () => options.tool.probe?.(options.params, options.context),
+    (value) => {
+      answer = (value ?? { state: 'unknown' }) as ProbeAnswer<unknown>;
+      return { kind: 'value', result: { output: null } };
+    },
+  );
+  return ending.kind === 'value' ? answer : { state: 'unknown' };
+}
+
+async function conclude(
+  options: AttemptOptions,
+  run: () => unknown,
+  accept: (value: unknown) => Ending,
+): Promise<Ending> {
+  const { running, tool, log } = options;
+  const stopTimer = startTimer(options);
+  const failed = (thrown: unknown): Ending => {
+    const failure = classify(thrown, options.policy);
+    if (failure.class === 'tool')
+      log.error(
+        {
+          event: 'tool_exception',
+          callId: running.callId,
+          toolName: tool.name,
+          stack: thrown instanceof Error ? thrown.stack : String(thrown),
+        },
+        'a tool threw',
+      );
+    return { kind: 'failure', failure };
+  };
+  const stray = new Promise<Ending>((resolve) => running.onStray((error) => resolve(failed(error))));
+  // An async function turns a synchronous throw into a rejection, so that both end in one place.
+  const own = inAttempt(running, async () => run()).then(accept, failed);
+  const finished = Promise.race([own, stray]);
+  try {
+    const reason = await Promise.race([finished.then(() => undefined), aborted(running.signal)]);
+    if (reason === undefined && !running.signal.aborted) return await finished;
+    return await windDown(finished, (reason ?? running.signal.reason) as PawlError);
+  } finally {
+    stopTimer();
+  }
+}
+
+/** The tool was told to stop: what it says within a moment still counts. */
+async function windDown(finished: Promise<Ending>, reason: PawlError): Promise<Ending> {
+  let timer: NodeJS.Timeout | undefined;
+  const limit = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), WIND_DOWN_MS);
+  });
+  const last = await Promise.race([finished, limit]);
+  clearTimeout(timer);
+  if (last?.kind === 'value') return { kind: 'aborted', reason, wound: 'value', result: last.result };
+  const proven = last?.kind === 'failure' && last.failure.nothingHappened && last.failure.code !== reason.code;
+  return { kind: 'aborted', reason, wound: proven ? 'nothing-happened' : 'unknown' };
+}
+
+function aborted(signal: AbortSignal): Promise<PawlError> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve(signal.reason as PawlError);
+    else signal.addEventListener('abort', () => resolve(signal.reason as PawlError), { once: true });
+  });
+}
+
+function startTimer({ running, timeoutMs, remainingMs }: AttemptOptions): () => void {
+  const limitMs = Math.min(timeoutMs, remainingMs ?? timeoutMs);
+  const reason = () => new PawlError('TIMEOUT', `The tool did not finish within ${Math.round(limitMs)} ms.`);
+  const timer = setTimeout(() => running.abort(reason()), Math.max(0, Math.min(limitMs, 2 ** 31 - 1)));
+  return () => clearTimeout(timer);
+}
+
+function toResult(value: unknown, { tool, validateOutput }: AttemptOptions): Ending {
+  const invalid = (message: string): Ending => ({ kind: 'failure', failure: failureOf('RESULT_INVALID', message) });
+  if (typeof value !== 'object' || value === null || !('output' in value))
+    return invalid(
+      `${tool.name} must return { output, display?, artifacts? }; it returned ${value === null ? 'null' : typeof value}.`,
+    );
+  const result = value as ToolResult<unknown>;
+  const issues = validateOutput?.(result.output) ?? [];
+  if (issues.length > 0)
+    return invalid(
+      `The output of ${tool.name} does not match its schema: ${issues.map((issue) => `${issue.path || 'output'}: ${issue.message}`).join('; ')}.`,
+    );
+  return { kind: 'value', result };
+}
+
+/** The record of an attempt that has ended. */
+export function attemptRecord(
+  base: Pick<AttemptRecord, 'attempt' | 'fence' | 'worker' | 'startedAtMs'>,
+  finishedAtMs: number,
+  failure: Failure | undefined,
+  delayMs?: number,
+): AttemptRecord {
+  return {
+    ...base,
+    finishedAtMs,
+    status: failure === undefined ? 'success' : 'error',
+    retriable: failure?.retriable ?? false,
+    ...(failure === undefined ? {} : { errorCode: failure.code }),
+    ...(delayMs === undefined ? {} : { delayMs }),
+  };
+}

@@ -1,0 +1,117 @@
+/**
+ * The attempts that run in this process, and what ends one from outside: cancellation, drain, a lost lease (DESIGN, decision 4).
+ */
+import { PawlError } from '../shared/failure.ts';
+import type { Clock } from '../shared/time.ts';
+
+/** Share of the lease after which a worker that could not renew it gives up by itself. */
+const SELF_FENCE_SHARE = 2 / 3;
+
+export class RunningAttempt {
+  readonly callId: string;
+  readonly jobId: string;
+  readonly #controller = new AbortController();
+  #fence = 0;
+  #renewedAtMs: number;
+  #stray: ((error: unknown) => void) | undefined;
+
+  constructor(callId: string, jobId: string, nowMonotonicMs: number) {
+    this.callId = callId;
+    this.jobId = jobId;
+    this.#renewedAtMs = nowMonotonicMs;
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** 0 until the attempt has begun. */
+  get fence(): number {
+    return this.#fence;
+  }
+
+  began(fence: number): void {
+    this.#fence = fence;
+  }
+
+  /** Ends the attempt; the first reason stays. */
+  abort(reason: PawlError): void {
+    if (!this.#controller.signal.aborted) this.#controller.abort(reason);
+  }
+
+  renewed(nowMonotonicMs: number): void {
+    this.#renewedAtMs = nowMonotonicMs;
+  }
+
+  silentForMs(nowMonotonicMs: number): number {
+    return nowMonotonicMs - this.#renewedAtMs;
+  }
+
+  /** Hears of errors that the tool threw outside of its own promise (D12). */
+  onStray(listener: (error: unknown) => void): void {
+    this.#stray = listener;
+  }
+
+  stray(error: unknown): void {
+    this.#stray?.(error);
+  }
+}
+
+export class RunningAttempts {
+  readonly #clock: Clock;
+  readonly #leaseMs: number;
+  readonly #byJob = new Map<string, RunningAttempt>();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(clock: Clock, leaseMs: number) {
+    this.#clock = clock;
+    this.#leaseMs = leaseMs;
+    this.#timer = setInterval(() => this.fenceSilent(), leaseMs / 6);
+    this.#timer.unref();
+  }
+
+  add(callId: string, jobId: string): RunningAttempt {
+    const attempt = new RunningAttempt(callId, jobId, this.#clock.monotonic());
+    this.#byJob.set(jobId, attempt);
+    return attempt;
+  }
+
+  remove(attempt: RunningAttempt): void {
+    this.#byJob.delete(attempt.jobId);
+  }
+
+  get size(): number {
+    return this.#byJob.size;
+  }
+
+  all(): IterableIterator<RunningAttempt> {
+    return this.#byJob.values();
+  }
+
+  ofJob(jobId: string): RunningAttempt | undefined {
+    return this.#byJob.get(jobId);
+  }
+
+  ofCall(callId: string): RunningAttempt | undefined {
+    for (const attempt of this.#byJob.values()) if (attempt.callId === callId) return attempt;
+    return undefined;
+  }
+
+  /** Ends the attempts whose lease nobody has renewed: by now another worker may be about to take them over. */
+  fenceSilent(): void {
+    const now = this.#clock.monotonic();
+    for (const attempt of this.#byJob.values()) {
+      const silentMs = attempt.silentForMs(now);
+      if (silentMs > this.#leaseMs * SELF_FENCE_SHARE)
+        attempt.abort(new PawlError('LEASE_LOST', `The lease could not be renewed for ${Math.round(silentMs)} ms.`));
+    }
+  }
+
+  abortAll(reason: PawlError): void {
+    for (const attempt of this.#byJob.values()) attempt.abort(reason);
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+}

@@ -1,0 +1,48 @@
+/**
+ * Errors that a tool throws outside of its promise: in a timer, or in a promise that nobody awaits. They fail the call whose
+ * attempt started the work, and the process lives on (D12).
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Logger } from '../shared/log.ts';
+import type { RunningAttempt } from './running.ts';
+
+const current = new AsyncLocalStorage<RunningAttempt>();
+let users = 0;
+let stop: (() => void) | undefined;
+
+/** Runs a tool's code so that what it leaves behind can be traced to its attempt. */
+export function inAttempt<T>(attempt: RunningAttempt, run: () => T): T {
+  return current.run(attempt, run);
+}
+
+/** Contains stray errors while at least one worker of this process needs it; call the answer to end that. */
+export function containStrayErrors(log: Logger): () => void {
+  users += 1;
+  stop ??= install(log);
+  let released = false;
+  return () => {
+    if (released) return;
+    released = true;
+    users -= 1;
+    if (users > 0) return;
+    stop?.();
+    stop = undefined;
+  };
+}
+
+function install(log: Logger): () => void {
+  const contain = (error: unknown) => {
+    const attempt = current.getStore();
+    log.error(
+      { event: 'stray_error', callId: attempt?.callId, stack: error instanceof Error ? error.stack : String(error) },
+      'a tool threw outside of its own promise',
+    );
+    attempt?.stray(error);
+  };
+  process.on('unhandledRejection', contain);
+  process.on('uncaughtException', contain);
+  return () => {
+    process.off('unhandledRejection', contain);
+    process.off('uncaughtException', contain);
+  };
+}

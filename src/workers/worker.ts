@@ -1,0 +1,404 @@
+/**
+ * A worker: takes jobs of its tiers from their queues, executes them, and tells BullMQ what became of each. Publishes its tools,
+ * renews leases, recovers what others lost, and drains when asked to stop.
+ */
+import { hostname } from 'node:os';
+import {
+  Worker as BullWorker,
+  type ConnectionOptions,
+  DelayedError,
+  type Job,
+  UnrecoverableError,
+  WaitingError,
+} from 'bullmq';
+import type { Settings } from '../shared/config.ts';
+import { PawlError } from '../shared/failure.ts';
+import type { Logger } from '../shared/log.ts';
+import { compileSchema } from '../shared/schema.ts';
+import type { SessionRecord } from '../shared/session.ts';
+import { type Backend, openBackend } from '../shared/store/backend.ts';
+import { HEARTBEAT_MS, offerId, offerOf, type ToolOffer, type WorkerRecord } from '../shared/store/catalogue.ts';
+import { PlaceKeys } from '../shared/store/keys.ts';
+import { type News, NewsListener } from '../shared/store/news.ts';
+import { type CallJob, KEPT_EVENTS } from '../shared/store/queues.ts';
+import { redisOptions } from '../shared/store/redis.ts';
+import { type Clock, type Random, systemClock, uuidv7 } from '../shared/time.ts';
+import { type AnyTool, qualifiedName, type Tier } from '../shared/tool.ts';
+import { type ExecuteEvent, Executor, type RegisteredTool, type Verdict } from './execute.ts';
+import { NodeCircuits } from './node-circuit.ts';
+import { type RunningAttempt, RunningAttempts } from './running.ts';
+import { containStrayErrors } from './stray.ts';
+
+export interface WorkerOptions {
+  readonly settings: Settings;
+  readonly tools: readonly AnyTool[];
+  readonly tiers: readonly Tier[];
+  /** Attempts at a time, for each tier. */
+  readonly concurrency: number;
+  readonly log: Logger;
+  /** What programs started by tools may see a part of. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly pawlVersion: string;
+  readonly clock?: Clock;
+  readonly random?: Random;
+  readonly onEvent?: (event: ExecuteEvent) => void;
+}
+
+/** A tool that fails on this node alone is left to others for this long at a time. */
+const HAND_BACK_MS = 500;
+const SESSION_CACHE = 5_000;
+/** Calls in flight that are older than this are looked at: their job may have been lost. */
+const SWEEP_AFTER_MS = 60_000;
+const SWEEP_BATCH = 200;
+/** After a drain's grace period, interrupted attempts have this long to be written. */
+const INTERRUPT_MS = 5_000;
+
+export class ToolWorker {
+  readonly id: string;
+  readonly #options: WorkerOptions;
+  readonly #backend: Backend;
+  readonly #clock: Clock;
+  readonly #tools: ReadonlyMap<string, RegisteredTool>;
+  readonly #offers: readonly ToolOffer[];
+  readonly #running: RunningAttempts;
+  readonly #nodeCircuits = new NodeCircuits();
+  readonly #executor: Executor;
+  readonly #news: NewsListener;
+  readonly #queues: readonly BullWorker<CallJob>[];
+  readonly #sessions = new Map<string, SessionRecord>();
+  readonly #startedAtMs: number;
+  readonly #releaseStray: () => void;
+  #timers: NodeJS.Timeout[] = [];
+  /** Tools that other living workers offer too. */
+  #sharedTools: ReadonlySet<string> = new Set();
+  #closing: Promise<void> | undefined;
+
+  /** Connects, publishes the tools and takes the first jobs. Throws `CONFIGURATION` for tools that cannot be offered together. */
+  static async start(options: WorkerOptions): Promise<ToolWorker> {
+    const { settings, log } = options;
+    const backend = await openBackend({
+      settings,
+      name: 'worker',
+      mode: 'patient',
+      log: (level, message, fields) => log[level](fields ?? {}, message),
+    });
+    try {
+      const worker = new ToolWorker(options, backend, await backend.ledger.now());
+      await worker.#publish();
+      worker.#startTimers();
+      for (const queue of worker.#queues) queue.run().catch((error: Error) => worker.#onError(error));
+      await Promise.all(worker.#queues.map((queue) => queue.waitUntilReady()));
+      return worker;
+    } catch (error) {
+      await backend.close();
+      throw error;
+    }
+  }
+
+  private constructor(options: WorkerOptions, backend: Backend, nowMs: number) {
+    const { settings, log } = options;
+    this.#options = options;
+    this.#backend = backend;
+    this.#clock = options.clock ?? systemClock;
+    this.#startedAtMs = nowMs;
+    this.id = `${hostname()}:${process.pid}:${uuidv7(this.#clock).slice(-6)}`;
+    const served = options.tools.filter((tool) => options.tiers.includes(tool.tier));
+    this.#offers = served.map((tool) => offerOf(tool, nowMs));
+    this.#tools = register(served, this.#offers);
+    this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs);
+    this.#executor = new Executor({
+      settings,
+      backend,
+      workerId: this.id,
+      clock: this.#clock,
+      random: options.random ?? Math.random,
+      log,
+      environment: options.environment,
+      nodeCircuits: this.#nodeCircuits,
+      toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
+      sessionOf: (sessionKey) => this.#sessionOf(sessionKey),
+      onEvent: (event) => options.onEvent?.(event),
+    });
+    this.#queues = options.tiers.map((tier) => this.#queue(tier));
+    this.#news = NewsListener.open({
+      url: backend.url,
+      prefix: settings.prefix,
+      name: 'worker',
+      onNews: (news) => this.#hear(news),
+      onSubscribed: () => void this.#renewAll().catch((error: Error) => this.#onError(error)),
+      onError: (error) => this.#onError(error),
+    });
+    this.#releaseStray = containStrayErrors(log);
+  }
+
+  /** `namespace.name@version` of the tools that this worker runs. */
+  get tools(): readonly string[] {
+    return this.#offers.map(offerId);
+  }
+
+  get running(): number {
+    return this.#running.size;
+  }
+
+  // Jobs
+
+  #queue(tier: Tier): BullWorker<CallJob> {
+    const { settings, concurrency } = this.#options;
+    const keys = new PlaceKeys(settings.prefix, { tier, shard: 0 });
+    const queue = new BullWorker<CallJob>(keys.queue, (job, token) => this.#process(job, token ?? ''), {
+      connection: redisOptions({
+        url: this.#backend.url,
+        name: `${settings.prefix}:worker:${tier}`,
+        mode: 'patient',
+      }) as ConnectionOptions,
+      prefix: keys.base,
+      concurrency,
+      autorun: false,
+      lockDuration: settings.lockDurationMs,
+      stalledInterval: settings.stalledIntervalMs,
+      // The ledger counts lost attempts; BullMQ must never give a call up by itself.
+      maxStalledCount: Number.MAX_SAFE_INTEGER,
+      runRetryDelay: 1_000,
+    });
+    queue.on('error', (error) => this.#onError(error));
+    queue.on('locksRenewed', ({ jobIds }) => this.#renewed(jobIds));
+    queue.on('lockRenewalFailed', (jobIds) => {
+      for (const jobId of jobIds) this.#running.ofJob(jobId)?.abort(new PawlError('LEASE_LOST'));
+    });
+    return queue;
+  }
+
+  async #process(job: Job<CallJob>, token: string): Promise<object> {
+    const { id: jobId, data, name } = job;
+    if (jobId === undefined || typeof data?.callId !== 'string' || typeof data.generation !== 'string')
+      throw new UnrecoverableError('This is not a job of Pawl.');
+    if (this.#leaveToOthers(name)) {
+      await job.moveToDelayed(Date.now() + HAND_BACK_MS, token);
+      throw new DelayedError();
+    }
+    const running = this.#running.add(data.callId, jobId);
+    let verdict: Verdict;
+    try {
+      verdict = await this.#executor.execute(data, running);
+    } catch (error) {
+      // A defect of ours: the call is recovered by its lease, not lost with this job.
+      this.#options.log.error(
+        { event: 'worker_defect', callId: data.callId, stack: error instanceof Error ? error.stack : String(error) },
+        'a call could not be executed',
+      );
+      verdict = { kind: 'abandoned' };
+    } finally {
+      this.#running.remove(running);
+    }
+    return this.#conclude(job, token, verdict);
+  }
+
+  /** Tells BullMQ, in its own terms, what became of a job. */
+  async #conclude(job: Job<CallJob>, token: string, verdict: Verdict): Promise<object> {
+    switch (verdict.kind) {
+      case 'finished': {
+        const { status, attempts, durationMs, error } = verdict.outcome;
+        if (error !== undefined) throw new UnrecoverableError(`${error.code}: ${error.message.slice(0, 200)}`);
+        return { status, attempts, durationMs };
+      }
+      case 'dropped':
+        return { status: 'dropped' };
+      case 'later':
+        await job.moveToDelayed(Date.now() + verdict.delayMs, token);
+        throw new DelayedError();
+      case 'handed-back':
+        await job.moveToWait(token);
+        throw new WaitingError();
+      case 'abandoned':
+        // Without a move the job stays active until its lock runs out, and another worker takes it over.
+        throw new DelayedError();
+    }
+  }
+
+  /** The node's own circuit is open for the tool, and somebody else can run it. */
+  #leaveToOthers(toolName: string): boolean {
+    for (const { tool } of this.#tools.values()) {
+      if (tool.name === toolName && this.#nodeCircuits.isOpen(qualifiedName(tool)))
+        return this.#sharedTools.has(offerId(tool));
+    }
+    return false;
+  }
+
+  async #sessionOf(sessionKey: string): Promise<SessionRecord | undefined> {
+    const known = this.#sessions.get(sessionKey);
+    if (known !== undefined) return known;
+    const record = await this.#backend.sessions.read(sessionKey);
+    if (record === undefined) return undefined;
+    this.#sessions.set(sessionKey, record);
+    const oldest = this.#sessions.keys().next().value;
+    if (this.#sessions.size > SESSION_CACHE && oldest !== undefined) this.#sessions.delete(oldest);
+    return record;
+  }
+
+  // Leases and cancellation
+
+  #renewed(jobIds: readonly string[]): void {
+    for (const jobId of jobIds) {
+      const attempt = this.#running.ofJob(jobId);
+      if (attempt === undefined) continue;
+      attempt.renewed(this.#clock.monotonic());
+      this.#renew(attempt).catch((error: Error) => this.#onError(error));
+    }
+  }
+
+  /** Renews the record's lease; learns on the way whether the call was cancelled or taken over. */
+  async #renew(attempt: RunningAttempt): Promise<void> {
+    if (attempt.fence === 0) return;
+    const { held, cancelRequested } = await this.#backend.ledger.tell(
+      attempt.callId,
+      attempt.fence,
+      this.#options.settings.lockDurationMs,
+    );
+    if (!held) attempt.abort(new PawlError('LEASE_LOST', 'Another attempt holds the call.'));
+    else if (cancelRequested) attempt.abort(new PawlError('CANCELLED'));
+  }
+
+  /** News may have been missed while the subscription was away. */
+  async #renewAll(): Promise<void> {
+    this.#sessions.clear();
+    await Promise.all([...this.#running.all()].map((attempt) => this.#renew(attempt)));
+  }
+
+  #hear(news: News): void {
+    if (news.type === 'cancel' && news.because === 'cancelled')
+      this.#running.ofCall(news.callId)?.abort(new PawlError('CANCELLED'));
+    else if (news.type === 'session') this.#sessions.delete(news.sessionKey);
+    else if (news.type === 'catalogue') this.#learnPeers().catch((error: Error) => this.#onError(error));
+  }
+
+  // Housekeeping
+
+  async #publish(): Promise<void> {
+    const { log, tiers, settings } = this.#options;
+    const drifted = await this.#backend.catalogue.publish(this.#offers);
+    for (const offer of drifted)
+      log.warn(
+        { event: 'definition_drift', tool: offerId(offer) },
+        'another worker published this tool and version with a different definition; the latest one is offered',
+      );
+    for (const tier of tiers) {
+      const keys = new PlaceKeys(settings.prefix, { tier, shard: 0 });
+      await this.#backend.redis.hset(keys.job('meta'), 'opts.maxLenEvents', KEPT_EVENTS);
+    }
+    await this.#beat();
+    await this.#learnPeers();
+  }
+
+  async #beat(): Promise<void> {
+    const { tiers, concurrency, pawlVersion } = this.#options;
+    const record: WorkerRecord = {
+      id: this.id,
+      host: hostname(),
+      pid: process.pid,
+      tiers,
+      concurrency,
+      running: this.#running.size,
+      tools: this.tools,
+      startedAtMs: this.#startedAtMs,
+      pawlVersion,
+    };
+    await this.#backend.catalogue.beat(record);
+  }
+
+  async #learnPeers(): Promise<void> {
+    const { workers } = await this.#backend.catalogue.read();
+    this.#sharedTools = new Set(workers.filter((worker) => worker.id !== this.id).flatMap((worker) => worker.tools));
+  }
+
+  #startTimers(): void {
+    const every = (intervalMs: number, task: () => Promise<void>) => {
+      const timer = setInterval(() => task().catch((error: Error) => this.#onError(error)), intervalMs);
+      timer.unref();
+      this.#timers.push(timer);
+    };
+    every(HEARTBEAT_MS, () => this.#beat());
+    every(60_000, () => this.#republish());
+    every(Math.max(1_000, this.#options.settings.stalledIntervalMs), () => this.#sweep());
+  }
+
+  /** Keeps the offers from being forgotten. */
+  async #republish(): Promise<void> {
+    const nowMs = await this.#backend.ledger.now();
+    await this.#backend.catalogue.publish(this.#offers.map((offer) => ({ ...offer, seenAtMs: nowMs })));
+  }
+
+  /** Queues again what is in flight but has no job: somebody removed it by hand, or Redis forgot it. */
+  async #sweep(): Promise<void> {
+    const { ledger } = this.#backend;
+    const nowMs = await ledger.now();
+    for (const tier of this.#options.tiers) {
+      const old = await ledger.inflightBefore({ tier, shard: 0 }, nowMs - SWEEP_AFTER_MS, SWEEP_BATCH);
+      for (const callId of old) {
+        const record = await ledger.read(callId);
+        if (record === undefined || (await ledger.requeue(record, 'missing', String(nowMs))) !== 'queued') continue;
+        this.#options.log.warn({ event: 'call_requeued', callId }, 'a call in flight had no job and was queued again');
+      }
+    }
+  }
+
+  #onError(error: Error): void {
+    // Lost locks are told by the attempts themselves; connection errors are mended by reconnecting.
+    if (this.#closing === undefined) this.#options.log.debug({ error: error.message }, 'queue');
+  }
+
+  /**
+   * Takes no further jobs, waits `graceMs` for the running ones, then interrupts those: what has done nothing yet goes back to
+   * the queue unspent. A second call waits for the first.
+   */
+  close(graceMs: number = this.#options.settings.drainMs): Promise<void> {
+    this.#closing ??= this.#drain(graceMs);
+    return this.#closing;
+  }
+
+  /** Ends the grace period of a running drain. */
+  interrupt(): void {
+    this.#running.abortAll(new PawlError('DRAINED'));
+  }
+
+  async #drain(graceMs: number): Promise<void> {
+    for (const timer of this.#timers) clearInterval(timer);
+    await this.#backend.catalogue.leave(this.id).catch(() => {});
+    const finished = Promise.all(this.#queues.map((queue) => queue.close()));
+    if (!(await endsWithin(finished, graceMs))) {
+      this.interrupt();
+      if (!(await endsWithin(finished, INTERRUPT_MS)))
+        await Promise.all(this.#queues.map((queue) => queue.close(true)));
+    }
+    this.#running.close();
+    this.#nodeCircuits.close();
+    this.#news.close();
+    this.#releaseStray();
+    await this.#backend.close();
+  }
+}
+
+function register(tools: readonly AnyTool[], offers: readonly ToolOffer[]): ReadonlyMap<string, RegisteredTool> {
+  const registered = new Map<string, RegisteredTool>();
+  for (const [index, tool] of tools.entries()) {
+    const name = qualifiedName(tool);
+    if (registered.has(name))
+      throw new PawlError('CONFIGURATION', `Two tools are named ${name}; give one another name or namespace.`);
+    registered.set(name, {
+      tool,
+      validate: compileSchema(tool.inputSchema),
+      validateOutput: tool.outputSchema === undefined ? undefined : compileSchema(tool.outputSchema),
+      definition: offers[index]?.definition ?? '',
+    });
+  }
+  return registered;
+}
+
+async function endsWithin(promise: Promise<unknown>, limitMs: number): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const limit = new Promise<false>((resolve) => {
+    timer = setTimeout(() => resolve(false), limitMs);
+  });
+  const ended = await Promise.race([promise.then(() => true as const), limit]);
+  clearTimeout(timer);
+  return ended;
+}
