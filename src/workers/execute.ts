@@ -167,13 +167,20 @@ export class Executor {
     probe?: { readonly next: Circuit; readonly holder: string },
   ): Promise<Begun | Verdict> {
     const { backend, workerId, settings } = this.#parts;
-    const answer = await backend.ledger.begin(job, workerId, settings.lockDurationMs, probe?.next.epoch);
+    const answer = await backend.ledger.begin(job, {
+      workerId,
+      leaseMs: settings.lockDurationMs,
+      token: running.token,
+      ...(probe === undefined ? {} : { probeEpoch: probe.next.epoch }),
+    });
     switch (answer.kind) {
       case 'stale':
       case 'ended':
         return { kind: 'dropped' };
       case 'early':
         return { kind: 'later', delayMs: answer.remainingMs };
+      case 'forged':
+        return this.#refuseForged(job, answer.fence);
       case 'circuit':
         return this.#admit(job, running, answer);
       case 'started':

@@ -1,0 +1,74 @@
+/** Which IP addresses are public. Decided by number, so that one address has one answer however it is written. */
+import { BlockList, isIP } from 'node:net';
+
+const IPV4: readonly (readonly [network: string, prefix: number, why: string])[] = [
+  ['0.0.0.0', 8, 'it means this host'],
+  ['10.0.0.0', 8, 'it is a private address'],
+  ['100.64.0.0', 10, 'it is a carrier’s private address'],
+  ['127.0.0.0', 8, 'it is a loopback address'],
+  ['168.63.129.16', 32, 'it is a cloud’s metadata address'],
+  ['169.254.0.0', 16, 'it is a link-local or metadata address'],
+  ['172.16.0.0', 12, 'it is a private address'],
+  ['192.0.0.0', 24, 'it is reserved for protocols'],
+  ['192.0.2.0', 24, 'it is reserved for documentation'],
+  ['192.88.99.0', 24, 'it is a 6to4 relay'],
+  ['192.168.0.0', 16, 'it is a private address'],
+  ['198.18.0.0', 15, 'it is reserved for benchmarks'],
+  ['198.51.100.0', 24, 'it is reserved for documentation'],
+  ['203.0.113.0', 24, 'it is reserved for documentation'],
+  ['224.0.0.0', 4, 'it is a multicast address'],
+  ['240.0.0.0', 4, 'it is reserved'],
+];
+
+/** Inside 2000::/3, the only part of IPv6 that is handed out; all outside of it is refused as a whole. */
+const IPV6: typeof IPV4 = [
+  ['2001::', 23, 'it is reserved for protocols and tunnels'],
+  ['2001:db8::', 32, 'it is reserved for documentation'],
+  ['2002::', 16, 'it is a 6to4 tunnel'],
+  ['3fff::', 20, 'it is reserved for documentation'],
+];
+
+const ipv4Lists = IPV4.map(([network, prefix, why]) => ({ list: subnet(network, prefix, 'ipv4'), why }));
+const ipv6Lists = IPV6.map(([network, prefix, why]) => ({ list: subnet(network, prefix, 'ipv6'), why }));
+const ipv6Public = subnet('2000::', 3, 'ipv6');
+/** Prefixes whose last 32 bits are an IPv4 address that the packet ends up at: mapped and NAT64. */
+const ipv4Inside = [subnet('::ffff:0:0', 96, 'ipv6'), subnet('64:ff9b::', 96, 'ipv6')];
+
+function subnet(network: string, prefix: number, family: 'ipv4' | 'ipv6'): BlockList {
+  const list = new BlockList();
+  list.addSubnet(network, prefix, family);
+  return list;
+}
+
+/** Why an IP address may not be reached, as the end of a sentence; undefined for a public one. */
+export function whyNotPublic(address: string): string | undefined {
+  const [bare = ''] = address.split('%'); // a zone, as in fe80::1%eth0
+  switch (isIP(bare)) {
+    case 4:
+      return ipv4Lists.find(({ list }) => list.check(bare, 'ipv4'))?.why;
+    case 6:
+      if (ipv4Inside.some((list) => list.check(bare, 'ipv6'))) return whyNotPublic(lastFourBytes(bare));
+      if (!ipv6Public.check(bare, 'ipv6')) return 'it is not a public IPv6 address';
+      return ipv6Lists.find(({ list }) => list.check(bare, 'ipv6'))?.why;
+    default:
+      return 'it is not an IP address';
+  }
+}
+
+function lastFourBytes(ipv6: string): string {
+  const dotted = /(?:\d+\.){3}\d+$/.exec(ipv6)?.[0];
+  if (dotted !== undefined) return dotted;
+  // URL parsing writes the shortest form, in which only zeros are missing: 64:ff9b:: ends in two zero groups.
+  const normal = new URL(`http://[${ipv6}]`).hostname.slice(1, -1);
+  const [head = '', tail] = normal.split('::');
+  const groupsOf = (text: string): string[] => text.split(':').filter(Boolean);
+  const before = groupsOf(head);
+  const after = tail === undefined ? [] : groupsOf(tail);
+  const groups = [...before, ...Array<string>(8 - before.length - after.length).fill('0'), ...after].map((group) =>
+    Number.parseInt(group, 16),
+  );
+  return groups
+    .slice(6)
+    .flatMap((group) => [group >> 8, group & 0xff])
+    .join('.');
+}

@@ -1,0 +1,139 @@
+/**
+ * The handles that a running tool gets, and no others (A9, A10, A17; DESIGN, decision 10). Assembling them does nothing
+ * yet: files, programs and connections are opened when a tool uses a handle.
+ */
+import { PawlError } from '../shared/failure.ts';
+import { SESSION_CAPABILITIES, type SessionKind } from '../shared/session.ts';
+import type { Capability, Channel, Memory, Processes, Tier, ToolCapabilities, Workspace } from '../shared/tool.ts';
+import { openNetwork } from './network.ts';
+import { openProcesses } from './processes.ts';
+import type { Means } from './sandbox/means.ts';
+import { openWorkspace } from './workspace.ts';
+
+export interface CapabilityOptions {
+  readonly session: { readonly kind: SessionKind; readonly workspaceRoot?: string };
+  /** What the tool declares. A tool that declares nothing gets what its session and tier allow. */
+  readonly needs?: readonly Capability[];
+  /** A tool of the read-only tier gets no handle that changes anything, whatever it declares. */
+  readonly tier?: Tier;
+  readonly callId: string;
+  readonly signal: AbortSignal;
+  /** The worker's environment; programs see an allow-list of it. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** `host` or `host:port` that `fetch` may reach although private. */
+  readonly allowedHosts?: readonly string[];
+  readonly sandbox?: 'auto' | Means;
+  readonly memory?: Memory;
+  readonly channel?: Channel;
+}
+
+export interface GrantedCapabilities extends ToolCapabilities {
+  /** Whether using the capability's handle can succeed. */
+  has(capability: Capability): boolean;
+  /** Throws `PERMISSION_DENIED`, saying which capability is missing and why (A10). */
+  demand(capability: Capability): void;
+}
+
+const READ_ONLY: readonly Capability[] = ['workspace:read', 'memory:search', 'network'];
+
+/** Every method of a handle that is not granted throws `PERMISSION_DENIED`. */
+export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities {
+  const { signal, callId, env } = options;
+  const demand = (capability: Capability): void => {
+    const why = whyAbsent(capability, options);
+    if (why !== undefined) throw new PawlError('PERMISSION_DENIED', why);
+  };
+  const root = options.session.workspaceRoot ?? '';
+  const has = (capability: Capability): boolean => whyAbsent(capability, options) === undefined;
+  const network = openNetwork({ signal, allowedHosts: options.allowedHosts ?? [] });
+  const processes = openProcesses({ root, callId, signal, env, sandbox: options.sandbox ?? 'auto' });
+  return {
+    has,
+    demand,
+    workspace: guardedWorkspace(openWorkspace(root, has('workspace:write') ? 'write' : 'read'), demand),
+    processes: guardedProcesses(processes, demand),
+    memory: guardedMemory(options.memory, demand),
+    channel: guardedChannel(options.channel, demand),
+    fetch: async (input, init) => {
+      demand('network');
+      return network(input, init);
+    },
+  };
+}
+
+type Demand = (capability: Capability) => void;
+
+function whyAbsent(
+  capability: Capability,
+  { session, needs = [], tier, memory, channel }: CapabilityOptions,
+): string | undefined {
+  if (!SESSION_CAPABILITIES[session.kind].includes(capability))
+    return `A ${session.kind} session does not have the capability ${capability}.`;
+  if (tier === 'read-only' && !READ_ONLY.includes(capability))
+    return `A tool of the read-only tier does not get the capability ${capability}.`;
+  if (needs.length > 0 && !needs.includes(capability))
+    return `The tool does not declare that it needs ${capability}; it declares ${needs.join(', ')}.`;
+  const inWorkspace = capability === 'workspace:read' || capability === 'workspace:write' || capability === 'processes';
+  if (inWorkspace && session.workspaceRoot === undefined)
+    return `The session has no workspace, so that ${capability} is absent.`;
+  if ((capability === 'memory:search' || capability === 'memory:store') && memory === undefined)
+    return `No memory store is configured, so that ${capability} is absent.`;
+  if (capability === 'channel' && channel === undefined) return 'The session has no channel to people.';
+  return undefined;
+}
+
+function guardedWorkspace(workspace: Workspace, demand: Demand): Workspace {
+  return {
+    get root() {
+      demand('workspace:read');
+      return workspace.root;
+    },
+    read: async (path, options) => {
+      demand('workspace:read');
+      return workspace.read(path, options);
+    },
+    list: async (path) => {
+      demand('workspace:read');
+      return workspace.list(path);
+    },
+    write: async (path, content) => {
+      demand('workspace:write');
+      return workspace.write(path, content);
+    },
+  };
+}
+
+function guardedProcesses(processes: Processes, demand: Demand): Processes {
+  return {
+    run: async (request) => {
+      demand('processes');
+      return processes.run(request);
+    },
+  };
+}
+
+function guardedMemory(memory: Memory | undefined, demand: Demand): Memory {
+  const present = (capability: Capability): Memory => {
+    demand(capability);
+    if (memory === undefined) throw new PawlError('PERMISSION_DENIED', 'No memory store is configured.');
+    return memory;
+  };
+  return {
+    search: async (query, options) => present('memory:search').search(query, options),
+    store: async (text, metadata) => present('memory:store').store(text, metadata),
+  };
+}
+
+function guardedChannel(channel: Channel | undefined, demand: Demand): Channel {
+  const present = (): Channel => {
+    demand('channel');
+    if (channel === undefined) throw new PawlError('PERMISSION_DENIED', 'The session has no channel to people.');
+    return channel;
+  };
+  return {
+    get kind() {
+      return present().kind;
+    },
+    send: async (text) => present().send(text),
+  };
+}

@@ -1,0 +1,40 @@
+/**
+ * The environment of a program: an allow-list, because a worker's own environment holds the Redis URL, keys and tokens.
+ */
+import { PawlError } from '../../shared/failure.ts';
+
+const ALLOWED = new Set(['PATH', 'HOME', 'USER', 'LOGNAME', 'SHELL', 'LANG', 'LANGUAGE', 'TZ', 'TMPDIR']);
+const DEFAULT_PATH = '/usr/local/bin:/usr/bin:/bin';
+const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+
+export type ProgramEnvironment = Readonly<Record<string, string>> & { readonly PATH: string };
+
+/** What of a worker's environment its programs see: names of the allow-list and `LC_*`. */
+export function allowedEnvironment(source: Readonly<Record<string, string | undefined>>): ProgramEnvironment {
+  const kept: Record<string, string> = {};
+  for (const [name, value] of Object.entries(source)) {
+    if (value !== undefined && (ALLOWED.has(name) || /^LC_[A-Z]+$/.test(name))) kept[name] = value;
+  }
+  return { PATH: DEFAULT_PATH, ...kept, TERM: 'dumb' };
+}
+
+/**
+ * The allow-listed part of `source` and what a request adds. Throws `INVALID_PARAMS` for a name that is none, and for the
+ * loader's own variables: they would act on the sandbox's programs, which run before the sandbox closes.
+ */
+export function programEnvironment(
+  source: Readonly<Record<string, string | undefined>>,
+  added: Readonly<Record<string, string>> = {},
+): ProgramEnvironment {
+  for (const [name, value] of Object.entries(added)) {
+    if (!NAME.test(name) || value.includes('\0'))
+      throw new PawlError('INVALID_PARAMS', `${JSON.stringify(name)} cannot be set as an environment variable.`);
+    if (/^(LD_|DYLD_|PAWL_)/.test(name)) {
+      throw new PawlError(
+        'INVALID_PARAMS',
+        `${name} cannot be set here; where a program needs it, run it as ["env", "${name}=…", program].`,
+      );
+    }
+  }
+  return { ...allowedEnvironment(source), ...added };
+}

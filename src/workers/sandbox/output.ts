@@ -1,0 +1,26 @@
+/** One output of a program: the first `maxBytes` are kept, the rest is read and dropped so that the program never blocks. */
+import type { Readable } from 'node:stream';
+
+export interface CollectedOutput {
+  /** Decoded as UTF-8; a character that the cap cut in two is left out. */
+  readonly text: string;
+  readonly droppedBytes: number;
+}
+
+export function collectOutput(stream: Readable, maxBytes: number): () => CollectedOutput {
+  const chunks: Buffer[] = [];
+  let keptBytes = 0;
+  let droppedBytes = 0;
+  stream.on('data', (chunk: Buffer) => {
+    const kept = chunk.subarray(0, maxBytes - keptBytes);
+    if (kept.length > 0) chunks.push(kept);
+    keptBytes += kept.length;
+    droppedBytes += chunk.length - kept.length;
+  });
+  // The stream is torn down when a process outlives its program; what came before that still counts.
+  stream.on('error', () => undefined);
+  return () => ({
+    text: new TextDecoder('utf-8', { ignoreBOM: true }).decode(Buffer.concat(chunks), { stream: droppedBytes > 0 }),
+    droppedBytes,
+  });
+}

@@ -1,0 +1,124 @@
+import { z } from 'zod';
+import { PawlError } from '../../shared/failure.ts';
+import { nearest } from '../../shared/schema.ts';
+import { defineTool, type ToolContext } from '../../shared/tool.ts';
+
+const DEFAULT_LINES = 2_000;
+const MAX_BYTES = 256 * 1024;
+const LISTED_NAMES = 40;
+
+/** Base tool `read` (A16). */
+export const read = defineTool({
+  name: 'read',
+  version: '1.0.0',
+  description: [
+    'Reads a text file of the workspace.',
+    `Returns its content exactly as it stands in the file, at most ${DEFAULT_LINES} lines and ${MAX_BYTES / 1024} KiB at once; a cut is marked at the end of the content, with the offset to go on from.`,
+    'Read a file before you edit it, and again after another call may have changed it.',
+    'For a folder or a missing file the error names what is there instead.',
+  ].join(' '),
+  tier: 'read-only',
+  effects: 'none',
+  annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
+  needs: ['workspace:read'],
+  input: z.object({
+    path: z.string().min(1).describe('Path of the file, relative to the workspace root, for example "src/main.ts".'),
+    offset: z
+      .int()
+      .min(1)
+      .optional()
+      .describe('First line to return, counted from 1. Leave it out to begin at the top.'),
+    limit: z
+      .int()
+      .min(1)
+      .optional()
+      .describe(`How many lines to return. Default ${DEFAULT_LINES}. Give it only for files too long to read at once.`),
+  }),
+  output: z.object({
+    path: z.string(),
+    content: z.string().describe('The lines, with their line ends.'),
+    startLine: z.int().describe('Number of the first returned line; 0 for an empty file.'),
+    endLine: z.int().describe('Number of the last returned line; 0 for an empty file.'),
+    totalLines: z.int(),
+    truncated: z.boolean().describe('Whether lines that were asked for are missing at the end.'),
+  }),
+  async run({ path, offset, limit }, ctx) {
+    const bytes = await ctx.workspace.read(path).catch((error: unknown) => explain(error, path, ctx));
+    if (bytes.subarray(0, 8_192).includes(0))
+      throw new PawlError(
+        'INVALID_PARAMS',
+        `${JSON.stringify(path)} is a binary file of ${bytes.length} bytes; only text can be read.`,
+      );
+    const lines = linesOf(new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes));
+    if (offset !== undefined && offset > Math.max(lines.length, 1)) {
+      throw new PawlError(
+        'INVALID_PARAMS',
+        `offset ${offset} is past the end: ${JSON.stringify(path)} has ${lines.length} lines.`,
+      );
+    }
+    const first = (offset ?? 1) - 1;
+    const wanted = lines.slice(first, first + (limit ?? DEFAULT_LINES));
+    const { kept, cutBytes } = withinBytes(wanted);
+    const endLine = lines.length === 0 ? 0 : first + kept.length;
+    const truncated = cutBytes > 0 || (limit === undefined && endLine < lines.length);
+    const mark = truncated
+      ? `\n[truncated: lines ${first + 1} to ${endLine} of ${lines.length}${cutBytes > 0 ? `, ${cutBytes} bytes of these lines left out` : ''}; go on with offset ${endLine + 1}]\n`
+      : '';
+    const count = kept.length;
+    return {
+      output: {
+        path,
+        content: kept.join('') + mark,
+        startLine: lines.length === 0 ? 0 : first + 1,
+        endLine,
+        totalLines: lines.length,
+        truncated,
+      },
+      display: `Read ${count} ${count === 1 ? 'line' : 'lines'} of ${path}${count === lines.length ? '' : ` (${first + 1} to ${endLine} of ${lines.length})`}`,
+    };
+  },
+});
+
+/** Lines with their ends; a line end at the end of the text does not begin another line. */
+function linesOf(text: string): string[] {
+  const lines = text.split(/(?<=\n)/);
+  return lines.at(-1) === '' ? lines.slice(0, -1) : lines;
+}
+
+/** As many whole lines as fit. A first line that is too long by itself is cut, so that every call gets on. */
+function withinBytes(lines: readonly string[]): { kept: string[]; cutBytes: number } {
+  const kept: string[] = [];
+  let bytes = 0;
+  for (const line of lines) {
+    const length = Buffer.byteLength(line);
+    if (bytes + length > MAX_BYTES) {
+      if (kept.length > 0) return { kept, cutBytes: 0 };
+      const start = Buffer.from(line).subarray(0, MAX_BYTES);
+      return {
+        kept: [new TextDecoder('utf-8', { ignoreBOM: true }).decode(start, { stream: true })],
+        cutBytes: length - MAX_BYTES,
+      };
+    }
+    kept.push(line);
+    bytes += length;
+  }
+  return { kept, cutBytes: 0 };
+}
+
+/** Adds what the folder holds to the errors that a look at it would mend. */
+async function explain(error: unknown, path: string, ctx: ToolContext): Promise<never> {
+  if (!(error instanceof PawlError) || (error.code !== 'NOT_FOUND' && error.code !== 'INVALID_PARAMS')) throw error;
+  const folder = error.code === 'NOT_FOUND' ? path.split('/').slice(0, -1).join('/') || '.' : path;
+  const entries = await ctx.workspace.list(folder).catch(() => undefined);
+  if (entries === undefined) throw error;
+  const names = entries.map((entry) => `${entry.path.split('/').at(-1)}${entry.kind === 'directory' ? '/' : ''}`);
+  const similar = error.code === 'NOT_FOUND' ? nearest(path.split('/').at(-1) ?? '', names) : [];
+  const listed =
+    names.slice(0, LISTED_NAMES).join(', ') +
+    (names.length > LISTED_NAMES ? ` and ${names.length - LISTED_NAMES} more` : '');
+  const hint =
+    similar.length > 0
+      ? `Did you mean ${similar.join(' or ')}?`
+      : `${JSON.stringify(folder)} holds: ${listed || 'nothing'}.`;
+  throw new PawlError(error.code, `${error.message} ${hint}`, { cause: error });
+}

@@ -1,0 +1,46 @@
+import { z } from 'zod';
+import { defineTool } from '../../shared/tool.ts';
+
+/** Base tool `write` (A16). Writing the same content again leaves the same file: effects `idempotent`. */
+export const write = defineTool({
+  name: 'write',
+  version: '1.0.0',
+  description: [
+    'Writes a text file of the workspace: creates it, with the folders that are missing, or replaces all of its content.',
+    'Readers see the old content or the new one, never a part. The content is written exactly as given.',
+    'To change a part of an existing file use edit; read a file first when you replace it.',
+  ].join(' '),
+  tier: 'workspace',
+  effects: 'idempotent',
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: true,
+    idempotentHint: true,
+    openWorldHint: false,
+    editHint: true,
+  },
+  needs: ['workspace:write'],
+  input: z.object({
+    path: z.string().min(1).describe('Path of the file, relative to the workspace root, for example "docs/notes.md".'),
+    content: z
+      .string()
+      .describe('The whole new content of the file, with a line end at its end where the file shall have one.'),
+  }),
+  output: z.object({
+    path: z.string(),
+    created: z.boolean().describe('False when an existing file was replaced.'),
+    bytes: z.int(),
+  }),
+  async run({ path, content }, ctx) {
+    const { created, bytes } = await ctx.workspace.write(path, content);
+    return {
+      output: { path, created, bytes },
+      display: `${created ? 'Created' : 'Replaced'} ${path} (${bytes} bytes)`,
+      artifacts: [{ kind: created ? 'file-created' : 'file-modified', reference: path }],
+    };
+  },
+  preview: ({ path, content }) => ({
+    summary: `Write ${Buffer.byteLength(content)} bytes to ${path}`,
+    details: content,
+  }),
+});

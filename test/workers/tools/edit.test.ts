@@ -1,0 +1,120 @@
+import { describe, expect, test } from 'vitest';
+import { edit } from '../../../src/workers/tools/index.ts';
+import { type TestContext, testContext } from '../../helpers/context.ts';
+
+interface Change {
+  readonly old_string: string;
+  readonly new_string: string;
+  readonly replace_all?: boolean;
+}
+
+async function fileOf(content: string | Uint8Array): Promise<TestContext> {
+  const ctx = testContext();
+  await ctx.workspace.write('file', content);
+  return ctx;
+}
+
+const contentOf = async (ctx: TestContext): Promise<string> => Buffer.from(await ctx.workspace.read('file')).toString();
+const paramsOf = (change: Change) => ({ path: 'file', replace_all: false, ...change });
+
+/** The file after the edit, which must succeed. */
+async function edited(content: string, change: Change): Promise<string> {
+  const ctx = await fileOf(content);
+  await edit.run(paramsOf(change), ctx);
+  return contentOf(ctx);
+}
+
+/** The error of an edit, which must leave the file alone. */
+async function refusal(content: string | Uint8Array, change: Change): Promise<{ code: string; message: string }> {
+  const ctx = await fileOf(content);
+  const before = await ctx.workspace.read('file');
+  const error = await Promise.resolve(edit.run(paramsOf(change), ctx)).then(
+    () => new Error('the edit succeeded'),
+    (reason: Error & { code: string }) => reason,
+  );
+  expect(await ctx.workspace.read('file')).toEqual(before);
+  return error as Error & { code: string };
+}
+
+describe('edit replaces (A16)', () => {
+  test('a text that is unique, and tells where', async () => {
+    const ctx = await fileOf('one\ntwo\nthree\n');
+    expect(await edit.run(paramsOf({ old_string: 'two', new_string: '2' }), ctx)).toEqual({
+      output: { path: 'file', replacements: 1 },
+      display: 'Edited file (line 2)',
+      artifacts: [{ kind: 'file-modified', reference: 'file' }],
+    });
+    expect(await contentOf(ctx)).toBe('one\n2\nthree\n');
+  });
+
+  test('every occurrence with replace_all', async () => {
+    expect(await edited('a b a', { old_string: 'a', new_string: 'aa', replace_all: true })).toBe('aa b aa');
+  });
+
+  test('to nothing, over lines, and with characters that patterns would give a meaning', async () => {
+    expect(await edited('a\nb\nc\n', { old_string: 'b\n', new_string: '' })).toBe('a\nc\n');
+    expect(await edited('a\nb\nc\n', { old_string: 'a\nb', new_string: 'x' })).toBe('x\nc\n');
+    expect(await edited('a.b', { old_string: '.', new_string: '$&$1$$' })).toBe('a$&$1$$b');
+  });
+
+  test('in a file with CR LF, where the model writes line feeds', async () => {
+    expect(await edited('a\r\nb\r\nc\r\n', { old_string: 'a\nb', new_string: 'x\ny' })).toBe('x\r\ny\r\nc\r\n');
+  });
+});
+
+describe('edit refuses with a hint for the next attempt, and changes nothing', () => {
+  test('a text that is absent: with the line that differs in white space only', async () => {
+    const { code, message } = await refusal('if (a) {\n\treturn  1;\n}\n', {
+      old_string: '    return 1;',
+      new_string: 'x',
+    });
+    expect(code).toBe('PRECONDITION_FAILED');
+    expect(message).toContain('found 0 times');
+    expect(message).toContain('at line 2 when white space is left aside: "\\treturn  1;"');
+  });
+
+  test('a text that is absent: with the nearest line, or none', async () => {
+    const content = 'alpha\nconst total = items.length;\nomega\n';
+    const near = await refusal(content, { old_string: 'const totals = item.length;', new_string: 'x' });
+    expect(near.message).toContain('The nearest line is line 2: "const total = items.length;"');
+    const far = await refusal(content, { old_string: 'zzzzz', new_string: 'x' });
+    expect(far.message).toContain('No line resembles it');
+  });
+
+  test('a text that is not unique: with how often and where', async () => {
+    const { code, message } = await refusal('a\nb\na\n', { old_string: 'a', new_string: 'x' });
+    expect(code).toBe('PRECONDITION_FAILED');
+    expect(message).toContain('found 2 times in "file", at lines 1, 3');
+    expect(message).toContain('replace_all');
+  });
+
+  test('a new text that is the old one, and a file that is not UTF-8', async () => {
+    expect((await refusal('a', { old_string: 'a', new_string: 'a' })).code).toBe('INVALID_PARAMS');
+    const latin1 = Uint8Array.of(0x61, 0xe9, 0x62);
+    expect((await refusal(latin1, { old_string: 'a', new_string: 'x' })).code).toBe('PRECONDITION_FAILED');
+  });
+
+  test('a missing file and a path that leaves the workspace (A11)', async () => {
+    const ctx = testContext();
+    const change = { old_string: 'a', new_string: 'b', replace_all: false };
+    await expect(edit.run({ path: 'absent', ...change }, ctx)).rejects.toMatchObject({ code: 'NOT_FOUND' });
+    await expect(edit.run({ path: '../x', ...change }, ctx)).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  });
+});
+
+describe('after a crash the file tells whether the edit happened', () => {
+  test.each([
+    ['the old text is there and the new one is not', 'old', 'old', 'new', 'not-done'],
+    ['the new text is there and the old one is not', 'new', 'old', 'new', 'done'],
+    ['the text to delete is gone', 'rest', 'old', '', 'done'],
+    ['the text to delete is there', 'old rest', 'old', '', 'not-done'],
+    ['neither is there', 'other', 'old', 'new', 'unknown'],
+    ['both are there', 'old new', 'old', 'new', 'unknown'],
+    ['the new text holds the old one, and is there', 'import a;', 'import', 'import a;', 'unknown'],
+    ['the new text holds the old one, and is not there', 'import', 'import', 'import a;', 'not-done'],
+  ])('%s', async (_case, content, oldText, newText, state) => {
+    const ctx = await fileOf(content);
+    const params = paramsOf({ old_string: oldText, new_string: newText });
+    expect(await edit.probe?.(params, ctx)).toMatchObject({ state });
+  });
+});

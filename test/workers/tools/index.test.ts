@@ -1,0 +1,27 @@
+import { expect, test } from 'vitest';
+import { compileSchema } from '../../../src/shared/schema.ts';
+import { isTool } from '../../../src/shared/tool.ts';
+import { baseTools } from '../../../src/workers/tools/index.ts';
+
+test('the base tools have their names, tiers and parameters (A16)', () => {
+  const shape = baseTools.map((tool) => [tool.name, tool.tier, Object.keys(tool.inputSchema['properties'] ?? {})]);
+  expect(shape).toEqual([
+    ['read', 'read-only', ['path', 'offset', 'limit']],
+    ['write', 'workspace', ['path', 'content']],
+    ['edit', 'workspace', ['path', 'old_string', 'new_string', 'replace_all']],
+    ['shell', 'system', ['command', 'cwd', 'timeout_ms', 'stdin']],
+  ]);
+  expect(baseTools.every(isTool)).toBe(true);
+});
+
+test('every parameter is described, and every output schema compiles', () => {
+  for (const tool of baseTools) {
+    const properties = tool.inputSchema['properties'] as Record<string, { description?: string }>;
+    for (const [name, property] of Object.entries(properties)) {
+      expect([tool.name, name, property.description ?? '']).toEqual([tool.name, name, expect.stringMatching(/.{20,}/)]);
+    }
+    expect(tool.outputSchema).toBeDefined();
+    compileSchema(tool.outputSchema ?? {});
+    expect(compileSchema(tool.inputSchema)({ unknown: 1 })).not.toEqual([]);
+  }
+});

@@ -1,0 +1,28 @@
+import { expect, test } from 'vitest';
+import { write } from '../../../src/workers/tools/index.ts';
+import { testContext } from '../../helpers/context.ts';
+
+test('write creates a file with its folders, then replaces it, and names the artifact (A12, A16)', async () => {
+  const ctx = testContext();
+  expect(await write.run({ path: 'a/b/c.txt', content: 'ü\n' }, ctx)).toEqual({
+    output: { path: 'a/b/c.txt', created: true, bytes: 3 },
+    display: 'Created a/b/c.txt (3 bytes)',
+    artifacts: [{ kind: 'file-created', reference: 'a/b/c.txt' }],
+  });
+  expect(await write.run({ path: 'a/b/c.txt', content: '' }, ctx)).toMatchObject({
+    output: { created: false, bytes: 0 },
+    artifacts: [{ kind: 'file-modified', reference: 'a/b/c.txt' }],
+  });
+  expect(await ctx.workspace.read('a/b/c.txt')).toHaveLength(0);
+});
+
+test('write out of the workspace, or in a worker session, is PERMISSION_DENIED (A10, A11, A17)', async () => {
+  const denied = { code: 'PERMISSION_DENIED' };
+  await expect(write.run({ path: '../x', content: '' }, testContext())).rejects.toMatchObject(denied);
+  await expect(write.run({ path: 'x', content: '' }, testContext({ kind: 'worker' }))).rejects.toMatchObject(denied);
+});
+
+test('write is in the workspace tier, and a second run is harmless', () => {
+  expect([write.tier, write.effects, write.needs]).toEqual(['workspace', 'idempotent', ['workspace:write']]);
+  expect(write.preview?.({ path: 'x', content: 'ab' })).toEqual({ summary: 'Write 2 bytes to x', details: 'ab' });
+});
