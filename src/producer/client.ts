@@ -6,6 +6,7 @@ import { resolve } from 'node:path';
 import { type Circuit, forcedOpen, reset } from '../shared/breaker.ts';
 import type { Settlement } from '../shared/call.ts';
 import type { Settings } from '../shared/config.ts';
+import { defined } from '../shared/defined.ts';
 import { issuesOf, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { placeOf } from '../shared/fingerprint.ts';
@@ -284,7 +285,7 @@ export class Pawl {
     const { sessionKey = uuidv7(), workspaceRoot, actorId, parent, ...rest } = parsed.data;
     const above = parent === undefined ? undefined : await this.session(parent);
     const inherited = above === undefined ? {} : { agentId: above.record.agentId, tenantId: above.record.tenantId };
-    const record = compact<SessionRecord>({
+    const record = defined<SessionRecord>({
       ...inherited,
       ...rest,
       sessionKey,
@@ -348,7 +349,7 @@ export class Pawl {
       return usable(stored);
     }
     const { sessionKey, actorId, agentId, tenantId } = target;
-    const record = compact<SessionRecord>({
+    const record = defined<SessionRecord>({
       sessionKey,
       kind: 'main',
       state: 'open',
@@ -508,11 +509,6 @@ function usable(record: SessionRecord): SessionRecord {
 function matchesTool(key: string, tool: string): boolean {
   const subject = key.split('@')[0] ?? key;
   return subject === tool || subject === `tool:${tool}` || subject.endsWith(`.${tool}`);
-}
-
-/** Without the members that are undefined: stored records hold only what is known. */
-function compact<T extends object>(value: { readonly [K in keyof T]?: T[K] | undefined }): T {
-  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== undefined)) as T;
 }
 
 async function within<T>(promise: Promise<T>, waitMs: number | undefined): Promise<T | undefined> {

@@ -279,6 +279,8 @@ export class Dispatch {
       this.#parts.onEvent({ type: 'ended', envelope, offer, result: ended });
       return ended;
     });
+    // Who only looks the result up later must not be ended by a rejection that nobody awaits.
+    result.catch(() => {});
     return { kind: 'pending', callId, requestId: envelope.requestId, result, stop: waiting.stop };
   }
 

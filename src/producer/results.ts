@@ -14,8 +14,8 @@ interface Waiter {
   readonly sinceMs: number;
 }
 
-/** Settled events that came before somebody waited: a merged call's ID is known only from the claim's answer. */
-const MAX_EARLY = 2_000;
+/** Calls that settled before somebody waited: a merged call's ID is known only from the claim's answer. */
+const MAX_EARLY = 5_000;
 const CHECK_INTERVAL_MS = 15_000;
 
 export class Results {
@@ -23,7 +23,7 @@ export class Results {
   readonly #inboxId: string;
   readonly #onError: (error: Error) => void;
   readonly #waiters = new Map<string, Set<Waiter>>();
-  readonly #early = new Map<string, InboxEvent>();
+  readonly #early = new Set<string>();
   readonly #timer: NodeJS.Timeout;
 
   constructor(ledger: Ledger, inboxId: string, onError: (error: Error) => void) {
@@ -46,11 +46,7 @@ export class Results {
       if (waiters === undefined) this.#waiters.set(callId, new Set([waiter]));
       else waiters.add(waiter);
     });
-    const early = this.#early.get(callId);
-    if (early !== undefined) {
-      this.#early.delete(callId);
-      this.deliver(early);
-    }
+    if (this.#early.delete(callId)) this.#fetch(callId);
     return { outcome, stop: () => waiter !== undefined && this.#forget(callId, waiter) };
   }
 
@@ -67,8 +63,8 @@ export class Results {
       return;
     }
     if (waiters === undefined) {
-      this.#early.set(event.callId, event);
-      const oldest = this.#early.keys().next().value;
+      this.#early.add(event.callId);
+      const [oldest] = this.#early;
       if (this.#early.size > MAX_EARLY && oldest !== undefined) this.#early.delete(oldest);
       return;
     }

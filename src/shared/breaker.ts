@@ -10,6 +10,8 @@
  * an outcome counts only in the epoch in which its attempt started, so late answers change nothing.
  */
 
+import { defined } from './defined.ts';
+
 export type CircuitState = 'CLOSED' | 'OPEN' | 'HALF_OPEN' | 'FORCED_OPEN';
 
 export interface CircuitPolicy {
@@ -28,7 +30,7 @@ export interface CircuitPolicy {
   /** Name of what several tools depend on, for `circuitBreakerHint: "dependency"`. */
   readonly dependency?: string;
 }
-export type CircuitOverrides = Partial<CircuitPolicy>;
+export type CircuitOverrides = { readonly [K in keyof CircuitPolicy]?: CircuitPolicy[K] | undefined };
 
 const DEFAULT_CIRCUIT: CircuitPolicy = {
   windowMs: 120_000,
@@ -51,8 +53,8 @@ export function circuitPolicy(
   return {
     ...DEFAULT_CIRCUIT,
     ...(readOnly ? { consecutiveFailures: 8, cooldownMs: 20_000 } : {}),
-    ...tool,
-    ...operator,
+    ...defined<Partial<CircuitPolicy>>(tool),
+    ...defined<Partial<CircuitPolicy>>(operator),
   };
 }
 

@@ -161,6 +161,12 @@ export const FAILURES = {
   NOT_FOUND: kind('caller', 'n', 'What the call refers to does not exist.', 'Nothing to do for the operator.'),
   PRECONDITION_FAILED: kind('caller', 'n', 'The call’s precondition does not hold.', 'Nothing to do for the operator.'),
   TOOL_FAILED: kind('tool', 'c', 'The tool failed.', 'The stack is in the worker’s log under the call’s ID.'),
+  SIGNATURE_INVALID: kind(
+    'permission',
+    'n',
+    'The call was not signed by a producer of this fleet.',
+    'Somebody without a key wrote to Redis, or the processes have different PAWL_SIGNING_KEYS.',
+  ),
   TOOL_UNAVAILABLE: kind(
     'request',
     'rn',

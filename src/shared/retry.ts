@@ -2,6 +2,7 @@
  * Whether a failed attempt is followed by another (R18 to R20), decided in one place (DESIGN, decision 7).
  */
 import type { CircuitState } from './breaker.ts';
+import { defined } from './defined.ts';
 import type { ResultStatus } from './envelope.ts';
 import type { Failure } from './failure.ts';
 import type { Random } from './time.ts';
@@ -17,17 +18,21 @@ export interface RetryPolicy {
   readonly retriableCodes?: readonly string[];
   readonly terminalCodes?: readonly string[];
 }
-export type RetryOverrides = Partial<RetryPolicy>;
+export type RetryOverrides = { readonly [K in keyof RetryPolicy]?: RetryPolicy[K] | undefined };
 
 export const DEFAULT_RETRY: RetryPolicy = { maxAttempts: 4, baseMs: 200, maxDelayMs: 4_000, maxElapsedMs: 30_000 };
 
 /** The smallest bound wins (DESIGN, ruling 10). */
 export function retryPolicy(
   tool: RetryOverrides,
-  operator: RetryOverrides,
+  operator: RetryOverrides | undefined,
   caller: { readonly maxAttempts: number; readonly maxElapsedMs: number },
 ): RetryPolicy {
-  const policy = { ...DEFAULT_RETRY, ...tool, ...operator };
+  const policy: RetryPolicy = {
+    ...DEFAULT_RETRY,
+    ...defined<Partial<RetryPolicy>>(tool),
+    ...defined<Partial<RetryPolicy>>(operator ?? {}),
+  };
   return {
     ...policy,
     maxAttempts: Math.min(policy.maxAttempts, caller.maxAttempts),

@@ -1,7 +1,6 @@
 /**
  * The one place that meets a tool's code. Whatever happens there, a value, an exception of any kind, an abort, comes out as a value.
  */
-import type { AttemptRecord } from '../shared/call.ts';
 import { classify, type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import type { RetryPolicy } from '../shared/retry.ts';
@@ -14,12 +13,12 @@ import { inAttempt } from './stray.ts';
 export type Ending =
   | { readonly kind: 'value'; readonly result: ToolResult<unknown> }
   | { readonly kind: 'failure'; readonly failure: Failure }
-  /** Ended from outside. `wound` is what the tool made of it, when it answered in time. */
+  /** Ended from outside: what the tool still made of it, or whether it proved that nothing had happened. */
   | {
       readonly kind: 'aborted';
       readonly reason: PawlError;
-      readonly wound: 'value' | 'nothing-happened' | 'unknown';
       readonly result?: ToolResult<unknown>;
+      readonly proven: boolean;
     };
 
 /** A tool that is told to stop has this long to clean up before it is given up. */
@@ -102,9 +101,9 @@ async function windDown(finished: Promise<Ending>, reason: PawlError): Promise<E
   });
   const last = await Promise.race([finished, limit]);
   clearTimeout(timer);
-  if (last?.kind === 'value') return { kind: 'aborted', reason, wound: 'value', result: last.result };
+  if (last?.kind === 'value') return { kind: 'aborted', reason, result: last.result, proven: false };
   const proven = last?.kind === 'failure' && last.failure.nothingHappened && last.failure.code !== reason.code;
-  return { kind: 'aborted', reason, wound: proven ? 'nothing-happened' : 'unknown' };
+  return { kind: 'aborted', reason, proven };
 }
 
 function aborted(signal: AbortSignal): Promise<PawlError> {
@@ -134,21 +133,4 @@ function toResult(value: unknown, { tool, validateOutput }: AttemptOptions): End
       `The output of ${tool.name} does not match its schema: ${issues.map((issue) => `${issue.path || 'output'}: ${issue.message}`).join('; ')}.`,
     );
   return { kind: 'value', result };
-}
-
-/** The record of an attempt that has ended. */
-export function attemptRecord(
-  base: Pick<AttemptRecord, 'attempt' | 'fence' | 'worker' | 'startedAtMs'>,
-  finishedAtMs: number,
-  failure: Failure | undefined,
-  delayMs?: number,
-): AttemptRecord {
-  return {
-    ...base,
-    finishedAtMs,
-    status: failure === undefined ? 'success' : 'error',
-    retriable: failure?.retriable ?? false,
-    ...(failure === undefined ? {} : { errorCode: failure.code }),
-    ...(delayMs === undefined ? {} : { delayMs }),
-  };
 }

@@ -10,19 +10,26 @@ const SELF_FENCE_SHARE = 2 / 3;
 export class RunningAttempt {
   readonly callId: string;
   readonly jobId: string;
+  /** Unique to this delivery of the job. */
+  readonly token: string;
   readonly #controller = new AbortController();
   #fence = 0;
   #renewedAtMs: number;
   #stray: ((error: unknown) => void) | undefined;
 
-  constructor(callId: string, jobId: string, nowMonotonicMs: number) {
+  constructor(callId: string, jobId: string, token: string, nowMonotonicMs: number) {
     this.callId = callId;
     this.jobId = jobId;
+    this.token = token;
     this.#renewedAtMs = nowMonotonicMs;
   }
 
   get signal(): AbortSignal {
     return this.#controller.signal;
+  }
+
+  get leaseLost(): boolean {
+    return this.signal.aborted && (this.signal.reason as PawlError).code === 'LEASE_LOST';
   }
 
   /** 0 until the attempt has begun. */
@@ -70,8 +77,8 @@ export class RunningAttempts {
     this.#timer.unref();
   }
 
-  add(callId: string, jobId: string): RunningAttempt {
-    const attempt = new RunningAttempt(callId, jobId, this.#clock.monotonic());
+  add(callId: string, jobId: string, token: string): RunningAttempt {
+    const attempt = new RunningAttempt(callId, jobId, token, this.#clock.monotonic());
     this.#byJob.set(jobId, attempt);
     return attempt;
   }

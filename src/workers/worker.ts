@@ -24,9 +24,11 @@ import { type CallJob, KEPT_EVENTS } from '../shared/store/queues.ts';
 import { redisOptions } from '../shared/store/redis.ts';
 import { type Clock, type Random, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, qualifiedName, type Tier } from '../shared/tool.ts';
-import { type ExecuteEvent, Executor, type RegisteredTool, type Verdict } from './execute.ts';
+import type { RegisteredTool } from './begun.ts';
+import { type ExecuteEvent, Executor } from './execute.ts';
 import { NodeCircuits } from './node-circuit.ts';
 import { type RunningAttempt, RunningAttempts } from './running.ts';
+import type { Verdict } from './settlement.ts';
 import { containStrayErrors } from './stray.ts';
 
 export interface WorkerOptions {
@@ -104,7 +106,7 @@ export class ToolWorker {
     this.id = `${hostname()}:${process.pid}:${uuidv7(this.#clock).slice(-6)}`;
     const served = options.tools.filter((tool) => options.tiers.includes(tool.tier));
     this.#offers = served.map((tool) => offerOf(tool, nowMs));
-    this.#tools = register(served, this.#offers);
+    this.#tools = register(served);
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs);
     this.#executor = new Executor({
       settings,
@@ -176,7 +178,7 @@ export class ToolWorker {
       await job.moveToDelayed(Date.now() + HAND_BACK_MS, token);
       throw new DelayedError();
     }
-    const running = this.#running.add(data.callId, jobId);
+    const running = this.#running.add(data.callId, jobId, token);
     let verdict: Verdict;
     try {
       verdict = await this.#executor.execute(data, running);
@@ -377,9 +379,9 @@ export class ToolWorker {
   }
 }
 
-function register(tools: readonly AnyTool[], offers: readonly ToolOffer[]): ReadonlyMap<string, RegisteredTool> {
+function register(tools: readonly AnyTool[]): ReadonlyMap<string, RegisteredTool> {
   const registered = new Map<string, RegisteredTool>();
-  for (const [index, tool] of tools.entries()) {
+  for (const tool of tools) {
     const name = qualifiedName(tool);
     if (registered.has(name))
       throw new PawlError('CONFIGURATION', `Two tools are named ${name}; give one another name or namespace.`);
@@ -387,7 +389,6 @@ function register(tools: readonly AnyTool[], offers: readonly ToolOffer[]): Read
       tool,
       validate: compileSchema(tool.inputSchema),
       validateOutput: tool.outputSchema === undefined ? undefined : compileSchema(tool.outputSchema),
-      definition: offers[index]?.definition ?? '',
     });
   }
   return registered;

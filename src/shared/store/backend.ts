@@ -1,8 +1,12 @@
 /**
  * One process's way to Redis: the connection, checked, and the records on it. Starts the embedded server when none is configured.
  */
+import { randomBytes } from 'node:crypto';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Settings } from '../config.ts';
 import { PawlError } from '../failure.ts';
+import { Signer, type SigningKey } from '../signature.ts';
 import { Breakers } from './breakers.ts';
 import { Catalogue } from './catalogue.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './embedded-redis.ts';
@@ -56,7 +60,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       url,
       prefix: settings.prefix,
       redis,
-      ledger: new Ledger(redis, settings.prefix, settings.ttl.doneMs),
+      ledger: new Ledger(redis, settings.prefix, settings.ttl.doneMs, signerOf(options, embedded !== undefined)),
       breakers: new Breakers(redis, settings.prefix),
       sessions: new Sessions(redis, settings.prefix),
       catalogue: new Catalogue(redis, settings.prefix),
@@ -81,6 +85,28 @@ async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {
       cause: error,
     });
   }
+}
+
+/** The configured keys; in embedded mode a key of the data folder's own. */
+function signerOf({ settings, log }: BackendOptions, embedded: boolean): Signer | undefined {
+  if (settings.signingKeys.length > 0) return new Signer(settings.signingKeys);
+  if (embedded) return new Signer([ownKey(settings.dataDir)]);
+  log(
+    'warn',
+    'No PAWL_SIGNING_KEYS: whoever can write to this Redis can make workers run calls that no producer sent.',
+  );
+  return undefined;
+}
+
+/** Made once; `wx` lets exactly one of several starting processes make it. */
+function ownKey(dataDir: string): SigningKey {
+  const file = join(dataDir, 'signing-key');
+  try {
+    writeFileSync(file, randomBytes(32).toString('base64url'), { flag: 'wx', mode: 0o600 });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
+  return { kid: 'embedded', key: readFileSync(file, 'utf8') };
 }
 
 /** Reads version, eviction and persistence; a server that hides its configuration is `unknown`, not wrong. */

@@ -6,6 +6,7 @@ import type { DedupeMode, ToolCallEnvelope } from '../envelope.ts';
 import { PawlError } from '../failure.ts';
 import { placeOf } from '../fingerprint.ts';
 import type { Outcome } from '../outcome.ts';
+import type { Signer } from '../signature.ts';
 import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
 import { type CallJob, enqueueArguments, jobIdOf, queueKeys } from './queues.ts';
 import { type Redis, Script } from './redis.ts';
@@ -47,6 +48,15 @@ export type ClaimAnswer =
     }
   | { readonly kind: 'conflict'; readonly callId: string };
 
+export interface BeginAttempt {
+  readonly workerId: string;
+  readonly leaseMs: number;
+  /** Unique to this attempt: beginning twice with one token, because the first answer was lost, starts one attempt. */
+  readonly token: string;
+  /** The circuit's epoch under which this worker holds the probe. */
+  readonly probeEpoch?: number;
+}
+
 export interface StartedAttempt {
   readonly kind: 'started';
   readonly nowMs: number;
@@ -74,6 +84,8 @@ export type BeginAnswer =
       readonly fence: number;
       readonly earlier: readonly AttemptRecord[];
     }
+  /** The request does not carry a valid signature: somebody without a key wrote it. */
+  | { readonly kind: 'forged'; readonly fence: number }
   | { readonly kind: 'ended' }
   | { readonly kind: 'stale' }
   | { readonly kind: 'early'; readonly remainingMs: number };
@@ -139,9 +151,12 @@ export class Ledger {
   readonly #prefix: string;
   readonly #news: string;
   readonly #retentionMs: number;
+  readonly #signer: Signer | undefined;
   readonly #keys = new Map<string, PlaceKeys>();
 
-  constructor(redis: Redis, prefix: string, retentionMs: number) {
+  /** Without a signer, requests are neither signed nor verified. */
+  constructor(redis: Redis, prefix: string, retentionMs: number, signer?: Signer) {
+    this.#signer = signer;
     this.#redis = redis;
     this.#prefix = prefix;
     this.#news = new FleetKeys(prefix).news;
@@ -169,6 +184,7 @@ export class Ledger {
     const keys = this.#placed(claim.callId);
     const record = keys.record(claim.callId);
     const { sessionKey } = claim.request.envelope.target;
+    const request = JSON.stringify(claim.request);
     const job: CallJob = { callId: claim.callId, generation: claim.generation, session: sessionKey };
     const answer = await claimScript.run(
       this.#redis,
@@ -187,10 +203,11 @@ export class Ledger {
         claim.inboxId ?? '',
         claim.mode,
         claim.paramsDigest,
-        JSON.stringify(claim.request),
+        request,
         claim.generation,
         claim.circuit,
         this.#retentionMs,
+        this.#signer?.sign(claim.callId, request) ?? '',
         ...enqueueArguments(keys, claim.request.envelope.toolName, job, Number(claim.generation), claim.kept),
       ],
     );
@@ -212,46 +229,56 @@ export class Ledger {
     }
   }
 
+  #verified(callId: string, request: string, signature: string): boolean {
+    return this.#signer === undefined || this.#signer.verify(signature, callId, request);
+  }
+
   async #largeOutcome(keys: PlaceKeys, callId: string): Promise<string> {
     const outcome = await this.#redis.get(keys.outcome(callId));
     if (outcome === null) throw new PawlError('UNKNOWN_CALL', `The result of ${callId} has expired.`);
     return outcome;
   }
 
-  /** Starts an attempt. `probeEpoch` is the circuit's epoch under which this worker holds the probe. */
-  async begin(job: CallJob, workerId: string, leaseMs: number, probeEpoch?: number): Promise<BeginAnswer> {
+  /** Starts an attempt, or says why there is none. */
+  async begin(job: CallJob, attempt: BeginAttempt): Promise<BeginAnswer> {
     const keys = this.#placed(job.callId);
     const answer = await beginScript.run(
       this.#redis,
       [keys.record(job.callId), keys.circuits],
-      [job.generation, workerId, leaseMs, probeEpoch ?? ''],
+      [job.generation, attempt.workerId, attempt.leaseMs, attempt.probeEpoch ?? '', attempt.token],
     );
     const nowMs = Number(answer[1]);
     switch (answer[0]) {
-      case 'started':
+      case 'started': {
+        const fence = Number(answer[2]);
+        if (!this.#verified(job.callId, answer[3] as string, answer[4] as string)) return { kind: 'forged', fence };
         return {
           kind: 'started',
           nowMs,
-          fence: Number(answer[2]),
+          fence,
           request: JSON.parse(answer[3] as string) as StoredRequest,
-          earlier: parseAttempts(answer[4] as string),
-          lostAttempts: Number(answer[5]),
-          takenOver: answer[6] === '1',
-          firstStartedAtMs: Number(answer[7]),
-          circuit: answer[8] as string,
-          circuitRaw: answer[9] as string,
-          cancelRequested: answer[10] === '1',
+          earlier: parseAttempts(answer[5] as string),
+          lostAttempts: Number(answer[6]),
+          takenOver: answer[7] === '1',
+          firstStartedAtMs: Number(answer[8]),
+          circuit: answer[9] as string,
+          circuitRaw: answer[10] as string,
+          cancelRequested: answer[11] === '1',
         };
-      case 'circuit':
+      }
+      case 'circuit': {
+        const fence = Number(answer[6]);
+        if (!this.#verified(job.callId, answer[4] as string, answer[5] as string)) return { kind: 'forged', fence };
         return {
           kind: 'circuit',
           nowMs,
           circuitRaw: answer[2] as string,
           circuit: answer[3] as string,
           request: JSON.parse(answer[4] as string) as StoredRequest,
-          fence: Number(answer[5]),
-          earlier: parseAttempts(answer[6] as string),
+          fence,
+          earlier: parseAttempts(answer[7] as string),
         };
+      }
       case 'early':
         return { kind: 'early', remainingMs: Number(answer[2]) };
       default:

@@ -2,16 +2,17 @@
 --
 -- KEYS  1 record  2 circuits
 -- ARGV  1 generation  2 worker ID  3 lease, ms  4 circuit epoch under which the worker holds the probe, or ''
+--       5 token of this attempt: a script that runs twice, because its first answer was lost, starts one attempt
 -- Returns {code, now, …}:
---   started    fence, request, attempts, lost attempts, '1' when the attempt before this one left no record,
+--   started    fence, request, signature, attempts, lost attempts, '1' when the attempt before this one left no record,
 --              first start, circuit's name, the circuit as stored, '1' when cancellation is asked for
---   circuit    the circuit as stored, its name, request, fence so far, attempts: nothing was written
+--   circuit    the circuit as stored, its name, request, signature, fence so far, attempts: nothing was written
 --   ended      state: the call has its outcome
 --   stale      the job is not the record's (older generation, or the record is gone)
 --   early      ms: the next attempt is not due yet
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'attempts', 'lost', 'circuit',
-  'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested')
+  'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested', 'signature', 'token')
 local state, phase, fence, attempts, lost = fields[1], fields[2], tonumber(fields[4]), fields[6] or '', tonumber(fields[7])
 if not state or fields[3] ~= ARGV[1] then return {'stale', now} end
 if state ~= 'inflight' then return {'ended', now, state} end
@@ -19,10 +20,11 @@ if phase == 'awaiting-approval' then return {'stale', now} end
 if fields[12] and phase == 'waiting-retry' and tonumber(fields[12]) - now > 5 then return {'early', now, tonumber(fields[12]) - now} end
 
 -- An attempt that left no record is taken over whatever the circuit says: what became of it must be decided first.
-local leftNoRecord = phase == 'running'
+local leftNoRecord = phase == 'running' and fields[15] ~= ARGV[5]
+if phase == 'running' and not leftNoRecord then fence = fence - 1 end
 local epoch, circuitState, raw = circuitOf(KEYS[2], fields[8])
 if circuitState ~= 'CLOSED' and ARGV[4] ~= epoch and not leftNoRecord then
-  return {'circuit', now, raw, fields[8], fields[5], fence, attempts}
+  return {'circuit', now, raw, fields[8], fields[5], fields[14] or '', fence, attempts}
 end
 
 if leftNoRecord then
@@ -31,6 +33,6 @@ if leftNoRecord then
     .. ',"startedAtMs":' .. (fields[10] or now) .. ',"finishedAtMs":' .. now .. ',"status":"lost","retriable":false}\n'
 end
 local firstStartedAtMs = fields[9] or now
-redis.call('HSET', KEYS[1], 'phase', 'running', 'fence', fence + 1, 'worker', ARGV[2], 'startedAtMs', now,
+redis.call('HSET', KEYS[1], 'phase', 'running', 'fence', fence + 1, 'worker', ARGV[2], 'token', ARGV[5], 'startedAtMs', now,
   'firstStartedAtMs', firstStartedAtMs, 'lockUntilMs', now + ARGV[3], 'updatedAtMs', now, 'attempts', attempts, 'lost', lost)
-return {'started', now, fence + 1, fields[5], attempts, lost, leftNoRecord and '1' or '0', firstStartedAtMs, fields[8], raw, fields[13] or '0'}
+return {'started', now, fence + 1, fields[5], fields[14] or '', attempts, lost, leftNoRecord and '1' or '0', firstStartedAtMs, fields[8], raw, fields[13] or '0'}

@@ -4,14 +4,14 @@
 -- KEYS  1 record  2 merge slot (or the record again)  3 in-flight index  4 index of all calls  5 index of the session's calls
 --       6.. the queue's keys, as BullMQ's addStandardJob takes them
 -- ARGV  1 call ID  2 '1' when a merge slot is used  3 key prefix of records  4 producer's inbox ID, '' when nobody waits
---       5 dedupe mode  6 parameter digest  7 request (JSON)  8 generation  9 circuit's name  10 index retention, ms
---       11.. the job, as BullMQ's addStandardJob takes it
+--       5 dedupe mode  6 parameter digest  7 request (JSON)  8 generation  9 circuit's name  10 index retention, ms  11 signature
+--       12.. the job, as BullMQ's addStandardJob takes it
 -- Returns {code, call ID, now, …}:
 --   claimed                     a new record, queued
 --   inflight   phase createdAt  somebody else's call runs; an enforced caller has been added to those who are told
 --   done | failed | cancelled   outcome (JSON), settledAt
 --   conflict                    the key was used with other parameters; nothing was written
-local ENQUEUE_KEYS, ENQUEUE_ARGS = 5, 10
+local ENQUEUE_KEYS, ENQUEUE_ARGS = 5, 11
 local callId, merging, recordPrefix, inbox, mode = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4], ARGV[5]
 local now = nowMs()
 
@@ -64,7 +64,7 @@ if record.exists then
 end
 
 redis.call('HSET', key,
-  'state', 'inflight', 'phase', 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'paramsDigest', ARGV[6],
+  'state', 'inflight', 'phase', 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'signature', ARGV[11], 'paramsDigest', ARGV[6],
   'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'updatedAtMs', now, 'fence', 0, 'lost', 0, 'version', 1)
 redis.call('ZADD', KEYS[3], now, callId)
 redis.call('ZADD', KEYS[4], now, callId)

@@ -9,6 +9,6 @@ if fields[1] ~= 'inflight' then return {'ended', now} end
 if fields[2] ~= ARGV[1] then return {'fenced', now} end
 if fields[4] == '1' then return {'cancelled', now} end
 redis.call('HSET', KEYS[1], 'phase', ARGV[2], 'attempts', ARGV[3], 'notBeforeMs', now + ARGV[4], 'updatedAtMs', now)
-redis.call('HDEL', KEYS[1], 'lockUntilMs', 'worker')
+redis.call('HDEL', KEYS[1], 'lockUntilMs', 'worker', 'token')
 if ARGV[6] ~= '' then notify(fields[3], ARGV[5], ARGV[6]) end
 return {'postponed', now}

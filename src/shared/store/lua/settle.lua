@@ -20,7 +20,7 @@ else
   redis.call('HSET', KEYS[1], 'outcome', ARGV[3])
 end
 redis.call('HSET', KEYS[1], 'state', ARGV[2], 'attempts', ARGV[4], 'retriable', ARGV[6], 'updatedAtMs', now, 'expiresAtMs', now + ttlMs)
-redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'lockUntilMs', 'notBeforeMs', 'worker', 'cancelRequested')
+redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'lockUntilMs', 'notBeforeMs', 'worker', 'token', 'cancelRequested')
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIRE', KEYS[1], ttlMs)
 redis.call('ZREM', KEYS[2], ARGV[7])

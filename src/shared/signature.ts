@@ -1,0 +1,41 @@
+/**
+ * Signatures on what goes through the queue (DESIGN, decision 11): whoever can write to Redis but has no key cannot make a
+ * worker run something that no producer asked for.
+ */
+import { createHmac, timingSafeEqual } from 'node:crypto';
+
+export interface SigningKey {
+  readonly kid: string;
+  readonly key: string;
+}
+
+export class Signer {
+  readonly #keys: readonly SigningKey[];
+
+  /** The first key signs, all verify. At least one. */
+  constructor(keys: readonly SigningKey[]) {
+    this.#keys = keys;
+  }
+
+  /** `kid:mac` over the parts, in order. */
+  sign(...parts: readonly string[]): string {
+    const [first] = this.#keys;
+    return first === undefined ? '' : `${first.kid}:${macOf(first, parts)}`;
+  }
+
+  verify(signature: string, ...parts: readonly string[]): boolean {
+    const split = signature.lastIndexOf(':');
+    const key = this.#keys.find(({ kid }) => kid === signature.slice(0, split));
+    if (key === undefined) return false;
+    const expected = Buffer.from(macOf(key, parts));
+    const came = Buffer.from(signature.slice(split + 1));
+    return expected.length === came.length && timingSafeEqual(expected, came);
+  }
+}
+
+/** Each part with its length in front, so that no two lists of parts read alike. */
+function macOf({ key }: SigningKey, parts: readonly string[]): string {
+  const mac = createHmac('sha256', key);
+  for (const part of parts) mac.update(`${part.length}:${part}`);
+  return mac.digest('base64url');
+}

@@ -1,0 +1,88 @@
+/**
+ * An attempt that has begun: what its steps share, and what follows from it.
+ */
+import type { AttemptRecord } from '../shared/call.ts';
+import type { ToolPolicy } from '../shared/config.ts';
+import type { ToolCallEnvelope } from '../shared/envelope.ts';
+import type { Failure } from '../shared/failure.ts';
+import type { Outcome } from '../shared/outcome.ts';
+import type { RetryPolicy } from '../shared/retry.ts';
+import type { Validator } from '../shared/schema.ts';
+import type { StartedAttempt } from '../shared/store/ledger.ts';
+import type { Clock } from '../shared/time.ts';
+import type { AnyTool } from '../shared/tool.ts';
+import type { CircuitHold } from './fleet-circuit.ts';
+import type { RunningAttempt } from './running.ts';
+
+/** A tool as this worker runs it. */
+export interface RegisteredTool {
+  readonly tool: AnyTool;
+  readonly validate: Validator;
+  readonly validateOutput: Validator | undefined;
+}
+
+export interface Begun {
+  readonly callId: string;
+  readonly running: RunningAttempt;
+  readonly started: StartedAttempt;
+  readonly envelope: ToolCallEnvelope;
+  readonly registered: RegisteredTool;
+  readonly policy: ToolPolicy;
+  readonly retry: RetryPolicy;
+  readonly circuit: CircuitHold;
+  /** 1 for the first; lost attempts count. */
+  readonly attempt: number;
+  readonly workerId: string;
+  readonly clock: Clock;
+  readonly beganMonotonicMs: number;
+}
+
+/** Redis' clock as it was at the start, carried on by this process's monotonic one. */
+export function nowMs({ started, clock, beganMonotonicMs }: Begun): number {
+  return Math.round(started.nowMs + clock.monotonic() - beganMonotonicMs);
+}
+
+/** Milliseconds until the call's deadline; undefined when it has none. */
+export function remainingMs(begun: Begun): number | undefined {
+  const { deadlineAtMs } = begun.envelope.control;
+  return deadlineAtMs === undefined ? undefined : deadlineAtMs - nowMs(begun);
+}
+
+/** The attempts of the call with this one at the end. */
+export function attemptsWith(begun: Begun, failure: Failure | undefined, delayMs?: number): AttemptRecord[] {
+  const { started, attempt, workerId } = begun;
+  const record: AttemptRecord = {
+    attempt,
+    fence: started.fence,
+    worker: workerId,
+    startedAtMs: started.nowMs,
+    finishedAtMs: nowMs(begun),
+    status: failure === undefined ? 'success' : 'error',
+    retriable: failure?.retriable ?? false,
+    ...(failure === undefined ? {} : { errorCode: failure.code }),
+    ...(delayMs === undefined ? {} : { delayMs }),
+  };
+  return [...started.earlier, record];
+}
+
+export function outcomeBase(begun: Begun): Pick<Outcome, 'toolName' | 'durationMs' | 'retriedBy'> {
+  const { envelope, started } = begun;
+  return {
+    toolName: envelope.toolName,
+    durationMs: nowMs(begun) - started.firstStartedAtMs,
+    ...retriedBy(started.earlier),
+  };
+}
+
+/** R7: what the attempts before the last one died of. */
+export function retriedBy(earlier: readonly AttemptRecord[]): Pick<Outcome, 'retriedBy'> {
+  if (earlier.length === 0) return {};
+  return {
+    retriedBy: earlier.map((attempt) => ({
+      attempt: attempt.attempt,
+      delayMs: attempt.delayMs ?? 0,
+      reasonCode: attempt.errorCode ?? 'LEASE_LOST',
+      latencyMs: attempt.finishedAtMs - attempt.startedAtMs,
+    })),
+  };
+}

@@ -1,0 +1,85 @@
+/**
+ * What a running tool gets to see and use (A8 to A10), built from the session's kind, the tool's tier and its needs.
+ */
+import type { Settings } from '../shared/config.ts';
+import type { Logger } from '../shared/log.ts';
+import type { SessionRecord } from '../shared/session.ts';
+import type { Ledger } from '../shared/store/ledger.ts';
+import type { ToolContext } from '../shared/tool.ts';
+import type { Begun } from './begun.ts';
+import { capabilitiesFor } from './capabilities.ts';
+
+export interface ContextParts {
+  readonly settings: Settings;
+  readonly ledger: Ledger;
+  readonly log: Logger;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+}
+
+const PROGRESS_INTERVAL_MS = 100;
+
+/** Throws `PERMISSION_DENIED` when the tool needs a capability that is absent, before it runs. */
+export function contextFor(begun: Begun, session: SessionRecord, parts: ContextParts): ToolContext {
+  const { envelope, started, callId, running } = begun;
+  const { tool } = begun.registered;
+  const { settings, ledger, log } = parts;
+  const { workspace, processes, memory, channel, fetch, demand } = capabilitiesFor({
+    session,
+    needs: tool.needs,
+    tier: tool.tier,
+    callId,
+    signal: running.signal,
+    env: parts.environment,
+    allowedHosts: settings.allowedHosts,
+  });
+  for (const need of tool.needs) demand(need);
+  const fields = { callId, toolName: envelope.toolName, sessionKey: session.sessionKey };
+  const tellProgress = throttled((progress) => {
+    const event = { type: 'progress', callId, ...progress };
+    ledger.tell(callId, started.fence, settings.lockDurationMs, event).catch(() => {});
+  });
+  return {
+    workspace,
+    processes,
+    memory,
+    channel,
+    fetch,
+    callId,
+    sessionKey: session.sessionKey,
+    ...(session.agentId === undefined ? {} : { agentId: session.agentId }),
+    actorId: envelope.target.actorId,
+    ...(session.tenantId === undefined ? {} : { tenantId: session.tenantId }),
+    attempt: begun.attempt,
+    fence: started.fence,
+    idempotencyKey: started.request.idempotencyKey,
+    signal: running.signal,
+    ...(envelope.control.deadlineAtMs === undefined ? {} : { deadlineAtMs: envelope.control.deadlineAtMs }),
+    trace: envelope.trace.traceparent === undefined ? {} : { traceparent: envelope.trace.traceparent },
+    values: new Map(),
+    log: {
+      debug: (message, more) => log.debug({ ...fields, ...more }, message),
+      info: (message, more) => log.info({ ...fields, ...more }, message),
+      warn: (message, more) => log.warn({ ...fields, ...more }, message),
+      error: (message, more) => log.error({ ...fields, ...more }, message),
+    },
+    progress: ({ progress, total, message }) => tellProgress({ progress, total, message }),
+  };
+}
+
+/** At most one report per interval; the last one is never lost. */
+function throttled(tell: (value: object) => void): (value: object) => void {
+  let pending: object | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  const flush = () => {
+    timer = undefined;
+    if (pending === undefined) return;
+    tell(pending);
+    pending = undefined;
+    timer = setTimeout(flush, PROGRESS_INTERVAL_MS);
+    timer.unref();
+  };
+  return (value) => {
+    pending = value;
+    if (timer === undefined) flush();
+  };
+}

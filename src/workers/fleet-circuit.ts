@@ -1,0 +1,107 @@
+/**
+ * An attempt's dealings with the fleet's circuit: being its probe, adding to its window, and telling when it changes.
+ * `breaker.ts` decides, `store/breakers.ts` remembers.
+ */
+import {
+  admit,
+  afterProbe,
+  afterWindow,
+  type Circuit,
+  type CircuitPolicy,
+  type CircuitState,
+  windowSize,
+} from '../shared/breaker.ts';
+import type { Failure } from '../shared/failure.ts';
+import type { Breakers } from '../shared/store/breakers.ts';
+import type { Place } from '../shared/store/keys.ts';
+import type { Settle } from '../shared/store/ledger.ts';
+
+/** The circuit as one attempt knows it. */
+export interface CircuitHold {
+  readonly place: Place;
+  readonly key: string;
+  readonly policy: CircuitPolicy;
+  readonly seen: Circuit;
+  /** The attempt's name as the probe; undefined when it is none. */
+  readonly probe: string | undefined;
+}
+
+export interface CircuitChange {
+  readonly circuit: string;
+  readonly from: CircuitState;
+  readonly to: CircuitState;
+  readonly reason?: string;
+}
+
+export type Entry =
+  | { readonly kind: 'pass' }
+  | { readonly kind: 'refuse'; readonly retryAfterMs: number }
+  /** This attempt holds the probe's lease. */
+  | { readonly kind: 'probe'; readonly hold: CircuitHold }
+  /** Somebody else changed the circuit meanwhile: look again. */
+  | { readonly kind: 'again' };
+
+export class FleetCircuits {
+  readonly #breakers: Breakers;
+  readonly #now: () => Promise<number>;
+  readonly #onChange: (change: CircuitChange) => void;
+
+  /** `now` is Redis' clock. */
+  constructor(breakers: Breakers, now: () => Promise<number>, onChange: (change: CircuitChange) => void) {
+    this.#breakers = breakers;
+    this.#now = now;
+    this.#onChange = onChange;
+  }
+
+  /** Asks a circuit that is not closed to let an attempt in; `holder` names the attempt. */
+  async enter(hold: CircuitHold, holder: string, nowMs: number): Promise<Entry> {
+    const admission = admit(hold.seen, hold.policy, holder, nowMs);
+    if (admission.kind !== 'probe') return admission;
+    const changed = await this.#change(hold, admission.next, 0);
+    return changed.kind === 'changed'
+      ? { kind: 'probe', hold: { ...hold, seen: admission.next, probe: holder } }
+      : { kind: 'again' };
+  }
+
+  /** Counts a failure where it counts; the answer is the circuit's state after it. */
+  async failed(hold: CircuitHold, failure: Failure): Promise<CircuitState> {
+    if (hold.probe !== undefined) return this.#answer(hold, failure.againstCircuit ? false : undefined);
+    if (!failure.againstCircuit) return hold.seen.state;
+    const { place, key, policy, seen } = hold;
+    const counted = await this.#breakers.addFailure(place, key, seen.epoch, windowSize(policy), policy.windowMs);
+    const next = afterWindow(counted.circuit, counted.window, policy, counted.nowMs);
+    if (next === undefined) return counted.circuit.state;
+    return (await this.#change({ ...hold, seen: counted.circuit }, next, policy.cooldownMs)).state;
+  }
+
+  /** A success answers the probe at once; otherwise it goes into the window together with the outcome (the returned sample). */
+  async succeeded(hold: CircuitHold): Promise<Settle['sample']> {
+    const { key, policy, seen } = hold;
+    if (hold.probe !== undefined) await this.#answer(hold, true);
+    return { circuit: key, epoch: seen.epoch, windowSize: windowSize(policy), windowMs: policy.windowMs };
+  }
+
+  /** The attempt ended without an answer: the next probe may go. */
+  async release(hold: CircuitHold): Promise<void> {
+    if (hold.probe !== undefined) await this.#answer(hold, undefined);
+  }
+
+  async #answer(hold: CircuitHold, ok: boolean | undefined): Promise<CircuitState> {
+    const next = afterProbe(hold.seen, hold.policy, hold.probe ?? '', ok, await this.#now());
+    if (next === undefined) return hold.seen.state;
+    return (await this.#change(hold, next, next.state === 'OPEN' ? next.cooldownMs : 0)).state;
+  }
+
+  async #change(
+    { place, key, seen }: CircuitHold,
+    next: Circuit,
+    retryAfterMs: number,
+  ): Promise<{ readonly kind: 'changed' | 'stale'; readonly state: CircuitState }> {
+    const { changed, circuit } = await this.#breakers.change(place, key, seen, next, retryAfterMs);
+    if (changed && seen.state !== next.state) {
+      const reason = next.state === 'OPEN' ? { reason: next.reason } : {};
+      this.#onChange({ circuit: key, from: seen.state, to: next.state, ...reason });
+    }
+    return { kind: changed ? 'changed' : 'stale', state: circuit.state };
+  }
+}

@@ -1,0 +1,146 @@
+/**
+ * The writing end of an attempt: the outcome of its call, or word that there will be another attempt. One script each, which
+ * only the newest fence may run, again and again while Redis cannot take it and the lease still holds.
+ */
+
+import type { CircuitState } from '../shared/breaker.ts';
+import type { AttemptRecord, CallState, Settlement } from '../shared/call.ts';
+import type { Settings, ToolPolicy } from '../shared/config.ts';
+import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
+import type { Logger } from '../shared/log.ts';
+import { type FailureStatus, type Outcome, resultError, stateOf } from '../shared/outcome.ts';
+import type { Ledger, Settle, WriteAnswer } from '../shared/store/ledger.ts';
+import { attemptsWith, type Begun, outcomeBase } from './begun.ts';
+import type { RunningAttempt } from './running.ts';
+
+/** What became of the job. The queue's part in it is the worker's business. */
+export type Verdict =
+  | { readonly kind: 'finished'; readonly outcome: Outcome }
+  /** Nothing to do for this job any more. */
+  | { readonly kind: 'dropped' }
+  | { readonly kind: 'later'; readonly delayMs: number }
+  /** Back to the queue at once, for another worker. */
+  | { readonly kind: 'handed-back' }
+  /** This worker must not touch the job again: others will notice and recover it. */
+  | { readonly kind: 'abandoned' };
+
+const WRITE_AGAIN_MS = 250;
+
+export interface FailureDetails {
+  readonly status: FailureStatus;
+  /** False when the tool's code was not reached, so that the attempt does not count. */
+  readonly ran: boolean;
+  readonly breakerState?: CircuitState;
+  readonly settlement?: Settlement;
+}
+
+export class Settler {
+  readonly #ledger: Ledger;
+  readonly #settings: Settings;
+  readonly #log: Logger;
+
+  constructor(ledger: Ledger, settings: Settings, log: Logger) {
+    this.#ledger = ledger;
+    this.#settings = settings;
+    this.#log = log;
+  }
+
+  /** Ends a call with its tool's result. */
+  succeed(begun: Begun, outcome: Outcome, outcomeJson: string, sample: Settle['sample']): Promise<Verdict> {
+    const attempts = attemptsWith(begun, undefined);
+    return this.#settle(
+      {
+        ...this.#ending(begun.callId, begun.started.fence, outcome, begun.policy),
+        outcomeJson,
+        attempts,
+        ...(sample === undefined ? {} : { sample }),
+      },
+      begun.running,
+    );
+  }
+
+  /** Ends a call with an error. */
+  fail(begun: Begun, failure: Failure, details: FailureDetails): Promise<Verdict> {
+    const { status, ran, breakerState, settlement } = details;
+    const attempts = ran ? attemptsWith(begun, failure) : begun.started.earlier;
+    const outcome: Outcome = {
+      ...outcomeBase(begun),
+      status,
+      attempts: attempts.length,
+      error: resultError(failure, status, breakerState),
+      ...(settlement === undefined ? {} : { settlement }),
+    };
+    return this.refuse(begun.callId, begun.started.fence, outcome, attempts, begun.policy, begun.running);
+  }
+
+  /** Ends a call for which no attempt of this worker ran. */
+  refuse(
+    callId: string,
+    fence: number,
+    outcome: Outcome,
+    attempts: readonly AttemptRecord[],
+    policy: ToolPolicy = {},
+    running?: RunningAttempt,
+  ): Promise<Verdict> {
+    return this.#settle(
+      { ...this.#ending(callId, fence, outcome, policy), outcomeJson: JSON.stringify(outcome), attempts },
+      running,
+    );
+  }
+
+  #ending(callId: string, fence: number, outcome: Outcome, policy: ToolPolicy) {
+    const state = stateOf(outcome);
+    return { callId, fence, state, outcome, ttlMs: this.#ttlMs(state, outcome, policy) };
+  }
+
+  /** R16. A call with an unknown outcome must not be forgotten sooner than a success. */
+  #ttlMs(state: Exclude<CallState, 'inflight'>, outcome: Outcome, policy: ToolPolicy): number {
+    const { ttl } = this.#settings;
+    if (state === 'done' || outcome.error?.code === 'OUTCOME_UNKNOWN') return policy.ttl?.doneMs ?? ttl.doneMs;
+    return state === 'cancelled' ? ttl.cancelledMs : (policy.ttl?.failedMs ?? ttl.failedMs);
+  }
+
+  async #settle(settle: Settle, running: RunningAttempt | undefined): Promise<Verdict> {
+    const answer = await this.#patiently(() => this.#ledger.settle(settle), running);
+    if (answer === 'settled') return { kind: 'finished', outcome: settle.outcome };
+    return answer === 'fenced' || answer === undefined ? { kind: 'abandoned' } : { kind: 'dropped' };
+  }
+
+  /** The call gets another attempt: after `delayMs`, or at once with this one unspent (`queued`). */
+  async postpone(
+    begun: Begun,
+    phase: 'waiting-retry' | 'queued',
+    attempts: readonly AttemptRecord[],
+    delayMs: number,
+    event?: object,
+  ): Promise<Verdict> {
+    const { callId, started, running } = begun;
+    const answer = await this.#patiently(
+      () => this.#ledger.postpone(callId, started.fence, phase, attempts, delayMs, event),
+      running,
+    );
+    if (answer === 'postponed')
+      return phase === 'queued' && delayMs === 0 ? { kind: 'handed-back' } : { kind: 'later', delayMs };
+    if (answer === 'cancelled') {
+      const ran = attempts.length > started.earlier.length;
+      return this.fail(begun, failureOf('CANCELLED'), { status: 'error', ran, settlement: 'cancelled' });
+    }
+    return answer === 'fenced' || answer === undefined ? { kind: 'abandoned' } : { kind: 'dropped' };
+  }
+
+  async #patiently(
+    write: () => Promise<WriteAnswer>,
+    running: RunningAttempt | undefined,
+  ): Promise<WriteAnswer | undefined> {
+    for (;;) {
+      try {
+        return await write();
+      } catch (error) {
+        if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
+        this.#log.warn({ error: error.message }, 'an outcome cannot be written yet');
+        if (running?.leaseLost === true) return undefined;
+        await new Promise((resolve) => setTimeout(resolve, WRITE_AGAIN_MS));
+      }
+    }
+  }
+}
