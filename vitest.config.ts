@@ -15,6 +15,8 @@ export default defineConfig({
     include: ['test/**/*.test.ts'],
     globalSetup: ['test/helpers/global-setup.ts'],
     pool: 'forks',
+    // Most tests wait for processes and timers; one worker for each core leaves the cores idle.
+    maxWorkers: 3,
     testTimeout: 20_000,
     hookTimeout: 60_000,
     teardownTimeout: 10_000,

@@ -6,10 +6,12 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { pino } from 'pino';
 import { Pawl } from './producer/client.ts';
+import type { DispatchEvent } from './producer/dispatch.ts';
 import { resolveSettings, type Settings, type SettingsInput } from './shared/config.ts';
 import { PawlError } from './shared/failure.ts';
 import type { Logger } from './shared/log.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tool.ts';
+import type { ExecuteEvent } from './workers/execute.ts';
 import { baseTools } from './workers/tools/index.ts';
 import { ToolWorker } from './workers/worker.ts';
 
@@ -49,15 +51,18 @@ export function createLogger(settings: Pick<Settings, 'logLevel'>): Logger {
 
 export interface ConnectOptions extends Partial<SettingsInput> {
   readonly log?: Logger;
+  /** Told what becomes of the calls that are handed in here (R27). */
+  readonly onEvent?: (event: DispatchEvent) => void;
 }
 
 /** A producer: `REDIS_URL`, or the embedded Redis that processes with the same data folder share. */
-export async function connect({ log, ...options }: ConnectOptions = {}): Promise<Pawl> {
+export async function connect({ log, onEvent, ...options }: ConnectOptions = {}): Promise<Pawl> {
   const settings = await loadSettings(options);
   return Pawl.open({
     settings,
     log: log ?? createLogger({ logLevel: quiet(settings) }),
     defaultWorkspaceRoot: process.cwd(),
+    ...(onEvent === undefined ? {} : { onEvent }),
   });
 }
 
@@ -72,6 +77,8 @@ export interface StartWorkerOptions extends Partial<Omit<SettingsInput, 'tools'>
   readonly tiers?: readonly Tier[];
   readonly concurrency?: number;
   readonly log?: Logger;
+  /** Told what the attempts in this process do (R27). */
+  readonly onEvent?: (event: ExecuteEvent) => void;
 }
 
 /** A worker in this process. Does not end the process: call `close()` to drain it. */
@@ -80,6 +87,7 @@ export async function startWorker({
   tiers,
   concurrency,
   log,
+  onEvent,
   ...options
 }: StartWorkerOptions): Promise<ToolWorker> {
   const foreign = tools.find((tool) => !isTool(tool));
@@ -95,6 +103,7 @@ export async function startWorker({
     log: log ?? createLogger({ logLevel: quiet(settings) }),
     environment: process.env,
     pawlVersion: PAWL_VERSION,
+    ...(onEvent === undefined ? {} : { onEvent }),
   });
 }
 

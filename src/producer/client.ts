@@ -3,16 +3,22 @@
  * results back to whoever asked.
  */
 import { resolve } from 'node:path';
-import { type Circuit, forcedOpen, reset } from '../shared/breaker.ts';
-import type { Settlement } from '../shared/call.ts';
 import type { Settings } from '../shared/config.ts';
 import { defined } from '../shared/defined.ts';
-import { issuesOf, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
+import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { placeOf } from '../shared/fingerprint.ts';
 import type { Logger } from '../shared/log.ts';
 import { envelopeOf, type Outcome, resultError } from '../shared/outcome.ts';
-import { type OpenSession, openSessionSchema, SESSION_TIERS, type SessionRecord } from '../shared/session.ts';
+import {
+  newSession,
+  type OpenSession,
+  parseOpenSession,
+  SESSION_TIERS,
+  type SessionRecord,
+  sessionTaken,
+  usable,
+} from '../shared/session.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import { InboxReader } from '../shared/store/inbox.ts';
 import type { Place } from '../shared/store/keys.ts';
@@ -20,6 +26,8 @@ import type { CallRecord } from '../shared/store/ledger.ts';
 import { type News, NewsListener } from '../shared/store/news.ts';
 import { type Clock, systemClock, uuidv7 } from '../shared/time.ts';
 import { TIERS } from '../shared/tool.ts';
+import { type Cancellation, cancelCall } from './cancel.ts';
+import { CircuitAdmin, type CircuitListing, type CircuitSelection } from './circuit-admin.ts';
 import { CircuitView } from './circuits.ts';
 import { Dispatch, type DispatchEvent, type Submission, type SubmitOptions } from './dispatch.ts';
 import { Offers } from './offers.ts';
@@ -27,8 +35,6 @@ import { Results } from './results.ts';
 import { Session } from './session.ts';
 
 export const PLACES: readonly Place[] = TIERS.map((tier) => ({ tier, shard: 0 }));
-/** How long a cancellation waits for the worker's answer. */
-const CANCEL_ANSWER_MS = 10_000;
 const MAX_SESSIONS = 10_000;
 
 export interface PawlOptions {
@@ -40,22 +46,12 @@ export interface PawlOptions {
   readonly onEvent?: (event: DispatchEvent) => void;
 }
 
-export interface Cancellation {
-  readonly settlement: Settlement;
-  readonly result?: ToolResultEnvelope;
-}
+export type { Cancellation };
 
 export type Resolution =
   | { readonly as: 'succeeded'; readonly output?: unknown }
   | { readonly as: 'failed' }
   | { readonly as: 'retry' };
-
-export interface CircuitListing {
-  readonly key: string;
-  readonly place: Place;
-  readonly circuit: Circuit;
-  readonly failures: number;
-}
 
 export class Pawl {
   readonly #options: PawlOptions;
@@ -65,6 +61,7 @@ export class Pawl {
   readonly #results: Results;
   readonly #offers: Offers;
   readonly #circuits: CircuitView;
+  readonly #circuitAdmin: CircuitAdmin;
   readonly #dispatch: Dispatch;
   readonly #sessions = new Map<string, SessionRecord>();
   readonly #inboxId: string;
@@ -94,6 +91,7 @@ export class Pawl {
     this.#results = new Results(backend.ledger, this.#inboxId, onError);
     this.#offers = new Offers(backend.catalogue, onError);
     this.#circuits = new CircuitView(clock);
+    this.#circuitAdmin = new CircuitAdmin(backend, PLACES);
     this.#inbox = InboxReader.open({
       url: backend.url,
       prefix: settings.prefix,
@@ -177,30 +175,9 @@ export class Pawl {
 
   /** Cancels a call wherever it is. Throws `UNKNOWN_CALL`. */
   async cancel(callId: string): Promise<Cancellation> {
-    const waiting = this.#results.wait(callId);
-    try {
-      const record = await this.#backend.ledger.read(callId);
-      if (record === undefined)
-        throw new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
-      const asked = { requestId: record.request.envelope.requestId, callId: record.callId };
-      const answer = await this.#backend.ledger.cancel(record.callId, {
-        state: 'cancelled',
-        beforeStart: cancelledOutcome(record, 'cancelled-before-start'),
-        betweenAttempts: cancelledOutcome(record, 'cancelled'),
-        ttlMs: this.settings.ttl.cancelledMs,
-        inboxId: this.#inboxId,
-      });
-      if (answer.kind === 'gone') throw new PawlError('UNKNOWN_CALL');
-      if (answer.kind === 'too-late') {
-        const result = await this.result(record.callId, { waitMs: 1_000 });
-        return { settlement: 'too-late', ...(result === undefined ? {} : { result }) };
-      }
-      const outcome = await within(waiting.outcome, CANCEL_ANSWER_MS);
-      if (outcome === undefined) return { settlement: 'unsettled' };
-      return { settlement: outcome.settlement ?? 'too-late', result: envelopeOf(outcome, asked) };
-    } finally {
-      waiting.stop();
-    }
+    const { ledger } = this.#backend;
+    const ttlMs = this.settings.ttl.cancelledMs;
+    return cancelCall({ ledger, results: this.#results, inboxId: this.#inboxId, ttlMs }, callId);
   }
 
   /** Gives a call with an unknown outcome a known one, or lets it run again. Throws `UNKNOWN_CALL` and `CALL_NOT_RESOLVABLE`. */
@@ -252,7 +229,7 @@ export class Pawl {
     );
   }
 
-  /** Calls of all tiers, the newest first. */
+  /** Calls of all tiers, the newest first. Outcomes that are stored apart, because they are large, are left out. */
   async calls(options: { readonly limit?: number; readonly sessionKey?: string } = {}): Promise<CallRecord[]> {
     const limit = options.limit ?? 50;
     const { ledger } = this.#backend;
@@ -261,7 +238,7 @@ export class Pawl {
         ledger.list(place, { limit, ...(options.sessionKey === undefined ? {} : { sessionKey: options.sessionKey }) }),
       ),
     );
-    const records = await Promise.all(ids.flat().map((callId) => ledger.read(callId)));
+    const records = await Promise.all(ids.flat().map((callId) => ledger.glance(callId)));
     return records
       .filter((record): record is CallRecord => record !== undefined)
       .sort((a, b) => b.createdAtMs - a.createdAtMs)
@@ -273,35 +250,14 @@ export class Pawl {
   /** Opens a session. Throws `CONTRACT_INVALID` for what cannot be one, and `UNKNOWN_SESSION` for an unknown parent. */
   async openSession(open: OpenSession = {}): Promise<Session> {
     this.#checkOpen();
-    const parsed = openSessionSchema.safeParse(open);
-    if (!parsed.success) {
-      const issues = issuesOf(parsed.error);
-      throw new PawlError(
-        'CONTRACT_INVALID',
-        `The session cannot be opened: ${issues.map((issue) => `${issue.path}: ${issue.message}`).join('; ')}.`,
-        { issues },
-      );
-    }
-    const { sessionKey = uuidv7(), workspaceRoot, actorId, parent, ...rest } = parsed.data;
-    const above = parent === undefined ? undefined : await this.session(parent);
-    const inherited = above === undefined ? {} : { agentId: above.record.agentId, tenantId: above.record.tenantId };
-    const record = defined<SessionRecord>({
-      ...inherited,
-      ...rest,
-      sessionKey,
-      state: 'open',
-      parent,
-      actorId: actorId ?? above?.record.actorId ?? 'anonymous',
-      workspaceRoot:
-        workspaceRoot === undefined ? (above?.record.workspaceRoot ?? this.#workspaceRoot()) : resolve(workspaceRoot),
+    const asked = parseOpenSession(open);
+    const above = asked.parent === undefined ? undefined : await this.session(asked.parent);
+    const record = newSession(asked, above?.record, {
+      sessionKey: uuidv7(),
+      workspaceRoot: this.#workspaceRoot(),
       createdAtMs: await this.#backend.ledger.now(),
     });
-    if (above?.record.kind === 'worker' && record.kind !== 'worker')
-      throw new PawlError('PERMISSION_DENIED', 'A worker session can only open worker sessions.');
-    if (!(await this.#backend.sessions.create(record))) {
-      const issues = [{ path: 'sessionKey', message: `is taken: ${JSON.stringify(sessionKey)}` }];
-      throw new PawlError('CONTRACT_INVALID', `There is already a session ${JSON.stringify(sessionKey)}.`, { issues });
-    }
+    if (!(await this.#backend.sessions.create(record))) throw sessionTaken(record.sessionKey);
     this.#remember(record);
     return new Session(this, record);
   }
@@ -339,14 +295,15 @@ export class Pawl {
   /** The session that an envelope names. One that nobody opened is opened as a main session of that actor. */
   #sessionOf(envelope: ToolCallEnvelope): SessionRecord | Promise<SessionRecord> {
     const known = this.#sessions.get(envelope.target.sessionKey);
-    return known === undefined ? this.#findOrOpen(envelope) : usable(known);
+    return known === undefined ? this.#findOrOpen(envelope) : usable(known, envelope.target);
   }
 
-  async #findOrOpen({ target }: ToolCallEnvelope): Promise<SessionRecord> {
+  async #findOrOpen(envelope: ToolCallEnvelope): Promise<SessionRecord> {
+    const { target } = envelope;
     const stored = await this.#backend.sessions.read(target.sessionKey);
     if (stored !== undefined) {
       this.#remember(stored);
-      return usable(stored);
+      return usable(stored, target);
     }
     const { sessionKey, actorId, agentId, tenantId } = target;
     const record = defined<SessionRecord>({
@@ -359,7 +316,7 @@ export class Pawl {
       workspaceRoot: this.#workspaceRoot(),
       createdAtMs: await this.#backend.ledger.now(),
     });
-    if (!(await this.#backend.sessions.create(record))) return this.#findOrOpen({ target } as ToolCallEnvelope);
+    if (!(await this.#backend.sessions.create(record))) return this.#findOrOpen(envelope);
     this.#remember(record);
     return record;
   }
@@ -386,74 +343,17 @@ export class Pawl {
   }
 
   /** Circuits that ever left CLOSED. */
-  async circuits(): Promise<CircuitListing[]> {
-    const { breakers } = this.#backend;
-    const listed = await Promise.all(
-      PLACES.map(async (place) => {
-        const circuits = await breakers.list(place);
-        return Promise.all(
-          [...circuits].map(async ([key, circuit]) => ({
-            key,
-            place,
-            circuit,
-            failures: (await breakers.window(place, key)).filter((sample) => !sample.ok).length,
-          })),
-        );
-      }),
-    );
-    return listed.flat();
+  circuits(): Promise<CircuitListing[]> {
+    return this.#circuitAdmin.list();
   }
 
-  /** Forces a tool's circuit open, or resets it to closed (R25). Returns the circuits that were changed. */
-  async setCircuit(
+  /** Forces circuits open, or resets them to closed (R25). Returns them as they are now. */
+  setCircuit(
     action: 'force_open' | 'reset',
-    select: { readonly key?: string; readonly tool?: string; readonly tenantId?: string },
+    select: CircuitSelection,
     reason = 'forced by an operator',
   ): Promise<CircuitListing[]> {
-    const { breakers, ledger } = this.#backend;
-    const known = await this.circuits();
-    const selected = known.filter(({ key }) =>
-      select.key !== undefined
-        ? key === select.key
-        : select.tool !== undefined
-          ? matchesTool(key, select.tool)
-          : action === 'reset',
-    );
-    const targets = selected.length > 0 || action === 'reset' ? selected : await this.#circuitOfTool(select);
-    const nowMs = await ledger.now();
-    const changed: CircuitListing[] = [];
-    for (const target of targets) {
-      let current = await breakers.read(target.place, target.key);
-      for (let tries = 0; tries < 10; tries += 1) {
-        const next = action === 'reset' ? reset(current) : forcedOpen(current, reason, nowMs);
-        const answer = await breakers.change(target.place, target.key, current, next, 0);
-        current = answer.circuit;
-        if (answer.changed) break;
-      }
-      changed.push({ ...target, circuit: current });
-    }
-    return changed;
-  }
-
-  async #circuitOfTool(select: {
-    readonly key?: string;
-    readonly tool?: string;
-    readonly tenantId?: string;
-  }): Promise<CircuitListing[]> {
-    const name = select.tool ?? /^tool:([^@]+)/.exec(select.key ?? '')?.[1] ?? '';
-    const { tools } = await this.#offers.all();
-    const offer = tools.find((tool) => tool.name === name || `${tool.namespace}.${tool.name}` === name);
-    if (offer === undefined)
-      throw new PawlError('UNKNOWN_TOOL', `There is no tool or circuit ${JSON.stringify(select.key ?? name)}.`);
-    const tenant = select.tenantId === undefined ? '' : `@${select.tenantId}`;
-    return [
-      {
-        key: select.key ?? `tool:${offer.namespace}.${offer.name}${tenant}`,
-        place: { tier: offer.tier, shard: 0 },
-        circuit: { state: 'CLOSED', epoch: 0 },
-        failures: 0,
-      },
-    ];
+    return this.#circuitAdmin.set(action, select, reason);
   }
 
   #hear(news: News): void {
@@ -486,29 +386,6 @@ export class Pawl {
     await this.#inbox.close();
     await this.#backend.close();
   }
-}
-
-/** The outcome of a call that was cancelled while no attempt ran. */
-function cancelledOutcome(record: CallRecord, settlement: Settlement): Outcome {
-  return {
-    status: 'error',
-    toolName: record.request.envelope.toolName,
-    durationMs: record.readAtMs - record.createdAtMs,
-    attempts: record.attempts.length,
-    error: resultError(failureOf('CANCELLED'), 'error'),
-    settlement,
-  };
-}
-
-function usable(record: SessionRecord): SessionRecord {
-  if (record.state === 'closed')
-    throw new PawlError('SESSION_CLOSED', `The session ${JSON.stringify(record.sessionKey)} is closed.`);
-  return record;
-}
-
-function matchesTool(key: string, tool: string): boolean {
-  const subject = key.split('@')[0] ?? key;
-  return subject === tool || subject === `tool:${tool}` || subject.endsWith(`.${tool}`);
 }
 
 async function within<T>(promise: Promise<T>, waitMs: number | undefined): Promise<T | undefined> {

@@ -4,19 +4,15 @@
  */
 import { circuitKey } from '../shared/breaker.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
-import {
-  contractInvalid,
-  idempotencyKeySchema,
-  parseEnvelope,
-  type ToolCallEnvelope,
-  type ToolResultEnvelope,
-} from '../shared/envelope.ts';
+import { contractInvalid, parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { type Identity, identify, paramsDigest } from '../shared/fingerprint.ts';
 import { envelopeOf, type Outcome, refusal, resultError } from '../shared/outcome.ts';
-import { SESSION_TIERS, type SessionRecord } from '../shared/session.ts';
-import type { Claim, ClaimAnswer, Ledger, StoredRequest } from '../shared/store/ledger.ts';
-import type { Clock } from '../shared/time.ts';
+import { permit } from '../shared/policy.ts';
+import type { SessionRecord } from '../shared/session.ts';
+import type { Claim, ClaimAnswer, StoredRequest } from '../shared/store/ledger.ts';
+import type { CallLedger } from '../shared/store/records.ts';
+import { backgroundSchedule, type Clock, type Schedule } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { CircuitView } from './circuits.ts';
 import type { Offer, Offers } from './offers.ts';
@@ -30,12 +26,14 @@ const MAX_PARAMS_BYTES = 4 * 1_024 * 1_024;
 
 export interface DispatchParts {
   readonly settings: Settings;
-  readonly ledger: Ledger;
-  readonly offers: Offers;
+  readonly ledger: CallLedger;
+  readonly offers: Pick<Offers, 'peek' | 'find'>;
   readonly circuits: CircuitView;
   readonly results: Results;
   readonly inboxId: string;
   readonly clock: Clock;
+  /** Of deadlines. Default: the system's timers. */
+  readonly schedule?: Schedule;
   /** Finds the session that an envelope names. Throws `SESSION_CLOSED`. */
   sessionOf(envelope: ToolCallEnvelope): Promise<SessionRecord> | SessionRecord;
   onEvent(event: DispatchEvent): void;
@@ -119,13 +117,12 @@ export class Dispatch {
   }
 
   async #admit(envelope: ToolCallEnvelope): Promise<Admitted> {
-    checkKey(envelope);
     const session = await this.#parts.sessionOf(envelope);
     const offer =
       this.#parts.offers.peek(envelope.toolNamespace, envelope.toolName) ??
       (await this.#parts.offers.find(envelope.toolNamespace, envelope.toolName));
     const policy = toolPolicy(this.#parts.settings, offer);
-    permit(envelope, offer, session, policy.enabled ?? true, policy.allowDisabledDedupe ?? false);
+    permit({ tool: offer, session, policy, dedupeMode: envelope.transport.dedupeMode });
     checkParams(envelope, offer);
     const digest = paramsDigest(envelope.payload.params, offer.inputSchema);
     const identity = this.#identify(envelope, offer, digest, false);
@@ -193,6 +190,13 @@ export class Dispatch {
     this.#parts.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: answer.kind });
     options.onAccepted?.(answer.callId);
     if (answer.kind === 'claimed') return this.#pending(admitted, answer.callId, waiting, undefined);
+    if (answer.kind === 'inflight' && envelope.transport.dedupeMode === 'enforced') {
+      // Under its own name the first waiter stays: it may have been told of the end already.
+      if (answer.callId === identity.callId) return this.#pending(admitted, answer.callId, waiting, answer.ageMs);
+      waiting.stop();
+      const leading = this.#parts.results.wait(answer.callId, options.onProgress, true);
+      return this.#pending(admitted, answer.callId, leading, answer.ageMs);
+    }
     waiting.stop();
     if (answer.kind === 'conflict') {
       return this.#refused(
@@ -214,22 +218,14 @@ export class Dispatch {
       this.#parts.onEvent({ type: 'ended', envelope, offer, result });
       return { kind: 'answered', callId: answer.callId, result };
     }
-    if (envelope.transport.dedupeMode !== 'enforced') {
-      return this.#refused(
-        new PawlError(
-          'IN_FLIGHT',
-          `A call with this key is ${answer.phase} since ${answer.ageMs} ms (call ${answer.callId}).`,
-        ),
-        envelope,
-        undefined,
-        answer.callId,
-      );
-    }
-    return this.#pending(
-      admitted,
+    return this.#refused(
+      new PawlError(
+        'IN_FLIGHT',
+        `A call with this key is ${answer.phase} since ${answer.ageMs} ms (call ${answer.callId}).`,
+      ),
+      envelope,
+      undefined,
       answer.callId,
-      this.#parts.results.wait(answer.callId, options.onProgress),
-      answer.ageMs,
     );
   }
 
@@ -275,7 +271,8 @@ export class Dispatch {
       ...(attachedAgeMs === undefined ? {} : { cache: { matchedOn: 'inflight' as const, ageMs: attachedAgeMs } }),
     };
     const settled = waiting.outcome.then((outcome) => envelopeOf(outcome, asked));
-    const result = this.#withDeadline(envelope, callId, settled, waiting.stop).then((ended) => {
+    const own = attachedAgeMs === undefined;
+    const result = this.#withDeadline(envelope, callId, settled, waiting.stop, own).then((ended) => {
       this.#parts.onEvent({ type: 'ended', envelope, offer, result: ended });
       return ended;
     });
@@ -284,18 +281,27 @@ export class Dispatch {
     return { kind: 'pending', callId, requestId: envelope.requestId, result, stop: waiting.stop };
   }
 
-  /** A call that is still queued at its deadline never starts; a running one is ended by its worker. */
+  /**
+   * A call that is still queued at its deadline never starts; a running one is ended by its worker. Who joined another's call
+   * (`own` is false) only stops waiting: the call has its own deadline.
+   */
   #withDeadline(
     envelope: ToolCallEnvelope,
     callId: string,
     settled: Promise<ToolResultEnvelope>,
     stop: () => void,
+    own: boolean,
   ): Promise<ToolResultEnvelope> {
     const { deadlineAtMs } = envelope.control;
     if (deadlineAtMs === undefined) return settled;
     const { promise, resolve, reject } = Promise.withResolvers<ToolResultEnvelope>();
     const late = deadlineOutcome(envelope.toolName);
+    const giveUpNow = () => {
+      stop();
+      resolve(envelopeOf(late, { requestId: envelope.requestId, callId }));
+    };
     const expire = async () => {
+      if (!own) return giveUpNow();
       await this.#parts.ledger.cancel(callId, {
         state: 'failed',
         beforeStart: late,
@@ -304,17 +310,16 @@ export class Dispatch {
         inboxId: this.#parts.inboxId,
       });
       // Whatever is left of the attempt settles by itself; its outcome can be read by ID.
-      giveUp = setTimeout(() => {
-        stop();
-        resolve(envelopeOf(late, { requestId: envelope.requestId, callId }));
-      }, this.#parts.settings.lockDurationMs);
+      stopGivingUp = schedule(giveUpNow, this.#parts.settings.lockDurationMs);
     };
-    let giveUp: NodeJS.Timeout | undefined;
+    // Whoever waits is kept alive by the connections; a deadline alone keeps no process.
+    const schedule = this.#parts.schedule ?? backgroundSchedule;
+    let stopGivingUp = () => {};
     const remainingMs = Math.max(0, deadlineAtMs - this.#parts.clock.now());
-    const timer = setTimeout(() => expire().catch(reject), Math.min(remainingMs + DEADLINE_GRACE_MS, 2 ** 31 - 1));
+    const stopTimer = schedule(() => void expire().catch(reject), remainingMs + DEADLINE_GRACE_MS);
     settled.then(resolve, reject).finally(() => {
-      clearTimeout(timer);
-      clearTimeout(giveUp);
+      stopTimer();
+      stopGivingUp();
     });
     return promise;
   }
@@ -361,38 +366,6 @@ function nameIn(value: unknown): { requestId: string; toolName: string } {
   const fields = (typeof value === 'object' && value !== null ? value : {}) as Record<string, unknown>;
   const text = (field: unknown) => (typeof field === 'string' ? field.slice(0, 256) : '');
   return { requestId: text(fields['requestId']), toolName: text(fields['toolName']) };
-}
-
-/** Sessions build envelopes themselves; the key is the one part that their callers choose freely. */
-function checkKey(envelope: ToolCallEnvelope): void {
-  const key = envelope.payload.idempotencyKey;
-  if (key === undefined) return;
-  const parsed = idempotencyKeySchema.safeParse(key);
-  if (!parsed.success)
-    throw contractInvalid(
-      parsed.error.issues.map((issue) => ({ path: 'payload.idempotencyKey', message: issue.message })),
-    );
-}
-
-function permit(
-  envelope: ToolCallEnvelope,
-  offer: Offer,
-  session: SessionRecord,
-  enabled: boolean,
-  allowDisabledDedupe: boolean,
-): void {
-  const deny = (reason: string): never => {
-    throw new PawlError('PERMISSION_DENIED', `${offer.name} (tier ${offer.tier}) is denied: ${reason}.`, {
-      details: { tier: offer.tier },
-    });
-  };
-  if (!enabled) deny('the tool is disabled by configuration');
-  if (!SESSION_TIERS[session.kind].includes(offer.tier))
-    deny(`a ${session.kind} session may only use the tiers ${SESSION_TIERS[session.kind].join(', ')}`);
-  if (offer.tier === 'elevated') deny('elevated calls need a person’s approval, and no approval route is configured');
-  if (envelope.transport.dedupeMode === 'disabled' && offer.tier !== 'read-only' && !allowDisabledDedupe) {
-    deny('dedupeMode "disabled" is only for read-only tools unless the tool’s policy sets allowDisabledDedupe');
-  }
 }
 
 function checkParams(envelope: ToolCallEnvelope, offer: Offer): void {

@@ -70,29 +70,12 @@ export class Offers {
       const published = this.#byName.get(`${namespace}.${name}`);
       if (published !== undefined) return published;
     }
-    throw this.#unknown(namespace, name);
+    throw unknownTool([...this.#byName.values()], namespace, name);
   }
 
   /** Known now, without asking anybody. */
   peek(namespace: string, name: string): Offer | undefined {
     return this.#byName.get(`${namespace}.${name}`);
-  }
-
-  #unknown(namespace: string, name: string): PawlError {
-    const offers = [...this.#byName.values()];
-    const names = offers.map((offer) => (offer.namespace === namespace ? offer.name : qualifiedName(offer)));
-    const suggestions = nearest(name, names);
-    const hint =
-      suggestions.length > 0
-        ? `Did you mean ${suggestions.join(' or ')}?`
-        : offers.length === 0
-          ? 'No worker has published a tool yet: is one running?'
-          : `Known tools: ${names.slice(0, 20).join(', ')}.`;
-    return new PawlError(
-      'UNKNOWN_TOOL',
-      `There is no tool ${JSON.stringify(name)} in namespace ${JSON.stringify(namespace)}. ${hint}`,
-      { details: { suggestions } },
-    );
   }
 
   /** The catalogue, read anew. */
@@ -104,6 +87,27 @@ export class Offers {
   close(): void {
     clearInterval(this.#timer);
   }
+}
+
+/** `UNKNOWN_TOOL`, with the nearest names among what is offered. */
+export function unknownTool(
+  offers: readonly Pick<ToolOffer, 'namespace' | 'name'>[],
+  namespace: string,
+  name: string,
+): PawlError {
+  const names = offers.map((offer) => (offer.namespace === namespace ? offer.name : qualifiedName(offer)));
+  const suggestions = nearest(name, names);
+  const hint =
+    suggestions.length > 0
+      ? `Did you mean ${suggestions.join(' or ')}?`
+      : offers.length === 0
+        ? 'No worker has published a tool yet: is one running?'
+        : `Known tools: ${names.slice(0, 20).join(', ')}.`;
+  return new PawlError(
+    'UNKNOWN_TOOL',
+    `There is no tool ${JSON.stringify(name)} in namespace ${JSON.stringify(namespace)}. ${hint}`,
+    { details: { suggestions } },
+  );
 }
 
 function byPreference(

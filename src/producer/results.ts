@@ -2,14 +2,16 @@
  * Who waits for which call. An event is only a wake-up: whoever waits also reads the record after a gap and now and then,
  * so that no answer depends on an event alone.
  */
+import { PawlError } from '../shared/failure.ts';
 import type { Outcome } from '../shared/outcome.ts';
 import type { InboxEvent } from '../shared/store/inbox.ts';
-import type { Ledger } from '../shared/store/ledger.ts';
+import type { CallLedger } from '../shared/store/records.ts';
 
 export type ProgressEvent = Exclude<InboxEvent, { readonly type: 'settled' }>;
 
 interface Waiter {
   readonly settle: (outcome: Outcome) => void;
+  readonly abandon: (error: PawlError) => void;
   readonly progress: ((event: ProgressEvent) => void) | undefined;
   readonly sinceMs: number;
 }
@@ -19,14 +21,14 @@ const MAX_EARLY = 5_000;
 const CHECK_INTERVAL_MS = 15_000;
 
 export class Results {
-  readonly #ledger: Ledger;
+  readonly #ledger: CallLedger;
   readonly #inboxId: string;
   readonly #onError: (error: Error) => void;
   readonly #waiters = new Map<string, Set<Waiter>>();
   readonly #early = new Set<string>();
   readonly #timer: NodeJS.Timeout;
 
-  constructor(ledger: Ledger, inboxId: string, onError: (error: Error) => void) {
+  constructor(ledger: CallLedger, inboxId: string, onError: (error: Error) => void) {
     this.#ledger = ledger;
     this.#inboxId = inboxId;
     this.#onError = onError;
@@ -34,19 +36,25 @@ export class Results {
     this.#timer.unref();
   }
 
-  /** Waits for a call's outcome; `stop` ends the waiting without an answer. */
+  /**
+   * Waits for a call's outcome; `stop` ends the waiting without an answer. Who knows the call's ID only from a claim's answer
+   * waits with `sinceClaim`: the call may have settled in between. All others must not be told of an end that was before.
+   */
   wait(
     callId: string,
     onProgress?: (event: ProgressEvent) => void,
+    sinceClaim = false,
   ): { readonly outcome: Promise<Outcome>; stop(): void } {
     let waiter: Waiter | undefined;
-    const outcome = new Promise<Outcome>((settle) => {
-      waiter = { settle, progress: onProgress, sinceMs: performance.now() };
+    const outcome = new Promise<Outcome>((settle, abandon) => {
+      waiter = { settle, abandon, progress: onProgress, sinceMs: performance.now() };
       const waiters = this.#waiters.get(callId);
       if (waiters === undefined) this.#waiters.set(callId, new Set([waiter]));
       else waiters.add(waiter);
     });
-    if (this.#early.delete(callId)) this.#fetch(callId);
+    // Nobody may be waiting any more when the client is closed.
+    outcome.catch(() => {});
+    if (this.#early.delete(callId) && sinceClaim) this.#fetch(callId);
     return { outcome, stop: () => waiter !== undefined && this.#forget(callId, waiter) };
   }
 
@@ -101,8 +109,11 @@ export class Results {
     return this.#waiters.size;
   }
 
+  /** Ends all waiting with `BACKEND_UNAVAILABLE`; the calls themselves go on. */
   close(): void {
     clearInterval(this.#timer);
+    const closed = new PawlError('BACKEND_UNAVAILABLE', 'The client was closed while it waited; the call goes on.');
+    for (const waiters of this.#waiters.values()) for (const waiter of waiters) waiter.abandon(closed);
     this.#waiters.clear();
     this.#early.clear();
   }

@@ -3,12 +3,12 @@
  */
 import { EventEmitter } from 'node:events';
 import type { DedupeMode, ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
-import { CONTRACT_VERSION } from '../shared/envelope.ts';
+import { CONTRACT_VERSION, parseEnvelope } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
 import { refusal } from '../shared/outcome.ts';
 import { DEFAULT_RETRY } from '../shared/retry.ts';
 import type { SessionRecord } from '../shared/session.ts';
-import { uuidv7 } from '../shared/time.ts';
+import { type Clock, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../shared/tool.ts';
 import type { Cancellation, Pawl } from './client.ts';
 import { jsonParams, type Submission, type SubmitOptions } from './dispatch.ts';
@@ -39,7 +39,6 @@ export interface SessionEvents {
   progress: [
     { readonly callId: string; readonly progress: number; readonly total?: number; readonly message?: string },
   ];
-  started: [{ readonly callId: string; readonly attempt: number }];
   retrying: [
     { readonly callId: string; readonly attempt: number; readonly delayMs: number; readonly reasonCode: string },
   ];
@@ -49,13 +48,18 @@ export interface SessionEvents {
   settled: [ToolResultEnvelope];
 }
 
+/** What a session's calls go through. */
+export type SessionHost = Pick<Pawl, 'submit' | 'cancel' | 'openSession' | 'closeSession'>;
+
 export class Session {
-  readonly #pawl: Pawl;
+  readonly #pawl: SessionHost;
+  readonly #clock: Pick<Clock, 'now'>;
   readonly record: SessionRecord;
   readonly events = new EventEmitter<SessionEvents>();
 
-  constructor(pawl: Pawl, record: SessionRecord) {
+  constructor(pawl: SessionHost, record: SessionRecord, clock: Pick<Clock, 'now'> = systemClock) {
     this.#pawl = pawl;
+    this.#clock = clock;
     this.record = record;
   }
 
@@ -86,31 +90,36 @@ export class Session {
     let envelope: ToolCallEnvelope;
     try {
       envelope = this.envelope(tool, params, options);
+      parseEnvelope(envelope);
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;
       return {
         kind: 'answered',
         result: refusal(error, {
           requestId: options.requestId ?? uuidv7(),
-          toolName: typeof tool === 'string' ? tool : tool.name,
+          toolName: (typeof tool === 'string' ? tool : tool.name).slice(0, 256),
         }),
       };
     }
+    let stopListening = () => {};
     const following: SubmitOptions = {
       onProgress: (event) => this.#pass(event),
       onAccepted: (callId) => {
         this.events.emit('queued', { callId, toolName: envelope.toolName });
-        this.#cancelOnAbort(callId, options.signal);
+        stopListening = this.#cancelOnAbort(callId, options.signal);
       },
     };
-    return this.#pawl.submit(envelope, following);
+    const submission = await this.#pawl.submit(envelope, following);
+    if (submission.kind === 'answered') stopListening();
+    else submission.result.finally(stopListening).catch(() => {});
+    return submission;
   }
 
   /** The envelope that a call of this session is sent in. */
   envelope(tool: AnyTool | string, params: unknown, options: CallOptions = {}): ToolCallEnvelope {
     const { record } = this;
     const deadlineAtMs =
-      options.deadlineAtMs ?? (options.timeoutMs === undefined ? undefined : Date.now() + options.timeoutMs);
+      options.deadlineAtMs ?? (options.timeoutMs === undefined ? undefined : this.#clock.now() + options.timeoutMs);
     const hints = {
       ...(options.timeoutMs === undefined ? {} : { timeoutMs: options.timeoutMs }),
       ...(options.expectedRetrySafe === undefined ? {} : { expectedRetrySafe: options.expectedRetrySafe }),
@@ -149,15 +158,15 @@ export class Session {
 
   #pass(event: Parameters<NonNullable<SubmitOptions['onProgress']>>[0]): void {
     if (event.type === 'progress') this.events.emit('progress', event);
-    else if (event.type === 'retrying') this.events.emit('retrying', event);
-    else this.events.emit('started', event);
+    else this.events.emit('retrying', event);
   }
 
-  #cancelOnAbort(callId: string, signal: AbortSignal | undefined): void {
-    if (signal === undefined) return;
+  /** The answer ends it: a signal may outlive thousands of calls. */
+  #cancelOnAbort(callId: string, signal: AbortSignal | undefined): () => void {
     const cancel = () => void this.cancel(callId).catch(() => {});
-    if (signal.aborted) cancel();
-    else signal.addEventListener('abort', cancel, { once: true });
+    if (signal?.aborted === true) cancel();
+    else signal?.addEventListener('abort', cancel, { once: true });
+    return () => signal?.removeEventListener('abort', cancel);
   }
 
   /** Cancels a call, queued or running on any worker, and says how that ended. */

@@ -208,3 +208,8 @@ export function circuitKey(scope: {
         : `tool:${scope.tool}`;
   return scope.tenantId === undefined ? subject : `${subject}@${scope.tenantId}`;
 }
+
+/** Whether calls of a tool may go through the circuit of this key: its own, or one that it shares. */
+export function isCircuitOf(key: string, tool: string): boolean {
+  return !key.startsWith('tool:') || key === `tool:${tool}` || key.startsWith(`tool:${tool}@`);
+}

@@ -78,6 +78,9 @@ export function recovery(
   return { kind: effects === 'probe' ? 'probe' : 'run-again' };
 }
 
+/** Error codes that leave open what happened: such a call can be resolved, and is kept as long as a success. */
+export const UNKNOWN_CODES: readonly string[] = ['OUTCOME_UNKNOWN', 'POISONED'] satisfies FailureCode[];
+
 /** Whether a cancelled attempt may have had its effect. */
 export function settlementOfAborted(effects: Effects, nothingHappened: boolean): Settlement {
   return effects === 'none' || nothingHappened ? 'cancelled' : 'unsettled';

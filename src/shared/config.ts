@@ -145,10 +145,11 @@ export const VARIABLES: readonly Variable[] = [
     name: 'PAWL_SIGNING_KEYS',
     path: ['signingKeys'],
     read: (text) =>
-      asList(text).map((entry) => ({
-        kid: entry.slice(0, entry.indexOf(':')),
-        key: entry.slice(entry.indexOf(':') + 1),
-      })),
+      asList(text).map((entry) => {
+        // Without a name it is all key: the name is public, the key is not.
+        const colon = Math.max(0, entry.indexOf(':'));
+        return { kid: entry.slice(0, colon), key: entry.slice(colon + 1) };
+      }),
   },
   { name: 'TOOL_RELIABILITY_ENABLED', path: ['reliability', 'enabled'], read: asBoolean },
   { name: 'TOOL_RELIABILITY_OPEN_MODE', path: ['reliability', 'openMode'], read: asText },
@@ -186,25 +187,26 @@ export function resolveSettings(sources: {
       path.reduceRight<unknown>((value, key) => ({ [key]: value }), read(text)) as Record<string, unknown>,
     );
   }
-  mergeInto(
-    merged,
-    Object.fromEntries(Object.entries(sources.options ?? {}).filter(([, value]) => value !== undefined)),
-  );
+  const options = Object.fromEntries(Object.entries(sources.options ?? {}).filter(([, value]) => value !== undefined));
+  for (const { path } of VARIABLES) if (valueAt(options, path) !== undefined) named.delete(path.join('.'));
+  mergeInto(merged, options);
   const parsed = settingsSchema.safeParse(merged);
   if (parsed.success) return parsed.data;
-  const issues = parsed.error.issues.map((issue): Issue => {
+  const issues = parsed.error.issues.flatMap((issue): Issue[] => {
+    if (issue.code === 'unrecognized_keys')
+      return issue.keys.map((key) => ({
+        path: [...issue.path, key].map(String).join('.'),
+        message: 'is not a setting',
+      }));
     const path = issue.path.map(String).join('.');
     const variable = [...named].find(([setting]) => path === setting || path.startsWith(`${setting}.`))?.[1];
-    const came = issue.path.reduce<unknown>(
-      (value, key) =>
-        typeof value === 'object' && value !== null ? (value as Record<PropertyKey, unknown>)[key] : undefined,
-      merged,
-    );
-    const shown = isSecret(path) ? 'a value that is not shown' : JSON.stringify(came);
-    return {
-      path: variable === undefined ? path : `${variable} (${path})`,
-      message: `${issue.message}; got ${shown ?? 'nothing'}`,
-    };
+    const shown = isSecret(path) ? 'a value that is not shown' : JSON.stringify(valueAt(merged, issue.path));
+    return [
+      {
+        path: variable === undefined ? path : `${variable} (${path})`,
+        message: `${issue.message}; got ${shown ?? 'nothing'}`,
+      },
+    ];
   });
   throw new PawlError(
     'CONFIGURATION',
@@ -214,7 +216,14 @@ export function resolveSettings(sources: {
 }
 
 function isSecret(path: string): boolean {
-  return /token|key|redisUrl/i.test(path);
+  return /^(apiTokens|signingKeys|redisUrl)\b/.test(path);
+}
+
+function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>(
+    (at, key) => (typeof at === 'object' && at !== null ? (at as Record<PropertyKey, unknown>)[key] : undefined),
+    value,
+  );
 }
 
 /** Deep for objects; lists and values are replaced. */

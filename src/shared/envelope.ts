@@ -11,7 +11,12 @@ export const MAX_KEY_BYTES = 1_024;
 
 const UUIDV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/i;
 const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i;
-const identifier = z.string().min(1).max(256);
+/** Of everything that names a record: a text without a UTF-8 form of its own would share its record with others. */
+export const identifierSchema = z
+  .string()
+  .min(1)
+  .max(256)
+  .refine((text) => text.isWellFormed(), { error: 'must be well-formed Unicode' });
 const milliseconds = z
   .number()
   .int()
@@ -28,16 +33,16 @@ export const idempotencyKeySchema = z
 export const toolCallEnvelopeSchema = z.strictObject({
   contractVersion: z.literal(CONTRACT_VERSION),
   requestId: z.string().refine((id) => UUIDV7.test(id) || ULID.test(id), { error: 'must be a UUIDv7 or a ULID' }),
-  toolCallId: identifier.optional(),
-  toolName: identifier,
-  toolNamespace: identifier,
+  toolCallId: identifierSchema.optional(),
+  toolName: identifierSchema,
+  toolNamespace: identifierSchema,
   target: z.strictObject({
-    agentId: identifier.optional(),
-    sessionKey: identifier,
-    actorId: identifier,
-    workspaceId: identifier.optional(),
-    correlationId: identifier.optional(),
-    tenantId: identifier.optional(),
+    agentId: identifierSchema.optional(),
+    sessionKey: identifierSchema,
+    actorId: identifierSchema,
+    workspaceId: identifierSchema.optional(),
+    correlationId: identifierSchema.optional(),
+    tenantId: identifierSchema.optional(),
   }),
   payload: z.strictObject({
     version: z.literal('1.0'),

@@ -334,7 +334,13 @@ export function failureOf(
  * Looks at Pawl's and the tool's own errors first, then at an HTTP status, then at Node's and undici's codes along the cause chain.
  */
 export function classify(thrown: unknown, overrides: ClassificationOverrides = {}): Failure {
-  const failure = classifyByKind(thrown);
+  let failure: Failure;
+  try {
+    failure = classifyByKind(thrown);
+  } catch {
+    // A proxy's trap or a getter threw while we looked: what was thrown says nothing.
+    failure = failureOf('TOOL_FAILED');
+  }
   if (overrides.terminalCodes?.includes(failure.code)) return { ...failure, retriable: false };
   if (overrides.retriableCodes?.includes(failure.code)) return { ...failure, retriable: true };
   return failure;
@@ -405,7 +411,7 @@ function httpStatusOf(error: object): number | undefined {
 function retryAfterOf(thrown: unknown): number | undefined {
   if (typeof thrown !== 'object' || thrown === null) return undefined;
   const own = field(thrown, 'retryAfterMs');
-  if (typeof own === 'number' && own >= 0) return own;
+  if (typeof own === 'number' && own >= 0 && own < Number.POSITIVE_INFINITY) return own;
   const response = field(thrown, 'response');
   const header =
     headerOf(field(thrown, 'headers')) ??
@@ -424,15 +430,24 @@ function headerOf(headers: unknown): string | undefined {
   return typeof value === 'string' || typeof value === 'number' ? String(value) : undefined;
 }
 
+/** For the log: the stack, or what else can be said of anything thrown. Never throws. */
+export function stackOf(thrown: unknown): string {
+  try {
+    return (thrown instanceof Error ? thrown.stack : undefined) ?? String(thrown);
+  } catch {
+    return 'something that cannot be shown';
+  }
+}
+
 function messageOf(thrown: unknown): string {
   if (thrown instanceof Error && thrown.message !== '') {
     const cause = thrown.cause instanceof Error && thrown.cause.message !== '' ? `: ${thrown.cause.message}` : '';
-    return clip(`${thrown.message}${cause}`);
+    return `${thrown.message}${cause}`;
   }
-  if (typeof thrown === 'string' && thrown !== '') return clip(thrown);
+  if (typeof thrown === 'string' && thrown !== '') return thrown;
   if (typeof thrown === 'object' && thrown !== null) {
     const message = field(thrown, 'message');
-    if (typeof message === 'string' && message !== '') return clip(message);
+    if (typeof message === 'string' && message !== '') return message;
   }
   return FAILURES.TOOL_FAILED.sentence;
 }

@@ -36,7 +36,8 @@ export function canonicalJson(value: unknown, depth = 0): string {
 
 function canonicalObject(value: object, depth: number): string {
   if (Array.isArray(value))
-    return `[${value.map((item) => canonicalJson(item === undefined ? null : item, depth + 1)).join(',')}]`;
+    // `Array.from` also visits holes, which JSON writes as null.
+    return `[${Array.from(value, (item) => canonicalJson(item === undefined ? null : item, depth + 1)).join(',')}]`;
   if ('toJSON' in value && typeof value.toJSON === 'function') return canonicalJson(value.toJSON(), depth + 1);
   let members = '';
   for (const key of Object.keys(value).sort()) {

@@ -22,9 +22,7 @@ function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
     const made: Record<string, unknown> = { ...z.toJSONSchema(schema, { target: 'draft-2020-12', io }) };
     delete made['$schema'];
     delete made['~standard'];
-    // zod strips unknown properties on parse, so that a misspelt optional parameter would be lost in silence: refuse it.
-    if (io === 'input' && made['type'] === 'object' && made['additionalProperties'] === undefined)
-      made['additionalProperties'] = false;
+    if (io === 'input') closeObjects(made);
     return made;
   } catch (error) {
     throw new PawlError(
@@ -35,9 +33,24 @@ function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
   }
 }
 
+/**
+ * zod strips unknown properties on parse, so that a misspelt optional parameter would be lost in silence: refuse it, at every
+ * depth. Not below `allOf`, whose parts describe one object together.
+ */
+function closeObjects(schema: unknown): void {
+  if (Array.isArray(schema)) schema.forEach(closeObjects);
+  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return;
+  const parts = schema as Record<string, unknown>;
+  if (parts['type'] === 'object' && parts['additionalProperties'] === undefined) parts['additionalProperties'] = false;
+  Object.values(parts['properties'] ?? {}).forEach(closeObjects);
+  for (const name of ['items', 'prefixItems', 'additionalProperties', 'anyOf', 'oneOf']) closeObjects(parts[name]);
+}
+
 export type Validator = (value: unknown) => readonly Issue[];
 
 const MAX_ISSUES = 10;
+/** Longer names are told and compared by their beginning. */
+const MAX_WORD_LENGTH = 128;
 
 /**
  * Compiles a schema once. `ownProperties` keeps inherited names such as `constructor` from satisfying `required`.
@@ -76,12 +89,12 @@ function issueOf(error: ErrorObject): Issue {
       return { path: [...at, String(params['missingProperty'])].join('.'), message: 'is required and missing' };
     case 'additionalProperties':
     case 'unevaluatedProperties': {
-      const unknown = String(params['additionalProperty'] ?? params['unevaluatedProperty']);
+      const unknown = String(params['additionalProperty'] ?? params['unevaluatedProperty']).slice(0, MAX_WORD_LENGTH);
       const known = Object.keys((error.parentSchema?.['properties'] as object | undefined) ?? {});
       const hint = nearest(unknown, known)[0];
       return {
         path: [...at, unknown].join('.'),
-        message: `is not a parameter${hint === undefined ? '' : `; did you mean ${hint}?`} Allowed: ${known.join(', ') || 'none'}`,
+        message: `is not a parameter${hint === undefined ? '.' : `; did you mean ${hint}?`} Allowed: ${known.join(', ') || 'none'}`,
       };
     }
     case 'enum':
@@ -104,13 +117,22 @@ function unescapePointer(part: string): string {
 }
 
 function shown(value: unknown): string {
-  const text = JSON.stringify(value) ?? String(value);
+  const text = jsonOf(typeof value === 'string' ? value.slice(0, 100) : value);
   return text.length <= 80 ? text : `${text.slice(0, 80)}…`;
+}
+
+/** What is nested too deep to be written is named by its type. */
+function jsonOf(value: unknown): string {
+  try {
+    return JSON.stringify(value) ?? String(value);
+  } catch {
+    return `a deeply nested ${typeof value}`;
+  }
 }
 
 /** Up to three candidates that look most like the word, the best first; none when all are far off. */
 export function nearest(word: string, candidates: readonly string[]): string[] {
-  const wanted = word.toLowerCase();
+  const wanted = word.slice(0, MAX_WORD_LENGTH).toLowerCase();
   return candidates
     .map((candidate) => ({
       candidate,

@@ -1,7 +1,11 @@
 /**
  * Sessions form a tree; a session's kind decides which capabilities its calls get (A9, A17, A18).
  */
+import { resolve } from 'node:path';
 import { z } from 'zod';
+import { defined } from './defined.ts';
+import { identifierSchema, issuesOf } from './envelope.ts';
+import { PawlError } from './failure.ts';
 import { type Capability, TIERS, type Tier } from './tool.ts';
 
 export const SESSION_KINDS = ['main', 'branch', 'worker'] as const;
@@ -29,11 +33,11 @@ export const channelSchema = z.looseObject({ kind: z.enum(['console', 'operator'
 /** What `POST /v1/sessions` and `openSession` take. */
 export const openSessionSchema = z.strictObject({
   kind: z.enum(SESSION_KINDS).default('main'),
-  sessionKey: z.string().min(1).max(256).optional(),
-  parent: z.string().min(1).max(256).optional(),
-  agentId: z.string().min(1).max(256).optional(),
-  actorId: z.string().min(1).max(256).optional(),
-  tenantId: z.string().min(1).max(256).optional(),
+  sessionKey: identifierSchema.optional(),
+  parent: identifierSchema.optional(),
+  agentId: identifierSchema.optional(),
+  actorId: identifierSchema.optional(),
+  tenantId: identifierSchema.optional(),
   workspaceRoot: z.string().min(1).max(4_096).optional(),
   channel: channelSchema.optional(),
   skills: z.array(z.string().min(1).max(256)).max(64).optional(),
@@ -55,4 +59,50 @@ export interface SessionRecord {
   readonly skills?: readonly string[];
   readonly budget?: Readonly<Record<string, number>>;
   readonly createdAtMs: number;
+}
+
+/** Throws `CONTRACT_INVALID` with every fault. */
+export function parseOpenSession(open: OpenSession): z.output<typeof openSessionSchema> {
+  const parsed = openSessionSchema.safeParse(open);
+  if (parsed.success) return parsed.data;
+  const issues = issuesOf(parsed.error);
+  throw new PawlError(
+    'CONTRACT_INVALID',
+    `The session cannot be opened: ${issues.map((issue) => `${issue.path}: ${issue.message}`).join('; ')}.`,
+    { issues },
+  );
+}
+
+/** The record of a session that is opened below another, or at the root. Throws `PERMISSION_DENIED`. */
+export function newSession(
+  { sessionKey, workspaceRoot, actorId, ...asked }: z.output<typeof openSessionSchema>,
+  above: SessionRecord | undefined,
+  defaults: Pick<SessionRecord, 'sessionKey' | 'workspaceRoot' | 'createdAtMs'>,
+): SessionRecord {
+  if (above?.kind === 'worker' && asked.kind !== 'worker')
+    throw new PawlError('PERMISSION_DENIED', 'A worker session can only open worker sessions.');
+  const inherited = above === undefined ? {} : { agentId: above.agentId, tenantId: above.tenantId };
+  return defined<SessionRecord>({
+    ...inherited,
+    ...asked,
+    sessionKey: sessionKey ?? defaults.sessionKey,
+    state: 'open',
+    actorId: actorId ?? above?.actorId ?? 'anonymous',
+    workspaceRoot:
+      workspaceRoot === undefined ? (above?.workspaceRoot ?? defaults.workspaceRoot) : resolve(workspaceRoot),
+    createdAtMs: defaults.createdAtMs,
+  });
+}
+
+export function sessionTaken(sessionKey: string): PawlError {
+  const issues = [{ path: 'sessionKey', message: `is taken: ${JSON.stringify(sessionKey)}` }];
+  return new PawlError('CONTRACT_INVALID', `There is already a session ${JSON.stringify(sessionKey)}.`, { issues });
+}
+
+/** The session, if a caller's calls may go through it. Throws `SESSION_CLOSED` and `PERMISSION_DENIED`. */
+export function usable(record: SessionRecord, target: { readonly tenantId?: string | undefined }): SessionRecord {
+  const named = `The session ${JSON.stringify(record.sessionKey)}`;
+  if (record.state === 'closed') throw new PawlError('SESSION_CLOSED', `${named} is closed.`);
+  if (record.tenantId !== target.tenantId) throw new PawlError('PERMISSION_DENIED', `${named} is of another tenant.`);
+  return record;
 }

@@ -11,6 +11,23 @@ export interface Clock {
 /** A number in [0, 1). */
 export type Random = () => number;
 
+/** Runs something once, `afterMs` later; the answer takes that back. */
+export type Schedule = (run: () => void, afterMs: number) => () => void;
+
+/** Longer than any timer of Node's can wait. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+export const systemSchedule: Schedule = (run, afterMs) => {
+  const timer = setTimeout(run, Math.min(Math.max(0, afterMs), MAX_TIMER_MS));
+  return () => clearTimeout(timer);
+};
+
+/** Keeps no process alive. */
+export const backgroundSchedule: Schedule = (run, afterMs) => {
+  const timer = setTimeout(run, Math.min(Math.max(0, afterMs), MAX_TIMER_MS)).unref();
+  return () => clearTimeout(timer);
+};
+
 export const systemClock: Clock = { now: () => Date.now(), monotonic: () => performance.now() };
 
 let lastMs = 0;

@@ -1,10 +1,11 @@
 /**
  * The one place that meets a tool's code. Whatever happens there, a value, an exception of any kind, an abort, comes out as a value.
  */
-import { classify, type Failure, failureOf, PawlError } from '../shared/failure.ts';
+import { classify, type Failure, failureOf, PawlError, stackOf } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import type { RetryPolicy } from '../shared/retry.ts';
 import type { Validator } from '../shared/schema.ts';
+import { type Schedule, systemSchedule } from '../shared/time.ts';
 import type { AnyTool, ProbeAnswer, ToolContext, ToolResult } from '../shared/tool.ts';
 import type { RunningAttempt } from './running.ts';
 import { inAttempt } from './stray.ts';
@@ -28,6 +29,7 @@ export interface AttemptOptions {
   readonly tool: AnyTool;
   readonly params: unknown;
   readonly context: ToolContext;
+  flushProgress(): void;
   readonly running: RunningAttempt;
   readonly timeoutMs: number;
   /** Until the call's deadline. */
@@ -35,6 +37,8 @@ export interface AttemptOptions {
   readonly policy: RetryPolicy;
   readonly validateOutput: Validator | undefined;
   readonly log: Logger;
+  /** Of the time limits. Default: the system's timers. */
+  readonly schedule?: Schedule;
 }
 
 export async function runTool(options: AttemptOptions): Promise<Ending> {
@@ -68,13 +72,14 @@ async function conclude(
   const stopTimer = startTimer(options);
   const failed = (thrown: unknown): Ending => {
     const failure = classify(thrown, options.policy);
-    if (failure.class === 'tool')
+    // A tool that ends because it was told to has no defect to look for.
+    if (failure.class === 'tool' && !running.signal.aborted)
       log.error(
         {
           event: 'tool_exception',
           callId: running.callId,
           toolName: tool.name,
-          stack: thrown instanceof Error ? thrown.stack : String(thrown),
+          stack: stackOf(thrown),
         },
         'a tool threw',
       );
@@ -82,25 +87,31 @@ async function conclude(
   };
   const stray = new Promise<Ending>((resolve) => running.onStray((error) => resolve(failed(error))));
   // An async function turns a synchronous throw into a rejection, so that both end in one place.
-  const own = inAttempt(running, async () => run()).then(accept, failed);
+  // What the tool returned can throw as well, while it is looked at.
+  const own = inAttempt(running, async () => run())
+    .then(accept)
+    .catch(failed);
   const finished = Promise.race([own, stray]);
   try {
     const reason = await Promise.race([finished.then(() => undefined), aborted(running.signal)]);
     if (reason === undefined && !running.signal.aborted) return await finished;
-    return await windDown(finished, (reason ?? running.signal.reason) as PawlError);
+    return await windDown(finished, (reason ?? running.signal.reason) as PawlError, options.schedule);
   } finally {
     stopTimer();
+    options.flushProgress();
   }
 }
 
 /** The tool was told to stop: what it says within a moment still counts. */
-async function windDown(finished: Promise<Ending>, reason: PawlError): Promise<Ending> {
-  let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), WIND_DOWN_MS);
-  });
+async function windDown(
+  finished: Promise<Ending>,
+  reason: PawlError,
+  schedule: Schedule = systemSchedule,
+): Promise<Ending> {
+  const { promise: limit, resolve: giveUp } = Promise.withResolvers<undefined>();
+  const stopTimer = schedule(() => giveUp(undefined), WIND_DOWN_MS);
   const last = await Promise.race([finished, limit]);
-  clearTimeout(timer);
+  stopTimer();
   if (last?.kind === 'value') return { kind: 'aborted', reason, result: last.result, proven: false };
   const proven = last?.kind === 'failure' && last.failure.nothingHappened && last.failure.code !== reason.code;
   return { kind: 'aborted', reason, proven };
@@ -113,11 +124,10 @@ function aborted(signal: AbortSignal): Promise<PawlError> {
   });
 }
 
-function startTimer({ running, timeoutMs, remainingMs }: AttemptOptions): () => void {
+function startTimer({ running, timeoutMs, remainingMs, schedule = systemSchedule }: AttemptOptions): () => void {
   const limitMs = Math.min(timeoutMs, remainingMs ?? timeoutMs);
   const reason = () => new PawlError('TIMEOUT', `The tool did not finish within ${Math.round(limitMs)} ms.`);
-  const timer = setTimeout(() => running.abort(reason()), Math.max(0, Math.min(limitMs, 2 ** 31 - 1)));
-  return () => clearTimeout(timer);
+  return schedule(() => running.abort(reason()), limitMs);
 }
 
 function toResult(value: unknown, { tool, validateOutput }: AttemptOptions): Ending {

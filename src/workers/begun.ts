@@ -4,13 +4,13 @@
 import type { AttemptRecord } from '../shared/call.ts';
 import type { ToolPolicy } from '../shared/config.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
-import type { Failure } from '../shared/failure.ts';
+import { type Failure, PawlError } from '../shared/failure.ts';
 import type { Outcome } from '../shared/outcome.ts';
 import type { RetryPolicy } from '../shared/retry.ts';
-import type { Validator } from '../shared/schema.ts';
+import { compileSchema, type Validator } from '../shared/schema.ts';
 import type { StartedAttempt } from '../shared/store/ledger.ts';
 import type { Clock } from '../shared/time.ts';
-import type { AnyTool } from '../shared/tool.ts';
+import { type AnyTool, qualifiedName } from '../shared/tool.ts';
 import type { CircuitHold } from './fleet-circuit.ts';
 import type { RunningAttempt } from './running.ts';
 
@@ -19,6 +19,22 @@ export interface RegisteredTool {
   readonly tool: AnyTool;
   readonly validate: Validator;
   readonly validateOutput: Validator | undefined;
+}
+
+/** Tools under their qualified names. Throws `CONFIGURATION` for two of one name, and for a schema that cannot be compiled. */
+export function register(tools: readonly AnyTool[]): ReadonlyMap<string, RegisteredTool> {
+  const registered = new Map<string, RegisteredTool>();
+  for (const tool of tools) {
+    const name = qualifiedName(tool);
+    if (registered.has(name))
+      throw new PawlError('CONFIGURATION', `Two tools are named ${name}; give one another name or namespace.`);
+    registered.set(name, {
+      tool,
+      validate: compileSchema(tool.inputSchema),
+      validateOutput: tool.outputSchema === undefined ? undefined : compileSchema(tool.outputSchema),
+    });
+  }
+  return registered;
 }
 
 export interface Begun {

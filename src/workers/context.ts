@@ -4,22 +4,28 @@
 import type { Settings } from '../shared/config.ts';
 import type { Logger } from '../shared/log.ts';
 import type { SessionRecord } from '../shared/session.ts';
-import type { Ledger } from '../shared/store/ledger.ts';
+import type { CallLedger } from '../shared/store/records.ts';
 import type { ToolContext } from '../shared/tool.ts';
 import type { Begun } from './begun.ts';
 import { capabilitiesFor } from './capabilities.ts';
 
 export interface ContextParts {
   readonly settings: Settings;
-  readonly ledger: Ledger;
+  readonly ledger: CallLedger;
   readonly log: Logger;
   readonly environment: Readonly<Record<string, string | undefined>>;
 }
 
 const PROGRESS_INTERVAL_MS = 100;
 
+export interface PreparedContext {
+  readonly context: ToolContext;
+  /** Sends the last report of progress, which must not come after the outcome. */
+  flushProgress(): void;
+}
+
 /** Throws `PERMISSION_DENIED` when the tool needs a capability that is absent, before it runs. */
-export function contextFor(begun: Begun, session: SessionRecord, parts: ContextParts): ToolContext {
+export function contextFor(begun: Begun, session: SessionRecord, parts: ContextParts): PreparedContext {
   const { envelope, started, callId, running } = begun;
   const { tool } = begun.registered;
   const { settings, ledger, log } = parts;
@@ -34,11 +40,11 @@ export function contextFor(begun: Begun, session: SessionRecord, parts: ContextP
   });
   for (const need of tool.needs) demand(need);
   const fields = { callId, toolName: envelope.toolName, sessionKey: session.sessionKey };
-  const tellProgress = throttled((progress) => {
+  const progressReports = throttled((progress) => {
     const event = { type: 'progress', callId, ...progress };
     ledger.tell(callId, started.fence, settings.lockDurationMs, event).catch(() => {});
   });
-  return {
+  const context: ToolContext = {
     workspace,
     processes,
     memory,
@@ -62,24 +68,30 @@ export function contextFor(begun: Begun, session: SessionRecord, parts: ContextP
       warn: (message, more) => log.warn({ ...fields, ...more }, message),
       error: (message, more) => log.error({ ...fields, ...more }, message),
     },
-    progress: ({ progress, total, message }) => tellProgress({ progress, total, message }),
+    progress: ({ progress, total, message }) => progressReports.add({ progress, total, message }),
   };
+  return { context, flushProgress: progressReports.flush };
 }
 
 /** At most one report per interval; the last one is never lost. */
-function throttled(tell: (value: object) => void): (value: object) => void {
+function throttled(tell: (value: object) => void): { add(value: object): void; flush(): void } {
   let pending: object | undefined;
   let timer: NodeJS.Timeout | undefined;
   const flush = () => {
+    if (pending !== undefined) tell(pending);
+    pending = undefined;
+  };
+  const tick = () => {
     timer = undefined;
     if (pending === undefined) return;
-    tell(pending);
-    pending = undefined;
-    timer = setTimeout(flush, PROGRESS_INTERVAL_MS);
-    timer.unref();
+    flush();
+    timer = setTimeout(tick, PROGRESS_INTERVAL_MS).unref();
   };
-  return (value) => {
-    pending = value;
-    if (timer === undefined) flush();
+  return {
+    add: (value) => {
+      pending = value;
+      if (timer === undefined) tick();
+    },
+    flush,
   };
 }

@@ -18,14 +18,15 @@ import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import { placeOf } from '../shared/fingerprint.ts';
 import type { Logger } from '../shared/log.ts';
 import { type Outcome, resultError } from '../shared/outcome.ts';
+import { permit } from '../shared/policy.ts';
 import { decideRetry, mayRunAgain, retryPolicy } from '../shared/retry.ts';
-import { SESSION_TIERS, type SessionRecord } from '../shared/session.ts';
-import type { Backend } from '../shared/store/backend.ts';
+import type { SessionRecord } from '../shared/session.ts';
 import { parseCircuit } from '../shared/store/breakers.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { BeginAnswer, StartedAttempt } from '../shared/store/ledger.ts';
 import type { CallJob } from '../shared/store/queues.ts';
-import type { Clock, Random } from '../shared/time.ts';
+import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
+import type { Clock, Random, Schedule } from '../shared/time.ts';
 import { qualifiedName, type ToolResult } from '../shared/tool.ts';
 import { type AttemptOptions, type Ending, runProbe, runTool } from './attempt.ts';
 import { attemptsWith, type Begun, nowMs, outcomeBase, type RegisteredTool, remainingMs, retriedBy } from './begun.ts';
@@ -37,13 +38,15 @@ import { type FailureDetails, Settler, type Verdict } from './settlement.ts';
 
 export interface ExecuteParts {
   readonly settings: Settings;
-  readonly backend: Backend;
+  readonly backend: { readonly ledger: CallLedger; readonly breakers: CircuitRecords };
   readonly workerId: string;
   readonly clock: Clock;
   readonly random: Random;
+  /** Of time limits. Default: the system's timers. */
+  readonly schedule?: Schedule;
   readonly log: Logger;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly nodeCircuits: NodeCircuits;
+  readonly nodeCircuits: Pick<NodeCircuits, 'run'>;
   toolNamed(namespace: string, name: string): RegisteredTool | undefined;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   onEvent(event: ExecuteEvent): void;
@@ -72,11 +75,18 @@ type Step<T> = { readonly go: T } | { readonly end: Verdict };
 
 /** How long a job waits when this worker cannot run its tool. */
 const ELSEWHERE_MS = 1_000;
+/** How long a job waits while this worker runs another one that took a worker down before. */
+const ONE_SUSPECT_AT_A_TIME_MS = 500;
 
 export class Executor {
   readonly #parts: ExecuteParts;
   readonly #circuits: FleetCircuits;
   readonly #settler: Settler;
+  /**
+   * The one attempt of this worker whose call already lost one. When a worker dies, all that it ran comes back at once: run
+   * together again, the one that killed it would take the others with it until they are all set aside.
+   */
+  #suspect: RunningAttempt | undefined;
 
   constructor(parts: ExecuteParts) {
     const { backend, settings, log } = parts;
@@ -90,6 +100,14 @@ export class Executor {
   }
 
   async execute(job: CallJob, running: RunningAttempt): Promise<Verdict> {
+    try {
+      return await this.#execute(job, running);
+    } finally {
+      if (this.#suspect === running) this.#suspect = undefined;
+    }
+  }
+
+  async #execute(job: CallJob, running: RunningAttempt): Promise<Verdict> {
     const begun = await this.#begin(job, running);
     if ('end' in begun) return begun.end;
     const recovered = await this.#recover(begun.go);
@@ -108,6 +126,7 @@ export class Executor {
       workerId,
       leaseMs: settings.lockDurationMs,
       token: running.token,
+      suspects: this.#suspect === running ? 'accept' : 'refuse',
       ...(hold === undefined ? {} : { probeEpoch: hold.seen.epoch }),
     });
     switch (answer.kind) {
@@ -116,6 +135,10 @@ export class Executor {
         return { end: { kind: 'dropped' } };
       case 'early':
         return { end: { kind: 'later', delayMs: answer.remainingMs } };
+      case 'suspect':
+        if (this.#suspect !== undefined) return { end: { kind: 'later', delayMs: ONE_SUSPECT_AT_A_TIME_MS } };
+        this.#suspect = running;
+        return this.#begin(job, running, hold);
       case 'forged':
         return { end: await this.#refuseForged(job, answer.fence) };
       case 'circuit':
@@ -266,7 +289,7 @@ export class Executor {
   async #prepare(begun: Begun): Promise<Step<AttemptOptions>> {
     const { envelope, registered, running, policy } = begun;
     const { tool, validate, validateOutput } = registered;
-    const { settings, backend, log, environment } = this.#parts;
+    const { settings, backend, log, environment, schedule } = this.#parts;
     const remaining = remainingMs(begun);
     if (remaining !== undefined && remaining <= 0) {
       return { end: await this.#fail(begun, failureOf('DEADLINE_EXCEEDED'), { status: 'timeout', ran: false }) };
@@ -274,16 +297,33 @@ export class Executor {
     try {
       const session = await this.#parts.sessionOf(envelope.target.sessionKey);
       if (session === undefined) throw new PawlError('UNKNOWN_SESSION');
-      permit(begun, session);
+      // Checked again here: the producer's word is not enough (DESIGN, decision 11).
+      permit({ tool, session, policy, queueTier: placeFor(begun.callId).tier });
       const issues = validate(envelope.payload.params);
       if (issues.length > 0) throw new PawlError('INVALID_PARAMS', undefined, { issues });
-      const context = contextFor(begun, session, { settings, ledger: backend.ledger, log, environment });
+      const { context, flushProgress } = contextFor(begun, session, {
+        settings,
+        ledger: backend.ledger,
+        log,
+        environment,
+      });
       const params: unknown = tool.parse(envelope.payload.params);
       const timeoutMs = Math.min(
         envelope.payload.callHints?.timeoutMs ?? tool.timeoutMs,
         policy.timeoutMs ?? Number.POSITIVE_INFINITY,
       );
-      const options = { tool, params, context, running, timeoutMs, remainingMs: remaining, validateOutput, log };
+      const options = {
+        tool,
+        params,
+        context,
+        flushProgress,
+        running,
+        timeoutMs,
+        remainingMs: remaining,
+        validateOutput,
+        log,
+        ...(schedule === undefined ? {} : { schedule }),
+      };
       return { go: { ...options, policy: begun.retry } };
     } catch (error) {
       return { end: await this.#giveUp(begun, refusalOf(error)) };
@@ -421,18 +461,6 @@ function placeFor(callId: string): Place {
   const place = placeOf(callId);
   if (place === undefined) throw new PawlError('UNKNOWN_CALL', `${JSON.stringify(callId)} is not a call ID.`);
   return place;
-}
-
-/** Checked again here: the producer's word is not enough (DESIGN, decision 11). */
-function permit({ callId, registered, policy }: Begun, session: SessionRecord): void {
-  const { tool } = registered;
-  const deny = (reason: string): never => {
-    throw new PawlError('PERMISSION_DENIED', `${tool.name} (tier ${tool.tier}) is denied: ${reason}.`);
-  };
-  if (policy.enabled === false) deny('the tool is disabled by configuration');
-  if (placeFor(callId).tier !== tool.tier) deny('the call came through the queue of another tier');
-  if (!SESSION_TIERS[session.kind].includes(tool.tier)) deny(`a ${session.kind} session may not use it`);
-  if (tool.tier === 'elevated') deny('nobody has approved the call');
 }
 
 /** Whatever stands in the way of a call before its tool runs. */

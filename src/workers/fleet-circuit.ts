@@ -12,9 +12,9 @@ import {
   windowSize,
 } from '../shared/breaker.ts';
 import type { Failure } from '../shared/failure.ts';
-import type { Breakers } from '../shared/store/breakers.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { Settle } from '../shared/store/ledger.ts';
+import type { CircuitRecords } from '../shared/store/records.ts';
 
 /** The circuit as one attempt knows it. */
 export interface CircuitHold {
@@ -42,12 +42,12 @@ export type Entry =
   | { readonly kind: 'again' };
 
 export class FleetCircuits {
-  readonly #breakers: Breakers;
+  readonly #breakers: CircuitRecords;
   readonly #now: () => Promise<number>;
   readonly #onChange: (change: CircuitChange) => void;
 
   /** `now` is Redis' clock. */
-  constructor(breakers: Breakers, now: () => Promise<number>, onChange: (change: CircuitChange) => void) {
+  constructor(breakers: CircuitRecords, now: () => Promise<number>, onChange: (change: CircuitChange) => void) {
     this.#breakers = breakers;
     this.#now = now;
     this.#onChange = onChange;

@@ -4,12 +4,13 @@
  */
 
 import type { CircuitState } from '../shared/breaker.ts';
-import type { AttemptRecord, CallState, Settlement } from '../shared/call.ts';
+import { type AttemptRecord, type CallState, type Settlement, UNKNOWN_CODES } from '../shared/call.ts';
 import type { Settings, ToolPolicy } from '../shared/config.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import { type FailureStatus, type Outcome, resultError, stateOf } from '../shared/outcome.ts';
-import type { Ledger, Settle, WriteAnswer } from '../shared/store/ledger.ts';
+import type { Settle, WriteAnswer } from '../shared/store/ledger.ts';
+import type { CallLedger } from '../shared/store/records.ts';
 import { attemptsWith, type Begun, outcomeBase } from './begun.ts';
 import type { RunningAttempt } from './running.ts';
 
@@ -35,11 +36,11 @@ export interface FailureDetails {
 }
 
 export class Settler {
-  readonly #ledger: Ledger;
+  readonly #ledger: CallLedger;
   readonly #settings: Settings;
   readonly #log: Logger;
 
-  constructor(ledger: Ledger, settings: Settings, log: Logger) {
+  constructor(ledger: CallLedger, settings: Settings, log: Logger) {
     this.#ledger = ledger;
     this.#settings = settings;
     this.#log = log;
@@ -96,7 +97,7 @@ export class Settler {
   /** R16. A call with an unknown outcome must not be forgotten sooner than a success. */
   #ttlMs(state: Exclude<CallState, 'inflight'>, outcome: Outcome, policy: ToolPolicy): number {
     const { ttl } = this.#settings;
-    if (state === 'done' || outcome.error?.code === 'OUTCOME_UNKNOWN') return policy.ttl?.doneMs ?? ttl.doneMs;
+    if (state === 'done' || UNKNOWN_CODES.includes(outcome.error?.code ?? '')) return policy.ttl?.doneMs ?? ttl.doneMs;
     return state === 'cancelled' ? ttl.cancelledMs : (policy.ttl?.failedMs ?? ttl.failedMs);
   }
 

@@ -3,6 +3,7 @@
  * attempt started the work, and the process lives on (D12).
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { stackOf } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import type { RunningAttempt } from './running.ts';
 
@@ -34,7 +35,7 @@ function install(log: Logger): () => void {
   const contain = (error: unknown) => {
     const attempt = current.getStore();
     log.error(
-      { event: 'stray_error', callId: attempt?.callId, stack: error instanceof Error ? error.stack : String(error) },
+      { event: 'stray_error', callId: attempt?.callId, stack: stackOf(error) },
       'a tool threw outside of its own promise',
     );
     attempt?.stray(error);

@@ -14,7 +14,6 @@ import {
 import type { Settings } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
-import { compileSchema } from '../shared/schema.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import { HEARTBEAT_MS, offerId, offerOf, type ToolOffer, type WorkerRecord } from '../shared/store/catalogue.ts';
@@ -24,7 +23,7 @@ import { type CallJob, KEPT_EVENTS } from '../shared/store/queues.ts';
 import { redisOptions } from '../shared/store/redis.ts';
 import { type Clock, type Random, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, qualifiedName, type Tier } from '../shared/tool.ts';
-import type { RegisteredTool } from './begun.ts';
+import { type RegisteredTool, register } from './begun.ts';
 import { type ExecuteEvent, Executor } from './execute.ts';
 import { NodeCircuits } from './node-circuit.ts';
 import { type RunningAttempt, RunningAttempts } from './running.ts';
@@ -269,6 +268,7 @@ export class ToolWorker {
   #hear(news: News): void {
     if (news.type === 'cancel' && news.because === 'cancelled')
       this.#running.ofCall(news.callId)?.abort(new PawlError('CANCELLED'));
+    else if (news.type === 'circuit') this.#nodeCircuits.learn(news.key, news.circuit.state);
     else if (news.type === 'session') this.#sessions.delete(news.sessionKey);
     else if (news.type === 'catalogue') this.#learnPeers().catch((error: Error) => this.#onError(error));
   }
@@ -377,21 +377,6 @@ export class ToolWorker {
     this.#releaseStray();
     await this.#backend.close();
   }
-}
-
-function register(tools: readonly AnyTool[]): ReadonlyMap<string, RegisteredTool> {
-  const registered = new Map<string, RegisteredTool>();
-  for (const tool of tools) {
-    const name = qualifiedName(tool);
-    if (registered.has(name))
-      throw new PawlError('CONFIGURATION', `Two tools are named ${name}; give one another name or namespace.`);
-    registered.set(name, {
-      tool,
-      validate: compileSchema(tool.inputSchema),
-      validateOutput: tool.outputSchema === undefined ? undefined : compileSchema(tool.outputSchema),
-    });
-  }
-  return registered;
 }
 
 async function endsWithin(promise: Promise<unknown>, limitMs: number): Promise<boolean> {

@@ -11,7 +11,7 @@ import { Breakers } from './breakers.ts';
 import { Catalogue } from './catalogue.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './embedded-redis.ts';
 import { Ledger } from './ledger.ts';
-import { openConnection, type Redis, whenReady } from './redis.ts';
+import { closeConnection, openConnection, type Redis, whenReady } from './redis.ts';
 import { Sessions } from './sessions.ts';
 
 const READY_TIMEOUT_MS = 10_000;
@@ -66,12 +66,12 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       catalogue: new Catalogue(redis, settings.prefix),
       durability,
       close: async () => {
-        redis.disconnect();
+        closeConnection(redis);
         await embedded?.stop();
       },
     };
   } catch (error) {
-    redis.disconnect();
+    closeConnection(redis);
     await embedded?.stop();
     throw error;
   }

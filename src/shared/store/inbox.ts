@@ -3,7 +3,7 @@
  * loses, the reader's owner gets from the records (`onGap`).
  */
 import { type Place, PlaceKeys } from './keys.ts';
-import { openConnection, type Redis } from './redis.ts';
+import { closeConnection, openConnection, type Redis } from './redis.ts';
 
 export type InboxEvent =
   | { readonly type: 'settled'; readonly callId: string; readonly state: string; readonly outcome?: unknown }
@@ -20,12 +20,11 @@ export type InboxEvent =
       readonly attempt: number;
       readonly delayMs: number;
       readonly reasonCode: string;
-    }
-  | { readonly type: 'started'; readonly callId: string; readonly attempt: number };
+    };
 
 const BLOCK_SECONDS = 5;
 /** Nothing heard for this long, not even the end of a blocking read: the connection is dead. */
-const SILENCE_MS = 15_000;
+const SILENCE_MS = 8_000;
 const BATCH = 500;
 
 export interface InboxReaderOptions {
@@ -88,6 +87,8 @@ export class InboxReader {
       this.#deliver(first);
       const more = this.#client.lpop(key, BATCH);
       const next = this.#client.blpop([...this.#keys], BLOCK_SECONDS);
+      // When the connection ends here, the first of the two is enough to hear of it.
+      next.catch(() => {});
       for (const event of (await more) ?? []) this.#deliver(event);
       popped = await next;
     }
@@ -99,7 +100,7 @@ export class InboxReader {
 
   async close(): Promise<void> {
     this.#closed = true;
-    this.#client.disconnect();
+    closeConnection(this.#client);
     await this.#reading.catch(() => {});
   }
 }

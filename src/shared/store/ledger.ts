@@ -55,6 +55,8 @@ export interface BeginAttempt {
   readonly token: string;
   /** The circuit's epoch under which this worker holds the probe. */
   readonly probeEpoch?: number;
+  /** What to do with a call that lost an attempt before; default `accept`. */
+  readonly suspects?: 'accept' | 'refuse';
 }
 
 export interface StartedAttempt {
@@ -88,6 +90,8 @@ export type BeginAnswer =
   | { readonly kind: 'forged'; readonly fence: number }
   | { readonly kind: 'ended' }
   | { readonly kind: 'stale' }
+  /** An attempt of the call was lost before, and the worker said that it wants no second call of that kind. */
+  | { readonly kind: 'suspect' }
   | { readonly kind: 'early'; readonly remainingMs: number };
 
 export type WriteAnswer = 'settled' | 'postponed' | 'fenced' | 'ended' | 'gone' | 'cancelled';
@@ -245,7 +249,14 @@ export class Ledger {
     const answer = await beginScript.run(
       this.#redis,
       [keys.record(job.callId), keys.circuits],
-      [job.generation, attempt.workerId, attempt.leaseMs, attempt.probeEpoch ?? '', attempt.token],
+      [
+        job.generation,
+        attempt.workerId,
+        attempt.leaseMs,
+        attempt.probeEpoch ?? '',
+        attempt.token,
+        attempt.suspects === 'refuse' ? '0' : '1',
+      ],
     );
     const nowMs = Number(answer[1]);
     switch (answer[0]) {
@@ -282,7 +293,7 @@ export class Ledger {
       case 'early':
         return { kind: 'early', remainingMs: Number(answer[2]) };
       default:
-        return { kind: answer[0] as 'ended' | 'stale' };
+        return { kind: answer[0] as 'ended' | 'stale' | 'suspect' };
     }
   }
 
@@ -380,16 +391,26 @@ export class Ledger {
 
   /** Reads a call; with an inbox, its owner is told when the call settles. */
   async read(callId: string, inboxId?: string): Promise<CallRecord | undefined> {
+    return this.#read(callId, inboxId ?? '', true);
+  }
+
+  /** Reads a call without an outcome that is large. */
+  async glance(callId: string): Promise<CallRecord | undefined> {
+    return this.#read(callId, '', false);
+  }
+
+  async #read(callId: string, inboxId: string, withLargeOutcome: boolean): Promise<CallRecord | undefined> {
     const place = placeOf(callId);
     if (place === undefined) return undefined;
     const keys = this.keys(place);
-    const [nowMs, ...flat] = await watchScript.run(this.#redis, [keys.record(callId)], [inboxId ?? '', keys.records]);
+    const [nowMs, ...flat] = await watchScript.run(this.#redis, [keys.record(callId)], [inboxId, keys.records]);
     if (flat.length === 0) return undefined;
     const fields: Record<string, string> = {};
     for (let index = 0; index < flat.length; index += 2) fields[flat[index] as string] = flat[index + 1] as string;
     if (fields['state'] === undefined) return undefined;
     const id = fields['callId'] ?? callId;
-    const outcome = fields['outcomeAt'] === undefined ? fields['outcome'] : await this.#largeOutcome(keys, id);
+    const apart = fields['outcomeAt'] !== undefined && withLargeOutcome;
+    const outcome = apart ? await this.#largeOutcome(keys, id) : fields['outcome'];
     return recordOf(id, fields, outcome, Number(nowMs));
   }
 

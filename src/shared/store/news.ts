@@ -4,7 +4,7 @@
  */
 import type { CircuitNews } from './breakers.ts';
 import { FleetKeys } from './keys.ts';
-import { openConnection, type Redis } from './redis.ts';
+import { closeConnection, openConnection, type Redis } from './redis.ts';
 
 export type News =
   | CircuitNews
@@ -22,16 +22,24 @@ export interface NewsListenerOptions {
   onError(error: Error): void;
 }
 
+/** A subscription has nothing to say by itself; a question now and then shows that somebody is there. */
+const ASK_MS = 5_000;
+
 export class NewsListener {
   readonly #client: Redis;
+  readonly #timer: NodeJS.Timeout;
 
   private constructor(client: Redis) {
     this.#client = client;
+    this.#timer = setInterval(() => {
+      if (client.status === 'ready') client.ping().catch(() => {});
+    }, ASK_MS);
+    this.#timer.unref();
   }
 
   static open(options: NewsListenerOptions): NewsListener {
     const client = openConnection(
-      { url: options.url, name: `${options.prefix}:news:${options.name}`, mode: 'patient' },
+      { url: options.url, name: `${options.prefix}:news:${options.name}`, mode: 'patient', socketTimeoutMs: ASK_MS },
       options.onError,
     );
     const channel = new FleetKeys(options.prefix).news;
@@ -46,7 +54,8 @@ export class NewsListener {
   }
 
   close(): void {
-    this.#client.disconnect();
+    clearInterval(this.#timer);
+    closeConnection(this.#client);
   }
 }
 

@@ -2,7 +2,7 @@
  * Connections to Redis, and our scripts on them.
  */
 import { readFileSync } from 'node:fs';
-import { Redis, type RedisOptions } from 'ioredis';
+import { type Command, Redis, type RedisOptions } from 'ioredis';
 import { PawlError } from '../failure.ts';
 import { ENQUEUE_LUA } from './queues.ts';
 
@@ -18,11 +18,18 @@ export interface ConnectionOptions {
    * `patient`: commands wait for the connection to come back (workers, subscribers, blocking readers).
    */
   readonly mode: 'fail-fast' | 'patient';
-  /** Reconnect when nothing was heard for this long; only for connections that always have something to hear. */
+  /**
+   * Reconnect when a command has been without any answer for this long: a half-open wire says nothing by itself.
+   * Default: 5 s for `fail-fast`, so that the second try fits into the command's 10 s; 15 s for `patient`, longer than any
+   * blocking command.
+   */
   readonly socketTimeoutMs?: number;
 }
 
 const MAX_RECONNECT_DELAY_MS = 1_000;
+const COMMAND_TIMEOUT_MS = 10_000;
+const FAIL_FAST_SILENCE_MS = 5_000;
+const PATIENT_SILENCE_MS = 15_000;
 
 /** How ioredis should behave for us; also what BullMQ's worker connections are made from (FACTS: `null`, capped delay). */
 export function redisOptions(options: ConnectionOptions): RedisOptions & { replyMapping: 'legacy' } {
@@ -33,11 +40,11 @@ export function redisOptions(options: ConnectionOptions): RedisOptions & { reply
     retryStrategy: (attempt) => Math.min(50 * attempt, MAX_RECONNECT_DELAY_MS),
     enableAutoPipelining: false,
     connectTimeout: 5_000,
-    ...(options.socketTimeoutMs === undefined ? {} : { socketTimeout: options.socketTimeoutMs }),
+    socketTimeout: options.socketTimeoutMs ?? (options.mode === 'patient' ? PATIENT_SILENCE_MS : FAIL_FAST_SILENCE_MS),
   };
   return options.mode === 'patient'
     ? { ...common, maxRetriesPerRequest: null }
-    : { ...common, maxRetriesPerRequest: 1, commandTimeout: 10_000 };
+    : { ...common, maxRetriesPerRequest: 1, commandTimeout: COMMAND_TIMEOUT_MS };
 }
 
 function addressOf(url: string): RedisOptions {
@@ -46,7 +53,7 @@ function addressOf(url: string): RedisOptions {
   if (parsed === undefined || !['redis:', 'rediss:', 'unix:', 'redis+unix:'].includes(parsed.protocol)) {
     throw new PawlError(
       'CONFIGURATION',
-      `REDIS_URL must be redis://, rediss:// or unix:///path; got ${JSON.stringify(url)}.`,
+      `REDIS_URL must be redis://, rediss:// or unix:///path; got ${parsed === undefined ? 'something else' : `${parsed.protocol}…`}.`,
     );
   }
   if (parsed.protocol === 'unix:' || parsed.protocol === 'redis+unix:')
@@ -61,11 +68,34 @@ function addressOf(url: string): RedisOptions {
   };
 }
 
+/** Says of every command, and not only of scripts, in one typed error that Redis cannot take it now. */
+class TypedRedis extends Redis {
+  readonly #typed = new WeakSet<Command>();
+
+  override sendCommand(command: Command, stream?: Parameters<Redis['sendCommand']>[1]): unknown {
+    // A command comes by again whenever it is sent again.
+    if (!this.#typed.has(command)) {
+      this.#typed.add(command);
+      const { reject } = command;
+      command.reject = (error) => reject(backendError(error) as Error);
+    }
+    return super.sendCommand(command, stream);
+  }
+}
+
 /** Opens a connection; errors while it is down are told to `onError` and mended by reconnecting. */
 export function openConnection(options: ConnectionOptions, onError: (error: Error) => void = () => {}): Redis {
-  const client: Redis = new Redis(redisOptions(options));
+  const client: Redis = new TypedRedis(redisOptions(options));
   client.on('error', onError);
   return client;
+}
+
+/** Ends a connection at once; commands that wait for an answer, or for the connection to come back, fail. */
+export function closeConnection(client: Redis): void {
+  const waiting = client.status === 'reconnecting';
+  client.disconnect();
+  // ioredis forgets those commands when it is told to stop between two tries: whoever awaits one would wait for ever.
+  if (waiting) (client as unknown as { flushQueue(error: Error): void }).flushQueue(new Error('Connection is closed.'));
 }
 
 /** Resolves when the connection is usable; rejects with `BACKEND_UNAVAILABLE` after `timeoutMs`. */

@@ -197,6 +197,8 @@ function working(means: Means, trial: Trial): Promise<Sandbox | undefined> {
     return undefined;
   })();
   tried.set(means, found);
+  // A trial that could not be made says nothing about the means: the next use tries again.
+  found.catch(() => tried.delete(means));
   return found;
 }
 

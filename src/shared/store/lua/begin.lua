@@ -3,6 +3,7 @@
 -- KEYS  1 record  2 circuits
 -- ARGV  1 generation  2 worker ID  3 lease, ms  4 circuit epoch under which the worker holds the probe, or ''
 --       5 token of this attempt: a script that runs twice, because its first answer was lost, starts one attempt
+--       6 '0' when the worker already runs a call that lost an attempt before, and wants no second one
 -- Returns {code, now, …}:
 --   started    fence, request, signature, attempts, lost attempts, '1' when the attempt before this one left no record,
 --              first start, circuit's name, the circuit as stored, '1' when cancellation is asked for
@@ -10,6 +11,7 @@
 --   ended      state: the call has its outcome
 --   stale      the job is not the record's (older generation, or the record is gone)
 --   early      ms: the next attempt is not due yet
+--   suspect    an attempt of the call was lost before, and the worker wants no second one of its kind: nothing was written
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'attempts', 'lost', 'circuit',
   'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested', 'signature', 'token')
@@ -22,6 +24,7 @@ if fields[12] and phase == 'waiting-retry' and tonumber(fields[12]) - now > 5 th
 -- An attempt that left no record is taken over whatever the circuit says: what became of it must be decided first.
 local leftNoRecord = phase == 'running' and fields[15] ~= ARGV[5]
 if phase == 'running' and not leftNoRecord then fence = fence - 1 end
+if ARGV[6] == '0' and (leftNoRecord or lost > 0) then return {'suspect', now} end
 local epoch, circuitState, raw = circuitOf(KEYS[2], fields[8])
 if circuitState ~= 'CLOSED' and ARGV[4] ~= epoch and not leftNoRecord then
   return {'circuit', now, raw, fields[8], fields[5], fields[14] or '', fence, attempts}

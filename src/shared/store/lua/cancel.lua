@@ -11,7 +11,9 @@ local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'inb
 if not fields[1] then return {'gone', now} end
 if fields[1] ~= 'inflight' then return {'too-late', now, fields[1]} end
 if fields[2] == 'running' then
-  redis.call('HSET', KEYS[1], 'cancelRequested', ARGV[4] == 'cancelled' and '1' or '0', 'inboxes', withInbox(fields[4], ARGV[6]))
+  -- A deadline asks for nothing here, and takes no cancellation back: the worker keeps the time itself.
+  if ARGV[4] == 'cancelled' then redis.call('HSET', KEYS[1], 'cancelRequested', '1') end
+  redis.call('HSET', KEYS[1], 'inboxes', withInbox(fields[4], ARGV[6]))
   redis.call('PUBLISH', ARGV[8], '{"type":"cancel","callId":"' .. ARGV[1] .. '","because":"' .. ARGV[4] .. '"}')
   return {'requested', now}
 end

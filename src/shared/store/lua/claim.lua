@@ -16,14 +16,15 @@ local callId, merging, recordPrefix, inbox, mode = ARGV[1], ARGV[2] == '1', ARGV
 local now = nowMs()
 
 local function read(key)
-  local fields = redis.call('HMGET', key, 'state', 'paramsDigest', 'phase', 'createdAtMs', 'outcome', 'updatedAtMs', 'retriable', 'inboxes', 'sameAs')
+  local fields = redis.call('HMGET', key, 'state', 'paramsDigest', 'phase', 'createdAtMs', 'outcome', 'updatedAtMs', 'retriable', 'inboxes', 'sameAs', 'request')
   return {
     exists = fields[1] or fields[9], state = fields[1], paramsDigest = fields[2], phase = fields[3], createdAtMs = fields[4],
     outcome = fields[5], updatedAtMs = fields[6], retriable = fields[7] == '1', inboxes = fields[8], sameAs = fields[9],
+    request = fields[10],
   }
 end
 
-local key = KEYS[1]
+local key, fence = KEYS[1], 0
 local record = read(key)
 -- This request was merged into another call before: it stays that call.
 if record.sameAs then
@@ -55,17 +56,26 @@ end
 if record.exists then
   if record.paramsDigest ~= ARGV[6] then return {'conflict', callId, now} end
   if record.state == 'inflight' then
+    -- The first answer was lost on the way and the script came again: this is the caller's own call.
+    local own = record.request == ARGV[7]
+    if own then
+      redis.call('HSET', key, 'inboxes', withInbox(record.inboxes, inbox))
+      return {'claimed', callId, now}
+    end
     if mode == 'enforced' then redis.call('HSET', key, 'inboxes', withInbox(record.inboxes, inbox)) end
     return {'inflight', callId, now, record.phase, record.createdAtMs}
   end
   local again = record.state == 'failed' and record.retriable and mode == 'bestEffort'
   if not again then return {record.state, callId, now, record.outcome, record.updatedAtMs} end
+  -- It runs anew: under its own name if it had been merged, and with the fences counted on, so that stragglers stay refused.
+  callId, key = ARGV[1], KEYS[1]
+  fence = redis.call('HGET', key, 'fence') or 0
   redis.call('DEL', key)
 end
 
 redis.call('HSET', key,
   'state', 'inflight', 'phase', 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'signature', ARGV[11], 'paramsDigest', ARGV[6],
-  'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'updatedAtMs', now, 'fence', 0, 'lost', 0, 'version', 1)
+  'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'updatedAtMs', now, 'fence', fence, 'lost', 0, 'version', 1)
 redis.call('ZADD', KEYS[3], now, callId)
 redis.call('ZADD', KEYS[4], now, callId)
 redis.call('ZADD', KEYS[5], now, callId)

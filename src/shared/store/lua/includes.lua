@@ -50,3 +50,9 @@ local function addSample(circuitsKey, windowKey, name, epoch, ok, size, ttlMs, n
   redis.call('PEXPIRE', windowKey, ttlMs)
   return true
 end
+
+-- Whether an outcome (JSON) leaves open what happened: the effect may or may not have taken place.
+local function isUnknown(outcome)
+  if not outcome then return false end
+  return string.find(outcome, '"code":"OUTCOME_UNKNOWN"', 1, true) or string.find(outcome, '"code":"POISONED"', 1, true)
+end

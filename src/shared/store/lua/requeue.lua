@@ -8,7 +8,7 @@ local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'inboxes')
 if not fields[1] then return {'gone', now} end
 if ARGV[3] == '1' then
-  local unknown = fields[1] == 'failed' and string.find(fields[2] or '', '"code":"OUTCOME_UNKNOWN"', 1, true)
+  local unknown = fields[1] == 'failed' and isUnknown(fields[2])
   if not unknown then return {'refused', now, fields[1]} end
   redis.call('HSET', KEYS[1], 'state', 'inflight', 'phase', 'queued', 'lost', 0)
   redis.call('HDEL', KEYS[1], 'outcome', 'retriable', 'expiresAtMs', 'firstStartedAtMs')

@@ -6,7 +6,7 @@
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome')
 if not fields[1] then return {'gone', now} end
-if fields[1] ~= 'failed' or not string.find(fields[2] or '', '"code":"OUTCOME_UNKNOWN"', 1, true) then return {'refused', now, fields[1]} end
+if fields[1] ~= 'failed' or not isUnknown(fields[2]) then return {'refused', now, fields[1]} end
 redis.call('HSET', KEYS[1], 'state', ARGV[1], 'outcome', ARGV[2], 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', now + ARGV[3])
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[3])

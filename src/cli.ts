@@ -1,0 +1,340 @@
+/**
+ * Composition root of the commands: what each one is called and takes, and everything they get from the process. A command
+ * lives in `src/cli/`, one file each, and is loaded when it is asked for.
+ */
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import { type CliContext, say } from './cli/context.ts';
+import { EXIT_CODES, exitCodeLines, exitCodeOfError } from './cli/exit-codes.ts';
+import { PawlError } from './shared/failure.ts';
+import { SESSION_KINDS } from './shared/session.ts';
+
+/** Read here as well as in `main.ts`, which is loaded by the commands that need what stands behind it. */
+const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
+  version: string;
+};
+const LAUNCHER = fileURLToPath(new URL('../bin/pawl.mjs', import.meta.url));
+/** A tools file may leave timers or connections behind: a command that is done does not wait for them longer than this. */
+const LINGER_MS = 500;
+/** Groups of commands in which the first one is meant when none is named. */
+const GROUPS: readonly string[] = ['calls', 'tools', 'sessions', 'circuits'];
+
+type End = (code: number) => void;
+
+/** Runs `pawl ARGV…` and resolves with its exit code (`cli/exit-codes.ts`). */
+export async function main(argv: string[]): Promise<number> {
+  const context = contextOf();
+  endWhenNobodyReads(context);
+  const code = await run(context, argv);
+  setTimeout(() => process.exit(code), LINGER_MS).unref();
+  return code;
+}
+
+async function run(context: CliContext, argv: readonly string[]): Promise<number> {
+  let code: number = EXIT_CODES.success.code;
+  const program = createProgram(context, (result) => {
+    code = result;
+  });
+  if (argv.length === 0) {
+    program.outputHelp();
+    return code;
+  }
+  try {
+    await program.parseAsync(withDefaultCommand(argv), { from: 'user' });
+    return code;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT_CODES.success.code : EXIT_CODES.usage.code;
+    if (!(error instanceof PawlError)) throw error;
+    say(context, error.message);
+    return exitCodeOfError(error);
+  }
+}
+
+/** `pawl calls --json` means `pawl calls ls --json`. */
+function withDefaultCommand(argv: readonly string[]): string[] {
+  const [group = '', next] = argv;
+  const named = next !== undefined && (!next.startsWith('-') || next === '--help' || next === '-h');
+  return GROUPS.includes(group) && !named ? [group, 'ls', ...argv.slice(1)] : [...argv];
+}
+
+/** All commands; the one that runs tells `end` its exit code. */
+export function createProgram(context: CliContext, end: End): Command {
+  const program = new Command('pawl')
+    .description("Runs an AI agent's tool calls on a fleet of workers, each call once.")
+    .version(version, '-v, --version', 'print the version')
+    .helpOption('-h, --help', 'print this')
+    .showSuggestionAfterError(true)
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => context.out.write(text),
+      writeErr: (text) => context.err.write(text),
+      outputError: (text, write) => write(text.replace(/^error: /, 'pawl: ')),
+    })
+    .addHelpText(
+      'after',
+      `\nExit codes:\n${exitCodeLines()}\n\nExample:\n  pawl up\n  pawl call read --params '{"path":"README.md"}'`,
+    );
+
+  fleetCommands(program, context, end);
+  callCommands(program, context, end);
+  catalogueCommands(program, context, end);
+  sessionCommands(program, context, end);
+  circuitCommands(program, context, end);
+  doctorCommand(program, context, end);
+  return program;
+}
+
+function fleetCommands(program: Command, context: CliContext, end: End): void {
+  const up = command(program, 'up', 'start workers for every tier, the HTTP API and the operator’s page', [
+    'pawl up',
+    'pawl up --port 8080 --workers 4 --tools ./weather.ts',
+  ])
+    .addOption(portOption())
+    .option('--workers <n>', 'worker processes, each of which serves every tier', positiveInteger, 2)
+    .option('--tools <file...>', 'files of tools (.ts or .js) that the workers offer beside the built-in ones');
+  json(up).action(async (options) => end(await (await import('./cli/up.ts')).runUp(context, options)));
+
+  const demo = command(program, 'demo', 'show the main job on real input, everything embedded', ['pawl demo']);
+  json(demo).action(async (options: { json?: boolean }) => {
+    const stop = new AbortController();
+    const ignore = context.onInterrupt((times) =>
+      times === 1 ? stop.abort() : context.endNow(EXIT_CODES.failed.code),
+    );
+    const { runDemo } = await import('./cli/demo.ts');
+    const { out, environment } = context;
+    end(await runDemo({ json: options.json ?? false, out, environment, signal: stop.signal }).finally(ignore));
+  });
+
+  const worker = command(program, 'worker', 'start one worker process; SIGTERM drains it', [
+    'pawl worker --tiers read-only,workspace --concurrency 16 --tools ./weather.ts',
+  ])
+    .option('--tiers <list>', 'comma separated: read-only, workspace, system, elevated (default: all)')
+    .option('--concurrency <n>', 'attempts at a time, for each tier (default: 32)', positiveInteger)
+    .option('--tools <file...>', 'files of tools (.ts or .js) to offer beside the built-in ones');
+  json(worker, 'print the ready line as JSON').action(async (options) =>
+    end(await (await import('./cli/worker.ts')).runWorker(context, options)),
+  );
+
+  const serve = command(program, 'serve', 'start the HTTP API and the operator’s page, without workers', [
+    'pawl serve --port 8080',
+  ])
+    .addOption(portOption())
+    .option('--host <address>', 'address to listen on (default: PAWL_HTTP_HOST, or 127.0.0.1)');
+  json(serve).action(async (options) => end(await (await import('./cli/serve.ts')).runServe(context, options)));
+}
+
+function callCommands(program: Command, context: CliContext, end: End): void {
+  const call = command(program, 'call', 'call a tool and wait for its result', [
+    `pawl call shell --params '{"command":["ls","-l"]}' --timeout 5000`,
+    'pawl call write --params @note.json --key note-1',
+  ])
+    .argument('<tool>', 'name of the tool')
+    .option('--params <json>', 'parameters: JSON, @FILE, or - for standard input', '{}')
+    .option('--session <key>', 'session to call from, opened where there is none (default: one for this folder)')
+    .option('--key <key>', 'idempotency key: the same key gives the same call')
+    .option('--timeout <ms>', 'for the whole call, waiting included', positiveInteger)
+    .option('--namespace <name>', 'namespace of the tool (default: tools)')
+    .addOption(
+      new Option('--dedupe <mode>', 'what happens to a call that is known already').choices([
+        'enforced',
+        'bestEffort',
+        'disabled',
+      ]),
+    );
+  json(call, 'print the result envelope')
+    .addHelpText('after', `\nExit codes:\n${exitCodeLines()}`)
+    .action(async (tool: string, options) =>
+      end(await (await import('./cli/call.ts')).runCall(context, tool, options)),
+    );
+
+  const calls = group(program, 'calls', 'list, follow, cancel and resolve calls', ['pawl calls', 'pawl calls watch']);
+  const ls = command(calls, 'ls', 'list the newest calls', ['pawl calls ls --session trip --limit 20']);
+  json(limit(ls).option('--session <key>', 'only those of one session')).action(async (options) =>
+    end(await (await import('./cli/calls.ts')).listCalls(context, options)),
+  );
+  const show = command(calls, 'show', 'tell a call’s whole story', ['pawl calls show r0.…']).argument('<id>');
+  json(show).action(async (id: string, options) =>
+    end(await (await import('./cli/calls.ts')).showCall(context, id, options)),
+  );
+  const watch = command(calls, 'watch', 'follow new and changing calls until Ctrl-C', ['pawl calls watch --json']);
+  json(limit(watch).option('--session <key>', 'only those of one session'), 'one line of JSON for each change').action(
+    async (options) => end(await (await import('./cli/watch-calls.ts')).watchCalls(context, options)),
+  );
+  const cancel = command(calls, 'cancel', 'cancel a call, waiting or running', ['pawl calls cancel r0.…']);
+  json(cancel.argument('<id>')).action(async (id: string, options) =>
+    end(await (await import('./cli/calls.ts')).cancelCall(context, id, options)),
+  );
+  const resolve = command(calls, 'resolve', 'settle a call whose outcome is unknown', [
+    `pawl calls resolve w0.… --as succeeded --output '{"sent":true}'`,
+    'pawl calls resolve w0.… --as retry',
+  ])
+    .argument('<id>')
+    .addOption(
+      new Option('--as <what>', 'what became of it').choices(['succeeded', 'failed', 'retry']).makeOptionMandatory(),
+    )
+    .option('--output <json>', 'the output, with --as succeeded');
+  json(resolve).action(async (id: string, options) =>
+    end(await (await import('./cli/calls.ts')).resolveCall(context, id, options)),
+  );
+}
+
+function catalogueCommands(program: Command, context: CliContext, end: End): void {
+  const tools = group(program, 'tools', 'list and describe the fleet’s tools', ['pawl tools', 'pawl tools show shell']);
+  const ls = command(tools, 'ls', 'list the tools that workers offer', ['pawl tools ls --json']);
+  json(ls.option('--session <key>', 'only those that a session may call')).action(async (options) =>
+    end(await (await import('./cli/tools.ts')).listTools(context, options)),
+  );
+  const show = command(tools, 'show', 'describe a tool and its parameters', ['pawl tools show shell']);
+  json(show.argument('<name>')).action(async (name: string, options) =>
+    end(await (await import('./cli/tools.ts')).showTool(context, name, options)),
+  );
+}
+
+function sessionCommands(program: Command, context: CliContext, end: End): void {
+  const sessions = group(program, 'sessions', 'open, list and close sessions', ['pawl sessions', 'pawl sessions open']);
+  const open = command(sessions, 'open', 'open a session and print its key', [
+    'pawl sessions open --actor ada --workspace ./work',
+    'pawl sessions open --kind worker --parent trip',
+  ])
+    .addOption(new Option('--kind <kind>', 'what it may do').choices([...SESSION_KINDS]).default('main'))
+    .option('--key <key>', 'its key (default: a new one)')
+    .option('--parent <key>', 'the session above it')
+    .option('--actor <id>', 'for whom it acts')
+    .option('--agent <id>', 'which agent acts')
+    .option('--workspace <folder>', 'root of the files that its tools may touch (default: this folder)');
+  json(open).action(async (options) => end(await (await import('./cli/sessions.ts')).openSession(context, options)));
+  json(limit(command(sessions, 'ls', 'list the newest sessions', ['pawl sessions ls --json']))).action(
+    async (options) => end(await (await import('./cli/sessions.ts')).listSessions(context, options)),
+  );
+  const show = command(sessions, 'show', 'describe a session and its newest calls', ['pawl sessions show trip']);
+  json(show.argument('<key>')).action(async (key: string, options) =>
+    end(await (await import('./cli/sessions.ts')).showSession(context, key, options)),
+  );
+  const close = command(sessions, 'close', 'close a session and those below it, and cancel their calls', [
+    'pawl sessions close trip',
+  ]);
+  json(close.argument('<key>')).action(async (key: string, options) =>
+    end(await (await import('./cli/sessions.ts')).closeSession(context, key, options)),
+  );
+}
+
+function circuitCommands(program: Command, context: CliContext, end: End): void {
+  const circuits = group(program, 'circuits', 'list, open and reset circuits', ['pawl circuits']);
+  json(command(circuits, 'ls', 'list the circuits that ever opened', ['pawl circuits ls'])).action(async (options) =>
+    end(await (await import('./cli/circuits.ts')).listCircuits(context, options)),
+  );
+  const forceOpen = command(circuits, 'force-open', 'refuse all calls of a tool until it is reset', [
+    'pawl circuits force-open shell --reason "maintenance"',
+  ])
+    .argument('<key>', 'a circuit, or the name of a tool')
+    .option('--reason <text>', 'shown to whoever is refused');
+  json(forceOpen).action(async (key: string, options) =>
+    end(await (await import('./cli/circuits.ts')).setCircuit(context, 'force_open', key, options)),
+  );
+  const reset = command(circuits, 'reset', 'close a circuit at once', ['pawl circuits reset tool:tools.shell']);
+  json(reset.argument('<key>', 'a circuit, or the name of a tool')).action(async (key: string, options) =>
+    end(await (await import('./cli/circuits.ts')).setCircuit(context, 'reset', key, options)),
+  );
+}
+
+function doctorCommand(program: Command, context: CliContext, end: End): void {
+  const doctor = command(program, 'doctor', 'check Node, Redis, sandbox, ports and configuration', ['pawl doctor']);
+  json(doctor).action(async (options) => end(await (await import('./cli/doctor.ts')).runDoctor(context, options)));
+}
+
+function command(parent: Command, name: string, description: string, examples: readonly string[]): Command {
+  return parent
+    .command(name)
+    .description(description)
+    .addHelpText(
+      'after',
+      `\n${examples.length === 1 ? 'Example' : 'Examples'}:\n${examples.map((each) => `  ${each}`).join('\n')}`,
+    );
+}
+
+/** A command that only holds others. */
+function group(parent: Command, name: string, description: string, examples: readonly string[]): Command {
+  return command(parent, name, description, examples).usage('[ls|…]');
+}
+
+function json(target: Command, description = 'print JSON'): Command {
+  return target.option('--json', description);
+}
+
+function limit(target: Command): Command {
+  return target.option('--limit <n>', 'how many at most', positiveInteger, 50);
+}
+
+function portOption(): Option {
+  return new Option('--port <n>', 'port of the HTTP API (default: PAWL_HTTP_PORT, or 7070)').argParser((text) => {
+    const port = Number(text);
+    if (!/^\d+$/.test(text) || port > 65_535) throw new InvalidArgumentError('A port is a number from 0 to 65535.');
+    return port;
+  });
+}
+
+function positiveInteger(text: string): number {
+  const number = Number(text);
+  if (!/^\d+$/.test(text) || number < 1 || !Number.isSafeInteger(number))
+    throw new InvalidArgumentError('It must be a whole number above 0.');
+  return number;
+}
+
+// What commands get from the process
+
+function contextOf(): CliContext {
+  return {
+    out: process.stdout,
+    err: process.stderr,
+    input: process.stdin as CliContext['input'],
+    environment: process.env,
+    cwd: process.cwd(),
+    launcher: LAUNCHER,
+    onInterrupt,
+    supervisor: supervisor(),
+    endNow: (code) => process.exit(code),
+  };
+}
+
+function onInterrupt(listener: (count: number, signal: NodeJS.Signals) => void): () => void {
+  let times = 0;
+  const hear = (signal: NodeJS.Signals) => {
+    times += 1;
+    listener(times, signal);
+  };
+  process.on('SIGINT', hear);
+  process.on('SIGTERM', hear);
+  return () => {
+    process.off('SIGINT', hear);
+    process.off('SIGTERM', hear);
+  };
+}
+
+/** A process that is started with a channel has somebody at its other end. */
+function supervisor(): CliContext['supervisor'] {
+  if (process.send === undefined) return undefined;
+  return {
+    // It may have gone meanwhile; then `disconnect` says so.
+    tell: (message) => process.send?.(message, () => {}),
+    onWord: (listener) => {
+      process.on('message', (message) => {
+        if (message === 'drain' || message === 'hurry') listener(message);
+      });
+      // Listening would keep the process alive as long as the channel.
+      process.channel?.unref();
+      if (process.connected) process.once('disconnect', () => listener('gone'));
+      else listener('gone');
+    },
+  };
+}
+
+/** `pawl calls ls | head -1` closes our output early, which is no error. */
+function endWhenNobodyReads(context: CliContext): void {
+  for (const stream of [context.out, context.err]) {
+    stream.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EPIPE') process.exit(EXIT_CODES.success.code);
+      throw error;
+    });
+  }
+}

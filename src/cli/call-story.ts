@@ -1,0 +1,98 @@
+/** A call's whole story, for people: who asked for what, each attempt and wait, and how it ended. */
+import type { AttemptRecord } from '../shared/call.ts';
+import type { Outcome } from '../shared/outcome.ts';
+import type { CallRecord } from '../shared/store/ledger.ts';
+import { duration, json, moment, oneLine, plainText } from './print.ts';
+
+const MAX_PARAMS_LENGTH = 400;
+const MAX_OUTPUT_LENGTH = 2_000;
+
+export function storyOf(record: CallRecord): string {
+  const { request, callId } = record;
+  const { envelope, tool } = request;
+  const { target, payload, control } = envelope;
+  return [
+    `call ${callId}`,
+    field('tool', `${envelope.toolNamespace}.${envelope.toolName}@${tool.version}`),
+    field('state', standing(record)),
+    field('session', `${target.sessionKey} (${target.actorId})`),
+    field('request', envelope.requestId),
+    ...(payload.idempotencyKey === undefined ? [] : [field('key', JSON.stringify(payload.idempotencyKey))]),
+    field('params', clip(JSON.stringify(payload.params), MAX_PARAMS_LENGTH)),
+    ...(control.deadlineAtMs === undefined ? [] : [field('deadline', moment(control.deadlineAtMs))]),
+    field('circuit', record.circuit),
+    '',
+    ...history(record),
+    ...ending(record),
+  ].join('\n');
+}
+
+function field(name: string, value: string): string {
+  return `  ${name.padEnd(9)} ${oneLine(value)}`;
+}
+
+function standing({ state, phase, readAtMs, createdAtMs, updatedAtMs, cancelRequested }: CallRecord): string {
+  if (state !== 'inflight') return `${state}, ${duration(updatedAtMs - createdAtMs)} after it was handed in`;
+  const asked = cancelRequested ? ', asked to cancel' : '';
+  return `${phase ?? state} since ${duration(Math.max(0, readAtMs - updatedAtMs))}${asked}`;
+}
+
+/** One line for each thing that happened, with its time since the call was handed in. */
+function history(record: CallRecord): string[] {
+  const { createdAtMs, attempts, lostAttempts } = record;
+  const at = (ms: number) => `  +${duration(Math.max(0, ms - createdAtMs))}`.padEnd(12);
+  const lines = [`  ${moment(createdAtMs)}`, `${at(createdAtMs)}handed in and queued`];
+  for (const attempt of attempts) {
+    lines.push(
+      `${at(attempt.startedAtMs)}attempt ${attempt.attempt} began (fence ${attempt.fence}, ${attempt.worker})`,
+    );
+    lines.push(`${at(attempt.finishedAtMs)}attempt ${attempt.attempt} ${attemptEnding(attempt)}`);
+    if (attempt.delayMs !== undefined)
+      lines.push(`${at(attempt.finishedAtMs)}waited ${duration(attempt.delayMs)} for the next attempt`);
+  }
+  if (lostAttempts > 0)
+    lines.push(`${''.padEnd(12)}${lostAttempts} of the starts left no record: the worker died or was cut off`);
+  if (record.state === 'inflight' && record.phase === 'running')
+    lines.push(
+      `${at(record.startedAtMs ?? record.updatedAtMs)}attempt ${attempts.length + 1} runs (fence ${record.fence}, ${record.worker ?? 'a worker'})`,
+    );
+  return lines;
+}
+
+function attemptEnding(attempt: AttemptRecord): string {
+  const tookMs = Math.max(0, attempt.finishedAtMs - attempt.startedAtMs);
+  if (attempt.status === 'success') return `succeeded in ${duration(tookMs)}`;
+  if (attempt.status === 'lost') return 'was lost with its worker';
+  const code = attempt.errorCode ?? 'an error';
+  return `failed with ${code} after ${duration(tookMs)}, ${attempt.retriable ? 'worth another try' : 'final'}`;
+}
+
+function ending(record: CallRecord): string[] {
+  const { outcome, state, expiresAtMs, readAtMs, callId } = record;
+  if (outcome === undefined || state === 'inflight') return [];
+  const kept = expiresAtMs === undefined ? '' : `, kept for ${duration(Math.max(0, expiresAtMs - readAtMs))} more`;
+  return ['', `  ended: ${outcome.status}${settled(outcome)}${kept}`, ...outcomeLines(outcome, callId)];
+}
+
+function settled({ settlement }: Outcome): string {
+  return settlement === undefined ? '' : ` (${settlement})`;
+}
+
+function outcomeLines({ error, output }: Outcome, callId: string): string[] {
+  if (error !== undefined) {
+    const lines = [`  ${error.code}: ${oneLine(error.message)}`];
+    for (const issue of error.issues ?? []) lines.push(`    ${oneLine(`${issue.path}: ${issue.message}`)}`);
+    if (error.code === 'OUTCOME_UNKNOWN')
+      lines.push(`  find out whether it happened, then: pawl calls resolve ${callId} --as succeeded|failed|retry`);
+    return lines;
+  }
+  const display = output?.metadata?.['display'];
+  const text = typeof display === 'string' ? plainText(display) : json(output?.content ?? null);
+  return clip(text, MAX_OUTPUT_LENGTH)
+    .split('\n')
+    .map((line) => `  ${line}`);
+}
+
+function clip(text: string, maxLength: number): string {
+  return text.length <= maxLength ? text : `${text.slice(0, maxLength)}… [${text.length - maxLength} more characters]`;
+}

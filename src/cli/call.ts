@@ -1,0 +1,221 @@
+/** `pawl call`: one call, from the parameters on the command line to the result on standard output. */
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { hostname, userInfo } from 'node:os';
+import { resolve } from 'node:path';
+import { text } from 'node:stream/consumers';
+import type { Cancellation, Pawl } from '../producer/client.ts';
+import type { Submission } from '../producer/dispatch.ts';
+import type { CallOptions, Session } from '../producer/session.ts';
+import type { DedupeMode, ToolResultEnvelope } from '../shared/envelope.ts';
+import { PawlError } from '../shared/failure.ts';
+import { DEFAULT_NAMESPACE } from '../shared/tool.ts';
+import { type CliContext, print, say, usageError, withPawl } from './context.ts';
+import { EXIT_CODES, exitCodeOfResult } from './exit-codes.ts';
+import { count, duration, json, oneLine, plainText } from './print.ts';
+
+export interface CallCommandOptions {
+  readonly params: string;
+  readonly session?: string;
+  readonly key?: string;
+  readonly timeout?: number;
+  readonly namespace?: string;
+  readonly dedupe?: DedupeMode;
+  readonly json?: boolean;
+}
+
+/** Without `--timeout`, a call that nobody can run waits this long for a worker. */
+const NO_WORKER_MS = 60_000;
+const MAX_SESSION_KEY = 200;
+
+export async function runCall(context: CliContext, toolName: string, options: CallCommandOptions): Promise<number> {
+  const params = await readParams(context, options.params);
+  return withPawl(context, async (pawl) => {
+    const hasWorker = await lookForWorker(context, pawl, toolName, options);
+    const session = await openSession(context, pawl, options.session);
+    const callOptions: CallOptions = {
+      namespace: options.namespace ?? DEFAULT_NAMESPACE,
+      ...(options.key === undefined ? {} : { idempotencyKey: options.key }),
+      ...(options.dedupe === undefined ? {} : { dedupeMode: options.dedupe }),
+      ...(options.timeout !== undefined
+        ? { timeoutMs: options.timeout }
+        : hasWorker
+          ? {}
+          : { deadlineAtMs: Date.now() + NO_WORKER_MS }),
+    };
+    if (context.err.isTTY) showProgress(context, session);
+    const result = await callAndListen(context, session, () => session.submit(toolName, params, callOptions));
+    if (result === 'left') return EXIT_CODES.failed.code;
+    show(context, result, options.json ?? false);
+    return exitCodeOfResult(result);
+  });
+}
+
+/** JSON as it stands, from `@FILE`, or from standard input with `-`. */
+async function readParams(context: CliContext, given: string): Promise<Readonly<Record<string, unknown>>> {
+  const source = given === '-' ? 'standard input' : given.startsWith('@') ? given.slice(1) : '--params';
+  const read = async (): Promise<string> => {
+    if (given === '-') return text(context.input);
+    if (!given.startsWith('@')) return given;
+    try {
+      return await readFile(resolve(context.cwd, source), 'utf8');
+    } catch (error) {
+      throw usageError(`The parameters cannot be read: ${error instanceof Error ? error.message : String(error)}.`);
+    }
+  };
+  const content = await read();
+  let params: unknown;
+  try {
+    params = JSON.parse(content);
+  } catch (error) {
+    throw usageError(
+      `The parameters (${source}) are not JSON: ${error instanceof Error ? oneLine(error.message) : String(error)}. An example: --params '{"path":"README.md"}'`,
+    );
+  }
+  if (typeof params !== 'object' || params === null || Array.isArray(params))
+    throw usageError(
+      `The parameters (${source}) must be a JSON object such as {"path":"README.md"}; got ${oneLine(content.slice(0, 40))}.`,
+    );
+  return params as Record<string, unknown>;
+}
+
+/** Says what to do when the tool is known but no worker runs it, or nothing is known at all. */
+async function lookForWorker(
+  context: CliContext,
+  pawl: Pawl,
+  toolName: string,
+  { namespace = DEFAULT_NAMESPACE, timeout }: CallCommandOptions,
+): Promise<boolean> {
+  const { tools, workers } = await pawl.catalogue();
+  const offers = tools.filter((tool) => tool.name === toolName && tool.namespace === namespace);
+  if (offers.some((tool) => tool.workers > 0)) return true;
+  const tier = offers[0]?.tier;
+  if (tier !== undefined) {
+    const start = `start one with 'pawl up' or 'pawl worker --tiers ${tier}'`;
+    const limit = duration(timeout ?? NO_WORKER_MS);
+    say(context, `no worker that has ${toolName} is running: ${start}; waiting for one, at most ${limit}`);
+    return false;
+  }
+  if (workers.length === 0) say(context, `no worker is running: start one with 'pawl up' or 'pawl worker'`);
+  return false;
+}
+
+/**
+ * The session that was asked for, opened where there is none. Without one, calls from this folder share a session, so that a
+ * `--key` means the same call next time.
+ */
+async function openSession(context: CliContext, pawl: Pawl, asked: string | undefined): Promise<Session> {
+  const sessionKey = asked ?? sessionOfFolder(context.cwd);
+  try {
+    return await pawl.session(sessionKey);
+  } catch (error) {
+    if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_SESSION') throw error;
+  }
+  const workspaceRoot = pawl.settings.workspaceRoot ?? context.cwd;
+  try {
+    return await pawl.openSession({ kind: 'main', sessionKey, actorId: userName(), workspaceRoot });
+  } catch (error) {
+    // Another process opened it meanwhile.
+    if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
+    return pawl.session(sessionKey).catch(() => {
+      throw error;
+    });
+  }
+}
+
+function sessionOfFolder(folder: string): string {
+  const key = `${userName()}@${hostname()}:${folder}`;
+  if (key.length <= MAX_SESSION_KEY) return key;
+  return `${userName()}@${hostname()}:${createHash('sha256').update(folder).digest('hex').slice(0, 32)}`;
+}
+
+function userName(): string {
+  try {
+    return userInfo().username.slice(0, 64) || 'anonymous';
+  } catch {
+    // A user ID without an entry in the user database, as in containers.
+    return 'anonymous';
+  }
+}
+
+function showProgress(context: CliContext, session: Session): void {
+  const { events } = session;
+  events.on('queued', ({ callId }) => say(context, `queued as ${callId}`));
+  events.on('progress', ({ progress, total, message }) =>
+    say(
+      context,
+      oneLine(`${progress}${total === undefined ? '' : ` of ${total}`}${message === undefined ? '' : `: ${message}`}`),
+    ),
+  );
+  events.on('retrying', ({ attempt, delayMs, reasonCode }) =>
+    say(context, `attempt ${attempt} failed with ${reasonCode}; the next one comes in ${duration(delayMs)}`),
+  );
+}
+
+/** Waits for the call's end. The first Ctrl-C cancels the call, the second one leaves it. */
+async function callAndListen(
+  context: CliContext,
+  session: Session,
+  submit: () => Promise<Submission>,
+): Promise<ToolResultEnvelope | 'left'> {
+  const left = Promise.withResolvers<'left'>();
+  const accepted = Promise.withResolvers<string>();
+  session.events.on('queued', ({ callId }) => accepted.resolve(callId));
+  const cancel = async () => {
+    const callId = await accepted.promise;
+    say(context, `cancelling ${callId}; once more leaves it`);
+    sayCancellation(context, await session.cancel(callId));
+  };
+  const ignore = context.onInterrupt((times) => {
+    if (times > 1) left.resolve('left');
+    else cancel().catch((error: Error) => say(context, error.message));
+  });
+  try {
+    const ended = submit().then((submission) => submission.result);
+    const result = await Promise.race([ended, left.promise]);
+    if (result === 'left') say(context, `left; the call goes on: see 'pawl calls ls'`);
+    // The loser may still fail, when the connection is closed under it.
+    ended.catch(() => {});
+    return result;
+  } finally {
+    ignore();
+  }
+}
+
+function sayCancellation(context: CliContext, { settlement }: Cancellation): void {
+  say(context, SETTLEMENT_SENTENCES[settlement]);
+}
+
+export const SETTLEMENT_SENTENCES = {
+  'cancelled-before-start': 'cancelled before it started: nothing has happened',
+  cancelled: 'cancelled',
+  unsettled: 'cancelled while it ran: its effect may have happened',
+  'too-late': 'too late: the call had ended already',
+} as const satisfies Record<Cancellation['settlement'], string>;
+
+function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean): void {
+  if (asJson) print(context, json(result));
+  else if (result.status === 'success') print(context, readable(context, result.output));
+  if (result.status === 'success') {
+    if (result.cache !== undefined && context.err.isTTY)
+      say(context, `the result of call ${result.callId} from ${duration(result.cache.ageMs)} ago`);
+    return;
+  }
+  if (asJson) return;
+  const { code, message, issues = [], retryAfterMs } = result.error;
+  say(context, oneLine(`${result.toolName}: ${code}: ${message}`));
+  // A long list of issues stands in the message already.
+  if (issues.length === 0 && retryAfterMs !== undefined) say(context, `try again in ${duration(retryAfterMs)}`);
+  if (result.attempts > 1) say(context, `after ${count(result.attempts, 'attempt')}`);
+  if (code === 'OUTCOME_UNKNOWN')
+    say(context, `find out whether it happened, then: pawl calls resolve ${result.callId} --as succeeded|failed|retry`);
+}
+
+function readable(
+  context: CliContext,
+  { content, metadata }: Extract<ToolResultEnvelope, { status: 'success' }>['output'],
+): string {
+  const display = metadata?.['display'];
+  if (typeof display !== 'string') return json(content);
+  return context.out.isTTY ? plainText(display) : display;
+}

@@ -1,0 +1,124 @@
+/**
+ * What a command gets from its composition root (`src/cli.ts`): streams, environment, signals. Commands take nothing from
+ * the process by themselves.
+ */
+import type { Pawl } from '../producer/client.ts';
+import type { SettingsInput } from '../shared/config.ts';
+import { PawlError } from '../shared/failure.ts';
+import type { Logger } from '../shared/log.ts';
+
+export interface CliContext {
+  readonly out: NodeJS.WriteStream;
+  readonly err: NodeJS.WriteStream;
+  readonly input: NodeJS.ReadStream;
+  readonly environment: NodeJS.ProcessEnv;
+  readonly cwd: string;
+  /** The file that starts `pawl` in a further process. */
+  readonly launcher: string;
+  /**
+   * Hears SIGINT and SIGTERM, counted from 1, until the answer is called; without a listener they end the process.
+   */
+  onInterrupt(listener: (count: number, signal: NodeJS.Signals) => void): () => void;
+  /** The process that started this one and wants to hear of it (`pawl up`); undefined without one. */
+  readonly supervisor: Supervisor | undefined;
+  /** Ends the process now, whatever is still open. */
+  endNow(code: number): never;
+}
+
+/** `drain`: end when what runs has ended · `hurry`: interrupt that · `gone`: the supervisor itself has ended. */
+export type SupervisorWord = 'drain' | 'hurry' | 'gone';
+
+export interface Supervisor {
+  tell(message: object): void;
+  onWord(listener: (word: SupervisorWord) => void): void;
+}
+
+/** What a command could not do because of what it was asked; ends it with exit code 2 and this one message. */
+export function usageError(message: string): PawlError {
+  return new PawlError('CONFIGURATION', message);
+}
+
+export function print(context: CliContext, line: string): void {
+  context.out.write(`${line}\n`);
+}
+
+/** A plain line beside the data. */
+export function say(context: CliContext, line: string): void {
+  context.err.write(`pawl: ${line}\n`);
+}
+
+/** What takes longer than this is explained. */
+const SLOW_START_MS = 1_500;
+
+/**
+ * Log lines for people: the steps of a start once it turns out to be slow, and later warnings as they come. What this Redis
+ * does not promise is for those who run it, and told by `pawl up`, `worker`, `serve` and `doctor`.
+ */
+function plainLogger(context: CliContext): { readonly log: Logger; started(): void } {
+  const held: string[] = [];
+  let slow = false;
+  let started = false;
+  const timer = setTimeout(() => {
+    slow = true;
+    for (const line of held) say(context, line);
+  }, SLOW_START_MS);
+  timer.unref();
+  const step = (message: string) => {
+    if (slow) say(context, message);
+    else held.push(message);
+  };
+  return {
+    log: {
+      debug: () => {},
+      info: (_fields, message) => {
+        if (!started) step(message);
+      },
+      warn: (_fields, message) => {
+        if (started) say(context, message);
+        else step(message);
+      },
+      error: (_fields, message) => say(context, message),
+    },
+    started: () => {
+      started = true;
+      clearTimeout(timer);
+    },
+  };
+}
+
+/** Runs a command's work with a producer of its own, and closes that whatever happens. */
+export async function withPawl<T>(
+  context: CliContext,
+  work: (pawl: Pawl) => Promise<T>,
+  options: Partial<SettingsInput> = {},
+): Promise<T> {
+  // Help and usage errors need none of the libraries behind this.
+  const { connect } = await import('../main.ts');
+  const { log, started } = plainLogger(context);
+  let pawl: Pawl;
+  try {
+    pawl = await connect({ ...options, log });
+  } catch (error) {
+    throw withRedisHint(error, context.environment);
+  } finally {
+    started();
+  }
+  try {
+    return await work(pawl);
+  } finally {
+    await pawl.close();
+  }
+}
+
+/** Says which Redis could not be reached, and where to look. */
+export function withRedisHint(error: unknown, environment: NodeJS.ProcessEnv): unknown {
+  if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') return error;
+  const url = environment['REDIS_URL'];
+  const which = url === undefined || url === '' ? 'the embedded Redis' : `REDIS_URL=${withoutPassword(url)}`;
+  const message = `${error.message.replace(/\.$/, '')} (${which}). 'pawl doctor' says more.`;
+  return new PawlError('BACKEND_UNAVAILABLE', message, { cause: error });
+}
+
+export function withoutPassword(url: string): string {
+  return url.replace(/\/\/[^@/]*@/, '//***@');
+}

@@ -1,0 +1,247 @@
+/** `pawl doctor`: whether Pawl can work here, what it found, and how to mend what it cannot use. */
+import { access, constants, mkdir } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { resolve } from 'node:path';
+import { loadSettings } from '../main.ts';
+import type { Settings } from '../shared/config.ts';
+import { inspectServer } from '../shared/store/backend.ts';
+import { Catalogue } from '../shared/store/catalogue.ts';
+import { type EmbeddedRedis, startEmbeddedRedis } from '../shared/store/embedded-redis.ts';
+import { openConnection, type Redis, whenReady } from '../shared/store/redis.ts';
+import { TIERS } from '../shared/tool.ts';
+import { detectMeans } from '../workers/processes.ts';
+import { type CliContext, print, withoutPassword } from './context.ts';
+import { EXIT_CODES } from './exit-codes.ts';
+import { count, json, oneLine } from './print.ts';
+
+/** One thing that was looked at. */
+export interface Finding {
+  readonly check: string;
+  /** `warn`: usable, and worth knowing. */
+  readonly state: 'ok' | 'warn' | 'fail';
+  readonly message: string;
+  /** How to mend it. */
+  readonly fix?: string;
+}
+
+const CONNECT_TIMEOUT_MS = 3_000;
+const ASK_TIMEOUT_MS = 1_000;
+const OLDEST_NODE = [22, 22] as const;
+const MARKS: Readonly<Record<Finding['state'], string>> = { ok: 'ok  ', warn: 'note', fail: 'FAIL' };
+
+export async function runDoctor(context: CliContext, options: { json?: boolean }): Promise<number> {
+  const findings: Finding[] = [];
+  const add = (...found: readonly Finding[]) => {
+    findings.push(...found);
+    if (options.json !== true) for (const finding of found) print(context, lineOf(finding));
+  };
+  add(checkNode(process.versions.node));
+  const settings = await checkConfiguration(add);
+  if (settings !== undefined) {
+    add(await checkDataDir(settings, context.cwd));
+    await checkRedis(context, settings, add);
+    add(await checkPort(settings.httpHost, settings.httpPort));
+  }
+  add(await checkSandbox());
+  const failed = findings.filter(({ state }) => state === 'fail');
+  if (options.json === true) print(context, json({ usable: failed.length === 0, checks: findings }));
+  else print(context, failed.length === 0 ? '\nPawl can work here.' : `\n${count(failed.length, 'thing')} to mend.`);
+  return exitCodeOf(failed);
+}
+
+function lineOf({ check, state, message, fix }: Finding): string {
+  const line = `${MARKS[state]}  ${check.padEnd(13)} ${oneLine(message)}`;
+  return fix === undefined ? line : `${line}\n${''.padEnd(20)}→ ${fix}`;
+}
+
+function exitCodeOf(failed: readonly Finding[]): number {
+  if (failed.length === 0) return EXIT_CODES.success.code;
+  return failed.some(({ check }) => check === 'redis') ? EXIT_CODES.redisOutOfReach.code : EXIT_CODES.usage.code;
+}
+
+export function checkNode(version: string): Finding {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  const check = 'node';
+  if (major > OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor >= OLDEST_NODE[1]))
+    return { check, state: 'ok', message: `Node ${version} (${process.execPath})` };
+  const message = `Node ${version} is too old: Pawl needs ${OLDEST_NODE.join('.')} or later`;
+  return { check, state: 'fail', message, fix: 'install a newer Node: https://nodejs.org' };
+}
+
+async function checkConfiguration(add: (finding: Finding) => void): Promise<Settings | undefined> {
+  const check = 'configuration';
+  try {
+    const settings = await loadSettings();
+    add({ check, state: 'ok', message: `keys begin with ${settings.prefix}:, data in ${settings.dataDir}` });
+    if (!settings.reliability.enabled)
+      add({
+        check,
+        state: 'warn',
+        message: 'TOOL_RELIABILITY_ENABLED is false: no deduplication, no retries, no circuits',
+        fix: 'unset TOOL_RELIABILITY_ENABLED',
+      });
+    return settings;
+  } catch (error) {
+    add({
+      check,
+      state: 'fail',
+      message: error instanceof Error ? error.message : String(error),
+      fix: 'correct the variable or the entry of pawl.config that is named above',
+    });
+    return undefined;
+  }
+}
+
+async function checkDataDir({ dataDir, redisUrl }: Settings, cwd: string): Promise<Finding> {
+  const check = 'data folder';
+  const path = resolve(cwd, dataDir);
+  if (redisUrl !== undefined) return { check, state: 'ok', message: `${path} (not used for Redis: REDIS_URL is set)` };
+  try {
+    await mkdir(path, { recursive: true });
+    await access(path, constants.R_OK | constants.W_OK | constants.X_OK);
+    return { check, state: 'ok', message: path };
+  } catch (error) {
+    const message = `${path} cannot be written to: ${error instanceof Error ? error.message : String(error)}`;
+    return { check, state: 'fail', message, fix: 'set PAWL_DATA_DIR to a folder of your own' };
+  }
+}
+
+async function checkRedis(
+  context: CliContext,
+  settings: Settings,
+  add: (...findings: readonly Finding[]) => void,
+): Promise<void> {
+  const check = 'redis';
+  let embedded: EmbeddedRedis | undefined;
+  let redis: Redis | undefined;
+  const lines: string[] = [];
+  try {
+    if (settings.redisUrl === undefined)
+      embedded = await startEmbeddedRedis({
+        dataDir: resolve(context.cwd, settings.dataDir),
+        log: (line) => lines.push(line),
+      });
+    const url = settings.redisUrl ?? embedded?.url ?? '';
+    redis = openConnection({ url, name: `${settings.prefix}:doctor`, mode: 'fail-fast' });
+    await whenReady(redis, CONNECT_TIMEOUT_MS);
+    const { version, evicts, persistence, promise } = await inspectServer(redis);
+    const found =
+      embedded === undefined ? `REDIS_URL=${withoutPassword(url)}` : `embedded, ${lines[0] ?? 'running already'}`;
+    add({ check, state: 'ok', message: `version ${version} (${found})` });
+    add(signatureFinding(settings), evictionFinding(evicts), persistenceFinding(persistence, promise));
+    add(await checkWorkers(redis, settings.prefix));
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    const url = settings.redisUrl;
+    add({
+      check,
+      state: 'fail',
+      message: url === undefined ? message : `${message} (REDIS_URL=${withoutPassword(url)})`,
+      fix:
+        url === undefined
+          ? 'install redis-server, or set REDIS_URL to a Redis 6.2 or later'
+          : 'start that Redis, correct REDIS_URL, or unset it to use the embedded one',
+    });
+  } finally {
+    redis?.disconnect();
+    await embedded?.stop();
+  }
+}
+
+function signatureFinding({ redisUrl, signingKeys }: Settings): Finding {
+  const check = 'signatures';
+  if (signingKeys.length > 0) return { check, state: 'ok', message: `calls are signed with PAWL_SIGNING_KEYS` };
+  if (redisUrl === undefined) return { check, state: 'ok', message: 'calls are signed with a key of the data folder' };
+  return {
+    check,
+    state: 'warn',
+    message: 'calls are not signed: whoever can write to this Redis can make workers run calls that no producer sent',
+    fix: 'set PAWL_SIGNING_KEYS=kid:key (16 characters or more) alike for all processes',
+  };
+}
+
+function evictionFinding(evicts: boolean): Finding {
+  const check = 'eviction';
+  if (!evicts) return { check, state: 'ok', message: 'Redis forgets nothing by itself (noeviction)' };
+  return {
+    check,
+    state: 'warn',
+    message: 'Redis may evict records when its memory is full: calls could be forgotten and run twice',
+    fix: 'CONFIG SET maxmemory-policy noeviction',
+  };
+}
+
+function persistenceFinding(persistence: string, promise: string): Finding {
+  const check = 'persistence';
+  const safe = persistence === 'always' || persistence === 'everysec';
+  const message = `appendfsync ${persistence}: ${promise}`;
+  if (safe) return { check, state: 'ok', message };
+  return { check, state: 'warn', message, fix: 'CONFIG SET appendonly yes, and appendfsync everysec or always' };
+}
+
+async function checkWorkers(redis: Redis, prefix: string): Promise<Finding> {
+  const check = 'workers';
+  const { workers } = await new Catalogue(redis, prefix).read();
+  const perTier = TIERS.map((tier) => ({ tier, workers: workers.filter(({ tiers }) => tiers.includes(tier)).length }));
+  const message = perTier.map((each) => `${each.tier} ${each.workers}`).join(', ');
+  const without = perTier.filter((each) => each.workers === 0).map(({ tier }) => tier);
+  if (without.length === 0) return { check, state: 'ok', message };
+  const start = workers.length === 0 ? `'pawl up' or 'pawl worker'` : `'pawl worker --tiers ${without.join(',')}'`;
+  return {
+    check,
+    state: 'warn',
+    message: `${message}: calls of a tier without a worker wait`,
+    fix: `start one with ${start}`,
+  };
+}
+
+/** A port that a Pawl holds already is no fault: `pawl up` is running. */
+export async function checkPort(host: string, port: number): Promise<Finding> {
+  const check = 'port';
+  if (port === 0) return { check, state: 'ok', message: 'any free port will be taken' };
+  const address = `${host.includes(':') ? `[${host}]` : host}:${port}`;
+  const refusal = await new Promise<NodeJS.ErrnoException | undefined>((done) => {
+    const server = createServer();
+    server.once('error', done);
+    server.listen({ host, port, exclusive: true }, () => server.close(() => done(undefined)));
+  });
+  if (refusal === undefined) return { check, state: 'ok', message: `${address} is free` };
+  if (refusal.code === 'EADDRINUSE' && (await isPawl(address)))
+    return { check, state: 'ok', message: `${address} is in use by a Pawl that runs already` };
+  const message =
+    refusal.code === 'EADDRINUSE'
+      ? `${address} is in use by another program`
+      : `${address} cannot be used: ${refusal.message}`;
+  return { check, state: 'fail', message, fix: `choose another with --port or PAWL_HTTP_PORT (or PAWL_HTTP_HOST)` };
+}
+
+async function isPawl(address: string): Promise<boolean> {
+  try {
+    const answer = await fetch(`http://${address}/openapi.json`, { signal: AbortSignal.timeout(ASK_TIMEOUT_MS) });
+    const text = await answer.text();
+    return answer.status === 401 ? /"UNAUTHENTICATED"/.test(text) : /"title":\s*"Pawl/i.test(text);
+  } catch {
+    return false;
+  }
+}
+
+async function checkSandbox(): Promise<Finding> {
+  const check = 'sandbox';
+  const means = await detectMeans();
+  const [best] = means;
+  if (best === undefined)
+    return {
+      check,
+      state: 'fail',
+      message: 'programs cannot be run here: /bin/sh does not work',
+      fix: 'install a POSIX sh',
+    };
+  const message = `${best}${means.length > 1 ? ` (also: ${means.slice(1).join(', ')})` : ''}`;
+  if (best === 'bubblewrap' || best === 'namespace') return { check, state: 'ok', message };
+  return {
+    check,
+    state: 'warn',
+    message: `${message}: a program that a tool runs can leave processes behind`,
+    fix: 'install bubblewrap, and allow user namespaces to this user',
+  };
+}

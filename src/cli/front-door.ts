@@ -1,0 +1,93 @@
+/** What `pawl up` and `pawl serve` share: a producer with the HTTP API and Bull Board before it. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { connect, createLogger, PAWL_VERSION } from '../main.ts';
+import { openBoard } from '../operator/board.ts';
+import type { Pawl } from '../producer/client.ts';
+import { ProducerMetrics } from '../producer/http/metrics.ts';
+import { BOARD_PATH, type HttpServer, startHttpServer } from '../producer/http/server.ts';
+import type { Settings } from '../shared/config.ts';
+import { PawlError } from '../shared/failure.ts';
+import type { Logger } from '../shared/log.ts';
+import { logLine, producerLine } from '../shared/telemetry.ts';
+import { type CliContext, withoutPassword, withRedisHint } from './context.ts';
+
+export interface FrontDoor {
+  readonly addresses: { readonly url: string; readonly queuesUrl: string; readonly redis: string };
+  /** Resolves once calls can be accepted. Throws `BACKEND_UNAVAILABLE` when that takes too long. */
+  ready(): Promise<void>;
+  /** The addresses, for people. */
+  describe(): string;
+  /** Not ready any more; still answers whoever asks what became of a call. */
+  drain(): void;
+  close(): Promise<void>;
+}
+
+const READY_TIMEOUT_MS = 15_000;
+const ASK_EVERY_MS = 50;
+
+/** Opens the producer and the server. Throws `CONFIGURATION` for an address that cannot be used, `BACKEND_UNAVAILABLE`. */
+export async function openFrontDoor(context: CliContext, settings: Settings): Promise<FrontDoor> {
+  const log = createLogger(settings);
+  const metrics = new ProducerMetrics(settings);
+  const pawl = await openProducer(context, log, metrics);
+  const board = openBoard({ settings, redisUrl: pawl.backend.url, basePath: BOARD_PATH, log });
+  let server: HttpServer;
+  try {
+    server = await startHttpServer({ pawl, settings, log, metrics, board: board.router, version: PAWL_VERSION });
+  } catch (error) {
+    await board.close();
+    await pawl.close();
+    throw error;
+  }
+  const { url } = server;
+  const redis =
+    settings.redisUrl === undefined ? `embedded, data in ${settings.dataDir}` : withoutPassword(settings.redisUrl);
+  return {
+    addresses: { url, queuesUrl: `${url}${BOARD_PATH}`, redis },
+    ready: () => untilReady(url),
+    describe: () =>
+      [
+        `Pawl ${PAWL_VERSION} is up`,
+        `  API      ${url} (described at ${url}/openapi.json)`,
+        `  queues   ${url}${BOARD_PATH}`,
+        `  Redis    ${redis}`,
+      ].join('\n'),
+    drain: () => server.drain(),
+    close: async () => {
+      await server.close();
+      await board.close();
+      await pawl.close();
+    },
+  };
+}
+
+async function openProducer(context: CliContext, log: Logger, metrics: ProducerMetrics): Promise<Pawl> {
+  try {
+    return await connect({
+      log,
+      onEvent: (event) => {
+        metrics.observe(event);
+        logLine(log, producerLine(event));
+      },
+    });
+  } catch (error) {
+    throw withRedisHint(error, context.environment);
+  }
+}
+
+async function untilReady(url: string): Promise<void> {
+  const deadlineMs = performance.now() + READY_TIMEOUT_MS;
+  let last = 'no answer';
+  while (performance.now() < deadlineMs) {
+    try {
+      const answer = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(READY_TIMEOUT_MS) });
+      await answer.body?.cancel();
+      if (answer.status === 200) return;
+      last = `status ${answer.status}`;
+    } catch (error) {
+      last = error instanceof Error ? error.message : String(error);
+    }
+    await sleep(ASK_EVERY_MS);
+  }
+  throw new PawlError('BACKEND_UNAVAILABLE', `The server was not ready within ${READY_TIMEOUT_MS} ms (${last}).`);
+}

@@ -1,0 +1,41 @@
+/** `pawl serve`: the HTTP API and Bull Board, without workers. */
+import { loadSettings } from '../main.ts';
+import { type CliContext, print } from './context.ts';
+import { EXIT_CODES } from './exit-codes.ts';
+import { openFrontDoor } from './front-door.ts';
+
+export interface ServeOptions {
+  readonly port?: number;
+  readonly host?: string;
+  readonly json?: boolean;
+}
+
+export async function runServe(context: CliContext, options: ServeOptions): Promise<number> {
+  const { port, host } = options;
+  const settings = await loadSettings({
+    ...(port === undefined ? {} : { httpPort: port }),
+    ...(host === undefined ? {} : { httpHost: host }),
+  });
+  const asked = Promise.withResolvers<void>();
+  const ignore = context.onInterrupt((times) => {
+    if (times > 1) context.endNow(EXIT_CODES.failed.code);
+    asked.resolve();
+  });
+  try {
+    const door = await openFrontDoor(context, settings);
+    try {
+      await Promise.race([door.ready(), asked.promise]);
+      const { addresses } = door;
+      print(
+        context,
+        options.json === true ? JSON.stringify({ event: 'ready', pid: process.pid, ...addresses }) : door.describe(),
+      );
+      await asked.promise;
+    } finally {
+      await door.close();
+    }
+    return EXIT_CODES.success.code;
+  } finally {
+    ignore();
+  }
+}

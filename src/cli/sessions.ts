@@ -1,0 +1,80 @@
+/** `pawl sessions`: who calls. */
+
+import { callSummary } from '../producer/http/views.ts';
+import type { SessionKind, SessionRecord } from '../shared/session.ts';
+import { CALL_COLUMNS } from './calls.ts';
+import { type CliContext, print, say, withPawl } from './context.ts';
+import { EXIT_CODES } from './exit-codes.ts';
+import { type Column, json, moment, table } from './print.ts';
+
+const COLUMNS: readonly Column<SessionRecord>[] = [
+  { title: 'SESSION', text: ({ sessionKey }) => sessionKey },
+  { title: 'KIND', text: ({ kind }) => kind },
+  { title: 'STATE', text: ({ state }) => state },
+  { title: 'ACTOR', text: ({ actorId }) => actorId },
+  { title: 'OPENED', text: ({ createdAtMs }) => moment(createdAtMs) },
+  { title: 'WORKSPACE', text: ({ workspaceRoot }) => workspaceRoot },
+];
+const CALLS_SHOWN = 20;
+
+export interface OpenSessionOptions {
+  readonly kind: SessionKind;
+  readonly key?: string;
+  readonly parent?: string;
+  readonly actor?: string;
+  readonly agent?: string;
+  readonly workspace?: string;
+  readonly json?: boolean;
+}
+
+export async function openSession(context: CliContext, options: OpenSessionOptions): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const { key, parent, actor, agent, workspace, kind } = options;
+    const { record } = await pawl.openSession({
+      kind,
+      ...(key === undefined ? {} : { sessionKey: key }),
+      ...(parent === undefined ? {} : { parent }),
+      ...(actor === undefined ? {} : { actorId: actor }),
+      ...(agent === undefined ? {} : { agentId: agent }),
+      ...(workspace === undefined ? {} : { workspaceRoot: workspace }),
+    });
+    print(context, options.json === true ? json(record) : record.sessionKey);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function listSessions(context: CliContext, options: { limit: number; json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const sessions = await pawl.sessions(options.limit);
+    if (options.json === true) print(context, json({ sessions }));
+    else if (sessions.length === 0) say(context, 'there are no sessions');
+    else print(context, table(sessions, COLUMNS));
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function showSession(context: CliContext, key: string, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const { record } = await pawl.session(key);
+    const calls = await pawl.calls({ sessionKey: key, limit: CALLS_SHOWN });
+    if (options.json === true) {
+      print(context, json({ ...record, calls: calls.map(callSummary) }));
+      return EXIT_CODES.success.code;
+    }
+    const fields = Object.entries({ ...record, createdAtMs: undefined, opened: moment(record.createdAtMs) });
+    for (const [name, value] of fields)
+      if (value !== undefined)
+        print(context, `${name.padEnd(14)} ${typeof value === 'string' ? value : JSON.stringify(value)}`);
+    print(context, calls.length === 0 ? '\nno calls' : `\n${table(calls, CALL_COLUMNS)}`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function closeSession(context: CliContext, key: string, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    await pawl.closeSession(key);
+    if (options.json === true) print(context, json({ sessionKey: key, state: 'closed' }));
+    else print(context, `${key} is closed; its calls in flight were cancelled`);
+    return EXIT_CODES.success.code;
+  });
+}

@@ -1,0 +1,157 @@
+/**
+ * `--tools FILE…`: files of the user's, `.ts` or `.js`, run as they are. Wherever such a file lies, `import 'pawl'` in it
+ * means the Pawl that runs it, and libraries that are missing there are taken from Pawl's own (`zod`, to begin with).
+ */
+import { execFile } from 'node:child_process';
+import { existsSync, statSync } from 'node:fs';
+import { registerHooks } from 'node:module';
+import { relative, resolve } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { PawlError } from '../shared/failure.ts';
+import { type AnyTool, isTool } from '../shared/tool.ts';
+import { usageError } from './context.ts';
+
+const run = promisify(execFile);
+
+/** Long enough for the parser, short enough not to hide the error that it should explain. */
+const CHECK_TIMEOUT_MS = 10_000;
+const MAX_NAMES = 20;
+
+/**
+ * The tools that the files export, in order. Throws `CONFIGURATION` for a file that is absent, does not run or exports no
+ * tool, with one message that says where and why.
+ */
+export async function loadToolFiles(files: readonly string[], cwd: string): Promise<readonly AnyTool[]> {
+  if (files.length === 0) return [];
+  const hooks = lendOwnLibraries();
+  const tools = new Set<AnyTool>();
+  for (const file of files) {
+    const path = resolve(cwd, file);
+    if (!existsSync(path)) throw usageError(`There is no tools file ${file}${path === file ? '' : ` (${path})`}.`);
+    if (!statSync(path).isFile()) throw usageError(`The tools file ${file} is not a file.`);
+    const exported = await importFile(path, file, cwd, hooks.loaded);
+    const found = Object.values(exported).flatMap((value) => toolsIn(value));
+    if (found.length === 0) throw usageError(noTool(file, exported));
+    for (const tool of found) tools.add(tool);
+  }
+  return [...tools];
+}
+
+/** A tool, a list of tools, or an object whose members are tools, alone or under `tools`. */
+function toolsIn(value: unknown, depth = 0): readonly AnyTool[] {
+  if (isTool(value)) return [value];
+  if (depth > 2 || typeof value !== 'object' || value === null) return [];
+  if (Array.isArray(value)) return value.flatMap((entry) => toolsIn(entry, depth + 1));
+  const members = Object.values(value);
+  if (members.length > 0 && members.every(isTool)) return members;
+  return 'tools' in value ? toolsIn(value.tools, depth + 1) : [];
+}
+
+function noTool(file: string, exported: Readonly<Record<string, unknown>>): string {
+  // An empty file counts as CommonJS, whose `module.exports` begins as {}.
+  const isEmpty = (value: unknown) => typeof value === 'object' && value !== null && Object.keys(value).length === 0;
+  const names = Object.keys(exported).filter((name) => name !== 'module.exports' && !isEmpty(exported[name]));
+  const listed = names.slice(0, MAX_NAMES).map((name) => `${name} (${kindOf(exported[name])})`);
+  const what = names.length === 0 ? 'it exports nothing' : `it exports ${listed.join(', ')}`;
+  return `There is no tool in ${file}: ${what}. Export what defineTool({ … }) returns, or a list of those.`;
+}
+
+function kindOf(value: unknown): string {
+  if (value === null) return 'null';
+  return Array.isArray(value) ? 'a list without a tool' : `${typeof value}`;
+}
+
+async function importFile(
+  path: string,
+  file: string,
+  cwd: string,
+  loaded: readonly string[],
+): Promise<Readonly<Record<string, unknown>>> {
+  try {
+    return (await import(pathToFileURL(path).href)) as Record<string, unknown>;
+  } catch (error) {
+    throw new PawlError('CONFIGURATION', await explain(error, path, file, cwd, loaded), { cause: error });
+  }
+}
+
+/** What went wrong and where, without a stack. */
+async function explain(
+  error: unknown,
+  path: string,
+  file: string,
+  cwd: string,
+  loaded: readonly string[],
+): Promise<string> {
+  const message = error instanceof Error ? error.message : String(error);
+  const kind = error instanceof Error && error.name !== 'Error' && error.name !== 'PawlError' ? `${error.name}: ` : '';
+  const where =
+    (error instanceof Error ? placeIn(error.stack ?? '', cwd) : undefined) ?? (await syntaxErrorIn(error, loaded, cwd));
+  const shown = message.replaceAll(path, file).replace(/\.$/, '');
+  return `The tools file ${file} cannot be used: ${kind}${shown}${where === undefined ? '' : ` (${where})`}.`;
+}
+
+/** `file:line` of the first place outside of Node and of Pawl's libraries that a stack or a parser's report names. */
+function placeIn(report: string, cwd: string): string | undefined {
+  for (const { groups } of report.matchAll(/(?<![\w./:-])(?<file>(?:file:\/\/)?\/[^\s():]+):(?<line>\d+)/g)) {
+    const { file = '', line = '' } = groups ?? {};
+    const path = file.startsWith('file://') ? fileURLToPath(file) : file;
+    if (path.includes('/node_modules/') || path.startsWith(OWN_FOLDER)) continue;
+    const near = relative(cwd, path);
+    return `${near.startsWith('..') ? path : near}:${line}`;
+  }
+  return undefined;
+}
+
+/** A syntax error in JavaScript does not say where it is; Node's own check of each file that was loaded does. */
+async function syntaxErrorIn(error: unknown, loaded: readonly string[], cwd: string): Promise<string | undefined> {
+  if (!(error instanceof SyntaxError)) return undefined;
+  for (const url of loaded.toReversed()) {
+    try {
+      await run(process.execPath, ['--check', fileURLToPath(url)], { timeout: CHECK_TIMEOUT_MS });
+    } catch (report) {
+      return placeIn(String((report as { stderr?: unknown }).stderr), cwd);
+    }
+  }
+  return undefined;
+}
+
+const OWN_FOLDER = fileURLToPath(new URL('..', import.meta.url));
+const OWN_PLACE = import.meta.url;
+
+let installed: { readonly loaded: readonly string[] } | undefined;
+
+/**
+ * From here on, in this process, `pawl` is this Pawl: a second copy of it beside a tools file would throw errors that this
+ * one does not know. Other libraries are looked for where the file lies, and then beside Pawl.
+ */
+function lendOwnLibraries(): { readonly loaded: readonly string[] } {
+  if (installed !== undefined) return installed;
+  const loaded: string[] = [];
+  registerHooks({
+    resolve(specifier, context, nextResolve) {
+      const own = () => nextResolve(specifier, { ...context, parentURL: OWN_PLACE });
+      if (specifier === 'pawl' || specifier.startsWith('pawl/')) return own();
+      try {
+        return nextResolve(specifier, context);
+      } catch (error) {
+        if (!isBare(specifier) || (error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error;
+        try {
+          return own();
+        } catch {
+          throw error;
+        }
+      }
+    },
+    load(url, context, nextLoad) {
+      if (url.startsWith('file:') && !url.includes('/node_modules/')) loaded.push(url);
+      return nextLoad(url, context);
+    },
+  });
+  installed = { loaded };
+  return installed;
+}
+
+function isBare(specifier: string): boolean {
+  return !/^(?:\.|\/|#|[a-z]+:)/i.test(specifier);
+}

@@ -1,0 +1,76 @@
+/** `pawl up`: the whole stack on this machine. Redis unless `REDIS_URL` names one, worker processes, the HTTP API and Bull Board. */
+import { loadSettings } from '../main.ts';
+import { TIERS } from '../shared/tool.ts';
+import { type CliContext, print, say } from './context.ts';
+import { EXIT_CODES } from './exit-codes.ts';
+import { openFrontDoor } from './front-door.ts';
+import { count } from './print.ts';
+import { WorkerProcesses } from './worker-processes.ts';
+
+export interface UpOptions {
+  readonly port?: number;
+  readonly workers: number;
+  readonly tools?: readonly string[];
+  readonly json?: boolean;
+}
+
+export async function runUp(context: CliContext, options: UpOptions): Promise<number> {
+  const settings = await loadSettings(options.port === undefined ? {} : { httpPort: options.port });
+  const workers = new WorkerProcesses(context, {
+    count: options.workers,
+    args: options.tools === undefined ? [] : ['--tools', ...options.tools],
+    drainMs: settings.drainMs,
+  });
+  const asked = Promise.withResolvers<'asked'>();
+  const ignore = context.onInterrupt((times) => {
+    if (times === 1) {
+      asked.resolve('asked');
+      return;
+    }
+    if (times > 2) workers.kill();
+    if (times > 2) context.endNow(EXIT_CODES.failed.code);
+    say(context, 'ending now; once more kills');
+    void workers.hurry().finally(() => context.endNow(EXIT_CODES.failed.code));
+  });
+  try {
+    const door = await openFrontDoor(context, settings);
+    try {
+      const started = workers.start().then(() => door.ready());
+      const first = await Promise.race([started, asked.promise]);
+      // What still starts ends with the workers.
+      if (first === 'asked') started.catch(() => {});
+      else {
+        tellAddresses(context, options, workers, door);
+        await asked.promise;
+      }
+      say(context, `draining: ${count(workers.ready.length, 'worker')}; once more ends at once`);
+      door.drain();
+    } finally {
+      // Workers first: until they have ended, the server tells what becomes of their calls.
+      await workers.drain();
+      await door.close();
+    }
+    return EXIT_CODES.success.code;
+  } finally {
+    ignore();
+  }
+}
+
+function tellAddresses(
+  context: CliContext,
+  options: UpOptions,
+  workers: WorkerProcesses,
+  door: Awaited<ReturnType<typeof openFrontDoor>>,
+): void {
+  const { ready } = workers;
+  if (options.json === true) {
+    print(context, JSON.stringify({ event: 'ready', pid: process.pid, ...door.addresses, workers: ready }));
+    return;
+  }
+  const pids = ready.map(({ pid }) => pid).join(', ');
+  const tools = new Set(ready.flatMap((worker) => worker.tools));
+  print(context, door.describe());
+  print(context, `  workers  ${count(ready.length, 'process', 'processes')} (pid ${pids}) for ${TIERS.join(', ')}`);
+  print(context, `  tools    ${[...tools].join(', ')}`);
+  print(context, `Ctrl-C drains and ends. In another terminal: pawl call read --params '{"path":"README.md"}'`);
+}

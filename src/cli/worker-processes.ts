@@ -1,0 +1,178 @@
+/**
+ * The workers of `pawl up`, each a process of its own that starts again when it dies.
+ *
+ * Each child has its own process group, so that Ctrl-C in a terminal reaches `pawl up` alone, which then decides; and a
+ * channel to this process, whose end tells the child to drain when `pawl up` itself is gone, however it went.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { PawlError } from '../shared/failure.ts';
+import { type CliContext, type SupervisorWord, say } from './context.ts';
+import { EXIT_CODES } from './exit-codes.ts';
+import { duration } from './print.ts';
+import type { WorkerReady } from './worker.ts';
+
+const FIRST_DELAY_MS = 250;
+const LONGEST_DELAY_MS = 10_000;
+/** A worker that lived so long died of something new. */
+const HEALTHY_AFTER_MS = 30_000;
+/** Beyond the grace period that the workers keep themselves. */
+const DRAIN_MARGIN_MS = 8_000;
+/** A worker that is told twice needs this long to end what runs. */
+const HURRY_MS = 4_000;
+
+export interface WorkerProcessesOptions {
+  readonly count: number;
+  /** After `pawl worker`. */
+  readonly args: readonly string[];
+  /** How long a worker waits for its running calls when it is told to end. */
+  readonly drainMs: number;
+}
+
+interface Seat {
+  readonly child: ChildProcess;
+  readonly startedAtMs: number;
+  ready: WorkerReady | undefined;
+}
+
+type Ended = (seat: Seat, code: number | null, signal: NodeJS.Signals | null) => void;
+
+export class WorkerProcesses {
+  readonly #context: CliContext;
+  readonly #options: WorkerProcessesOptions;
+  readonly #seats = new Set<Seat>();
+  readonly #restarts = new Set<NodeJS.Timeout>();
+  #failures = 0;
+  #ending = false;
+
+  constructor(context: CliContext, options: WorkerProcessesOptions) {
+    this.#context = context;
+    this.#options = options;
+  }
+
+  /**
+   * Resolves when all are ready. The first one starts alone: when it cannot use its tools or its configuration, it has said
+   * so, and the others need not. Throws `CONFIGURATION` or `BACKEND_UNAVAILABLE` then.
+   */
+  async start(): Promise<void> {
+    await this.#first();
+    const others = Array.from({ length: this.#options.count - 1 }, () => this.#first());
+    await Promise.all(others);
+  }
+
+  get ready(): readonly WorkerReady[] {
+    return [...this.#seats].flatMap(({ ready }) => (ready === undefined ? [] : [ready]));
+  }
+
+  /** A worker that must become ready; later ones are replaced when they die. */
+  #first(): Promise<void> {
+    if (this.#ending) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      this.#open(resolve, (_seat, code, signal) => {
+        if (this.#ending) resolve();
+        else reject(couldNotStart(code, signal));
+      });
+    });
+  }
+
+  #open(onReady: () => void, onFailedStart: Ended): void {
+    const { launcher, environment, cwd } = this.#context;
+    const child = spawn(process.execPath, [...process.execArgv, launcher, 'worker', ...this.#options.args], {
+      cwd,
+      env: environment,
+      detached: process.platform !== 'win32',
+      windowsHide: true,
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    });
+    const seat: Seat = { child, startedAtMs: performance.now(), ready: undefined };
+    this.#seats.add(seat);
+    child.on('message', (message) => {
+      if (!isReady(message) || seat.ready !== undefined) return;
+      seat.ready = message;
+      onReady();
+    });
+    const ended = (code: number | null, signal: NodeJS.Signals | null) => {
+      if (!this.#seats.delete(seat)) return;
+      if (seat.ready === undefined) onFailedStart(seat, code, signal);
+      else this.#replace(seat, code, signal);
+    };
+    child.on('error', () => ended(null, null));
+    child.on('exit', ended);
+  }
+
+  #replace(seat: Seat, code: number | null, signal: NodeJS.Signals | null): void {
+    if (this.#ending) return;
+    if (performance.now() - seat.startedAtMs > HEALTHY_AFTER_MS) this.#failures = 0;
+    const delayMs = Math.min(FIRST_DELAY_MS * 2 ** this.#failures, LONGEST_DELAY_MS);
+    this.#failures += 1;
+    const how = signal === null ? `with code ${code}` : `by ${signal}`;
+    say(this.#context, `worker ${seat.child.pid} ended ${how}; another one starts in ${duration(delayMs)}`);
+    const timer = setTimeout(() => {
+      this.#restarts.delete(timer);
+      this.#open(
+        () => this.#sayReplaced(),
+        (again, failedWith, by) => this.#replace(again, failedWith, by),
+      );
+    }, delayMs);
+    this.#restarts.add(timer);
+  }
+
+  #sayReplaced(): void {
+    const pids = this.ready.map(({ pid }) => pid).join(', ');
+    say(this.#context, `workers are complete again: pids ${pids}`);
+  }
+
+  /** Tells all to end when their running calls have, and waits for that. */
+  async drain(): Promise<void> {
+    this.#ending = true;
+    for (const timer of this.#restarts) clearTimeout(timer);
+    this.#restarts.clear();
+    this.#say('drain');
+    if (!(await this.#gone(this.#options.drainMs + DRAIN_MARGIN_MS))) this.kill();
+  }
+
+  /** Asked a second time: interrupts what runs, and kills what does not end then. */
+  async hurry(): Promise<void> {
+    this.#say('hurry');
+    if (!(await this.#gone(HURRY_MS))) this.kill();
+  }
+
+  kill(): void {
+    this.#ending = true;
+    for (const { child } of this.#seats) child.kill('SIGKILL');
+  }
+
+  /** Over the channel: two signals in quick succession may arrive as one, and one that still starts would die of it. */
+  #say(word: Exclude<SupervisorWord, 'gone'>): void {
+    for (const { child } of this.#seats) if (child.connected) child.send(word, () => {});
+  }
+
+  async #gone(limitMs: number): Promise<boolean> {
+    let timer: NodeJS.Timeout | undefined;
+    const limit = new Promise<false>((resolve) => {
+      timer = setTimeout(() => resolve(false), limitMs);
+    });
+    const all = Promise.all([...this.#seats].map(({ child }) => ended(child))).then(() => true as const);
+    const gone = await Promise.race([all, limit]);
+    clearTimeout(timer);
+    return gone;
+  }
+}
+
+function ended(child: ChildProcess): Promise<void> {
+  return new Promise((resolve) => {
+    if (child.exitCode !== null || child.signalCode !== null) resolve();
+    else child.once('exit', () => resolve());
+  });
+}
+
+function isReady(message: unknown): message is WorkerReady {
+  return typeof message === 'object' && message !== null && 'event' in message && message.event === 'ready';
+}
+
+/** The worker has said on standard error what was wrong. */
+function couldNotStart(code: number | null, signal: NodeJS.Signals | null): PawlError {
+  if (code === EXIT_CODES.redisOutOfReach.code)
+    return new PawlError('BACKEND_UNAVAILABLE', 'The workers cannot reach Redis; nothing was started.');
+  const how = signal === null ? `code ${code}` : signal;
+  return new PawlError('CONFIGURATION', `The workers cannot be started (${how}): see above. Nothing was started.`);
+}

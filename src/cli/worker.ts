@@ -1,0 +1,138 @@
+/** `pawl worker`: one worker process. The first signal drains it, the second one or the grace period ends it. */
+import { baseTools, createLogger, loadSettings, startWorker } from '../main.ts';
+import { parseTiers } from '../shared/config.ts';
+import type { Logger } from '../shared/log.ts';
+import { logLine, workerLine } from '../shared/telemetry.ts';
+import { type AnyTool, qualifiedName, TIERS, type Tier } from '../shared/tool.ts';
+import type { ToolWorker } from '../workers/worker.ts';
+import { type CliContext, print, say, usageError, withRedisHint } from './context.ts';
+import { EXIT_CODES } from './exit-codes.ts';
+import { count } from './print.ts';
+import { loadToolFiles } from './tool-files.ts';
+
+export interface WorkerCommandOptions {
+  readonly tiers?: string;
+  readonly concurrency?: number;
+  readonly tools?: readonly string[];
+  readonly json?: boolean;
+}
+
+/** What a worker says once it takes calls: on standard output with `--json`, and to `pawl up` if that started it. */
+export interface WorkerReady {
+  readonly event: 'ready';
+  readonly worker: string;
+  readonly pid: number;
+  readonly tiers: readonly Tier[];
+  /** `namespace.name@version`. */
+  readonly tools: readonly string[];
+}
+
+/** A tool that is told to stop has 2 s to clean up, and its outcome must still be written. */
+const HURRY_MS = 3_000;
+
+export async function runWorker(context: CliContext, options: WorkerCommandOptions): Promise<number> {
+  const settings = await loadSettings();
+  const tiers = options.tiers === undefined ? TIERS : parseTiers(options.tiers);
+  if (tiers.length === 0) throw usageError(`--tiers needs at least one of ${TIERS.join(', ')}.`);
+  const log = createLogger(settings);
+  const end = watchForTheEnd(context, log, settings.drainMs);
+  try {
+    const fileTools = await loadToolFiles(options.tools ?? [], context.cwd);
+    sayWhatIsLeftOut(context, fileTools, tiers);
+    const worker = await start(context, [...baseTools, ...fileTools], tiers, options.concurrency, log);
+    end.started(worker);
+    const ready: WorkerReady = { event: 'ready', worker: worker.id, pid: process.pid, tiers, tools: worker.tools };
+    context.supervisor?.tell(ready);
+    print(context, options.json === true ? JSON.stringify(ready) : readyLine(ready));
+    return await end.code;
+  } finally {
+    end.stop();
+  }
+}
+
+async function start(
+  context: CliContext,
+  tools: readonly AnyTool[],
+  tiers: readonly Tier[],
+  concurrency: number | undefined,
+  log: Logger,
+): Promise<ToolWorker> {
+  try {
+    return await startWorker({
+      tools,
+      tiers,
+      log,
+      ...(concurrency === undefined ? {} : { concurrency }),
+      onEvent: (event) => logLine(log, workerLine(event)),
+    });
+  } catch (error) {
+    throw withRedisHint(error, context.environment);
+  }
+}
+
+function sayWhatIsLeftOut(context: CliContext, tools: readonly AnyTool[], tiers: readonly Tier[]): void {
+  for (const tool of tools) {
+    if (tiers.includes(tool.tier)) continue;
+    say(
+      context,
+      `${qualifiedName(tool)} is of the tier ${tool.tier} and not offered: this worker serves ${tiers.join(', ')}`,
+    );
+  }
+}
+
+function readyLine({ pid, tiers, tools }: WorkerReady): string {
+  return `ready: pid ${pid}, tiers ${tiers.join(', ')}, ${count(tools.length, 'tool')}: ${tools.join(', ')}`;
+}
+
+/** Signals and the end of `pawl up` may come before the worker has started: it then ends as soon as it has. */
+function watchForTheEnd(context: CliContext, log: Logger, drainMs: number) {
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  let worker: ToolWorker | undefined;
+  let asked: string | undefined;
+  let late: NodeJS.Timeout | undefined;
+  let interrupted = false;
+
+  const drain = (because: string) => {
+    if (asked !== undefined) return;
+    asked = because;
+    if (worker !== undefined) begin(worker, because);
+  };
+  const begin = (started: ToolWorker, because: string) => {
+    log.info({ event: 'worker_draining', running: started.running }, `draining: ${because}`);
+    late = setTimeout(() => {
+      interrupted = true;
+      log.warn({ event: 'worker_interrupts', running: started.running }, 'the grace period is over');
+    }, drainMs);
+    started.close(drainMs).then(() => resolve(interrupted ? EXIT_CODES.failed.code : EXIT_CODES.success.code), reject);
+  };
+  const hurry = (started: ToolWorker) => {
+    interrupted = true;
+    log.warn({ event: 'worker_interrupts', running: started.running }, 'asked twice to end: interrupting what runs');
+    started.interrupt();
+    clearTimeout(late);
+    late = setTimeout(() => context.endNow(EXIT_CODES.failed.code), HURRY_MS);
+  };
+  const again = () => {
+    if (worker !== undefined && asked !== undefined && !interrupted) hurry(worker);
+    else context.endNow(EXIT_CODES.failed.code);
+  };
+  const ignore = context.onInterrupt((times, signal) => {
+    if (times === 1) drain(signal);
+    else again();
+  });
+  context.supervisor?.onWord((word) => {
+    if (word === 'hurry') again();
+    else drain(word === 'gone' ? 'the process that started this worker is gone' : 'its supervisor ends');
+  });
+  return {
+    code: promise,
+    started(begun: ToolWorker) {
+      worker = begun;
+      if (asked !== undefined) begin(begun, asked);
+    },
+    stop() {
+      clearTimeout(late);
+      ignore();
+    },
+  };
+}

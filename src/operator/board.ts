@@ -1,0 +1,109 @@
+/**
+ * Bull Board, for looking only: the tiers' queues as they are. Nothing on it can change a job, so nothing clicked here can run,
+ * repeat or approve a call.
+ */
+import { createBullBoard } from '@bull-board/api';
+import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
+import { ExpressAdapter } from '@bull-board/express';
+import { type ConnectionOptions, Queue } from 'bullmq';
+import type { Express } from 'express';
+import type { Settings } from '../shared/config.ts';
+import { FAILURES } from '../shared/failure.ts';
+import type { Logger } from '../shared/log.ts';
+import { PlaceKeys } from '../shared/store/keys.ts';
+import { redisOptions } from '../shared/store/redis.ts';
+import { TIERS, type Tier } from '../shared/tool.ts';
+
+export interface BoardOptions {
+  readonly settings: Pick<Settings, 'prefix'>;
+  /** Of Redis: `pawl.backend.url`. */
+  readonly redisUrl: string;
+  /** Where the router will be mounted. */
+  readonly basePath: string;
+  readonly log: Logger;
+}
+
+export interface Board {
+  readonly router: Express;
+  /** Ends its connections. */
+  close(): Promise<void>;
+}
+
+export function openBoard(options: BoardOptions): Board {
+  const queues = TIERS.map((tier) => openQueue(tier, options));
+  const adapter = new ExpressAdapter();
+  adapter.setBasePath(options.basePath);
+  createBullBoard({
+    queues: queues.map(readOnly),
+    serverAdapter: adapter,
+    options: {
+      uiConfig: {
+        boardTitle: 'Pawl',
+        hideDocsLink: true,
+        sortQueues: false,
+      },
+      handlerHooks: { after: (_context, result) => ({ ...result, body: redacted(result.body) as typeof result.body }) },
+    },
+  });
+  // The board's own handler would send the error's text, which may name hosts.
+  adapter.setErrorHandler((error) => {
+    options.log.warn({ event: 'board_error', error: error.message }, 'the board could not be shown');
+    return { status: 500, body: { error: { code: 'INTERNAL', message: 'The board could not be read.' } } };
+  });
+  const router = adapter.getRouter() as Express;
+  router.disable('x-powered-by');
+  return {
+    router,
+    close: async () => {
+      await Promise.all(queues.map((queue) => queue.disconnect().catch(() => {})));
+    },
+  };
+}
+
+function openQueue(tier: Tier, { settings, redisUrl, log }: BoardOptions): Queue {
+  const keys = new PlaceKeys(settings.prefix, { tier, shard: 0 });
+  const queue = new Queue(keys.queue, {
+    connection: redisOptions({
+      url: redisUrl,
+      name: `${settings.prefix}:board:${tier}`,
+      mode: 'fail-fast',
+    }) as ConnectionOptions,
+    prefix: keys.base,
+    // A queue that only looks must not set the length of the event stream anew.
+    skipMetasUpdate: true,
+  });
+  queue.on('error', (error) => log.debug({ error: error.message }, 'board'));
+  return queue;
+}
+
+function readOnly(queue: Queue): BullMQAdapter {
+  const adapter = new BullMQAdapter(queue, { readOnlyMode: true, allowRetries: false });
+  adapter.setFormatter('data', (data: unknown) => pick(data, ['callId', 'generation', 'session']));
+  adapter.setFormatter('returnValue', (value: unknown) => pick(value, ['status', 'attempts', 'durationMs']));
+  return adapter;
+}
+
+/** Of a job, what the engine itself put there; whatever else a foreign job carries stays unseen. */
+function pick(value: unknown, names: readonly string[]): object {
+  if (typeof value !== 'object' || value === null) return {};
+  return Object.fromEntries(Object.entries(value).filter(([name]) => names.includes(name)));
+}
+
+/** A failure's code without its text, which may quote what the tool was given; no stacks. */
+function redacted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(redacted);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, member]) => {
+      if (name === 'stacktrace') return [name, []];
+      if (name === 'failedReason' || name === 'deferredFailure') return [name, codeOf(member)];
+      return [name, redacted(member)];
+    }),
+  );
+}
+
+function codeOf(reason: unknown): unknown {
+  if (typeof reason !== 'string' || reason === '') return reason;
+  const code = /^[A-Z][A-Z0-9_]+(?=: )/.exec(reason)?.[0] ?? '';
+  return Object.hasOwn(FAILURES, code) || /^HTTP_\d{3}$/.test(code) ? code : 'FAILED';
+}

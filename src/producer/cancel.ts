@@ -1,0 +1,70 @@
+/** Cancelling a call from outside, wherever it is, and learning how that ended. */
+import type { Settlement } from '../shared/call.ts';
+import type { ToolResultEnvelope } from '../shared/envelope.ts';
+import { failureOf, PawlError } from '../shared/failure.ts';
+import { envelopeOf, type Outcome, resultError } from '../shared/outcome.ts';
+import type { CallRecord } from '../shared/store/ledger.ts';
+import type { CallLedger } from '../shared/store/records.ts';
+import { backgroundSchedule, type Schedule } from '../shared/time.ts';
+import type { Results } from './results.ts';
+
+export interface Cancellation {
+  readonly settlement: Settlement;
+  readonly result?: ToolResultEnvelope;
+}
+
+/** How long a cancellation waits for the worker's answer. */
+const CANCEL_ANSWER_MS = 10_000;
+
+export interface CancelParts {
+  readonly ledger: CallLedger;
+  readonly results: Results;
+  readonly inboxId: string;
+  /** How long the record of a cancelled call lives. */
+  readonly ttlMs: number;
+  readonly schedule?: Schedule;
+}
+
+/** Throws `UNKNOWN_CALL`. */
+export async function cancelCall(parts: CancelParts, callId: string): Promise<Cancellation> {
+  const { ledger, results, inboxId, ttlMs, schedule = backgroundSchedule } = parts;
+  const waiting = results.wait(callId);
+  try {
+    const record = await ledger.read(callId);
+    if (record === undefined)
+      throw new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
+    const asked = { requestId: record.request.envelope.requestId, callId: record.callId };
+    const answer = await ledger.cancel(record.callId, {
+      state: 'cancelled',
+      beforeStart: cancelledOutcome(record, 'cancelled-before-start'),
+      betweenAttempts: cancelledOutcome(record, 'cancelled'),
+      ttlMs,
+      inboxId,
+    });
+    if (answer.kind === 'gone') throw new PawlError('UNKNOWN_CALL');
+    if (answer.kind === 'too-late') {
+      const ended = (await ledger.read(record.callId))?.outcome;
+      return { settlement: 'too-late', ...(ended === undefined ? {} : { result: envelopeOf(ended, asked) }) };
+    }
+    const { promise: limit, resolve: giveUp } = Promise.withResolvers<undefined>();
+    const stopTimer = schedule(() => giveUp(undefined), CANCEL_ANSWER_MS);
+    const outcome = await Promise.race([waiting.outcome, limit]);
+    stopTimer();
+    if (outcome === undefined) return { settlement: 'unsettled' };
+    return { settlement: outcome.settlement ?? 'too-late', result: envelopeOf(outcome, asked) };
+  } finally {
+    waiting.stop();
+  }
+}
+
+/** The outcome of a call that was cancelled while no attempt ran. */
+function cancelledOutcome(record: CallRecord, settlement: Settlement): Outcome {
+  return {
+    status: 'error',
+    toolName: record.request.envelope.toolName,
+    durationMs: record.readAtMs - record.createdAtMs,
+    attempts: record.attempts.length,
+    error: resultError(failureOf('CANCELLED'), 'error'),
+    settlement,
+  };
+}

@@ -1,0 +1,102 @@
+/** What operators do with the fleet's circuits (R25): look, force open, reset. */
+import { type Circuit, CLOSED_CIRCUIT, forcedOpen, reset } from '../shared/breaker.ts';
+import { PawlError } from '../shared/failure.ts';
+import type { Catalogue } from '../shared/store/catalogue.ts';
+import type { Place } from '../shared/store/keys.ts';
+import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
+
+export interface CircuitListing {
+  readonly key: string;
+  readonly place: Place;
+  readonly circuit: Circuit;
+  /** In the window, while the circuit is closed. */
+  readonly failures: number;
+}
+
+/** Which circuits: one by its key, or all of a tool (in one tenant when named). A reset without either takes all. */
+export interface CircuitSelection {
+  readonly key?: string;
+  readonly tool?: string;
+  readonly tenantId?: string;
+}
+
+const TRIES = 10;
+
+interface CircuitAdminParts {
+  readonly breakers: CircuitRecords;
+  readonly catalogue: Pick<Catalogue, 'read'>;
+  readonly ledger: Pick<CallLedger, 'now'>;
+}
+
+export class CircuitAdmin {
+  readonly #backend: CircuitAdminParts;
+  readonly #places: readonly Place[];
+
+  constructor(backend: CircuitAdminParts, places: readonly Place[]) {
+    this.#backend = backend;
+    this.#places = places;
+  }
+
+  /** Circuits that ever left CLOSED. */
+  async list(): Promise<CircuitListing[]> {
+    const { breakers } = this.#backend;
+    const ofPlace = async (place: Place): Promise<CircuitListing[]> => {
+      const circuits = await breakers.list(place);
+      return Promise.all(
+        [...circuits].map(async ([key, circuit]) => {
+          const window = await breakers.window(place, key);
+          return { key, place, circuit, failures: window.filter((sample) => !sample.ok).length };
+        }),
+      );
+    };
+    return (await Promise.all(this.#places.map(ofPlace))).flat();
+  }
+
+  /** Returns the circuits as they are now. Throws `UNKNOWN_TOOL` when there is nothing to force open. */
+  async set(action: 'force_open' | 'reset', select: CircuitSelection, reason: string): Promise<CircuitListing[]> {
+    const known = await this.list();
+    const selected = known.filter((listing) => isSelected(listing, select, action));
+    const own = action === 'force_open' ? await this.#ownCircuit(select, known) : undefined;
+    const targets = own === undefined ? selected : [...selected, own];
+    const nowMs = await this.#backend.ledger.now();
+    return Promise.all(targets.map((target) => this.#change(target, action, reason, nowMs)));
+  }
+
+  async #change(
+    target: CircuitListing,
+    action: 'force_open' | 'reset',
+    reason: string,
+    nowMs: number,
+  ): Promise<CircuitListing> {
+    const { breakers } = this.#backend;
+    let current = await breakers.read(target.place, target.key);
+    for (let tries = 0; tries < TRIES; tries += 1) {
+      const next = action === 'reset' ? reset(current) : forcedOpen(current, reason, nowMs);
+      const answer = await breakers.change(target.place, target.key, current, next, 0);
+      current = answer.circuit;
+      if (answer.changed) break;
+    }
+    return { ...target, circuit: current };
+  }
+
+  /** The circuit that a selection names although it never left CLOSED, so that nothing is stored of it. */
+  async #ownCircuit(select: CircuitSelection, known: readonly CircuitListing[]): Promise<CircuitListing | undefined> {
+    const name = select.tool ?? /^tool:([^@]+)/.exec(select.key ?? '')?.[1] ?? '';
+    const { tools } = await this.#backend.catalogue.read();
+    const offer = tools.find((tool) => tool.name === name || `${tool.namespace}.${tool.name}` === name);
+    const tenant = select.tenantId === undefined ? '' : `@${select.tenantId}`;
+    const key = select.key ?? `tool:${offer?.namespace}.${offer?.name}${tenant}`;
+    if (known.some((listing) => listing.key === key)) return undefined;
+    if (offer === undefined)
+      throw new PawlError('UNKNOWN_TOOL', `There is no tool or circuit ${JSON.stringify(select.key ?? name)}.`);
+    return { key, place: { tier: offer.tier, shard: 0 }, circuit: CLOSED_CIRCUIT, failures: 0 };
+  }
+}
+
+function isSelected({ key }: CircuitListing, select: CircuitSelection, action: 'force_open' | 'reset'): boolean {
+  if (select.key !== undefined) return key === select.key;
+  if (select.tool === undefined) return action === 'reset';
+  const [subject, tenantId] = key.split('@');
+  const ofTool = subject === `tool:${select.tool}` || subject?.endsWith(`.${select.tool}`) === true;
+  return ofTool && (select.tenantId === undefined || select.tenantId === tenantId);
+}

@@ -1,0 +1,244 @@
+/** `/v1/calls`: handing calls in, waiting for them, reading, cancelling and resolving them. */
+import { z } from 'zod';
+import {
+  contractSchemas,
+  idempotencyKeySchema,
+  type ToolResultEnvelope,
+  toolCallEnvelopeSchema,
+} from '../../shared/envelope.ts';
+import { PawlError } from '../../shared/failure.ts';
+import { nearest } from '../../shared/schema.ts';
+import type { CallRecord } from '../../shared/store/ledger.ts';
+import { DEFAULT_NAMESPACE } from '../../shared/tool.ts';
+import type { Pawl } from '../client.ts';
+import type { Submission } from '../dispatch.ts';
+import { type Caller, checkTenant, seesTenant } from './access.ts';
+import { type ErrorCode, HttpError } from './errors.ts';
+import { type Answer, type Asked, queryNumber, type Route, route } from './routes.ts';
+import { sessionFor, sessionOrNew } from './sessions.ts';
+import { callSummary, callView } from './views.ts';
+import type { Waits } from './waits.ts';
+
+const DEFAULT_WAIT_MS = 30_000;
+const MAX_WAIT_MS = 5 * 60_000;
+const MAX_LISTED = 1_000;
+
+/** The short form of a call; what it leaves out comes from the session. */
+const shortCallSchema = z.strictObject({
+  /** `name` or `namespace.name`. */
+  tool: z.string().min(1).max(256),
+  params: z.record(z.string(), z.unknown()).default({}),
+  session: z.string().min(1).max(256),
+  idempotencyKey: idempotencyKeySchema.optional(),
+  timeoutMs: z
+    .number()
+    .int()
+    .positive()
+    .max(7 * 24 * 3_600_000)
+    .optional(),
+  dedupeMode: z.enum(['enforced', 'bestEffort', 'disabled']).optional(),
+  namespace: z.string().min(1).max(256).optional(),
+  toolCallId: z.string().min(1).max(256).optional(),
+});
+
+const resolutionSchema = z.discriminatedUnion('as', [
+  z.strictObject({ as: z.literal('succeeded'), output: z.unknown().optional() }),
+  z.strictObject({ as: z.literal('failed') }),
+  z.strictObject({ as: z.literal('retry') }),
+]);
+
+export interface CallRoutesOptions {
+  readonly pawl: Pawl;
+  readonly waits: Waits;
+  /** Throws `BACKEND_UNAVAILABLE` while no further call may be handed in. */
+  checkAccepting(): void;
+}
+
+export function callRoutes({ pawl, waits, checkAccepting }: CallRoutesOptions): readonly Route[] {
+  return [
+    route({
+      method: 'post',
+      path: '/v1/calls',
+      permission: 'use',
+      summary: 'Hands a call in, as an envelope or in the short form, and waits for its end.',
+      query: z.strictObject({
+        wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
+      }),
+      body: z.record(z.string(), z.unknown()),
+      bodySchema: {
+        oneOf: [z.toJSONSchema(shortCallSchema, { io: 'input' }), contractSchemas().toolCallEnvelope],
+      },
+      answers: {
+        200: 'The result envelope, whatever its status',
+        202: 'The call goes on: its ID, state and phase',
+      },
+      async handle({ query, body, caller, onGone }) {
+        checkAccepting();
+        const submission = await submit(pawl, caller, body);
+        if (submission.kind === 'answered') return answered(pawl, submission, body);
+        const result = await waits.until(submission, query.wait, onGone);
+        return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
+      },
+    }),
+    route({
+      method: 'get',
+      path: '/v1/calls',
+      permission: 'use',
+      summary: 'Calls, the newest first; with `session`, those of that session.',
+      query: z.strictObject({
+        session: z.string().min(1).max(256).optional(),
+        limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
+      }),
+      answers: { 200: 'Calls, without their results' },
+      handle: (asked) => list(pawl, asked),
+    }),
+    route({
+      method: 'get',
+      path: '/v1/calls/{callId}',
+      permission: 'use',
+      summary: 'One call, with its attempts and, once it has ended, its result.',
+      answers: { 200: 'The call' },
+      async handle({ path, caller }) {
+        return { status: 200, body: callView(await callFor(pawl, caller, path['callId'] ?? '')) };
+      },
+    }),
+    route({
+      method: 'delete',
+      path: '/v1/calls/{callId}',
+      permission: 'use',
+      summary: 'Cancels a call wherever it is, and says how that ended.',
+      answers: { 200: 'The settlement, and the result if there is one' },
+      async handle({ path, caller }) {
+        const { callId } = await callFor(pawl, caller, path['callId'] ?? '');
+        return { status: 200, body: await pawl.cancel(callId) };
+      },
+    }),
+    route({
+      method: 'post',
+      path: '/v1/calls/{callId}/resolution',
+      permission: 'operate',
+      summary: 'Gives a call with an unknown outcome a known one, or lets it run again.',
+      body: resolutionSchema,
+      answers: { 200: 'The call' },
+      async handle({ path, body, caller }) {
+        const { callId } = await callFor(pawl, caller, path['callId'] ?? '');
+        return { status: 200, body: callView(await pawl.resolve(callId, body)) };
+      },
+    }),
+  ];
+}
+
+async function submit(pawl: Pawl, caller: Caller, body: Readonly<Record<string, unknown>>): Promise<Submission> {
+  if (isShort(body)) return submitShort(pawl, caller, body);
+  // Who has no tenant of their own may speak for any: the engine checks the rest.
+  if (caller.tenantId === undefined) return pawl.submitUnchecked(body);
+  const parsed = toolCallEnvelopeSchema.safeParse(body);
+  if (!parsed.success) return pawl.submitUnchecked(body);
+  const { target } = parsed.data;
+  if (target.tenantId !== undefined) checkTenant(caller, target.tenantId, 'The tenantId');
+  await sessionOrNew(pawl, caller, target);
+  return pawl.submit({ ...parsed.data, target: { ...target, tenantId: caller.tenantId } });
+}
+
+const ENVELOPE_FIELDS = ['contractVersion', 'toolName', 'toolNamespace', 'target', 'payload', 'transport', 'control'];
+
+function isShort(body: Readonly<Record<string, unknown>>): boolean {
+  return !ENVELOPE_FIELDS.some((field) => Object.hasOwn(body, field));
+}
+
+async function submitShort(pawl: Pawl, caller: Caller, body: unknown): Promise<Submission> {
+  const parsed = shortCallSchema.safeParse(body);
+  if (!parsed.success) {
+    const issues = parsed.error.issues.map(({ path, message }) => ({ path: path.map(String).join('.'), message }));
+    const listed = issues.map(({ path, message }) => `${path === '' ? 'the call' : path}: ${message}`).join('; ');
+    throw new PawlError('CONTRACT_INVALID', `The call is neither an envelope nor its short form: ${listed}.`, {
+      issues,
+    });
+  }
+  const { tool, params, session: sessionKey, namespace, ...given } = parsed.data;
+  const session = await sessionOrNew(pawl, caller, { sessionKey });
+  const named = namespace === undefined ? splitName(tool) : { namespace, name: tool };
+  const options = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+  return pawl.submit(session.envelope(named.name, params, { ...options, namespace: named.namespace }));
+}
+
+/** A tool's own name has no dots; a namespace may. */
+function splitName(tool: string): { readonly namespace: string; readonly name: string } {
+  const dot = tool.lastIndexOf('.');
+  return dot <= 0 || dot === tool.length - 1
+    ? { namespace: DEFAULT_NAMESPACE, name: tool }
+    : { namespace: tool.slice(0, dot), name: tool.slice(dot + 1) };
+}
+
+/** A finished answer is 200, an open circuit's included; what was refused before a call existed is an error. */
+async function answered(
+  pawl: Pawl,
+  { callId, result }: Extract<Submission, { readonly kind: 'answered' }>,
+  body: Readonly<Record<string, unknown>>,
+): Promise<Answer> {
+  if (!isRefusal(result, callId)) return { status: 200, body: result };
+  const { code, message, issues } = result.error;
+  throw new HttpError(code as ErrorCode, message, {
+    issues,
+    callId,
+    suggestions:
+      code === 'UNKNOWN_TOOL' ? await suggestionsFor(pawl, String(body['tool'] ?? result.toolName)) : undefined,
+  });
+}
+
+function isRefusal(
+  result: ToolResultEnvelope,
+  callId: string | undefined,
+): result is Exclude<ToolResultEnvelope, { readonly status: 'success' }> {
+  if (result.status === 'success' || result.status === 'circuit_open' || result.fromCache) return false;
+  return callId === undefined || result.error.code === 'IDEMPOTENCY_CONFLICT' || result.error.code === 'IN_FLIGHT';
+}
+
+async function suggestionsFor(pawl: Pawl, tool: string): Promise<readonly string[]> {
+  const { tools } = await pawl.catalogue();
+  const names = tools.map(({ namespace, name }) => (namespace === DEFAULT_NAMESPACE ? name : `${namespace}.${name}`));
+  return nearest(tool.slice(0, 256), [...new Set(names)]);
+}
+
+/** The waiting is over, the call is not. */
+async function underWay(pawl: Pawl, { callId, requestId }: Extract<Submission, { kind: 'pending' }>): Promise<Answer> {
+  const record = await pawl.read(callId);
+  return {
+    status: 202,
+    headers: { Location: `/v1/calls/${callId}` },
+    body: {
+      callId,
+      requestId,
+      state: record?.state ?? 'inflight',
+      ...(record?.phase === undefined || record.state !== 'inflight' ? {} : { phase: record.phase }),
+    },
+  };
+}
+
+/** A call that this caller may know of. Throws `UNKNOWN_CALL`, also for another tenant's: IDs tell nothing. */
+async function callFor(pawl: Pawl, caller: Caller, callId: string): Promise<CallRecord> {
+  const record = await pawl.read(callId);
+  if (record === undefined || !seesTenant(caller, record.request.envelope.target.tenantId))
+    throw new PawlError(
+      'UNKNOWN_CALL',
+      `There is no call ${JSON.stringify(callId.slice(0, 100))}, or its record has expired.`,
+    );
+  return record;
+}
+
+async function list(
+  pawl: Pawl,
+  { query, caller }: Asked<{ readonly session?: string | undefined; readonly limit: number }>,
+): Promise<Answer> {
+  if (query.session !== undefined) await sessionFor(pawl, caller, query.session);
+  const records = await pawl.calls({
+    // The newest of all tenants are read; this caller's are among them or too old to be listed.
+    limit: caller.tenantId === undefined || query.session !== undefined ? query.limit : MAX_LISTED,
+    ...(query.session === undefined ? {} : { sessionKey: query.session }),
+  });
+  const calls = records
+    .filter(({ request }) => seesTenant(caller, request.envelope.target.tenantId))
+    .slice(0, query.limit)
+    .map(callSummary);
+  return { status: 200, body: { calls } };
+}

@@ -1,0 +1,103 @@
+/** `/openapi.json`: the routes described from the values that also check them. */
+import { z } from 'zod';
+import { contractSchemas } from '../../shared/envelope.ts';
+import { STATUSES } from './errors.ts';
+import { type Route, route } from './routes.ts';
+
+export function openApiRoute(described: () => readonly Route[], version: string): Route {
+  let made: object | undefined;
+  return route({
+    method: 'get',
+    path: '/openapi.json',
+    permission: 'read',
+    summary: 'This description.',
+    answers: { 200: 'An OpenAPI document' },
+    handle: () => {
+      made ??= openApi(described(), version);
+      return { status: 200, body: made };
+    },
+  });
+}
+
+function openApi(routes: readonly Route[], version: string): object {
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Pawl',
+      version,
+      description: "Runs an AI agent's tool calls on a fleet of workers, each call once.",
+    },
+    security: [{ token: [] }],
+    paths: Object.fromEntries(
+      [...Map.groupBy(routes, ({ path }) => path)].map(([path, here]) => [
+        path,
+        Object.fromEntries(here.map((each) => [each.method, operation(each)])),
+      ]),
+    ),
+    components: {
+      securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
+      schemas: { ToolResultEnvelope: contractSchemas().toolResultEnvelope, Error: ERROR_SCHEMA },
+    },
+  };
+}
+
+const ERROR_SCHEMA = {
+  type: 'object',
+  required: ['error'],
+  properties: {
+    error: {
+      type: 'object',
+      required: ['code', 'message'],
+      properties: {
+        code: { enum: Object.keys(STATUSES) },
+        message: { type: 'string' },
+        issues: {
+          type: 'array',
+          items: {
+            type: 'object',
+            required: ['path', 'message'],
+            properties: { path: { type: 'string' }, message: { type: 'string' } },
+          },
+        },
+        suggestions: { type: 'array', items: { type: 'string' } },
+        callId: { type: 'string' },
+      },
+    },
+  },
+};
+
+function operation(each: Route): object {
+  return {
+    summary: each.summary,
+    parameters: [...pathParameters(each.path), ...queryParameters(each.query)],
+    ...(each.body === undefined
+      ? {}
+      : {
+          requestBody: {
+            required: true,
+            content: { 'application/json': { schema: each.bodySchema ?? z.toJSONSchema(each.body, { io: 'input' }) } },
+          },
+        }),
+    responses: {
+      ...Object.fromEntries(Object.entries(each.answers).map(([status, description]) => [status, { description }])),
+      default: {
+        description: 'A refusal',
+        content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+      },
+    },
+  };
+}
+
+function pathParameters(path: string): object[] {
+  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+  }));
+}
+
+function queryParameters(query: z.ZodType): object[] {
+  const { properties = {} } = z.toJSONSchema(query, { io: 'input' });
+  return Object.entries(properties).map(([name, schema]) => ({ name, in: 'query', required: false, schema }));
+}

@@ -1,0 +1,209 @@
+/**
+ * The HTTP front door: one server in front of one producer. What a request passes, in order: headers, health, who asks, the
+ * route, and one place that turns every failure into a refusal.
+ */
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import express, { type Express, type RequestHandler, type Response } from 'express';
+import type { Settings } from '../../shared/config.ts';
+import { PawlError } from '../../shared/failure.ts';
+import type { Logger } from '../../shared/log.ts';
+import type { Pawl } from '../client.ts';
+import { authentication, checkBinding, checkPermission } from './access.ts';
+import { callRoutes } from './calls.ts';
+import { circuitRoutes } from './circuits.ts';
+import { HttpError } from './errors.ts';
+import { mountHealth } from './health.ts';
+import { metricsRoute, ProducerMetrics } from './metrics.ts';
+import { openApiRoute } from './openapi.ts';
+import { callerOf, mountRoutes, type Route, refuse, refuseMethod } from './routes.ts';
+import { sessionRoutes } from './sessions.ts';
+import { toolRoutes } from './tools.ts';
+import { Waits } from './waits.ts';
+
+/** Where the board of `operator/board.ts` stands. */
+export const BOARD_PATH = '/queues';
+/** How long a closing server waits for answers that are on their way. */
+const CLOSE_LIMIT_MS = 5_000;
+const HEADERS_LIMIT_MS = 15_000;
+/** For receiving a request; waiting for a call's end is not limited by it. */
+const REQUEST_LIMIT_MS = 60_000;
+const KEEP_ALIVE_MS = 65_000;
+
+export interface HttpServerOptions {
+  readonly pawl: Pawl;
+  readonly settings: Settings;
+  readonly log: Logger;
+  /** Default: `settings.httpPort`; 0 takes any free one. */
+  readonly port?: number;
+  /** Default: `settings.httpHost`. */
+  readonly host?: string;
+  /** Bull Board, mounted read-only at `/queues`. Whoever opened it closes it. */
+  readonly board?: RequestHandler;
+  /** Give its `observe` to `Pawl.open` as `onEvent`, so that it counts. Closed with the server. */
+  readonly metrics?: ProducerMetrics;
+  /** Shown in the OpenAPI document. */
+  readonly version?: string;
+}
+
+export interface HttpServer {
+  /** `http://host:port`, without a slash at the end. */
+  readonly url: string;
+  /** Not ready from now on: no further call is taken, whoever waits is told where the call stands. Still answers. */
+  drain(): void;
+  /** Drains, lets running answers out, and ends every connection within a few seconds. The calls go on. */
+  close(): Promise<void>;
+}
+
+/**
+ * Starts to listen. Throws `CONFIGURATION` for an address that cannot or, without tokens, must not be used.
+ */
+export async function startHttpServer(options: HttpServerOptions): Promise<HttpServer> {
+  const { pawl, settings, log } = options;
+  const host = options.host ?? settings.httpHost;
+  checkBinding(host, settings.apiTokens);
+  const metrics = options.metrics ?? new ProducerMetrics(settings);
+  const waits = new Waits();
+  const running = new Set<Response>();
+  let draining = false;
+  const app = createApp(options, { waits, metrics, running, isDraining: () => draining });
+  const server = createServer({ requestTimeout: REQUEST_LIMIT_MS, headersTimeout: HEADERS_LIMIT_MS }, app);
+  server.keepAliveTimeout = KEEP_ALIVE_MS;
+  await listen(server, host, options.port ?? settings.httpPort);
+  metrics.watch(pawl);
+  server.on('error', (error) => log.error({ event: 'http_server', error: error.message }, 'the HTTP server failed'));
+  const drain = () => {
+    draining = true;
+    // Otherwise a client keeps its connection, and the server's end waits for it.
+    for (const response of running) if (!response.headersSent) response.set('Connection', 'close');
+    waits.close();
+  };
+  let closing: Promise<void> | undefined;
+  return {
+    url: urlOf(server, host),
+    drain,
+    close: () => {
+      drain();
+      metrics.close();
+      closing ??= end(server);
+      return closing;
+    },
+  };
+}
+
+interface Inside {
+  readonly waits: Waits;
+  readonly metrics: ProducerMetrics;
+  /** Responses that are not finished. */
+  readonly running: Set<Response>;
+  isDraining(): boolean;
+}
+
+function createApp(options: HttpServerOptions, inside: Inside): Express {
+  const { pawl, settings, log, board, version = '0.0.0' } = options;
+  const { waits, metrics, isDraining } = inside;
+  const app = express();
+  app.disable('x-powered-by');
+  app.disable('etag');
+  app.set('query parser', 'simple');
+  app.use(plainHeaders(inside));
+  mountHealth(app, { redis: pawl.backend.redis, isDraining });
+
+  const authenticate = authentication(settings.apiTokens);
+  app.use((request, response, next) => {
+    const browser = request.path === BOARD_PATH || request.path.startsWith(`${BOARD_PATH}/`);
+    response.locals['caller'] = authenticate(request, { browser });
+    next();
+  });
+  const checkAccepting = () => {
+    if (isDraining()) throw new PawlError('BACKEND_UNAVAILABLE', 'This server is closing.');
+  };
+  const routes: Route[] = [
+    ...sessionRoutes(pawl),
+    ...callRoutes({ pawl, waits, checkAccepting }),
+    ...toolRoutes(pawl),
+    ...circuitRoutes(pawl),
+    metricsRoute(metrics),
+    openApiRoute(() => routes, version),
+  ];
+  mountRoutes(app, routes);
+  if (board !== undefined) app.use(BOARD_PATH, readOnlyPages(), board);
+  app.use((request) => {
+    throw new HttpError('NOT_FOUND', `There is nothing at ${request.method} ${request.path.slice(0, 200)}.`);
+  });
+  app.use(refuse(log));
+  return app;
+}
+
+/** Answers are data for programs: never framed, sniffed, cached or read by other origins. */
+function plainHeaders({ running, isDraining }: Inside): RequestHandler {
+  return (_request, response, next) => {
+    response.set({
+      'X-Content-Type-Options': 'nosniff',
+      'X-Frame-Options': 'DENY',
+      'Referrer-Policy': 'no-referrer',
+      'Cross-Origin-Resource-Policy': 'same-origin',
+      'Cache-Control': 'no-store',
+      'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
+    });
+    if (isDraining()) response.set('Connection', 'close');
+    running.add(response);
+    response.once('close', () => running.delete(response));
+    next();
+  };
+}
+
+/** The board is for looking: its own files, its own data, no way to change anything. */
+function readOnlyPages(): RequestHandler {
+  const refuseWriting = refuseMethod(['GET', 'HEAD']);
+  return (request, response, next) => {
+    checkPermission(callerOf(response), 'oversee');
+    if (request.method !== 'GET' && request.method !== 'HEAD') {
+      refuseWriting(request, response, next);
+      return;
+    }
+    response.removeHeader('Cache-Control');
+    response.set(
+      'Content-Security-Policy',
+      "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; " +
+        "base-uri 'self'; form-action 'none'; frame-ancestors 'none'",
+    );
+    next();
+  };
+}
+
+function listen(server: Server, host: string, port: number): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const fail = (error: NodeJS.ErrnoException) => reject(cannotListen(error, host, port));
+  server.once('error', fail);
+  server.listen({ host, port }, () => {
+    server.off('error', fail);
+    resolve();
+  });
+  return promise;
+}
+
+function cannotListen(error: NodeJS.ErrnoException, host: string, port: number): PawlError {
+  const at = `${host} port ${port}`;
+  const why =
+    error.code === 'EADDRINUSE'
+      ? `${at} is taken by another process; choose another port (PAWL_HTTP_PORT)`
+      : error.code === 'EACCES'
+        ? `this user may not listen on ${at}; choose a port above 1023`
+        : `it cannot listen on ${at} (${error.code ?? error.message})`;
+  return new PawlError('CONFIGURATION', `The HTTP server did not start: ${why}.`, { cause: error });
+}
+
+function urlOf(server: Server, host: string): string {
+  const { port } = server.address() as AddressInfo;
+  const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+  return `http://${reachable.includes(':') && !reachable.startsWith('[') ? `[${reachable}]` : reachable}:${port}`;
+}
+
+async function end(server: Server): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  server.closeIdleConnections();
+  const limit = setTimeout(() => server.closeAllConnections(), CLOSE_LIMIT_MS);
+  await closed;
+  clearTimeout(limit);
+}

@@ -1,0 +1,115 @@
+/** `/v1/sessions`: opening, finding and closing sessions. */
+import { relative, resolve, sep } from 'node:path';
+import { z } from 'zod';
+import { PawlError } from '../../shared/failure.ts';
+import { openSessionSchema } from '../../shared/session.ts';
+import type { Pawl } from '../client.ts';
+import type { Session } from '../session.ts';
+import { type Caller, checkTenant, seesTenant } from './access.ts';
+import { queryNumber, type Route, route } from './routes.ts';
+
+const MAX_LISTED = 1_000;
+
+export function sessionRoutes(pawl: Pawl): readonly Route[] {
+  return [
+    route({
+      method: 'post',
+      path: '/v1/sessions',
+      permission: 'use',
+      summary: 'Opens a session.',
+      body: openSessionSchema,
+      answers: { 201: 'The session' },
+      async handle({ body, caller }) {
+        if (body.tenantId !== undefined) checkTenant(caller, body.tenantId, 'The tenantId');
+        if (body.workspaceRoot !== undefined) checkWorkspace(caller, body.workspaceRoot, pawl.settings.workspaceRoot);
+        if (body.parent !== undefined) await sessionFor(pawl, caller, body.parent);
+        const tenantId = caller.tenantId ?? body.tenantId;
+        const session = await pawl.openSession({
+          ...body,
+          ...(tenantId === undefined ? {} : { tenantId }),
+        } as typeof body);
+        return {
+          status: 201,
+          headers: { Location: `/v1/sessions/${encodeURIComponent(session.key)}` },
+          body: session.record,
+        };
+      },
+    }),
+    route({
+      method: 'get',
+      path: '/v1/sessions',
+      permission: 'use',
+      summary: 'Sessions, the newest first.',
+      query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'sessions' }) }),
+      answers: { 200: 'Sessions' },
+      async handle({ query, caller }) {
+        const listed = await pawl.sessions(caller.tenantId === undefined ? query.limit : MAX_LISTED);
+        const sessions = listed.filter(({ tenantId }) => seesTenant(caller, tenantId)).slice(0, query.limit);
+        return { status: 200, body: { sessions } };
+      },
+    }),
+    route({
+      method: 'get',
+      path: '/v1/sessions/{key}',
+      permission: 'use',
+      summary: 'One session.',
+      answers: { 200: 'The session' },
+      async handle({ path, caller }) {
+        return { status: 200, body: (await sessionFor(pawl, caller, path['key'] ?? '')).record };
+      },
+    }),
+    route({
+      method: 'delete',
+      path: '/v1/sessions/{key}',
+      permission: 'use',
+      summary: 'Closes a session and those below it, and cancels their calls.',
+      answers: { 204: 'Closed' },
+      async handle({ path, caller }) {
+        const session = await sessionFor(pawl, caller, path['key'] ?? '');
+        await pawl.closeSession(session.key);
+        return { status: 204 };
+      },
+    }),
+  ];
+}
+
+/** Where the operator has named a workspace, agents open theirs inside it. Throws `PERMISSION_DENIED`. */
+function checkWorkspace(caller: Caller, asked: string, allowed: string | undefined): void {
+  if (caller.role !== 'agent' || allowed === undefined) return;
+  const path = relative(resolve(allowed), resolve(asked));
+  if (path === '..' || path.startsWith(`..${sep}`))
+    throw new PawlError('PERMISSION_DENIED', 'The workspaceRoot must lie inside PAWL_WORKSPACE_ROOT.');
+}
+
+/** A session that this caller may use. Throws `UNKNOWN_SESSION`, and `PERMISSION_DENIED` for another tenant's. */
+export async function sessionFor(pawl: Pawl, caller: Caller, sessionKey: string): Promise<Session> {
+  const session = await pawl.session(sessionKey);
+  checkTenant(caller, session.record.tenantId, `The session ${JSON.stringify(sessionKey)}`);
+  return session;
+}
+
+/** The same, opened as a main session of the caller's tenant when there is none. */
+export async function sessionOrNew(
+  pawl: Pawl,
+  caller: Caller,
+  target: { readonly sessionKey: string; readonly actorId?: string; readonly agentId?: string | undefined },
+): Promise<Session> {
+  const { sessionKey, actorId, agentId } = target;
+  try {
+    return await sessionFor(pawl, caller, sessionKey);
+  } catch (error) {
+    if (!(error instanceof PawlError && error.code === 'UNKNOWN_SESSION')) throw error;
+  }
+  try {
+    return await pawl.openSession({
+      sessionKey,
+      ...(actorId === undefined ? {} : { actorId }),
+      ...(agentId === undefined ? {} : { agentId }),
+      ...(caller.tenantId === undefined ? {} : { tenantId: caller.tenantId }),
+    });
+  } catch (error) {
+    // Somebody else opened it in between.
+    if (error instanceof PawlError && error.code === 'CONTRACT_INVALID') return sessionFor(pawl, caller, sessionKey);
+    throw error;
+  }
+}

@@ -1,0 +1,24 @@
+/** `/v1/tools`: what the fleet offers, or what one session may use of it. */
+import { z } from 'zod';
+import type { Pawl } from '../client.ts';
+import { type Route, route } from './routes.ts';
+import { sessionFor } from './sessions.ts';
+import { toolView } from './views.ts';
+
+export function toolRoutes(pawl: Pawl): readonly Route[] {
+  return [
+    route({
+      method: 'get',
+      path: '/v1/tools',
+      permission: 'use',
+      summary: 'Tools that the fleet offers; with `session`, those that it may call.',
+      query: z.strictObject({ session: z.string().min(1).max(256).optional() }),
+      answers: { 200: 'Tools' },
+      async handle({ query, caller }) {
+        if (query.session !== undefined) await sessionFor(pawl, caller, query.session);
+        const { tools } = await pawl.catalogue(query.session);
+        return { status: 200, body: { tools: tools.map(toolView) } };
+      },
+    }),
+  ];
+}

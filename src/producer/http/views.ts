@@ -1,0 +1,72 @@
+/** The shapes in which the API shows calls, tools and circuits (INTERFACE, "Lists"). */
+import { envelopeOf } from '../../shared/outcome.ts';
+import type { CatalogueContent } from '../../shared/store/catalogue.ts';
+import type { CallRecord } from '../../shared/store/ledger.ts';
+import type { CircuitListing } from '../circuit-admin.ts';
+
+/** A call as lists show it: without its result, which may be large. */
+export function callSummary(record: CallRecord) {
+  const { request, callId, outcome, state } = record;
+  const { envelope, tool } = request;
+  const running = state === 'inflight';
+  return {
+    callId,
+    requestId: envelope.requestId,
+    tool: envelope.toolName,
+    namespace: envelope.toolNamespace,
+    toolVersion: tool.version,
+    session: envelope.target.sessionKey,
+    actorId: envelope.target.actorId,
+    state,
+    ...(record.phase === undefined || !running ? {} : { phase: record.phase }),
+    attempts: record.attempts,
+    lostAttempts: record.lostAttempts,
+    ...(running && record.worker !== undefined ? { worker: record.worker } : {}),
+    circuit: record.circuit,
+    cancelRequested: record.cancelRequested,
+    createdAtMs: record.createdAtMs,
+    updatedAtMs: record.updatedAtMs,
+    ...(record.expiresAtMs === undefined ? {} : { expiresAtMs: record.expiresAtMs }),
+    ...(outcome === undefined || running ? {} : { status: outcome.status }),
+    ...(outcome?.error === undefined || running ? {} : { errorCode: outcome.error.code }),
+    ...(outcome?.settlement === undefined || running ? {} : { settlement: outcome.settlement }),
+  };
+}
+
+export function callView(record: CallRecord) {
+  const { callId, outcome, request } = record;
+  const result =
+    outcome === undefined || record.state === 'inflight'
+      ? undefined
+      : envelopeOf(outcome, { requestId: request.envelope.requestId, callId });
+  return { ...callSummary(record), ...(result === undefined ? {} : { result }) };
+}
+
+export function toolView(tool: CatalogueContent['tools'][number]) {
+  const { name, namespace, version, tier, effects, description, inputSchema, outputSchema, annotations } = tool;
+  return {
+    name,
+    namespace,
+    version,
+    tier,
+    effects,
+    description,
+    inputSchema,
+    ...(outputSchema === undefined ? {} : { outputSchema }),
+    annotations,
+    timeoutMs: tool.timeoutMs,
+    workers: tool.workers,
+  };
+}
+
+export function circuitView({ key, place, circuit, failures }: CircuitListing) {
+  return {
+    key,
+    tier: place.tier,
+    state: circuit.state,
+    failures,
+    ...('openedAtMs' in circuit ? { openedAtMs: circuit.openedAtMs } : {}),
+    ...('cooldownMs' in circuit ? { cooldownMs: circuit.cooldownMs } : {}),
+    ...('reason' in circuit ? { reason: circuit.reason } : {}),
+  };
+}

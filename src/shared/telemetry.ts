@@ -1,0 +1,263 @@
+/**
+ * The seeds' log events (R27): which line an event of a producer or a worker becomes. Nothing here holds parameters, outputs
+ * or a key: a key appears as its SHA-256.
+ */
+import { createHash } from 'node:crypto';
+import type { CircuitState } from './breaker.ts';
+import type { CallState, Phase } from './call.ts';
+import type { ResultStatus, ToolCallEnvelope } from './envelope.ts';
+import { FAILURES, type FailureCode } from './failure.ts';
+import type { Logger } from './log.ts';
+import { type Outcome, stateOf } from './outcome.ts';
+
+export const CALL_EVENTS = [
+  'tool_call_start',
+  'tool_call_end',
+  'tool_call_blocked',
+  'tool_call_retry',
+  'tool_call_circuit_state',
+] as const;
+export type CallEventName = (typeof CALL_EVENTS)[number];
+
+interface AttemptEvent {
+  readonly callId: string;
+  readonly envelope: ToolCallEnvelope;
+  readonly attempt: number;
+}
+
+/** What a worker tells about its attempts. */
+export type WorkerEvent =
+  | ({ readonly type: 'tool_call_start'; readonly fence: number } & AttemptEvent)
+  | ({ readonly type: 'tool_call_end'; readonly outcome: Outcome; readonly elapsedMs: number } & AttemptEvent)
+  | ({ readonly type: 'tool_call_retry'; readonly delayMs: number; readonly errorCode: string } & AttemptEvent)
+  | ({
+      readonly type: 'tool_call_blocked';
+      readonly errorCode: string;
+      readonly breakerState: CircuitState;
+    } & AttemptEvent)
+  | {
+      readonly type: 'tool_call_circuit_state';
+      readonly circuit: string;
+      readonly from: CircuitState;
+      readonly to: CircuitState;
+      readonly reason?: string;
+    };
+
+/** What a producer tells about the calls that were handed to it. */
+export type ProducerEvent =
+  | {
+      readonly type: 'accepted';
+      readonly envelope: ToolCallEnvelope;
+      readonly callId: string;
+      readonly answer: 'claimed' | 'inflight' | 'ended' | 'conflict';
+    }
+  | { readonly type: 'refused'; readonly envelope?: ToolCallEnvelope; readonly code: string; readonly message: string }
+  | {
+      readonly type: 'ended';
+      readonly envelope: ToolCallEnvelope;
+      readonly result: {
+        readonly callId?: string;
+        readonly status: ResultStatus;
+        readonly fromCache: boolean;
+        readonly attempts: number;
+        readonly durationMs: number;
+        readonly error?: {
+          readonly code: string;
+          readonly retriable: boolean;
+          readonly breakerState?: CircuitState | undefined;
+        };
+      };
+    };
+
+/** A log line: the seeds' fields, and what finds the call again. */
+export interface CallLine {
+  readonly level: 'debug' | 'info' | 'warn';
+  readonly message: string;
+  readonly fields: {
+    readonly event: CallEventName;
+    readonly side: 'worker' | 'producer';
+    readonly callId?: string;
+    readonly requestId?: string;
+    readonly toolName?: string;
+    readonly sessionKey?: string;
+    readonly idempotencyKeyHash?: string;
+    readonly correlationId?: string;
+    readonly state?: CallState | Phase;
+    readonly attempt?: number;
+    readonly fence?: number;
+    readonly elapsedMs?: number;
+    readonly delayMs?: number;
+    readonly fromCache?: boolean;
+    readonly errorCode?: string;
+    readonly retriable?: boolean;
+    readonly breakerState?: CircuitState;
+    readonly circuit?: string;
+    readonly from?: CircuitState;
+    readonly reason?: string;
+  };
+}
+
+/** The line of a worker's event. */
+export function workerLine(event: WorkerEvent): CallLine {
+  const { type } = event;
+  const side = 'worker';
+  switch (type) {
+    case 'tool_call_start':
+      return {
+        level: 'info',
+        message: `attempt ${event.attempt} of ${event.envelope.toolName} began`,
+        fields: {
+          event: type,
+          side,
+          ...identityOf(event),
+          state: 'running',
+          attempt: event.attempt,
+          fence: event.fence,
+        },
+      };
+    case 'tool_call_end': {
+      const { outcome, attempt, elapsedMs } = event;
+      return {
+        level: outcome.error === undefined ? 'info' : 'warn',
+        message: `${event.envelope.toolName} ended: ${outcome.error?.code ?? outcome.status}`,
+        fields: {
+          event: type,
+          side,
+          ...identityOf(event),
+          state: stateOf(outcome),
+          attempt,
+          elapsedMs,
+          fromCache: false,
+          ...errorFields(outcome.error),
+        },
+      };
+    }
+    case 'tool_call_retry':
+      return {
+        level: 'warn',
+        message: `${event.envelope.toolName} failed with ${event.errorCode} and is tried again in ${event.delayMs} ms`,
+        fields: {
+          event: type,
+          side,
+          ...identityOf(event),
+          state: 'waiting-retry',
+          attempt: event.attempt,
+          delayMs: event.delayMs,
+          errorCode: event.errorCode,
+          retriable: true,
+        },
+      };
+    case 'tool_call_blocked':
+      return {
+        level: 'warn',
+        message: `${event.envelope.toolName} was refused: ${event.errorCode}`,
+        fields: {
+          event: type,
+          side,
+          ...identityOf(event),
+          state: 'failed',
+          attempt: event.attempt,
+          errorCode: event.errorCode,
+          retriable: isRetriable(event.errorCode),
+          breakerState: event.breakerState,
+        },
+      };
+    case 'tool_call_circuit_state':
+      return {
+        level: event.to === 'CLOSED' ? 'info' : 'warn',
+        message: `the circuit ${event.circuit} went from ${event.from} to ${event.to}`,
+        fields: {
+          event: type,
+          side,
+          circuit: event.circuit,
+          from: event.from,
+          breakerState: event.to,
+          ...(event.reason === undefined ? {} : { reason: event.reason }),
+        },
+      };
+  }
+}
+
+/** The line of a producer's event. */
+export function producerLine(event: ProducerEvent): CallLine {
+  const side = 'producer';
+  switch (event.type) {
+    case 'accepted': {
+      const { callId, envelope, answer } = event;
+      return {
+        level: 'debug',
+        message: `${envelope.toolName} was handed in: ${answer}`,
+        fields: {
+          event: 'tool_call_start',
+          side,
+          ...identityOf({ callId, envelope }),
+          ...(answer === 'claimed' ? { state: 'queued' } : {}),
+        },
+      };
+    }
+    case 'refused': {
+      const { envelope, code } = event;
+      return {
+        level: 'warn',
+        message: `${envelope?.toolName ?? 'a call'} was refused: ${code}`,
+        fields: {
+          event: 'tool_call_blocked',
+          side,
+          ...(envelope === undefined ? {} : identityOf({ envelope })),
+          errorCode: code,
+          retriable: isRetriable(code),
+        },
+      };
+    }
+    case 'ended': {
+      const { envelope, result } = event;
+      return {
+        level: 'debug',
+        message: `${envelope.toolName} came back: ${result.error?.code ?? result.status}`,
+        fields: {
+          event: 'tool_call_end',
+          side,
+          ...identityOf(result.callId === undefined ? { envelope } : { envelope, callId: result.callId }),
+          state: result.status === 'success' ? 'done' : 'failed',
+          attempt: result.attempts,
+          elapsedMs: result.durationMs,
+          fromCache: result.fromCache,
+          ...errorFields(result.error),
+        },
+      };
+    }
+  }
+}
+
+/** Writes a line where logs go. */
+export function logLine(log: Logger, line: CallLine): void {
+  log[line.level](line.fields, line.message);
+}
+
+function identityOf({ callId, envelope }: { readonly callId?: string; readonly envelope: ToolCallEnvelope }) {
+  const { target, payload } = envelope;
+  // A call without a key of its own is known downstream by its ID: that is the key that its tool sees.
+  const key = payload.idempotencyKey ?? callId;
+  return {
+    ...(callId === undefined ? {} : { callId }),
+    requestId: envelope.requestId,
+    toolName: envelope.toolName,
+    sessionKey: target.sessionKey,
+    ...(key === undefined ? {} : { idempotencyKeyHash: createHash('sha256').update(key).digest('hex') }),
+    ...(target.correlationId === undefined ? {} : { correlationId: target.correlationId }),
+  };
+}
+
+function errorFields(
+  error:
+    | { readonly code: string; readonly retriable: boolean; readonly breakerState?: CircuitState | undefined }
+    | undefined,
+) {
+  if (error === undefined) return {};
+  const { code, retriable, breakerState } = error;
+  return { errorCode: code, retriable, ...(breakerState === undefined ? {} : { breakerState }) };
+}
+
+function isRetriable(code: string): boolean {
+  return Object.hasOwn(FAILURES, code) && FAILURES[code as FailureCode].retriable;
+}

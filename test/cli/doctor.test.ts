@@ -1,0 +1,63 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { checkNode } from '../../src/cli/doctor.ts';
+import { openPlace, type Place } from './pawl.ts';
+
+interface Report {
+  readonly usable: boolean;
+  readonly checks: readonly {
+    readonly check: string;
+    readonly state: string;
+    readonly message: string;
+    readonly fix?: string;
+  }[];
+}
+
+let place: Place;
+beforeAll(async () => {
+  place = await openPlace();
+});
+afterAll(() => place[Symbol.asyncDispose]());
+
+test('doctor finds everything usable, says what the persistence promises and that no worker runs', async () => {
+  const { code, stdout } = await place.run(['doctor', '--json'], { env: { PAWL_HTTP_PORT: '0' } });
+  const report = JSON.parse(stdout) as Report;
+  expect({ code, usable: report.usable }).toEqual({ code: 0, usable: true });
+  const found = new Map(report.checks.map((check) => [check.check, check]));
+  expect([...found.keys()].sort()).toEqual(
+    [
+      'configuration',
+      'data folder',
+      'eviction',
+      'node',
+      'persistence',
+      'port',
+      'redis',
+      'sandbox',
+      'signatures',
+      'workers',
+    ].sort(),
+  );
+  expect(found.get('persistence')?.message).toMatch(/^appendfsync \w+: .*forget/);
+  expect(found.get('signatures')).toMatchObject({ state: 'warn', fix: expect.stringContaining('PAWL_SIGNING_KEYS') });
+  expect(found.get('workers')).toMatchObject({ state: 'warn', fix: expect.stringContaining('pawl up') });
+});
+
+test.each([
+  ['a Redis that does not answer', { REDIS_URL: 'redis://:hidden@127.0.0.1:1' }, 7, 'redis', 'ECONNREFUSED'],
+  ['an address that is none', { REDIS_URL: 'http://somewhere' }, 7, 'redis', 'must be redis://'],
+  ['a wrong setting', { PAWL_LOCK_DURATION_MS: 'soon' }, 2, 'configuration', 'PAWL_LOCK_DURATION_MS'],
+])('doctor names %s and how to mend it', async (_case, env, exitCode, check, message) => {
+  const { code, stdout } = await place.run(['doctor', '--json'], { env: { PAWL_HTTP_PORT: '0', ...env } });
+  const report = JSON.parse(stdout) as Report;
+  expect({ code, usable: report.usable }).toEqual({ code: exitCode, usable: false });
+  const failed = report.checks.filter(({ state }) => state === 'fail');
+  expect(failed).toMatchObject([{ check, message: expect.stringContaining(message), fix: expect.any(String) }]);
+  expect(stdout).not.toContain('hidden');
+});
+
+test('a Node that is too old is refused', () => {
+  expect(checkNode('20.19.2')).toMatchObject({ state: 'fail', fix: expect.stringContaining('nodejs.org') });
+  expect(checkNode('22.21.0').state).toBe('fail');
+  expect(checkNode('22.22.0').state).toBe('ok');
+  expect(checkNode('26.1.0').state).toBe('ok');
+});

@@ -1,0 +1,121 @@
+import { createServer } from 'node:net';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { TestProcess } from '../helpers/process.ts';
+import { eventually, isGone } from '../helpers/signal.ts';
+import { openPlace, type Place } from './pawl.ts';
+
+let place: Place;
+beforeAll(async () => {
+  place = await openPlace();
+});
+afterAll(() => place[Symbol.asyncDispose]());
+
+interface Ready {
+  readonly url: string;
+  readonly queuesUrl: string;
+  readonly workers: readonly { readonly pid: number }[];
+}
+
+async function up(...args: readonly string[]): Promise<{ readonly process: TestProcess; readonly ready: Ready }> {
+  const process = place.start(['up', '--port', '0', '--json', ...args]);
+  const ready = JSON.parse(await process.line('"event":"ready"', { deadlineMs: 30_000 })) as Ready;
+  return { process, ready };
+}
+
+/** Reads the answer to its end: a closing server waits for those who have not. */
+async function statusOf(url: string): Promise<number> {
+  const answer = await fetch(url);
+  await answer.text();
+  return answer.status;
+}
+
+async function allGone(pids: readonly number[]): Promise<void> {
+  await eventually(() => pids.every(isGone), { what: `the end of ${pids.join(', ')}` });
+  await eventually(async () => (await place.world.connections()).length === 0, { what: 'the end of the connections' });
+}
+
+test('up serves calls, replaces a worker that dies, and Ctrl-C drains it and leaves no process', async () => {
+  const { process, ready } = await up('--workers', '2', '--tools', 'tools.ts');
+  expect(ready.workers).toHaveLength(2);
+  const [first, second] = ready.workers.map(({ pid }) => pid) as [number, number];
+  expect(await statusOf(`${ready.url}/readyz`)).toBe(200);
+  expect(await statusOf(ready.queuesUrl)).toBe(200);
+
+  globalThis.process.kill(first, 'SIGKILL');
+  const completed = await process.line('workers are complete again');
+  const replacement = Number(/\d+$/.exec(completed)?.[0]);
+  expect(isGone(first)).toBe(true);
+  expect([first, second]).not.toContain(replacement);
+
+  const call = place.start(['call', 'linger', '--params', '{"ms":1500}', '--key', 'last']);
+  await process.line('"tool_call_start"');
+  process.signal('SIGINT');
+  await process.line('draining: 2 workers');
+  expect(await statusOf(`${ready.url}/readyz`)).toBe(503);
+  expect(await call.ended).toEqual({ code: 0, signal: null });
+  expect(await process.ended).toEqual({ code: 0, signal: null });
+  await allGone([second, replacement]);
+});
+
+test('kill -9 of up takes its workers along', async () => {
+  const { process, ready } = await up('--workers', '1');
+  await process.kill();
+  await allGone(ready.workers.map(({ pid }) => pid));
+});
+
+test('a second signal interrupts the calls and ends at once', async () => {
+  const { process, ready } = await up('--workers', '1', '--tools', 'tools.ts');
+  const call = place.start(['call', 'linger', '--params', '{"ms":60000}', '--key', 'impatient']);
+  await process.line('"tool_call_start"');
+  process.signal('SIGTERM');
+  await process.line('draining: 1 worker');
+  process.signal('SIGTERM');
+  expect(await process.ended).toEqual({ code: 1, signal: null });
+  expect((await call.ended).code).toBe(6);
+  await allGone(ready.workers.map(({ pid }) => pid));
+});
+
+test('up says which port is taken, and doctor how to mend it', async () => {
+  const server = createServer();
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+  const { port } = server.address() as { port: number };
+  try {
+    const [refused, doctor] = await Promise.all([
+      place.run(['up', '--port', String(port)]),
+      place.run(['doctor'], { env: { PAWL_HTTP_PORT: String(port) } }),
+    ]);
+    expect({ code: refused.code, stdout: refused.stdout }).toEqual({ code: 2, stdout: '' });
+    expect(refused.stderr).toContain(`port ${port} is taken`);
+    expect(doctor.code).toBe(2);
+    expect(doctor.stdout).toMatch(/FAIL {2}port .* is in use by another program\n.*→ choose another/);
+  } finally {
+    server.close();
+  }
+});
+
+test('tools that cannot be used are told once, and nothing stays', async () => {
+  const { code, stdout, stderr } = await place.run(['up', '--port', '0', '--workers', '2', '--tools', 'nowhere.ts']);
+  expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+  expect(stderr.match(/There is no tools file nowhere\.ts/g)).toHaveLength(1);
+  await allGone([]);
+});
+
+test('serve accepts calls without workers of its own, and drains; without tokens it stays on this machine', async () => {
+  const [serve, refused] = [
+    place.start(['serve', '--port', '0', '--json']),
+    place.run(['serve', '--port', '0', '--host', '0.0.0.0']),
+  ];
+  const { url } = JSON.parse(await serve.line('"event":"ready"')) as Ready;
+  const worker = await place.worker();
+  const answer = await fetch(`${url}/v1/calls?wait=10000`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ tool: 'greet', params: { name: 'Ada' }, session: 'over-http' }),
+  });
+  expect(await answer.json()).toMatchObject({ status: 'success', output: { content: { text: 'Hello, Ada!' } } });
+  for (const process of [serve, worker]) process.signal('SIGTERM');
+  expect(await serve.ended).toEqual({ code: 0, signal: null });
+  expect(await worker.ended).toEqual({ code: 0, signal: null });
+  expect(await refused).toMatchObject({ code: 2, stderr: expect.stringContaining('binds to loopback only') });
+  await allGone([]);
+});

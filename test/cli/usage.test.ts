@@ -1,0 +1,137 @@
+import { PassThrough } from 'node:stream';
+import type { Command } from 'commander';
+import { describe, expect, test } from 'vitest';
+import type { CliContext } from '../../src/cli/context.ts';
+import { EXIT_CODES, exitCodeOfError, exitCodeOfResult } from '../../src/cli/exit-codes.ts';
+import { createProgram } from '../../src/cli.ts';
+import type { ResultStatus, ToolResultEnvelope } from '../../src/shared/envelope.ts';
+import { FAILURES, type FailureCode, PawlError } from '../../src/shared/failure.ts';
+import { startPawl } from '../helpers/process.ts';
+
+async function pawl(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
+  const started = startPawl(args, { env });
+  const { code } = await started.ended;
+  return { code, stdout: started.stdout(), stderr: started.stderr() };
+}
+
+describe('a person at the keyboard', () => {
+  test('pawl alone prints its help', async () => {
+    const { code, stdout } = await pawl([]);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^Usage: pawl/);
+    expect(stdout).toContain('doctor');
+  });
+
+  test.each([
+    [['doctr'], 'unknown command', 'Did you mean doctor?'],
+    [['calls', 'shwo', 'x'], 'unknown command', 'Did you mean show?'],
+    [['call', 'read', '--parms', '{}'], 'unknown option', 'Did you mean --params?'],
+  ])('a mistyped %j gets the nearest name and exit code 2', async (args, problem, hint) => {
+    const { code, stdout, stderr } = await pawl(args);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toContain(`pawl: ${problem}`);
+    expect(stderr).toContain(hint);
+    expect(stderr).not.toContain('    at ');
+  });
+});
+
+test('Redis out of reach is said in one line, without the password: exit code 7', async () => {
+  const env = { REDIS_URL: 'redis://:hidden@127.0.0.1:1' };
+  for (const ended of await Promise.all(
+    [['worker'], ['calls'], ['serve', '--port', '0']].map((args) => pawl(args, env)),
+  )) {
+    expect(ended.code).toBe(7);
+    expect(ended.stderr).toMatch(/^pawl: Redis cannot be used: .*ECONNREFUSED.*pawl doctor.*\n$/);
+    expect(ended.stderr).not.toContain('hidden');
+  }
+});
+
+/** Standard output of `pawl ARGS --help`, without a process. */
+async function helpOf(name: string): Promise<string> {
+  const out = new PassThrough();
+  const context = { out, err: out } as unknown as CliContext;
+  await createProgram(context, () => {})
+    .parseAsync([...name.split(' '), '--help'], { from: 'user' })
+    .catch(() => {});
+  return String(out.read());
+}
+
+function leavesOf(command: Command, above = ''): readonly string[] {
+  return command.commands.flatMap((child) => {
+    const name = `${above}${child.name()}`;
+    return child.commands.length === 0 ? [name] : leavesOf(child, `${name} `);
+  });
+}
+
+describe('help', () => {
+  const context = { out: new PassThrough(), err: new PassThrough() } as unknown as CliContext;
+  const leaves = leavesOf(createProgram(context, () => {}));
+
+  test('lists the commands of the interface and no others', () => {
+    expect([...leaves].sort()).toEqual([
+      ...['call', 'calls cancel', 'calls ls', 'calls resolve', 'calls show', 'calls watch'],
+      ...['circuits force-open', 'circuits ls', 'circuits reset', 'demo', 'doctor', 'serve'],
+      ...['sessions close', 'sessions ls', 'sessions open', 'sessions show', 'tools ls', 'tools show', 'up', 'worker'],
+    ]);
+  });
+
+  test.each(leaves)('of %s has an example and names --json', async (name) => {
+    const help = await helpOf(name);
+    expect(help).toMatch(new RegExp(`Examples?:\n  pawl ${name}`));
+    expect(help).toContain('--json');
+  });
+});
+
+describe('exit codes', () => {
+  test('are those of the interface', () => {
+    expect(Object.values(EXIT_CODES).map(({ code, meaning }) => `${code} ${meaning}`)).toEqual([
+      '0 success',
+      '1 the call ended in an error',
+      '2 wrong usage or configuration',
+      '3 circuit open',
+      '4 timeout',
+      '5 denied',
+      '6 outcome unknown',
+      '7 Redis out of reach',
+    ]);
+  });
+
+  const ended = (status: Exclude<ResultStatus, 'success'>, code: string, attempts: number): ToolResultEnvelope => ({
+    requestId: '01a20089-c710-71d8-9c48-894f5ba70958',
+    status,
+    fromCache: false,
+    toolName: 'greet',
+    durationMs: 1,
+    attempts,
+    error: { code, message: code, retriable: false, terminal: true },
+  });
+
+  test.each<[Exclude<ResultStatus, 'success'>, string, number, number]>([
+    ['error', 'TOOL_FAILED', 1, 1],
+    ['error', 'BROKEN', 1, 1],
+    ['retry_exhausted', 'HTTP_503', 4, 1],
+    ['retry_exhausted', 'TIMEOUT', 4, 1],
+    ['error', 'CANCELLED', 1, 1],
+    ['error', 'INVALID_PARAMS', 1, 1],
+    ['error', 'INVALID_PARAMS', 0, 2],
+    ['error', 'UNKNOWN_TOOL', 0, 2],
+    ['error', 'CONTRACT_INVALID', 0, 2],
+    ['error', 'IDEMPOTENCY_CONFLICT', 0, 1],
+    ['circuit_open', 'CIRCUIT_OPEN', 0, 3],
+    ['timeout', 'TIMEOUT', 1, 4],
+    ['timeout', 'DEADLINE_EXCEEDED', 0, 4],
+    ['error', 'PERMISSION_DENIED', 0, 5],
+    ['error', 'OUTCOME_UNKNOWN', 1, 6],
+  ])('a call that ends as %s with %s after %i attempts gives %i', (status, code, attempts, exitCode) => {
+    expect(exitCodeOfResult(ended(status, code, attempts))).toBe(exitCode);
+  });
+
+  test('every failure of a command has one', () => {
+    const codes = Object.keys(FAILURES).map((code) => exitCodeOfError(new PawlError(code as FailureCode)));
+    expect(codes.every((code) => code >= 1 && code <= 7)).toBe(true);
+    expect(exitCodeOfError(new PawlError('CONFIGURATION'))).toBe(2);
+    expect(exitCodeOfError(new PawlError('UNKNOWN_SESSION'))).toBe(2);
+    expect(exitCodeOfError(new PawlError('CALL_NOT_RESOLVABLE'))).toBe(1);
+    expect(exitCodeOfError(new PawlError('BACKEND_UNAVAILABLE'))).toBe(7);
+  });
+});

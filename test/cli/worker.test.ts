@@ -1,0 +1,140 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startScript } from '../helpers/process.ts';
+import { eventually } from '../helpers/signal.ts';
+import { openPlace, type Place } from './pawl.ts';
+
+let place: Place;
+beforeAll(async () => {
+  place = await openPlace();
+});
+afterAll(() => place[Symbol.asyncDispose]());
+
+test('a worker tells its pid, tiers and tools once, and its log follows each attempt without parameters, outputs or keys (R27)', async () => {
+  const worker = place.start(['worker', '--tools', 'tools.ts', '--tiers', 'read-only', '--json']);
+  const ready = JSON.parse(await worker.line('"event":"ready"')) as { tools: string[] };
+  expect(ready).toMatchObject({ event: 'ready', pid: worker.pid, tiers: ['read-only'] });
+  expect(ready.tools).toEqual(expect.arrayContaining(['tools.read@1.0.0', 'tools.greet@1.0.0', 'tools.break@1.0.0']));
+  await worker.line('tools.linger is of the tier workspace and not offered');
+  await place.run(['call', 'greet', '--params', '{"name":"Secret"}', '--key', 'my-key']);
+  expect(JSON.parse(await worker.line('"tool_call_end"'))).toMatchObject({
+    event: 'tool_call_end',
+    toolName: 'greet',
+    attempt: 1,
+    state: 'done',
+    fromCache: false,
+    idempotencyKeyHash: expect.stringMatching(/^[0-9a-f]{64}$/),
+  });
+  worker.signal('SIGTERM');
+  expect(await worker.ended).toEqual({ code: 0, signal: null });
+  expect(worker.stdout().split('\n')).toHaveLength(2);
+  expect(worker.stderr()).toContain('"tool_call_start"');
+  expect(worker.stderr()).not.toMatch(/Secret|my-key/);
+});
+
+test('SIGTERM lets the running call finish, and takes no other', async () => {
+  const worker = await place.worker();
+  const call = place.start(['call', 'linger', '--params', '{"ms":1500}', '--key', 'drained']);
+  await worker.line('"tool_call_start"');
+  worker.signal('SIGTERM');
+  await worker.line('"worker_draining"');
+  expect(await call.ended).toEqual({ code: 0, signal: null });
+  expect(call.stdout()).toBe('lingered\n');
+  expect(await worker.ended).toEqual({ code: 0, signal: null });
+});
+
+test('a second signal interrupts what runs: a call that may have had its effect ends as unknown, with exit code 6, and is resolved', async () => {
+  const worker = await place.worker();
+  const call = place.start(['call', 'linger', '--params', '{"ms":60000}', '--key', 'hurried', '--json']);
+  await worker.line('"tool_call_start"');
+  worker.signal('SIGTERM');
+  await worker.line('"worker_draining"');
+  worker.signal('SIGTERM');
+  expect(await worker.ended).toEqual({ code: 1, signal: null });
+  expect(await call.ended).toEqual({ code: 6, signal: null });
+  const { callId } = JSON.parse(call.stdout()) as { callId: string };
+  expect((await place.run(['calls', 'show', callId])).stdout).toContain(`pawl calls resolve ${callId}`);
+  const resolved = await place.run([
+    'calls',
+    'resolve',
+    callId,
+    '--as',
+    'succeeded',
+    '--output',
+    '{"found":true}',
+    '--json',
+  ]);
+  expect(JSON.parse(resolved.stdout)).toMatchObject({
+    state: 'done',
+    result: { status: 'success', output: { content: { found: true } } },
+  });
+});
+
+test('a worker that is killed in the middle leaves a call whose outcome is unknown (DESIGN, decision 5)', async () => {
+  // A world of its own: how often lost jobs are looked for is what the first worker of a queue says.
+  await using elsewhere = await openPlace();
+  const short = { PAWL_LOCK_DURATION_MS: '600', PAWL_STALLED_INTERVAL_MS: '300' };
+  const doomed = await elsewhere.worker(short);
+  const call = elsewhere.start(['call', 'linger', '--params', '{"ms":60000}'], short);
+  await doomed.line('"tool_call_start"');
+  await doomed.kill();
+  const heir = await elsewhere.worker(short);
+  expect(await call.ended).toEqual({ code: 6, signal: null });
+  expect(call.stderr()).toContain('pawl calls resolve w0.');
+  heir.signal('SIGTERM');
+  expect(await heir.ended).toEqual({ code: 0, signal: null });
+});
+
+describe('tools files', () => {
+  const files: Readonly<Record<string, string>> = {
+    'syntax.ts': 'export const a: number = 1;\nexport const b = = 2;\n',
+    'syntax.js': 'export const a = 1;\nexport const b = = 2;\n',
+    'deep.js': "export * from './syntax.js';\n",
+    'throws.ts': "\nexport const a = (() => { throw new Error('no luck'); })();\n",
+    'missing.ts': "import nothing from 'no-such-package';\n",
+    'definition.ts':
+      "import { defineTool } from 'pawl';\nimport { z } from 'zod';\nexport default defineTool({ name: 'a b', version: '1.0.0', description: 'x', tier: 'read-only', input: z.object({}), run: () => ({ output: 1 }) });\n",
+    'none.ts': 'export const list = [1];\nexport default () => 2;\n',
+    'empty.ts': '\n',
+    'common.cjs': "module.exports = { tools: [require('./tools.ts').greet] };\n",
+  };
+
+  test('are run as they are, wherever they lie; a fault is named with its place and without a stack', async () => {
+    for (const [name, text] of Object.entries(files)) writeFileSync(join(place.folder, name), text);
+    mkdirSync(join(place.folder, 'folder'));
+    const names = ['tools.ts', ...Object.keys(files), 'absent.ts', 'folder'];
+    const script = startScript(new URL('./fixtures/load-tool-files.ts', import.meta.url), names, { cwd: place.folder });
+    await script.ended;
+    const said = new Map(
+      script
+        .stdout()
+        .trim()
+        .split('\n')
+        .map((line) => line.split(' => ') as [string, string]),
+    );
+    expect(said.get('tools.ts')).toBe('greet, break, linger, plain');
+    expect(said.get('syntax.ts')).toMatch(
+      /^The tools file syntax\.ts cannot be used: SyntaxError: .* \(syntax\.ts:2\)\.$/,
+    );
+    expect(said.get('syntax.js')).toMatch(/SyntaxError: .* \(syntax\.js:2\)\.$/);
+    expect(said.get('deep.js')).toMatch(/^The tools file deep\.js .* \(syntax\.js:2\)\.$/);
+    expect(said.get('throws.ts')).toContain('no luck (throws.ts:2)');
+    expect(said.get('missing.ts')).toContain("Cannot find package 'no-such-package'");
+    expect(said.get('definition.ts')).toContain('name must be a letter');
+    expect(said.get('none.ts')).toContain('it exports default (function), list (a list without a tool)');
+    expect(said.get('empty.ts')).toContain('it exports nothing');
+    expect(said.get('common.cjs')).toBe('greet');
+    expect(said.get('absent.ts')).toContain(`There is no tools file absent.ts (${place.folder}/absent.ts)`);
+    expect(said.get('folder')).toContain('is not a file');
+  });
+
+  test('that cannot be used keep the worker from starting: exit code 2', async () => {
+    writeFileSync(join(place.folder, 'bad.ts'), 'export const a = = 1;\n');
+    const { code, stdout, stderr } = await place.run(['worker', '--tools', 'bad.ts']);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toContain('(bad.ts:1)');
+    expect(stderr).not.toContain('\n    at ');
+    await eventually(async () => (await place.world.connections()).length === 0);
+  });
+});

@@ -1,0 +1,95 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+import { temporaryFolder } from './helpers/context.ts';
+import { startScript } from './helpers/process.ts';
+import { createWorld } from './helpers/world.ts';
+
+const FOLDER = new URL('../examples/', import.meta.url);
+const README = new URL('../README.md', import.meta.url);
+
+/** What each example must print, in this order; other lines may stand between. */
+const PRINTED: Readonly<Record<string, readonly string[]>> = {
+  'quick-start.ts': ['success true'],
+  'idempotency.ts': [
+    '100 calls, 1 transfer, 1 answer',
+    'later: from the record true, matched on completed',
+    'other parameters: IDEMPOTENCY_CONFLICT, still 1 transfer',
+    'another session: from the record false, now 2 transfers',
+  ],
+  'retries.ts': [
+    'attempt 1 failed: HTTP_503',
+    'attempt 2 failed: HTTP_503',
+    'look_up: success after 3 attempts',
+    'look_up with 2 attempts at most: retry_exhausted',
+    'pay: retriable_error after 1 attempt;',
+    'pay, the caller vouches for a second run: success after 2 attempts',
+  ],
+  'circuit.ts': [
+    'after 3 failures: OPEN, 3 requests',
+    'stock is refused: its circuit is open',
+    'then: circuit_open, still 3 requests',
+    'after the cooldown one probe: success, HALF_OPEN',
+    'and a second one: success, CLOSED',
+  ],
+  'cancellation.ts': [
+    'in the queue: cancelled-before-start',
+    'while it ran: cancelled, its caller gets CANCELLED',
+    'once more: too-late',
+    'by a signal: CANCELLED',
+    'by a time limit: timeout',
+  ],
+  'unknown-outcome.ts': [
+    'the worker died: OUTCOME_UNKNOWN',
+    'asked again: OUTCOME_UNKNOWN, nothing runs',
+    'the outbox holds: letter to Bob',
+    'resolved as succeeded: success, 1 letter',
+  ],
+  'sessions.ts': [
+    'the branch writes: success',
+    'the worker session reads what it wrote: success',
+    'the worker session writes: PERMISSION_DENIED',
+    'nobody leaves the workspace: PERMISSION_DENIED',
+    'after the main session was closed: SESSION_CLOSED',
+  ],
+  'progress.ts': ['build_index is queued', '1 of 5', '4 of 5', 'success: 5 documents indexed'],
+};
+
+test('every example is tested', () => {
+  const files = readdirSync(FOLDER).filter((name) => name.endsWith('.ts'));
+  expect(files.sort()).toEqual(Object.keys(PRINTED).sort());
+});
+
+test('the quick start is the program of the README', () => {
+  const [, program] = /```ts\n(?<program>[\s\S]*?)```/.exec(readFileSync(README, 'utf8')) ?? [];
+  const [, ...lines] = readFileSync(new URL('quick-start.ts', FOLDER), 'utf8').split('\n');
+  expect(lines.join('\n')).toBe(program);
+});
+
+test.each(Object.keys(PRINTED))('the example %s does what it says, and leaves no connection', async (name) => {
+  const world = await createWorld();
+  const example = startScript(fileURLToPath(new URL(name, FOLDER)), [], {
+    cwd: temporaryFolder(),
+    env: { REDIS_URL: world.redisUrl, PAWL_PREFIX: world.prefix, PAWL_SIGNING_KEYS: 'test:an-example-signs-its-calls' },
+  });
+  const ending = await example.ended;
+  const output = example.stdout();
+  expect(ending, output + example.stderr()).toEqual({ code: 0, signal: null });
+  let from = 0;
+  for (const line of PRINTED[name] ?? []) {
+    const at = output.indexOf(line, from);
+    expect(at, `"${line}" in its place in:\n${output}`).toBeGreaterThanOrEqual(0);
+    from = at + line.length;
+  }
+  expect(example.stderr()).toBe('');
+  expect(await world.connections()).toEqual([]);
+});
+
+test('the quick start needs nothing: it brings its own Redis, and ends it', async () => {
+  const example = startScript(new URL('quick-start.ts', FOLDER), [], {
+    cwd: temporaryFolder(),
+    env: { REDIS_URL: undefined, PAWL_PREFIX: undefined },
+  });
+  expect((await example.ended).code, example.stderr()).toBe(0);
+  expect(example.stdout()).toBe('success true\n');
+});

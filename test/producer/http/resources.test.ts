@@ -1,0 +1,174 @@
+import { performance } from 'node:perf_hooks';
+import { describe, expect, test } from 'vitest';
+import { refusalOf, STATUSES } from '../../../src/producer/http/errors.ts';
+import { FAILURES, PawlError } from '../../../src/shared/failure.ts';
+import { eventually } from '../../helpers/signal.ts';
+import { startRig, testTools } from './rig.ts';
+
+describe('/v1/sessions', () => {
+  test('opens, finds, lists and closes sessions, and cancels what is under them', async () => {
+    const { tools, started } = testTools();
+    const { ask, call } = await startRig({ tools });
+    const opened = await ask('/v1/sessions', {
+      method: 'POST',
+      json: { kind: 'main', actorId: 'ada', channel: { kind: 'operator' } },
+    });
+    expect(opened).toMatchObject({ status: 201, body: { kind: 'main', actorId: 'ada', state: 'open' } });
+    const { sessionKey } = opened.body;
+    expect(opened.headers.get('location')).toBe(`/v1/sessions/${sessionKey}`);
+    const below = await ask('/v1/sessions', { method: 'POST', json: { kind: 'worker', parent: sessionKey } });
+    expect(below).toMatchObject({ status: 201, body: { parent: sessionKey, actorId: 'ada' } });
+    expect((await ask(`/v1/sessions/${sessionKey}`)).body).toEqual(opened.body);
+    expect((await ask('/v1/sessions')).body.sessions).toHaveLength(2);
+    const held = await call({ tool: 'hold', session: below.body.sessionKey }, { wait: 0 });
+    await started.promise;
+    expect(await ask(`/v1/sessions/${sessionKey}`, { method: 'DELETE' })).toMatchObject({ status: 204, text: '' });
+    expect((await ask(`/v1/calls/${held.body.callId}`)).body.state).toBe('cancelled');
+    await eventually(async () => (await ask(`/v1/sessions/${sessionKey}`)).body.state === 'closed');
+  });
+
+  test('what cannot be one is 400 with the path, an unknown one 404', async () => {
+    const { ask } = await startRig();
+    const post = (json: unknown) => ask('/v1/sessions', { method: 'POST', json });
+    expect(await post({ kind: 'boss' })).toMatchObject({
+      status: 400,
+      body: { error: { code: 'CONTRACT_INVALID', issues: [{ path: 'kind' }] } },
+    });
+    expect((await post({ kid: 'main' })).body.error.message).toContain('kid');
+    expect((await post({ parent: 'nobody', kind: 'branch' })).body.error.code).toBe('UNKNOWN_SESSION');
+    expect((await post({ sessionKey: 'one' })).status).toBe(201);
+    expect((await post({ sessionKey: 'one' })).body.error.issues[0].path).toBe('sessionKey');
+    for (const method of ['GET', 'DELETE'])
+      expect(await ask('/v1/sessions/nobody', { method })).toMatchObject({
+        status: 404,
+        body: { error: { code: 'UNKNOWN_SESSION' } },
+      });
+  });
+});
+
+test('/v1/tools lists what the fleet offers, and what a session may use of it', async () => {
+  const { ask } = await startRig(testTools());
+  const { tools } = (await ask('/v1/tools')).body;
+  expect(tools).toHaveLength(4);
+  expect(tools.find(({ name }: { name: string }) => name === 'hold')).toEqual({
+    name: 'hold',
+    namespace: 'tools',
+    version: '1.0.0',
+    tier: 'read-only',
+    effects: 'none',
+    description: 'Waits until the test lets it go.',
+    inputSchema: { type: 'object', properties: {}, additionalProperties: false },
+    annotations: {},
+    timeoutMs: 30_000,
+    workers: 1,
+  });
+  await ask('/v1/sessions', { method: 'POST', json: { kind: 'worker', sessionKey: 'w' } });
+  const allowed = (await ask('/v1/tools?session=w')).body.tools;
+  expect(allowed.map(({ tier }: { tier: string }) => tier)).toEqual(['read-only', 'read-only', 'read-only']);
+  expect((await ask('/v1/tools?session=nobody')).status).toBe(404);
+});
+
+describe('/debug/tool-reliability', () => {
+  test('forces a circuit open and resets it (R25); an open circuit is a finished answer, in under 10 ms', async () => {
+    const { ask, call } = await startRig(testTools());
+    const act = (json: object) => ask('/debug/tool-reliability', { method: 'POST', json });
+    const forced = await act({ action: 'force_open', tool: 'fail', reason: 'a drill' });
+    expect(forced).toMatchObject({
+      status: 200,
+      body: { changed: [{ key: 'tool:tools.fail', state: 'FORCED_OPEN', reason: 'a drill', tier: 'read-only' }] },
+    });
+    const refused = await eventually(async () => {
+      const answer = await call({ tool: 'fail', params: {}, session: 's' });
+      return answer.body.status === 'circuit_open' ? answer : undefined;
+    });
+    expect(refused).toMatchObject({
+      status: 200,
+      body: { error: { code: 'CIRCUIT_OPEN', breakerState: 'FORCED_OPEN' } },
+    });
+    const times: number[] = [];
+    for (let index = 0; index < 200; index += 1) {
+      const from = performance.now();
+      await call({ tool: 'fail', params: {}, session: 's' });
+      times.push(performance.now() - from);
+    }
+    times.sort((a, b) => a - b);
+    console.log(
+      `refusal of an open circuit over HTTP: median ${times[100]?.toFixed(2)} ms, p99 ${times[197]?.toFixed(2)} ms`,
+    );
+    expect(times[100]).toBeLessThan(10);
+
+    const shown = (await ask('/debug/tool-reliability')).body;
+    expect(shown.circuits).toMatchObject([{ key: 'tool:tools.fail', state: 'FORCED_OPEN', failures: 0 }]);
+    expect(shown.ledger).toMatchObject({ inflight: 0, tiers: { workspace: { inflight: 0 } } });
+    expect(shown.switches).toEqual({
+      enabled: true,
+      openMode: 'on',
+      deriveKeys: 'on',
+      derivedReplay: 'same-request',
+      disabledTools: [],
+    });
+    expect((await act({ action: 'reset', key: 'tool:tools.fail' })).body.changed).toMatchObject([{ state: 'CLOSED' }]);
+    await eventually(async () => (await call({ tool: 'fail', session: 's' })).body.status === 'error');
+  });
+
+  test('a circuit of one tenant is forced open for that tenant', async () => {
+    const { ask } = await startRig(testTools());
+    const forced = await ask('/debug/tool-reliability', {
+      method: 'POST',
+      json: { action: 'force_open', tool: 'acme.far.echo', context: 'acme' },
+    });
+    expect(forced.body.circuits).toMatchObject([{ key: 'tool:acme.far.echo@acme', state: 'FORCED_OPEN' }]);
+  });
+
+  test('what it cannot do yet, or cannot know, is 400 or 404 and says what is possible', async () => {
+    const { ask } = await startRig(testTools());
+    const act = (json: object) => ask('/debug/tool-reliability', { method: 'POST', json });
+    for (const action of ['flush', 'disable', 'enable', 'explode', 7, undefined])
+      expect(await act({ action, tool: 'fail' }), String(action)).toMatchObject({
+        status: 400,
+        body: { error: { message: expect.stringContaining('force_open, reset'), issues: [{ path: 'action' }] } },
+      });
+    expect((await act({ action: 'force_open' })).body.error.issues[0].path).toBe('tool');
+    expect((await act({ action: 'force_open', tool: 'nothing' })).status).toBe(404);
+    expect((await act({ action: 'force_open', tool: 'nothing', context: 'acme' })).status).toBe(404);
+  });
+});
+
+test('/openapi.json describes every route, and every error code is of the catalogue or of HTTP', async () => {
+  const { ask } = await startRig();
+  const { body } = await ask('/openapi.json');
+  expect(
+    Object.entries(body.paths)
+      .flatMap(([path, methods]) => Object.keys(methods as object).map((m) => `${m} ${path}`))
+      .sort(),
+  ).toEqual([
+    'delete /v1/calls/{callId}',
+    'delete /v1/sessions/{key}',
+    'get /debug/tool-reliability',
+    'get /metrics',
+    'get /openapi.json',
+    'get /v1/calls',
+    'get /v1/calls/{callId}',
+    'get /v1/sessions',
+    'get /v1/sessions/{key}',
+    'get /v1/tools',
+    'post /debug/tool-reliability',
+    'post /v1/calls',
+    'post /v1/calls/{callId}/resolution',
+    'post /v1/sessions',
+  ]);
+  expect(body.paths['/v1/calls'].post.parameters).toMatchObject([{ name: 'wait', in: 'query' }]);
+  const ofHttp = ['UNAUTHENTICATED', 'METHOD_NOT_ALLOWED', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', 'INTERNAL'];
+  for (const code of Object.keys(STATUSES))
+    expect(Object.hasOwn(FAILURES, code) || ofHttp.includes(code), code).toBe(true);
+});
+
+test('a defect is 500 and tells nothing but that it is one', () => {
+  for (const thrown of [new Error('/etc/secret'), 'text', undefined, new PawlError('TIMEOUT', 'no code of this door')])
+    expect(refusalOf(thrown)).toEqual({
+      status: 500,
+      headers: {},
+      body: { error: { code: 'INTERNAL', message: 'Something in this server is broken; its log says what.' } },
+      defect: true,
+    });
+});

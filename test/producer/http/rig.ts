@@ -1,0 +1,200 @@
+/** A whole way for HTTP tests: a server, its producer and a worker, in a world of their own. */
+import { request as httpRequest } from 'node:http';
+import { onTestFinished } from 'vitest';
+import { z } from 'zod';
+import { type Board, openBoard } from '../../../src/operator/board.ts';
+import { Pawl } from '../../../src/producer/client.ts';
+import { ProducerMetrics } from '../../../src/producer/http/metrics.ts';
+import { BOARD_PATH, type HttpServer, startHttpServer } from '../../../src/producer/http/server.ts';
+import { resolveSettings, type Settings, type SettingsInput } from '../../../src/shared/config.ts';
+import { ToolError } from '../../../src/shared/failure.ts';
+import type { Logger } from '../../../src/shared/log.ts';
+import { type AnyTool, defineTool } from '../../../src/shared/tool.ts';
+import { ToolWorker } from '../../../src/workers/worker.ts';
+import { temporaryFolder } from '../../helpers/context.ts';
+import { eventually, type Signal, signal } from '../../helpers/signal.ts';
+import { createWorld, type World } from '../../helpers/world.ts';
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers whose shape they state themselves.
+  readonly body: any;
+  readonly text: string;
+}
+
+export interface AskOptions {
+  readonly method?: string;
+  readonly token?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Sent as JSON. */
+  readonly json?: unknown;
+  /** Sent as it is. */
+  readonly raw?: string | Uint8Array<ArrayBuffer>;
+  readonly signal?: AbortSignal;
+}
+
+export interface Rig {
+  readonly world: World;
+  readonly settings: Settings;
+  readonly pawl: Pawl;
+  readonly server: HttpServer;
+  readonly board: Board;
+  readonly logged: readonly { readonly level: string; readonly fields: object; readonly message: string }[];
+  ask(path: string, options?: AskOptions): Promise<Answer>;
+  /** `POST /v1/calls`. */
+  call(json: unknown, options?: AskOptions & { readonly wait?: number | string }): Promise<Answer>;
+}
+
+export interface RigOptions {
+  readonly tools?: readonly AnyTool[];
+  readonly settings?: Partial<SettingsInput>;
+  /** Default: the world's Redis. */
+  readonly redisUrl?: string;
+}
+
+export async function startRig(options: RigOptions = {}): Promise<Rig> {
+  const world = await createWorld();
+  const common = { prefix: world.prefix, workspaceRoot: temporaryFolder(), ...options.settings };
+  const settings = resolveSettings({ options: { redisUrl: options.redisUrl ?? world.redisUrl, ...common } });
+  const logged: { level: string; fields: object; message: string }[] = [];
+  const level = (name: string) => (fields: object, message: string) =>
+    void logged.push({ level: name, fields, message });
+  const log: Logger = { debug: () => {}, info: level('info'), warn: level('warn'), error: level('error') };
+  if (options.tools !== undefined) {
+    const workerSettings = resolveSettings({ options: { redisUrl: world.redisUrl, ...common } });
+    await startTestWorker(workerSettings, options.tools, log);
+  }
+  const metrics = new ProducerMetrics(settings, { cacheMs: 0 });
+  const pawl = await Pawl.open({
+    settings,
+    log,
+    defaultWorkspaceRoot: process.cwd(),
+    onEvent: (event) => metrics.observe(event),
+  });
+  onTestFinished(() => pawl.close());
+  const board = openBoard({ settings, redisUrl: pawl.backend.url, basePath: BOARD_PATH, log });
+  onTestFinished(() => board.close());
+  const server = await startHttpServer({ pawl, settings, log, port: 0, board: board.router, metrics });
+  onTestFinished(() => server.close());
+  if (options.tools !== undefined)
+    await eventually(async () => (await pawl.catalogue()).tools.length === options.tools?.length, {
+      what: 'the tools',
+    });
+  const ask = (path: string, asked?: AskOptions) => askServer(server.url, path, asked);
+  return {
+    world,
+    settings,
+    pawl,
+    server,
+    board,
+    logged,
+    ask,
+    call: (json, { wait, ...asked } = {}) =>
+      ask(`/v1/calls${wait === undefined ? '' : `?wait=${wait}`}`, { method: 'POST', json, ...asked }),
+  };
+}
+
+export async function startTestWorker(settings: Settings, tools: readonly AnyTool[], log: Logger): Promise<ToolWorker> {
+  const worker = await ToolWorker.start({
+    settings,
+    tools,
+    tiers: ['read-only', 'workspace'],
+    concurrency: 8,
+    log,
+    environment: {},
+    pawlVersion: '0.0.0',
+  });
+  onTestFinished(() => worker.close(0));
+  return worker;
+}
+
+export async function askServer(url: string, path: string, options: AskOptions = {}): Promise<Answer> {
+  const { method = 'GET', token, json, raw, headers = {}, signal: abort } = options;
+  const body = raw ?? (json === undefined ? undefined : JSON.stringify(json));
+  const response = await fetch(`${url}${path}`, {
+    method,
+    redirect: 'manual',
+    headers: {
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+      ...headers,
+    },
+    ...(body === undefined ? {} : { body }),
+    ...(abort === undefined ? {} : { signal: abort }),
+  });
+  const text = await response.text();
+  const isJson = response.headers.get('content-type')?.startsWith('application/json') === true;
+  return { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : undefined };
+}
+
+/** A GET whose every header is given by hand, `Host` included. */
+export function rawGet(url: string, headers: Readonly<Record<string, string>>): Promise<number> {
+  return new Promise((resolve, reject) => {
+    httpRequest(url, { headers, agent: false }, (response) => {
+      response.resume();
+      response.on('end', () => resolve(response.statusCode ?? 0));
+    })
+      .on('error', reject)
+      .end();
+  });
+}
+
+/** The tools of these tests; `started` and `release` are the two ends of `hold`. */
+export function testTools(): {
+  readonly tools: readonly AnyTool[];
+  readonly started: Signal;
+  readonly release: Signal;
+  runs(): number;
+} {
+  const started = signal();
+  const release = signal();
+  let runs = 0;
+  const echo = defineTool({
+    name: 'echo',
+    version: '1.0.0',
+    description: 'Returns its text.',
+    tier: 'workspace',
+    effects: 'idempotent',
+    input: z.object({ text: z.string() }),
+    run: ({ text }) => {
+      runs += 1;
+      return { output: { text, run: runs }, display: text };
+    },
+  });
+  const hold = defineTool({
+    name: 'hold',
+    version: '1.0.0',
+    description: 'Waits until the test lets it go.',
+    tier: 'read-only',
+    input: z.object({}),
+    async run(_params, ctx) {
+      started.fire();
+      const aborted = new Promise<never>((_resolve, reject) => {
+        ctx.signal.addEventListener('abort', () => reject(ctx.signal.reason as Error), { once: true });
+      });
+      await Promise.race([release.promise, aborted]);
+      return { output: 'held' };
+    },
+  });
+  const fail = defineTool({
+    name: 'fail',
+    version: '1.0.0',
+    description: 'Fails for good.',
+    tier: 'read-only',
+    input: z.object({}),
+    run: () => {
+      throw new ToolError('it broke', { code: 'NOT_FOUND' });
+    },
+  });
+  const far = defineTool({
+    name: 'echo',
+    namespace: 'acme.far',
+    version: '1.0.0',
+    description: 'Another echo.',
+    tier: 'read-only',
+    input: z.object({ text: z.string() }),
+    run: ({ text }) => ({ output: `far ${text}` }),
+  });
+  return { tools: [echo, hold, fail, far], started, release, runs: () => runs };
+}
