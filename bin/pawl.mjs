@@ -4,6 +4,7 @@
 
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import module from 'node:module';
 import { Socket } from 'node:net';
 import { constants } from 'node:os';
 import { fileURLToPath } from 'node:url';
@@ -36,6 +37,8 @@ async function run() {
     return;
   }
   if (inCheckout && major < 24) silenceTypeStrippingWarning();
+  // Compiled code is kept between commands: a third of a short command's time.
+  module.enableCompileCache?.();
   const { main } = await import(inCheckout ? source.href : new URL('../dist/cli.js', import.meta.url).href);
   process.exitCode = await main(process.argv.slice(2));
 }

@@ -86,7 +86,7 @@ export function createProgram(context: CliContext, end: End): Command {
 }
 
 function fleetCommands(program: Command, context: CliContext, end: End): void {
-  const up = command(program, 'up', 'start workers for every tier, the HTTP API and the operator’s page', [
+  const up = command(program, 'up', 'start workers for every tier, the HTTP API and Bull Board', [
     'pawl up',
     'pawl up --port 8080 --workers 4 --tools ./weather.ts',
   ])
@@ -116,7 +116,7 @@ function fleetCommands(program: Command, context: CliContext, end: End): void {
     end(await (await import('./cli/worker.ts')).runWorker(context, options)),
   );
 
-  const serve = command(program, 'serve', 'start the HTTP API and the operator’s page, without workers', [
+  const serve = command(program, 'serve', 'start the HTTP API and Bull Board, without workers', [
     'pawl serve --port 8080',
   ])
     .addOption(portOption())

@@ -3,8 +3,7 @@ import type { Settlement } from '../shared/call.ts';
 import type { ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { envelopeOf, type Outcome, resultError } from '../shared/outcome.ts';
-import type { CallRecord } from '../shared/store/ledger.ts';
-import type { CallLedger } from '../shared/store/records.ts';
+import type { CallLedger, KnownCall } from '../shared/store/records.ts';
 import { backgroundSchedule, type Schedule } from '../shared/time.ts';
 import type { Results } from './results.ts';
 
@@ -58,7 +57,7 @@ export async function cancelCall(parts: CancelParts, callId: string): Promise<Ca
 }
 
 /** The outcome of a call that was cancelled while no attempt ran. */
-function cancelledOutcome(record: CallRecord, settlement: Settlement): Outcome {
+function cancelledOutcome(record: KnownCall, settlement: Settlement): Outcome {
   return {
     status: 'error',
     toolName: record.request.envelope.toolName,

@@ -35,6 +35,8 @@ import { Results } from './results.ts';
 import { Session } from './session.ts';
 
 export const PLACES: readonly Place[] = TIERS.map((tier) => ({ tier, shard: 0 }));
+/** How long a new client waits for its first news; without them circuits are asked in the worker. */
+const NEWS_MS = 3_000;
 const MAX_SESSIONS = 10_000;
 
 export interface PawlOptions {
@@ -65,6 +67,8 @@ export class Pawl {
   readonly #dispatch: Dispatch;
   readonly #sessions = new Map<string, SessionRecord>();
   readonly #inboxId: string;
+  /** Resolved once the news are heard and the circuits known. */
+  readonly #heard = Promise.withResolvers<void>();
   #closed = false;
 
   /** Opens the connections and waits until results can arrive. Throws `BACKEND_UNAVAILABLE` when Redis cannot be used. */
@@ -76,7 +80,10 @@ export class Pawl {
       mode: 'fail-fast',
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });
-    return new Pawl(options, backend);
+    const pawl = new Pawl(options, backend);
+    // From the first call on, an open circuit refuses without a round trip.
+    await within(pawl.#heard.promise, NEWS_MS);
+    return pawl;
   }
 
   private constructor(options: PawlOptions, backend: Backend) {
@@ -106,7 +113,7 @@ export class Pawl {
       prefix: settings.prefix,
       name: 'producer',
       onNews: (news) => this.#hear(news),
-      onSubscribed: () => void this.#readCircuits().catch(onError),
+      onSubscribed: () => void this.#readCircuits().catch(onError).finally(this.#heard.resolve),
       onError,
     });
     this.#dispatch = new Dispatch({

@@ -111,7 +111,7 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
 
   const authenticate = authentication(settings.apiTokens);
   app.use((request, response, next) => {
-    const browser = request.path === BOARD_PATH || request.path.startsWith(`${BOARD_PATH}/`);
+    const browser = request.path === '/' || request.path === BOARD_PATH || request.path.startsWith(`${BOARD_PATH}/`);
     response.locals['caller'] = authenticate(request, { browser });
     next();
   });
@@ -127,7 +127,10 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
     openApiRoute(() => routes, version),
   ];
   mountRoutes(app, routes);
-  if (board !== undefined) app.use(BOARD_PATH, readOnlyPages(), board);
+  if (board !== undefined) {
+    app.use(BOARD_PATH, readOnlyPages(), board);
+    app.get('/', (_request, response) => response.redirect(BOARD_PATH));
+  }
   app.use((request) => {
     throw new HttpError('NOT_FOUND', `There is nothing at ${request.method} ${request.path.slice(0, 200)}.`);
   });

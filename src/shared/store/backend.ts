@@ -2,7 +2,7 @@
  * One process's way to Redis: the connection, checked, and the records on it. Starts the embedded server when none is configured.
  */
 import { randomBytes } from 'node:crypto';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Settings } from '../config.ts';
 import { PawlError } from '../failure.ts';
@@ -14,7 +14,8 @@ import { Ledger } from './ledger.ts';
 import { closeConnection, openConnection, type Redis, whenReady } from './redis.ts';
 import { Sessions } from './sessions.ts';
 
-const READY_TIMEOUT_MS = 10_000;
+/** A producer's user waits for it; a worker may be started together with its Redis. */
+const READY_TIMEOUT_MS = { 'fail-fast': 3_000, patient: 15_000 } as const;
 const OLDEST_VERSION = [6, 2] as const;
 
 export interface Backend {
@@ -53,7 +54,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   const url = settings.redisUrl ?? embedded?.url ?? '';
   const redis = openConnection({ url, name: `${settings.prefix}:${options.name}`, mode: options.mode });
   try {
-    await whenReady(redis, READY_TIMEOUT_MS);
+    await whenReady(redis, READY_TIMEOUT_MS[options.mode]);
     const durability = await inspectServer(redis);
     report(durability, options);
     return {
@@ -98,13 +99,19 @@ function signerOf({ settings, log }: BackendOptions, embedded: boolean): Signer 
   return undefined;
 }
 
-/** Made once; `wx` lets exactly one of several starting processes make it. */
+/** Made once: written aside and linked into place, so that nobody ever reads half a key, and one of several starters wins. */
 function ownKey(dataDir: string): SigningKey {
   const file = join(dataDir, 'signing-key');
-  try {
-    writeFileSync(file, randomBytes(32).toString('base64url'), { flag: 'wx', mode: 0o600 });
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  if (!existsSync(file)) {
+    const aside = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
+    writeFileSync(aside, randomBytes(32).toString('base64url'), { mode: 0o600 });
+    try {
+      linkSync(aside, file);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    } finally {
+      unlinkSync(aside);
+    }
   }
   return { kid: 'embedded', key: readFileSync(file, 'utf8') };
 }
