@@ -56,8 +56,12 @@ export async function runProbe(options: AttemptOptions): Promise<ProbeAnswer<unk
     options,
     () => options.tool.probe?.(options.params, options.context),
     (value) => {
-      answer = (value ?? { state: 'unknown' }) as ProbeAnswer<unknown>;
-      return { kind: 'value', result: { output: null } };
+      const said = (value ?? { state: 'unknown' }) as ProbeAnswer<unknown>;
+      const ending: Ending =
+        said.state === 'done' ? toResult(said.result, options) : { kind: 'value', result: { output: null } };
+      if (said.state === 'not-done') answer = said;
+      else if (said.state === 'done' && ending.kind === 'value') answer = { state: 'done', result: ending.result };
+      return ending;
     },
   );
   return ending.kind === 'value' ? answer : { state: 'unknown' };
@@ -136,11 +140,22 @@ function toResult(value: unknown, { tool, validateOutput }: AttemptOptions): End
     return invalid(
       `${tool.name} must return { output, display?, artifacts? }; it returned ${value === null ? 'null' : typeof value}.`,
     );
-  const result = value as ToolResult<unknown>;
-  const issues = validateOutput?.(result.output) ?? [];
+  const { output, display, artifacts } = value as ToolResult<unknown>;
+  if (display !== undefined && typeof display !== 'string')
+    return invalid(`${tool.name} must return a text as display; it returned ${typeof display}.`);
+  if (artifacts !== undefined && !Array.isArray(artifacts))
+    return invalid(`${tool.name} must return a list as artifacts; it returned ${typeof artifacts}.`);
+  const issues = validateOutput?.(output) ?? [];
   if (issues.length > 0)
     return invalid(
       `The output of ${tool.name} does not match its schema: ${issues.map((issue) => `${issue.path || 'output'}: ${issue.message}`).join('; ')}.`,
     );
-  return { kind: 'value', result };
+  return {
+    kind: 'value',
+    result: {
+      output,
+      ...(display === undefined ? {} : { display }),
+      ...(artifacts === undefined ? {} : { artifacts }),
+    },
+  };
 }

@@ -14,7 +14,7 @@ import { type CircuitPolicy, type CircuitState, circuitPolicy } from '../shared/
 import { recovery, settlementOfAborted } from '../shared/call.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
-import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
+import { classify, type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import { placeOf } from '../shared/fingerprint.ts';
 import type { Logger } from '../shared/log.ts';
 import { type Outcome, resultError } from '../shared/outcome.ts';
@@ -364,7 +364,10 @@ export class Executor {
     try {
       outcomeJson = JSON.stringify(outcome);
     } catch (error) {
-      return this.#failed(begun, failureOf('RESULT_INVALID', `The output cannot be said in JSON: ${String(error)}`));
+      return this.#failed(
+        begun,
+        failureOf('RESULT_INVALID', `The output cannot be said in JSON: ${classify(error).message}`),
+      );
     }
     const maxBytes = policy.maxResultBytes ?? registered.tool.maxResultBytes;
     const bytes = sizeAbove(outcomeJson, maxBytes);
@@ -389,7 +392,8 @@ export class Executor {
         elapsedMs: nowMs(begun) - started.firstStartedAtMs,
         remainingMs: remainingMs(begun),
         expectedRetrySafe: envelope.payload.callHints?.expectedRetrySafe ?? false,
-        circuitState,
+        // A circuit that only observes refuses no retry either.
+        circuitState: this.#parts.settings.reliability.openMode === 'on' ? circuitState : 'CLOSED',
       },
       begun.retry,
       this.#parts.random,

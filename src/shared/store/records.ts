@@ -1,12 +1,20 @@
 /**
  * What running calls asks of the records, whatever keeps them: Redis for a fleet, one process for runs without a fleet.
  */
+import type { ToolCallEnvelope } from '../envelope.ts';
 import type { Breakers } from './breakers.ts';
-import type { Ledger } from './ledger.ts';
+import type { CallRecord, Ledger } from './ledger.ts';
 
-export type CallLedger = Pick<
-  Ledger,
-  'claim' | 'begin' | 'settle' | 'postpone' | 'tell' | 'cancel' | 'read' | 'outcome' | 'now'
->;
+export interface CallLedger
+  extends Pick<Ledger, 'claim' | 'begin' | 'settle' | 'postpone' | 'tell' | 'cancel' | 'outcome' | 'now'> {
+  /** Reads a call; with an inbox, its owner is told when the call settles. */
+  read(callId: string, inboxId?: string): Promise<KnownCall | undefined>;
+}
+
+/** As much of a call's record as whoever waits for it, or cancels it, must know. */
+export interface KnownCall extends Pick<CallRecord, 'callId' | 'state' | 'outcome' | 'createdAtMs' | 'readAtMs'> {
+  readonly request: { readonly envelope: Pick<ToolCallEnvelope, 'requestId' | 'toolName'> };
+  readonly attempts: readonly unknown[];
+}
 
 export type CircuitRecords = Pick<Breakers, 'addFailure' | 'change' | 'read' | 'list' | 'window'>;

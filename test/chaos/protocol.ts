@@ -1,0 +1,56 @@
+/** What the rig and its producer processes say to each other, whatever stands behind them. */
+
+/** One call of one tool, named by its key. */
+export interface Ask {
+  readonly tool: string;
+  readonly key: string;
+  readonly params: Readonly<Record<string, unknown>>;
+  readonly session?: string;
+  /** For the whole call, queue time included. */
+  readonly timeoutMs?: number;
+}
+
+/**
+ * What one observer was told about a call. `ok` and `fail` are definite: it happened, it did not. `doubt` is an end that says
+ * itself that the effect may have happened. `info` is no end: this observer does not know.
+ */
+export type Told =
+  | { readonly kind: 'ok'; readonly output: unknown }
+  | { readonly kind: 'fail' | 'doubt' | 'info'; readonly code: string; readonly message: string };
+
+export type Question =
+  | { readonly id: number; readonly kind: 'call'; readonly ask: Ask }
+  | { readonly id: number; readonly kind: 'look'; readonly callId: string };
+
+export type Reply =
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'accepted'; readonly id: number; readonly callId: string }
+  | { readonly kind: 'told'; readonly id: number; readonly told: Told };
+
+/** A producer's side of the stack. `accepted` is called once Redis has acknowledged the call. */
+export interface Client {
+  call(ask: Ask, accepted: (callId: string) => void): Promise<Told>;
+  /** What somebody who asks later is told. */
+  look(callId: string): Promise<Told>;
+}
+
+/** Answers the rig until it goes away. Everything that is thrown is an `info`: nobody knows. */
+export function serve(client: Client): void {
+  const say = (reply: Reply) => void process.send?.(reply);
+  const answer = async (question: Question) => {
+    const { id } = question;
+    try {
+      const told =
+        question.kind === 'look'
+          ? await client.look(question.callId)
+          : await client.call(question.ask, (callId) => say({ kind: 'accepted', id, callId }));
+      say({ kind: 'told', id, told });
+    } catch (error) {
+      const { code, message } = error as { code?: string; message?: string };
+      say({ kind: 'told', id, told: { kind: 'info', code: code ?? 'ERROR', message: message ?? String(error) } });
+    }
+  };
+  process.on('message', (question) => void answer(question as Question));
+  process.on('disconnect', () => process.exit());
+  say({ kind: 'ready' });
+}

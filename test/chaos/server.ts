@@ -1,0 +1,105 @@
+/** Redis servers of the rig's own, with options of a row's own, that can be killed and started again. */
+import { execFile, type ChildProcess, spawn } from 'node:child_process';
+import { existsSync, mkdirSync, symlinkSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { Redis } from 'ioredis';
+import { findRedisBinary } from '../../src/shared/store/redis-binary.ts';
+import { eventually } from '../helpers/signal.ts';
+
+const run = promisify(execFile);
+
+export interface Server extends AsyncDisposable {
+  readonly url: string;
+  readonly port: number;
+  /** Where its files are. */
+  readonly folder: string;
+  /** A connection for faults; mends itself after a restart. */
+  readonly admin: Redis;
+  /** kill -9. */
+  kill(): Promise<void>;
+  /** Starts it again on its files, with more options than before. */
+  start(options?: readonly string[]): Promise<void>;
+  signal(signal: NodeJS.Signals): void;
+  readonly ended: boolean;
+}
+
+export async function startServer(folder: string, options: readonly string[] = []): Promise<Server> {
+  const binary = await executable();
+  const port = await freePort();
+  const url = `redis://127.0.0.1:${port}`;
+  mkdirSync(folder, { recursive: true });
+  const fixed = ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', '', '--appendonly', 'yes'];
+  const durable = ['--appendfsync', 'everysec', '--maxmemory-policy', 'noeviction', '--logfile', join(folder, 'log')];
+  let server: ChildProcess | undefined;
+  let ended = true;
+  const admin = new Redis(url, { lazyConnect: true, maxRetriesPerRequest: null, retryStrategy: () => 50 });
+  admin.on('error', () => {});
+  const start = async (more: readonly string[] = []) => {
+    const started = spawn(binary, [...fixed, ...durable, ...options, ...more], { stdio: 'ignore' });
+    server = started;
+    ended = false;
+    started.once('close', () => {
+      if (server === started) ended = true;
+    });
+    await eventually(async () => answers(url), { what: `a Redis server in ${folder}` });
+  };
+  const kill = async () => {
+    server?.kill('SIGKILL');
+    await eventually(() => ended, { what: 'the end of a Redis server' });
+  };
+  await start();
+  return {
+    url,
+    port,
+    folder,
+    admin,
+    kill,
+    start,
+    signal: (signal) => void server?.kill(signal),
+    get ended() {
+      return ended;
+    },
+    [Symbol.asyncDispose]: async () => {
+      admin.disconnect();
+      server?.kill('SIGCONT');
+      await kill();
+    },
+  };
+}
+
+/** Cuts the append-only file back to what had been written at a time: what a power failure leaves. */
+export async function forgetSince(server: Server, atSeconds: number): Promise<void> {
+  const checker = join(server.folder, 'redis-check-aof');
+  // The server's program is the checker when it is called so.
+  if (!existsSync(checker)) symlinkSync((await run('sh', ['-c', `command -v "${await executable()}"`])).stdout.trim(), checker);
+  const manifest = join(server.folder, 'appendonlydir', 'appendonly.aof.manifest');
+  await run(checker, ['--truncate-to-timestamp', String(atSeconds), manifest]);
+}
+
+async function executable(): Promise<string> {
+  const binary = await findRedisBinary();
+  if (binary.kind !== 'executable') throw new Error('the fault rig needs a redis-server program, not a container');
+  return binary.command;
+}
+
+async function answers(url: string): Promise<boolean> {
+  const redis = new Redis(url, { lazyConnect: true, retryStrategy: () => null, maxRetriesPerRequest: 0 });
+  redis.on('error', () => {});
+  try {
+    await redis.connect();
+    return (await redis.ping()) === 'PONG';
+  } finally {
+    redis.disconnect();
+  }
+}
+
+async function freePort(): Promise<number> {
+  const listener = createServer();
+  await new Promise<void>((listening) => listener.listen(0, '127.0.0.1', listening));
+  const address = listener.address();
+  await new Promise<void>((closed) => listener.close(() => closed()));
+  if (address === null || typeof address === 'string') throw new Error('no free port on the loopback');
+  return address.port;
+}

@@ -1,0 +1,55 @@
+import { createLocalRunner } from '../../src/local/run-tool.ts';
+import { connect, startWorker } from '../../src/main.ts';
+import { silentLogger } from '../../src/shared/log.ts';
+import { RedisDedupeStore } from '../../src/shared/store/dedupe-redis.ts';
+import { openConnection } from '../../src/shared/store/redis.ts';
+import { type CallFront, describeCalls, type FrontOptions } from '../conformance/calls.ts';
+import { createWorld } from '../helpers/world.ts';
+
+async function localFront(options: FrontOptions & Pick<Parameters<typeof createLocalRunner>[0], 'store'>) {
+  const runner = createLocalRunner(options);
+  return {
+    openSession: (open) => runner.openSession(open),
+    circuit: async (tool) => (await runner.circuits.list()).find(({ key }) => key === `tool:tools.${tool}`)?.circuit,
+    setCircuit: async (action, tool) => void (await runner.circuits.set(action, { tool }, 'a test')),
+    close: () => runner.close(0),
+  } satisfies CallFront;
+}
+
+describeCalls('a local runner', localFront);
+
+describeCalls('a local runner with its records in Redis', async (options) => {
+  const world = await createWorld();
+  const redis = openConnection({ url: world.redisUrl, name: `${world.prefix}:test`, mode: 'fail-fast' });
+  const front = await localFront({ ...options, store: new RedisDedupeStore({ redis, prefix: world.prefix }) });
+  return {
+    ...front,
+    close: async () => {
+      await front.close();
+      redis.disconnect();
+      await world.dispose();
+    },
+  };
+});
+
+describeCalls('a fleet', async ({ tools, settings }) => {
+  const world = await createWorld();
+  const place = {
+    redisUrl: world.redisUrl,
+    prefix: world.prefix,
+    signingKeys: [{ kid: 'test', key: 'a-test-signs-its-calls' }],
+  };
+  const { tools: policies, ...rest } = settings;
+  const worker = await startWorker({ ...place, ...rest, tools, log: silentLogger });
+  const pawl = await connect({ ...place, ...settings, log: silentLogger });
+  return {
+    openSession: (open) => pawl.openSession(open),
+    circuit: async (tool) => (await pawl.circuits()).find(({ key }) => key === `tool:tools.${tool}`)?.circuit,
+    setCircuit: async (action, tool) => void (await pawl.setCircuit(action, { tool })),
+    close: async () => {
+      await pawl.close();
+      await worker.close(0);
+      await world.dispose();
+    },
+  };
+});

@@ -1,0 +1,68 @@
+import { describe, expect, test } from 'vitest';
+import { CircuitView } from '../../src/producer/circuits.ts';
+import type { Circuit } from '../../src/shared/breaker.ts';
+
+const PLACE = { tier: 'workspace', shard: 0 } as const;
+const KEY = 'tool:tools.note';
+
+function view() {
+  let nowMs = 1_000;
+  const circuits = new CircuitView({ now: () => 0, monotonic: () => nowMs });
+  return {
+    circuits,
+    pass: (ms: number) => {
+      nowMs += ms;
+    },
+    learn: (circuit: Circuit, retryAfterMs = 0) => circuits.learn({ place: PLACE, key: KEY, circuit, retryAfterMs }),
+    refusal: () => circuits.refusal(PLACE, KEY),
+  };
+}
+
+const open = (epoch: number): Circuit => ({ state: 'OPEN', epoch, openedAtMs: 0, cooldownMs: 900, reason: 'why' });
+
+describe('a producer’s copy of the fleet’s circuits (R22)', () => {
+  test('nothing known lets a call through', () => {
+    expect(view().refusal()).toBeUndefined();
+  });
+
+  test('an open circuit refuses for as long as it was told, on this process’s own clock', () => {
+    const { learn, refusal, pass } = view();
+    learn(open(1), 900);
+    expect(refusal()).toEqual({ state: 'OPEN', retryAfterMs: 900 });
+    pass(899.5);
+    expect(refusal()).toEqual({ state: 'OPEN', retryAfterMs: 1 });
+    pass(0.5);
+    expect(refusal()).toBeUndefined();
+  });
+
+  test('a circuit that is forced open refuses until it is reset', () => {
+    const { learn, refusal, pass } = view();
+    learn({ state: 'FORCED_OPEN', epoch: 1, openedAtMs: 0, reason: 'why' });
+    pass(10 ** 9);
+    expect(refusal()?.state).toBe('FORCED_OPEN');
+    learn({ state: 'CLOSED', epoch: 2 });
+    expect(refusal()).toBeUndefined();
+  });
+
+  test('a half-open circuit lets calls through: the worker decides which one is the probe', () => {
+    const { learn, refusal } = view();
+    learn({ state: 'HALF_OPEN', epoch: 1, openedAtMs: 0, cooldownMs: 900, successes: 0 });
+    expect(refusal()).toBeUndefined();
+  });
+
+  test('news that come late change nothing: the higher epoch is the later one', () => {
+    const { learn, refusal } = view();
+    learn(open(3), 900);
+    learn({ state: 'HALF_OPEN', epoch: 2, openedAtMs: 0, cooldownMs: 900, successes: 0 });
+    expect(refusal()?.state).toBe('OPEN');
+  });
+
+  test('other places and keys are other circuits, and a gap forgets all', () => {
+    const { learn, circuits, refusal } = view();
+    learn(open(1), 900);
+    expect(circuits.refusal(PLACE, `${KEY}@acme`)).toBeUndefined();
+    expect(circuits.refusal({ tier: 'system', shard: 0 }, KEY)).toBeUndefined();
+    circuits.clear();
+    expect(refusal()).toBeUndefined();
+  });
+});

@@ -1,0 +1,221 @@
+import { tmpdir } from 'node:os';
+import { describe, expect, test } from 'vitest';
+import { isCallId, Pawl } from '../../src/producer/client.ts';
+import { silentLogger } from '../../src/shared/log.ts';
+import type { AnyTool } from '../../src/shared/tool.ts';
+import { eventually } from '../helpers/signal.ts';
+import { pending, startFleet } from './fleet.ts';
+import { echo, gated, httpError, scripted } from './tools.ts';
+
+/** Leaves a call of a `once` tool whose attempt began and left no record. */
+async function unknownOutcome(tool: AnyTool) {
+  const fleet = await startFleet({ tools: [tool], workers: 0 });
+  const submission = pending(await fleet.session.submit(tool, {}, { idempotencyKey: 'k' }));
+  const { callId } = submission;
+  const record = await fleet.pawl.read(callId);
+  const job = { callId, generation: record?.generation ?? '', session: fleet.session.key };
+  await fleet.pawl.backend.ledger.begin(job, { workerId: 'dead', leaseMs: 1, token: 'dead' });
+  await fleet.startWorker();
+  expect((await submission.result).error?.code).toBe('OUTCOME_UNKNOWN');
+  return { fleet, callId };
+}
+
+describe('opening sessions', () => {
+  test('a key is taken once, a parent must exist, and faults are named', async () => {
+    const { pawl, session } = await startFleet({ tools: [], workers: 0 });
+    await expect(pawl.openSession({ sessionKey: session.key })).rejects.toMatchObject({
+      code: 'CONTRACT_INVALID',
+      issues: [{ path: 'sessionKey' }],
+    });
+    await expect(pawl.openSession({ parent: 'nobody' })).rejects.toMatchObject({ code: 'UNKNOWN_SESSION' });
+    await expect(pawl.openSession({ kind: 'root' as never })).rejects.toMatchObject({ issues: [{ path: 'kind' }] });
+    await expect(pawl.session('nobody')).rejects.toMatchObject({ code: 'UNKNOWN_SESSION' });
+  });
+
+  test('a session below another takes over whose it is and where it works', async () => {
+    const { pawl } = await startFleet({ tools: [], workers: 0 });
+    const above = await pawl.openSession({
+      actorId: 'ada',
+      agentId: 'agent',
+      tenantId: 'acme',
+      workspaceRoot: tmpdir(),
+    });
+    const below = await pawl.openSession({ kind: 'branch', parent: above.key });
+    expect(below.record).toMatchObject({ actorId: 'ada', agentId: 'agent', tenantId: 'acme', workspaceRoot: tmpdir() });
+    expect((await pawl.sessions()).map(({ sessionKey }) => sessionKey)).toContain(below.key);
+  });
+
+  test('an envelope that names a session nobody opened opens it, also when two do so at once', async () => {
+    const { pawl, session } = await startFleet({ tools: [echo] });
+    const envelope = session.envelope(echo, { text: 'x' });
+    const target = { sessionKey: 'fresh', actorId: 'bob' };
+    const other = await startFleetPeer(pawl);
+    const results = await Promise.all([
+      pawl.dispatch({ ...envelope, target }),
+      other.dispatch({ ...session.envelope(echo, { text: 'y' }), target }),
+    ]);
+    await other.close();
+    expect(results.map((result) => result.status)).toEqual(['success', 'success']);
+    expect((await pawl.session('fresh')).record).toMatchObject({ kind: 'main', actorId: 'bob' });
+  });
+});
+
+function startFleetPeer({ settings }: Pawl): Promise<Pawl> {
+  return Pawl.open({ settings, log: silentLogger, defaultWorkspaceRoot: tmpdir() });
+}
+
+describe('a call by its ID', () => {
+  test('its result can be read later and elsewhere; waiting can run out', async () => {
+    const gate = gated();
+    const { session, pawl, openProducer } = await startFleet({ tools: [gate.tool] });
+    const { callId, stop } = pending(await session.submit(gate.tool, {}));
+    stop();
+    const other = await openProducer();
+    expect(isCallId(callId)).toBe(true);
+    expect(await other.result(callId, { waitMs: 10 })).toBeUndefined();
+    const later = other.result(callId);
+    gate.open();
+    expect((await later)?.status).toBe('success');
+    expect((await pawl.result(callId))?.status).toBe('success');
+    await expect(pawl.result('nonsense')).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
+  });
+
+  test('calls are listed, the newest first, and by session', async () => {
+    const { session, pawl } = await startFleet({ tools: [echo] });
+    const other = await pawl.openSession();
+    const first = await session.call(echo, { text: 'a' });
+    await other.call(echo, { text: 'b' });
+    expect(await pawl.calls()).toHaveLength(2);
+    expect((await pawl.calls({ sessionKey: session.key })).map(({ callId }) => callId)).toEqual([first.callId]);
+    expect(await pawl.calls({ limit: 1 })).toHaveLength(1);
+  });
+});
+
+describe('the four ways a cancellation ends', () => {
+  test('cancelled-before-start, and it is replayed', async () => {
+    const { tool, contexts } = scripted('note', () => ({ output: null }));
+    const { session, pawl, startWorker } = await startFleet({ tools: [tool], workers: 0 });
+    const submission = pending(await session.submit(tool, {}, { idempotencyKey: 'k' }));
+    expect(await pawl.cancel(submission.callId)).toMatchObject({
+      settlement: 'cancelled-before-start',
+      result: { error: { code: 'CANCELLED' } },
+    });
+    expect((await submission.result).error?.code).toBe('CANCELLED');
+    await startWorker();
+    expect(await session.call(tool, {}, { idempotencyKey: 'k' })).toMatchObject({ fromCache: true });
+    expect(contexts).toHaveLength(0);
+  });
+
+  test.each([
+    ['cancelled', 'none', 'read-only'],
+    ['unsettled', 'once', 'workspace'],
+    ['unsettled', 'idempotent', 'workspace'],
+  ] as const)('%s: a running tool with effects %s', async (settlement, effects, tier) => {
+    const gate = gated('gate', { effects, tier });
+    const { session, openProducer } = await startFleet({ tools: [gate.tool] });
+    const submission = pending(await session.submit(gate.tool, {}));
+    await gate.arrived();
+    const canceller = await openProducer();
+    expect(await canceller.cancel(submission.callId)).toMatchObject({ settlement });
+    expect(await submission.result).toMatchObject({ status: 'error', error: { code: 'CANCELLED' }, attempts: 1 });
+    expect(gate.contexts[0]?.signal.aborted).toBe(true);
+  });
+
+  test('cancelled: a call between two attempts', async () => {
+    const { tool, contexts } = scripted('down', () => {
+      throw httpError(503, { retryAfterMs: 20_000 });
+    });
+    const { session, pawl } = await startFleet({ tools: [tool] });
+    const submission = pending(await session.submit(tool, {}));
+    await eventually(async () => (await pawl.read(submission.callId))?.phase === 'waiting-retry');
+    expect(await pawl.cancel(submission.callId)).toMatchObject({ settlement: 'cancelled', result: { attempts: 1 } });
+    expect(contexts).toHaveLength(1);
+  });
+
+  test('too-late, with the outcome; and an unknown call is a typed error', async () => {
+    const { session, pawl } = await startFleet({ tools: [echo] });
+    const { callId = '' } = await session.call(echo, { text: 'x' });
+    expect(await pawl.cancel(callId)).toMatchObject({ settlement: 'too-late', result: { status: 'success' } });
+    await expect(pawl.cancel('nonsense')).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
+  });
+});
+
+describe('resolving an unknown outcome', () => {
+  test('as succeeded: the answer is replayed', async () => {
+    const { tool, contexts } = scripted('pay', () => ({ output: 'paid' }), { effects: 'once' });
+    const { fleet, callId } = await unknownOutcome(tool);
+    expect(await fleet.pawl.resolve(callId, { as: 'succeeded', output: { receipt: 7 } })).toMatchObject({
+      state: 'done',
+    });
+    const replay = await fleet.session.call(tool, {}, { idempotencyKey: 'k' });
+    expect(replay).toMatchObject({
+      fromCache: true,
+      output: { content: { receipt: 7 }, metadata: { resolved: true } },
+    });
+    expect(contexts).toHaveLength(0);
+    await expect(fleet.pawl.resolve(callId, { as: 'failed' })).rejects.toMatchObject({ code: 'CALL_NOT_RESOLVABLE' });
+  });
+
+  test('as failed: the failure is replayed', async () => {
+    const { tool } = scripted('pay', () => ({ output: 'paid' }), { effects: 'once' });
+    const { fleet, callId } = await unknownOutcome(tool);
+    expect(await fleet.pawl.resolve(callId, { as: 'failed' })).toMatchObject({ state: 'failed' });
+    const replay = await fleet.session.call(tool, {}, { idempotencyKey: 'k' });
+    expect(replay).toMatchObject({ fromCache: true, error: { code: 'TOOL_FAILED' } });
+  });
+
+  test('as retry: it runs, and who waits by ID gets the new end, not the old one', async () => {
+    const { tool, contexts } = scripted('pay', () => ({ output: 'paid' }), { effects: 'once' });
+    const { fleet, callId } = await unknownOutcome(tool);
+    await fleet.pawl.resolve(callId, { as: 'retry' });
+    expect(await fleet.pawl.result(callId)).toMatchObject({ status: 'success', output: { content: 'paid' } });
+    expect(contexts.map(({ fence }) => fence)).toEqual([3]);
+  });
+
+  test('other calls cannot be resolved', async () => {
+    const { session, pawl } = await startFleet({ tools: [echo] });
+    const { callId = '' } = await session.call(echo, { text: 'x' });
+    for (const resolution of [{ as: 'succeeded' }, { as: 'failed' }, { as: 'retry' }] as const)
+      await expect(pawl.resolve(callId, resolution)).rejects.toMatchObject({ code: 'CALL_NOT_RESOLVABLE' });
+    await expect(pawl.resolve('nonsense', { as: 'failed' })).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
+  });
+});
+
+describe('R25: circuits', () => {
+  test('are listed, forced open by tool or key, and reset', async () => {
+    const { pawl } = await startFleet({ tools: [echo], workers: 0 });
+    expect(await pawl.circuits()).toEqual([]);
+    const [forced] = await pawl.setCircuit('force_open', { tool: 'echo' }, 'maintenance');
+    expect(forced).toMatchObject({ key: 'tool:tools.echo', circuit: { state: 'FORCED_OPEN', reason: 'maintenance' } });
+    expect(await pawl.circuits()).toHaveLength(1);
+    expect((await pawl.setCircuit('reset', {}))[0]?.circuit).toEqual({ state: 'CLOSED', epoch: 2 });
+    await expect(pawl.setCircuit('force_open', { tool: 'nonsense' })).rejects.toMatchObject({ code: 'UNKNOWN_TOOL' });
+  });
+
+  test('of one tenant are not those of another', async () => {
+    const { pawl } = await startFleet({ tools: [echo] });
+    const acme = await pawl.openSession({ tenantId: 'acme' });
+    const other = await pawl.openSession({ tenantId: 'other' });
+    await pawl.setCircuit('force_open', { tool: 'echo', tenantId: 'acme' });
+    expect((await acme.call(echo, { text: 'x' })).status).toBe('circuit_open');
+    expect((await other.call(echo, { text: 'x' })).status).toBe('success');
+  });
+});
+
+describe('connections', () => {
+  test('a closed client refuses, and closing twice is fine', async () => {
+    const { session, pawl } = await startFleet({ tools: [echo], workers: 0 });
+    await pawl.close();
+    await pawl.close();
+    await expect(session.call(echo, { text: 'x' })).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+    await expect(pawl.openSession()).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+  });
+
+  test('the catalogue of a session holds what it may call', async () => {
+    const note = scripted('note', () => ({ output: null })).tool;
+    const { session, pawl } = await startFleet({ tools: [echo, note], workers: 0 });
+    const names = async (key?: string) => (await pawl.catalogue(key)).tools.map(({ name }) => name).sort();
+    expect(await names()).toEqual(['echo', 'note']);
+    expect(await names((await session.worker()).key)).toEqual(['echo']);
+  });
+});

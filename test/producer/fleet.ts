@@ -1,0 +1,109 @@
+/** Producers and workers of one world in this process: everything real but the number of machines. */
+import { tmpdir } from 'node:os';
+import { expect, onTestFinished } from 'vitest';
+import { Pawl } from '../../src/producer/client.ts';
+import type { DispatchEvent, Submission } from '../../src/producer/dispatch.ts';
+import type { Session } from '../../src/producer/session.ts';
+import { resolveSettings, type Settings, type SettingsInput } from '../../src/shared/config.ts';
+import type { ToolResultEnvelope } from '../../src/shared/envelope.ts';
+import { silentLogger } from '../../src/shared/log.ts';
+import { Catalogue, offerId, offerOf } from '../../src/shared/store/catalogue.ts';
+import type { AnyTool } from '../../src/shared/tool.ts';
+import { TIERS } from '../../src/shared/tool.ts';
+import type { ExecuteEvent } from '../../src/workers/execute.ts';
+import { ToolWorker } from '../../src/workers/worker.ts';
+import { eventually } from '../helpers/signal.ts';
+import { createWorld, type World } from '../helpers/world.ts';
+
+export interface Fleet {
+  readonly world: World;
+  readonly settings: Settings;
+  readonly pawl: Pawl;
+  readonly session: Session;
+  /** What producers and workers told, in order. */
+  readonly events: readonly (DispatchEvent | ExecuteEvent)[];
+  openProducer(change?: Partial<SettingsInput>): Promise<Pawl>;
+  startWorker(options?: WorkerChange): Promise<ToolWorker>;
+}
+
+export interface WorkerChange {
+  readonly tools?: readonly AnyTool[];
+  readonly concurrency?: number;
+  /** Default: the lowest throw, so that retries follow at once. */
+  readonly random?: () => number;
+}
+
+export interface FleetOptions extends WorkerChange {
+  readonly tools: readonly AnyTool[];
+  readonly settings?: Partial<SettingsInput>;
+  /** Without workers the tools are only published, as those of a worker that is busy elsewhere. */
+  readonly workers?: number;
+}
+
+export async function startFleet(options: FleetOptions): Promise<Fleet> {
+  const world = await createWorld();
+  onTestFinished(async () => {
+    await eventually(async () => (await world.connections()).length === 0, { what: 'the end of all connections' });
+  });
+  const settingsWith = (change: Partial<SettingsInput> = {}) =>
+    resolveSettings({ options: { redisUrl: world.redisUrl, prefix: world.prefix, ...options.settings, ...change } });
+  const settings = settingsWith();
+  const events: (DispatchEvent | ExecuteEvent)[] = [];
+  const onEvent = (event: DispatchEvent | ExecuteEvent) => void events.push(event);
+
+  const openProducer = async (change: Partial<SettingsInput> = {}) => {
+    const pawl = await Pawl.open({
+      settings: settingsWith(change),
+      log: silentLogger,
+      defaultWorkspaceRoot: tmpdir(),
+      onEvent,
+    });
+    onTestFinished(() => pawl.close());
+    return pawl;
+  };
+  const startWorker = async (change: WorkerChange = {}) => {
+    const worker = await ToolWorker.start({
+      settings,
+      tools: change.tools ?? options.tools,
+      tiers: TIERS,
+      concurrency: change.concurrency ?? options.concurrency ?? 8,
+      log: silentLogger,
+      environment: {},
+      pawlVersion: 'test',
+      random: change.random ?? options.random ?? (() => 0),
+      onEvent,
+    });
+    onTestFinished(() => worker.close(0));
+    return worker;
+  };
+
+  const pawl = await openProducer();
+  await publish(pawl, options.tools);
+  for (let number = 0; number < (options.workers ?? 1); number += 1) await startWorker();
+  const session = await pawl.openSession({ actorId: 'ada' });
+  return { world, settings, pawl, session, events, openProducer, startWorker };
+}
+
+async function publish(pawl: Pawl, tools: readonly AnyTool[]): Promise<void> {
+  const catalogue = new Catalogue(pawl.backend.redis, pawl.settings.prefix);
+  const nowMs = await pawl.backend.ledger.now();
+  const offers = tools.map((tool) => offerOf(tool, nowMs));
+  await catalogue.publish(offers);
+  expect((await pawl.catalogue()).tools.map(offerId).sort()).toEqual([...new Set(offers.map(offerId))].sort());
+}
+
+/** A submission that waits in the queue or runs. */
+export function pending(submission: Submission): Extract<Submission, { kind: 'pending' }> {
+  if (submission.kind !== 'pending') throw new Error(`the call was answered: ${JSON.stringify(submission.result)}`);
+  return submission;
+}
+
+export function contentOf(result: ToolResultEnvelope): unknown {
+  if (result.status !== 'success') throw new Error(`the call failed: ${JSON.stringify(result)}`);
+  return result.output.content;
+}
+
+/** The keys of records, large outcomes, merge slots and jobs: all that a call writes. */
+export async function keysOfCalls(world: World): Promise<readonly string[]> {
+  return (await world.keys()).filter((key) => /:(?:call|outcome|merge|calls|inflight|wait|active):?/.test(key));
+}

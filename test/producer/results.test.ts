@@ -1,0 +1,98 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { type ProgressEvent, Results } from '../../src/producer/results.ts';
+import type { Outcome } from '../../src/shared/outcome.ts';
+import { eventually, within } from '../helpers/signal.ts';
+import { claimOf, openBooks, SUCCESS, settle, started } from '../shared/store/calls.ts';
+
+async function open() {
+  const books = await openBooks();
+  const results = new Results(books.ledger, 'producer-1', () => {});
+  onTestFinished(() => results.close());
+  const settled = async (name: string, outcome: Outcome = SUCCESS) => {
+    const claim = claimOf(name);
+    await books.ledger.claim(claim);
+    await settle(books, claim, (await started(books, claim)).fence, outcome);
+    return claim.callId;
+  };
+  return { books, results, settled };
+}
+
+const end = (callId: string, outcome?: Outcome) =>
+  ({ type: 'settled', callId, state: 'done', ...(outcome === undefined ? {} : { outcome }) }) as const;
+
+describe('who waits for which call', () => {
+  test('all who wait for a call get its outcome, and nobody else', async () => {
+    const { results } = await open();
+    const waiters = [results.wait('a'), results.wait('a'), results.wait('b')];
+    results.deliver(end('a', SUCCESS));
+    expect(await Promise.all([waiters[0]?.outcome, waiters[1]?.outcome])).toEqual([SUCCESS, SUCCESS]);
+    expect(results.size).toBe(1);
+  });
+
+  test('an outcome that was too large for its event is fetched', async () => {
+    const { results, settled } = await open();
+    const callId = await settled('a');
+    const { outcome } = results.wait(callId);
+    results.deliver(end(callId));
+    expect(await within(outcome, 5_000, 'the outcome')).toEqual(SUCCESS);
+  });
+
+  test('an end that came between a claim and its answer is not missed', async () => {
+    const { results, settled } = await open();
+    const callId = await settled('a');
+    results.deliver(end(callId, SUCCESS));
+    expect(await within(results.wait(callId, undefined, true).outcome, 5_000, 'the outcome')).toEqual(SUCCESS);
+  });
+
+  test('an end from before the claim is not taken for the next one', async () => {
+    const { results, settled } = await open();
+    const callId = await settled('a', { ...SUCCESS, output: { content: 'old' } });
+    results.deliver(end(callId, SUCCESS));
+    const { outcome } = results.wait(callId);
+    const later = { ...SUCCESS, output: { content: 'new' } };
+    results.deliver(end(callId, later));
+    expect(await outcome).toEqual(later);
+  });
+
+  test('progress goes to those who asked for it', async () => {
+    const { results } = await open();
+    const heard: ProgressEvent[] = [];
+    results.wait('a', (event) => heard.push(event));
+    results.wait('a');
+    const event = { type: 'progress', callId: 'a', progress: 1 } as const;
+    results.deliver(event);
+    results.deliver({ ...event, callId: 'b' });
+    expect(heard).toEqual([event]);
+  });
+
+  test('who stops waiting is forgotten', async () => {
+    const { results } = await open();
+    const one = results.wait('a');
+    const two = results.wait('a');
+    one.stop();
+    one.stop();
+    expect(results.size).toBe(1);
+    two.stop();
+    expect(results.size).toBe(0);
+  });
+
+  test('after a gap the records answer, and those still in flight are asked to tell again', async () => {
+    const { results, settled, books } = await open();
+    const callId = await settled('a');
+    const running = claimOf('b', { inboxId: '' });
+    await books.ledger.claim(running);
+    const { outcome } = results.wait(callId);
+    results.wait(running.callId);
+    results.check();
+    expect(await within(outcome, 5_000, 'the outcome')).toEqual(SUCCESS);
+    const record = books.ledger.keys({ tier: 'workspace', shard: 0 }).record(running.callId);
+    await eventually(async () => (await books.redis.hget(record, 'inboxes')) === 'producer-1');
+  });
+
+  test('calls that were asked for just now are left alone by the regular check', async () => {
+    const { results, settled } = await open();
+    results.wait(await settled('a'));
+    results.check(15_000);
+    expect(results.size).toBe(1);
+  });
+});

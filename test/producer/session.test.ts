@@ -1,0 +1,166 @@
+import { getEventListeners } from 'node:events';
+import { describe, expect, test } from 'vitest';
+import type { CallOptions } from '../../src/producer/session.ts';
+import { parseEnvelope } from '../../src/shared/envelope.ts';
+import { eventually } from '../helpers/signal.ts';
+import { contentOf, keysOfCalls, pending, startFleet } from './fleet.ts';
+import { echo, gated, httpError, scripted } from './tools.ts';
+
+describe('the envelope of a session’s call (R1 to R6)', () => {
+  test('follows the contract with nothing said, and carries all that is said', async () => {
+    const { pawl, session } = await startFleet({ tools: [echo], workers: 0 });
+    expect(parseEnvelope(session.envelope('echo', { text: 'x' }))).toMatchObject({
+      contractVersion: '1.1',
+      toolName: 'echo',
+      toolNamespace: 'tools',
+      target: { sessionKey: session.key, actorId: 'ada' },
+      payload: { version: '1.0', params: { text: 'x' } },
+      transport: { dedupeMode: 'enforced', retryBudget: { maxAttempts: 4, maxElapsedMs: 30_000 } },
+      control: {},
+      trace: {},
+    });
+    const tenant = await pawl.openSession({ actorId: 'ada', agentId: 'agent', tenantId: 'acme' });
+    const options: CallOptions = {
+      idempotencyKey: 'k',
+      deadlineAtMs: 5_000_000_000_000,
+      timeoutMs: 70,
+      dedupeMode: 'bestEffort',
+      toolCallId: 'call_7',
+      retryBudget: { maxAttempts: 2 },
+      circuitBreakerHint: 'dependency',
+      expectedRetrySafe: true,
+      correlationId: 'c',
+      traceparent: '00-1',
+      namespace: 'other',
+    };
+    expect(parseEnvelope(tenant.envelope('echo', {}, options))).toMatchObject({
+      toolCallId: 'call_7',
+      toolNamespace: 'other',
+      target: { agentId: 'agent', tenantId: 'acme', correlationId: 'c' },
+      payload: { idempotencyKey: 'k', callHints: { timeoutMs: 70, expectedRetrySafe: true } },
+      transport: {
+        dedupeMode: 'bestEffort',
+        retryBudget: { maxAttempts: 2, maxElapsedMs: 30_000 },
+        circuitBreakerHint: 'dependency',
+      },
+      control: { deadlineAtMs: 5_000_000_000_000 },
+      trace: { traceparent: '00-1' },
+    });
+  });
+
+  test.each<[string, CallOptions]>([
+    ['payload.idempotencyKey', { idempotencyKey: '' }],
+    ['payload.idempotencyKey', { idempotencyKey: 'x'.repeat(1_025) }],
+    ['requestId', { requestId: 'nonsense' }],
+    ['toolCallId', { toolCallId: '' }],
+    ['payload.callHints.timeoutMs', { timeoutMs: -1 }],
+    ['transport.retryBudget.maxAttempts', { retryBudget: { maxAttempts: 0 } }],
+    ['transport.dedupeMode', { dedupeMode: 'maybe' as never }],
+    ['toolNamespace', { namespace: '' }],
+  ])('TR-1: a wrong option is told as %s, and nothing is written', async (path, options) => {
+    const { session, world } = await startFleet({ tools: [echo], workers: 0 });
+    const { status, error } = await session.call('echo', { text: 'x' }, options);
+    expect({ status, code: error?.code }).toEqual({ status: 'error', code: 'CONTRACT_INVALID' });
+    expect(error?.issues?.map((issue) => issue.path)).toContain(path);
+    expect(await keysOfCalls(world)).toEqual([]);
+  });
+
+  const cycle: Record<string, unknown> = {};
+  cycle['self'] = cycle;
+  test.each<[string, unknown]>([
+    ['a cycle', cycle],
+    ['a BigInt', { text: 1n }],
+    ['a number that JSON has not', { text: Number.NaN }],
+    ['a list', ['x']],
+    ['a text', 'x'],
+    ['nothing', undefined],
+    ['null', null],
+    ['five megabytes', { text: 'x'.repeat(5_000_000) }],
+  ])('parameters that are %s are a typed error', async (_what, params) => {
+    const { session, world } = await startFleet({ tools: [echo], workers: 0 });
+    const { error } = await session.call('echo', params as Record<string, unknown>);
+    expect(['CONTRACT_INVALID', 'INVALID_PARAMS']).toContain(error?.code);
+    expect(await keysOfCalls(world)).toEqual([]);
+  });
+});
+
+describe('what a session hears', () => {
+  test('queued, retrying, progress and settled, each with the call’s name', async () => {
+    const { tool } = scripted('flaky', (ctx) => {
+      ctx.progress({ progress: ctx.attempt, total: 2, message: 'half' });
+      if (ctx.attempt === 1) throw httpError(503);
+      return { output: 'up' };
+    });
+    const { session } = await startFleet({ tools: [tool] });
+    const heard: [string, object][] = [];
+    for (const name of ['queued', 'retrying', 'progress', 'settled'] as const)
+      session.events.on(name, (event: object) => heard.push([name, event]));
+    const { callId } = await session.call(tool, {});
+    await eventually(() => heard.filter(([name]) => name === 'progress').length > 0);
+    expect(heard.map(([name]) => name)).toEqual(expect.arrayContaining(['queued', 'retrying', 'progress', 'settled']));
+    for (const [, event] of heard) expect(event).toMatchObject({ callId });
+    expect(heard.find(([name]) => name === 'retrying')?.[1]).toMatchObject({
+      attempt: 1,
+      reasonCode: 'HTTP_503',
+      delayMs: 0,
+    });
+  });
+
+  test('circuit-open', async () => {
+    const { session, pawl } = await startFleet({ tools: [echo] });
+    const heard: object[] = [];
+    session.events.on('circuit-open', (event) => heard.push(event));
+    await pawl.setCircuit('force_open', { tool: 'echo' });
+    await session.call(echo, { text: 'x' });
+    expect(heard).toMatchObject([{ toolName: 'echo', retryAfterMs: expect.any(Number) }]);
+  });
+});
+
+describe('aborting', () => {
+  test('cancels the running call, and one that is aborted from the start', async () => {
+    const gate = gated();
+    const { session } = await startFleet({ tools: [gate.tool] });
+    const aborter = new AbortController();
+    const running = session.call(gate.tool, {}, { signal: aborter.signal, idempotencyKey: 'one' });
+    await gate.arrived();
+    aborter.abort();
+    expect(await running).toMatchObject({ status: 'error', error: { code: 'CANCELLED' } });
+    const aborted = session.call(gate.tool, {}, { signal: aborter.signal, idempotencyKey: 'two' });
+    expect(await aborted).toMatchObject({ status: 'error', error: { code: 'CANCELLED' } });
+  });
+
+  test('a signal that outlives its calls does not collect them', async () => {
+    const { session } = await startFleet({ tools: [echo] });
+    const { signal } = new AbortController();
+    for (let index = 0; index < 5; index += 1) await session.call(echo, { text: 'x' }, { signal, idempotencyKey: 'k' });
+    await session.call('nonsense', {}, { signal });
+    expect(getEventListeners(signal, 'abort')).toHaveLength(0);
+  });
+});
+
+describe('the tree of sessions', () => {
+  test('a branch is its parent’s equal, a worker only reads, and a worker opens nothing but workers', async () => {
+    const note = scripted('note', () => ({ output: 'noted' })).tool;
+    const { session } = await startFleet({ tools: [echo, note] });
+    const branch = await session.branch();
+    const worker = await session.worker();
+    expect(branch.record).toMatchObject({ kind: 'branch', parent: session.key, actorId: 'ada' });
+    expect(contentOf(await branch.call(note, {}))).toBe('noted');
+    expect(contentOf(await worker.call(echo, { text: 'x' }))).toEqual({ text: 'x' });
+    expect((await worker.call(note, {})).error?.code).toBe('PERMISSION_DENIED');
+    await expect(worker.branch()).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+    expect((await worker.worker()).record.parent).toBe(worker.key);
+  });
+
+  test('closing closes what is below, and cancels what runs there', async () => {
+    const gate = gated();
+    const { session, pawl } = await startFleet({ tools: [gate.tool] });
+    const branch = await session.branch();
+    const running = pending(await branch.submit(gate.tool, {}));
+    await gate.arrived();
+    await session.close();
+    expect((await running.result).error?.code).toBe('CANCELLED');
+    expect((await branch.call(gate.tool, {})).error?.code).toBe('SESSION_CLOSED');
+    await expect(pawl.closeSession('nobody')).rejects.toMatchObject({ code: 'UNKNOWN_SESSION' });
+  });
+});

@@ -1,0 +1,211 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { parseTiers, resolveSettings, settingsSchema, toolPolicy, VARIABLES } from '../../src/shared/config.ts';
+import { PawlError } from '../../src/shared/failure.ts';
+
+type Sources = Parameters<typeof resolveSettings>[0];
+
+function refusal(sources: Sources): PawlError {
+  try {
+    resolveSettings(sources);
+  } catch (error) {
+    if (error instanceof PawlError) return error;
+    throw error;
+  }
+  throw new Error('the settings were accepted');
+}
+
+describe('R35: where a setting comes from', () => {
+  test('the defaults are those of the documents', () => {
+    expect(resolveSettings({})).toMatchObject({
+      dataDir: '.pawl',
+      prefix: 'pawl',
+      httpPort: 7_070,
+      httpHost: '127.0.0.1',
+      metricsPrefix: 'openclaw_tool',
+      logLevel: 'info',
+      lockDurationMs: 30_000,
+      stalledIntervalMs: 30_000,
+      reliability: { enabled: true, openMode: 'on', deriveKeys: 'on', derivedReplay: 'same-request' },
+      ttl: { doneMs: 86_400_000, failedMs: 300_000 },
+      tools: {},
+    });
+  });
+
+  test('option over environment over file over default, setting by setting', () => {
+    const file = { httpPort: 1, httpHost: 'file', prefix: 'file', reliability: { openMode: 'off', deriveKeys: 'off' } };
+    const environment = { PAWL_HTTP_PORT: '2', PAWL_HTTP_HOST: 'environment', TOOL_RELIABILITY_OPEN_MODE: 'shadow' };
+    const settings = resolveSettings({ file, environment, options: { httpPort: 3 } });
+    expect(settings).toMatchObject({ httpPort: 3, httpHost: 'environment', prefix: 'file', dataDir: '.pawl' });
+    expect(settings.reliability).toMatchObject({ openMode: 'shadow', deriveKeys: 'off', enabled: true });
+  });
+
+  test('an empty variable and an undefined option are not set', () => {
+    const file = { httpPort: 1 };
+    expect(resolveSettings({ file, environment: { PAWL_HTTP_PORT: '' } }).httpPort).toBe(1);
+    expect(resolveSettings({ file, options: { httpPort: undefined as never } }).httpPort).toBe(1);
+  });
+
+  test.each([
+    ['true', true],
+    ['1', true],
+    ['ON', true],
+    ['false', false],
+    ['0', false],
+    ['off', false],
+  ])('R33: TOOL_RELIABILITY_ENABLED=%s', (text, enabled) => {
+    expect(resolveSettings({ environment: { TOOL_RELIABILITY_ENABLED: text } }).reliability.enabled).toBe(enabled);
+  });
+
+  test('lists are separated by commas', () => {
+    const environment = {
+      PAWL_ALLOWED_HOSTS: 'crm.local:8080, billing ,',
+      PAWL_API_TOKENS: 'sesame-1:agent,sesame-2:admin:acme',
+      PAWL_SIGNING_KEYS: 'new:sixteen-letters-x,old:sixteen:letters:y',
+    };
+    expect(resolveSettings({ environment })).toMatchObject({
+      allowedHosts: ['crm.local:8080', 'billing'],
+      apiTokens: [
+        { token: 'sesame-1', role: 'agent' },
+        { token: 'sesame-2', role: 'admin', tenantId: 'acme' },
+      ],
+      signingKeys: [
+        { kid: 'new', key: 'sixteen-letters-x' },
+        { kid: 'old', key: 'sixteen:letters:y' },
+      ],
+    });
+  });
+});
+
+describe('a wrong value is named with its variable, its path, what came and what is allowed', () => {
+  test.each([
+    ['PAWL_HTTP_PORT', 'httpPort', '70000', '70000', '65535'],
+    ['PAWL_HTTP_PORT', 'httpPort', 'seven', '"seven"', 'number'],
+    ['PAWL_PREFIX', 'prefix', 'a b', '"a b"', '1 to 64 letters'],
+    ['TOOL_RELIABILITY_ENABLED', 'reliability.enabled', 'maybe', '"maybe"', 'boolean'],
+    ['TOOL_RELIABILITY_OPEN_MODE', 'reliability.openMode', 'half', '"half"', '"shadow"'],
+    ['TOOL_RELIABLE_DERIVE_IDEMPOTENCY', 'reliability.deriveKeys', 'maybe', '"maybe"', '"off"'],
+    ['PAWL_DERIVED_REPLAY', 'reliability.derivedReplay', 'never', '"never"', '"always"'],
+    ['PAWL_METRICS_PREFIX', 'metricsPrefix', '9x', '"9x"', 'Prometheus'],
+    ['LOG_LEVEL', 'logLevel', 'loud', '"loud"', '"debug"'],
+    ['PAWL_LOCK_DURATION_MS', 'lockDurationMs', '10', '10', '200'],
+    ['PAWL_DRAIN_MS', 'drainMs', '-1', '-1', '0'],
+  ])('%s (%s)', (variable, path, text, came, allowed) => {
+    const { code, issues, message } = refusal({ environment: { [variable]: text } });
+    expect(code).toBe('CONFIGURATION');
+    expect(issues).toEqual([{ path: `${variable} (${path})`, message: expect.stringContaining(`got ${came}`) }]);
+    expect(issues?.[0]?.message).toContain(allowed);
+    expect(message).toContain(variable);
+  });
+
+  test('all wrong values are told together', () => {
+    const { issues } = refusal({
+      environment: { LOG_LEVEL: 'loud', PAWL_HTTP_PORT: 'x' },
+      file: { tools: { read: { timeoutMs: -1 } } },
+    });
+    expect(issues?.map((issue) => issue.path).sort()).toEqual([
+      'LOG_LEVEL (logLevel)',
+      'PAWL_HTTP_PORT (httpPort)',
+      'tools.read.timeoutMs',
+    ]);
+  });
+
+  test('a wrong option is not blamed on the variable that it overrides', () => {
+    const { issues } = refusal({ environment: { PAWL_HTTP_PORT: '80' }, options: { httpPort: -1 } });
+    expect(issues?.map((issue) => issue.path)).toEqual(['httpPort']);
+  });
+
+  test('a setting that does not exist is named where it stands', () => {
+    const { issues } = refusal({ file: { htpPort: 1, tools: { read: { circuit: { coolDown: 1 } } } } });
+    expect(issues?.map((issue) => issue.path).sort()).toEqual(['htpPort', 'tools.read.circuit.coolDown']);
+  });
+
+  test.each([['text'], [[]], [null], [7]])('the file must hold an object, not %j', (file) => {
+    expect(refusal({ file }).code).toBe('CONFIGURATION');
+  });
+});
+
+describe('a secret is never shown', () => {
+  const secrets = { token: 'open-sesame-1', key: 'a-very-secret-signing-key', password: 'hunter2hunter2' };
+  test.each<[string, Sources]>([
+    ['a token with a wrong role', { environment: { PAWL_API_TOKENS: `${secrets.token}:king` } }],
+    ['a token and role the wrong way round', { environment: { PAWL_API_TOKENS: `agent:${secrets.token}` } }],
+    ['a signing key without its name', { environment: { PAWL_SIGNING_KEYS: secrets.key } }],
+    ['a short signing key', { environment: { PAWL_SIGNING_KEYS: `kid:${secrets.key.slice(0, 12)}` } }],
+    ['an address that is no text', { options: { redisUrl: [`redis://u:${secrets.password}@host`] as never } }],
+    [
+      'something else that is wrong',
+      {
+        environment: {
+          PAWL_API_TOKENS: `${secrets.token}:agent`,
+          PAWL_SIGNING_KEYS: `kid:${secrets.key}`,
+          REDIS_URL: `redis://u:${secrets.password}@host`,
+        },
+        file: { htpPort: 1, reliability: 7 },
+      },
+    ],
+  ])('%s', (_what, sources) => {
+    const { message, issues } = refusal(sources);
+    const told = `${message} ${JSON.stringify(issues)}`;
+    for (const secret of [secrets.token, secrets.key.slice(0, 12), secrets.password])
+      expect(told).not.toContain(secret);
+  });
+});
+
+describe('the documented list of variables', () => {
+  const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+  const names = VARIABLES.map(({ name }) => name);
+  /** Read by the library itself, not through the settings. */
+  const elsewhere = ['OTEL_EXPORTER_OTLP_ENDPOINT'];
+
+  test('every variable of the interface is read', () => {
+    const promised = [
+      'REDIS_URL',
+      'PAWL_DATA_DIR',
+      'PAWL_PREFIX',
+      'PAWL_HTTP_PORT',
+      'PAWL_HTTP_HOST',
+      'PAWL_API_TOKENS',
+      'PAWL_SIGNING_KEYS',
+      'TOOL_RELIABILITY_ENABLED',
+      'TOOL_RELIABILITY_OPEN_MODE',
+      'TOOL_RELIABLE_DERIVE_IDEMPOTENCY',
+      'PAWL_METRICS_PREFIX',
+      'LOG_LEVEL',
+      'PAWL_LOCK_DURATION_MS',
+      'PAWL_STALLED_INTERVAL_MS',
+      'PAWL_METRICS_PORT',
+      'PAWL_DERIVED_REPLAY',
+    ];
+    expect(promised.filter((name) => !names.includes(name))).toEqual([]);
+  });
+
+  test('every variable is in the README', () => {
+    expect(names.filter((name) => !readme.includes(`\`${name}\``))).toEqual([]);
+  });
+
+  test('every variable in the README is read', () => {
+    const named = [...readme.matchAll(/`((?:PAWL|TOOL_RELIAB|REDIS|LOG|OTEL)[A-Z0-9]*_[A-Z0-9_]+)`/g)].map(
+      (match) => match[1] ?? '',
+    );
+    expect([...new Set(named)].filter((name) => !names.includes(name) && !elsewhere.includes(name))).toEqual([]);
+  });
+
+  test('every variable sets a setting that exists', () => {
+    for (const { path } of VARIABLES) expect(Object.keys(settingsSchema.shape), path.join('.')).toContain(path[0]);
+  });
+});
+
+test('the policy under a tool’s qualified name counts more than the one under its name', () => {
+  const { tools } = resolveSettings({
+    file: { tools: { read: { timeoutMs: 1, enabled: false }, 'files.read': { timeoutMs: 2 } } },
+  });
+  expect(toolPolicy({ tools }, { namespace: 'files', name: 'read' })).toEqual({ timeoutMs: 2, enabled: false });
+  expect(toolPolicy({ tools }, { namespace: 'other', name: 'read' })).toEqual({ timeoutMs: 1, enabled: false });
+  expect(toolPolicy({ tools }, { namespace: 'other', name: 'write' })).toEqual({});
+});
+
+test('tiers are read from a list, and a wrong one is named with those that exist', () => {
+  expect(parseTiers('read-only, system')).toEqual(['read-only', 'system']);
+  expect(() => parseTiers('read-only,root')).toThrow('There is no tier "root"; tiers are read-only, workspace');
+});

@@ -1,0 +1,129 @@
+/** A ledger in a world of its own, and calls to put into it. */
+import { onTestFinished } from 'vitest';
+import type { ToolCallEnvelope } from '../../../src/shared/envelope.ts';
+import { failureOf } from '../../../src/shared/failure.ts';
+import { digest } from '../../../src/shared/fingerprint.ts';
+import { type Outcome, resultError } from '../../../src/shared/outcome.ts';
+import { Breakers } from '../../../src/shared/store/breakers.ts';
+import { type BeginAnswer, type Claim, Ledger, type StartedAttempt } from '../../../src/shared/store/ledger.ts';
+import type { CallJob } from '../../../src/shared/store/queues.ts';
+import { openConnection, type Redis } from '../../../src/shared/store/redis.ts';
+import { uuidv7 } from '../../../src/shared/time.ts';
+import { createWorld, type World } from '../../helpers/world.ts';
+
+export const PLACE = { tier: 'workspace', shard: 0 } as const;
+export const LEASE_MS = 30_000;
+export const CIRCUIT = 'tool:tools.note';
+
+export interface Books {
+  readonly world: World;
+  readonly redis: Redis;
+  readonly ledger: Ledger;
+  readonly breakers: Breakers;
+}
+
+export async function openBooks(retentionMs = 60_000): Promise<Books> {
+  const world = await createWorld();
+  const redis = openConnection({ url: world.redisUrl, name: `${world.prefix}:test`, mode: 'fail-fast' });
+  onTestFinished(() => redis.disconnect());
+  return {
+    world,
+    redis,
+    ledger: new Ledger(redis, world.prefix, retentionMs),
+    breakers: new Breakers(redis, world.prefix),
+  };
+}
+
+export function callIdFor(name: string): string {
+  return `w0.${digest(name)}`;
+}
+
+export function envelopeFor(name: string, sessionKey = 'session-1'): ToolCallEnvelope {
+  return {
+    contractVersion: '1.1',
+    requestId: uuidv7(),
+    toolCallId: `model-${name}`,
+    toolName: 'note',
+    toolNamespace: 'tools',
+    target: { sessionKey, actorId: 'ada' },
+    payload: { version: '1.0', params: { text: name }, idempotencyKey: name },
+    transport: { dedupeMode: 'enforced', retryBudget: { maxAttempts: 4, maxElapsedMs: 30_000 } },
+    control: {},
+    trace: {},
+  };
+}
+
+let generations = 1_700_000_000_000;
+
+export function claimOf(name: string, change: Partial<Claim> & { readonly sessionKey?: string } = {}): Claim {
+  const { sessionKey, ...rest } = change;
+  generations += 1;
+  return {
+    callId: callIdFor(name),
+    mode: 'enforced',
+    paramsDigest: digest(`params of ${name}`),
+    request: {
+      envelope: envelopeFor(name, sessionKey),
+      tool: { version: '1.0.0', definition: 'd' },
+      idempotencyKey: name,
+    },
+    generation: String(generations),
+    circuit: CIRCUIT,
+    kept: true,
+    inboxId: 'producer-1',
+    ...rest,
+  };
+}
+
+export function jobOf(claim: Claim): CallJob {
+  return { callId: claim.callId, generation: claim.generation, session: claim.request.envelope.target.sessionKey };
+}
+
+let tokens = 0;
+
+export function begin({ ledger }: Books, claim: Claim, token?: string): Promise<BeginAnswer> {
+  tokens += 1;
+  return ledger.begin(jobOf(claim), { workerId: 'worker-1', leaseMs: LEASE_MS, token: token ?? `token-${tokens}` });
+}
+
+export async function started(books: Books, claim: Claim): Promise<StartedAttempt> {
+  const answer = await begin(books, claim);
+  if (answer.kind !== 'started') throw new Error(`the attempt did not start: ${answer.kind}`);
+  return answer;
+}
+
+export const SUCCESS: Outcome = {
+  status: 'success',
+  toolName: 'note',
+  durationMs: 5,
+  attempts: 1,
+  output: { content: 'noted' },
+};
+
+export function failureOutcome(code: Parameters<typeof failureOf>[0]): Outcome {
+  return {
+    status: 'error',
+    toolName: 'note',
+    durationMs: 5,
+    attempts: 1,
+    error: resultError(failureOf(code), 'error'),
+  };
+}
+
+export function settle(
+  { ledger }: Books,
+  claim: Pick<Claim, 'callId'>,
+  fence: number,
+  outcome: Outcome = SUCCESS,
+  change: { readonly ttlMs?: number; readonly state?: 'done' | 'failed' | 'cancelled' } = {},
+) {
+  return ledger.settle({
+    callId: claim.callId,
+    fence,
+    state: change.state ?? (outcome.status === 'success' ? 'done' : 'failed'),
+    outcome,
+    outcomeJson: JSON.stringify(outcome),
+    attempts: [],
+    ttlMs: change.ttlMs ?? 60_000,
+  });
+}

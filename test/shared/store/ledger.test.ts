@@ -1,0 +1,797 @@
+import { describe, expect, test } from 'vitest';
+import type { AttemptRecord } from '../../../src/shared/call.ts';
+import { PawlError } from '../../../src/shared/failure.ts';
+import { resultError } from '../../../src/shared/outcome.ts';
+import { Signer } from '../../../src/shared/signature.ts';
+import { Ledger, MAX_INLINE_OUTCOME_BYTES, type WriteAnswer } from '../../../src/shared/store/ledger.ts';
+import { jobIdOf } from '../../../src/shared/store/queues.ts';
+import {
+  type Books,
+  begin,
+  CIRCUIT,
+  callIdFor,
+  claimOf,
+  failureOutcome,
+  jobOf,
+  LEASE_MS,
+  openBooks,
+  PLACE,
+  SUCCESS,
+  settle,
+  started,
+} from './calls.ts';
+
+const CANCELLED = failureOutcome('CANCELLED');
+
+function cancel({ ledger }: Books, callId: string, state: 'cancelled' | 'failed' = 'cancelled') {
+  return ledger.cancel(callId, {
+    state,
+    beforeStart: { ...CANCELLED, settlement: 'cancelled-before-start' },
+    betweenAttempts: { ...CANCELLED, settlement: 'cancelled' },
+    ttlMs: 50_000,
+    inboxId: 'canceller',
+  });
+}
+
+async function jobExists({ redis, ledger }: Books, callId: string, generation: string): Promise<boolean> {
+  return (await redis.exists(ledger.keys(PLACE).job(jobIdOf(callId, generation)))) === 1;
+}
+
+async function inbox({ redis, ledger }: Books, id = 'producer-1'): Promise<Record<string, unknown>[]> {
+  const events = await redis.lrange(ledger.keys(PLACE).inbox(id), 0, -1);
+  return events.map((event) => JSON.parse(event) as Record<string, unknown>);
+}
+
+describe('R15: claiming', () => {
+  test('claim and job are one step: the job is in the queue, under the call’s ID and generation', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    expect(await books.ledger.claim(claim)).toEqual({ kind: 'claimed', callId: claim.callId });
+    const keys = books.ledger.keys(PLACE);
+    expect(await books.redis.lrange(keys.job('wait'), 0, -1)).toEqual([jobIdOf(claim.callId, claim.generation)]);
+    const job = await books.redis.hgetall(keys.job(jobIdOf(claim.callId, claim.generation)));
+    expect(job).toMatchObject({ name: 'note', timestamp: claim.generation });
+    expect(JSON.parse(job['data'] ?? '')).toEqual(jobOf(claim));
+    expect(JSON.parse(job['opts'] ?? '')).toMatchObject({ attempts: 1, removeOnComplete: { count: 500 } });
+  });
+
+  test('R14: the record holds who asked for what, since when, and where it stands', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    const beforeMs = await books.ledger.now();
+    await books.ledger.claim(claim);
+    const record = await books.ledger.read(claim.callId);
+    expect(record).toEqual({
+      callId: claim.callId,
+      state: 'inflight',
+      phase: 'queued',
+      generation: claim.generation,
+      fence: 0,
+      request: claim.request,
+      paramsDigest: claim.paramsDigest,
+      circuit: CIRCUIT,
+      attempts: [],
+      lostAttempts: 0,
+      createdAtMs: expect.any(Number),
+      updatedAtMs: record?.createdAtMs,
+      cancelRequested: false,
+      version: 1,
+      readAtMs: expect.any(Number),
+    });
+    expect(record?.createdAtMs).toBeGreaterThanOrEqual(beforeMs);
+    expect(record?.request.envelope).toMatchObject({
+      requestId: expect.any(String),
+      toolCallId: 'model-a',
+      toolName: 'note',
+      target: { sessionKey: 'session-1', actorId: 'ada' },
+    });
+  });
+
+  test('of a hundred who claim at once one gets it, and there is one job', async () => {
+    const books = await openBooks();
+    const answers = await Promise.all(Array.from({ length: 100 }, () => books.ledger.claim(claimOf('a'))));
+    expect(answers.filter((answer) => answer.kind === 'claimed')).toHaveLength(1);
+    expect(answers.filter((answer) => answer.kind === 'inflight')).toHaveLength(99);
+    expect(await books.redis.llen(books.ledger.keys(PLACE).job('wait'))).toBe(1);
+  });
+
+  test('TR-2: who meets a running call learns its phase and age; only an enforced caller is told of its end', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    expect(await books.ledger.claim(claimOf('a', { inboxId: 'waits' }))).toEqual({
+      kind: 'inflight',
+      callId: claim.callId,
+      phase: 'queued',
+      ageMs: expect.any(Number),
+    });
+    await books.ledger.claim(claimOf('a', { inboxId: 'leaves', mode: 'bestEffort' }));
+    await settle(books, claim, (await started(books, claim)).fence);
+    expect(await inbox(books, 'waits')).toHaveLength(1);
+    expect(await inbox(books, 'leaves')).toHaveLength(0);
+  });
+
+  test('TR-3: who asks after a success gets the stored outcome, byte for byte', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    const outcome = { ...SUCCESS, output: { content: { b: 1, a: [1e21, 'ü\u0000'] } } };
+    await settle(books, claim, (await started(books, claim)).fence, outcome);
+    for (const mode of ['enforced', 'bestEffort', 'disabled'] as const)
+      expect(await books.ledger.claim(claimOf('a', { mode }))).toEqual({
+        kind: 'ended',
+        callId: claim.callId,
+        state: 'done',
+        outcome: JSON.stringify(outcome),
+        ageMs: expect.any(Number),
+      });
+  });
+
+  test.each(['running', 'done'] as const)(
+    'TR-4: the same key with other parameters is a conflict while the call is %s, and nothing is written',
+    async (stand) => {
+      const books = await openBooks();
+      const { claim } = await STANDINGS[stand](books);
+      const fields = () => books.redis.hgetall(books.ledger.keys(PLACE).record(claim.callId));
+      const before = await fields();
+      expect(await books.ledger.claim(claimOf('a', { paramsDigest: 'other', inboxId: 'other' }))).toEqual({
+        kind: 'conflict',
+        callId: claim.callId,
+      });
+      expect(await fields()).toEqual(before);
+    },
+  );
+
+  test('R12: a failure is replayed; bestEffort runs a retriable one again', async () => {
+    const books = await openBooks();
+    for (const [name, code, again] of [
+      ['refused', 'HTTP_4XX', false],
+      ['down', 'HTTP_503', true],
+    ] as const) {
+      const claim = claimOf(name);
+      await books.ledger.claim(claim);
+      await settle(books, claim, (await started(books, claim)).fence, failureOutcome(code));
+      expect(await books.ledger.claim(claimOf(name))).toMatchObject({ kind: 'ended', state: 'failed' });
+      const repeated = await books.ledger.claim(claimOf(name, { mode: 'bestEffort' }));
+      expect(repeated.kind, name).toBe(again ? 'claimed' : 'ended');
+    }
+  });
+
+  test('a call that runs again counts its fences on: a straggler of the first run stays refused', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    const straggler = await started(books, claim);
+    const second = await started(books, claim);
+    await settle(books, claim, second.fence, failureOutcome('HTTP_503'));
+    const repeated = claimOf('a', { mode: 'bestEffort' });
+    await books.ledger.claim(repeated);
+    const anew = await started(books, repeated);
+    expect(anew.fence).toBeGreaterThan(second.fence);
+    expect(anew.takenOver).toBe(false);
+    expect(await settle(books, claim, straggler.fence)).toBe('fenced');
+    expect(await settle(books, claim, second.fence)).toBe('fenced');
+  });
+
+  test('a text that is no call ID is a typed error', async () => {
+    const { ledger } = await openBooks();
+    await expect(ledger.claim({ ...claimOf('a'), callId: 'wait' })).rejects.toThrow(PawlError);
+    expect(await ledger.read('wait')).toBeUndefined();
+  });
+});
+
+describe('ruling 3: derived calls merge while one is in flight', () => {
+  const merged = (name: string, change: Parameters<typeof claimOf>[1] = {}) =>
+    claimOf(name, { mergeId: 'w0.slot', paramsDigest: 'same', ...change });
+
+  test('the second joins the first, stays with it, and can read it under its own ID', async () => {
+    const books = await openBooks();
+    const leader = merged('leader');
+    await books.ledger.claim(leader);
+    expect(await books.ledger.claim(merged('follower'))).toMatchObject({ kind: 'inflight', callId: leader.callId });
+    await settle(books, leader, (await started(books, leader)).fence);
+    expect(await books.ledger.claim(merged('follower'))).toMatchObject({ kind: 'ended', callId: leader.callId });
+    expect(await books.ledger.read(callIdFor('follower'))).toMatchObject({ callId: leader.callId, state: 'done' });
+  });
+
+  test('the third, after the end, is a call of its own', async () => {
+    const books = await openBooks();
+    const leader = merged('leader');
+    await books.ledger.claim(leader);
+    await settle(books, leader, (await started(books, leader)).fence);
+    const next = merged('next');
+    expect(await books.ledger.claim(next)).toEqual({ kind: 'claimed', callId: next.callId });
+    expect(await books.ledger.claim(merged('after next'))).toMatchObject({ kind: 'inflight', callId: next.callId });
+  });
+
+  test('bestEffort meets it and is not tied to it', async () => {
+    const books = await openBooks();
+    const leader = merged('leader');
+    await books.ledger.claim(leader);
+    const other = merged('other', { mode: 'bestEffort' });
+    expect(await books.ledger.claim(other)).toMatchObject({ kind: 'inflight', callId: leader.callId });
+    await settle(books, leader, (await started(books, leader)).fence);
+    expect(await books.ledger.claim(other)).toEqual({ kind: 'claimed', callId: other.callId });
+  });
+
+  test('when the record of the first has expired, the second is a call of its own', async () => {
+    const books = await openBooks();
+    const leader = merged('leader');
+    await books.ledger.claim(leader);
+    await books.ledger.claim(merged('follower'));
+    await books.redis.del(books.ledger.keys(PLACE).record(leader.callId));
+    expect(await books.ledger.read(callIdFor('follower'))).toBeUndefined();
+    const again = merged('follower');
+    expect(await books.ledger.claim(again)).toEqual({ kind: 'claimed', callId: again.callId });
+    expect(await books.ledger.read(again.callId)).toMatchObject({ callId: again.callId, phase: 'queued' });
+  });
+
+  test('a merged call that runs again after a failure gets a job that its worker can begin', async () => {
+    const books = await openBooks();
+    const leader = merged('leader');
+    await books.ledger.claim(leader);
+    await books.ledger.claim(merged('follower'));
+    await settle(books, leader, (await started(books, leader)).fence, failureOutcome('HTTP_503'));
+    const again = merged('follower', { mode: 'bestEffort' });
+    const answer = await books.ledger.claim(again);
+    expect(answer.kind).toBe('claimed');
+    expect(await jobExists(books, answer.callId, again.generation)).toBe(true);
+    expect((await begin(books, { ...again, callId: answer.callId })).kind).toBe('started');
+  });
+});
+
+describe('attempts and fences (DESIGN, decision 4)', () => {
+  test('beginning takes the next fence and a lease', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    const attempt = await started(books, claim);
+    expect(attempt).toMatchObject({
+      fence: 1,
+      request: claim.request,
+      earlier: [],
+      lostAttempts: 0,
+      takenOver: false,
+      firstStartedAtMs: attempt.nowMs,
+      circuit: CIRCUIT,
+      cancelRequested: false,
+    });
+    expect(await books.ledger.read(claim.callId)).toMatchObject({
+      phase: 'running',
+      fence: 1,
+      worker: 'worker-1',
+      startedAtMs: attempt.nowMs,
+      lockUntilMs: attempt.nowMs + LEASE_MS,
+    });
+  });
+
+  test('an attempt that left no record is counted as lost and written down', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    const first = await started(books, claim);
+    const second = await started(books, claim);
+    expect(second).toMatchObject({ fence: 2, takenOver: true, lostAttempts: 1, firstStartedAtMs: first.nowMs });
+    expect(second.earlier).toEqual([
+      {
+        attempt: 1,
+        fence: 1,
+        worker: 'worker-1',
+        startedAtMs: first.nowMs,
+        finishedAtMs: second.nowMs,
+        status: 'lost',
+        retriable: false,
+      },
+    ]);
+  });
+
+  test('beginning twice with one token, because the first answer was lost, is one attempt', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    const one = await begin(books, claim, 'same');
+    const two = await begin(books, claim, 'same');
+    expect([one, two]).toMatchObject([{ fence: 1 }, { fence: 1, takenOver: false, lostAttempts: 0 }]);
+  });
+
+  test('only the newest fence settles, and an outcome is never overwritten', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    const first = await started(books, claim);
+    const second = await started(books, claim);
+    expect(await settle(books, claim, first.fence)).toBe('fenced');
+    expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'inflight' });
+    expect(await settle(books, claim, second.fence)).toBe('settled');
+    const kept = await books.ledger.outcome(claim.callId);
+    for (const fence of [first.fence, second.fence, 99])
+      expect(await settle(books, claim, fence, failureOutcome('HTTP_503'))).toBe('ended');
+    expect(await books.ledger.outcome(claim.callId)).toBe(kept);
+    expect(await settle(books, { callId: callIdFor('nobody') }, 1)).toBe('gone');
+  });
+
+  test('a job of an older generation, or of no record, is stale; one of a settled call is ended', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    expect((await begin(books, claim)).kind).toBe('stale');
+    await books.ledger.claim(claim);
+    expect((await begin(books, { ...claim, generation: '1' })).kind).toBe('stale');
+    await settle(books, claim, (await started(books, claim)).fence);
+    expect((await begin(books, claim)).kind).toBe('ended');
+  });
+
+  test('an attempt that is not due yet says for how long', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    await books.ledger.postpone(claim.callId, (await started(books, claim)).fence, 'waiting-retry', [], 5_000);
+    const answer = await begin(books, claim);
+    expect(answer).toMatchObject({ kind: 'early' });
+    expect(answer.kind === 'early' && answer.remainingMs).toBeGreaterThan(4_000);
+  });
+
+  test('a circuit that is not closed is told instead, and nothing is written; the probe passes', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    const open = { state: 'OPEN', epoch: 1, openedAtMs: 1, cooldownMs: 1, reason: 'why' } as const;
+    await books.breakers.change(PLACE, CIRCUIT, { state: 'CLOSED', epoch: 0 }, open, 0);
+    const before = await books.ledger.read(claim.callId);
+    expect(await begin(books, claim)).toMatchObject({ kind: 'circuit', circuit: CIRCUIT, fence: 0, earlier: [] });
+    expect({ ...(await books.ledger.read(claim.callId)), readAtMs: 0 }).toEqual({ ...before, readAtMs: 0 });
+    const options = { workerId: 'worker-1', leaseMs: LEASE_MS, token: 'probe' };
+    expect((await books.ledger.begin(jobOf(claim), { ...options, probeEpoch: 7 })).kind).toBe('circuit');
+    expect((await books.ledger.begin(jobOf(claim), { ...options, probeEpoch: 1 })).kind).toBe('started');
+  });
+
+  test('DESIGN, decision 11: a request that was not signed with the fleet’s key is forged', async () => {
+    const { redis, world } = await openBooks();
+    const signed = (key: string) => new Ledger(redis, world.prefix, 60_000, new Signer([{ kid: 'k', key }]));
+    const options = { workerId: 'w', leaseMs: LEASE_MS, token: 't' };
+    const claim = claimOf('a');
+    await signed('stranger').claim(claim);
+    expect(await signed('fleet').begin(jobOf(claim), options)).toEqual({ kind: 'forged', fence: 1 });
+    const own = claimOf('b');
+    await signed('fleet').claim(own);
+    expect((await signed('fleet').begin(jobOf(own), options)).kind).toBe('started');
+  });
+});
+
+describe('settling', () => {
+  test('writes the end, takes the running parts away, and tells every producer that waits, once', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    for (const inboxId of ['producer-1', 'producer-2', 'producer-1', 'producer-10'])
+      await books.ledger.claim(claimOf('a', { inboxId }));
+    const { fence, nowMs } = await started(books, claim);
+    await settle(books, claim, fence, SUCCESS, { ttlMs: 40_000 });
+    const record = await books.ledger.read(claim.callId);
+    expect(record).toMatchObject({ state: 'done', outcome: SUCCESS, version: 2, fence: 1 });
+    expect(record?.expiresAtMs).toBeGreaterThanOrEqual(nowMs + 40_000);
+    const fields = await books.redis.hkeys(books.ledger.keys(PLACE).record(claim.callId));
+    for (const gone of ['phase', 'inboxes', 'lockUntilMs', 'worker', 'token', 'cancelRequested'])
+      expect(fields).not.toContain(gone);
+    for (const id of ['producer-1', 'producer-2', 'producer-10'])
+      expect(await inbox(books, id)).toEqual([
+        { type: 'settled', callId: claim.callId, state: 'done', outcome: SUCCESS },
+      ]);
+    expect(await books.ledger.counts(PLACE)).toEqual({ inflight: 0, calls: 1 });
+  });
+
+  test.each([
+    ['done', 86_400_000],
+    ['failed', 300_000],
+    ['cancelled', 7_000],
+  ] as const)(
+    'R16: a record that is %s lives exactly as long as it was told, and one in flight does not expire',
+    async (state, ttlMs) => {
+      const books = await openBooks();
+      const claim = claimOf('a');
+      await books.ledger.claim(claim);
+      const record = books.ledger.keys(PLACE).record(claim.callId);
+      expect(await books.redis.pttl(record)).toBe(-1);
+      const { fence } = await started(books, claim);
+      expect(await books.redis.pttl(record)).toBe(-1);
+      await settle(books, claim, fence, SUCCESS, { state, ttlMs });
+      const leftMs = await books.redis.pttl(record);
+      expect(leftMs).toBeLessThanOrEqual(ttlMs);
+      expect(leftMs).toBeGreaterThan(ttlMs - 2_000);
+    },
+  );
+
+  test('a large outcome is kept once, travels by reference, and expires with its record', async () => {
+    const books = await openBooks();
+    const keys = books.ledger.keys(PLACE);
+    const large = { ...SUCCESS, output: { content: 'x'.repeat(MAX_INLINE_OUTCOME_BYTES) } };
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    await settle(books, claim, (await started(books, claim)).fence, large, { ttlMs: 33_000 });
+    expect(await inbox(books)).toEqual([{ type: 'settled', callId: claim.callId, state: 'done' }]);
+    expect(await books.redis.hexists(keys.record(claim.callId), 'outcome')).toBe(0);
+    expect(await books.ledger.outcome(claim.callId)).toBe(JSON.stringify(large));
+    expect(await books.ledger.read(claim.callId)).toMatchObject({ outcome: large });
+    expect(await books.ledger.claim(claimOf('a'))).toMatchObject({ kind: 'ended', outcome: JSON.stringify(large) });
+    const times = await Promise.all([
+      books.redis.pexpiretime(keys.record(claim.callId)),
+      books.redis.pexpiretime(keys.outcome(claim.callId)),
+    ]).catch(() => undefined);
+    if (times !== undefined) expect(times[0]).toBe(times[1]);
+    expect(await books.redis.pttl(keys.outcome(claim.callId))).toBeLessThanOrEqual(33_000);
+  });
+
+  test('an outcome that has just the largest inline size travels with its event', async () => {
+    const books = await openBooks();
+    const empty = { ...SUCCESS, output: { content: '' } };
+    const room = MAX_INLINE_OUTCOME_BYTES - JSON.stringify(empty).length;
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    await settle(books, claim, (await started(books, claim)).fence, {
+      ...SUCCESS,
+      output: { content: 'x'.repeat(room) },
+    });
+    expect((await inbox(books))[0]).toHaveProperty('outcome');
+  });
+
+  test('a success is added to the circuit’s window of its epoch, and to no other', async () => {
+    const books = await openBooks();
+    for (const [name, epoch] of [
+      ['a', 0],
+      ['b', 3],
+    ] as const) {
+      const claim = claimOf(name);
+      await books.ledger.claim(claim);
+      const { fence } = await started(books, claim);
+      await books.ledger.settle({
+        callId: claim.callId,
+        fence,
+        state: 'done',
+        outcome: SUCCESS,
+        outcomeJson: JSON.stringify(SUCCESS),
+        attempts: [],
+        ttlMs: 1_000,
+        sample: { circuit: CIRCUIT, epoch, windowSize: 20, windowMs: 120_000 },
+      });
+    }
+    expect(await books.breakers.window(PLACE, CIRCUIT)).toEqual([{ atMs: expect.any(Number), ok: true }]);
+  });
+});
+
+/** A call in each of the places where it can stand, with the fence that its last attempt had. */
+const STANDINGS = {
+  queued: async (books: Books) => {
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    return { claim, fence: 0 };
+  },
+  running: async (books: Books) => {
+    const { claim } = await STANDINGS.queued(books);
+    return { claim, fence: (await started(books, claim)).fence };
+  },
+  'waiting-retry': async (books: Books) => {
+    const { claim, fence } = await STANDINGS.running(books);
+    await books.ledger.postpone(claim.callId, fence, 'waiting-retry', [], 0);
+    return { claim, fence };
+  },
+  'handed-back': async (books: Books) => {
+    const { claim, fence } = await STANDINGS.running(books);
+    await books.ledger.postpone(claim.callId, fence, 'queued', [], 0);
+    return { claim, fence };
+  },
+  done: async (books: Books) => {
+    const { claim, fence } = await STANDINGS.running(books);
+    await settle(books, claim, fence);
+    return { claim, fence };
+  },
+  failed: async (books: Books) => {
+    const { claim, fence } = await STANDINGS.running(books);
+    await settle(books, claim, fence, failureOutcome('HTTP_4XX'));
+    return { claim, fence };
+  },
+  unknown: async (books: Books) => {
+    const { claim, fence } = await STANDINGS.running(books);
+    await settle(books, claim, fence, failureOutcome('OUTCOME_UNKNOWN'));
+    return { claim, fence };
+  },
+  cancelled: async (books: Books) => {
+    const { claim } = await STANDINGS.queued(books);
+    await cancel(books, claim.callId);
+    return { claim, fence: 0 };
+  },
+  gone: async (_books: Books) => ({ claim: claimOf('nobody'), fence: 1 }),
+} as const;
+type Stand = keyof typeof STANDINGS;
+
+describe('what every script answers in every state', () => {
+  test.each<[Stand, WriteAnswer]>([
+    ['queued', 'postponed'],
+    ['running', 'postponed'],
+    ['done', 'ended'],
+    ['failed', 'ended'],
+    ['cancelled', 'ended'],
+    ['gone', 'ended'],
+  ])('postpone: %s', async (stand, answer) => {
+    const books = await openBooks();
+    const { claim, fence } = await STANDINGS[stand](books);
+    expect(await books.ledger.postpone(claim.callId, fence, 'waiting-retry', [], 100)).toBe(answer);
+    if (answer === 'postponed')
+      expect(await books.ledger.postpone(claim.callId, fence + 1, 'queued', [], 0)).toBe('fenced');
+  });
+
+  test.each<[Stand, string]>([
+    ['queued', 'cancelled'],
+    ['running', 'requested'],
+    ['waiting-retry', 'cancelled'],
+    ['handed-back', 'cancelled'],
+    ['done', 'too-late'],
+    ['failed', 'too-late'],
+    ['unknown', 'too-late'],
+    ['cancelled', 'too-late'],
+    ['gone', 'gone'],
+  ])('cancel: %s', async (stand, answer) => {
+    const books = await openBooks();
+    const { claim } = await STANDINGS[stand](books);
+    expect((await cancel(books, claim.callId)).kind).toBe(answer);
+  });
+
+  test.each<[Stand, string]>([
+    ['queued', 'refused'],
+    ['running', 'refused'],
+    ['done', 'refused'],
+    ['failed', 'refused'],
+    ['unknown', 'resolved'],
+    ['cancelled', 'refused'],
+    ['gone', 'gone'],
+  ])('resolve: %s', async (stand, answer) => {
+    const books = await openBooks();
+    const { claim } = await STANDINGS[stand](books);
+    const before = await books.ledger.outcome(claim.callId);
+    expect(await books.ledger.resolve(claim.callId, 'done', SUCCESS, 9_000)).toBe(answer);
+    if (answer === 'refused') expect(await books.ledger.outcome(claim.callId)).toBe(before);
+  });
+
+  test.each<[Stand, string, string]>([
+    ['queued', 'refused', 'refused'],
+    ['running', 'refused', 'refused'],
+    ['waiting-retry', 'refused', 'refused'],
+    ['done', 'refused', 'refused'],
+    ['failed', 'refused', 'refused'],
+    ['unknown', 'queued', 'refused'],
+    ['cancelled', 'refused', 'refused'],
+  ])('requeue: %s, resolved: %s, missing: %s', async (stand, resolved, missing) => {
+    for (const [because, answer] of [
+      ['resolved', resolved],
+      ['missing', missing],
+    ] as const) {
+      const books = await openBooks();
+      const { claim } = await STANDINGS[stand](books);
+      const record = await books.ledger.read(claim.callId);
+      if (record === undefined) throw new Error('there is no record');
+      expect(await books.ledger.requeue(record, because, '1800000000000')).toBe(answer);
+      expect(await jobExists(books, claim.callId, '1800000000000')).toBe(answer === 'queued');
+    }
+  });
+
+  test('requeue: gone', async () => {
+    const books = await openBooks();
+    const { claim } = await STANDINGS.queued(books);
+    const record = await books.ledger.read(claim.callId);
+    await books.redis.del(books.ledger.keys(PLACE).record(claim.callId));
+    if (record === undefined) throw new Error('there is no record');
+    expect(await books.ledger.requeue(record, 'missing', '1800000000000')).toBe('gone');
+  });
+});
+
+describe('postponing', () => {
+  const attempt: AttemptRecord = {
+    attempt: 1,
+    fence: 1,
+    worker: 'worker-1',
+    startedAtMs: 10,
+    finishedAtMs: 20,
+    status: 'error',
+    retriable: true,
+    errorCode: 'HTTP_503',
+    delayMs: 100,
+  };
+
+  test('keeps the attempt, gives the lease back and tells those who wait', async () => {
+    const books = await openBooks();
+    const { claim, fence } = await STANDINGS.running(books);
+    const event = { type: 'retrying', callId: claim.callId, attempt: 1, delayMs: 0, reasonCode: 'HTTP_503' };
+    await books.ledger.postpone(claim.callId, fence, 'waiting-retry', [attempt], 0, event);
+    const record = await books.ledger.read(claim.callId);
+    expect(record).toMatchObject({ state: 'inflight', phase: 'waiting-retry', attempts: [attempt] });
+    expect(record).not.toHaveProperty('worker');
+    expect(record).not.toHaveProperty('lockUntilMs');
+    expect(await inbox(books)).toEqual([event]);
+    const next = await started(books, claim);
+    expect(next).toMatchObject({ fence: 2, takenOver: false, lostAttempts: 0, earlier: [attempt] });
+  });
+
+  test('a call whose cancellation is asked for is not postponed', async () => {
+    const books = await openBooks();
+    const { claim, fence } = await STANDINGS.running(books);
+    await cancel(books, claim.callId);
+    expect(await books.ledger.postpone(claim.callId, fence, 'queued', [], 0)).toBe('cancelled');
+  });
+});
+
+describe('telling', () => {
+  test('renews the lease, passes progress on, and learns of a cancellation', async () => {
+    const books = await openBooks();
+    const { claim, fence } = await STANDINGS.running(books);
+    const event = { type: 'progress', callId: claim.callId, progress: 1 };
+    expect(await books.ledger.tell(claim.callId, fence, 90_000, event)).toEqual({ held: true, cancelRequested: false });
+    const record = await books.ledger.read(claim.callId);
+    expect((record?.lockUntilMs ?? 0) - (record?.readAtMs ?? 0)).toBeGreaterThan(80_000);
+    expect(await inbox(books)).toEqual([event]);
+    await cancel(books, claim.callId);
+    expect(await books.ledger.tell(claim.callId, fence, 1_000)).toEqual({ held: true, cancelRequested: true });
+  });
+
+  test('whoever lost the call learns it', async () => {
+    const books = await openBooks();
+    const { claim, fence } = await STANDINGS.running(books);
+    await started(books, claim);
+    expect(await books.ledger.tell(claim.callId, fence, 1_000)).toMatchObject({ held: false });
+    const done = await STANDINGS.done(await openBooks());
+    expect(await books.ledger.tell(done.claim.callId, 5, 1_000)).toMatchObject({ held: false });
+  });
+});
+
+describe('cancelling', () => {
+  test('ends a call that never ran as cancelled-before-start, and tells the caller and the canceller', async () => {
+    const books = await openBooks();
+    const { claim } = await STANDINGS.queued(books);
+    expect(await cancel(books, claim.callId)).toEqual({
+      kind: 'cancelled',
+      jobId: jobIdOf(claim.callId, claim.generation),
+    });
+    const record = await books.ledger.read(claim.callId);
+    expect(record).toMatchObject({ state: 'cancelled', outcome: { settlement: 'cancelled-before-start' }, version: 2 });
+    expect(record).not.toHaveProperty('phase');
+    expect(await books.redis.pttl(books.ledger.keys(PLACE).record(claim.callId))).toBeLessThanOrEqual(50_000);
+    for (const id of ['producer-1', 'canceller'])
+      expect(await inbox(books, id)).toMatchObject([{ type: 'settled', state: 'cancelled' }]);
+    expect((await begin(books, claim)).kind).toBe('ended');
+    expect(await books.ledger.counts(PLACE)).toMatchObject({ inflight: 0 });
+    expect(await books.ledger.claim(claimOf('a'))).toMatchObject({ kind: 'ended', state: 'cancelled' });
+  });
+
+  test('ends a call that waits for its next attempt as cancelled', async () => {
+    const books = await openBooks();
+    const { claim } = await STANDINGS['waiting-retry'](books);
+    await cancel(books, claim.callId);
+    expect(await books.ledger.read(claim.callId)).toMatchObject({ outcome: { settlement: 'cancelled' } });
+  });
+
+  test('asks the worker of a running one, by record and by news', async () => {
+    const books = await openBooks();
+    const { claim } = await STANDINGS.running(books);
+    const listener = books.redis.duplicate();
+    try {
+      const heard = new Promise((resolve) => listener.on('message', (_channel, text) => resolve(JSON.parse(text))));
+      await listener.subscribe(`${books.world.prefix}:news`);
+      await cancel(books, claim.callId);
+      expect(await heard).toEqual({ type: 'cancel', callId: claim.callId, because: 'cancelled' });
+    } finally {
+      listener.disconnect();
+    }
+    expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'inflight', cancelRequested: true });
+  });
+
+  test('a deadline that passes afterwards does not take the cancellation back', async () => {
+    const books = await openBooks();
+    const { claim } = await STANDINGS.running(books);
+    await cancel(books, claim.callId);
+    await cancel(books, claim.callId, 'failed');
+    expect(await books.ledger.read(claim.callId)).toMatchObject({ cancelRequested: true });
+  });
+
+  test('a deadline alone asks nobody to cancel', async () => {
+    const books = await openBooks();
+    const { claim } = await STANDINGS.running(books);
+    expect((await cancel(books, claim.callId, 'failed')).kind).toBe('requested');
+    expect(await books.ledger.read(claim.callId)).toMatchObject({ cancelRequested: false });
+  });
+});
+
+describe('resolving an unknown outcome', () => {
+  test('as succeeded: replayed from then on, with the new time to live', async () => {
+    const books = await openBooks();
+    const { claim } = await STANDINGS.unknown(books);
+    await books.ledger.resolve(claim.callId, 'done', SUCCESS, 9_000);
+    expect(await books.ledger.claim(claimOf('a'))).toMatchObject({ kind: 'ended', state: 'done' });
+    const leftMs = await books.redis.pttl(books.ledger.keys(PLACE).record(claim.callId));
+    expect(leftMs).toBeLessThanOrEqual(9_000);
+    expect(leftMs).toBeGreaterThan(7_000);
+    expect(await books.ledger.resolve(claim.callId, 'failed', CANCELLED, 9_000)).toBe('refused');
+  });
+
+  test('as retry: queued under a new generation, without an end to its life, the old job is stale', async () => {
+    const books = await openBooks();
+    const { claim, fence } = await STANDINGS.unknown(books);
+    const record = await books.ledger.read(claim.callId);
+    if (record === undefined) throw new Error('there is no record');
+    await books.ledger.requeue(record, 'resolved', '1800000000000', 'asks');
+    expect(await books.redis.pttl(books.ledger.keys(PLACE).record(claim.callId))).toBe(-1);
+    expect(await books.ledger.read(claim.callId)).toMatchObject({
+      state: 'inflight',
+      phase: 'queued',
+      lostAttempts: 0,
+    });
+    expect(await books.ledger.read(claim.callId)).not.toHaveProperty('outcome');
+    expect((await begin(books, claim)).kind).toBe('stale');
+    const again = { ...claim, generation: '1800000000000' };
+    expect(await started(books, again)).toMatchObject({ fence: fence + 1, takenOver: false });
+    await settle(books, again, fence + 1);
+    expect(await inbox(books, 'asks')).toHaveLength(1);
+    expect(await books.ledger.counts(PLACE)).toMatchObject({ inflight: 0 });
+  });
+
+  test('a message that quotes the code does not make another failure resolvable', async () => {
+    const books = await openBooks();
+    const { claim, fence } = await STANDINGS.running(books);
+    const error = { ...resultError({ ...failure, message: '"code":"OUTCOME_UNKNOWN"' }, 'error') };
+    await settle(books, claim, fence, { ...failureOutcome('HTTP_4XX'), error });
+    expect(await books.ledger.resolve(claim.callId, 'done', SUCCESS, 9_000)).toBe('refused');
+  });
+  const failure = {
+    code: 'HTTP_4XX',
+    class: 'caller',
+    retriable: false,
+    nothingHappened: false,
+    againstCircuit: false,
+  } as const;
+});
+
+describe('a job that is gone', () => {
+  test.each(['queued', 'running', 'waiting-retry'] as const)(
+    'a %s call without a job is queued again',
+    async (stand) => {
+      const books = await openBooks();
+      const { claim } = await STANDINGS[stand](books);
+      const keys = books.ledger.keys(PLACE);
+      await books.redis.del(keys.job(jobIdOf(claim.callId, claim.generation)), keys.job('wait'));
+      const record = await books.ledger.read(claim.callId);
+      if (record === undefined) throw new Error('there is no record');
+      expect(await books.ledger.requeue(record, 'missing', '1800000000000')).toBe('queued');
+      expect(await jobExists(books, claim.callId, '1800000000000')).toBe(true);
+      expect((await begin(books, { ...claim, generation: '1800000000000' })).kind).toBe('started');
+    },
+  );
+});
+
+describe('indexes', () => {
+  test('list the newest first, by place and by session, and those in flight by age', async () => {
+    const books = await openBooks();
+    const claims = [claimOf('a'), claimOf('b', { sessionKey: 'session-2' }), claimOf('c')];
+    for (const claim of claims) {
+      await books.ledger.claim(claim);
+      // Two claims of one millisecond have no order.
+      const { createdAtMs = 0 } = (await books.ledger.read(claim.callId)) ?? {};
+      while ((await books.ledger.now()) <= createdAtMs);
+    }
+    const [a, b, c] = claims.map((claim) => claim.callId);
+    expect(await books.ledger.list(PLACE, { limit: 10 })).toEqual([c, b, a]);
+    expect(await books.ledger.list(PLACE, { limit: 2 })).toEqual([c, b]);
+    expect(await books.ledger.list(PLACE, { limit: 10, sessionKey: 'session-1' })).toEqual([c, a]);
+    expect(await books.ledger.inflightBefore(PLACE, (await books.ledger.now()) + 1, 2)).toEqual([a, b]);
+    expect(await books.ledger.inflightBefore(PLACE, 0, 2)).toEqual([]);
+  });
+
+  test('forget what is older than the longest life of a record', async () => {
+    const books = await openBooks(50);
+    const keys = books.ledger.keys(PLACE);
+    for (let index = 0; index < 20; index += 1) await books.redis.zadd(keys.calls, 1_000 + index, `old ${index}`);
+    await books.redis.zadd(keys.sessionCalls('session-1'), 1_000, 'old');
+    // One claim in sixteen looks: a few hundred make it as good as certain.
+    for (let index = 0; index < 400 && (await books.redis.zscore(keys.calls, 'old 0')) !== null; index += 1)
+      await books.ledger.claim(claimOf(`new ${index}`));
+    expect(await books.redis.zcount(keys.calls, '-inf', 2_000)).toBe(0);
+    expect(await books.redis.zcount(keys.sessionCalls('session-1'), '-inf', 2_000)).toBe(0);
+    const leftMs = await books.redis.pttl(keys.sessionCalls('session-1'));
+    expect(leftMs).toBeLessThanOrEqual(50);
+  });
+});

@@ -1,0 +1,107 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { Queue } from 'bullmq';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import manifest from '../../../package.json' with { type: 'json' };
+import { digest } from '../../../src/shared/fingerprint.ts';
+import { enqueueArguments, jobIdOf, KEPT_JOBS, queueKeys } from '../../../src/shared/store/queues.ts';
+import { redisOptions } from '../../../src/shared/store/redis.ts';
+import { claimOf, jobOf, openBooks, PLACE } from './calls.ts';
+
+const require = createRequire(import.meta.url);
+const { addStandardJob } = require('bullmq/dist/cjs/scripts/addStandardJob-9.js') as {
+  readonly addStandardJob: { readonly name: string; readonly content: string; readonly keys: number };
+};
+
+describe('BullMQ’s own script, which runs inside ours', () => {
+  const notice =
+    'BullMQ has changed the script that src/shared/store/queues.ts runs inside claim.lua and requeue.lua: compare its keys and arguments with `queueKeys` and `enqueueArguments`, then update this test.';
+
+  test('is that of the pinned version', () => {
+    const installed = JSON.parse(readFileSync(require.resolve('bullmq/package.json'), 'utf8')) as { version: string };
+    expect(manifest.dependencies.bullmq, 'bullmq must be pinned to one version').toMatch(/^\d+\.\d+\.\d+$/);
+    expect(installed.version).toBe(manifest.dependencies.bullmq);
+  });
+
+  test('takes the keys and arguments that we pass', () => {
+    expect(addStandardJob, notice).toMatchObject({ name: 'addStandardJob', keys: 9 });
+    const header = addStandardJob.content.slice(0, addStandardJob.content.indexOf(']]'));
+    const lines = header.split('\n').map((line) => line.trim());
+    const signature = lines.filter((line) => /^(?:KEYS|ARGV)?\[\d+\]/.test(line));
+    expect(signature, notice).toEqual([
+      "KEYS[1] 'wait',",
+      "KEYS[2] 'paused'",
+      "KEYS[3] 'meta'",
+      "KEYS[4] 'id'",
+      "KEYS[5] 'completed'",
+      "KEYS[6] 'delayed'",
+      "KEYS[7] 'active'",
+      'KEYS[8] events stream key',
+      'KEYS[9] marker key',
+      'ARGV[1] msgpacked arguments array',
+      '[1]  key prefix,',
+      '[2]  custom id (will not generate one automatically)',
+      '[3]  name',
+      '[4]  timestamp',
+      '[5]  parentKey?',
+      '[6]  parent dependencies key.',
+      '[7]  parent? {id, queueKey}',
+      '[8]  repeat job key',
+      '[9] deduplication key',
+      '[10] defer parent release (flow inserts)',
+      'ARGV[2] Json stringified job data',
+      'ARGV[3] msgpacked options',
+    ]);
+  });
+
+  test('has not changed in its text either', () => {
+    expect(digest(addStandardJob.content), notice).toBe('Lu5Fyf_FTSRoG3N_kmAWp_dGTw0ypfh_Yjv_ovxVQTw');
+  });
+});
+
+describe('a job as BullMQ sees it', () => {
+  test('is an ordinary job of the tier’s queue, with our name and without parameters', async () => {
+    const { ledger, world } = await openBooks();
+    const claim = claimOf('secret parameters');
+    await ledger.claim(claim);
+    const keys = ledger.keys(PLACE);
+    const queue = new Queue(keys.queue, {
+      prefix: keys.base,
+      connection: redisOptions({ url: world.redisUrl, name: `${world.prefix}:queue`, mode: 'patient' }) as never,
+      skipMetasUpdate: true,
+    });
+    onTestFinished(() => queue.close());
+    const jobId = jobIdOf(claim.callId, claim.generation);
+    const job = await queue.getJob(jobId);
+    expect(job).toMatchObject({
+      id: jobId,
+      name: 'note',
+      timestamp: Number(claim.generation),
+      data: jobOf(claim),
+      opts: { attempts: 1, removeOnComplete: { count: KEPT_JOBS }, removeOnFail: { count: KEPT_JOBS } },
+    });
+    expect(JSON.stringify(job?.data)).not.toContain('secret');
+    expect(await queue.getWaitingCount()).toBe(1);
+    expect(await queue.getJobCounts('waiting', 'active', 'completed', 'failed')).toMatchObject({
+      waiting: 1,
+      active: 0,
+    });
+  });
+
+  test('is removed when it is finished unless it is kept for Bull Board', async () => {
+    const { ledger, redis } = await openBooks();
+    const claim = claimOf('a', { kept: false });
+    await ledger.claim(claim);
+    const opts = await redis.hget(ledger.keys(PLACE).job(jobIdOf(claim.callId, claim.generation)), 'opts');
+    expect(JSON.parse(opts ?? '')).toMatchObject({ removeOnComplete: true });
+  });
+
+  test('has a name and keys that no call ID can collide with', async () => {
+    const { ledger } = await openBooks();
+    const keys = ledger.keys(PLACE);
+    const claim = claimOf('wait');
+    expect(new Set([...queueKeys(keys), keys.job(jobIdOf(claim.callId, claim.generation))]).size).toBe(10);
+    expect(enqueueArguments(keys, 'note', jobOf(claim), 1, true)).toHaveLength(3);
+    for (const key of queueKeys(keys)) expect(key).toContain('{workspace}');
+  });
+});

@@ -1,0 +1,59 @@
+import { describe, expect, test } from 'vitest';
+import { PawlError } from '../../../src/shared/failure.ts';
+import { backendError, openConnection, redisOptions, whenReady } from '../../../src/shared/store/redis.ts';
+
+const options = (url: string) => redisOptions({ url, name: 'n', mode: 'patient' });
+
+describe('addresses of Redis', () => {
+  test.each([
+    ['redis://host', { host: 'host', port: 6379 }],
+    ['redis://u:p%40ss@host:7000/3', { host: 'host', port: 7000, username: 'u', password: 'p@ss', db: 3 }],
+    ['rediss://host', { host: 'host', tls: {} }],
+    ['unix:///run/redis.sock', { path: '/run/redis.sock' }],
+    ['/run/redis.sock', { path: '/run/redis.sock' }],
+  ])('%s', (url, expected) => {
+    expect(options(url)).toMatchObject(expected);
+  });
+
+  test.each(['http://u:hunter2@host', 'host:6379', 'hunter2', ''])(
+    '%j is refused, and what could be a password is not shown',
+    (url) => {
+      expect(() => options(url)).toThrow(PawlError);
+      expect(() => options(url)).toThrow('REDIS_URL must be redis://, rediss:// or unix:///path');
+      expect(() => options(url)).not.toThrow('hunter2');
+    },
+  );
+
+  test('DESIGN, decision 12: workers wait for Redis with a capped delay, producers fail fast', () => {
+    expect(options('redis://host').maxRetriesPerRequest).toBeNull();
+    expect(options('redis://host').retryStrategy?.(10_000)).toBe(1_000);
+    expect(redisOptions({ url: 'redis://host', name: 'n', mode: 'fail-fast' }).maxRetriesPerRequest).toBe(1);
+  });
+});
+
+describe('Redis out of reach is one typed error', () => {
+  test.each([
+    'OOM command not allowed',
+    'READONLY You can’t write',
+    'LOADING Redis is loading',
+    'Connection is closed.',
+    'Command timed out',
+    'connect ECONNREFUSED 127.0.0.1:1',
+  ])('%s', (message) => {
+    expect(backendError(new Error(message))).toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+  });
+
+  test('a defect of ours passes through', () => {
+    const defect = new Error('ERR user_script:1: attempt to index a nil value');
+    expect(backendError(defect)).toBe(defect);
+  });
+
+  test('nobody waits for it longer than told', async () => {
+    const client = openConnection({ url: 'redis://127.0.0.1:1', name: 'n', mode: 'fail-fast' });
+    try {
+      await expect(whenReady(client, 100)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+    } finally {
+      client.disconnect();
+    }
+  });
+});

@@ -1,0 +1,71 @@
+import { describe, expect, test } from 'vitest';
+import type { SessionRecord } from '../../../src/shared/session.ts';
+import { FleetKeys } from '../../../src/shared/store/keys.ts';
+import { Sessions } from '../../../src/shared/store/sessions.ts';
+import { openBooks } from './calls.ts';
+
+const session = (sessionKey: string, change: Partial<SessionRecord> = {}): SessionRecord => ({
+  sessionKey,
+  kind: 'main',
+  state: 'open',
+  actorId: 'ada',
+  workspaceRoot: '/tmp',
+  createdAtMs: 1,
+  ...change,
+});
+
+async function openSessions() {
+  const { redis, world } = await openBooks();
+  return { sessions: new Sessions(redis, world.prefix), redis, keys: new FleetKeys(world.prefix) };
+}
+
+describe('sessions in Redis', () => {
+  test('what was stored is read back; a key is taken once', async () => {
+    const { sessions } = await openSessions();
+    const one = session('one', { tenantId: 'acme', budget: { calls: 3 } });
+    const answers = await Promise.all([
+      sessions.create(one),
+      sessions.create(session('one')),
+      sessions.create(session('one')),
+    ]);
+    expect(answers).toEqual([true, false, false]);
+    expect(await sessions.read('one')).toEqual(one);
+    expect(await sessions.read('two')).toBeUndefined();
+  });
+
+  test('a closed session stays readable for a day', async () => {
+    const { sessions, redis, keys } = await openSessions();
+    await sessions.create(session('one'));
+    expect(await redis.pttl(keys.session('one'))).toBeGreaterThan(29 * 24 * 3_600_000);
+    expect(await sessions.close('one')).toEqual(session('one', { state: 'closed' }));
+    expect(await sessions.read('one')).toMatchObject({ state: 'closed' });
+    const leftMs = await redis.pttl(keys.session('one'));
+    expect(leftMs).toBeLessThanOrEqual(24 * 3_600_000);
+    expect(leftMs).toBeGreaterThan(23 * 3_600_000);
+    expect(await sessions.close('two')).toBeUndefined();
+  });
+
+  test('the list has the newest first, and drops what has expired', async () => {
+    const { sessions, redis, keys } = await openSessions();
+    for (const [index, key] of ['a', 'b', 'c'].entries()) await sessions.create(session(key, { createdAtMs: index }));
+    await redis.del(keys.session('b'));
+    expect((await sessions.list(10)).map(({ sessionKey }) => sessionKey)).toEqual(['c', 'a']);
+    expect(await redis.zcard(keys.sessions)).toBe(2);
+    expect((await sessions.list(1)).map(({ sessionKey }) => sessionKey)).toEqual(['c']);
+  });
+
+  test('a tree is all that is below, however deep, and nothing beside', async () => {
+    const { sessions } = await openSessions();
+    for (const [key, parent] of [
+      ['root', undefined],
+      ['left', 'root'],
+      ['leaf', 'left'],
+      ['right', 'root'],
+      ['other', undefined],
+      ['other child', 'other'],
+    ] as const)
+      await sessions.create(session(key, parent === undefined ? {} : { parent }));
+    expect((await sessions.tree('root')).sort()).toEqual(['leaf', 'left', 'right', 'root']);
+    expect(await sessions.tree('leaf')).toEqual(['leaf']);
+  });
+});

@@ -1,0 +1,44 @@
+import { expect, test } from 'vitest';
+import { type Clock, uuidv7 } from '../../src/shared/time.ts';
+
+const VALID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+/** Later than any real call of this process, so that the wall clock of other tests does not lead. */
+const FAR_MS = Date.UTC(2100, 0, 1);
+
+function stoppedAt(nowMs: number): Clock & { set(nextMs: number): void } {
+  let present = nowMs;
+  return {
+    now: () => present,
+    monotonic: () => present,
+    set: (nextMs) => {
+      present = nextMs;
+    },
+  };
+}
+
+test('R1: request IDs are UUIDv7 that carry the time of their making', () => {
+  const before = Date.now();
+  const id = uuidv7();
+  const atMs = Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16);
+  expect(id).toMatch(VALID);
+  expect(atMs).toBeGreaterThanOrEqual(before);
+  expect(atMs).toBeLessThanOrEqual(Date.now());
+});
+
+test('R1: 20,000 IDs of one millisecond are valid, unique and in order', () => {
+  const clock = stoppedAt(FAR_MS);
+  const ids = Array.from({ length: 20_000 }, () => uuidv7(clock));
+  expect(ids.every((id) => VALID.test(id))).toBe(true);
+  expect(new Set(ids).size).toBe(ids.length);
+  expect([...ids].sort()).toEqual(ids);
+});
+
+test('a clock that is set back does not break the order', () => {
+  const clock = stoppedAt(FAR_MS + 60_000);
+  const first = uuidv7(clock);
+  clock.set(FAR_MS);
+  const second = uuidv7(clock);
+  clock.set(FAR_MS + 120_000);
+  const third = uuidv7(clock);
+  expect([third, first, second].sort()).toEqual([first, second, third]);
+});

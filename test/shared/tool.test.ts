@@ -1,0 +1,94 @@
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { PawlError } from '../../src/shared/failure.ts';
+import {
+  defaultEffects,
+  defineTool,
+  EFFECTS,
+  type Effects,
+  isTool,
+  qualifiedName,
+  TIERS,
+  type Tier,
+} from '../../src/shared/tool.ts';
+
+const spec = {
+  name: 'get_weather',
+  version: '1.0.0',
+  description: 'Current weather of a city.',
+  tier: 'read-only' as Tier,
+  input: z.object({ city: z.string(), units: z.enum(['celsius', 'fahrenheit']).default('celsius') }),
+  run: () => ({ output: 1 }),
+};
+
+describe('A1: a tool', () => {
+  test('has defaults for all that it does not say', () => {
+    expect(defineTool(spec)).toMatchObject({
+      name: 'get_weather',
+      namespace: 'tools',
+      effects: 'none',
+      annotations: {},
+      needs: [],
+      timeoutMs: 30_000,
+      maxResultBytes: 16 * 1_024 * 1_024,
+      retry: {},
+      circuit: {},
+    });
+  });
+
+  test('publishes the schema that callers need, and applies its own defaults', () => {
+    const tool = defineTool(spec);
+    expect(tool.inputSchema).toMatchObject({ required: ['city'], additionalProperties: false });
+    expect(tool.parse({ city: 'Paris' })).toEqual({ city: 'Paris', units: 'celsius' });
+  });
+
+  test('is recognised, and nothing else is', () => {
+    expect(isTool(defineTool(spec))).toBe(true);
+    for (const other of [spec, null, undefined, 'read', () => {}]) expect(isTool(other)).toBe(false);
+  });
+
+  test('has a name among all namespaces', () => {
+    expect(qualifiedName(defineTool({ ...spec, namespace: 'weather.eu' }))).toBe('weather.eu.get_weather');
+  });
+});
+
+describe('effects when a tool does not say (DESIGN, decision 5)', () => {
+  const expected: Readonly<Record<Tier, readonly [plain: Effects, idempotent: Effects]>> = {
+    'read-only': ['none', 'none'],
+    workspace: ['once', 'idempotent'],
+    system: ['once', 'idempotent'],
+    elevated: ['once', 'idempotent'],
+  };
+  test.each(TIERS)('%s', (tier) => {
+    expect([defaultEffects(tier, {}), defaultEffects(tier, { idempotentHint: true })]).toEqual(expected[tier]);
+  });
+});
+
+describe('an unusable definition is refused with the field, what is expected and what came', () => {
+  test.each([
+    ['name', { name: '9lives' }, '"9lives"'],
+    ['name', { name: 'a'.repeat(65) }, 'up to 63'],
+    ['name', { name: 'a b' }, '"a b"'],
+    ['namespace', { namespace: '' }, '""'],
+    ['version', { version: '1.0' }, 'such as 1.0.0'],
+    ['tier', { tier: 'root' as Tier }, 'read-only, workspace'],
+    ['effects', { effects: 'some' as Effects }, EFFECTS.join(', ')],
+    ['effects', { tier: 'read-only', effects: 'once' }, "'none' in the read-only tier"],
+    ['probe', { tier: 'system', effects: 'probe' }, "because effects is 'probe'"],
+    ['needs', { needs: ['root'] as never }, 'workspace:read'],
+    ['timeoutMs', { timeoutMs: 0 }, 'above 0'],
+    ['timeoutMs', { timeoutMs: Number.NaN }, 'above 0'],
+    ['maxResultBytes', { maxResultBytes: -1 }, 'above 0'],
+    ['run', { run: 'x' as never }, 'a function'],
+  ] as const)('%s: %j', (field, change, text) => {
+    const define = () => defineTool({ ...spec, ...change });
+    expect(define).toThrow(PawlError);
+    expect(define).toThrow(`${field} must be`);
+    expect(define).toThrow(text);
+  });
+
+  test('a probe tool with its probe is fine', () => {
+    const tool = defineTool({ ...spec, tier: 'system', effects: 'probe', probe: () => ({ state: 'unknown' }) });
+    expect(tool.effects).toBe('probe');
+  });
+});

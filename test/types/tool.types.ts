@@ -1,0 +1,111 @@
+/**
+ * What must compile and what must not: `tsc` is the test. An `@ts-expect-error` that finds no error is one itself.
+ * Nothing here runs.
+ */
+import { z } from 'zod';
+import {
+  defineTool,
+  type InputOf,
+  type OutputOf,
+  type Session,
+  type ToolContext,
+  type ToolResultEnvelope,
+} from '../../src/index.ts';
+
+type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+function holds<_Condition extends true>(): void {}
+
+const weather = defineTool({
+  name: 'get_weather',
+  version: '1.0.0',
+  description: 'Current weather of a city.',
+  tier: 'read-only',
+  input: z.object({ city: z.string(), units: z.enum(['celsius', 'fahrenheit']).default('celsius') }),
+  run: ({ city, units }, ctx) => {
+    // `run` gets the schema's output: defaults are there.
+    holds<Equal<typeof units, 'celsius' | 'fahrenheit'>>();
+    holds<Equal<typeof ctx, ToolContext>>();
+    return { output: { tempC: 21, city } };
+  },
+});
+
+holds<Equal<(typeof weather)['name'], 'get_weather'>>();
+holds<Equal<InputOf<typeof weather>, { city: string; units?: 'celsius' | 'fahrenheit' | undefined }>>();
+holds<Equal<OutputOf<typeof weather>, { tempC: number; city: string }>>();
+
+export async function calls(session: Session): Promise<void> {
+  // By the tool: parameters and result are its own; what has a default may be left out.
+  const typed = await session.call(weather, { city: 'Paris' });
+  holds<Equal<typeof typed, ToolResultEnvelope<{ tempC: number; city: string }>>>();
+  await session.call(weather, { city: 'Paris', units: 'fahrenheit' }, { idempotencyKey: 'trip-1', timeoutMs: 100 });
+  // @ts-expect-error a required parameter is missing
+  await session.call(weather, {});
+  // @ts-expect-error a parameter has the wrong type
+  await session.call(weather, { city: 7 });
+  // @ts-expect-error a parameter has a value that is not allowed
+  await session.call(weather, { city: 'Paris', units: 'kelvin' });
+  // @ts-expect-error there is no such parameter
+  await session.call(weather, { city: 'Paris', unit: 'celsius' });
+  // @ts-expect-error there is no such option
+  await session.call(weather, { city: 'Paris' }, { idempotenceKey: 'x' });
+  // @ts-expect-error there is no such mode
+  await session.call(weather, { city: 'Paris' }, { dedupeMode: 'always' });
+  // @ts-expect-error only what defineTool made is a tool
+  await session.call({ name: 'get_weather', run: () => 1 }, { city: 'Paris' });
+
+  // By its name: any object, and an unknown result.
+  const named = await session.call('shell', { command: ['ls'] });
+  holds<Equal<typeof named, ToolResultEnvelope>>();
+  // @ts-expect-error parameters are an object
+  await session.call('shell', 'ls');
+
+  // The status narrows: a success has an output and no error, everything else the other way round.
+  if (typed.status === 'success') {
+    holds<Equal<typeof typed.output.content, { tempC: number; city: string }>>();
+    holds<Equal<typeof typed.error, undefined>>();
+    // @ts-expect-error there is no such member of the output
+    typed.output.content.tempF;
+  } else {
+    holds<Equal<typeof typed.error.code, string>>();
+    holds<Equal<typeof typed.output, undefined>>();
+    holds<Equal<typeof typed.status, 'error' | 'retriable_error' | 'retry_exhausted' | 'circuit_open' | 'timeout'>>();
+  }
+  // @ts-expect-error without looking at the status there may be no output
+  typed.output.content;
+  // @ts-expect-error there is no such status
+  if (typed.status === 'ok') return;
+  // @ts-expect-error a result is not changed
+  typed.status = 'error';
+}
+
+const base = { version: '1.0.0', description: 'x', tier: 'workspace', input: z.object({ text: z.string() }) } as const;
+
+// @ts-expect-error a tool has a name
+defineTool({ ...base, run: () => ({ output: 1 }) });
+// @ts-expect-error there is no such tier
+defineTool({ ...base, name: 'a', tier: 'root', run: () => ({ output: 1 }) });
+// @ts-expect-error there are no such effects
+defineTool({ ...base, name: 'a', effects: 'some', run: () => ({ output: 1 }) });
+// @ts-expect-error there is no such capability
+defineTool({ ...base, name: 'a', needs: ['root'], run: () => ({ output: 1 }) });
+// @ts-expect-error run returns { output }
+defineTool({ ...base, name: 'a', run: () => 'text' });
+// @ts-expect-error run gets what the schema describes
+defineTool({ ...base, name: 'a', run: ({ txt }) => ({ output: txt }) });
+// @ts-expect-error the output is what its schema describes
+defineTool({ ...base, name: 'a', output: z.object({ a: z.number() }), run: () => ({ output: { a: 'x' } }) });
+// @ts-expect-error display is text
+defineTool({ ...base, name: 'a', run: () => ({ output: 1, display: 7 }) });
+// @ts-expect-error a probe answers done, not-done or unknown
+defineTool({ ...base, name: 'a', effects: 'probe', probe: () => ({ state: 'maybe' }), run: () => ({ output: 1 }) });
+
+// A tool may be asynchronous, and its output may come from a schema.
+const later = defineTool({
+  ...base,
+  name: 'later',
+  output: z.object({ length: z.number() }),
+  run: async ({ text }) => ({ output: { length: text.length }, display: text }),
+});
+holds<Equal<OutputOf<typeof later>, { length: number }>>();
+// @ts-expect-error what is no tool has no input
+holds<Equal<InputOf<string>, string>>();

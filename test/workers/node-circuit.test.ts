@@ -1,0 +1,81 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { circuitPolicy } from '../../src/shared/breaker.ts';
+import { NodeCircuits } from '../../src/workers/node-circuit.ts';
+
+const TOOL = 'tools.note';
+const KEY = `tool:${TOOL}`;
+const policy = circuitPolicy(false);
+
+function open() {
+  const circuits = new NodeCircuits();
+  onTestFinished(() => circuits.close());
+  const run = (failed: boolean, tool = TOOL) => circuits.run(tool, policy, async () => ({ value: failed, failed }));
+  const fail = async (times: number) => {
+    for (let index = 0; index < times; index += 1) await run(true);
+  };
+  return { circuits, run, fail };
+}
+
+describe('DESIGN, decision 8: the node’s own circuit', () => {
+  test('an ending is passed on whatever it is', async () => {
+    const { run } = open();
+    expect([await run(false), await run(true)]).toEqual([false, true]);
+  });
+
+  test('opens before one bad node could open the fleet’s circuit, and not at the first failures', async () => {
+    const { circuits, fail } = open();
+    await fail(2);
+    expect(circuits.isOpen(TOOL)).toBe(false);
+    await fail(policy.consecutiveFailures - 1 - 2);
+    expect(circuits.isOpen(TOOL)).toBe(true);
+    expect(circuits.isOpen('tools.other')).toBe(false);
+  });
+
+  test('stays closed while the tool also succeeds here', async () => {
+    const { circuits, run } = open();
+    for (let index = 0; index < 20; index += 1) await run(index % 2 === 0);
+    expect(circuits.isOpen(TOOL)).toBe(false);
+  });
+
+  test('runs a job all the same while it is open: somebody has to', async () => {
+    const { circuits, fail, run } = open();
+    await fail(6);
+    expect(circuits.isOpen(TOOL)).toBe(true);
+    expect(await run(false)).toBe(false);
+  });
+
+  test('a job runs once, however it ends', async () => {
+    const { circuits } = open();
+    let runs = 0;
+    for (let index = 0; index < 8; index += 1)
+      await circuits.run(TOOL, policy, async () => {
+        runs += 1;
+        return { value: undefined, failed: true };
+      });
+    expect(runs).toBe(8);
+  });
+
+  test('a defect of ours is not swallowed', async () => {
+    const { circuits } = open();
+    const defect = new Error('ours');
+    await expect(circuits.run(TOOL, policy, () => Promise.reject(defect))).rejects.toBe(defect);
+  });
+
+  test('has nothing to add while the fleet’s circuit is not closed, and starts afresh when it closes', async () => {
+    const { circuits, fail } = open();
+    await fail(4);
+    circuits.learn(KEY, 'OPEN');
+    expect(circuits.isOpen(TOOL)).toBe(false);
+    circuits.learn(KEY, 'CLOSED');
+    expect(circuits.isOpen(TOOL)).toBe(false);
+    await fail(1);
+    expect(circuits.isOpen(TOOL)).toBe(false);
+  });
+
+  test('a circuit of another tool says nothing about this one', async () => {
+    const { circuits, fail } = open();
+    await fail(4);
+    circuits.learn('tool:tools.other', 'OPEN');
+    expect(circuits.isOpen(TOOL)).toBe(true);
+  });
+});

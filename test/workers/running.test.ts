@@ -1,0 +1,77 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { PawlError } from '../../src/shared/failure.ts';
+import { RunningAttempts } from '../../src/workers/running.ts';
+
+const LEASE_MS = 30_000;
+
+function open() {
+  let nowMs = 0;
+  const attempts = new RunningAttempts({ now: () => 0, monotonic: () => nowMs }, LEASE_MS);
+  onTestFinished(() => attempts.close());
+  const pass = (ms: number) => {
+    nowMs += ms;
+    attempts.fenceSilent();
+  };
+  return { attempts, pass, now: () => nowMs };
+}
+
+describe('DESIGN, decision 4: attempts that run here', () => {
+  test('a lease that could not be renewed for two thirds of its time ends the attempt by itself', () => {
+    const { attempts, pass } = open();
+    const attempt = attempts.add('call', 'job', 'token');
+    pass(20_000);
+    expect(attempt.signal.aborted).toBe(false);
+    pass(1);
+    expect(attempt.signal.reason).toMatchObject({ code: 'LEASE_LOST', message: expect.stringContaining('20001 ms') });
+    expect(attempt.leaseLost).toBe(true);
+  });
+
+  test('a renewal starts the time anew, for its own attempt alone', () => {
+    const { attempts, pass, now } = open();
+    const [kept, lost] = [attempts.add('a', 'job a', 'token'), attempts.add('b', 'job b', 'token')];
+    pass(15_000);
+    kept.renewed(now());
+    pass(15_000);
+    expect([kept.signal.aborted, lost.signal.aborted]).toEqual([false, true]);
+  });
+
+  test('the first reason stays', () => {
+    const attempt = open().attempts.add('call', 'job', 'token');
+    attempt.abort(new PawlError('CANCELLED'));
+    attempt.abort(new PawlError('DRAINED'));
+    expect(attempt.signal.reason).toMatchObject({ code: 'CANCELLED' });
+    expect(attempt.leaseLost).toBe(false);
+  });
+
+  test('an attempt keeps the token of its delivery, and has no fence until it has begun', () => {
+    const attempt = open().attempts.add('call', 'job', 'token 7');
+    expect([attempt.token, attempt.fence]).toEqual(['token 7', 0]);
+    attempt.began(7);
+    expect(attempt.fence).toBe(7);
+  });
+
+  test('attempts are found by job and by call until they end', () => {
+    const { attempts } = open();
+    const attempt = attempts.add('call', 'job', 'token');
+    expect([attempts.ofJob('job'), attempts.ofCall('call'), attempts.size]).toEqual([attempt, attempt, 1]);
+    expect([...attempts.all()]).toEqual([attempt]);
+    attempts.remove(attempt);
+    expect([attempts.ofJob('job'), attempts.ofCall('call'), attempts.size]).toEqual([undefined, undefined, 0]);
+  });
+
+  test('a drain ends all', () => {
+    const { attempts } = open();
+    const both = [attempts.add('a', 'job a', 'token'), attempts.add('b', 'job b', 'token')];
+    attempts.abortAll(new PawlError('DRAINED'));
+    expect(both.map(({ signal }) => (signal.reason as PawlError).code)).toEqual(['DRAINED', 'DRAINED']);
+  });
+
+  test('an error thrown out of band reaches whoever listens, and nobody otherwise', () => {
+    const attempt = open().attempts.add('call', 'job', 'token');
+    attempt.stray('too early');
+    const heard: unknown[] = [];
+    attempt.onStray((error) => heard.push(error));
+    attempt.stray('caught');
+    expect(heard).toEqual(['caught']);
+  });
+});

@@ -1,0 +1,154 @@
+import { Queue } from 'bullmq';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { PlaceKeys } from '../../src/shared/store/keys.ts';
+import { jobIdOf } from '../../src/shared/store/queues.ts';
+import { redisOptions } from '../../src/shared/store/redis.ts';
+import { eventually } from '../helpers/signal.ts';
+import { contentOf, type Fleet, pending, startFleet } from '../producer/fleet.ts';
+import { echo, gated, httpError, scripted } from '../producer/tools.ts';
+
+const WORKSPACE = { tier: 'workspace', shard: 0 } as const;
+
+function queueOf({ world, settings }: Fleet): Queue {
+  const keys = new PlaceKeys(settings.prefix, WORKSPACE);
+  const queue = new Queue(keys.queue, {
+    prefix: keys.base,
+    connection: redisOptions({ url: world.redisUrl, name: `${world.prefix}:queue`, mode: 'patient' }) as never,
+    skipMetasUpdate: true,
+  });
+  onTestFinished(() => queue.close());
+  return queue;
+}
+
+describe('what a worker offers', () => {
+  test('is in the catalogue while it lives, and its leaving is seen', async () => {
+    const fleet = await startFleet({ tools: [echo], workers: 0 });
+    const worker = await fleet.startWorker();
+    expect(worker.tools).toEqual(['tools.echo@1.0.0']);
+    expect((await fleet.pawl.catalogue()).workers.map(({ id, tools }) => ({ id, tools }))).toEqual([
+      { id: worker.id, tools: ['tools.echo@1.0.0'] },
+    ]);
+    await worker.close();
+    expect((await fleet.pawl.catalogue()).workers).toEqual([]);
+  });
+
+  test('two tools of one name cannot be offered together', async () => {
+    const fleet = await startFleet({ tools: [echo], workers: 0 });
+    await expect(fleet.startWorker({ tools: [echo, { ...echo, version: '2.0.0' }] })).rejects.toMatchObject({
+      code: 'CONFIGURATION',
+    });
+    await eventually(async () => (await fleet.world.connections()).every((name) => !name.includes('worker')));
+  });
+
+  test('a call for a tool that this worker lacks waits for one that has it, unspent', async () => {
+    const { tool } = scripted('note', ({ attempt }) => ({ output: attempt }));
+    const other = scripted('other', () => ({ output: null })).tool;
+    const fleet = await startFleet({ tools: [tool], workers: 0 });
+    await fleet.startWorker({ tools: [other] });
+    const submission = pending(await fleet.session.submit(tool, {}));
+    await eventually(async () => ((await fleet.pawl.read(submission.callId))?.fence ?? 0) > 0);
+    await fleet.startWorker();
+    expect(await submission.result).toMatchObject({ status: 'success', attempts: 1, output: { content: 1 } });
+  });
+});
+
+describe('draining', () => {
+  test('waits for what runs and takes nothing new', async () => {
+    const gate = gated();
+    const fleet = await startFleet({ tools: [gate.tool], workers: 0, concurrency: 1 });
+    const worker = await fleet.startWorker();
+    const running = pending(await fleet.session.submit(gate.tool, {}, { idempotencyKey: 'one' }));
+    await gate.arrived();
+    const closing = worker.close(10_000);
+    const waiting = pending(await fleet.session.submit(gate.tool, {}, { idempotencyKey: 'two' }));
+    gate.open();
+    await closing;
+    expect((await running.result).status).toBe('success');
+    expect(await fleet.pawl.read(waiting.callId)).toMatchObject({ phase: 'queued', fence: 0 });
+    expect(gate.contexts).toHaveLength(1);
+  });
+
+  test.each([
+    ['idempotent', 'success'],
+    ['once', 'OUTCOME_UNKNOWN'],
+  ] as const)('when the grace period ends, a running %s call comes to %s', async (effects, end) => {
+    const gate = gated('gate', { effects });
+    const fleet = await startFleet({ tools: [gate.tool], workers: 0 });
+    const worker = await fleet.startWorker();
+    const submission = pending(await fleet.session.submit(gate.tool, {}));
+    await gate.arrived();
+    await worker.close(0);
+    expect(gate.contexts[0]?.signal.reason).toMatchObject({ code: 'DRAINED' });
+    gate.open();
+    await fleet.startWorker();
+    const result = await submission.result;
+    expect(result.error?.code ?? result.status).toBe(end);
+    expect(result.attempts).toBe(1);
+    if (end === 'success') expect(result).not.toHaveProperty('retriedBy');
+  });
+});
+
+describe('jobs', () => {
+  test('stay small and hold no parameters and no results', async () => {
+    const { tool } = scripted('note', () => ({ output: 'secret result' }));
+    const fleet = await startFleet({ tools: [tool] });
+    const { callId = '' } = await fleet.session.call(tool, { text: 'secret parameter' });
+    const { generation = '' } = (await fleet.pawl.read(callId)) ?? {};
+    const queue = queueOf(fleet);
+    const job = await eventually(async () => {
+      const found = await queue.getJob(jobIdOf(callId, generation));
+      return found?.finishedOn === undefined ? undefined : found;
+    });
+    expect(job.returnvalue).toEqual({ status: 'success', attempts: 1, durationMs: expect.any(Number) });
+    expect(JSON.stringify(job)).not.toContain('secret');
+  });
+
+  test('a failed call is a failed job, with its code for Bull Board', async () => {
+    const { tool } = scripted('down', () => {
+      throw httpError(404);
+    });
+    const fleet = await startFleet({ tools: [tool] });
+    const { callId = '' } = await fleet.session.call(tool, {});
+    const { generation = '' } = (await fleet.pawl.read(callId)) ?? {};
+    const queue = queueOf(fleet);
+    const job = await eventually(async () => {
+      const found = await queue.getJob(jobIdOf(callId, generation));
+      return found?.failedReason === undefined ? undefined : found;
+    });
+    expect(job.failedReason).toBe('HTTP_404: HTTP 404');
+  });
+
+  test('one that is not ours ends, and the queue goes on', async () => {
+    const { tool } = scripted('note', () => ({ output: null }));
+    const fleet = await startFleet({ tools: [tool] });
+    const queue = queueOf(fleet);
+    const foreign = await queue.add('note', { callId: 7 });
+    await eventually(async () => (await foreign.getState()) === 'failed');
+    expect((await fleet.session.call(tool, {})).status).toBe('success');
+  });
+
+  test('one for a call that has ended is dropped', async () => {
+    const { tool, contexts } = scripted('note', () => ({ output: null }));
+    const fleet = await startFleet({ tools: [tool] });
+    const { callId = '' } = await fleet.session.call(tool, {});
+    const record = await fleet.pawl.read(callId);
+    const queue = queueOf(fleet);
+    const again = await queue.add('note', { callId, generation: record?.generation, session: fleet.session.key });
+    await eventually(async () => (await again.getState()) === 'completed');
+    expect(contexts).toHaveLength(1);
+  });
+});
+
+test('a worker has as many attempts at a time as it was told, for each tier', async () => {
+  const gate = gated();
+  const fleet = await startFleet({ tools: [gate.tool, echo], workers: 0 });
+  const worker = await fleet.startWorker({ concurrency: 2 });
+  const calls = ['a', 'b', 'c'].map((idempotencyKey) => fleet.session.call(gate.tool, {}, { idempotencyKey }));
+  await gate.arrived(2);
+  expect(contentOf(await fleet.session.call(echo, { text: 'x' }))).toEqual({ text: 'x' });
+  await eventually(() => worker.running === 2);
+  expect(gate.contexts).toHaveLength(2);
+  gate.open();
+  expect((await Promise.all(calls)).map(({ status }) => status)).toEqual(['success', 'success', 'success']);
+  await eventually(() => worker.running === 0);
+});
