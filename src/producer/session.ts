@@ -7,10 +7,10 @@ import { CONTRACT_VERSION, parseEnvelope } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
 import { refusal } from '../shared/outcome.ts';
 import { DEFAULT_RETRY } from '../shared/retry.ts';
-import type { SessionRecord } from '../shared/session.ts';
+import type { OpenSession, SessionRecord } from '../shared/session.ts';
 import { type Clock, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../shared/tool.ts';
-import type { Cancellation, Pawl } from './client.ts';
+import type { Cancellation } from './cancel.ts';
 import { jsonParams, type Submission, type SubmitOptions } from './dispatch.ts';
 
 export interface CallOptions {
@@ -48,17 +48,22 @@ export interface SessionEvents {
   settled: [ToolResultEnvelope];
 }
 
-/** What a session's calls go through. */
-export type SessionHost = Pick<Pawl, 'submit' | 'cancel' | 'openSession' | 'closeSession'>;
+/** What a session needs of its producer. */
+export interface SessionHost {
+  submit(envelope: ToolCallEnvelope, options: SubmitOptions): Promise<Submission>;
+  cancel(callId: string): Promise<Cancellation>;
+  openSession(open: OpenSession): Promise<Session>;
+  closeSession(sessionKey: string): Promise<void>;
+}
 
 export class Session {
-  readonly #pawl: SessionHost;
+  readonly #host: SessionHost;
   readonly #clock: Pick<Clock, 'now'>;
   readonly record: SessionRecord;
   readonly events = new EventEmitter<SessionEvents>();
 
-  constructor(pawl: SessionHost, record: SessionRecord, clock: Pick<Clock, 'now'> = systemClock) {
-    this.#pawl = pawl;
+  constructor(host: SessionHost, record: SessionRecord, clock: Pick<Clock, 'now'> = systemClock) {
+    this.#host = host;
     this.#clock = clock;
     this.record = record;
   }
@@ -109,7 +114,7 @@ export class Session {
         stopListening = this.#cancelOnAbort(callId, options.signal);
       },
     };
-    const submission = await this.#pawl.submit(envelope, following);
+    const submission = await this.#host.submit(envelope, following);
     if (submission.kind === 'answered') stopListening();
     else submission.result.finally(stopListening).catch(() => {});
     return submission;
@@ -171,7 +176,7 @@ export class Session {
 
   /** Cancels a call, queued or running on any worker, and says how that ended. */
   cancel(callId: string): Promise<Cancellation> {
-    return this.#pawl.cancel(callId);
+    return this.#host.cancel(callId);
   }
 
   /** A session below this one that may do what this one may, and talks through its channel. */
@@ -185,11 +190,11 @@ export class Session {
   }
 
   #below(kind: 'branch' | 'worker'): Promise<Session> {
-    return this.#pawl.openSession({ kind, parent: this.key });
+    return this.#host.openSession({ kind, parent: this.key });
   }
 
   /** Closes this session and those below it, and cancels their calls. */
   close(): Promise<void> {
-    return this.#pawl.closeSession(this.key);
+    return this.#host.closeSession(this.key);
   }
 }

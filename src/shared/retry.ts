@@ -3,10 +3,10 @@
  */
 import type { CircuitState } from './breaker.ts';
 import { defined } from './defined.ts';
+import type { Effects } from './effects.ts';
 import type { ResultStatus } from './envelope.ts';
 import type { Failure } from './failure.ts';
 import type { Random } from './time.ts';
-import type { Effects } from './tool.ts';
 
 export interface RetryPolicy {
   /** Attempts in all, the first included. */

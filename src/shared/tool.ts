@@ -3,21 +3,16 @@
  */
 import type { z } from 'zod';
 import type { CircuitOverrides } from './breaker.ts';
+import { EFFECTS, type Effects } from './effects.ts';
 import { PawlError } from './failure.ts';
 import type { RetryOverrides } from './retry.ts';
 import { inputJsonSchema, type JsonSchema, outputJsonSchema } from './schema.ts';
 
+export { EFFECTS, type Effects } from './effects.ts';
+
 /** Permission tiers (A3). One queue each. */
 export const TIERS = ['read-only', 'workspace', 'system', 'elevated'] as const;
 export type Tier = (typeof TIERS)[number];
-
-/**
- * What a second run of the same call would do (DESIGN, decision 5):
- * `none` reads only · `idempotent` same end state · `keyed` harmless with `ctx.idempotencyKey` sent downstream ·
- * `probe` answerable through the tool's `probe` · `once` dangerous.
- */
-export const EFFECTS = ['none', 'idempotent', 'keyed', 'probe', 'once'] as const;
-export type Effects = (typeof EFFECTS)[number];
 
 /** Hints in the sense of MCP (D3). They inform; only tier and effects decide. */
 export interface ToolAnnotations {

@@ -1,0 +1,7 @@
+/**
+ * What a second run of the same call would do (DESIGN, decision 5):
+ * `none` reads only · `idempotent` same end state · `keyed` harmless with `ctx.idempotencyKey` sent downstream ·
+ * `probe` answerable through the tool's `probe` · `once` dangerous.
+ */
+export const EFFECTS = ['none', 'idempotent', 'keyed', 'probe', 'once'] as const;
+export type Effects = (typeof EFFECTS)[number];
