@@ -130,8 +130,9 @@ async function candidates(means: Means): Promise<readonly Sandbox[]> {
             argv: [
               bubblewrap,
               ...['--unshare-pid', '--die-with-parent', '--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc'],
-              // A /tmp of the run's own, below the workspace: the workspace may itself lie in /tmp.
-              ...['--tmpfs', '/tmp', '--bind', root, root, '--setenv', 'TMPDIR', '/tmp', '--chdir', folder],
+              // Programs, Node among them, may be installed below /tmp: it stays visible and read-only. Temporary files go to
+              // a folder of the run's own. The workspace comes last, for it may lie in either.
+              ...['--tmpfs', '/var/tmp', '--setenv', 'TMPDIR', '/var/tmp', '--bind', root, root, '--chdir', folder],
               ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session, ...argv],
             ],
             hasInit: true,
