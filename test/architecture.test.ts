@@ -31,7 +31,15 @@ describe('rule 1: the two sides never meet', () => {
     ['src/workers/http/probe.ts', "export { open } from '../../producer/session.ts';"],
     ['src/workers/worker.ts', "type Client = import('../producer/client.ts').Client;"],
     ['src/workers/worker.ts', "const client = await import('../producer/client.ts');"],
+    ['src/workers/worker.ts', "import { LocalRunner } from '../local/runner.ts';"],
+    ['src/producer/client.ts', "import { LocalRunner } from '../local/runner.ts';"],
   ])('%s: %s', (path, text) => expect(broken(path, text)).toEqual(['1 at 1']));
+
+  test('runs without a fleet put them together', () => {
+    expect(broken('src/local/runner.ts', "import { Executor } from '../workers/execute.ts';")).toEqual([]);
+    expect(broken('src/local/runner.ts', "import { Dispatch } from '../producer/dispatch.ts';")).toEqual([]);
+    expect(broken('src/shared/dedupe.ts', "import { LocalRunner } from '../local/runner.ts';")).toEqual(['2 at 1']);
+  });
 
   test('both may import what is shared', () => {
     expect(broken('src/producer/client.ts', "import { claim } from '../shared/store/ledger.ts';")).toEqual([]);

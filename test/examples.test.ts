@@ -52,6 +52,13 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'nobody leaves the workspace: PERMISSION_DENIED',
     'after the main session was closed: SESSION_CLOSED',
   ],
+  'testing-a-tool.ts': [
+    'one call: success after 3 attempts, 9 bytes',
+    'an empty title: INVALID_PARAMS at title',
+    'from a worker session: PERMISSION_DENIED',
+    'the function alone: told of tea, wrote "Buy tea."',
+    'with a fake clock: 700 ms, replayed true, a day later false',
+  ],
   'progress.ts': ['build_index is queued', '1 of 5', '4 of 5', 'success: 5 documents indexed'],
 };
 

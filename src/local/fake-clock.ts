@@ -8,8 +8,8 @@ export interface FakeClock extends Clock {
   /** Lets time pass, and what is due run, each at its own moment. */
   advance(ms: number): Promise<void>;
   /**
-   * Goes from one timer to the next until the promise settles, however far they are apart. For code that waits for nothing but
-   * this clock: what waits for the world outside is overtaken by its own time limit.
+   * Goes from one timer to the next until the promise settles, however far they are apart. For code that waits for this clock,
+   * files and child processes: what waits for the network is overtaken by its own time limit.
    */
   until<T>(promise: Promise<T>): Promise<T>;
 }
@@ -21,6 +21,8 @@ interface Timer {
 
 /** How often code gets a turn before nothing more is expected of it: promises first, then what Node does in between. */
 const TURNS = 5;
+/** How long files and child processes are waited for, in real time. */
+const PATIENCE_MS = 5_000;
 
 export function fakeClock(startMs = Date.UTC(2026, 0, 1)): FakeClock {
   let nowMs = startMs;
@@ -73,6 +75,15 @@ export function fakeClock(startMs = Date.UTC(2026, 0, 1)): FakeClock {
   };
 }
 
+/** Resolves when code has had its turns and waits neither for files nor for child processes. */
 async function settle(): Promise<void> {
-  for (let turn = 0; turn < TURNS; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  const deadlineMs = performance.now() + PATIENCE_MS;
+  do {
+    for (let turn = 0; turn < TURNS; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  } while (isBusy() && performance.now() < deadlineMs);
+}
+
+/** Requests of files and names, and programs. Sockets are left out: one that is kept for later looks like one that is waited for. */
+function isBusy(): boolean {
+  return process.getActiveResourcesInfo().some((name) => name.includes('Req') || name === 'ProcessWrap');
 }

@@ -72,6 +72,7 @@ const storming = scriptedTool('work_storming', {
   retry: { baseMs: 1, maxDelayMs: 1, maxAttempts: 10 },
 });
 const forced = scriptedTool('work_forced');
+const mixed = scriptedTool('work_mixed', { circuit: { ...tolerant, consecutiveFailures: 3 } });
 const writer = defineTool({
   name: 'write_note',
   version: '1.0.0',
@@ -96,6 +97,7 @@ const TOOLS = [
   relapsing,
   storming,
   forced,
+  mixed,
   writer,
 ];
 
@@ -444,6 +446,16 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
           error: { code: 'CIRCUIT_OPEN', breakerState: 'OPEN', retriable: true },
         });
         expect(timesRun('opening')).toBe(3);
+      });
+
+      test('R22: a success between failures starts the count anew', async () => {
+        for (let round = 0; round < 3; round += 1) {
+          await fail(mixed, 'mixed', 2);
+          scripts.delete('mixed');
+          expect(await session.call(mixed, { label: 'mixed' })).toMatchObject({ status: 'success' });
+        }
+        expect(timesRun('mixed')).toBe(9);
+        expect((await front.circuit(mixed.name))?.state ?? 'CLOSED').toBe('CLOSED');
       });
 
       test('TR-9: after the cooldown one probe at a time, and two successes close the circuit', async () => {

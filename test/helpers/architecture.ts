@@ -43,7 +43,9 @@ const BULLMQ_USERS = [
   /^src\/workers\/worker\.ts$/,
   /^(dashboards|src\/operator|src\/dashboards)\//,
 ];
-const COMPOSITION_ROOTS = [/^src\/cli\.ts$/, /^src\/cli\//, /(^|\/)main\.ts$/];
+/** Runs without a fleet put both sides together in one process. */
+const LOCAL = 'src/local/';
+const COMPOSITION_ROOTS = [/^src\/cli\.ts$/, /^src\/cli\//, /^src\/local\//, /(^|\/)main\.ts$/];
 
 const CLOCK_AND_DICE =
   /\bDate\.now\s*\(|\bnew Date\s*\(\s*\)|\bperformance\.now\s*\(|\bMath\.random\s*\(|\bset(?:Timeout|Interval|Immediate)\s*\(|\brandom(?:UUID|Bytes|Int)\s*\(|\bgetRandomValues\s*\(/g;
@@ -77,6 +79,11 @@ type Report = (rule: Violation['rule'], message: string) => readonly [Violation]
 
 function sidesStayApart(path: string, target: string | undefined, report: Report): readonly Violation[] {
   const [from, to] = [sideOf(path), target === undefined ? undefined : sideOf(target)];
+  if (from !== undefined && target?.startsWith(LOCAL))
+    return report(
+      1,
+      `src/${from}/ imports ${target}: ${LOCAL} puts the two sides together, and neither of them knows it`,
+    );
   if (from === undefined || to === undefined || from === to) return [];
   return report(
     1,
@@ -154,7 +161,7 @@ function checkCalls(path: string, code: string, bare: string): readonly Violatio
     search(bare, GLOBAL_FETCH, 4, () => 'a tool calls the global fetch: use ctx.fetch');
   }
   if (COMPOSITION_ROOTS.some((root) => root.test(path))) return found;
-  const home = 'belongs in a composition root (src/cli.ts, src/cli/ or a main.ts); pass the value in';
+  const home = 'belongs in a composition root (src/cli.ts, src/cli/, src/local/ or a main.ts); pass the value in';
   // Whether a handler is a signal's stands in a string; that the call is code and no text, in the bare source.
   for (const match of code.matchAll(PROCESS_ACCESS)) {
     if (!bare.startsWith('process', match.index)) continue;

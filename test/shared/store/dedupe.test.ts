@@ -65,6 +65,17 @@ test('the store in memory holds 25,000 keys and not one more, without a timer of
   expect(() => new InMemoryDedupeStore({ maxKeys: 0 })).toThrow('maxKeys');
 });
 
+test('a full store in memory looks for expired records again before it refuses, however lately it looked', async () => {
+  const clock = fakeClock();
+  const store = new InMemoryDedupeStore({ clock, maxKeys: 1 });
+  const claim = (key: string, ttlMs: number) =>
+    store.setIfNotExists({ ...record, key, state: 'inflight', expiresAtMs: clock.now() + ttlMs });
+  await claim('first', 10);
+  await expect(claim('second', 10)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+  await clock.advance(11);
+  expect(await claim('second', 10)).toEqual({ created: true });
+});
+
 test('all keys in Redis carry the prefix and one hash tag, and the last record to expire takes them along', async () => {
   const { world, open, pass } = await redisRig();
   const store = open({ maxKeys: 10 });

@@ -1,0 +1,532 @@
+/**
+ * The ledger of runs without a fleet: calls that this process runs, and their records in a dedupe store, which may be shared.
+ *
+ * The store holds what must outlive a call: who claimed it, how many attempts began, how it ended. What only the process that
+ * runs it needs, the envelope, the phase, the fence, stands here. A record in flight that is not here belongs to another
+ * process: it is followed until it ends, or until its lease does and it is taken over, which its tool's effects then judge.
+ */
+import type { AttemptRecord, Phase } from '../shared/call.ts';
+import { DEDUPE_DEFAULTS, type DedupeAttempt, type DedupeRecord, type DedupeStore } from '../shared/dedupe.ts';
+import { failureOf, PawlError } from '../shared/failure.ts';
+import { placeOf } from '../shared/fingerprint.ts';
+import { type Outcome, resultError } from '../shared/outcome.ts';
+import type { InboxEvent } from '../shared/store/inbox.ts';
+import type { Place } from '../shared/store/keys.ts';
+import type {
+  BeginAnswer,
+  BeginAttempt,
+  Claim,
+  ClaimAnswer,
+  Settle,
+  StoredRequest,
+  WriteAnswer,
+} from '../shared/store/ledger.ts';
+import type { CallJob } from '../shared/store/queues.ts';
+import type { CallLedger, KnownCall } from '../shared/store/records.ts';
+import type { Schedule } from '../shared/time.ts';
+import type { LocalCircuits } from './circuits.ts';
+import { Turns } from './turns.ts';
+
+export interface LocalLedgerParts {
+  readonly store: DedupeStore;
+  readonly circuits: LocalCircuits;
+  readonly schedule: Schedule;
+  /** How long a record in flight is kept when nobody comes back to it. */
+  readonly retentionMs: number;
+  /** A call was claimed, or taken over: run it. */
+  onJob(job: CallJob): void;
+  /** What callers that wait hear. */
+  onEvent(event: InboxEvent): void;
+  /** A call that runs here must stop: cancelled, or no longer this process's. */
+  onStop(callId: string, reason: PawlError): void;
+  onError(error: Error): void;
+}
+
+/** A call that this process runs. */
+interface OwnCall {
+  readonly callId: string;
+  readonly generation: string;
+  readonly request: StoredRequest;
+  readonly circuit: string;
+  readonly paramsDigest: string;
+  readonly mergeId: string | undefined;
+  /** The record as last written: whoever replaces it names its version. */
+  record: DedupeRecord;
+  phase: Phase;
+  fence: number;
+  attempts: readonly AttemptRecord[];
+  /** The attempt before the next one began elsewhere and left no record. */
+  leftNoRecord: boolean;
+  firstStartedAtMs: number | undefined;
+  cancelRequested: boolean;
+}
+
+/** How often another process's call is looked at. */
+const FOLLOW_MS = 50;
+/** Requests that were merged into another call, which is remembered for when they are repeated. */
+const MAX_MERGED = 10_000;
+
+export class LocalLedger implements CallLedger {
+  readonly #parts: LocalLedgerParts;
+  readonly #own = new Map<string, OwnCall>();
+  readonly #followed = new Set<string>();
+  /** The call in flight for a merge ID. */
+  readonly #leaders = new Map<string, string>();
+  readonly #merged = new Map<string, string>();
+  readonly #turns = new Turns();
+  #closed = false;
+
+  constructor(parts: LocalLedgerParts) {
+    this.#parts = parts;
+  }
+
+  now(): Promise<number> {
+    return this.#parts.store.now();
+  }
+
+  // Claims
+
+  claim(claim: Claim): Promise<ClaimAnswer> {
+    return this.#turns.take(`claim ${claim.mergeId ?? claim.callId}`, () => this.#claim(claim));
+  }
+
+  async #claim(claim: Claim): Promise<ClaimAnswer> {
+    const { store } = this.#parts;
+    const nowMs = await store.now();
+    const leader = await this.#leaderOf(claim);
+    if (leader !== undefined && !mayRunAnew(leader, claim)) return this.#known(leader, claim, nowMs);
+    this.#merged.delete(claim.callId);
+    const fresh = this.#recordFor(claim, nowMs);
+    for (;;) {
+      const answer = await store.setIfNotExists(fresh);
+      if (answer.created) return this.#take(claim, { ...fresh, version: 1 });
+      const { existing } = answer;
+      if (!mayRunAnew(existing, claim)) return this.#known(existing, claim, nowMs);
+      const replaced = await store.compareAndSet(claim.callId, existing.version, fresh);
+      if (replaced.swapped) return this.#take(claim, { ...fresh, version: replaced.version });
+    }
+  }
+
+  /** The call that this request was merged into before, or is merged into now: one with the same parameters that is in flight. */
+  async #leaderOf({ callId, mergeId, mode }: Claim): Promise<DedupeRecord | undefined> {
+    if (mergeId === undefined) return undefined;
+    const { store } = this.#parts;
+    const before = this.#merged.get(callId);
+    const merged = before === undefined ? undefined : await store.get(before);
+    if (merged !== undefined) return merged;
+    const leaderId = this.#leaders.get(mergeId);
+    if (leaderId === undefined || leaderId === callId || (await store.get(callId)) !== undefined) return undefined;
+    const leader = await store.get(leaderId);
+    if (leader?.state !== 'inflight') return undefined;
+    if (mode === 'enforced') {
+      this.#merged.set(callId, leaderId);
+      const [oldest] = this.#merged.keys();
+      if (this.#merged.size > MAX_MERGED && oldest !== undefined) this.#merged.delete(oldest);
+    }
+    return leader;
+  }
+
+  #recordFor(claim: Claim, nowMs: number): DedupeRecord {
+    const { envelope, idempotencyKey } = claim.request;
+    const { toolNamespace, toolName, requestId, toolCallId, target } = envelope;
+    return {
+      key: claim.callId,
+      tool: `${toolNamespace}.${toolName}`,
+      idempotencyKey,
+      state: 'inflight',
+      createdAtMs: nowMs,
+      updatedAtMs: nowMs,
+      expiresAtMs: nowMs + this.#parts.retentionMs,
+      ttlMs: this.#parts.retentionMs,
+      request: {
+        sessionKey: target.sessionKey,
+        actorId: target.actorId,
+        requestId,
+        ...(toolCallId === undefined ? {} : { toolCallId }),
+        paramsDigest: claim.paramsDigest,
+      },
+      lockUntilMs: nowMs + DEDUPE_DEFAULTS.lockMs,
+      version: 1,
+    };
+  }
+
+  #take(claim: Claim, record: DedupeRecord): ClaimAnswer {
+    this.#run(claim, record, [], false);
+    return { kind: 'claimed', callId: claim.callId };
+  }
+
+  #run(claim: Claim, record: DedupeRecord, attempts: readonly AttemptRecord[], leftNoRecord: boolean): void {
+    const { callId, mergeId, generation, request } = claim;
+    this.#own.set(callId, {
+      callId,
+      generation,
+      request,
+      circuit: claim.circuit,
+      paramsDigest: claim.paramsDigest,
+      mergeId,
+      record,
+      phase: 'queued',
+      fence: 0,
+      attempts,
+      leftNoRecord,
+      firstStartedAtMs: attempts[0]?.startedAtMs,
+      cancelRequested: false,
+    });
+    if (mergeId !== undefined) this.#leaders.set(mergeId, callId);
+    this.#parts.onJob({ callId, generation, session: request.envelope.target.sessionKey });
+  }
+
+  #known(record: DedupeRecord, claim: Claim, nowMs: number): ClaimAnswer {
+    const callId = record.key;
+    if (record.request.paramsDigest !== claim.paramsDigest) return { kind: 'conflict', callId };
+    if (record.state === 'inflight') {
+      const own = this.#own.get(callId);
+      if (own === undefined) this.#follow(callId, { ...claim, callId });
+      return { kind: 'inflight', callId, phase: own?.phase ?? 'running', ageMs: nowMs - record.createdAtMs };
+    }
+    const outcome = JSON.stringify(record.payload);
+    return { kind: 'ended', callId, state: record.state, outcome, ageMs: nowMs - record.updatedAtMs };
+  }
+
+  // Attempts
+
+  async begin(job: CallJob, { probeEpoch }: BeginAttempt): Promise<BeginAnswer> {
+    return this.#turns.take(job.callId, async () => {
+      const call = this.#own.get(job.callId);
+      if (call === undefined || call.generation !== job.generation) return { kind: 'stale' };
+      const nowMs = await this.now();
+      const circuit = this.#parts.circuits.now(placeFor(call.callId), call.circuit);
+      const { request, fence, attempts: earlier, leftNoRecord: takenOver } = call;
+      const circuitRaw = JSON.stringify(circuit);
+      if (circuit.state !== 'CLOSED' && circuit.epoch !== probeEpoch && !takenOver)
+        return { kind: 'circuit', nowMs, circuit: call.circuit, circuitRaw, request, fence, earlier };
+      const attempts = takenOver ? [...earlier, lostAttempt(earlier, nowMs)] : earlier;
+      const written = await this.#write(call, {
+        ...this.#leased(call.record, nowMs),
+        execution: executionOf(attempts, attempts.length + 1),
+      });
+      if (!written) return { kind: 'stale' };
+      call.attempts = attempts;
+      call.leftNoRecord = false;
+      call.phase = 'running';
+      // The version keeps it growing over takeovers and renewed runs.
+      call.fence = Math.max(call.fence + 1, call.record.version - 1);
+      call.firstStartedAtMs ??= nowMs;
+      return {
+        kind: 'started',
+        nowMs,
+        fence: call.fence,
+        request,
+        earlier: attempts,
+        lostAttempts: attempts.filter(({ status }) => status === 'lost').length,
+        takenOver,
+        firstStartedAtMs: call.firstStartedAtMs,
+        circuit: call.circuit,
+        circuitRaw,
+        cancelRequested: call.cancelRequested,
+      };
+    });
+  }
+
+  async settle({ callId, fence, state, outcomeJson, attempts, ttlMs, sample }: Settle): Promise<WriteAnswer> {
+    return this.#turns.take(callId, async () => {
+      const call = this.#own.get(callId);
+      if (call === undefined || call.fence !== fence) return 'fenced';
+      if (!(await this.#end(call, state, JSON.parse(outcomeJson) as Outcome, attempts, ttlMs))) return 'fenced';
+      if (sample !== undefined)
+        this.#parts.circuits.addSuccess(placeFor(callId), sample.circuit, sample.epoch, sample.windowSize);
+      return 'settled';
+    });
+  }
+
+  async postpone(
+    callId: string,
+    fence: number,
+    phase: 'waiting-retry' | 'queued',
+    attempts: readonly AttemptRecord[],
+    _delayMs: number,
+    event?: object,
+  ): Promise<WriteAnswer> {
+    return this.#turns.take(callId, async () => {
+      const call = this.#own.get(callId);
+      if (call === undefined || call.fence !== fence) return 'fenced';
+      if (call.cancelRequested) return 'cancelled';
+      const nowMs = await this.now();
+      const execution = executionOf(attempts, attempts.length);
+      if (!(await this.#write(call, { ...this.#leased(call.record, nowMs), execution }))) return 'fenced';
+      call.phase = phase;
+      call.attempts = attempts;
+      if (event !== undefined) this.#parts.onEvent(event as InboxEvent);
+      return 'postponed';
+    });
+  }
+
+  async tell(callId: string, fence: number, _leaseMs?: number, event?: object) {
+    const call = this.#own.get(callId);
+    if (call === undefined || call.fence !== fence) return { held: false, cancelRequested: false };
+    if (event !== undefined) this.#parts.onEvent(event as InboxEvent);
+    return { held: true, cancelRequested: call.cancelRequested };
+  }
+
+  async cancel(callId: string, endings: Parameters<CallLedger['cancel']>[1]): ReturnType<CallLedger['cancel']> {
+    return this.#turns.take(callId, async () => {
+      const call = this.#own.get(callId);
+      if (call === undefined) {
+        const record = await this.#parts.store.get(callId);
+        if (record === undefined) return { kind: 'gone' };
+        // Another process's call is not ours to stop.
+        return { kind: record.state === 'inflight' ? 'requested' : 'too-late' };
+      }
+      if (call.phase === 'running') {
+        // A deadline asks for nothing here: the attempt keeps the time itself.
+        if (endings.state === 'cancelled') {
+          call.cancelRequested = true;
+          this.#parts.onStop(callId, new PawlError('CANCELLED'));
+        }
+        return { kind: 'requested' };
+      }
+      const outcome = call.fence === 0 ? endings.beforeStart : endings.betweenAttempts;
+      await this.#end(call, endings.state, outcome, call.attempts, endings.ttlMs);
+      return { kind: 'cancelled', jobId: callId };
+    });
+  }
+
+  // Reading
+
+  async read(callId: string): Promise<KnownCall | undefined> {
+    const record = await this.#parts.store.get(callId);
+    if (record === undefined) return undefined;
+    return {
+      callId,
+      state: record.state,
+      createdAtMs: record.createdAtMs,
+      readAtMs: await this.now(),
+      attempts: this.#own.get(callId)?.attempts ?? record.execution?.attempts ?? [],
+      request: {
+        envelope: {
+          requestId: record.request.requestId,
+          toolName: record.tool.slice(record.tool.lastIndexOf('.') + 1),
+        },
+      },
+      ...(record.state === 'inflight' ? {} : { outcome: record.payload as Outcome }),
+    };
+  }
+
+  async outcome(callId: string): Promise<string | undefined> {
+    const record = await this.#parts.store.get(callId);
+    return record === undefined || record.state === 'inflight' ? undefined : JSON.stringify(record.payload);
+  }
+
+  /** Calls of a session that run here. */
+  ownCallsOf(sessionKey: string): readonly string[] {
+    return [...this.#own.values()]
+      .filter(({ request }) => request.envelope.target.sessionKey === sessionKey)
+      .map(({ callId }) => callId);
+  }
+
+  // Leases
+
+  /** Keeps the calls that run here from being taken over. */
+  async renew(): Promise<void> {
+    await this.#prolong(DEDUPE_DEFAULTS.lockMs);
+  }
+
+  /** Leaves the calls that have not ended to whoever else shares the store, and tells those who wait here. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#prolong(-1);
+    const waited = new Map([...this.#own.values()].map(({ callId, request }) => [callId, request.envelope.toolName]));
+    for (const callId of this.#followed) waited.set(callId, waited.get(callId) ?? '');
+    for (const [callId, toolName] of waited) {
+      const error = resultError(
+        failureOf('DRAINED', 'The runner was closed before the call had ended.'),
+        'retriable_error',
+      );
+      const outcome: Outcome = { status: 'retriable_error', toolName, durationMs: 0, attempts: 0, error };
+      this.#parts.onEvent({ type: 'settled', callId, state: 'failed', outcome });
+    }
+    this.#own.clear();
+  }
+
+  async #prolong(lockMs: number): Promise<void> {
+    await Promise.all(
+      [...this.#own.keys()].map((callId) =>
+        this.#turns.take(callId, async () => {
+          const call = this.#own.get(callId);
+          if (call !== undefined) await this.#write(call, this.#leased(call.record, await this.now(), lockMs));
+        }),
+      ),
+    );
+  }
+
+  /** This process cannot go on with a call: it is followed like another's, until its lease ends. */
+  abandon(callId: string): void {
+    const call = this.#own.get(callId);
+    if (call !== undefined) this.#lose(call);
+  }
+
+  #leased(record: DedupeRecord, nowMs: number, lockMs: number = DEDUPE_DEFAULTS.lockMs): DedupeRecord {
+    return { ...record, updatedAtMs: nowMs, expiresAtMs: nowMs + record.ttlMs, lockUntilMs: nowMs + lockMs };
+  }
+
+  async #end(
+    call: OwnCall,
+    state: Settle['state'],
+    outcome: Outcome,
+    attempts: readonly AttemptRecord[],
+    ttlMs: number,
+  ): Promise<boolean> {
+    const nowMs = await this.now();
+    const { lockUntilMs: _lease, ...record } = call.record;
+    const { callId } = call;
+    const written = await this.#write(call, {
+      ...record,
+      state,
+      updatedAtMs: nowMs,
+      expiresAtMs: nowMs + ttlMs,
+      ttlMs,
+      execution: executionOf(attempts, attempts.length),
+      payload: outcome,
+      ...(outcome.error === undefined ? {} : { error: errorOf(outcome.error) }),
+    });
+    if (!written) return false;
+    this.#forget(call);
+    this.#parts.onEvent({ type: 'settled', callId, state, outcome });
+    return true;
+  }
+
+  /** Replaces a call's record. One that was deleted is made anew; one that another process took over is that process's. */
+  async #write(call: OwnCall, next: DedupeRecord): Promise<boolean> {
+    const { store } = this.#parts;
+    const answer = await store.compareAndSet(call.callId, call.record.version, next);
+    if (answer.swapped) {
+      call.record = { ...next, version: answer.version };
+      return true;
+    }
+    if (answer.existing === undefined && (await store.setIfNotExists(next)).created) {
+      call.record = { ...next, version: 1 };
+      return true;
+    }
+    this.#lose(call);
+    return false;
+  }
+
+  #lose(call: OwnCall): void {
+    this.#forget(call);
+    this.#parts.onStop(call.callId, new PawlError('LEASE_LOST', 'Another process holds the call.'));
+    const { callId, generation, request, circuit, paramsDigest, mergeId } = call;
+    this.#follow(callId, {
+      callId,
+      generation,
+      request,
+      circuit,
+      paramsDigest,
+      mode: 'enforced',
+      kept: false,
+      ...(mergeId === undefined ? {} : { mergeId }),
+    });
+  }
+
+  #forget(call: OwnCall): void {
+    this.#own.delete(call.callId);
+    if (call.mergeId !== undefined && this.#leaders.get(call.mergeId) === call.callId)
+      this.#leaders.delete(call.mergeId);
+  }
+
+  // Calls of other processes
+
+  /** Watches a call that runs elsewhere until it has ended or is taken over. */
+  #follow(callId: string, claim: Claim): void {
+    if (this.#followed.has(callId)) return;
+    this.#followed.add(callId);
+    const look = () => {
+      if (this.#closed) return;
+      this.#look(callId, claim).then(
+        (again) => {
+          if (again) this.#parts.schedule(look, FOLLOW_MS);
+          else this.#followed.delete(callId);
+        },
+        (error: Error) => {
+          this.#parts.onError(error);
+          this.#parts.schedule(look, FOLLOW_MS);
+        },
+      );
+    };
+    look();
+  }
+
+  /** Whether to look again. */
+  async #look(callId: string, claim: Claim): Promise<boolean> {
+    const { store, onEvent } = this.#parts;
+    if (this.#own.has(callId)) return false;
+    const record = await store.get(callId);
+    if (record === undefined) {
+      const { toolName } = claim.request.envelope;
+      const error = resultError(failureOf('OUTCOME_UNKNOWN', 'The record of the call is gone.'), 'error');
+      const outcome: Outcome = { status: 'error', toolName, durationMs: 0, attempts: 0, error };
+      onEvent({ type: 'settled', callId, state: 'failed', outcome });
+      return false;
+    }
+    if (record.state !== 'inflight') {
+      onEvent({ type: 'settled', callId, state: record.state, outcome: record.payload });
+      return false;
+    }
+    const nowMs = await store.now();
+    if (nowMs <= (record.lockUntilMs ?? 0)) return true;
+    const leased = this.#leased(record, nowMs);
+    const taken = await store.compareAndSet(callId, record.version, leased);
+    if (!taken.swapped) return true;
+    const attempts = (record.execution?.attempts ?? []).map(attemptOf);
+    const leftNoRecord = (record.execution?.attemptCount ?? 0) > attempts.length;
+    this.#run(claim, { ...leased, version: taken.version }, attempts, leftNoRecord);
+    return false;
+  }
+}
+
+/** R12: `bestEffort` asks again after a failure that may pass. */
+function mayRunAnew(record: DedupeRecord, { mode, paramsDigest }: Claim): boolean {
+  const mayPass = record.state === 'failed' && record.error?.shouldRetriable === true;
+  return mode === 'bestEffort' && mayPass && record.request.paramsDigest === paramsDigest;
+}
+
+function executionOf(attempts: readonly AttemptRecord[], attemptCount: number): NonNullable<DedupeRecord['execution']> {
+  return {
+    attemptCount,
+    attempts: attempts.map(({ startedAtMs, finishedAtMs, status, retriable, errorCode }) => ({
+      startedAtMs,
+      finishedAtMs,
+      status: status === 'success' ? 'success' : 'error',
+      retriable,
+      ...(status === 'lost' ? { errorCode: LOST } : errorCode === undefined ? {} : { errorCode }),
+    })),
+  };
+}
+
+const LOST = 'LEASE_LOST';
+
+/** As much of an attempt of another process as its record says. */
+function attemptOf(attempt: DedupeAttempt, index: number): AttemptRecord {
+  const status = attempt.errorCode === LOST ? 'lost' : attempt.status;
+  return { ...attempt, status, attempt: index + 1, fence: index + 1, worker: '' };
+}
+
+function lostAttempt(earlier: readonly AttemptRecord[], nowMs: number): AttemptRecord {
+  const attempt = earlier.length + 1;
+  const times = { startedAtMs: nowMs, finishedAtMs: nowMs };
+  return { attempt, fence: attempt, worker: '', ...times, status: 'lost', retriable: false };
+}
+
+function errorOf({
+  code,
+  message,
+  retriable,
+  terminal,
+}: NonNullable<Outcome['error']>): NonNullable<DedupeRecord['error']> {
+  return { code, message, terminal, shouldRetriable: retriable };
+}
+
+function placeFor(callId: string): Place {
+  const place = placeOf(callId);
+  if (place === undefined) throw new PawlError('UNKNOWN_CALL', `${JSON.stringify(callId)} is not a call ID.`);
+  return place;
+}

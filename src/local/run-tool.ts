@@ -1,0 +1,105 @@
+/**
+ * Composition root of runs without a fleet: local development and tests.
+ */
+
+import { z } from 'zod';
+import type { DispatchEvent } from '../producer/dispatch.ts';
+import { resolveSettings, type SettingsInput } from '../shared/config.ts';
+import type { DedupeStore } from '../shared/dedupe.ts';
+import type { ToolResultEnvelope } from '../shared/envelope.ts';
+import { type Logger, silentLogger } from '../shared/log.ts';
+import { InMemoryDedupeStore } from '../shared/store/dedupe-memory.ts';
+import {
+  backgroundSchedule,
+  type Clock,
+  type Random,
+  type Schedule,
+  systemClock,
+  systemSchedule,
+} from '../shared/time.ts';
+import type { AnyTool } from '../shared/tool.ts';
+import { defineTool, type Effects } from '../shared/tool.ts';
+import type { ExecuteEvent } from '../workers/execute.ts';
+import { LocalRunner } from './runner.ts';
+
+export interface LocalRunnerOptions {
+  readonly tools: readonly AnyTool[];
+  /** Default: in memory, 25,000 records. Runners that share a store share their calls. */
+  readonly store?: DedupeStore;
+  /** With `schedule`, the runner's timers are the clock's: see `fakeClock`. */
+  readonly clock?: Clock & { readonly schedule?: Schedule };
+  /** Waits between two attempts. Default: on the clock. */
+  readonly sleep?: (ms: number) => Promise<void>;
+  readonly random?: Random;
+  /** Where sessions work that name no other folder. Default: the present one. */
+  readonly workspaceRoot?: string;
+  /** As for the fleet; the environment and the configuration file are not read. */
+  readonly settings?: Partial<SettingsInput>;
+  readonly log?: Logger;
+  /** What programs started by tools may see a part of. Default: this process's environment. */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+  /** Told what becomes of the calls (R27). */
+  readonly onEvent?: (event: DispatchEvent | ExecuteEvent) => void;
+}
+
+/** A runner of tools in this process. Close it when done. Throws `CONFIGURATION`. */
+export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
+  const { log = silentLogger } = options;
+  const clock: Clock & { readonly schedule?: Schedule } = options.clock ?? systemClock;
+  const schedule = clock.schedule ?? systemSchedule;
+  const backpressure = (pressure: object) =>
+    log.warn({ event: 'dedupe_backpressure', ...pressure }, 'the dedupe store is full of calls in flight');
+  return new LocalRunner({
+    tools: options.tools,
+    settings: resolveSettings({ options: options.settings ?? {} }),
+    store: options.store ?? new InMemoryDedupeStore({ clock, onBackpressure: backpressure }),
+    clock,
+    schedule,
+    background: clock.schedule ?? backgroundSchedule,
+    sleep: options.sleep ?? ((ms) => new Promise((resolve) => schedule(resolve, ms))),
+    random: options.random ?? Math.random,
+    log,
+    workspaceRoot: options.workspaceRoot ?? process.cwd(),
+    environment: options.environment ?? process.env,
+    onEvent: options.onEvent ?? (() => {}),
+  });
+}
+
+/** What makes two executions the same one: the key, in its session and of its actor. */
+export interface ToolIdempotencyKey {
+  readonly tool: string;
+  readonly idempotencyKey: string;
+  readonly sessionKey: string;
+  readonly actorId: string;
+  /** The same key with other parameters is a conflict. */
+  readonly params?: Readonly<Record<string, unknown>>;
+  /** What a second execution would do. Default `once`. */
+  readonly effects?: Exclude<Effects, 'probe'>;
+}
+
+/**
+ * The seed's helper (R38): executes a function once for each key of a store, whoever asks and however often. Who asks meanwhile
+ * waits for the same outcome, who asks later gets it from the record. Resolves with an envelope for every ending.
+ */
+export async function runWithToolIdempotency<Output>(
+  store: DedupeStore,
+  key: ToolIdempotencyKey,
+  execute: () => Promise<Output> | Output,
+): Promise<ToolResultEnvelope<Output>> {
+  const tool = defineTool({
+    name: key.tool,
+    version: '0.0.0',
+    description: 'A function under an idempotency key.',
+    tier: 'system',
+    effects: key.effects ?? 'once',
+    input: z.looseObject({}),
+    run: async () => ({ output: await execute() }),
+  });
+  const runner = createLocalRunner({ tools: [tool], store });
+  try {
+    const { idempotencyKey, sessionKey, actorId, params = {} } = key;
+    return await runner.run(tool, { ...params }, { idempotencyKey, sessionKey, actorId });
+  } finally {
+    await runner.close();
+  }
+}

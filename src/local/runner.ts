@@ -1,0 +1,308 @@
+/**
+ * Runs tools in this process, without Redis, workers or a queue, by the fleet's own rules: calls go in through the producer's
+ * dispatch and are carried out by the worker's executor. What stands here is what lies between the two in a fleet: a queue that is
+ * a loop, records that are a dedupe store, and sessions that are a map.
+ */
+
+import { type Cancellation, cancelCall } from '../producer/cancel.ts';
+import { CircuitAdmin } from '../producer/circuit-admin.ts';
+import { CircuitView } from '../producer/circuits.ts';
+import { Dispatch, type DispatchEvent, type Submission, type SubmitOptions } from '../producer/dispatch.ts';
+import { type Offer, unknownTool } from '../producer/offers.ts';
+import { Results } from '../producer/results.ts';
+import { type CallOptions, Session, type SessionHost } from '../producer/session.ts';
+import type { Settings } from '../shared/config.ts';
+import type { DedupeStore } from '../shared/dedupe.ts';
+import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
+import { PawlError } from '../shared/failure.ts';
+import type { Logger } from '../shared/log.ts';
+import {
+  newSession,
+  type OpenSession,
+  parseOpenSession,
+  type SessionKind,
+  type SessionRecord,
+  sessionTaken,
+  usable,
+} from '../shared/session.ts';
+import { offerOf } from '../shared/store/catalogue.ts';
+import type { CallJob } from '../shared/store/queues.ts';
+import { type Clock, type Random, type Schedule, uuidv7 } from '../shared/time.ts';
+import { type AnyTool, type InputOf, type OutputOf, qualifiedName, TIERS } from '../shared/tool.ts';
+import { type RegisteredTool, register } from '../workers/begun.ts';
+import { type ExecuteEvent, Executor } from '../workers/execute.ts';
+import { RunningAttempt } from '../workers/running.ts';
+import type { Verdict } from '../workers/settlement.ts';
+import { LocalCircuits } from './circuits.ts';
+import { LocalLedger } from './ledger.ts';
+
+export interface RunnerParts {
+  readonly tools: readonly AnyTool[];
+  readonly settings: Settings;
+  readonly store: DedupeStore;
+  readonly clock: Clock;
+  readonly schedule: Schedule;
+  /** Of what the runner does by itself now and then; must keep no process alive. */
+  readonly background: Schedule;
+  /** Waits between two attempts. */
+  readonly sleep: (ms: number) => Promise<void>;
+  readonly random: Random;
+  readonly log: Logger;
+  readonly workspaceRoot: string;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly onEvent: (event: DispatchEvent | ExecuteEvent) => void;
+}
+
+export interface RunOptions extends CallOptions {
+  /** Default: one session for each kind. */
+  readonly sessionKey?: string;
+  readonly actorId?: string;
+  readonly kind?: SessionKind;
+}
+
+const INBOX = 'local';
+const RENEW_MS = 30_000;
+const SWEEP_MS = 60_000;
+/** After the grace period, interrupted attempts have this long to be written. */
+const INTERRUPT_MS = 5_000;
+
+export class LocalRunner implements SessionHost {
+  /** What operators do with circuits: look, force open, reset. */
+  readonly circuits: CircuitAdmin;
+  readonly store: DedupeStore;
+  readonly #parts: RunnerParts;
+  readonly #tools: ReadonlyMap<string, RegisteredTool>;
+  readonly #ledger: LocalLedger;
+  readonly #results: Results;
+  readonly #dispatch: Dispatch;
+  readonly #executor: Executor;
+  readonly #sessions = new Map<string, SessionRecord>();
+  readonly #running = new Map<string, RunningAttempt>();
+  readonly #working = new Set<Promise<void>>();
+  readonly #closing = Promise.withResolvers<void>();
+  #stopTimers: (() => void)[] = [];
+  #closed: Promise<void> | undefined;
+
+  /** Throws `CONFIGURATION` for tools that cannot be offered together. */
+  constructor(parts: RunnerParts) {
+    const { settings, store, clock, schedule, log, tools } = parts;
+    const onError = (error: Error) => log.warn({ error: error.message }, 'dedupe store');
+    this.#parts = parts;
+    this.store = store;
+    this.#tools = register(tools);
+    const seen = new CircuitView(clock);
+    const breakers = new LocalCircuits(clock, (news) => seen.learn(news));
+    this.#ledger = new LocalLedger({
+      store,
+      circuits: breakers,
+      schedule,
+      retentionMs: settings.ttl.doneMs,
+      onJob: (job) => this.#start(job),
+      onEvent: (event) => this.#results.deliver(event),
+      onStop: (callId, reason) => this.#running.get(callId)?.abort(reason),
+      onError,
+    });
+    this.#results = new Results(this.#ledger, INBOX, onError);
+    const offers = this.#offers();
+    this.circuits = new CircuitAdmin(
+      {
+        breakers,
+        ledger: this.#ledger,
+        catalogue: { read: async () => ({ tools: [...offers.values()], workers: [] }) },
+      },
+      TIERS.map((tier) => ({ tier, shard: 0 })),
+    );
+    this.#dispatch = new Dispatch({
+      settings,
+      ledger: this.#ledger,
+      offers: {
+        peek: (namespace, name) => offers.get(`${namespace}.${name}`),
+        find: async (namespace, name) => {
+          throw unknownTool([...offers.values()], namespace, name);
+        },
+      },
+      circuits: seen,
+      results: this.#results,
+      inboxId: INBOX,
+      clock,
+      schedule,
+      sessionOf: ({ target }) => usable(this.#session(target.sessionKey), target),
+      onEvent: parts.onEvent,
+    });
+    this.#executor = new Executor({
+      settings,
+      backend: { ledger: this.#ledger, breakers },
+      workerId: INBOX,
+      clock,
+      random: parts.random,
+      schedule,
+      log,
+      environment: parts.environment,
+      // There is no other node that could do better.
+      nodeCircuits: { run: async (_tool, _policy, job) => (await job()).value },
+      toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
+      sessionOf: async (sessionKey) => this.#sessions.get(sessionKey),
+      onEvent: parts.onEvent,
+    });
+    this.#every(RENEW_MS, () => this.#ledger.renew());
+    this.#every(SWEEP_MS, async () => void (await store.sweep()));
+  }
+
+  /**
+   * Calls a tool and waits for its result: resolves with an envelope for every ending. Rejects with `BACKEND_UNAVAILABLE` when the
+   * store cannot take the call, and with `CONTRACT_INVALID` when the session is open as one of another kind.
+   */
+  run<T extends AnyTool>(tool: T, params: InputOf<T>, options?: RunOptions): Promise<ToolResultEnvelope<OutputOf<T>>>;
+  run(tool: string, params: Readonly<Record<string, unknown>>, options?: RunOptions): Promise<ToolResultEnvelope>;
+  async run(tool: AnyTool | string, params: unknown, options: RunOptions = {}): Promise<ToolResultEnvelope> {
+    const { kind = 'main', sessionKey = `local-${kind}`, actorId, ...call } = options;
+    let record = this.#sessions.get(sessionKey);
+    record ??= (await this.openSession({ sessionKey, kind, ...(actorId === undefined ? {} : { actorId }) })).record;
+    if (record.kind !== kind) {
+      const issues = [{ path: 'kind', message: `is ${kind}, but the session is open as a ${record.kind} session` }];
+      throw new PawlError('CONTRACT_INVALID', `Session ${JSON.stringify(sessionKey)}: kind ${issues[0]?.message}.`, {
+        issues,
+      });
+    }
+    const session = new Session(this, { ...record, actorId: actorId ?? record.actorId }, this.#parts.clock);
+    return typeof tool === 'string'
+      ? session.call(tool, params as Readonly<Record<string, unknown>>, call)
+      : session.call(tool, params as InputOf<AnyTool>, call);
+  }
+
+  // What sessions need
+
+  async submit(envelope: ToolCallEnvelope, options?: SubmitOptions): Promise<Submission> {
+    this.#checkOpen();
+    return this.#dispatch.submit(envelope, options);
+  }
+
+  /** Throws `UNKNOWN_CALL`. */
+  cancel(callId: string): Promise<Cancellation> {
+    const { settings, schedule } = this.#parts;
+    const ttlMs = settings.ttl.cancelledMs;
+    return cancelCall({ ledger: this.#ledger, results: this.#results, inboxId: INBOX, ttlMs, schedule }, callId);
+  }
+
+  /** Opens a session. Throws `CONTRACT_INVALID` for what cannot be one, and `UNKNOWN_SESSION` for an unknown parent. */
+  async openSession(open: OpenSession = {}): Promise<Session> {
+    this.#checkOpen();
+    const { clock, workspaceRoot } = this.#parts;
+    const asked = parseOpenSession(open);
+    const record = newSession(asked, asked.parent === undefined ? undefined : this.#session(asked.parent), {
+      sessionKey: uuidv7(clock),
+      workspaceRoot,
+      createdAtMs: clock.now(),
+    });
+    if (this.#sessions.has(record.sessionKey)) throw sessionTaken(record.sessionKey);
+    this.#sessions.set(record.sessionKey, record);
+    return new Session(this, record, clock);
+  }
+
+  /** Closes a session and those below it: nothing new is accepted, what runs is cancelled. */
+  async closeSession(sessionKey: string): Promise<void> {
+    this.#sessions.set(sessionKey, { ...this.#session(sessionKey), state: 'closed' });
+    for (const { parent, state, sessionKey: below } of [...this.#sessions.values()])
+      if (parent === sessionKey && state === 'open') await this.closeSession(below);
+    const calls = this.#ledger.ownCallsOf(sessionKey);
+    await Promise.all(calls.map((callId) => this.cancel(callId)));
+  }
+
+  #session(sessionKey: string): SessionRecord {
+    const record = this.#sessions.get(sessionKey);
+    if (record === undefined)
+      throw new PawlError('UNKNOWN_SESSION', `There is no session ${JSON.stringify(sessionKey)}.`);
+    return record;
+  }
+
+  #offers(): ReadonlyMap<string, Offer> {
+    const nowMs = this.#parts.clock.now();
+    return new Map(
+      [...this.#tools.values()].map(({ tool, validate }) => [
+        qualifiedName(tool),
+        { ...offerOf(tool, nowMs), workers: 1, validate },
+      ]),
+    );
+  }
+
+  // Jobs
+
+  #start(job: CallJob): void {
+    const work = this.#work(job).finally(() => this.#working.delete(work));
+    this.#working.add(work);
+  }
+
+  /** A call's way from its claim to its end, or until the runner closes. */
+  async #work(job: CallJob): Promise<void> {
+    for (;;) {
+      const verdict = await this.#attempt(job);
+      if (verdict.kind === 'later') await Promise.race([this.#parts.sleep(verdict.delayMs), this.#closing.promise]);
+      else if (verdict.kind !== 'handed-back') return;
+      if (this.#closed !== undefined) return;
+    }
+  }
+
+  async #attempt(job: CallJob): Promise<Verdict> {
+    const { clock, log } = this.#parts;
+    const running = new RunningAttempt(job.callId, job.callId, uuidv7(clock), clock.monotonic());
+    this.#running.set(job.callId, running);
+    try {
+      return await this.#executor.execute(job, running);
+    } catch (error) {
+      const stack = error instanceof Error ? error.stack : String(error);
+      log.error({ event: 'worker_defect', callId: job.callId, stack }, 'a call could not be executed');
+      this.#ledger.abandon(job.callId);
+      return { kind: 'abandoned' };
+    } finally {
+      this.#running.delete(job.callId);
+    }
+  }
+
+  #every(intervalMs: number, task: () => Promise<void>): void {
+    const { background, log } = this.#parts;
+    let stop = () => {};
+    const again = () => {
+      stop = background(() => {
+        again();
+        task().catch((error: Error) => log.warn({ error: error.message }, 'dedupe store'));
+      }, intervalMs);
+    };
+    again();
+    this.#stopTimers.push(() => stop());
+  }
+
+  #checkOpen(): void {
+    if (this.#closed !== undefined) throw new PawlError('BACKEND_UNAVAILABLE', 'This runner is closed.');
+  }
+
+  /**
+   * Takes no further calls, waits `graceMs` for those that run, then interrupts them. Calls that wait for another attempt, and
+   * those that were interrupted before they did anything, end as `DRAINED`. A second call waits for the first.
+   */
+  close(graceMs: number = this.#parts.settings.drainMs): Promise<void> {
+    this.#closed ??= this.#close(graceMs);
+    return this.#closed;
+  }
+
+  async #close(graceMs: number): Promise<void> {
+    // Not before `#closed` is set.
+    await Promise.resolve();
+    this.#closing.resolve();
+    if (!(await this.#workEnds(graceMs))) {
+      for (const running of this.#running.values()) running.abort(new PawlError('DRAINED'));
+      await this.#workEnds(INTERRUPT_MS);
+    }
+    for (const stop of this.#stopTimers) stop();
+    await this.#ledger.close();
+    this.#results.close();
+  }
+
+  async #workEnds(limitMs: number): Promise<boolean> {
+    const ended = Promise.all(this.#working).then(() => true);
+    const { promise: limit, resolve: giveUp } = Promise.withResolvers<boolean>();
+    const stopTimer = this.#parts.schedule(() => giveUp(false), limitMs);
+    const inTime = await Promise.race([ended, limit]);
+    stopTimer();
+    return inTime;
+  }
+}

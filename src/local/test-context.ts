@@ -1,0 +1,106 @@
+/** A context for one tool's function alone: real files below a temporary folder, everything that it says recorded. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { SessionKind } from '../shared/session.ts';
+import type { Capability, Channel, Memory, Progress, Tier, ToolContext } from '../shared/tool.ts';
+import { capabilitiesFor } from '../workers/capabilities.ts';
+
+export interface TestContextOptions {
+  /** Default `main`. What this kind of session may not, the handles refuse. */
+  readonly kind?: SessionKind;
+  /** As the tool declares them: with these, the handles refuse what the fleet's would. */
+  readonly needs?: readonly Capability[];
+  readonly tier?: Tier;
+  /** Default: a new folder, removed by `dispose`. */
+  readonly workspaceRoot?: string;
+  readonly signal?: AbortSignal;
+  readonly attempt?: number;
+  readonly fence?: number;
+  readonly idempotencyKey?: string;
+  readonly sessionKey?: string;
+  readonly actorId?: string;
+  readonly deadlineAtMs?: number;
+  readonly memory?: Memory;
+  readonly channel?: Channel;
+  /** `host` or `host:port` that `ctx.fetch` may reach although private, such as a test's own server. */
+  readonly allowedHosts?: readonly string[];
+  /** What programs may see a part of. Default: this process's environment. */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+}
+
+export interface LoggedLine {
+  readonly level: 'debug' | 'info' | 'warn' | 'error';
+  readonly message: string;
+  readonly fields?: Readonly<Record<string, unknown>>;
+}
+
+export interface TestContext extends ToolContext, Disposable {
+  readonly workspaceRoot: string;
+  /** All reports of progress, in order. */
+  readonly progressed: readonly Progress[];
+  readonly logged: readonly LoggedLine[];
+  /** Removes the workspace, if this context made it. */
+  dispose(): void;
+}
+
+export function testContext(options: TestContextOptions = {}): TestContext {
+  const {
+    kind = 'main',
+    callId,
+    signal,
+    needs,
+    tier,
+    memory,
+    channel,
+    allowedHosts,
+  } = {
+    callId: 'test-call',
+    ...options,
+    signal: options.signal ?? new AbortController().signal,
+  };
+  const workspaceRoot = options.workspaceRoot ?? mkdtempSync(join(tmpdir(), 'pawl-workspace-'));
+  const dispose = () => {
+    if (options.workspaceRoot === undefined) rmSync(workspaceRoot, { recursive: true, force: true });
+  };
+  const capabilities = capabilitiesFor({
+    session: { kind, workspaceRoot },
+    callId,
+    signal,
+    env: options.environment ?? process.env,
+    ...(needs === undefined ? {} : { needs }),
+    ...(tier === undefined ? {} : { tier }),
+    ...(memory === undefined ? {} : { memory }),
+    ...(channel === undefined ? {} : { channel }),
+    ...(allowedHosts === undefined ? {} : { allowedHosts }),
+  });
+  const progressed: Progress[] = [];
+  const logged: LoggedLine[] = [];
+  const log = (level: LoggedLine['level']) => (message: string, fields?: LoggedLine['fields']) =>
+    void logged.push({ level, message, ...(fields === undefined ? {} : { fields }) });
+  const { workspace, processes, memory: memoryHandle, channel: channelHandle, fetch } = capabilities;
+  return {
+    workspace,
+    processes,
+    memory: memoryHandle,
+    channel: channelHandle,
+    fetch,
+    callId,
+    sessionKey: options.sessionKey ?? 'test-session',
+    actorId: options.actorId ?? 'test-actor',
+    attempt: options.attempt ?? 1,
+    fence: options.fence ?? 1,
+    idempotencyKey: options.idempotencyKey ?? 'test-key',
+    signal,
+    ...(options.deadlineAtMs === undefined ? {} : { deadlineAtMs: options.deadlineAtMs }),
+    trace: {},
+    values: new Map(),
+    log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
+    progress: (progress) => void progressed.push(progress),
+    workspaceRoot,
+    progressed,
+    logged,
+    dispose,
+    [Symbol.dispose]: dispose,
+  };
+}

@@ -1,0 +1,62 @@
+/** Testing tools without a fleet: no Redis, no workers, the same rules. See docs/testing.md. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createLocalRunner, type LocalRunnerOptions } from './local/run-tool.ts';
+import type { RunOptions } from './local/runner.ts';
+import type { ToolResultEnvelope } from './shared/envelope.ts';
+import type { AnyTool, InputOf, OutputOf } from './shared/tool.ts';
+
+export { type FakeClock, fakeClock } from './local/fake-clock.ts';
+export {
+  createLocalRunner,
+  type LocalRunnerOptions,
+  runWithToolIdempotency,
+  type ToolIdempotencyKey,
+} from './local/run-tool.ts';
+export type { LocalRunner, RunOptions } from './local/runner.ts';
+export { type LoggedLine, type TestContext, type TestContextOptions, testContext } from './local/test-context.ts';
+export {
+  DEDUPE_DEFAULTS,
+  type DedupeAttempt,
+  type DedupeRecord,
+  type DedupeStore,
+  type FlushSelection,
+} from './shared/dedupe.ts';
+export { type InMemoryDedupeOptions, InMemoryDedupeStore } from './shared/store/dedupe-memory.ts';
+export { type RedisDedupeOptions, RedisDedupeStore } from './shared/store/dedupe-redis.ts';
+
+export type RunToolOptions = RunOptions & Omit<Partial<LocalRunnerOptions>, 'tools'>;
+
+/**
+ * Calls a tool once and gives the envelope that its caller would get: parameters, permission, capabilities, time limit, retries and
+ * result are checked as in a fleet. Does not wait between two attempts. Works in a new folder, removed afterwards, unless told
+ * `workspaceRoot`.
+ */
+export async function runTool<T extends AnyTool>(
+  tool: T,
+  params: InputOf<T>,
+  options: RunToolOptions = {},
+): Promise<ToolResultEnvelope<OutputOf<T>>> {
+  const { store, clock, sleep = async () => {}, random, settings, log, environment, onEvent, ...rest } = options;
+  const { workspaceRoot, ...call } = rest;
+  const folder = workspaceRoot ?? mkdtempSync(join(tmpdir(), 'pawl-workspace-'));
+  const runner = createLocalRunner({
+    tools: [tool],
+    sleep,
+    workspaceRoot: folder,
+    ...(store === undefined ? {} : { store }),
+    ...(clock === undefined ? {} : { clock }),
+    ...(random === undefined ? {} : { random }),
+    ...(settings === undefined ? {} : { settings }),
+    ...(log === undefined ? {} : { log }),
+    ...(environment === undefined ? {} : { environment }),
+    ...(onEvent === undefined ? {} : { onEvent }),
+  });
+  try {
+    return await runner.run(tool, params, call);
+  } finally {
+    await runner.close(0);
+    if (workspaceRoot === undefined) rmSync(folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,46 @@
+import { describe, expect, test } from 'vitest';
+import { PawlError } from '../../src/shared/failure.ts';
+import { type PermitRequest, permit } from '../../src/shared/policy.ts';
+import { SESSION_KINDS } from '../../src/shared/session.ts';
+import { TIERS } from '../../src/shared/tool.ts';
+
+function verdict(change: Partial<PermitRequest>): string {
+  try {
+    permit({ tool: { name: 'note', tier: 'workspace' }, session: { kind: 'main' }, policy: {}, ...change });
+    return 'permitted';
+  } catch (error) {
+    if (!(error instanceof PawlError) || error.code !== 'PERMISSION_DENIED') throw error;
+    return error.message;
+  }
+}
+
+describe('who may call what (A3, A17)', () => {
+  test('a worker session has read-only tools, the others all but elevated ones', () => {
+    const permitted = SESSION_KINDS.map((kind) => [
+      kind,
+      TIERS.filter((tier) => verdict({ session: { kind }, tool: { name: 'note', tier } }) === 'permitted'),
+    ]);
+    expect(Object.fromEntries(permitted)).toEqual({
+      main: ['read-only', 'workspace', 'system'],
+      branch: ['read-only', 'workspace', 'system'],
+      worker: ['read-only'],
+    });
+  });
+
+  test('a refusal names tool, tier and reason', () => {
+    expect(verdict({ policy: { enabled: false } })).toBe(
+      'note (tier workspace) is denied: the tool is disabled by configuration.',
+    );
+    expect(verdict({ session: { kind: 'worker' } })).toContain('a worker session may only use the tiers read-only');
+    expect(verdict({ tool: { name: 'note', tier: 'elevated' } })).toContain('approval');
+    expect(verdict({ queueTier: 'read-only' })).toContain('the queue of another tier');
+  });
+
+  test('dedupeMode "disabled" needs a read-only tool, or a policy that allows it', () => {
+    const tool = { name: 'note', tier: 'read-only' } as const;
+    expect(verdict({ dedupeMode: 'disabled' })).toContain('allowDisabledDedupe');
+    expect(verdict({ dedupeMode: 'disabled', tool })).toBe('permitted');
+    expect(verdict({ dedupeMode: 'disabled', policy: { allowDisabledDedupe: true } })).toBe('permitted');
+    expect(verdict({ dedupeMode: 'bestEffort' })).toBe('permitted');
+  });
+});
