@@ -10,15 +10,25 @@ import type { CallLedger } from '../shared/store/records.ts';
 export type ProgressEvent = Exclude<InboxEvent, { readonly type: 'settled' }>;
 
 interface Waiter {
-  readonly settle: (outcome: Outcome) => void;
-  readonly abandon: (error: PawlError) => void;
-  readonly progress: ((event: ProgressEvent) => void) | undefined;
+  settle: (outcome: Outcome) => void;
+  abandon: (error: PawlError) => void;
+  progress: ((event: ProgressEvent) => void) | undefined;
   readonly sinceMs: number;
 }
 
 /** Calls that settled before somebody waited: a merged call's ID is known only from the claim's answer. */
 const MAX_EARLY = 5_000;
 const CHECK_INTERVAL_MS = 15_000;
+
+/**
+ * Cuts a waiter off from its call. A map that lives long keeps what was deleted from it in dead tables of V8's old space, where
+ * only a full collection looks: whatever a waiter still held would be copied by every collection until then.
+ */
+function release(waiter: Waiter): void {
+  waiter.settle = () => {};
+  waiter.abandon = () => {};
+  waiter.progress = undefined;
+}
 
 export class Results {
   readonly #ledger: CallLedger;
@@ -61,6 +71,7 @@ export class Results {
   #forget(callId: string, waiter: Waiter): void {
     const waiters = this.#waiters.get(callId);
     waiters?.delete(waiter);
+    release(waiter);
     if (waiters?.size === 0) this.#waiters.delete(callId);
   }
 
@@ -83,7 +94,21 @@ export class Results {
   #settle(callId: string, outcome: Outcome): void {
     const waiters = this.#waiters.get(callId);
     this.#waiters.delete(callId);
-    if (waiters !== undefined) for (const waiter of waiters) waiter.settle(outcome);
+    if (waiters === undefined) return;
+    for (const waiter of waiters) {
+      waiter.settle(outcome);
+      release(waiter);
+    }
+  }
+
+  #abandon(callId: string): void {
+    const waiters = this.#waiters.get(callId);
+    this.#waiters.delete(callId);
+    const forgotten = new PawlError(
+      'BACKEND_UNAVAILABLE',
+      `Redis has lost call ${callId}: ask again with the same key.`,
+    );
+    for (const waiter of waiters ?? []) waiter.abandon(forgotten);
   }
 
   #fetch(callId: string): void {
@@ -100,6 +125,8 @@ export class Results {
       if (now - oldest < olderThanMs) continue;
       this.#ledger.read(callId, this.#inboxId).then((record) => {
         if (record?.outcome !== undefined && record.state !== 'inflight') this.#settle(callId, record.outcome);
+        // Long after its claim was answered there must be a record: Redis has forgotten the call.
+        else if (record === undefined && now - oldest >= CHECK_INTERVAL_MS) this.#abandon(callId);
       }, this.#onError);
     }
   }

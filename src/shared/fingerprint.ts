@@ -1,7 +1,7 @@
 /**
  * What makes two calls the same call (R8 to R10; DESIGN, rulings 1 to 5).
  */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { ToolCallEnvelope } from './envelope.ts';
 import { PawlError } from './failure.ts';
 import type { Tier } from './tool.ts';
@@ -55,7 +55,7 @@ function notJson(value: unknown): PawlError {
 
 /** SHA-256, base64url: 43 characters that are safe in Redis keys, job IDs and URLs. */
 export function digest(text: string): string {
-  return createHash('sha256').update(text).digest('base64url');
+  return hash('sha256', text, 'base64url');
 }
 
 /** The digest of a call's parameters, without volatile fields that the tool does not declare. */

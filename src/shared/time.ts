@@ -38,7 +38,6 @@ let sequence = 0;
  * The 12 bits after the version are a counter that starts at random in each millisecond.
  */
 export function uuidv7(clock: Clock = systemClock): string {
-  const random = crypto.getRandomValues(new Uint8Array(10));
   const nowMs = Math.max(clock.now(), lastMs);
   if (nowMs === lastMs) {
     sequence += 1;
@@ -48,12 +47,26 @@ export function uuidv7(clock: Clock = systemClock): string {
     }
   } else {
     lastMs = nowMs;
-    sequence = ((random[0] ?? 0) << 3) & 0x7ff;
+    sequence = (randomByte() << 3) & 0x7ff;
   }
   const timeHex = lastMs.toString(16).padStart(12, '0');
   const counterHex = (0x7000 | sequence).toString(16);
-  const tail = random.subarray(2);
-  tail[0] = ((tail[0] ?? 0) & 0x3f) | 0x80;
-  const tailHex = Array.from(tail, (byte) => byte.toString(16).padStart(2, '0')).join('');
+  let tailHex = HEX[(randomByte() & 0x3f) | 0x80] ?? '';
+  for (let index = 1; index < 8; index += 1) tailHex += HEX[randomByte()];
   return `${timeHex.slice(0, 8)}-${timeHex.slice(8)}-${counterHex}-${tailHex.slice(0, 4)}-${tailHex.slice(4)}`;
+}
+
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
+/** Random bytes are fetched in bulk: asking for a few at a time costs more than all the rest. */
+const pool = new Uint8Array(4_096);
+let used = pool.length;
+
+function randomByte(): number {
+  if (used === pool.length) {
+    crypto.getRandomValues(pool);
+    used = 0;
+  }
+  const byte = pool[used] ?? 0;
+  used += 1;
+  return byte;
 }

@@ -96,12 +96,14 @@ async function conclude(
     .then(accept)
     .catch(failed);
   const finished = Promise.race([own, stray]);
+  const abort = aborted(running.signal);
   try {
-    const reason = await Promise.race([finished.then(() => undefined), aborted(running.signal)]);
+    const reason = await Promise.race([finished.then(() => undefined), abort.reason]);
     if (reason === undefined && !running.signal.aborted) return await finished;
     return await windDown(finished, (reason ?? running.signal.reason) as PawlError, options.schedule);
   } finally {
     stopTimer();
+    abort.stop();
     options.flushProgress();
   }
 }
@@ -121,11 +123,12 @@ async function windDown(
   return { kind: 'aborted', reason, proven };
 }
 
-function aborted(signal: AbortSignal): Promise<PawlError> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve(signal.reason as PawlError);
-    else signal.addEventListener('abort', () => resolve(signal.reason as PawlError), { once: true });
-  });
+function aborted(signal: AbortSignal): { readonly reason: Promise<PawlError>; stop(): void } {
+  const { promise, resolve } = Promise.withResolvers<PawlError>();
+  const listener = () => resolve(signal.reason as PawlError);
+  if (signal.aborted) listener();
+  else signal.addEventListener('abort', listener, { once: true });
+  return { reason: promise, stop: () => signal.removeEventListener('abort', listener) };
 }
 
 function startTimer({ running, timeoutMs, remainingMs, schedule = systemSchedule }: AttemptOptions): () => void {

@@ -50,10 +50,10 @@ export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities
   return {
     has,
     demand,
-    workspace: guardedWorkspace(openWorkspace(root, has('workspace:write') ? 'write' : 'read'), demand),
+    workspace: new GuardedWorkspace(openWorkspace(root, has('workspace:write') ? 'write' : 'read'), demand),
     processes: guardedProcesses(processes, demand),
     memory: guardedMemory(options.memory, demand),
-    channel: guardedChannel(options.channel, demand),
+    channel: new GuardedChannel(options.channel, demand),
     fetch: async (input, init) => {
       demand('network');
       return network(input, init);
@@ -82,25 +82,37 @@ function whyAbsent(
   return undefined;
 }
 
-function guardedWorkspace(workspace: Workspace, demand: Demand): Workspace {
-  return {
-    get root() {
-      demand('workspace:read');
-      return workspace.root;
-    },
-    read: async (path, options) => {
-      demand('workspace:read');
-      return workspace.read(path, options);
-    },
-    list: async (path) => {
-      demand('workspace:read');
-      return workspace.list(path);
-    },
-    write: async (path, content) => {
-      demand('workspace:write');
-      return workspace.write(path, content);
-    },
-  };
+// Classes, not object literals: a literal with a getter gets a hidden class of its own each time, which V8 allocates in its old
+// space, where it keeps alive all that the call touched.
+
+class GuardedWorkspace implements Workspace {
+  readonly #workspace: Workspace;
+  readonly #demand: Demand;
+
+  constructor(workspace: Workspace, demand: Demand) {
+    this.#workspace = workspace;
+    this.#demand = demand;
+  }
+
+  get root(): string {
+    this.#demand('workspace:read');
+    return this.#workspace.root;
+  }
+
+  async read(path: string, options?: Parameters<Workspace['read']>[1]) {
+    this.#demand('workspace:read');
+    return this.#workspace.read(path, options);
+  }
+
+  async list(path: string) {
+    this.#demand('workspace:read');
+    return this.#workspace.list(path);
+  }
+
+  async write(path: string, content: string | Uint8Array) {
+    this.#demand('workspace:write');
+    return this.#workspace.write(path, content);
+  }
 }
 
 function guardedProcesses(processes: Processes, demand: Demand): Processes {
@@ -124,16 +136,26 @@ function guardedMemory(memory: Memory | undefined, demand: Demand): Memory {
   };
 }
 
-function guardedChannel(channel: Channel | undefined, demand: Demand): Channel {
-  const present = (): Channel => {
-    demand('channel');
-    if (channel === undefined) throw new PawlError('PERMISSION_DENIED', 'The session has no channel to people.');
-    return channel;
-  };
-  return {
-    get kind() {
-      return present().kind;
-    },
-    send: async (text) => present().send(text),
-  };
+class GuardedChannel implements Channel {
+  readonly #channel: Channel | undefined;
+  readonly #demand: Demand;
+
+  constructor(channel: Channel | undefined, demand: Demand) {
+    this.#channel = channel;
+    this.#demand = demand;
+  }
+
+  #present(): Channel {
+    this.#demand('channel');
+    if (this.#channel === undefined) throw new PawlError('PERMISSION_DENIED', 'The session has no channel to people.');
+    return this.#channel;
+  }
+
+  get kind(): string {
+    return this.#present().kind;
+  }
+
+  async send(text: string): Promise<void> {
+    return this.#present().send(text);
+  }
 }

@@ -62,6 +62,14 @@ export class RunningAttempt {
   stray(error: unknown): void {
     this.#stray?.(error);
   }
+
+  /**
+   * Cuts the attempt off from its call. A map that lives long keeps what was deleted from it in dead tables of V8's old space,
+   * where only a full collection looks: whatever the attempt still held would be copied by every collection until then.
+   */
+  release(): void {
+    this.#stray = undefined;
+  }
 }
 
 export class RunningAttempts {
@@ -85,6 +93,7 @@ export class RunningAttempts {
 
   remove(attempt: RunningAttempt): void {
     this.#byJob.delete(attempt.jobId);
+    attempt.release();
   }
 
   get size(): number {

@@ -173,6 +173,7 @@ export class ToolWorker {
     const { id: jobId, data, name } = job;
     if (jobId === undefined || typeof data?.callId !== 'string' || typeof data.generation !== 'string')
       throw new UnrecoverableError('This is not a job of Pawl.');
+    if (this.#closing !== undefined) return this.#conclude(job, token, { kind: 'handed-back' });
     if (this.#leaveToOthers(name)) {
       await job.moveToDelayed(Date.now() + HAND_BACK_MS, token);
       throw new DelayedError();
@@ -364,8 +365,9 @@ export class ToolWorker {
 
   async #drain(graceMs: number): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
-    await this.#backend.catalogue.leave(this.id).catch(() => {});
+    // From here on nothing is fetched; what was fetched in this moment goes back (`#process`).
     const finished = Promise.all(this.#queues.map((queue) => queue.close()));
+    await this.#backend.catalogue.leave(this.id).catch(() => {});
     if (!(await endsWithin(finished, graceMs))) {
       this.interrupt();
       if (!(await endsWithin(finished, INTERRUPT_MS)))

@@ -83,8 +83,11 @@ function falsehoods(call: CallHistory, effects: number): readonly string[] {
   const differing = ends.filter(({ told }) => !sameEnd(told, first.told));
   return [
     ...foreign.map(() => `I5: ${call.name}: told the result of other parameters as its own`),
-    ...differing.map(({ told }) => `I3: ${call.name}: told ${shown(first.told)}, and another ${shown(told)}`),
-    ...(first.told.kind === 'ok' && effects === 0 ? [`I5: ${call.name}: told success without an effect`] : []),
+    // However many were told so.
+    ...new Set(differing.map(({ told }) => `I3: ${call.name}: told ${shown(first.told)}, and another ${shown(told)}`)),
+    ...(first.told.kind === 'ok' && call.logged && effects === 0
+      ? [`I5: ${call.name}: told success without an effect`]
+      : []),
     ...(first.told.kind === 'fail' && effects > 0
       ? [`I5: ${call.name}: told ${shown(first.told)} although it had its effect`]
       : []),
@@ -96,8 +99,7 @@ function isConflict(told: Told): boolean {
 }
 
 function sameEnd(one: Told, other: Told): boolean {
-  if (one.kind === 'ok' || other.kind === 'ok')
-    return one.kind === other.kind && isDeepStrictEqual(one, other);
+  if (one.kind === 'ok' || other.kind === 'ok') return one.kind === other.kind && isDeepStrictEqual(one, other);
   return one.kind === other.kind && one.code === other.code;
 }
 

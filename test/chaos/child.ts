@@ -2,6 +2,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { within } from '../helpers/signal.ts';
+import { clearedAtExit } from './remains.ts';
 
 export interface Child extends AsyncDisposable {
   readonly pid: number;
@@ -20,6 +21,7 @@ export async function startChild(script: string, env: Readonly<Record<string, st
   const clean = Object.entries(process.env).filter(([name]) => !name.startsWith('VITEST') && name !== 'NODE_OPTIONS');
   const file = fileURLToPath(new URL(`fixtures/${script}.ts`, import.meta.url));
   const child = fork(file, { env: { ...Object.fromEntries(clean), ...env }, execArgv: [], stdio: 'pipe' });
+  const release = clearedAtExit(() => void child.kill('SIGKILL'));
   let alive = true;
   let said = '';
   for (const stream of [child.stdout, child.stderr])
@@ -29,6 +31,7 @@ export async function startChild(script: string, env: Readonly<Record<string, st
   const ended = new Promise<void>((resolve) =>
     child.once('close', () => {
       alive = false;
+      release();
       resolve();
     }),
   );

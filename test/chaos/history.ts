@@ -7,6 +7,8 @@ import type { Ask, Told } from './protocol.ts';
 export interface CallHistory {
   readonly name: string;
   readonly once: boolean;
+  /** Its tool writes its effects to the log. */
+  readonly logged: boolean;
   /** Set once Redis had acknowledged it. */
   callId?: string;
   readonly events: HistoryEvent[];
@@ -20,6 +22,8 @@ export type HistoryEvent =
 
 /** Tools with effects `once`, which nobody may run twice. */
 const ONCE: readonly string[] = ['record_once', 'block', 'shell_children'];
+
+const UNLOGGED: readonly string[] = ['ask_or_refuse', 'ask_or_park'];
 
 export class History {
   readonly #calls = new Map<string, CallHistory>();
@@ -37,7 +41,7 @@ export class History {
     const name = History.nameOf(ask);
     let call = this.#calls.get(name);
     if (call === undefined) {
-      call = { name, once: ONCE.includes(ask.tool), events: [] };
+      call = { name, once: ONCE.includes(ask.tool), logged: !UNLOGGED.includes(ask.tool), events: [] };
       this.#calls.set(name, call);
     }
     call.events.push({ atMs: performance.now(), kind: 'invoke', ask });

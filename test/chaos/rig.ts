@@ -1,12 +1,12 @@
 /** What a row works with: a Redis of its own, processes of one stack, an effect log outside of both, and the history. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type EffectLine, readEffects } from '../journeys/fixtures/effect-log.ts';
 import { startWire, type Wire } from '../helpers/proxy.ts';
 import { eventually } from '../helpers/signal.ts';
+import { type EffectLine, readEffects } from '../journeys/fixtures/effect-log.ts';
 import type { Bound } from './checker.ts';
 import { type Child, startChild } from './child.ts';
-import { type CallHistory, hasEnded, History } from './history.ts';
+import { type CallHistory, History, hasEnded } from './history.ts';
 import type { Ask, Question, Reply, Told } from './protocol.ts';
 import type { Random } from './random.ts';
 import { type Server, startServer } from './server.ts';
@@ -46,11 +46,12 @@ export class Rig implements AsyncDisposable {
   readonly workers: Child[] = [];
   readonly bounds: Bound[] = [];
   readonly notes: string[] = [];
+  /** Asks that got no answer at all. */
+  silences = 0;
   readonly #env: Readonly<Record<string, string>>;
   readonly #parts: AsyncDisposable[] = [];
   readonly #effectLog: string;
   #healedAtMs: number | undefined;
-  #settledAtMs: number | undefined;
 
   static async open(options: RigOptions): Promise<Rig> {
     mkdirSync(options.folder, { recursive: true });
@@ -104,7 +105,10 @@ export class Rig implements AsyncDisposable {
           resolve(answer);
         };
         const dunno = (code: string) => told({ kind: 'info', code, message: 'nobody answered' });
-        const timer = setTimeout(dunno, DEAF_MS, 'SILENCE');
+        const timer = setTimeout(() => {
+          this.silences += 1;
+          dunno('SILENCE');
+        }, DEAF_MS);
         waiting.set(id, { told, ...(accepted === undefined ? {} : { accepted }) });
         if (child.process.connected) child.process.send(ask(id), (error) => error && dunno('PRODUCER_DIED'));
         else dunno('PRODUCER_DIED');
@@ -123,8 +127,8 @@ export class Rig implements AsyncDisposable {
     return Object.assign(child, { call, look: (callId: string) => question((id) => ({ id, kind: 'look', callId })) });
   }
 
-  async wire(url = this.server.url): Promise<Wire> {
-    return this.#own(await startWire(url));
+  async wire(): Promise<Wire> {
+    return this.#own(await startWire(this.server.url));
   }
 
   #own<T extends AsyncDisposable>(part: T): T {
@@ -190,7 +194,6 @@ export class Rig implements AsyncDisposable {
       if (open.size > 0) await new Promise((next) => setTimeout(next, 100));
     }
     await Promise.all(pending);
-    this.#settledAtMs ??= performance.now();
   }
 
   async #lookAt(observer: Producer, call: CallHistory, open: Set<CallHistory>): Promise<void> {

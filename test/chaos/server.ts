@@ -1,12 +1,13 @@
 /** Redis servers of the rig's own, with options of a row's own, that can be killed and started again. */
-import { execFile, type ChildProcess, spawn } from 'node:child_process';
-import { existsSync, mkdirSync, symlinkSync } from 'node:fs';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, readlinkSync, symlinkSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import { findRedisBinary } from '../../src/shared/store/redis-binary.ts';
 import { eventually } from '../helpers/signal.ts';
+import { clearedAtExit } from './remains.ts';
 
 const run = promisify(execFile);
 
@@ -22,6 +23,7 @@ export interface Server extends AsyncDisposable {
   /** Starts it again on its files, with more options than before. */
   start(options?: readonly string[]): Promise<void>;
   signal(signal: NodeJS.Signals): void;
+  readonly pid: number;
   readonly ended: boolean;
 }
 
@@ -45,6 +47,7 @@ export async function startServer(folder: string, options: readonly string[] = [
     });
     await eventually(async () => answers(url), { what: `a Redis server in ${folder}` });
   };
+  const release = clearedAtExit(() => void server?.kill('SIGKILL'));
   const kill = async () => {
     server?.kill('SIGKILL');
     await eventually(() => ended, { what: 'the end of a Redis server' });
@@ -58,6 +61,9 @@ export async function startServer(folder: string, options: readonly string[] = [
     kill,
     start,
     signal: (signal) => void server?.kill(signal),
+    get pid() {
+      return server?.pid ?? 0;
+    },
     get ended() {
       return ended;
     },
@@ -65,17 +71,23 @@ export async function startServer(folder: string, options: readonly string[] = [
       admin.disconnect();
       server?.kill('SIGCONT');
       await kill();
+      release();
     },
   };
 }
 
-/** Cuts the append-only file back to what had been written at a time: what a power failure leaves. */
+/** Cuts the append-only file back to what had been written at a time: what a power failure leaves. Kills the server. */
 export async function forgetSince(server: Server, atSeconds: number): Promise<void> {
+  // The server's program is the checker when it is called so; its libraries are where the running one found them.
   const checker = join(server.folder, 'redis-check-aof');
-  // The server's program is the checker when it is called so.
-  if (!existsSync(checker)) symlinkSync((await run('sh', ['-c', `command -v "${await executable()}"`])).stdout.trim(), checker);
+  if (!existsSync(checker)) symlinkSync(readlinkSync(`/proc/${server.pid}/exe`), checker);
+  const loaded = readFileSync(`/proc/${server.pid}/maps`, 'utf8').matchAll(/(\/\S+)\/[^/\s]+\.so/g);
+  const libraries = [...new Set([...loaded].map(([, libraryFolder = '']) => libraryFolder))].join(':');
+  await server.kill();
   const manifest = join(server.folder, 'appendonlydir', 'appendonly.aof.manifest');
-  await run(checker, ['--truncate-to-timestamp', String(atSeconds), manifest]);
+  await run(checker, ['--truncate-to-timestamp', String(atSeconds), manifest], {
+    env: { ...process.env, LD_LIBRARY_PATH: libraries },
+  });
 }
 
 async function executable(): Promise<string> {

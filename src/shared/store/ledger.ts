@@ -13,6 +13,8 @@ import { type Redis, Script } from './redis.ts';
 
 /** Larger outcomes are stored once and fetched by those who want them. */
 export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;
+/** Larger ones are not copied into the event that announces them: whoever waits reads the record. */
+export const MAX_EVENT_OUTCOME_BYTES = 4 * 1_024;
 
 /** What the record keeps of the request: the envelope, and what it was validated with. */
 export interface StoredRequest {
@@ -318,6 +320,7 @@ export class Ledger {
         sample?.epoch ?? 0,
         sample?.windowSize ?? 0,
         sample?.windowMs ?? 0,
+        MAX_EVENT_OUTCOME_BYTES,
       ],
     );
     return code as WriteAnswer;
@@ -507,14 +510,14 @@ function recordOf(
     state: fields['state'] as CallState,
     ...(fields['phase'] === undefined ? {} : { phase: fields['phase'] as Phase }),
     generation: fields['generation'] ?? '',
-    fence: Number(fields['fence']),
+    fence: Number(fields['fence'] ?? 0),
     request: JSON.parse(fields['request'] ?? '{}') as StoredRequest,
     paramsDigest: fields['paramsDigest'] ?? '',
     circuit: fields['circuit'] ?? '',
     attempts: parseAttempts(fields['attempts'] ?? ''),
-    lostAttempts: Number(fields['lost']),
+    lostAttempts: Number(fields['lost'] ?? 0),
     createdAtMs: Number(fields['createdAtMs']),
-    updatedAtMs: Number(fields['updatedAtMs']),
+    updatedAtMs: Number(fields['updatedAtMs'] ?? fields['startedAtMs'] ?? fields['createdAtMs']),
     ...number('expiresAtMs'),
     ...number('lockUntilMs'),
     ...number('startedAtMs'),

@@ -15,7 +15,7 @@
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'attempts', 'lost', 'circuit',
   'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested', 'signature', 'token')
-local state, phase, fence, attempts, lost = fields[1], fields[2], tonumber(fields[4]), fields[6] or '', tonumber(fields[7])
+local state, phase, fence, attempts, lost = fields[1], fields[2], tonumber(fields[4] or 0), fields[6] or '', tonumber(fields[7] or 0)
 if not state or fields[3] ~= ARGV[1] then return {'stale', now} end
 if state ~= 'inflight' then return {'ended', now, state} end
 if phase == 'awaiting-approval' then return {'stale', now} end
@@ -35,7 +35,10 @@ if leftNoRecord then
   attempts = attempts .. '{"fence":' .. fence .. ',"worker":' .. cjson.encode(fields[11] or '')
     .. ',"startedAtMs":' .. (fields[10] or now) .. ',"finishedAtMs":' .. now .. ',"status":"lost","retriable":false}\n'
 end
-local firstStartedAtMs = fields[9] or now
+-- The first start is written down only when there is a second one.
+local firstStartedAtMs = fields[9] or fields[10] or now
 redis.call('HSET', KEYS[1], 'phase', 'running', 'fence', fence + 1, 'worker', ARGV[2], 'token', ARGV[5], 'startedAtMs', now,
-  'firstStartedAtMs', firstStartedAtMs, 'lockUntilMs', now + ARGV[3], 'updatedAtMs', now, 'attempts', attempts, 'lost', lost)
+  'lockUntilMs', now + ARGV[3])
+if fields[10] and not fields[9] then redis.call('HSET', KEYS[1], 'firstStartedAtMs', firstStartedAtMs) end
+if leftNoRecord then redis.call('HSET', KEYS[1], 'attempts', attempts, 'lost', lost) end
 return {'started', now, fence + 1, fields[5], fields[14] or '', attempts, lost, leftNoRecord and '1' or '0', firstStartedAtMs, fields[8], raw, fields[13] or '0'}

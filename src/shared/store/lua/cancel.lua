@@ -17,7 +17,7 @@ if fields[2] == 'running' then
   redis.call('PUBLISH', ARGV[8], '{"type":"cancel","callId":"' .. ARGV[1] .. '","because":"' .. ARGV[4] .. '"}')
   return {'requested', now}
 end
-local outcome = fields[5] == '0' and ARGV[2] or ARGV[3]
+local outcome = not fields[5] and ARGV[2] or ARGV[3]
 redis.call('HSET', KEYS[1], 'state', ARGV[4], 'outcome', outcome, 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', now + ARGV[5])
 redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'notBeforeMs')
 redis.call('HINCRBY', KEYS[1], 'version', 1)

@@ -24,7 +24,7 @@ local function read(key)
   }
 end
 
-local key, fence = KEYS[1], 0
+local key, fence = KEYS[1], nil
 local record = read(key)
 -- This request was merged into another call before: it stays that call.
 if record.sameAs then
@@ -69,17 +69,19 @@ if record.exists then
   if not again then return {record.state, callId, now, record.outcome, record.updatedAtMs} end
   -- It runs anew: under its own name if it had been merged, and with the fences counted on, so that stragglers stay refused.
   callId, key = ARGV[1], KEYS[1]
-  fence = redis.call('HGET', key, 'fence') or 0
+  fence = redis.call('HGET', key, 'fence')
   redis.call('DEL', key)
 end
 
 redis.call('HSET', key,
   'state', 'inflight', 'phase', 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'signature', ARGV[11], 'paramsDigest', ARGV[6],
-  'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'updatedAtMs', now, 'fence', fence, 'lost', 0, 'version', 1)
+  'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'version', 1)
+if fence then redis.call('HSET', key, 'fence', fence) end
 redis.call('ZADD', KEYS[3], now, callId)
 redis.call('ZADD', KEYS[4], now, callId)
 redis.call('ZADD', KEYS[5], now, callId)
-redis.call('PEXPIRE', KEYS[5], ARGV[10])
+-- Renewed with room to spare, so that not every claim has to.
+if redis.call('PTTL', KEYS[5]) < tonumber(ARGV[10]) then redis.call('PEXPIRE', KEYS[5], 2 * ARGV[10]) end
 if merging then redis.call('SET', KEYS[2], callId, 'PX', ARGV[10]) end
 -- The indexes forget with the records: a few entries a claim keep them bounded.
 if now % 16 == 0 then

@@ -45,7 +45,16 @@ end
 local function addSample(circuitsKey, windowKey, name, epoch, ok, size, ttlMs, now)
   local currentEpoch, state = circuitOf(circuitsKey, name)
   if state ~= 'CLOSED' or currentEpoch ~= epoch then return false end
-  redis.call('LPUSH', windowKey, now .. ':' .. ok)
+  local sample = now .. ':' .. ok
+  if ok == '1' then
+    -- A success also says how many came in a row. One more behind a whole window of them would change nothing but its age.
+    local newest = redis.call('LINDEX', windowKey, 0)
+    local atMs, row = string.match(newest or '', '^(%d+):1:(%d+)$')
+    row = tonumber(row or 0)
+    if row >= tonumber(size) and now - atMs < 1000 then return true end
+    sample = sample .. ':' .. math.min(row + 1, size)
+  end
+  redis.call('LPUSH', windowKey, sample)
   redis.call('LTRIM', windowKey, 0, size - 1)
   redis.call('PEXPIRE', windowKey, ttlMs)
   return true

@@ -6,7 +6,7 @@
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'fence', 'inboxes', 'cancelRequested')
 if fields[1] ~= 'inflight' then return {'ended', now} end
-if fields[2] ~= ARGV[1] then return {'fenced', now} end
+if (fields[2] or '0') ~= ARGV[1] then return {'fenced', now} end
 if fields[4] == '1' then return {'cancelled', now} end
 redis.call('HSET', KEYS[1], 'phase', ARGV[2], 'attempts', ARGV[3], 'notBeforeMs', now + ARGV[4], 'updatedAtMs', now)
 redis.call('HDEL', KEYS[1], 'lockUntilMs', 'worker', 'token')

@@ -11,7 +11,7 @@ if ARGV[3] == '1' then
   local unknown = fields[1] == 'failed' and isUnknown(fields[2])
   if not unknown then return {'refused', now, fields[1]} end
   redis.call('HSET', KEYS[1], 'state', 'inflight', 'phase', 'queued', 'lost', 0)
-  redis.call('HDEL', KEYS[1], 'outcome', 'retriable', 'expiresAtMs', 'firstStartedAtMs')
+  redis.call('HDEL', KEYS[1], 'outcome', 'retriable', 'expiresAtMs', 'firstStartedAtMs', 'startedAtMs')
   redis.call('PERSIST', KEYS[1])
   redis.call('ZADD', KEYS[2], now, ARGV[1])
 elseif fields[1] ~= 'inflight' or (redis.call('EXISTS', KEYS[3]) == 1 and redis.call('HEXISTS', KEYS[3], 'finishedOn') == 0) then

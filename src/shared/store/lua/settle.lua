@@ -2,30 +2,26 @@
 --
 -- KEYS  1 record  2 in-flight index  3 circuits  4 window of the call's circuit  5 where a large outcome is kept
 -- ARGV  1 fence  2 state  3 outcome (JSON)  4 attempts  5 time to live, ms  6 '1' when asking again may help
---       7 call ID  8 key prefix of inboxes  9 largest outcome that travels with the event, bytes
+--       7 call ID  8 key prefix of inboxes  9 largest outcome that is kept in the record, bytes
 --       10 circuit's name, '' counts nothing  11 its epoch  12 window size  13 window time, ms
+--       14 largest outcome that travels with the event, bytes
 -- Returns {code, now}: settled · fenced (a newer attempt holds the call) · ended (it has its outcome already) · gone
 local now = nowMs()
-local fields = redis.call('HMGET', KEYS[1], 'state', 'fence', 'inboxes')
+local fields = redis.call('HMGET', KEYS[1], 'state', 'fence', 'inboxes', 'version')
 if not fields[1] then return {'gone', now} end
 if fields[1] ~= 'inflight' then return {'ended', now} end
-if fields[2] ~= ARGV[1] then return {'fenced', now} end
+if (fields[2] or '0') ~= ARGV[1] then return {'fenced', now} end
 
 local ttlMs = tonumber(ARGV[5])
 local large = #ARGV[3] > tonumber(ARGV[9])
-if large then
-  redis.call('SET', KEYS[5], ARGV[3], 'PX', ttlMs)
-  redis.call('HSET', KEYS[1], 'outcomeAt', KEYS[5])
-else
-  redis.call('HSET', KEYS[1], 'outcome', ARGV[3])
-end
-redis.call('HSET', KEYS[1], 'state', ARGV[2], 'attempts', ARGV[4], 'retriable', ARGV[6], 'updatedAtMs', now, 'expiresAtMs', now + ttlMs)
+if large then redis.call('SET', KEYS[5], ARGV[3], 'PX', ttlMs) end
+redis.call('HSET', KEYS[1], large and 'outcomeAt' or 'outcome', large and KEYS[5] or ARGV[3], 'state', ARGV[2], 'attempts', ARGV[4],
+  'retriable', ARGV[6], 'updatedAtMs', now, 'expiresAtMs', now + ttlMs, 'version', fields[4] + 1)
 redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'lockUntilMs', 'notBeforeMs', 'worker', 'token', 'cancelRequested')
-redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIRE', KEYS[1], ttlMs)
 redis.call('ZREM', KEYS[2], ARGV[7])
 if ARGV[10] ~= '' then addSample(KEYS[3], KEYS[4], ARGV[10], ARGV[11], '1', ARGV[12], ARGV[13], now) end
 local event = '{"type":"settled","callId":"' .. ARGV[7] .. '","state":"' .. ARGV[2] .. '"'
-if not large then event = event .. ',"outcome":' .. ARGV[3] end
+if #ARGV[3] <= tonumber(ARGV[14]) then event = event .. ',"outcome":' .. ARGV[3] end
 notify(fields[3], ARGV[8], event .. '}')
 return {'settled', now}

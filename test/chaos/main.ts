@@ -1,0 +1,92 @@
+/**
+ * `npm run chaos`: runs the fault matrix against Pawl and against a naive BullMQ application, prints the table, and writes
+ * `docs/reliability.md` when all of it ran. Exit code 1 when a row of Pawl's is not clean.
+ */
+import { writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { seeded } from './random.ts';
+import { page, table } from './report.ts';
+import { STACKS, type StackName } from './rig.ts';
+import { ROWS } from './rows/index.ts';
+import { type RowResult, runRow } from './run.ts';
+
+const USAGE = `npm run chaos -- [options]
+  --rows 1,2,5     only these rows of the matrix
+  --stacks pawl    only this stack (pawl, naive)
+  --seed N         the first seed (default 1); the same seed gives the same plan
+  --seeds N        so many seeds, one after the other (default 1)
+  --soak MINUTES   random rows of Pawl's with random seeds, until the time is up
+  --write          write docs/reliability.md although not all rows ran
+  --json           print results as lines of JSON`;
+
+const SHOWN_BREACHES = 8;
+
+const { values } = parseArgs({
+  options: {
+    rows: { type: 'string' },
+    stacks: { type: 'string' },
+    seed: { type: 'string', default: '1' },
+    seeds: { type: 'string', default: '1' },
+    soak: { type: 'string' },
+    write: { type: 'boolean', default: false },
+    json: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
+  },
+});
+
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
+
+if (values.help) console.log(USAGE);
+else process.exitCode = await main();
+
+async function main(): Promise<number> {
+  const wanted = values.rows?.split(',').map(Number);
+  const rows = ROWS.filter(({ number }) => wanted?.includes(number) ?? true);
+  const stacks = STACKS.filter((name) => values.stacks?.split(',').includes(name) ?? true);
+  const firstSeed = Number(values.seed);
+  const seeds = Array.from({ length: Number(values.seeds) }, (_, index) => firstSeed + index);
+  if (rows.length === 0 || stacks.length === 0 || seeds.some((seed) => !Number.isInteger(seed))) {
+    console.error(USAGE);
+    return 2;
+  }
+  const results: RowResult[] = [];
+  if (values.soak === undefined) {
+    for (const seed of seeds)
+      for (const row of rows)
+        results.push(...(await Promise.all(stacks.map((stack) => attempt(row.number, stack, seed)))));
+  } else await soak(Number(values.soak) * 60_000, firstSeed, results);
+  if (!values.json) console.log(`\n${table(results)}`);
+  const complete = values.soak === undefined && rows.length === ROWS.length && stacks.length === STACKS.length;
+  if (complete || values.write)
+    writeFileSync(fileURLToPath(new URL('../../docs/reliability.md', import.meta.url)), page(results, seeds));
+  return results.some(({ stack, clean }) => stack === 'pawl' && !clean) ? 1 : 0;
+}
+
+async function soak(forMs: number, firstSeed: number, results: RowResult[]): Promise<void> {
+  const endMs = performance.now() + forMs;
+  const random = seeded(firstSeed);
+  while (performance.now() < endMs) {
+    const row = ROWS[random.between(0, ROWS.length - 1)];
+    if (row !== undefined) results.push(await attempt(row.number, 'pawl', random.between(1, 1_000_000)));
+  }
+}
+
+async function attempt(number: number, stack: StackName, seed: number): Promise<RowResult> {
+  const row = ROWS.find((candidate) => candidate.number === number);
+  if (row === undefined) throw new Error(`there is no row ${number}`);
+  const result = await runRow(row, stack, seed);
+  if (values.json) console.log(JSON.stringify(result));
+  else tell(result);
+  return result;
+}
+
+function tell({ row, stack, seed, skipped, clean, calls, breaches, tookMs, recoveryMs, notes }: RowResult): void {
+  const seconds = (ms: number) => `${(ms / 1_000).toFixed(1)} s`;
+  const verdict =
+    skipped ?? (breaches.length === 0 ? 'clean' : `${breaches.length} breaches${clean ? ' (stated)' : ''}`);
+  const recovered = recoveryMs === undefined ? '' : `, recovered in ${seconds(recoveryMs)}`;
+  const noted = notes.length === 0 ? '' : ` [${notes.join(', ')}]`;
+  console.log(`row ${row} ${stack} seed ${seed}: ${verdict}, ${calls} calls in ${seconds(tookMs)}${recovered}${noted}`);
+  for (const breach of breaches.slice(0, SHOWN_BREACHES)) console.log(`    ${breach}`);
+}

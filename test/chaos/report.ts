@@ -1,0 +1,94 @@
+/** The table of a run. */
+import type { RowResult } from './run.ts';
+
+/** One row of the table: both stacks, summed over seeds. */
+export interface Line {
+  readonly row: number;
+  readonly fault: string;
+  readonly pawl: readonly RowResult[];
+  readonly naive: readonly RowResult[];
+}
+
+export function linesOf(results: readonly RowResult[]): readonly Line[] {
+  return [...Map.groupBy(results, ({ row }) => row)].map(([row, ofRow]) => ({
+    row,
+    fault: ofRow[0]?.fault ?? '',
+    pawl: ofRow.filter(({ stack }) => stack === 'pawl'),
+    naive: ofRow.filter(({ stack }) => stack === 'naive'),
+  }));
+}
+
+const COUNTS = ['lostCalls', 'secondEffects', 'falseVerdicts'] as const;
+
+function sum(results: readonly RowResult[], count: (typeof COUNTS)[number]): string {
+  const ran = results.filter(({ skipped }) => skipped === undefined);
+  return ran.length === 0 ? '–' : String(ran.reduce((total, result) => total + result[count], 0));
+}
+
+function recovery(results: readonly RowResult[]): string {
+  const times = results.flatMap(({ recoveryMs }) => recoveryMs ?? []);
+  return times.length === 0 ? '–' : `${(Math.max(...times) / 1_000).toFixed(1)} s`;
+}
+
+function remarks({ pawl, naive }: Line): string {
+  const said = (name: string, results: readonly RowResult[]) => {
+    const texts = new Set(results.flatMap(({ notes, skipped }) => (skipped === undefined ? notes : [skipped])));
+    return texts.size === 0 ? [] : [`${name}: ${[...texts].join(', ')}`];
+  };
+  const stated = pawl[0]?.stated ?? naive[0]?.stated;
+  return [...(stated === undefined ? [] : [stated]), ...said('Pawl', pawl), ...said('naive', naive)].join('; ');
+}
+
+const HEADER = ['#', 'fault', 'lost', 'second effects', 'false verdicts', 'recovery', 'remarks'];
+
+/** Cells are “Pawl / naive”. */
+export function table(results: readonly RowResult[]): string {
+  const rows = linesOf(results).map((line) => [
+    String(line.row),
+    line.fault,
+    ...COUNTS.map((count) => `${sum(line.pawl, count)} / ${sum(line.naive, count)}`),
+    `${recovery(line.pawl)} / ${recovery(line.naive)}`,
+    remarks(line),
+  ]);
+  return [HEADER, HEADER.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+}
+
+/** What is wrong with Pawl's column, in words; rows that say what they may forget are excused in so far. */
+function unclean(results: readonly RowResult[]): string {
+  const found = results
+    .filter(({ stack, clean }) => stack === 'pawl' && !clean)
+    .flatMap(({ row, seed, breaches }) =>
+      breaches.slice(0, 5).map((breach) => `- row ${row}, seed ${seed}: ${breach}`),
+    );
+  return found.length === 0 ? 'Nothing.' : found.join('\n');
+}
+
+/** `docs/reliability.md`. */
+export function page(results: readonly RowResult[], seeds: readonly number[]): string {
+  const ran = results.filter(({ skipped, stack }) => skipped === undefined && stack === 'pawl');
+  const calls = ran.reduce((total, result) => total + result.calls, 0);
+  return `# Reliability, proved
+
+> Written by \`npm run chaos\`. Seeds ${seeds.join(', ')}; ${calls} calls of Pawl's under fault.
+
+Every row breaks something on purpose, in two systems that run the same tools on real processes and a real Redis: Pawl, and
+a BullMQ application as one writes it by hand (\`queue.add\` with the key as job ID, three attempts, \`waitUntilFinished\`).
+Locks last 1.5 s in both. Effects are logged outside of Redis and of the workers, by appending to a file. Clients ask again
+with the same key until they are told how a call ended. Cells are Pawl / naive, summed over the seeds; recovery is the
+longest time from the end of the fault to the last answer.
+
+${table(results)}
+
+- **lost**: Redis had acknowledged the call, and 12 s after the fault nobody can learn how it ended.
+- **second effects**: effects beyond the first of calls that must happen once.
+- **false verdicts**: success without an effect, an error although the effect took place, somebody else's result, or two
+  observers who were told different ends. An end that says itself that the outcome is unknown is no verdict.
+
+What is checked beyond these three (fences, bounds, liveness, neighbours) fails the run as well: see
+\`test/chaos/checker.ts\`. Found in Pawl in this run:
+
+${unclean(results)}
+
+A row runs again with \`npm run chaos -- --rows 5 --seed 1\`.
+`;
+}

@@ -1,0 +1,17 @@
+/** All rows of the fault matrix, by number. */
+import { keyRows } from './keys.ts';
+import { loadRows } from './load.ts';
+import { redisRows } from './redis.ts';
+import type { Row } from './row.ts';
+import { tamperRows } from './tamper.ts';
+import { wireRows } from './wires.ts';
+import { workerRows } from './workers.ts';
+
+export const ROWS: readonly Row[] = [
+  ...workerRows,
+  ...wireRows,
+  ...redisRows,
+  ...keyRows,
+  ...loadRows,
+  ...tamperRows,
+].sort((one, other) => one.number - other.number);

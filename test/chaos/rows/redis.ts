@@ -1,0 +1,183 @@
+/** Redis itself: killed, without power, full, replaced. */
+import { open, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { eventually } from '../../helpers/signal.ts';
+import type { Producer, Rig } from '../rig.ts';
+import { forgetSince, type Server, startServer } from '../server.ts';
+import { inTheMiddle, load, mixedAsks, passes, type Row } from './row.ts';
+
+const killedUnderLoad: Row = {
+  number: 12,
+  fault: 'kill -9 of Redis under load, started again on its files (AOF everysec)',
+  async run(rig) {
+    const [producer] = await Promise.all([rig.producer(), rig.worker(), rig.worker()]);
+    const all = load(
+      rig,
+      producer,
+      mixedAsks(rig, 500, () => ({ beforeMs: rig.random.between(0, 30) })),
+      16,
+    );
+    await passes(rig.random.between(300, 700));
+    await rig.server.kill();
+    await passes(1_000);
+    await rig.server.start();
+    rig.healed();
+    await all;
+    await rig.settle();
+  },
+};
+
+/** The machine loses power under load; what Redis had not written is gone. Clients then ask for everything again. */
+async function losePower(rig: Rig, lastMs: number): Promise<void> {
+  const [producer] = await Promise.all([rig.producer(), rig.worker(), rig.worker()]);
+  const asks = mixedAsks(rig, 400, () => ({ beforeMs: rig.random.between(40, 80) }));
+  const all = load(rig, producer, asks, 8);
+  await passes(rig.random.between(2_200, 2_600));
+  if (lastMs > 0) await forgetSince(rig.server, Math.floor((Date.now() - lastMs) / 1_000));
+  else await rig.server.kill();
+  await rig.server.start(['--aof-timestamp-enabled', 'yes']);
+  rig.healed();
+  await all;
+  await load(rig, producer, asks, 8);
+  await rig.settle();
+  rig.bound('I8', 'callers who wait for ever for a call that Redis forgot', rig.silences, 0);
+  noteRepeats(rig);
+}
+
+function noteRepeats(rig: Rig): void {
+  const effects = rig.effects().filter(({ phase }) => phase === 'effect');
+  const repeated = effects.length - new Set(effects.map(({ key }) => key)).size;
+  if (repeated > 0) rig.notes.push(`${repeated} effects repeated, of all classes`);
+}
+
+const powerLoss: Row = {
+  number: 13,
+  fault: 'power loss, AOF everysec: the last one to two seconds are gone',
+  redisOptions: ['--aof-timestamp-enabled', 'yes'],
+  stated: 'everysec says that it may forget the last two seconds',
+  run: (rig) => losePower(rig, 1_000),
+};
+
+const powerLossAlways: Row = {
+  number: 14,
+  fault: 'power loss, AOF always: nothing that was acknowledged is gone',
+  redisOptions: ['--appendfsync', 'always'],
+  run: (rig) => losePower(rig, 0),
+};
+
+const DISK_BYTES = 6 * 1_024 * 1_024;
+
+const diskFull: Row = {
+  number: 16,
+  fault: 'disk full under the append-only file, then space again',
+  diskBytes: DISK_BYTES,
+  async run(rig) {
+    const { admin, folder } = rig.server;
+    const [producer] = await Promise.all([rig.producer(), rig.worker()]);
+    await load(rig, producer, mixedAsks(rig, 20), 8);
+    const ballast = join(folder, 'ballast');
+    await fillDisk(ballast);
+    // Redis notices with the next write.
+    await eventually(async () => /aof_last_write_status:err/.test(await admin.info('persistence')), {
+      what: 'a full disk',
+      everyMs: 100,
+    }).catch(() => rig.notes.push('the disk did not fill up'));
+    const refusedMs = await timeOfRefusal(producer, 'meanwhile');
+    rig.bound('I7', 'ms until a producer hears that Redis takes nothing', refusedMs, 12_000);
+    const all = load(
+      rig,
+      producer,
+      mixedAsks(rig, 40).map((ask) => ({ ...ask, key: `full-${ask.key}` })),
+      8,
+    );
+    await passes(500);
+    await rm(ballast);
+    rig.healed();
+    await all;
+    await rig.settle();
+  },
+};
+
+async function fillDisk(file: string): Promise<void> {
+  const handle = await open(file, 'w');
+  const block = Buffer.alloc(64 * 1_024, 1);
+  try {
+    for (;;) await handle.write(block);
+  } catch {
+    for (let size = block.length; size >= 1; size = Math.floor(size / 2))
+      await handle.write(block, 0, size).catch(() => {});
+  } finally {
+    await handle.close();
+  }
+}
+
+async function timeOfRefusal(producer: Producer, key: string): Promise<number> {
+  const atMs = performance.now();
+  await producer.call({ tool: 'record_once', key, params: { label: key } });
+  return performance.now() - atMs;
+}
+
+const failover: Row = {
+  number: 17,
+  fault: 'failover to a replica that lagged behind',
+  stated: 'asynchronous replication forgets what the replica had not got',
+  async run(rig) {
+    await using replica = await startServer(join(rig.folder, 'replica'), [
+      '--replicaof',
+      '127.0.0.1',
+      String(rig.server.port),
+    ]);
+    await eventually(async () => /master_link_status:up/.test(await replica.admin.info('replication')), {
+      what: 'the replica',
+    });
+    const [producer] = await Promise.all([rig.producer(), rig.worker(), rig.worker()]);
+    const before = mixedAsks(rig, 60);
+    await load(rig, producer, before, 8);
+    await caughtUp(rig.server, replica);
+    replica.signal('SIGSTOP');
+    const during = mixedAsks(rig, 60).map((ask) => ({ ...ask, key: `late-${ask.key}` }));
+    await load(rig, producer, during, 8);
+    await rig.server.kill();
+    replica.signal('SIGCONT');
+    await replica.admin.replicaof('NO', 'ONE');
+    // It takes over the address that everybody knows.
+    await replica.admin.config('SET', 'port', String(rig.server.port));
+    rig.healed();
+    await load(rig, producer, [...before, ...during], 8);
+    await rig.settle();
+  },
+};
+
+async function caughtUp(master: Server, replica: Server): Promise<void> {
+  const offset = async (server: Server, name: string) =>
+    Number(new RegExp(`${name}:(\\d+)`).exec(await server.admin.info('replication'))?.[1]);
+  const target = await offset(master, 'master_repl_offset');
+  await eventually(async () => (await offset(replica, 'slave_repl_offset')) >= target, {
+    what: 'a replica that caught up',
+  });
+}
+
+const outOfMemory: Row = {
+  number: 19,
+  fault: 'Redis out of memory (noeviction) in the middle of calls, then memory again',
+  async run(rig) {
+    const { admin } = rig.server;
+    const [producer] = await Promise.all([rig.producer(), rig.worker()]);
+    const gate = rig.gate('effects');
+    const pending = await inTheMiddle(
+      rig,
+      producer,
+      mixedAsks(rig, 6, () => ({ gate: gate.path })),
+    );
+    await admin.config('SET', 'maxmemory', '1mb');
+    gate.open();
+    const refusedMs = await timeOfRefusal(producer, 'meanwhile');
+    rig.bound('I7', 'ms until a producer hears that Redis takes nothing', refusedMs, 12_000);
+    await passes(2_500);
+    await admin.config('SET', 'maxmemory', '0');
+    rig.healed();
+    await rig.settle(pending);
+  },
+};
+
+export const redisRows: readonly Row[] = [killedUnderLoad, powerLoss, powerLossAlways, diskFull, failover, outOfMemory];
