@@ -1,0 +1,68 @@
+/** The outside of the benchmark's processes: starts them, asks them, ends them. */
+import { type ChildProcess, fork } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import type { Message, ProcessOptions, Question, Questions, Topic } from './protocol.ts';
+
+export type Program = 'worker-pawl' | 'producer-pawl' | 'worker-bullmq' | 'producer-bullmq';
+
+const STOP_TIMEOUT_MS = 10_000;
+
+interface Asker {
+  readonly resolve: (answered: Questions[Topic]['answered']) => void;
+  readonly reject: (error: Error) => void;
+}
+
+export class BenchProcess {
+  readonly #child: ChildProcess;
+  readonly #askers = new Map<number, Asker>();
+  readonly #exited: Promise<void>;
+  #lastId = 0;
+
+  private constructor(child: ChildProcess, program: Program) {
+    this.#child = child;
+    this.#exited = new Promise((resolve) => child.once('exit', () => resolve()));
+    child.on('message', (message: Message) => this.#hear(message));
+    child.once('exit', (code, signal) => {
+      const error = new Error(`${program} ended with ${signal ?? `code ${code}`}`);
+      for (const asker of this.#askers.values()) asker.reject(error);
+      this.#askers.clear();
+    });
+  }
+
+  /** Starts a program; resolves when it is connected. */
+  static async start(program: Program, options: ProcessOptions, nodeOptions: readonly string[]): Promise<BenchProcess> {
+    const child = fork(fileURLToPath(new URL(`${program}.ts`, import.meta.url)), [JSON.stringify(options)], {
+      execArgv: [...nodeOptions],
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    });
+    const started = new BenchProcess(child, program);
+    // Being ready is the answer to a question that nobody has to ask.
+    await new Promise<unknown>((resolve, reject) => started.#askers.set(0, { resolve, reject }));
+    return started;
+  }
+
+  ask<T extends Topic>(topic: T, asked: Questions[T]['asked']): Promise<Questions[T]['answered']> {
+    this.#lastId += 1;
+    const question: Question = { id: this.#lastId, topic, asked };
+    return new Promise((resolve, reject) => {
+      this.#askers.set(question.id, { resolve: resolve as Asker['resolve'], reject });
+      this.#child.send(question);
+    });
+  }
+
+  #hear(message: Message): void {
+    const id = message.type === 'ready' ? 0 : message.id;
+    const asker = this.#askers.get(id);
+    this.#askers.delete(id);
+    if (message.type === 'error') asker?.reject(new Error(message.message));
+    else asker?.resolve(message.type === 'ready' ? null : message.answered);
+  }
+
+  /** Lets the process close its connections and end; one that does not is killed. */
+  async stop(): Promise<void> {
+    const timer = setTimeout(() => this.#child.kill('SIGKILL'), STOP_TIMEOUT_MS);
+    await this.ask('stop', {}).catch(() => {});
+    await this.#exited;
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,37 @@
+/**
+ * A producer as one writes it by hand with BullMQ: `add` with a job ID, then `waitUntilFinished`.
+ *
+ * Done right: one QueueEvents for the whole process, ready before the first job; room for any number of listeners; finished
+ * jobs kept, but boundedly, because with `removeOnComplete: true` a fast job counts as failed; a time limit on each wait.
+ */
+import { Queue, QueueEvents } from 'bullmq';
+import { processOptions, serve } from './child.ts';
+import { runLoad } from './load.ts';
+
+const KEPT_JOBS = 1_000;
+const WAIT_MS = 60_000;
+
+const { redisUrl, prefix } = processOptions();
+const queue = new Queue<{ readonly bytes: number }, { readonly text: string }>('calls', {
+  connection: { url: redisUrl },
+  prefix,
+  defaultJobOptions: { removeOnComplete: { count: KEPT_JOBS }, removeOnFail: { count: KEPT_JOBS } },
+});
+const events = new QueueEvents('calls', { connection: { url: redisUrl, maxRetriesPerRequest: null }, prefix });
+queue.setMaxListeners(0);
+events.setMaxListeners(0);
+await Promise.all([queue.waitUntilReady(), events.waitUntilReady()]);
+
+async function call(key: string, resultBytes: number): Promise<string> {
+  const job = await queue.add('reply', { bytes: resultBytes }, { jobId: key });
+  const { text } = await job.waitUntilFinished(events, WAIT_MS);
+  return text;
+}
+
+serve(
+  async () => {
+    await events.close();
+    await queue.close();
+  },
+  { load: (load) => runLoad(call, load) },
+);

@@ -1,0 +1,64 @@
+/** A Redis of the benchmark's own: the product's embedded server, in a folder that is removed afterwards. */
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { startEmbeddedRedis } from '../src/shared/store/embedded-redis.ts';
+
+const POLL_MS = 20;
+const END_TIMEOUT_MS = 10_000;
+
+export interface BenchServer {
+  readonly url: string;
+  readonly version: string;
+  /** User and system time since the server started. */
+  cpuMs(): Promise<number>;
+  usedMemoryBytes(): Promise<number>;
+  /** Bytes of the append-only file. */
+  fileBytes(): Promise<number>;
+  /**
+   * Rewrites the append-only file and waits for that. The server does not do so by itself here: it would fall on whichever
+   * side is being measured, whatever side filled the file.
+   */
+  tidy(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export async function startServer(): Promise<BenchServer> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'pawl-bench-'));
+  const embedded = await startEmbeddedRedis({ dataDir, log: (line) => console.error(line) });
+  const redis = new Redis(embedded.url);
+  await redis.config('SET', 'auto-aof-rewrite-percentage', '0');
+  const info = async (section: string, name: string): Promise<number> => {
+    const text = await redis.info(section);
+    const value = new RegExp(`^${name}:(\\S+)`, 'm').exec(text)?.[1];
+    if (value === undefined) throw new Error(`INFO ${section} has no ${name}`);
+    return Number(value);
+  };
+  return {
+    url: embedded.url,
+    version: embedded.serverVersion,
+    cpuMs: async () => 1_000 * ((await info('cpu', 'used_cpu_user')) + (await info('cpu', 'used_cpu_sys'))),
+    usedMemoryBytes: () => info('memory', 'used_memory'),
+    fileBytes: () => info('persistence', 'aof_current_size'),
+    tidy: async () => {
+      await redis.bgrewriteaof();
+      while (
+        (await info('persistence', 'aof_rewrite_in_progress')) === 1 ||
+        (await info('persistence', 'aof_rewrite_scheduled')) === 1
+      )
+        await sleep(POLL_MS);
+    },
+    stop: async () => {
+      redis.disconnect();
+      await embedded.stop();
+      // The keeper removes the endpoint file when the server has ended and writes no more.
+      const deadlineMs = performance.now() + END_TIMEOUT_MS;
+      while (existsSync(join(dataDir, 'redis', 'endpoint.json')) && performance.now() < deadlineMs)
+        await sleep(POLL_MS);
+      await rm(dataDir, { recursive: true, force: true });
+    },
+  };
+}

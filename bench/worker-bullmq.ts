@@ -1,0 +1,14 @@
+/** A worker as one writes it by hand with BullMQ, whose jobs answer at once. */
+import { Worker } from 'bullmq';
+import { processOptions, serve } from './child.ts';
+import { replyText } from './reply-text.ts';
+
+const { redisUrl, prefix, concurrency } = processOptions();
+const worker = new Worker<{ readonly bytes: number }, { readonly text: string }>(
+  'calls',
+  async (job) => ({ text: replyText(job.data.bytes) }),
+  { connection: { url: redisUrl, maxRetriesPerRequest: null }, prefix, concurrency },
+);
+worker.on('error', (error) => console.error(error));
+await worker.waitUntilReady();
+serve(() => worker.close(), {});
