@@ -38,7 +38,7 @@ async function run() {
   }
   if (inCheckout && major < 24) silenceTypeStrippingWarning();
   // Compiled code is kept between commands: a third of a short command's time.
-  module.enableCompileCache?.();
+  if (inCheckout) module.enableCompileCache?.(fileURLToPath(new URL('../node_modules/.cache/pawl', import.meta.url)));
   const { main } = await import(inCheckout ? source.href : new URL('../dist/cli.js', import.meta.url).href);
   process.exitCode = await main(process.argv.slice(2));
 }
