@@ -26,14 +26,19 @@ const READY_TIMEOUT_MS = 15_000;
 const ASK_EVERY_MS = 50;
 
 /** Opens the producer and the server. Throws `CONFIGURATION` for an address that cannot be used, `BACKEND_UNAVAILABLE`. */
-export async function openFrontDoor(context: CliContext, settings: Settings): Promise<FrontDoor> {
+export async function openFrontDoor(
+  context: CliContext,
+  settings: Settings,
+  isStarting: () => boolean = () => false,
+): Promise<FrontDoor> {
   const log = createLogger(settings);
   const metrics = new ProducerMetrics(settings);
   const pawl = await openProducer(context, log, metrics);
   const board = openBoard({ settings, redisUrl: pawl.backend.url, basePath: BOARD_PATH, log });
   let server: HttpServer;
   try {
-    server = await startHttpServer({ pawl, settings, log, metrics, board: board.router, version: PAWL_VERSION });
+    const parts = { pawl, settings, log, metrics, board: board.router, version: PAWL_VERSION, isStarting };
+    server = await startHttpServer(parts);
   } catch (error) {
     await board.close();
     await pawl.close();

@@ -33,9 +33,14 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
     void workers.hurry().finally(() => context.endNow(EXIT_CODES.failed.code));
   });
   try {
-    const door = await openFrontDoor(context, settings);
+    // Ready means that calls are accepted: not before the workers have published their tools.
+    let starting = true;
+    const door = await openFrontDoor(context, settings, () => starting);
     try {
-      const started = workers.start().then(() => door.ready());
+      const started = workers.start().then(() => {
+        starting = false;
+        return door.ready();
+      });
       const first = await Promise.race([started, asked.promise]);
       // What still starts ends with the workers.
       if (first === 'asked') started.catch(() => {});

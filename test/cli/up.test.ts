@@ -57,6 +57,24 @@ test('up serves calls, replaces a worker that dies, and Ctrl-C drains it and lea
   await allGone([second, replacement]);
 });
 
+test('the first call after /readyz says ready finds its tool', async () => {
+  const port = await freePort();
+  const process = place.start(['up', '--port', String(port), '--workers', '1', '--tools', 'tools.ts']);
+  const url = `http://127.0.0.1:${port}`;
+  await eventually(async () => (await fetch(`${url}/readyz`).catch(() => undefined))?.status === 200, {
+    deadlineMs: 30_000,
+    everyMs: 5,
+  });
+  const answer = await fetch(`${url}/v1/calls`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ tool: 'linger', params: { ms: 1 }, session: 'early' }),
+  });
+  expect(await answer.json()).toMatchObject({ status: 'success' });
+  process.signal('SIGINT');
+  expect(await process.ended).toEqual({ code: 0, signal: null });
+});
+
 test('kill -9 of up takes its workers along', async () => {
   const { process, ready } = await up('--workers', '1');
   await process.kill();
@@ -119,3 +137,11 @@ test('serve accepts calls without workers of its own, and drains; without tokens
   expect(await refused).toMatchObject({ code: 2, stderr: expect.stringContaining('binds to loopback only') });
   await allGone([]);
 });
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return typeof address === 'object' && address !== null ? address.port : 0;
+}

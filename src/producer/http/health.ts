@@ -9,9 +9,11 @@ const PING_LIMIT_MS = 1_000;
 export interface HealthOptions {
   readonly redis: Pick<Redis, 'ping' | 'status'>;
   isDraining(): boolean;
+  /** What belongs to this server, its workers say, is not there yet. */
+  isStarting(): boolean;
 }
 
-export function mountHealth(app: Express, { redis, isDraining }: HealthOptions): void {
+export function mountHealth(app: Express, { redis, isDraining, isStarting }: HealthOptions): void {
   app
     .route('/healthz')
     .get((_request, response) => void response.json({ status: 'ok' }))
@@ -19,11 +21,15 @@ export function mountHealth(app: Express, { redis, isDraining }: HealthOptions):
   app
     .route('/readyz')
     .get(async (_request, response) => {
-      const reason = isDraining() ? 'draining' : (await answersInTime(redis)) ? undefined : 'redis out of reach';
+      const reason = isDraining() ? 'draining' : isStarting() ? 'starting' : await whyRedisIsOut(redis);
       if (reason === undefined) response.json({ status: 'ready' });
       else response.status(503).set('Retry-After', '1').json({ status: 'not ready', reason });
     })
     .all(refuseMethod(['GET', 'HEAD']));
+}
+
+async function whyRedisIsOut(redis: HealthOptions['redis']): Promise<string | undefined> {
+  return (await answersInTime(redis)) ? undefined : 'redis out of reach';
 }
 
 async function answersInTime(redis: HealthOptions['redis']): Promise<boolean> {

@@ -44,6 +44,8 @@ export interface HttpServerOptions {
   readonly metrics?: ProducerMetrics;
   /** Shown in the OpenAPI document. */
   readonly version?: string;
+  /** While it answers true, `/readyz` answers 503. */
+  readonly isStarting?: () => boolean;
 }
 
 export interface HttpServer {
@@ -107,7 +109,7 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
   app.disable('etag');
   app.set('query parser', 'simple');
   app.use(plainHeaders(inside));
-  mountHealth(app, { redis: pawl.backend.redis, isDraining });
+  mountHealth(app, { redis: pawl.backend.redis, isDraining, isStarting: options.isStarting ?? (() => false) });
 
   const authenticate = authentication(settings.apiTokens);
   app.use((request, response, next) => {
