@@ -330,11 +330,12 @@ export class ToolWorker {
     await this.#backend.catalogue.publish(this.#offers.map((offer) => ({ ...offer, seenAtMs: nowMs })));
   }
 
-  /** Queues again what is in flight but has no job: somebody removed it by hand, or Redis forgot it. */
+  /** Forgets what has expired, and queues again what is in flight without a job: somebody removed it, or Redis lost it. */
   async #sweep(): Promise<void> {
     const { ledger } = this.#backend;
     const nowMs = await ledger.now();
     for (const tier of this.#options.tiers) {
+      await ledger.prune({ tier, shard: 0 }, nowMs);
       const old = await ledger.inflightBefore({ tier, shard: 0 }, nowMs - SWEEP_AFTER_MS, SWEEP_BATCH);
       for (const callId of old) {
         const record = await ledger.read(callId);

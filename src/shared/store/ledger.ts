@@ -485,6 +485,11 @@ export class Ledger {
     return this.#redis.zrangebyscore(this.keys(place).inflight, '-inf', beforeMs, 'LIMIT', 0, limit);
   }
 
+  /** Takes calls whose record may have expired out of the index; claims do the same on the way, while there are any. */
+  async prune(place: Place, nowMs: number): Promise<void> {
+    await this.#redis.zremrangebyscore(this.keys(place).calls, '-inf', nowMs - this.#retentionMs);
+  }
+
   async counts(place: Place): Promise<{ readonly inflight: number; readonly calls: number }> {
     const keys = this.keys(place);
     const [inflight, calls] = await Promise.all([this.#redis.zcard(keys.inflight), this.#redis.zcard(keys.calls)]);

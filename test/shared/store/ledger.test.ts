@@ -786,6 +786,19 @@ describe('indexes', () => {
     expect(await books.ledger.inflightBefore(PLACE, 0, 2)).toEqual([]);
   });
 
+  test('are pruned where nobody claims any more', async () => {
+    const books = await openBooks(50);
+    const keys = books.ledger.keys(PLACE);
+    await books.redis.zadd(keys.calls, 1_000, 'old');
+    await books.ledger.claim(claimOf('new'));
+    const nowMs = await books.ledger.now();
+    await books.ledger.prune(PLACE, nowMs);
+    expect(await books.redis.zscore(keys.calls, 'old')).toBeNull();
+    expect(await books.redis.zcard(keys.calls)).toBe(1);
+    await books.ledger.prune(PLACE, nowMs + 60_000);
+    expect(await books.redis.zcard(keys.calls)).toBe(0);
+  });
+
   test('forget what is older than the longest life of a record', async () => {
     const books = await openBooks(50);
     const keys = books.ledger.keys(PLACE);
