@@ -99,20 +99,21 @@ class GuardedWorkspace implements Workspace {
     return this.#workspace.root;
   }
 
-  async read(path: string, options?: Parameters<Workspace['read']>[1]) {
+  // Fields, not methods: a tool may take one out (`const { read } = ctx.workspace`).
+  readonly read: Workspace['read'] = async (path, options) => {
     this.#demand('workspace:read');
     return this.#workspace.read(path, options);
-  }
+  };
 
-  async list(path: string) {
+  readonly list: Workspace['list'] = async (path) => {
     this.#demand('workspace:read');
     return this.#workspace.list(path);
-  }
+  };
 
-  async write(path: string, content: string | Uint8Array) {
+  readonly write: Workspace['write'] = async (path, content) => {
     this.#demand('workspace:write');
     return this.#workspace.write(path, content);
-  }
+  };
 }
 
 function guardedProcesses(processes: Processes, demand: Demand): Processes {

@@ -75,24 +75,32 @@ export class RunningAttempt {
 export class RunningAttempts {
   readonly #clock: Clock;
   readonly #leaseMs: number;
+  readonly #owner: string;
+  #deliveries = 0;
   readonly #byJob = new Map<string, RunningAttempt>();
   readonly #timer: NodeJS.Timeout;
 
-  constructor(clock: Clock, leaseMs: number) {
+  /** `owner` is the worker's ID. */
+  constructor(clock: Clock, leaseMs: number, owner: string) {
     this.#clock = clock;
+    this.#owner = owner;
     this.#leaseMs = leaseMs;
     this.#timer = setInterval(() => this.fenceSilent(), leaseMs / 6);
     this.#timer.unref();
   }
 
-  add(callId: string, jobId: string, token: string): RunningAttempt {
+  /** BullMQ's own token will not do: it serves one job after the other, also the same job twice. */
+  add(callId: string, jobId: string): RunningAttempt {
+    this.#deliveries += 1;
+    const token = `${this.#owner} ${this.#deliveries}`;
     const attempt = new RunningAttempt(callId, jobId, token, this.#clock.monotonic());
     this.#byJob.set(jobId, attempt);
     return attempt;
   }
 
   remove(attempt: RunningAttempt): void {
-    this.#byJob.delete(attempt.jobId);
+    // The job may have come back already, to an attempt that is still winding down.
+    if (this.#byJob.get(attempt.jobId) === attempt) this.#byJob.delete(attempt.jobId);
     attempt.release();
   }
 

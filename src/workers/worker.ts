@@ -106,7 +106,7 @@ export class ToolWorker {
     const served = options.tools.filter((tool) => options.tiers.includes(tool.tier));
     this.#offers = served.map((tool) => offerOf(tool, nowMs));
     this.#tools = register(served);
-    this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs);
+    this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
     this.#executor = new Executor({
       settings,
       backend,
@@ -178,7 +178,7 @@ export class ToolWorker {
       await job.moveToDelayed(Date.now() + HAND_BACK_MS, token);
       throw new DelayedError();
     }
-    const running = this.#running.add(data.callId, jobId, token);
+    const running = this.#running.add(data.callId, jobId);
     let verdict: Verdict;
     try {
       verdict = await this.#executor.execute(data, running);

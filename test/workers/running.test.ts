@@ -6,7 +6,7 @@ const LEASE_MS = 30_000;
 
 function open() {
   let nowMs = 0;
-  const attempts = new RunningAttempts({ now: () => 0, monotonic: () => nowMs }, LEASE_MS);
+  const attempts = new RunningAttempts({ now: () => 0, monotonic: () => nowMs }, LEASE_MS, 'worker');
   onTestFinished(() => attempts.close());
   const pass = (ms: number) => {
     nowMs += ms;
@@ -18,7 +18,7 @@ function open() {
 describe('DESIGN, decision 4: attempts that run here', () => {
   test('a lease that could not be renewed for two thirds of its time ends the attempt by itself', () => {
     const { attempts, pass } = open();
-    const attempt = attempts.add('call', 'job', 'token');
+    const attempt = attempts.add('call', 'job');
     pass(20_000);
     expect(attempt.signal.aborted).toBe(false);
     pass(1);
@@ -28,7 +28,7 @@ describe('DESIGN, decision 4: attempts that run here', () => {
 
   test('a renewal starts the time anew, for its own attempt alone', () => {
     const { attempts, pass, now } = open();
-    const [kept, lost] = [attempts.add('a', 'job a', 'token'), attempts.add('b', 'job b', 'token')];
+    const [kept, lost] = [attempts.add('a', 'job a'), attempts.add('b', 'job b')];
     pass(15_000);
     kept.renewed(now());
     pass(15_000);
@@ -36,23 +36,26 @@ describe('DESIGN, decision 4: attempts that run here', () => {
   });
 
   test('the first reason stays', () => {
-    const attempt = open().attempts.add('call', 'job', 'token');
+    const attempt = open().attempts.add('call', 'job');
     attempt.abort(new PawlError('CANCELLED'));
     attempt.abort(new PawlError('DRAINED'));
     expect(attempt.signal.reason).toMatchObject({ code: 'CANCELLED' });
     expect(attempt.leaseLost).toBe(false);
   });
 
-  test('an attempt keeps the token of its delivery, and has no fence until it has begun', () => {
-    const attempt = open().attempts.add('call', 'job', 'token 7');
-    expect([attempt.token, attempt.fence]).toEqual(['token 7', 0]);
-    attempt.began(7);
-    expect(attempt.fence).toBe(7);
+  test('every delivery has a token of its own, also of the same job; no fence until it has begun', () => {
+    const { attempts } = open();
+    const [first, second] = [attempts.add('call', 'job'), attempts.add('call', 'job')];
+    expect(first.token).not.toBe(second.token);
+    expect(first.token).toContain('worker');
+    expect(first.fence).toBe(0);
+    attempts.remove(first);
+    expect(attempts.ofJob('job')).toBe(second);
   });
 
   test('attempts are found by job and by call until they end', () => {
     const { attempts } = open();
-    const attempt = attempts.add('call', 'job', 'token');
+    const attempt = attempts.add('call', 'job');
     expect([attempts.ofJob('job'), attempts.ofCall('call'), attempts.size]).toEqual([attempt, attempt, 1]);
     expect([...attempts.all()]).toEqual([attempt]);
     attempts.remove(attempt);
@@ -61,13 +64,13 @@ describe('DESIGN, decision 4: attempts that run here', () => {
 
   test('a drain ends all', () => {
     const { attempts } = open();
-    const both = [attempts.add('a', 'job a', 'token'), attempts.add('b', 'job b', 'token')];
+    const both = [attempts.add('a', 'job a'), attempts.add('b', 'job b')];
     attempts.abortAll(new PawlError('DRAINED'));
     expect(both.map(({ signal }) => (signal.reason as PawlError).code)).toEqual(['DRAINED', 'DRAINED']);
   });
 
   test('an error thrown out of band reaches whoever listens, and nobody otherwise', () => {
-    const attempt = open().attempts.add('call', 'job', 'token');
+    const attempt = open().attempts.add('call', 'job');
     attempt.stray('too early');
     const heard: unknown[] = [];
     attempt.onStray((error) => heard.push(error));

@@ -152,3 +152,24 @@ test('a worker has as many attempts at a time as it was told, for each tier', as
   expect((await Promise.all(calls)).map(({ status }) => status)).toEqual(['success', 'success', 'success']);
   await eventually(() => worker.running === 0);
 });
+
+describe('a job that comes back to the worker that still runs it', () => {
+  test('is never run a second time for a tool with effects once (decision 5)', async () => {
+    const gate = gated('gate', { effects: 'once' });
+    const settings = { lockDurationMs: 600, stalledIntervalMs: 60_000 };
+    const fleet = await startFleet({ tools: [gate.tool], settings, concurrency: 1 });
+    const submission = pending(await fleet.session.submit(gate.tool, {}));
+    await gate.arrived();
+    const record = await fleet.pawl.read(submission.callId);
+    const keys = new PlaceKeys(fleet.settings.prefix, WORKSPACE);
+    const jobId = jobIdOf(submission.callId, record?.generation ?? '');
+    // What BullMQ's stalled check does with a job whose lock has run out.
+    const { redis } = fleet.pawl.backend;
+    await redis.del(`${keys.job(jobId)}:lock`);
+    await redis.lrem(keys.job('active'), 1, jobId);
+    await redis.rpush(keys.job('wait'), jobId);
+    await redis.zadd(keys.job('marker'), 0, '0');
+    expect(await submission.result).toMatchObject({ status: 'error', error: { code: 'OUTCOME_UNKNOWN' } });
+    expect(gate.contexts).toHaveLength(1);
+  });
+});
