@@ -75,12 +75,21 @@ export function fakeClock(startMs = Date.UTC(2026, 0, 1)): FakeClock {
   };
 }
 
+/** Between two requests, or after a program's end, nothing is pending for a moment: only a longer rest is the end. */
+const REST_MS = 25;
+
 /** Resolves when code has had its turns and waits neither for files nor for child processes. */
 async function settle(): Promise<void> {
   const deadlineMs = performance.now() + PATIENCE_MS;
-  do {
-    for (let turn = 0; turn < TURNS; turn += 1) await new Promise((resolve) => setImmediate(resolve));
-  } while (isBusy() && performance.now() < deadlineMs);
+  for (let busy = true; busy && performance.now() < deadlineMs; ) {
+    await turns();
+    busy = isBusy();
+    if (busy) await new Promise((resolve) => setTimeout(resolve, REST_MS));
+  }
+}
+
+async function turns(): Promise<void> {
+  for (let turn = 0; turn < TURNS; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
 /** Requests of files and names, and programs. Sockets are left out: one that is kept for later looks like one that is waited for. */
