@@ -7,7 +7,6 @@ import type { Settings } from '../shared/config.ts';
 import { defined } from '../shared/defined.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
-import { placeOf } from '../shared/fingerprint.ts';
 import type { Logger } from '../shared/log.ts';
 import { envelopeOf, type Outcome, resultError } from '../shared/outcome.ts';
 import {
@@ -154,7 +153,7 @@ export class Pawl {
   /** Hands in an envelope and waits for its end. */
   async dispatch(value: unknown): Promise<ToolResultEnvelope> {
     const submission = await this.submitUnchecked(value);
-    return submission.kind === 'answered' ? submission.result : submission.result;
+    return submission.result;
   }
 
   /** A call's record; undefined when there is none or it has expired. */
@@ -406,9 +405,4 @@ async function within<T>(promise: Promise<T>, waitMs: number | undefined): Promi
   } finally {
     clearTimeout(timer);
   }
-}
-
-/** For front doors that look up where a call lives. */
-export function isCallId(text: string): boolean {
-  return placeOf(text) !== undefined;
 }

@@ -63,12 +63,10 @@ export function transition(from: Standing, to: Standing): string {
 export const SETTLEMENTS = ['cancelled-before-start', 'cancelled', 'unsettled', 'too-late'] as const;
 export type Settlement = (typeof SETTLEMENTS)[number];
 
-/** What to do with a call whose attempt began and left no record (DESIGN, decision 5). */
-export type Recovery = 'run-again' | 'probe' | 'stop';
-
 /** After this many attempts that took their worker down, a call is set aside. */
 export const MAX_LOST_ATTEMPTS = 2;
 
+/** What to do with a call whose attempt began and left no record (DESIGN, decision 5). */
 export function recovery(
   effects: Effects,
   lostAttempts: number,

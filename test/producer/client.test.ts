@@ -1,6 +1,7 @@
 import { tmpdir } from 'node:os';
 import { describe, expect, test } from 'vitest';
-import { isCallId, Pawl } from '../../src/producer/client.ts';
+import { Pawl } from '../../src/producer/client.ts';
+import { placeOf } from '../../src/shared/fingerprint.ts';
 import { silentLogger } from '../../src/shared/log.ts';
 import type { AnyTool } from '../../src/shared/tool.ts';
 import { eventually } from '../helpers/signal.ts';
@@ -71,7 +72,7 @@ describe('a call by its ID', () => {
     const { callId, stop } = pending(await session.submit(gate.tool, {}));
     stop();
     const other = await openProducer();
-    expect(isCallId(callId)).toBe(true);
+    expect(placeOf(callId)).toBeDefined();
     expect(await other.result(callId, { waitMs: 10 })).toBeUndefined();
     const later = other.result(callId);
     gate.open();
