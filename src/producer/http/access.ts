@@ -17,15 +17,17 @@ export interface Caller {
 }
 
 /**
- * `use`: calls, sessions, tools · `operate`: settle what is unknown · `oversee`: what concerns the whole fleet, so never for the
- * token of one tenant · `read`: descriptions.
+ * `use`: calls, sessions, tools · `decide`: approve and deny · `operate`: settle what is unknown · `oversee`: what concerns the
+ * whole fleet, so never for the token of one tenant · `administer`: change what all may call · `read`: descriptions.
  */
-export type Permission = 'use' | 'operate' | 'oversee' | 'read';
+export type Permission = 'use' | 'decide' | 'operate' | 'oversee' | 'administer' | 'read';
 
 const ROLES: Readonly<Record<Permission, readonly ApiRole[]>> = {
   use: ['agent', 'operator', 'admin'],
+  decide: ['approver', 'operator', 'admin'],
   operate: ['operator', 'admin'],
   oversee: ['operator', 'admin'],
+  administer: ['admin'],
   read: ['agent', 'approver', 'operator', 'admin'],
 };
 

@@ -13,11 +13,11 @@ import { DEFAULT_NAMESPACE } from '../../shared/tool.ts';
 import type { Pawl } from '../client.ts';
 import type { Submission } from '../dispatch.ts';
 import { type Caller, checkTenant, seesTenant } from './access.ts';
+import type { ApiParts } from './api.ts';
 import { type ErrorCode, HttpError } from './errors.ts';
 import { type Answer, type Asked, queryNumber, type Route, route } from './routes.ts';
 import { sessionFor, sessionOrNew } from './sessions.ts';
 import { callSummary, callView } from './views.ts';
-import type { Waits } from './waits.ts';
 
 const DEFAULT_WAIT_MS = 30_000;
 const MAX_WAIT_MS = 5 * 60_000;
@@ -47,14 +47,11 @@ const resolutionSchema = z.discriminatedUnion('as', [
   z.strictObject({ as: z.literal('retry') }),
 ]);
 
-export interface CallRoutesOptions {
-  readonly pawl: Pawl;
-  readonly waits: Waits;
-  /** Throws `BACKEND_UNAVAILABLE` while no further call may be handed in. */
-  checkAccepting(): void;
-}
-
-export function callRoutes({ pawl, waits, checkAccepting }: CallRoutesOptions): readonly Route[] {
+export function callRoutes({
+  pawl,
+  waits,
+  checkAccepting,
+}: Pick<ApiParts, 'pawl' | 'waits' | 'checkAccepting'>): readonly Route[] {
   return [
     route({
       method: 'post',

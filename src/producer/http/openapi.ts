@@ -69,7 +69,11 @@ const ERROR_SCHEMA = {
 function operation(each: Route): object {
   return {
     summary: each.summary,
-    parameters: [...pathParameters(each.path), ...queryParameters(each.query)],
+    parameters: [
+      ...pathParameters(each.path),
+      ...parameters(each.query, 'query'),
+      ...parameters(each.headers, 'header'),
+    ],
     ...(each.body === undefined
       ? {}
       : {
@@ -97,7 +101,12 @@ function pathParameters(path: string): object[] {
   }));
 }
 
-function queryParameters(query: z.ZodType): object[] {
-  const { properties = {} } = z.toJSONSchema(query, { io: 'input' });
-  return Object.entries(properties).map(([name, schema]) => ({ name, in: 'query', required: false, schema }));
+function parameters(schema: z.ZodType, place: 'query' | 'header'): object[] {
+  const { properties = {}, required = [] } = z.toJSONSchema(schema, { io: 'input' });
+  return Object.entries(properties).map(([name, described]) => ({
+    name,
+    in: place,
+    required: required.includes(name),
+    schema: described,
+  }));
 }

@@ -15,13 +15,15 @@ export const MAX_BODY_BYTES = 4 * 1_024 * 1_024 + 64 * 1_024;
 /** Deeper JSON is refused before anything recurses into it. */
 const MAX_DEPTH = 140;
 
-export type Method = 'get' | 'post' | 'delete';
+export type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
 
-/** A request whose query and body have been checked. */
-export interface Asked<Query = unknown, Body = unknown> {
+/** A request whose query, headers and body have been checked. */
+export interface Asked<Query = unknown, Body = unknown, Headers = unknown> {
   /** Named parts of the path, decoded. */
   readonly path: Readonly<Record<string, string>>;
   readonly query: Query;
+  /** Those that the route takes, by their names in lower case. */
+  readonly headers: Headers;
   readonly body: Body;
   readonly caller: Caller;
   /** Calls back once when the client goes away before it has its answer. */
@@ -33,6 +35,8 @@ export interface Answer {
   /** An object is written as JSON, text as it is; absent for 204. */
   readonly body?: object | string;
   readonly headers?: Readonly<Record<string, string>>;
+  /** In place of a body: writes the response bit by bit, and ends it. */
+  readonly stream?: (response: Response) => void;
 }
 
 /** A route, with the types of its query and body forgotten. */
@@ -43,6 +47,8 @@ export interface Route {
   readonly permission: Permission;
   readonly summary: string;
   readonly query: z.ZodType;
+  /** Of the headers that it takes, named in lower case; others pass. */
+  readonly headers: z.ZodType;
   readonly body: z.ZodType | undefined;
   /** What the body is described as, when its check is not a schema's. */
   readonly bodySchema?: object;
@@ -51,21 +57,33 @@ export interface Route {
   handle(asked: Asked): Promise<Answer> | Answer;
 }
 
-export const NO_QUERY = z.strictObject({});
+const NO_QUERY = z.strictObject({});
+const NO_HEADERS = z.object({});
 
 /** Types a route by its own schemas. */
-export function route<Query extends z.ZodType = typeof NO_QUERY, Body extends z.ZodType = z.ZodType>(spec: {
+export function route<
+  Query extends z.ZodType = typeof NO_QUERY,
+  Body extends z.ZodType = z.ZodType,
+  Headers extends z.ZodType = typeof NO_HEADERS,
+>(spec: {
   readonly method: Method;
   readonly path: string;
   readonly permission: Permission;
   readonly summary: string;
   readonly query?: Query;
+  readonly headers?: Headers;
   readonly body?: Body;
   readonly bodySchema?: object;
   readonly answers: Readonly<Record<number, string>>;
-  handle(asked: Asked<z.output<Query>, z.output<Body>>): Promise<Answer> | Answer;
+  handle(asked: Asked<z.output<Query>, z.output<Body>, z.output<Headers>>): Promise<Answer> | Answer;
 }): Route {
-  return { ...spec, query: spec.query ?? NO_QUERY, body: spec.body, handle: (asked) => spec.handle(asked as never) };
+  return {
+    ...spec,
+    query: spec.query ?? NO_QUERY,
+    headers: spec.headers ?? NO_HEADERS,
+    body: spec.body,
+    handle: (asked) => spec.handle(asked as never),
+  };
 }
 
 export const queryNumber = (options: { readonly max: number; readonly fallback: number; readonly unit: string }) =>
@@ -127,6 +145,7 @@ function answering(each: Route): RequestHandler {
     const asked: Asked = {
       path: request.params as Record<string, string>,
       query: checked(each.query, request.query, 'query'),
+      headers: checked(each.headers, request.headers, 'headers'),
       body: each.body === undefined ? undefined : checked(each.body, bodyOf(request), 'body'),
       caller: callerOf(response),
       onGone: (listener) => void response.once('close', listener),
@@ -157,19 +176,22 @@ function isTooDeep(value: unknown): boolean {
   return false;
 }
 
-function checked(schema: z.ZodType, value: unknown, what: 'query' | 'body'): unknown {
+function checked(schema: z.ZodType, value: unknown, what: 'query' | 'headers' | 'body'): unknown {
   // Express' parsed query has no prototype, which zod does not take for an object.
-  const parsed = schema.safeParse(what === 'query' ? { ...(value as object) } : value);
+  const parsed = schema.safeParse(what === 'body' ? value : { ...(value as object) });
   if (parsed.success) return parsed.data;
   const issues = issuesOf(parsed.error);
   const listed = issues.map(({ path, message }) => `${path === '' ? `the ${what}` : path}: ${message}`).join('; ');
-  throw new PawlError('CONTRACT_INVALID', `The ${what} is not usable: ${listed}.`, { issues });
+  throw new PawlError('CONTRACT_INVALID', `The ${what} ${what === 'headers' ? 'are' : 'is'} not usable: ${listed}.`, {
+    issues,
+  });
 }
 
-function write(response: Response, { status, body, headers = {} }: Answer): void {
+function write(response: Response, { status, body, headers = {}, stream }: Answer): void {
   if (response.closed || response.headersSent) return;
   response.status(status).set(headers);
-  if (typeof body === 'object') response.json(body);
+  if (stream !== undefined) stream(response);
+  else if (typeof body === 'object') response.json(body);
   else response.end(body);
 }
 

@@ -10,15 +10,11 @@ import { PawlError } from '../../shared/failure.ts';
 import type { Logger } from '../../shared/log.ts';
 import type { Pawl } from '../client.ts';
 import { authentication, checkBinding, checkPermission } from './access.ts';
-import { callRoutes } from './calls.ts';
-import { circuitRoutes } from './circuits.ts';
+import { apiRoutes } from './api.ts';
 import { HttpError } from './errors.ts';
 import { mountHealth } from './health.ts';
-import { metricsRoute, ProducerMetrics } from './metrics.ts';
-import { openApiRoute } from './openapi.ts';
-import { callerOf, mountRoutes, type Route, refuse, refuseMethod } from './routes.ts';
-import { sessionRoutes } from './sessions.ts';
-import { toolRoutes } from './tools.ts';
+import { ProducerMetrics } from './metrics.ts';
+import { callerOf, mountRoutes, refuse, refuseMethod } from './routes.ts';
 import { Waits } from './waits.ts';
 
 /** Where the board of `operator/board.ts` stands. */
@@ -120,15 +116,7 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
   const checkAccepting = () => {
     if (isDraining()) throw new PawlError('BACKEND_UNAVAILABLE', 'This server is closing.');
   };
-  const routes: Route[] = [
-    ...sessionRoutes(pawl),
-    ...callRoutes({ pawl, waits, checkAccepting }),
-    ...toolRoutes(pawl),
-    ...circuitRoutes(pawl),
-    metricsRoute(metrics),
-    openApiRoute(() => routes, version),
-  ];
-  mountRoutes(app, routes);
+  mountRoutes(app, apiRoutes({ pawl, waits, metrics, version, checkAccepting }));
   if (board !== undefined) {
     app.use(BOARD_PATH, readOnlyPages(), board);
     app.get('/', (_request, response) => response.redirect(BOARD_PATH));

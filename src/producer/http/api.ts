@@ -1,0 +1,34 @@
+/** All routes of the API, in the order in which the OpenAPI document lists them. */
+import type { Pawl } from '../client.ts';
+import { callRoutes } from './calls.ts';
+import { circuitRoutes } from './circuits.ts';
+import { metricsRoute, type ProducerMetrics } from './metrics.ts';
+import { openApiRoute } from './openapi.ts';
+import type { Route } from './routes.ts';
+import { sessionRoutes } from './sessions.ts';
+import { toolRoutes } from './tools.ts';
+import type { Waits } from './waits.ts';
+
+/** What routes are made of. */
+export interface ApiParts {
+  readonly pawl: Pawl;
+  readonly waits: Waits;
+  readonly metrics: ProducerMetrics;
+  /** Shown in the OpenAPI document. */
+  readonly version: string;
+  /** Throws `BACKEND_UNAVAILABLE` while no further call may be handed in. */
+  checkAccepting(): void;
+}
+
+export function apiRoutes(parts: ApiParts): readonly Route[] {
+  const { pawl, metrics, version } = parts;
+  const routes: readonly Route[] = [
+    ...sessionRoutes(pawl),
+    ...callRoutes(parts),
+    ...toolRoutes(pawl),
+    ...circuitRoutes(pawl),
+    metricsRoute(metrics),
+    openApiRoute(() => routes, version),
+  ];
+  return routes;
+}
