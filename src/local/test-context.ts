@@ -15,6 +15,11 @@ export interface TestContextOptions {
   /** Default: a new folder, removed by `dispose`. */
   readonly workspaceRoot?: string;
   readonly signal?: AbortSignal;
+  /** As an operator would set it: `ctx.config`. */
+  readonly config?: Readonly<Record<string, unknown>>;
+  readonly turnId?: string;
+  readonly agentId?: string;
+  readonly tenantId?: string;
   readonly attempt?: number;
   readonly fence?: number;
   readonly idempotencyKey?: string;
@@ -78,22 +83,28 @@ export function testContext(options: TestContextOptions = {}): TestContext {
   const logged: LoggedLine[] = [];
   const log = (level: LoggedLine['level']) => (message: string, fields?: LoggedLine['fields']) =>
     void logged.push({ level, message, ...(fields === undefined ? {} : { fields }) });
-  const { workspace, processes, memory: memoryHandle, channel: channelHandle, fetch } = capabilities;
+  const { workspace, changes, processes, memory: memoryHandle, channel: channelHandle, fetch } = capabilities;
   return {
     workspace,
+    changes,
     processes,
     memory: memoryHandle,
     channel: channelHandle,
     fetch,
     callId,
     sessionKey: options.sessionKey ?? 'test-session',
+    sessionKind: kind,
     actorId: options.actorId ?? 'test-actor',
+    ...(options.agentId === undefined ? {} : { agentId: options.agentId }),
+    ...(options.tenantId === undefined ? {} : { tenantId: options.tenantId }),
+    ...(options.turnId === undefined ? {} : { turnId: options.turnId }),
     attempt: options.attempt ?? 1,
     fence: options.fence ?? 1,
     idempotencyKey: options.idempotencyKey ?? 'test-key',
     signal,
     ...(options.deadlineAtMs === undefined ? {} : { deadlineAtMs: options.deadlineAtMs }),
     trace: {},
+    config: options.config ?? {},
     values: new Map(),
     log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
     progress: (progress) => void progressed.push(progress),

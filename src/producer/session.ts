@@ -3,7 +3,7 @@
  */
 import { EventEmitter } from 'node:events';
 import type { DedupeMode, ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
-import { CONTRACT_VERSION, parseEnvelope } from '../shared/envelope.ts';
+import { CONTRACT_VERSION, parseEnvelope, turnTag } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
 import { refusal } from '../shared/outcome.ts';
 import { DEFAULT_RETRY } from '../shared/retry.ts';
@@ -28,6 +28,8 @@ export interface CallOptions {
   /** The caller vouches that a second run does no harm. */
   readonly expectedRetrySafe?: boolean;
   readonly correlationId?: string;
+  /** The model's turn that makes the call, up to 120 characters: `ctx.turnId`. */
+  readonly turnId?: string;
   readonly traceparent?: string;
   /** For a tool that is called by name. Default `tools`. */
   readonly namespace?: string;
@@ -156,7 +158,10 @@ export class Session {
         },
         ...(options.circuitBreakerHint === undefined ? {} : { circuitBreakerHint: options.circuitBreakerHint }),
       },
-      control: deadlineAtMs === undefined ? {} : { deadlineAtMs },
+      control: {
+        ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
+        ...(options.turnId === undefined ? {} : { requestTags: [turnTag(options.turnId)] }),
+      },
       trace: options.traceparent === undefined ? {} : { traceparent: options.traceparent },
     };
   }

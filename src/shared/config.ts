@@ -15,6 +15,8 @@ const toolPolicySchema = z.strictObject({
   enabled: z.boolean().optional(),
   timeoutMs: milliseconds.optional(),
   maxResultBytes: milliseconds.optional(),
+  /** For the tool itself, as `ctx.config` (A8). */
+  config: z.record(z.string(), z.unknown()).optional(),
   /** Name calls alike over all sessions; only for tools with effects `none` (R10). */
   scope: z.enum(['session', 'global']).optional(),
   /** What a reused key with other parameters means (TR-4). */

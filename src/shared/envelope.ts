@@ -163,6 +163,18 @@ export function parseEnvelope(value: unknown): ToolCallEnvelope {
   throw contractInvalid(issuesOf(parsed.error));
 }
 
+const TURN_TAG = 'turn:';
+
+/** How a call says which of the model's turns it belongs to: the tag `turn:ID` of `control.requestTags`. */
+export function turnTag(turnId: string): string {
+  return `${TURN_TAG}${turnId}`;
+}
+
+/** The turn that a call belongs to, where its caller names one. */
+export function turnOf({ control }: ToolCallEnvelope): string | undefined {
+  return control.requestTags?.find((tag) => tag.startsWith(TURN_TAG))?.slice(TURN_TAG.length);
+}
+
 export function contractInvalid(issues: readonly Issue[]): PawlError {
   const listed = issues
     .map((issue) => `${issue.path === '' ? 'the envelope' : issue.path}: ${issue.message}`)

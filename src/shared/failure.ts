@@ -79,6 +79,12 @@ export const FAILURES = {
     'This session may not do that.',
     'Policy, session kind or tier forbids the call.',
   ),
+  HOOK_FAILED: kind(
+    'permission',
+    'n',
+    'A hook that guards the call failed, so that the call was stopped.',
+    'A hook threw or was too late: its name and message are in the error.',
+  ),
   IDEMPOTENCY_CONFLICT: kind(
     'conflict',
     'n',

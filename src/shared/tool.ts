@@ -3,12 +3,40 @@
  */
 import type { z } from 'zod';
 import type { CircuitOverrides } from './breaker.ts';
+import { CAPABILITIES, type Capability } from './capability.ts';
 import { EFFECTS, type Effects } from './effects.ts';
 import { PawlError } from './failure.ts';
 import type { RetryOverrides } from './retry.ts';
 import { inputJsonSchema, type JsonSchema, outputJsonSchema } from './schema.ts';
+import type { ToolContext } from './tool-context.ts';
+import type { ProbeAnswer, ToolResult } from './tool-result.ts';
 
+export {
+  type Answer,
+  CAPABILITIES,
+  type Capability,
+  type CapabilityOwner,
+  type Channel,
+  type ChannelMessage,
+  type Channels,
+  type DiffTracker,
+  type FileChange,
+  type Memory,
+  type MemoryHit,
+  type MemorySearchOptions,
+  type MemoryStore,
+  type MemoryStoreOptions,
+  type Processes,
+  type ProcessRequest,
+  type ProcessResult,
+  type Question,
+  type ToolCapabilities,
+  type Workspace,
+  type WorkspaceEntry,
+} from './capability.ts';
 export { EFFECTS, type Effects } from './effects.ts';
+export type { Progress, ToolContext, ToolLogger } from './tool-context.ts';
+export type { Artifact, ContentBlock, ProbeAnswer, ToolResult } from './tool-result.ts';
 
 /** Permission tiers (A3). One queue each. */
 export const TIERS = ['read-only', 'workspace', 'system', 'elevated'] as const;
@@ -22,147 +50,6 @@ export interface ToolAnnotations {
   readonly openWorldHint?: boolean;
   readonly editHint?: boolean;
 }
-
-/** A handle that a tool may ask for. Which ones a call gets depends on the session's kind and the worker (A9, A10). */
-export const CAPABILITIES = [
-  'workspace:read',
-  'workspace:write',
-  'processes',
-  'memory:search',
-  'memory:store',
-  'channel',
-  'network',
-] as const;
-export type Capability = (typeof CAPABILITIES)[number];
-
-export interface WorkspaceEntry {
-  readonly path: string;
-  readonly kind: 'file' | 'directory' | 'other';
-  readonly bytes: number;
-}
-
-/**
- * Files below the session's workspace root, and nothing else (A11): a path that leaves it, through `..`, an absolute path
- * or a symbolic link, is refused with `PERMISSION_DENIED`; a device, socket or FIFO with `INVALID_PARAMS`.
- */
-export interface Workspace {
-  /** Absolute path of the root. */
-  readonly root: string;
-  /** Bytes of a regular file. Throws `NOT_FOUND` when absent and `RESULT_TOO_LARGE` above `maxBytes` (16 MiB). */
-  read(path: string, options?: { readonly maxBytes?: number }): Promise<Uint8Array>;
-  /** One level of a directory, sorted by path. */
-  list(path: string): Promise<readonly WorkspaceEntry[]>;
-  /** Replaces or creates a file in one step: readers see the old content or the new one. Makes missing folders. */
-  write(path: string, content: string | Uint8Array): Promise<{ readonly created: boolean; readonly bytes: number }>;
-}
-
-export interface ProcessRequest {
-  /** Program and arguments; no shell interprets them. */
-  readonly argv: readonly [string, ...string[]];
-  /** Relative to the workspace root. */
-  readonly cwd?: string;
-  /** Added to the allow-listed environment. */
-  readonly env?: Readonly<Record<string, string>>;
-  readonly stdin?: string;
-  readonly timeoutMs?: number;
-  /** Cap on each of the two outputs; the rest is dropped and `truncated` tells (default 256 KiB). */
-  readonly maxOutputBytes?: number;
-}
-
-export interface ProcessResult {
-  readonly exitCode: number | null;
-  readonly signal: string | null;
-  readonly stdout: string;
-  readonly stderr: string;
-  /** How many bytes were dropped from each output. */
-  readonly truncated: { readonly stdoutBytes: number; readonly stderrBytes: number };
-  readonly timedOut: boolean;
-  readonly durationMs: number;
-}
-
-/** Child processes whose whole tree ends with the call, on a timeout or cancel, and when the worker dies. */
-export interface Processes {
-  run(request: ProcessRequest): Promise<ProcessResult>;
-}
-
-/** Long-term memory (A24). */
-export interface Memory {
-  search(
-    query: string,
-    options?: { readonly limit?: number },
-  ): Promise<readonly { readonly id: string; readonly text: string; readonly score: number }[]>;
-  store(text: string, metadata?: Readonly<Record<string, string>>): Promise<{ readonly id: string }>;
-}
-
-/** Where a session talks to people (A19). */
-export interface Channel {
-  readonly kind: string;
-  send(text: string): Promise<void>;
-}
-
-export interface ToolLogger {
-  debug(message: string, fields?: Readonly<Record<string, unknown>>): void;
-  info(message: string, fields?: Readonly<Record<string, unknown>>): void;
-  warn(message: string, fields?: Readonly<Record<string, unknown>>): void;
-  error(message: string, fields?: Readonly<Record<string, unknown>>): void;
-}
-
-export interface Progress {
-  readonly progress: number;
-  readonly total?: number;
-  readonly message?: string;
-}
-
-/** The capability handles of a context. An absent one throws `PERMISSION_DENIED` at its first use. */
-export interface ToolCapabilities {
-  readonly workspace: Workspace;
-  readonly processes: Processes;
-  readonly memory: Memory;
-  readonly channel: Channel;
-  /** `fetch` that refuses private addresses and counts decompressed bytes. */
-  readonly fetch: (input: string | URL, init?: RequestInit) => Promise<Response>;
-}
-
-/** What a running tool knows and may use (A8). */
-export interface ToolContext extends ToolCapabilities {
-  readonly callId: string;
-  readonly sessionKey: string;
-  readonly agentId?: string;
-  readonly actorId: string;
-  readonly tenantId?: string;
-  /** 1 for the first attempt. */
-  readonly attempt: number;
-  /** Grows with every attempt of the call; a sink that remembers the highest it saw can refuse a stale writer. */
-  readonly fence: number;
-  /** Stable over all attempts of the call: send it downstream as the idempotency key. */
-  readonly idempotencyKey: string;
-  /** Aborted on timeout, cancel, drain and a lost lease. `signal.reason` is a PawlError that says which. */
-  readonly signal: AbortSignal;
-  readonly deadlineAtMs?: number;
-  readonly trace: { readonly traceparent?: string };
-  /** Shared between hooks and the tool during one attempt. */
-  readonly values: Map<string, unknown>;
-  readonly log: ToolLogger;
-  progress(progress: Progress): void;
-}
-
-export interface Artifact {
-  readonly kind: 'file-created' | 'file-modified' | 'memory-record' | 'other';
-  readonly reference: string;
-}
-
-/** What a tool returns (A12): `output` for the model, `display` for people. */
-export interface ToolResult<Output> {
-  readonly output: Output;
-  readonly display?: string;
-  readonly artifacts?: readonly Artifact[];
-}
-
-/** A probe's answer about an attempt that left no record. `not-done` lets the call run again. */
-export type ProbeAnswer<Output> =
-  | { readonly state: 'done'; readonly result: ToolResult<Output> }
-  | { readonly state: 'not-done' }
-  | { readonly state: 'unknown' };
 
 const toolBrand: unique symbol = Symbol.for('pawl.tool');
 

@@ -4,7 +4,17 @@
  */
 import { PawlError } from '../shared/failure.ts';
 import { SESSION_CAPABILITIES, type SessionKind } from '../shared/session.ts';
-import type { Capability, Channel, Memory, Processes, Tier, ToolCapabilities, Workspace } from '../shared/tool.ts';
+import type {
+  Capability,
+  Channel,
+  DiffTracker,
+  Memory,
+  Processes,
+  Tier,
+  ToolCapabilities,
+  Workspace,
+} from '../shared/tool.ts';
+import { CallChanges } from './diff-tracker.ts';
 import { openNetwork } from './network.ts';
 import { openProcesses } from './processes.ts';
 import type { Means } from './sandbox/means.ts';
@@ -47,10 +57,13 @@ export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities
   const has = (capability: Capability): boolean => whyAbsent(capability, options) === undefined;
   const network = openNetwork({ signal, allowedHosts: options.allowedHosts ?? [] });
   const processes = openProcesses({ root, callId, signal, env, sandbox: options.sandbox ?? 'auto' });
+  const changes = new CallChanges();
+  const workspace = openWorkspace(root, has('workspace:write') ? 'write' : 'read');
   return {
     has,
     demand,
-    workspace: new GuardedWorkspace(openWorkspace(root, has('workspace:write') ? 'write' : 'read'), demand),
+    workspace: new GuardedWorkspace(workspace, demand, changes),
+    changes,
     processes: guardedProcesses(processes, demand),
     memory: guardedMemory(options.memory, demand),
     channel: new GuardedChannel(options.channel, demand),
@@ -88,10 +101,12 @@ function whyAbsent(
 class GuardedWorkspace implements Workspace {
   readonly #workspace: Workspace;
   readonly #demand: Demand;
+  readonly #changes: DiffTracker;
 
-  constructor(workspace: Workspace, demand: Demand) {
+  constructor(workspace: Workspace, demand: Demand, changes: DiffTracker) {
     this.#workspace = workspace;
     this.#demand = demand;
+    this.#changes = changes;
   }
 
   get root(): string {
@@ -112,7 +127,11 @@ class GuardedWorkspace implements Workspace {
 
   readonly write: Workspace['write'] = async (path, content) => {
     this.#demand('workspace:write');
-    return this.#workspace.write(path, content);
+    const before = await this.#workspace.read(path).catch(() => undefined);
+    const written = await this.#workspace.write(path, content);
+    const after = typeof content === 'string' ? Buffer.from(content) : content;
+    this.#changes.note({ path, ...(written.created || before === undefined ? {} : { before }), after });
+    return written;
   };
 }
 
@@ -133,7 +152,7 @@ function guardedMemory(memory: Memory | undefined, demand: Demand): Memory {
   };
   return {
     search: async (query, options) => present('memory:search').search(query, options),
-    store: async (text, metadata) => present('memory:store').store(text, metadata),
+    store: async (text, options) => present('memory:store').store(text, options),
   };
 }
 
@@ -156,7 +175,13 @@ class GuardedChannel implements Channel {
     return this.#present().kind;
   }
 
-  async send(text: string): Promise<void> {
-    return this.#present().send(text);
-  }
+  // Fields, as above.
+  readonly send: Channel['send'] = async (message) => this.#present().send(message);
+
+  readonly ask: NonNullable<Channel['ask']> = async (question) => {
+    const channel = this.#present();
+    if (channel.ask === undefined)
+      throw new PawlError('PERMISSION_DENIED', `The session's ${channel.kind} channel cannot bring answers back.`);
+    return channel.ask(question);
+  };
 }

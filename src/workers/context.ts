@@ -2,14 +2,17 @@
  * What a running tool gets to see and use (A8 to A10), built from the session's kind, the tool's tier and its needs.
  */
 import type { Settings } from '../shared/config.ts';
+import { turnOf } from '../shared/envelope.ts';
 import type { Logger } from '../shared/log.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { CallLedger } from '../shared/store/records.ts';
-import type { ToolContext } from '../shared/tool.ts';
+import type { CapabilityOwner, Channels, MemoryStore, ToolContext } from '../shared/tool.ts';
 import type { Begun } from './begun.ts';
 import { capabilitiesFor } from './capabilities.ts';
 
 export interface ContextParts {
+  readonly memory?: MemoryStore;
+  readonly channels?: Channels;
   readonly settings: Settings;
   readonly ledger: CallLedger;
   readonly log: Logger;
@@ -25,11 +28,22 @@ export interface PreparedContext {
 }
 
 /** Throws `PERMISSION_DENIED` when the tool needs a capability that is absent, before it runs. */
-export function contextFor(begun: Begun, session: SessionRecord, parts: ContextParts): PreparedContext {
+export async function contextFor(begun: Begun, session: SessionRecord, parts: ContextParts): Promise<PreparedContext> {
   const { envelope, started, callId, running } = begun;
   const { tool } = begun.registered;
   const { settings, ledger, log } = parts;
-  const { workspace, processes, memory, channel, fetch, demand } = capabilitiesFor({
+  const turnId = turnOf(envelope);
+  const owner: CapabilityOwner = {
+    callId,
+    sessionKey: session.sessionKey,
+    actorId: envelope.target.actorId,
+    ...(session.agentId === undefined ? {} : { agentId: session.agentId }),
+    ...(session.tenantId === undefined ? {} : { tenantId: session.tenantId }),
+    ...(turnId === undefined ? {} : { turnId }),
+  };
+  const ownMemory = parts.memory?.open(owner);
+  const ownChannel = await parts.channels?.open(owner);
+  const { workspace, changes, processes, memory, channel, fetch, demand } = capabilitiesFor({
     session,
     needs: tool.needs,
     tier: tool.tier,
@@ -37,6 +51,8 @@ export function contextFor(begun: Begun, session: SessionRecord, parts: ContextP
     signal: running.signal,
     env: parts.environment,
     allowedHosts: settings.allowedHosts,
+    ...(ownMemory === undefined ? {} : { memory: ownMemory }),
+    ...(ownChannel === undefined ? {} : { channel: ownChannel }),
   });
   for (const need of tool.needs) demand(need);
   const fields = { callId, toolName: envelope.toolName, sessionKey: session.sessionKey };
@@ -46,22 +62,21 @@ export function contextFor(begun: Begun, session: SessionRecord, parts: ContextP
   });
   const context: ToolContext = {
     workspace,
+    changes,
     processes,
     memory,
     channel,
     fetch,
-    callId,
-    sessionKey: session.sessionKey,
-    ...(session.agentId === undefined ? {} : { agentId: session.agentId }),
-    actorId: envelope.target.actorId,
-    ...(session.tenantId === undefined ? {} : { tenantId: session.tenantId }),
+    ...owner,
+    sessionKind: session.kind,
     attempt: begun.attempt,
     fence: started.fence,
     idempotencyKey: started.request.idempotencyKey,
     signal: running.signal,
     ...(envelope.control.deadlineAtMs === undefined ? {} : { deadlineAtMs: envelope.control.deadlineAtMs }),
     trace: envelope.trace.traceparent === undefined ? {} : { traceparent: envelope.trace.traceparent },
-    values: new Map(),
+    config: begun.policy.config ?? {},
+    values: new Map(Object.entries(envelope.trace.baggage ?? {})),
     log: {
       debug: (message, more) => log.debug({ ...fields, ...more }, message),
       info: (message, more) => log.info({ ...fields, ...more }, message),

@@ -27,7 +27,7 @@ import type { BeginAnswer, StartedAttempt } from '../shared/store/ledger.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
 import type { Clock, Random, Schedule } from '../shared/time.ts';
-import { qualifiedName, type ToolResult } from '../shared/tool.ts';
+import { type Channels, type MemoryStore, qualifiedName, type ToolResult } from '../shared/tool.ts';
 import { type AttemptOptions, type Ending, runProbe, runTool } from './attempt.ts';
 import { attemptsWith, type Begun, nowMs, outcomeBase, type RegisteredTool, remainingMs, retriedBy } from './begun.ts';
 import { contextFor } from './context.ts';
@@ -46,6 +46,8 @@ export interface ExecuteParts {
   readonly schedule?: Schedule;
   readonly log: Logger;
   readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly memory?: MemoryStore;
+  readonly channels?: Channels;
   readonly nodeCircuits: Pick<NodeCircuits, 'run'>;
   toolNamed(namespace: string, name: string): RegisteredTool | undefined;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
@@ -301,11 +303,13 @@ export class Executor {
       permit({ tool, session, policy, queueTier: placeFor(begun.callId).tier });
       const issues = validate(envelope.payload.params);
       if (issues.length > 0) throw new PawlError('INVALID_PARAMS', undefined, { issues });
-      const { context, flushProgress } = contextFor(begun, session, {
+      const { context, flushProgress } = await contextFor(begun, session, {
         settings,
         ledger: backend.ledger,
         log,
         environment,
+        ...(this.#parts.memory === undefined ? {} : { memory: this.#parts.memory }),
+        ...(this.#parts.channels === undefined ? {} : { channels: this.#parts.channels }),
       });
       const params: unknown = tool.parse(envelope.payload.params);
       const timeoutMs = Math.min(

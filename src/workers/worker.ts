@@ -22,7 +22,7 @@ import { type News, NewsListener } from '../shared/store/news.ts';
 import { type CallJob, KEPT_EVENTS } from '../shared/store/queues.ts';
 import { redisOptions } from '../shared/store/redis.ts';
 import { type Clock, type Random, systemClock, uuidv7 } from '../shared/time.ts';
-import { type AnyTool, qualifiedName, type Tier } from '../shared/tool.ts';
+import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier } from '../shared/tool.ts';
 import { type RegisteredTool, register } from './begun.ts';
 import { type ExecuteEvent, Executor } from './execute.ts';
 import { NodeCircuits } from './node-circuit.ts';
@@ -40,6 +40,10 @@ export interface WorkerOptions {
   /** What programs started by tools may see a part of. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly pawlVersion: string;
+  /** Without one, no tool has memory. Closed by whoever made it. */
+  readonly memory?: MemoryStore;
+  /** Without them, no tool reaches people. */
+  readonly channels?: Channels;
   readonly clock?: Clock;
   readonly random?: Random;
   readonly onEvent?: (event: ExecuteEvent) => void;
@@ -115,6 +119,8 @@ export class ToolWorker {
       random: options.random ?? Math.random,
       log,
       environment: options.environment,
+      ...(options.memory === undefined ? {} : { memory: options.memory }),
+      ...(options.channels === undefined ? {} : { channels: options.channels }),
       nodeCircuits: this.#nodeCircuits,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: (sessionKey) => this.#sessionOf(sessionKey),

@@ -35,21 +35,24 @@ export function testContext(options: ContextOptions = {}): TestContext {
   const progressed: Progress[] = [];
   const logged: { level: string; message: string }[] = [];
   const log = (level: string) => (message: string) => void logged.push({ level, message });
-  const { workspace, processes, memory, channel, fetch } = capabilitiesFor(capabilities);
+  const { workspace, changes, processes, memory, channel, fetch } = capabilitiesFor(capabilities);
   return {
     workspace,
+    changes,
     processes,
     memory,
     channel,
     fetch,
     callId,
     sessionKey: 'test-session',
+    sessionKind: kind,
     actorId: 'test-actor',
     attempt,
     fence,
     idempotencyKey: 'test-key',
     signal,
     trace: {},
+    config: {},
     values: new Map(),
     log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
     progress: (progress) => void progressed.push(progress),

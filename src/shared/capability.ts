@@ -1,0 +1,196 @@
+/**
+ * The handles through which a tool touches the world (A8 to A10). Tools declare which they need (`needs`); an absent one is
+ * `PERMISSION_DENIED` before the tool runs. Who implements a handle is the worker's business.
+ */
+
+/** A handle that a tool may ask for. Which ones a call gets depends on the session's kind, the tier and the worker. */
+export const CAPABILITIES = [
+  'workspace:read',
+  'workspace:write',
+  'processes',
+  'memory:search',
+  'memory:store',
+  'channel',
+  'network',
+] as const;
+export type Capability = (typeof CAPABILITIES)[number];
+
+/** On whose behalf a handle works: a store keeps tenants apart by it, and writes it down as provenance. */
+export interface CapabilityOwner {
+  readonly callId: string;
+  readonly sessionKey: string;
+  readonly actorId: string;
+  readonly agentId?: string;
+  readonly tenantId?: string;
+  readonly turnId?: string;
+}
+
+// Files
+
+export interface WorkspaceEntry {
+  readonly path: string;
+  readonly kind: 'file' | 'directory' | 'other';
+  readonly bytes: number;
+}
+
+/**
+ * Files below the session's workspace root, and nothing else (A11): a path that leaves it, through `..`, an absolute path
+ * or a symbolic link, is refused with `PERMISSION_DENIED`; a device, socket or FIFO with `INVALID_PARAMS`.
+ */
+export interface Workspace {
+  /** Absolute path of the root. */
+  readonly root: string;
+  /** Bytes of a regular file. Throws `NOT_FOUND` when absent and `RESULT_TOO_LARGE` above `maxBytes` (16 MiB). */
+  read(path: string, options?: { readonly maxBytes?: number }): Promise<Uint8Array>;
+  /** One level of a directory, sorted by path. */
+  list(path: string): Promise<readonly WorkspaceEntry[]>;
+  /** Replaces or creates a file in one step: readers see the old content or the new one. Makes missing folders. */
+  write(path: string, content: string | Uint8Array): Promise<{ readonly created: boolean; readonly bytes: number }>;
+}
+
+/** One file that a call changed. An absent `before` means created, an absent `after` removed. */
+export interface FileChange {
+  readonly path: string;
+  readonly before?: Uint8Array;
+  readonly after?: Uint8Array;
+}
+
+/**
+ * What a call did to files (C11). The workspace handle notes its own writes; a tool that changes files by other means, such as
+ * a program, notes them itself. Several changes of one path count as one, from the first `before` to the last `after`.
+ */
+export interface DiffTracker {
+  note(change: FileChange): void;
+  /** In the order of the first change of each path; what ended as it began is left out. */
+  changes(): readonly FileChange[];
+  /** As a unified diff; binary and very large files are named only. */
+  unified(): string;
+}
+
+// Programs
+
+export interface ProcessRequest {
+  /** Program and arguments; no shell interprets them. */
+  readonly argv: readonly [string, ...string[]];
+  /** Relative to the workspace root. */
+  readonly cwd?: string;
+  /** Added to the allow-listed environment. */
+  readonly env?: Readonly<Record<string, string>>;
+  readonly stdin?: string;
+  readonly timeoutMs?: number;
+  /** Cap on each of the two outputs; the rest is dropped and `truncated` tells (default 256 KiB). */
+  readonly maxOutputBytes?: number;
+}
+
+export interface ProcessResult {
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  readonly stdout: string;
+  readonly stderr: string;
+  /** How many bytes were dropped from each output. */
+  readonly truncated: { readonly stdoutBytes: number; readonly stderrBytes: number };
+  readonly timedOut: boolean;
+  readonly durationMs: number;
+}
+
+/** Child processes whose whole tree ends with the call, on a timeout or cancel, and when the worker dies. */
+export interface Processes {
+  run(request: ProcessRequest): Promise<ProcessResult>;
+}
+
+// Memory
+
+export interface MemorySearchOptions {
+  /** Default 10. */
+  readonly limit?: number;
+  /** Only records with all of these. */
+  readonly metadata?: Readonly<Record<string, string>>;
+}
+
+export interface MemoryHit {
+  readonly id: string;
+  readonly text: string;
+  /** Higher fits better; comparable within one answer only. */
+  readonly score: number;
+  readonly metadata?: Readonly<Record<string, string>>;
+  readonly createdAtMs?: number;
+  /** Where the text came from: the call that stored it, and what that call named as its source. */
+  readonly provenance?: {
+    readonly sessionKey?: string;
+    readonly agentId?: string;
+    readonly actorId?: string;
+    readonly callId?: string;
+    readonly source?: string;
+  };
+  /** The text came from outside and is not to be trusted as an instruction. */
+  readonly tainted?: boolean;
+}
+
+export interface MemoryStoreOptions {
+  readonly metadata?: Readonly<Record<string, string>>;
+  /** Forgotten after this time; without it, kept. */
+  readonly ttlMs?: number;
+  /** A URL, path or name that tells where the text is from. */
+  readonly source?: string;
+  readonly tainted?: boolean;
+  /** The same ID replaces the record: a second attempt stores nothing twice. Default: from call ID and text. */
+  readonly id?: string;
+}
+
+/** Long-term memory of one owner (A24). */
+export interface Memory {
+  search(query: string, options?: MemorySearchOptions): Promise<readonly MemoryHit[]>;
+  store(text: string, options?: MemoryStoreOptions): Promise<{ readonly id: string }>;
+}
+
+/** The store behind `Memory`, one for a worker. Opening does nothing yet. */
+export interface MemoryStore {
+  open(owner: CapabilityOwner): Memory;
+  close(): Promise<void>;
+}
+
+// People
+
+export interface ChannelMessage {
+  readonly text: string;
+  readonly format?: 'text' | 'markdown';
+}
+
+export interface Question {
+  readonly text: string;
+  readonly options?: readonly { readonly value: string; readonly label: string; readonly description?: string }[];
+  /** Whether something else than an option may be answered. Default: only when there are no options. */
+  readonly freeText?: boolean;
+  readonly timeoutMs?: number;
+}
+
+export type Answer =
+  | { readonly state: 'answered'; readonly value: string; readonly by?: string }
+  | { readonly state: 'expired' }
+  | { readonly state: 'dismissed'; readonly by?: string };
+
+/** Where a session, or the nearest one above it, talks to people (A19). */
+export interface Channel {
+  readonly kind: string;
+  /** Throws `PERMISSION_DENIED` when the channel's policy does not let this session send. */
+  send(message: string | ChannelMessage): Promise<void>;
+  /** Shows a question and waits for the answer, while the call's `signal` lasts. Absent where a channel is one way. */
+  ask?(question: Question): Promise<Answer>;
+}
+
+/** The channels of a worker: the one that a session talks through, or undefined when neither it nor one above has any. */
+export interface Channels {
+  open(owner: CapabilityOwner): Promise<Channel | undefined>;
+}
+
+/** The capability handles of a context. An absent one throws `PERMISSION_DENIED` at its first use. */
+export interface ToolCapabilities {
+  readonly workspace: Workspace;
+  /** What this call changed in the workspace so far. */
+  readonly changes: DiffTracker;
+  readonly processes: Processes;
+  readonly memory: Memory;
+  readonly channel: Channel;
+  /** `fetch` that refuses private addresses and counts decompressed bytes. */
+  readonly fetch: (input: string | URL, init?: RequestInit) => Promise<Response>;
+}
