@@ -7,7 +7,7 @@ import { pathToFileURL } from 'node:url';
 import { pino } from 'pino';
 import { Pawl } from './producer/client.ts';
 import type { DispatchEvent } from './producer/dispatch.ts';
-import { resolveSettings, type Settings, type SettingsInput } from './shared/config.ts';
+import { resolveSettings, SECRET_VARIABLES, type Settings, type SettingsInput } from './shared/config.ts';
 import { PawlError } from './shared/failure.ts';
 import type { Logger } from './shared/log.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tool.ts';
@@ -22,7 +22,26 @@ export const DEFAULT_CONCURRENCY = 32;
 
 /** Settings of this process. Throws `CONFIGURATION`. */
 export async function loadSettings(options: Partial<SettingsInput> = {}): Promise<Settings> {
-  return resolveSettings({ options, environment: process.env, file: await configFile(process.cwd()) });
+  return resolveSettings({ options, environment: withSecretFiles(process.env), file: await configFile(process.cwd()) });
+}
+
+/** The environment, with what files hold whose names stand in `REDIS_URL_FILE` and its like. */
+function withSecretFiles(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  const read = { ...environment };
+  for (const name of SECRET_VARIABLES) {
+    const file = environment[`${name}_FILE`];
+    if (file === undefined || file === '' || (environment[name] ?? '') !== '') continue;
+    try {
+      read[name] = readFileSync(file, 'utf8').trim();
+    } catch (error) {
+      throw new PawlError(
+        'CONFIGURATION',
+        `${name}_FILE: ${JSON.stringify(file)} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
+        { cause: error },
+      );
+    }
+  }
+  return read;
 }
 
 async function configFile(folder: string): Promise<unknown> {

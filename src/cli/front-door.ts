@@ -10,6 +10,7 @@ import { PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import { logLine, producerLine } from '../shared/telemetry.ts';
 import { type CliContext, withoutPassword, withRedisHint } from './context.ts';
+import { openProcessEndpoint } from './process-endpoint.ts';
 
 export interface FrontDoor {
   readonly addresses: { readonly url: string; readonly queuesUrl: string; readonly redis: string };
@@ -34,7 +35,12 @@ export async function openFrontDoor(
   const log = createLogger(settings);
   const metrics = new ProducerMetrics(settings);
   const pawl = await openProducer(context, log, metrics);
-  const board = openBoard({ settings, redisUrl: pawl.backend.url, basePath: BOARD_PATH, log });
+  const board = openBoard({
+    settings,
+    redisUrl: settings.boardRedisUrl ?? pawl.backend.url,
+    basePath: BOARD_PATH,
+    log,
+  });
   let server: HttpServer;
   try {
     const parts = { pawl, settings, log, metrics, board: board.router, version: PAWL_VERSION, isStarting };
@@ -45,6 +51,13 @@ export async function openFrontDoor(
     throw error;
   }
   const { url } = server;
+  let draining = false;
+  const endpoint = await openProcessEndpoint(settings, {
+    redis: pawl.backend.redis,
+    isDraining: () => draining,
+    isStarting,
+    metrics: () => metrics.text(),
+  });
   const redis =
     settings.redisUrl === undefined ? `embedded, data in ${settings.dataDir}` : withoutPassword(settings.redisUrl);
   return {
@@ -57,9 +70,14 @@ export async function openFrontDoor(
         `  queues   ${url}${BOARD_PATH}`,
         `  Redis    ${redis}`,
       ].join('\n'),
-    drain: () => server.drain(),
+    drain: () => {
+      draining = true;
+      server.drain();
+    },
     close: async () => {
+      draining = true;
       await server.close();
+      await endpoint?.close();
       await board.close();
       await pawl.close();
     },

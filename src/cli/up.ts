@@ -20,6 +20,10 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
     count: options.workers,
     args: options.tools === undefined ? [] : ['--tools', ...options.tools],
     drainMs: settings.drainMs,
+    metricsPort:
+      settings.metricsPort === undefined || settings.metricsPort === 0
+        ? settings.metricsPort
+        : settings.metricsPort + 1,
   });
   const asked = Promise.withResolvers<'asked'>();
   const ignore = context.onInterrupt((times) => {

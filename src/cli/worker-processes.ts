@@ -26,9 +26,12 @@ export interface WorkerProcessesOptions {
   readonly args: readonly string[];
   /** How long a worker waits for its running calls when it is told to end. */
   readonly drainMs: number;
+  /** Of the first worker's own `/metrics`; the others follow. */
+  readonly metricsPort: number | undefined;
 }
 
 interface Seat {
+  readonly number: number;
   readonly child: ChildProcess;
   readonly startedAtMs: number;
   ready: WorkerReady | undefined;
@@ -76,14 +79,15 @@ export class WorkerProcesses {
 
   #open(onReady: () => void, onFailedStart: Ended): void {
     const { launcher, environment, cwd } = this.#context;
+    const number = this.#freeNumber();
     const child = spawn(process.execPath, [...process.execArgv, launcher, 'worker', ...this.#options.args], {
       cwd,
-      env: environment,
+      env: { ...environment, ...this.#metricsOf(number) },
       detached: process.platform !== 'win32',
       windowsHide: true,
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
-    const seat: Seat = { child, startedAtMs: performance.now(), ready: undefined };
+    const seat: Seat = { number, child, startedAtMs: performance.now(), ready: undefined };
     this.#seats.add(seat);
     child.on('message', (message) => {
       if (!isReady(message) || seat.ready !== undefined) return;
@@ -97,6 +101,21 @@ export class WorkerProcesses {
     };
     child.on('error', () => ended(null, null));
     child.on('exit', ended);
+  }
+
+  /** A worker that takes another's place is watched at the same port. */
+  #freeNumber(): number {
+    const taken = new Set([...this.#seats].map(({ number }) => number));
+    let number = 0;
+    while (taken.has(number)) number += 1;
+    return number;
+  }
+
+  /** Several processes cannot listen on one port. 0 lets the system choose for each. */
+  #metricsOf(number: number): { readonly PAWL_METRICS_PORT?: string } {
+    const { metricsPort } = this.#options;
+    if (metricsPort === undefined) return {};
+    return { PAWL_METRICS_PORT: String(metricsPort === 0 ? 0 : metricsPort + number) };
   }
 
   #replace(seat: Seat, code: number | null, signal: NodeJS.Signals | null): void {

@@ -1,13 +1,15 @@
 /** `pawl worker`: one worker process. The first signal drains it, the second one or the grace period ends it. */
-import { baseTools, createLogger, loadSettings, startWorker } from '../main.ts';
+import { baseTools, createLogger, loadSettings, type StartWorkerOptions, startWorker } from '../main.ts';
 import { parseTiers } from '../shared/config.ts';
 import type { Logger } from '../shared/log.ts';
 import { logLine, workerLine } from '../shared/telemetry.ts';
 import { type AnyTool, qualifiedName, TIERS, type Tier } from '../shared/tool.ts';
+import { WorkerMetrics } from '../workers/metrics.ts';
 import type { ToolWorker } from '../workers/worker.ts';
 import { type CliContext, print, say, usageError, withRedisHint } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { count } from './print.ts';
+import { openProcessEndpoint, type ProcessEndpoint } from './process-endpoint.ts';
 import { loadToolFiles } from './tool-files.ts';
 
 export interface WorkerCommandOptions {
@@ -25,6 +27,8 @@ export interface WorkerReady {
   readonly tiers: readonly Tier[];
   /** `namespace.name@version`. */
   readonly tools: readonly string[];
+  /** Where this process answers `/metrics`, `/healthz` and `/readyz`. */
+  readonly metricsPort?: number;
 }
 
 /** A tool that is told to stop has 2 s to clean up, and its outcome must still be written. */
@@ -36,35 +40,49 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
   if (tiers.length === 0) throw usageError(`--tiers needs at least one of ${TIERS.join(', ')}.`);
   const log = createLogger(settings);
   const end = watchForTheEnd(context, log, settings.drainMs);
+  let endpoint: ProcessEndpoint | undefined;
   try {
     const fileTools = await loadToolFiles(options.tools ?? [], context.cwd);
     sayWhatIsLeftOut(context, fileTools, tiers);
-    const worker = await start(context, [...baseTools, ...fileTools], tiers, options.concurrency, log);
+    const tools = [...baseTools, ...fileTools];
+    const metrics = new WorkerMetrics(settings, tools);
+    const worker = await start(context, {
+      tools,
+      tiers,
+      log,
+      ...(options.concurrency === undefined ? {} : { concurrency: options.concurrency }),
+      onEvent: (event) => {
+        metrics.observe(event);
+        logLine(log, workerLine(event));
+      },
+    });
     end.started(worker);
-    const ready: WorkerReady = { event: 'ready', worker: worker.id, pid: process.pid, tiers, tools: worker.tools };
+    endpoint = await openProcessEndpoint(settings, {
+      redis: worker.redis,
+      isDraining: () => worker.draining,
+      isStarting: () => false,
+      metrics: () => metrics.text(),
+    });
+    const ready: WorkerReady = {
+      event: 'ready',
+      worker: worker.id,
+      pid: process.pid,
+      tiers,
+      tools: worker.tools,
+      ...(endpoint === undefined ? {} : { metricsPort: endpoint.port }),
+    };
     context.supervisor?.tell(ready);
     print(context, options.json === true ? JSON.stringify(ready) : readyLine(ready));
     return await end.code;
   } finally {
     end.stop();
+    await endpoint?.close();
   }
 }
 
-async function start(
-  context: CliContext,
-  tools: readonly AnyTool[],
-  tiers: readonly Tier[],
-  concurrency: number | undefined,
-  log: Logger,
-): Promise<ToolWorker> {
+async function start(context: CliContext, options: StartWorkerOptions): Promise<ToolWorker> {
   try {
-    return await startWorker({
-      tools,
-      tiers,
-      log,
-      ...(concurrency === undefined ? {} : { concurrency }),
-      onEvent: (event) => logLine(log, workerLine(event)),
-    });
+    return await startWorker(options);
   } catch (error) {
     throw withRedisHint(error, context.environment);
   }

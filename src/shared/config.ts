@@ -88,6 +88,9 @@ export const settingsSchema = z.strictObject({
     .regex(/^[a-zA-Z_][a-zA-Z0-9_]*$/, 'must be a Prometheus name')
     .default('openclaw_tool'),
   metricsPort: z.number().int().min(0).max(65_535).optional(),
+  metricsHost: z.string().min(1).default('127.0.0.1'),
+  /** What Bull Board reads with, where it has a Redis user of its own. */
+  boardRedisUrl: z.string().min(1).optional(),
   logLevel: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
   lockDurationMs: z.number().int().min(200).default(30_000),
   stalledIntervalMs: z.number().int().min(100).default(30_000),
@@ -159,6 +162,8 @@ export const VARIABLES: readonly Variable[] = [
   { name: 'PAWL_DERIVED_REPLAY', path: ['reliability', 'derivedReplay'], read: asText },
   { name: 'PAWL_METRICS_PREFIX', path: ['metricsPrefix'], read: asText },
   { name: 'PAWL_METRICS_PORT', path: ['metricsPort'], read: asNumber },
+  { name: 'PAWL_METRICS_HOST', path: ['metricsHost'], read: asText },
+  { name: 'PAWL_BOARD_REDIS_URL', path: ['boardRedisUrl'], read: asText },
   { name: 'LOG_LEVEL', path: ['logLevel'], read: asText },
   { name: 'PAWL_LOCK_DURATION_MS', path: ['lockDurationMs'], read: asNumber },
   { name: 'PAWL_STALLED_INTERVAL_MS', path: ['stalledIntervalMs'], read: asNumber },
@@ -166,6 +171,9 @@ export const VARIABLES: readonly Variable[] = [
   { name: 'PAWL_WORKSPACE_ROOT', path: ['workspaceRoot'], read: asText },
   { name: 'PAWL_ALLOWED_HOSTS', path: ['allowedHosts'], read: asList },
 ];
+
+/** Variables that hold secrets: `NAME_FILE` may name a file with the value instead. */
+export const SECRET_VARIABLES = VARIABLES.filter(({ path }) => isSecret(path.join('.'))).map(({ name }) => name);
 
 /** Settings from what was passed, the environment and a file. Throws `CONFIGURATION` with every fault. */
 export function resolveSettings(sources: {
@@ -218,7 +226,7 @@ export function resolveSettings(sources: {
 }
 
 function isSecret(path: string): boolean {
-  return /^(apiTokens|signingKeys|redisUrl)\b/.test(path);
+  return /^(apiTokens|signingKeys|redisUrl|boardRedisUrl)\b/.test(path);
 }
 
 function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {

@@ -147,6 +147,15 @@ export class ToolWorker {
     return this.#running.size;
   }
 
+  get draining(): boolean {
+    return this.#closing !== undefined;
+  }
+
+  /** Whether Redis answers is what this worker's readiness depends on. */
+  get redis(): Backend['redis'] {
+    return this.#backend.redis;
+  }
+
   // Jobs
 
   #queue(tier: Tier): BullWorker<CallJob> {

@@ -33,6 +33,46 @@ test('a worker tells its pid, tiers and tools once, and its log follows each att
   expect(worker.stderr()).not.toMatch(/Secret|my-key/);
 });
 
+test('with PAWL_METRICS_PORT a worker answers for itself: alive, ready, and what it counted (R28)', async () => {
+  const worker = place.start(['worker', '--tools', 'tools.ts', '--json'], { PAWL_METRICS_PORT: '0' });
+  const { metricsPort } = JSON.parse(await worker.line('"event":"ready"')) as { metricsPort: number };
+  const get = async (path: string) => await fetch(`http://127.0.0.1:${metricsPort}${path}`);
+  await place.run(['call', 'greet', '--params', '{"name":"Ada"}', '--key', 'counted']);
+  expect((await get('/healthz')).status).toBe(200);
+  expect((await get('/readyz')).status).toBe(200);
+  expect(await (await get('/metrics')).text()).toMatch(
+    /^openclaw_tool_calls_total\{tool="greet",status="success",scope="\w+"\} 1$/m,
+  );
+  const call = place.start(['call', 'linger', '--params', '{"ms":1000}', '--key', 'drained-ready']);
+  await worker.line('"toolName":"linger"');
+  worker.signal('SIGTERM');
+  await worker.line('"worker_draining"');
+  expect((await get('/readyz')).status).toBe(503);
+  await call.ended;
+  expect(await worker.ended).toEqual({ code: 0, signal: null });
+});
+
+test('a port that is taken is a configuration error that names it', async () => {
+  const worker = await place.worker({ PAWL_METRICS_PORT: '0' });
+  const { metricsPort } = JSON.parse(worker.stdout().split('\n')[0] ?? '') as { metricsPort: number };
+  const second = await place.run(['worker', '--tools', 'tools.ts'], {
+    env: { PAWL_METRICS_PORT: String(metricsPort) },
+  });
+  expect(second.code).toBe(2);
+  expect(second.stderr).toContain(`PAWL_METRICS_PORT: 127.0.0.1:${metricsPort} cannot be used`);
+  worker.signal('SIGTERM');
+  await worker.ended;
+});
+
+test('a secret may stand in a file that a variable names; a file that is not there is named', async () => {
+  const file = join(place.folder, 'redis-url');
+  writeFileSync(file, `${place.world.redisUrl}\n`);
+  const env = { REDIS_URL: undefined, REDIS_URL_FILE: file };
+  expect((await place.run(['tools', 'ls', '--json'], { env })).code).toBe(0);
+  const missing = await place.run(['tools', 'ls'], { env: { ...env, REDIS_URL_FILE: '/nowhere/redis-url' } });
+  expect(missing).toMatchObject({ code: 2, stderr: expect.stringContaining('REDIS_URL_FILE: "/nowhere/redis-url"') });
+});
+
 test('SIGTERM lets the running call finish, and takes no other', async () => {
   const worker = await place.worker();
   const call = place.start(['call', 'linger', '--params', '{"ms":1500}', '--key', 'drained']);

@@ -1,6 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { parseTiers, resolveSettings, settingsSchema, toolPolicy, VARIABLES } from '../../src/shared/config.ts';
+import {
+  parseTiers,
+  resolveSettings,
+  SECRET_VARIABLES,
+  settingsSchema,
+  toolPolicy,
+  VARIABLES,
+} from '../../src/shared/config.ts';
 import { PawlError } from '../../src/shared/failure.ts';
 
 type Sources = Parameters<typeof resolveSettings>[0];
@@ -154,7 +161,7 @@ describe('a secret is never shown', () => {
 
 describe('the documented list of variables', () => {
   const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
-  const names = VARIABLES.map(({ name }) => name);
+  const names = [...VARIABLES.map(({ name }) => name), ...SECRET_VARIABLES.map((name) => `${name}_FILE`)];
   /** Read by the library itself, not through the settings. */
   const elsewhere = ['OTEL_EXPORTER_OTLP_ENDPOINT'];
 

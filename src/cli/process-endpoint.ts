@@ -1,0 +1,51 @@
+/**
+ * `PAWL_METRICS_PORT`: what one process says of itself to whoever watches it: `/metrics`, `/healthz`, `/readyz`. Needs no token,
+ * so it listens on loopback unless `PAWL_METRICS_HOST` says otherwise.
+ */
+import type { AddressInfo } from 'node:net';
+import express from 'express';
+import { type HealthOptions, mountHealth } from '../producer/http/health.ts';
+import type { Settings } from '../shared/config.ts';
+import { PawlError } from '../shared/failure.ts';
+
+export interface ProcessEndpoint {
+  readonly port: number;
+  close(): Promise<void>;
+}
+
+export interface WatchedProcess extends HealthOptions {
+  metrics(): Promise<{ readonly contentType: string; readonly text: string }>;
+}
+
+/** Nothing without a port in the settings. Throws `CONFIGURATION` when the port cannot be had. */
+export async function openProcessEndpoint(
+  { metricsPort, metricsHost }: Pick<Settings, 'metricsPort' | 'metricsHost'>,
+  watched: WatchedProcess,
+): Promise<ProcessEndpoint | undefined> {
+  if (metricsPort === undefined) return undefined;
+  const app = express().disable('x-powered-by');
+  mountHealth(app, watched);
+  app.get('/metrics', async (_request, response) => {
+    const { contentType, text } = await watched.metrics();
+    response.type(contentType).send(text);
+  });
+  const { promise: listening, resolve, reject } = Promise.withResolvers<void>();
+  const server = app.listen(metricsPort, metricsHost, (error) => (error === undefined ? resolve() : reject(error)));
+  try {
+    await listening;
+  } catch (error) {
+    throw new PawlError(
+      'CONFIGURATION',
+      `PAWL_METRICS_PORT: ${metricsHost}:${metricsPort} cannot be used: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    );
+  }
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: () =>
+      new Promise((closed) => {
+        server.close(() => closed());
+        server.closeAllConnections();
+      }),
+  };
+}
