@@ -29,9 +29,11 @@ import { type Cancellation, cancelCall } from './cancel.ts';
 import { CircuitAdmin, type CircuitListing, type CircuitSelection } from './circuit-admin.ts';
 import { CircuitView } from './circuits.ts';
 import { Dispatch, type DispatchEvent, type Submission, type SubmitOptions } from './dispatch.ts';
+import { type Follower, Follows } from './follow.ts';
 import { Offers } from './offers.ts';
 import { Results } from './results.ts';
 import { Session } from './session.ts';
+import type { Position } from './timeline.ts';
 
 export const PLACES: readonly Place[] = TIERS.map((tier) => ({ tier, shard: 0 }));
 /** How long a new client waits for its first news; without them circuits are asked in the worker. */
@@ -60,6 +62,7 @@ export class Pawl {
   readonly #inbox: InboxReader;
   readonly #news: NewsListener;
   readonly #results: Results;
+  readonly #follows: Follows;
   readonly #offers: Offers;
   readonly #circuits: CircuitView;
   readonly #circuitAdmin: CircuitAdmin;
@@ -95,6 +98,12 @@ export class Pawl {
     this.#backend = backend;
     this.#inboxId = uuidv7(clock).slice(-12) + Math.random().toString(36).slice(2, 8);
     this.#results = new Results(backend.ledger, this.#inboxId, onError);
+    this.#follows = new Follows({
+      ledger: backend.ledger,
+      results: this.#results,
+      inboxId: this.#inboxId,
+      onError,
+    });
     this.#offers = new Offers(backend.catalogue, onError);
     this.#circuits = new CircuitView(clock);
     this.#circuitAdmin = new CircuitAdmin(backend, PLACES);
@@ -104,7 +113,10 @@ export class Pawl {
       id: this.#inboxId,
       places: PLACES,
       onEvent: (event) => this.#results.deliver(event),
-      onGap: () => this.#results.check(),
+      onGap: () => {
+        this.#results.check();
+        this.#follows.check();
+      },
       onError,
     });
     this.#news = NewsListener.open({
@@ -179,6 +191,12 @@ export class Pawl {
     }
   }
 
+  /** Tells of everything that becomes of a call, from after an event when its position is given. The answer ends that. */
+  follow(callId: string, follower: Follower, after?: Position): () => void {
+    this.#checkOpen();
+    return this.#follows.follow(callId, follower, after);
+  }
+
   /** Cancels a call wherever it is. Throws `UNKNOWN_CALL`. */
   async cancel(callId: string): Promise<Cancellation> {
     const { ledger } = this.#backend;
@@ -249,6 +267,12 @@ export class Pawl {
       .filter((record): record is CallRecord => record !== undefined)
       .sort((a, b) => b.createdAtMs - a.createdAtMs)
       .slice(0, limit);
+  }
+
+  /** How many calls wait or run in the whole fleet. */
+  async backlog(): Promise<number> {
+    const counts = await Promise.all(PLACES.map((place) => this.#backend.ledger.counts(place)));
+    return counts.reduce((sum, { inflight }) => sum + inflight, 0);
   }
 
   // Sessions
@@ -386,6 +410,7 @@ export class Pawl {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
+    this.#follows.close();
     this.#offers.close();
     this.#results.close();
     this.#news.close();

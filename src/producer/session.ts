@@ -168,7 +168,7 @@ export class Session {
 
   #pass(event: Parameters<NonNullable<SubmitOptions['onProgress']>>[0]): void {
     if (event.type === 'progress') this.events.emit('progress', event);
-    else this.events.emit('retrying', event);
+    else if (event.type === 'retrying') this.events.emit('retrying', event);
   }
 
   /** The answer ends it: a signal may outlive thousands of calls. */

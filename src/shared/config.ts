@@ -71,6 +71,16 @@ export const settingsSchema = z.strictObject({
     .default('pawl'),
   httpPort: z.number().int().min(0).max(65_535).default(7_070),
   httpHost: z.string().min(1).default('127.0.0.1'),
+  http: z
+    .strictObject({
+      /** Of one token; unlimited when absent. */
+      requestsPerSecond: z.number().positive().optional(),
+      /** Of one token that are answered at a time, waiting and streaming ones included. */
+      maxRequests: z.number().int().min(1).default(2_000),
+      /** Calls that wait or run in the whole fleet; beyond it no more are taken. */
+      maxBacklog: z.number().int().min(1).default(100_000),
+    })
+    .prefault({}),
   apiTokens: z.array(apiTokenSchema).default([]),
   signingKeys: z
     .array(z.strictObject({ kid: z.string().min(1), key: z.string().min(16, 'must have at least 16 characters') }))

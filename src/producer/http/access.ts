@@ -11,6 +11,8 @@ import { HttpError } from './errors.ts';
 
 /** Whoever sent a request. */
 export interface Caller {
+  /** Stable for one token, and says nothing of it. */
+  readonly id: string;
   readonly role: ApiRole;
   /** When set, nothing of other tenants exists for this caller. */
   readonly tenantId?: string;
@@ -59,12 +61,12 @@ export function authentication(tokens: readonly ApiToken[]): Authenticate {
   if (tokens.length === 0) {
     return (request) => {
       checkLocal(request);
-      return { role: 'admin' };
+      return { id: 'local', role: 'admin' };
     };
   }
   const known = tokens.map(({ token, role, tenantId }) => ({
     digest: digestOf(token),
-    caller: { role, ...(tenantId === undefined ? {} : { tenantId }) },
+    caller: { id: digestOf(token).toString('hex').slice(0, 16), role, ...(tenantId === undefined ? {} : { tenantId }) },
   }));
   return (request, { browser }) => {
     const digest = digestOf(credentials(request.headers.authorization, browser) ?? '');

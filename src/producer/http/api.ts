@@ -2,6 +2,7 @@
 import type { Pawl } from '../client.ts';
 import { callRoutes } from './calls.ts';
 import { circuitRoutes } from './circuits.ts';
+import { eventRoutes, type Streams } from './events.ts';
 import { metricsRoute, type ProducerMetrics } from './metrics.ts';
 import { openApiRoute } from './openapi.ts';
 import type { Route } from './routes.ts';
@@ -16,8 +17,9 @@ export interface ApiParts {
   readonly metrics: ProducerMetrics;
   /** Shown in the OpenAPI document. */
   readonly version: string;
-  /** Throws `BACKEND_UNAVAILABLE` while no further call may be handed in. */
-  checkAccepting(): void;
+  readonly streams: Streams;
+  /** Throws `BACKEND_UNAVAILABLE` or `RATE_LIMITED` while no further call may be handed in. */
+  checkAccepting(): Promise<void>;
 }
 
 export function apiRoutes(parts: ApiParts): readonly Route[] {
@@ -25,6 +27,7 @@ export function apiRoutes(parts: ApiParts): readonly Route[] {
   const routes: readonly Route[] = [
     ...sessionRoutes(pawl),
     ...callRoutes(parts),
+    ...eventRoutes(parts),
     ...toolRoutes(pawl),
     ...circuitRoutes(pawl),
     metricsRoute(metrics),

@@ -14,7 +14,7 @@ import type { Pawl } from '../client.ts';
 import type { Submission } from '../dispatch.ts';
 import { type Caller, checkTenant, seesTenant } from './access.ts';
 import type { ApiParts } from './api.ts';
-import { type ErrorCode, HttpError } from './errors.ts';
+import { type ErrorCode, HttpError, invalidBody } from './errors.ts';
 import { type Answer, type Asked, queryNumber, type Route, route } from './routes.ts';
 import { sessionFor, sessionOrNew } from './sessions.ts';
 import { callSummary, callView } from './views.ts';
@@ -41,6 +41,12 @@ const shortCallSchema = z.strictObject({
   toolCallId: z.string().min(1).max(256).optional(),
 });
 
+/** A string as RFC 9651 writes it, in quotes (draft-ietf-httpapi-idempotency-key-header); a bare one is taken as it is. */
+const keyHeaderSchema = z
+  .string()
+  .transform((text) => (/^"(?:[^"\\]|\\["\\])*"$/.test(text) ? text.slice(1, -1).replaceAll(/\\(.)/g, '$1') : text))
+  .pipe(idempotencyKeySchema);
+
 const resolutionSchema = z.discriminatedUnion('as', [
   z.strictObject({ as: z.literal('succeeded'), output: z.unknown().optional() }),
   z.strictObject({ as: z.literal('failed') }),
@@ -61,6 +67,7 @@ export function callRoutes({
       query: z.strictObject({
         wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
       }),
+      headers: z.object({ 'idempotency-key': keyHeaderSchema.optional() }),
       body: z.record(z.string(), z.unknown()),
       bodySchema: {
         oneOf: [z.toJSONSchema(shortCallSchema, { io: 'input' }), contractSchemas().toolCallEnvelope],
@@ -69,8 +76,9 @@ export function callRoutes({
         200: 'The result envelope, whatever its status',
         202: 'The call goes on: its ID, state and phase',
       },
-      async handle({ query, body, caller, onGone }) {
-        checkAccepting();
+      async handle({ query, headers, body: sent, caller, onGone }) {
+        await checkAccepting();
+        const body = withKey(sent, headers['idempotency-key']);
         const submission = await submit(pawl, caller, body);
         if (submission.kind === 'answered') return answered(pawl, submission, body);
         const result = await waits.until(submission, query.wait, onGone);
@@ -93,10 +101,15 @@ export function callRoutes({
       method: 'get',
       path: '/v1/calls/{callId}',
       permission: 'use',
-      summary: 'One call, with its attempts and, once it has ended, its result.',
+      summary: 'One call, with its attempts and, once it has ended, its result; `wait` waits for that.',
+      query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
       answers: { 200: 'The call' },
-      async handle({ path, caller }) {
-        return { status: 200, body: callView(await callFor(pawl, caller, path['callId'] ?? '')) };
+      async handle({ path, query, caller, onGone }) {
+        const record = await callFor(pawl, caller, path['callId'] ?? '');
+        const { callId } = record;
+        if (query.wait === 0 || record.state !== 'inflight') return { status: 200, body: callView(record) };
+        await waits.within(pawl.result(callId, { waitMs: query.wait }), query.wait, onGone);
+        return { status: 200, body: callView(await callFor(pawl, caller, callId)) };
       },
     }),
     route({
@@ -123,6 +136,19 @@ export function callRoutes({
       },
     }),
   ];
+}
+
+/** The header's key in the place where the contract has it. Throws `CONTRACT_INVALID` when the body names another one. */
+function withKey(body: Readonly<Record<string, unknown>>, key: string | undefined): Readonly<Record<string, unknown>> {
+  if (key === undefined) return body;
+  const payload = isShort(body) ? body : (body['payload'] as Readonly<Record<string, unknown>> | undefined);
+  if (typeof payload !== 'object' || payload === null) return body;
+  const { idempotencyKey: named = key } = payload;
+  if (named !== key)
+    throw invalidBody(
+      'names another idempotencyKey than the header Idempotency-Key: give one of them, or the same twice',
+    );
+  return isShort(body) ? { ...body, idempotencyKey: key } : { ...body, payload: { ...payload, idempotencyKey: key } };
 }
 
 async function submit(pawl: Pawl, caller: Caller, body: Readonly<Record<string, unknown>>): Promise<Submission> {
@@ -213,7 +239,7 @@ async function underWay(pawl: Pawl, { callId, requestId }: Extract<Submission, {
 }
 
 /** A call that this caller may know of. Throws `UNKNOWN_CALL`, also for another tenant's: IDs tell nothing. */
-async function callFor(pawl: Pawl, caller: Caller, callId: string): Promise<CallRecord> {
+export async function callFor(pawl: Pawl, caller: Caller, callId: string): Promise<CallRecord> {
   const record = await pawl.read(callId);
   if (record === undefined || !seesTenant(caller, record.request.envelope.target.tenantId))
     throw new PawlError(

@@ -6,7 +6,13 @@ import { FAILURES, type FailureCode, type Issue, PawlError } from '../../shared/
 import { backendError } from '../../shared/store/redis.ts';
 
 /** Refusals that only HTTP knows. */
-type HttpCode = 'UNAUTHENTICATED' | 'METHOD_NOT_ALLOWED' | 'PAYLOAD_TOO_LARGE' | 'UNSUPPORTED_MEDIA_TYPE' | 'INTERNAL';
+type HttpCode =
+  | 'UNAUTHENTICATED'
+  | 'METHOD_NOT_ALLOWED'
+  | 'PAYLOAD_TOO_LARGE'
+  | 'UNSUPPORTED_MEDIA_TYPE'
+  | 'RATE_LIMITED'
+  | 'INTERNAL';
 export type ErrorCode = FailureCode | HttpCode;
 
 /** The status of every code that can end a request. A code that is not listed is a defect of ours: 500. */
@@ -26,6 +32,7 @@ export const STATUSES: Readonly<Partial<Record<ErrorCode, number>>> = {
   PAYLOAD_TOO_LARGE: 413,
   UNSUPPORTED_MEDIA_TYPE: 415,
   IDEMPOTENCY_CONFLICT: 422,
+  RATE_LIMITED: 429,
   INTERNAL: 500,
   BACKEND_UNAVAILABLE: 503,
 };

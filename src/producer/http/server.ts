@@ -12,7 +12,9 @@ import type { Pawl } from '../client.ts';
 import { authentication, checkBinding, checkPermission } from './access.ts';
 import { apiRoutes } from './api.ts';
 import { HttpError } from './errors.ts';
+import { Streams } from './events.ts';
 import { mountHealth } from './health.ts';
+import { Backlog, Limits, limited } from './limits.ts';
 import { ProducerMetrics } from './metrics.ts';
 import { callerOf, mountRoutes, refuse, refuseMethod } from './routes.ts';
 import { Waits } from './waits.ts';
@@ -62,9 +64,10 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   checkBinding(host, settings.apiTokens);
   const metrics = options.metrics ?? new ProducerMetrics(settings);
   const waits = new Waits();
+  const streams = new Streams();
   const running = new Set<Response>();
   let draining = false;
-  const app = createApp(options, { waits, metrics, running, isDraining: () => draining });
+  const app = createApp(options, { waits, streams, metrics, running, isDraining: () => draining });
   const server = createServer({ requestTimeout: REQUEST_LIMIT_MS, headersTimeout: HEADERS_LIMIT_MS }, app);
   server.keepAliveTimeout = KEEP_ALIVE_MS;
   await listen(server, host, options.port ?? settings.httpPort);
@@ -75,6 +78,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     // Otherwise a client keeps its connection, and the server's end waits for it.
     for (const response of running) if (!response.headersSent) response.set('Connection', 'close');
     waits.close();
+    streams.close();
   };
   let closing: Promise<void> | undefined;
   return {
@@ -91,6 +95,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
 
 interface Inside {
   readonly waits: Waits;
+  readonly streams: Streams;
   readonly metrics: ProducerMetrics;
   /** Responses that are not finished. */
   readonly running: Set<Response>;
@@ -99,7 +104,7 @@ interface Inside {
 
 function createApp(options: HttpServerOptions, inside: Inside): Express {
   const { pawl, settings, log, board, version = '0.0.0' } = options;
-  const { waits, metrics, isDraining } = inside;
+  const { waits, streams, metrics, isDraining } = inside;
   const app = express();
   app.disable('x-powered-by');
   app.disable('etag');
@@ -113,10 +118,13 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
     response.locals['caller'] = authenticate(request, { browser });
     next();
   });
-  const checkAccepting = () => {
+  app.use(limited(new Limits(settings.http)));
+  const backlog = new Backlog(settings.http.maxBacklog, () => pawl.backlog());
+  const checkAccepting = async () => {
     if (isDraining()) throw new PawlError('BACKEND_UNAVAILABLE', 'This server is closing.');
+    await backlog.check();
   };
-  mountRoutes(app, apiRoutes({ pawl, waits, metrics, version, checkAccepting }));
+  mountRoutes(app, apiRoutes({ pawl, waits, streams, metrics, version, checkAccepting }));
   if (board !== undefined) {
     app.use(BOARD_PATH, readOnlyPages(), board);
     app.get('/', (_request, response) => response.redirect(BOARD_PATH));

@@ -20,24 +20,22 @@ export class Waits {
     waitMs: number,
     leave: (end: () => void) => void,
   ): Promise<Awaited<Pending['result']> | undefined> {
-    // Nobody may be waiting when the connection to Redis ends: that is no defect.
-    submission.result.catch(() => {});
-    const result = waitMs === 0 || this.#closed ? undefined : await this.#race(submission, waitMs, leave);
+    const result = await this.within(submission.result, waitMs, leave);
     if (result === undefined) this.#follow(submission);
     return result;
   }
 
-  async #race(
-    submission: Pending,
-    waitMs: number,
-    leave: (end: () => void) => void,
-  ): Promise<Awaited<Pending['result']> | undefined> {
-    const { promise, resolve, reject } = Promise.withResolvers<Awaited<Pending['result']> | undefined>();
+  /** What a promise gives, or undefined when the waiting ended first. */
+  async within<T>(awaited: Promise<T>, waitMs: number, leave: (end: () => void) => void): Promise<T | undefined> {
+    // Nobody may be waiting when the connection to Redis ends: that is no defect.
+    awaited.catch(() => {});
+    if (waitMs === 0 || this.#closed) return undefined;
+    const { promise, resolve, reject } = Promise.withResolvers<T | undefined>();
     const end = () => resolve(undefined);
     const timer = setTimeout(end, waitMs);
     this.#ends.add(end);
     leave(end);
-    submission.result.then(resolve, reject);
+    awaited.then(resolve, reject);
     try {
       return await promise;
     } finally {

@@ -14,6 +14,8 @@ export type InboxEvent =
       readonly total?: number;
       readonly message?: string;
     }
+  /** Only for those who follow the call. */
+  | { readonly type: 'attempt'; readonly callId: string }
   | {
       readonly type: 'retrying';
       readonly callId: string;

@@ -56,6 +56,11 @@ export class PlaceKeys {
     return `${this.base}:outcome:${callId}`;
   }
 
+  /** The newest reports of a call's progress. */
+  progress(callId: string): string {
+    return `${this.base}:progress:${callId}`;
+  }
+
   job(jobId: string): string {
     return `${this.base}:${this.queue}:${jobId}`;
   }

@@ -116,6 +116,20 @@ export interface Settle {
   };
 }
 
+/** What a tool reported of its progress, as `tell` kept it. */
+export interface ProgressReport {
+  readonly progress: number;
+  readonly total?: number;
+  readonly message?: string;
+}
+
+export interface KeptProgress {
+  readonly fence: number;
+  /** Counted over all attempts of the call. */
+  readonly number: number;
+  readonly event: ProgressReport;
+}
+
 /** A record, read. */
 export interface CallRecord {
   readonly callId: string;
@@ -146,7 +160,7 @@ const claimScript = new Script('claim', 14, true);
 const beginScript = new Script('begin', 2);
 const settleScript = new Script('settle', 5);
 const postponeScript = new Script('postpone', 1);
-const tellScript = new Script('tell', 1);
+const tellScript = new Script('tell', 2);
 const cancelScript = new Script('cancel', 2);
 const watchScript = new Script('watch', 1);
 const resolveScript = new Script('resolve', 1);
@@ -258,6 +272,8 @@ export class Ledger {
         attempt.probeEpoch ?? '',
         attempt.token,
         attempt.suspects === 'refuse' ? '0' : '1',
+        keys.inboxes,
+        job.callId,
       ],
     );
     const nowMs = Number(answer[1]);
@@ -354,7 +370,7 @@ export class Ledger {
     const keys = this.#placed(callId);
     const [code, cancelRequested] = await tellScript.run(
       this.#redis,
-      [keys.record(callId)],
+      [keys.record(callId), keys.progress(callId)],
       [fence, leaseMs, keys.inboxes, event === undefined ? '' : JSON.stringify(event)],
     );
     return { held: code === 'told', cancelRequested: cancelRequested === '1' };
@@ -397,16 +413,40 @@ export class Ledger {
     return this.#read(callId, inboxId ?? '', true);
   }
 
+  /** Reads a call; from now on the inbox's owner hears of everything that becomes of it, attempts that begin included. */
+  async follow(callId: string, inboxId: string): Promise<CallRecord | undefined> {
+    return this.#read(callId, inboxId, true, true);
+  }
+
+  /** Progress that was reported after `position` (`fence-number`; from the beginning without one), as far as it is kept. */
+  async progress(callId: string, position?: string): Promise<readonly KeptProgress[]> {
+    const from = position === undefined ? '-' : `(${position}`;
+    const entries = await this.#redis.xrange(this.#placed(callId).progress(callId), from, '+');
+    return entries.map(([id, [, event]]) => {
+      const [fence, number] = id.split('-').map(Number);
+      return { fence: fence ?? 0, number: number ?? 0, event: JSON.parse(event ?? '{}') as ProgressReport };
+    });
+  }
+
   /** Reads a call without an outcome that is large. */
   async glance(callId: string): Promise<CallRecord | undefined> {
     return this.#read(callId, '', false);
   }
 
-  async #read(callId: string, inboxId: string, withLargeOutcome: boolean): Promise<CallRecord | undefined> {
+  async #read(
+    callId: string,
+    inboxId: string,
+    withLargeOutcome: boolean,
+    following = false,
+  ): Promise<CallRecord | undefined> {
     const place = placeOf(callId);
     if (place === undefined) return undefined;
     const keys = this.keys(place);
-    const [nowMs, ...flat] = await watchScript.run(this.#redis, [keys.record(callId)], [inboxId, keys.records]);
+    const [nowMs, ...flat] = await watchScript.run(
+      this.#redis,
+      [keys.record(callId)],
+      [inboxId, keys.records, following ? '1' : '0'],
+    );
     if (flat.length === 0) return undefined;
     const fields: Record<string, string> = {};
     for (let index = 0; index < flat.length; index += 2) fields[flat[index] as string] = flat[index + 1] as string;

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { describe, expect, test } from 'vitest';
 import { refusalOf, STATUSES } from '../../../src/producer/http/errors.ts';
@@ -134,31 +135,37 @@ describe('/debug/tool-reliability', () => {
   });
 });
 
-test('/openapi.json describes every route, and every error code is of the catalogue or of HTTP', async () => {
+test('/openapi.json and docs/http.md describe the same routes, and each of them is there', async () => {
   const { ask } = await startRig();
   const { body } = await ask('/openapi.json');
-  expect(
-    Object.entries(body.paths)
-      .flatMap(([path, methods]) => Object.keys(methods as object).map((m) => `${m} ${path}`))
-      .sort(),
-  ).toEqual([
-    'delete /v1/calls/{callId}',
-    'delete /v1/sessions/{key}',
-    'get /debug/tool-reliability',
-    'get /metrics',
-    'get /openapi.json',
-    'get /v1/calls',
-    'get /v1/calls/{callId}',
-    'get /v1/sessions',
-    'get /v1/sessions/{key}',
-    'get /v1/tools',
-    'post /debug/tool-reliability',
-    'post /v1/calls',
-    'post /v1/calls/{callId}/resolution',
-    'post /v1/sessions',
+  const described = Object.entries(body.paths).flatMap(([path, methods]) =>
+    Object.keys(methods as object).map((method) => `${method.toUpperCase()} ${path}`),
+  );
+  const page = readFileSync(new URL('../../../docs/http.md', import.meta.url), 'utf8');
+  const documented = [...page.matchAll(/^\| `(GET|POST|PUT|PATCH|DELETE) (\/[^`]*)` \|/gm)].map(
+    ([, method, path]) => `${method} ${path}`,
+  );
+  expect(described.sort()).toEqual(documented.sort());
+  for (const operation of described) {
+    const [method = '', path = ''] = operation.split(' ');
+    const { status, body: answer } = await ask(path.replaceAll(/\{\w+\}/g, 'x'), { method });
+    expect(status === 405 || answer?.error?.code === 'NOT_FOUND', operation).toBe(false);
+  }
+  expect(body.paths['/v1/calls'].post.parameters).toMatchObject([
+    { name: 'wait', in: 'query' },
+    { name: 'idempotency-key', in: 'header' },
   ]);
-  expect(body.paths['/v1/calls'].post.parameters).toMatchObject([{ name: 'wait', in: 'query' }]);
-  const ofHttp = ['UNAUTHENTICATED', 'METHOD_NOT_ALLOWED', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', 'INTERNAL'];
+});
+
+test('every error code is of the catalogue or of HTTP', () => {
+  const ofHttp = [
+    'UNAUTHENTICATED',
+    'METHOD_NOT_ALLOWED',
+    'PAYLOAD_TOO_LARGE',
+    'UNSUPPORTED_MEDIA_TYPE',
+    'RATE_LIMITED',
+    'INTERNAL',
+  ];
   for (const code of Object.keys(STATUSES))
     expect(Object.hasOwn(FAILURES, code) || ofHttp.includes(code), code).toBe(true);
 });

@@ -4,6 +4,8 @@
 -- ARGV  1 generation  2 worker ID  3 lease, ms  4 circuit epoch under which the worker holds the probe, or ''
 --       5 token of this attempt: a script that runs twice, because its first answer was lost, starts one attempt
 --       6 '0' when the worker already runs a call that lost an attempt before, and wants no second one
+--       7 key prefix of inboxes: who follows the call is told that an attempt begins
+--       8 call ID
 -- Returns {code, now, …}:
 --   started    fence, request, signature, attempts, lost attempts, '1' when the attempt before this one left no record,
 --              first start, circuit's name, the circuit as stored, '1' when cancellation is asked for
@@ -14,7 +16,7 @@
 --   suspect    an attempt of the call was lost before, and the worker wants no second one of its kind: nothing was written
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'attempts', 'lost', 'circuit',
-  'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested', 'signature', 'token')
+  'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested', 'signature', 'token', 'followed')
 local state, phase, fence, attempts, lost = fields[1], fields[2], tonumber(fields[4] or 0), fields[6] or '', tonumber(fields[7] or 0)
 if not state or fields[3] ~= ARGV[1] then return {'stale', now} end
 if state ~= 'inflight' then return {'ended', now, state} end
@@ -41,4 +43,7 @@ redis.call('HSET', KEYS[1], 'phase', 'running', 'fence', fence + 1, 'worker', AR
   'lockUntilMs', now + ARGV[3])
 if fields[10] and not fields[9] then redis.call('HSET', KEYS[1], 'firstStartedAtMs', firstStartedAtMs) end
 if leftNoRecord then redis.call('HSET', KEYS[1], 'attempts', attempts, 'lost', lost) end
+if fields[16] then
+  notify(redis.call('HGET', KEYS[1], 'inboxes'), ARGV[7], '{"type":"attempt","callId":"' .. ARGV[8] .. '"}')
+end
 return {'started', now, fence + 1, fields[5], fields[14] or '', attempts, lost, leftNoRecord and '1' or '0', firstStartedAtMs, fields[8], raw, fields[13] or '0'}

@@ -1,7 +1,7 @@
 -- Reads a call, and adds the reader to those who are told when it settles. Reading after asking to be told leaves no gap.
 --
 -- KEYS  1 record
--- ARGV  1 inbox ID, '' only reads  2 key prefix of records
+-- ARGV  1 inbox ID, '' only reads  2 key prefix of records  3 '1' also tells when attempts begin
 -- Returns {now, field, value, …}; {now} when there is no record
 local key = KEYS[1]
 local sameAs = redis.call('HGET', key, 'sameAs')
@@ -10,6 +10,7 @@ local fields = redis.call('HGETALL', key)
 if #fields > 0 and ARGV[1] ~= '' then
   local state, inboxes = unpack(redis.call('HMGET', key, 'state', 'inboxes'))
   if state == 'inflight' then redis.call('HSET', key, 'inboxes', withInbox(inboxes, ARGV[1])) end
+  if state == 'inflight' and ARGV[3] == '1' then redis.call('HSET', key, 'followed', '1') end
 end
 if sameAs then
   fields[#fields + 1] = 'callId'

@@ -1,0 +1,91 @@
+/** `/v1/calls/{callId}/events`: what becomes of a call, as server-sent events. */
+import type { Response } from 'express';
+import { z } from 'zod';
+import type { Pawl } from '../client.ts';
+import { CALL_EVENTS, type CallEvent, compare, formatPosition, type Position, parsePosition } from '../timeline.ts';
+import type { ApiParts } from './api.ts';
+import { callFor } from './calls.ts';
+import { type Route, route } from './routes.ts';
+
+/** Keeps what stands between from closing a silent connection. */
+const KEEP_ALIVE_MS = 15_000;
+/** Who reads more slowly than this is cut off, and comes back for the rest. */
+const MAX_UNREAD_BYTES = 1_024 * 1_024;
+const RECONNECT_MS = 1_000;
+
+const lastEventIdSchema = z
+  .string()
+  .refine((text) => parsePosition(text) !== undefined, { error: 'must be the ID of an event of this call' })
+  .transform(parsePosition);
+
+export function eventRoutes({ pawl, streams }: Pick<ApiParts, 'pawl' | 'streams'>): readonly Route[] {
+  return [
+    route({
+      method: 'get',
+      path: '/v1/calls/{callId}/events',
+      permission: 'use',
+      summary: `What becomes of a call, as server-sent events (${CALL_EVENTS.join(', ')}). Ends with the call.`,
+      headers: z.object({ 'last-event-id': lastEventIdSchema.optional() }),
+      answers: { 200: 'A stream of events', 204: 'The last event was the call’s end: nothing follows' },
+      async handle({ path, headers, caller }) {
+        const record = await callFor(pawl, caller, path['callId'] ?? '');
+        const after = headers['last-event-id'];
+        const hasAll = after !== undefined && compare(after, [record.fence, 3, record.version]) >= 0;
+        if (record.state !== 'inflight' && hasAll) return { status: 204 };
+        return {
+          status: 200,
+          headers: { 'Content-Type': 'text/event-stream; charset=utf-8', 'X-Accel-Buffering': 'no' },
+          stream: (response) => send(pawl, streams, response, record.callId, after),
+        };
+      },
+    }),
+  ];
+}
+
+/** Streams that are open. A closing server ends them; who comes back goes on where they left off. */
+export class Streams {
+  readonly #ends = new Set<() => void>();
+  #closed = false;
+
+  add(end: () => void): () => void {
+    if (this.#closed) end();
+    else this.#ends.add(end);
+    return () => void this.#ends.delete(end);
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const end of [...this.#ends]) end();
+  }
+}
+
+function send(pawl: Pawl, streams: Streams, response: Response, callId: string, after: Position | undefined): void {
+  if (response.req.method === 'HEAD') {
+    response.end();
+    return;
+  }
+  response.write(`retry: ${RECONNECT_MS}\n\n`);
+  const end = () => void response.end();
+  const stopFollowing = pawl.follow(
+    callId,
+    {
+      onEvents(events) {
+        response.write(events.map(formatEvent).join(''));
+        if (response.writableLength > MAX_UNREAD_BYTES) response.destroy();
+      },
+      onEnd: end,
+    },
+    after,
+  );
+  const keepAlive = setInterval(() => response.write(': still here\n\n'), KEEP_ALIVE_MS);
+  const forget = streams.add(end);
+  response.once('close', () => {
+    clearInterval(keepAlive);
+    forget();
+    stopFollowing();
+  });
+}
+
+function formatEvent({ type, position, data }: CallEvent): string {
+  return `id: ${formatPosition(position)}\nevent: ${type}\ndata: ${JSON.stringify(data)}\n\n`;
+}
