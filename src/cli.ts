@@ -18,7 +18,7 @@ const LAUNCHER = fileURLToPath(new URL('../bin/pawl.mjs', import.meta.url));
 /** A tools file may leave timers or connections behind: a command that is done does not wait for them longer than this. */
 const LINGER_MS = 500;
 /** Groups of commands in which the first one is meant when none is named. */
-const GROUPS: readonly string[] = ['calls', 'tools', 'sessions', 'circuits'];
+const GROUPS: readonly string[] = ['calls', 'tools', 'sessions', 'circuits', 'reliability'];
 
 type End = (code: number) => void;
 
@@ -81,6 +81,7 @@ export function createProgram(context: CliContext, end: End): Command {
   catalogueCommands(program, context, end);
   sessionCommands(program, context, end);
   circuitCommands(program, context, end);
+  reliabilityCommands(program, context, end);
   doctorCommand(program, context, end);
   return program;
 }
@@ -236,6 +237,39 @@ function circuitCommands(program: Command, context: CliContext, end: End): void 
   json(reset.argument('<key>', 'a circuit, or the name of a tool')).action(async (key: string, options) =>
     end(await (await import('./cli/circuits.ts')).setCircuit(context, 'reset', key, options)),
   );
+}
+
+function reliabilityCommands(program: Command, context: CliContext, end: End): void {
+  const reliability = group(program, 'reliability', 'show and switch deduplication, retries and circuits', [
+    'pawl reliability',
+    'pawl reliability disable --reason "wrong replays since 14:00"',
+  ]);
+  const ls = command(reliability, 'ls', 'show what of the layer works for each tool', ['pawl reliability ls --json']);
+  json(ls).action(async (options) =>
+    end(await (await import('./cli/reliability.ts')).listReliability(context, options)),
+  );
+  for (const [name, description] of [
+    ['disable', 'make every call a direct one: no deduplication, one attempt, no circuit'],
+    ['enable', 'take a disable back, or override a configuration that says off, without a restart'],
+  ] as const) {
+    const change = command(reliability, name, description, [
+      `pawl reliability ${name}`,
+      `pawl reliability ${name} --tool shell`,
+    ])
+      .option('--tool <name>', 'only for this tool (default: for all)')
+      .option('--reason <text>', 'shown to whoever looks');
+    json(change).action(async (options) =>
+      end(await (await import('./cli/reliability.ts')).setReliability(context, name === 'enable', options)),
+    );
+  }
+  const flush = command(reliability, 'flush', 'forget calls that have ended: asked for again, they run again', [
+    'pawl reliability flush --session trip',
+    'pawl reliability flush --all',
+  ])
+    .option('--session <key>', 'those of one session')
+    .option('--tool <name>', 'those of one tool')
+    .option('--all', 'every one');
+  json(flush).action(async (options) => end(await (await import('./cli/reliability.ts')).flushCalls(context, options)));
 }
 
 function doctorCommand(program: Command, context: CliContext, end: End): void {

@@ -1,17 +1,22 @@
 /** `pawl circuits`: the fleet's breakers. */
-import type { CircuitListing } from '../producer/circuit-admin.ts';
+import type { EnforcedCircuit } from '../producer/enforcement.ts';
 import { circuitView } from '../producer/http/views.ts';
 import { nearest } from '../shared/schema.ts';
 import { type CliContext, print, say, usageError, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { type Column, json, moment, table } from './print.ts';
 
-const COLUMNS: readonly Column<CircuitListing>[] = [
+const COLUMNS: readonly Column<EnforcedCircuit>[] = [
   { title: 'CIRCUIT', text: ({ key }) => key },
   { title: 'TIER', text: ({ place }) => place.tier },
   { title: 'STATE', text: ({ circuit }) => circuit.state },
+  { title: 'ENFORCEMENT', text: ({ enforcement }) => enforcement },
   { title: 'FAILURES', align: 'right', text: ({ failures }) => String(failures) },
-  { title: 'SINCE', text: ({ circuit }) => ('openedAtMs' in circuit ? moment(circuit.openedAtMs) : '') },
+  {
+    title: 'SINCE',
+    text: ({ circuit }) =>
+      'openedAtMs' in circuit && circuit.openedAtMs !== undefined ? moment(circuit.openedAtMs) : '',
+  },
   { title: 'WHY', text: ({ circuit }) => ('reason' in circuit ? circuit.reason : '') },
 ];
 
@@ -50,7 +55,7 @@ function isCircuitKey(text: string): boolean {
   return /^(?:tool:|dependency:|global(?:@|$))/.test(text);
 }
 
-function show(context: CliContext, circuits: readonly CircuitListing[], asJson: boolean): void {
+function show(context: CliContext, circuits: readonly EnforcedCircuit[], asJson: boolean): void {
   if (asJson) print(context, json({ circuits: circuits.map(circuitView) }));
   else if (circuits.length > 0) print(context, table(circuits, COLUMNS));
 }

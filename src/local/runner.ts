@@ -27,6 +27,7 @@ import {
 } from '../shared/session.ts';
 import { offerOf } from '../shared/store/catalogue.ts';
 import type { CallJob } from '../shared/store/queues.ts';
+import { Switches } from '../shared/switches.ts';
 import { type Clock, type Random, type Schedule, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, type InputOf, type OutputOf, qualifiedName, TIERS } from '../shared/tool.ts';
 import { type RegisteredTool, register } from '../workers/begun.ts';
@@ -104,6 +105,7 @@ export class LocalRunner implements SessionHost {
     });
     this.#results = new Results(this.#ledger, INBOX, onError);
     const offers = this.#offers();
+    const switches = new Switches(settings.reliability);
     this.circuits = new CircuitAdmin(
       {
         breakers,
@@ -122,6 +124,7 @@ export class LocalRunner implements SessionHost {
         },
       },
       circuits: seen,
+      switches,
       results: this.#results,
       inboxId: INBOX,
       clock,
@@ -140,6 +143,7 @@ export class LocalRunner implements SessionHost {
       environment: parts.environment,
       // There is no other node that could do better.
       nodeCircuits: { run: async (_tool, _policy, job) => (await job()).value },
+      switches,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: async (sessionKey) => this.#sessions.get(sessionKey),
       onEvent: parts.onEvent,

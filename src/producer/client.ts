@@ -21,14 +21,17 @@ import {
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import { InboxReader } from '../shared/store/inbox.ts';
 import type { Place } from '../shared/store/keys.ts';
-import type { CallRecord } from '../shared/store/ledger.ts';
+import type { CallRecord, Flushed } from '../shared/store/ledger.ts';
 import { type News, NewsListener } from '../shared/store/news.ts';
+import type { ShadowCount } from '../shared/store/switches.ts';
+import { type ReliabilityModes, Switches, type SwitchWords } from '../shared/switches.ts';
 import { type Clock, systemClock, uuidv7 } from '../shared/time.ts';
 import { TIERS } from '../shared/tool.ts';
 import { type Cancellation, cancelCall } from './cancel.ts';
-import { CircuitAdmin, type CircuitListing, type CircuitSelection } from './circuit-admin.ts';
+import { CircuitAdmin, type CircuitSelection } from './circuit-admin.ts';
 import { CircuitView } from './circuits.ts';
 import { Dispatch, type DispatchEvent, type Submission, type SubmitOptions } from './dispatch.ts';
+import { type EnforcedCircuit, withEnforcement } from './enforcement.ts';
 import { type Follower, Follows } from './follow.ts';
 import { Offers } from './offers.ts';
 import { Results } from './results.ts';
@@ -65,6 +68,7 @@ export class Pawl {
   readonly #follows: Follows;
   readonly #offers: Offers;
   readonly #circuits: CircuitView;
+  readonly #switches: Switches;
   readonly #circuitAdmin: CircuitAdmin;
   readonly #dispatch: Dispatch;
   readonly #sessions = new Map<string, SessionRecord>();
@@ -106,6 +110,7 @@ export class Pawl {
     });
     this.#offers = new Offers(backend.catalogue, onError);
     this.#circuits = new CircuitView(clock);
+    this.#switches = new Switches(settings.reliability);
     this.#circuitAdmin = new CircuitAdmin(backend, PLACES);
     this.#inbox = InboxReader.open({
       url: backend.url,
@@ -124,7 +129,7 @@ export class Pawl {
       prefix: settings.prefix,
       name: 'producer',
       onNews: (news) => this.#hear(news),
-      onSubscribed: () => void this.#readCircuits().catch(onError).finally(this.#heard.resolve),
+      onSubscribed: () => void this.#catchUp().catch(onError).finally(this.#heard.resolve),
       onError,
     });
     this.#dispatch = new Dispatch({
@@ -132,11 +137,12 @@ export class Pawl {
       ledger: backend.ledger,
       offers: this.#offers,
       circuits: this.#circuits,
+      switches: this.#switches,
       results: this.#results,
       inboxId: this.#inboxId,
       clock,
       sessionOf: (envelope) => this.#sessionOf(envelope),
-      onEvent: (event) => options.onEvent?.(event),
+      onEvent: (event) => this.#told(event),
     });
   }
 
@@ -372,31 +378,105 @@ export class Pawl {
     return { ...content, tools: content.tools.filter((tool) => SESSION_TIERS[record.kind].includes(tool.tier)) };
   }
 
-  /** Circuits that ever left CLOSED. */
-  circuits(): Promise<CircuitListing[]> {
-    return this.#circuitAdmin.list();
+  /** Circuits that ever left CLOSED, those that configuration forces open, and what each does to calls. */
+  async circuits(): Promise<EnforcedCircuit[]> {
+    const [listings, { tools }] = await Promise.all([this.#circuitAdmin.list(), this.#offers.all()]);
+    return withEnforcement(listings, tools, this.settings, this.#switches);
   }
 
   /** Forces circuits open, or resets them to closed (R25). Returns them as they are now. */
-  setCircuit(
+  async setCircuit(
     action: 'force_open' | 'reset',
     select: CircuitSelection,
     reason = 'forced by an operator',
-  ): Promise<CircuitListing[]> {
-    return this.#circuitAdmin.set(action, select, reason);
+  ): Promise<EnforcedCircuit[]> {
+    const changed = await this.#circuitAdmin.set(action, select, reason);
+    const { tools } = await this.#offers.all();
+    return withEnforcement(changed, tools, { tools: {} }, this.#switches);
+  }
+
+  /**
+   * The kill switch (R33): says to all processes that the reliability layer is off, or on again, for one tool or for all.
+   * Throws `UNKNOWN_TOOL`.
+   */
+  async setReliability(
+    enabled: boolean,
+    { tool, reason }: { readonly tool?: string; readonly reason?: string } = {},
+  ): Promise<void> {
+    const about = tool === undefined ? {} : { tool: await this.#qualified(tool) };
+    await this.#backend.switches.say(enabled, { ...about, ...(reason === undefined ? {} : { reason }) });
+    await this.#learnSwitches();
+  }
+
+  /**
+   * Forgets calls that have ended, of a session, a tool or all: asked for again, they run again (R25). Never one in flight, nor
+   * one whose outcome is unknown. Throws `UNKNOWN_TOOL`.
+   */
+  async flush({ sessionKey, tool }: { readonly sessionKey?: string; readonly tool?: string } = {}): Promise<Flushed> {
+    const select = {
+      ...(sessionKey === undefined ? {} : { sessionKey }),
+      ...(tool === undefined ? {} : { tool: await this.#qualified(tool) }),
+    };
+    const all = await Promise.all(PLACES.map((place) => this.#backend.ledger.flush(place, select)));
+    const sum = (name: keyof Flushed) => all.reduce((total, counts) => total + counts[name], 0);
+    return { flushed: sum('flushed'), inflight: sum('inflight'), unresolved: sum('unresolved') };
+  }
+
+  async #qualified(name: string): Promise<string> {
+    const { tools } = await this.#offers.all();
+    const offer = tools.find((tool) => tool.name === name || `${tool.namespace}.${tool.name}` === name);
+    if (offer === undefined) throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}.`);
+    return `${offer.namespace}.${offer.name}`;
+  }
+
+  /** What operators said of the reliability layer, what works for each tool here, and what shadow mode would have done. */
+  async reliability(): Promise<{
+    readonly enabled: boolean;
+    readonly words: SwitchWords;
+    readonly tools: readonly { readonly tool: string; readonly modes: ReliabilityModes }[];
+    readonly shadow: readonly ShadowCount[];
+  }> {
+    const [{ tools }, shadow] = await Promise.all([
+      this.#offers.all(),
+      this.#backend.switches.shadows(),
+      this.#learnSwitches(),
+    ]);
+    return {
+      enabled: this.#switches.enabled,
+      words: this.#switches.words,
+      tools: tools.map((tool) => ({ tool: `${tool.namespace}.${tool.name}`, modes: this.#switches.modes(tool) })),
+      shadow,
+    };
   }
 
   #hear(news: News): void {
     if (news.type === 'circuit') this.#circuits.learn(news);
     else if (news.type === 'catalogue') this.#offers.refresh();
     else if (news.type === 'session') this.#sessions.delete(news.sessionKey);
+    else if (news.type === 'switches') this.#learnSwitches().catch(() => {});
+  }
+
+  #told(event: DispatchEvent): void {
+    this.#options.onEvent?.(event);
+    if (event.type !== 'shadow') return;
+    const { toolNamespace, toolName } = event.envelope;
+    this.#backend.switches.countShadow(event.kind, `${toolNamespace}.${toolName}`).catch(() => {});
+  }
+
+  async #learnSwitches(): Promise<void> {
+    this.#switches.learn(await this.#backend.switches.read());
+  }
+
+  /** Reads what the channel cannot repeat. */
+  async #catchUp(): Promise<void> {
+    await Promise.all([this.#learnSwitches(), this.#readCircuits()]);
   }
 
   async #readCircuits(): Promise<void> {
     this.#circuits.clear();
     this.#sessions.clear();
     const nowMs = await this.#backend.ledger.now();
-    for (const { key, place, circuit } of await this.circuits()) {
+    for (const { key, place, circuit } of await this.#circuitAdmin.list()) {
       const retryAfterMs = circuit.state === 'OPEN' ? circuit.openedAtMs + circuit.cooldownMs - nowMs : 0;
       this.#circuits.learn({ place, key, circuit, retryAfterMs });
     }

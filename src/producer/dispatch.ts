@@ -6,13 +6,14 @@ import { circuitKey } from '../shared/breaker.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import { contractInvalid, parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
-import { type Identity, identify, paramsDigest } from '../shared/fingerprint.ts';
+import { type Identity, type IdentityRules, identify, paramsDigest } from '../shared/fingerprint.ts';
 import { envelopeOf, type Outcome, refusal, resultError } from '../shared/outcome.ts';
 import { permit } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { Claim, ClaimAnswer, StoredRequest } from '../shared/store/ledger.ts';
 import type { CallLedger } from '../shared/store/records.ts';
-import { backgroundSchedule, type Clock, type Schedule } from '../shared/time.ts';
+import type { ReliabilityModes, ShadowKind, Switches } from '../shared/switches.ts';
+import { backgroundSchedule, type Clock, type Schedule, uuidv7 } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { CircuitView } from './circuits.ts';
 import type { Offer, Offers } from './offers.ts';
@@ -23,12 +24,15 @@ const KEPT_PER_SECOND = 20;
 /** After the deadline of a call that no worker ended, its waiter ends the waiting. */
 const DEADLINE_GRACE_MS = 250;
 const MAX_PARAMS_BYTES = 4 * 1_024 * 1_024;
+/** As long as nobody changes the configuration and starts anew. */
+const FORCED_BY_CONFIGURATION = { state: 'FORCED_OPEN', retryAfterMs: 30_000 } as const;
 
 export interface DispatchParts {
   readonly settings: Settings;
   readonly ledger: CallLedger;
   readonly offers: Pick<Offers, 'peek' | 'find'>;
   readonly circuits: CircuitView;
+  readonly switches: Pick<Switches, 'modes'>;
   readonly results: Results;
   readonly inboxId: string;
   readonly clock: Clock;
@@ -48,6 +52,14 @@ export type DispatchEvent =
       readonly answer: ClaimAnswer['kind'];
     }
   | { readonly type: 'refused'; readonly envelope?: ToolCallEnvelope; readonly code: string; readonly message: string }
+  /** What the reliability layer would have done, were it not in shadow mode. */
+  | {
+      readonly type: 'shadow';
+      readonly envelope: ToolCallEnvelope;
+      readonly callId: string;
+      readonly kind: ShadowKind;
+      readonly detail: string;
+    }
   | {
       readonly type: 'ended';
       readonly envelope: ToolCallEnvelope;
@@ -81,6 +93,9 @@ interface Admitted {
   readonly paramsDigest: string;
   readonly identity: Identity;
   readonly circuit: string;
+  readonly modes: ReliabilityModes;
+  /** In shadow mode: the slot in which the call would have met its duplicates. */
+  readonly shadow?: Claim['shadow'];
 }
 
 export class Dispatch {
@@ -125,17 +140,35 @@ export class Dispatch {
     permit({ tool: offer, session, policy, dedupeMode: envelope.transport.dedupeMode });
     checkParams(envelope, offer);
     const digest = paramsDigest(envelope.payload.params, offer.inputSchema);
-    const identity = this.#identify(envelope, offer, digest, false);
+    const modes = this.#parts.switches.modes(offer);
+    const known = this.#identify(envelope, offer, digest, {});
+    const identity =
+      modes.dedupe === 'on' ? known : this.#identify(envelope, offer, digest, { apart: uuidv7(this.#parts.clock) });
     const circuit = circuitKey({
       hint: envelope.transport.circuitBreakerHint ?? 'tool',
       tool: qualifiedName(offer),
       dependency: policy.circuit?.dependency ?? offer.circuit.dependency,
       tenantId: envelope.target.tenantId,
     });
-    return { envelope, offer, paramsDigest: digest, identity, circuit };
+    return {
+      envelope,
+      offer,
+      paramsDigest: digest,
+      identity,
+      circuit,
+      modes,
+      ...(modes.dedupe === 'shadow'
+        ? { shadow: { slotId: known.mergeId ?? known.callId, derived: known.mergeId !== undefined } }
+        : {}),
+    };
   }
 
-  #identify(envelope: ToolCallEnvelope, offer: Offer, digest: string, independent: boolean): Identity {
+  #identify(
+    envelope: ToolCallEnvelope,
+    offer: Offer,
+    digest: string,
+    rules: Pick<IdentityRules, 'independent' | 'apart'>,
+  ): Identity {
     const { reliability } = this.#parts.settings;
     const scope = toolPolicy(this.#parts.settings, offer).scope ?? 'session';
     return identify(envelope, digest, {
@@ -144,14 +177,19 @@ export class Dispatch {
       scope: scope === 'global' && offer.effects === 'none' ? 'global' : 'session',
       derive: reliability.deriveKeys === 'on',
       derivedReplay: reliability.derivedReplay,
-      independent,
+      ...rules,
     });
   }
 
   /** R22: answered from the pushed copy, without a round trip. */
-  #refusedByCircuit({ envelope, offer, circuit }: Admitted): Submission | undefined {
-    if (this.#parts.settings.reliability.openMode !== 'on' || offer.circuit.whenOpen === 'park') return undefined;
-    const open = this.#parts.circuits.refusal({ tier: offer.tier, shard: 0 }, circuit);
+  #refusedByCircuit({ envelope, offer, circuit, modes }: Admitted): Submission | undefined {
+    const policy = toolPolicy(this.#parts.settings, offer).circuit;
+    // What only observes, the worker observes.
+    if (modes.circuits !== 'on' || (policy?.whenOpen ?? offer.circuit.whenOpen) === 'park') return undefined;
+    const open =
+      policy?.forcedOpen === true
+        ? FORCED_BY_CONFIGURATION
+        : this.#parts.circuits.refusal({ tier: offer.tier, shard: 0 }, circuit);
     if (open === undefined) return undefined;
     const error = new PawlError(
       'CIRCUIT_OPEN',
@@ -182,13 +220,17 @@ export class Dispatch {
     ) {
       waiting.stop();
       return this.#claim(
-        { ...admitted, identity: this.#identify(envelope, offer, admitted.paramsDigest, true) },
+        { ...admitted, identity: this.#identify(envelope, offer, admitted.paramsDigest, { independent: true }) },
         options,
         true,
       );
     }
     this.#parts.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: answer.kind });
     options.onAccepted?.(answer.callId);
+    if (answer.kind === 'claimed' && answer.duplicateOf !== undefined) {
+      const kind = answer.duplicateOf === 'conflict' ? 'refused' : 'merged';
+      this.#parts.onEvent({ type: 'shadow', envelope, callId: answer.callId, kind, detail: answer.duplicateOf });
+    }
     if (answer.kind === 'claimed') return this.#pending(admitted, answer.callId, waiting, undefined);
     if (answer.kind === 'inflight' && envelope.transport.dedupeMode === 'enforced') {
       // Under its own name the first waiter stays: it may have been told of the end already.
@@ -229,15 +271,17 @@ export class Dispatch {
     );
   }
 
-  #claimOf({ envelope, offer, paramsDigest: digest, identity, circuit }: Admitted): Claim {
+  #claimOf({ envelope, offer, paramsDigest: digest, identity, circuit, modes, shadow }: Admitted): Claim {
     const request: StoredRequest = {
       envelope,
       tool: { version: offer.version, definition: offer.definition },
       idempotencyKey: envelope.payload.idempotencyKey ?? identity.callId,
+      ...(modes.enabled ? {} : { direct: true }),
     };
     return {
       callId: identity.callId,
       ...(identity.mergeId === undefined ? {} : { mergeId: identity.mergeId }),
+      ...(shadow === undefined ? {} : { shadow }),
       mode: envelope.transport.dedupeMode,
       paramsDigest: digest,
       request,

@@ -75,7 +75,8 @@ export type Circuit =
       readonly successes: number;
       readonly probe?: { readonly holder: string; readonly untilMs: number };
     }
-  | { readonly state: 'FORCED_OPEN'; readonly epoch: number; readonly openedAtMs: number; readonly reason: string };
+  /** Without a time when configuration forces it. */
+  | { readonly state: 'FORCED_OPEN'; readonly epoch: number; readonly openedAtMs?: number; readonly reason: string };
 
 export const CLOSED_CIRCUIT: Circuit = { state: 'CLOSED', epoch: 0 };
 

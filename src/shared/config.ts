@@ -5,10 +5,12 @@
 import { z } from 'zod';
 import { DEFAULT_TTLS } from './call.ts';
 import { type Issue, PawlError } from './failure.ts';
+import { MODES } from './switches.ts';
 import { TIERS } from './tool.ts';
 
 const milliseconds = z.number().int().positive();
 const onOff = z.enum(['on', 'off']);
+const mode = z.enum(MODES);
 
 /** Per-tool policy of the operator, under the tool's name or `namespace.name`. */
 const toolPolicySchema = z.strictObject({
@@ -47,6 +49,8 @@ const toolPolicySchema = z.strictObject({
       successesToClose: z.number().int().min(1).max(100),
       whenOpen: z.enum(['refuse', 'park']),
       dependency: z.string().min(1),
+      /** Refuse all calls of the tool for as long as this stands here (R25). */
+      forcedOpen: z.boolean(),
     })
     .partial()
     .optional(),
@@ -91,6 +95,13 @@ export const settingsSchema = z.strictObject({
       openMode: z.enum(['on', 'off', 'shadow']).default('on'),
       deriveKeys: onOff.default('on'),
       derivedReplay: z.enum(['same-request', 'always']).default('same-request'),
+      /** Staged enabling (R34): what works for the tools of a tier; what is not named is `on`. */
+      tiers: z
+        .partialRecord(
+          z.enum(TIERS),
+          z.strictObject({ dedupe: mode.optional(), retry: mode.optional(), circuits: mode.optional() }),
+        )
+        .default({}),
     })
     .prefault({}),
   metricsPrefix: z

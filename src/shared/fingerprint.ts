@@ -93,6 +93,8 @@ export interface IdentityRules {
   readonly derivedReplay: 'same-request' | 'always';
   /** A key used again with other parameters names another call (TR-4, policy `independent`). */
   readonly independent?: boolean;
+  /** Deduplication does not work: names this one hand-in of a call, whatever its key and request. */
+  readonly apart?: string;
 }
 
 /** Names a call from what was asked, by whom, and with which key. */
@@ -114,6 +116,7 @@ export function identify(envelope: ToolCallEnvelope, params: string, rules: Iden
       ),
     );
   const request = envelope.toolCallId ?? envelope.requestId;
+  if (rules.apart !== undefined) return { callId: name('request', envelope.requestId, rules.apart) };
   if (transport.dedupeMode === 'disabled') return { callId: name('request', envelope.requestId) };
   if (payload.idempotencyKey !== undefined)
     return {

@@ -1,5 +1,5 @@
 /**
- * The seeds' eight metrics (R28): names, labels, and what keeps the number of their series bounded. Each process counts what it
+ * The seeds' eight metrics (R28), and those of what the seeds name without a metric: names, labels, and what keeps the number of their series bounded. Each process counts what it
  * sees itself: a producer the answers that its callers got, a worker the attempts that it ran.
  */
 import { type Settings, toolPolicy } from './config.ts';
@@ -64,6 +64,12 @@ export const METRICS = {
     type: 'counter',
     help: 'Changes of a circuit from one state to another.',
     labels: ['tool', 'from_state', 'to_state'],
+  }),
+  shadow: define({
+    name: 'shadow_total',
+    type: 'counter',
+    help: 'What shadow mode would have done with a call: refused, merged or retried.',
+    labels: ['tool', 'kind'],
   }),
 } as const;
 

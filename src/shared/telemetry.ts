@@ -9,6 +9,7 @@ import type { ResultStatus, ToolCallEnvelope } from './envelope.ts';
 import { FAILURES, type FailureCode } from './failure.ts';
 import type { Logger } from './log.ts';
 import { type Outcome, stateOf } from './outcome.ts';
+import type { ShadowKind } from './switches.ts';
 
 export const CALL_EVENTS = [
   'tool_call_start',
@@ -16,6 +17,7 @@ export const CALL_EVENTS = [
   'tool_call_blocked',
   'tool_call_retry',
   'tool_call_circuit_state',
+  'tool_call_shadow',
 ] as const;
 export type CallEventName = (typeof CALL_EVENTS)[number];
 
@@ -41,7 +43,8 @@ export type WorkerEvent =
       readonly from: CircuitState;
       readonly to: CircuitState;
       readonly reason?: string;
-    };
+    }
+  | ({ readonly type: 'tool_call_shadow'; readonly kind: ShadowKind; readonly detail: string } & AttemptEvent);
 
 /** What a producer tells about the calls that were handed to it. */
 export type ProducerEvent =
@@ -52,6 +55,13 @@ export type ProducerEvent =
       readonly answer: 'claimed' | 'inflight' | 'ended' | 'conflict';
     }
   | { readonly type: 'refused'; readonly envelope?: ToolCallEnvelope; readonly code: string; readonly message: string }
+  | {
+      readonly type: 'shadow';
+      readonly envelope: ToolCallEnvelope;
+      readonly callId: string;
+      readonly kind: ShadowKind;
+      readonly detail: string;
+    }
   | {
       readonly type: 'ended';
       readonly envelope: ToolCallEnvelope;
@@ -94,6 +104,8 @@ export interface CallLine {
     readonly circuit?: string;
     readonly from?: CircuitState;
     readonly reason?: string;
+    readonly kind?: ShadowKind;
+    readonly detail?: string;
   };
 }
 
@@ -175,6 +187,8 @@ export function workerLine(event: WorkerEvent): CallLine {
           ...(event.reason === undefined ? {} : { reason: event.reason }),
         },
       };
+    case 'tool_call_shadow':
+      return shadowLine(side, event);
   }
 }
 
@@ -209,6 +223,8 @@ export function producerLine(event: ProducerEvent): CallLine {
         },
       };
     }
+    case 'shadow':
+      return shadowLine(side, event);
     case 'ended': {
       const { envelope, result } = event;
       return {
@@ -227,6 +243,32 @@ export function producerLine(event: ProducerEvent): CallLine {
       };
     }
   }
+}
+
+/** What shadow mode would have done. */
+function shadowLine(
+  side: 'worker' | 'producer',
+  event: {
+    readonly envelope: ToolCallEnvelope;
+    readonly callId: string;
+    readonly attempt?: number;
+    readonly kind: ShadowKind;
+    readonly detail: string;
+  },
+): CallLine {
+  const { envelope, kind, detail, attempt } = event;
+  return {
+    level: 'info',
+    message: `${envelope.toolName} would have been ${kind} (${detail}), were the layer not in shadow mode`,
+    fields: {
+      event: 'tool_call_shadow',
+      side,
+      ...identityOf(event),
+      ...(attempt === undefined ? {} : { attempt }),
+      kind,
+      detail,
+    },
+  };
 }
 
 /** Writes a line where logs go. */

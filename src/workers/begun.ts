@@ -9,6 +9,7 @@ import type { Outcome } from '../shared/outcome.ts';
 import type { RetryPolicy } from '../shared/retry.ts';
 import { compileSchema, type Validator } from '../shared/schema.ts';
 import type { StartedAttempt } from '../shared/store/ledger.ts';
+import type { ReliabilityModes } from '../shared/switches.ts';
 import type { Clock } from '../shared/time.ts';
 import { type AnyTool, qualifiedName } from '../shared/tool.ts';
 import type { CircuitHold } from './fleet-circuit.ts';
@@ -44,6 +45,8 @@ export interface Begun {
   readonly envelope: ToolCallEnvelope;
   readonly registered: RegisteredTool;
   readonly policy: ToolPolicy;
+  /** What of the reliability layer works for this attempt. */
+  readonly modes: ReliabilityModes;
   readonly retry: RetryPolicy;
   readonly circuit: CircuitHold;
   /** 1 for the first; lost attempts count. */

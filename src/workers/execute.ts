@@ -3,7 +3,7 @@
  *
  * begin     take the next fence, or learn that there is nothing to do
  * admit     pass the fleet's circuit, be its probe, or be refused
- * recover   decide what became of an attempt that left no record
+ * recover   decide what became of an attempt that left no record, and whether configuration forces the circuit open
  * prepare   tool, permission, parameters, context: all from this worker's own registry, nothing from the job
  * run       the tool's code, in `attempt.ts`
  * judge     settle, try again later, hand back, or leave it to others
@@ -23,9 +23,10 @@ import { decideRetry, mayRunAgain, retryPolicy } from '../shared/retry.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import { parseCircuit } from '../shared/store/breakers.ts';
 import type { Place } from '../shared/store/keys.ts';
-import type { BeginAnswer, StartedAttempt } from '../shared/store/ledger.ts';
+import type { BeginAnswer, StartedAttempt, StoredRequest } from '../shared/store/ledger.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
+import { DIRECT, type Mode, type ReliabilityModes, type ShadowKind, type Switches } from '../shared/switches.ts';
 import type { Clock, Random, Schedule } from '../shared/time.ts';
 import { type Channels, type MemoryStore, qualifiedName, type ToolResult } from '../shared/tool.ts';
 import { type AttemptOptions, type Ending, runProbe, runTool } from './attempt.ts';
@@ -49,6 +50,7 @@ export interface ExecuteParts {
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
   readonly nodeCircuits: Pick<NodeCircuits, 'run'>;
+  readonly switches: Pick<Switches, 'modes'>;
   toolNamed(namespace: string, name: string): RegisteredTool | undefined;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   onEvent(event: ExecuteEvent): void;
@@ -70,7 +72,9 @@ export type ExecuteEvent =
       readonly errorCode: string;
       readonly breakerState: CircuitState;
     } & CallEvent)
-  | ({ readonly type: 'tool_call_circuit_state' } & CircuitChange);
+  | ({ readonly type: 'tool_call_circuit_state' } & CircuitChange)
+  /** What the reliability layer would have done, were it not in shadow mode. */
+  | ({ readonly type: 'tool_call_shadow'; readonly kind: ShadowKind; readonly detail: string } & CallEvent);
 
 /** A step's answer: go on with a value, or the job's end. */
 type Step<T> = { readonly go: T } | { readonly end: Verdict };
@@ -114,6 +118,8 @@ export class Executor {
     if ('end' in begun) return begun.end;
     const recovered = await this.#recover(begun.go);
     if ('end' in recovered) return recovered.end;
+    const forced = await this.#refuseForcedOpen(begun.go);
+    if (forced !== undefined) return forced;
     const prepared = await this.#prepare(begun.go);
     if ('end' in prepared) return prepared.end;
     const ending = await this.#run(begun.go, prepared.go);
@@ -167,12 +173,14 @@ export class Executor {
     }
     if (started.cancelRequested) running.abort(new PawlError('CANCELLED'));
     const policy = toolPolicy(settings, registered.tool);
-    const circuit = {
+    const modes = this.#modesOf(started.request, registered);
+    const circuit: CircuitHold = {
       place: placeFor(job.callId),
       key: started.circuit,
       policy: this.#circuitPolicy(registered),
       seen: parseCircuit(started.circuitRaw),
       probe,
+      bypassed: !modes.enabled,
     };
     const begun: Begun = {
       callId: job.callId,
@@ -181,6 +189,7 @@ export class Executor {
       envelope,
       registered,
       policy,
+      modes,
       retry: retryPolicy(registered.tool.retry, policy.retry, envelope.transport.retryBudget),
       circuit,
       attempt: started.earlier.length + 1,
@@ -189,6 +198,11 @@ export class Executor {
       beganMonotonicMs: clock.monotonic(),
     };
     return { go: begun };
+  }
+
+  /** A call that was handed in as a direct one stays one. */
+  #modesOf(request: StoredRequest, { tool }: RegisteredTool): ReliabilityModes {
+    return request.direct === true ? DIRECT : this.#parts.switches.modes(tool);
   }
 
   #circuitPolicy({ tool }: RegisteredTool): CircuitPolicy {
@@ -201,15 +215,24 @@ export class Executor {
     running: RunningAttempt,
     answer: Extract<BeginAnswer, { kind: 'circuit' }>,
   ): Promise<Step<Begun>> {
-    const { settings, workerId } = this.#parts;
     const { envelope } = answer.request;
     const registered = this.#parts.toolNamed(envelope.toolNamespace, envelope.toolName);
     if (registered === undefined) return { end: { kind: 'later', delayMs: ELSEWHERE_MS } };
     const policy = this.#circuitPolicy(registered);
     const seen = parseCircuit(answer.circuitRaw);
-    const hold: CircuitHold = { place: placeFor(job.callId), key: answer.circuit, policy, seen, probe: undefined };
-    if (settings.reliability.openMode !== 'on') return this.#begin(job, running, hold);
-    const entry = await this.#circuits.enter(hold, `${workerId} ${job.callId} ${answer.fence + 1}`, answer.nowMs);
+    const modes = this.#modesOf(answer.request, registered);
+    const bypassed = !modes.enabled;
+    const hold: CircuitHold = {
+      place: placeFor(job.callId),
+      key: answer.circuit,
+      policy,
+      seen,
+      probe: undefined,
+      bypassed,
+    };
+    if (bypassed) return this.#begin(job, running, hold);
+    const holder = `${this.#parts.workerId} ${job.callId} ${answer.fence + 1}`;
+    const entry = await this.#circuits.enter(hold, holder, answer.nowMs);
     switch (entry.kind) {
       case 'pass':
       case 'again':
@@ -220,6 +243,11 @@ export class Executor {
         return begun;
       }
       case 'refuse':
+        if (modes.circuits !== 'on') {
+          const attempt = answer.earlier.length + 1;
+          this.#tellShadow(modes.circuits, { callId: job.callId, envelope, attempt }, 'refused', seen.state);
+          return this.#begin(job, running, hold);
+        }
         if (policy.whenOpen === 'park') return { end: { kind: 'later', delayMs: entry.retryAfterMs } };
         return { end: await this.#refuse(job, answer, seen.state, entry.retryAfterMs) };
     }
@@ -273,12 +301,36 @@ export class Executor {
         if (answer.state === 'unknown') return { end: await this.#giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
       }
       // The circuit opened meanwhile: the next attempt asks it like any other.
-      const closed = circuit.seen.state === 'CLOSED' || circuit.probe !== undefined;
+      const closed = circuit.seen.state === 'CLOSED' || circuit.probe !== undefined || begun.modes.circuits !== 'on';
       if (!closed) return { end: await this.#settler.postpone(begun, 'waiting-retry', started.earlier, 1) };
     }
     if (!running.signal.aborted) return { go: undefined };
     const reason = running.signal.reason as PawlError;
     return { end: await this.#interrupted(begun, reason, 'not-run') };
+  }
+
+  /** R25: a circuit that configuration forces open, which Redis knows nothing of. */
+  async #refuseForcedOpen(begun: Begun): Promise<Verdict | undefined> {
+    const { modes, policy, circuit, callId, envelope, attempt, started } = begun;
+    if (policy.circuit?.forcedOpen !== true) return undefined;
+    const breakerState = 'FORCED_OPEN';
+    const event = { callId, envelope, attempt };
+    if (modes.circuits !== 'on') {
+      this.#tellShadow(modes.circuits, event, 'refused', breakerState);
+      return undefined;
+    }
+    const retryAfterMs = circuit.policy.cooldownMs;
+    if (circuit.policy.whenOpen === 'park') {
+      await this.#circuits.release(circuit);
+      return this.#settler.postpone(begun, 'queued', started.earlier, retryAfterMs);
+    }
+    const failure = failureOf('CIRCUIT_OPEN', undefined, { retryAfterMs });
+    this.#parts.onEvent({ type: 'tool_call_blocked', ...event, errorCode: failure.code, breakerState });
+    return this.#fail(begun, failure, { status: 'circuit_open', ran: false, breakerState });
+  }
+
+  #tellShadow(mode: Mode, event: CallEvent, kind: ShadowKind, detail: string): void {
+    if (mode === 'shadow') this.#parts.onEvent({ type: 'tool_call_shadow', ...event, kind, detail });
   }
 
   /** Ends a call whose code this attempt did not reach. */
@@ -339,6 +391,7 @@ export class Executor {
   async #run(begun: Begun, options: AttemptOptions): Promise<Ending> {
     const { callId, envelope, attempt, started, registered, circuit } = begun;
     this.#parts.onEvent({ type: 'tool_call_start', callId, envelope, attempt, fence: started.fence });
+    if (circuit.bypassed) return runTool(options);
     return this.#parts.nodeCircuits.run(qualifiedName(registered.tool), circuit.policy, async () => {
       const ending = await runTool(options);
       return { value: ending, failed: speaksAgainstNode(ending) };
@@ -386,7 +439,7 @@ export class Executor {
 
   /** The attempt failed by itself: count it, then try again or give up. */
   async #failed(begun: Begun, failure: Failure): Promise<Verdict> {
-    const { callId, envelope, started, attempt, registered } = begun;
+    const { callId, envelope, started, attempt, registered, modes } = begun;
     const circuitState = await this.#circuits.failed(begun.circuit, failure);
     const decision = decideRetry(
       {
@@ -397,7 +450,7 @@ export class Executor {
         remainingMs: remainingMs(begun),
         expectedRetrySafe: envelope.payload.callHints?.expectedRetrySafe ?? false,
         // A circuit that only observes refuses no retry either.
-        circuitState: this.#parts.settings.reliability.openMode === 'on' ? circuitState : 'CLOSED',
+        circuitState: modes.circuits === 'on' ? circuitState : 'CLOSED',
       },
       begun.retry,
       this.#parts.random,
@@ -405,6 +458,11 @@ export class Executor {
     if (decision.kind === 'stop') {
       const details = { status: decision.status, ran: true, breakerState: circuitState };
       return this.#settleFailure(begun, failure, details);
+    }
+    if (modes.retry !== 'on') {
+      this.#tellShadow(modes.retry, { callId, envelope, attempt }, 'retried', failure.code);
+      const status = failure.class === 'timeout' ? 'timeout' : 'retriable_error';
+      return this.#settleFailure(begun, failure, { status, ran: true, breakerState: circuitState });
     }
     const { delayMs } = decision;
     this.#parts.onEvent({ type: 'tool_call_retry', callId, envelope, attempt, delayMs, errorCode: failure.code });

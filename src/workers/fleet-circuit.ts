@@ -24,6 +24,8 @@ export interface CircuitHold {
   readonly seen: Circuit;
   /** The attempt's name as the probe; undefined when it is none. */
   readonly probe: string | undefined;
+  /** The kill switch is thrown: nothing is counted. */
+  readonly bypassed?: boolean;
 }
 
 export interface CircuitChange {
@@ -66,6 +68,7 @@ export class FleetCircuits {
   /** Counts a failure where it counts; the answer is the circuit's state after it. */
   async failed(hold: CircuitHold, failure: Failure): Promise<CircuitState> {
     if (hold.probe !== undefined) return this.#answer(hold, failure.againstCircuit ? false : undefined);
+    if (hold.bypassed === true) return 'CLOSED';
     if (!failure.againstCircuit) return hold.seen.state;
     const { place, key, policy, seen } = hold;
     const counted = await this.#breakers.addFailure(place, key, seen.epoch, windowSize(policy), policy.windowMs);
@@ -78,6 +81,7 @@ export class FleetCircuits {
   async succeeded(hold: CircuitHold): Promise<Settle['sample']> {
     const { key, policy, seen } = hold;
     if (hold.probe !== undefined) await this.#answer(hold, true);
+    if (hold.bypassed === true) return undefined;
     return { circuit: key, epoch: seen.epoch, windowSize: windowSize(policy), windowMs: policy.windowMs };
   }
 

@@ -25,6 +25,7 @@ export class WorkerMetrics {
   readonly #duration: Histogram;
   readonly #retries: Counter;
   readonly #transitions: Counter;
+  readonly #shadow: Counter;
 
   constructor(settings: Settings, tools: readonly AnyTool[]) {
     this.#settings = settings;
@@ -40,6 +41,7 @@ export class WorkerMetrics {
     this.#duration = new Histogram({ ...options(METRICS.duration), buckets: DURATION_BUCKETS_MS });
     this.#retries = new Counter(options(METRICS.retries));
     this.#transitions = new Counter(options(METRICS.transitions));
+    this.#shadow = new Counter(options(METRICS.shadow));
   }
 
   /** Counts an event; give it to the worker as `onEvent`. */
@@ -68,6 +70,9 @@ export class WorkerMetrics {
           status: event.errorCode === 'CIRCUIT_OPEN' ? 'circuit_open' : 'error',
           scope: this.#scopeOf(event.envelope),
         });
+        return;
+      case 'tool_call_shadow':
+        this.#shadow.inc({ tool: this.#labelOf(event.envelope), kind: event.kind });
         return;
       case 'tool_call_start':
         return;

@@ -21,6 +21,7 @@ import { PlaceKeys } from '../shared/store/keys.ts';
 import { type News, NewsListener } from '../shared/store/news.ts';
 import { type CallJob, KEPT_EVENTS } from '../shared/store/queues.ts';
 import { redisOptions } from '../shared/store/redis.ts';
+import { Switches } from '../shared/switches.ts';
 import { type Clock, type Random, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier } from '../shared/tool.ts';
 import { type RegisteredTool, register } from './begun.ts';
@@ -68,6 +69,7 @@ export class ToolWorker {
   readonly #running: RunningAttempts;
   readonly #nodeCircuits = new NodeCircuits();
   readonly #executor: Executor;
+  readonly #switches: Switches;
   readonly #news: NewsListener;
   readonly #queues: readonly BullWorker<CallJob>[];
   readonly #sessions = new Map<string, SessionRecord>();
@@ -89,6 +91,7 @@ export class ToolWorker {
     });
     try {
       const worker = new ToolWorker(options, backend, await backend.ledger.now());
+      await worker.#learnSwitches();
       await worker.#publish();
       worker.#startTimers();
       for (const queue of worker.#queues) queue.run().catch((error: Error) => worker.#onError(error));
@@ -111,6 +114,7 @@ export class ToolWorker {
     this.#offers = served.map((tool) => offerOf(tool, nowMs));
     this.#tools = register(served);
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
+    this.#switches = new Switches(settings.reliability);
     this.#executor = new Executor({
       settings,
       backend,
@@ -122,9 +126,10 @@ export class ToolWorker {
       ...(options.memory === undefined ? {} : { memory: options.memory }),
       ...(options.channels === undefined ? {} : { channels: options.channels }),
       nodeCircuits: this.#nodeCircuits,
+      switches: this.#switches,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: (sessionKey) => this.#sessionOf(sessionKey),
-      onEvent: (event) => options.onEvent?.(event),
+      onEvent: (event) => this.#told(event),
     });
     this.#queues = options.tiers.map((tier) => this.#queue(tier));
     this.#news = NewsListener.open({
@@ -235,8 +240,8 @@ export class ToolWorker {
   /** The node's own circuit is open for the tool, and somebody else can run it. */
   #leaveToOthers(toolName: string): boolean {
     for (const { tool } of this.#tools.values()) {
-      if (tool.name === toolName && this.#nodeCircuits.isOpen(qualifiedName(tool)))
-        return this.#sharedTools.has(offerId(tool));
+      if (tool.name !== toolName || !this.#switches.modes(tool).enabled) continue;
+      if (this.#nodeCircuits.isOpen(qualifiedName(tool))) return this.#sharedTools.has(offerId(tool));
     }
     return false;
   }
@@ -278,6 +283,7 @@ export class ToolWorker {
   /** News may have been missed while the subscription was away. */
   async #renewAll(): Promise<void> {
     this.#sessions.clear();
+    await this.#learnSwitches();
     await Promise.all([...this.#running.all()].map((attempt) => this.#renew(attempt)));
   }
 
@@ -286,7 +292,21 @@ export class ToolWorker {
       this.#running.ofCall(news.callId)?.abort(new PawlError('CANCELLED'));
     else if (news.type === 'circuit') this.#nodeCircuits.learn(news.key, news.circuit.state);
     else if (news.type === 'session') this.#sessions.delete(news.sessionKey);
+    else if (news.type === 'switches') this.#learnSwitches().catch((error: Error) => this.#onError(error));
     else if (news.type === 'catalogue') this.#learnPeers().catch((error: Error) => this.#onError(error));
+  }
+
+  async #learnSwitches(): Promise<void> {
+    this.#switches.learn(await this.#backend.switches.read());
+  }
+
+  #told(event: ExecuteEvent): void {
+    this.#options.onEvent?.(event);
+    if (event.type !== 'tool_call_shadow') return;
+    const { toolNamespace, toolName } = event.envelope;
+    this.#backend.switches
+      .countShadow(event.kind, `${toolNamespace}.${toolName}`)
+      .catch((error: Error) => this.#onError(error));
   }
 
   // Housekeeping

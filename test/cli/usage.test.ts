@@ -70,7 +70,18 @@ describe('help', () => {
   test('lists the commands of the interface and no others', () => {
     expect([...leaves].sort()).toEqual([
       ...['call', 'calls cancel', 'calls ls', 'calls resolve', 'calls show', 'calls watch'],
-      ...['circuits force-open', 'circuits ls', 'circuits reset', 'demo', 'doctor', 'serve'],
+      ...[
+        'circuits force-open',
+        'circuits ls',
+        'circuits reset',
+        'demo',
+        'doctor',
+        'reliability disable',
+        'reliability enable',
+        'reliability flush',
+        'reliability ls',
+        'serve',
+      ],
       ...['sessions close', 'sessions ls', 'sessions open', 'sessions show', 'tools ls', 'tools show', 'up', 'worker'],
     ]);
   });

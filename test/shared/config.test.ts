@@ -33,7 +33,7 @@ describe('R35: where a setting comes from', () => {
       logLevel: 'info',
       lockDurationMs: 30_000,
       stalledIntervalMs: 30_000,
-      reliability: { enabled: true, openMode: 'on', deriveKeys: 'on', derivedReplay: 'same-request' },
+      reliability: { enabled: true, openMode: 'on', deriveKeys: 'on', derivedReplay: 'same-request', tiers: {} },
       ttl: { doneMs: 86_400_000, failedMs: 300_000 },
       tools: {},
     });

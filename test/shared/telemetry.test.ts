@@ -56,6 +56,7 @@ const workerEvents: readonly ExecuteEvent[] = [
     breakerState: 'OPEN',
   },
   { type: 'tool_call_circuit_state', circuit: 'tool:tools.weather', from: 'CLOSED', to: 'OPEN', reason: '5 in a row' },
+  { type: 'tool_call_shadow', callId, envelope: envelope(KEY), attempt: 1, kind: 'retried', detail: 'HTTP_503' },
 ];
 
 describe('log events (R27)', () => {
@@ -99,6 +100,7 @@ describe('log events (R27)', () => {
         breakerState: 'OPEN',
         reason: '5 in a row',
       },
+      { event: 'tool_call_shadow', side: 'worker', ...identity, attempt: 1, kind: 'retried', detail: 'HTTP_503' },
     ]);
     expect(new Set(workerEvents.map(({ type }) => type))).toEqual(new Set(CALL_EVENTS));
   });

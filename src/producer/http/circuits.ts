@@ -1,12 +1,13 @@
-/** `/debug/tool-reliability`: circuits, ledger counts and switches, and an operator's hand on the circuits (R25). */
+/** `/debug/tool-reliability`: circuits, ledger counts and switches, and an operator's hand on them (R25, R33). */
 import { z } from 'zod';
+import { defined } from '../../shared/defined.ts';
 import { PawlError } from '../../shared/failure.ts';
 import { TIERS } from '../../shared/tool.ts';
 import { type Pawl, PLACES } from '../client.ts';
 import { type Route, route } from './routes.ts';
 import { circuitView } from './views.ts';
 
-const AVAILABLE = ['force_open', 'reset'] as const;
+const AVAILABLE = ['force_open', 'reset', 'flush', 'disable', 'enable'] as const;
 const name = z.string().min(1).max(512);
 
 const actionSchema = z.strictObject({
@@ -20,6 +21,8 @@ const actionSchema = z.strictObject({
   context: name.optional(),
   /** A circuit's own key, as listed. */
   key: name.optional(),
+  /** With `flush`: only this session's calls. */
+  session: name.optional(),
   reason: z.string().min(1).max(500).optional(),
 });
 
@@ -37,10 +40,31 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
       method: 'post',
       path: '/debug/tool-reliability',
       permission: 'oversee',
-      summary: 'Forces a circuit open, or resets circuits to closed.',
+      summary:
+        'Forces a circuit open, resets circuits to closed, forgets calls that have ended, or switches the reliability layer off and on for the fleet.',
       body: actionSchema,
       answers: { 200: 'The state of reliability, with the circuits that were changed' },
-      async handle({ body: { action, tool, context, key, reason } }) {
+      async handle({ body }) {
+        const { action, tool, context, key, session, reason } = body;
+        if (session !== undefined && action !== 'flush') throw invalid('session', `has no meaning with ${action}`);
+        if (action === 'flush') {
+          const meaningless = key !== undefined ? 'key' : context !== undefined ? 'context' : undefined;
+          if (meaningless !== undefined)
+            throw invalid(meaningless, 'has no meaning with flush; name a session or a tool');
+          const flushed = await pawl.flush(
+            defined<{ sessionKey?: string; tool?: string }>({ sessionKey: session, tool }),
+          );
+          return { status: 200, body: { ...flushed, ...(await reliability(pawl)) } };
+        }
+        if (action === 'disable' || action === 'enable') {
+          if (key !== undefined || context !== undefined)
+            throw invalid(
+              key === undefined ? 'context' : 'key',
+              `has no meaning with ${action}; name a tool, or none for all`,
+            );
+          await pawl.setReliability(action === 'enable', defined<{ tool?: string; reason?: string }>({ tool, reason }));
+          return { status: 200, body: await reliability(pawl) };
+        }
         if (action === 'force_open' && tool === undefined && key === undefined)
           throw invalid('tool', 'is required for force_open; or give the key of a circuit');
         if (context !== undefined && tool === undefined) throw invalid('tool', 'is required with context');
@@ -74,11 +98,12 @@ async function tenantCircuit(pawl: Pawl, tool: string, tenantId: string): Promis
 }
 
 async function reliability(pawl: Pawl): Promise<object> {
-  const [circuits, counts] = await Promise.all([
+  const [circuits, counts, layer] = await Promise.all([
     pawl.circuits(),
     Promise.all(PLACES.map((place) => pawl.backend.ledger.counts(place))),
+    pawl.reliability(),
   ]);
-  const { enabled, openMode, deriveKeys, derivedReplay } = pawl.settings.reliability;
+  const { enabled, openMode, deriveKeys, derivedReplay, tiers } = pawl.settings.reliability;
   return {
     circuits: circuits.map(circuitView),
     ledger: {
@@ -87,13 +112,19 @@ async function reliability(pawl: Pawl): Promise<object> {
       tiers: Object.fromEntries(TIERS.map((tier, index) => [tier, counts[index]])),
     },
     switches: {
-      enabled,
+      // What works now; `configured` is what this process was started with.
+      enabled: layer.enabled,
+      configured: enabled,
+      operator: layer.words,
       openMode,
       deriveKeys,
       derivedReplay,
+      tiers,
+      tools: layer.tools.map(({ tool, modes }) => ({ tool, ...modes })),
       disabledTools: Object.entries(pawl.settings.tools)
         .filter(([, policy]) => policy.enabled === false)
         .map(([tool]) => tool),
     },
+    shadow: layer.shadow,
   };
 }

@@ -5,7 +5,7 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { CircuitState } from '../../shared/breaker.ts';
 import { type Settings, toolPolicy } from '../../shared/config.ts';
-import type { ToolResultEnvelope } from '../../shared/envelope.ts';
+import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/envelope.ts';
 import {
   DURATION_BUCKETS_MS,
   METRICS,
@@ -40,6 +40,7 @@ export class ProducerMetrics {
   readonly #ttl: Gauge;
   readonly #circuits: Gauge;
   readonly #transitions: Counter;
+  readonly #shadow: Counter;
   /** State of every circuit as last heard of, by place and key. */
   readonly #states = new Map<string, CircuitState>();
   #news: NewsListener | undefined;
@@ -66,19 +67,30 @@ export class ProducerMetrics {
     this.#ttl = new Gauge(options(METRICS.ttl));
     this.#circuits = new Gauge(options(METRICS.circuits));
     this.#transitions = new Counter(options(METRICS.transitions));
+    this.#shadow = new Counter(options(METRICS.shadow));
   }
 
   /** Counts an event; give it to `Pawl.open` as `onEvent`. */
   observe(event: DispatchEvent): void {
-    if (event.type === 'ended') {
-      this.#tools.learn(event.offer);
-      this.#ended(event);
-    } else if (event.type === 'refused') this.#refused(event);
-    else if (event.answer === 'inflight' || event.answer === 'conflict')
-      this.#hits.inc({
-        tool: this.#tools.of(event.envelope.toolNamespace, event.envelope.toolName),
-        state: event.answer,
-      });
+    switch (event.type) {
+      case 'ended':
+        this.#tools.learn(event.offer);
+        this.#ended(event);
+        return;
+      case 'refused':
+        this.#refused(event);
+        return;
+      case 'shadow':
+        this.#shadow.inc({ tool: this.#labelOf(event.envelope), kind: event.kind });
+        return;
+      case 'accepted':
+        if (event.answer === 'inflight' || event.answer === 'conflict')
+          this.#hits.inc({ tool: this.#labelOf(event.envelope), state: event.answer });
+    }
+  }
+
+  #labelOf({ toolNamespace, toolName }: ToolCallEnvelope): string {
+    return this.#tools.of(toolNamespace, toolName);
   }
 
   #ended({ offer, result }: Extract<DispatchEvent, { readonly type: 'ended' }>): void {

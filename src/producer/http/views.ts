@@ -2,7 +2,7 @@
 import { envelopeOf } from '../../shared/outcome.ts';
 import type { CatalogueContent } from '../../shared/store/catalogue.ts';
 import type { CallRecord } from '../../shared/store/ledger.ts';
-import type { CircuitListing } from '../circuit-admin.ts';
+import type { EnforcedCircuit } from '../enforcement.ts';
 
 /** A call as lists show it: without its result, which may be large. */
 export function callSummary(record: CallRecord) {
@@ -59,13 +59,14 @@ export function toolView(tool: CatalogueContent['tools'][number]) {
   };
 }
 
-export function circuitView({ key, place, circuit, failures }: CircuitListing) {
+export function circuitView({ key, place, circuit, failures, enforcement }: EnforcedCircuit) {
   return {
     key,
     tier: place.tier,
     state: circuit.state,
     failures,
-    ...('openedAtMs' in circuit ? { openedAtMs: circuit.openedAtMs } : {}),
+    enforcement,
+    ...('openedAtMs' in circuit && circuit.openedAtMs !== undefined ? { openedAtMs: circuit.openedAtMs } : {}),
     ...('cooldownMs' in circuit ? { cooldownMs: circuit.cooldownMs } : {}),
     ...('reason' in circuit ? { reason: circuit.reason } : {}),
   };

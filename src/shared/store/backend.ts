@@ -13,6 +13,7 @@ import { type EmbeddedRedis, startEmbeddedRedis } from './embedded-redis.ts';
 import { Ledger } from './ledger.ts';
 import { closeConnection, openConnection, type Redis, whenReady } from './redis.ts';
 import { Sessions } from './sessions.ts';
+import { SwitchRecords } from './switches.ts';
 
 /** A producer's user waits for it; a worker may be started together with its Redis. */
 const READY_TIMEOUT_MS = { 'fail-fast': 3_000, patient: 15_000 } as const;
@@ -26,6 +27,7 @@ export interface Backend {
   readonly breakers: Breakers;
   readonly sessions: Sessions;
   readonly catalogue: Catalogue;
+  readonly switches: SwitchRecords;
   readonly durability: Durability;
   close(): Promise<void>;
 }
@@ -65,6 +67,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       breakers: new Breakers(redis, settings.prefix),
       sessions: new Sessions(redis, settings.prefix),
       catalogue: new Catalogue(redis, settings.prefix),
+      switches: new SwitchRecords(redis, settings.prefix),
       durability,
       close: async () => {
         closeConnection(redis);

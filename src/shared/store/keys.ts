@@ -72,6 +72,9 @@ export class FleetKeys {
   readonly workerLoads: string;
   readonly tools: string;
   readonly sessions: string;
+  readonly switches: string;
+  /** What shadow mode would have done, counted. */
+  readonly shadows: string;
   readonly prefix: string;
 
   constructor(prefix: string) {
@@ -82,6 +85,8 @@ export class FleetKeys {
     this.workerLoads = `${prefix}:{fleet}:worker-records`;
     this.tools = `${prefix}:{fleet}:tools`;
     this.sessions = `${prefix}:{fleet}:sessions`;
+    this.switches = `${prefix}:{fleet}:switches`;
+    this.shadows = `${prefix}:{fleet}:shadows`;
   }
 
   session(sessionKey: string): string {

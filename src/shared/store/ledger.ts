@@ -16,17 +16,25 @@ export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;
 /** Larger ones are not copied into the event that announces them: whoever waits reads the record. */
 export const MAX_EVENT_OUTCOME_BYTES = 4 * 1_024;
 
+const FLUSH_BATCH = 200;
+/** Longer than any straggler of a forgotten call lives. */
+const FENCE_REMEMBERED_MS = 600_000;
+
 /** What the record keeps of the request: the envelope, and what it was validated with. */
 export interface StoredRequest {
   readonly envelope: ToolCallEnvelope;
   readonly tool: { readonly version: string; readonly definition: string };
   /** Seen by the tool and by those downstream. */
   readonly idempotencyKey: string;
+  /** Handed in while the reliability layer was off: one attempt, and no circuit. */
+  readonly direct?: boolean;
 }
 
 export interface Claim {
   readonly callId: string;
   readonly mergeId?: string;
+  /** Shadow mode: look for the call that this one would have met, and run it all the same. */
+  readonly shadow?: { readonly slotId: string; readonly derived: boolean };
   readonly mode: DedupeMode;
   readonly paramsDigest: string;
   readonly request: StoredRequest;
@@ -39,7 +47,12 @@ export interface Claim {
 }
 
 export type ClaimAnswer =
-  | { readonly kind: 'claimed'; readonly callId: string }
+  | {
+      readonly kind: 'claimed';
+      readonly callId: string;
+      /** Shadow mode: what the call would have met. */
+      readonly duplicateOf?: CallState | 'conflict';
+    }
   | { readonly kind: 'inflight'; readonly callId: string; readonly phase: Phase; readonly ageMs: number }
   | {
       readonly kind: 'ended';
@@ -130,6 +143,14 @@ export interface KeptProgress {
   readonly event: ProgressReport;
 }
 
+/** What became of the calls that a flush looked at. */
+export interface Flushed {
+  flushed: number;
+  inflight: number;
+  /** Their outcome is unknown: resolve them first. */
+  unresolved: number;
+}
+
 /** A record, read. */
 export interface CallRecord {
   readonly callId: string;
@@ -164,6 +185,7 @@ const tellScript = new Script('tell', 2);
 const cancelScript = new Script('cancel', 2);
 const watchScript = new Script('watch', 1);
 const resolveScript = new Script('resolve', 1);
+const flushScript = new Script('flush', 4);
 const requeueScript = new Script('requeue', 12, true);
 
 export class Ledger {
@@ -203,6 +225,7 @@ export class Ledger {
   async claim(claim: Claim): Promise<ClaimAnswer> {
     const keys = this.#placed(claim.callId);
     const record = keys.record(claim.callId);
+    const slotId = claim.shadow?.slotId ?? claim.mergeId;
     const { sessionKey } = claim.request.envelope.target;
     const request = JSON.stringify(claim.request);
     const job: CallJob = { callId: claim.callId, generation: claim.generation, session: sessionKey };
@@ -210,7 +233,7 @@ export class Ledger {
       this.#redis,
       [
         record,
-        claim.mergeId === undefined ? record : keys.merge(claim.mergeId),
+        slotId === undefined ? record : keys.merge(slotId),
         keys.inflight,
         keys.calls,
         keys.sessionCalls(sessionKey),
@@ -218,7 +241,7 @@ export class Ledger {
       ],
       [
         claim.callId,
-        claim.mergeId === undefined ? '0' : '1',
+        claim.shadow === undefined ? (claim.mergeId === undefined ? '0' : '1') : claim.shadow.derived ? '3' : '2',
         keys.records,
         claim.inboxId ?? '',
         claim.mode,
@@ -233,7 +256,10 @@ export class Ledger {
     );
     const [code, callId, nowMs] = answer as [string, string, number];
     switch (code) {
-      case 'claimed':
+      case 'claimed': {
+        const duplicateOf = answer[3] as CallState | 'conflict' | null | undefined;
+        return { kind: code, callId, ...(duplicateOf ? { duplicateOf } : {}) };
+      }
       case 'conflict':
         return { kind: code, callId };
       case 'inflight':
@@ -528,6 +554,38 @@ export class Ledger {
   /** Takes calls whose record may have expired out of the index; claims do the same on the way, while there are any. */
   async prune(place: Place, nowMs: number): Promise<void> {
     await this.#redis.zremrangebyscore(this.keys(place).calls, '-inf', nowMs - this.#retentionMs);
+  }
+
+  /**
+   * Forgets the calls of one place that have ended, of one session or one tool (`namespace.name`) when given (R25, R34). Those in
+   * flight stay, and those whose outcome is unknown.
+   */
+  async flush(place: Place, select: { readonly sessionKey?: string; readonly tool?: string }): Promise<Flushed> {
+    const keys = this.keys(place);
+    const counts = { flushed: 0, inflight: 0, unresolved: 0 };
+    let cursor = '0';
+    do {
+      const index = select.sessionKey === undefined ? keys.calls : keys.sessionCalls(select.sessionKey);
+      const [next, entries] = await this.#redis.zscan(index, cursor, 'COUNT', FLUSH_BATCH);
+      cursor = next;
+      const callIds = entries.filter((_entry, position) => position % 2 === 0);
+      const codes = await Promise.all(callIds.map((callId) => this.#flushOne(keys, callId, select.tool)));
+      for (const code of codes) if (code in counts) counts[code as keyof Flushed] += 1;
+    } while (cursor !== '0');
+    return counts;
+  }
+
+  async #flushOne(keys: PlaceKeys, callId: string, tool: string | undefined): Promise<string> {
+    const request = await this.#redis.hget(keys.record(callId), 'request');
+    if (request === null) return 'gone';
+    const { toolNamespace, toolName, target } = (JSON.parse(request) as StoredRequest).envelope;
+    if (tool !== undefined && tool !== `${toolNamespace}.${toolName}`) return 'other';
+    const [code] = await flushScript.run(
+      this.#redis,
+      [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey), keys.outcome(callId)],
+      [callId, FENCE_REMEMBERED_MS],
+    );
+    return code as string;
   }
 
   async counts(place: Place): Promise<{ readonly inflight: number; readonly calls: number }> {

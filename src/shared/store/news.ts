@@ -1,5 +1,5 @@
 /**
- * What all processes should hear of: circuits that change, calls to cancel, sessions that close, tools that come and go.
+ * What all processes should hear of: circuits that change, calls to cancel, sessions that close, tools that come and go, switches.
  * A channel forgets; whoever listens reads the records again after a gap.
  */
 import type { CircuitNews } from './breakers.ts';
@@ -10,7 +10,8 @@ export type News =
   | CircuitNews
   | { readonly type: 'cancel'; readonly callId: string; readonly because: string }
   | { readonly type: 'session'; readonly sessionKey: string }
-  | { readonly type: 'catalogue' };
+  | { readonly type: 'catalogue' }
+  | { readonly type: 'switches' };
 
 export interface NewsListenerOptions {
   readonly url: string;

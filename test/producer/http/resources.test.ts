@@ -101,13 +101,23 @@ describe('/debug/tool-reliability', () => {
     const shown = (await ask('/debug/tool-reliability')).body;
     expect(shown.circuits).toMatchObject([{ key: 'tool:tools.fail', state: 'FORCED_OPEN', failures: 0 }]);
     expect(shown.ledger).toMatchObject({ inflight: 0, tiers: { workspace: { inflight: 0 } } });
-    expect(shown.switches).toEqual({
+    expect(shown.switches).toMatchObject({
       enabled: true,
+      configured: true,
+      operator: { tools: {} },
       openMode: 'on',
       deriveKeys: 'on',
       derivedReplay: 'same-request',
       disabledTools: [],
     });
+    expect(shown.switches.tools).toContainEqual({
+      tool: 'tools.fail',
+      enabled: true,
+      dedupe: 'on',
+      retry: 'on',
+      circuits: 'on',
+    });
+    expect(shown.circuits).toMatchObject([{ enforcement: 'enforced' }]);
     expect((await act({ action: 'reset', key: 'tool:tools.fail' })).body.changed).toMatchObject([{ state: 'CLOSED' }]);
     await eventually(async () => (await call({ tool: 'fail', session: 's' })).body.status === 'error');
   });
@@ -121,16 +131,61 @@ describe('/debug/tool-reliability', () => {
     expect(forced.body.circuits).toMatchObject([{ key: 'tool:acme.far.echo@acme', state: 'FORCED_OPEN' }]);
   });
 
-  test('what it cannot do yet, or cannot know, is 400 or 404 and says what is possible', async () => {
+  test('flush forgets what has ended, of a session, a tool or all, and says how many; never what is in flight (R25, R34)', async () => {
+    const { ask, call } = await startRig(testTools());
+    const act = async (json: object) => (await ask('/debug/tool-reliability', { method: 'POST', json })).body;
+    const echo = async (session: string, key: string) =>
+      (await call({ tool: 'echo', params: { text: key }, session, idempotencyKey: key })).body.fromCache;
+    for (const session of ['s', 't']) for (const key of ['one', 'two']) await echo(session, key);
+    await call({ tool: 'fail', session: 's' });
+    const held = await call({ tool: 'hold', session: 's' }, { wait: 0 });
+    expect(held.status).toBe(202);
+
+    expect(await act({ action: 'flush', session: 't' })).toMatchObject({ flushed: 2, inflight: 0 });
+    expect(await echo('t', 'one')).toBe(false);
+    expect(await echo('s', 'one')).toBe(true);
+    expect(await act({ action: 'flush', tool: 'echo' })).toMatchObject({ flushed: 3, inflight: 0 });
+    expect(await echo('s', 'one')).toBe(false);
+    expect(await act({ action: 'flush' })).toMatchObject({
+      flushed: 2,
+      inflight: 1,
+      ledger: { inflight: 1, calls: 1 },
+    });
+    expect((await ask(`/v1/calls/${held.body.callId}`)).body.state).toBe('inflight');
+  });
+
+  test('disable and enable: for a tool, or for all (R33); every answer says how things stand', async () => {
+    const { ask } = await startRig(testTools());
+    const act = async (json: object) => (await ask('/debug/tool-reliability', { method: 'POST', json })).body.switches;
+    const disabled = await act({ action: 'disable', tool: 'fail', reason: 'a drill' });
+    expect(disabled).toMatchObject({
+      enabled: true,
+      operator: { tools: { 'tools.fail': { enabled: false, reason: 'a drill' } } },
+    });
+    expect(disabled.tools).toContainEqual({
+      tool: 'tools.fail',
+      enabled: false,
+      dedupe: 'off',
+      retry: 'off',
+      circuits: 'off',
+    });
+    expect(await act({ action: 'disable' })).toMatchObject({ enabled: false, operator: { tools: {} } });
+    expect((await act({ action: 'enable' })).tools.every(({ enabled }: { enabled: boolean }) => enabled)).toBe(true);
+  });
+
+  test('what it cannot do, or cannot know, is 400 or 404 and says what is possible', async () => {
     const { ask } = await startRig(testTools());
     const act = (json: object) => ask('/debug/tool-reliability', { method: 'POST', json });
-    for (const action of ['flush', 'disable', 'enable', 'explode', 7, undefined])
+    for (const action of ['explode', 7, undefined])
       expect(await act({ action, tool: 'fail' }), String(action)).toMatchObject({
         status: 400,
         body: { error: { message: expect.stringContaining('force_open, reset'), issues: [{ path: 'action' }] } },
       });
     expect((await act({ action: 'force_open' })).body.error.issues[0].path).toBe('tool');
-    expect((await act({ action: 'force_open', tool: 'nothing' })).status).toBe(404);
+    expect((await act({ action: 'disable', key: 'tool:x' })).body.error.issues[0].path).toBe('key');
+    expect((await act({ action: 'reset', session: 's' })).body.error.issues[0].path).toBe('session');
+    for (const action of ['force_open', 'disable', 'flush'])
+      expect((await act({ action, tool: 'nothing' })).status, action).toBe(404);
     expect((await act({ action: 'force_open', tool: 'nothing', context: 'acme' })).status).toBe(404);
   });
 });

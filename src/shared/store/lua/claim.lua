@@ -3,11 +3,12 @@
 --
 -- KEYS  1 record  2 merge slot (or the record again)  3 in-flight index  4 index of all calls  5 index of the session's calls
 --       6.. the queue's keys, as BullMQ's addStandardJob takes them
--- ARGV  1 call ID  2 '1' when a merge slot is used  3 key prefix of records  4 producer's inbox ID, '' when nobody waits
+-- ARGV  1 call ID  2 '1' when a merge slot is used; '2' shadow mode: tell what a call with the slot's key would have met, '3' or one
+--         with its parameters while it was in flight  3 key prefix of records  4 producer's inbox ID, '' when nobody waits
 --       5 dedupe mode  6 parameter digest  7 request (JSON)  8 generation  9 circuit's name  10 index retention, ms  11 signature
 --       12.. the job, as BullMQ's addStandardJob takes it
 -- Returns {code, call ID, now, …}:
---   claimed                     a new record, queued
+--   claimed    duplicate        a new record, queued; in shadow mode, the state of what it would have met, or 'conflict'
 --   inflight   phase createdAt  somebody else's call runs; an enforced caller has been added to those who are told
 --   done | failed | cancelled   outcome (JSON), settledAt
 --   conflict                    the key was used with other parameters; nothing was written
@@ -73,6 +74,17 @@ if record.exists then
   redis.call('DEL', key)
 end
 
+local duplicate = false
+if ARGV[2] == '2' or ARGV[2] == '3' then
+  local first = redis.call('GET', KEYS[2])
+  local met = first and redis.call('HMGET', recordPrefix .. first, 'state', 'paramsDigest') or {}
+  duplicate = met[1]
+  if ARGV[2] == '3' and duplicate ~= 'inflight' then duplicate = false end
+  if duplicate and met[2] ~= ARGV[6] then duplicate = 'conflict' end
+  if not duplicate then redis.call('SET', KEYS[2], callId, 'PX', ARGV[10]) end
+end
+-- Nothing of a flushed call is left but its fence, which goes on counting and expires no more.
+redis.call('PERSIST', key)
 redis.call('HSET', key,
   'state', 'inflight', 'phase', 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'signature', ARGV[11], 'paramsDigest', ARGV[6],
   'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'version', 1)
@@ -91,4 +103,4 @@ if now % 16 == 0 then
   end
 end
 enqueue({unpack(KEYS, ENQUEUE_KEYS + 1)}, {unpack(ARGV, ENQUEUE_ARGS + 1)})
-return {'claimed', callId, now}
+return {'claimed', callId, now, duplicate}

@@ -1,0 +1,20 @@
+-- Forgets a call that has ended. One in flight stays, and so does one whose outcome is unknown: forgetting it would let it run again.
+--
+-- KEYS  1 record  2 index of all calls  3 index of the session's calls  4 where a large outcome is kept
+-- ARGV  1 call ID  2 how long the fence is remembered, ms: until then a straggler of the forgotten call stays refused
+-- Returns {code}: flushed · inflight · unresolved · gone
+local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'fence')
+if not fields[1] then
+  redis.call('ZREM', KEYS[2], ARGV[1])
+  return {'gone'}
+end
+if fields[1] == 'inflight' then return {'inflight'} end
+if fields[1] == 'failed' and isUnknown(fields[2]) then return {'unresolved'} end
+redis.call('DEL', KEYS[1], KEYS[4])
+if fields[3] then
+  redis.call('HSET', KEYS[1], 'fence', fields[3])
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('ZREM', KEYS[3], ARGV[1])
+return {'flushed'}

@@ -1,0 +1,13 @@
+-- Keeps an operator's word about the reliability layer, and tells all processes.
+--
+-- KEYS  1 switches
+-- ARGV  1 tool, or '*' for all, which forgets the words about single tools  2 '1' enabled, '0' disabled  3 reason, '' for none
+--       4 news channel
+-- Returns {now}
+local now = nowMs()
+if ARGV[1] == '*' then redis.call('DEL', KEYS[1]) end
+local word = '{"enabled":' .. (ARGV[2] == '1' and 'true' or 'false') .. ',"atMs":' .. string.format('%.0f', now)
+if ARGV[3] ~= '' then word = word .. ',"reason":' .. cjson.encode(ARGV[3]) end
+redis.call('HSET', KEYS[1], ARGV[1], word .. '}')
+redis.call('PUBLISH', ARGV[4], '{"type":"switches"}')
+return {now}
