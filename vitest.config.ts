@@ -13,6 +13,7 @@ export default defineConfig({
   resolve: { alias: selfReferences },
   test: {
     include: ['test/**/*.test.ts'],
+    exclude: ['test/containers/**'],
     globalSetup: ['test/helpers/global-setup.ts'],
     pool: 'forks',
     // Most tests wait for processes and timers; one worker for each core leaves the cores idle.

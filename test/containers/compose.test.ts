@@ -1,0 +1,153 @@
+/** The composed stack as an operator meets it: brought up with one command, scaled, and robbed of a container under load. */
+import { randomBytes } from 'node:crypto';
+import { createServer } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { eventually } from '../helpers/signal.ts';
+import { docker, hasDocker, hasImage } from './docker.ts';
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const PROJECT = `pawl-test-${randomBytes(3).toString('hex')}`;
+const PROMETHEUS = ['prom/prometheus:v3.8.0', 'prom/prometheus:latest'];
+/** The API, three workers for reads and one for each other tier. */
+const PROCESSES = 7;
+
+const here = hasDocker();
+const prometheus = here ? PROMETHEUS.find(hasImage) : undefined;
+const token = randomBytes(16).toString('hex');
+let url: string;
+
+interface Call {
+  readonly callId: string;
+  readonly status: string;
+}
+
+function compose(...args: readonly string[]): string {
+  return docker('compose', '--project-directory', ROOT, '-p', PROJECT, ...args);
+}
+
+async function request<T>(path: string, body?: unknown): Promise<T> {
+  const answer = await fetch(`${url}${path}`, {
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    ...(body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) }),
+  });
+  return (await answer.json()) as T;
+}
+
+async function callMany(session: string, count: number, name: string): Promise<Call[]> {
+  return await Promise.all(
+    Array.from({ length: count }, (_, number) =>
+      request<Call>('/v1/calls?wait=60000', {
+        tool: 'read',
+        params: { path: 'greeting.txt' },
+        session,
+        idempotencyKey: `${name}-${number}`,
+      }),
+    ),
+  );
+}
+
+describe.skipIf(!here)('docker compose', () => {
+  beforeAll(async () => {
+    const [httpPort, prometheusPort] = [await freePort(), await freePort()];
+    url = `http://127.0.0.1:${httpPort}`;
+    process.env['PAWL_HTTP_PORT'] = String(httpPort);
+    process.env['PAWL_PROMETHEUS_PORT'] = String(prometheusPort);
+    process.env['PAWL_IMAGE'] = `${PROJECT}:local`;
+    process.env['PAWL_LOCK_DURATION_MS'] = '3000';
+    process.env['PAWL_STALLED_INTERVAL_MS'] = '1000';
+    process.env['PAWL_API_TOKENS'] = `${token}:operator`;
+    if (prometheus !== undefined) process.env['PROMETHEUS_IMAGE'] = prometheus;
+    compose('build', '--quiet');
+    compose('up', '-d', '--wait', '--scale', 'worker-read-only=3');
+  });
+  afterAll(() => {
+    compose('--profile', 'observability', 'down', '-v', '--rmi', 'local', '--remove-orphans', '--timeout', '5');
+    docker('image', 'rm', '-f', `${PROJECT}:local`);
+  });
+
+  test('300 calls spread over three workers, and a container that is killed under load loses none', async () => {
+    const { sessionKey } = await request<{ sessionKey: string }>('/v1/sessions', { kind: 'main' });
+    const written = await request<Call>('/v1/calls?wait=30000', {
+      tool: 'write',
+      params: { path: 'greeting.txt', content: 'hello' },
+      session: sessionKey,
+    });
+    expect(written.status).toBe('success');
+
+    const calls = await callMany(sessionKey, 300, 'spread');
+    expect(calls.filter(({ status }) => status !== 'success')).toEqual([]);
+    const workers = new Set<string>();
+    for (const { callId } of calls) {
+      const { attempts } = await request<{ attempts: { worker: string }[] }>(`/v1/calls/${callId}`);
+      for (const { worker } of attempts) workers.add(worker);
+    }
+    expect(workers.size).toBe(3);
+
+    const underLoad = callMany(sessionKey, 600, 'killed');
+    docker('kill', '-s', 'KILL', `${PROJECT}-worker-read-only-2`);
+    expect((await underLoad).filter(({ status }) => status !== 'success')).toEqual([]);
+    compose('up', '-d', '--wait', '--no-recreate', '--scale', 'worker-read-only=3');
+  });
+
+  test('the stack is closed: no token, no answer; Redis’ users reach what they need and no more', async () => {
+    expect((await fetch(`${url}/v1/tools`)).status).toBe(401);
+    const ask = (user: string, ...command: readonly string[]) => {
+      const password = docker(
+        'compose',
+        '-p',
+        PROJECT,
+        'run',
+        '--rm',
+        '--no-deps',
+        '-T',
+        '--entrypoint',
+        'cat',
+        'secrets',
+        `/secrets/redis/${user}.password`,
+      );
+      return compose(
+        'exec',
+        '-T',
+        'redis',
+        'redis-cli',
+        '--no-auth-warning',
+        '--user',
+        user,
+        '--pass',
+        password.trim(),
+        ...command,
+      );
+    };
+    expect(ask('worker-read-only', 'SET', 'pawl:{read-only}:probe', '1')).toContain('OK');
+    expect(ask('worker-read-only', 'SET', 'pawl:{elevated}:probe', '1')).toContain('NOPERM');
+    expect(ask('worker-read-only', 'CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru')).toContain('NOPERM');
+    expect(ask('board', 'DEL', 'pawl:{read-only}:probe')).toContain('NOPERM');
+    expect(ask('board', 'GET', 'pawl:{read-only}:probe')).toContain('1');
+    expect(ask('api', 'FLUSHALL')).toContain('NOPERM');
+    expect(ask('api', 'DEL', 'pawl:{read-only}:probe')).toContain('1');
+  });
+
+  test.skipIf(prometheus === undefined)('Prometheus scrapes every process, however many there are', async () => {
+    compose('--profile', 'observability', 'up', '-d', 'prometheus');
+    const address = `http://127.0.0.1:${process.env['PAWL_PROMETHEUS_PORT']}`;
+    const up = await eventually(
+      async () => {
+        const answer = await fetch(`${address}/api/v1/query?query=sum(up)`).catch(() => undefined);
+        if (answer?.ok !== true) return undefined;
+        const { data } = (await answer.json()) as { data: { result: { value: [number, string] }[] } };
+        return Number(data.result[0]?.value[1]) === PROCESSES;
+      },
+      { what: 'every process to be scraped', deadlineMs: 60_000, everyMs: 500 },
+    );
+    expect(up).toBe(true);
+  });
+});
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return typeof address === 'object' && address !== null ? address.port : 0;
+}
