@@ -45,7 +45,59 @@ export interface Workspace {
   /** One level of a directory, sorted by path. */
   list(path: string): Promise<readonly WorkspaceEntry[]>;
   /** Replaces or creates a file in one step: readers see the old content or the new one. Makes missing folders. */
-  write(path: string, content: string | Uint8Array): Promise<{ readonly created: boolean; readonly bytes: number }>;
+  write(
+    path: string,
+    content: string | Uint8Array,
+    options?: { readonly expected?: string },
+  ): Promise<{ readonly created: boolean; readonly bytes: number }>;
+  /** Several changes, all or none. Throws `PRECONDITION_FAILED` when a file is not what its change expects. */
+  commit(changes: readonly WorkspaceChange[]): Promise<readonly CommittedChange[]>;
+  /** Files by name, or lines by content. Follows no symbolic link. Throws `INVALID_PARAMS` for a pattern that is none. */
+  search(search: WorkspaceSearch): Promise<WorkspaceFinding>;
+}
+
+/** `expected`: the SHA-256 (hex) of the bytes that must stand there, or `absent`. Compare and change are one step. */
+export type WorkspaceChange =
+  | { readonly kind: 'write'; readonly path: string; readonly content: string | Uint8Array; readonly expected?: string }
+  | { readonly kind: 'remove'; readonly path: string; readonly expected?: string };
+
+export interface CommittedChange {
+  readonly path: string;
+  readonly existed: boolean;
+  /** What stood there; left out for a file that is too large to be read (16 MiB). */
+  readonly before?: Uint8Array;
+}
+
+export interface WorkspaceSearch {
+  /** Folder to look in, or one file. Default: the root. */
+  readonly path?: string;
+  /** What a file's path below `path` must fit; without a slash, its name. */
+  readonly glob?: string;
+  /** RE2 pattern that a line must match. Without it files are only named. */
+  readonly pattern?: string;
+  readonly ignoreCase?: boolean;
+  /** Take `pattern` as plain text. */
+  readonly literal?: boolean;
+  readonly contextLines?: number;
+  /** Hidden files too, and what `.gitignore` leaves out. */
+  readonly includeIgnored?: boolean;
+  /** Of files, or of lines that match. Default 1,000. */
+  readonly limit?: number;
+}
+
+export interface WorkspaceLine {
+  readonly path: string;
+  /** Counted from 1. */
+  readonly line: number;
+  readonly text: string;
+  /** False for a line of context. */
+  readonly isMatch: boolean;
+}
+
+export interface WorkspaceFinding {
+  readonly files: readonly { readonly path: string; readonly bytes: number; readonly modifiedAtMs: number }[];
+  readonly lines: readonly WorkspaceLine[];
+  readonly truncated: boolean;
 }
 
 /** One file that a call changed. An absent `before` means created, an absent `after` removed. */

@@ -19,6 +19,7 @@ export {
   type Channel,
   type ChannelMessage,
   type Channels,
+  type CommittedChange,
   type DiffTracker,
   type FileChange,
   type Memory,
@@ -32,7 +33,11 @@ export {
   type Question,
   type ToolCapabilities,
   type Workspace,
+  type WorkspaceChange,
   type WorkspaceEntry,
+  type WorkspaceFinding,
+  type WorkspaceLine,
+  type WorkspaceSearch,
 } from './capability.ts';
 export { EFFECTS, type Effects } from './effects.ts';
 export type { Progress, ToolContext, ToolLogger } from './tool-context.ts';

@@ -58,7 +58,7 @@ export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities
   const network = openNetwork({ signal, allowedHosts: options.allowedHosts ?? [] });
   const processes = openProcesses({ root, callId, signal, env, sandbox: options.sandbox ?? 'auto' });
   const changes = new CallChanges();
-  const workspace = openWorkspace(root, has('workspace:write') ? 'write' : 'read');
+  const workspace = openWorkspace(root, has('workspace:write') ? 'write' : 'read', signal);
   return {
     has,
     demand,
@@ -125,13 +125,30 @@ class GuardedWorkspace implements Workspace {
     return this.#workspace.list(path);
   };
 
-  readonly write: Workspace['write'] = async (path, content) => {
+  readonly write: Workspace['write'] = async (path, content, options) => {
     this.#demand('workspace:write');
-    const before = await this.#workspace.read(path).catch(() => undefined);
-    const written = await this.#workspace.write(path, content);
-    const after = typeof content === 'string' ? Buffer.from(content) : content;
-    this.#changes.note({ path, ...(written.created || before === undefined ? {} : { before }), after });
-    return written;
+    const [written] = await this.commit([{ kind: 'write', path, content, ...options }]);
+    return { created: written?.existed === false, bytes: Buffer.byteLength(content) };
+  };
+
+  readonly commit: Workspace['commit'] = async (changes) => {
+    this.#demand('workspace:write');
+    const committed = await this.#workspace.commit(changes);
+    changes.forEach((change, index) => {
+      const before = committed[index]?.before;
+      const after = change.kind === 'remove' ? undefined : Buffer.from(change.content);
+      this.#changes.note({
+        path: change.path,
+        ...(before === undefined ? {} : { before }),
+        ...(after === undefined ? {} : { after }),
+      });
+    });
+    return committed;
+  };
+
+  readonly search: Workspace['search'] = async (search) => {
+    this.#demand('workspace:read');
+    return this.#workspace.search(search);
   };
 }
 

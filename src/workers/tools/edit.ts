@@ -1,9 +1,12 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
-import { defineTool, type ToolContext } from '../../shared/tool.ts';
+import { defineTool } from '../../shared/tool.ts';
+import { hashOf, readText } from './text.ts';
 
 const MAX_NAMED_LINES = 10;
 const MAX_SHOWN_LENGTH = 160;
+/** How often an edit starts over because somebody else wrote the file meanwhile. */
+const MAX_TRIES = 20;
 
 /**
  * Base tool `edit` (A16).
@@ -14,12 +17,14 @@ const MAX_SHOWN_LENGTH = 160;
  */
 export const edit = defineTool({
   name: 'edit',
-  version: '1.0.0',
+  version: '1.1.0',
   description: [
-    'Replaces a piece of text in a file of the workspace.',
+    'Replaces pieces of text in a file of the workspace.',
     'old_string must stand in the file exactly as given, white space and indentation included, and exactly once unless replace_all is true; otherwise nothing is changed and the error says how often and where it was found.',
+    'For several changes of one file give edits instead: they are made in order, each on the result of the one before, and all or none.',
     'Read the file first, and take a line or two around the change into old_string when it is not unique.',
-    'To delete text give an empty new_string. To create a file or replace all of it use write.',
+    'With expected_hash, the hash that read returned, the edit is refused when the file has changed since.',
+    'To delete text give an empty new_string. To create a file or replace all of it use write; to change several files at once use apply_patch.',
   ].join(' '),
   tier: 'workspace',
   effects: 'probe',
@@ -33,42 +38,72 @@ export const edit = defineTool({
   needs: ['workspace:read', 'workspace:write'],
   input: z.object({
     path: z.string().min(1).describe('Path of the file, relative to the workspace root.'),
-    old_string: z.string().min(1).describe('The text to replace, copied exactly from the file.'),
-    new_string: z.string().describe('The text to put in its place. It must differ from old_string.'),
+    old_string: z.string().min(1).optional().describe('The text to replace, copied exactly from the file.'),
+    new_string: z.string().optional().describe('The text to put in its place. It must differ from old_string.'),
     replace_all: z
       .boolean()
       .default(false)
       .describe('Replace every occurrence, for example to rename something. Default false: the text must be unique.'),
+    edits: z
+      .array(
+        z.object({
+          old_string: z.string().min(1).describe('The text to replace, copied exactly from the file.'),
+          new_string: z.string().describe('The text to put in its place.'),
+          replace_all: z.boolean().default(false).describe('Replace every occurrence.'),
+        }),
+      )
+      .min(1)
+      .max(100)
+      .optional()
+      .describe('Several replacements in order, instead of old_string and new_string.'),
+    expected_hash: z
+      .string()
+      .regex(/^[0-9a-f]{64}$/)
+      .optional()
+      .describe('The hash of the file as you read it. Default: the file is edited as it is now.'),
   }),
   output: z.object({
     path: z.string(),
     replacements: z.int().nullable().describe('Null when the edit was found to be done after a crash.'),
+    hash: z.string().optional().describe('SHA-256 of the file after the edit.'),
   }),
-  async run({ path, old_string: oldText, new_string: newText, replace_all: replaceAll }, ctx) {
-    if (oldText === newText)
-      throw new PawlError('INVALID_PARAMS', 'new_string is the same as old_string: there is nothing to change.');
-    const content = await textOf(path, ctx);
-    const { from, to } = inLineEndsOf(content, oldText, newText);
-    const positions = positionsOf(content, from);
-    if (positions.length === 0) throw new PawlError('PRECONDITION_FAILED', explainAbsent(path, content, from));
-    if (positions.length > 1 && !replaceAll)
-      throw new PawlError('PRECONDITION_FAILED', explainSeveral(path, content, positions));
-    // Not String.replace: "$&" in the new text is text.
-    await ctx.workspace.write(path, content.split(from).join(to));
-    const count = positions.length;
-    return {
-      output: { path, replacements: count },
-      display: `Edited ${path} (${count === 1 ? `line ${lineAt(content, positions[0] ?? 0)}` : `${count} places`})`,
-      artifacts: [{ kind: 'file-modified', reference: path }],
-    };
+  async run(params, ctx) {
+    const edits = editsOf(params);
+    const { path, expected_hash: expectedHash } = params;
+    for (let tries = 1; ; tries += 1) {
+      const { text, hash } = await readText(path, ctx);
+      if (expectedHash !== undefined && expectedHash !== hash)
+        throw new PawlError(
+          'PRECONDITION_FAILED',
+          `${JSON.stringify(path)} has changed since it was read (its hash is ${hash}); nothing was changed. Read it again.`,
+        );
+      const { content, lines } = replaced(path, text, edits);
+      try {
+        await ctx.workspace.write(path, content, { expected: hash });
+      } catch (error) {
+        // Somebody wrote the file meanwhile: the edit is made on what it holds now, unless the caller named a state.
+        const isRace = error instanceof PawlError && error.code === 'PRECONDITION_FAILED';
+        if (!isRace || expectedHash !== undefined || tries === MAX_TRIES) throw error;
+        continue;
+      }
+      return {
+        output: { path, replacements: lines.length, hash: hashOf(Buffer.from(content)) },
+        display: `Edited ${path} (${lines.length === 1 ? `line ${lines[0]}` : `${lines.length} places`})`,
+        artifacts: [{ kind: 'file-modified', reference: path }],
+      };
+    }
   },
-  async probe({ path, old_string: oldText, new_string: newText }, ctx) {
-    const content = await textOf(path, ctx);
-    const { from, to } = inLineEndsOf(content, oldText, newText);
-    const hasOld = content.includes(from);
-    const hasNew = to !== '' && content.includes(to);
-    if (hasOld && !hasNew) return { state: 'not-done' };
-    if (!hasOld && (hasNew || to === '')) {
+  async probe(params, ctx) {
+    const { path } = params;
+    const edits = editsOf(params);
+    const { text, hash } = await readText(path, ctx);
+    if (hash === params.expected_hash) return { state: 'not-done' };
+    const found = edits.map((edit) => {
+      const { from, to } = inLineEndsOf(text, edit.old_string, edit.new_string);
+      return { old: text.includes(from), fresh: to !== '' && text.includes(to), deletes: to === '' };
+    });
+    if (found.every(({ old, fresh }) => old && !fresh)) return { state: 'not-done' };
+    if (found.every(({ old, fresh, deletes }) => !old && (fresh || deletes))) {
       return {
         state: 'done',
         result: {
@@ -80,25 +115,63 @@ export const edit = defineTool({
     }
     return { state: 'unknown' };
   },
-  preview: ({ path, old_string: oldText, new_string: newText, replace_all: replaceAll }) => ({
-    summary: `Edit ${path}${replaceAll ? ', every occurrence' : ''}`,
-    details: [
-      ...oldText.split('\n').map((line) => `- ${line}`),
-      ...newText.split('\n').map((line) => `+ ${line}`),
-    ].join('\n'),
-  }),
+  preview: (params) => {
+    const edits = editsOf(params);
+    const what = edits.length > 1 ? `, ${edits.length} places` : edits[0]?.replace_all ? ', every occurrence' : '';
+    return {
+      summary: `Edit ${params.path}${what}`,
+      details: edits
+        .flatMap((edit) => [
+          ...edit.old_string.split('\n').map((line) => `- ${line}`),
+          ...edit.new_string.split('\n').map((line) => `+ ${line}`),
+        ])
+        .join('\n'),
+    };
+  },
 });
 
-/** Writing back a text that was decoded with replacement characters would destroy the file: refused instead. */
-async function textOf(path: string, ctx: ToolContext): Promise<string> {
-  const bytes = await ctx.workspace.read(path);
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch (error) {
-    throw new PawlError('PRECONDITION_FAILED', `${JSON.stringify(path)} is not UTF-8 text and cannot be edited.`, {
-      cause: error,
-    });
-  }
+interface Edit {
+  readonly old_string: string;
+  readonly new_string: string;
+  readonly replace_all: boolean;
+}
+
+/** Throws `INVALID_PARAMS` unless either one replacement is given or a list of them. */
+function editsOf(params: {
+  readonly old_string?: string | undefined;
+  readonly new_string?: string | undefined;
+  readonly replace_all: boolean;
+  readonly edits?: readonly Edit[] | undefined;
+}): readonly Edit[] {
+  const { old_string: oldText, new_string: newText, edits } = params;
+  const wrong = (path: string, message: string): PawlError =>
+    new PawlError('INVALID_PARAMS', `${path} ${message}.`, { issues: [{ path, message }] });
+  if (edits !== undefined && (oldText !== undefined || newText !== undefined))
+    throw wrong('edits', 'cannot be given together with old_string and new_string');
+  if (edits === undefined && oldText === undefined) throw wrong('old_string', 'is required, unless edits is given');
+  if (edits === undefined && newText === undefined) throw wrong('new_string', 'is required, unless edits is given');
+  const list = edits ?? [{ old_string: oldText ?? '', new_string: newText ?? '', replace_all: params.replace_all }];
+  if (list.some((edit) => edit.old_string === edit.new_string))
+    throw new PawlError('INVALID_PARAMS', 'new_string is the same as old_string: there is nothing to change.');
+  return list;
+}
+
+/** The new content, and the line of each place that was replaced. */
+function replaced(path: string, text: string, edits: readonly Edit[]): { content: string; lines: readonly number[] } {
+  let content = text;
+  const lines: number[] = [];
+  edits.forEach((edit, index) => {
+    const { from, to } = inLineEndsOf(content, edit.old_string, edit.new_string);
+    const positions = positionsOf(content, from);
+    const which = edits.length === 1 ? '' : `Edit ${index + 1} of ${edits.length}: `;
+    if (positions.length === 0) throw new PawlError('PRECONDITION_FAILED', which + explainAbsent(path, content, from));
+    if (positions.length > 1 && !edit.replace_all)
+      throw new PawlError('PRECONDITION_FAILED', which + explainSeveral(path, content, positions));
+    for (const position of positions) lines.push(lineAt(content, position));
+    // Not String.replace: "$&" in the new text is text.
+    content = content.split(from).join(to);
+  });
+  return { content, lines };
 }
 
 /** Models write line feeds; in a file whose lines end in CR LF they mean those. */

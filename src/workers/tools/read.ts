@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
 import { nearest } from '../../shared/schema.ts';
 import { defineTool, type ToolContext } from '../../shared/tool.ts';
+import { hashOf, imageTypeOf, isBinary } from './text.ts';
 
 const DEFAULT_LINES = 2_000;
 const MAX_BYTES = 256 * 1024;
@@ -10,7 +11,7 @@ const LISTED_NAMES = 40;
 /** Base tool `read` (A16). */
 export const read = defineTool({
   name: 'read',
-  version: '1.0.0',
+  version: '1.1.0',
   description: [
     'Reads a text file of the workspace.',
     `Returns its content exactly as it stands in the file, at most ${DEFAULT_LINES} lines and ${MAX_BYTES / 1024} KiB at once; a cut is marked at the end of the content, with the offset to go on from.`,
@@ -33,6 +34,12 @@ export const read = defineTool({
       .min(1)
       .optional()
       .describe(`How many lines to return. Default ${DEFAULT_LINES}. Give it only for files too long to read at once.`),
+    line_numbers: z
+      .boolean()
+      .default(false)
+      .describe(
+        'Put the number of each line and a tab before it. They are not part of the file: leave them out of edits.',
+      ),
   }),
   output: z.object({
     path: z.string(),
@@ -41,14 +48,19 @@ export const read = defineTool({
     endLine: z.int().describe('Number of the last returned line; 0 for an empty file.'),
     totalLines: z.int(),
     truncated: z.boolean().describe('Whether lines that were asked for are missing at the end.'),
+    hash: z.string().describe('SHA-256 of the whole file, for expected_hash of edit and write.'),
   }),
-  async run({ path, offset, limit }, ctx) {
+  async run({ path, offset, limit, line_numbers: numbered }, ctx) {
     const bytes = await ctx.workspace.read(path).catch((error: unknown) => explain(error, path, ctx));
-    if (bytes.subarray(0, 8_192).includes(0))
+    const image = imageTypeOf(bytes);
+    if (image !== undefined || isBinary(bytes)) {
+      const what = image === undefined ? 'a binary file' : `an image (${image})`;
+      const hint = image === undefined ? '' : ' Look at it with view_image.';
       throw new PawlError(
         'INVALID_PARAMS',
-        `${JSON.stringify(path)} is a binary file of ${bytes.length} bytes; only text can be read.`,
+        `${JSON.stringify(path)} is ${what} of ${bytes.length} bytes; only text can be read.${hint}`,
       );
+    }
     const lines = linesOf(new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes));
     if (offset !== undefined && offset > Math.max(lines.length, 1)) {
       throw new PawlError(
@@ -68,11 +80,12 @@ export const read = defineTool({
     return {
       output: {
         path,
-        content: kept.join('') + mark,
+        content: (numbered ? kept.map((line, index) => `${first + index + 1}\t${line}`) : kept).join('') + mark,
         startLine: lines.length === 0 ? 0 : first + 1,
         endLine,
         totalLines: lines.length,
         truncated,
+        hash: hashOf(bytes),
       },
       display: `Read ${count} ${count === 1 ? 'line' : 'lines'} of ${path}${count === lines.length ? '' : ` (${first + 1} to ${endLine} of ${lines.length})`}`,
     };

@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tool.ts';
+import { hashOf } from './text.ts';
 
 /** Base tool `write` (A16). Writing the same content again leaves the same file: effects `idempotent`. */
 export const write = defineTool({
   name: 'write',
-  version: '1.0.0',
+  version: '1.1.0',
   description: [
     'Writes a text file of the workspace: creates it, with the folders that are missing, or replaces all of its content.',
     'Readers see the old content or the new one, never a part. The content is written exactly as given.',
@@ -19,22 +20,36 @@ export const write = defineTool({
     openWorldHint: false,
     editHint: true,
   },
-  needs: ['workspace:write'],
+  needs: ['workspace:read', 'workspace:write'],
   input: z.object({
     path: z.string().min(1).describe('Path of the file, relative to the workspace root, for example "docs/notes.md".'),
     content: z
       .string()
       .describe('The whole new content of the file, with a line end at its end where the file shall have one.'),
+    expected_hash: z
+      .string()
+      .regex(/^([0-9a-f]{64}|absent)$/)
+      .optional()
+      .describe('The hash that read returned, or "absent": refused when the file is another one by now. Default: any.'),
   }),
   output: z.object({
     path: z.string(),
     created: z.boolean().describe('False when an existing file was replaced.'),
     bytes: z.int(),
+    hash: z.string().describe('SHA-256 of what was written.'),
   }),
-  async run({ path, content }, ctx) {
-    const { created, bytes } = await ctx.workspace.write(path, content);
+  async run({ path, content, expected_hash: expected }, ctx) {
+    const hash = hashOf(Buffer.from(content));
+    const { created, bytes } = await ctx.workspace
+      .write(path, content, expected === undefined ? {} : { expected })
+      .catch(async (error: unknown) => {
+        // An attempt before this one may have written it already: the end state is what was asked for.
+        const now = await ctx.workspace.read(path).catch(() => undefined);
+        if (now === undefined || hashOf(now) !== hash) throw error;
+        return { created: false, bytes: now.length };
+      });
     return {
-      output: { path, created, bytes },
+      output: { path, created, bytes, hash },
       display: `${created ? 'Created' : 'Replaced'} ${path} (${bytes} bytes)`,
       artifacts: [{ kind: created ? 'file-created' : 'file-modified', reference: path }],
     };

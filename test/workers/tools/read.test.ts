@@ -7,7 +7,7 @@ const numbered = (count: number): string => Array.from({ length: count }, (_, in
 async function readOf(content: string | Uint8Array, params: { offset?: number; limit?: number } = {}) {
   const ctx = testContext();
   await ctx.workspace.write('src/a.ts', content);
-  return read.run({ path: 'src/a.ts', ...params }, ctx);
+  return read.run(read.parse({ path: 'src/a.ts', ...params }), ctx);
 }
 
 describe('read (A16)', () => {
@@ -75,16 +75,16 @@ describe('read (A16)', () => {
     const ctx = testContext();
     await ctx.workspace.write('src/main.ts', 'x');
     await ctx.workspace.write('src/lib/deep.ts', 'x');
-    await expect(read.run({ path: 'src/mian.ts' }, ctx)).rejects.toMatchObject({
+    await expect(read.run(read.parse({ path: 'src/mian.ts' }), ctx)).rejects.toMatchObject({
       code: 'NOT_FOUND',
       message: 'There is no "src/mian.ts" in the workspace. Did you mean main.ts?',
     });
-    await expect(read.run({ path: 'zzzzzzzz' }, ctx)).rejects.toThrow('"." holds: src/.');
-    await expect(read.run({ path: 'src' }, ctx)).rejects.toMatchObject({
+    await expect(read.run(read.parse({ path: 'zzzzzzzz' }), ctx)).rejects.toThrow('"." holds: src/.');
+    await expect(read.run(read.parse({ path: 'src' }), ctx)).rejects.toMatchObject({
       code: 'INVALID_PARAMS',
       message: '"src" is a folder, not a file. "src" holds: lib/, main.ts.',
     });
-    await expect(read.run({ path: '../x' }, ctx)).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+    await expect(read.run(read.parse({ path: '../x' }), ctx)).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
   });
 
   test('works in a worker session (A17)', async () => {
@@ -96,6 +96,6 @@ describe('read (A16)', () => {
       tier: read.tier,
       needs: read.needs,
     });
-    expect((await read.run({ path: 'file' }, worker)).output.content).toBe('x');
+    expect((await read.run(read.parse({ path: 'file' }), worker)).output.content).toBe('x');
   });
 });

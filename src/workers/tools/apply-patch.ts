@@ -1,0 +1,155 @@
+import { z } from 'zod';
+import { PawlError } from '../../shared/failure.ts';
+import { applyHunks, type FilePatch, parsePatch } from '../../shared/patch.ts';
+import { type Artifact, defineTool, type ToolContext, type WorkspaceChange } from '../../shared/tool.ts';
+import { hashOf, readText } from './text.ts';
+
+const CHANGED = ['added', 'modified', 'deleted', 'moved'] as const;
+const ARTIFACT_KINDS = {
+  added: 'file-created',
+  modified: 'file-modified',
+  moved: 'file-modified',
+  deleted: 'other',
+} as const;
+
+/**
+ * Tool `apply_patch` (C17). Effects `probe`: after a crash the files themselves tell whether the patch was applied.
+ */
+export const applyPatch = defineTool({
+  name: 'apply_patch',
+  version: '1.0.0',
+  description: [
+    'Changes several files of the workspace in one step: either the whole patch is applied, or nothing is changed and the error names the hunk that does not fit and what stands there instead.',
+    'Format: a line "*** Begin Patch"; then for each file "*** Add File: PATH" followed by its lines, each beginning with "+"; or "*** Delete File: PATH"; or "*** Update File: PATH", optionally "*** Move to: NEW_PATH", and hunks; then a line "*** End Patch".',
+    'A hunk begins with "@@", optionally followed by a line of the file that stands above the change (such as a function head), then lines that begin with a space (kept), "-" (removed) or "+" (added); give about three kept lines around each change. "*** End of File" after a hunk pins it to the end of the file.',
+    'Unified diffs as "git diff" writes them are understood too. Paths are relative to the workspace root.',
+  ].join(' '),
+  tier: 'workspace',
+  effects: 'probe',
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: true,
+    idempotentHint: false,
+    openWorldHint: false,
+    editHint: true,
+  },
+  needs: ['workspace:read', 'workspace:write'],
+  input: z.object({
+    patch: z.string().min(1).describe('The whole patch, from "*** Begin Patch" to "*** End Patch", or a unified diff.'),
+  }),
+  output: z.object({
+    files: z.array(
+      z.object({
+        path: z.string(),
+        change: z.enum(CHANGED),
+        movedTo: z.string().optional().describe('The new path of a moved file.'),
+      }),
+    ),
+  }),
+  async run({ patch }, ctx) {
+    const patches = parsePatch(patch);
+    await ctx.workspace.commit(await changesOf(patches, ctx));
+    return resultOf(patches);
+  },
+  async probe({ patch }, ctx) {
+    const patches = parsePatch(patch);
+    // Applicable means not applied: an added file would exist, a removed one be gone, a changed line not be there.
+    const todo = await changesOf(patches, ctx).catch(() => undefined);
+    const isDone = await endStates(patches, ctx);
+    if (todo !== undefined && !isDone) return { state: 'not-done' };
+    return todo === undefined && isDone ? { state: 'done', result: resultOf(patches) } : { state: 'unknown' };
+  },
+  preview: ({ patch }) => {
+    const { output } = resultOf(parsePatch(patch));
+    const files = output.files.map(
+      ({ path, change, movedTo }) => `${change} ${path}${movedTo === undefined ? '' : ` to ${movedTo}`}`,
+    );
+    return { summary: `Patch: ${files.join(', ')}`, details: patch };
+  },
+});
+
+/** What the patch does to the files as they are. Throws where it does not fit. */
+async function changesOf(patches: readonly FilePatch[], ctx: ToolContext): Promise<readonly WorkspaceChange[]> {
+  const changes: WorkspaceChange[] = [];
+  for (const patch of patches) {
+    if (patch.kind === 'add') {
+      changes.push({ kind: 'write', path: patch.path, content: patch.content, expected: 'absent' });
+      continue;
+    }
+    if (patch.kind === 'delete') {
+      changes.push({ kind: 'remove', path: patch.path, expected: hashOf(await ctx.workspace.read(patch.path)) });
+      continue;
+    }
+    if (patch.moveTo !== undefined && patch.hunks.length === 0) {
+      const bytes = await ctx.workspace.read(patch.path);
+      changes.push({ kind: 'write', path: patch.moveTo, content: bytes, expected: 'absent' });
+      changes.push({ kind: 'remove', path: patch.path, expected: hashOf(bytes) });
+      continue;
+    }
+    const { text, hash } = await readText(patch.path, ctx);
+    const content = applyHunks(patch.path, text, patch.hunks);
+    if (patch.moveTo === undefined) {
+      if (content === text)
+        throw new PawlError('INVALID_PARAMS', `The hunks for ${JSON.stringify(patch.path)} change nothing.`);
+      changes.push({ kind: 'write', path: patch.path, content, expected: hash });
+    } else {
+      changes.push({ kind: 'write', path: patch.moveTo, content, expected: 'absent' });
+      changes.push({ kind: 'remove', path: patch.path, expected: hash });
+    }
+  }
+  // A file that is added after its removal in the same patch, and the like, has no one meaning.
+  const twice = changes.map(({ path }) => path).find((path, index, paths) => paths.indexOf(path) !== index);
+  if (twice !== undefined)
+    throw new PawlError(
+      'INVALID_PARAMS',
+      `${JSON.stringify(twice)} is changed twice; give all its hunks under one "*** Update File".`,
+    );
+  return changes;
+}
+
+/** Whether every file looks as if the patch had been applied: its new lines stand there, its removed lines do not. */
+async function endStates(patches: readonly FilePatch[], ctx: ToolContext): Promise<boolean> {
+  for (const patch of patches) {
+    const path = patch.kind === 'update' ? (patch.moveTo ?? patch.path) : patch.path;
+    const text = await readText(path, ctx).then(
+      (file) => file.text,
+      () => undefined,
+    );
+    if (patch.kind === 'delete' ? text !== undefined : text === undefined) return false;
+    if (patch.kind === 'add' && text !== patch.content) return false;
+    if (patch.kind !== 'update' || text === undefined) continue;
+    const undone = patch.hunks.map(({ lines, noLineEnd: _noLineEnd, ...hunk }) => ({
+      ...hunk,
+      noLineEnd: false,
+      lines: lines.map((line) => ({
+        ...line,
+        kind: line.kind === 'add' ? ('remove' as const) : line.kind === 'remove' ? ('add' as const) : line.kind,
+      })),
+    }));
+    try {
+      applyHunks(path, text, undone);
+    } catch {
+      return false;
+    }
+  }
+  return true;
+}
+
+function resultOf(patches: readonly FilePatch[]) {
+  const files = patches.map((patch) => {
+    if (patch.kind === 'add') return { path: patch.path, change: 'added' as const };
+    if (patch.kind === 'delete') return { path: patch.path, change: 'deleted' as const };
+    if (patch.moveTo === undefined) return { path: patch.path, change: 'modified' as const };
+    return { path: patch.path, change: 'moved' as const, movedTo: patch.moveTo };
+  });
+  const artifacts: Artifact[] = files.map((file) => ({
+    kind: ARTIFACT_KINDS[file.change],
+    reference: file.change === 'moved' ? file.movedTo : file.path,
+  }));
+  const told = files.map(({ path, change }) => `${change} ${path}`).join(', ');
+  return {
+    output: { files },
+    display: `Patched ${files.length} ${files.length === 1 ? 'file' : 'files'}: ${told}`,
+    artifacts,
+  };
+}

@@ -1,0 +1,79 @@
+import { z } from 'zod';
+import { defineTool } from '../../shared/tool.ts';
+
+const DEFAULT_LIMIT = 100;
+
+/** Tool `grep_files` (C17). */
+export const grepFiles = defineTool({
+  name: 'grep_files',
+  version: '1.0.0',
+  description: [
+    'Searches the text files of the workspace for lines that match a regular expression.',
+    'The pattern is in RE2 syntax, as ripgrep takes it: no look-around and no back-references; write \\\\( to find a parenthesis, or set literal.',
+    'Hidden, binary and very large files and what .gitignore leaves out are not searched; include narrows by name.',
+    'output_mode "files" gives only the paths, "lines" the matching lines with their numbers.',
+  ].join(' '),
+  tier: 'read-only',
+  effects: 'none',
+  annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
+  needs: ['workspace:read'],
+  input: z.object({
+    pattern: z
+      .string()
+      .min(1)
+      .max(2_000)
+      .describe('Regular expression that a line must match, for example "function \\\\w+\\\\(".'),
+    path: z
+      .string()
+      .min(1)
+      .default('.')
+      .describe('Folder or file to search, relative to the workspace root. Default: the root.'),
+    include: z
+      .string()
+      .min(1)
+      .max(1_000)
+      .optional()
+      .describe('Glob that a file must fit, for example "*.ts" or "src/**/*.{ts,tsx}".'),
+    ignore_case: z.boolean().default(false).describe('Take upper and lower case as the same.'),
+    literal: z.boolean().default(false).describe('Take the pattern as plain text.'),
+    context: z.int().min(0).max(20).default(0).describe('How many lines around each match to give as well.'),
+    output_mode: z
+      .enum(['lines', 'files'])
+      .default('lines')
+      .describe('"files" gives only the paths of the files with a match.'),
+    limit: z
+      .int()
+      .min(1)
+      .max(2_000)
+      .default(DEFAULT_LIMIT)
+      .describe(`At most this many matches. Default ${DEFAULT_LIMIT}.`),
+  }),
+  output: z.object({
+    files: z.array(z.string()).describe('Files with a match, relative to the workspace root.'),
+    lines: z.array(
+      z.object({
+        path: z.string(),
+        line: z.int(),
+        text: z.string(),
+        isMatch: z.boolean().describe('False for a line of context.'),
+      }),
+    ),
+    truncated: z.boolean().describe('Whether there are more matches: narrow the search.'),
+  }),
+  async run({ pattern, path, include, ignore_case: ignoreCase, literal, context, output_mode: mode, limit }, ctx) {
+    const { files, lines, truncated } = await ctx.workspace.search({
+      path,
+      pattern,
+      ignoreCase,
+      literal,
+      limit,
+      contextLines: mode === 'lines' ? context : 0,
+      ...(include === undefined ? {} : { glob: include }),
+    });
+    const matches = lines.filter((line) => line.isMatch).length;
+    return {
+      output: { files: files.map((file) => file.path), lines: mode === 'lines' ? lines : [], truncated },
+      display: `Found ${matches} ${matches === 1 ? 'match' : 'matches'} in ${files.length} ${files.length === 1 ? 'file' : 'files'}${truncated ? ', and more' : ''}`,
+    };
+  },
+});

@@ -1,0 +1,77 @@
+import { z } from 'zod';
+import { defineTool, type ToolContext, type WorkspaceEntry } from '../../shared/tool.ts';
+
+const DEFAULT_LIMIT = 200;
+const MAX_LIMIT = 2_000;
+const MAX_DEPTH = 10;
+
+/** Tool `list_dir` (C17). */
+export const listDir = defineTool({
+  name: 'list_dir',
+  version: '1.0.0',
+  description: [
+    'Lists what is in a folder of the workspace: files with their sizes, folders, and other things such as symbolic links.',
+    'depth goes into the folders below; hidden names are listed, symbolic links are not followed.',
+    'To find files by name use glob, by content use grep_files.',
+  ].join(' '),
+  tier: 'read-only',
+  effects: 'none',
+  annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
+  needs: ['workspace:read'],
+  input: z.object({
+    path: z.string().min(1).default('.').describe('Folder, relative to the workspace root. Default: the root.'),
+    depth: z
+      .int()
+      .min(1)
+      .max(MAX_DEPTH)
+      .default(1)
+      .describe(`How many levels to list, 1 to ${MAX_DEPTH}. Default 1: the folder itself.`),
+    offset: z.int().min(0).default(0).describe('How many entries to leave out, to go on after a cut list.'),
+    limit: z
+      .int()
+      .min(1)
+      .max(MAX_LIMIT)
+      .default(DEFAULT_LIMIT)
+      .describe(`At most this many entries. Default ${DEFAULT_LIMIT}.`),
+  }),
+  output: z.object({
+    path: z.string(),
+    entries: z.array(
+      z.object({
+        path: z.string().describe('Relative to the workspace root.'),
+        kind: z
+          .enum(['file', 'directory', 'other'])
+          .describe('"other" is a symbolic link, a socket, a FIFO or a device.'),
+        bytes: z.int(),
+      }),
+    ),
+    truncated: z.boolean().describe('Whether there are more: go on with offset.'),
+  }),
+  async run({ path, depth, offset, limit }, ctx) {
+    const wanted = offset + limit;
+    const found: WorkspaceEntry[] = [];
+    // One more than wanted tells whether there are more.
+    await collect(path, depth, wanted + 1, found, ctx);
+    const entries = found.slice(offset, wanted);
+    return {
+      output: { path, entries, truncated: found.length > wanted },
+      display: `Listed ${entries.length} ${entries.length === 1 ? 'entry' : 'entries'} of ${path}`,
+    };
+  },
+});
+
+async function collect(
+  path: string,
+  depth: number,
+  enough: number,
+  found: WorkspaceEntry[],
+  ctx: ToolContext,
+): Promise<void> {
+  for (const each of await ctx.workspace.list(path)) {
+    if (found.length >= enough) return;
+    found.push(each);
+    // A folder can go, or become a link out of the workspace, while it is being listed.
+    if (each.kind === 'directory' && depth > 1)
+      await collect(each.path, depth - 1, enough, found, ctx).catch(() => undefined);
+  }
+}

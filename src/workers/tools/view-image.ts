@@ -1,0 +1,31 @@
+import { z } from 'zod';
+import { PawlError } from '../../shared/failure.ts';
+import { defineTool } from '../../shared/tool.ts';
+import { imageTypeOf } from './text.ts';
+
+/** What the providers take: 5 MB for an image, in base64. */
+const MAX_BYTES = 3_750_000;
+
+/** Tool `view_image` (C19, D2). */
+export const viewImage = defineTool({
+  name: 'view_image',
+  version: '1.0.0',
+  description: `Shows an image of the workspace (PNG, JPEG, GIF or WebP, at most ${MAX_BYTES} bytes) to a model that can see. The type is told by the content, not by the name.`,
+  tier: 'read-only',
+  effects: 'none',
+  annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
+  needs: ['workspace:read'],
+  input: z.object({ path: z.string().min(1).describe('Path of the image, relative to the workspace root.') }),
+  output: z.object({ path: z.string(), mimeType: z.string(), bytes: z.int() }),
+  async run({ path }, ctx) {
+    const bytes = await ctx.workspace.read(path, { maxBytes: MAX_BYTES });
+    const mimeType = imageTypeOf(bytes);
+    if (mimeType === undefined)
+      throw new PawlError('INVALID_PARAMS', `${JSON.stringify(path)} is not a PNG, JPEG, GIF or WebP image.`);
+    return {
+      output: { path, mimeType, bytes: bytes.length },
+      display: `Viewed ${path} (${mimeType}, ${bytes.length} bytes)`,
+      content: [{ type: 'image', mimeType, data: Buffer.from(bytes).toString('base64') }],
+    };
+  },
+});
