@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { baseTools, connect, startWorker } from 'pawl';
 
 const folder = await mkdtemp(join(tmpdir(), 'pawl-example-'));
-const worker = await startWorker({ tools: baseTools }); // read, write, edit, shell
+const worker = await startWorker({ tools: baseTools }); // read, write, edit, shell and more
 const pawl = await connect();
 const main = await pawl.openSession({ kind: 'main', actorId: 'ada', workspaceRoot: folder });
 const branch = await main.branch();

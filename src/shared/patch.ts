@@ -146,8 +146,8 @@ class UnifiedReader extends LineReader {
     for (; this.line !== undefined; ) {
       const { line } = this;
       if (line.startsWith('diff --git ')) flush();
-      if (line.startsWith('rename from ')) renamed = { ...renamed, from: line.slice('rename from '.length) };
-      if (line.startsWith('rename to ')) renamed = { ...renamed, to: line.slice('rename to '.length) };
+      const [, end, name] = /^rename (from|to) (.+)$/.exec(line) ?? [];
+      if (name !== undefined) renamed = { ...renamed, [end ?? '']: name };
       if (line.startsWith('GIT binary patch')) throw this.wrong('a text patch; binary patches cannot be applied');
       if (line.startsWith('--- ') && this.lines[this.at + 1]?.startsWith('+++ ')) {
         renamed = {};
@@ -182,8 +182,8 @@ class UnifiedReader extends LineReader {
     let [old, fresh] = [Number(head[2] ?? 1), Number(head[4] ?? 1)];
     const lines: HunkLine[] = [];
     let noLineEnd = false;
-    while (old > 0 || fresh > 0) {
-      const read = hunkLine(this.line ?? '!');
+    while ((old > 0 || fresh > 0) && !this.#endsEarly()) {
+      const read = hunkLine(this.line ?? '');
       if (read === undefined && !this.line?.startsWith('\\'))
         throw this.wrong('a line that begins with a space, "+" or "-"');
       if (read !== undefined) {
@@ -198,6 +198,13 @@ class UnifiedReader extends LineReader {
       }
     }
     return { lines, atEnd: noLineEnd, noLineEnd, nearLine: Number(head[1]) };
+  }
+
+  /** Models count wrong: a hunk ends where the next one begins, whatever its head says. */
+  #endsEarly(): boolean {
+    const { line } = this;
+    if (line === undefined || (line === '' && this.at === this.lines.length - 1)) return true;
+    return line.startsWith('@@ ') || line.startsWith('diff --git ');
   }
 }
 

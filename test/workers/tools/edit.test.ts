@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { edit } from '../../../src/workers/tools/index.ts';
+import { hashOf } from '../../../src/workers/tools/text.ts';
 import { type TestContext, testContext } from '../../helpers/context.ts';
 
 interface Change {
@@ -15,7 +16,7 @@ async function fileOf(content: string | Uint8Array): Promise<TestContext> {
 }
 
 const contentOf = async (ctx: TestContext): Promise<string> => Buffer.from(await ctx.workspace.read('file')).toString();
-const paramsOf = (change: Change) => ({ path: 'file', replace_all: false, ...change });
+const paramsOf = (change: Change) => edit.parse({ path: 'file', ...change });
 
 /** The file after the edit, which must succeed. */
 async function edited(content: string, change: Change): Promise<string> {
@@ -40,7 +41,7 @@ describe('edit replaces (A16)', () => {
   test('a text that is unique, and tells where', async () => {
     const ctx = await fileOf('one\ntwo\nthree\n');
     expect(await edit.run(paramsOf({ old_string: 'two', new_string: '2' }), ctx)).toEqual({
-      output: { path: 'file', replacements: 1 },
+      output: { path: 'file', replacements: 1, hash: hashOf(Buffer.from('one\n2\nthree\n')) },
       display: 'Edited file (line 2)',
       artifacts: [{ kind: 'file-modified', reference: 'file' }],
     });

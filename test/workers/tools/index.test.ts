@@ -6,9 +6,18 @@ import { baseTools } from '../../../src/workers/tools/index.ts';
 test('the base tools have their names, tiers and parameters (A16)', () => {
   const shape = baseTools.map((tool) => [tool.name, tool.tier, Object.keys(tool.inputSchema['properties'] ?? {})]);
   expect(shape).toEqual([
-    ['read', 'read-only', ['path', 'offset', 'limit']],
-    ['write', 'workspace', ['path', 'content']],
-    ['edit', 'workspace', ['path', 'old_string', 'new_string', 'replace_all']],
+    ['read', 'read-only', ['path', 'offset', 'limit', 'line_numbers']],
+    ['write', 'workspace', ['path', 'content', 'expected_hash']],
+    ['edit', 'workspace', ['path', 'old_string', 'new_string', 'replace_all', 'edits', 'expected_hash']],
+    ['apply_patch', 'workspace', ['patch']],
+    ['list_dir', 'read-only', ['path', 'depth', 'offset', 'limit']],
+    [
+      'grep_files',
+      'read-only',
+      ['pattern', 'path', 'include', 'ignore_case', 'literal', 'context', 'output_mode', 'limit'],
+    ],
+    ['glob', 'read-only', ['pattern', 'path', 'include_ignored', 'limit']],
+    ['view_image', 'read-only', ['path']],
     ['shell', 'system', ['command', 'cwd', 'timeout_ms', 'stdin']],
   ]);
   expect(baseTools.every(isTool)).toBe(true);

@@ -1,10 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { read } from '../../../src/workers/tools/index.ts';
+import { hashOf } from '../../../src/workers/tools/text.ts';
 import { testContext } from '../../helpers/context.ts';
 
 const numbered = (count: number): string => Array.from({ length: count }, (_, index) => `line ${index + 1}\n`).join('');
 
-async function readOf(content: string | Uint8Array, params: { offset?: number; limit?: number } = {}) {
+async function readOf(
+  content: string | Uint8Array,
+  params: { offset?: number; limit?: number; line_numbers?: boolean } = {},
+) {
   const ctx = testContext();
   await ctx.workspace.write('src/a.ts', content);
   return read.run(read.parse({ path: 'src/a.ts', ...params }), ctx);
@@ -20,6 +24,7 @@ describe('read (A16)', () => {
         endLine: 3,
         totalLines: 3,
         truncated: false,
+        hash: hashOf(Buffer.from('a\r\n\tb\n\uFEFFü')),
       },
       display: 'Read 3 lines of src/a.ts',
     });
@@ -65,6 +70,10 @@ describe('read (A16)', () => {
       code: 'INVALID_PARAMS',
       message: 'offset 3 is past the end: "src/a.ts" has 2 lines.',
     });
+  });
+
+  test('numbers the lines when asked to', async () => {
+    expect((await readOf('a\nb\nc\n', { offset: 2, line_numbers: true })).output.content).toBe('2\tb\n3\tc\n');
   });
 
   test('a binary file is refused', async () => {

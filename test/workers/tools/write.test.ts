@@ -5,7 +5,7 @@ import { testContext } from '../../helpers/context.ts';
 test('write creates a file with its folders, then replaces it, and names the artifact (A12, A16)', async () => {
   const ctx = testContext();
   expect(await write.run({ path: 'a/b/c.txt', content: 'ü\n' }, ctx)).toEqual({
-    output: { path: 'a/b/c.txt', created: true, bytes: 3 },
+    output: { path: 'a/b/c.txt', created: true, bytes: 3, hash: expect.stringMatching(/^[0-9a-f]{64}$/) },
     display: 'Created a/b/c.txt (3 bytes)',
     artifacts: [{ kind: 'file-created', reference: 'a/b/c.txt' }],
   });
@@ -23,6 +23,10 @@ test('write out of the workspace, or in a worker session, is PERMISSION_DENIED (
 });
 
 test('write is in the workspace tier, and a second run is harmless', () => {
-  expect([write.tier, write.effects, write.needs]).toEqual(['workspace', 'idempotent', ['workspace:write']]);
+  expect([write.tier, write.effects, write.needs]).toEqual([
+    'workspace',
+    'idempotent',
+    ['workspace:read', 'workspace:write'],
+  ]);
   expect(write.preview?.({ path: 'x', content: 'ab' })).toEqual({ summary: 'Write 2 bytes to x', details: 'ab' });
 });

@@ -1,0 +1,139 @@
+import { describe, expect, test } from 'vitest';
+import { applyHunks, parsePatch } from '../../src/shared/patch.ts';
+
+const patch = (...lines: string[]): string => ['*** Begin Patch', ...lines, '*** End Patch'].join('\n');
+
+/** The content after the patch's only file. */
+function applied(content: string, text: string): string {
+  const [file] = parsePatch(text);
+  if (file?.kind !== 'update') throw new Error('not an update');
+  return applyHunks(file.path, content, file.hunks);
+}
+
+describe('a patch is read (C17)', () => {
+  test('add, delete, update and move', () => {
+    const text = patch(
+      '*** Add File: a.txt',
+      '+one',
+      '+',
+      '*** Delete File: b.txt',
+      '*** Update File: c.txt',
+      '*** Move to: d/c.txt',
+      '@@ function c()',
+      ' keep',
+      '-old',
+      '+new',
+      '*** End of File',
+    );
+    expect(parsePatch(text)).toEqual([
+      { kind: 'add', path: 'a.txt', content: 'one\n\n' },
+      { kind: 'delete', path: 'b.txt' },
+      {
+        kind: 'update',
+        path: 'c.txt',
+        moveTo: 'd/c.txt',
+        hunks: [
+          {
+            heading: 'function c()',
+            atEnd: true,
+            noLineEnd: false,
+            lines: [
+              { kind: 'keep', text: 'keep' },
+              { kind: 'remove', text: 'old' },
+              { kind: 'add', text: 'new' },
+            ],
+          },
+        ],
+      },
+    ]);
+  });
+
+  test('around it may stand what models put there', () => {
+    const text = `Here it is:\n\`\`\`\n${patch('*** Delete File: b.txt')}\n\`\`\`\n`;
+    expect(parsePatch(text)).toEqual([{ kind: 'delete', path: 'b.txt' }]);
+  });
+
+  test.each([
+    ['no patch at all', 'hello', 'The patch holds no change'],
+    ['no end', '*** Begin Patch\n*** Add File: a\n+x', 'Line 4 of the patch: expected "*** Add File: PATH"'],
+    ['an unknown word', patch('*** Rename File: a'), 'Line 2 of the patch'],
+    ['an update without hunks', patch('*** Update File: a'), 'expected "@@" and the lines of a hunk'],
+    ['a line without a mark', patch('*** Update File: a', '@@', 'x'), 'a line that begins with a space, "+" or "-"'],
+    ['an added line without a mark', patch('*** Add File: a', 'x'), 'begins with "+"'],
+    ['a binary patch', 'diff --git a/x b/x\nGIT binary patch\n', 'binary patches cannot be applied'],
+  ])('%s is refused with its line', (_name, text, message) => {
+    expect(() => parsePatch(text)).toThrow(
+      expect.objectContaining({ code: 'INVALID_PARAMS', message: expect.stringContaining(message) }),
+    );
+  });
+
+  test('unified diffs: changes, new and removed files, renames, a missing line end', () => {
+    const text = [
+      'diff --git a/x.txt b/x.txt',
+      'index 1..2 100644',
+      '--- a/x.txt',
+      '+++ b/x.txt',
+      '@@ -1,2 +1,2 @@',
+      ' a',
+      '-b',
+      '+c',
+      '\\ No newline at end of file',
+      'diff --git a/new b/new',
+      '--- /dev/null',
+      '+++ b/new',
+      '@@ -0,0 +1 @@',
+      '+n',
+      '--- a/gone\t2026-01-01',
+      '+++ /dev/null',
+      '@@ -1 +0,0 @@',
+      '-g',
+      'diff --git a/r1 b/r2',
+      'similarity index 100%',
+      'rename from r1',
+      'rename to r2',
+    ].join('\n');
+    expect(parsePatch(text).map(({ kind, path }) => `${kind} ${path}`)).toEqual([
+      'update x.txt',
+      'add new',
+      'delete gone',
+      'update r1',
+    ]);
+    expect(applied('a\nb\n', text)).toBe('a\nc');
+  });
+});
+
+describe('hunks are applied', () => {
+  const at = (...lines: string[]) => patch('*** Update File: f', ...lines);
+
+  test.each([
+    ['a change', 'a\nb\nc\n', at('@@', ' a', '-b', '+B', ' c'), 'a\nB\nc\n'],
+    ['without @@ at the first hunk', 'a\nb\n', at('-b', '+B'), 'a\nB\n'],
+    ['the place below a heading', 'f()\n  x\ng()\n  x\n', at('@@ g()', '-  x', '+  y'), 'f()\n  x\ng()\n  y\n'],
+    ['the place at the end', 'x\ny\nx\n', at('@@', '-x', '+z', '*** End of File'), 'x\ny\nz\n'],
+    ['several hunks in order', 'a\nb\nc\nd\n', at('@@', '-a', '+A', '@@', '-d', '+D'), 'A\nb\nc\nD\n'],
+    ['additions alone go to the end', 'a\n', at('@@', '+b'), 'a\nb\n'],
+    ['a file without a line end keeps none', 'a\nb', at('@@', '-a', '+A'), 'A\nb'],
+    ['a file with CR LF keeps it', 'a\r\nb\r\n', at('@@', '-b', '+B'), 'a\r\nB\r\n'],
+    ['white space at line ends may differ, and kept lines stay', 'a  \nb\n', at('@@', ' a', '-b', '+B'), 'a  \nB\n'],
+    ['indentation may differ', '\ta\n\tb\n', at('@@', ' a', '-b', '+\tB'), '\ta\n\tB\n'],
+    ['typographic quotes may differ', 'say “hi”\n', at('@@', '-say "hi"', '+bye'), 'bye\n'],
+    ['an empty file', '', at('@@', '+a'), 'a\n'],
+    ['all lines removed', 'a\n', at('@@', '-a'), ''],
+    ['the exact line before a similar one', ' x\nx\n', at('@@', '-x', '+y'), ' x\ny\n'],
+  ])('%s', (_name, content, text, expected) => expect(applied(content, text)).toBe(expected));
+
+  test('a unified diff takes the match nearest to its line number', () => {
+    expect(applied('x\na\nx\nb\nx\n', '--- a/f\n+++ b/f\n@@ -5,2 +5,2 @@\n-x\n+y\n')).toBe('x\na\nx\nb\ny\n');
+  });
+
+  test.each([
+    ['a line that is not there', 'a\n', at('@@', '-zzz', '+b'), 'its line "zzz" does not stand in the file'],
+    ['a line that differs', 'a\nb\nc\n', at('@@', ' a', ' b', '-d', '+D'), 'line 3 is "c", where the patch has "d"'],
+    ['hunks out of order', 'a\nb\n', at('@@', '-b', '+B', '@@', '-a', '+A'), 'Hunk 2 of 2 for "f" does not fit'],
+    ['an absent heading', 'a\n', at('@@ g()', '-a', '+b'), 'there is no line "g()"'],
+  ])('%s is told with what stands there', (_name, content, text, message) => {
+    expect(() => applied(content, text)).toThrow(
+      expect.objectContaining({ code: 'PRECONDITION_FAILED', message: expect.stringContaining(message) }),
+    );
+  });
+});

@@ -1,0 +1,123 @@
+import { existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { applyPatch } from '../../../src/workers/tools/index.ts';
+import { type TestContext, temporaryFolder, testContext } from '../../helpers/context.ts';
+
+const patch = (...lines: string[]) => ({ patch: ['*** Begin Patch', ...lines, '*** End Patch'].join('\n') });
+
+function folderWith(files: Readonly<Record<string, string>>): { root: string; ctx: TestContext } {
+  const root = temporaryFolder();
+  for (const [path, content] of Object.entries(files)) writeFileSync(join(root, path), content);
+  return { root, ctx: testContext({ workspaceRoot: root }) };
+}
+
+/** All files of a folder with their contents. */
+function contentsOf(root: string): Record<string, string> {
+  const files = readdirSync(root, { recursive: true, withFileTypes: true }).filter((each) => each.isFile());
+  return Object.fromEntries(
+    files.map((each) => [
+      join(each.parentPath, each.name).slice(root.length + 1),
+      readFileSync(join(each.parentPath, each.name), 'utf8'),
+    ]),
+  );
+}
+
+const everyKind = patch(
+  '*** Add File: new/a.txt',
+  '+a',
+  '*** Update File: b.txt',
+  '@@',
+  '-b',
+  '+B',
+  '*** Delete File: c.txt',
+  '*** Update File: d.txt',
+  '*** Move to: moved/d.txt',
+  '@@',
+  '-d',
+  '+D',
+);
+
+test('adds, changes, deletes and moves files in one step, and names them (A12, C17)', async () => {
+  const { root, ctx } = folderWith({ 'b.txt': 'b\n', 'c.txt': 'c\n', 'd.txt': 'd\n' });
+  const result = await applyPatch.run(everyKind, ctx);
+  expect(contentsOf(root)).toEqual({ 'new/a.txt': 'a\n', 'b.txt': 'B\n', 'moved/d.txt': 'D\n' });
+  expect(result).toMatchObject({
+    output: {
+      files: [
+        { path: 'new/a.txt', change: 'added' },
+        { path: 'b.txt', change: 'modified' },
+        { path: 'c.txt', change: 'deleted' },
+        { path: 'd.txt', change: 'moved', movedTo: 'moved/d.txt' },
+      ],
+    },
+    display: 'Patched 4 files: added new/a.txt, modified b.txt, deleted c.txt, moved d.txt',
+  });
+  expect(ctx.changes.changes().map(({ path }) => path)).toEqual([
+    'new/a.txt',
+    'b.txt',
+    'c.txt',
+    'moved/d.txt',
+    'd.txt',
+  ]);
+});
+
+describe('all or nothing', () => {
+  test.each([
+    ['a hunk of the last file does not fit', ['*** Update File: d.txt', '@@', '-zzz', '+y'], 'PRECONDITION_FAILED'],
+    ['a file to delete is absent', ['*** Delete File: zzz'], 'NOT_FOUND'],
+    ['a file to add exists', ['*** Add File: d.txt', '+x'], 'PRECONDITION_FAILED'],
+    [
+      'a move ends at a file that exists',
+      ['*** Update File: d.txt', '*** Move to: c.txt', '@@', '-d', '+D'],
+      'PRECONDITION_FAILED',
+    ],
+    ['a path leaves the workspace', ['*** Add File: ../out.txt', '+x'], 'PERMISSION_DENIED'],
+    ['a link leads out of the workspace', ['*** Update File: link', '@@', '-secret', '+x'], 'PERMISSION_DENIED'],
+    ['a file is changed twice', ['*** Update File: b.txt', '@@', '-b', '+x'], 'INVALID_PARAMS'],
+  ])('%s', async (_name, lines, code) => {
+    const { root, ctx } = folderWith({ 'b.txt': 'b\n', 'c.txt': 'c\n', 'd.txt': 'd\n' });
+    const outside = join(temporaryFolder(), 'secret');
+    writeFileSync(outside, 'secret\n');
+    symlinkSync(outside, join(root, 'link'));
+    const before = contentsOf(root);
+    await expect(
+      applyPatch.run(patch('*** Update File: b.txt', '@@', '-b', '+B', ...lines), ctx),
+    ).rejects.toMatchObject({ code });
+    expect(contentsOf(root)).toEqual(before);
+    expect(readFileSync(outside, 'utf8')).toBe('secret\n');
+  });
+
+  test('a rename that fails takes back the ones before it', async () => {
+    const { root, ctx } = folderWith({ 'a.txt': 'a\n', 'z.txt': 'z\n' });
+    await expect(
+      ctx.workspace.commit([
+        { kind: 'write', path: 'a.txt', content: 'A\n' },
+        { kind: 'remove', path: 'z.txt' },
+        // Compared as absent, and there when it is put in place: the change before it makes it.
+        { kind: 'write', path: 'b.txt', content: 'b' },
+        { kind: 'write', path: 'b.txt/c.txt', content: 'c' },
+      ]),
+    ).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
+    const { 'a.txt': a, 'z.txt': z } = contentsOf(root);
+    expect([a, z]).toEqual(['a\n', 'z\n']);
+    expect(readdirSync(root).filter((name) => name.endsWith('.tmp'))).toEqual([]);
+  });
+});
+
+test('after a crash the files tell whether the patch was applied', async () => {
+  const { ctx, root } = folderWith({ 'b.txt': 'b\n', 'c.txt': 'c\n', 'd.txt': 'd\n' });
+  expect(await applyPatch.probe?.(everyKind, ctx)).toEqual({ state: 'not-done' });
+  await applyPatch.run(everyKind, ctx);
+  expect(await applyPatch.probe?.(everyKind, ctx)).toMatchObject({ state: 'done' });
+  writeFileSync(join(root, 'c.txt'), 'c\n');
+  expect(await applyPatch.probe?.(everyKind, ctx)).toEqual({ state: 'unknown' });
+});
+
+test('a worker session cannot patch (A10, A17)', async () => {
+  const ctx = testContext({ kind: 'worker' });
+  await expect(applyPatch.run(patch('*** Add File: a', '+a'), ctx)).rejects.toMatchObject({
+    code: 'PERMISSION_DENIED',
+  });
+  expect(existsSync(join(ctx.workspace.root, 'a'))).toBe(false);
+});

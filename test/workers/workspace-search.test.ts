@@ -1,0 +1,134 @@
+import { mkdirSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { glob, grepFiles, listDir, viewImage } from '../../src/workers/tools/index.ts';
+import { temporaryFolder, testContext } from '../helpers/context.ts';
+
+/** A tree with ignored, hidden, binary and linked files, next to a folder with a secret. */
+function tree() {
+  const folder = temporaryFolder();
+  const root = join(folder, 'root');
+  for (const path of ['src/deep', 'node_modules/x', '.git', '../outside'])
+    mkdirSync(join(root, path), { recursive: true });
+  const files = {
+    'README.md': 'needle in the readme\n',
+    'src/a.ts': 'one\nNeedle two\nthree\nneedle four\n',
+    'src/deep/b.test.ts': 'no\nneedle(\n',
+    'src/deep/ignored.log': 'needle\n',
+    'node_modules/x/index.js': 'needle\n',
+    '.gitignore': 'node_modules/\n',
+    'src/.gitignore': '*.log\n',
+    '.env': 'needle\n',
+    '.git/config': 'needle\n',
+    'binary.bin': 'needle\0\n',
+    '../outside/secret': 'needle secret\n',
+  };
+  for (const [path, content] of Object.entries(files)) writeFileSync(join(root, path), content);
+  symlinkSync('../outside', join(root, 'out'));
+  symlinkSync('../../outside/secret', join(root, 'src/secret.ts'));
+  utimesSync(join(root, 'README.md'), 1_000, 1_000);
+  return testContext({ workspaceRoot: root });
+}
+
+const grep = async (params: Parameters<typeof grepFiles.parse>[0]) =>
+  (await grepFiles.run(grepFiles.parse(params), tree())).output;
+
+describe('grep_files (C17)', () => {
+  test('finds lines, and leaves out what is hidden, ignored, binary or behind a link', async () => {
+    const { files, lines, truncated } = await grep({ pattern: 'needle' });
+    expect(files).toEqual(['README.md', 'src/a.ts', 'src/deep/b.test.ts']);
+    expect(lines.map(({ path, line, text }) => `${path}:${line}:${text}`)).toEqual([
+      'README.md:1:needle in the readme',
+      'src/a.ts:4:needle four',
+      'src/deep/b.test.ts:2:needle(',
+    ]);
+    expect(truncated).toBe(false);
+  });
+
+  test('by case, as plain text, by name, with context, in one file', async () => {
+    expect((await grep({ pattern: 'needle', ignore_case: true, include: '*.ts' })).lines).toHaveLength(3);
+    expect((await grep({ pattern: 'needle(', literal: true })).files).toEqual(['src/deep/b.test.ts']);
+    expect((await grep({ pattern: '^needle', path: 'src', include: 'deep/*.ts' })).files).toEqual([
+      'src/deep/b.test.ts',
+    ]);
+    const { lines } = await grep({ pattern: 'needle', ignore_case: true, path: 'src/a.ts', context: 1 });
+    expect(lines.map(({ line, isMatch }) => [line, isMatch])).toEqual([
+      [1, false],
+      [2, true],
+      [3, false],
+      [4, true],
+    ]);
+    expect((await grep({ pattern: 'needle', output_mode: 'files' })).lines).toEqual([]);
+  });
+
+  test('a cut is told', async () => {
+    expect(await grep({ pattern: 'needle', limit: 2 })).toMatchObject({
+      files: ['README.md', 'src/a.ts'],
+      truncated: true,
+    });
+  });
+
+  test.each(['(', 'a(?=b)', '(a)\\1', '[z-a]'])('%s is no pattern of RE2', async (pattern) => {
+    await expect(grep({ pattern })).rejects.toMatchObject({ code: 'INVALID_PARAMS', issues: [{ path: 'pattern' }] });
+  });
+
+  test('a pattern that takes a backtracking engine for ever ends at once', async () => {
+    const ctx = testContext();
+    await ctx.workspace.write('a', `${'a'.repeat(20_000)}!\n`);
+    const startedMs = performance.now();
+    await grepFiles.run(grepFiles.parse({ pattern: '^(a+)+$' }), ctx);
+    expect(performance.now() - startedMs).toBeLessThan(5_000);
+  });
+
+  test.each(['../outside', 'out', 'src/secret.ts', '/etc'])('%s leaves the workspace (A11)', async (path) => {
+    await expect(grep({ pattern: 'needle', path })).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  });
+
+  test('works in a worker session (A18)', async () => {
+    const ctx = testContext({ kind: 'worker', workspaceRoot: tree().workspace.root });
+    expect((await grepFiles.run(grepFiles.parse({ pattern: 'needle' }), ctx)).output.files).toHaveLength(3);
+  });
+});
+
+test('glob finds files by name, the newest first, also ignored ones when asked', async () => {
+  const find = async (params: Parameters<typeof glob.parse>[0]) => (await glob.run(glob.parse(params), tree())).output;
+  expect((await find({ pattern: '*.md' })).files).toEqual(['README.md']);
+  expect((await find({ pattern: 'src/**/*.ts' })).files.toSorted()).toEqual(['src/a.ts', 'src/deep/b.test.ts']);
+  expect((await find({ pattern: '{README.md,src/a.ts}' })).files).toEqual(['src/a.ts', 'README.md']);
+  expect((await find({ pattern: '*.js', include_ignored: true })).files).toEqual(['node_modules/x/index.js']);
+  expect(await find({ pattern: '**', limit: 1 })).toMatchObject({ truncated: true });
+});
+
+test('list_dir lists a folder and the ones below it, not behind links, and goes on where a list was cut (C17)', async () => {
+  const ctx = tree();
+  const list = async (params: Parameters<typeof listDir.parse>[0]) =>
+    (await listDir.run(listDir.parse(params), ctx)).output;
+  expect((await list({ path: 'src' })).entries.map(({ path, kind }) => `${kind} ${path}`)).toEqual([
+    'file src/.gitignore',
+    'file src/a.ts',
+    'directory src/deep',
+    'other src/secret.ts',
+  ]);
+  const all = (await list({ depth: 5 })).entries.map(({ path }) => path);
+  expect(all).toContain('src/deep/b.test.ts');
+  expect(all.some((path) => path.startsWith('out/'))).toBe(false);
+  const first = await list({ depth: 5, limit: 3 });
+  const rest = await list({ depth: 5, offset: 3 });
+  expect(first.truncated).toBe(true);
+  expect([...first.entries, ...rest.entries].map(({ path }) => path)).toEqual(all);
+  await expect(list({ path: 'out' })).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+});
+
+test('view_image gives an image by its content, and read points to it (C19, D2)', async () => {
+  const ctx = testContext();
+  const png = Buffer.from(
+    'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
+    'base64',
+  );
+  await ctx.workspace.write('dot.txt', png);
+  await ctx.workspace.write('text.png', 'no image');
+  const result = await viewImage.run({ path: 'dot.txt' }, ctx);
+  expect(result.output).toEqual({ path: 'dot.txt', mimeType: 'image/png', bytes: png.length });
+  expect(result.content).toEqual([{ type: 'image', mimeType: 'image/png', data: png.toString('base64') }]);
+  await expect(viewImage.run({ path: 'text.png' }, ctx)).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
+});
