@@ -41,7 +41,7 @@ export async function runCall(context: CliContext, toolName: string, options: Ca
         ? { timeoutMs: options.timeout }
         : hasWorker
           ? {}
-          : { deadlineAtMs: Date.now() + NO_WORKER_MS }),
+          : { deadlineAtMs: pawl.backend.clock.now() + NO_WORKER_MS }),
     };
     if (context.err.isTTY) showProgress(context, session);
     const result = await callAndListen(context, session, () => session.submit(toolName, params, callOptions));

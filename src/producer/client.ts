@@ -25,7 +25,7 @@ import type { CallRecord, Flushed } from '../shared/store/ledger.ts';
 import { type News, NewsListener } from '../shared/store/news.ts';
 import type { ShadowCount } from '../shared/store/switches.ts';
 import { type ReliabilityModes, Switches, type SwitchWords } from '../shared/switches.ts';
-import { type Clock, systemClock, uuidv7 } from '../shared/time.ts';
+import { type Clock, uuidv7 } from '../shared/time.ts';
 import { TIERS } from '../shared/tool.ts';
 import { type Cancellation, cancelCall } from './cancel.ts';
 import { CircuitAdmin, type CircuitSelection } from './circuit-admin.ts';
@@ -94,7 +94,7 @@ export class Pawl {
 
   private constructor(options: PawlOptions, backend: Backend) {
     const { settings, log } = options;
-    const clock = options.clock ?? systemClock;
+    const clock = options.clock ?? backend.clock;
     const onError = (error: Error) => {
       if (!this.#closed) log.debug({ error: error.message }, 'Redis connection');
     };
@@ -218,7 +218,7 @@ export class Pawl {
       throw new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
     const answer =
       resolution.as === 'retry'
-        ? await ledger.requeue(record, 'resolved', String(Date.now()))
+        ? await ledger.requeue(record, 'resolved', String(record.readAtMs))
         : await this.#resolveAs(record, resolution);
     if (answer === 'gone') throw new PawlError('UNKNOWN_CALL');
     if (answer === 'refused') {
@@ -295,7 +295,7 @@ export class Pawl {
     });
     if (!(await this.#backend.sessions.create(record))) throw sessionTaken(record.sessionKey);
     this.#remember(record);
-    return new Session(this, record);
+    return new Session(this, record, this.#options.clock ?? this.#backend.clock);
   }
 
   /** An open session by its key. Throws `UNKNOWN_SESSION`. */
@@ -304,7 +304,7 @@ export class Pawl {
     if (record === undefined)
       throw new PawlError('UNKNOWN_SESSION', `There is no session ${JSON.stringify(sessionKey)}.`);
     this.#remember(record);
-    return new Session(this, record);
+    return new Session(this, record, this.#options.clock ?? this.#backend.clock);
   }
 
   sessions(limit = 100): Promise<SessionRecord[]> {

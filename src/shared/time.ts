@@ -30,6 +30,46 @@ export const backgroundSchedule: Schedule = (run, afterMs) => {
 
 export const systemClock: Clock = { now: () => Date.now(), monotonic: () => performance.now() };
 
+/** A reading of another clock is worth this long; then any newer one is better, however slowly it came. */
+const READING_AGE_MS = 60_000;
+
+/**
+ * Another machine's wall clock, carried on by this process's monotonic one, so that a wrong clock here changes nothing. Until
+ * its first reading it is this machine's own.
+ */
+export class FollowedClock implements Clock {
+  readonly #own: Clock;
+  #reading: { readonly aheadMs: number; readonly roundTripMs: number; readonly atMs: number } | undefined;
+
+  constructor(own: Clock = systemClock) {
+    this.#own = own;
+  }
+
+  now(): number {
+    return this.#reading === undefined ? this.#own.now() : Math.round(this.monotonic() + this.#reading.aheadMs);
+  }
+
+  monotonic(): number {
+    return this.#own.monotonic();
+  }
+
+  /**
+   * What the other clock said to a question that was sent `roundTripMs` ago. The quickest answer of a minute counts, unless it
+   * may be another clock by now (`anew`).
+   */
+  learn(otherMs: number, roundTripMs: number, anew = false): void {
+    const atMs = this.monotonic();
+    const known = this.#reading;
+    if (!anew && known !== undefined && roundTripMs > known.roundTripMs && atMs - known.atMs < READING_AGE_MS) return;
+    this.#reading = { aheadMs: otherMs + roundTripMs / 2 - atMs, roundTripMs, atMs };
+  }
+
+  /** How far this machine's own wall clock is ahead of the other one. */
+  get ownAheadMs(): number {
+    return Math.round(this.#own.now() - this.now());
+  }
+}
+
 let lastMs = 0;
 let sequence = 0;
 

@@ -19,13 +19,14 @@ import { type Backend, openBackend } from '../shared/store/backend.ts';
 import { HEARTBEAT_MS, offerId, offerOf, type ToolOffer, type WorkerRecord } from '../shared/store/catalogue.ts';
 import { PlaceKeys } from '../shared/store/keys.ts';
 import { type News, NewsListener } from '../shared/store/news.ts';
-import { type CallJob, KEPT_EVENTS } from '../shared/store/queues.ts';
+import { type CallJob, fetchAtEveryMarker, KEPT_EVENTS, scriptsOnRedisTime } from '../shared/store/queues.ts';
 import { redisOptions } from '../shared/store/redis.ts';
 import { Switches } from '../shared/switches.ts';
 import { type Clock, type Random, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier } from '../shared/tool.ts';
 import { type RegisteredTool, register } from './begun.ts';
 import { type ExecuteEvent, Executor } from './execute.ts';
+import { LockRenewal } from './lock-renewal.ts';
 import { NodeCircuits } from './node-circuit.ts';
 import { type RunningAttempt, RunningAttempts } from './running.ts';
 import type { Verdict } from './settlement.ts';
@@ -72,6 +73,7 @@ export class ToolWorker {
   readonly #switches: Switches;
   readonly #news: NewsListener;
   readonly #queues: readonly BullWorker<CallJob>[];
+  readonly #locks: LockRenewal[] = [];
   readonly #sessions = new Map<string, SessionRecord>();
   readonly #startedAtMs: number;
   readonly #releaseStray: () => void;
@@ -166,30 +168,40 @@ export class ToolWorker {
   #queue(tier: Tier): BullWorker<CallJob> {
     const { settings, concurrency } = this.#options;
     const keys = new PlaceKeys(settings.prefix, { tier, shard: 0 });
-    const queue = new BullWorker<CallJob>(keys.queue, (job, token) => this.#process(job, token ?? ''), {
-      connection: redisOptions({
-        url: this.#backend.url,
-        name: `${settings.prefix}:worker:${tier}`,
-        mode: 'patient',
-      }) as ConnectionOptions,
+    const process = (job: Job<CallJob>, token = '') => this.#process(job, token, locks);
+    const connection = redisOptions({
+      url: this.#backend.url,
+      name: `${settings.prefix}:worker:${tier}`,
+      mode: 'patient',
+    });
+    const queue = new BullWorker<CallJob>(keys.queue, process, {
+      connection: { ...connection, scripts: scriptsOnRedisTime() } as ConnectionOptions,
       prefix: keys.base,
       concurrency,
       autorun: false,
       lockDuration: settings.lockDurationMs,
       stalledInterval: settings.stalledIntervalMs,
+      skipLockRenewal: true,
       // The ledger counts lost attempts; BullMQ must never give a call up by itself.
       maxStalledCount: Number.MAX_SAFE_INTEGER,
       runRetryDelay: 1_000,
     });
     queue.on('error', (error) => this.#onError(error));
-    queue.on('locksRenewed', ({ jobIds }) => this.#renewed(jobIds));
-    queue.on('lockRenewalFailed', (jobIds) => {
-      for (const jobId of jobIds) this.#running.ofJob(jobId)?.abort(new PawlError('LEASE_LOST'));
+    fetchAtEveryMarker(queue);
+    const locks = new LockRenewal({
+      running: this.#running,
+      clock: this.#clock,
+      leaseMs: settings.lockDurationMs,
+      extend: (jobIds, tokens, leaseMs) => queue.extendJobLocks(jobIds, tokens, leaseMs),
+      onRenewed: (attempt) => void this.#renew(attempt).catch((error: Error) => this.#onError(error)),
+      onLost: (attempt) => attempt.abort(new PawlError('LEASE_LOST')),
+      onError: (error) => this.#onError(error),
     });
+    this.#locks.push(locks);
     return queue;
   }
 
-  async #process(job: Job<CallJob>, token: string): Promise<object> {
+  async #process(job: Job<CallJob>, token: string, locks: LockRenewal): Promise<object> {
     const { id: jobId, data, name } = job;
     if (jobId === undefined || typeof data?.callId !== 'string' || typeof data.generation !== 'string')
       throw new UnrecoverableError('This is not a job of Pawl.');
@@ -199,6 +211,7 @@ export class ToolWorker {
       throw new DelayedError();
     }
     const running = this.#running.add(data.callId, jobId);
+    locks.hold(jobId, token);
     let verdict: Verdict;
     try {
       verdict = await this.#executor.execute(data, running);
@@ -211,6 +224,7 @@ export class ToolWorker {
       verdict = { kind: 'abandoned' };
     } finally {
       this.#running.remove(running);
+      locks.release(jobId, token);
     }
     return this.#conclude(job, token, verdict);
   }
@@ -258,15 +272,6 @@ export class ToolWorker {
   }
 
   // Leases and cancellation
-
-  #renewed(jobIds: readonly string[]): void {
-    for (const jobId of jobIds) {
-      const attempt = this.#running.ofJob(jobId);
-      if (attempt === undefined) continue;
-      attempt.renewed(this.#clock.monotonic());
-      this.#renew(attempt).catch((error: Error) => this.#onError(error));
-    }
-  }
 
   /** Renews the record's lease; learns on the way whether the call was cancelled or taken over. */
   async #renew(attempt: RunningAttempt): Promise<void> {
@@ -409,6 +414,7 @@ export class ToolWorker {
       if (!(await endsWithin(finished, INTERRUPT_MS)))
         await Promise.all(this.#queues.map((queue) => queue.close(true)));
     }
+    for (const locks of this.#locks) locks.close();
     this.#running.close();
     this.#nodeCircuits.close();
     this.#news.close();

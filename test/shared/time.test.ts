@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type Clock, uuidv7 } from '../../src/shared/time.ts';
+import { type Clock, FollowedClock, uuidv7 } from '../../src/shared/time.ts';
 
 const VALID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 /** Later than any real call of this process, so that the wall clock of other tests does not lead. */
@@ -41,4 +41,28 @@ test('a clock that is set back does not break the order', () => {
   clock.set(FAR_MS + 120_000);
   const third = uuidv7(clock);
   expect([third, first, second].sort()).toEqual([first, second, third]);
+});
+
+test('a followed clock shows another machine’s time, whatever this machine believes', () => {
+  let monotonicMs = 1_000;
+  const followed = new FollowedClock({ now: () => 42, monotonic: () => monotonicMs });
+  expect(followed.now()).toBe(42);
+  followed.learn(FAR_MS, 10);
+  expect(followed.now()).toBe(FAR_MS + 5);
+  monotonicMs += 500;
+  expect(followed.now()).toBe(FAR_MS + 505);
+  expect(followed.ownAheadMs).toBe(42 - FAR_MS - 505);
+});
+
+test('a slower reading replaces a quicker one only after a minute, or when the clock may be another one', () => {
+  let monotonicMs = 0;
+  const followed = new FollowedClock({ now: () => 0, monotonic: () => monotonicMs });
+  followed.learn(1_000, 2);
+  followed.learn(9_000, 400);
+  expect(followed.now()).toBe(1_001);
+  followed.learn(5_000, 400, true);
+  expect(followed.now()).toBe(5_200);
+  monotonicMs = 60_000;
+  followed.learn(70_000, 800);
+  expect(followed.now()).toBe(70_400);
 });

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import type { Settings } from '../config.ts';
 import { PawlError } from '../failure.ts';
 import { Signer, type SigningKey } from '../signature.ts';
+import { FollowedClock } from '../time.ts';
 import { Breakers } from './breakers.ts';
 import { Catalogue } from './catalogue.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './embedded-redis.ts';
@@ -28,6 +29,8 @@ export interface Backend {
   readonly sessions: Sessions;
   readonly catalogue: Catalogue;
   readonly switches: SwitchRecords;
+  /** Redis' clock, for every time that another process will compare. */
+  readonly clock: FollowedClock;
   readonly durability: Durability;
   close(): Promise<void>;
 }
@@ -55,8 +58,10 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   if (settings.redisUrl === undefined) embedded = await startEmbedded(options);
   const url = settings.redisUrl ?? embedded?.url ?? '';
   const redis = openConnection({ url, name: `${settings.prefix}:${options.name}`, mode: options.mode });
+  const following = new ClockFollower(redis);
   try {
     await whenReady(redis, READY_TIMEOUT_MS[options.mode]);
+    await following.read();
     const durability = await inspectServer(redis);
     report(durability, options);
     return {
@@ -68,16 +73,47 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       sessions: new Sessions(redis, settings.prefix),
       catalogue: new Catalogue(redis, settings.prefix),
       switches: new SwitchRecords(redis, settings.prefix),
+      clock: following.clock,
       durability,
       close: async () => {
+        following.close();
         closeConnection(redis);
         await embedded?.stop();
       },
     };
   } catch (error) {
+    following.close();
     closeConnection(redis);
     await embedded?.stop();
     throw error;
+  }
+}
+
+const READ_CLOCK_MS = 20_000;
+
+/** Keeps a clock in step with that of the server; after a reconnect it may be another server's. */
+class ClockFollower {
+  readonly clock = new FollowedClock();
+  readonly #redis: Redis;
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(redis: Redis) {
+    this.#redis = redis;
+    const read = (anew: boolean) => void this.read(anew).catch(() => {});
+    this.#timer = setInterval(() => redis.status === 'ready' && read(false), READ_CLOCK_MS);
+    this.#timer.unref();
+    redis.on('ready', () => read(true));
+  }
+
+  async read(anew = false): Promise<void> {
+    const askedAtMs = this.clock.monotonic();
+    const [seconds, microseconds] = await this.#redis.time();
+    const redisMs = Number(seconds) * 1_000 + Number(microseconds) / 1_000;
+    this.clock.learn(redisMs, this.clock.monotonic() - askedAtMs, anew);
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
   }
 }
 

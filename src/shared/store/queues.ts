@@ -5,10 +5,12 @@
  * crash can come between them. The text is that of the pinned BullMQ version; `queues.test.ts` notices when it changes.
  */
 import { createRequire } from 'node:module';
+import type { Worker } from 'bullmq';
 import { Packr } from 'msgpackr';
 import type { PlaceKeys } from './keys.ts';
 
-const { addStandardJob } = createRequire(import.meta.url)('bullmq/dist/cjs/scripts/addStandardJob-9.js') as {
+const require = createRequire(import.meta.url);
+const { addStandardJob } = require('bullmq/dist/cjs/scripts/addStandardJob-9.js') as {
   readonly addStandardJob: { readonly content: string };
 };
 
@@ -19,6 +21,57 @@ export const KEPT_EVENTS = 1_000;
 
 /** Lua: `enqueue(KEYS, ARGV)` with the keys and arguments of BullMQ's addStandardJob. */
 export const ENQUEUE_LUA = `local function enqueue(KEYS, ARGV)\n${addStandardJob.content}\nend\n`;
+
+/** BullMQ's scripts that compare times; the caller's clock is their second argument. */
+const TIMED_SCRIPTS = ['moveToActive-11', 'moveToDelayed-11', 'moveToFinished-14', 'retryJob-11'] as const;
+
+/**
+ * The same scripts with Redis' clock in the place of the caller's, so that a worker whose clock is wrong neither promotes a delayed
+ * job early nor leaves one lying. When the next job is due, the fourth of four answers, is told on the caller's clock again.
+ * A connection that has them under BullMQ's names (`scripts` of ioredis) keeps them.
+ */
+export function scriptsOnRedisTime(): Record<string, { readonly lua: string; readonly numberOfKeys: number }> {
+  const { version } = require('bullmq/package.json') as { readonly version: string };
+  const scripts = TIMED_SCRIPTS.map((file) => {
+    const [name = ''] = file.split('-');
+    const { content, keys } = (require(`bullmq/dist/cjs/scripts/${file}.js`) as Record<string, TimedScript>)[
+      name
+    ] as TimedScript;
+    return [`${name}:${version}`, { lua: onRedisTime(content), numberOfKeys: keys }] as const;
+  });
+  return Object.fromEntries(scripts);
+}
+
+interface TimedScript {
+  readonly content: string;
+  readonly keys: number;
+}
+
+function onRedisTime(content: string): string {
+  return `local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local aheadMs = ARGV[2] - now
+ARGV[2] = string.format('%.0f', now)
+local function script()
+${content}
+end
+local answer = script()
+if type(answer) == 'table' and tonumber(answer[4] or 0) > 0 then answer[4] = answer[4] + aheadMs end
+return answer
+`;
+}
+
+/**
+ * A marker says on Redis' clock when the next job is due. The worker would compare that with its own: it fetches at once instead,
+ * and hears on its own clock how long to wait.
+ */
+export function fetchAtEveryMarker({ backend }: Pick<Worker, 'backend'>): void {
+  const waitForJob = backend.waitForJob.bind(backend);
+  backend.waitForJob = async (blockSeconds) => {
+    const marker = await waitForJob(blockSeconds);
+    return marker === null ? null : { ...marker, score: 0 };
+  };
+}
 
 const packer = new Packr({ useRecords: false, encodeUndefinedAsNil: true });
 const options = new Map<number, Buffer>();

@@ -4,7 +4,13 @@ import { Queue } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import manifest from '../../../package.json' with { type: 'json' };
 import { digest } from '../../../src/shared/fingerprint.ts';
-import { enqueueArguments, jobIdOf, KEPT_JOBS, queueKeys } from '../../../src/shared/store/queues.ts';
+import {
+  enqueueArguments,
+  jobIdOf,
+  KEPT_JOBS,
+  queueKeys,
+  scriptsOnRedisTime,
+} from '../../../src/shared/store/queues.ts';
 import { redisOptions } from '../../../src/shared/store/redis.ts';
 import { claimOf, jobOf, openBooks, PLACE } from './calls.ts';
 
@@ -12,6 +18,15 @@ const require = createRequire(import.meta.url);
 const { addStandardJob } = require('bullmq/dist/cjs/scripts/addStandardJob-9.js') as {
   readonly addStandardJob: { readonly name: string; readonly content: string; readonly keys: number };
 };
+
+test('every script of BullMQ’s that a worker compares times with takes the caller’s clock as its second argument', () => {
+  const scripts = Object.entries(scriptsOnRedisTime());
+  expect(scripts).toHaveLength(4);
+  for (const [name, { lua }] of scripts) {
+    expect(name).toBe(`${name.split(':')[0]}:${manifest.dependencies.bullmq}`);
+    expect(lua).toMatch(/ARGV\[2\]\s+timestamp/);
+  }
+});
 
 describe('BullMQ’s own script, which runs inside ours', () => {
   const notice =
