@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { Queue } from 'bullmq';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { type ConnectionOptions, DelayedError, Queue, Worker } from 'bullmq';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import manifest from '../../../package.json' with { type: 'json' };
 import { digest } from '../../../src/shared/fingerprint.ts';
 import {
   enqueueArguments,
+  fetchAtEveryMarker,
   jobIdOf,
   KEPT_JOBS,
   queueKeys,
@@ -27,6 +28,45 @@ test('every script of BullMQ’s that a worker compares times with takes the cal
     expect(lua).toMatch(/ARGV\[2\]\s+timestamp/);
   }
 });
+
+test.each([3_600_000, -3_600_000])(
+  'a delay lasts as long as it should, without asking all the time, on a clock that is %d ms off',
+  async (skewMs) => {
+    const { world, ledger } = await openBooks();
+    const keys = ledger.keys(PLACE);
+    await ledger.claim(claimOf('delayed'));
+    const trueNow = Date.now;
+    vi.spyOn(Date, 'now').mockImplementation(() => trueNow() + skewMs);
+    onTestFinished(() => void vi.restoreAllMocks());
+    const begunMs: number[] = [];
+    const { promise: again, resolve } = Promise.withResolvers<void>();
+    const options = redisOptions({ url: world.redisUrl, name: `${world.prefix}:worker`, mode: 'patient' });
+    const worker = new Worker(
+      keys.queue,
+      async (job, token) => {
+        begunMs.push(performance.now());
+        if (begunMs.length > 1) return resolve();
+        await job.moveToDelayed(Date.now() + 500, token);
+        throw new DelayedError();
+      },
+      {
+        connection: { ...options, scripts: scriptsOnRedisTime() } as ConnectionOptions,
+        prefix: keys.base,
+        autorun: false,
+        skipLockRenewal: true,
+      },
+    );
+    onTestFinished(() => worker.close());
+    fetchAtEveryMarker(worker);
+    const asked = vi.spyOn(worker.backend, 'moveToActive');
+    void worker.run();
+    await again;
+    const [first = 0, second = 0] = begunMs;
+    expect(second - first).toBeGreaterThanOrEqual(495);
+    expect(second - first).toBeLessThan(4_000);
+    expect(asked.mock.calls.length).toBeLessThan(8);
+  },
+);
 
 describe('BullMQ’s own script, which runs inside ours', () => {
   const notice =
