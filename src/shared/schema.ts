@@ -5,6 +5,7 @@ import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.
 import addFormats from 'ajv-formats';
 import { z } from 'zod';
 import { type Issue, PawlError } from './failure.ts';
+import { isLinear, linearPattern } from './pattern.ts';
 
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
@@ -23,6 +24,7 @@ function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
     delete made['$schema'];
     delete made['~standard'];
     if (io === 'input') closeObjects(made);
+    leaveFormatsToThemselves(made);
     return made;
   } catch (error) {
     throw new PawlError(
@@ -46,6 +48,21 @@ function closeObjects(schema: unknown): void {
   for (const name of ['items', 'prefixItems', 'additionalProperties', 'anyOf', 'oneOf']) closeObjects(parts[name]);
 }
 
+/**
+ * zod writes its own pattern beside some formats, with look-around that has no linear form: the format says it, and zod checks
+ * it again where the parameters are parsed.
+ */
+function leaveFormatsToThemselves(schema: unknown): void {
+  if (typeof schema !== 'object' || schema === null) return;
+  const parts = schema as Record<string, unknown>;
+  if (typeof parts['format'] === 'string' && typeof parts['pattern'] === 'string' && !isLinear(parts['pattern']))
+    delete parts['pattern'];
+  Object.values(parts).forEach(leaveFormatsToThemselves);
+}
+
+/** Ajv's hook for another engine; `code` is only used where validators are written out as source, which we do not. */
+const LINEAR = Object.assign((pattern: string) => linearPattern(pattern), { code: 'linearPattern' });
+
 export type Validator = (value: unknown) => readonly Issue[];
 
 const MAX_ISSUES = 10;
@@ -63,6 +80,7 @@ export function compileSchema(schema: JsonSchema): Validator {
     strict: false,
     verbose: true,
     validateFormats: true,
+    code: { regExp: LINEAR },
   });
   addFormats.default(ajv);
   let validate: ValidateFunction;
