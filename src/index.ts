@@ -38,6 +38,7 @@ export {
   type ShortCircuit,
   type ShortCircuitEvent,
 } from './shared/hooks.ts';
+export { type SanitizedSchema, sanitizeSchema } from './shared/schema-sanitize.ts';
 export type { OpenSession, SessionKind, SessionRecord } from './shared/session.ts';
 export type { CallRecord } from './shared/store/ledger.ts';
 export {
@@ -54,6 +55,7 @@ export {
   defineTool,
   type Effects,
   type FileChange,
+  type FreeformFormat,
   type InputOf,
   type Memory,
   type MemoryHit,
@@ -61,15 +63,30 @@ export {
   type MemoryStore,
   type MemoryStoreOptions,
   type OutputOf,
+  type PreviewContext,
   type ProbeAnswer,
   type Processes,
   type Question,
   type Tier,
   type Tool,
   type ToolAnnotations,
+  type ToolBudget,
   type ToolContext,
+  type ToolExample,
+  type ToolIcon,
+  type ToolOptions,
+  type ToolPreview,
   type ToolResult,
   type ToolSpec,
+  type ToolVariant,
   type Workspace,
 } from './shared/tool.ts';
+export {
+  defineFreeformTool,
+  defineUntypedTool,
+  type FreeformToolSpec,
+  type FunctionToolOptions,
+  functionTool,
+  type UntypedToolSpec,
+} from './shared/tool-forms.ts';
 export type { ToolWorker } from './workers/worker.ts';

@@ -7,9 +7,10 @@ import { CAPABILITIES, type Capability } from './capability.ts';
 import { EFFECTS, type Effects } from './effects.ts';
 import { PawlError } from './failure.ts';
 import type { RetryOverrides } from './retry.ts';
-import { inputJsonSchema, type JsonSchema, outputJsonSchema } from './schema.ts';
+import { compileSchema, inputJsonSchema, type JsonSchema, outputJsonSchema } from './schema.ts';
 import type { ToolContext } from './tool-context.ts';
 import type { ProbeAnswer, ToolResult } from './tool-result.ts';
+import type { PreviewContext, ToolBudget, ToolExample, ToolIcon, ToolPreview, ToolVariant } from './tool-variant.ts';
 
 export {
   type Answer,
@@ -42,6 +43,15 @@ export {
 export { EFFECTS, type Effects } from './effects.ts';
 export type { Progress, ToolContext, ToolLogger } from './tool-context.ts';
 export type { Artifact, ContentBlock, ProbeAnswer, ToolResult } from './tool-result.ts';
+export type {
+  FreeformFormat,
+  PreviewContext,
+  ToolBudget,
+  ToolExample,
+  ToolIcon,
+  ToolPreview,
+  ToolVariant,
+} from './tool-variant.ts';
 
 /** Permission tiers (A3). One queue each. */
 export const TIERS = ['read-only', 'workspace', 'system', 'elevated'] as const;
@@ -59,31 +69,55 @@ export interface ToolAnnotations {
 const toolBrand: unique symbol = Symbol.for('pawl.tool');
 
 /** A tool as workers run it. `Input` is what callers pass, `Params` what `run` receives after defaults. */
-export interface Tool<Name extends string = string, Input = unknown, Params = unknown, Output = unknown> {
+export interface Tool<Name extends string = string, Input = unknown, Params = unknown, Output = unknown>
+  extends ToolFunctions<Params, Output> {
   readonly [toolBrand]: true;
   /** Only for the type system: what callers pass. */
   readonly inputType?: Input;
   readonly name: Name;
   readonly namespace: string;
   readonly version: string;
+  /** For people; models see `name`. */
+  readonly title?: string;
   readonly description: string;
+  readonly icon?: ToolIcon;
+  readonly examples: readonly ToolExample[];
+  readonly variant: ToolVariant;
   readonly tier: Tier;
   readonly effects: Effects;
   readonly annotations: ToolAnnotations;
   readonly inputSchema: JsonSchema;
   readonly outputSchema?: JsonSchema;
   readonly needs: readonly Capability[];
+  /** False: this session's calls of the tool take turns, as if all of them used one resource. */
+  readonly parallel: boolean;
   /** Time limit of one attempt. */
   readonly timeoutMs: number;
   readonly maxResultBytes: number;
+  /** Above this, the model sees the beginning, a mark, and where the whole can be read. */
+  readonly maxOutputBytes?: number;
+  readonly budget?: ToolBudget;
   readonly retry: RetryOverrides;
   readonly circuit: CircuitOverrides;
   /** Applies defaults and transforms after the JSON Schema has accepted the parameters. */
   parse(params: unknown): Params;
+}
+
+/** The functions of a tool. All but `run` may be absent. */
+interface ToolFunctions<Params, Output> {
   run(params: Params, ctx: ToolContext): Promise<ToolResult<Output>> | ToolResult<Output>;
+  /** What became of an attempt that left no record (effects `probe`). */
   probe?(params: Params, ctx: ToolContext): Promise<ProbeAnswer<Output>> | ProbeAnswer<Output>;
   compensate?(params: Params, result: ToolResult<Output>, ctx: ToolContext): Promise<void>;
-  preview?(params: Params): { readonly summary: string; readonly details?: string };
+  /** What the call would do, for a person who decides on it (D4). Changes nothing. */
+  preview?(params: Params, ctx: PreviewContext): Promise<ToolPreview> | ToolPreview;
+  /** Whether this very call changes something (C3). Default: the tool does, unless it is of the read-only tier. */
+  isMutating?(params: Params): boolean;
+  /**
+   * What the call works on, such as a file or an account. Calls that change the same resource take turns, over all workers of
+   * a tenant; those that only read it run side by side.
+   */
+  resource?(params: Params): string | undefined;
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: a tool's parameters are contravariant; only `any` accepts every tool.
@@ -93,30 +127,44 @@ export type AnyTool = Tool<string, any, any, any>;
 export type InputOf<T> = T extends Tool<string, infer Input, infer _Params, infer _Output> ? Input : never;
 export type OutputOf<T> = T extends Tool<string, infer _Input, infer _Params, infer Output> ? Output : never;
 
-export interface ToolSpec<Name extends string, Schema extends z.ZodType, Output> {
-  readonly name: Name;
+/** What every way of defining a tool takes. */
+export interface ToolOptions<Params, Output> extends ToolFunctions<Params, Output> {
   readonly version: string;
   readonly description: string;
   readonly tier: Tier;
-  readonly input: Schema;
+  /** Default `tools`. */
   readonly namespace?: string;
+  readonly title?: string;
+  readonly icon?: ToolIcon;
+  readonly examples?: readonly ToolExample[];
   readonly effects?: Effects;
   readonly annotations?: ToolAnnotations;
+  /** Checked on every result. */
   readonly output?: z.ZodType<Output>;
   readonly needs?: readonly Capability[];
+  /** Default true. */
+  readonly parallel?: boolean;
   readonly timeoutMs?: number;
   readonly maxResultBytes?: number;
+  readonly maxOutputBytes?: number;
+  readonly budget?: ToolBudget;
   readonly retry?: RetryOverrides;
   readonly circuit?: CircuitOverrides;
-  run(params: z.output<Schema>, ctx: ToolContext): Promise<ToolResult<Output>> | ToolResult<Output>;
-  probe?(params: z.output<Schema>, ctx: ToolContext): Promise<ProbeAnswer<Output>> | ProbeAnswer<Output>;
-  compensate?(params: z.output<Schema>, result: ToolResult<Output>, ctx: ToolContext): Promise<void>;
-  preview?(params: z.output<Schema>): { readonly summary: string; readonly details?: string };
+}
+
+export interface ToolSpec<Name extends string, Schema extends z.ZodType, Output>
+  extends ToolOptions<z.output<Schema>, Output> {
+  readonly name: Name;
+  readonly input: Schema;
+  /** In place of the JSON Schema that is made from `input` (D7); `input` still parses what it accepts. */
+  readonly schema?: JsonSchema;
+  readonly variant?: Exclude<ToolVariant, { readonly type: 'freeform' }>;
 }
 
 const NAME = /^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/;
 const NAMESPACE = /^[a-zA-Z][a-zA-Z0-9_.-]{0,127}$/;
 const SEMANTIC_VERSION = /^\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?$/;
+const ICON = /^(?:https:|data:image\/)/;
 
 export const DEFAULT_NAMESPACE = 'tools';
 export const DEFAULT_TIMEOUT_MS = 30_000;
@@ -135,31 +183,50 @@ export function defaultEffects(tier: Tier, annotations: ToolAnnotations): Effect
 export function defineTool<const Name extends string, Schema extends z.ZodType, Output>(
   spec: ToolSpec<Name, Schema, Output>,
 ): Tool<Name, z.input<Schema>, z.output<Schema>, Output> {
-  const annotations = spec.annotations ?? {};
-  const tool: Tool<Name, z.input<Schema>, z.output<Schema>, Output> = {
-    [toolBrand]: true,
-    name: spec.name,
-    namespace: spec.namespace ?? DEFAULT_NAMESPACE,
-    version: spec.version,
-    description: spec.description,
-    tier: spec.tier,
-    effects: spec.effects ?? defaultEffects(spec.tier, annotations),
-    annotations,
-    inputSchema: inputJsonSchema(spec.input),
-    ...(spec.output === undefined ? {} : { outputSchema: outputJsonSchema(spec.output) }),
-    needs: spec.needs ?? [],
-    timeoutMs: spec.timeoutMs ?? DEFAULT_TIMEOUT_MS,
-    maxResultBytes: spec.maxResultBytes ?? DEFAULT_MAX_RESULT_BYTES,
-    retry: spec.retry ?? {},
-    circuit: spec.circuit ?? {},
+  return makeTool<Name, z.input<Schema>, z.output<Schema>, Output>(spec.name, spec, {
+    inputSchema: spec.schema ?? inputJsonSchema(spec.input),
+    variant: spec.variant ?? { type: 'function' },
     parse: (params) => spec.input.parse(params),
-    run: spec.run,
-    ...(spec.probe === undefined ? {} : { probe: spec.probe }),
-    ...(spec.compensate === undefined ? {} : { compensate: spec.compensate }),
-    ...(spec.preview === undefined ? {} : { preview: spec.preview }),
+  });
+}
+
+/** The tool that options describe, checked. The way of all definitions. */
+export function makeTool<Name extends string, Input, Params, Output>(
+  name: Name,
+  options: ToolOptions<Params, Output>,
+  form: Pick<Tool<Name, Input, Params, Output>, 'inputSchema' | 'variant' | 'parse'>,
+): Tool<Name, Input, Params, Output> {
+  const { version, description, tier, title, icon, maxOutputBytes, budget, output } = options;
+  const { run, probe, compensate, preview, isMutating, resource } = options;
+  const annotations = options.annotations ?? {};
+  const tool: Tool<Name, Input, Params, Output> = {
+    [toolBrand]: true,
+    name,
+    namespace: options.namespace ?? DEFAULT_NAMESPACE,
+    version,
+    description,
+    examples: options.examples ?? [],
+    tier,
+    effects: options.effects ?? defaultEffects(tier, annotations),
+    annotations,
+    ...(output === undefined ? {} : { outputSchema: outputJsonSchema(output) }),
+    needs: options.needs ?? [],
+    parallel: options.parallel ?? true,
+    timeoutMs: options.timeoutMs ?? DEFAULT_TIMEOUT_MS,
+    maxResultBytes: options.maxResultBytes ?? DEFAULT_MAX_RESULT_BYTES,
+    retry: options.retry ?? {},
+    circuit: options.circuit ?? {},
+    ...form,
+    run,
+    ...present({ title, icon, maxOutputBytes, budget, probe, compensate, preview, isMutating, resource }),
   };
   checkDefinition(tool);
   return tool;
+}
+
+/** Without the members that are undefined. */
+function present<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(members).filter(([, member]) => member !== undefined)) as never;
 }
 
 function checkDefinition(tool: AnyTool): void {
@@ -183,7 +250,32 @@ function checkDefinition(tool: AnyTool): void {
     if (!CAPABILITIES.includes(need)) wrong('needs', `some of ${CAPABILITIES.join(', ')}`, need);
   if (!(tool.timeoutMs > 0)) wrong('timeoutMs', 'a number of milliseconds above 0', tool.timeoutMs);
   if (!(tool.maxResultBytes > 0)) wrong('maxResultBytes', 'a number of bytes above 0', tool.maxResultBytes);
+  if (tool.maxOutputBytes !== undefined && !(tool.maxOutputBytes > 0))
+    wrong('maxOutputBytes', 'a number of bytes above 0', tool.maxOutputBytes);
+  if (tool.icon !== undefined && !ICON.test(tool.icon.src))
+    wrong('icon.src', 'an https: address or an image as data: address', tool.icon.src);
+  for (const [field, limit] of Object.entries(tool.budget ?? {}))
+    if (!(Number(limit) >= 0)) wrong(`budget.${field}`, 'a number from 0 on', limit);
   if (typeof tool.run !== 'function') wrong('run', 'a function', typeof tool.run);
+  const command = (tool.inputSchema['properties'] as { readonly command?: unknown } | undefined)?.command;
+  if (tool.variant.type === 'local-shell' && command === undefined)
+    wrong('input', 'a schema with the parameter command, because variant is local-shell', tool.inputSchema);
+  checkExamples(tool, wrong);
+}
+
+function checkExamples(tool: AnyTool, wrong: (field: string, expected: string, came: unknown) => never): void {
+  if (tool.examples.length === 0) return;
+  const validate = compileSchema(tool.inputSchema);
+  for (const [index, { params }] of tool.examples.entries()) {
+    const [issue] = validate(params);
+    if (issue !== undefined) wrong(`examples[${index}].params.${issue.path}`, 'as the schema says', issue.message);
+  }
+}
+
+/** Whether a call changes something (C3): the tool's own word for these parameters, else its tier. */
+export function isMutating(tool: AnyTool, params: unknown): boolean {
+  if (tool.tier === 'read-only') return false;
+  return tool.isMutating?.(params) ?? true;
 }
 
 export function isTool(value: unknown): value is AnyTool {

@@ -485,7 +485,12 @@ describe('an attempt that began and left no record (DESIGN, decision 5)', () => 
 describe('DESIGN, decision 11: nothing trusts the job or the producer', () => {
   test('parameters are checked again by the worker that runs the tool', async () => {
     const { tool, contexts } = scripted('note', () => ({ output: null }));
-    const strict = defineTool({ ...tool, input: z.object({ text: z.string() }), run: tool.run as never });
+    const strict = defineTool({
+      ...tool,
+      variant: { type: 'function' },
+      input: z.object({ text: z.string() }),
+      run: tool.run as never,
+    });
     const fleet = await startFleet({ tools: [tool], workers: 0 });
     const submission = pending(await fleet.session.submit('note', { text: 7 }));
     await fleet.startWorker({ tools: [strict] });

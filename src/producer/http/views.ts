@@ -54,6 +54,12 @@ export function toolView(tool: CatalogueContent['tools'][number]) {
     inputSchema,
     ...(outputSchema === undefined ? {} : { outputSchema }),
     annotations,
+    ...(tool.title === undefined ? {} : { title: tool.title }),
+    ...(tool.icon === undefined ? {} : { icon: tool.icon }),
+    ...(tool.examples === undefined ? {} : { examples: tool.examples }),
+    ...(tool.variant === undefined ? {} : { variant: tool.variant }),
+    ...(tool.budget === undefined ? {} : { budget: tool.budget }),
+    parallel: tool.parallel ?? true,
     timeoutMs: tool.timeoutMs,
     workers: tool.workers,
   };

@@ -4,7 +4,17 @@
 import type { CircuitOverrides } from '../breaker.ts';
 import { canonicalJson, digest } from '../fingerprint.ts';
 import type { JsonSchema } from '../schema.ts';
-import { type AnyTool, type Effects, qualifiedName, type Tier, type ToolAnnotations } from '../tool.ts';
+import {
+  type AnyTool,
+  type Effects,
+  qualifiedName,
+  type Tier,
+  type ToolAnnotations,
+  type ToolBudget,
+  type ToolExample,
+  type ToolIcon,
+  type ToolVariant,
+} from '../tool.ts';
 import { FleetKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
 
@@ -19,13 +29,23 @@ export interface ToolOffer {
   readonly name: string;
   readonly namespace: string;
   readonly version: string;
+  readonly title?: string;
   readonly description: string;
+  readonly icon?: ToolIcon;
+  readonly examples?: readonly ToolExample[];
+  /** Absent for a function. */
+  readonly variant?: ToolVariant;
   readonly tier: Tier;
   readonly effects: Effects;
   readonly annotations: ToolAnnotations;
   readonly inputSchema: JsonSchema;
   readonly outputSchema?: JsonSchema;
   readonly timeoutMs: number;
+  /** False: calls of one session take turns. */
+  readonly parallel?: boolean;
+  readonly budget?: ToolBudget;
+  /** The tool can say what a call would do. */
+  readonly previews?: boolean;
   readonly circuit: CircuitOverrides;
   /** Digest of all the above: two offers with one name and version and different digests have drifted apart. */
   readonly definition: string;
@@ -68,6 +88,13 @@ export function offerOf(tool: AnyTool, seenAtMs: number): ToolOffer {
     outputSchema,
     timeoutMs,
     circuit,
+    title,
+    icon,
+    examples,
+    variant,
+    parallel,
+    budget,
+    preview,
   } = tool;
   const content = {
     name,
@@ -81,6 +108,13 @@ export function offerOf(tool: AnyTool, seenAtMs: number): ToolOffer {
     ...(outputSchema === undefined ? {} : { outputSchema }),
     timeoutMs,
     circuit,
+    ...(title === undefined ? {} : { title }),
+    ...(icon === undefined ? {} : { icon }),
+    ...(examples.length === 0 ? {} : { examples }),
+    ...(variant.type === 'function' ? {} : { variant }),
+    ...(parallel ? {} : { parallel }),
+    ...(budget === undefined ? {} : { budget }),
+    ...(preview === undefined ? {} : { previews: true }),
   };
   return { ...content, definition: digest(canonicalJson(content)), seenAtMs };
 }

@@ -115,17 +115,13 @@ export const edit = defineTool({
     }
     return { state: 'unknown' };
   },
-  preview: (params) => {
+  async preview(params, ctx) {
     const edits = editsOf(params);
     const what = edits.length > 1 ? `, ${edits.length} places` : edits[0]?.replace_all ? ', every occurrence' : '';
+    const { text } = await readText(params.path, ctx);
     return {
       summary: `Edit ${params.path}${what}`,
-      details: edits
-        .flatMap((edit) => [
-          ...edit.old_string.split('\n').map((line) => `- ${line}`),
-          ...edit.new_string.split('\n').map((line) => `+ ${line}`),
-        ])
-        .join('\n'),
+      details: ctx.diff(params.path, text, replaced(params.path, text, edits).content),
     };
   },
 });

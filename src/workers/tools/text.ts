@@ -1,7 +1,7 @@
 /** Text files as tools see them. */
 import { createHash } from 'node:crypto';
 import { PawlError } from '../../shared/failure.ts';
-import type { ToolContext } from '../../shared/tool.ts';
+import type { Workspace } from '../../shared/tool.ts';
 
 export interface TextFile {
   readonly text: string;
@@ -14,7 +14,7 @@ export function hashOf(bytes: Uint8Array): string {
 }
 
 /** Writing back a text that was decoded with replacement characters would destroy the file: refused instead. */
-export async function readText(path: string, ctx: Pick<ToolContext, 'workspace'>): Promise<TextFile> {
+export async function readText(path: string, ctx: { readonly workspace: Pick<Workspace, 'read'> }): Promise<TextFile> {
   const bytes = await ctx.workspace.read(path);
   try {
     return { text: new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes), hash: hashOf(bytes) };

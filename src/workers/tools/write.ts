@@ -54,8 +54,11 @@ export const write = defineTool({
       artifacts: [{ kind: created ? 'file-created' : 'file-modified', reference: path }],
     };
   },
-  preview: ({ path, content }) => ({
-    summary: `Write ${Buffer.byteLength(content)} bytes to ${path}`,
-    details: content,
-  }),
+  async preview({ path, content }, ctx) {
+    const before = await ctx.workspace.read(path).catch(() => undefined);
+    return {
+      summary: `${before === undefined ? 'Create' : 'Replace'} ${path} (${Buffer.byteLength(content)} bytes)`,
+      details: ctx.diff(path, before, content),
+    };
+  },
 });

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { PawlError } from '../../../src/shared/failure.ts';
+import { previewCall } from '../../../src/workers/preview.ts';
 import { shell } from '../../../src/workers/tools/index.ts';
 import { testContext } from '../../helpers/context.ts';
 
@@ -53,9 +54,8 @@ test('shell is refused in a worker session before anything runs (A10, A17)', asy
   await expect(run(['true'], {}, testContext({ kind: 'worker' }))).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
 });
 
-test('shell is in the system tier, never run twice by itself, and previews the very command', () => {
+test('shell is in the system tier, never run twice by itself, and previews the very command', async () => {
   expect([shell.tier, shell.effects, shell.needs]).toEqual(['system', 'once', ['processes']]);
-  expect(shell.preview?.(shell.parse({ command: ['rm', '-rf', 'a b', '\u001b[2K'] })).summary).toBe(
-    'Run rm -rf "a b" "\\u001b[2K"',
-  );
+  const { summary } = await previewCall(shell, { command: ['rm', '-rf', 'a b', '\u001b[2K'] }, { workspaceRoot: '/' });
+  expect(summary).toBe('Run rm -rf "a b" "\\u001b[2K"');
 });

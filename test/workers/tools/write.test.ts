@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
+import { previewCall } from '../../../src/workers/preview.ts';
 import { write } from '../../../src/workers/tools/index.ts';
-import { testContext } from '../../helpers/context.ts';
+import { temporaryFolder, testContext } from '../../helpers/context.ts';
 
 test('write creates a file with its folders, then replaces it, and names the artifact (A12, A16)', async () => {
   const ctx = testContext();
@@ -22,11 +23,14 @@ test('write out of the workspace, or in a worker session, is PERMISSION_DENIED (
   await expect(write.run({ path: 'x', content: '' }, testContext({ kind: 'worker' }))).rejects.toMatchObject(denied);
 });
 
-test('write is in the workspace tier, and a second run is harmless', () => {
+test('write is in the workspace tier, and a second run is harmless', async () => {
   expect([write.tier, write.effects, write.needs]).toEqual([
     'workspace',
     'idempotent',
     ['workspace:read', 'workspace:write'],
   ]);
-  expect(write.preview?.({ path: 'x', content: 'ab' })).toEqual({ summary: 'Write 2 bytes to x', details: 'ab' });
+  expect(await previewCall(write, { path: 'x', content: 'ab\n' }, { workspaceRoot: temporaryFolder() })).toEqual({
+    summary: 'Create x (3 bytes)',
+    details: '--- /dev/null\n+++ b/x\n@@ -0,0 +1,1 @@\n+ab\n',
+  });
 });
