@@ -59,7 +59,7 @@ export function toolView(tool: CatalogueContent['tools'][number]) {
     ...(tool.examples === undefined ? {} : { examples: tool.examples }),
     ...(tool.variant === undefined ? {} : { variant: tool.variant }),
     ...(tool.budget === undefined ? {} : { budget: tool.budget }),
-    parallel: tool.parallel ?? true,
+    ...(tool.parallel === undefined ? {} : { parallel: tool.parallel }),
     timeoutMs: tool.timeoutMs,
     workers: tool.workers,
   };
