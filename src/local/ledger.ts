@@ -10,6 +10,7 @@ import { DEDUPE_DEFAULTS, type DedupeAttempt, type DedupeRecord, type DedupeStor
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { placeOf } from '../shared/fingerprint.ts';
 import { type Outcome, resultError } from '../shared/outcome.ts';
+import type { RetryAllowance } from '../shared/retry-budget.ts';
 import type { InboxEvent } from '../shared/store/inbox.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type {
@@ -25,6 +26,7 @@ import type { CallJob } from '../shared/store/queues.ts';
 import type { CallLedger, KnownCall } from '../shared/store/records.ts';
 import type { Schedule } from '../shared/time.ts';
 import type { LocalCircuits } from './circuits.ts';
+import { LocalRetryBudgets } from './retry-budgets.ts';
 import { Turns } from './turns.ts';
 
 export interface LocalLedgerParts {
@@ -73,6 +75,7 @@ export class LocalLedger implements CallLedger {
   /** The call in flight for a merge ID. */
   readonly #leaders = new Map<string, string>();
   readonly #merged = new Map<string, string>();
+  readonly #retries = new LocalRetryBudgets();
   readonly #turns = new Turns();
   #closed = false;
 
@@ -228,13 +231,14 @@ export class LocalLedger implements CallLedger {
     });
   }
 
-  async settle({ callId, fence, state, outcomeJson, attempts, ttlMs, sample }: Settle): Promise<WriteAnswer> {
+  async settle({ callId, fence, state, outcomeJson, attempts, ttlMs, sample, refill }: Settle): Promise<WriteAnswer> {
     return this.#turns.take(callId, async () => {
       const call = this.#own.get(callId);
       if (call === undefined || call.fence !== fence) return 'fenced';
       if (!(await this.#end(call, state, JSON.parse(outcomeJson) as Outcome, attempts, ttlMs))) return 'fenced';
       if (sample !== undefined)
         this.#parts.circuits.addSuccess(placeFor(callId), sample.circuit, sample.epoch, sample.windowSize);
+      if (refill !== undefined) this.#retries.refill(refill, await this.now());
       return 'settled';
     });
   }
@@ -246,12 +250,14 @@ export class LocalLedger implements CallLedger {
     attempts: readonly AttemptRecord[],
     _delayMs: number,
     event?: object,
+    allowance?: RetryAllowance,
   ): Promise<WriteAnswer> {
     return this.#turns.take(callId, async () => {
       const call = this.#own.get(callId);
       if (call === undefined || call.fence !== fence) return 'fenced';
       if (call.cancelRequested) return 'cancelled';
       const nowMs = await this.now();
+      if (allowance !== undefined && !this.#retries.take(allowance, nowMs)) return 'exhausted';
       const execution = executionOf(attempts, attempts.length);
       if (!(await this.#write(call, { ...this.#leased(call.record, nowMs), execution }))) return 'fenced';
       call.phase = phase;

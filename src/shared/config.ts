@@ -34,6 +34,15 @@ const toolPolicySchema = z.strictObject({
       maxElapsedMs: z.number().int().min(0),
       retriableCodes: z.array(z.string()),
       terminalCodes: z.array(z.string()),
+      /** Retries of all calls of the tool together, for each tenant: see `retry-budget.ts`. */
+      budget: z
+        .strictObject({
+          ratio: z.number().min(0).max(1),
+          floor: z.number().int().min(0),
+          capacity: z.number().int().min(0),
+          windowMs: milliseconds,
+        })
+        .partial(),
     })
     .partial()
     .optional(),

@@ -65,6 +65,12 @@ export const METRICS = {
     help: 'Changes of a circuit from one state to another.',
     labels: ['tool', 'from_state', 'to_state'],
   }),
+  retriesRefused: define({
+    name: 'retries_refused_total',
+    type: 'counter',
+    help: 'Retries that were not made because the tool had used up its retry budget.',
+    labels: ['tool'],
+  }),
   shadow: define({
     name: 'shadow_total',
     type: 'counter',

@@ -18,6 +18,7 @@ export const CALL_EVENTS = [
   'tool_call_retry',
   'tool_call_circuit_state',
   'tool_call_shadow',
+  'tool_call_retry_refused',
 ] as const;
 export type CallEventName = (typeof CALL_EVENTS)[number];
 
@@ -32,6 +33,11 @@ export type WorkerEvent =
   | ({ readonly type: 'tool_call_start'; readonly fence: number } & AttemptEvent)
   | ({ readonly type: 'tool_call_end'; readonly outcome: Outcome; readonly elapsedMs: number } & AttemptEvent)
   | ({ readonly type: 'tool_call_retry'; readonly delayMs: number; readonly errorCode: string } & AttemptEvent)
+  | ({
+      readonly type: 'tool_call_retry_refused';
+      readonly errorCode: string;
+      readonly bucket: string;
+    } & AttemptEvent)
   | ({
       readonly type: 'tool_call_blocked';
       readonly errorCode: string;
@@ -106,6 +112,7 @@ export interface CallLine {
     readonly reason?: string;
     readonly kind?: ShadowKind;
     readonly detail?: string;
+    readonly bucket?: string;
   };
 }
 
@@ -189,6 +196,19 @@ export function workerLine(event: WorkerEvent): CallLine {
       };
     case 'tool_call_shadow':
       return shadowLine(side, event);
+    case 'tool_call_retry_refused':
+      return {
+        level: 'warn',
+        message: `${event.envelope.toolName} failed with ${event.errorCode} and is not tried again: retry budget exhausted`,
+        fields: {
+          event: type,
+          side,
+          ...identityOf(event),
+          attempt: event.attempt,
+          errorCode: event.errorCode,
+          bucket: event.bucket,
+        },
+      };
   }
 }
 

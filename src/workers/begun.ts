@@ -7,6 +7,7 @@ import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { type Failure, PawlError } from '../shared/failure.ts';
 import type { Outcome } from '../shared/outcome.ts';
 import type { RetryPolicy } from '../shared/retry.ts';
+import type { RetryAllowance } from '../shared/retry-budget.ts';
 import { compileSchema, type Validator } from '../shared/schema.ts';
 import type { StartedAttempt } from '../shared/store/ledger.ts';
 import type { ReliabilityModes } from '../shared/switches.ts';
@@ -48,6 +49,7 @@ export interface Begun {
   /** What of the reliability layer works for this attempt. */
   readonly modes: ReliabilityModes;
   readonly retry: RetryPolicy;
+  readonly allowance: RetryAllowance;
   readonly circuit: CircuitHold;
   /** 1 for the first; lost attempts count. */
   readonly attempt: number;

@@ -20,6 +20,7 @@ import type { Logger } from '../shared/log.ts';
 import { type Outcome, resultError } from '../shared/outcome.ts';
 import { permit } from '../shared/policy.ts';
 import { decideRetry, mayRunAgain, retryPolicy } from '../shared/retry.ts';
+import { RETRY_BUDGET_EXHAUSTED, retryAllowance } from '../shared/retry-budget.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import { parseCircuit } from '../shared/store/breakers.ts';
 import type { Place } from '../shared/store/keys.ts';
@@ -67,6 +68,12 @@ export type ExecuteEvent =
   | ({ readonly type: 'tool_call_start'; readonly fence: number } & CallEvent)
   | ({ readonly type: 'tool_call_end'; readonly outcome: Outcome; readonly elapsedMs: number } & CallEvent)
   | ({ readonly type: 'tool_call_retry'; readonly delayMs: number; readonly errorCode: string } & CallEvent)
+  /** A retry that the tool's budget does not allow. */
+  | ({
+      readonly type: 'tool_call_retry_refused';
+      readonly errorCode: string;
+      readonly bucket: string;
+    } & CallEvent)
   | ({
       readonly type: 'tool_call_blocked';
       readonly errorCode: string;
@@ -191,6 +198,7 @@ export class Executor {
       policy,
       modes,
       retry: retryPolicy(registered.tool.retry, policy.retry, envelope.transport.retryBudget),
+      allowance: retryAllowance(qualifiedName(registered.tool), envelope.target.tenantId, policy.retry?.budget),
       circuit,
       attempt: started.earlier.length + 1,
       workerId,
@@ -465,9 +473,36 @@ export class Executor {
       return this.#settleFailure(begun, failure, { status, ran: true, breakerState: circuitState });
     }
     const { delayMs } = decision;
-    this.#parts.onEvent({ type: 'tool_call_retry', callId, envelope, attempt, delayMs, errorCode: failure.code });
-    const event = { type: 'retrying', callId, attempt, delayMs, reasonCode: failure.code };
-    return this.#settler.postpone(begun, 'waiting-retry', attemptsWith(begun, failure, delayMs), delayMs, event);
+    const verdict = await this.#settler.postpone(
+      begun,
+      'waiting-retry',
+      attemptsWith(begun, failure, delayMs),
+      delayMs,
+      {
+        event: { type: 'retrying', callId, attempt, delayMs, reasonCode: failure.code },
+        refused: () => this.#refuseRetry(begun, failure, circuitState),
+      },
+    );
+    if (verdict.kind === 'later')
+      this.#parts.onEvent({ type: 'tool_call_retry', callId, envelope, attempt, delayMs, errorCode: failure.code });
+    return verdict;
+  }
+
+  /** The tool's calls have used up their retries together: the call ends with its last failure. */
+  #refuseRetry(begun: Begun, failure: Failure, breakerState: CircuitState): Promise<Verdict> {
+    const { callId, envelope, attempt, allowance } = begun;
+    const { bucket } = allowance;
+    this.#parts.onEvent({
+      type: 'tool_call_retry_refused',
+      callId,
+      envelope,
+      attempt,
+      errorCode: failure.code,
+      bucket,
+    });
+    const status = failure.class === 'timeout' ? 'timeout' : 'retry_exhausted';
+    const message = `${failure.message} (not tried again: ${RETRY_BUDGET_EXHAUSTED})`;
+    return this.#settleFailure(begun, { ...failure, message }, { status, ran: true, breakerState });
   }
 
   /**

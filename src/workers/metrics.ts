@@ -25,6 +25,7 @@ export class WorkerMetrics {
   readonly #duration: Histogram;
   readonly #retries: Counter;
   readonly #transitions: Counter;
+  readonly #retriesRefused: Counter;
   readonly #shadow: Counter;
 
   constructor(settings: Settings, tools: readonly AnyTool[]) {
@@ -41,6 +42,7 @@ export class WorkerMetrics {
     this.#duration = new Histogram({ ...options(METRICS.duration), buckets: DURATION_BUCKETS_MS });
     this.#retries = new Counter(options(METRICS.retries));
     this.#transitions = new Counter(options(METRICS.transitions));
+    this.#retriesRefused = new Counter(options(METRICS.retriesRefused));
     this.#shadow = new Counter(options(METRICS.shadow));
   }
 
@@ -70,6 +72,9 @@ export class WorkerMetrics {
           status: event.errorCode === 'CIRCUIT_OPEN' ? 'circuit_open' : 'error',
           scope: this.#scopeOf(event.envelope),
         });
+        return;
+      case 'tool_call_retry_refused':
+        this.#retriesRefused.inc({ tool: this.#labelOf(event.envelope) });
         return;
       case 'tool_call_shadow':
         this.#shadow.inc({ tool: this.#labelOf(event.envelope), kind: event.kind });

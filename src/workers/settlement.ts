@@ -35,6 +35,14 @@ export interface FailureDetails {
   readonly settlement?: Settlement;
 }
 
+/** An attempt that follows a failure, and takes from the tool's budget. */
+export interface Retry {
+  /** For those who wait. */
+  readonly event: object;
+  /** The budget is exhausted. */
+  refused(): Promise<Verdict>;
+}
+
 export class Settler {
   readonly #ledger: CallLedger;
   readonly #settings: Settings;
@@ -55,6 +63,7 @@ export class Settler {
         outcomeJson,
         attempts,
         ...(sample === undefined ? {} : { sample }),
+        ...(begun.modes.retry === 'on' ? { refill: begun.allowance } : {}),
       },
       begun.running,
     );
@@ -113,15 +122,17 @@ export class Settler {
     phase: 'waiting-retry' | 'queued',
     attempts: readonly AttemptRecord[],
     delayMs: number,
-    event?: object,
+    retry?: Retry,
   ): Promise<Verdict> {
     const { callId, started, running } = begun;
     const answer = await this.#patiently(
-      () => this.#ledger.postpone(callId, started.fence, phase, attempts, delayMs, event),
+      () =>
+        this.#ledger.postpone(callId, started.fence, phase, attempts, delayMs, retry?.event, retry && begun.allowance),
       running,
     );
     if (answer === 'postponed')
       return phase === 'queued' && delayMs === 0 ? { kind: 'handed-back' } : { kind: 'later', delayMs };
+    if (answer === 'exhausted' && retry !== undefined) return retry.refused();
     if (answer === 'cancelled') {
       const ran = attempts.length > started.earlier.length;
       return this.fail(begun, failureOf('CANCELLED'), { status: 'error', ran, settlement: 'cancelled' });

@@ -72,6 +72,7 @@ const storming = scriptedTool('work_storming', {
   retry: { baseMs: 1, maxDelayMs: 1, maxAttempts: 10 },
 });
 const forced = scriptedTool('work_forced');
+const budgeted = scriptedTool('work_budgeted');
 const mixed = scriptedTool('work_mixed', { circuit: { ...tolerant, consecutiveFailures: 3 } });
 const writer = defineTool({
   name: 'write_note',
@@ -98,8 +99,12 @@ const TOOLS = [
   storming,
   forced,
   mixed,
+  budgeted,
   writer,
 ];
+
+/** Of the tools that many tests share. */
+const plenty = { retry: { budget: { floor: 1_000 } } };
 
 const SETTINGS: Partial<SettingsInput> = {
   lockDurationMs: 2_000,
@@ -107,6 +112,10 @@ const SETTINGS: Partial<SettingsInput> = {
     work_independent: { onConflict: 'independent' },
     work_disabled: { enabled: false },
     look_shared: { scope: 'global' },
+    work: plenty,
+    look: plenty,
+    work_once: plenty,
+    work_storming: plenty,
   },
 };
 
@@ -359,6 +368,25 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
           status: 'retry_exhausted',
           attempts: 2,
         });
+      });
+
+      test('R20: all calls of a tool have a budget of retries together, which successes refill; without one a call ends with its last failure', async () => {
+        const away = async (label: string) => {
+          scripts.set(
+            label,
+            always(() => http(503)),
+          );
+          return session.call(budgeted, { label });
+        };
+        expect(await away('first')).toMatchObject({ status: 'retry_exhausted', attempts: 4 });
+        expect(await away('second')).toMatchObject({
+          status: 'retry_exhausted',
+          attempts: 1,
+          error: { code: 'HTTP_503', message: expect.stringContaining('retry budget exhausted') },
+        });
+        for (let call = 0; call < 5; call += 1)
+          expect((await session.call(budgeted, { label: `well ${call}` })).status).toBe('success');
+        expect(await away('third')).toMatchObject({ status: 'retry_exhausted', attempts: 2 });
       });
 
       test('a once tool is not run again after a 503, but is where nothing happened or the caller vouches for it', async () => {

@@ -107,7 +107,11 @@ test('a service that goes down is left alone by 4 workers, probed by one at a ti
 test('an outage that every worker has seen by itself ends with the cooldown as well', async () => {
   const { fleet, service, ask, askMany } = await setUp({ workers: 2, concurrency: 8 });
   service.behave('down', 20);
-  expect(statuses(await askMany(32))).toEqual(['circuit_open']);
+  const ends = await askMany(32);
+  expect(ends.map(({ status }) => status)).toContain('circuit_open');
+  // Until the circuit opens, the first failures ask for more retries than the tool may make.
+  for (const { status, error } of ends)
+    if (status !== 'circuit_open') expect(error?.message).toContain('retry budget exhausted');
   await cooledDown(fleet);
   service.behave('up');
   const back = performance.now();

@@ -1,8 +1,11 @@
 import { createLocalRunner } from '../../src/local/run-tool.ts';
-import { connect, startWorker } from '../../src/main.ts';
+import { connect, DEFAULT_CONCURRENCY } from '../../src/main.ts';
+import { resolveSettings } from '../../src/shared/config.ts';
 import { silentLogger } from '../../src/shared/log.ts';
 import { RedisDedupeStore } from '../../src/shared/store/dedupe-redis.ts';
 import { openConnection } from '../../src/shared/store/redis.ts';
+import { TIERS } from '../../src/shared/tool.ts';
+import { ToolWorker } from '../../src/workers/worker.ts';
 import { type CallFront, describeCalls, type FrontOptions } from '../conformance/calls.ts';
 import { createWorld } from '../helpers/world.ts';
 
@@ -39,8 +42,16 @@ describeCalls('a fleet', async ({ tools, settings }) => {
     prefix: world.prefix,
     signingKeys: [{ kid: 'test', key: 'a-test-signs-its-calls' }],
   };
-  const { tools: policies, ...rest } = settings;
-  const worker = await startWorker({ ...place, ...rest, tools, log: silentLogger });
+  // Not `startWorker`, whose `tools` are the tools: policies for single tools come to it from the configuration file.
+  const worker = await ToolWorker.start({
+    settings: resolveSettings({ options: { ...place, ...settings } }),
+    tools,
+    tiers: TIERS,
+    concurrency: DEFAULT_CONCURRENCY,
+    log: silentLogger,
+    environment: {},
+    pawlVersion: 'test',
+  });
   const pawl = await connect({ ...place, ...settings, log: silentLogger });
   return {
     openSession: (open) => pawl.openSession(open),

@@ -57,6 +57,14 @@ const workerEvents: readonly ExecuteEvent[] = [
   },
   { type: 'tool_call_circuit_state', circuit: 'tool:tools.weather', from: 'CLOSED', to: 'OPEN', reason: '5 in a row' },
   { type: 'tool_call_shadow', callId, envelope: envelope(KEY), attempt: 1, kind: 'retried', detail: 'HTTP_503' },
+  {
+    type: 'tool_call_retry_refused',
+    callId,
+    envelope: envelope(KEY),
+    attempt: 1,
+    errorCode: 'HTTP_503',
+    bucket: 'tools.weather',
+  },
 ];
 
 describe('log events (R27)', () => {
@@ -101,6 +109,14 @@ describe('log events (R27)', () => {
         reason: '5 in a row',
       },
       { event: 'tool_call_shadow', side: 'worker', ...identity, attempt: 1, kind: 'retried', detail: 'HTTP_503' },
+      {
+        event: 'tool_call_retry_refused',
+        side: 'worker',
+        ...identity,
+        attempt: 1,
+        errorCode: 'HTTP_503',
+        bucket: 'tools.weather',
+      },
     ]);
     expect(new Set(workerEvents.map(({ type }) => type))).toEqual(new Set(CALL_EVENTS));
   });

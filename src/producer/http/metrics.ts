@@ -14,6 +14,7 @@ import {
   scopeLabel,
   ToolLabels,
 } from '../../shared/metrics.ts';
+import { RETRY_BUDGET_EXHAUSTED } from '../../shared/retry-budget.ts';
 import { NewsListener } from '../../shared/store/news.ts';
 import { TIERS } from '../../shared/tool.ts';
 import { type Pawl, PLACES } from '../client.ts';
@@ -40,6 +41,7 @@ export class ProducerMetrics {
   readonly #ttl: Gauge;
   readonly #circuits: Gauge;
   readonly #transitions: Counter;
+  readonly #retriesRefused: Counter;
   readonly #shadow: Counter;
   /** State of every circuit as last heard of, by place and key. */
   readonly #states = new Map<string, CircuitState>();
@@ -67,6 +69,7 @@ export class ProducerMetrics {
     this.#ttl = new Gauge(options(METRICS.ttl));
     this.#circuits = new Gauge(options(METRICS.circuits));
     this.#transitions = new Counter(options(METRICS.transitions));
+    this.#retriesRefused = new Counter(options(METRICS.retriesRefused));
     this.#shadow = new Counter(options(METRICS.shadow));
   }
 
@@ -100,6 +103,7 @@ export class ProducerMetrics {
     if (result.cache?.matchedOn === 'completed') this.#hits.inc({ tool, state: endState(result) });
     if (result.fromCache) return;
     if (result.attempts > 0) this.#duration.observe({ tool, status }, result.durationMs);
+    if (result.error?.message.includes(RETRY_BUDGET_EXHAUSTED) === true) this.#retriesRefused.inc({ tool });
     for (const { reasonCode } of result.retriedBy ?? []) this.#retries.inc({ tool, reason: reasonLabel(reasonCode) });
   }
 

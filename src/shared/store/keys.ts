@@ -51,6 +51,11 @@ export class PlaceKeys {
     return `${this.base}:window:${circuit}`;
   }
 
+  /** The bucket of a retry budget. */
+  retries(bucket: string): string {
+    return `${this.base}:retries:${bucket}`;
+  }
+
   /** An outcome too large for its record. */
   outcome(callId: string): string {
     return `${this.base}:outcome:${callId}`;

@@ -6,6 +6,7 @@ import type { DedupeMode, ToolCallEnvelope } from '../envelope.ts';
 import { PawlError } from '../failure.ts';
 import { placeOf } from '../fingerprint.ts';
 import type { Outcome } from '../outcome.ts';
+import type { RetryAllowance } from '../retry-budget.ts';
 import type { Signer } from '../signature.ts';
 import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
 import { type CallJob, enqueueArguments, jobIdOf, queueKeys } from './queues.ts';
@@ -109,7 +110,7 @@ export type BeginAnswer =
   | { readonly kind: 'suspect' }
   | { readonly kind: 'early'; readonly remainingMs: number };
 
-export type WriteAnswer = 'settled' | 'postponed' | 'fenced' | 'ended' | 'gone' | 'cancelled';
+export type WriteAnswer = 'settled' | 'postponed' | 'fenced' | 'ended' | 'gone' | 'cancelled' | 'exhausted';
 
 export interface Settle {
   readonly callId: string;
@@ -127,6 +128,8 @@ export interface Settle {
     readonly windowSize: number;
     readonly windowMs: number;
   };
+  /** A success puts retries back. */
+  readonly refill?: RetryAllowance;
 }
 
 /** What a tool reported of its progress, as `tell` kept it. */
@@ -179,8 +182,8 @@ export interface CallRecord {
 
 const claimScript = new Script('claim', 14, true);
 const beginScript = new Script('begin', 2);
-const settleScript = new Script('settle', 5);
-const postponeScript = new Script('postpone', 1);
+const settleScript = new Script('settle', 6);
+const postponeScript = new Script('postpone', 2);
 const tellScript = new Script('tell', 2);
 const cancelScript = new Script('cancel', 2);
 const watchScript = new Script('watch', 1);
@@ -343,11 +346,18 @@ export class Ledger {
 
   /** Writes the outcome, once. Only the newest fence may. */
   async settle(settle: Settle): Promise<WriteAnswer> {
-    const { callId, sample } = settle;
+    const { callId, sample, refill } = settle;
     const keys = this.#placed(callId);
     const [code] = await settleScript.run(
       this.#redis,
-      [keys.record(callId), keys.inflight, keys.circuits, keys.window(sample?.circuit ?? ''), keys.outcome(callId)],
+      [
+        keys.record(callId),
+        keys.inflight,
+        keys.circuits,
+        keys.window(sample?.circuit ?? ''),
+        keys.outcome(callId),
+        keys.retries(refill?.bucket ?? ''),
+      ],
       [
         settle.fence,
         settle.state,
@@ -363,12 +373,19 @@ export class Ledger {
         sample?.windowSize ?? 0,
         sample?.windowMs ?? 0,
         MAX_EVENT_OUTCOME_BYTES,
+        refill?.budget.ratio ?? '',
+        refill?.budget.floor ?? 0,
+        refill?.budget.capacity ?? 0,
+        refill?.budget.windowMs ?? 0,
       ],
     );
     return code as WriteAnswer;
   }
 
-  /** Ends an attempt, not the call: `waiting-retry` spends it, `queued` hands it back. */
+  /**
+   * Ends an attempt, not the call: `waiting-retry` spends it, `queued` hands it back. With an allowance the next attempt is a retry
+   * that takes from it; `exhausted` when there is nothing to take.
+   */
   async postpone(
     callId: string,
     fence: number,
@@ -376,12 +393,22 @@ export class Ledger {
     attempts: readonly AttemptRecord[],
     delayMs: number,
     event?: object,
+    allowance?: RetryAllowance,
   ): Promise<WriteAnswer> {
     const keys = this.#placed(callId);
     const [code] = await postponeScript.run(
       this.#redis,
-      [keys.record(callId)],
-      [fence, phase, formatAttempts(attempts), delayMs, keys.inboxes, event === undefined ? '' : JSON.stringify(event)],
+      [keys.record(callId), keys.retries(allowance?.bucket ?? '')],
+      [
+        fence,
+        phase,
+        formatAttempts(attempts),
+        delayMs,
+        keys.inboxes,
+        event === undefined ? '' : JSON.stringify(event),
+        allowance?.budget.floor ?? '',
+        allowance?.budget.windowMs ?? 0,
+      ],
     );
     return code as WriteAnswer;
   }

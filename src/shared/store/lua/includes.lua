@@ -60,6 +60,20 @@ local function addSample(circuitsKey, windowKey, name, epoch, ok, size, ttlMs, n
   return true
 end
 
+-- A retry budget's bucket holds its tokens; absent means the floor (`retry-budget.ts` says what they are for).
+local function takeRetry(key, floor, windowMs)
+  local tokens = tonumber(redis.call('GET', key) or floor)
+  if tokens < 1 then return false end
+  redis.call('SET', key, string.format('%.3f', tokens - 1), 'PX', windowMs)
+  return true
+end
+
+local function refillRetries(key, ratio, floor, capacity, windowMs)
+  local tokens = tonumber(redis.call('GET', key) or floor)
+  if tokens >= tonumber(capacity) then return end
+  redis.call('SET', key, string.format('%.3f', math.min(capacity, tokens + ratio)), 'PX', windowMs)
+end
+
 -- Whether an outcome (JSON) leaves open what happened: the effect may or may not have taken place.
 local function isUnknown(outcome)
   if not outcome then return false end

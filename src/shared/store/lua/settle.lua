@@ -1,10 +1,12 @@
 -- Ends a call: writes the outcome once, and tells every producer that waits. Only the newest fence may.
 --
 -- KEYS  1 record  2 in-flight index  3 circuits  4 window of the call's circuit  5 where a large outcome is kept
+--       6 bucket of the tool's retries
 -- ARGV  1 fence  2 state  3 outcome (JSON)  4 attempts  5 time to live, ms  6 '1' when asking again may help
 --       7 call ID  8 key prefix of inboxes  9 largest outcome that is kept in the record, bytes
 --       10 circuit's name, '' counts nothing  11 its epoch  12 window size  13 window time, ms
 --       14 largest outcome that travels with the event, bytes
+--       15 tokens that this success puts back, '' for none  16 floor  17 capacity  18 how long the bucket is kept, ms
 -- Returns {code, now}: settled · fenced (a newer attempt holds the call) · ended (it has its outcome already) · gone
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'fence', 'inboxes', 'version')
@@ -21,6 +23,7 @@ redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'lockUntilMs', 'notBeforeMs', 'w
 redis.call('PEXPIRE', KEYS[1], ttlMs)
 redis.call('ZREM', KEYS[2], ARGV[7])
 if ARGV[10] ~= '' then addSample(KEYS[3], KEYS[4], ARGV[10], ARGV[11], '1', ARGV[12], ARGV[13], now) end
+if ARGV[15] ~= '' then refillRetries(KEYS[6], ARGV[15], ARGV[16], ARGV[17], ARGV[18]) end
 local event = '{"type":"settled","callId":"' .. ARGV[7] .. '","state":"' .. ARGV[2] .. '"'
 if #ARGV[3] <= tonumber(ARGV[14]) then event = event .. ',"outcome":' .. ARGV[3] end
 notify(fields[3], ARGV[8], event .. '}')

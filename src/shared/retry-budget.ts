@@ -1,0 +1,55 @@
+/**
+ * How many retries a tool's calls may make together, whoever makes them: a token bucket for each tool and tenant, fleet-wide. A
+ * retry takes a token, a success puts a part of one back. With a service that is down, calls and retries together stay below 1.2
+ * times the calls plus the floor, however many workers there are. There is no hedging: no second try starts before the first failed.
+ */
+
+export interface RetryBudget {
+  /** Tokens that a success puts back: the share of calls that may be retried in the long run. */
+  readonly ratio: number;
+  /** Tokens of a bucket that nobody used for `windowMs`: what a rarely called tool may always retry. */
+  readonly floor: number;
+  /** Tokens at most. */
+  readonly capacity: number;
+  readonly windowMs: number;
+}
+export type RetryBudgetOverrides = { readonly [K in keyof RetryBudget]?: RetryBudget[K] | undefined };
+
+const DEFAULT_RETRY_BUDGET: RetryBudget = { ratio: 0.2, floor: 3, capacity: 10, windowMs: 120_000 };
+
+/** Stands in the message of a call that ends for want of a token. */
+export const RETRY_BUDGET_EXHAUSTED = 'retry budget exhausted';
+
+/** What an attempt needs to know of its bucket. */
+export interface RetryAllowance {
+  readonly bucket: string;
+  readonly budget: RetryBudget;
+}
+
+export function retryAllowance(
+  tool: string,
+  tenantId: string | undefined,
+  { ratio, floor, capacity, windowMs }: RetryBudgetOverrides = {},
+): RetryAllowance {
+  const most = capacity ?? DEFAULT_RETRY_BUDGET.capacity;
+  return {
+    bucket: tenantId === undefined ? tool : `${tool}@${tenantId}`,
+    budget: {
+      ratio: ratio ?? DEFAULT_RETRY_BUDGET.ratio,
+      floor: floor ?? DEFAULT_RETRY_BUDGET.floor,
+      capacity: Math.max(most, floor ?? DEFAULT_RETRY_BUDGET.floor),
+      windowMs: windowMs ?? DEFAULT_RETRY_BUDGET.windowMs,
+    },
+  };
+}
+
+/** The tokens left after a retry, or undefined when there is none to take. `tokens` is undefined for a bucket that nobody used. */
+export function takeRetry(tokens: number | undefined, { floor }: RetryBudget): number | undefined {
+  const present = tokens ?? floor;
+  return present >= 1 ? present - 1 : undefined;
+}
+
+/** The tokens after a success. */
+export function refillRetries(tokens: number | undefined, { ratio, floor, capacity }: RetryBudget): number {
+  return Math.min(capacity, (tokens ?? floor) + ratio);
+}
