@@ -2,8 +2,9 @@
 import { access, constants, mkdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { resolve } from 'node:path';
-import { loadSettings } from '../main.ts';
+import { baseTools, loadSettings } from '../main.ts';
 import type { Settings } from '../shared/config.ts';
+import { PROMISES, type ServerFacts, type ServerFault, serverFaults, WAITAOF_PROMISE } from '../shared/durability.ts';
 import { inspectServer } from '../shared/store/backend.ts';
 import { Catalogue } from '../shared/store/catalogue.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from '../shared/store/embedded-redis.ts';
@@ -124,11 +125,12 @@ async function checkRedis(
     const url = settings.redisUrl ?? embedded?.url ?? '';
     redis = openConnection({ url, name: `${settings.prefix}:doctor`, mode: 'fail-fast' });
     await whenReady(redis, CONNECT_TIMEOUT_MS);
-    const { version, evicts, persistence, promise } = await inspectServer(redis);
+    const server = await inspectServer(redis);
     const found =
       embedded === undefined ? `REDIS_URL=${withoutPassword(url)}` : `embedded, ${lines[0] ?? 'running already'}`;
-    add({ check, state: 'ok', message: `version ${version} (${found})` });
-    add(signatureFinding(settings), evictionFinding(evicts), persistenceFinding(persistence, promise));
+    add({ check, state: 'ok', message: `version ${server.version} (${found})` });
+    const faults = serverFaults(server, baseTools, settings);
+    add(signatureFinding(settings), evictionFinding(server, faults), persistenceFinding(server, faults, settings));
     add(await checkWorkers(redis, settings.prefix));
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
@@ -160,22 +162,31 @@ function signatureFinding({ redisUrl, signingKeys }: Settings): Finding {
   };
 }
 
-function evictionFinding(evicts: boolean): Finding {
+function evictionFinding(server: ServerFacts, faults: readonly ServerFault[]): Finding {
   const check = 'eviction';
-  if (!evicts) return { check, state: 'ok', message: 'Redis forgets nothing by itself (noeviction)' };
+  const fault = faults.find(({ setting }) => setting === 'maxmemory-policy');
+  if (fault !== undefined) return { check, state: 'fail', message: fault.message, fix: fault.fix };
+  if (server.evictionPolicy !== undefined)
+    return { check, state: 'ok', message: 'Redis forgets nothing by itself (noeviction)' };
   return {
     check,
     state: 'warn',
-    message: 'Redis may evict records when its memory is full: calls could be forgotten and run twice',
-    fix: 'CONFIG SET maxmemory-policy noeviction',
+    message:
+      'Redis does not say whether it evicts records when its memory is full: calls could be forgotten and run twice',
+    fix: 'see to it that maxmemory-policy is noeviction',
   };
 }
 
-function persistenceFinding(persistence: string, promise: string): Finding {
+function persistenceFinding(
+  { persistence }: ServerFacts,
+  faults: readonly ServerFault[],
+  { durability }: Settings,
+): Finding {
   const check = 'persistence';
-  const safe = persistence === 'always' || persistence === 'everysec';
-  const message = `appendfsync ${persistence}: ${promise}`;
-  if (safe) return { check, state: 'ok', message };
+  const fault = faults.find(({ setting }) => setting !== 'maxmemory-policy');
+  if (fault !== undefined) return { check, state: 'fail', message: fault.message, fix: fault.fix };
+  const message = `appendfsync ${persistence}: ${PROMISES[persistence]}${durability === 'waitaof' ? ` ${WAITAOF_PROMISE}` : ''}`;
+  if (persistence === 'always' || persistence === 'everysec') return { check, state: 'ok', message };
   return { check, state: 'warn', message, fix: 'CONFIG SET appendonly yes, and appendfsync everysec or always' };
 }
 

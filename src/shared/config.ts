@@ -10,6 +10,8 @@ import { TIERS } from './tool.ts';
 
 const milliseconds = z.number().int().positive();
 const onOff = z.enum(['on', 'off']);
+/** See `durability.ts`. */
+const durability = z.enum(['everysec', 'always', 'waitaof']);
 const mode = z.enum(MODES);
 
 /** Per-tool policy of the operator, under the tool's name or `namespace.name`. */
@@ -26,6 +28,8 @@ const toolPolicySchema = z.strictObject({
   /** Accept `dedupeMode: "disabled"` above the read-only tier. */
   allowDisabledDedupe: z.boolean().optional(),
   ttl: z.strictObject({ doneMs: milliseconds.optional(), failedMs: milliseconds.optional() }).optional(),
+  /** Of a tool with effects `once`; default: the setting of this name. */
+  durability: durability.optional(),
   retry: z
     .strictObject({
       maxAttempts: z.number().int().min(1).max(100),
@@ -113,6 +117,8 @@ export const settingsSchema = z.strictObject({
         .default({}),
     })
     .prefault({}),
+  /** How sure the begin of a `once` attempt is before its effect starts. */
+  durability: durability.default('everysec'),
   metricsPrefix: z
     .string()
     .regex(/^[a-zA-Z_][a-zA-Z0-9_]*$/, 'must be a Prometheus name')

@@ -5,6 +5,7 @@
  * admit     pass the fleet's circuit, be its probe, or be refused
  * recover   decide what became of an attempt that left no record, and whether configuration forces the circuit open
  * prepare   tool, permission, parameters, context: all from this worker's own registry, nothing from the job
+ * secure    bring the begin to disk where the tool's durability asks for it
  * run       the tool's code, in `attempt.ts`
  * judge     settle, try again later, hand back, or leave it to others
  *
@@ -13,6 +14,7 @@
 import { type CircuitPolicy, type CircuitState, circuitPolicy } from '../shared/breaker.ts';
 import { recovery, settlementOfAborted } from '../shared/call.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
+import { durabilityOf } from '../shared/durability.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { classify, type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import { placeOf } from '../shared/fingerprint.ts';
@@ -54,6 +56,8 @@ export interface ExecuteParts {
   readonly switches: Pick<Switches, 'modes'>;
   toolNamed(namespace: string, name: string): RegisteredTool | undefined;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
+  /** Resolves when all that Redis has acknowledged is on its disk; absent where no tool asks for it. */
+  readonly onDisk?: () => Promise<void>;
   onEvent(event: ExecuteEvent): void;
 }
 
@@ -129,6 +133,8 @@ export class Executor {
     if (forced !== undefined) return forced;
     const prepared = await this.#prepare(begun.go);
     if ('end' in prepared) return prepared.end;
+    const secured = await this.#secure(begun.go);
+    if ('end' in secured) return secured.end;
     const ending = await this.#run(begun.go, prepared.go);
     return this.#judge(begun.go, ending);
   }
@@ -392,6 +398,28 @@ export class Executor {
     } catch (error) {
       return { end: await this.#giveUp(begun, refusalOf(error)) };
     }
+  }
+
+  // secure
+
+  /** A power failure must not forget that a `once` attempt began: whoever asked again would cause a second effect. */
+  async #secure(begun: Begun): Promise<Step<void>> {
+    const { settings, backend, onDisk } = this.#parts;
+    const { callId, started, registered, running } = begun;
+    if (onDisk === undefined || durabilityOf(settings, registered.tool) !== 'waitaof') return { go: undefined };
+    try {
+      await onDisk();
+      // What is on disk may be what another server knew: the begin itself must still stand.
+      if (!(await backend.ledger.tell(callId, started.fence, settings.lockDurationMs)).held)
+        running.abort(new PawlError('LEASE_LOST'));
+    } catch (error) {
+      if (!(error instanceof PawlError)) throw error;
+      this.#parts.log.warn({ callId, error: error.message }, 'a begin cannot be brought to disk yet');
+      await this.#circuits.release(begun.circuit);
+      return { end: await this.#settler.postpone(begun, 'queued', started.earlier, ELSEWHERE_MS) };
+    }
+    if (!running.signal.aborted) return { go: undefined };
+    return { end: await this.#interrupted(begun, running.signal.reason as PawlError, 'not-run') };
   }
 
   // run

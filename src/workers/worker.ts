@@ -12,11 +12,13 @@ import {
   WaitingError,
 } from 'bullmq';
 import type { Settings } from '../shared/config.ts';
+import { durabilityOf, serverFaults, unfitServer } from '../shared/durability.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import { HEARTBEAT_MS, offerId, offerOf, type ToolOffer, type WorkerRecord } from '../shared/store/catalogue.ts';
+import { DiskBarrier } from '../shared/store/disk-barrier.ts';
 import { PlaceKeys } from '../shared/store/keys.ts';
 import { type News, NewsListener } from '../shared/store/news.ts';
 import { type CallJob, fetchAtEveryMarker, KEPT_EVENTS, scriptsOnRedisTime } from '../shared/store/queues.ts';
@@ -60,6 +62,10 @@ const SWEEP_BATCH = 200;
 /** After a drain's grace period, interrupted attempts have this long to be written. */
 const INTERRUPT_MS = 5_000;
 
+function servedTools({ tools, tiers }: WorkerOptions): AnyTool[] {
+  return tools.filter((tool) => tiers.includes(tool.tier));
+}
+
 export class ToolWorker {
   readonly id: string;
   readonly #options: WorkerOptions;
@@ -74,6 +80,7 @@ export class ToolWorker {
   readonly #news: NewsListener;
   readonly #queues: readonly BullWorker<CallJob>[];
   readonly #locks: LockRenewal[] = [];
+  readonly #disk: DiskBarrier | undefined;
   readonly #sessions = new Map<string, SessionRecord>();
   readonly #startedAtMs: number;
   readonly #releaseStray: () => void;
@@ -92,6 +99,8 @@ export class ToolWorker {
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });
     try {
+      const faults = serverFaults(backend.server, servedTools(options), settings);
+      if (faults.length > 0) throw unfitServer(faults);
       const worker = new ToolWorker(options, backend, await backend.ledger.now());
       await worker.#learnSwitches();
       await worker.#publish();
@@ -112,7 +121,11 @@ export class ToolWorker {
     this.#clock = options.clock ?? systemClock;
     this.#startedAtMs = nowMs;
     this.id = `${hostname()}:${process.pid}:${uuidv7(this.#clock).slice(-6)}`;
-    const served = options.tools.filter((tool) => options.tiers.includes(tool.tier));
+    const served = servedTools(options);
+    const onError = (error: Error) => this.#onError(error);
+    if (served.some((tool) => durabilityOf(settings, tool) === 'waitaof'))
+      this.#disk = DiskBarrier.open(backend, onError);
+    const disk = this.#disk;
     this.#offers = served.map((tool) => offerOf(tool, nowMs));
     this.#tools = register(served);
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
@@ -127,6 +140,7 @@ export class ToolWorker {
       environment: options.environment,
       ...(options.memory === undefined ? {} : { memory: options.memory }),
       ...(options.channels === undefined ? {} : { channels: options.channels }),
+      ...(disk === undefined ? {} : { onDisk: () => disk.passed() }),
       nodeCircuits: this.#nodeCircuits,
       switches: this.#switches,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
@@ -415,6 +429,7 @@ export class ToolWorker {
         await Promise.all(this.#queues.map((queue) => queue.close(true)));
     }
     for (const locks of this.#locks) locks.close();
+    this.#disk?.close();
     this.#running.close();
     this.#nodeCircuits.close();
     this.#news.close();

@@ -91,9 +91,17 @@ export async function forgetSince(server: Server, atSeconds: number): Promise<vo
 }
 
 async function executable(): Promise<string> {
+  const given = process.env['PAWL_REDIS_SERVER'];
+  if (given !== undefined) return given;
   const binary = await findRedisBinary();
   if (binary.kind !== 'executable') throw new Error('the fault rig needs a redis-server program, not a container');
   return binary.command;
+}
+
+/** Of the servers that are started here, such as `7.0.15`. */
+export async function serverVersion(): Promise<string> {
+  const { stdout } = await run(await executable(), ['--version']);
+  return /v=(\S+)/.exec(stdout)?.[1] ?? 'unknown';
 }
 
 async function answers(url: string): Promise<boolean> {

@@ -5,6 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Settings } from '../config.ts';
+import { evicts, isAtLeast, type Persistence, PROMISES, type ServerFacts, WAITAOF_PROMISE } from '../durability.ts';
 import { PawlError } from '../failure.ts';
 import { Signer, type SigningKey } from '../signature.ts';
 import { FollowedClock } from '../time.ts';
@@ -31,7 +32,7 @@ export interface Backend {
   readonly switches: SwitchRecords;
   /** Redis' clock, for every time that another process will compare. */
   readonly clock: FollowedClock;
-  readonly durability: Durability;
+  readonly server: ServerFacts;
   close(): Promise<void>;
 }
 
@@ -41,14 +42,6 @@ export interface BackendOptions {
   readonly name: string;
   readonly mode: 'fail-fast' | 'patient';
   readonly log: (level: 'info' | 'warn', message: string, fields?: Record<string, unknown>) => void;
-}
-
-/** What this Redis promises about acknowledged calls, in words (DESIGN, decision 12). */
-export interface Durability {
-  readonly version: string;
-  readonly evicts: boolean;
-  readonly persistence: 'always' | 'everysec' | 'no' | 'none' | 'unknown';
-  readonly promise: string;
 }
 
 /** Connects and checks the server. Throws `BACKEND_UNAVAILABLE` or, for a server that cannot be used at all, `CONFIGURATION`. */
@@ -62,8 +55,10 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   try {
     await whenReady(redis, READY_TIMEOUT_MS[options.mode]);
     await following.read();
-    const durability = await inspectServer(redis);
-    report(durability, options);
+    // The embedded server is ours to configure.
+    if (embedded !== undefined && asksForAlways(settings)) await redis.config('SET', 'appendfsync', 'always');
+    const server = await inspectServer(redis);
+    report(server, options);
     return {
       url,
       prefix: settings.prefix,
@@ -74,7 +69,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       catalogue: new Catalogue(redis, settings.prefix),
       switches: new SwitchRecords(redis, settings.prefix),
       clock: following.clock,
-      durability,
+      server,
       close: async () => {
         following.close();
         closeConnection(redis);
@@ -87,6 +82,10 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
     await embedded?.stop();
     throw error;
   }
+}
+
+function asksForAlways({ durability, tools }: Settings): boolean {
+  return [durability, ...Object.values(tools).map((policy) => policy.durability)].includes('always');
 }
 
 const READ_CLOCK_MS = 20_000;
@@ -155,61 +154,40 @@ function ownKey(dataDir: string): SigningKey {
   return { kid: 'embedded', key: readFileSync(file, 'utf8') };
 }
 
-/** Reads version, eviction and persistence; a server that hides its configuration is `unknown`, not wrong. */
-export async function inspectServer(redis: Redis): Promise<Durability> {
-  const version = /^(?:valkey_version|redis_version):(\S+)/m.exec(await redis.info('server'))?.[1] ?? 'unknown';
-  const [major, minor] = version.split('.').map(Number);
-  if (
-    major !== undefined &&
-    minor !== undefined &&
-    (major < OLDEST_VERSION[0] || (major === OLDEST_VERSION[0] && minor < OLDEST_VERSION[1]))
-  ) {
+/** Reads version, eviction and persistence. Throws `CONFIGURATION` for a server that is too old. */
+export async function inspectServer(redis: Redis): Promise<ServerFacts> {
+  const info = `${await redis.info('server')}\n${await redis.info('memory')}\n${await redis.info('persistence')}`;
+  const told = (name: string) => new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1];
+  const version = told('valkey_version') ?? told('redis_version') ?? 'unknown';
+  if (!isAtLeast(version, OLDEST_VERSION))
     throw new PawlError(
       'CONFIGURATION',
       `Redis ${version} is too old: Pawl needs ${OLDEST_VERSION.join('.')} or later.`,
     );
-  }
-  const read = async (name: string): Promise<string | undefined> => {
+  const configured = async (name: string): Promise<string | undefined> => {
     try {
-      const answer = (await redis.config('GET', name)) as string[];
-      return answer[1];
+      return ((await redis.config('GET', name)) as string[])[1];
     } catch {
+      // Managed servers keep CONFIG to themselves; INFO tells less.
       return undefined;
     }
   };
-  const policy = await read('maxmemory-policy');
-  const appendonly = await read('appendonly');
-  const appendfsync = await read('appendfsync');
-  const persistence =
-    appendonly === undefined
-      ? 'unknown'
-      : appendonly === 'no'
-        ? 'none'
-        : ((appendfsync ?? 'unknown') as Durability['persistence']);
   return {
     version,
-    evicts: policy !== undefined && policy !== 'noeviction',
-    persistence,
-    promise: PROMISES[persistence],
+    evictionPolicy: told('maxmemory_policy') ?? (await configured('maxmemory-policy')),
+    persistence:
+      told('aof_enabled') === '0' ? 'none' : (((await configured('appendfsync')) ?? 'unknown') as Persistence),
   };
 }
 
-const PROMISES: Readonly<Record<Durability['persistence'], string>> = {
-  always: 'No acknowledged call is forgotten, also not when the power fails.',
-  everysec: 'A crash of Redis forgets nothing; a power failure may forget the calls of the last two seconds.',
-  no: 'A power failure may forget the calls since the operating system last wrote to disk.',
-  none: 'A restart of Redis forgets every call.',
-  unknown: 'Redis does not say how it persists; acknowledged calls may be forgotten in a restart.',
-};
-
-function report(durability: Durability, options: BackendOptions): void {
-  const fields = { redisVersion: durability.version, persistence: durability.persistence };
-  if (durability.evicts)
-    options.log(
+function report(server: ServerFacts, { log, settings }: BackendOptions): void {
+  const fields = { redisVersion: server.version, persistence: server.persistence, durability: settings.durability };
+  if (evicts(server))
+    log(
       'warn',
-      'Redis may evict records (maxmemory-policy is not noeviction): calls could be forgotten and run twice.',
+      `Redis may evict records (maxmemory-policy is ${server.evictionPolicy}): calls could be forgotten and run twice.`,
       fields,
     );
-  if (durability.persistence === 'none') options.log('warn', durability.promise, fields);
-  else options.log('info', durability.promise, fields);
+  if (settings.durability === 'waitaof') log('info', WAITAOF_PROMISE, fields);
+  log(server.persistence === 'none' ? 'warn' : 'info', PROMISES[server.persistence], fields);
 }

@@ -80,6 +80,8 @@ export class FleetKeys {
   readonly switches: string;
   /** What shadow mode would have done, counted. */
   readonly shadows: string;
+  /** Written by whoever waits for the disk. */
+  readonly disk: string;
   readonly prefix: string;
 
   constructor(prefix: string) {
@@ -92,6 +94,7 @@ export class FleetKeys {
     this.sessions = `${prefix}:{fleet}:sessions`;
     this.switches = `${prefix}:{fleet}:switches`;
     this.shadows = `${prefix}:{fleet}:shadows`;
+    this.disk = `${prefix}:{fleet}:disk`;
   }
 
   session(sessionKey: string): string {
