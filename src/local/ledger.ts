@@ -340,7 +340,8 @@ export class LocalLedger implements CallLedger {
   /** Leaves the calls that have not ended to whoever else shares the store, and tells those who wait here. */
   async close(): Promise<void> {
     this.#closed = true;
-    await this.#prolong(-1);
+    // Without the store, the leases end by themselves.
+    await this.#prolong(-1).catch(this.#parts.onError);
     const waited = new Map([...this.#own.values()].map(({ callId, request }) => [callId, request.envelope.toolName]));
     for (const callId of this.#followed) waited.set(callId, waited.get(callId) ?? '');
     for (const [callId, toolName] of waited) {

@@ -8,7 +8,7 @@ import { type Failure, PawlError } from '../shared/failure.ts';
 import type { Outcome } from '../shared/outcome.ts';
 import type { RetryPolicy } from '../shared/retry.ts';
 import type { RetryAllowance } from '../shared/retry-budget.ts';
-import { compileSchema, type Validator } from '../shared/schema.ts';
+import { compileSchema, type JsonSchema, type Validator } from '../shared/schema.ts';
 import type { StartedAttempt } from '../shared/store/ledger.ts';
 import type { ReliabilityModes } from '../shared/switches.ts';
 import type { Clock } from '../shared/time.ts';
@@ -32,11 +32,20 @@ export function register(tools: readonly AnyTool[]): ReadonlyMap<string, Registe
       throw new PawlError('CONFIGURATION', `Two tools are named ${name}; give one another name or namespace.`);
     registered.set(name, {
       tool,
-      validate: compileSchema(tool.inputSchema),
-      validateOutput: tool.outputSchema === undefined ? undefined : compileSchema(tool.outputSchema),
+      validate: compiledOnce(tool.inputSchema),
+      validateOutput: tool.outputSchema === undefined ? undefined : compiledOnce(tool.outputSchema),
     });
   }
   return registered;
+}
+
+const compiled = new WeakMap<JsonSchema, Validator>();
+
+/** However many workers and runners of a process offer the tool. */
+function compiledOnce(schema: JsonSchema): Validator {
+  const known = compiled.get(schema) ?? compileSchema(schema);
+  compiled.set(schema, known);
+  return known;
 }
 
 export interface Begun {

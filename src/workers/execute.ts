@@ -46,7 +46,7 @@ export interface ExecuteParts {
   readonly workerId: string;
   readonly clock: Clock;
   readonly random: Random;
-  /** Of time limits. Default: the system's timers. */
+  /** Of time limits and of writing again. Default: the system's timers. */
   readonly schedule?: Schedule;
   readonly log: Logger;
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -106,9 +106,9 @@ export class Executor {
   #suspect: RunningAttempt | undefined;
 
   constructor(parts: ExecuteParts) {
-    const { backend, settings, log } = parts;
+    const { backend, settings, log, schedule } = parts;
     this.#parts = parts;
-    this.#settler = new Settler(backend.ledger, settings, log);
+    this.#settler = new Settler(backend.ledger, settings, log, schedule);
     this.#circuits = new FleetCircuits(
       backend.breakers,
       () => backend.ledger.now(),

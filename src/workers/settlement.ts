@@ -11,6 +11,7 @@ import type { Logger } from '../shared/log.ts';
 import { type FailureStatus, type Outcome, resultError, stateOf } from '../shared/outcome.ts';
 import type { Settle, WriteAnswer } from '../shared/store/ledger.ts';
 import type { CallLedger } from '../shared/store/records.ts';
+import { type Schedule, systemSchedule } from '../shared/time.ts';
 import { attemptsWith, type Begun, outcomeBase } from './begun.ts';
 import type { RunningAttempt } from './running.ts';
 
@@ -47,11 +48,13 @@ export class Settler {
   readonly #ledger: CallLedger;
   readonly #settings: Settings;
   readonly #log: Logger;
+  readonly #schedule: Schedule;
 
-  constructor(ledger: CallLedger, settings: Settings, log: Logger) {
+  constructor(ledger: CallLedger, settings: Settings, log: Logger, schedule: Schedule = systemSchedule) {
     this.#ledger = ledger;
     this.#settings = settings;
     this.#log = log;
+    this.#schedule = schedule;
   }
 
   /** Ends a call with its tool's result. */
@@ -151,7 +154,7 @@ export class Settler {
         if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
         this.#log.warn({ error: error.message }, 'an outcome cannot be written yet');
         if (running?.leaseLost === true) return undefined;
-        await new Promise((resolve) => setTimeout(resolve, WRITE_AGAIN_MS));
+        await new Promise<void>((resolve) => this.#schedule(resolve, WRITE_AGAIN_MS));
       }
     }
   }

@@ -13,7 +13,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { EffectLine } from '../journeys/fixtures/effect-log.ts';
-import { type CallHistory, hasEnded, tellings } from './history.ts';
+import { type CallHistory, hasEnded, isEnd, tellings } from './history.ts';
 import type { Told } from './protocol.ts';
 
 export interface Verdict {
@@ -73,8 +73,7 @@ function acceptedByFence(effects: readonly EffectLine[]): number {
 }
 
 function falsehoods(call: CallHistory, effects: number): readonly string[] {
-  // A conflict is about the one who asked, not about the call.
-  const ends = tellings(call).filter(({ told }) => told.kind !== 'info' && !isConflict(told));
+  const ends = tellings(call).filter(({ told }) => isEnd(told));
   const [first] = ends;
   if (first === undefined) return [];
   const foreign = ends.filter(
@@ -92,10 +91,6 @@ function falsehoods(call: CallHistory, effects: number): readonly string[] {
       ? [`I5: ${call.name}: told ${shown(first.told)} although it had its effect`]
       : []),
   ];
-}
-
-function isConflict(told: Told): boolean {
-  return told.kind === 'fail' && told.code === 'IDEMPOTENCY_CONFLICT';
 }
 
 function sameEnd(one: Told, other: Told): boolean {

@@ -69,5 +69,10 @@ export function tellings(call: CallHistory): readonly Extract<HistoryEvent, { ki
 }
 
 export function hasEnded(call: CallHistory): boolean {
-  return tellings(call).some(({ told }) => told.kind !== 'info');
+  return tellings(call).some(({ told }) => isEnd(told));
+}
+
+/** Says how the call ended, if only that nobody knows. */
+export function isEnd({ kind }: Told): boolean {
+  return kind !== 'info' && kind !== 'refused';
 }

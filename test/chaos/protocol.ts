@@ -12,11 +12,12 @@ export interface Ask {
 
 /**
  * What one observer was told about a call. `ok` and `fail` are definite: it happened, it did not. `doubt` is an end that says
- * itself that the effect may have happened. `info` is no end: this observer does not know.
+ * itself that the effect may have happened. `info` is no end: this observer does not know. `refused` is about who asked, not about
+ * the call: another has the key, or the request did not get as far as to be one.
  */
 export type Told =
   | { readonly kind: 'ok'; readonly output: unknown }
-  | { readonly kind: 'fail' | 'doubt' | 'info'; readonly code: string; readonly message: string };
+  | { readonly kind: 'fail' | 'doubt' | 'info' | 'refused'; readonly code: string; readonly message: string };
 
 export type Question =
   | { readonly id: number; readonly kind: 'call'; readonly ask: Ask }

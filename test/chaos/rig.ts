@@ -6,7 +6,7 @@ import { eventually } from '../helpers/signal.ts';
 import { type EffectLine, readEffects } from '../journeys/fixtures/effect-log.ts';
 import type { Bound } from './checker.ts';
 import { type Child, startChild } from './child.ts';
-import { type CallHistory, History, hasEnded } from './history.ts';
+import { type CallHistory, History, hasEnded, isEnd } from './history.ts';
 import type { Ask, Question, Reply, Told } from './protocol.ts';
 import type { Random } from './random.ts';
 import { type Server, startServer } from './server.ts';
@@ -208,7 +208,7 @@ export class Rig implements AsyncDisposable {
   get recoveryMs(): number | undefined {
     if (this.#healedAtMs === undefined) return undefined;
     const firsts = this.history.calls.filter(hasEnded).map(({ events }) => {
-      const first = events.find((event) => event.kind === 'told' && event.told.kind !== 'info');
+      const first = events.find((event) => event.kind === 'told' && isEnd(event.told));
       return first?.atMs ?? 0;
     });
     return Math.max(0, Math.max(...firsts) - this.#healedAtMs);
