@@ -60,7 +60,7 @@ export interface RunnerParts {
   readonly log: Logger;
   readonly workspaceRoot: string;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly hooks: readonly Hook[];
+  readonly hooks?: readonly Hook[];
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
   readonly onEvent: (event: DispatchEvent | ExecuteEvent) => void;
@@ -118,7 +118,7 @@ export class LocalRunner implements SessionHost {
     this.#results = new Results(this.#ledger, INBOX, onError);
     const offers = this.#offers();
     const switches = new Switches(settings.reliability);
-    const hooks = new Hooks(parts.hooks, {
+    const hooks = new Hooks(parts.hooks ?? [], {
       schedule,
       onFailure: (hook, kind, message) =>
         log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
