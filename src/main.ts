@@ -9,7 +9,6 @@ import { Pawl } from './producer/client.ts';
 import type { DispatchEvent } from './producer/dispatch.ts';
 import { resolveSettings, SECRET_VARIABLES, type Settings, type SettingsInput } from './shared/config.ts';
 import { PawlError } from './shared/failure.ts';
-import type { Hook } from './shared/hooks.ts';
 import type { Logger } from './shared/log.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tool.ts';
 import type { ExecuteEvent } from './workers/execute.ts';
@@ -71,20 +70,17 @@ export function createLogger(settings: Pick<Settings, 'logLevel'>): Logger {
 
 export interface ConnectOptions extends Partial<SettingsInput> {
   readonly log?: Logger;
-  /** Of the kinds beforeCall, onShortCircuit, onApproval and afterCall. */
-  readonly hooks?: readonly Hook[];
   /** Told what becomes of the calls that are handed in here (R27). */
   readonly onEvent?: (event: DispatchEvent) => void;
 }
 
 /** A producer: `REDIS_URL`, or the embedded Redis that processes with the same data folder share. */
-export async function connect({ log, hooks, onEvent, ...options }: ConnectOptions = {}): Promise<Pawl> {
+export async function connect({ log, onEvent, ...options }: ConnectOptions = {}): Promise<Pawl> {
   const settings = await loadSettings(options);
   return Pawl.open({
     settings,
     log: log ?? createLogger({ logLevel: quiet(settings) }),
     defaultWorkspaceRoot: process.cwd(),
-    ...(hooks === undefined ? {} : { hooks }),
     ...(onEvent === undefined ? {} : { onEvent }),
   });
 }
@@ -100,8 +96,6 @@ export interface StartWorkerOptions extends Partial<Omit<SettingsInput, 'tools'>
   readonly tiers?: readonly Tier[];
   readonly concurrency?: number;
   readonly log?: Logger;
-  /** Of the kinds beforeAttempt, afterAttempt and onRetry. */
-  readonly hooks?: readonly Hook[];
   /** Told what the attempts in this process do (R27). */
   readonly onEvent?: (event: ExecuteEvent) => void;
 }
@@ -112,7 +106,6 @@ export async function startWorker({
   tiers,
   concurrency,
   log,
-  hooks,
   onEvent,
   ...options
 }: StartWorkerOptions): Promise<ToolWorker> {
@@ -129,7 +122,6 @@ export async function startWorker({
     log: log ?? createLogger({ logLevel: quiet(settings) }),
     environment: process.env,
     pawlVersion: PAWL_VERSION,
-    ...(hooks === undefined ? {} : { hooks }),
     ...(onEvent === undefined ? {} : { onEvent }),
   });
 }

@@ -15,7 +15,6 @@ import type { Settings } from '../shared/config.ts';
 import type { DedupeStore } from '../shared/dedupe.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
-import { type Hook, Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
 import {
   newSession,
@@ -30,15 +29,7 @@ import { offerOf } from '../shared/store/catalogue.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import { Switches } from '../shared/switches.ts';
 import { type Clock, type Random, type Schedule, uuidv7 } from '../shared/time.ts';
-import {
-  type AnyTool,
-  type Channels,
-  type InputOf,
-  type MemoryStore,
-  type OutputOf,
-  qualifiedName,
-  TIERS,
-} from '../shared/tool.ts';
+import { type AnyTool, type InputOf, type OutputOf, qualifiedName, TIERS } from '../shared/tool.ts';
 import { type RegisteredTool, register } from '../workers/begun.ts';
 import { type ExecuteEvent, Executor } from '../workers/execute.ts';
 import { RunningAttempt } from '../workers/running.ts';
@@ -60,9 +51,6 @@ export interface RunnerParts {
   readonly log: Logger;
   readonly workspaceRoot: string;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly hooks?: readonly Hook[];
-  readonly memory?: MemoryStore;
-  readonly channels?: Channels;
   readonly onEvent: (event: DispatchEvent | ExecuteEvent) => void;
 }
 
@@ -118,11 +106,6 @@ export class LocalRunner implements SessionHost {
     this.#results = new Results(this.#ledger, INBOX, onError);
     const offers = this.#offers();
     const switches = new Switches(settings.reliability);
-    const hooks = new Hooks(parts.hooks ?? [], {
-      schedule,
-      onFailure: (hook, kind, message) =>
-        log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
-    });
     this.circuits = new CircuitAdmin(
       {
         breakers,
@@ -141,7 +124,6 @@ export class LocalRunner implements SessionHost {
         },
       },
       circuits: seen,
-      hooks,
       switches,
       results: this.#results,
       inboxId: INBOX,
@@ -159,9 +141,6 @@ export class LocalRunner implements SessionHost {
       schedule,
       log,
       environment: parts.environment,
-      hooks,
-      ...(parts.memory === undefined ? {} : { memory: parts.memory }),
-      ...(parts.channels === undefined ? {} : { channels: parts.channels }),
       // There is no other node that could do better.
       nodeCircuits: { run: async (_tool, _policy, job) => (await job()).value },
       switches,

@@ -7,7 +7,6 @@ import type { Settings } from '../shared/config.ts';
 import { defined } from '../shared/defined.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
-import { type Hook, Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
 import { envelopeOf, type Outcome, resultError } from '../shared/outcome.ts';
 import {
@@ -26,8 +25,9 @@ import type { CallRecord, Flushed } from '../shared/store/ledger.ts';
 import { type News, NewsListener } from '../shared/store/news.ts';
 import type { ShadowCount } from '../shared/store/switches.ts';
 import { type ReliabilityModes, Switches, type SwitchWords } from '../shared/switches.ts';
-import { backgroundSchedule, type Clock, uuidv7 } from '../shared/time.ts';
+import { type Clock, uuidv7 } from '../shared/time.ts';
 import { TIERS } from '../shared/tool.ts';
+import { ApprovalDesk } from './approvals.ts';
 import { type Cancellation, cancelCall } from './cancel.ts';
 import { CircuitAdmin, type CircuitSelection } from './circuit-admin.ts';
 import { CircuitView } from './circuits.ts';
@@ -50,7 +50,6 @@ export interface PawlOptions {
   /** Where implicit sessions work when `workspaceRoot` is not configured. */
   readonly defaultWorkspaceRoot: string;
   readonly clock?: Clock;
-  readonly hooks?: readonly Hook[];
   readonly onEvent?: (event: DispatchEvent) => void;
 }
 
@@ -62,6 +61,8 @@ export type Resolution =
   | { readonly as: 'retry' };
 
 export class Pawl {
+  /** Calls that wait for a person, and their decisions. */
+  readonly approvals: ApprovalDesk;
   readonly #options: PawlOptions;
   readonly #backend: Backend;
   readonly #inbox: InboxReader;
@@ -73,7 +74,6 @@ export class Pawl {
   readonly #switches: Switches;
   readonly #circuitAdmin: CircuitAdmin;
   readonly #dispatch: Dispatch;
-  readonly #hooks: Hooks;
   readonly #sessions = new Map<string, SessionRecord>();
   readonly #inboxId: string;
   /** Resolved once the news are heard and the circuits known. */
@@ -120,7 +120,7 @@ export class Pawl {
       prefix: settings.prefix,
       id: this.#inboxId,
       places: PLACES,
-      onEvent: (event) => this.#results.deliver(event),
+      onEvent: (event) => this.#results.deliver(backend.ledger.believed(event)),
       onGap: () => {
         this.#results.check();
         this.#follows.check();
@@ -135,17 +135,22 @@ export class Pawl {
       onSubscribed: () => void this.#catchUp().catch(onError).finally(this.#heard.resolve),
       onError,
     });
-    this.#hooks = new Hooks(options.hooks ?? [], {
-      schedule: backgroundSchedule,
-      onFailure: (hook, kind, message) =>
-        log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
+    this.approvals = new ApprovalDesk({
+      settings,
+      approvals: backend.approvals,
+      grants: backend.grants,
+      offers: this.#offers,
+      places: PLACES,
+      audit: backend.audit,
+      sessionOf: (key) => this.#knownSession(key),
+      now: () => backend.ledger.now(),
     });
     this.#dispatch = new Dispatch({
       settings,
+      approvals: this.approvals,
       ledger: backend.ledger,
       offers: this.#offers,
       circuits: this.#circuits,
-      hooks: this.#hooks,
       switches: this.#switches,
       results: this.#results,
       inboxId: this.#inboxId,
@@ -157,11 +162,6 @@ export class Pawl {
 
   get settings(): Settings {
     return this.#options.settings;
-  }
-
-  /** The hooks of this producer: whoever changes an approval calls `hooks.onApproval` for it. */
-  get hooks(): Hooks {
-    return this.#hooks;
   }
 
   get backend(): Backend {
@@ -191,15 +191,6 @@ export class Pawl {
   /** A call's record; undefined when there is none or it has expired. */
   read(callId: string): Promise<CallRecord | undefined> {
     return this.#backend.ledger.read(callId);
-  }
-
-  /** The whole output of a call that succeeded, where its envelope shows only a part. Throws `UNKNOWN_CALL` when there is none. */
-  async output(callId: string): Promise<unknown> {
-    const text = await this.#backend.ledger.outcome(callId);
-    const output = text === undefined ? undefined : (JSON.parse(text) as Outcome).output;
-    if (output === undefined)
-      throw new PawlError('UNKNOWN_CALL', `Call ${callId} has no output: it failed, still runs, or has expired.`);
-    return output.content;
   }
 
   /** Waits for the end of a call that somebody handed in, maybe before this process started. */
@@ -323,7 +314,7 @@ export class Pawl {
 
   /** An open session by its key. Throws `UNKNOWN_SESSION`. */
   async session(sessionKey: string): Promise<Session> {
-    const record = this.#sessions.get(sessionKey) ?? (await this.#backend.sessions.read(sessionKey));
+    const record = await this.#knownSession(sessionKey);
     if (record === undefined)
       throw new PawlError('UNKNOWN_SESSION', `There is no session ${JSON.stringify(sessionKey)}.`);
     this.#remember(record);
@@ -378,6 +369,10 @@ export class Pawl {
     if (!(await this.#backend.sessions.create(record))) return this.#findOrOpen(envelope);
     this.#remember(record);
     return record;
+  }
+
+  async #knownSession(sessionKey: string): Promise<SessionRecord | undefined> {
+    return this.#sessions.get(sessionKey) ?? (await this.#backend.sessions.read(sessionKey));
   }
 
   #workspaceRoot(): string {

@@ -2,21 +2,21 @@
  * The way of one call into the queue: contract, tool, permission, schema, identity, circuit, claim. Each step either passes a
  * narrower value on or ends the call with a typed error, before anything is written.
  */
+import type { ApprovalRequest } from '../shared/approval.ts';
 import { circuitKey } from '../shared/breaker.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import { contractInvalid, parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { type Identity, type IdentityRules, identify, paramsDigest } from '../shared/fingerprint.ts';
-import type { Hooks } from '../shared/hooks.ts';
 import { envelopeOf, type Outcome, refusal, resultError } from '../shared/outcome.ts';
-import { permit } from '../shared/policy.ts';
+import { denied, permit, taintOf, type Verdict } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { Claim, ClaimAnswer, StoredRequest } from '../shared/store/ledger.ts';
 import type { CallLedger } from '../shared/store/records.ts';
 import type { ReliabilityModes, ShadowKind, Switches } from '../shared/switches.ts';
 import { backgroundSchedule, type Clock, type Schedule, uuidv7 } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
-import { submitHooked } from './call-hooks.ts';
+import type { ApprovalDesk } from './approvals.ts';
 import type { CircuitView } from './circuits.ts';
 import type { Offer, Offers } from './offers.ts';
 import type { ProgressEvent, Results } from './results.ts';
@@ -34,13 +34,14 @@ export interface DispatchParts {
   readonly ledger: CallLedger;
   readonly offers: Pick<Offers, 'peek' | 'find'>;
   readonly circuits: CircuitView;
-  readonly hooks: Hooks;
   readonly switches: Pick<Switches, 'modes'>;
   readonly results: Results;
   readonly inboxId: string;
   readonly clock: Clock;
   /** Of deadlines. Default: the system's timers. */
   readonly schedule?: Schedule;
+  /** Without one, what a person must approve is denied. */
+  readonly approvals?: ApprovalDesk;
   /** Finds the session that an envelope names. Throws `SESSION_CLOSED`. */
   sessionOf(envelope: ToolCallEnvelope): Promise<SessionRecord> | SessionRecord;
   onEvent(event: DispatchEvent): void;
@@ -80,13 +81,15 @@ export type Submission =
       readonly callId: string;
       readonly requestId: string;
       readonly result: Promise<ToolResultEnvelope>;
-      /** Another's call is waited for: no attempt runs for this one. */
-      readonly merged?: boolean;
       stop(): void;
     };
 
 export interface SubmitOptions {
   readonly onProgress?: (event: ProgressEvent) => void;
+  /** Who hands the call in, where the front door knows them: they cannot approve it. */
+  readonly submittedBy?: string;
+  /** Told when a person has to decide before the call can run. */
+  readonly onApproval?: (request: ApprovalRequest) => void;
   /** Told as soon as the call has its ID. */
   readonly onAccepted?: (callId: string) => void;
 }
@@ -101,6 +104,9 @@ interface Admitted {
   readonly modes: ReliabilityModes;
   /** In shadow mode: the slot in which the call would have met its duplicates. */
   readonly shadow?: Claim['shadow'];
+  /** A person has to decide: what policy says, and for which session. */
+  readonly asks: { readonly verdict: Verdict; readonly session: SessionRecord } | undefined;
+  readonly channel: string | undefined;
 }
 
 export class Dispatch {
@@ -125,21 +131,6 @@ export class Dispatch {
 
   /** Hands in a well-formed envelope. Rejects only when Redis is out of reach or the code is wrong. */
   async submit(envelope: ToolCallEnvelope, options: SubmitOptions = {}): Promise<Submission> {
-    const { hooks, offers } = this.#parts;
-    if (!hooks.has('beforeCall', 'onShortCircuit', 'afterCall')) return this.#submit(envelope, options);
-    // A tool that nobody knows has no hooks: the call is refused below.
-    const offer = await offers.find(envelope.toolNamespace, envelope.toolName).catch(() => undefined);
-    if (offer === undefined) return this.#submit(envelope, options);
-    return submitHooked(
-      hooks,
-      offer,
-      envelope,
-      (made) => this.#submit(made, options),
-      (error, asked) => this.#refused(error, asked),
-    );
-  }
-
-  async #submit(envelope: ToolCallEnvelope, options: SubmitOptions): Promise<Submission> {
     let admitted: Admitted;
     try {
       admitted = await this.#admit(envelope);
@@ -157,7 +148,8 @@ export class Dispatch {
       this.#parts.offers.peek(envelope.toolNamespace, envelope.toolName) ??
       (await this.#parts.offers.find(envelope.toolNamespace, envelope.toolName));
     const policy = toolPolicy(this.#parts.settings, offer);
-    permit({ tool: offer, session, policy, dedupeMode: envelope.transport.dedupeMode });
+    const channel = await this.#channelOf(session);
+    const verdict = this.#permit(envelope, offer, session, channel);
     checkParams(envelope, offer);
     const digest = paramsDigest(envelope.payload.params, offer.inputSchema);
     const modes = this.#parts.switches.modes(offer);
@@ -170,6 +162,7 @@ export class Dispatch {
       dependency: policy.circuit?.dependency ?? offer.circuit.dependency,
       tenantId: envelope.target.tenantId,
     });
+    const asks = verdict.decision === 'ask' && (await this.#mustAsk(envelope, offer, session, verdict));
     return {
       envelope,
       offer,
@@ -180,7 +173,37 @@ export class Dispatch {
       ...(modes.dedupe === 'shadow'
         ? { shadow: { slotId: known.mergeId ?? known.callId, derived: known.mergeId !== undefined } }
         : {}),
+      channel,
+      asks: asks ? { verdict, session } : undefined,
     };
+  }
+
+  #permit(envelope: ToolCallEnvelope, offer: Offer, session: SessionRecord, channel: string | undefined): Verdict {
+    const { settings } = this.#parts;
+    return permit({
+      tool: offer,
+      session,
+      toolPolicy: toolPolicy(settings, offer),
+      policy: settings.policy,
+      channel,
+      params: envelope.payload.params,
+      taint: taintOf(envelope.control.requestTags),
+      dedupeMode: envelope.transport.dedupeMode,
+    });
+  }
+
+  /** Asked for only where policy has a layer for channels. */
+  #channelOf(session: SessionRecord): Promise<string | undefined> | undefined {
+    const { settings, approvals } = this.#parts;
+    if (Object.keys(settings.policy.channels).length === 0) return undefined;
+    return approvals?.routeOf(session).then((route) => route?.channel.kind ?? 'none');
+  }
+
+  /** Whether a person has to decide on this very call. Throws `PERMISSION_DENIED` where nobody can be asked. */
+  async #mustAsk(envelope: ToolCallEnvelope, offer: Offer, session: SessionRecord, verdict: Verdict): Promise<boolean> {
+    const { approvals } = this.#parts;
+    if (approvals === undefined) throw denied(offer, `${verdict.reason}, and here nobody can be asked`, verdict.rule);
+    return !(await approvals.isGranted(session, offer, envelope.payload.params));
   }
 
   #identify(
@@ -222,11 +245,17 @@ export class Dispatch {
 
   async #claim(admitted: Admitted, options: SubmitOptions, independent = false): Promise<Submission> {
     const { envelope, offer, identity } = admitted;
+    let claim: Claim;
+    try {
+      claim = await this.#claimOf(admitted, options);
+    } catch (error) {
+      return this.#refused(error, envelope);
+    }
     // The waiter stands before the claim is sent: the answer may overtake the claim's own reply.
     const waiting = this.#parts.results.wait(identity.callId, options.onProgress);
     let answer: ClaimAnswer;
     try {
-      answer = await this.#parts.ledger.claim(this.#claimOf(admitted));
+      answer = await this.#parts.ledger.claim(claim);
     } catch (error) {
       waiting.stop();
       if (error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE')
@@ -251,6 +280,7 @@ export class Dispatch {
       const kind = answer.duplicateOf === 'conflict' ? 'refused' : 'merged';
       this.#parts.onEvent({ type: 'shadow', envelope, callId: answer.callId, kind, detail: answer.duplicateOf });
     }
+    if (answer.kind === 'claimed' && claim.approval !== undefined) this.#asked(claim.approval, options);
     if (answer.kind === 'claimed') return this.#pending(admitted, answer.callId, waiting, undefined);
     if (answer.kind === 'inflight' && envelope.transport.dedupeMode === 'enforced') {
       // Under its own name the first waiter stays: it may have been told of the end already.
@@ -291,12 +321,36 @@ export class Dispatch {
     );
   }
 
-  #claimOf({ envelope, offer, paramsDigest: digest, identity, circuit, modes, shadow }: Admitted): Claim {
+  /** The request is durable: now it may be announced. */
+  #asked(approval: ApprovalRequest, options: SubmitOptions): void {
+    this.#parts.approvals?.requested(approval);
+    options.onApproval?.(approval);
+  }
+
+  /** Throws `PERMISSION_DENIED` for a call that a person must approve and whose session reaches nobody (A6). */
+  #claimOf(admitted: Admitted, options: SubmitOptions): Claim | Promise<Claim> {
+    const claim = this.#plainClaimOf(admitted, options);
+    const { asks, envelope, offer } = admitted;
+    const { approvals } = this.#parts;
+    if (asks === undefined || approvals === undefined) return claim;
+    const { callId, generation } = claim;
+    const { submittedBy } = options;
+    return approvals
+      .requestFor({ envelope, offer, ...asks, callId, generation, submittedBy })
+      .then((approval) => ({ ...claim, approval }));
+  }
+
+  #plainClaimOf(
+    { envelope, offer, paramsDigest: digest, identity, circuit, modes, shadow, channel }: Admitted,
+    options: SubmitOptions,
+  ): Claim {
     const request: StoredRequest = {
       envelope,
       tool: { version: offer.version, definition: offer.definition },
       idempotencyKey: envelope.payload.idempotencyKey ?? identity.callId,
       ...(modes.enabled ? {} : { direct: true }),
+      ...(options.submittedBy === undefined ? {} : { submittedBy: options.submittedBy }),
+      ...(channel === undefined ? {} : { channel }),
     };
     return {
       callId: identity.callId,
@@ -342,8 +396,7 @@ export class Dispatch {
     });
     // Who only looks the result up later must not be ended by a rejection that nobody awaits.
     result.catch(() => {});
-    const pending = { kind: 'pending', callId, requestId: envelope.requestId, result, stop: waiting.stop } as const;
-    return own ? pending : { ...pending, merged: true };
+    return { kind: 'pending', callId, requestId: envelope.requestId, result, stop: waiting.stop };
   }
 
   /**

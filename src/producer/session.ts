@@ -2,6 +2,7 @@
  * A session as its orchestrator holds it: calls tools, branches, and hears what becomes of its calls.
  */
 import { EventEmitter } from 'node:events';
+import { digestOf } from '../shared/approval.ts';
 import type { DedupeMode, ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
 import { CONTRACT_VERSION, parseEnvelope, turnTag } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
@@ -44,7 +45,18 @@ export interface SessionEvents {
   retrying: [
     { readonly callId: string; readonly attempt: number; readonly delayMs: number; readonly reasonCode: string },
   ];
-  'approval-requested': [{ readonly callId: string }];
+  /** A person has to decide before the call runs. */
+  'approval-requested': [
+    {
+      readonly callId: string;
+      readonly approvalId: string;
+      readonly toolName: string;
+      readonly digest: string;
+      readonly expiresAtMs: number;
+      /** The session whose channel shows it. */
+      readonly shownIn: string;
+    },
+  ];
   'circuit-open': [{ readonly toolName: string; readonly retryAfterMs?: number }];
   queued: [{ readonly callId: string; readonly toolName: string }];
   settled: [ToolResultEnvelope];
@@ -111,6 +123,17 @@ export class Session {
     let stopListening = () => {};
     const following: SubmitOptions = {
       onProgress: (event) => this.#pass(event),
+      onApproval: (request) => {
+        const { id, callId, tool, expiresAtMs, route } = request;
+        this.events.emit('approval-requested', {
+          callId,
+          approvalId: id,
+          toolName: tool.name,
+          digest: digestOf(request),
+          expiresAtMs,
+          shownIn: route.sessionKey,
+        });
+      },
       onAccepted: (callId) => {
         this.events.emit('queued', { callId, toolName: envelope.toolName });
         stopListening = this.#cancelOnAbort(callId, options.signal);

@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { DEFAULT_TTLS } from './call.ts';
 import { type Issue, PawlError } from './failure.ts';
+import { policySettingsSchema } from './policy-file.ts';
 import { MODES } from './switches.ts';
 import { TIERS } from './tool.ts';
 
@@ -19,8 +20,6 @@ const toolPolicySchema = z.strictObject({
   enabled: z.boolean().optional(),
   timeoutMs: milliseconds.optional(),
   maxResultBytes: milliseconds.optional(),
-  /** What a model is shown of an output; the whole can be read by the call's ID. */
-  maxOutputBytes: milliseconds.optional(),
   /** For the tool itself, as `ctx.config` (A8). */
   config: z.record(z.string(), z.unknown()).optional(),
   /** Name calls alike over all sessions; only for tools with effects `none` (R10). */
@@ -145,6 +144,8 @@ export const settingsSchema = z.strictObject({
     })
     .prefault({}),
   tools: z.record(z.string(), toolPolicySchema).default({}),
+  /** Who may call what, and when a person decides (docs/policy.md). */
+  policy: policySettingsSchema.prefault({}),
 });
 export type Settings = z.output<typeof settingsSchema>;
 export type SettingsInput = z.input<typeof settingsSchema>;

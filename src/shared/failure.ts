@@ -85,6 +85,24 @@ export const FAILURES = {
     'A hook that guards the call failed, so that the call was stopped.',
     'A hook threw or was too late: its name and message are in the error.',
   ),
+  UNKNOWN_APPROVAL: kind(
+    'request',
+    'n',
+    'There is no approval of this ID, or its record has expired.',
+    'The record is past its time to live.',
+  ),
+  APPROVAL_STALE: kind(
+    'conflict',
+    'n',
+    'The approval is decided already, or is not what was shown.',
+    'A decision came late, twice, or for something that has changed.',
+  ),
+  APPROVAL_INVALID: kind(
+    'permission',
+    'n',
+    'No valid approval covers this call.',
+    'An approval was forged, replayed or outlived, or what it is about has changed: see the audit trail.',
+  ),
   IDEMPOTENCY_CONFLICT: kind(
     'conflict',
     'n',

@@ -1,34 +1,291 @@
 /**
- * Who may call what (A3, A17; DESIGN, decision 10). Asked before a call is claimed, and again before its tool runs.
+ * Who may call what (A3, A17, C3, C23, C24, I3, I16, I23; DESIGN, decision 10): one pure function that producer and worker ask
+ * alike, the one before a call is claimed, the other before its tool runs.
+ *
+ * Every rule that applies gives a ruling: allow, ask (a person decides) or deny. The strictest ruling is the verdict, so that a
+ * layer can only restrict what the others leave. Inside one layer a tool's rule stands for its tier's, and the longest command
+ * prefix for the tool's own decision.
  */
+import { posix } from 'node:path';
+import type { Amendment } from './approval.ts';
 import type { ToolPolicy } from './config.ts';
 import type { DedupeMode } from './envelope.ts';
 import { PawlError } from './failure.ts';
+import type { PolicyDecision, PolicyLayer, PolicySettings, ToolRule } from './policy-file.ts';
 import { SESSION_TIERS, type SessionKind } from './session.ts';
-import type { Tier } from './tool.ts';
+import type { Effects, Tier } from './tool.ts';
 
-export interface PermitRequest {
-  readonly tool: { readonly name: string; readonly tier: Tier };
-  readonly session: { readonly kind: SessionKind };
-  readonly policy: Pick<ToolPolicy, 'enabled' | 'allowDisabledDedupe'>;
+export interface PolicyRequest {
+  readonly tool: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly tier: Tier;
+    readonly effects?: Effects;
+  };
+  readonly session: {
+    readonly kind: SessionKind;
+    readonly sessionKey?: string;
+    readonly agentId?: string | undefined;
+    readonly tenantId?: string | undefined;
+    readonly state?: 'open' | 'closed';
+  };
+  /** The operator's entry for this tool in `tools`. */
+  readonly toolPolicy?: Pick<ToolPolicy, 'enabled' | 'allowDisabledDedupe'>;
+  readonly policy?: PolicySettings;
+  /** Kind of the channel that the session's requests reach. */
+  readonly channel?: string | undefined;
+  readonly params?: Readonly<Record<string, unknown>>;
+  /** Where the parameters may come from. */
+  readonly taint?: readonly string[];
   /** As asked for; undefined where the call has been claimed already. */
-  readonly dedupeMode?: DedupeMode;
+  readonly dedupeMode?: DedupeMode | undefined;
   /** The tier of the queue that the call came through. */
   readonly queueTier?: Tier;
 }
 
-/** Throws `PERMISSION_DENIED`, saying why. */
-export function permit({ tool, session, policy, dedupeMode, queueTier = tool.tier }: PermitRequest): void {
-  const deny = (reason: string): never => {
-    throw new PawlError('PERMISSION_DENIED', `${tool.name} (tier ${tool.tier}) is denied: ${reason}.`, {
-      details: { tier: tool.tier },
-    });
+/** What one rule says. `rule` is its path: in the configuration, or below `built-in`. */
+export interface Ruling {
+  readonly decision: PolicyDecision;
+  readonly rule: string;
+  readonly reason: string;
+}
+
+export interface Verdict extends Ruling {
+  /** All that applied, the deciding one among them. */
+  readonly rulings: readonly Ruling[];
+  /** With `ask`: what a person could allow for the rest of the session (C24). */
+  readonly amendment?: Omit<Extract<Amendment, { kind: 'command-prefix' }>, never>;
+}
+
+const SEVERITY: Readonly<Record<PolicyDecision, number>> = { allow: 0, ask: 1, deny: 2 };
+
+/** The verdict, with the rule that decided. Among equally strict rulings the first one decides. */
+export function evaluate(request: PolicyRequest): Verdict {
+  const rulings = [...builtIn(request), ...layersOf(request).flatMap((layer) => layerRulings(request, layer))];
+  const deciding = rulings.reduce((strictest, ruling) =>
+    SEVERITY[ruling.decision] > SEVERITY[strictest.decision] ? ruling : strictest,
+  );
+  const command = commandOf(request.params);
+  return {
+    ...deciding,
+    rulings,
+    ...(deciding.decision === 'ask' && command !== undefined
+      ? { amendment: { kind: 'command-prefix', prefix: command.slice(0, 2) } }
+      : {}),
   };
-  if (policy.enabled === false) deny('the tool is disabled by configuration');
-  if (queueTier !== tool.tier) deny('the call came through the queue of another tier');
+}
+
+/** The same, for what may not be denied: throws `PERMISSION_DENIED`, saying why. */
+export function permit(request: PolicyRequest): Verdict {
+  const verdict = evaluate(request);
+  if (verdict.decision === 'deny') throw denied(request.tool, verdict.reason, verdict.rule);
+  return verdict;
+}
+
+export function denied(tool: { readonly name: string; readonly tier: Tier }, reason: string, rule?: string): PawlError {
+  return new PawlError('PERMISSION_DENIED', `${tool.name} (tier ${tool.tier}) is denied: ${reason}.`, {
+    details: { tier: tool.tier, ...(rule === undefined ? {} : { rule }) },
+  });
+}
+
+// Built in: they hold whatever the configuration says
+
+function builtIn(request: PolicyRequest): Ruling[] {
+  const { tool, session, toolPolicy, dedupeMode, queueTier = tool.tier } = request;
+  const rulings: Ruling[] = [];
+  const deny = (rule: string, reason: string) => rulings.push({ decision: 'deny', rule: `built-in.${rule}`, reason });
+  if (toolPolicy?.enabled === false)
+    rulings.push({
+      decision: 'deny',
+      rule: `tools.${tool.name}.enabled`,
+      reason: 'the tool is disabled by configuration',
+    });
+  if (session.state === 'closed') deny('session-state', 'the session is closed');
+  if (queueTier !== tool.tier) deny('queue', 'the call came through the queue of another tier');
   if (!SESSION_TIERS[session.kind].includes(tool.tier))
-    deny(`a ${session.kind} session may only use the tiers ${SESSION_TIERS[session.kind].join(', ')}`);
-  if (tool.tier === 'elevated') deny('elevated calls need a person’s approval, and no approval route is configured');
-  if (dedupeMode === 'disabled' && tool.tier !== 'read-only' && policy.allowDisabledDedupe !== true)
-    deny('dedupeMode "disabled" is only for read-only tools unless the tool’s policy sets allowDisabledDedupe');
+    deny(
+      `session-kinds.${session.kind}`,
+      `a ${session.kind} session may only use the tiers ${SESSION_TIERS[session.kind].join(', ')}`,
+    );
+  if (dedupeMode === 'disabled' && tool.tier !== 'read-only' && toolPolicy?.allowDisabledDedupe !== true)
+    deny(
+      'dedupe',
+      'dedupeMode "disabled" is only for read-only tools unless the tool’s policy sets allowDisabledDedupe',
+    );
+  rulings.push(
+    tool.tier === 'elevated'
+      ? { decision: 'ask', rule: 'built-in.tiers.elevated', reason: 'elevated calls need a person’s approval' }
+      : { decision: 'allow', rule: `built-in.tiers.${tool.tier}`, reason: `the tier ${tool.tier} is allowed` },
+  );
+  return rulings;
+}
+
+// The operator's layers
+
+interface NamedLayer {
+  readonly path: string;
+  readonly layer: PolicyLayer;
+}
+
+/** Global, tenant, agent, channel, session: those that concern this call. */
+function layersOf({ policy, session, channel }: PolicyRequest): NamedLayer[] {
+  if (policy === undefined) return [];
+  const named: NamedLayer[] = policy.global === undefined ? [] : [{ path: 'policy.global', layer: policy.global }];
+  const add = (group: 'tenants' | 'agents' | 'channels' | 'sessions', name: string | undefined) => {
+    if (name === undefined) return;
+    for (const [pattern, layer] of Object.entries(policy[group]))
+      if (matches(pattern, name)) named.push({ path: `policy.${group}.${pattern}`, layer });
+  };
+  add('tenants', session.tenantId);
+  add('agents', session.agentId);
+  add('channels', channel ?? 'none');
+  add('sessions', session.sessionKey);
+  return named;
+}
+
+function layerRulings(request: PolicyRequest, { path, layer }: NamedLayer): Ruling[] {
+  const { tool, taint = [] } = request;
+  const rulings: Ruling[] = [];
+  const tier = layer.tiers?.[tool.tier];
+  if (tier !== undefined)
+    rulings.push({
+      decision: tier,
+      rule: `${path}.tiers.${tool.tier}`,
+      reason: `${path} says ${tier} for the tier ${tool.tier}`,
+    });
+  const found = toolRuleOf(layer, tool);
+  if (found !== undefined) {
+    const ruled = toolRulings(request, `${path}.tools.${found.name}`, found.rule);
+    // The tool's own decision stands for its tier's.
+    if (ruled.some(({ own }) => own)) rulings.length = 0;
+    rulings.push(...ruled.map(({ own: _, ...ruling }) => ruling));
+  }
+  if (layer.taint !== undefined && taint.length > 0 && tool.effects !== 'none')
+    rulings.push({
+      decision: layer.taint,
+      rule: `${path}.taint`,
+      reason: `its parameters may come from ${taint.join(', ')}`,
+    });
+  return rulings;
+}
+
+/** The qualified name's rule before the plain name's, that before the longest pattern. */
+function toolRuleOf(
+  { tools = {} }: PolicyLayer,
+  { namespace = 'tools', name }: PolicyRequest['tool'],
+): { readonly name: string; readonly rule: ToolRule } | undefined {
+  const qualified = `${namespace}.${name}`;
+  const [found] = Object.keys(tools)
+    .filter((key) => matches(key, name) || matches(key, qualified))
+    .sort((a, b) => rank(b, qualified) - rank(a, qualified));
+  const rule = found === undefined ? undefined : tools[found];
+  if (found === undefined || rule === undefined) return undefined;
+  return { name: found, rule: typeof rule === 'string' ? { decision: rule } : rule };
+}
+
+function rank(pattern: string, qualified: string): number {
+  return (pattern === qualified ? 2_000 : pattern.includes('*') ? 0 : 1_000) + pattern.length;
+}
+
+function toolRulings(
+  { tool, session, params }: PolicyRequest,
+  path: string,
+  rule: ToolRule,
+): (Ruling & { readonly own: boolean })[] {
+  const rulings: (Ruling & { own: boolean })[] = [];
+  const deny = (field: string, reason: string) =>
+    rulings.push({ decision: 'deny', rule: `${path}.${field}`, reason, own: false });
+  const command = commandRuleFor(rule, commandOf(params));
+  if (command !== undefined) {
+    const said =
+      command.rule.reason ?? `commands that start with ${command.rule.prefix.join(' ')}: ${command.rule.decision}`;
+    rulings.push({
+      decision: command.rule.decision,
+      rule: `${path}.commands.${command.index}`,
+      reason: said,
+      own: true,
+    });
+  } else if (rule.decision !== undefined)
+    rulings.push({
+      decision: rule.decision,
+      rule: path,
+      reason: rule.reason ?? `${path} says ${rule.decision}`,
+      own: true,
+    });
+  if (rule.sessionKinds !== undefined && !rule.sessionKinds.includes(session.kind))
+    deny('sessionKinds', `${tool.name} is only for sessions of kind ${rule.sessionKinds.join(', ')}`);
+  if (params === undefined) return rulings;
+  for (const { name, host } of hostsIn(params))
+    if (rule.hosts !== undefined && !rule.hosts.some((pattern) => matches(pattern, host)))
+      deny('hosts', `${name} names the host ${host}, which is not on the list`);
+  for (const { name, path: at } of pathsIn(params))
+    if (rule.paths !== undefined && !rule.paths.some((pattern) => matches(pattern, at)))
+      deny('paths', `${name} names the path ${at}, which is not on the list`);
+  const method = params['method'];
+  if (rule.methods !== undefined && typeof method === 'string' && !rule.methods.includes(method.toUpperCase()))
+    deny('methods', `the method ${method} is not on the list`);
+  return rulings;
+}
+
+/** The longest prefix that the command starts with; of equal ones the strictest. */
+function commandRuleFor({ commands = [] }: ToolRule, command: readonly string[] | undefined) {
+  if (command === undefined) return undefined;
+  return commands
+    .map((rule, index) => ({ rule, index }))
+    .filter(({ rule }) => startsWith(command, rule.prefix))
+    .sort(
+      (a, b) => b.rule.prefix.length - a.rule.prefix.length || SEVERITY[b.rule.decision] - SEVERITY[a.rule.decision],
+    )[0];
+}
+
+export function startsWith(command: readonly string[], prefix: readonly string[]): boolean {
+  return prefix.length <= command.length && prefix.every((word, index) => command[index] === word);
+}
+
+// What parameters say
+
+/** The argument vector of a call that starts a program. */
+export function commandOf(params: Readonly<Record<string, unknown>> | undefined): readonly string[] | undefined {
+  const command = params?.['command'] ?? params?.['argv'] ?? params?.['cmd'];
+  if (!Array.isArray(command) || !command.every((word) => typeof word === 'string')) return undefined;
+  const [program = '', ...rest] = command as readonly string[];
+  // `/bin/rm` and `rm` are one command.
+  return [posix.basename(program), ...rest];
+}
+
+function hostsIn(params: Readonly<Record<string, unknown>>): { readonly name: string; readonly host: string }[] {
+  return Object.entries(params).flatMap(([name, value]) => {
+    if (typeof value !== 'string') return [];
+    if (/^(?:host|hostname|domain)$/i.test(name)) return [{ name, host: value.toLowerCase() }];
+    if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(value.trim()) || !URL.canParse(value)) return [];
+    return [{ name, host: new URL(value).hostname }];
+  });
+}
+
+const PATH_NAMES = /^(?:path|file|filename|dir|directory|folder|cwd|workdir|from|to|source|target|destination)$/i;
+
+function pathsIn(params: Readonly<Record<string, unknown>>): { readonly name: string; readonly path: string }[] {
+  return Object.entries(params).flatMap(([name, value]) =>
+    typeof value === 'string' && PATH_NAMES.test(name) ? [{ name, path: posix.normalize(value) }] : [],
+  );
+}
+
+/** `*` stands for any text. */
+export function matches(pattern: string, text: string): boolean {
+  if (!pattern.includes('*')) return pattern === text;
+  const [first = '', ...rest] = pattern.split('*');
+  if (!text.startsWith(first)) return false;
+  let at = first.length;
+  for (const [index, part] of rest.entries()) {
+    if (index === rest.length - 1) return text.length - part.length >= at && text.endsWith(part);
+    const found = text.indexOf(part, at);
+    if (found < 0) return false;
+    at = found + part.length;
+  }
+  return true;
+}
+
+/** Tags of a request that say where its parameters may come from: `taint:web` (I23). */
+export function taintOf(tags: readonly string[] | undefined): readonly string[] {
+  return (tags ?? []).filter((tag) => tag.startsWith('taint:')).map((tag) => tag.slice('taint:'.length));
 }

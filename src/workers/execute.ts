@@ -6,8 +6,7 @@
  * recover   decide what became of an attempt that left no record, and whether configuration forces the circuit open
  * prepare   tool, permission, parameters, context: all from this worker's own registry, nothing from the job
  * secure    bring the begin to disk where the tool's durability asks for it
- * guard     the hooks before the attempt, which may rewrite or deny
- * run       the tool's code, in `attempt.ts`, and the hooks after it
+ * run       the tool's code, in `attempt.ts`
  * judge     settle, try again later, hand back, or leave it to others
  *
  * Each step takes what the one before returned, or ends the job with a verdict.
@@ -19,10 +18,9 @@ import { durabilityOf } from '../shared/durability.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { classify, type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import { placeOf } from '../shared/fingerprint.ts';
-import type { Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
 import { type Outcome, resultError } from '../shared/outcome.ts';
-import { permit } from '../shared/policy.ts';
+import { denied, permit, taintOf } from '../shared/policy.ts';
 import { decideRetry, mayRunAgain, retryPolicy } from '../shared/retry.ts';
 import { RETRY_BUDGET_EXHAUSTED, retryAllowance } from '../shared/retry-budget.ts';
 import type { SessionRecord } from '../shared/session.ts';
@@ -34,9 +32,8 @@ import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
 import { DIRECT, type Mode, type ReliabilityModes, type ShadowKind, type Switches } from '../shared/switches.ts';
 import type { Clock, Random, Schedule } from '../shared/time.ts';
 import { type Channels, type MemoryStore, qualifiedName, type ToolResult } from '../shared/tool.ts';
-import { resultMetadata } from '../shared/tool-result.ts';
+import type { ApprovalGate } from './approval-gate.ts';
 import { type AttemptOptions, type Ending, runProbe, runTool } from './attempt.ts';
-import { AttemptHooks } from './attempt-hooks.ts';
 import { attemptsWith, type Begun, nowMs, outcomeBase, type RegisteredTool, remainingMs, retriedBy } from './begun.ts';
 import { contextFor } from './context.ts';
 import { type CircuitChange, type CircuitHold, FleetCircuits } from './fleet-circuit.ts';
@@ -54,11 +51,12 @@ export interface ExecuteParts {
   readonly schedule?: Schedule;
   readonly log: Logger;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly hooks: Hooks;
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
   readonly nodeCircuits: Pick<NodeCircuits, 'run'>;
   readonly switches: Pick<Switches, 'modes'>;
+  /** Without one, what a person must approve is denied. */
+  readonly gate?: Pick<ApprovalGate, 'attend' | 'pass' | 'leave'>;
   toolNamed(namespace: string, name: string): RegisteredTool | undefined;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   /** Resolves when all that Redis has acknowledged is on its disk; absent where no tool asks for it. */
@@ -104,7 +102,6 @@ export class Executor {
   readonly #parts: ExecuteParts;
   readonly #circuits: FleetCircuits;
   readonly #settler: Settler;
-  readonly #hooks: AttemptHooks;
   /**
    * The one attempt of this worker whose call already lost one. When a worker dies, all that it ran comes back at once: run
    * together again, the one that killed it would take the others with it until they are all set aside.
@@ -115,7 +112,6 @@ export class Executor {
     const { backend, settings, log, schedule } = parts;
     this.#parts = parts;
     this.#settler = new Settler(backend.ledger, settings, log, schedule);
-    this.#hooks = new AttemptHooks(parts.hooks);
     this.#circuits = new FleetCircuits(
       backend.breakers,
       () => backend.ledger.now(),
@@ -134,19 +130,22 @@ export class Executor {
   async #execute(job: CallJob, running: RunningAttempt): Promise<Verdict> {
     const begun = await this.#begin(job, running);
     if ('end' in begun) return begun.end;
-    const recovered = await this.#recover(begun.go);
+    const verdict = await this.#attempt(begun.go);
+    await this.#parts.gate?.leave(begun.go, verdict);
+    return verdict;
+  }
+
+  async #attempt(begun: Begun): Promise<Verdict> {
+    const recovered = await this.#recover(begun);
     if ('end' in recovered) return recovered.end;
-    const forced = await this.#refuseForcedOpen(begun.go);
+    const forced = await this.#refuseForcedOpen(begun);
     if (forced !== undefined) return forced;
-    const prepared = await this.#prepare(begun.go);
+    const prepared = await this.#prepare(begun);
     if ('end' in prepared) return prepared.end;
-    const secured = await this.#secure(begun.go);
+    const secured = await this.#secure(begun);
     if ('end' in secured) return secured.end;
-    const guarded = await this.#guard(begun.go, prepared.go);
-    if ('end' in guarded) return guarded.end;
-    const ending = await this.#run(begun.go, guarded.go);
-    const final = await this.#hooks.after(begun.go, guarded.go, ending);
-    return this.#judge(begun.go, final, guarded.go.context.changes.unified());
+    const ending = await this.#run(begun, prepared.go);
+    return this.#judge(begun, ending);
   }
 
   // begin and admit
@@ -164,6 +163,9 @@ export class Executor {
       case 'stale':
       case 'ended':
         return { end: { kind: 'dropped' } };
+      case 'awaiting':
+        if (this.#parts.gate === undefined) return { end: { kind: 'dropped' } };
+        return { end: await this.#parts.gate.attend(answer.approvalId, answer.nowMs, this.#parts.toolNamed) };
       case 'early':
         return { end: { kind: 'later', delayMs: answer.remainingMs } };
       case 'suspect':
@@ -376,8 +378,8 @@ export class Executor {
       const session = await this.#parts.sessionOf(envelope.target.sessionKey);
       if (session === undefined) throw new PawlError('UNKNOWN_SESSION');
       // Checked again here: the producer's word is not enough (DESIGN, decision 11).
-      permit({ tool, session, policy, queueTier: placeFor(begun.callId).tier });
-      const issues = validate(envelope.payload.params);
+      const approved = await this.#permitted(begun, session);
+      const issues = validate(approved);
       if (issues.length > 0) throw new PawlError('INVALID_PARAMS', undefined, { issues });
       const { context, flushProgress } = await contextFor(begun, session, {
         settings,
@@ -387,7 +389,7 @@ export class Executor {
         ...(this.#parts.memory === undefined ? {} : { memory: this.#parts.memory }),
         ...(this.#parts.channels === undefined ? {} : { channels: this.#parts.channels }),
       });
-      const params: unknown = tool.parse(envelope.payload.params);
+      const params: unknown = tool.parse(approved);
       const timeoutMs = Math.min(
         envelope.payload.callHints?.timeoutMs ?? tool.timeoutMs,
         policy.timeoutMs ?? Number.POSITIVE_INFINITY,
@@ -432,15 +434,25 @@ export class Executor {
     return { end: await this.#interrupted(begun, running.signal.reason as PawlError, 'not-run') };
   }
 
-  // guard
-
-  /** The hooks before the attempt, which may rewrite or deny. */
-  async #guard(begun: Begun, prepared: AttemptOptions): Promise<Step<AttemptOptions>> {
-    try {
-      return { go: await this.#hooks.before(begun, prepared) };
-    } catch (error) {
-      return { end: await this.#giveUp(begun, refusalOf(error)) };
-    }
+  /** The parameters that policy, and where it asks a person, that person let run. */
+  async #permitted(begun: Begun, session: SessionRecord): Promise<Readonly<Record<string, unknown>>> {
+    const { envelope, registered, policy: toolPolicy } = begun;
+    const { tool } = registered;
+    const { params } = envelope.payload;
+    const verdict = permit({
+      tool,
+      // A call that was accepted while its session was open goes on.
+      session: { ...session, state: 'open' },
+      toolPolicy,
+      policy: this.#parts.settings.policy,
+      channel: begun.started.request.channel,
+      params,
+      taint: taintOf(envelope.control.requestTags),
+      queueTier: placeFor(begun.callId).tier,
+    });
+    if (verdict.decision === 'allow') return params;
+    if (this.#parts.gate === undefined) throw denied(tool, `${verdict.reason}, and here nobody can be asked`);
+    return this.#parts.gate.pass(begun, session, verdict);
   }
 
   // run
@@ -457,23 +469,23 @@ export class Executor {
 
   // judge
 
-  #judge(begun: Begun, ending: Ending, diff: string): Promise<Verdict> {
+  #judge(begun: Begun, ending: Ending): Promise<Verdict> {
     switch (ending.kind) {
       case 'value':
-        return this.#succeed(begun, ending.result, diff);
+        return this.#succeed(begun, ending.result);
       case 'failure':
         return this.#failed(begun, ending.failure);
       case 'aborted':
         // The tool finished all the same: what happened, happened.
         if (ending.result !== undefined && ending.reason.code !== 'LEASE_LOST')
-          return this.#succeed(begun, ending.result, diff);
+          return this.#succeed(begun, ending.result);
         return this.#interrupted(begun, ending.reason, ending.proven ? 'proven' : 'unknown');
     }
   }
 
-  async #succeed(begun: Begun, result: ToolResult<unknown>, diff = ''): Promise<Verdict> {
+  async #succeed(begun: Begun, result: ToolResult<unknown>): Promise<Verdict> {
     const { registered, policy, circuit } = begun;
-    const outcome = successOutcome(begun, result, diff);
+    const outcome = successOutcome(begun, result);
     let outcomeJson: string;
     try {
       outcomeJson = JSON.stringify(outcome);
@@ -522,8 +534,6 @@ export class Executor {
       return this.#settleFailure(begun, failure, { status, ran: true, breakerState: circuitState });
     }
     const { delayMs } = decision;
-    if (!(await this.#hooks.mayRetry(begun, failure, delayMs)))
-      return this.#settleFailure(begun, failure, { status: 'retry_exhausted', ran: true, breakerState: circuitState });
     const verdict = await this.#settler.postpone(
       begun,
       'waiting-retry',
@@ -627,16 +637,17 @@ function speaksAgainstNode(ending: Ending): boolean {
   return ending.kind === 'aborted' && failureOf(ending.reason.code).againstCircuit;
 }
 
-function successOutcome(begun: Begun, result: ToolResult<unknown>, diff: string): Outcome {
-  const { tool } = begun.registered;
-  const metadata = resultMetadata(result, { outside: tool.annotations.openWorldHint === true, diff });
-  const shownBytes = begun.policy.maxOutputBytes ?? tool.maxOutputBytes;
+function successOutcome(begun: Begun, { output, display, artifacts }: ToolResult<unknown>): Outcome {
+  const metadata = {
+    ...(display === undefined ? {} : { display: String(display) }),
+    ...(artifacts === undefined || artifacts.length === 0 ? {} : { artifacts }),
+  };
+  const described = Object.keys(metadata).length === 0 ? {} : { metadata };
   return {
     ...outcomeBase(begun),
     status: 'success',
     attempts: begun.attempt,
-    output: { content: result.output ?? null, ...(Object.keys(metadata).length === 0 ? {} : { metadata }) },
-    ...(shownBytes === undefined ? {} : { shownBytes }),
+    output: { content: output ?? null, ...described },
   };
 }
 

@@ -14,7 +14,6 @@ import {
 import type { Settings } from '../shared/config.ts';
 import { durabilityOf, serverFaults, unfitServer } from '../shared/durability.ts';
 import { PawlError } from '../shared/failure.ts';
-import { type Hook, Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
@@ -25,8 +24,9 @@ import { type News, NewsListener } from '../shared/store/news.ts';
 import { type CallJob, fetchAtEveryMarker, KEPT_EVENTS, scriptsOnRedisTime } from '../shared/store/queues.ts';
 import { redisOptions } from '../shared/store/redis.ts';
 import { Switches } from '../shared/switches.ts';
-import { type Clock, type Random, systemClock, systemSchedule, uuidv7 } from '../shared/time.ts';
+import { type Clock, type Random, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier } from '../shared/tool.ts';
+import { ApprovalGate } from './approval-gate.ts';
 import { type RegisteredTool, register } from './begun.ts';
 import { type ExecuteEvent, Executor } from './execute.ts';
 import { LockRenewal } from './lock-renewal.ts';
@@ -34,6 +34,7 @@ import { NodeCircuits } from './node-circuit.ts';
 import { type RunningAttempt, RunningAttempts } from './running.ts';
 import type { Verdict } from './settlement.ts';
 import { containStrayErrors } from './stray.ts';
+import { UsedApprovals } from './used-approvals.ts';
 
 export interface WorkerOptions {
   readonly settings: Settings;
@@ -45,7 +46,6 @@ export interface WorkerOptions {
   /** What programs started by tools may see a part of. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly pawlVersion: string;
-  readonly hooks?: readonly Hook[];
   /** Without one, no tool has memory. Closed by whoever made it. */
   readonly memory?: MemoryStore;
   /** Without them, no tool reaches people. */
@@ -140,14 +140,10 @@ export class ToolWorker {
       random: options.random ?? Math.random,
       log,
       environment: options.environment,
-      hooks: new Hooks(options.hooks ?? [], {
-        schedule: systemSchedule,
-        onFailure: (hook, kind, message) =>
-          log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
-      }),
       ...(options.memory === undefined ? {} : { memory: options.memory }),
       ...(options.channels === undefined ? {} : { channels: options.channels }),
       ...(disk === undefined ? {} : { onDisk: () => disk.passed() }),
+      gate: this.#gate(),
       nodeCircuits: this.#nodeCircuits,
       switches: this.#switches,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
@@ -182,6 +178,13 @@ export class ToolWorker {
   /** Whether Redis answers is what this worker's readiness depends on. */
   get redis(): Backend['redis'] {
     return this.#backend.redis;
+  }
+
+  #gate(): ApprovalGate {
+    const { settings, log } = this.#options;
+    const { approvals, grants, ledger, audit } = this.#backend;
+    const used = new UsedApprovals(settings.dataDir);
+    return new ApprovalGate({ settings, approvals, grants, ledger, used, audit, log, announce: async () => true });
   }
 
   // Jobs

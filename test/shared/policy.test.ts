@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { PawlError } from '../../src/shared/failure.ts';
-import { type PermitRequest, permit } from '../../src/shared/policy.ts';
+import { type PolicyRequest, permit } from '../../src/shared/policy.ts';
 import { SESSION_KINDS } from '../../src/shared/session.ts';
 import { TIERS } from '../../src/shared/tool.ts';
 
-function verdict(change: Partial<PermitRequest>): string {
+function verdict(change: Partial<PolicyRequest>): string {
   try {
-    permit({ tool: { name: 'note', tier: 'workspace' }, session: { kind: 'main' }, policy: {}, ...change });
-    return 'permitted';
+    const { decision } = permit({ tool: { name: 'note', tier: 'workspace' }, session: { kind: 'main' }, ...change });
+    return decision === 'allow' ? 'permitted' : decision;
   } catch (error) {
     if (!(error instanceof PawlError) || error.code !== 'PERMISSION_DENIED') throw error;
     return error.message;
@@ -15,7 +15,7 @@ function verdict(change: Partial<PermitRequest>): string {
 }
 
 describe('who may call what (A3, A17)', () => {
-  test('a worker session has read-only tools, the others all but elevated ones', () => {
+  test('a worker session has read-only tools, the others all but elevated ones, for which a person is asked', () => {
     const permitted = SESSION_KINDS.map((kind) => [
       kind,
       TIERS.filter((tier) => verdict({ session: { kind }, tool: { name: 'note', tier } }) === 'permitted'),
@@ -28,11 +28,11 @@ describe('who may call what (A3, A17)', () => {
   });
 
   test('a refusal names tool, tier and reason', () => {
-    expect(verdict({ policy: { enabled: false } })).toBe(
+    expect(verdict({ toolPolicy: { enabled: false } })).toBe(
       'note (tier workspace) is denied: the tool is disabled by configuration.',
     );
     expect(verdict({ session: { kind: 'worker' } })).toContain('a worker session may only use the tiers read-only');
-    expect(verdict({ tool: { name: 'note', tier: 'elevated' } })).toContain('approval');
+    expect(verdict({ tool: { name: 'note', tier: 'elevated' } })).toBe('ask');
     expect(verdict({ queueTier: 'read-only' })).toContain('the queue of another tier');
   });
 
@@ -40,7 +40,7 @@ describe('who may call what (A3, A17)', () => {
     const tool = { name: 'note', tier: 'read-only' } as const;
     expect(verdict({ dedupeMode: 'disabled' })).toContain('allowDisabledDedupe');
     expect(verdict({ dedupeMode: 'disabled', tool })).toBe('permitted');
-    expect(verdict({ dedupeMode: 'disabled', policy: { allowDisabledDedupe: true } })).toBe('permitted');
+    expect(verdict({ dedupeMode: 'disabled', toolPolicy: { allowDisabledDedupe: true } })).toBe('permitted');
     expect(verdict({ dedupeMode: 'bestEffort' })).toBe('permitted');
   });
 });

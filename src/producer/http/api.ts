@@ -1,5 +1,6 @@
 /** All routes of the API, in the order in which the OpenAPI document lists them. */
 import type { Pawl } from '../client.ts';
+import { approvalRoutes } from './approvals.ts';
 import { callRoutes } from './calls.ts';
 import { circuitRoutes } from './circuits.ts';
 import { eventRoutes, type Streams } from './events.ts';
@@ -28,6 +29,7 @@ export function apiRoutes(parts: ApiParts): readonly Route[] {
     ...sessionRoutes(pawl),
     ...callRoutes(parts),
     ...eventRoutes(parts),
+    ...approvalRoutes(parts),
     ...toolRoutes(pawl),
     ...circuitRoutes(pawl),
     metricsRoute(metrics),

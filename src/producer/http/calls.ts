@@ -14,6 +14,7 @@ import type { Pawl } from '../client.ts';
 import type { Submission } from '../dispatch.ts';
 import { type Caller, checkTenant, seesTenant } from './access.ts';
 import type { ApiParts } from './api.ts';
+import { submitterOf } from './approvals.ts';
 import { type ErrorCode, HttpError, invalidBody } from './errors.ts';
 import { type Answer, type Asked, queryNumber, type Route, route } from './routes.ts';
 import { sessionFor, sessionOrNew } from './sessions.ts';
@@ -113,17 +114,6 @@ export function callRoutes({
       },
     }),
     route({
-      method: 'get',
-      path: '/v1/calls/{callId}/output',
-      permission: 'use',
-      summary: 'The whole output of a call, where its result shows only a part (`output.metadata.whole`).',
-      answers: { 200: 'The output, as the tool returned it' },
-      async handle({ path, caller }) {
-        const { callId } = await callFor(pawl, caller, path['callId'] ?? '');
-        return { status: 200, body: { content: await pawl.output(callId) } };
-      },
-    }),
-    route({
       method: 'delete',
       path: '/v1/calls/{callId}',
       permission: 'use',
@@ -165,13 +155,13 @@ function withKey(body: Readonly<Record<string, unknown>>, key: string | undefine
 async function submit(pawl: Pawl, caller: Caller, body: Readonly<Record<string, unknown>>): Promise<Submission> {
   if (isShort(body)) return submitShort(pawl, caller, body);
   // Who has no tenant of their own may speak for any: the engine checks the rest.
-  if (caller.tenantId === undefined) return pawl.submitUnchecked(body);
+  if (caller.tenantId === undefined) return pawl.submitUnchecked(body, submitterOf(caller));
   const parsed = toolCallEnvelopeSchema.safeParse(body);
   if (!parsed.success) return pawl.submitUnchecked(body);
   const { target } = parsed.data;
   if (target.tenantId !== undefined) checkTenant(caller, target.tenantId, 'The tenantId');
   await sessionOrNew(pawl, caller, target);
-  return pawl.submit({ ...parsed.data, target: { ...target, tenantId: caller.tenantId } });
+  return pawl.submit({ ...parsed.data, target: { ...target, tenantId: caller.tenantId } }, submitterOf(caller));
 }
 
 const ENVELOPE_FIELDS = ['contractVersion', 'toolName', 'toolNamespace', 'target', 'payload', 'transport', 'control'];
@@ -193,7 +183,8 @@ async function submitShort(pawl: Pawl, caller: Caller, body: unknown): Promise<S
   const session = await sessionOrNew(pawl, caller, { sessionKey });
   const named = namespace === undefined ? splitName(tool) : { namespace, name: tool };
   const options = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
-  return pawl.submit(session.envelope(named.name, params, { ...options, namespace: named.namespace }));
+  const envelope = session.envelope(named.name, params, { ...options, namespace: named.namespace });
+  return pawl.submit(envelope, submitterOf(caller));
 }
 
 /** A tool's own name has no dots; a namespace may. */

@@ -4,14 +4,18 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { RecordAudit } from '../audit.ts';
 import type { Settings } from '../config.ts';
 import { evicts, isAtLeast, type Persistence, PROMISES, type ServerFacts, WAITAOF_PROMISE } from '../durability.ts';
 import { PawlError } from '../failure.ts';
+import { Seals } from '../seals.ts';
 import { Signer, type SigningKey } from '../signature.ts';
 import { FollowedClock } from '../time.ts';
+import { Approvals } from './approvals.ts';
 import { Breakers } from './breakers.ts';
 import { Catalogue } from './catalogue.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './embedded-redis.ts';
+import { Grants } from './grants.ts';
 import { Ledger } from './ledger.ts';
 import { closeConnection, openConnection, type Redis, whenReady } from './redis.ts';
 import { Sessions } from './sessions.ts';
@@ -28,6 +32,10 @@ export interface Backend {
   readonly ledger: Ledger;
   readonly breakers: Breakers;
   readonly sessions: Sessions;
+  readonly approvals: Approvals;
+  readonly grants: Grants;
+  readonly seals: Seals;
+  readonly audit: RecordAudit;
   readonly catalogue: Catalogue;
   readonly switches: SwitchRecords;
   /** Redis' clock, for every time that another process will compare. */
@@ -42,6 +50,8 @@ export interface BackendOptions {
   readonly name: string;
   readonly mode: 'fail-fast' | 'patient';
   readonly log: (level: 'info' | 'warn', message: string, fields?: Record<string, unknown>) => void;
+  /** Beside the log. */
+  readonly audit?: RecordAudit;
 }
 
 /** Connects and checks the server. Throws `BACKEND_UNAVAILABLE` or, for a server that cannot be used at all, `CONFIGURATION`. */
@@ -59,13 +69,20 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
     if (embedded !== undefined && asksForAlways(settings)) await redis.config('SET', 'appendfsync', 'always');
     const server = await inspectServer(redis);
     report(server, options);
+    const audit = auditOf(options);
+    const seals = new Seals(signerOf(options, embedded !== undefined), audit);
+    const ledger = new Ledger(redis, settings.prefix, settings.ttl.doneMs, seals);
     return {
       url,
       prefix: settings.prefix,
       redis,
-      ledger: new Ledger(redis, settings.prefix, settings.ttl.doneMs, signerOf(options, embedded !== undefined)),
+      ledger,
       breakers: new Breakers(redis, settings.prefix),
-      sessions: new Sessions(redis, settings.prefix),
+      sessions: new Sessions(redis, settings.prefix, seals),
+      approvals: new Approvals(redis, ledger, seals, settings.ttl),
+      grants: new Grants(redis, settings.prefix, seals),
+      seals,
+      audit,
       catalogue: new Catalogue(redis, settings.prefix),
       switches: new SwitchRecords(redis, settings.prefix),
       clock: following.clock,
@@ -125,6 +142,22 @@ async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {
     });
   }
 }
+
+/** What must be found again goes to the log, and wherever else it is wanted. */
+function auditOf({ log, audit }: BackendOptions): RecordAudit {
+  return (event) => {
+    const { type, ...fields } = event;
+    log(type === 'refused' ? 'warn' : 'info', AUDIT_SENTENCES[type], { event: `audit_${type}`, ...fields });
+    return audit?.(event);
+  };
+}
+
+const AUDIT_SENTENCES = {
+  'approval-requested': 'a call waits for a decision',
+  'approval-decided': 'an approval was decided',
+  'approval-used': 'an approved call is about to run',
+  refused: 'something that this fleet did not write was refused',
+} as const;
 
 /** The configured keys; in embedded mode a key of the data folder's own. */
 function signerOf({ settings, log }: BackendOptions, embedded: boolean): Signer | undefined {

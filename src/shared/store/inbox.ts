@@ -6,7 +6,13 @@ import { type Place, PlaceKeys } from './keys.ts';
 import { closeConnection, openConnection, type Redis } from './redis.ts';
 
 export type InboxEvent =
-  | { readonly type: 'settled'; readonly callId: string; readonly state: string; readonly outcome?: unknown }
+  | {
+      readonly type: 'settled';
+      readonly callId: string;
+      readonly state: string;
+      readonly outcome?: unknown;
+      readonly signature?: string;
+    }
   | {
       readonly type: 'progress';
       readonly callId: string;

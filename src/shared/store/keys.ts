@@ -47,6 +47,11 @@ export class PlaceKeys {
     return `${this.base}:session:${sessionKey}`;
   }
 
+  /** Prefix of what is kept of approvals: `:ID` for each, `s` for the index of all, `s:pending` for that of those to decide. */
+  get approvals(): string {
+    return `${this.base}:approval`;
+  }
+
   window(circuit: string): string {
     return `${this.base}:window:${circuit}`;
   }
@@ -99,6 +104,11 @@ export class FleetKeys {
 
   session(sessionKey: string): string {
     return `${this.prefix}:{fleet}:session:${sessionKey}`;
+  }
+
+  /** What people allowed for the rest of a session. */
+  grants(sessionKey: string): string {
+    return `${this.prefix}:{fleet}:grants:${sessionKey}`;
   }
 }
 

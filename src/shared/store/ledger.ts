@@ -1,13 +1,15 @@
 /**
  * The ledger: the durable record of every call (R11 to R16). Each method is one Lua script that checks before it writes.
  */
+import type { ApprovalRequest } from '../approval.ts';
 import type { AttemptRecord, CallState, Phase } from '../call.ts';
 import type { DedupeMode, ToolCallEnvelope } from '../envelope.ts';
 import { PawlError } from '../failure.ts';
 import { placeOf } from '../fingerprint.ts';
 import type { Outcome } from '../outcome.ts';
 import type { RetryAllowance } from '../retry-budget.ts';
-import type { Signer } from '../signature.ts';
+import { Seals } from '../seals.ts';
+import type { InboxEvent } from './inbox.ts';
 import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
 import { type CallJob, enqueueArguments, jobIdOf, queueKeys } from './queues.ts';
 import { type Redis, Script } from './redis.ts';
@@ -29,6 +31,10 @@ export interface StoredRequest {
   readonly idempotencyKey: string;
   /** Handed in while the reliability layer was off: one attempt, and no circuit. */
   readonly direct?: boolean;
+  /** Who handed the call in, where the front door knows them: they cannot approve it. */
+  readonly submittedBy?: string;
+  /** Kind of the channel that the session's requests reach, where policy asks for it. */
+  readonly channel?: string;
 }
 
 export interface Claim {
@@ -45,6 +51,8 @@ export interface Claim {
   readonly kept: boolean;
   /** Who waits; absent when nobody does. */
   readonly inboxId?: string;
+  /** The call waits for a person's decision before it is queued. */
+  readonly approval?: ApprovalRequest;
 }
 
 export type ClaimAnswer =
@@ -89,6 +97,10 @@ export interface StartedAttempt {
   /** As stored; see `breakers.ts`. */
   readonly circuitRaw: string;
   readonly cancelRequested: boolean;
+  /** The approval that the call waited for. */
+  readonly approvalId?: string;
+  /** Names this life of the call, when it is not the first one: it was resolved as `retry`. */
+  readonly resolution?: string;
 }
 
 export type BeginAnswer =
@@ -106,6 +118,8 @@ export type BeginAnswer =
   | { readonly kind: 'forged'; readonly fence: number }
   | { readonly kind: 'ended' }
   | { readonly kind: 'stale' }
+  /** A person has not decided yet. */
+  | { readonly kind: 'awaiting'; readonly nowMs: number; readonly approvalId: string }
   /** An attempt of the call was lost before, and the worker said that it wants no second call of that kind. */
   | { readonly kind: 'suspect' }
   | { readonly kind: 'early'; readonly remainingMs: number };
@@ -196,12 +210,11 @@ export class Ledger {
   readonly #prefix: string;
   readonly #news: string;
   readonly #retentionMs: number;
-  readonly #signer: Signer | undefined;
+  readonly #seals: Seals;
   readonly #keys = new Map<string, PlaceKeys>();
 
-  /** Without a signer, requests are neither signed nor verified. */
-  constructor(redis: Redis, prefix: string, retentionMs: number, signer?: Signer) {
-    this.#signer = signer;
+  constructor(redis: Redis, prefix: string, retentionMs: number, seals = new Seals()) {
+    this.#seals = seals;
     this.#redis = redis;
     this.#prefix = prefix;
     this.#news = new FleetKeys(prefix).news;
@@ -253,8 +266,9 @@ export class Ledger {
         claim.generation,
         claim.circuit,
         this.#retentionMs,
-        this.#signer?.sign(claim.callId, request) ?? '',
+        this.#seals.request(claim.callId, claim.generation, '', request),
         ...enqueueArguments(keys, claim.request.envelope.toolName, job, Number(claim.generation), claim.kept),
+        ...this.#approvalArguments(keys, claim.approval),
       ],
     );
     const [code, callId, nowMs] = answer as [string, string, number];
@@ -272,14 +286,55 @@ export class Ledger {
           kind: 'ended',
           callId,
           state: code as 'done',
-          outcome: (answer[3] as string | null) ?? (await this.#largeOutcome(keys, callId)),
+          outcome: this.#seals.believedOutcome(
+            callId,
+            code,
+            (answer[3] as string | null) ?? (await this.#largeOutcome(keys, callId)),
+            answer[5] as string,
+          ),
           ageMs: nowMs - Number(answer[4]),
         };
     }
   }
 
-  #verified(callId: string, request: string, signature: string): boolean {
-    return this.#signer === undefined || this.#signer.verify(signature, callId, request);
+  /** An event as it may be believed: one whose outcome is not authentic is only a reason to look at the record. */
+  believed(event: InboxEvent): InboxEvent {
+    if (event.type !== 'settled' || event.outcome === undefined || !this.#seals.present) return event;
+    const { outcome, signature, ...rest } = event;
+    return this.#seals.isOutcome(event.callId, event.state, JSON.stringify(outcome), signature ?? '') ? event : rest;
+  }
+
+  /**
+   * The signature of a stored request under a further generation; none when the stored one is not authentic, so that nobody has a
+   * forged request signed by having its call queued again.
+   */
+  async resigned(
+    callId: string,
+    generation: string,
+    resolution?: string,
+  ): Promise<
+    'gone' | 'forged' | { readonly request: string; readonly signature: string; readonly resolution: string }
+  > {
+    const record = this.#placed(callId).record(callId);
+    const [request, signature, before, resolved] = await this.#redis.hmget(
+      record,
+      'request',
+      'signature',
+      'generation',
+      'resolution',
+    );
+    if (typeof request !== 'string') return 'gone';
+    const nowMs = await this.now();
+    const stored = { callId, generation: before ?? '', resolution: resolved ?? '', text: request };
+    if (!this.#seals.isRequest(stored, signature ?? '', nowMs)) return 'forged';
+    const next = resolution ?? stored.resolution;
+    return { request, signature: this.#seals.request(callId, generation, next, request), resolution: next };
+  }
+
+  #approvalArguments(keys: PlaceKeys, approval: ApprovalRequest | undefined): (string | number)[] {
+    if (approval === undefined) return [''];
+    const request = JSON.stringify(approval);
+    return [request, this.#seals.approval(approval, request), approval.id, keys.approvals, approval.expiresAtMs];
   }
 
   async #largeOutcome(keys: PlaceKeys, callId: string): Promise<string> {
@@ -309,12 +364,15 @@ export class Ledger {
     switch (answer[0]) {
       case 'started': {
         const fence = Number(answer[2]);
-        if (!this.#verified(job.callId, answer[3] as string, answer[4] as string)) return { kind: 'forged', fence };
+        const resolution = answer[13] as string;
+        const [request, signature] = [answer[3] as string, answer[4] as string];
+        if (!this.#seals.isRequest({ ...job, resolution, text: request }, signature, nowMs))
+          return { kind: 'forged', fence };
         return {
           kind: 'started',
           nowMs,
           fence,
-          request: JSON.parse(answer[3] as string) as StoredRequest,
+          request: JSON.parse(request) as StoredRequest,
           earlier: parseAttempts(answer[5] as string),
           lostAttempts: Number(answer[6]),
           takenOver: answer[7] === '1',
@@ -322,23 +380,29 @@ export class Ledger {
           circuit: answer[9] as string,
           circuitRaw: answer[10] as string,
           cancelRequested: answer[11] === '1',
+          ...(answer[12] === '' ? {} : { approvalId: answer[12] as string }),
+          ...(resolution === '' ? {} : { resolution }),
         };
       }
       case 'circuit': {
         const fence = Number(answer[6]);
-        if (!this.#verified(job.callId, answer[4] as string, answer[5] as string)) return { kind: 'forged', fence };
+        const [request, signature, resolution] = [answer[4] as string, answer[5] as string, answer[8] as string];
+        if (!this.#seals.isRequest({ ...job, resolution, text: request }, signature, nowMs))
+          return { kind: 'forged', fence };
         return {
           kind: 'circuit',
           nowMs,
           circuitRaw: answer[2] as string,
           circuit: answer[3] as string,
-          request: JSON.parse(answer[4] as string) as StoredRequest,
+          request: JSON.parse(request) as StoredRequest,
           fence,
           earlier: parseAttempts(answer[7] as string),
         };
       }
       case 'early':
         return { kind: 'early', remainingMs: Number(answer[2]) };
+      case 'awaiting':
+        return { kind: 'awaiting', nowMs, approvalId: answer[2] as string };
       default:
         return { kind: answer[0] as 'ended' | 'stale' | 'suspect' };
     }
@@ -377,6 +441,7 @@ export class Ledger {
         refill?.budget.floor ?? 0,
         refill?.budget.capacity ?? 0,
         refill?.budget.windowMs ?? 0,
+        this.#seals.outcome(callId, settle.state, settle.outcomeJson),
       ],
     );
     return code as WriteAnswer;
@@ -443,18 +508,24 @@ export class Ledger {
     { readonly kind: 'cancelled'; readonly jobId: string } | { readonly kind: 'requested' | 'too-late' | 'gone' }
   > {
     const keys = this.#placed(callId);
+    const beforeStart = JSON.stringify(endings.beforeStart);
+    const betweenAttempts = JSON.stringify(endings.betweenAttempts);
     const [code, , generation] = await cancelScript.run(
       this.#redis,
       [keys.record(callId), keys.inflight],
       [
         callId,
-        JSON.stringify(endings.beforeStart),
-        JSON.stringify(endings.betweenAttempts),
+        beforeStart,
+        betweenAttempts,
         endings.state,
         endings.ttlMs,
         endings.inboxId ?? '',
         keys.inboxes,
         this.#news,
+        this.#seals.outcome(callId, endings.state, beforeStart),
+        this.#seals.outcome(callId, endings.state, betweenAttempts),
+        keys.approvals,
+        this.#retentionMs,
       ],
     );
     if (code !== 'cancelled') return { kind: code as 'requested' | 'too-late' | 'gone' };
@@ -506,18 +577,29 @@ export class Ledger {
     if (fields['state'] === undefined) return undefined;
     const id = fields['callId'] ?? callId;
     const apart = fields['outcomeAt'] !== undefined && withLargeOutcome;
-    const outcome = apart ? await this.#largeOutcome(keys, id) : fields['outcome'];
+    const stored = apart ? await this.#largeOutcome(keys, id) : fields['outcome'];
+    const outcome =
+      stored === undefined
+        ? undefined
+        : this.#seals.believedOutcome(id, fields['state'], stored, fields['outcomeSignature'] ?? '');
     return recordOf(id, fields, outcome, Number(nowMs));
   }
 
   /** The outcome alone, when the event that announced it was too small to carry it. */
   async outcome(callId: string): Promise<string | undefined> {
     const keys = this.#placed(callId);
-    return (
-      (await this.#redis.hget(keys.record(callId), 'outcome')) ??
-      (await this.#redis.get(keys.outcome(callId))) ??
-      undefined
+    const [state, inline, signature] = await this.#redis.hmget(
+      keys.record(callId),
+      'state',
+      'outcome',
+      'outcomeSignature',
     );
+    // What is still in flight has no outcome, whatever somebody announced.
+    if (typeof state !== 'string' || state === 'inflight') return undefined;
+    const outcome = inline ?? (await this.#redis.get(keys.outcome(callId)));
+    return typeof outcome === 'string'
+      ? this.#seals.believedOutcome(callId, state, outcome, signature ?? '')
+      : undefined;
   }
 
   /** Gives a call with an unknown outcome a known one. */
@@ -527,10 +609,11 @@ export class Ledger {
     outcome: Outcome,
     ttlMs: number,
   ): Promise<'resolved' | 'refused' | 'gone'> {
+    const text = JSON.stringify(outcome);
     const [code] = await resolveScript.run(
       this.#redis,
       [this.#placed(callId).record(callId)],
-      [state, JSON.stringify(outcome), ttlMs],
+      [state, text, ttlMs, this.#seals.outcome(callId, state, text)],
     );
     return code as 'resolved' | 'refused' | 'gone';
   }
@@ -544,6 +627,8 @@ export class Ledger {
   ): Promise<'queued' | 'refused' | 'gone'> {
     const keys = this.#placed(record.callId);
     const job: CallJob = { callId: record.callId, generation, session: record.request.envelope.target.sessionKey };
+    const signed = await this.resigned(record.callId, generation, because === 'resolved' ? generation : undefined);
+    if (typeof signed === 'string') return signed === 'gone' ? 'gone' : 'refused';
     const [code] = await requeueScript.run(
       this.#redis,
       [
@@ -557,6 +642,9 @@ export class Ledger {
         generation,
         because === 'resolved' ? '1' : '0',
         inboxId ?? '',
+        signed.request,
+        signed.signature,
+        signed.resolution,
         ...enqueueArguments(keys, record.request.envelope.toolName, job, Number(generation), true),
       ],
     );

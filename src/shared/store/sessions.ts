@@ -1,8 +1,24 @@
 /** The records of sessions. All but the state never changes, so readers may keep what they read until told otherwise. */
+import type { ApprovalRoute } from '../approval.ts';
+import { Seals } from '../seals.ts';
 import type { SessionRecord } from '../session.ts';
 import { FleetKeys } from './keys.ts';
 import { publishNews } from './news.ts';
 import type { Redis } from './redis.ts';
+
+/** The first session with a channel, from one upwards (A5). */
+export async function routeOf(
+  session: SessionRecord,
+  sessionOf: (sessionKey: string) => Promise<SessionRecord | undefined>,
+): Promise<ApprovalRoute | undefined> {
+  const seen = new Set<string>();
+  for (let at: SessionRecord | undefined = session; at !== undefined && !seen.has(at.sessionKey); ) {
+    if (at.channel !== undefined) return { sessionKey: at.sessionKey, channel: at.channel };
+    seen.add(at.sessionKey);
+    at = at.parent === undefined ? undefined : await sessionOf(at.parent);
+  }
+  return undefined;
+}
 
 const OPEN_TTL_MS = 30 * 24 * 3_600_000;
 const CLOSED_TTL_MS = 24 * 3_600_000;
@@ -11,8 +27,10 @@ export class Sessions {
   readonly #redis: Redis;
   readonly #prefix: string;
   readonly #keys: FleetKeys;
+  readonly #seals: Seals;
 
-  constructor(redis: Redis, prefix: string) {
+  constructor(redis: Redis, prefix: string, seals = new Seals()) {
+    this.#seals = seals;
     this.#redis = redis;
     this.#prefix = prefix;
     this.#keys = new FleetKeys(prefix);
@@ -22,7 +40,7 @@ export class Sessions {
   async create(record: SessionRecord): Promise<boolean> {
     const created = await this.#redis.set(
       this.#keys.session(record.sessionKey),
-      JSON.stringify(record),
+      this.#sealed(record),
       'PX',
       OPEN_TTL_MS,
       'NX',
@@ -34,7 +52,21 @@ export class Sessions {
 
   async read(sessionKey: string): Promise<SessionRecord | undefined> {
     const stored = await this.#redis.get(this.#keys.session(sessionKey));
-    return stored === null ? undefined : (JSON.parse(stored) as SessionRecord);
+    return stored === null ? undefined : this.#opened(sessionKey, stored);
+  }
+
+  #sealed(record: SessionRecord): string {
+    const text = JSON.stringify(record);
+    return `${this.#seals.session(record.sessionKey, text)} ${text}`;
+  }
+
+  /** The record, when somebody with a key wrote it. */
+  #opened(sessionKey: string, stored: string): SessionRecord | undefined {
+    const split = stored.indexOf(' {');
+    const text = stored.slice(split + 1);
+    return this.#seals.isSession(sessionKey, text, stored.slice(0, split))
+      ? (JSON.parse(text) as SessionRecord)
+      : undefined;
   }
 
   /** Closes a session, so that no further call is accepted; undefined when there is none. */
@@ -42,7 +74,7 @@ export class Sessions {
     const record = await this.read(sessionKey);
     if (record === undefined) return undefined;
     const closed: SessionRecord = { ...record, state: 'closed' };
-    await this.#redis.set(this.#keys.session(sessionKey), JSON.stringify(closed), 'PX', CLOSED_TTL_MS);
+    await this.#redis.set(this.#keys.session(sessionKey), this.#sealed(closed), 'PX', CLOSED_TTL_MS);
     await publishNews(this.#redis, this.#prefix, { type: 'session', sessionKey });
     return closed;
   }
@@ -54,9 +86,11 @@ export class Sessions {
     const stored = await this.#redis.mget(keys.map((key) => this.#keys.session(key)));
     const expired = keys.filter((_key, index) => stored[index] === null);
     if (expired.length > 0) await this.#redis.zrem(this.#keys.sessions, ...expired);
-    return stored
-      .filter((text): text is string => typeof text === 'string')
-      .map((text) => JSON.parse(text) as SessionRecord);
+    return keys.flatMap((key, index) => {
+      const text = stored[index];
+      const record = typeof text === 'string' ? this.#opened(key, text) : undefined;
+      return record === undefined ? [] : [record];
+    });
   }
 
   /** Keys of the sessions below one, itself included. */

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { AttemptRecord } from '../../../src/shared/call.ts';
 import { PawlError } from '../../../src/shared/failure.ts';
 import { resultError } from '../../../src/shared/outcome.ts';
+import { Seals } from '../../../src/shared/seals.ts';
 import { Signer } from '../../../src/shared/signature.ts';
 import {
   Ledger,
@@ -351,14 +352,18 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
 
   test('DESIGN, decision 11: a request that was not signed with the fleet’s key is forged', async () => {
     const { redis, world } = await openBooks();
-    const signed = (key: string) => new Ledger(redis, world.prefix, 60_000, new Signer([{ kid: 'k', key }]));
+    const signed = (key: string) => new Ledger(redis, world.prefix, 60_000, new Seals(new Signer([{ kid: 'k', key }])));
     const options = { workerId: 'w', leaseMs: LEASE_MS, token: 't' };
     const claim = claimOf('a');
     await signed('stranger').claim(claim);
     expect(await signed('fleet').begin(jobOf(claim), options)).toEqual({ kind: 'forged', fence: 1 });
-    const own = claimOf('b');
+    const own = { ...claimOf('b'), generation: String(Date.now()) };
     await signed('fleet').claim(own);
     expect((await signed('fleet').begin(jobOf(own), options)).kind).toBe('started');
+    // Its signature is as old as its generation says.
+    const old = claimOf('c');
+    await signed('fleet').claim(old);
+    expect((await signed('fleet').begin(jobOf(old), options)).kind).toBe('forged');
   });
 });
 

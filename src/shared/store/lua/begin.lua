@@ -8,19 +8,23 @@
 --       8 call ID
 -- Returns {code, now, …}:
 --   started    fence, request, signature, attempts, lost attempts, '1' when the attempt before this one left no record,
---              first start, circuit's name, the circuit as stored, '1' when cancellation is asked for
---   circuit    the circuit as stored, its name, request, signature, fence so far, attempts: nothing was written
+--              first start, circuit's name, the circuit as stored, '1' when cancellation is asked for, approval ID or '',
+--              resolution or ''
+--   circuit    the circuit as stored, its name, request, signature, fence so far, attempts, resolution: nothing was written
 --   ended      state: the call has its outcome
 --   stale      the job is not the record's (older generation, or the record is gone)
 --   early      ms: the next attempt is not due yet
+--   awaiting   approval ID: a person has not decided yet
 --   suspect    an attempt of the call was lost before, and the worker wants no second one of its kind: nothing was written
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'attempts', 'lost', 'circuit',
-  'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested', 'signature', 'token', 'followed')
+  'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested', 'signature', 'token', 'followed',
+  'approval', 'resolution', 'outcome', 'outcomeAt')
 local state, phase, fence, attempts, lost = fields[1], fields[2], tonumber(fields[4] or 0), fields[6] or '', tonumber(fields[7] or 0)
 if not state or fields[3] ~= ARGV[1] then return {'stale', now} end
-if state ~= 'inflight' then return {'ended', now, state} end
-if phase == 'awaiting-approval' then return {'stale', now} end
+-- A record that has an outcome has ended, whatever somebody wrote into its state.
+if state ~= 'inflight' or fields[19] or fields[20] then return {'ended', now, state} end
+if phase == 'awaiting-approval' then return {'awaiting', now, fields[17] or ''} end
 if fields[12] and phase == 'waiting-retry' and tonumber(fields[12]) - now > 5 then return {'early', now, tonumber(fields[12]) - now} end
 
 -- An attempt that left no record is taken over whatever the circuit says: what became of it must be decided first.
@@ -29,7 +33,7 @@ if phase == 'running' and not leftNoRecord then fence = fence - 1 end
 if ARGV[6] == '0' and (leftNoRecord or lost > 0) then return {'suspect', now} end
 local epoch, circuitState, raw = circuitOf(KEYS[2], fields[8])
 if circuitState ~= 'CLOSED' and ARGV[4] ~= epoch and not leftNoRecord then
-  return {'circuit', now, raw, fields[8], fields[5], fields[14] or '', fence, attempts}
+  return {'circuit', now, raw, fields[8], fields[5], fields[14] or '', fence, attempts, fields[18] or ''}
 end
 
 if leftNoRecord then
@@ -46,4 +50,5 @@ if leftNoRecord then redis.call('HSET', KEYS[1], 'attempts', attempts, 'lost', l
 if fields[16] then
   notify(redis.call('HGET', KEYS[1], 'inboxes'), ARGV[7], '{"type":"attempt","callId":"' .. ARGV[8] .. '"}')
 end
-return {'started', now, fence + 1, fields[5], fields[14] or '', attempts, lost, leftNoRecord and '1' or '0', firstStartedAtMs, fields[8], raw, fields[13] or '0'}
+return {'started', now, fence + 1, fields[5], fields[14] or '', attempts, lost, leftNoRecord and '1' or '0', firstStartedAtMs, fields[8], raw, fields[13] or '0',
+  fields[17] or '', fields[18] or ''}

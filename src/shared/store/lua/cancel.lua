@@ -3,11 +3,12 @@
 -- KEYS  1 record  2 in-flight index
 -- ARGV  1 call ID  2 outcome of a call that never ran (JSON)  3 outcome of one that waits for its next attempt (JSON)
 --       4 state to end in  5 time to live, ms  6 inbox ID of who waits for the answer  7 key prefix of inboxes  8 news channel
+--       9, 10 signatures of the two outcomes  11 key prefix of approvals  12 time to live of an approval, ms
 -- Returns {code, now, …}:
 --   cancelled  generation: the call ended here and now   requested: its worker has been asked
 --   too-late   state: it had ended before                gone: there is no such record
 local now = nowMs()
-local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'inboxes', 'fence')
+local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'inboxes', 'fence', 'approval')
 if not fields[1] then return {'gone', now} end
 if fields[1] ~= 'inflight' then return {'too-late', now, fields[1]} end
 if fields[2] == 'running' then
@@ -17,11 +18,18 @@ if fields[2] == 'running' then
   redis.call('PUBLISH', ARGV[8], '{"type":"cancel","callId":"' .. ARGV[1] .. '","because":"' .. ARGV[4] .. '"}')
   return {'requested', now}
 end
-local outcome = not fields[5] and ARGV[2] or ARGV[3]
-redis.call('HSET', KEYS[1], 'state', ARGV[4], 'outcome', outcome, 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', now + ARGV[5])
+local outcome, signature = ARGV[2], ARGV[9]
+if fields[5] then outcome, signature = ARGV[3], ARGV[10] end
+if fields[2] == 'awaiting-approval' then
+  local approval = ARGV[11] .. ':' .. fields[6]
+  redis.call('HSET', approval, 'state', 'cancelled', 'decidedAtMs', now)
+  redis.call('PEXPIRE', approval, ARGV[12])
+  redis.call('ZREM', ARGV[11] .. 's:pending', fields[6])
+end
+redis.call('HSET', KEYS[1], 'state', ARGV[4], 'outcome', outcome, 'outcomeSignature', signature, 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', now + ARGV[5])
 redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'notBeforeMs')
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 redis.call('ZREM', KEYS[2], ARGV[1])
-notify(withInbox(fields[4], ARGV[6]), ARGV[7], '{"type":"settled","callId":"' .. ARGV[1] .. '","state":"' .. ARGV[4] .. '","outcome":' .. outcome .. '}')
+notify(withInbox(fields[4], ARGV[6]), ARGV[7], settledEvent(ARGV[1], ARGV[4], signature, outcome))
 return {'cancelled', now, fields[3]}

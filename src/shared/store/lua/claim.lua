@@ -6,22 +6,24 @@
 -- ARGV  1 call ID  2 '1' when a merge slot is used; '2' shadow mode: tell what a call with the slot's key would have met, '3' or one
 --         with its parameters while it was in flight  3 key prefix of records  4 producer's inbox ID, '' when nobody waits
 --       5 dedupe mode  6 parameter digest  7 request (JSON)  8 generation  9 circuit's name  10 index retention, ms  11 signature
---       12.. the job, as BullMQ's addStandardJob takes it
+--       12 to 14 the job, as BullMQ's addStandardJob takes it
+--       15 approval to wait for (JSON), '' for none  16 its signature  17 its ID  18 key prefix of approvals  19 when it expires
 -- Returns {code, call ID, now, …}:
 --   claimed    duplicate        a new record, queued; in shadow mode, the state of what it would have met, or 'conflict'
 --   inflight   phase createdAt  somebody else's call runs; an enforced caller has been added to those who are told
---   done | failed | cancelled   outcome (JSON), settledAt
+--   done | failed | cancelled   outcome (JSON), settledAt, the outcome's signature
 --   conflict                    the key was used with other parameters; nothing was written
 local ENQUEUE_KEYS, ENQUEUE_ARGS = 5, 11
 local callId, merging, recordPrefix, inbox, mode = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4], ARGV[5]
 local now = nowMs()
 
 local function read(key)
-  local fields = redis.call('HMGET', key, 'state', 'paramsDigest', 'phase', 'createdAtMs', 'outcome', 'updatedAtMs', 'retriable', 'inboxes', 'sameAs', 'request')
+  local fields = redis.call('HMGET', key, 'state', 'paramsDigest', 'phase', 'createdAtMs', 'outcome', 'updatedAtMs', 'retriable', 'inboxes', 'sameAs', 'request',
+    'outcomeSignature')
   return {
     exists = fields[1] or fields[9], state = fields[1], paramsDigest = fields[2], phase = fields[3], createdAtMs = fields[4],
     outcome = fields[5], updatedAtMs = fields[6], retriable = fields[7] == '1', inboxes = fields[8], sameAs = fields[9],
-    request = fields[10],
+    request = fields[10], signature = fields[11],
   }
 end
 
@@ -67,7 +69,7 @@ if record.exists then
     return {'inflight', callId, now, record.phase, record.createdAtMs}
   end
   local again = record.state == 'failed' and record.retriable and mode == 'bestEffort'
-  if not again then return {record.state, callId, now, record.outcome, record.updatedAtMs} end
+  if not again then return {record.state, callId, now, record.outcome, record.updatedAtMs, record.signature or ''} end
   -- It runs anew: under its own name if it had been merged, and with the fences counted on, so that stragglers stay refused.
   callId, key = ARGV[1], KEYS[1]
   fence = redis.call('HGET', key, 'fence')
@@ -89,6 +91,16 @@ redis.call('HSET', key,
   'state', 'inflight', 'phase', 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'signature', ARGV[11], 'paramsDigest', ARGV[6],
   'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'version', 1)
 if fence then redis.call('HSET', key, 'fence', fence) end
+if ARGV[15] ~= '' then
+  local approvals, id = ARGV[18], ARGV[17]
+  redis.call('HSET', key, 'phase', 'awaiting-approval', 'approval', id)
+  redis.call('HSET', approvals .. ':' .. id, 'state', 'pending', 'request', ARGV[15], 'signature', ARGV[16], 'generation', ARGV[8],
+    'expiresAtMs', ARGV[19])
+  redis.call('PEXPIREAT', approvals .. ':' .. id, ARGV[19] + ARGV[10])
+  redis.call('ZADD', approvals .. 's', now, id)
+  redis.call('ZADD', approvals .. 's:pending', ARGV[19], id)
+  redis.call('ZREMRANGEBYSCORE', approvals .. 's', '-inf', now - 2 * ARGV[10])
+end
 redis.call('ZADD', KEYS[3], now, callId)
 redis.call('ZADD', KEYS[4], now, callId)
 redis.call('ZADD', KEYS[5], now, callId)

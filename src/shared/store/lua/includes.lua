@@ -25,6 +25,14 @@ local function notify(inboxes, inboxPrefix, event)
   end
 end
 
+-- The event that tells of a call's end; without an outcome, whoever waits reads the record.
+local function settledEvent(callId, state, signature, outcome)
+  local event = '{"type":"settled","callId":"' .. callId .. '","state":"' .. state .. '"'
+  if outcome and signature ~= '' then event = event .. ',"signature":"' .. signature .. '"' end
+  if outcome then event = event .. ',"outcome":' .. outcome end
+  return event .. '}'
+end
+
 -- Adds a waiting producer to a record's list, once.
 local function withInbox(inboxes, id)
   if id == '' then return inboxes or '' end

@@ -2,22 +2,24 @@
 --
 -- KEYS  1 record  2 in-flight index  3 the record's present job  4.. the queue's keys
 -- ARGV  1 call ID  2 new generation  3 '1' for a call that ended with an unknown outcome, '0' for one whose job is missing
---       4 inbox ID, '' when nobody waits  5.. the job
+--       4 inbox ID, '' when nobody waits  5 the request as it was signed  6 its signature under the new generation
+--       7 resolution: what makes this life of the call another one  8.. the job
 -- Returns {code, now, …}: queued · refused state · gone
 local now = nowMs()
-local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'inboxes')
+local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'inboxes', 'request')
 if not fields[1] then return {'gone', now} end
+if fields[4] ~= ARGV[5] then return {'refused', now, fields[1]} end
 if ARGV[3] == '1' then
   local unknown = fields[1] == 'failed' and isUnknown(fields[2])
   if not unknown then return {'refused', now, fields[1]} end
   redis.call('HSET', KEYS[1], 'state', 'inflight', 'phase', 'queued', 'lost', 0)
-  redis.call('HDEL', KEYS[1], 'outcome', 'retriable', 'expiresAtMs', 'firstStartedAtMs', 'startedAtMs')
+  redis.call('HDEL', KEYS[1], 'outcome', 'outcomeSignature', 'retriable', 'expiresAtMs', 'firstStartedAtMs', 'startedAtMs')
   redis.call('PERSIST', KEYS[1])
   redis.call('ZADD', KEYS[2], now, ARGV[1])
 elseif fields[1] ~= 'inflight' or (redis.call('EXISTS', KEYS[3]) == 1 and redis.call('HEXISTS', KEYS[3], 'finishedOn') == 0) then
   return {'refused', now, fields[1]}
 end
-redis.call('HSET', KEYS[1], 'generation', ARGV[2], 'updatedAtMs', now, 'inboxes', withInbox(fields[3], ARGV[4]))
+redis.call('HSET', KEYS[1], 'generation', ARGV[2], 'signature', ARGV[6], 'resolution', ARGV[7], 'updatedAtMs', now, 'inboxes', withInbox(fields[3], ARGV[4]))
 redis.call('HINCRBY', KEYS[1], 'version', 1)
-enqueue({unpack(KEYS, 4)}, {unpack(ARGV, 5)})
+enqueue({unpack(KEYS, 4)}, {unpack(ARGV, 8)})
 return {'queued', now}

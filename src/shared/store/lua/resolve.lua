@@ -1,13 +1,13 @@
 -- Gives a call whose outcome is unknown the outcome that somebody found out.
 --
 -- KEYS  1 record
--- ARGV  1 state: done or failed  2 outcome (JSON)  3 time to live, ms
+-- ARGV  1 state: done or failed  2 outcome (JSON)  3 time to live, ms  4 the outcome's signature
 -- Returns {code, now, …}: resolved · refused state · gone
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome')
 if not fields[1] then return {'gone', now} end
 if fields[1] ~= 'failed' or not isUnknown(fields[2]) then return {'refused', now, fields[1]} end
-redis.call('HSET', KEYS[1], 'state', ARGV[1], 'outcome', ARGV[2], 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', now + ARGV[3])
+redis.call('HSET', KEYS[1], 'state', ARGV[1], 'outcome', ARGV[2], 'outcomeSignature', ARGV[4], 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', now + ARGV[3])
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return {'resolved', now}

@@ -1,0 +1,296 @@
+/**
+ * The producer's side of approvals: whether a call must wait for a person, what that person is shown, and what follows from their
+ * decision (A4 to A7, C24). `workers/approval-gate.ts` is the other side.
+ */
+import {
+  type ApprovalRequest,
+  type ApprovalRoute,
+  type ApprovalState,
+  approvalId,
+  type Decision,
+  decisionOn,
+  deniedOutcome,
+  digestOf,
+  expiredOutcome,
+} from '../shared/approval.ts';
+import type { RecordAudit } from '../shared/audit.ts';
+import type { Settings } from '../shared/config.ts';
+import type { ToolCallEnvelope } from '../shared/envelope.ts';
+import { PawlError } from '../shared/failure.ts';
+import { canonicalJson, digest } from '../shared/fingerprint.ts';
+import { denied, taintOf, type Verdict } from '../shared/policy.ts';
+import type { SessionRecord } from '../shared/session.ts';
+import type { ApprovalRecord, Approvals } from '../shared/store/approvals.ts';
+import type { Grants } from '../shared/store/grants.ts';
+import type { Place } from '../shared/store/keys.ts';
+import { routeOf } from '../shared/store/sessions.ts';
+import { qualifiedName } from '../shared/tool.ts';
+import type { Offer, Offers } from './offers.ts';
+
+export interface DecideOptions {
+  readonly decision: 'approve' | 'deny';
+  /** Of the approval as it was shown: anything else is refused as stale. */
+  readonly digest: string;
+  /** Who decides. Whoever asked for the call cannot approve it. */
+  readonly by: string;
+  readonly reason?: string;
+  /** In place of the call's own parameters. */
+  readonly params?: Readonly<Record<string, unknown>>;
+  /** Approves later calls of this session that are like this one, too: see the approval's `amendment`. */
+  readonly remember?: boolean;
+}
+
+export interface ApprovalListing {
+  readonly record: ApprovalRecord;
+  readonly digest: string;
+}
+
+export interface ApprovalDeskParts {
+  readonly settings: Settings;
+  readonly approvals: Approvals;
+  readonly grants: Grants;
+  readonly offers: Pick<Offers, 'peek'>;
+  readonly places: readonly Place[];
+  readonly audit: RecordAudit;
+  sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
+  /** Redis' clock. */
+  now(): Promise<number>;
+}
+
+/** A worker adds what the tool says about a call at once; a request without it is held back for so long. */
+const PREVIEW_MS = 1_000;
+const SIMILAR = 5;
+
+export class ApprovalDesk {
+  readonly #parts: ApprovalDeskParts;
+
+  constructor(parts: ApprovalDeskParts) {
+    this.#parts = parts;
+  }
+
+  // Asking
+
+  /** The first session with a channel, from this one upwards (A5). */
+  routeOf(session: SessionRecord): Promise<ApprovalRoute | undefined> {
+    return routeOf(session, (key) => this.#parts.sessionOf(key));
+  }
+
+  /** Whether a person has allowed calls like this one before. */
+  async isGranted(session: SessionRecord, offer: Offer, params: Readonly<Record<string, unknown>>): Promise<boolean> {
+    const nowMs = await this.#parts.now();
+    return (await this.#parts.grants.find(session.sessionKey, offer, params, nowMs)) !== undefined;
+  }
+
+  /** What a person will be asked about a call. Throws `PERMISSION_DENIED` when nobody can be asked (A6). */
+  async requestFor(asked: {
+    readonly envelope: ToolCallEnvelope;
+    readonly offer: Offer;
+    readonly session: SessionRecord;
+    readonly verdict: Verdict;
+    readonly callId: string;
+    readonly generation: string;
+    readonly submittedBy?: string | undefined;
+  }): Promise<ApprovalRequest> {
+    const { envelope, offer, session, verdict, callId, generation, submittedBy } = asked;
+    const route = await this.routeOf(session);
+    if (route === undefined)
+      throw denied(
+        offer,
+        `${verdict.reason}, and neither this session nor one above it has a channel to a person`,
+        verdict.rule,
+      );
+    const { params } = envelope.payload;
+    const { actorId } = envelope.target;
+    const { justification } = params;
+    const createdAtMs = await this.#parts.now();
+    const paramsDigest = digest(canonicalJson(params));
+    return {
+      id: approvalId(callId, generation),
+      callId,
+      generation,
+      tool: pick(offer),
+      params,
+      paramsDigest,
+      session: { key: session.sessionKey, kind: session.kind, workspaceRoot: session.workspaceRoot },
+      ...(session.tenantId === undefined ? {} : { tenantId: session.tenantId }),
+      actorId,
+      ...(session.agentId === undefined ? {} : { agentId: session.agentId }),
+      ...(submittedBy === undefined ? {} : { submittedBy }),
+      ...(typeof justification === 'string' ? { justification } : {}),
+      taint: taintOf(envelope.control.requestTags),
+      rule: verdict.rule,
+      reason: verdict.reason,
+      amendment: verdict.amendment ?? { kind: 'same-parameters', paramsDigest },
+      route,
+      createdAtMs,
+      expiresAtMs: createdAtMs + this.#parts.settings.policy.approvalLimitMs,
+    };
+  }
+
+  requested(request: ApprovalRequest): void {
+    const { id, callId, tool, session, actorId, rule } = request;
+    void this.#parts.audit({
+      type: 'approval-requested',
+      approvalId: id,
+      callId,
+      tool: qualifiedName(tool),
+      sessionKey: session.key,
+      actorId,
+      digest: digestOf(request),
+      rule,
+    });
+  }
+
+  // Looking
+
+  /** The newest first. Those whose time is over are ended on the way. */
+  async list(options: { readonly state?: ApprovalState; readonly limit?: number } = {}): Promise<ApprovalListing[]> {
+    const { state, limit = 100 } = options;
+    const pending = state === 'pending';
+    const nowMs = await this.#parts.now();
+    const found = await Promise.all(
+      this.#parts.places.map((place) => this.#parts.approvals.list(place, { pending, limit })),
+    );
+    const records = await Promise.all(found.flat().map((record) => this.#expired(record, nowMs)));
+    return records
+      .filter((record) => state === undefined || record.state === state)
+      .filter(({ request, preview }) => !pending || preview !== undefined || request.createdAtMs + PREVIEW_MS <= nowMs)
+      .sort((a, b) => b.request.createdAtMs - a.request.createdAtMs)
+      .slice(0, limit)
+      .map((record) => ({ record, digest: digestOf(record.request) }));
+  }
+
+  /** Throws `UNKNOWN_APPROVAL`. `id` may be the call's. */
+  async show(id: string): Promise<ApprovalListing> {
+    const record = await this.#expired(await this.#find(id), await this.#parts.now());
+    return { record, digest: digestOf(record.request) };
+  }
+
+  async #find(id: string): Promise<ApprovalRecord> {
+    const record = await this.#parts.approvals.read((await this.#parts.approvals.idOfCall(id)) ?? id);
+    if (record === undefined)
+      throw new PawlError(
+        'UNKNOWN_APPROVAL',
+        `There is no approval ${JSON.stringify(id.slice(0, 120))}, or its record has expired.`,
+      );
+    return record;
+  }
+
+  /** Decisions on the same tool before, the newest first. */
+  async similarTo({ request }: ApprovalRecord): Promise<ApprovalRecord[]> {
+    const place = this.#parts.places.find(({ tier }) => tier === request.tool.tier);
+    if (place === undefined) return [];
+    const all = await this.#parts.approvals.list(place, { pending: false, limit: 100 });
+    return all
+      .filter(
+        ({ state, request: other }) =>
+          (state === 'approved' || state === 'denied') &&
+          other.id !== request.id &&
+          other.tenantId === request.tenantId &&
+          qualifiedName(other.tool) === qualifiedName(request.tool),
+      )
+      .slice(0, SIMILAR);
+  }
+
+  // Deciding
+
+  /**
+   * Decides, once. Throws `UNKNOWN_APPROVAL`; `APPROVAL_STALE` when it is decided already, too late, or about something else than
+   * what was shown; `PERMISSION_DENIED` for whoever asked; `INVALID_PARAMS` for edited parameters that the tool refuses.
+   */
+  async decide(id: string, options: DecideOptions): Promise<ApprovalListing> {
+    const record = await this.#find(id);
+    const { request } = record;
+    if (record.state !== 'pending') throw stale(record.state);
+    const params = options.decision === 'approve' ? this.#edited(request, options.params) : undefined;
+    const { decision: what, digest: shown, by, reason } = options;
+    const decision = decisionOn(
+      request,
+      {
+        decision: what,
+        digest: shown,
+        by,
+        ...(reason === undefined ? {} : { reason }),
+        ...(params === undefined ? {} : { params }),
+        paramsDigest: params === undefined ? request.paramsDigest : digest(canonicalJson(params)),
+      },
+      await this.#parts.now(),
+    );
+    const answer = await this.#parts.approvals.decide(record, decision, deniedOutcome(request, by, reason));
+    switch (answer.kind) {
+      case 'decided':
+        break;
+      case 'already':
+        throw stale(answer.state);
+      case 'late':
+        await this.#expire(record);
+        throw stale('expired');
+      default:
+        throw new PawlError('APPROVAL_STALE', 'The call that this approval is about is gone.');
+    }
+    this.#decided(record, what === 'approve' ? 'approved' : 'denied', decision);
+    if (what === 'approve' && options.remember === true && params === undefined)
+      await this.#parts.grants.add(request, by, decision.decidedAtMs);
+    return { record: await this.#find(request.id), digest: decision.digest };
+  }
+
+  /** The parameters that shall run in place of the call's own. */
+  #edited(
+    request: ApprovalRequest,
+    params: Readonly<Record<string, unknown>> | undefined,
+  ): Readonly<Record<string, unknown>> | undefined {
+    const offer = this.#parts.offers.peek(request.tool.namespace, request.tool.name);
+    if (offer !== undefined && offer.definition !== request.tool.definition)
+      throw new PawlError('APPROVAL_STALE', `${request.tool.name} has changed since this approval was asked for.`);
+    if (params === undefined) return undefined;
+    if (offer === undefined)
+      throw new PawlError('APPROVAL_STALE', `No worker offers ${request.tool.name} now, so its parameters stay.`);
+    const issues = offer.validate(params);
+    if (issues.length === 0) return params;
+    const listed = issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
+    throw new PawlError('INVALID_PARAMS', `The edited parameters of ${offer.name} are not valid: ${listed}.`, {
+      issues,
+    });
+  }
+
+  async #expired(record: ApprovalRecord, nowMs: number): Promise<ApprovalRecord> {
+    if (record.state !== 'pending' || record.request.expiresAtMs > nowMs) return record;
+    await this.#expire(record);
+    return (await this.#parts.approvals.read(record.request.id)) ?? record;
+  }
+
+  async #expire(record: ApprovalRecord): Promise<void> {
+    const answer = await this.#parts.approvals.expire(record, expiredOutcome(record.request));
+    if (answer.kind === 'decided') this.#decided(record, 'expired', undefined);
+  }
+
+  #decided(
+    { request }: ApprovalRecord,
+    state: 'approved' | 'denied' | 'expired',
+    decision: Decision | undefined,
+  ): void {
+    const { id, callId, tool, session } = request;
+    void this.#parts.audit({
+      type: 'approval-decided',
+      approvalId: id,
+      callId,
+      tool: qualifiedName(tool),
+      sessionKey: session.key,
+      state,
+      digest: digestOf(request),
+      ...(decision === undefined ? {} : { by: decision.by }),
+      ...(decision?.reason === undefined ? {} : { reason: decision.reason }),
+      edited: decision?.params !== undefined,
+    });
+  }
+}
+
+function pick({ name, namespace, version, definition, tier, effects, annotations }: Offer): ApprovalRequest['tool'] {
+  return { name, namespace, version, definition, tier, effects, annotations };
+}
+
+function stale(state: ApprovalState): PawlError {
+  return new PawlError('APPROVAL_STALE', `This approval is ${state} already; nothing has changed.`, {
+    details: { state },
+  });
+}

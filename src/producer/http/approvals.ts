@@ -1,0 +1,154 @@
+/** `/v1/approvals`: what waits for a person, and their decisions. */
+import { z } from 'zod';
+import { APPROVAL_STATES } from '../../shared/approval.ts';
+import { PawlError } from '../../shared/failure.ts';
+import { shownJson } from '../../shared/shown.ts';
+import type { ApprovalRecord } from '../../shared/store/approvals.ts';
+import type { ApprovalListing } from '../approvals.ts';
+import type { Pawl } from '../client.ts';
+import { type Caller, seesTenant } from './access.ts';
+import { queryNumber, type Route, route } from './routes.ts';
+
+const MAX_LISTED = 200;
+
+const decisionSchema = z.strictObject({
+  decision: z.enum(['approve', 'deny']),
+  /** Of the approval as it was shown. */
+  digest: z.string().min(1).max(128),
+  reason: z.string().max(2_000).optional(),
+  /** In place of the call's own parameters. */
+  params: z.record(z.string(), z.unknown()).optional(),
+  /** Approves later calls like this one, in this session, too. */
+  remember: z.boolean().optional(),
+});
+
+export function approvalRoutes({ pawl }: { readonly pawl: Pawl }): readonly Route[] {
+  const { approvals } = pawl;
+  return [
+    route({
+      method: 'get',
+      path: '/v1/approvals',
+      permission: 'decide',
+      summary: 'Approvals, the newest first; with `state`, those in that state.',
+      query: z.strictObject({
+        state: z.enum(APPROVAL_STATES).optional(),
+        limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'approvals' }),
+      }),
+      answers: { 200: 'Approvals' },
+      async handle({ query, caller }) {
+        const { state, limit } = query;
+        const listed = await approvals.list({ limit: MAX_LISTED, ...(state === undefined ? {} : { state }) });
+        const seen = listed.filter(({ record }) => seesTenant(caller, record.request.tenantId)).slice(0, limit);
+        return { status: 200, body: { approvals: seen.map(approvalView) } };
+      },
+    }),
+    route({
+      method: 'get',
+      path: '/v1/approvals/{id}',
+      permission: 'decide',
+      summary: 'One approval, with earlier decisions on the same tool.',
+      answers: { 200: 'The approval' },
+      async handle({ path, caller }) {
+        const shown = await approvalFor(pawl, caller, path['id'] ?? '');
+        const similar = await approvals.similarTo(shown.record);
+        return { status: 200, body: { ...approvalView(shown), similar: similar.map(decisionView) } };
+      },
+    }),
+    route({
+      method: 'post',
+      path: '/v1/approvals/{id}',
+      permission: 'decide',
+      summary: 'Approves or denies a call, once, exactly as it was shown.',
+      body: decisionSchema,
+      answers: { 200: 'The approval, decided' },
+      async handle({ path, body, caller }) {
+        const { record } = await approvalFor(pawl, caller, path['id'] ?? '');
+        const { decision, digest, reason, params, remember } = body;
+        const decided = await approvals.decide(record.request.id, {
+          decision,
+          digest,
+          by: nameOf(caller),
+          ...(reason === undefined ? {} : { reason }),
+          ...(params === undefined ? {} : { params }),
+          ...(remember === undefined ? {} : { remember }),
+        });
+        return { status: 200, body: approvalView(decided) };
+      },
+    }),
+  ];
+}
+
+/** How a caller is named in what they ask for and decide: by their token, where there are tokens. */
+export function nameOf({ id, role }: Caller): string {
+  return id === 'local' ? 'local operator' : `${role}:${id}`;
+}
+
+/** For what they hand in: without tokens, everybody on this machine is one. */
+export function submitterOf(caller: Caller): { readonly submittedBy?: string } {
+  return caller.id === 'local' ? {} : { submittedBy: nameOf(caller) };
+}
+
+/** An approval that this caller may know of. Throws `UNKNOWN_APPROVAL`, also for another tenant's. */
+async function approvalFor(pawl: Pawl, caller: Caller, id: string) {
+  const shown = await pawl.approvals.show(id);
+  if (!seesTenant(caller, shown.record.request.tenantId)) throw new PawlError('UNKNOWN_APPROVAL');
+  return shown;
+}
+
+/** As lists, pages and channels show it. `shown` is for people's eyes, `params` for programs. */
+export function approvalView({ record, digest }: ApprovalListing) {
+  const { request, state, preview, decision, decidedAtMs } = record;
+  const { tool, session, route: shownAt } = request;
+  return {
+    id: request.id,
+    callId: request.callId,
+    tool: tool.name,
+    namespace: tool.namespace,
+    toolVersion: tool.version,
+    tier: tool.tier,
+    effects: tool.effects,
+    annotations: tool.annotations,
+    params: request.params,
+    shown: shownJson(request.params),
+    preview: preview ?? { summary: `Run ${tool.namespace}.${tool.name}`, details: shownJson(request.params) },
+    digest,
+    state,
+    requestedBy: request.actorId,
+    session: session.key,
+    sessionKind: session.kind,
+    workspaceRoot: session.workspaceRoot,
+    ...(request.agentId === undefined ? {} : { agentId: request.agentId }),
+    ...(request.tenantId === undefined ? {} : { tenantId: request.tenantId }),
+    ...(request.justification === undefined ? {} : { justification: request.justification }),
+    shownIn: shownAt.sessionKey,
+    channel: shownAt.channel.kind,
+    taint: request.taint,
+    rule: request.rule,
+    reason: request.reason,
+    ...(request.amendment === undefined ? {} : { amendment: request.amendment }),
+    createdAtMs: request.createdAtMs,
+    expiresAtMs: request.expiresAtMs,
+    ...(decidedAtMs === undefined ? {} : { decidedAtMs }),
+    ...(decision === undefined
+      ? {}
+      : {
+          decidedBy: decision.by,
+          ...(decision.reason === undefined ? {} : { decisionReason: decision.reason }),
+          ...(decision.params === undefined ? {} : { decidedParams: decision.params }),
+        }),
+  };
+}
+
+/** As one of earlier decisions. */
+function decisionView({ request, state, preview, decision, decidedAtMs }: ApprovalRecord) {
+  return {
+    id: request.id,
+    state,
+    summary: preview?.summary ?? request.tool.name,
+    requestedBy: request.actorId,
+    session: request.session.key,
+    decidedBy: decision?.by,
+    reason: decision?.reason,
+    decidedAtMs,
+  };
+}

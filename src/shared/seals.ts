@@ -1,0 +1,154 @@
+/**
+ * What is signed, and what each signature is bound to (DESIGN, decision 11): whoever can write to Redis but has no key can make
+ * nobody run a call, believe a result or accept a decision. Without keys, nothing is signed and everything believed.
+ *
+ * | signed   | bound to                                                                |
+ * |----------|-------------------------------------------------------------------------|
+ * | request  | its call, its generation (which is also the time from which it holds)   |
+ * | outcome  | its call and the state that it ended in                                 |
+ * | approval | its ID and the digest of all that a decision is about                   |
+ * | preview  | its approval                                                            |
+ * | decision | its approval; what it covers stands in itself                           |
+ * | session  | its key                                                                 |
+ * | grant    | its session                                                             |
+ */
+import { type ApprovalRequest, type Decision, digestOf } from './approval.ts';
+import type { AuditEvent, RecordAudit } from './audit.ts';
+import { failureOf } from './failure.ts';
+import { type Outcome, resultError } from './outcome.ts';
+import type { Signer } from './signature.ts';
+
+/** A signed request holds this long after its job was queued. */
+const REQUEST_VALID_MS = 7 * 24 * 3_600_000;
+
+type Refused = Extract<AuditEvent, { type: 'refused' }>;
+
+export class Seals {
+  readonly #signer: Signer | undefined;
+  readonly #audit: RecordAudit;
+
+  constructor(signer?: Signer, audit: RecordAudit = () => {}) {
+    this.#signer = signer;
+    this.#audit = audit;
+  }
+
+  /** Whether anything is signed at all. */
+  get present(): boolean {
+    return this.#signer !== undefined;
+  }
+
+  #sign(...parts: readonly string[]): string {
+    return this.#signer?.sign(...parts) ?? '';
+  }
+
+  #holds(signature: string, refused: Omit<Refused, 'type'>, ...parts: readonly string[]): boolean {
+    if (this.#signer === undefined || this.#signer.verify(signature, ...parts)) return true;
+    void this.#audit({ type: 'refused', ...refused });
+    return false;
+  }
+
+  request(callId: string, generation: string, resolution: string, text: string): string {
+    return this.#sign('request', callId, generation, resolution, text);
+  }
+
+  isRequest(
+    { callId, generation, resolution, text }: Record<'callId' | 'generation' | 'resolution' | 'text', string>,
+    signature: string,
+    nowMs: number,
+  ): boolean {
+    const refused = { what: 'request', callId, reason: 'the request is not signed by this fleet' } as const;
+    if (!this.#holds(signature, refused, 'request', callId, generation, resolution, text)) return false;
+    if (this.#signer === undefined || nowMs - Number(generation) <= REQUEST_VALID_MS) return true;
+    void this.#audit({ type: 'refused', ...refused, reason: 'the signed request is too old' });
+    return false;
+  }
+
+  outcome(callId: string, state: string, text: string): string {
+    return this.#sign('outcome', callId, state, text);
+  }
+
+  isOutcome(callId: string, state: string, text: string, signature: string): boolean {
+    const refused = { what: 'outcome', callId, reason: 'the outcome is not signed by this fleet' } as const;
+    return this.#holds(signature, refused, 'outcome', callId, state, text);
+  }
+
+  /** The outcome, or in place of one that nobody with a key wrote, an error. */
+  believedOutcome(callId: string, state: string, text: string, signature: string): string {
+    return this.isOutcome(callId, state, text, signature) ? text : JSON.stringify(FORGED);
+  }
+
+  approval(request: ApprovalRequest, text: string): string {
+    return this.#sign('approval', request.id, digestOf(request), text);
+  }
+
+  isApproval(request: ApprovalRequest, text: string, signature: string): boolean {
+    const { id, callId } = request;
+    const refused = { what: 'approval', callId, reason: 'the approval is not signed by this fleet' } as const;
+    return this.#holds(signature, refused, 'approval', id, digestOf(request), text);
+  }
+
+  preview(approvalId: string, text: string): string {
+    return this.#sign('preview', approvalId, text);
+  }
+
+  isPreview(approvalId: string, text: string, signature: string): boolean {
+    const refused = { what: 'approval', reason: `the preview of ${approvalId} is not signed by this fleet` } as const;
+    return this.#holds(signature, refused, 'preview', approvalId, text);
+  }
+
+  decision(approvalId: string, text: string): string {
+    return this.#sign('decision', approvalId, text);
+  }
+
+  /** The decision, when somebody with a key wrote it. */
+  believedDecision(request: ApprovalRequest, text: string, signature: string): Decision | undefined {
+    const refused = {
+      what: 'decision',
+      callId: request.callId,
+      reason: 'the decision is not signed by this fleet',
+    } as const;
+    return this.#holds(signature, refused, 'decision', request.id, text) ? (JSON.parse(text) as Decision) : undefined;
+  }
+
+  session(sessionKey: string, text: string): string {
+    return this.#sign('session', sessionKey, text);
+  }
+
+  isSession(sessionKey: string, text: string, signature: string): boolean {
+    const refused = { what: 'session', sessionKey, reason: 'the session is not signed by this fleet' } as const;
+    return this.#holds(signature, refused, 'session', sessionKey, text);
+  }
+
+  grant(sessionKey: string, text: string): string {
+    return this.#sign('grant', sessionKey, text);
+  }
+
+  isGrant(sessionKey: string, text: string, signature: string): boolean {
+    const refused = { what: 'grant', sessionKey, reason: 'the grant is not signed by this fleet' } as const;
+    return this.#holds(signature, refused, 'grant', sessionKey, text);
+  }
+
+  /** A text that whoever gets it can bring back, and nobody can make. */
+  token(text: string): string | undefined {
+    return this.#signer?.sign('token', text);
+  }
+
+  isToken(text: string, signature: string): boolean {
+    return this.#signer?.verify(signature, 'token', text) ?? false;
+  }
+}
+
+/** Stands in for an outcome that nobody with a key wrote. */
+const FORGED: Outcome = {
+  status: 'error',
+  toolName: '',
+  durationMs: 0,
+  attempts: 0,
+  error: resultError(
+    failureOf(
+      'SIGNATURE_INVALID',
+      'The stored result was not written by a worker of this fleet: it is not to be believed.',
+    ),
+    'error',
+  ),
+};

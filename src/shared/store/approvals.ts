@@ -1,0 +1,196 @@
+/**
+ * The records of approvals. Each lies beside its call's record, so that a decision and what follows from it for the call are one
+ * script: approved and queued, or denied and ended, whatever dies in between.
+ */
+import type { ApprovalEnd, ApprovalRequest, ApprovalState, Decision } from '../approval.ts';
+import { callOf } from '../approval.ts';
+import type { LedgerTtls } from '../call.ts';
+import { placeOf } from '../fingerprint.ts';
+import type { Outcome } from '../outcome.ts';
+import type { Seals } from '../seals.ts';
+import type { Place, PlaceKeys } from './keys.ts';
+import type { Ledger } from './ledger.ts';
+import { type CallJob, enqueueArguments, jobIdOf, queueKeys } from './queues.ts';
+import { type Redis, Script } from './redis.ts';
+
+export interface Preview {
+  readonly summary: string;
+  readonly details?: string;
+}
+
+/** An approval, read; only what somebody with a key wrote. */
+export interface ApprovalRecord {
+  readonly state: ApprovalState;
+  readonly request: ApprovalRequest;
+  /** What the tool says about the call; absent until a worker has asked the tool. */
+  readonly preview?: Preview;
+  readonly decision?: Decision;
+  readonly decidedAtMs?: number;
+  /** People were told through the route's channel. */
+  readonly announced: boolean;
+}
+
+export type DecideAnswer =
+  | { readonly kind: 'decided' }
+  | { readonly kind: 'already'; readonly state: ApprovalState }
+  | { readonly kind: 'late' | 'gone' }
+  | { readonly kind: 'early'; readonly remainingMs: number }
+  /** The stored request of the call is not authentic. */
+  | { readonly kind: 'forged' };
+
+const decideScript = new Script('decide', 15, true);
+const LISTED_AT_ONCE = 200;
+
+export class Approvals {
+  readonly #redis: Redis;
+  readonly #ledger: Ledger;
+  readonly #seals: Seals;
+  readonly #ttls: LedgerTtls;
+
+  constructor(redis: Redis, ledger: Ledger, seals: Seals, ttls: LedgerTtls) {
+    this.#redis = redis;
+    this.#ledger = ledger;
+    this.#seals = seals;
+    this.#ttls = ttls;
+  }
+
+  #placed(id: string): PlaceKeys | undefined {
+    const place = placeOf(callOf(id));
+    return place === undefined ? undefined : this.#ledger.keys(place);
+  }
+
+  /** Undefined when there is none, or none that is authentic. */
+  async read(id: string): Promise<ApprovalRecord | undefined> {
+    const keys = this.#placed(id);
+    return keys === undefined ? undefined : this.#recordOf(id, await this.#redis.hgetall(`${keys.approvals}:${id}`));
+  }
+
+  #recordOf(id: string, fields: Readonly<Record<string, string>>): ApprovalRecord | undefined {
+    if (fields['state'] === undefined || fields['request'] === undefined) return undefined;
+    const request = parsed(fields['request']) as ApprovalRequest | undefined;
+    if (request?.id !== id || !this.#seals.isApproval(request, fields['request'], fields['signature'] ?? ''))
+      return undefined;
+    const { preview, decision } = fields;
+    const shown = preview !== undefined && this.#seals.isPreview(id, preview, fields['previewSignature'] ?? '');
+    const believed =
+      decision === undefined
+        ? undefined
+        : this.#seals.believedDecision(request, decision, fields['decisionSignature'] ?? '');
+    return {
+      state: fields['state'] as ApprovalState,
+      request,
+      ...(shown ? { preview: parsed(preview) as Preview } : {}),
+      ...(believed === undefined ? {} : { decision: believed }),
+      ...(fields['decidedAtMs'] === undefined ? {} : { decidedAtMs: Number(fields['decidedAtMs']) }),
+      announced: fields['announced'] === '1',
+    };
+  }
+
+  /** The newest approval of a call; undefined for what is no call's ID, or a call that needed none. */
+  async idOfCall(callId: string): Promise<string | undefined> {
+    const place = placeOf(callId);
+    if (place === undefined) return undefined;
+    return (await this.#redis.hget(this.#ledger.keys(place).record(callId), 'approval')) ?? undefined;
+  }
+
+  /** Of one place, the newest first; `pending` ones are those with the least time left first. */
+  async list(place: Place, options: { readonly pending: boolean; readonly limit: number }): Promise<ApprovalRecord[]> {
+    const { approvals } = this.#ledger.keys(place);
+    const limit = Math.min(options.limit, LISTED_AT_ONCE) - 1;
+    const ids = options.pending
+      ? await this.#redis.zrange(`${approvals}s:pending`, '0', String(limit))
+      : await this.#redis.zrevrange(`${approvals}s`, 0, limit);
+    const records = await Promise.all(ids.map((id) => this.read(id)));
+    return records.filter((record): record is ApprovalRecord => record !== undefined);
+  }
+
+  /** Writes down what the tool says about the call. */
+  async addPreview(id: string, preview: Preview): Promise<void> {
+    const keys = this.#placed(id);
+    if (keys === undefined) return;
+    const text = JSON.stringify(preview);
+    await this.#redis.hset(`${keys.approvals}:${id}`, {
+      preview: text,
+      previewSignature: this.#seals.preview(id, text),
+    });
+  }
+
+  async markAnnounced(id: string): Promise<void> {
+    const keys = this.#placed(id);
+    if (keys !== undefined) await this.#redis.hset(`${keys.approvals}:${id}`, 'announced', '1');
+  }
+
+  /** Approves or denies, once: queues the call, or ends it with an outcome. */
+  decide(record: ApprovalRecord, decision: Decision, denied: Outcome): Promise<DecideAnswer> {
+    return this.#decide(record, decision.decision === 'approve' ? 'approved' : 'denied', decision, denied);
+  }
+
+  /** Ends an approval whose time is over, and its call. */
+  expire(record: ApprovalRecord, expired: Outcome): Promise<DecideAnswer> {
+    return this.#decide(record, 'expired', undefined, expired);
+  }
+
+  async #decide(
+    { request }: ApprovalRecord,
+    to: ApprovalEnd,
+    decision: Decision | undefined,
+    outcome: Outcome,
+  ): Promise<DecideAnswer> {
+    const { id, callId, generation, tool } = request;
+    const keys = this.#placed(id);
+    if (keys === undefined) return { kind: 'gone' };
+    const nowMs = await this.#ledger.now();
+    // Greater than the one it waited under: whatever carried the call until here is of another life.
+    const next = String(Math.max(nowMs, Number(generation) + 1));
+    const signed = to === 'approved' ? await this.#ledger.resigned(callId, next) : undefined;
+    if (typeof signed === 'string') return { kind: signed };
+    const job: CallJob = { callId, generation: next, session: request.session.key };
+    const waiting = jobIdOf(callId, generation);
+    const text = decision === undefined ? '' : JSON.stringify(decision);
+    const outcomeJson = to === 'approved' ? '' : JSON.stringify(outcome);
+    const [code, , more] = await decideScript.run(
+      this.#redis,
+      [
+        `${keys.approvals}:${id}`,
+        `${keys.approvals}s:pending`,
+        keys.record(callId),
+        keys.inflight,
+        keys.job(waiting),
+        keys.job('delayed'),
+        ...queueKeys(keys),
+      ],
+      [
+        id,
+        to,
+        text,
+        text === '' ? '' : this.#seals.decision(id, text),
+        callId,
+        this.#ttls.doneMs,
+        outcomeJson,
+        outcomeJson === '' ? '' : this.#seals.outcome(callId, 'failed', outcomeJson),
+        this.#ttls.failedMs,
+        keys.inboxes,
+        next,
+        signed?.signature ?? '',
+        waiting,
+        ...enqueueArguments(keys, tool.name, job, Number(next), true),
+      ],
+    );
+    switch (code) {
+      case 'already':
+        return { kind: 'already', state: more as ApprovalState };
+      case 'early':
+        return { kind: 'early', remainingMs: Number(more) };
+      default:
+        return { kind: code as 'decided' | 'late' | 'gone' };
+    }
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

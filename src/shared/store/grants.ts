@@ -1,0 +1,93 @@
+/**
+ * What people allowed for the rest of a session: calls like one that they approved need no further decision (C24). Each is kept
+ * under a key of what it allows, so that looking for one is one read.
+ */
+import type { Amendment, ApprovalRequest } from '../approval.ts';
+import { canonicalJson, digest } from '../fingerprint.ts';
+import { commandOf, startsWith } from '../policy.ts';
+import type { Seals } from '../seals.ts';
+import { FleetKeys } from './keys.ts';
+import type { Redis } from './redis.ts';
+
+/** A remembered approval holds at most this long. */
+const GRANT_VALID_MS = 12 * 3_600_000;
+
+export interface Grant {
+  readonly sessionKey: string;
+  readonly tool: {
+    readonly namespace: string;
+    readonly name: string;
+    readonly version: string;
+    readonly definition: string;
+  };
+  readonly amendment: Amendment;
+  readonly approvalId: string;
+  readonly by: string;
+  readonly grantedAtMs: number;
+  readonly validUntilMs: number;
+}
+
+export class Grants {
+  readonly #redis: Redis;
+  readonly #keys: FleetKeys;
+  readonly #seals: Seals;
+
+  constructor(redis: Redis, prefix: string, seals: Seals) {
+    this.#redis = redis;
+    this.#keys = new FleetKeys(prefix);
+    this.#seals = seals;
+  }
+
+  async add(request: ApprovalRequest, by: string, nowMs: number): Promise<void> {
+    const { id, session, tool, amendment } = request;
+    if (amendment === undefined) return;
+    const { namespace, name, version, definition } = tool;
+    const grant: Grant = {
+      sessionKey: session.key,
+      tool: { namespace, name, version, definition },
+      amendment,
+      approvalId: id,
+      by,
+      grantedAtMs: nowMs,
+      validUntilMs: nowMs + GRANT_VALID_MS,
+    };
+    const text = JSON.stringify(grant);
+    const key = this.#keys.grants(session.key);
+    await this.#redis.hset(
+      key,
+      digest(canonicalJson([namespace, name, amendment])),
+      `${this.#seals.grant(session.key, text)} ${text}`,
+    );
+    await this.#redis.pexpire(key, GRANT_VALID_MS);
+  }
+
+  /** The grant that covers a call; undefined when none does. */
+  async find(
+    sessionKey: string,
+    tool: Grant['tool'],
+    params: Readonly<Record<string, unknown>>,
+    nowMs: number,
+  ): Promise<Grant | undefined> {
+    const stored = await this.#redis.hvals(this.#keys.grants(sessionKey));
+    for (const entry of stored) {
+      const split = entry.indexOf(' {');
+      const text = entry.slice(split + 1);
+      if (!this.#seals.isGrant(sessionKey, text, entry.slice(0, split))) continue;
+      const grant = JSON.parse(text) as Grant;
+      if (grant.sessionKey === sessionKey && grant.validUntilMs > nowMs && covers(grant, tool, params)) return grant;
+    }
+    return undefined;
+  }
+}
+
+function covers({ tool, amendment }: Grant, asked: Grant['tool'], params: Readonly<Record<string, unknown>>): boolean {
+  const same =
+    tool.namespace === asked.namespace &&
+    tool.name === asked.name &&
+    tool.version === asked.version &&
+    tool.definition === asked.definition;
+  if (!same) return false;
+  if (amendment.kind === 'same-parameters') return amendment.paramsDigest === digest(canonicalJson(params));
+  const command = commandOf(params);
+  return command !== undefined && startsWith(command, amendment.prefix);
+}

@@ -1,0 +1,49 @@
+-- Decides on an approval, once: approved puts its call into the queue, every other decision ends the call.
+--
+-- KEYS  1 approval  2 index of pending approvals  3 the call's record  4 in-flight index  5 the job that waits  6 delayed jobs
+--       7.. the queue's keys
+-- ARGV  1 approval ID  2 state: approved, denied or expired  3 decision (JSON), '' for none  4 its signature  5 call ID
+--       6 time to live of the approval, ms  7 outcome (JSON), '' when approved  8 its signature  9 its time to live, ms
+--       10 key prefix of inboxes  11 new generation  12 signature of the request under it  13 ID of the job that waits  14.. the job
+-- Returns {code, now, …}:
+--   decided
+--   already    state: somebody else decided, or the call ended
+--   late       its time is over: let it expire    early  ms: it cannot expire yet
+--   gone
+local now = nowMs()
+local state, expiresAtMs, generation = unpack(redis.call('HMGET', KEYS[1], 'state', 'expiresAtMs', 'generation'))
+if not state then return {'gone', now} end
+if state ~= 'pending' then return {'already', now, state} end
+local call = redis.call('HMGET', KEYS[3], 'state', 'phase', 'generation', 'inboxes')
+local waits = call[1] == 'inflight' and call[2] == 'awaiting-approval' and call[3] == generation
+local to = ARGV[2]
+if not waits then
+  to = 'cancelled'
+elseif to == 'expired' and tonumber(expiresAtMs) > now then
+  return {'early', now, tonumber(expiresAtMs) - now}
+elseif to ~= 'expired' and tonumber(expiresAtMs) <= now then
+  return {'late', now}
+end
+
+redis.call('HSET', KEYS[1], 'state', to, 'decidedAtMs', now)
+redis.call('PEXPIRE', KEYS[1], ARGV[6])
+redis.call('ZREM', KEYS[2], ARGV[1])
+if to == 'cancelled' then return {'already', now, to} end
+if ARGV[3] ~= '' then redis.call('HSET', KEYS[1], 'decision', ARGV[3], 'decisionSignature', ARGV[4]) end
+
+-- The job that carried the call until here has nothing to do any more; one that a worker holds finds that by itself.
+if redis.call('ZREM', KEYS[6], ARGV[13]) == 1 then redis.call('DEL', KEYS[5]) end
+if to == 'approved' then
+  redis.call('HSET', KEYS[3], 'phase', 'queued', 'generation', ARGV[11], 'signature', ARGV[12], 'updatedAtMs', now)
+  redis.call('HINCRBY', KEYS[3], 'version', 1)
+  enqueue({unpack(KEYS, 7)}, {unpack(ARGV, 14)})
+else
+  redis.call('HSET', KEYS[3], 'state', 'failed', 'outcome', ARGV[7], 'outcomeSignature', ARGV[8], 'retriable', '0', 'updatedAtMs', now,
+    'expiresAtMs', now + ARGV[9])
+  redis.call('HDEL', KEYS[3], 'phase', 'inboxes')
+  redis.call('HINCRBY', KEYS[3], 'version', 1)
+  redis.call('PEXPIRE', KEYS[3], ARGV[9])
+  redis.call('ZREM', KEYS[4], ARGV[5])
+  notify(call[4], ARGV[10], settledEvent(ARGV[5], 'failed', ARGV[8], ARGV[7]))
+end
+return {'decided', now}

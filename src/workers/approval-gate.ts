@@ -1,0 +1,198 @@
+/**
+ * The last gate before a tool runs that a person must approve (DESIGN, decision 9): what was decided must cover what is about to run,
+ * as this worker knows it from its own registry and configuration. Nothing that stands in a job can stand in for it.
+ *
+ * While nobody has decided, the call's job comes by once: the tool is asked for its preview, people are told through the session's
+ * channel, and the job goes to BullMQ's delayed set until the time to decide is over.
+ */
+import { type AboutToRun, type ApprovalRequest, callOf, expiredOutcome, whyNotCovered } from '../shared/approval.ts';
+import type { RecordAudit } from '../shared/audit.ts';
+import type { Settings } from '../shared/config.ts';
+import { failureOf, PawlError } from '../shared/failure.ts';
+import { canonicalJson, digest } from '../shared/fingerprint.ts';
+import type { Logger } from '../shared/log.ts';
+import { resultError } from '../shared/outcome.ts';
+import { denied, type Verdict as PolicyVerdict } from '../shared/policy.ts';
+import type { SessionRecord } from '../shared/session.ts';
+import { shownText } from '../shared/shown.ts';
+import type { ApprovalRecord, Approvals, Preview } from '../shared/store/approvals.ts';
+import { offerOf } from '../shared/store/catalogue.ts';
+import type { Grants } from '../shared/store/grants.ts';
+import type { CallLedger } from '../shared/store/records.ts';
+import { type AnyTool, qualifiedName } from '../shared/tool.ts';
+import { type Begun, nowMs, type RegisteredTool } from './begun.ts';
+import { previewCall } from './preview.ts';
+import type { Verdict } from './settlement.ts';
+import type { UsedApprovals } from './used-approvals.ts';
+
+export interface ApprovalGateParts {
+  readonly settings: Settings;
+  readonly approvals: Approvals;
+  readonly grants: Grants;
+  readonly ledger: Pick<CallLedger, 'cancel'>;
+  readonly used: UsedApprovals;
+  readonly audit: RecordAudit;
+  readonly log: Logger;
+  /** Tells people through the session's channel; false when it could not and should be tried again. */
+  announce(record: ApprovalRecord): Promise<boolean>;
+}
+
+/** How long a job waits for a worker that has the tool, or for a channel that is down. */
+const AGAIN_MS = 2_000;
+/** After the end of the time to decide, by Redis' clock. */
+const GRACE_MS = 20;
+
+export class ApprovalGate {
+  readonly #parts: ApprovalGateParts;
+  readonly #definitions = new WeakMap<AnyTool, string>();
+
+  constructor(parts: ApprovalGateParts) {
+    this.#parts = parts;
+  }
+
+  // While nobody has decided
+
+  async attend(
+    approvalId: string,
+    atMs: number,
+    toolNamed: (namespace: string, name: string) => RegisteredTool | undefined,
+  ): Promise<Verdict> {
+    const { approvals } = this.#parts;
+    const record = await approvals.read(approvalId);
+    if (record === undefined) return this.#refuseForged(approvalId);
+    const remainingMs = record.request.expiresAtMs - atMs;
+    if (record.state !== 'pending') return { kind: 'dropped' };
+    if (remainingMs <= 0) return this.#expire(record);
+    const { namespace, name } = record.request.tool;
+    const again: Verdict = { kind: 'later', delayMs: Math.min(AGAIN_MS, remainingMs + GRACE_MS) };
+    let preview = record.preview;
+    if (preview === undefined) {
+      const registered = toolNamed(namespace, name);
+      if (registered === undefined || this.#definitionOf(registered.tool) !== record.request.tool.definition)
+        return again;
+      preview = await this.#previewOf(registered.tool, record.request);
+      await approvals.addPreview(approvalId, preview);
+    }
+    if (!record.announced) {
+      if (!(await this.#parts.announce({ ...record, preview }))) return again;
+      await approvals.markAnnounced(approvalId);
+    }
+    return { kind: 'later', delayMs: remainingMs + GRACE_MS };
+  }
+
+  /** What the tool says, as people may read it. */
+  async #previewOf(tool: AnyTool, { params, session }: ApprovalRequest): Promise<Preview> {
+    const { summary, details } = await previewCall(tool, params, { workspaceRoot: session.workspaceRoot });
+    return { summary: shownText(summary), ...(details === undefined ? {} : { details: shownText(details) }) };
+  }
+
+  async #expire(record: ApprovalRecord): Promise<Verdict> {
+    const { request } = record;
+    const answer = await this.#parts.approvals.expire(record, expiredOutcome(request));
+    if (answer.kind === 'early') return { kind: 'later', delayMs: answer.remainingMs + GRACE_MS };
+    if (answer.kind === 'decided')
+      void this.#parts.audit({
+        type: 'approval-decided',
+        approvalId: request.id,
+        callId: request.callId,
+        tool: qualifiedName(request.tool),
+        sessionKey: request.session.key,
+        state: 'expired',
+        digest: '',
+        edited: false,
+      });
+    return { kind: 'dropped' };
+  }
+
+  /** A call that waits for an approval that nobody with a key has asked for. */
+  async #refuseForged(approvalId: string): Promise<Verdict> {
+    const callId = callOf(approvalId);
+    const error = resultError(failureOf('APPROVAL_INVALID'), 'error');
+    const outcome = { status: 'error', toolName: '', durationMs: 0, attempts: 0, error } as const;
+    const { ttl } = this.#parts.settings;
+    const ending = { state: 'failed', beforeStart: outcome, betweenAttempts: outcome, ttlMs: ttl.failedMs } as const;
+    if (callId !== '') await this.#parts.ledger.cancel(callId, ending);
+    return { kind: 'dropped' };
+  }
+
+  // Before the effect
+
+  /**
+   * The parameters that may run: the call's own, or what the approver made of them. Throws `PERMISSION_DENIED` when there is no
+   * approval, `APPROVAL_INVALID` when there is one that does not cover this.
+   */
+  async pass(begun: Begun, session: SessionRecord, verdict: PolicyVerdict): Promise<Readonly<Record<string, unknown>>> {
+    const { callId, envelope, started, registered, running, workerId } = begun;
+    const { tool } = registered;
+    const { params } = envelope.payload;
+    const about = this.#aboutToRun(begun, session);
+    const { approvalId, resolution = '' } = started;
+    const granted =
+      approvalId === undefined && (await this.#parts.grants.find(session.sessionKey, about.tool, params, about.nowMs));
+    const used = {
+      callId,
+      tool: qualifiedName(tool),
+      sessionKey: session.sessionKey,
+      fence: started.fence,
+      worker: workerId,
+    };
+    if (granted) {
+      await this.#parts.audit({ type: 'approval-used', approvalId: granted.approvalId, by: granted.by, ...used });
+      return params;
+    }
+    if (approvalId === undefined)
+      throw denied(tool, `${verdict.reason}, and nobody has approved this call`, verdict.rule);
+    const record = await this.#parts.approvals.read(approvalId);
+    const decision = record?.decision;
+    if (record === undefined || decision === undefined || record.state !== 'approved')
+      throw this.#refused(callId, 'there is no decision that anybody with a key has written');
+    const why = whyNotCovered(record.request, decision, about);
+    if (why !== undefined) throw this.#refused(callId, why);
+    const again = await this.#parts.used.begin(`${approvalId} ${resolution}`, {
+      fence: started.fence,
+      token: running.token,
+      mayRepeat: started.takenOver || tool.effects !== 'once',
+    });
+    if (again !== undefined) throw this.#refused(callId, again);
+    // Awaited: what cannot be written down must not happen.
+    await this.#parts.audit({ type: 'approval-used', approvalId, by: decision.by, ...used });
+    return decision.params ?? params;
+  }
+
+  /** An attempt under an approval is over. */
+  async leave({ started, running }: Begun, verdict: Verdict): Promise<void> {
+    const { approvalId, resolution = '', fence } = started;
+    if (approvalId === undefined || verdict.kind === 'abandoned') return;
+    const ended = verdict.kind === 'finished' || verdict.kind === 'dropped';
+    await this.#parts.used.end(`${approvalId} ${resolution}`, { fence, token: running.token, ended });
+  }
+
+  #refused(callId: string, reason: string): PawlError {
+    void this.#parts.audit({ type: 'refused', what: 'approval', callId, reason });
+    return new PawlError('APPROVAL_INVALID', `The approval of this call does not hold: ${reason}.`);
+  }
+
+  #aboutToRun(begun: Begun, session: SessionRecord): AboutToRun {
+    const { callId, envelope, registered } = begun;
+    const { name, namespace, version, tier, effects, annotations } = registered.tool;
+    const definition = this.#definitionOf(registered.tool);
+    return {
+      callId,
+      tool: { name, namespace, version, definition, tier, effects, annotations },
+      paramsDigest: digest(canonicalJson(envelope.payload.params)),
+      session: { key: session.sessionKey, kind: session.kind, workspaceRoot: session.workspaceRoot },
+      tenantId: session.tenantId,
+      actorId: envelope.target.actorId,
+      nowMs: nowMs(begun),
+    };
+  }
+
+  #definitionOf(tool: AnyTool): string {
+    let definition = this.#definitions.get(tool);
+    if (definition === undefined) {
+      ({ definition } = offerOf(tool, 0));
+      this.#definitions.set(tool, definition);
+    }
+    return definition;
+  }
+}

@@ -1,0 +1,221 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import type { ApprovalListing } from '../../src/producer/approvals.ts';
+import type { Session, SessionEvents } from '../../src/producer/session.ts';
+import { digestOf, expiredOutcome } from '../../src/shared/approval.ts';
+import { defineTool } from '../../src/shared/tool.ts';
+import { eventually } from '../helpers/signal.ts';
+import { contentOf, type Fleet, pending, startFleet } from './fleet.ts';
+import { echo } from './tools.ts';
+
+/** An elevated tool that counts, and shows a preview with characters that deceive. */
+function transfer() {
+  const ran: unknown[] = [];
+  const tool = defineTool({
+    name: 'transfer',
+    version: '1.0.0',
+    description: 'Sends money.',
+    tier: 'elevated',
+    input: z.object({ to: z.string(), amount: z.number(), justification: z.string().optional() }),
+    preview: ({ to, amount }) => ({ summary: `Send ${amount} to ${to}`, details: `to: ${to}` }),
+    run: (params) => {
+      ran.push(params);
+      return { output: { sent: params.amount } };
+    },
+  });
+  return { tool, ran };
+}
+
+const KEYS = { signingKeys: [{ kid: 'k1', key: 'a key that nobody else has' }] };
+
+async function waiting(fleet: Fleet, count = 1): Promise<readonly ApprovalListing[]> {
+  return eventually(
+    async () => {
+      const listed = await fleet.pawl.approvals.list({ state: 'pending' });
+      return listed.length === count && listed;
+    },
+    { what: `${count} pending approvals` },
+  );
+}
+
+async function ask(fleet: Fleet, session: Session, params = { to: 'bob', amount: 5 }) {
+  const submission = pending(await session.submit('transfer', params));
+  const [listed] = await waiting(fleet);
+  if (listed === undefined) throw new Error('no approval');
+  const { record, digest } = listed;
+  return { submission, record, digest, id: record.request.id };
+}
+
+async function withChannel(fleet: Fleet): Promise<Session> {
+  return fleet.pawl.openSession({ actorId: 'agent-7', channel: { kind: 'operator' } });
+}
+
+describe('A4: an elevated call waits for a person', () => {
+  test('it runs once it is approved, and the session hears that it was asked for', async () => {
+    const { tool, ran } = transfer();
+    const fleet = await startFleet({ tools: [tool, echo], settings: KEYS, concurrency: 1 });
+    const session = await withChannel(fleet);
+    const heard: SessionEvents['approval-requested'][0][] = [];
+    session.events.on('approval-requested', (event) => heard.push(event));
+    const { submission, record, digest, id } = await ask(fleet, session);
+    expect(heard).toMatchObject([{ callId: submission.callId, approvalId: id, digest, shownIn: session.key }]);
+    expect(record).toMatchObject({
+      state: 'pending',
+      preview: { summary: 'Send 5 to bob' },
+      request: { actorId: 'agent-7', callId: submission.callId, reason: expect.stringContaining('person') },
+    });
+    expect((await fleet.pawl.read(submission.callId))?.phase).toBe('awaiting-approval');
+    // Fleet stall: nothing of the worker's one slot is held.
+    expect(contentOf(await session.call(echo, { text: 'still here' }))).toEqual({ text: 'still here' });
+    const decided = await fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace' });
+    expect(decided.record.state).toBe('approved');
+    expect(contentOf(await submission.result)).toEqual({ sent: 5 });
+    expect(ran).toHaveLength(1);
+  });
+
+  test('denied, it ends as PERMISSION_DENIED with the reason, and nothing runs', async () => {
+    const { tool, ran } = transfer();
+    const fleet = await startFleet({ tools: [tool], settings: KEYS });
+    const { submission, digest, id } = await ask(fleet, await withChannel(fleet));
+    await fleet.pawl.approvals.decide(id, { decision: 'deny', digest, by: 'grace', reason: 'too much' });
+    expect(await submission.result).toMatchObject({
+      status: 'error',
+      error: { code: 'PERMISSION_DENIED', message: 'grace denied the call: too much' },
+    });
+    expect(ran).toEqual([]);
+  });
+
+  test('nobody decides: it expires, by itself', async () => {
+    const { tool, ran } = transfer();
+    const fleet = await startFleet({ tools: [tool], settings: { ...KEYS, policy: { approvalLimitMs: 400 } } });
+    const session = await withChannel(fleet);
+    const result = await session.call('transfer', { to: 'bob', amount: 5 });
+    expect(result.error).toMatchObject({
+      code: 'PERMISSION_DENIED',
+      message: 'Nobody approved the call within 0.4 s.',
+    });
+    expect((await fleet.pawl.approvals.list({ state: 'expired' })).length).toBe(1);
+    expect(ran).toEqual([]);
+  });
+
+  test('cancelled, the approval is cancelled with the call', async () => {
+    const { tool } = transfer();
+    const fleet = await startFleet({ tools: [tool], settings: KEYS });
+    const session = await withChannel(fleet);
+    const { submission, digest, id } = await ask(fleet, session);
+    expect((await session.cancel(submission.callId)).settlement).toBe('cancelled-before-start');
+    expect((await fleet.pawl.approvals.show(id)).record.state).toBe('cancelled');
+    await expect(fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace' })).rejects.toMatchObject({
+      code: 'APPROVAL_STALE',
+    });
+  });
+
+  test('edited parameters run in place of the call’s own; what the tool’s schema refuses is refused', async () => {
+    const { tool, ran } = transfer();
+    const fleet = await startFleet({ tools: [tool], settings: KEYS });
+    const { submission, digest, id } = await ask(fleet, await withChannel(fleet));
+    const decide = (params: Record<string, unknown>) =>
+      fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace', params });
+    await expect(decide({ to: 'bob', amount: 'all' })).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
+    await decide({ to: 'bob', amount: 1 });
+    expect(contentOf(await submission.result)).toEqual({ sent: 1 });
+    expect(ran).toEqual([{ to: 'bob', amount: 1 }]);
+  });
+
+  test('whoever asked cannot approve, but may deny', async () => {
+    const { tool } = transfer();
+    const fleet = await startFleet({ tools: [tool], settings: KEYS });
+    const { submission, digest, id } = await ask(fleet, await withChannel(fleet));
+    const by = 'agent-7';
+    await expect(fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by })).rejects.toMatchObject({
+      code: 'PERMISSION_DENIED',
+    });
+    await fleet.pawl.approvals.decide(id, { decision: 'deny', digest, by });
+    expect((await submission.result).error?.code).toBe('PERMISSION_DENIED');
+  });
+
+  test('C24: a remembered approval covers later calls like it, in this session only', async () => {
+    const { tool, ran } = transfer();
+    const fleet = await startFleet({ tools: [tool], settings: KEYS });
+    const session = await withChannel(fleet);
+    const { submission, digest, id } = await ask(fleet, session);
+    await fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace', remember: true });
+    await submission.result;
+    expect(contentOf(await session.call(tool, { to: 'bob', amount: 5 }))).toEqual({ sent: 5 });
+    expect(ran).toHaveLength(2);
+    pending(await session.submit('transfer', { to: 'bob', amount: 6 }));
+    pending(await (await withChannel(fleet)).submit('transfer', { to: 'bob', amount: 5 }));
+    await waiting(fleet, 2);
+  });
+});
+
+describe('A5, A6: who is asked', () => {
+  test('a branch’s request climbs to the first session with a channel', async () => {
+    const { tool } = transfer();
+    const fleet = await startFleet({ tools: [tool], settings: KEYS });
+    const main = await withChannel(fleet);
+    const deep = await (await main.branch()).branch();
+    const { record } = await ask(fleet, deep);
+    expect(record.request).toMatchObject({ session: { key: deep.key }, route: { sessionKey: main.key } });
+  });
+
+  test('without a channel the call is denied at once, and nothing is written', async () => {
+    const { tool } = transfer();
+    const fleet = await startFleet({ tools: [tool], settings: KEYS });
+    const branch = await fleet.session.branch();
+    const result = await branch.call('transfer', { to: 'bob', amount: 5 });
+    expect(result.error).toMatchObject({ code: 'PERMISSION_DENIED', message: expect.stringContaining('channel') });
+    expect(await fleet.pawl.approvals.list()).toEqual([]);
+  });
+});
+
+test('1,000 races of approve, deny, expire and cancel: one decision each, at most one effect', async () => {
+  const { tool, ran } = transfer();
+  const fleet = await startFleet({ tools: [tool], settings: KEYS, concurrency: 32 });
+  const other = await fleet.openProducer();
+  const hasty = await fleet.openProducer({ ...KEYS, policy: { approvalLimitMs: 300 } });
+  const session = await withChannel(fleet);
+  const hastySession = await hasty.session(session.key);
+  const { approvals, ledger } = fleet.pawl.backend;
+  const states: Record<string, number> = {};
+  const race = async (number: number) => {
+    // Every fifth race is run while the time to decide ends.
+    const from = number % 5 === 0 ? hastySession : session;
+    const submission = pending(await from.submit('transfer', { to: 'bob', amount: number }));
+    const record = await approvals.read((await approvals.idOfCall(submission.callId)) ?? '');
+    if (record === undefined) throw new Error('there is no approval');
+    const { id, expiresAtMs } = record.request;
+    const digest = digestOf(record.request);
+    if (number % 5 === 0) await sleep(expiresAtMs - 4 - (await ledger.now()));
+    const racers = [
+      () => fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace' }).then(() => 'approved'),
+      () => other.approvals.decide(id, { decision: 'approve', digest, by: 'joan' }).then(() => 'approved'),
+      () => other.approvals.decide(id, { decision: 'deny', digest, by: 'joan' }).then(() => 'denied'),
+      () =>
+        approvals
+          .expire(record, expiredOutcome(record.request))
+          .then(({ kind }) => (kind === 'decided' ? 'expired' : '')),
+      () => session.cancel(submission.callId).then(({ settlement }) => settlement),
+    ];
+    const answers = await Promise.all(
+      racers.map(async (run, index) => {
+        for (let trips = (number * 7 + index * 3) % 11; trips > 0; trips -= 1) await ledger.now();
+        return run().catch(() => 'refused');
+      }),
+    );
+    const state = (await approvals.read(id))?.state ?? 'gone';
+    const decided = answers.filter((answer) => ['approved', 'denied', 'expired'].includes(answer));
+    // A worker, or somebody who came too late to decide, may have let it expire.
+    if (state === 'expired') expect(decided).not.toContain('approved');
+    else expect(decided).toEqual(state === 'cancelled' ? [] : [state]);
+    const result = await submission.result;
+    expect(result.status === 'success' && state !== 'approved').toBe(false);
+    states[state] = (states[state] ?? 0) + 1;
+  };
+  for (let from = 0; from < 1_000; from += 50)
+    await Promise.all(Array.from({ length: 50 }, (_, index) => race(from + index)));
+  expect(Object.keys(states).sort()).toEqual(['approved', 'cancelled', 'denied', 'expired']);
+  expect(ran.length).toBeLessThanOrEqual(states['approved'] ?? 0);
+  expect(new Set(ran.map((params) => (params as { amount: number }).amount)).size).toBe(ran.length);
+}, 60_000);
