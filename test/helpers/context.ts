@@ -18,6 +18,7 @@ export type ContextOptions = Partial<Omit<CapabilityOptions, 'session'>> & {
   readonly workspaceRoot?: string;
   readonly attempt?: number;
   readonly fence?: number;
+  readonly config?: Readonly<Record<string, unknown>>;
 };
 
 /** A folder that is removed when the test ends. */
@@ -28,7 +29,7 @@ export function temporaryFolder(): string {
 }
 
 export function testContext(options: ContextOptions = {}): TestContext {
-  const { kind = 'main', workspaceRoot = temporaryFolder(), attempt = 1, fence = 1, ...given } = options;
+  const { kind = 'main', workspaceRoot = temporaryFolder(), attempt = 1, fence = 1, config = {}, ...given } = options;
   const callId = given.callId ?? 'test-call';
   const signal = given.signal ?? new AbortController().signal;
   const capabilities = { env: process.env, ...given, session: { kind, workspaceRoot }, callId, signal };
@@ -52,7 +53,7 @@ export function testContext(options: ContextOptions = {}): TestContext {
     idempotencyKey: 'test-key',
     signal,
     trace: {},
-    config: {},
+    config,
     values: new Map(),
     log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
     progress: (progress) => void progressed.push(progress),

@@ -5,20 +5,32 @@ import { edit } from './edit.ts';
 import { glob } from './glob.ts';
 import { grepFiles } from './grep-files.ts';
 import { listDir } from './list-dir.ts';
+import { message } from './message.ts';
 import { read } from './read.ts';
+import { requestUserInput } from './request-user-input.ts';
 import { shell } from './shell.ts';
+import { updatePlan } from './update-plan.ts';
 import { viewImage } from './view-image.ts';
+import { webFetch } from './web-fetch.ts';
+import { webSearch } from './web-search.ts';
 import { write } from './write.ts';
 
-export { applyPatch } from './apply-patch.ts';
-export { edit } from './edit.ts';
-export { glob } from './glob.ts';
-export { grepFiles } from './grep-files.ts';
-export { listDir } from './list-dir.ts';
-export { read } from './read.ts';
-export { shell } from './shell.ts';
-export { viewImage } from './view-image.ts';
-export { write } from './write.ts';
+export {
+  applyPatch,
+  edit,
+  glob,
+  grepFiles,
+  listDir,
+  message,
+  read,
+  requestUserInput,
+  shell,
+  updatePlan,
+  viewImage,
+  webFetch,
+  webSearch,
+  write,
+};
 
 export const baseTools: readonly AnyTool[] = [
   read,
@@ -30,4 +42,9 @@ export const baseTools: readonly AnyTool[] = [
   glob,
   viewImage,
   shell,
+  message,
+  requestUserInput,
+  webSearch,
+  webFetch,
+  updatePlan,
 ];

@@ -19,6 +19,11 @@ test('the base tools have their names, tiers and parameters (A16)', () => {
     ['glob', 'read-only', ['pattern', 'path', 'include_ignored', 'limit']],
     ['view_image', 'read-only', ['path']],
     ['shell', 'system', ['command', 'cwd', 'timeout_ms', 'stdin']],
+    ['message', 'system', ['text', 'format']],
+    ['request_user_input', 'system', ['question', 'options', 'free_text', 'timeout_ms']],
+    ['web_search', 'read-only', ['query', 'count', 'freshness', 'domains']],
+    ['web_fetch', 'read-only', ['url', 'format', 'offset', 'max_length']],
+    ['update_plan', 'read-only', ['explanation', 'plan']],
   ]);
   expect(baseTools.every(isTool)).toBe(true);
 });

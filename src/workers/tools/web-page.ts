@@ -1,0 +1,113 @@
+/** The main content of a page of the web, as text or Markdown. The libraries are loaded at the first page: few workers need them. */
+
+export interface ReadablePage {
+  readonly content: string;
+  readonly title?: string;
+  readonly publishedAt?: string;
+}
+
+/** A page of more elements, or of deeper ones, is not looked through for its main content: that could hold up the worker for minutes. */
+const MAX_ELEMENTS = 20_000;
+const MAX_DEPTH = 200;
+/** Elements that hold nothing, or that need no end. */
+const FLAT =
+  /^(area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr|p|li|dt|dd|tr|td|th|thead|tbody|option)$/i;
+
+/** linkedom's types say too much of themselves and too little of the DOM: this is what is used of it. */
+interface Page {
+  readonly body: { readonly innerHTML: string } | null;
+  querySelector(selector: string): PageElement | null;
+  querySelectorAll(selector: string): Iterable<PageElement>;
+}
+
+interface PageElement {
+  readonly textContent: string | null;
+  getAttribute(name: string): string | null;
+  setAttribute(name: string, value: string): void;
+  remove(): void;
+}
+
+export async function readable(html: string, url: string, format: 'markdown' | 'text'): Promise<ReadablePage> {
+  if (isTooMuch(html)) return { content: stripped(html) };
+  const [{ parseHTML }, { Readability }, { default: Turndown }] = await Promise.all([
+    import('linkedom'),
+    import('@mozilla/readability'),
+    import('turndown'),
+  ]);
+  try {
+    // Without these tags linkedom takes the first element for the whole document.
+    const { document } = parseHTML(/<html[\s>]/i.test(html) ? html : `<html><body>${html}</body></html>`);
+    const page: Page = document;
+    for (const each of page.querySelectorAll('script, style, noscript, template, iframe, object, embed')) each.remove();
+    makeLinksAbsolute(page, url);
+    const title = page.querySelector('title')?.textContent?.trim();
+    // Readability takes the document apart: it gets the main content, we keep the whole for pages that have none.
+    const whole = page.body?.innerHTML ?? html;
+    const article = new Readability(document, { charThreshold: 200 }).parse();
+    const main = article?.content ?? whole;
+    const content =
+      format === 'text'
+        ? stripped(main)
+        : new Turndown({ headingStyle: 'atx', codeBlockStyle: 'fenced', bulletListMarker: '-' }).turndown(
+            parseHTML(`<html><body>${main}</body></html>`).document.body,
+          );
+    if (content.trim() === '') return { content: stripped(html) };
+    const named = article?.title || title;
+    return {
+      content: content.replaceAll(/\n{3,}/g, '\n\n').trim(),
+      ...(named ? { title: named } : {}),
+      ...(article?.publishedTime ? { publishedAt: article.publishedTime } : {}),
+    };
+  } catch (error) {
+    // Elements nested so deep that the libraries run out of stack.
+    if (error instanceof RangeError) return { content: stripped(html) };
+    throw error;
+  }
+}
+
+/** Counted in the source, because parsing is what takes the time. */
+function isTooMuch(html: string): boolean {
+  let [elements, depth] = [0, 0];
+  for (const [, slash, name = ''] of html.matchAll(/<(\/?)([a-z][a-z0-9-]*)/gi)) {
+    if (FLAT.test(name)) elements += 1;
+    else if (slash === '/') depth = Math.max(0, depth - 1);
+    else {
+      elements += 1;
+      depth += 1;
+    }
+    if (elements > MAX_ELEMENTS || depth > MAX_DEPTH) return true;
+  }
+  return false;
+}
+
+function makeLinksAbsolute(page: Page, url: string): void {
+  for (const [selector, name] of [
+    ['a[href]', 'href'],
+    ['img[src]', 'src'],
+  ] as const) {
+    for (const element of page.querySelectorAll(selector)) {
+      const value = element.getAttribute(name) ?? '';
+      if (URL.canParse(value, url) && !value.startsWith('#')) element.setAttribute(name, new URL(value, url).href);
+    }
+  }
+}
+
+const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: ' ' };
+
+/** The text between the tags. */
+function stripped(html: string): string {
+  return html
+    .replaceAll(/<(script|style|noscript|template)\b[^>]*>[\s\S]*?<\/\1\s*>/gi, ' ')
+    .replaceAll(/<!--[\s\S]*?-->/g, ' ')
+    .replaceAll(/<\/?(p|div|br|li|ul|ol|tr|table|h[1-6]|section|article|header|footer|pre|blockquote)\b[^>]*>/gi, '\n')
+    .replaceAll(/<[^>]*>/g, '')
+    .replaceAll(/&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|(\w{1,8}));/gi, (whole, decimal, hex, name) => {
+      if (name !== undefined) return ENTITIES[String(name).toLowerCase()] ?? whole;
+      const code = decimal === undefined ? Number.parseInt(hex, 16) : Number(decimal);
+      return code <= 0x10ffff ? String.fromCodePoint(code) : '';
+    })
+    .replaceAll(/[ \t]+/g, ' ')
+    .replaceAll(/ ?\n ?/g, '\n')
+    .replaceAll(/\n{3,}/g, '\n\n')
+    .trim();
+}

@@ -1,0 +1,353 @@
+import { createServer, type IncomingMessage, type RequestListener } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { gzipSync } from 'node:zlib';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { webFetch, webSearch } from '../../../src/workers/tools/index.ts';
+import { testContext } from '../../helpers/context.ts';
+
+/** A server on loopback, and a context whose policy allows it. `asked` are the requests that it got. */
+async function site(listener: RequestListener) {
+  const asked: IncomingMessage[] = [];
+  const server = createServer((request, response) => {
+    asked.push(request);
+    listener(request, response);
+  }).listen(0, '127.0.0.1');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = server.address() as AddressInfo;
+  return { url: `http://127.0.0.1:${port}`, port, host: `127.0.0.1:${port}`, asked };
+}
+
+async function bodyOf(request: IncomingMessage): Promise<string> {
+  let body = '';
+  for await (const chunk of request) body += String(chunk);
+  return body;
+}
+
+const ARTICLE = `<!doctype html><html><head><title>The page — Site</title><script>var secret = 1</script>
+<meta property="article:published_time" content="2026-11-01T10:00:00Z"></head><body><nav><a href="/home">Home</a><a href="/x">Other</a></nav>
+<article><h1>The page</h1>${'<p>A paragraph with enough text to be taken for the main content of this page, as pages have it.</p>'.repeat(6)}
+<h2>Code</h2><pre><code>const a = 1;</code></pre><ul><li>one <a href="../doc?x=1">link</a></li></ul></article><footer>Imprint</footer></body></html>`;
+
+const fetched = async (
+  path: string,
+  listener: RequestListener,
+  more: Partial<Parameters<typeof webFetch.parse>[0] & object> = {},
+) => {
+  const { url, host, asked } = await site(listener);
+  const result = webFetch.run(
+    webFetch.parse({ url: url + path, ...more }),
+    testContext({ allowedHosts: [host], tier: 'read-only', needs: ['network'] }),
+  );
+  return { result: Promise.resolve(result), url, asked };
+};
+
+describe('web_fetch (A16)', () => {
+  test('gives the main content of a page as Markdown, with absolute links, tainted', async () => {
+    const { result, url } = await fetched('/a/b', (_, response) =>
+      response.writeHead(200, { 'content-type': 'text/html; charset=utf-8' }).end(ARTICLE),
+    );
+    const { output, tainted } = await result;
+    expect(output).toMatchObject({
+      url: `${url}/a/b`,
+      status: 200,
+      contentType: 'text/html',
+      publishedAt: '2026-11-01T10:00:00Z',
+      bodyTruncated: false,
+    });
+    expect(output.title).toContain('The page');
+    expect(output.content).toContain('## Code');
+    expect(output.content).toContain('```\nconst a = 1;\n```');
+    expect(output.content).toContain(`[link](${url}/doc?x=1)`);
+    expect(output.content).not.toMatch(/secret|Imprint/);
+    expect(tainted).toBe(true);
+  });
+
+  test('text, JSON and raw source as they stand, by their charset', async () => {
+    const latin = await fetched('/', (_, response) =>
+      response
+        .writeHead(200, { 'content-type': 'text/plain; charset=iso-8859-1' })
+        .end(Buffer.from('gr\xfcn', 'latin1')),
+    );
+    expect((await latin.result).output.content).toBe('grün');
+    const json = await fetched('/', (_, response) =>
+      response.writeHead(200, { 'content-type': 'application/json' }).end('{"a":1}'),
+    );
+    expect((await json.result).output.content).toBe('{"a":1}');
+    const raw = await fetched(
+      '/',
+      (_, response) => response.writeHead(200, { 'content-type': 'text/html' }).end('<b>x</b>'),
+      { format: 'raw' },
+    );
+    expect((await raw.result).output.content).toBe('<b>x</b>');
+    const plain = await fetched(
+      '/',
+      (_, response) =>
+        response.writeHead(200, { 'content-type': 'text/html' }).end('<p>a &amp; b&#33;</p><script>x</script>'),
+      { format: 'text' },
+    );
+    expect((await plain.result).output.content).toBe('a & b!');
+  });
+
+  test('a cut says where to go on', async () => {
+    const serve: RequestListener = (_, response) =>
+      response.writeHead(200, { 'content-type': 'text/plain' }).end('0123456789');
+    const first = (await (await fetched('/', serve, { max_length: 4 })).result).output;
+    expect(first).toMatchObject({ nextOffset: 4, totalLength: 10 });
+    expect(first.content).toBe('0123\n[truncated: characters 0 to 4 of 10; go on with offset 4]');
+    expect((await (await fetched('/', serve, { offset: 4 })).result).output.content).toBe('456789');
+  });
+
+  test('a double-gzip bomb of less than 498 bytes is cut at the cap', async () => {
+    const bomb = gzipSync(gzipSync(Buffer.alloc(150_000_000), { level: 9 }), { level: 9 });
+    expect(bomb.length).toBeLessThan(499);
+    const before = process.memoryUsage.rss();
+    const { result } = await fetched(
+      '/',
+      (_, response) =>
+        response.writeHead(200, { 'content-type': 'text/plain', 'content-encoding': 'gzip, gzip' }).end(bomb),
+      { max_length: 10 },
+    );
+    const { output } = await result;
+    expect(output).toMatchObject({ bodyTruncated: true, totalLength: 4 * 1024 * 1024 });
+    expect(process.memoryUsage.rss() - before).toBeLessThan(200_000_000);
+  });
+
+  test.each([404, 503])('an answer %i is an error that carries its status', async (status) => {
+    const { result } = await fetched('/', (_, response) =>
+      response.writeHead(status, { 'content-type': 'text/html' }).end('<p>not here</p>'),
+    );
+    await expect(result).rejects.toMatchObject({ status, message: expect.stringContaining('not here') });
+  });
+
+  test('what is no text is refused', async () => {
+    const { result } = await fetched('/', (_, response) =>
+      response.writeHead(200, { 'content-type': 'application/zip' }).end('PK'),
+    );
+    await expect(result).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
+  });
+
+  test('pages that are made to take long or to go deep end as text', async () => {
+    for (const html of [`${'<div>'.repeat(25_000)}deep`, `${'<a><b>'.repeat(40_000)}many`]) {
+      const { result } = await fetched('/', (_, response) =>
+        response.writeHead(200, { 'content-type': 'text/html' }).end(html),
+      );
+      expect((await result).output.content).toMatch(/deep|many/);
+    }
+  });
+
+  test('every way to name this machine is refused, and the server there gets no request', async () => {
+    const { port, asked } = await site((_, response) => response.end('secret'));
+    const ctx = testContext({ tier: 'read-only', needs: ['network'] });
+    const hosts = [
+      '127.0.0.1',
+      'localhost',
+      'localhost.',
+      'LOCALHOST',
+      'x.localhost',
+      '2130706433',
+      '0x7f000001',
+      '0x7f.0.0.1',
+      '0177.0.0.1',
+      '017700000001',
+      '127.1',
+      '127.0.1',
+      '127.000.000.001',
+      '0',
+      '0.0.0.0',
+      '[::1]',
+      '[::]',
+      '[::ffff:127.0.0.1]',
+      '[::ffff:7f00:1]',
+      '[0:0:0:0:0:ffff:127.0.0.1]',
+      '[64:ff9b::127.0.0.1]',
+      '[64:ff9b::7f00:1]',
+      '[::127.0.0.1]',
+      '[2002:7f00:1::]',
+      '127.0.0.1.',
+      '１２７.0.0.1',
+      '127。0。0。1',
+      '[fe80::1]',
+      '[fc00::1]',
+      '169.254.169.254',
+    ];
+    for (const host of hosts)
+      await expect(webFetch.run(webFetch.parse({ url: `http://${host}:${port}/` }), ctx), host).rejects.toMatchObject({
+        code: expect.stringMatching(/PERMISSION_DENIED|INVALID_PARAMS/),
+      });
+    for (const url of [
+      `http://example.org@127.0.0.1:${port}/`,
+      `http://127.0.0.1:${port}\\@example.org/`,
+      `http://example.org#@127.0.0.1:${port}/`.replace('example.org#', '127.0.0.1#'),
+      'file:///etc/passwd',
+      'gopher://127.0.0.1/',
+      'data:text/plain,x',
+    ])
+      await expect(webFetch.run(webFetch.parse({ url }), ctx), url).rejects.toMatchObject({
+        code: expect.stringMatching(/PERMISSION_DENIED|INVALID_PARAMS/),
+      });
+    expect(asked).toEqual([]);
+  });
+
+  test('a redirect to this machine is refused at its hop', async () => {
+    const inner = await site((_, response) => response.end('secret'));
+    const { result } = await fetched('/', (_, response) =>
+      response.writeHead(302, { location: `http://0x7f.1:${inner.port}/` }).end(),
+    );
+    await expect(result).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+    expect(inner.asked).toEqual([]);
+  });
+
+  test('works in a worker session (A17, A18)', async () => {
+    const { host, url } = await site((_, response) =>
+      response.writeHead(200, { 'content-type': 'text/plain' }).end('x'),
+    );
+    expect(
+      (await webFetch.run(webFetch.parse({ url }), testContext({ kind: 'worker', allowedHosts: [host] }))).output
+        .content,
+    ).toBe('x');
+  });
+});
+
+describe('web_search (A16, I21)', () => {
+  const search = async (listener: RequestListener, config: Record<string, unknown>, params: object = {}) => {
+    const { url, host, asked } = await site(listener);
+    const ctx = testContext({ allowedHosts: [host], config: { ...config, baseUrl: url } });
+    return { result: Promise.resolve(webSearch.run(webSearch.parse({ query: 'pawl', ...params }), ctx)), asked };
+  };
+
+  test('SearXNG', async () => {
+    const { result, asked } = await search(
+      (_, response) =>
+        response.end(
+          JSON.stringify({
+            results: [
+              {
+                url: 'https://a.example/x',
+                title: 'A',
+                content: 'about\n a',
+                publishedDate: '2026-10-01T00:00:00',
+                engine: 'brave',
+              },
+              { url: 'no url', title: 'B' },
+              { url: 'https://c.example/', title: 'C', content: null, publishedDate: null },
+            ],
+          }),
+        ),
+      { provider: 'searxng' },
+      { freshness: 'month', domains: ['a.example', 'c.example'] },
+    );
+    expect((await result).output).toEqual({
+      provider: 'searxng',
+      results: [
+        {
+          title: 'A',
+          url: 'https://a.example/x',
+          snippet: 'about a',
+          source: 'a.example',
+          publishedAt: new Date('2026-10-01T00:00:00').toISOString(),
+        },
+        { title: 'C', url: 'https://c.example/', snippet: '', source: 'c.example' },
+      ],
+    });
+    const url = new URL(asked[0]?.url ?? '', 'http://x');
+    expect([url.pathname, ...url.searchParams.values()]).toEqual([
+      '/search',
+      'pawl site:a.example OR site:c.example',
+      'json',
+      'month',
+    ]);
+    expect((await result).tainted).toBe(true);
+  });
+
+  test('Brave', async () => {
+    const { result, asked } = await search(
+      (_, response) =>
+        response.end(
+          JSON.stringify({
+            type: 'search',
+            web: {
+              results: [
+                {
+                  url: 'https://b.example/',
+                  title: 'B',
+                  description: 'the <strong>pawl</strong>',
+                  page_age: '2026-09-30T12:00:00',
+                },
+              ],
+            },
+          }),
+        ),
+      { provider: 'brave', apiKey: 'brave-key' },
+      { count: 3, freshness: 'week' },
+    );
+    expect((await result).output.results).toEqual([
+      {
+        title: 'B',
+        url: 'https://b.example/',
+        snippet: 'the pawl',
+        source: 'b.example',
+        publishedAt: new Date('2026-09-30T12:00:00').toISOString(),
+      },
+    ]);
+    expect(asked[0]?.url).toBe('/res/v1/web/search?q=pawl&count=3&text_decorations=false&freshness=pw');
+    expect(asked[0]?.headers['x-subscription-token']).toBe('brave-key');
+    expect(
+      (
+        await (
+          await search((_, response) => response.end('{"type":"search"}'), { provider: 'brave', apiKey: 'k' })
+        ).result
+      ).output.results,
+    ).toEqual([]);
+  });
+
+  test('Tavily', async () => {
+    const bodies: string[] = [];
+    const { result, asked } = await search(
+      async (request, response) => {
+        bodies.push(await bodyOf(request));
+        response.end(
+          JSON.stringify({
+            query: 'pawl',
+            results: [
+              { url: 'https://t.example/', title: 'T', content: 'text', score: 0.9, published_date: '2026-08-01' },
+            ],
+          }),
+        );
+      },
+      { provider: 'tavily', apiKey: 'tavily-key' },
+      { domains: ['t.example'] },
+    );
+    expect((await result).output.results).toEqual([
+      { title: 'T', url: 'https://t.example/', snippet: 'text', source: 't.example', publishedAt: '2026-08-01' },
+    ]);
+    expect([asked[0]?.method, asked[0]?.url, asked[0]?.headers.authorization]).toEqual([
+      'POST',
+      '/search',
+      'Bearer tavily-key',
+    ]);
+    expect(JSON.parse(bodies[0] ?? '')).toEqual({ query: 'pawl', max_results: 8, include_domains: ['t.example'] });
+  });
+
+  test.each([
+    [429, 'slow down', { status: 429 }],
+    [200, 'no json', { code: 'RESULT_INVALID' }],
+    [200, '{"results":[{"url":1}]}', { code: 'RESULT_INVALID', message: expect.stringContaining('results.0.url') }],
+  ])('an answer %i %j is a clear error', async (status, body, error) => {
+    const { result } = await search((_, response) => response.writeHead(status).end(body), { provider: 'searxng' });
+    await expect(result).rejects.toMatchObject(error);
+  });
+
+  test.each([
+    [{}, 'No search engine is configured'],
+    [{ provider: 'google' }, 'provider'],
+    [{ provider: 'brave' }, 'apiKey is missing'],
+    [{ provider: 'searxng' }, 'baseUrl'],
+  ])('with the configuration %j it says what to set', async (config, message) => {
+    const run = async () => webSearch.run(webSearch.parse({ query: 'x' }), testContext({ config }));
+    await expect(run()).rejects.toMatchObject({ code: 'CONFIGURATION', message: expect.stringContaining(message) });
+  });
+});
