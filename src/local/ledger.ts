@@ -26,6 +26,7 @@ import type { CallJob } from '../shared/store/queues.ts';
 import type { CallLedger, KnownCall } from '../shared/store/records.ts';
 import type { Schedule } from '../shared/time.ts';
 import type { LocalCircuits } from './circuits.ts';
+import { LocalLoops } from './loops.ts';
 import { LocalRetryBudgets } from './retry-budgets.ts';
 import { Turns } from './turns.ts';
 
@@ -76,6 +77,7 @@ export class LocalLedger implements CallLedger {
   readonly #leaders = new Map<string, string>();
   readonly #merged = new Map<string, string>();
   readonly #retries = new LocalRetryBudgets();
+  readonly #loops = new LocalLoops();
   readonly #turns = new Turns();
   #closed = false;
 
@@ -99,14 +101,21 @@ export class LocalLedger implements CallLedger {
     const leader = await this.#leaderOf(claim);
     if (leader !== undefined && !mayRunAnew(leader, claim)) return this.#known(leader, claim, nowMs);
     this.#merged.delete(claim.callId);
+    let repetitions: number | undefined;
     const fresh = this.#recordFor(claim, nowMs);
     for (;;) {
+      const present = await store.get(claim.callId);
+      if (present === undefined || mayRunAnew(present, claim)) {
+        repetitions ??= this.#loops.count(claim.loop, nowMs);
+        if (repetitions >= (claim.loop?.refuseAt ?? Number.POSITIVE_INFINITY))
+          return { kind: 'loop', callId: claim.callId, repetitions, retryAfterMs: claim.loop?.windowMs ?? 0 };
+      }
       const answer = await store.setIfNotExists(fresh);
-      if (answer.created) return this.#take(claim, { ...fresh, version: 1 });
+      if (answer.created) return this.#take(claim, { ...fresh, version: 1 }, repetitions);
       const { existing } = answer;
       if (!mayRunAnew(existing, claim)) return this.#known(existing, claim, nowMs);
       const replaced = await store.compareAndSet(claim.callId, existing.version, fresh);
-      if (replaced.swapped) return this.#take(claim, { ...fresh, version: replaced.version });
+      if (replaced.swapped) return this.#take(claim, { ...fresh, version: replaced.version }, repetitions);
     }
   }
 
@@ -153,9 +162,9 @@ export class LocalLedger implements CallLedger {
     };
   }
 
-  #take(claim: Claim, record: DedupeRecord): ClaimAnswer {
+  #take(claim: Claim, record: DedupeRecord, repetitions = 0): ClaimAnswer {
     this.#run(claim, record, [], false);
-    return { kind: 'claimed', callId: claim.callId };
+    return { kind: 'claimed', callId: claim.callId, ...(repetitions > 0 ? { repetitions } : {}) };
   }
 
   #run(claim: Claim, record: DedupeRecord, attempts: readonly AttemptRecord[], leftNoRecord: boolean): void {

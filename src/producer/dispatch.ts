@@ -5,6 +5,7 @@
 import type { ApprovalRequest } from '../shared/approval.ts';
 import { circuitKey } from '../shared/breaker.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
+import { defined } from '../shared/defined.ts';
 import { contractInvalid, parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { type Identity, type IdentityRules, identify, paramsDigest } from '../shared/fingerprint.ts';
@@ -53,7 +54,15 @@ export type DispatchEvent =
       readonly type: 'accepted';
       readonly envelope: ToolCallEnvelope;
       readonly callId: string;
-      readonly answer: ClaimAnswer['kind'];
+      readonly answer: Exclude<ClaimAnswer['kind'], 'loop'>;
+    }
+  /** A session makes the same call again and again (R26). */
+  | {
+      readonly type: 'loop';
+      readonly envelope: ToolCallEnvelope;
+      readonly callId: string;
+      readonly action: 'warned' | 'refused';
+      readonly repetitions: number;
     }
   | { readonly type: 'refused'; readonly envelope?: ToolCallEnvelope; readonly code: string; readonly message: string }
   /** What the reliability layer would have done, were it not in shadow mode. */
@@ -94,6 +103,8 @@ export interface SubmitOptions {
   readonly onAccepted?: (callId: string) => void;
 }
 
+type LoopGuard = Settings['reliability']['loopGuard'];
+
 /** A call whose every part has been checked. */
 interface Admitted {
   readonly envelope: ToolCallEnvelope;
@@ -102,6 +113,8 @@ interface Admitted {
   readonly identity: Identity;
   readonly circuit: string;
   readonly modes: ReliabilityModes;
+  /** When the session's agent is to be warned, or stopped. */
+  readonly loop?: { readonly loopId: string; readonly guard: LoopGuard };
   /** In shadow mode: the slot in which the call would have met its duplicates. */
   readonly shadow?: Claim['shadow'];
   /** A person has to decide: what policy says, and for which session. */
@@ -170,6 +183,7 @@ export class Dispatch {
       identity,
       circuit,
       modes,
+      ...this.#loopGuard(offer, identity, modes),
       ...(modes.dedupe === 'shadow'
         ? { shadow: { slotId: known.mergeId ?? known.callId, derived: known.mergeId !== undefined } }
         : {}),
@@ -204,6 +218,23 @@ export class Dispatch {
     const { approvals } = this.#parts;
     if (approvals === undefined) throw denied(offer, `${verdict.reason}, and here nobody can be asked`, verdict.rule);
     return !(await approvals.isGranted(session, offer, envelope.payload.params));
+  }
+
+  /** R26. The kill switch counts nothing. */
+  #loopGuard(offer: Offer, { loopId }: Identity, modes: ReliabilityModes): Pick<Admitted, 'loop'> {
+    if (loopId === undefined || !modes.enabled) return {};
+    const { settings } = this.#parts;
+    const own = defined<Partial<LoopGuard>>(toolPolicy(settings, offer).loopGuard ?? {});
+    return { loop: { loopId, guard: { ...settings.reliability.loopGuard, ...own } } };
+  }
+
+  /** What is told of a call that was made again and again. */
+  #tellRepetitions({ envelope, loop, modes }: Admitted, callId: string, repetitions: number | undefined): void {
+    if (loop === undefined || repetitions === undefined) return;
+    if (repetitions === loop.guard.warnAt)
+      this.#parts.onEvent({ type: 'loop', envelope, callId, action: 'warned', repetitions });
+    if (modes.circuits === 'shadow' && repetitions >= loop.guard.refuseAt)
+      this.#parts.onEvent({ type: 'shadow', envelope, callId, kind: 'refused', detail: 'LOOP_DETECTED' });
   }
 
   #identify(
@@ -274,7 +305,14 @@ export class Dispatch {
         true,
       );
     }
+    if (answer.kind === 'loop') {
+      waiting.stop();
+      const { repetitions, retryAfterMs } = answer;
+      this.#parts.onEvent({ type: 'loop', envelope, callId: answer.callId, action: 'refused', repetitions });
+      return this.#refused(looping(offer.name, repetitions, retryAfterMs), envelope);
+    }
     this.#parts.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: answer.kind });
+    if (answer.kind === 'claimed') this.#tellRepetitions(admitted, answer.callId, answer.repetitions);
     options.onAccepted?.(answer.callId);
     if (answer.kind === 'claimed' && answer.duplicateOf !== undefined) {
       const kind = answer.duplicateOf === 'conflict' ? 'refused' : 'merged';
@@ -341,7 +379,7 @@ export class Dispatch {
   }
 
   #plainClaimOf(
-    { envelope, offer, paramsDigest: digest, identity, circuit, modes, shadow, channel }: Admitted,
+    { envelope, offer, paramsDigest: digest, identity, circuit, modes, shadow, loop, channel }: Admitted,
     options: SubmitOptions,
   ): Claim {
     const request: StoredRequest = {
@@ -356,6 +394,9 @@ export class Dispatch {
       callId: identity.callId,
       ...(identity.mergeId === undefined ? {} : { mergeId: identity.mergeId }),
       ...(shadow === undefined ? {} : { shadow }),
+      ...(loop === undefined
+        ? {}
+        : { loop: { loopId: loop.loopId, windowMs: loop.guard.windowMs, refuseAt: refuseAt(loop.guard, modes) } }),
       mode: envelope.transport.dedupeMode,
       paramsDigest: digest,
       request,
@@ -463,6 +504,20 @@ export class Dispatch {
       result: refusal(error, { ...asked, ...(callId === undefined ? {} : { callId }) }),
     };
   }
+}
+
+/** What only observes refuses nothing. */
+function refuseAt(guard: LoopGuard, modes: ReliabilityModes): number {
+  return modes.circuits === 'on' ? guard.refuseAt : Number.MAX_SAFE_INTEGER;
+}
+
+function looping(tool: string, repetitions: number, retryAfterMs: number): PawlError {
+  return new PawlError(
+    'LOOP_DETECTED',
+    `${tool} was called ${repetitions} times with the same parameters within a few minutes; it did not run again. ` +
+      'Use the earlier results, change the parameters or try another way; if the repetition is meant, give each call an idempotencyKey of its own.',
+    { details: { retryAfterMs } },
+  );
 }
 
 export function deadlineOutcome(toolName: string): Outcome {

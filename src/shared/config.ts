@@ -24,6 +24,11 @@ const toolPolicySchema = z.strictObject({
   config: z.record(z.string(), z.unknown()).optional(),
   /** Name calls alike over all sessions; only for tools with effects `none` (R10). */
   scope: z.enum(['session', 'global']).optional(),
+  /** What is not named is as `reliability.loopGuard` says. */
+  loopGuard: z
+    .strictObject({ warnAt: z.number().int().min(1), refuseAt: z.number().int().min(2), windowMs: milliseconds })
+    .partial()
+    .optional(),
   /** What a reused key with other parameters means (TR-4). */
   onConflict: z.enum(['refuse', 'independent']).optional(),
   /** Accept `dedupeMode: "disabled"` above the read-only tier. */
@@ -116,6 +121,15 @@ export const settingsSchema = z.strictObject({
           z.strictObject({ dedupe: mode.optional(), retry: mode.optional(), circuits: mode.optional() }),
         )
         .default({}),
+      /** R26: repetitions of the same call, without a key of the caller's own, in one session. */
+      loopGuard: z
+        .strictObject({
+          warnAt: z.number().int().min(1).default(10),
+          refuseAt: z.number().int().min(2).default(20),
+          /** From the first of them; then the count starts anew. */
+          windowMs: milliseconds.default(300_000),
+        })
+        .prefault({}),
     })
     .prefault({}),
   /** How sure the begin of a `once` attempt is before its effect starts. */

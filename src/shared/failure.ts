@@ -115,6 +115,12 @@ export const FAILURES = {
     'A call with this key is still running.',
     'A best-effort caller met a running call.',
   ),
+  LOOP_DETECTED: kind(
+    'circuit',
+    'n',
+    'This very call was made again and again; repeating it once more will not change its result.',
+    'A session repeats one call: look at its agent. Raise reliability.loopGuard if that is meant to be.',
+  ),
   CIRCUIT_OPEN: kind(
     'circuit',
     'rn',

@@ -81,6 +81,8 @@ export interface Identity {
    * Undefined when the key says it all.
    */
   readonly mergeId?: string;
+  /** Names all calls of a session with this tool and these parameters; absent for a call with its caller's own key (R26). */
+  readonly loopId?: string;
 }
 
 export interface IdentityRules {
@@ -100,32 +102,28 @@ export interface IdentityRules {
 /** Names a call from what was asked, by whom, and with which key. */
 export function identify(envelope: ToolCallEnvelope, params: string, rules: IdentityRules): Identity {
   const { target, payload, transport } = envelope;
-  const owner = rules.scope === 'global' ? [] : [target.sessionKey, target.actorId];
-  const name = (...meaning: readonly string[]) =>
+  const session = [target.sessionKey, target.actorId];
+  const owner = rules.scope === 'global' ? [] : session;
+  const name = (...meaning: readonly string[]) => named(owner, meaning);
+  const named = (by: readonly string[], meaning: readonly string[]) =>
     callIdOf(
       rules,
       digest(
-        canonicalJson([
-          target.tenantId ?? null,
-          rules.scope,
-          envelope.toolNamespace,
-          envelope.toolName,
-          meaning,
-          owner,
-        ]),
+        canonicalJson([target.tenantId ?? null, rules.scope, envelope.toolNamespace, envelope.toolName, meaning, by]),
       ),
     );
   const request = envelope.toolCallId ?? envelope.requestId;
-  if (rules.apart !== undefined) return { callId: name('request', envelope.requestId, rules.apart) };
-  if (transport.dedupeMode === 'disabled') return { callId: name('request', envelope.requestId) };
+  const loop = payload.idempotencyKey === undefined ? { loopId: named(session, ['params', params]) } : {};
+  if (rules.apart !== undefined) return { callId: name('request', envelope.requestId, rules.apart), ...loop };
+  if (transport.dedupeMode === 'disabled') return { callId: name('request', envelope.requestId), ...loop };
   if (payload.idempotencyKey !== undefined)
     return {
       callId:
         rules.independent === true ? name('key', payload.idempotencyKey, params) : name('key', payload.idempotencyKey),
     };
-  if (!rules.derive) return { callId: name('request', request) };
+  if (!rules.derive) return { callId: name('request', request), ...loop };
   if (rules.derivedReplay === 'always') return { callId: name('params', params) };
-  return { callId: name('request', request, params), mergeId: name('params', params) };
+  return { callId: name('request', request, params), mergeId: name('params', params), ...loop };
 }
 
 const TIER_LETTERS: Readonly<Record<Tier, string>> = { 'read-only': 'r', workspace: 'w', system: 's', elevated: 'e' };

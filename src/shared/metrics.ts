@@ -44,6 +44,12 @@ export const METRICS = {
   cacheSize: define({
     name: 'dedupe_cache_size',
     type: 'gauge',
+    help: 'Calls of a tool that were claimed within the time for which the ledger remembers a success, by idempotency scope.',
+    labels: ['tool', 'scope'],
+  }),
+  ledger: define({
+    name: 'ledger_calls',
+    type: 'gauge',
     help: 'Calls that the ledger remembers, by tier: in flight, or settled and replayed to whoever asks again.',
     labels: ['tier', 'state'],
   }),
@@ -70,6 +76,12 @@ export const METRICS = {
     type: 'counter',
     help: 'Retries that were not made because the tool had used up its retry budget.',
     labels: ['tool'],
+  }),
+  loops: define({
+    name: 'loop_guard_total',
+    type: 'counter',
+    help: 'Calls that a session made again and again: warned of once, then refused.',
+    labels: ['tool', 'action'],
   }),
   shadow: define({
     name: 'shadow_total',

@@ -19,6 +19,7 @@ export const CALL_EVENTS = [
   'tool_call_circuit_state',
   'tool_call_shadow',
   'tool_call_retry_refused',
+  'tool_call_loop',
 ] as const;
 export type CallEventName = (typeof CALL_EVENTS)[number];
 
@@ -61,6 +62,13 @@ export type ProducerEvent =
       readonly answer: 'claimed' | 'inflight' | 'ended' | 'conflict';
     }
   | { readonly type: 'refused'; readonly envelope?: ToolCallEnvelope; readonly code: string; readonly message: string }
+  | {
+      readonly type: 'loop';
+      readonly envelope: ToolCallEnvelope;
+      readonly callId: string;
+      readonly action: 'warned' | 'refused';
+      readonly repetitions: number;
+    }
   | {
       readonly type: 'shadow';
       readonly envelope: ToolCallEnvelope;
@@ -113,6 +121,8 @@ export interface CallLine {
     readonly kind?: ShadowKind;
     readonly detail?: string;
     readonly bucket?: string;
+    readonly action?: 'warned' | 'refused';
+    readonly repetitions?: number;
   };
 }
 
@@ -241,6 +251,14 @@ export function producerLine(event: ProducerEvent): CallLine {
           errorCode: code,
           retriable: isRetriable(code),
         },
+      };
+    }
+    case 'loop': {
+      const { envelope, callId, action, repetitions } = event;
+      return {
+        level: 'warn',
+        message: `${envelope.toolName} was called ${repetitions} times with the same parameters in one session: ${action}`,
+        fields: { event: 'tool_call_loop', side, ...identityOf({ callId, envelope }), action, repetitions },
       };
     }
     case 'shadow':

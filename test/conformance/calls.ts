@@ -7,6 +7,7 @@ import { z } from 'zod';
 import type { Session } from '../../src/producer/session.ts';
 import type { Circuit } from '../../src/shared/breaker.ts';
 import type { SettingsInput } from '../../src/shared/config.ts';
+import type { ToolResultEnvelope } from '../../src/shared/envelope.ts';
 import { ToolError } from '../../src/shared/failure.ts';
 import type { OpenSession } from '../../src/shared/session.ts';
 import { type AnyTool, defineTool, type ToolContext, type ToolResult } from '../../src/shared/tool.ts';
@@ -368,6 +369,25 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
           status: 'retry_exhausted',
           attempts: 2,
         });
+      });
+
+      test('R26: a call that a session makes again and again is refused the 20th time, unless it has keys of its own', async () => {
+        const repeat = async (count: number, options?: () => { idempotencyKey: string }) => {
+          const results: ToolResultEnvelope[] = [];
+          while (results.length < count) results.push(await session.call(work, { label: 'again' }, options?.()));
+          return results;
+        };
+        const results = await repeat(21);
+        expect(results.map(({ status }) => status)).toEqual([...Array(19).fill('success'), 'error', 'error']);
+        expect(results.at(-1)).toMatchObject({
+          attempts: 0,
+          error: { code: 'LOOP_DETECTED', message: expect.stringContaining('21 times'), retriable: false },
+        });
+        let number = 0;
+        const keyed = await repeat(25, () => ({ idempotencyKey: `again-${number++}` }));
+        expect(new Set(keyed.map(({ status }) => status))).toEqual(new Set(['success']));
+        const other = await front.openSession({ actorId: 'ada' });
+        expect((await other.call(work, { label: 'again' })).status).toBe('success');
       });
 
       test('R20: all calls of a tool have a budget of retries together, which successes refill; without one a call ends with its last failure', async () => {

@@ -145,3 +145,41 @@ test('a circuit forced open by configuration refuses at the producer and at the 
   await other.setReliability(false);
   await eventually(async () => (await session.call(tool, {})).status === 'success');
 });
+
+test('R26: the loop guard warns once, then refuses; both counts are the operator’s to set, for all tools or one', async () => {
+  const { tool, told } = flaky('ask');
+  const other = flaky('other');
+  const { session, events } = await startFleet({
+    tools: [tool, other.tool],
+    settings: {
+      ...reliability({ loopGuard: { warnAt: 3, refuseAt: 5 } }),
+      tools: { other: { loopGuard: { refuseAt: 8 } } },
+    },
+  });
+  const codes = async (which: typeof tool, count: number) => {
+    const ends: string[] = [];
+    while (ends.length < count) {
+      const result = await session.call(which, {});
+      ends.push(result.status === 'success' ? 'ok' : result.error.code);
+    }
+    return ends;
+  };
+  expect(await codes(tool, 6)).toEqual(['ok', 'ok', 'ok', 'ok', 'LOOP_DETECTED', 'LOOP_DETECTED']);
+  expect(told.runs).toBe(4);
+  const heard = events.flatMap((event) => (event.type === 'loop' ? [`${event.action} ${event.repetitions}`] : []));
+  expect(heard).toEqual(['warned 3', 'refused 5', 'refused 6']);
+  expect(await codes(other.tool, 8)).toEqual([...Array(7).fill('ok'), 'LOOP_DETECTED']);
+});
+
+test('R26: calls that join another or get its result repeat nothing; in shadow mode the guard only tells', async () => {
+  const { tool, told } = flaky('ask');
+  const fleet = await startFleet({ tools: [tool], settings: reliability({ loopGuard: { warnAt: 2, refuseAt: 3 } }) });
+  const all = await Promise.all(Array.from({ length: 50 }, () => fleet.session.call(tool, {}, { toolCallId: 'one' })));
+  expect(new Set(all.map(({ status }) => status))).toEqual(new Set(['success']));
+  expect(told.runs).toBe(1);
+  const shadow = await fleet.openProducer(reliability({ openMode: 'shadow', loopGuard: { warnAt: 2, refuseAt: 3 } }));
+  const session = await shadow.openSession();
+  for (let call = 0; call < 4; call += 1) expect((await session.call(tool, {})).status).toBe('success');
+  const heard = fleet.events.flatMap((event) => (event.type === 'shadow' ? [`${event.kind} ${event.detail}`] : []));
+  expect(heard).toEqual(['refused LOOP_DETECTED', 'refused LOOP_DETECTED']);
+});

@@ -33,7 +33,14 @@ describe('R35: where a setting comes from', () => {
       logLevel: 'info',
       lockDurationMs: 30_000,
       stalledIntervalMs: 30_000,
-      reliability: { enabled: true, openMode: 'on', deriveKeys: 'on', derivedReplay: 'same-request', tiers: {} },
+      reliability: {
+        enabled: true,
+        openMode: 'on',
+        deriveKeys: 'on',
+        derivedReplay: 'same-request',
+        tiers: {},
+        loopGuard: { warnAt: 10, refuseAt: 20, windowMs: 300_000 },
+      },
       ttl: { doneMs: 86_400_000, failedMs: 300_000 },
       tools: {},
     });

@@ -202,10 +202,11 @@ async function answered(
   body: Readonly<Record<string, unknown>>,
 ): Promise<Answer> {
   if (!isRefusal(result, callId)) return { status: 200, body: result };
-  const { code, message, issues } = result.error;
+  const { code, message, issues, retryAfterMs } = result.error;
   throw new HttpError(code as ErrorCode, message, {
     issues,
     callId,
+    ...(retryAfterMs === undefined ? {} : { headers: { 'Retry-After': String(Math.ceil(retryAfterMs / 1_000)) } }),
     suggestions:
       code === 'UNKNOWN_TOOL' ? await suggestionsFor(pawl, String(body['tool'] ?? result.toolName)) : undefined,
   });

@@ -38,10 +38,12 @@ export class ProducerMetrics {
   readonly #retries: Counter;
   readonly #hits: Counter;
   readonly #cacheSize: Gauge;
+  readonly #ledger: Gauge;
   readonly #ttl: Gauge;
   readonly #circuits: Gauge;
   readonly #transitions: Counter;
   readonly #retriesRefused: Counter;
+  readonly #loops: Counter;
   readonly #shadow: Counter;
   /** State of every circuit as last heard of, by place and key. */
   readonly #states = new Map<string, CircuitState>();
@@ -66,10 +68,12 @@ export class ProducerMetrics {
     this.#retries = new Counter(options(METRICS.retries));
     this.#hits = new Counter(options(METRICS.hits));
     this.#cacheSize = new Gauge(options(METRICS.cacheSize));
+    this.#ledger = new Gauge(options(METRICS.ledger));
     this.#ttl = new Gauge(options(METRICS.ttl));
     this.#circuits = new Gauge(options(METRICS.circuits));
     this.#transitions = new Counter(options(METRICS.transitions));
     this.#retriesRefused = new Counter(options(METRICS.retriesRefused));
+    this.#loops = new Counter(options(METRICS.loops));
     this.#shadow = new Counter(options(METRICS.shadow));
   }
 
@@ -82,6 +86,9 @@ export class ProducerMetrics {
         return;
       case 'refused':
         this.#refused(event);
+        return;
+      case 'loop':
+        this.#loops.inc({ tool: this.#labelOf(event.envelope), action: event.action });
         return;
       case 'shadow':
         this.#shadow.inc({ tool: this.#labelOf(event.envelope), kind: event.kind });
@@ -172,18 +179,20 @@ export class ProducerMetrics {
   async #readNow(): Promise<void> {
     const pawl = this.#pawl;
     if (pawl === undefined) return;
-    const [{ tools }, circuits, counts] = await Promise.all([
+    const [{ tools }, circuits, counts, sizes] = await Promise.all([
       pawl.catalogue(),
       pawl.circuits(),
       Promise.all(PLACES.map((place) => pawl.backend.ledger.counts(place))),
+      Promise.all(PLACES.map((place) => pawl.backend.ledger.sizes(place))),
     ]);
     for (const tool of tools) this.#tools.learn(tool);
     this.#showCircuits(circuits);
     this.#showTtls(tools);
+    this.#showSizes(tools, sizes);
     for (const [index, tier] of TIERS.entries()) {
       const { inflight = 0, calls = 0 } = counts[index] ?? {};
-      this.#cacheSize.set({ tier, state: 'inflight' }, inflight);
-      this.#cacheSize.set({ tier, state: 'settled' }, Math.max(0, calls - inflight));
+      this.#ledger.set({ tier, state: 'inflight' }, inflight);
+      this.#ledger.set({ tier, state: 'settled' }, Math.max(0, calls - inflight));
     }
     this.#readAtMs = performance.now();
   }
@@ -210,6 +219,18 @@ export class ProducerMetrics {
       this.#ttl.set({ tool, state: 'done' }, (own?.doneMs ?? ttl.doneMs) / 1_000);
       this.#ttl.set({ tool, state: 'failed' }, (own?.failedMs ?? ttl.failedMs) / 1_000);
       this.#ttl.set({ tool, state: 'cancelled' }, ttl.cancelledMs / 1_000);
+    }
+  }
+
+  #showSizes(
+    tools: Awaited<ReturnType<Pawl['catalogue']>>['tools'],
+    sizes: readonly ReadonlyMap<string, number>[],
+  ): void {
+    this.#cacheSize.reset();
+    for (const offer of tools) {
+      const size = sizes[TIERS.indexOf(offer.tier)]?.get(`${offer.namespace}.${offer.name}`) ?? 0;
+      const labels = { tool: this.#tools.of(offer.namespace, offer.name), scope: scopeLabel(this.#settings, offer) };
+      this.#cacheSize.inc(labels, Math.max(0, size));
     }
   }
 

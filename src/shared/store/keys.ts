@@ -19,6 +19,8 @@ export class PlaceKeys {
   readonly inflight: string;
   readonly calls: string;
   readonly circuits: string;
+  /** How many calls of each tool there are, in parts of the retention. */
+  readonly sizes: string;
 
   constructor(prefix: string, place: Place) {
     this.queue = place.shard === 0 ? place.tier : `${place.tier}.${place.shard}`;
@@ -28,6 +30,7 @@ export class PlaceKeys {
     this.inflight = `${this.base}:inflight`;
     this.calls = `${this.base}:calls`;
     this.circuits = `${this.base}:circuits`;
+    this.sizes = `${this.base}:sizes:`;
   }
 
   record(callId: string): string {
@@ -54,6 +57,11 @@ export class PlaceKeys {
 
   window(circuit: string): string {
     return `${this.base}:window:${circuit}`;
+  }
+
+  /** How often a session made the same call. */
+  loop(loopId: string): string {
+    return `${this.base}:loop:${loopId}`;
   }
 
   /** The bucket of a retry budget. */

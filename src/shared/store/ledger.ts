@@ -19,6 +19,8 @@ export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;
 /** Larger ones are not copied into the event that announces them: whoever waits reads the record. */
 export const MAX_EVENT_OUTCOME_BYTES = 4 * 1_024;
 
+/** As `claim.lua` divides the retention. */
+const SIZE_PARTS = 24;
 const FLUSH_BATCH = 200;
 /** Longer than any straggler of a forgotten call lives. */
 const FENCE_REMEMBERED_MS = 600_000;
@@ -42,6 +44,8 @@ export interface Claim {
   readonly mergeId?: string;
   /** Shadow mode: look for the call that this one would have met, and run it all the same. */
   readonly shadow?: { readonly slotId: string; readonly derived: boolean };
+  /** Counts how often a session makes this very call (R26). */
+  readonly loop?: { readonly loopId: string; readonly refuseAt: number; readonly windowMs: number };
   readonly mode: DedupeMode;
   readonly paramsDigest: string;
   readonly request: StoredRequest;
@@ -61,7 +65,11 @@ export type ClaimAnswer =
       readonly callId: string;
       /** Shadow mode: what the call would have met. */
       readonly duplicateOf?: CallState | 'conflict';
+      /** How often the session made this very call, this time included, when that is counted. */
+      readonly repetitions?: number;
     }
+  /** The session made this very call too often: nothing was claimed. */
+  | { readonly kind: 'loop'; readonly callId: string; readonly repetitions: number; readonly retryAfterMs: number }
   | { readonly kind: 'inflight'; readonly callId: string; readonly phase: Phase; readonly ageMs: number }
   | {
       readonly kind: 'ended';
@@ -194,7 +202,7 @@ export interface CallRecord {
   readonly readAtMs: number;
 }
 
-const claimScript = new Script('claim', 14, true);
+const claimScript = new Script('claim', 15, true);
 const beginScript = new Script('begin', 2);
 const settleScript = new Script('settle', 6);
 const postponeScript = new Script('postpone', 2);
@@ -242,7 +250,8 @@ export class Ledger {
     const keys = this.#placed(claim.callId);
     const record = keys.record(claim.callId);
     const slotId = claim.shadow?.slotId ?? claim.mergeId;
-    const { sessionKey } = claim.request.envelope.target;
+    const { toolNamespace, toolName, target } = claim.request.envelope;
+    const { sessionKey } = target;
     const request = JSON.stringify(claim.request);
     const job: CallJob = { callId: claim.callId, generation: claim.generation, session: sessionKey };
     const answer = await claimScript.run(
@@ -253,6 +262,7 @@ export class Ledger {
         keys.inflight,
         keys.calls,
         keys.sessionCalls(sessionKey),
+        claim.loop === undefined ? record : keys.loop(claim.loop.loopId),
         ...queueKeys(keys),
       ],
       [
@@ -269,16 +279,28 @@ export class Ledger {
         this.#seals.request(claim.callId, claim.generation, '', request),
         ...enqueueArguments(keys, claim.request.envelope.toolName, job, Number(claim.generation), claim.kept),
         ...this.#approvalArguments(keys, claim.approval),
+        claim.loop?.refuseAt ?? '',
+        claim.loop?.windowMs ?? 0,
+        keys.sizes,
+        `${toolNamespace}.${toolName}`,
       ],
     );
     const [code, callId, nowMs] = answer as [string, string, number];
     switch (code) {
       case 'claimed': {
+        const repetitions = Number(answer[4] ?? 0);
         const duplicateOf = answer[3] as CallState | 'conflict' | null | undefined;
-        return { kind: code, callId, ...(duplicateOf ? { duplicateOf } : {}) };
+        return {
+          kind: code,
+          callId,
+          ...(duplicateOf ? { duplicateOf } : {}),
+          ...(repetitions > 0 ? { repetitions } : {}),
+        };
       }
       case 'conflict':
         return { kind: code, callId };
+      case 'loop':
+        return { kind: code, callId, repetitions: Number(answer[3]), retryAfterMs: Math.max(0, Number(answer[4])) };
       case 'inflight':
         return { kind: 'inflight', callId, phase: answer[3] as Phase, ageMs: nowMs - Number(answer[4]) };
       default:
@@ -332,7 +354,7 @@ export class Ledger {
   }
 
   #approvalArguments(keys: PlaceKeys, approval: ApprovalRequest | undefined): (string | number)[] {
-    if (approval === undefined) return [''];
+    if (approval === undefined) return ['', '', '', '', ''];
     const request = JSON.stringify(approval);
     return [request, this.#seals.approval(approval, request), approval.id, keys.approvals, approval.expiresAtMs];
   }
@@ -698,9 +720,22 @@ export class Ledger {
     const [code] = await flushScript.run(
       this.#redis,
       [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey), keys.outcome(callId)],
-      [callId, FENCE_REMEMBERED_MS],
+      [callId, FENCE_REMEMBERED_MS, keys.sizes, this.#retentionMs, `${toolNamespace}.${toolName}`],
     );
     return code as string;
+  }
+
+  /** How many calls of each tool (`namespace.name`) were claimed within the retention, to about a 24th part of it. */
+  async sizes(place: Place): Promise<ReadonlyMap<string, number>> {
+    const keys = this.keys(place);
+    const newest = Math.floor(((await this.now()) * SIZE_PARTS) / this.#retentionMs);
+    const parts = await Promise.all(
+      Array.from({ length: SIZE_PARTS }, (_, age) => this.#redis.hgetall(`${keys.sizes}${newest - age}`)),
+    );
+    const sizes = new Map<string, number>();
+    for (const part of parts)
+      for (const [tool, count] of Object.entries(part)) sizes.set(tool, (sizes.get(tool) ?? 0) + Number(count));
+    return sizes;
   }
 
   async counts(place: Place): Promise<{ readonly inflight: number; readonly calls: number }> {

@@ -38,9 +38,11 @@ describe('429', () => {
     const { call, ask } = await startRig({ tools, settings: { http: { maxBacklog: 1 } } });
     const held = (await call({ tool: 'hold', session: 's' }, { wait: 0 })).body;
     await started.promise;
-    let refused = await call({ tool: 'echo', params: { text: 'x' }, session: 's' });
+    let number = 0;
+    const echo = () => call({ tool: 'echo', params: { text: 'x' }, session: 's', idempotencyKey: String(number++) });
+    let refused = await echo();
     // The count before the first call still stands for half a second.
-    while (refused.status !== 429) refused = await call({ tool: 'echo', params: { text: 'x' }, session: 's' });
+    while (refused.status !== 429) refused = await echo();
     expect(refused.headers.get('retry-after')).toBe('2');
     expect((await ask(`/v1/calls/${held.callId}`)).status).toBe(200);
     release.fire();

@@ -68,13 +68,13 @@ test('shows the ledger, its times to live and every circuit as they stand', asyn
   const samples = await eventually(
     async () => {
       const now = await read(rig);
-      return now.samples.get('mine_dedupe_cache_size{tier="workspace",state="settled"}') === 1
-        ? now.samples
-        : undefined;
+      return now.samples.get('mine_ledger_calls{tier="workspace",state="settled"}') === 1 ? now.samples : undefined;
     },
     { everyMs: 200 },
   );
-  expect(samples.get('mine_dedupe_cache_size{tier="workspace",state="inflight"}')).toBe(0);
+  expect(samples.get('mine_ledger_calls{tier="workspace",state="inflight"}')).toBe(0);
+  expect(samples.get('mine_dedupe_cache_size{tool="echo",scope="session"}')).toBe(1);
+  expect(samples.get('mine_dedupe_cache_size{tool="hold",scope="session"}')).toBe(0);
   expect(samples.get('mine_dedupe_ttl_seconds{tool="echo",state="done"}')).toBe(60);
   expect(samples.get('mine_dedupe_ttl_seconds{tool="acme.far.echo",state="failed"}')).toBe(300);
   expect(samples.get('mine_circuit_breaker_state{tool="hold",state="CLOSED"}')).toBe(1);

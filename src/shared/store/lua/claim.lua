@@ -2,18 +2,22 @@
 -- Everybody else learns what became of the call, and is told when it settles.
 --
 -- KEYS  1 record  2 merge slot (or the record again)  3 in-flight index  4 index of all calls  5 index of the session's calls
---       6.. the queue's keys, as BullMQ's addStandardJob takes them
+--       6 count of the session's calls with this tool and these parameters  7.. the queue's keys, as BullMQ's addStandardJob takes them
 -- ARGV  1 call ID  2 '1' when a merge slot is used; '2' shadow mode: tell what a call with the slot's key would have met, '3' or one
 --         with its parameters while it was in flight  3 key prefix of records  4 producer's inbox ID, '' when nobody waits
 --       5 dedupe mode  6 parameter digest  7 request (JSON)  8 generation  9 circuit's name  10 index retention, ms  11 signature
 --       12 to 14 the job, as BullMQ's addStandardJob takes it
 --       15 approval to wait for (JSON), '' for none  16 its signature  17 its ID  18 key prefix of approvals  19 when it expires
+--       20 count at which the call is refused, '' counts nothing  21 how long is counted, ms
+--       22 key prefix of how many calls of each tool there are  23 tool
 -- Returns {code, call ID, now, …}:
---   claimed    duplicate        a new record, queued; in shadow mode, the state of what it would have met, or 'conflict'
+--   claimed    duplicate count  a new record, queued; in shadow mode, the state of what it would have met, or 'conflict'; how often
+--                               the session made this very call
+--   loop       count ms         it made it too often; nothing was written but the count, which starts anew in so many ms
 --   inflight   phase createdAt  somebody else's call runs; an enforced caller has been added to those who are told
 --   done | failed | cancelled   outcome (JSON), settledAt, the outcome's signature
 --   conflict                    the key was used with other parameters; nothing was written
-local ENQUEUE_KEYS, ENQUEUE_ARGS = 5, 11
+local ENQUEUE_KEYS, ENQUEUE_ARGS = 6, 11
 local callId, merging, recordPrefix, inbox, mode = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4], ARGV[5]
 local now = nowMs()
 
@@ -27,7 +31,7 @@ local function read(key)
   }
 end
 
-local key, fence = KEYS[1], nil
+local key, fence, anew = KEYS[1], nil, false
 local record = read(key)
 -- This request was merged into another call before: it stays that call.
 if record.sameAs then
@@ -72,6 +76,17 @@ if record.exists then
   if not again then return {record.state, callId, now, record.outcome, record.updatedAtMs, record.signature or ''} end
   -- It runs anew: under its own name if it had been merged, and with the fences counted on, so that stragglers stay refused.
   callId, key = ARGV[1], KEYS[1]
+  anew = true
+end
+
+-- Only what would run is counted: duplicates that are merged and replays do nothing.
+local repetitions = 0
+if ARGV[20] ~= '' then
+  repetitions = redis.call('INCR', KEYS[6])
+  if repetitions == 1 then redis.call('PEXPIRE', KEYS[6], ARGV[21]) end
+  if repetitions >= tonumber(ARGV[20]) then return {'loop', callId, now, repetitions, redis.call('PTTL', KEYS[6])} end
+end
+if anew then
   fence = redis.call('HGET', key, 'fence')
   redis.call('DEL', key)
 end
@@ -102,6 +117,9 @@ if ARGV[15] ~= '' then
   redis.call('ZREMRANGEBYSCORE', approvals .. 's', '-inf', now - 2 * ARGV[10])
 end
 redis.call('ZADD', KEYS[3], now, callId)
+-- How many calls of a tool there are, by the part of the retention in which they were claimed: the parts expire, the count is kept.
+local size = ARGV[22] .. string.format('%.0f', math.floor(now * 24 / ARGV[10]))
+if redis.call('HINCRBY', size, ARGV[23], 1) == 1 then redis.call('PEXPIRE', size, 2 * ARGV[10]) end
 redis.call('ZADD', KEYS[4], now, callId)
 redis.call('ZADD', KEYS[5], now, callId)
 -- Renewed with room to spare, so that not every claim has to.
@@ -115,4 +133,4 @@ if now % 16 == 0 then
   end
 end
 enqueue({unpack(KEYS, ENQUEUE_KEYS + 1)}, {unpack(ARGV, ENQUEUE_ARGS + 1)})
-return {'claimed', callId, now, duplicate}
+return {'claimed', callId, now, duplicate, repetitions}

@@ -2,8 +2,9 @@
 --
 -- KEYS  1 record  2 index of all calls  3 index of the session's calls  4 where a large outcome is kept
 -- ARGV  1 call ID  2 how long the fence is remembered, ms: until then a straggler of the forgotten call stays refused
+--       3 key prefix of how many calls of each tool there are  4 retention, ms  5 tool
 -- Returns {code}: flushed · inflight · unresolved · gone
-local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'fence')
+local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'fence', 'createdAtMs')
 if not fields[1] then
   redis.call('ZREM', KEYS[2], ARGV[1])
   return {'gone'}
@@ -11,6 +12,8 @@ end
 if fields[1] == 'inflight' then return {'inflight'} end
 if fields[1] == 'failed' and isUnknown(fields[2]) then return {'unresolved'} end
 redis.call('DEL', KEYS[1], KEYS[4])
+local size = ARGV[3] .. string.format('%.0f', math.floor(fields[4] * 24 / ARGV[4]))
+if redis.call('EXISTS', size) == 1 then redis.call('HINCRBY', size, ARGV[5], -1) end
 if fields[3] then
   redis.call('HSET', KEYS[1], 'fence', fields[3])
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
