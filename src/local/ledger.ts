@@ -255,7 +255,7 @@ export class LocalLedger implements CallLedger {
   async postpone(
     callId: string,
     fence: number,
-    phase: 'waiting-retry' | 'queued',
+    phase: 'waiting-retry' | 'queued' | 'running',
     attempts: readonly AttemptRecord[],
     _delayMs: number,
     event?: object,

@@ -146,6 +146,7 @@ export class LocalRunner implements SessionHost {
       switches,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: async (sessionKey) => this.#sessions.get(sessionKey),
+      lastOffered: async () => ({ alive: false, seenAtMs: 0 }),
       onEvent: parts.onEvent,
     });
     this.#every(RENEW_MS, () => this.#ledger.renew());

@@ -6,6 +6,7 @@ import { PawlError } from '../shared/failure.ts';
 import { compileSchema, nearest, type Validator } from '../shared/schema.ts';
 import type { Catalogue, CatalogueContent, ToolOffer } from '../shared/store/catalogue.ts';
 import { qualifiedName } from '../shared/tool.ts';
+import { compareVersions } from '../shared/versions.ts';
 
 const REFRESH_MS = 5_000;
 /** An unknown name asks the catalogue again, but not more often than this. */
@@ -116,15 +117,4 @@ function byPreference(
 ): number {
   const alive = Number(a.workers > 0) - Number(b.workers > 0);
   return alive !== 0 ? alive : compareVersions(a.version, b.version);
-}
-
-function compareVersions(a: string, b: string): number {
-  const numbers = (version: string) => version.split(/[-+]/)[0]?.split('.').map(Number) ?? [];
-  const [left, right] = [numbers(a), numbers(b)];
-  for (let index = 0; index < 3; index += 1) {
-    const difference = (left[index] ?? 0) - (right[index] ?? 0);
-    if (difference !== 0) return difference;
-  }
-  // A pre-release comes before its release.
-  return Number(b.includes('-')) - Number(a.includes('-'));
 }

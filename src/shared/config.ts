@@ -147,6 +147,12 @@ export const settingsSchema = z.strictObject({
   stalledIntervalMs: z.number().int().min(100).default(30_000),
   /** How long a worker that is asked to stop waits for its running calls. */
   drainMs: z.number().int().min(0).default(25_000),
+  /** How long a call whose tool, version or contract no living worker knows waits for one that does. */
+  toolWaitMs: z
+    .number()
+    .int()
+    .min(0)
+    .default(5 * 60_000),
   workspaceRoot: z.string().min(1).optional(),
   /** Hosts (`host` or `host:port`) that `ctx.fetch` may reach although their address is private. */
   allowedHosts: z.array(z.string().min(1)).default([]),

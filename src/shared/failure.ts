@@ -200,8 +200,14 @@ export const FAILURES = {
   TOOL_UNAVAILABLE: kind(
     'request',
     'rn',
-    'The worker that took the call does not have the tool.',
-    'Workers of one tier offer different tools.',
+    'No worker can run the call.',
+    'No living worker has the tool in a version, or knows the contract, that the call was made for.',
+  ),
+  DEFINITION_CHANGED: kind(
+    'conflict',
+    'rn',
+    'The tool’s definition changed after the call was validated.',
+    'Workers run a definition that refuses what another one accepted: give it a new version.',
   ),
   CONNECTION_REFUSED: kind('transport', 'rnc', 'The connection was refused.', 'The service behind the tool is down.'),
   DNS_FAILED: kind('transport', 'rnc', 'The host name could not be resolved.', 'DNS or the host name is wrong.'),

@@ -9,6 +9,7 @@ import type { Outcome } from '../shared/outcome.ts';
 import type { RetryPolicy } from '../shared/retry.ts';
 import type { RetryAllowance } from '../shared/retry-budget.ts';
 import { compileSchema, type JsonSchema, type Validator } from '../shared/schema.ts';
+import { offerOf } from '../shared/store/catalogue.ts';
 import type { StartedAttempt } from '../shared/store/ledger.ts';
 import type { ReliabilityModes } from '../shared/switches.ts';
 import type { Clock } from '../shared/time.ts';
@@ -21,6 +22,8 @@ export interface RegisteredTool {
   readonly tool: AnyTool;
   readonly validate: Validator;
   readonly validateOutput: Validator | undefined;
+  /** Digest of the tool as it is offered. */
+  readonly definition: string;
 }
 
 /** Tools under their qualified names. Throws `CONFIGURATION` for two of one name, and for a schema that cannot be compiled. */
@@ -34,6 +37,7 @@ export function register(tools: readonly AnyTool[]): ReadonlyMap<string, Registe
       tool,
       validate: compiledOnce(tool.inputSchema),
       validateOutput: tool.outputSchema === undefined ? undefined : compiledOnce(tool.outputSchema),
+      definition: offerOf(tool, 0).definition,
     });
   }
   return registered;

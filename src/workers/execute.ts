@@ -31,12 +31,13 @@ import type { CallJob } from '../shared/store/queues.ts';
 import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
 import { DIRECT, type Mode, type ReliabilityModes, type ShadowKind, type Switches } from '../shared/switches.ts';
 import type { Clock, Random, Schedule } from '../shared/time.ts';
-import { type Channels, type MemoryStore, qualifiedName, type ToolResult } from '../shared/tool.ts';
+import { type Channels, type Effects, type MemoryStore, qualifiedName, type ToolResult } from '../shared/tool.ts';
 import type { ApprovalGate } from './approval-gate.ts';
 import { type AttemptOptions, type Ending, runProbe, runTool } from './attempt.ts';
 import { attemptsWith, type Begun, nowMs, outcomeBase, type RegisteredTool, remainingMs, retriedBy } from './begun.ts';
 import { contextFor } from './context.ts';
 import { type CircuitChange, type CircuitHold, FleetCircuits } from './fleet-circuit.ts';
+import { hasDrifted, misfitOf } from './misfit.ts';
 import type { NodeCircuits } from './node-circuit.ts';
 import type { RunningAttempt } from './running.ts';
 import { type FailureDetails, Settler, type Verdict } from './settlement.ts';
@@ -59,6 +60,8 @@ export interface ExecuteParts {
   readonly gate?: Pick<ApprovalGate, 'attend' | 'pass' | 'leave'>;
   toolNamed(namespace: string, name: string): RegisteredTool | undefined;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
+  /** When the fleet could last run a call like this one. */
+  lastOffered(request: StoredRequest): Promise<{ readonly alive: boolean; readonly seenAtMs: number }>;
   /** Resolves when all that Redis has acknowledged is on its disk; absent where no tool asks for it. */
   readonly onDisk?: () => Promise<void>;
   onEvent(event: ExecuteEvent): void;
@@ -95,6 +98,8 @@ type Step<T> = { readonly go: T } | { readonly end: Verdict };
 
 /** How long a job waits when this worker cannot run its tool. */
 const ELSEWHERE_MS = 1_000;
+/** The same, when another one lives that can: who takes the job next is left to chance. */
+const NEXT_WORKER_MS = 200;
 /** How long a job waits while this worker runs another one that took a worker down before. */
 const ONE_SUSPECT_AT_A_TIME_MS = 500;
 
@@ -150,13 +155,18 @@ export class Executor {
 
   // begin and admit
 
-  async #begin(job: CallJob, running: RunningAttempt, hold?: CircuitHold): Promise<Step<Begun>> {
+  async #begin(
+    job: CallJob,
+    running: RunningAttempt,
+    hold?: Pick<CircuitHold, 'seen' | 'probe'>,
+    harmless = false,
+  ): Promise<Step<Begun>> {
     const { backend, workerId, settings } = this.#parts;
     const answer = await backend.ledger.begin(job, {
       workerId,
       leaseMs: settings.lockDurationMs,
       token: running.token,
-      suspects: this.#suspect === running ? 'accept' : 'refuse',
+      suspects: harmless || this.#suspect === running ? 'accept' : 'refuse',
       ...(hold === undefined ? {} : { probeEpoch: hold.seen.epoch }),
     });
     switch (answer.kind) {
@@ -169,6 +179,9 @@ export class Executor {
       case 'early':
         return { end: { kind: 'later', delayMs: answer.remainingMs } };
       case 'suspect':
+        // It is only settled, which takes no worker down.
+        if (answer.takenOver && this.#effectsOf(answer.request) === 'once')
+          return this.#begin(job, running, hold, true);
         if (this.#suspect !== undefined) return { end: { kind: 'later', delayMs: ONE_SUSPECT_AT_A_TIME_MS } };
         this.#suspect = running;
         return this.#begin(job, running, hold);
@@ -187,15 +200,13 @@ export class Executor {
     started: StartedAttempt,
     probe: string | undefined,
   ): Promise<Step<Begun>> {
-    const { settings, clock, workerId, backend } = this.#parts;
+    const { settings, clock, workerId } = this.#parts;
     const { envelope } = started.request;
     running.began(started.fence);
     const registered = this.#parts.toolNamed(envelope.toolNamespace, envelope.toolName);
-    if (registered === undefined) {
-      // Another worker of the tier may have it: the attempt goes back unspent.
-      await backend.ledger.postpone(job.callId, started.fence, 'queued', started.earlier, ELSEWHERE_MS);
-      return { end: { kind: 'later', delayMs: ELSEWHERE_MS } };
-    }
+    const misfit = misfitOf(started.request, registered);
+    if (registered === undefined || misfit !== undefined)
+      return { end: await this.#passOn(job.callId, started, misfit ?? '') };
     if (started.cancelRequested) running.abort(new PawlError('CANCELLED'));
     const policy = toolPolicy(settings, registered.tool);
     const modes = this.#modesOf(started.request, registered);
@@ -231,6 +242,43 @@ export class Executor {
     return request.direct === true ? DIRECT : this.#parts.switches.modes(tool);
   }
 
+  /**
+   * Another worker of the tier may be able to run the call: the attempt goes back unspent. When the fleet has not offered what the
+   * call needs for long, the call ends.
+   */
+  async #passOn(callId: string, started: StartedAttempt, misfit: string): Promise<Verdict> {
+    const { settings, backend, log } = this.#parts;
+    const { request, nowMs: atMs, fence, takenOver, earlier } = started;
+    const offered = await this.#parts.lastOffered(request);
+    const waitedMs = atMs - Math.max(started.firstStartedAtMs, offered.seenAtMs);
+    if (offered.alive || waitedMs < settings.toolWaitMs) {
+      // What became of an attempt that left no record is for a worker to decide that knows the tool.
+      const delayMs = offered.alive ? NEXT_WORKER_MS : ELSEWHERE_MS;
+      if (takenOver) await backend.ledger.postpone(callId, fence, 'running', earlier.slice(0, -1), delayMs);
+      else await backend.ledger.postpone(callId, fence, 'queued', earlier, delayMs);
+      return { kind: 'later', delayMs };
+    }
+    log.warn({ event: 'tool_unavailable', callId, misfit }, 'no worker could run a call for long');
+    const failure = takenOver
+      ? failureOf('OUTCOME_UNKNOWN')
+      : failureOf('TOOL_UNAVAILABLE', `No worker could run the call for ${Math.round(waitedMs / 1_000)} s: ${misfit}.`);
+    const error = resultError(failure, 'error');
+    const { toolName } = request.envelope;
+    const outcome: Outcome = {
+      status: 'error',
+      toolName,
+      durationMs: 0,
+      attempts: earlier.length,
+      error,
+      ...retriedBy(earlier),
+    };
+    return this.#settler.refuse(callId, fence, outcome, earlier);
+  }
+
+  #effectsOf({ envelope }: StoredRequest): Effects | undefined {
+    return this.#parts.toolNamed(envelope.toolNamespace, envelope.toolName)?.tool.effects;
+  }
+
   #circuitPolicy({ tool }: RegisteredTool): CircuitPolicy {
     return circuitPolicy(tool.tier === 'read-only', tool.circuit, toolPolicy(this.#parts.settings, tool).circuit);
   }
@@ -243,7 +291,9 @@ export class Executor {
   ): Promise<Step<Begun>> {
     const { envelope } = answer.request;
     const registered = this.#parts.toolNamed(envelope.toolNamespace, envelope.toolName);
-    if (registered === undefined) return { end: { kind: 'later', delayMs: ELSEWHERE_MS } };
+    // Who can run it asks the circuit; who cannot passes it on, closed or not.
+    if (registered === undefined || misfitOf(answer.request, registered) !== undefined)
+      return this.#begin(job, running, { seen: parseCircuit(answer.circuitRaw), probe: undefined });
     const policy = this.#circuitPolicy(registered);
     const seen = parseCircuit(answer.circuitRaw);
     const modes = this.#modesOf(answer.request, registered);
@@ -380,7 +430,12 @@ export class Executor {
       // Checked again here: the producer's word is not enough (DESIGN, decision 11).
       const approved = await this.#permitted(begun, session);
       const issues = validate(approved);
-      if (issues.length > 0) throw new PawlError('INVALID_PARAMS', undefined, { issues });
+      if (issues.length > 0)
+        throw new PawlError(
+          hasDrifted(begun.started.request, registered) ? 'DEFINITION_CHANGED' : 'INVALID_PARAMS',
+          undefined,
+          { issues },
+        );
       const { context, flushProgress } = await contextFor(begun, session, {
         settings,
         ledger: backend.ledger,

@@ -30,6 +30,7 @@ import { ApprovalGate } from './approval-gate.ts';
 import { type RegisteredTool, register } from './begun.ts';
 import { type ExecuteEvent, Executor } from './execute.ts';
 import { LockRenewal } from './lock-renewal.ts';
+import { lastOffered } from './misfit.ts';
 import { NodeCircuits } from './node-circuit.ts';
 import { type RunningAttempt, RunningAttempts } from './running.ts';
 import type { Verdict } from './settlement.ts';
@@ -148,6 +149,7 @@ export class ToolWorker {
       switches: this.#switches,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: (sessionKey) => this.#sessionOf(sessionKey),
+      lastOffered: async (request) => lastOffered(request, await backend.catalogue.read()),
       onEvent: (event) => this.#told(event),
     });
     this.#queues = options.tiers.map((tier) => this.#queue(tier));

@@ -78,16 +78,22 @@ export async function startServer(folder: string, options: readonly string[] = [
 
 /** Cuts the append-only file back to what had been written at a time: what a power failure leaves. Kills the server. */
 export async function forgetSince(server: Server, atSeconds: number): Promise<void> {
-  // The server's program is the checker when it is called so; its libraries are where the running one found them.
-  const checker = join(server.folder, 'redis-check-aof');
-  if (!existsSync(checker)) symlinkSync(readlinkSync(`/proc/${server.pid}/exe`), checker);
-  const loaded = readFileSync(`/proc/${server.pid}/maps`, 'utf8').matchAll(/(\/\S+)\/[^/\s]+\.so/g);
-  const libraries = [...new Set([...loaded].map(([, libraryFolder = '']) => libraryFolder))].join(':');
+  const { checker, libraries } = checkerOf(server);
   await server.kill();
   const manifest = join(server.folder, 'appendonlydir', 'appendonly.aof.manifest');
   await run(checker, ['--truncate-to-timestamp', String(atSeconds), manifest], {
     env: { ...process.env, LD_LIBRARY_PATH: libraries },
   });
+}
+
+/** The server's program is the checker when it is called so; its libraries are where the running one found them. */
+function checkerOf(server: Server): { readonly checker: string; readonly libraries: string } {
+  const given = process.env['PAWL_REDIS_CHECK_AOF'];
+  if (given !== undefined) return { checker: given, libraries: '' };
+  const checker = join(server.folder, 'redis-check-aof');
+  if (!existsSync(checker)) symlinkSync(readlinkSync(`/proc/${server.pid}/exe`), checker);
+  const loaded = readFileSync(`/proc/${server.pid}/maps`, 'utf8').matchAll(/(\/\S+)\/[^/\s]+\.so/g);
+  return { checker, libraries: [...new Set([...loaded].map(([, folder = '']) => folder))].join(':') };
 }
 
 async function executable(): Promise<string> {

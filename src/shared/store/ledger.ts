@@ -129,7 +129,7 @@ export type BeginAnswer =
   /** A person has not decided yet. */
   | { readonly kind: 'awaiting'; readonly nowMs: number; readonly approvalId: string }
   /** An attempt of the call was lost before, and the worker said that it wants no second call of that kind. */
-  | { readonly kind: 'suspect' }
+  | { readonly kind: 'suspect'; readonly takenOver: boolean; readonly request: StoredRequest }
   | { readonly kind: 'early'; readonly remainingMs: number };
 
 export type WriteAnswer = 'settled' | 'postponed' | 'fenced' | 'ended' | 'gone' | 'cancelled' | 'exhausted';
@@ -425,8 +425,14 @@ export class Ledger {
         return { kind: 'early', remainingMs: Number(answer[2]) };
       case 'awaiting':
         return { kind: 'awaiting', nowMs, approvalId: answer[2] as string };
+      case 'suspect':
+        return {
+          kind: 'suspect',
+          takenOver: answer[2] === '1',
+          request: JSON.parse(answer[3] as string) as StoredRequest,
+        };
       default:
-        return { kind: answer[0] as 'ended' | 'stale' | 'suspect' };
+        return { kind: answer[0] as 'ended' | 'stale' };
     }
   }
 
@@ -476,7 +482,7 @@ export class Ledger {
   async postpone(
     callId: string,
     fence: number,
-    phase: 'waiting-retry' | 'queued',
+    phase: 'waiting-retry' | 'queued' | 'running',
     attempts: readonly AttemptRecord[],
     delayMs: number,
     event?: object,

@@ -15,7 +15,8 @@
 --   stale      the job is not the record's (older generation, or the record is gone)
 --   early      ms: the next attempt is not due yet
 --   awaiting   approval ID: a person has not decided yet
---   suspect    an attempt of the call was lost before, and the worker wants no second one of its kind: nothing was written
+--   suspect    '1' when the attempt before this one left no record, request: an attempt of the call was lost before, and the
+--              worker wants no second one of its kind: nothing was written
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'attempts', 'lost', 'circuit',
   'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested', 'signature', 'token', 'followed',
@@ -30,7 +31,7 @@ if fields[12] and phase == 'waiting-retry' and tonumber(fields[12]) - now > 5 th
 -- An attempt that left no record is taken over whatever the circuit says: what became of it must be decided first.
 local leftNoRecord = phase == 'running' and fields[15] ~= ARGV[5]
 if phase == 'running' and not leftNoRecord then fence = fence - 1 end
-if ARGV[6] == '0' and (leftNoRecord or lost > 0) then return {'suspect', now} end
+if ARGV[6] == '0' and (leftNoRecord or lost > 0) then return {'suspect', now, leftNoRecord and '1' or '0', fields[5]} end
 local epoch, circuitState, raw = circuitOf(KEYS[2], fields[8])
 if circuitState ~= 'CLOSED' and ARGV[4] ~= epoch and not leftNoRecord then
   return {'circuit', now, raw, fields[8], fields[5], fields[14] or '', fence, attempts, fields[18] or ''}

@@ -1,0 +1,28 @@
+/** Semantic versions of tools: which is newer, and which may run a call that was validated against another (row 30). */
+
+/** Negative when `a` is older than `b`. A pre-release comes before its release. */
+export function compareVersions(a: string, b: string): number {
+  const [left, right] = [numbersOf(a), numbersOf(b)];
+  for (let index = 0; index < 3; index += 1) {
+    const difference = (left[index] ?? 0) - (right[index] ?? 0);
+    if (difference !== 0) return difference;
+  }
+  return Number(b.includes('-')) - Number(a.includes('-'));
+}
+
+/**
+ * Whether a tool of one version runs what was validated against another: the same, or a later one that promises to take what that
+ * one took (the caret of package managers: 1.2.0 runs 1.1.0; neither 1.0.0 nor 2.0.0 does). The parameters are validated again.
+ */
+export function runsCallsOf(version: string, validated: string): boolean {
+  if (version === validated) return true;
+  if (version.includes('-') || validated.includes('-')) return false;
+  const [own, asked] = [numbersOf(version), numbersOf(validated)];
+  const leading = asked.findIndex((number) => number !== 0);
+  const sameLine = own.slice(0, leading + 1).every((number, index) => number === asked[index]);
+  return leading !== -1 && sameLine && compareVersions(version, validated) > 0;
+}
+
+function numbersOf(version: string): number[] {
+  return version.split(/[-+]/)[0]?.split('.').map(Number) ?? [];
+}

@@ -1,0 +1,40 @@
+/**
+ * Whether this worker can run a call as it was meant (row 30): processes of several versions share one queue, and what one of them
+ * does not know it passes on, unread.
+ */
+import { CONTRACT_VERSION } from '../shared/envelope.ts';
+import type { CatalogueContent } from '../shared/store/catalogue.ts';
+import type { StoredRequest } from '../shared/store/ledger.ts';
+import { qualifiedName } from '../shared/tool.ts';
+import { runsCallsOf } from '../shared/versions.ts';
+import type { RegisteredTool } from './begun.ts';
+
+/** Why a worker must not run a call, in words; undefined when it may. */
+export function misfitOf(request: StoredRequest, registered: RegisteredTool | undefined): string | undefined {
+  const { envelope, tool } = request;
+  if (envelope.contractVersion !== CONTRACT_VERSION)
+    return `it follows contract ${String(envelope.contractVersion)}, and this worker knows ${CONTRACT_VERSION}`;
+  const name = `${envelope.toolNamespace}.${envelope.toolName}`;
+  if (registered === undefined) return `this worker does not have ${name}`;
+  if (runsCallsOf(registered.tool.version, tool.version)) return undefined;
+  return `it was validated against ${name}@${tool.version}, and this worker has ${registered.tool.version}`;
+}
+
+/** Whether the tool's definition is another one than the parameters were validated with. */
+export function hasDrifted({ tool }: StoredRequest, registered: RegisteredTool): boolean {
+  return tool.definition !== registered.definition;
+}
+
+/** When the fleet could last run a call: now, with a worker that lives, or when such an offer was last renewed. */
+export function lastOffered(
+  { tool, envelope }: StoredRequest,
+  { tools }: CatalogueContent,
+): { readonly alive: boolean; readonly seenAtMs: number } {
+  const name = `${envelope.toolNamespace}.${envelope.toolName}`;
+  const fitting = tools.filter((offer) => qualifiedName(offer) === name && runsCallsOf(offer.version, tool.version));
+  return {
+    // Which contracts a living worker knows it does not say: it is left to try, for as long as calls may wait.
+    alive: envelope.contractVersion === CONTRACT_VERSION && fitting.some(({ workers }) => workers > 0),
+    seenAtMs: Math.max(0, ...fitting.map(({ seenAtMs }) => seenAtMs)),
+  };
+}
