@@ -497,7 +497,7 @@ describe('DESIGN, decision 11: nothing trusts the job or the producer', () => {
     expect(await submission.result).toMatchObject({
       status: 'error',
       attempts: 0,
-      error: { code: 'INVALID_PARAMS', issues: [{ path: 'text' }] },
+      error: { code: 'DEFINITION_CHANGED', issues: [{ path: 'text' }] },
     });
     expect(contexts).toHaveLength(0);
   });
