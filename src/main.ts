@@ -11,6 +11,7 @@ import { resolveSettings, SECRET_VARIABLES, type Settings, type SettingsInput } 
 import { PawlError } from './shared/failure.ts';
 import type { Logger } from './shared/log.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tool.ts';
+import { openTracing } from './tracing.ts';
 import type { ExecuteEvent } from './workers/execute.ts';
 import { baseTools } from './workers/tools/index.ts';
 import { ToolWorker } from './workers/worker.ts';
@@ -77,8 +78,10 @@ export interface ConnectOptions extends Partial<SettingsInput> {
 /** A producer: `REDIS_URL`, or the embedded Redis that processes with the same data folder share. */
 export async function connect({ log, onEvent, ...options }: ConnectOptions = {}): Promise<Pawl> {
   const settings = await loadSettings(options);
+  const tracing = await openTracing(process.env, PAWL_VERSION);
   return Pawl.open({
     settings,
+    ...(tracing === undefined ? {} : { tracing }),
     log: log ?? createLogger({ logLevel: quiet(settings) }),
     defaultWorkspaceRoot: process.cwd(),
     ...(onEvent === undefined ? {} : { onEvent }),
@@ -114,8 +117,10 @@ export async function startWorker({
   const settings = await loadSettings(options);
   const served = tiers ?? TIERS.filter((tier) => tools.some((tool) => tool.tier === tier));
   if (served.length === 0) throw new PawlError('CONFIGURATION', 'A worker needs at least one tool or tier.');
+  const tracing = await openTracing(process.env, PAWL_VERSION);
   return ToolWorker.start({
     settings,
+    ...(tracing === undefined ? {} : { tracing }),
     tools,
     tiers: served,
     concurrency: concurrency ?? DEFAULT_CONCURRENCY,

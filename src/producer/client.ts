@@ -28,6 +28,7 @@ import { type ReliabilityModes, Switches, type SwitchWords } from '../shared/swi
 import { type Clock, uuidv7 } from '../shared/time.ts';
 import { DEFAULT_NAMESPACE, qualifiedName, TIERS } from '../shared/tool.ts';
 import { ApprovalDesk } from './approvals.ts';
+import type { Tracing } from '../tracing.ts';
 import { type Cancellation, cancelCall } from './cancel.ts';
 import { CircuitAdmin, type CircuitSelection } from './circuit-admin.ts';
 import { CircuitView } from './circuits.ts';
@@ -38,6 +39,7 @@ import { Offers } from './offers.ts';
 import { Results } from './results.ts';
 import { Session } from './session.ts';
 import type { Position } from './timeline.ts';
+import { CallTraces } from './traces.ts';
 
 export const PLACES: readonly Place[] = TIERS.map((tier) => ({ tier, shard: 0 }));
 /** How long a new client waits for its first news; without them circuits are asked in the worker. */
@@ -51,6 +53,7 @@ export interface PawlOptions {
   readonly defaultWorkspaceRoot: string;
   readonly clock?: Clock;
   readonly onEvent?: (event: DispatchEvent) => void;
+  readonly tracing?: Tracing;
 }
 
 export type { Cancellation };
@@ -74,6 +77,7 @@ export class Pawl {
   readonly #switches: Switches;
   readonly #circuitAdmin: CircuitAdmin;
   readonly #dispatch: Dispatch;
+  readonly #traces: CallTraces | undefined;
   readonly #sessions = new Map<string, SessionRecord>();
   readonly #inboxId: string;
   /** Resolved once the news are heard and the circuits known. */
@@ -145,6 +149,7 @@ export class Pawl {
       sessionOf: (key) => this.#knownSession(key),
       now: () => backend.ledger.now(),
     });
+    this.#traces = options.tracing === undefined ? undefined : new CallTraces(options.tracing.tracer);
     this.#dispatch = new Dispatch({
       settings,
       approvals: this.approvals,
@@ -155,6 +160,7 @@ export class Pawl {
       results: this.#results,
       inboxId: this.#inboxId,
       clock,
+      ...defined({ traces: this.#traces }),
       sessionOf: (envelope) => this.#sessionOf(envelope),
       onEvent: (event) => this.#told(event),
     });
@@ -477,6 +483,7 @@ export class Pawl {
   }
 
   #told(event: DispatchEvent): void {
+    this.#traces?.observe(event);
     this.#options.onEvent?.(event);
     if (event.type !== 'shadow') return;
     const { toolNamespace, toolName } = event.envelope;
@@ -516,6 +523,7 @@ export class Pawl {
     this.#news.close();
     await this.#inbox.close();
     await this.#backend.close();
+    await this.#options.tracing?.flush();
   }
 }
 

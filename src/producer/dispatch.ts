@@ -21,6 +21,7 @@ import type { ApprovalDesk } from './approvals.ts';
 import type { CircuitView } from './circuits.ts';
 import type { Offer, Offers } from './offers.ts';
 import type { ProgressEvent, Results } from './results.ts';
+import type { CallTraces } from './traces.ts';
 
 /** Jobs per second that are kept for Bull Board after they finish; the rest is removed at once. */
 const KEPT_PER_SECOND = 20;
@@ -39,6 +40,7 @@ export interface DispatchParts {
   readonly results: Results;
   readonly inboxId: string;
   readonly clock: Clock;
+  readonly traces?: CallTraces;
   /** Of deadlines. Default: the system's timers. */
   readonly schedule?: Schedule;
   /** Without one, what a person must approve is denied. */
@@ -143,7 +145,8 @@ export class Dispatch {
   }
 
   /** Hands in a well-formed envelope. Rejects only when Redis is out of reach or the code is wrong. */
-  async submit(envelope: ToolCallEnvelope, options: SubmitOptions = {}): Promise<Submission> {
+  async submit(asked: ToolCallEnvelope, options: SubmitOptions = {}): Promise<Submission> {
+    const envelope = this.#parts.traces?.begin(asked) ?? asked;
     let admitted: Admitted;
     try {
       admitted = await this.#admit(envelope);
@@ -435,9 +438,13 @@ export class Dispatch {
       this.#parts.onEvent({ type: 'ended', envelope, offer, result: ended });
       return ended;
     });
+    const stop = () => {
+      waiting.stop();
+      this.#parts.traces?.left(envelope.requestId);
+    };
     // Who only looks the result up later must not be ended by a rejection that nobody awaits.
     result.catch(() => {});
-    return { kind: 'pending', callId, requestId: envelope.requestId, result, stop: waiting.stop };
+    return { kind: 'pending', callId, requestId: envelope.requestId, result, stop };
   }
 
   /**

@@ -96,6 +96,8 @@ export interface AttemptRecord {
   readonly errorCode?: string;
   /** Milliseconds until the next attempt, when one follows. */
   readonly delayMs?: number;
+  /** Of the attempt's span, where traces are on. */
+  readonly traceparent?: string;
 }
 
 /** How long records live, milliseconds (R16). */

@@ -323,7 +323,7 @@ function identityOf({ callId, envelope }: { readonly callId?: string; readonly e
     requestId: envelope.requestId,
     toolName: envelope.toolName,
     sessionKey: target.sessionKey,
-    ...(key === undefined ? {} : { idempotencyKeyHash: createHash('sha256').update(key).digest('hex') }),
+    ...(key === undefined ? {} : { idempotencyKeyHash: keyHash(key) }),
     ...(target.correlationId === undefined ? {} : { correlationId: target.correlationId }),
   };
 }
@@ -340,4 +340,9 @@ function errorFields(
 
 function isRetriable(code: string): boolean {
   return Object.hasOwn(FAILURES, code) && FAILURES[code as FailureCode].retriable;
+}
+
+/** A key as logs and traces show it: SHA-256 in hexadecimal. */
+export function keyHash(key: string): string {
+  return createHash('sha256').update(key).digest('hex');
 }

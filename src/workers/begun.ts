@@ -16,6 +16,7 @@ import type { Clock } from '../shared/time.ts';
 import { type AnyTool, qualifiedName } from '../shared/tool.ts';
 import type { CircuitHold } from './fleet-circuit.ts';
 import type { RunningAttempt } from './running.ts';
+import type { AttemptTrace } from './traces.ts';
 
 /** A tool as this worker runs it. */
 export interface RegisteredTool {
@@ -69,6 +70,8 @@ export interface Begun {
   readonly workerId: string;
   readonly clock: Clock;
   readonly beganMonotonicMs: number;
+  /** Where traces are on. */
+  readonly trace?: AttemptTrace;
 }
 
 /** Redis' clock as it was at the start, carried on by this process's monotonic one. */
@@ -95,6 +98,7 @@ export function attemptsWith(begun: Begun, failure: Failure | undefined, delayMs
     retriable: failure?.retriable ?? false,
     ...(failure === undefined ? {} : { errorCode: failure.code }),
     ...(delayMs === undefined ? {} : { delayMs }),
+    ...(begun.trace === undefined ? {} : { traceparent: begun.trace.traceparent }),
   };
   return [...started.earlier, record];
 }

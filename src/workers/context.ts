@@ -55,6 +55,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     ...(ownChannel === undefined ? {} : { channel: ownChannel }),
   });
   for (const need of tool.needs) demand(need);
+  const traceparent = begun.trace?.traceparent ?? envelope.trace.traceparent;
   const fields = { callId, toolName: envelope.toolName, sessionKey: session.sessionKey };
   const progressReports = throttled((progress) => {
     const event = { type: 'progress', callId, ...progress };
@@ -66,7 +67,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     processes,
     memory,
     channel,
-    fetch,
+    fetch: begun.trace?.traced(fetch) ?? fetch,
     ...owner,
     sessionKind: session.kind,
     attempt: begun.attempt,
@@ -74,7 +75,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     idempotencyKey: started.request.idempotencyKey,
     signal: running.signal,
     ...(envelope.control.deadlineAtMs === undefined ? {} : { deadlineAtMs: envelope.control.deadlineAtMs }),
-    trace: envelope.trace.traceparent === undefined ? {} : { traceparent: envelope.trace.traceparent },
+    trace: traceparent === undefined ? {} : { traceparent },
     config: begun.policy.config ?? {},
     values: new Map(Object.entries(envelope.trace.baggage ?? {})),
     log: {

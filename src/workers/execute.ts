@@ -41,6 +41,7 @@ import { hasDrifted, misfitOf } from './misfit.ts';
 import type { NodeCircuits } from './node-circuit.ts';
 import type { RunningAttempt } from './running.ts';
 import { type FailureDetails, Settler, type Verdict } from './settlement.ts';
+import type { AttemptTraces } from './traces.ts';
 
 export interface ExecuteParts {
   readonly settings: Settings;
@@ -55,6 +56,7 @@ export interface ExecuteParts {
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
   readonly nodeCircuits: Pick<NodeCircuits, 'run'>;
+  readonly traces?: AttemptTraces;
   readonly switches: Pick<Switches, 'modes'>;
   /** Without one, what a person must approve is denied. */
   readonly gate?: Pick<ApprovalGate, 'attend' | 'pass' | 'leave'>;
@@ -137,6 +139,7 @@ export class Executor {
     if ('end' in begun) return begun.end;
     const verdict = await this.#attempt(begun.go);
     await this.#parts.gate?.leave(begun.go, verdict);
+    begun.go.trace?.end(verdict);
     return verdict;
   }
 
@@ -233,6 +236,7 @@ export class Executor {
       workerId,
       clock,
       beganMonotonicMs: clock.monotonic(),
+      ...(this.#parts.traces === undefined ? {} : { trace: this.#parts.traces.begin(job, started, circuit) }),
     };
     return { go: begun };
   }
@@ -515,9 +519,10 @@ export class Executor {
   async #run(begun: Begun, options: AttemptOptions): Promise<Ending> {
     const { callId, envelope, attempt, started, registered, circuit } = begun;
     this.#parts.onEvent({ type: 'tool_call_start', callId, envelope, attempt, fence: started.fence });
-    if (circuit.bypassed) return runTool(options);
+    const tool = () => (begun.trace === undefined ? runTool(options) : begun.trace.run(() => runTool(options)));
+    if (circuit.bypassed) return tool();
     return this.#parts.nodeCircuits.run(qualifiedName(registered.tool), circuit.policy, async () => {
-      const ending = await runTool(options);
+      const ending = await tool();
       return { value: ending, failed: speaksAgainstNode(ending) };
     });
   }
@@ -564,6 +569,7 @@ export class Executor {
   /** The attempt failed by itself: count it, then try again or give up. */
   async #failed(begun: Begun, failure: Failure): Promise<Verdict> {
     const { callId, envelope, started, attempt, registered, modes } = begun;
+    begun.trace?.failed(failure);
     const circuitState = await this.#circuits.failed(begun.circuit, failure);
     const decision = decideRetry(
       {

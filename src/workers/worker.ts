@@ -27,6 +27,7 @@ import { Switches } from '../shared/switches.ts';
 import { type Clock, type Random, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier } from '../shared/tool.ts';
 import { ApprovalGate } from './approval-gate.ts';
+import type { Tracing } from '../tracing.ts';
 import { type RegisteredTool, register } from './begun.ts';
 import { type ExecuteEvent, Executor } from './execute.ts';
 import { LockRenewal } from './lock-renewal.ts';
@@ -36,6 +37,7 @@ import { type RunningAttempt, RunningAttempts } from './running.ts';
 import type { Verdict } from './settlement.ts';
 import { containStrayErrors } from './stray.ts';
 import { UsedApprovals } from './used-approvals.ts';
+import { AttemptTraces } from './traces.ts';
 
 export interface WorkerOptions {
   readonly settings: Settings;
@@ -54,6 +56,7 @@ export interface WorkerOptions {
   readonly clock?: Clock;
   readonly random?: Random;
   readonly onEvent?: (event: ExecuteEvent) => void;
+  readonly tracing?: Tracing;
 }
 
 /** A tool that fails on this node alone is left to others for this long at a time. */
@@ -146,6 +149,7 @@ export class ToolWorker {
       ...(disk === undefined ? {} : { onDisk: () => disk.passed() }),
       gate: this.#gate(),
       nodeCircuits: this.#nodeCircuits,
+      ...(options.tracing === undefined ? {} : { traces: new AttemptTraces(options.tracing.tracer) }),
       switches: this.#switches,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: (sessionKey) => this.#sessionOf(sessionKey),
@@ -447,6 +451,7 @@ export class ToolWorker {
     this.#news.close();
     this.#releaseStray();
     await this.#backend.close();
+    await this.#options.tracing?.flush();
   }
 }
 

@@ -40,6 +40,7 @@ const shortCallSchema = z.strictObject({
   dedupeMode: z.enum(['enforced', 'bestEffort', 'disabled']).optional(),
   namespace: z.string().min(1).max(256).optional(),
   toolCallId: z.string().min(1).max(256).optional(),
+  traceparent: z.string().max(128).optional(),
 });
 
 /** A string as RFC 9651 writes it, in quotes (draft-ietf-httpapi-idempotency-key-header); a bare one is taken as it is. */
@@ -68,7 +69,7 @@ export function callRoutes({
       query: z.strictObject({
         wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
       }),
-      headers: z.object({ 'idempotency-key': keyHeaderSchema.optional() }),
+      headers: z.object({ 'idempotency-key': keyHeaderSchema.optional(), traceparent: z.string().optional() }),
       body: z.record(z.string(), z.unknown()),
       bodySchema: {
         oneOf: [z.toJSONSchema(shortCallSchema, { io: 'input' }), contractSchemas().toolCallEnvelope],
@@ -79,7 +80,7 @@ export function callRoutes({
       },
       async handle({ query, headers, body: sent, caller, onGone }) {
         await checkAccepting();
-        const body = withKey(sent, headers['idempotency-key']);
+        const body = withTrace(withKey(sent, headers['idempotency-key']), headers.traceparent);
         const submission = await submit(pawl, caller, body);
         if (submission.kind === 'answered') return answered(pawl, submission, body);
         const result = await waits.until(submission, query.wait, onGone);
@@ -150,6 +151,18 @@ function withKey(body: Readonly<Record<string, unknown>>, key: string | undefine
       'names another idempotencyKey than the header Idempotency-Key: give one of them, or the same twice',
     );
   return isShort(body) ? { ...body, idempotencyKey: key } : { ...body, payload: { ...payload, idempotencyKey: key } };
+}
+
+/** The caller's place in its trace (W3C Trace Context), unless the body names one. What is not one is left out, as the standard asks. */
+function withTrace(
+  body: Readonly<Record<string, unknown>>,
+  traceparent: string | undefined,
+): Readonly<Record<string, unknown>> {
+  if (traceparent === undefined || !/^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(traceparent))
+    return body;
+  if (isShort(body)) return { traceparent, ...body };
+  const { trace } = body;
+  return typeof trace === 'object' && trace !== null ? { ...body, trace: { traceparent, ...trace } } : body;
 }
 
 async function submit(pawl: Pawl, caller: Caller, body: Readonly<Record<string, unknown>>): Promise<Submission> {
