@@ -4,6 +4,7 @@ import { PawlError } from '../shared/failure.ts';
 import type { Catalogue } from '../shared/store/catalogue.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
+import { toolNamed } from '../shared/tool.ts';
 
 export interface CircuitListing {
   readonly key: string;
@@ -83,7 +84,7 @@ export class CircuitAdmin {
   async #ownCircuit(select: CircuitSelection, known: readonly CircuitListing[]): Promise<CircuitListing | undefined> {
     const name = select.tool ?? /^tool:([^@]+)/.exec(select.key ?? '')?.[1] ?? '';
     const { tools } = await this.#backend.catalogue.read();
-    const offer = tools.find((tool) => tool.name === name || `${tool.namespace}.${tool.name}` === name);
+    const offer = toolNamed(tools, name);
     const tenant = select.tenantId === undefined ? '' : `@${select.tenantId}`;
     const key = select.key ?? `tool:${offer?.namespace}.${offer?.name}${tenant}`;
     if (known.some((listing) => listing.key === key)) return undefined;

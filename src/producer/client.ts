@@ -26,9 +26,9 @@ import { type News, NewsListener } from '../shared/store/news.ts';
 import type { ShadowCount } from '../shared/store/switches.ts';
 import { type ReliabilityModes, Switches, type SwitchWords } from '../shared/switches.ts';
 import { type Clock, uuidv7 } from '../shared/time.ts';
-import { DEFAULT_NAMESPACE, qualifiedName, TIERS } from '../shared/tool.ts';
-import { ApprovalDesk } from './approvals.ts';
+import { TIERS, toolNamed } from '../shared/tool.ts';
 import type { Tracing } from '../tracing.ts';
+import { ApprovalDesk } from './approvals.ts';
 import { type Cancellation, cancelCall } from './cancel.ts';
 import { CircuitAdmin, type CircuitSelection } from './circuit-admin.ts';
 import { CircuitView } from './circuits.ts';
@@ -448,11 +448,9 @@ export class Pawl {
 
   async #qualified(name: string): Promise<string> {
     const { tools } = await this.#offers.all();
-    const names = tools.map((tool) => qualifiedName(tool));
-    const known = [name, `${DEFAULT_NAMESPACE}.${name}`].find((candidate) => names.includes(candidate));
-    const found = known ?? tools.filter((tool) => tool.name === name).map((tool) => qualifiedName(tool))[0];
-    if (found === undefined) throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}.`);
-    return found;
+    const offer = toolNamed(tools, name);
+    if (offer === undefined) throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}.`);
+    return `${offer.namespace}.${offer.name}`;
   }
 
   /** What operators said of the reliability layer, what works for each tool here, and what shadow mode would have done. */

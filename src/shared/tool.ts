@@ -167,6 +167,18 @@ const SEMANTIC_VERSION = /^\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)
 const ICON = /^(?:https:|data:image\/)/;
 
 export const DEFAULT_NAMESPACE = 'tools';
+
+/** The tool that a person means by `namespace.name` or by a name alone: then the default namespace's, before any other's. */
+export function toolNamed<T extends { readonly namespace: string; readonly name: string }>(
+  tools: readonly T[],
+  name: string,
+): T | undefined {
+  return (
+    tools.find((tool) => `${tool.namespace}.${tool.name}` === name) ??
+    tools.find((tool) => tool.namespace === DEFAULT_NAMESPACE && tool.name === name) ??
+    tools.find((tool) => tool.name === name)
+  );
+}
 export const DEFAULT_TIMEOUT_MS = 30_000;
 export const DEFAULT_MAX_RESULT_BYTES = 16 * 1024 * 1024;
 

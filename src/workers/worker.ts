@@ -26,8 +26,8 @@ import { redisOptions } from '../shared/store/redis.ts';
 import { Switches } from '../shared/switches.ts';
 import { type Clock, type Random, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier } from '../shared/tool.ts';
-import { ApprovalGate } from './approval-gate.ts';
 import type { Tracing } from '../tracing.ts';
+import { ApprovalGate } from './approval-gate.ts';
 import { type RegisteredTool, register } from './begun.ts';
 import { type ExecuteEvent, Executor } from './execute.ts';
 import { LockRenewal } from './lock-renewal.ts';
@@ -36,8 +36,8 @@ import { NodeCircuits } from './node-circuit.ts';
 import { type RunningAttempt, RunningAttempts } from './running.ts';
 import type { Verdict } from './settlement.ts';
 import { containStrayErrors } from './stray.ts';
-import { UsedApprovals } from './used-approvals.ts';
 import { AttemptTraces } from './traces.ts';
+import { UsedApprovals } from './used-approvals.ts';
 
 export interface WorkerOptions {
   readonly settings: Settings;

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { defined } from '../../shared/defined.ts';
 import { PawlError } from '../../shared/failure.ts';
-import { TIERS } from '../../shared/tool.ts';
+import { TIERS, toolNamed } from '../../shared/tool.ts';
 import { type Pawl, PLACES } from '../client.ts';
 import { type Route, route } from './routes.ts';
 import { circuitView } from './views.ts';
@@ -92,7 +92,7 @@ function invalid(path: string, message: string): PawlError {
 
 async function tenantCircuit(pawl: Pawl, tool: string, tenantId: string): Promise<string> {
   const { tools } = await pawl.catalogue();
-  const offer = tools.find((each) => each.name === tool || `${each.namespace}.${each.name}` === tool);
+  const offer = toolNamed(tools, tool);
   if (offer === undefined) throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(tool)}.`);
   return `tool:${offer.namespace}.${offer.name}@${tenantId}`;
 }

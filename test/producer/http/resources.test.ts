@@ -209,6 +209,7 @@ test('/openapi.json and docs/http.md describe the same routes, and each of them 
   expect(body.paths['/v1/calls'].post.parameters).toMatchObject([
     { name: 'wait', in: 'query' },
     { name: 'idempotency-key', in: 'header' },
+    { name: 'traceparent', in: 'header' },
   ]);
 });
 
