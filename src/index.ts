@@ -16,6 +16,19 @@ export {
   toolCallEnvelopeSchema,
   toolResultEnvelopeSchema,
 } from './shared/envelope.ts';
+export { type DecodedCall, decodeCall, type ProviderCall } from './shared/exports/decode.ts';
+export type { ToolReference } from './shared/exports/names.ts';
+export type { Dropped } from './shared/exports/subset.ts';
+export {
+  type ExportableTool,
+  type ExportedTool,
+  type ExportOptions,
+  PROVIDERS,
+  type Provider,
+  type ToolExport,
+  type ToolReport,
+  toolsFor,
+} from './shared/exports/tools-for.ts';
 export { FAILURES, type FailureCode, type Issue, PawlError, ToolError } from './shared/failure.ts';
 export {
   type AfterAttemptAnswer,

@@ -20,12 +20,13 @@ import {
   newSession,
   type OpenSession,
   parseOpenSession,
+  SESSION_TIERS,
   type SessionKind,
   type SessionRecord,
   sessionTaken,
   usable,
 } from '../shared/session.ts';
-import { offerOf } from '../shared/store/catalogue.ts';
+import { offerOf, type ToolOffer } from '../shared/store/catalogue.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import { Switches } from '../shared/switches.ts';
 import { type Clock, type Random, type Schedule, uuidv7 } from '../shared/time.ts';
@@ -211,6 +212,11 @@ export class LocalRunner implements SessionHost {
       if (parent === sessionKey && state === 'open') await this.closeSession(below);
     const calls = this.#ledger.ownCallsOf(sessionKey);
     await Promise.all(calls.map((callId) => this.cancel(callId)));
+  }
+
+  async offeredTo({ kind }: Pick<SessionRecord, 'kind'>): Promise<readonly ToolOffer[]> {
+    const offers = [...this.#offers().values()];
+    return offers.filter((offer) => SESSION_TIERS[kind].includes(offer.tier));
   }
 
   #session(sessionKey: string): SessionRecord {

@@ -19,6 +19,7 @@ import {
   usable,
 } from '../shared/session.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
+import type { ToolOffer } from '../shared/store/catalogue.ts';
 import { InboxReader } from '../shared/store/inbox.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { CallRecord, Flushed } from '../shared/store/ledger.ts';
@@ -400,6 +401,12 @@ export class Pawl {
     if (sessionKey === undefined) return content;
     const { record } = await this.session(sessionKey);
     return { ...content, tools: content.tools.filter((tool) => SESSION_TIERS[record.kind].includes(tool.tier)) };
+  }
+
+  /** The tools that a session may call, one of each name. */
+  async offeredTo({ kind }: Pick<SessionRecord, 'kind'>): Promise<readonly ToolOffer[]> {
+    const offers = await this.#offers.current();
+    return offers.filter((offer) => SESSION_TIERS[kind].includes(offer.tier));
   }
 
   /** Circuits that ever left CLOSED, those that configuration forces open, and what each does to calls. */

@@ -85,6 +85,12 @@ export class Offers {
     return this.#content;
   }
 
+  /** The one offer of each name that calls go to, read anew. */
+  async current(): Promise<readonly Offer[]> {
+    await this.#read();
+    return [...this.#byName.values()];
+  }
+
   close(): void {
     clearInterval(this.#timer);
   }

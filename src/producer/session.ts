@@ -5,6 +5,14 @@ import { EventEmitter } from 'node:events';
 import { digestOf } from '../shared/approval.ts';
 import type { DedupeMode, ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
 import { CONTRACT_VERSION, parseEnvelope, turnTag } from '../shared/envelope.ts';
+import { type DecodedCall, decodeCall, type ProviderCall } from '../shared/exports/decode.ts';
+import {
+  type ExportableTool,
+  type ExportOptions,
+  type Provider,
+  type ToolExport,
+  toolsFor,
+} from '../shared/exports/tools-for.ts';
 import { PawlError } from '../shared/failure.ts';
 import { refusal } from '../shared/outcome.ts';
 import { DEFAULT_RETRY } from '../shared/retry.ts';
@@ -68,6 +76,8 @@ export interface SessionHost {
   cancel(callId: string): Promise<Cancellation>;
   openSession(open: OpenSession): Promise<Session>;
   closeSession(sessionKey: string): Promise<void>;
+  /** The tools that a session may call. */
+  offeredTo(session: SessionRecord): Promise<readonly ExportableTool[]>;
 }
 
 export class Session {
@@ -200,6 +210,16 @@ export class Session {
     if (signal?.aborted === true) cancel();
     else signal?.addEventListener('abort', cancel, { once: true });
     return () => signal?.removeEventListener('abort', cancel);
+  }
+
+  /** This session's tools as a provider's API takes them, with a report of what got lost and a map of the names. */
+  async toolsFor(provider: Provider, options?: ExportOptions): Promise<ToolExport> {
+    return toolsFor(provider, await this.#host.offeredTo(this.record), options);
+  }
+
+  /** The tool and parameters that a model means. Throws `UNKNOWN_TOOL` and `INVALID_PARAMS`. */
+  async decode(exported: ToolExport, call: ProviderCall): Promise<DecodedCall> {
+    return decodeCall(exported, await this.#host.offeredTo(this.record), call);
   }
 
   /** Cancels a call, queued or running on any worker, and says how that ended. */

@@ -1,5 +1,6 @@
 /** `/v1/tools`: what the fleet offers, or what one session may use of it. */
 import { z } from 'zod';
+import { PROVIDERS, toolsFor } from '../../shared/exports/tools-for.ts';
 import type { Pawl } from '../client.ts';
 import { type Route, route } from './routes.ts';
 import { sessionFor } from './sessions.ts';
@@ -11,11 +12,21 @@ export function toolRoutes(pawl: Pawl): readonly Route[] {
       method: 'get',
       path: '/v1/tools',
       permission: 'use',
-      summary: 'Tools that the fleet offers; with `session`, those that it may call.',
-      query: z.strictObject({ session: z.string().min(1).max(256).optional() }),
+      summary:
+        'Tools that the fleet offers; with `session`, those that it may call; with `provider`, in the form of its API.',
+      query: z.strictObject({
+        session: z.string().min(1).max(256).optional(),
+        provider: z.enum(PROVIDERS).optional(),
+        strict: z.enum(['true', 'false']).optional(),
+      }),
       answers: { 200: 'Tools' },
       async handle({ query, caller }) {
         if (query.session !== undefined) await sessionFor(pawl, caller, query.session);
+        if (query.provider !== undefined) {
+          const kind = query.session === undefined ? 'main' : (await pawl.session(query.session)).record.kind;
+          const options = query.strict === undefined ? {} : { strict: query.strict === 'true' };
+          return { status: 200, body: toolsFor(query.provider, await pawl.offeredTo({ kind }), options) };
+        }
         const { tools } = await pawl.catalogue(query.session);
         return { status: 200, body: { tools: tools.map(toolView) } };
       },

@@ -1,0 +1,73 @@
+/** The way back from an export: the call of a tool that a model means. */
+import { PawlError } from '../failure.ts';
+import { withoutNulls } from './arguments.ts';
+import type { ToolReference } from './names.ts';
+import type { ExportableTool, ToolExport } from './tools-for.ts';
+
+/** What a model asked for, in the provider's words (C12). */
+export type ProviderCall =
+  | { readonly kind: 'function'; readonly name: string; readonly arguments: string | Readonly<Record<string, unknown>> }
+  | { readonly kind: 'custom'; readonly name: string; readonly input: string }
+  | { readonly kind: 'local-shell'; readonly action: Readonly<Record<string, unknown>> };
+
+export interface DecodedCall extends ToolReference {
+  readonly params: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * The call that a model means. Throws `UNKNOWN_TOOL` for a name that was not exported, and `INVALID_PARAMS`, for the model to read,
+ * for arguments that are no JSON object (C14) and for a call of another kind than the tool's (C2, C13).
+ */
+export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[], call: ProviderCall): DecodedCall {
+  const shell = tools.find(({ variant }) => variant?.type === 'local-shell');
+  const reference = call.kind === 'local-shell' ? shell : exported.names[call.name];
+  const tool = tools.find((each) => each.namespace === reference?.namespace && each.name === reference.name);
+  if (tool === undefined)
+    throw new PawlError(
+      'UNKNOWN_TOOL',
+      `No tool ${JSON.stringify('name' in call ? call.name : call.kind)} was exported.`,
+    );
+  const target = { namespace: tool.namespace, name: tool.name };
+  if (call.kind === 'local-shell') return { ...target, params: shellParams(tool, call.action) };
+  const isFreeform = tool.variant?.type === 'freeform';
+  if (call.kind === 'custom') {
+    if (!isFreeform) throw invalid(`${tool.name} takes JSON arguments, not free text`);
+    return { ...target, params: { input: call.input } };
+  }
+  const given = typeof call.arguments === 'string' ? parse(tool.name, call.arguments) : call.arguments;
+  if (typeof given !== 'object' || given === null || Array.isArray(given))
+    throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${JSON.stringify(given).slice(0, 100)}`);
+  return { ...target, params: withoutNulls(tool.inputSchema, given) as Readonly<Record<string, unknown>> };
+}
+
+function parse(name: string, text: string): unknown {
+  try {
+    return JSON.parse(text === '' ? '{}' : text);
+  } catch (error) {
+    throw invalid(`the arguments of ${name} are not JSON: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+/** A local shell's action has its own names; only what the tool declares is passed on. */
+function shellParams(
+  tool: ExportableTool,
+  action: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  const declared = Object.keys((tool.inputSchema['properties'] ?? {}) as object);
+  const synonyms: Readonly<Record<string, readonly string[]>> = {
+    working_directory: ['workdir', 'cwd'],
+    timeout_ms: ['timeoutMs'],
+  };
+  return Object.fromEntries(
+    Object.entries(action).flatMap(([name, value]) => {
+      const known = [name, ...(synonyms[name] ?? [])].find((each) => declared.includes(each));
+      return known === undefined || value === null ? [] : [[known, value]];
+    }),
+  );
+}
+
+function invalid(message: string): PawlError {
+  return new PawlError('INVALID_PARAMS', `${message[0]?.toUpperCase()}${message.slice(1)}.`, {
+    issues: [{ path: '', message }],
+  });
+}

@@ -1,0 +1,180 @@
+/**
+ * A schema in the subset that a provider understands. Only what restricts is ever left out, so that the exported schema accepts
+ * at least what the tool does; each keyword that is left out is told, and said in words in the description.
+ */
+import type { JsonSchema } from '../schema.ts';
+
+export interface Dropped {
+  /** Where: `properties.when`. Empty for the root. */
+  readonly path: string;
+  readonly keyword: string;
+}
+
+export interface SubsetRules {
+  /** Keywords that restrict and that the provider does not know. */
+  readonly unknown: ReadonlySet<string>;
+  /** Formats that it knows; undefined: all. */
+  readonly formats?: ReadonlySet<string>;
+  /** Arrays may ask for at least this many items. */
+  readonly largestMinItems?: number;
+  /** Every property is required; those that are not in truth may be null. */
+  readonly nullForOptional: boolean;
+  /** Every object is closed, every array typed, nothing accepts anything. What cannot be said so throws `CannotBeStrict`. */
+  readonly closed: boolean;
+  /** `const` is said as an `enum` of one. */
+  readonly constAsEnum: boolean;
+}
+
+/** Why a schema has no strict form. */
+export class CannotBeStrict extends Error {}
+
+type Parts = Record<string, unknown>;
+const ANNOTATIONS = ['title', 'description', 'examples', 'default', '$comment', 'deprecated', 'readOnly', 'writeOnly'];
+
+export function toSubset(
+  schema: JsonSchema,
+  rules: SubsetRules,
+): { readonly schema: JsonSchema; readonly dropped: readonly Dropped[] } {
+  const dropped: Dropped[] = [];
+  const made = convert(schema as Parts, '', rules, dropped);
+  const combined = ['anyOf', 'oneOf', 'allOf', 'enum', 'not', '$ref'].find((keyword) => made[keyword] !== undefined);
+  if (rules.closed && (made['type'] !== 'object' || combined !== undefined))
+    throw new CannotBeStrict(`the root is ${combined === undefined ? 'no object' : `combined by ${combined}`}`);
+  return { schema: made, dropped };
+}
+
+function convert(schema: unknown, path: string, rules: SubsetRules, dropped: Dropped[]): Parts {
+  if (typeof schema === 'boolean') {
+    if (rules.closed) throw new CannotBeStrict(`${path || 'the root'} accepts ${schema ? 'anything' : 'nothing'}`);
+    return schema ? {} : { not: {} };
+  }
+  const made: Parts = { ...(schema as Parts) };
+  const words: string[] = [];
+  const drop = (keyword: string) => {
+    dropped.push({ path, keyword });
+    words.push(inWords(keyword, made[keyword]));
+    delete made[keyword];
+  };
+  const below = (part: unknown, name: string) => convert(part, path === '' ? name : `${path}.${name}`, rules, dropped);
+
+  if (made['const'] !== undefined && rules.constAsEnum) {
+    made['enum'] = [made['const']];
+    delete made['const'];
+  }
+  // "Exactly one of" becomes "any of": it accepts more, so it counts as left out.
+  if (Array.isArray(made['oneOf']) && rules.unknown.has('oneOf') && made['anyOf'] === undefined) {
+    made['anyOf'] = made['oneOf'];
+    dropped.push({ path, keyword: 'oneOf' });
+    delete made['oneOf'];
+  }
+  for (const keyword of Object.keys(made)) if (rules.unknown.has(keyword)) drop(keyword);
+  if (rules.formats !== undefined && made['format'] !== undefined && !rules.formats.has(String(made['format'])))
+    drop('format');
+  if (Number(made['minItems'] ?? 0) > (rules.largestMinItems ?? Number.POSITIVE_INFINITY)) drop('minItems');
+
+  for (const keyword of ['anyOf', 'oneOf', 'allOf', 'prefixItems'])
+    if (Array.isArray(made[keyword]))
+      made[keyword] = made[keyword].map((part, index) => below(part, `${keyword}.${index}`));
+  if (typeof made['$defs'] === 'object' && made['$defs'] !== null)
+    made['$defs'] = mapValues(made['$defs'], (part, name) => below(part, `$defs.${name}`));
+  if (made['items'] !== undefined) made['items'] = below(made['items'], 'items');
+  if (typeof made['additionalProperties'] === 'object')
+    made['additionalProperties'] = below(made['additionalProperties'], 'additionalProperties');
+  if (made['properties'] !== undefined || isType(made, 'object')) convertObject(made, path, rules, below);
+  if (rules.closed) {
+    checkSayable(made, path);
+    if (made['default'] !== undefined) words.push(`Default: ${JSON.stringify(made['default'])}.`);
+    delete made['default'];
+    delete made['examples'];
+  }
+  if (words.length > 0) made['description'] = [made['description'], ...words].filter(Boolean).join(' ');
+  return made;
+}
+
+function convertObject(
+  made: Parts,
+  path: string,
+  rules: SubsetRules,
+  below: (part: unknown, name: string) => Parts,
+): void {
+  const properties = (made['properties'] ?? {}) as Parts;
+  const required = (made['required'] as readonly string[] | undefined) ?? [];
+  const converted = mapValues(properties, (part, name) => {
+    const inner = below(part, `properties.${name}`);
+    return rules.nullForOptional && !required.includes(name) ? nullable(inner) : inner;
+  });
+  if (made['properties'] !== undefined || rules.closed) made['properties'] = converted;
+  if (!rules.closed) return;
+  if (made['additionalProperties'] !== false)
+    throw new CannotBeStrict(`${path || 'the root'} takes any further properties`);
+  const undeclared = required.find((name) => !Object.hasOwn(properties, name));
+  if (undeclared !== undefined)
+    throw new CannotBeStrict(`${path || 'the root'} requires ${undeclared}, which it does not describe`);
+  if (rules.nullForOptional) made['required'] = Object.keys(properties);
+}
+
+function checkSayable(made: Parts, path: string): void {
+  const place = path || 'the root';
+  const says = ['type', 'anyOf', '$ref', 'enum', 'const'].some((keyword) => made[keyword] !== undefined);
+  if (!says) throw new CannotBeStrict(`${place} accepts anything`);
+  if (isType(made, 'array') && made['items'] === undefined)
+    throw new CannotBeStrict(`the items of ${place} are not described`);
+}
+
+/** Accepts null too. The description stays outside, where models look for it. */
+function nullable(schema: Parts): Parts {
+  if (isType(schema, 'null')) return schema;
+  const { description, title, ...rest } = schema;
+  const said = { ...(title === undefined ? {} : { title }), ...(description === undefined ? {} : { description }) };
+  return { ...said, anyOf: [rest, { type: 'null' }] };
+}
+
+function isType({ type }: Parts, name: string): boolean {
+  return type === name || (Array.isArray(type) && type.includes(name));
+}
+
+function mapValues(parts: object, map: (part: unknown, name: string) => unknown): Parts {
+  return Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, map(part, name)]));
+}
+
+/** `minLength` 3 is "minLength: 3."; longer ones are cut, because descriptions are. */
+function inWords(keyword: string, value: unknown): string {
+  const text = JSON.stringify(value) ?? '';
+  return `${keyword}: ${text.length <= 200 ? text : `${text.slice(0, 200)}…`}.`;
+}
+
+/** How large a schema is, by the measures of the providers' limits. */
+export function measure(schema: unknown): {
+  readonly properties: number;
+  readonly levels: number;
+  readonly enumValues: number;
+  readonly characters: number;
+  readonly optional: number;
+  readonly unions: number;
+} {
+  let [properties, enumValues, optional, unions] = [0, 0, 0, 0];
+  const levelsOf = (part: unknown): number => {
+    if (typeof part !== 'object' || part === null) return 0;
+    if (Array.isArray(part)) return Math.max(0, ...part.map(levelsOf));
+    const parts = part as Parts;
+    let deepest = 0;
+    for (const [keyword, value] of Object.entries(parts)) {
+      if (ANNOTATIONS.includes(keyword) || keyword === 'enum' || keyword === 'const' || keyword === 'required')
+        continue;
+      if (keyword === 'properties' || keyword === '$defs')
+        deepest = Math.max(deepest, ...Object.values(value as object).map(levelsOf));
+      else deepest = Math.max(deepest, levelsOf(value));
+    }
+    const own = parts['properties'] === undefined ? 0 : 1;
+    const names = Object.keys((parts['properties'] ?? {}) as object);
+    properties += names.length;
+    optional += names.filter(
+      (name) => !((parts['required'] as readonly string[] | undefined) ?? []).includes(name),
+    ).length;
+    if (Array.isArray(parts['enum'])) enumValues += parts['enum'].length;
+    if (Array.isArray(parts['anyOf']) || Array.isArray(parts['type'])) unions += 1;
+    return deepest + own;
+  };
+  const levels = levelsOf(schema);
+  return { properties, levels, enumValues, characters: JSON.stringify(schema).length, optional, unions };
+}

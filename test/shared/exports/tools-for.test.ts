@@ -1,0 +1,388 @@
+/** The ten rules for exports of tools, checked with the providers' own packages. */
+import { transformJSONSchema } from '@anthropic-ai/sdk/lib/transform-json-schema';
+import type { Tool as AnthropicTool } from '@anthropic-ai/sdk/resources/messages';
+import type { FunctionDeclaration } from '@google/genai';
+import { ToolSchema } from '@modelcontextprotocol/core';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+import fc from 'fast-check';
+import { toStrictJsonSchema } from 'openai/lib/transform';
+import type { Tool as OpenAiTool } from 'openai/resources/responses/responses';
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { withoutNulls } from '../../../src/shared/exports/arguments.ts';
+import { decodeCall } from '../../../src/shared/exports/decode.ts';
+import { exportedNames } from '../../../src/shared/exports/names.ts';
+import { PROVIDERS, toolsFor } from '../../../src/shared/exports/tools-for.ts';
+import { compileSchema, type JsonSchema } from '../../../src/shared/schema.ts';
+import { type AnyTool, defineTool } from '../../../src/shared/tool.ts';
+import { defineFreeformTool, defineUntypedTool } from '../../../src/shared/tool-forms.ts';
+import { baseTools } from '../../../src/workers/tools/index.ts';
+
+// One for all: making it takes longer than compiling a schema.
+const ajv = new Ajv2020({ strict: false, ownProperties: true });
+addFormats.default(ajv);
+
+const base = { version: '1.0.0', description: 'Does it.', tier: 'system', run: () => ({ output: 1 }) } as const;
+const tool = (name: string, inputSchema: JsonSchema) => defineUntypedTool({ ...base, name, inputSchema });
+const object = (properties: object, more: object = {}): JsonSchema => ({
+  type: 'object',
+  properties,
+  required: [],
+  additionalProperties: false,
+  ...more,
+});
+
+const rich = defineTool({
+  ...base,
+  name: 'book',
+  title: 'Book a table',
+  icon: { src: 'https://example.org/i.png' },
+  examples: [{ params: { where: { city: 'Rome' }, either: { by: 'mail' } } }],
+  annotations: { idempotentHint: true },
+  input: z.object({
+    where: z.object({ city: z.string().min(1), street: z.string().optional() }),
+    seats: z.number().int().min(1).max(12).default(2),
+    when: z.iso.datetime().optional().describe('When to come.'),
+    kind: z.enum(['lunch', 'dinner']).optional(),
+    notes: z.array(z.string()).max(3).optional(),
+    nullable: z.string().nullable().optional(),
+    either: z.union([
+      z.object({ by: z.literal('mail') }),
+      z.object({ by: z.literal('phone'), at: z.string().optional() }),
+    ]),
+  }),
+  output: z.object({ id: z.string() }),
+  run: () => ({ output: { id: 'x' } }),
+});
+
+describe('rule 2: names', () => {
+  test('are mapped so that every provider takes them, and back', () => {
+    const names = [
+      { namespace: 'tools', name: 'read' },
+      { namespace: 'git.hub', name: 'read' },
+      { namespace: 'tools', name: 'x'.repeat(64) },
+      { namespace: 'long'.repeat(20), name: 'read' },
+    ];
+    const exported = exportedNames(names);
+    expect(exported.slice(0, 3)).toEqual(['read', 'git__hub__read', 'x'.repeat(64)]);
+    for (const name of exported) expect(name).toMatch(/^[A-Za-z_][A-Za-z0-9_-]{0,63}$/);
+  });
+
+  test('that would collide stay apart, whatever they are exported with', () => {
+    const two = exportedNames([
+      { namespace: 'a.b', name: 'c' },
+      { namespace: 'a__b', name: 'c' },
+    ]);
+    expect(new Set(two).size).toBe(2);
+    fc.assert(
+      fc.property(
+        fc.uniqueArray(fc.tuple(fc.stringMatching(/^[a-z][a-z._]{0,70}$/), fc.stringMatching(/^[a-z][a-z_]{0,20}$/)), {
+          selector: ([namespace, name]) => `${namespace}.${name}`,
+          maxLength: 8,
+        }),
+        (pairs) => {
+          const references = pairs.map(([namespace, name]) => ({ namespace, name }));
+          expect(new Set(exportedNames(references)).size).toBe(references.length);
+        },
+      ),
+    );
+  });
+});
+
+describe('C5, rule 4: OpenAI', () => {
+  test('strict is always said; what is optional becomes required and nullable', () => {
+    const { tools, reports } = toolsFor('openai', [rich]);
+    const [exported] = tools as unknown as OpenAiTool[];
+    if (exported?.type !== 'function') throw new Error('not a function');
+    expect(exported.strict).toBe(true);
+    expect(reports[0]).toMatchObject({ outcome: 'lossless', strict: true, dropped: [] });
+    const parameters = exported.parameters as Record<string, { properties: Record<string, unknown> }>;
+    expect(parameters['required']).toEqual(['where', 'seats', 'when', 'kind', 'notes', 'nullable', 'either']);
+    expect(JSON.stringify(parameters['properties'])).toContain('"when":{"description":"When to come.","anyOf":[{');
+    // The SDK's own check: what it would make of the schema is what we made.
+    expect(toStrictJsonSchema(structuredClone(exported.parameters) as never)).toEqual(exported.parameters);
+  });
+
+  test('what has no strict form is exported as it is, with the reason', () => {
+    const open = tool('open', { type: 'object', properties: {}, additionalProperties: { type: 'string' } });
+    const any = tool('any', object({ value: {} }));
+    const list = tool('list', object({ values: { type: 'array' } }));
+    const deep = tool(
+      'deep',
+      Array.from({ length: 11 }).reduce<JsonSchema>((inner) => object({ a: inner }), object({})),
+    );
+    const { tools, reports } = toolsFor('openai', [open, any, list, deep]);
+    expect(tools.map(({ strict }) => strict)).toEqual([false, false, false, false]);
+    expect(reports.map(({ outcome, reason }) => [outcome, reason])).toEqual([
+      ['refused-strict', 'properties.value accepts anything'],
+      ['refused-strict', 'it has 12 levels; at most 10 are allowed'],
+      ['refused-strict', 'the items of properties.values are not described'],
+      ['refused-strict', 'the root takes any further properties'],
+    ]);
+    expect(tools[0]?.['parameters']).toEqual(any.inputSchema);
+  });
+
+  test('rule 3: keywords that are left out are told, and said in the description', () => {
+    const counted = tool(
+      'counted',
+      object({ a: { type: 'array', items: { type: 'string' }, uniqueItems: true } }, { minProperties: 1 }),
+    );
+    const { tools, reports } = toolsFor('openai', [counted]);
+    expect(reports[0]).toMatchObject({
+      outcome: 'lossy',
+      dropped: [
+        { path: '', keyword: 'minProperties' },
+        { path: 'properties.a', keyword: 'uniqueItems' },
+      ],
+    });
+    expect(JSON.stringify(tools[0])).toContain('uniqueItems: true.');
+  });
+
+  test('C4, C6: freeform and native tools', () => {
+    const grammar = { type: 'grammar', syntax: 'lark', definition: 'start: "x"' } as const;
+    const freeform = defineFreeformTool({ ...base, name: 'patch', format: grammar });
+    const schema = object({ command: { type: 'array', items: { type: 'string' } } }, { required: ['command'] });
+    const shell = defineUntypedTool({ ...base, name: 'shell', inputSchema: schema, variant: { type: 'local-shell' } });
+    const search = defineUntypedTool({
+      ...base,
+      name: 'web_search',
+      inputSchema: object({}),
+      variant: { type: 'web-search', externalWebAccess: false },
+    });
+    const all = [freeform, shell, search];
+    expect(toolsFor('openai', all, { native: true }).tools).toEqual([
+      { type: 'custom', name: 'patch', description: 'Does it.', format: grammar },
+      { type: 'local_shell' },
+      { type: 'web_search', external_web_access: false },
+    ]);
+    expect(toolsFor('openai', all).tools.map(({ type }) => type)).toEqual(['custom', 'function', 'function']);
+    expect(toolsFor('anthropic', [freeform]).tools[0]).toMatchObject({ input_schema: { required: ['input'] } });
+  });
+});
+
+describe('rule 5: Anthropic', () => {
+  test('strict is off, and examples go along', () => {
+    const [exported] = toolsFor('anthropic', [rich]).tools as unknown as AnthropicTool[];
+    expect(exported).toMatchObject({
+      name: 'book',
+      input_examples: [{ where: { city: 'Rome' }, either: { by: 'mail' } }],
+    });
+    expect(exported).not.toHaveProperty('strict');
+    expect(exported?.input_schema).toEqual(rich.inputSchema);
+  });
+
+  test('asked for, strict spends the request’s budget by priority', () => {
+    const optional = (name: string) =>
+      tool(name, object({ a: { type: 'string' }, b: { type: 'string' }, c: { type: 'string' } }));
+    const many = Array.from({ length: 12 }, (_, index) => optional(`tool_${String.fromCharCode(97 + index)}`));
+    const { reports } = toolsFor('anthropic', many, { strict: true, priority: ['tool_l'] });
+    const strict = reports.filter((report) => report.strict).map(({ name }) => name);
+    expect(strict).toHaveLength(8);
+    expect(strict).toContain('tool_l');
+    expect(reports.find(({ name }) => name === 'tool_k')).toMatchObject({
+      outcome: 'refused-strict',
+      reason: expect.stringContaining('budget'),
+    });
+  });
+
+  test('the SDK’s own transform finds nothing left to change in a strict schema', () => {
+    const { tools } = toolsFor('anthropic', [rich], { strict: true });
+    const schema = tools[0]?.['input_schema'] as JsonSchema;
+    expect(tools[0]).toMatchObject({ strict: true });
+    expect(withoutText(transformJSONSchema(structuredClone(schema)))).toEqual(withoutText(schema));
+  });
+});
+
+describe('rules 6 and 7: Gemini and MCP', () => {
+  test('Gemini gets JSON Schema, and is told what to set on the request', () => {
+    const exported = toolsFor('gemini', [rich]);
+    const [declaration] = exported.tools as unknown as FunctionDeclaration[];
+    expect(declaration).toMatchObject({ name: 'book', responseJsonSchema: { type: 'object' } });
+    expect(exported.request).toContain('VALIDATED');
+    expect(exported.reports[0]?.dropped).toContainEqual({
+      path: 'properties.where.properties.city',
+      keyword: 'minLength',
+    });
+  });
+
+  test('A22: MCP gets everything, with annotations from tier and effects', () => {
+    const { tools } = toolsFor('mcp', [rich]);
+    expect(ToolSchema.parse(tools[0])).toEqual(tools[0]);
+    expect(tools[0]).toMatchObject({
+      name: 'book',
+      title: 'Book a table',
+      inputSchema: rich.inputSchema,
+      outputSchema: { type: 'object' },
+      annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true, openWorldHint: true },
+      icons: [{ src: 'https://example.org/i.png' }],
+    });
+  });
+});
+
+describe.each(PROVIDERS)('%s', (provider) => {
+  test('rule 8: the same tools in any order give the same bytes', () => {
+    const forwards = JSON.stringify(toolsFor(provider, baseTools));
+    expect(JSON.stringify(toolsFor(provider, [...baseTools].reverse()))).toBe(forwards);
+  });
+
+  test('rule 9: a description that some clients cut is warned of', () => {
+    const long = defineUntypedTool({ ...base, name: 'long', description: 'x'.repeat(2_049), inputSchema: object({}) });
+    expect(toolsFor(provider, [long]).reports[0]?.warnings).toEqual([expect.stringContaining('2048')]);
+  });
+
+  test('every base tool has an export, and its names lead back', () => {
+    const { tools, names, reports } = toolsFor(provider, baseTools, { strict: true });
+    expect(tools).toHaveLength(baseTools.length);
+    expect(
+      Object.values(names)
+        .map(({ name }) => name)
+        .sort(),
+    ).toEqual(baseTools.map(({ name }) => name).sort());
+    expect(reports.map(({ tool: name }) => name).sort()).toEqual(baseTools.map(({ name }) => `tools.${name}`).sort());
+  });
+
+  test('rule 10: any instance valid under the export, normalised, is valid, or fails only on what the report lists', () => {
+    fc.assert(
+      fc.property(schemas, fc.infiniteStream(fc.jsonValue({ maxDepth: 2 })), fc.nat(), (schema, junk, seed) => {
+        const exported = toolsFor(provider, [tool('t', schema)], { strict: true });
+        const shown = schemaOf(exported.tools[0]);
+        const accepts = ajv.compile(shown);
+        const canonical = ajv.compile(schema);
+        for (let round = 0; round < 10; round += 1) {
+          const instance = instanceOf(shown, seed + round, () => junk.next().value);
+          if (!accepts(instance)) continue;
+          if (!canonical(withoutNulls(schema, instance))) expect(exported.reports[0]?.dropped).not.toEqual([]);
+        }
+      }),
+      { numRuns: 100 },
+    );
+  });
+});
+
+describe('C12 to C14: what a model sends', () => {
+  const all: readonly AnyTool[] = [rich, defineFreeformTool({ ...base, name: 'patch', format: { type: 'text' } })];
+  const exported = toolsFor('openai', all);
+  const decode = (call: Parameters<typeof decodeCall>[2]) => decodeCall(exported, all, call);
+
+  test('null becomes absent where the canonical schema has no null', () => {
+    const sent = {
+      where: { city: 'Rome', street: null },
+      seats: null,
+      when: null,
+      kind: null,
+      notes: null,
+      nullable: null,
+      either: { by: 'phone', at: null },
+    };
+    const params = { where: { city: 'Rome' }, nullable: null, either: { by: 'phone' } };
+    expect(decode({ kind: 'function', name: 'book', arguments: JSON.stringify(sent) })).toEqual({
+      namespace: 'tools',
+      name: 'book',
+      params,
+    });
+    expect(compileSchema(rich.inputSchema)(params)).toEqual([]);
+  });
+
+  test('free text is the tool’s input', () => {
+    expect(decode({ kind: 'custom', name: 'patch', input: '*** Begin' }).params).toEqual({ input: '*** Begin' });
+  });
+
+  test('C14: what is no JSON, no object, no tool or of another kind is answered so that the model can mend it', () => {
+    const refused = (call: Parameters<typeof decodeCall>[2]) => {
+      try {
+        decode(call);
+        return 'accepted';
+      } catch (error) {
+        return String((error as Error).message);
+      }
+    };
+    expect(refused({ kind: 'function', name: 'book', arguments: '{' })).toMatch(/^The arguments of book are not JSON/);
+    expect(refused({ kind: 'function', name: 'book', arguments: '[1]' })).toMatch(/must be a JSON object; got \[1\]/);
+    expect(refused({ kind: 'custom', name: 'book', input: 'x' })).toMatch(/takes JSON arguments, not free text/);
+    expect(refused({ kind: 'function', name: 'buk', arguments: '{}' })).toMatch(/No tool "buk" was exported/);
+  });
+});
+
+function schemaOf(exported: Readonly<Record<string, unknown>> | undefined): JsonSchema {
+  const { parameters, input_schema, parametersJsonSchema, inputSchema } = exported ?? {};
+  return (parameters ?? input_schema ?? parametersJsonSchema ?? inputSchema) as JsonSchema;
+}
+
+/** Without what says nothing more: texts, and the type beside the very values. */
+function withoutText(value: unknown): unknown {
+  return JSON.parse(
+    JSON.stringify(value, function (this: object, name, member) {
+      const said = name === 'type' && ('const' in this || 'enum' in this);
+      return said || name === 'description' || name === 'default' ? undefined : member;
+    }),
+  );
+}
+
+const leaf = fc.oneof(
+  fc.constant({ type: 'string' }),
+  fc.constant({ type: 'string', minLength: 1 }),
+  fc.constant({ type: 'string', format: 'date' }),
+  fc.constant({ type: 'integer', minimum: 0 }),
+  fc.constant({ type: 'boolean' }),
+  fc.constant({ enum: ['a', 'b'] }),
+  fc.constant({ const: 'c' }),
+  fc.constant({ type: ['string', 'null'] }),
+  fc.constant({ oneOf: [{ type: 'string' }, { type: 'number' }] }),
+  fc.constant({}),
+);
+const { object: schemas } = fc.letrec<{ any: Record<string, unknown>; object: JsonSchema }>((tie) => ({
+  any: fc.oneof(
+    { maxDepth: 3 },
+    leaf,
+    tie('object') as fc.Arbitrary<Record<string, unknown>>,
+    fc.record({ type: fc.constant('array'), items: tie('any') }),
+    fc.record({ anyOf: fc.array(tie('any'), { minLength: 1, maxLength: 2 }) }),
+  ),
+  object: fc
+    .record({
+      properties: fc.dictionary(fc.constantFrom('a', 'b', 'c'), tie('any'), { maxKeys: 3 }),
+      required: fc.subarray(['a', 'b', 'c']),
+      closed: fc.boolean(),
+      minProperties: fc.option(fc.constant(1), { nil: undefined }),
+    })
+    .map(({ properties, required, closed, minProperties }) => ({
+      type: 'object',
+      properties,
+      required: required.filter((name) => name in properties),
+      ...(closed ? { additionalProperties: false } : {}),
+      ...(minProperties === undefined ? {} : { minProperties }),
+    })),
+}));
+
+/** An instance of a schema that mostly fits: choices by a seed, junk where anything goes. */
+function instanceOf(schema: unknown, seed: number, junk: () => unknown): unknown {
+  const parts = (typeof schema === 'object' && schema !== null ? schema : {}) as Record<string, unknown>;
+  const pick = <T>(options: readonly T[]): T | undefined => options[seed % Math.max(1, options.length)];
+  const next = Math.floor(seed / 2) + 7 * (seed % 3);
+  for (const keyword of ['anyOf', 'oneOf'])
+    if (Array.isArray(parts[keyword])) return instanceOf(pick(parts[keyword]), next, junk);
+  if (parts['const'] !== undefined) return parts['const'];
+  if (Array.isArray(parts['enum'])) return pick(parts['enum']);
+  switch (Array.isArray(parts['type']) ? pick(parts['type']) : parts['type']) {
+    case 'object': {
+      const required = (parts['required'] as readonly string[] | undefined) ?? [];
+      const entries = Object.entries((parts['properties'] ?? {}) as object);
+      const kept = entries.filter(([name], index) => required.includes(name) || (seed >> index) % 2 === 0);
+      return Object.fromEntries(kept.map(([name, part], index) => [name, instanceOf(part, next + index, junk)]));
+    }
+    case 'array':
+      return Array.from({ length: seed % 3 }, (_, index) => instanceOf(parts['items'], next + index, junk));
+    case 'string':
+      return parts['format'] === 'date' && seed % 2 === 0 ? '2026-01-31' : ['', 'x', 'a'][seed % 3];
+    case 'integer':
+    case 'number':
+      return (seed % 5) - 1;
+    case 'boolean':
+      return seed % 2 === 0;
+    case 'null':
+      return null;
+    default:
+      return junk();
+  }
+}
