@@ -117,6 +117,15 @@ function fleetCommands(program: Command, context: CliContext, end: End): void {
     end(await (await import('./cli/worker.ts')).runWorker(context, options)),
   );
 
+  command(program, 'mcp', 'start an MCP server on standard input and output', [
+    'pawl mcp --workers 1 --tools ./weather.ts',
+    `{ "mcpServers": { "pawl": { "command": "npx", "args": ["pawl", "mcp"] } } }`,
+  ])
+    .option('--session <key>', 'session that the client’s calls belong to (default: one for this process)')
+    .option('--workers <n>', 'worker processes to start beside it (default: 0, those that run already)', wholeNumber, 0)
+    .option('--tools <file...>', 'files of tools for these workers')
+    .action(async (options) => end(await (await import('./cli/mcp.ts')).runMcp(context, options)));
+
   const serve = command(program, 'serve', 'start the HTTP API and Bull Board, without workers', [
     'pawl serve --port 8080',
   ])
@@ -306,6 +315,11 @@ function portOption(): Option {
     if (!/^\d+$/.test(text) || port > 65_535) throw new InvalidArgumentError('A port is a number from 0 to 65535.');
     return port;
   });
+}
+
+function wholeNumber(text: string): number {
+  if (!/^\d{1,4}$/.test(text)) throw new InvalidArgumentError('It must be a whole number.');
+  return Number(text);
 }
 
 function positiveInteger(text: string): number {

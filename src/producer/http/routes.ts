@@ -99,7 +99,7 @@ export function mountRoutes(app: Express, routes: readonly Route[]): void {
   for (const [path, here] of Map.groupBy(routes, (each) => each.path)) {
     const place = app.route(path.replaceAll(/\{(\w+)\}/g, ':$1'));
     for (const each of here) {
-      const steps: RequestHandler[] = [permit(each.permission)];
+      const steps: RequestHandler[] = [permitted(each.permission)];
       if (each.body !== undefined) steps.push(...readBody);
       place[each.method](...steps, answering(each));
     }
@@ -109,7 +109,7 @@ export function mountRoutes(app: Express, routes: readonly Route[]): void {
   }
 }
 
-function permit(permission: Permission): RequestHandler {
+export function permitted(permission: Permission): RequestHandler {
   return (_request, response, next) => {
     checkPermission(callerOf(response), permission);
     next();

@@ -9,6 +9,8 @@ import type { Settings } from '../../shared/config.ts';
 import { PawlError } from '../../shared/failure.ts';
 import type { Logger } from '../../shared/log.ts';
 import type { Pawl } from '../client.ts';
+import { type McpEndpoint, mcpEndpoint } from '../mcp-server/http.ts';
+import type { McpServerParts } from '../mcp-server/server.ts';
 import { authentication, checkBinding, checkPermission } from './access.ts';
 import { apiRoutes } from './api.ts';
 import { HttpError } from './errors.ts';
@@ -16,7 +18,7 @@ import { Streams } from './events.ts';
 import { mountHealth } from './health.ts';
 import { Backlog, Limits, limited } from './limits.ts';
 import { ProducerMetrics } from './metrics.ts';
-import { callerOf, mountRoutes, refuse, refuseMethod } from './routes.ts';
+import { callerOf, mountRoutes, permitted, refuse, refuseMethod } from './routes.ts';
 import { Waits } from './waits.ts';
 
 /** Where the board of `operator/board.ts` stands. */
@@ -42,6 +44,8 @@ export interface HttpServerOptions {
   readonly metrics?: ProducerMetrics;
   /** Shown in the OpenAPI document. */
   readonly version?: string;
+  /** Adds an application's own resources and prompts to every MCP server that is made. */
+  readonly extendMcp?: McpServerParts['extend'];
   /** While it answers true, `/readyz` answers 503. */
   readonly isStarting?: () => boolean;
 }
@@ -65,9 +69,15 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   const metrics = options.metrics ?? new ProducerMetrics(settings);
   const waits = new Waits();
   const streams = new Streams();
+  const mcp = mcpEndpoint({
+    pawl,
+    log,
+    version: options.version ?? '0.0.0',
+    ...(options.extendMcp === undefined ? {} : { extend: options.extendMcp }),
+  });
   const running = new Set<Response>();
   let draining = false;
-  const app = createApp(options, { waits, streams, metrics, running, isDraining: () => draining });
+  const app = createApp(options, { waits, streams, mcp, metrics, running, isDraining: () => draining });
   const server = createServer({ requestTimeout: REQUEST_LIMIT_MS, headersTimeout: HEADERS_LIMIT_MS }, app);
   server.keepAliveTimeout = KEEP_ALIVE_MS;
   await listen(server, host, options.port ?? settings.httpPort);
@@ -79,6 +89,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     for (const response of running) if (!response.headersSent) response.set('Connection', 'close');
     waits.close();
     streams.close();
+    void mcp.close();
   };
   let closing: Promise<void> | undefined;
   return {
@@ -96,6 +107,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
 interface Inside {
   readonly waits: Waits;
   readonly streams: Streams;
+  readonly mcp: McpEndpoint;
   readonly metrics: ProducerMetrics;
   /** Responses that are not finished. */
   readonly running: Set<Response>;
@@ -104,7 +116,7 @@ interface Inside {
 
 function createApp(options: HttpServerOptions, inside: Inside): Express {
   const { pawl, settings, log, board, version = '0.0.0' } = options;
-  const { waits, streams, metrics, isDraining } = inside;
+  const { waits, streams, mcp, metrics, isDraining } = inside;
   const app = express();
   app.disable('x-powered-by');
   app.disable('etag');
@@ -124,6 +136,7 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
     if (isDraining()) throw new PawlError('BACKEND_UNAVAILABLE', 'This server is closing.');
     await backlog.check();
   };
+  app.all('/mcp', permitted('use'), ...mcp.steps);
   mountRoutes(app, apiRoutes({ pawl, waits, streams, metrics, version, checkAccepting }));
   if (board !== undefined) {
     app.use(BOARD_PATH, readOnlyPages(), board);

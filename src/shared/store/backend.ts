@@ -20,6 +20,7 @@ import { Ledger } from './ledger.ts';
 import { closeConnection, openConnection, type Redis, whenReady } from './redis.ts';
 import { Sessions } from './sessions.ts';
 import { SwitchRecords } from './switches.ts';
+import { Tasks } from './tasks.ts';
 
 /** A producer's user waits for it; a worker may be started together with its Redis. */
 const READY_TIMEOUT_MS = { 'fail-fast': 3_000, patient: 15_000 } as const;
@@ -41,6 +42,7 @@ export interface Backend {
   /** Redis' clock, for every time that another process will compare. */
   readonly clock: FollowedClock;
   readonly server: ServerFacts;
+  readonly tasks: Tasks;
   close(): Promise<void>;
 }
 
@@ -87,6 +89,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       switches: new SwitchRecords(redis, settings.prefix),
       clock: following.clock,
       server,
+      tasks: new Tasks(redis, settings.prefix, settings.ttl.doneMs),
       close: async () => {
         following.close();
         closeConnection(redis);

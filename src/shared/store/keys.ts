@@ -118,6 +118,10 @@ export class FleetKeys {
   grants(sessionKey: string): string {
     return `${this.prefix}:{fleet}:grants:${sessionKey}`;
   }
+
+  task(taskId: string): string {
+    return `${this.prefix}:{fleet}:task:${taskId}`;
+  }
 }
 
 /** Of a dedupe store that processes without a fleet share. One hash tag: a script touches a record and its indexes together. */

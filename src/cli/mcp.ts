@@ -1,0 +1,54 @@
+/** `pawl mcp`: an MCP server on standard input and output, for clients that start their servers themselves. */
+import { serveStdio } from '@modelcontextprotocol/server/stdio';
+import { connect, createLogger, loadSettings, PAWL_VERSION } from '../main.ts';
+import { createMcpServer } from '../producer/mcp-server/server.ts';
+import { type CliContext, say, withRedisHint } from './context.ts';
+import { EXIT_CODES } from './exit-codes.ts';
+import { WorkerProcesses } from './worker-processes.ts';
+
+export interface McpOptions {
+  readonly session?: string;
+  readonly workers: number;
+  readonly tools?: readonly string[];
+}
+
+/** Whoever starts the process may do what its user may. */
+const CALLER = { id: 'stdio', role: 'admin' } as const;
+
+export async function runMcp(context: CliContext, options: McpOptions): Promise<number> {
+  const settings = await loadSettings();
+  const log = createLogger(settings);
+  const pawl = await connect({ log }).catch((error: unknown) => {
+    throw withRedisHint(error, context.environment);
+  });
+  const workers = new WorkerProcesses(context, {
+    count: options.workers,
+    args: options.tools === undefined ? [] : ['--tools', ...options.tools],
+    drainMs: settings.drainMs,
+    metricsPort: undefined,
+  });
+  const asked = Promise.withResolvers<void>();
+  const ignore = context.onInterrupt((times) => {
+    if (times > 1) context.endNow(EXIT_CODES.failed.code);
+    asked.resolve();
+  });
+  context.input.once('end', () => asked.resolve());
+  context.input.once('close', () => asked.resolve());
+  try {
+    if (options.workers > 0) await workers.start();
+    const sessionKey = options.session ?? `mcp-stdio-${process.pid}`;
+    const server = serveStdio(() => createMcpServer({ pawl, version: PAWL_VERSION }, CALLER, sessionKey), {
+      onerror: (error) => log.debug({ event: 'mcp', error: error.message }, 'an MCP request failed'),
+    });
+    await asked.promise;
+    await server.close();
+    return EXIT_CODES.success.code;
+  } finally {
+    ignore();
+    if (options.workers > 0) {
+      say(context, 'draining the workers');
+      await workers.drain();
+    }
+    await pawl.close();
+  }
+}

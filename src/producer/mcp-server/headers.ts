@@ -1,0 +1,64 @@
+/**
+ * Headers that repeat what stands in the body, so that whatever routes need not read it (SEP-2243): they must agree. The SDK checks
+ * those of the core methods; tasks and a tool's own parameters (`x-mcp-header`) are checked here.
+ */
+
+interface Request {
+  readonly method: string;
+  readonly params?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** What disagrees; undefined when nothing does. `schemaOf` finds the input schema of a tool. */
+export async function headerMismatch(
+  { method, params = {} }: Request,
+  headers: Headers,
+  schemaOf: (tool: string) => Promise<unknown>,
+): Promise<string | undefined> {
+  if (method.startsWith('tasks/') && 'taskId' in params)
+    return headers.get('mcp-name') === params['taskId'] ? undefined : 'Mcp-Name must be the taskId of the body';
+  if (method !== 'tools/call' || typeof params['name'] !== 'string') return undefined;
+  return mismatchIn(await schemaOf(params['name']), params['arguments'], headers);
+}
+
+function mismatchIn(schema: unknown, value: unknown, headers: Headers): string | undefined {
+  const properties = isObject(schema) && isObject(schema['properties']) ? schema['properties'] : {};
+  if (!isObject(value)) return undefined;
+  for (const [name, described] of Object.entries(properties)) {
+    const given = value[name];
+    if (!isObject(described) || given === undefined || given === null) continue;
+    const wrong =
+      typeof described['x-mcp-header'] === 'string'
+        ? mismatch(`Mcp-Param-${described['x-mcp-header']}`, given, headers)
+        : mismatchIn(described, given, headers);
+    if (wrong !== undefined) return wrong;
+  }
+  return undefined;
+}
+
+function mismatch(header: string, given: unknown, headers: Headers): string | undefined {
+  if (typeof given === 'object') return undefined;
+  const sent = headers.get(header);
+  if (sent === null) return `${header} is missing, and the body has a value for it`;
+  const decoded = decode(sent);
+  if (decoded === undefined) return `${header} is not valid Base64 of UTF-8`;
+  const same =
+    typeof given === 'number' ? decoded.trim() !== '' && Number(decoded) === given : decoded === String(given);
+  return same ? undefined : `${header} and the body have different values`;
+}
+
+/** `=?base64?…?=` holds what a header cannot; everything else stands for itself. */
+function decode(value: string): string | undefined {
+  const encoded = /^=\?base64\?(.*)\?=$/s.exec(value)?.[1];
+  if (encoded === undefined) return value;
+  const bytes = Buffer.from(encoded, 'base64');
+  if (bytes.toString('base64') !== encoded) return undefined;
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

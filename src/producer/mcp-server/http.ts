@@ -1,0 +1,197 @@
+/**
+ * `/mcp`: streamable HTTP for both eras on one address. A request of 2026-07-28 stands for itself; a client of 2025-11-25 opens a
+ * session, which this process keeps while it is used. A session that is gone is 404, and the client opens another.
+ */
+import { once } from 'node:events';
+import {
+  classifyInboundRequest,
+  createMcpHandler,
+  isInitializeRequest,
+  isJsonContentType,
+  type McpRequestContext,
+  type Server,
+  WebStandardStreamableHTTPServerTransport,
+} from '@modelcontextprotocol/server';
+import express, { type Request as HttpRequest, type Response as HttpResponse, type RequestHandler } from 'express';
+import type { Logger } from '../../shared/log.ts';
+import { uuidv7 } from '../../shared/time.ts';
+import type { Pawl } from '../client.ts';
+import type { Caller } from '../http/access.ts';
+import { splitName } from '../http/calls.ts';
+import { callerOf, MAX_BODY_BYTES } from '../http/routes.ts';
+import { headerMismatch } from './headers.ts';
+import { createMcpServer, type McpServerParts } from './server.ts';
+
+export interface McpEndpoint {
+  /** One for the route, in order. */
+  readonly steps: readonly RequestHandler[];
+  readonly notify: ReturnType<typeof createMcpHandler>['notify'];
+  /** Ends all sessions and streams; the calls go on. */
+  close(): Promise<void>;
+}
+
+const MAX_SESSIONS = 10_000;
+/** Of the specification. */
+const HEADER_MISMATCH = -32_020;
+
+interface LegacySession {
+  readonly callerId: string;
+  readonly server: Server;
+  readonly transport: WebStandardStreamableHTTPServerTransport;
+}
+
+export function mcpEndpoint(parts: McpServerParts & { readonly log: Logger }): McpEndpoint {
+  const { pawl, log } = parts;
+  const onerror = (error: Error) => log.debug({ event: 'mcp', error: error.message }, 'an MCP request failed');
+  const modern = createMcpHandler(
+    (context: McpRequestContext) => {
+      const caller = callerIn(context);
+      return createMcpServer(parts, caller, sessionOf(caller));
+    },
+    { onerror },
+  );
+  const sessions = new Map<string, LegacySession>();
+
+  const openSession = async (caller: Caller): Promise<WebStandardStreamableHTTPServerTransport> => {
+    const server = createMcpServer(parts, caller, sessionOf(caller));
+    const transport = new WebStandardStreamableHTTPServerTransport({
+      sessionIdGenerator: () => uuidv7(),
+      onsessioninitialized: (id) => {
+        sessions.set(id, { callerId: caller.id, server, transport });
+        const oldest = sessions.keys().next().value;
+        if (sessions.size > MAX_SESSIONS && oldest !== undefined) void endSession(oldest);
+      },
+      onsessionclosed: (id) => void sessions.delete(id),
+    });
+    server.onerror = onerror;
+    await server.connect(transport);
+    return transport;
+  };
+  const endSession = async (id: string): Promise<void> => {
+    const session = sessions.get(id);
+    sessions.delete(id);
+    await session?.server.close();
+  };
+  /** The session that the header names, as the one that was used last. Another caller's is as good as none. */
+  const sessionNamed = (id: string, caller: Caller): LegacySession | undefined => {
+    const session = sessions.get(id);
+    if (session === undefined || session.callerId !== caller.id) return undefined;
+    sessions.delete(id);
+    sessions.set(id, session);
+    return session;
+  };
+
+  const handle = async (request: HttpRequest, response: HttpResponse): Promise<void> => {
+    const caller = callerOf(response);
+    const gone = new AbortController();
+    response.once('close', () => gone.abort());
+    const asked = webRequest(request, gone.signal);
+    let parsedBody: unknown;
+    if (request.method === 'POST') {
+      if (!isJsonContentType(asked.headers.get('content-type')))
+        return refuse(response, 415, -32_600, 'The body must be JSON: Content-Type: application/json.');
+      try {
+        parsedBody = JSON.parse(String(request.body)) as unknown;
+      } catch {
+        return refuse(response, 400, -32_700, 'Parse error');
+      }
+    }
+    const options = { authInfo: authInfoOf(caller), ...(request.method === 'POST' ? { parsedBody } : {}) };
+    const sessionId = asked.headers.get('mcp-session-id');
+    const route = classifyInboundRequest({
+      httpMethod: request.method,
+      protocolVersionHeader: asked.headers.get('mcp-protocol-version') ?? undefined,
+      mcpMethodHeader: asked.headers.get('mcp-method') ?? undefined,
+      ...(parsedBody === undefined ? {} : { body: parsedBody }),
+    } as Parameters<typeof classifyInboundRequest>[0]);
+    const isLegacy = route.kind === 'legacy' || request.method !== 'POST';
+    if (isLegacy && sessionId !== null) {
+      const session = sessionNamed(sessionId, caller);
+      if (session === undefined) return refuse(response, 404, -32_001, 'Session not found');
+      return send(response, await session.transport.handleRequest(asked, options));
+    }
+    if (isLegacy && isInitializeRequest(parsedBody))
+      return send(response, await (await openSession(caller)).handleRequest(asked, options));
+    if (route.kind === 'modern' && route.messageKind === 'request') {
+      const wrong = await headerMismatch(route.message, asked.headers, (tool) => schemaOf(pawl, tool));
+      if (wrong !== undefined)
+        return refuse(response, 400, HEADER_MISMATCH, `Headers and body disagree: ${wrong}.`, route.message.id);
+    }
+    return send(response, await modern.fetch(asked, options));
+  };
+
+  const stopWatching = pawl.onCatalogueChange(() => {
+    modern.notify.toolsChanged();
+    for (const { server } of sessions.values()) server.sendToolListChanged().catch(() => {});
+  });
+  return {
+    steps: [express.raw({ type: () => true, limit: MAX_BODY_BYTES }), (request, response) => handle(request, response)],
+    notify: modern.notify,
+    close: async () => {
+      stopWatching();
+      await Promise.all([...sessions.keys()].map(endSession));
+      await modern.close();
+    },
+  };
+}
+
+/** Without one of its own, a client's calls are those of its token. */
+export function sessionOf({ id }: Pick<Caller, 'id'>): string {
+  return `mcp-${id}`;
+}
+
+function authInfoOf(caller: Caller) {
+  return { token: '', clientId: caller.id, scopes: [caller.role], extra: { caller } };
+}
+
+function callerIn({ authInfo }: McpRequestContext): Caller {
+  return authInfo?.extra?.['caller'] as Caller;
+}
+
+function webRequest(request: HttpRequest, signal: AbortSignal): Request {
+  const headers = new Headers();
+  for (const [name, value] of Object.entries(request.headers))
+    if (value !== undefined && !name.startsWith(':'))
+      headers.set(name, Array.isArray(value) ? value.join(', ') : value);
+  return new Request(`http://${request.headers.host ?? 'localhost'}${request.originalUrl}`, {
+    method: request.method,
+    headers,
+    signal,
+  });
+}
+
+async function send(response: HttpResponse, answer: Response): Promise<void> {
+  if (response.closed) {
+    await answer.body?.cancel();
+    return;
+  }
+  response.status(answer.status);
+  for (const [name, value] of answer.headers) response.set(name, value);
+  if (answer.body === null) {
+    response.end();
+    return;
+  }
+  response.flushHeaders();
+  const reader = answer.body.getReader();
+  response.once('close', () => void reader.cancel().catch(() => {}));
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    if (response.closed) return;
+    if (!response.write(part.value)) await Promise.race([once(response, 'drain'), once(response, 'close')]);
+  }
+  response.end();
+}
+
+function refuse(
+  response: HttpResponse,
+  status: number,
+  code: number,
+  message: string,
+  id: string | number | null = null,
+): void {
+  response.status(status).json({ jsonrpc: '2.0', id, error: { code, message } });
+}
+
+async function schemaOf(pawl: Pawl, mcpName: string): Promise<unknown> {
+  const { namespace, name } = splitName(mcpName);
+  return pawl.offer(namespace, name)?.inputSchema;
+}

@@ -1,0 +1,72 @@
+/**
+ * A call's ending in MCP's terms. What the model can react to (wrong parameters, a refusal, a failed tool) is a result with
+ * `isError`; what is wrong with the server is an error of the protocol.
+ */
+import { type CallToolResult, type ContentBlock, ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
+import { defined } from '../../shared/defined.ts';
+import type { ToolResultEnvelope } from '../../shared/envelope.ts';
+import type { FailureCode } from '../../shared/failure.ts';
+
+/** Failures of the fleet, not of the call: another model's words would not help. */
+const DEFECTS: readonly string[] = [
+  'RESULT_INVALID',
+  'SIGNATURE_INVALID',
+  'TOOL_UNAVAILABLE',
+  'BACKEND_UNAVAILABLE',
+] satisfies FailureCode[];
+
+const BLOCK_TYPES: readonly unknown[] = ['text', 'image', 'audio', 'resource', 'resource_link'];
+
+/** Throws `ProtocolError` for a defect. */
+export function callToolResult(envelope: ToolResultEnvelope): CallToolResult {
+  const { callId, status, fromCache, attempts } = envelope;
+  const _meta = defined({
+    'pawl/callId': callId,
+    'pawl/status': status,
+    'pawl/fromCache': fromCache,
+    'pawl/attempts': attempts,
+  });
+  if (envelope.status !== 'success') {
+    const { code, message, issues, retryAfterMs } = envelope.error;
+    if (DEFECTS.includes(code))
+      throw new ProtocolError(ProtocolErrorCode.InternalError, message, defined({ code, callId }));
+    const listed = (issues ?? []).map((issue) => `\n- ${issue.path}: ${issue.message}`).join('');
+    return {
+      isError: true,
+      content: [{ type: 'text', text: `${code}: ${message}${listed}` }],
+      _meta: { ..._meta, 'pawl/error': defined({ code, issues, retryAfterMs }) },
+    };
+  }
+  const { content, metadata } = envelope.output;
+  if (isMcpResult(content)) return { ...content, _meta: { ...content._meta, ..._meta } };
+  const text: ContentBlock = { type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content) };
+  return {
+    content: [text, ...blocksOf(metadata?.['content'])],
+    ...(isObject(content) ? { structuredContent: content } : {}),
+    _meta,
+  };
+}
+
+/** A tool that speaks MCP itself returns what a client is to get, content blocks and all. */
+function isMcpResult(value: unknown): value is CallToolResult {
+  return (
+    isObject(value) &&
+    Array.isArray(value['content']) &&
+    value['content'].length > 0 &&
+    value['content'].every((block: unknown) => isObject(block) && BLOCK_TYPES.includes(block['type']))
+  );
+}
+
+/** The blocks that a tool returned beside its output, in MCP's shape: a resource stands in a member of its own. */
+function blocksOf(value: unknown): ContentBlock[] {
+  if (!Array.isArray(value)) return [];
+  return value.map((block: { readonly type: string }) => {
+    if (block.type !== 'resource') return block as ContentBlock;
+    const { type, ...resource } = block;
+    return { type, resource } as ContentBlock;
+  });
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,71 @@
+/** The fleet's tools as MCP shows them (A2, A22): name, schemas and annotations come from the one definition that workers run. */
+import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
+import { answersParameter } from '../../shared/asking.ts';
+import { defined } from '../../shared/defined.ts';
+import type { FailureCode } from '../../shared/failure.ts';
+import type { JsonSchema } from '../../shared/schema.ts';
+import { DEFAULT_NAMESPACE, type Tier, type ToolAnnotations } from '../../shared/tool.ts';
+import type { Pawl } from '../client.ts';
+
+export interface McpOffer {
+  /** As clients call it. */
+  readonly mcpName: string;
+  readonly name: string;
+  readonly namespace: string;
+  readonly description: string;
+  readonly tier: Tier;
+  readonly annotations: ToolAnnotations;
+  readonly inputSchema: JsonSchema;
+  readonly outputSchema?: JsonSchema;
+  /** The parameter that takes answers to the tool's questions. */
+  readonly answersName: string | undefined;
+}
+
+/** What a session may call, by name, so that the same tools always read the same. */
+export async function offersFor(pawl: Pawl, sessionKey: string): Promise<readonly McpOffer[]> {
+  const { tools } = await pawl.catalogue(sessionKey);
+  const newest = new Map<string, McpOffer>();
+  for (const { name, namespace } of tools) {
+    const offer = pawl.offer(namespace, name);
+    if (offer === undefined) continue;
+    const mcpName = namespace === DEFAULT_NAMESPACE ? name : `${namespace}.${name}`;
+    newest.set(mcpName, { ...offer, mcpName, answersName: answersParameter(offer.inputSchema) });
+  }
+  return [...newest.values()].sort((a, b) => (a.mcpName < b.mcpName ? -1 : 1));
+}
+
+/** Throws -32602: a tool that this session does not have is unknown to it. */
+export async function offerFor(pawl: Pawl, sessionKey: string, mcpName: string): Promise<McpOffer> {
+  const offers = await offersFor(pawl, sessionKey);
+  const offer = offers.find((each) => each.mcpName === mcpName);
+  if (offer !== undefined) return offer;
+  throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${mcpName.slice(0, 256)}`, {
+    code: 'UNKNOWN_TOOL' satisfies FailureCode,
+  });
+}
+
+export function toolView(offer: McpOffer) {
+  const { title, taskSupport, readOnlyHint, destructiveHint, idempotentHint, openWorldHint } = offer.annotations;
+  return defined({
+    name: offer.mcpName,
+    title,
+    description: offer.description,
+    inputSchema: withoutAnswers(offer),
+    outputSchema: offer.outputSchema,
+    annotations: defined({
+      title,
+      readOnlyHint: readOnlyHint ?? offer.tier === 'read-only',
+      destructiveHint: destructiveHint ?? offer.tier !== 'read-only',
+      idempotentHint,
+      openWorldHint,
+    }),
+    execution: taskSupport === undefined ? undefined : { taskSupport },
+    _meta: { 'pawl/tier': offer.tier },
+  });
+}
+
+function withoutAnswers({ inputSchema, answersName }: McpOffer): JsonSchema {
+  if (answersName === undefined) return inputSchema;
+  const { [answersName]: _answers, ...properties } = inputSchema['properties'] as Record<string, unknown>;
+  return { ...inputSchema, properties };
+}

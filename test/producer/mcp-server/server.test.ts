@@ -1,0 +1,248 @@
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { z } from 'zod';
+import { acceptedForm, askCaller, callerAnswers } from '../../../src/shared/asking.ts';
+import { type AnyTool, defineTool } from '../../../src/shared/tool.ts';
+import { eventually, signal } from '../../helpers/signal.ts';
+import { type Rig, startRig, testTools } from '../http/rig.ts';
+
+const MODERN = '2026-07-28';
+const TASKS = 'io.modelcontextprotocol/tasks';
+
+async function connectClient(rig: Rig, era: 'legacy' | 'modern', token?: string): Promise<Client> {
+  const client = new Client(
+    { name: 'test', version: '1.0.0' },
+    { ...(era === 'modern' ? { versionNegotiation: { mode: 'auto' } } : {}), capabilities: { elicitation: {} } },
+  );
+  client.setRequestHandler('elicitation/create', () => ({ action: 'accept', content: { name: 'Ada' } }));
+  const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+  await client.connect(
+    new StreamableHTTPClientTransport(new URL(`${rig.server.url}/mcp`), { requestInit: { headers } }),
+  );
+  onTestFinished(() => client.close());
+  return client;
+}
+
+/** One request of the newest revision, as it stands on the wire. */
+function modern(rig: Rig) {
+  let id = 0;
+  return async (method: string, params: Record<string, unknown>, headers: Record<string, string> = {}) => {
+    id += 1;
+    const name = params['name'] ?? params['taskId'];
+    const { status, body, text } = await rig.ask('/mcp', {
+      method: 'POST',
+      headers: {
+        accept: 'application/json, text/event-stream',
+        'mcp-protocol-version': MODERN,
+        'mcp-method': method,
+        ...(name === undefined ? {} : { 'mcp-name': String(name) }),
+        ...headers,
+      },
+      json: {
+        jsonrpc: '2.0',
+        id,
+        method,
+        params: {
+          ...params,
+          _meta: {
+            'io.modelcontextprotocol/protocolVersion': MODERN,
+            'io.modelcontextprotocol/clientInfo': { name: 'test', version: '1' },
+            'io.modelcontextprotocol/clientCapabilities': { elicitation: {}, extensions: { [TASKS]: {} } },
+            ...(params['_meta'] as object | undefined),
+          },
+        },
+      },
+    });
+    const answer = body ?? JSON.parse(/^data: (\{.*"id".*\})$/m.exec(text)?.[1] ?? '{}');
+    return { status, result: answer.result, error: answer.error };
+  };
+}
+
+/** Asks for a name, once in a call that takes its time before. */
+function askingTool(release?: Promise<void>): AnyTool {
+  return defineTool({
+    name: 'asking',
+    version: '1.0.0',
+    description: 'Asks for a name.',
+    tier: 'read-only',
+    annotations: { title: 'Asking' },
+    input: z.object({ greeting: z.string(), answers: callerAnswers }),
+    async run({ greeting, answers }) {
+      const name = acceptedForm(answers, 'who')?.['name'];
+      if (typeof name === 'string') return { output: `${greeting}, ${name}, ${String(answers?.state)}` };
+      await release;
+      const requestedSchema = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] };
+      return askCaller(
+        { who: { method: 'elicitation/create', params: { mode: 'form', message: 'Who?', requestedSchema } } },
+        'kept',
+      );
+    },
+  });
+}
+
+describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era) => {
+  test('lists and calls tools, hears of progress, and gets errors as the specification divides them', async () => {
+    const reported = signal();
+    const stepper = defineTool({
+      name: 'stepper',
+      version: '1.0.0',
+      description: 'Reports one step.',
+      tier: 'read-only',
+      input: z.object({}),
+      async run(_params, ctx) {
+        ctx.progress({ progress: 1, total: 2, message: 'half' });
+        await reported.promise;
+        return { output: { done: true } };
+      },
+    });
+    const rig = await startRig({ tools: [...testTools().tools, stepper] });
+    const client = await connectClient(rig, era);
+    expect(client.getNegotiatedProtocolVersion()).toBe(era === 'modern' ? MODERN : '2025-11-25');
+    const { tools } = await client.listTools();
+    expect(tools.map(({ name }) => name)).toEqual(['acme.far.echo', 'echo', 'fail', 'hold', 'stepper']);
+    expect(tools.find(({ name }) => name === 'echo')).toMatchObject({
+      inputSchema: { type: 'object', required: ['text'] },
+      annotations: { readOnlyHint: false, destructiveHint: true },
+    });
+    const echoed = await client.callTool({ name: 'echo', arguments: { text: 'hello' } });
+    expect(echoed).toMatchObject({ structuredContent: { text: 'hello' }, _meta: { 'pawl/status': 'success' } });
+    expect((await client.callTool({ name: 'acme.far.echo', arguments: { text: 'x' } })).content).toEqual([
+      { type: 'text', text: 'far x' },
+    ]);
+    const invalid = await client.callTool({ name: 'echo', arguments: { text: 7 } });
+    expect(invalid).toMatchObject({ isError: true, content: [{ text: expect.stringContaining('text') }] });
+    expect(await client.callTool({ name: 'fail', arguments: {} })).toMatchObject({
+      isError: true,
+      content: [{ text: 'NOT_FOUND: it broke' }],
+    });
+    await expect(client.callTool({ name: 'nothing', arguments: {} })).rejects.toMatchObject({ code: -32_602 });
+    const heard: unknown[] = [];
+    const stepped = await client.callTool(
+      { name: 'stepper', arguments: {} },
+      {
+        onprogress: (progress) => {
+          heard.push(progress);
+          reported.fire();
+        },
+      },
+    );
+    expect(stepped.structuredContent).toEqual({ done: true });
+    expect(heard).toEqual([{ progress: 1, total: 2, message: 'half' }]);
+  });
+
+  test('a tool that asks its caller is called again with the answer, and its state never leaves the ledger', async () => {
+    const rig = await startRig({ tools: [askingTool()] });
+    const client = await connectClient(rig, era);
+    const { tools } = await client.listTools();
+    expect(Object.keys(tools[0]?.inputSchema.properties ?? {})).toEqual(['greeting']);
+    const { content } = await client.callTool({ name: 'asking', arguments: { greeting: 'Hello' } });
+    expect(content).toEqual([{ type: 'text', text: 'Hello, Ada, kept' }]);
+  });
+
+  test('a client that takes its request back cancels the call', async () => {
+    const { tools, started } = testTools();
+    const rig = await startRig({ tools });
+    const client = await connectClient(rig, era);
+    const abort = new AbortController();
+    const call = client.callTool({ name: 'hold', arguments: {} }, { signal: abort.signal });
+    await started.promise;
+    abort.abort();
+    await expect(call).rejects.toThrow();
+    await eventually(async () => (await rig.pawl.calls())[0]?.state === 'cancelled', { what: 'the cancellation' });
+  });
+});
+
+describe('/mcp', () => {
+  test('the same key is the same call, whether it comes in _meta or as a header', async () => {
+    const { tools, runs } = testTools();
+    const ask = modern(await startRig({ tools }));
+    const call = { name: 'echo', arguments: { text: 'x' } };
+    const first = await ask('tools/call', { ...call, _meta: { 'pawl/idempotencyKey': 'k' } });
+    const again = await ask('tools/call', call, { 'idempotency-key': '"k"' });
+    expect(first.result._meta).toMatchObject({ 'pawl/fromCache': false });
+    expect(again.result._meta).toMatchObject({
+      'pawl/fromCache': true,
+      'pawl/callId': first.result._meta['pawl/callId'],
+    });
+    expect(runs()).toBe(1);
+    const other = await ask('tools/call', { name: 'echo', arguments: { text: 'y' } }, { 'idempotency-key': 'k' });
+    expect(other.result).toMatchObject({ isError: true, _meta: { 'pawl/error': { code: 'IDEMPOTENCY_CONFLICT' } } });
+  });
+
+  test('a call that takes a while becomes a task, which any server tells of until its end', async () => {
+    const { tools, release } = testTools();
+    const rig = await startRig({ tools });
+    const ask = modern(rig);
+    const { result: task } = await ask('tools/call', { name: 'hold', arguments: {} });
+    expect(task).toMatchObject({ resultType: 'task', status: 'working', pollIntervalMs: expect.any(Number) });
+    const { taskId } = task;
+    expect((await ask('tasks/get', { taskId })).result).toMatchObject({ status: 'working', resultType: 'complete' });
+    expect(await ask('tasks/get', { taskId }, { 'mcp-name': 'other' })).toMatchObject({
+      status: 400,
+      error: { code: -32_020 },
+    });
+    release.fire();
+    const done = await eventually(async () => {
+      const { result } = await ask('tasks/get', { taskId });
+      return result.status === 'completed' && result;
+    });
+    expect(done.result).toMatchObject({ content: [{ type: 'text', text: 'held' }] });
+    expect((await ask('tasks/get', { taskId: 'nothing' })).error).toMatchObject({ code: -32_602 });
+  });
+
+  test('a task can ask, be answered and be cancelled', async () => {
+    const asks = signal();
+    const { tools } = testTools();
+    const ask = modern(await startRig({ tools: [askingTool(asks.promise), ...tools] }));
+    const { taskId } = (await ask('tools/call', { name: 'asking', arguments: { greeting: 'Hi' } })).result;
+    asks.fire();
+    const status = async (wanted: string) =>
+      eventually(async () => {
+        const { result } = await ask('tasks/get', { taskId });
+        return result.status === wanted && result;
+      });
+    expect((await status('input_required')).inputRequests).toHaveProperty('who.method', 'elicitation/create');
+    const inputResponses = { who: { action: 'accept', content: { name: 'Bo' } } };
+    expect((await ask('tasks/update', { taskId, inputResponses })).result.resultType).toBe('complete');
+    expect((await status('completed')).result.content[0].text).toBe('Hi, Bo, kept');
+    const held = (await ask('tools/call', { name: 'hold', arguments: {} })).result;
+    await ask('tasks/cancel', { taskId: held.taskId });
+    await eventually(async () => (await ask('tasks/get', { taskId: held.taskId })).result.status === 'cancelled');
+  });
+
+  test('a token decides what there is: tools by session, tasks by tenant, nothing for approvers', async () => {
+    const { tools } = testTools();
+    const apiTokens = [
+      { token: 'token-of-acme', role: 'agent' as const, tenantId: 'acme' },
+      { token: 'token-of-other', role: 'agent' as const, tenantId: 'other' },
+      { token: 'an-approver', role: 'approver' as const },
+    ];
+    const rig = await startRig({ tools, settings: { apiTokens } });
+    const ask = modern(rig);
+    const acme = { authorization: 'Bearer token-of-acme' };
+    const json = { kind: 'worker', sessionKey: 'reader' };
+    await rig.ask('/v1/sessions', { method: 'POST', token: 'token-of-acme', json });
+    const all = await ask('tools/list', {}, acme);
+    expect(all.result.tools).toHaveLength(4);
+    const reader = await ask('tools/list', { _meta: { 'pawl/session': 'reader' } }, acme);
+    expect(reader.result.tools.map(({ name }: { name: string }) => name)).toEqual(['acme.far.echo', 'fail', 'hold']);
+    const foreign = await ask('tools/list', {}, { authorization: 'Bearer token-of-other', 'pawl-session': 'reader' });
+    expect(foreign.error.code).toBe(-32_602);
+    const { taskId } = (await ask('tools/call', { name: 'hold', arguments: {} }, acme)).result;
+    expect((await ask('tasks/get', { taskId }, { authorization: 'Bearer token-of-other' })).error.code).toBe(-32_602);
+    expect((await ask('tools/list', {})).status).toBe(401);
+    expect((await ask('tools/list', {}, { authorization: 'Bearer an-approver' })).status).toBe(403);
+    await ask('tasks/cancel', { taskId }, acme);
+  });
+
+  test('what is no message is refused as the protocol says, without a word about this server', async () => {
+    const rig = await startRig();
+    const post = (raw: string, headers: Record<string, string> = {}) =>
+      rig.ask('/mcp', { method: 'POST', raw, headers });
+    expect(await post('{')).toMatchObject({ status: 400, body: { error: { code: -32_700 } } });
+    expect((await post('{}', { 'content-type': 'text/plain' })).status).toBe(415);
+    expect((await post('[]')).status).toBe(400);
+    expect((await post('{"jsonrpc":"2.0","id":1,"method":"ping"}', { 'mcp-session-id': 'gone' })).status).toBe(404);
+    expect((await rig.ask('/mcp')).status).toBe(405);
+  });
+});
