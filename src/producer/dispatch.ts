@@ -406,6 +406,7 @@ export class Dispatch {
       generation: String(this.#parts.clock.now()),
       circuit,
       kept: this.#keepJob(),
+      once: offer.effects === 'once',
       inboxId: this.#parts.inboxId,
     };
   }

@@ -60,6 +60,8 @@ export interface ExecuteParts {
   readonly switches: Pick<Switches, 'modes'>;
   /** Without one, what a person must approve is denied. */
   readonly gate?: Pick<ApprovalGate, 'attend' | 'pass' | 'leave'>;
+  /** Whoever ends the jobs writes a success in the same step: the verdict holds what is `unwritten`. Default: no. */
+  readonly endsWithJob?: boolean;
   toolNamed(namespace: string, name: string): RegisteredTool | undefined;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   /** When the fleet could last run a call like this one. */
@@ -118,7 +120,7 @@ export class Executor {
   constructor(parts: ExecuteParts) {
     const { backend, settings, log, schedule } = parts;
     this.#parts = parts;
-    this.#settler = new Settler(backend.ledger, settings, log, schedule);
+    this.#settler = new Settler(backend.ledger, settings, log, { schedule, endsWithJob: parts.endsWithJob });
     this.#circuits = new FleetCircuits(
       backend.breakers,
       () => backend.ledger.now(),
@@ -126,16 +128,17 @@ export class Executor {
     );
   }
 
-  async execute(job: CallJob, running: RunningAttempt): Promise<Verdict> {
+  /** `begun` is what begin answered already, when the job was taken. */
+  async execute(job: CallJob, running: RunningAttempt, begun?: BeginAnswer): Promise<Verdict> {
     try {
-      return await this.#execute(job, running);
+      return await this.#execute(job, running, begun);
     } finally {
       if (this.#suspect === running) this.#suspect = undefined;
     }
   }
 
-  async #execute(job: CallJob, running: RunningAttempt): Promise<Verdict> {
-    const begun = await this.#begin(job, running);
+  async #execute(job: CallJob, running: RunningAttempt, answer: BeginAnswer | undefined): Promise<Verdict> {
+    const begun = await (answer === undefined ? this.#begin(job, running) : this.#begun(job, running, answer));
     if ('end' in begun) return begun.end;
     const verdict = await this.#attempt(begun.go);
     await this.#parts.gate?.leave(begun.go, verdict);
@@ -172,6 +175,15 @@ export class Executor {
       suspects: harmless || this.#suspect === running ? 'accept' : 'refuse',
       ...(hold === undefined ? {} : { probeEpoch: hold.seen.epoch }),
     });
+    return this.#begun(job, running, answer, hold);
+  }
+
+  async #begun(
+    job: CallJob,
+    running: RunningAttempt,
+    answer: BeginAnswer,
+    hold?: Pick<CircuitHold, 'seen' | 'probe'>,
+  ): Promise<Step<Begun>> {
     switch (answer.kind) {
       case 'stale':
       case 'ended':

@@ -90,9 +90,12 @@ export class RunningAttempts {
   }
 
   /** BullMQ's own token will not do: it serves one job after the other, also the same job twice. */
-  add(callId: string, jobId: string): RunningAttempt {
+  nextToken(): string {
     this.#deliveries += 1;
-    const token = `${this.#owner} ${this.#deliveries}`;
+    return `${this.#owner} ${this.#deliveries}`;
+  }
+
+  add(callId: string, jobId: string, token: string = this.nextToken()): RunningAttempt {
     const attempt = new RunningAttempt(callId, jobId, token, this.#clock.monotonic());
     this.#byJob.set(jobId, attempt);
     return attempt;

@@ -9,7 +9,7 @@ import type { Settings, ToolPolicy } from '../shared/config.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import { type FailureStatus, type Outcome, resultError, stateOf } from '../shared/outcome.ts';
-import type { Settle, WriteAnswer } from '../shared/store/ledger.ts';
+import type { Settle } from '../shared/store/ledger.ts';
 import type { CallLedger } from '../shared/store/records.ts';
 import { type Schedule, systemSchedule } from '../shared/time.ts';
 import { attemptsWith, type Begun, outcomeBase } from './begun.ts';
@@ -17,7 +17,12 @@ import type { RunningAttempt } from './running.ts';
 
 /** What became of the job. The queue's part in it is the worker's business. */
 export type Verdict =
-  | { readonly kind: 'finished'; readonly outcome: Outcome }
+  | {
+      readonly kind: 'finished';
+      readonly outcome: Outcome;
+      /** Still to be written, together with the end of the job. */
+      readonly unwritten?: Settle;
+    }
   /** Nothing to do for this job any more. */
   | { readonly kind: 'dropped' }
   | { readonly kind: 'later'; readonly delayMs: number }
@@ -49,27 +54,34 @@ export class Settler {
   readonly #settings: Settings;
   readonly #log: Logger;
   readonly #schedule: Schedule;
+  readonly #endsWithJob: boolean;
 
-  constructor(ledger: CallLedger, settings: Settings, log: Logger, schedule: Schedule = systemSchedule) {
+  /** `endsWithJob` leaves a success to whoever ends the job: the verdict holds what is `unwritten`. */
+  constructor(
+    ledger: CallLedger,
+    settings: Settings,
+    log: Logger,
+    options: { readonly schedule?: Schedule | undefined; readonly endsWithJob?: boolean | undefined } = {},
+  ) {
     this.#ledger = ledger;
     this.#settings = settings;
     this.#log = log;
-    this.#schedule = schedule;
+    this.#schedule = options.schedule ?? systemSchedule;
+    this.#endsWithJob = options.endsWithJob ?? false;
   }
 
   /** Ends a call with its tool's result. */
-  succeed(begun: Begun, outcome: Outcome, outcomeJson: string, sample: Settle['sample']): Promise<Verdict> {
-    const attempts = attemptsWith(begun, undefined);
-    return this.#settle(
-      {
-        ...this.#ending(begun.callId, begun.started.fence, outcome, begun.policy),
-        outcomeJson,
-        attempts,
-        ...(sample === undefined ? {} : { sample }),
-        ...(begun.modes.retry === 'on' ? { refill: begun.allowance } : {}),
-      },
-      begun.running,
-    );
+  async succeed(begun: Begun, outcome: Outcome, outcomeJson: string, sample: Settle['sample']): Promise<Verdict> {
+    const settle: Settle = {
+      ...this.#ending(begun.callId, begun.started.fence, outcome, begun.policy),
+      outcomeJson,
+      attempts: attemptsWith(begun, undefined),
+      ...(sample === undefined ? {} : { sample }),
+      ...(begun.modes.retry === 'on' ? { refill: begun.allowance } : {}),
+    };
+    // What a person approved is marked as used when it has ended: its outcome is written first.
+    const withJob = this.#endsWithJob && begun.started.approvalId === undefined;
+    return withJob ? { kind: 'finished', outcome, unwritten: settle } : this.#settle(settle, begun.running);
   }
 
   /** Ends a call with an error. */
@@ -114,7 +126,7 @@ export class Settler {
   }
 
   async #settle(settle: Settle, running: RunningAttempt | undefined): Promise<Verdict> {
-    const answer = await this.#patiently(() => this.#ledger.settle(settle), running);
+    const answer = await patiently(() => this.#ledger.settle(settle), running, this.#log, this.#schedule);
     if (answer === 'settled') return { kind: 'finished', outcome: settle.outcome };
     return answer === 'fenced' || answer === undefined ? { kind: 'abandoned' } : { kind: 'dropped' };
   }
@@ -128,10 +140,12 @@ export class Settler {
     retry?: Retry,
   ): Promise<Verdict> {
     const { callId, started, running } = begun;
-    const answer = await this.#patiently(
+    const answer = await patiently(
       () =>
         this.#ledger.postpone(callId, started.fence, phase, attempts, delayMs, retry?.event, retry && begun.allowance),
       running,
+      this.#log,
+      this.#schedule,
     );
     if (answer === 'postponed')
       return phase === 'queued' && delayMs === 0 ? { kind: 'handed-back' } : { kind: 'later', delayMs };
@@ -142,20 +156,23 @@ export class Settler {
     }
     return answer === 'fenced' || answer === undefined ? { kind: 'abandoned' } : { kind: 'dropped' };
   }
+}
 
-  async #patiently(
-    write: () => Promise<WriteAnswer>,
-    running: RunningAttempt | undefined,
-  ): Promise<WriteAnswer | undefined> {
-    for (;;) {
-      try {
-        return await write();
-      } catch (error) {
-        if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
-        this.#log.warn({ error: error.message }, 'an outcome cannot be written yet');
-        if (running?.leaseLost === true) return undefined;
-        await new Promise<void>((resolve) => this.#schedule(resolve, WRITE_AGAIN_MS));
-      }
+/** Writes again and again while Redis cannot take it and the lease still holds; undefined when it is lost. */
+export async function patiently<T>(
+  write: () => Promise<T>,
+  running: RunningAttempt | undefined,
+  log: Logger,
+  schedule: Schedule = systemSchedule,
+): Promise<T | undefined> {
+  for (;;) {
+    try {
+      return await write();
+    } catch (error) {
+      if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
+      log.warn({ error: error.message }, 'an outcome cannot be written yet');
+      if (running?.leaseLost === true) return undefined;
+      await new Promise<void>((resolve) => schedule(resolve, WRITE_AGAIN_MS));
     }
   }
 }

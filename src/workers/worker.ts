@@ -5,6 +5,7 @@
 import { hostname } from 'node:os';
 import {
   Worker as BullWorker,
+  type WorkerOptions as BullWorkerOptions,
   type ConnectionOptions,
   DelayedError,
   type Job,
@@ -20,6 +21,7 @@ import { type Backend, openBackend } from '../shared/store/backend.ts';
 import { HEARTBEAT_MS, offerId, offerOf, type ToolOffer, type WorkerRecord } from '../shared/store/catalogue.ts';
 import { DiskBarrier } from '../shared/store/disk-barrier.ts';
 import { PlaceKeys } from '../shared/store/keys.ts';
+import type { BeginAnswer, Finished } from '../shared/store/ledger.ts';
 import { type News, NewsListener } from '../shared/store/news.ts';
 import { type CallJob, fetchAtEveryMarker, KEPT_EVENTS, scriptsOnRedisTime } from '../shared/store/queues.ts';
 import { redisOptions } from '../shared/store/redis.ts';
@@ -29,12 +31,13 @@ import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier
 import type { Tracing } from '../tracing.ts';
 import { ApprovalGate } from './approval-gate.ts';
 import { type RegisteredTool, register } from './begun.ts';
+import { Deliveries } from './deliveries.ts';
 import { type ExecuteEvent, Executor } from './execute.ts';
 import { LockRenewal } from './lock-renewal.ts';
 import { lastOffered } from './misfit.ts';
 import { NodeCircuits } from './node-circuit.ts';
 import { type RunningAttempt, RunningAttempts } from './running.ts';
-import type { Verdict } from './settlement.ts';
+import { patiently, type Verdict } from './settlement.ts';
 import { containStrayErrors } from './stray.ts';
 import { AttemptTraces } from './traces.ts';
 import { UsedApprovals } from './used-approvals.ts';
@@ -151,6 +154,7 @@ export class ToolWorker {
       nodeCircuits: this.#nodeCircuits,
       ...(options.tracing === undefined ? {} : { traces: new AttemptTraces(options.tracing.tracer) }),
       switches: this.#switches,
+      endsWithJob: true,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: (sessionKey) => this.#sessionOf(sessionKey),
       lastOffered: async (request) => lastOffered(request, await backend.catalogue.read()),
@@ -197,14 +201,22 @@ export class ToolWorker {
 
   #queue(tier: Tier): BullWorker<CallJob> {
     const { settings, concurrency } = this.#options;
-    const keys = new PlaceKeys(settings.prefix, { tier, shard: 0 });
-    const process = (job: Job<CallJob>, token = '') => this.#process(job, token, locks);
+    const place = { tier, shard: 0 };
+    const keys = new PlaceKeys(settings.prefix, place);
+    const deliveries = new Deliveries({
+      ledger: this.#backend.ledger,
+      place,
+      workerId: this.id,
+      leaseMs: settings.lockDurationMs,
+      nextToken: () => this.#running.nextToken(),
+    });
+    const process = (job: Job<CallJob>, token = '') => this.#process(job, token, deliveries, locks);
     const connection = redisOptions({
       url: this.#backend.url,
       name: `${settings.prefix}:worker:${tier}`,
       mode: 'patient',
     });
-    const queue = new BullWorker<CallJob>(keys.queue, process, {
+    const options: BullWorkerOptions = {
       connection: { ...connection, scripts: scriptsOnRedisTime() } as ConnectionOptions,
       prefix: keys.base,
       concurrency,
@@ -215,7 +227,8 @@ export class ToolWorker {
       // The ledger counts lost attempts; BullMQ must never give a call up by itself.
       maxStalledCount: Number.MAX_SAFE_INTEGER,
       runRetryDelay: 1_000,
-    });
+    };
+    const queue = new BullWorker(keys.queue, process, options, deliveries.backend);
     queue.on('error', (error) => this.#onError(error));
     fetchAtEveryMarker(queue);
     const locks = new LockRenewal({
@@ -231,32 +244,48 @@ export class ToolWorker {
     return queue;
   }
 
-  async #process(job: Job<CallJob>, token: string, locks: LockRenewal): Promise<object> {
+  async #process(job: Job<CallJob>, token: string, deliveries: Deliveries, locks: LockRenewal): Promise<object> {
     const { id: jobId, data, name } = job;
     if (jobId === undefined || typeof data?.callId !== 'string' || typeof data.generation !== 'string')
       throw new UnrecoverableError('This is not a job of Pawl.');
-    if (this.#closing !== undefined) return this.#conclude(job, token, { kind: 'handed-back' });
-    if (this.#leaveToOthers(name)) {
-      await job.moveToDelayed(Date.now() + HAND_BACK_MS, token);
-      throw new DelayedError();
-    }
-    const running = this.#running.add(data.callId, jobId);
+    const begun = deliveries.begun(jobId);
+    const unwanted = this.#unwanted(name);
+    if (unwanted !== undefined && begun?.answer.kind !== 'started') return this.#conclude(job, token, unwanted);
+    const running = this.#running.add(data.callId, jobId, begun?.token);
+    // It has begun already, and goes back as an attempt that did nothing yet.
+    if (unwanted !== undefined) running.abort(new PawlError('DRAINED'));
     locks.hold(jobId, token);
-    let verdict: Verdict;
+    const end = () => {
+      this.#running.remove(running);
+      locks.release(jobId, token);
+    };
+    const verdict = await this.#execute(data, running, begun?.answer);
+    if (verdict.kind === 'finished' && verdict.unwritten !== undefined) {
+      const write = (attempt: () => Promise<Finished>) => patiently(attempt, running, this.#options.log).finally(end);
+      deliveries.endWith(jobId, { settle: verdict.unwritten, write });
+      return this.#conclude(job, token, verdict);
+    }
+    end();
+    return this.#conclude(job, token, verdict.kind === 'handed-back' ? (unwanted ?? verdict) : verdict);
+  }
+
+  async #execute(data: CallJob, running: RunningAttempt, begun: BeginAnswer | undefined): Promise<Verdict> {
     try {
-      verdict = await this.#executor.execute(data, running);
+      return await this.#executor.execute(data, running, begun);
     } catch (error) {
       // A defect of ours: the call is recovered by its lease, not lost with this job.
       this.#options.log.error(
         { event: 'worker_defect', callId: data.callId, stack: error instanceof Error ? error.stack : String(error) },
         'a call could not be executed',
       );
-      verdict = { kind: 'abandoned' };
-    } finally {
-      this.#running.remove(running);
-      locks.release(jobId, token);
+      return { kind: 'abandoned' };
     }
-    return this.#conclude(job, token, verdict);
+  }
+
+  /** What to do with a job that this worker should not start. */
+  #unwanted(toolName: string): Extract<Verdict, { kind: 'handed-back' | 'later' }> | undefined {
+    if (this.#closing !== undefined) return { kind: 'handed-back' };
+    return this.#leaveToOthers(toolName) ? { kind: 'later', delayMs: HAND_BACK_MS } : undefined;
   }
 
   /** Tells BullMQ, in its own terms, what became of a job. */

@@ -10,7 +10,7 @@ import type { Outcome } from '../outcome.ts';
 import type { Seals } from '../seals.ts';
 import type { Place, PlaceKeys } from './keys.ts';
 import type { Ledger } from './ledger.ts';
-import { type CallJob, enqueueArguments, jobIdOf, queueKeys } from './queues.ts';
+import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from './queues.ts';
 import { type Redis, Script } from './redis.ts';
 
 export interface Preview {
@@ -38,7 +38,7 @@ export type DecideAnswer =
   /** The stored request of the call is not authentic. */
   | { readonly kind: 'forged' };
 
-const decideScript = new Script('decide', 15, true);
+const decideScript = new Script('decide', 6, ENQUEUE_LUA);
 const LISTED_AT_ONCE = 200;
 
 export class Approvals {
@@ -157,7 +157,6 @@ export class Approvals {
         keys.inflight,
         keys.job(waiting),
         keys.job('delayed'),
-        ...queueKeys(keys),
       ],
       [
         id,
@@ -173,7 +172,7 @@ export class Approvals {
         next,
         signed?.signature ?? '',
         waiting,
-        ...enqueueArguments(keys, tool.name, job, Number(next), true),
+        ...enqueueArguments(keys, tool.name, job, true),
       ],
     );
     switch (code) {

@@ -11,8 +11,8 @@ import type { RetryAllowance } from '../retry-budget.ts';
 import { Seals } from '../seals.ts';
 import type { InboxEvent } from './inbox.ts';
 import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
-import { type CallJob, enqueueArguments, jobIdOf, queueKeys } from './queues.ts';
-import { type Redis, Script } from './redis.ts';
+import { type CallJob, callOfJob, ENQUEUE_LUA, enqueueArguments, jobIdOf, KEPT_EVENTS, MOVE_LUA } from './queues.ts';
+import { luaFunction, type Redis, Script } from './redis.ts';
 
 /** Larger outcomes are stored once and fetched by those who want them. */
 export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;
@@ -53,6 +53,8 @@ export interface Claim {
   readonly circuit: string;
   /** Keep the finished job for Bull Board. */
   readonly kept: boolean;
+  /** The tool's effects are `once`: an attempt must not start unless somebody hears of it. Default: no. */
+  readonly once?: boolean;
   /** Who waits; absent when nobody does. */
   readonly inboxId?: string;
   /** The call waits for a person's decision before it is queued. */
@@ -176,6 +178,39 @@ export interface Flushed {
   unresolved: number;
 }
 
+/** How a worker takes a job. */
+export interface Delivery {
+  /** Of BullMQ's lock. */
+  readonly lockToken: string;
+  /** The worker's own clock, for BullMQ's answers about the future. */
+  readonly timestampMs: number;
+  /** Of lock and lease. */
+  readonly leaseMs: number;
+  readonly workerId: string;
+  /** Of the attempt, if one is started. */
+  readonly token: string;
+}
+
+/** A job that has been taken, as BullMQ's scripts answer it, or BullMQ's code for none. */
+export interface Taken {
+  readonly job: unknown[] | number | undefined;
+  /** Absent when the attempt is to be started by itself. */
+  readonly begun?: BeginAnswer;
+}
+
+export interface FinishedJob {
+  readonly id: string;
+  /** JSON. */
+  readonly returnValue: string;
+  /** How many finished jobs the queue keeps, 0 for none. */
+  readonly kept: number;
+  readonly takeNext: boolean;
+}
+
+export interface Finished extends Taken {
+  readonly code: WriteAnswer;
+}
+
 /** A record, read. */
 export interface CallRecord {
   readonly callId: string;
@@ -202,7 +237,7 @@ export interface CallRecord {
   readonly readAtMs: number;
 }
 
-const claimScript = new Script('claim', 15, true);
+const claimScript = new Script('claim', 6, ENQUEUE_LUA);
 const beginScript = new Script('begin', 2);
 const settleScript = new Script('settle', 6);
 const postponeScript = new Script('postpone', 2);
@@ -211,7 +246,15 @@ const cancelScript = new Script('cancel', 2);
 const watchScript = new Script('watch', 1);
 const resolveScript = new Script('resolve', 1);
 const flushScript = new Script('flush', 4);
-const requeueScript = new Script('requeue', 12, true);
+const requeueScript = new Script('requeue', 3, ENQUEUE_LUA);
+const NEXT_JOB_LUA = [luaFunction('next-job'), luaFunction('begin'), luaFunction('begin-taken')];
+const takeScript = new Script('take', 2, [...NEXT_JOB_LUA, MOVE_LUA.toActive]);
+const finishScript = new Script('finish', 7, [
+  ...NEXT_JOB_LUA,
+  luaFunction('settle'),
+  luaFunction('complete-job'),
+  MOVE_LUA.toFinished,
+]);
 
 export class Ledger {
   readonly #redis: Redis;
@@ -263,7 +306,6 @@ export class Ledger {
         keys.calls,
         keys.sessionCalls(sessionKey),
         claim.loop === undefined ? record : keys.loop(claim.loop.loopId),
-        ...queueKeys(keys),
       ],
       [
         claim.callId,
@@ -277,7 +319,8 @@ export class Ledger {
         claim.circuit,
         this.#retentionMs,
         this.#seals.request(claim.callId, claim.generation, '', request),
-        ...enqueueArguments(keys, claim.request.envelope.toolName, job, Number(claim.generation), claim.kept),
+        claim.once ? '1' : '0',
+        ...enqueueArguments(keys, claim.request.envelope.toolName, job, claim.kept),
         ...this.#approvalArguments(keys, claim.approval),
         claim.loop?.refuseAt ?? '',
         claim.loop?.windowMs ?? 0,
@@ -285,7 +328,8 @@ export class Ledger {
         `${toolNamespace}.${toolName}`,
       ],
     );
-    const [code, callId, nowMs] = answer as [string, string, number];
+    const [code, callId] = answer as [string, string];
+    const nowMs = Number(answer[2]);
     switch (code) {
       case 'claimed': {
         const repetitions = Number(answer[4] ?? 0);
@@ -382,6 +426,10 @@ export class Ledger {
         job.callId,
       ],
     );
+    return this.#begun(job, answer);
+  }
+
+  #begun(job: Pick<CallJob, 'callId' | 'generation'>, answer: unknown[]): BeginAnswer {
     const nowMs = Number(answer[1]);
     switch (answer[0]) {
       case 'started': {
@@ -438,41 +486,81 @@ export class Ledger {
 
   /** Writes the outcome, once. Only the newest fence may. */
   async settle(settle: Settle): Promise<WriteAnswer> {
-    const { callId, sample, refill } = settle;
+    const [code] = await settleScript.run(this.#redis, this.#settleKeys(settle), this.#settleArguments(settle));
+    return code as WriteAnswer;
+  }
+
+  #settleKeys({ callId, sample, refill }: Settle): string[] {
     const keys = this.#placed(callId);
-    const [code] = await settleScript.run(
+    return [
+      keys.record(callId),
+      keys.inflight,
+      keys.circuits,
+      keys.window(sample?.circuit ?? ''),
+      keys.outcome(callId),
+      keys.retries(refill?.bucket ?? ''),
+    ];
+  }
+
+  #settleArguments(settle: Settle): (string | number)[] {
+    const { callId, sample, refill } = settle;
+    return [
+      settle.fence,
+      settle.state,
+      settle.outcomeJson,
+      formatAttempts(settle.attempts),
+      settle.ttlMs,
+      settle.outcome.error?.retriable === true ? '1' : '0',
+      callId,
+      this.#placed(callId).inboxes,
+      MAX_INLINE_OUTCOME_BYTES,
+      sample?.circuit ?? '',
+      sample?.epoch ?? 0,
+      sample?.windowSize ?? 0,
+      sample?.windowMs ?? 0,
+      MAX_EVENT_OUTCOME_BYTES,
+      refill?.budget.ratio ?? '',
+      refill?.budget.floor ?? 0,
+      refill?.budget.capacity ?? 0,
+      refill?.budget.windowMs ?? 0,
+      this.#seals.outcome(callId, settle.state, settle.outcomeJson),
+    ];
+  }
+
+  /** Takes the next job of a place's queue, and starts its attempt where a lost answer can do no harm. */
+  async take(place: Place, delivery: Delivery): Promise<Taken> {
+    const keys = this.keys(place);
+    const [job, begun] = await takeScript.run(
       this.#redis,
+      [keys.circuits, keys.job('wait')],
+      deliveryArguments(keys, delivery),
+    );
+    return this.#taken(job, begun);
+  }
+
+  /** Ends a call together with its job, and takes the next one. */
+  async finish(settle: Settle, job: FinishedJob, delivery: Delivery): Promise<Finished> {
+    const keys = this.#placed(settle.callId);
+    const [code, next, begun] = await finishScript.run(
+      this.#redis,
+      [...this.#settleKeys(settle), keys.job('wait')],
       [
-        keys.record(callId),
-        keys.inflight,
-        keys.circuits,
-        keys.window(sample?.circuit ?? ''),
-        keys.outcome(callId),
-        keys.retries(refill?.bucket ?? ''),
-      ],
-      [
-        settle.fence,
-        settle.state,
-        settle.outcomeJson,
-        formatAttempts(settle.attempts),
-        settle.ttlMs,
-        settle.outcome.error?.retriable === true ? '1' : '0',
-        callId,
-        keys.inboxes,
-        MAX_INLINE_OUTCOME_BYTES,
-        sample?.circuit ?? '',
-        sample?.epoch ?? 0,
-        sample?.windowSize ?? 0,
-        sample?.windowMs ?? 0,
-        MAX_EVENT_OUTCOME_BYTES,
-        refill?.budget.ratio ?? '',
-        refill?.budget.floor ?? 0,
-        refill?.budget.capacity ?? 0,
-        refill?.budget.windowMs ?? 0,
-        this.#seals.outcome(callId, settle.state, settle.outcomeJson),
+        ...deliveryArguments(keys, delivery),
+        job.takeNext ? '1' : '0',
+        job.id,
+        job.returnValue,
+        job.kept,
+        KEPT_EVENTS,
+        ...this.#settleArguments(settle),
       ],
     );
-    return code as WriteAnswer;
+    return { code: code as WriteAnswer, ...this.#taken(next, begun) };
+  }
+
+  #taken(job: unknown, begun: unknown): Taken {
+    if (!Array.isArray(job)) return { job: job as number | undefined };
+    if (!Array.isArray(begun) || begun[0] === 'apart') return { job };
+    return { job, begun: this.#begun(callOfJob(job[1] as string), begun) };
   }
 
   /**
@@ -659,12 +747,7 @@ export class Ledger {
     if (typeof signed === 'string') return signed === 'gone' ? 'gone' : 'refused';
     const [code] = await requeueScript.run(
       this.#redis,
-      [
-        keys.record(record.callId),
-        keys.inflight,
-        keys.job(jobIdOf(record.callId, record.generation)),
-        ...queueKeys(keys),
-      ],
+      [keys.record(record.callId), keys.inflight, keys.job(jobIdOf(record.callId, record.generation))],
       [
         record.callId,
         generation,
@@ -673,7 +756,7 @@ export class Ledger {
         signed.request,
         signed.signature,
         signed.resolution,
-        ...enqueueArguments(keys, record.request.envelope.toolName, job, Number(generation), true),
+        ...enqueueArguments(keys, record.request.envelope.toolName, job, true),
       ],
     );
     return code as 'queued' | 'refused' | 'gone';
@@ -755,6 +838,11 @@ export class Ledger {
     const [seconds, microseconds] = await this.#redis.time();
     return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
   }
+}
+
+function deliveryArguments(keys: PlaceKeys, delivery: Delivery): (string | number)[] {
+  const { lockToken, timestampMs, leaseMs, workerId, token } = delivery;
+  return [keys.records, keys.inboxes, keys.job(''), lockToken, timestampMs, leaseMs, workerId, token];
 }
 
 function recordOf(

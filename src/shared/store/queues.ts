@@ -1,26 +1,29 @@
 /**
- * The queue side of a call: how its BullMQ job is named, added and kept.
+ * The queue side of a call: how its BullMQ job is named, added, taken and kept.
  *
- * A job is added by BullMQ's own script, which runs as a function inside ours: claim and enqueue are one step, so that no
- * crash can come between them. The text is that of the pinned BullMQ version; `queues.test.ts` notices when it changes.
+ * Jobs are added, taken and ended inside our own scripts (`enqueue`, `next-job`, `complete-job` in `lua/`), so that no crash can
+ * come between a call's step and its job's. They do what BullMQ's scripts do for an ordinary job; whatever is not ordinary runs
+ * through BullMQ's own text. That text is the pinned version's; `queues.test.ts` notices when it changes.
  */
 import { createRequire } from 'node:module';
 import type { Worker } from 'bullmq';
-import { Packr } from 'msgpackr';
 import type { PlaceKeys } from './keys.ts';
+import { luaFunction } from './redis.ts';
 
 const require = createRequire(import.meta.url);
-const { addStandardJob } = require('bullmq/dist/cjs/scripts/addStandardJob-9.js') as {
-  readonly addStandardJob: { readonly content: string };
-};
 
 /** Finished jobs that Bull Board can show, for each queue. Results live in the ledger, so none of them is needed. */
 export const KEPT_JOBS = 500;
 /** Entries of BullMQ's event stream, for each queue. */
 export const KEPT_EVENTS = 1_000;
 
-/** Lua: `enqueue(KEYS, ARGV)` with the keys and arguments of BullMQ's addStandardJob. */
-export const ENQUEUE_LUA = `local function enqueue(KEYS, ARGV)\n${addStandardJob.content}\nend\n`;
+/** For `Script`: `enqueue`. */
+export const ENQUEUE_LUA = [luaFunction('enqueue')];
+/** For `Script`: `moveToActive` and `moveToFinished`. */
+export const MOVE_LUA = {
+  toActive: bullmqFunction('moveToActive', 11),
+  toFinished: bullmqFunction('moveToFinished', 14),
+};
 
 /** BullMQ's scripts that compare times; the caller's clock is their second argument. */
 const TIMED_SCRIPTS = ['moveToActive-11', 'moveToDelayed-11', 'moveToFinished-14', 'retryJob-11'] as const;
@@ -73,31 +76,21 @@ export function fetchAtEveryMarker({ backend }: Pick<Worker, 'backend'>): void {
   };
 }
 
-const packer = new Packr({ useRecords: false, encodeUndefinedAsNil: true });
-const options = new Map<number, Buffer>();
-
-/** Kept for Bull Board, or gone as soon as it is finished. */
-function packedOptions(kept: boolean): Buffer {
-  const key = Number(kept);
-  let packed = options.get(key);
-  if (packed === undefined) {
-    packed = Buffer.from(
-      packer.pack({
-        attempts: 1,
-        removeOnComplete: kept ? { count: KEPT_JOBS } : true,
-        removeOnFail: { count: KEPT_JOBS },
-      }),
-    );
-    options.set(key, packed);
-  }
-  return packed;
+/** A script of BullMQ's as a function. What it takes packed, it gets as tables here. */
+function bullmqFunction(name: string, numberOfKeys: number): string {
+  const script = require(`bullmq/dist/cjs/scripts/${name}-${numberOfKeys}.js`) as Readonly<
+    Record<string, { readonly content: string } | undefined>
+  >;
+  const unpacked = 'local cmsgpack = {unpack = function(value) return value end}\n';
+  return luaFunction(name, `${unpacked}${script[name]?.content}`);
 }
 
-export function queueKeys(keys: PlaceKeys): string[] {
-  return ['wait', 'paused', 'meta', 'id', 'completed', 'delayed', 'active', 'events', 'marker'].map((name) =>
-    keys.job(name),
-  );
-}
+const REMOVED_AT_ONCE = JSON.stringify({ attempts: 1, removeOnComplete: true, removeOnFail: { count: KEPT_JOBS } });
+const KEPT = JSON.stringify({
+  attempts: 1,
+  removeOnComplete: { count: KEPT_JOBS },
+  removeOnFail: { count: KEPT_JOBS },
+});
 
 /** What a job carries: enough to find the call, and to recognise it on Bull Board. Never the parameters. */
 export interface CallJob {
@@ -111,25 +104,14 @@ export function jobIdOf(callId: string, generation: string): string {
   return `${callId}.${generation}`;
 }
 
-/** Arguments of `enqueue` for one call. */
-export function enqueueArguments(
-  keys: PlaceKeys,
-  toolName: string,
-  job: CallJob,
-  timestampMs: number,
-  kept: boolean,
-): (string | Buffer)[] {
-  const head = packer.pack([
-    keys.job(''),
-    jobIdOf(job.callId, job.generation),
-    toolName,
-    timestampMs,
-    null,
-    null,
-    null,
-    null,
-    null,
-    null,
-  ]);
-  return [Buffer.from(head), JSON.stringify(job), packedOptions(kept)];
+export function callOfJob(jobId: string): Pick<CallJob, 'callId' | 'generation'> {
+  const split = jobId.lastIndexOf('.');
+  return { callId: jobId.slice(0, split), generation: jobId.slice(split + 1) };
+}
+
+/** Key prefix of the queue and arguments of `enqueue` for one call; `kept` for Bull Board, or gone as soon as it is finished. */
+export function enqueueArguments(keys: PlaceKeys, toolName: string, job: CallJob, kept: boolean): (string | number)[] {
+  const jobId = jobIdOf(job.callId, job.generation);
+  const options = kept ? KEPT : REMOVED_AT_ONCE;
+  return [keys.job(''), jobId, toolName, job.generation, JSON.stringify(job), options, KEPT_EVENTS];
 }

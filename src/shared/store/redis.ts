@@ -2,9 +2,9 @@
  * Connections to Redis, and our scripts on them.
  */
 import { readFileSync } from 'node:fs';
+import type { Writable } from 'node:stream';
 import { type Command, Redis, type RedisOptions } from 'ioredis';
 import { PawlError } from '../failure.ts';
-import { ENQUEUE_LUA } from './queues.ts';
 
 export type { Redis } from 'ioredis';
 
@@ -86,8 +86,29 @@ class TypedRedis extends Redis {
 /** Opens a connection; errors while it is down are told to `onError` and mended by reconnecting. */
 export function openConnection(options: ConnectionOptions, onError: (error: Error) => void = () => {}): Redis {
   const client: Redis = new TypedRedis(redisOptions(options));
+  client.on('connect', () => joinWrites((client as unknown as { stream: Writable }).stream));
   client.on('error', onError);
   return client;
+}
+
+/** Lets all that is written in one turn of the event loop go in one write: each costs as much as the command itself. */
+function joinWrites(stream: Writable): void {
+  const write = stream.write.bind(stream) as (chunk: string) => boolean;
+  let pending = '';
+  const flush = () => {
+    const text = pending;
+    pending = '';
+    write(text);
+  };
+  stream.write = (chunk: unknown) => {
+    if (typeof chunk !== 'string') {
+      if (pending !== '') flush();
+      return write(chunk as string);
+    }
+    if (pending === '') process.nextTick(flush);
+    pending += chunk;
+    return true;
+  };
 }
 
 /** Ends a connection at once; commands that wait for an answer, or for the connection to come back, fail. */
@@ -123,17 +144,22 @@ export async function whenReady(client: Redis, timeoutMs: number): Promise<void>
 }
 
 const INCLUDES = luaFile('includes');
-type ScriptArgument = string | number | Buffer;
+type ScriptArgument = string | number;
 
-/** A Lua file of `lua/`, callable on any connection; `queueing` scripts can call `enqueue`. */
+/** A script as a function that other scripts can call, with its own KEYS and ARGV: whatever it returns is what it would answer. */
+export function luaFunction(name: string, lua: string = luaFile(name)): string {
+  return `local function ${name.replaceAll('-', '_')}(KEYS, ARGV)\n${lua}\nend\n`;
+}
+
+/** A Lua file of `lua/`, callable on any connection; it can call the given functions. */
 export class Script {
   readonly #name: string;
   readonly #lua: string;
   readonly #numberOfKeys: number;
 
-  constructor(name: string, numberOfKeys: number, queueing = false) {
+  constructor(name: string, numberOfKeys: number, functions: readonly string[] = []) {
     this.#name = `pawl:${name}`;
-    this.#lua = `${INCLUDES}${queueing ? ENQUEUE_LUA : ''}${luaFile(name)}`;
+    this.#lua = `${INCLUDES}${functions.join('')}${luaFile(name)}`;
     this.#numberOfKeys = numberOfKeys;
   }
 

@@ -6,6 +6,7 @@
 --       6 '0' when the worker already runs a call that lost an attempt before, and wants no second one
 --       7 key prefix of inboxes: who follows the call is told that an attempt begins
 --       8 call ID
+--       9 '1' when the answer may get lost with nobody asking again: a call that must not start twice is not started
 -- Returns {code, now, …}:
 --   started    fence, request, signature, attempts, lost attempts, '1' when the attempt before this one left no record,
 --              first start, circuit's name, the circuit as stored, '1' when cancellation is asked for, approval ID or '',
@@ -15,16 +16,18 @@
 --   stale      the job is not the record's (older generation, or the record is gone)
 --   early      ms: the next attempt is not due yet
 --   awaiting   approval ID: a person has not decided yet
+--   apart      nothing was written: the call must be started by itself
 --   suspect    '1' when the attempt before this one left no record, request: an attempt of the call was lost before, and the
 --              worker wants no second one of its kind: nothing was written
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'attempts', 'lost', 'circuit',
   'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested', 'signature', 'token', 'followed',
-  'approval', 'resolution', 'outcome', 'outcomeAt')
+  'approval', 'resolution', 'outcome', 'outcomeAt', 'once')
 local state, phase, fence, attempts, lost = fields[1], fields[2], tonumber(fields[4] or 0), fields[6] or '', tonumber(fields[7] or 0)
 if not state or fields[3] ~= ARGV[1] then return {'stale', now} end
 -- A record that has an outcome has ended, whatever somebody wrote into its state.
 if state ~= 'inflight' or fields[19] or fields[20] then return {'ended', now, state} end
+if fields[21] and ARGV[9] == '1' then return {'apart', now} end
 if phase == 'awaiting-approval' then return {'awaiting', now, fields[17] or ''} end
 if fields[12] and phase == 'waiting-retry' and tonumber(fields[12]) - now > 5 then return {'early', now, tonumber(fields[12]) - now} end
 

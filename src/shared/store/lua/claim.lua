@@ -2,14 +2,14 @@
 -- Everybody else learns what became of the call, and is told when it settles.
 --
 -- KEYS  1 record  2 merge slot (or the record again)  3 in-flight index  4 index of all calls  5 index of the session's calls
---       6 count of the session's calls with this tool and these parameters  7.. the queue's keys, as BullMQ's addStandardJob takes them
+--       6 count of the session's calls with this tool and these parameters
 -- ARGV  1 call ID  2 '1' when a merge slot is used; '2' shadow mode: tell what a call with the slot's key would have met, '3' or one
 --         with its parameters while it was in flight  3 key prefix of records  4 producer's inbox ID, '' when nobody waits
 --       5 dedupe mode  6 parameter digest  7 request (JSON)  8 generation  9 circuit's name  10 index retention, ms  11 signature
---       12 to 14 the job, as BullMQ's addStandardJob takes it
---       15 approval to wait for (JSON), '' for none  16 its signature  17 its ID  18 key prefix of approvals  19 when it expires
---       20 count at which the call is refused, '' counts nothing  21 how long is counted, ms
---       22 key prefix of how many calls of each tool there are  23 tool
+--       12 '1' for a call that must not start twice  13 key prefix of the queue  14 to 19 the job, as enqueue takes it
+--       20 approval to wait for (JSON), '' for none  21 its signature  22 its ID  23 key prefix of approvals  24 when it expires
+--       25 count at which the call is refused, '' counts nothing  26 how long is counted, ms
+--       27 key prefix of how many calls of each tool there are  28 tool
 -- Returns {code, call ID, now, …}:
 --   claimed    duplicate count  a new record, queued; in shadow mode, the state of what it would have met, or 'conflict'; how often
 --                               the session made this very call
@@ -17,7 +17,6 @@
 --   inflight   phase createdAt  somebody else's call runs; an enforced caller has been added to those who are told
 --   done | failed | cancelled   outcome (JSON), settledAt, the outcome's signature
 --   conflict                    the key was used with other parameters; nothing was written
-local ENQUEUE_KEYS, ENQUEUE_ARGS = 6, 11
 local callId, merging, recordPrefix, inbox, mode = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4], ARGV[5]
 local now = nowMs()
 
@@ -81,10 +80,10 @@ end
 
 -- Only what would run is counted: duplicates that are merged and replays do nothing.
 local repetitions = 0
-if ARGV[20] ~= '' then
+if ARGV[25] ~= '' then
   repetitions = redis.call('INCR', KEYS[6])
-  if repetitions == 1 then redis.call('PEXPIRE', KEYS[6], ARGV[21]) end
-  if repetitions >= tonumber(ARGV[20]) then return {'loop', callId, now, repetitions, redis.call('PTTL', KEYS[6])} end
+  if repetitions == 1 then redis.call('PEXPIRE', KEYS[6], ARGV[26]) end
+  if repetitions >= tonumber(ARGV[25]) then return {'loop', callId, now, repetitions, redis.call('PTTL', KEYS[6])} end
 end
 if anew then
   fence = redis.call('HGET', key, 'fence')
@@ -106,20 +105,21 @@ redis.call('HSET', key,
   'state', 'inflight', 'phase', 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'signature', ARGV[11], 'paramsDigest', ARGV[6],
   'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'version', 1)
 if fence then redis.call('HSET', key, 'fence', fence) end
-if ARGV[15] ~= '' then
-  local approvals, id = ARGV[18], ARGV[17]
+if ARGV[12] == '1' then redis.call('HSET', key, 'once', '1') end
+if ARGV[20] ~= '' then
+  local approvals, id = ARGV[23], ARGV[22]
   redis.call('HSET', key, 'phase', 'awaiting-approval', 'approval', id)
-  redis.call('HSET', approvals .. ':' .. id, 'state', 'pending', 'request', ARGV[15], 'signature', ARGV[16], 'generation', ARGV[8],
-    'expiresAtMs', ARGV[19])
-  redis.call('PEXPIREAT', approvals .. ':' .. id, ARGV[19] + ARGV[10])
+  redis.call('HSET', approvals .. ':' .. id, 'state', 'pending', 'request', ARGV[20], 'signature', ARGV[21], 'generation', ARGV[8],
+    'expiresAtMs', ARGV[24])
+  redis.call('PEXPIREAT', approvals .. ':' .. id, ARGV[24] + ARGV[10])
   redis.call('ZADD', approvals .. 's', now, id)
-  redis.call('ZADD', approvals .. 's:pending', ARGV[19], id)
+  redis.call('ZADD', approvals .. 's:pending', ARGV[24], id)
   redis.call('ZREMRANGEBYSCORE', approvals .. 's', '-inf', now - 2 * ARGV[10])
 end
 redis.call('ZADD', KEYS[3], now, callId)
 -- How many calls of a tool there are, by the part of the retention in which they were claimed: the parts expire, the count is kept.
-local size = ARGV[22] .. string.format('%.0f', math.floor(now * 24 / ARGV[10]))
-if redis.call('HINCRBY', size, ARGV[23], 1) == 1 then redis.call('PEXPIRE', size, 2 * ARGV[10]) end
+local size = ARGV[27] .. string.format('%.0f', math.floor(now * 24 / ARGV[10]))
+if redis.call('HINCRBY', size, ARGV[28], 1) == 1 then redis.call('PEXPIRE', size, 2 * ARGV[10]) end
 redis.call('ZADD', KEYS[4], now, callId)
 redis.call('ZADD', KEYS[5], now, callId)
 -- Renewed with room to spare, so that not every claim has to.
@@ -132,5 +132,5 @@ if now % 16 == 0 then
     if #expired > 0 then redis.call('ZREM', KEYS[index], unpack(expired)) end
   end
 end
-enqueue({unpack(KEYS, ENQUEUE_KEYS + 1)}, {unpack(ARGV, ENQUEUE_ARGS + 1)})
+enqueue({ARGV[13]}, {unpack(ARGV, 14, 19)})
 return {'claimed', callId, now, duplicate, repetitions}

@@ -1,10 +1,10 @@
 -- Decides on an approval, once: approved puts its call into the queue, every other decision ends the call.
 --
 -- KEYS  1 approval  2 index of pending approvals  3 the call's record  4 in-flight index  5 the job that waits  6 delayed jobs
---       7.. the queue's keys
 -- ARGV  1 approval ID  2 state: approved, denied or expired  3 decision (JSON), '' for none  4 its signature  5 call ID
 --       6 time to live of the approval, ms  7 outcome (JSON), '' when approved  8 its signature  9 its time to live, ms
---       10 key prefix of inboxes  11 new generation  12 signature of the request under it  13 ID of the job that waits  14.. the job
+--       10 key prefix of inboxes  11 new generation  12 signature of the request under it  13 ID of the job that waits
+--       14 key prefix of the queue  15.. the job, as enqueue takes it
 -- Returns {code, now, …}:
 --   decided
 --   already    state: somebody else decided, or the call ended
@@ -36,7 +36,7 @@ if redis.call('ZREM', KEYS[6], ARGV[13]) == 1 then redis.call('DEL', KEYS[5]) en
 if to == 'approved' then
   redis.call('HSET', KEYS[3], 'phase', 'queued', 'generation', ARGV[11], 'signature', ARGV[12], 'updatedAtMs', now)
   redis.call('HINCRBY', KEYS[3], 'version', 1)
-  enqueue({unpack(KEYS, 7)}, {unpack(ARGV, 14)})
+  enqueue({ARGV[14]}, {unpack(ARGV, 15)})
 else
   redis.call('HSET', KEYS[3], 'state', 'failed', 'outcome', ARGV[7], 'outcomeSignature', ARGV[8], 'retriable', '0', 'updatedAtMs', now,
     'expiresAtMs', now + ARGV[9])

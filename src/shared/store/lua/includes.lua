@@ -7,6 +7,18 @@ local function nowMs()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- The keys of a prefix.
+local function keysOf(prefix, names)
+  local keys = {}
+  for position, name in ipairs(names) do keys[position] = prefix .. name end
+  return keys
+end
+
+-- BullMQ says when the next job is due, the fourth of four answers: puts that on the clock of the worker that asked.
+local function onClockOf(workerNow, answer, now)
+  if type(answer) == 'table' and tonumber(answer[4] or 0) > 0 then answer[4] = answer[4] + (workerNow - now) end
+end
+
 -- Appends an event to the inbox of every producer that waits. An inbox that nobody empties ends by itself.
 --   inboxes  producer IDs, separated by spaces; inboxPrefix  key of an inbox without its ID; event  JSON
 local INBOX_TTL_MS = 600000

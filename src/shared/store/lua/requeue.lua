@@ -1,9 +1,9 @@
 -- Puts a call back into the queue under a new generation: one that somebody resolved as 'retry', or one whose job is gone.
 --
--- KEYS  1 record  2 in-flight index  3 the record's present job  4.. the queue's keys
+-- KEYS  1 record  2 in-flight index  3 the record's present job
 -- ARGV  1 call ID  2 new generation  3 '1' for a call that ended with an unknown outcome, '0' for one whose job is missing
 --       4 inbox ID, '' when nobody waits  5 the request as it was signed  6 its signature under the new generation
---       7 resolution: what makes this life of the call another one  8.. the job
+--       7 resolution: what makes this life of the call another one  8 key prefix of the queue  9.. the job, as enqueue takes it
 -- Returns {code, now, …}: queued · refused state · gone
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'inboxes', 'request')
@@ -21,5 +21,5 @@ elseif fields[1] ~= 'inflight' or (redis.call('EXISTS', KEYS[3]) == 1 and redis.
 end
 redis.call('HSET', KEYS[1], 'generation', ARGV[2], 'signature', ARGV[6], 'resolution', ARGV[7], 'updatedAtMs', now, 'inboxes', withInbox(fields[3], ARGV[4]))
 redis.call('HINCRBY', KEYS[1], 'version', 1)
-enqueue({unpack(KEYS, 4)}, {unpack(ARGV, 8)})
+enqueue({ARGV[8]}, {unpack(ARGV, 9)})
 return {'queued', now}

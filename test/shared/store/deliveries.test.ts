@@ -1,0 +1,192 @@
+import { QueueEvents } from 'bullmq';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import type { Delivery, Finished, Taken } from '../../../src/shared/store/ledger.ts';
+import { jobIdOf, KEPT_JOBS } from '../../../src/shared/store/queues.ts';
+import { redisOptions } from '../../../src/shared/store/redis.ts';
+import { type Books, begin, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from './calls.ts';
+
+let deliveries = 0;
+
+function delivery(): Delivery {
+  deliveries += 1;
+  return {
+    lockToken: 'lane-1',
+    timestampMs: Date.now(),
+    leaseMs: LEASE_MS,
+    workerId: 'worker-1',
+    token: `delivery-${deliveries}`,
+  };
+}
+
+function idOf({ job }: Taken): string | undefined {
+  return Array.isArray(job) ? (job[1] as string) : undefined;
+}
+
+function finish(
+  { ledger }: Books,
+  claim: { readonly callId: string; readonly generation: string },
+  fence: number,
+  change: { readonly kept?: number; readonly lockToken?: string; readonly takeNext?: boolean } = {},
+): Promise<Finished> {
+  const { kept = 0, lockToken = 'lane-1', takeNext = true } = change;
+  return ledger.finish(
+    {
+      callId: claim.callId,
+      fence,
+      state: 'done',
+      outcome: SUCCESS,
+      outcomeJson: JSON.stringify(SUCCESS),
+      attempts: [],
+      ttlMs: 60_000,
+    },
+    { id: jobIdOf(claim.callId, claim.generation), returnValue: '{"status":"success"}', kept, takeNext },
+    { ...delivery(), lockToken },
+  );
+}
+
+describe('taking a job', () => {
+  test('starts its attempt in the same step: the newest fence, signed request and all', async () => {
+    const { ledger } = await openBooks();
+    const claim = claimOf('a');
+    await ledger.claim(claim);
+    const taken = await ledger.take(PLACE, delivery());
+    expect(idOf(taken)).toBe(jobIdOf(claim.callId, claim.generation));
+    expect(taken.begun).toMatchObject({ kind: 'started', fence: 1, request: claim.request, takenOver: false });
+    expect(await ledger.read(claim.callId)).toMatchObject({ phase: 'running', worker: 'worker-1', fence: 1 });
+  });
+
+  test('leaves an attempt with effects `once` to a step that can be repeated: a lost answer must not be in doubt', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a', { once: true });
+    await books.ledger.claim(claim);
+    const taken = await books.ledger.take(PLACE, delivery());
+    expect(idOf(taken)).toBe(jobIdOf(claim.callId, claim.generation));
+    expect(taken.begun).toBeUndefined();
+    expect(await books.ledger.read(claim.callId)).toMatchObject({ phase: 'queued', fence: 0 });
+    expect(await begin(books, claim)).toMatchObject({ kind: 'started', fence: 1 });
+  });
+
+  test('takes nothing from an empty queue and from a paused one', async () => {
+    const { ledger, redis } = await openBooks();
+    expect(idOf(await ledger.take(PLACE, delivery()))).toBe(0);
+    await ledger.claim(claimOf('a'));
+    await redis.hset(ledger.keys(PLACE).job('meta'), 'paused', 1);
+    expect(idOf(await ledger.take(PLACE, delivery()))).toBe(0);
+  });
+
+  test('takes a delayed job that is due', async () => {
+    const { ledger, redis } = await openBooks();
+    const claim = claimOf('a');
+    await ledger.claim(claim);
+    const keys = ledger.keys(PLACE);
+    const jobId = jobIdOf(claim.callId, claim.generation);
+    await redis.lrem(keys.job('wait'), 0, jobId);
+    await redis.zadd(keys.job('delayed'), (Date.now() - 1_000) * 0x1000, jobId);
+    expect(idOf(await ledger.take(PLACE, delivery()))).toBe(jobId);
+  });
+
+  test('wakes another worker only when there is more to take', async () => {
+    const { ledger, redis } = await openBooks();
+    const marker = ledger.keys(PLACE).job('marker');
+    await ledger.claim(claimOf('a'));
+    await ledger.claim(claimOf('b'));
+    await redis.zpopmin(marker);
+    await ledger.take(PLACE, delivery());
+    expect(await redis.zcard(marker)).toBe(1);
+    await redis.zpopmin(marker);
+    await ledger.take(PLACE, delivery());
+    expect(await redis.zcard(marker)).toBe(0);
+  });
+});
+
+describe('ending a call with its job', () => {
+  test('settles, removes the job and takes the next, in one step', async () => {
+    const books = await openBooks();
+    const [first, second] = [claimOf('a', { kept: false }), claimOf('b')];
+    await books.ledger.claim(first);
+    await books.ledger.claim(second);
+    await books.ledger.take(PLACE, delivery());
+    const finished = await finish(books, first, 1);
+    expect(finished).toMatchObject({ code: 'settled', begun: { kind: 'started', request: second.request } });
+    expect(idOf(finished)).toBe(jobIdOf(second.callId, second.generation));
+    expect(await books.ledger.read(first.callId)).toMatchObject({ state: 'done', outcome: SUCCESS });
+    const keys = books.ledger.keys(PLACE);
+    const jobId = jobIdOf(first.callId, first.generation);
+    expect(await books.redis.exists(keys.job(jobId), keys.job(`${jobId}:lock`))).toBe(0);
+    expect(await books.redis.lrange(keys.job('active'), 0, -1)).toEqual([idOf(finished)]);
+  });
+
+  test('tells BullMQ’s listeners, with a summary only', async () => {
+    const books = await openBooks();
+    const keys = books.ledger.keys(PLACE);
+    const events = new QueueEvents(keys.queue, {
+      prefix: keys.base,
+      connection: redisOptions({ url: books.world.redisUrl, name: 'events', mode: 'patient' }) as never,
+      lastEventId: '0',
+    });
+    onTestFinished(() => events.close());
+    const heard = (name: 'waiting' | 'active' | 'completed') =>
+      new Promise<object>((resolve) => events.once(name, resolve));
+    const all = Promise.all([heard('waiting'), heard('active'), heard('completed')]);
+    const drained = new Promise<void>((resolve) => events.once('drained', () => resolve()));
+    const claim = claimOf('a', { kept: false });
+    const jobId = jobIdOf(claim.callId, claim.generation);
+    await books.ledger.claim(claim);
+    await books.ledger.take(PLACE, delivery());
+    await finish(books, claim, 1);
+    await drained;
+    expect(await all).toMatchObject([
+      { jobId },
+      { jobId, prev: 'waiting' },
+      { jobId, returnvalue: { status: 'success' }, prev: 'active' },
+    ]);
+  });
+
+  test('keeps a job for Bull Board as BullMQ does', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    await books.ledger.take(PLACE, delivery());
+    await finish(books, claim, 1, { kept: KEPT_JOBS });
+    const keys = books.ledger.keys(PLACE);
+    const jobId = jobIdOf(claim.callId, claim.generation);
+    expect(await books.redis.zrange(keys.job('completed'), '0', '-1')).toEqual([jobId]);
+    expect(await books.redis.hget(keys.job(jobId), 'returnvalue')).toBe('{"status":"success"}');
+  });
+
+  test('leaves a job alone that a newer attempt holds', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a', { kept: false });
+    await books.ledger.claim(claim);
+    await books.ledger.take(PLACE, delivery());
+    expect(await begin(books, claim)).toMatchObject({ kind: 'started', fence: 2, takenOver: true });
+    expect(await finish(books, claim, 1)).toMatchObject({ code: 'fenced', job: undefined });
+    expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'inflight', fence: 2 });
+    const keys = books.ledger.keys(PLACE);
+    expect(await books.redis.exists(keys.job(jobIdOf(claim.callId, claim.generation)))).toBe(1);
+  });
+
+  test('keeps the outcome when the job’s lock is lost, and says what BullMQ says', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a', { kept: false });
+    await books.ledger.claim(claim);
+    await books.ledger.take(PLACE, delivery());
+    const LOCK_OF_ANOTHER = -6;
+    expect(await finish(books, claim, 1, { lockToken: 'lane-2' })).toMatchObject({
+      code: 'settled',
+      job: LOCK_OF_ANOTHER,
+    });
+    expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'done' });
+  });
+
+  test('a second run of the step, because the first answer was lost, changes nothing', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a', { kept: false });
+    await books.ledger.claim(claim);
+    await books.ledger.take(PLACE, delivery());
+    await finish(books, claim, 1);
+    const MISSING_JOB = -1;
+    expect(await finish(books, claim, 1)).toMatchObject({ code: 'ended', job: MISSING_JOB });
+    expect(await books.redis.llen(`${books.ledger.keys(PLACE).inboxes}producer-1`)).toBe(1);
+  });
+});
