@@ -185,7 +185,7 @@ export class Rig implements AsyncDisposable {
   }
 
   /** Asks, from a producer of its own, after every call that was acknowledged, until each has ended or the time is up. */
-  async settle(pending: readonly Promise<Told>[] = []): Promise<void> {
+  async settle(pending: readonly Promise<unknown>[] = []): Promise<void> {
     const observer = await this.producer();
     const endMs = performance.now() + SETTLE_MS;
     const open = new Set(this.history.calls.filter(({ callId }) => callId !== undefined));

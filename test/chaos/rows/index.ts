@@ -1,6 +1,7 @@
 /** All rows of the fault matrix, by number. */
 import { keyRows } from './keys.ts';
 import { loadRows } from './load.ts';
+import { pointRows } from './points.ts';
 import { redisRows } from './redis.ts';
 import type { Row } from './row.ts';
 import { tamperRows } from './tamper.ts';
@@ -9,6 +10,7 @@ import { workerRows } from './workers.ts';
 
 export const ROWS: readonly Row[] = [
   ...workerRows,
+  ...pointRows,
   ...wireRows,
   ...redisRows,
   ...keyRows,

@@ -1,0 +1,86 @@
+/** Processes that die at the very points where a call's story turns. */
+import type { Producer, Rig, StackName } from '../rig.ts';
+import { mixedAsks, type Row } from './row.ts';
+
+/** Scripts of workers and of producers, and the moment. */
+const POINTS: Readonly<
+  Record<StackName, { readonly workers: readonly string[]; readonly producers: readonly string[] }>
+> = {
+  pawl: {
+    workers: [
+      'pawl:begin@before',
+      'pawl:begin@after',
+      'pawl:settle@before',
+      'pawl:settle@after',
+      'moveToFinished@before',
+      'moveToFinished@after',
+    ],
+    producers: ['pawl:claim@before', 'pawl:claim@after'],
+  },
+  naive: {
+    workers: ['moveToActive@before', 'moveToActive@after', 'moveToFinished@before', 'moveToFinished@after'],
+    producers: ['addStandardJob@before', 'addStandardJob@after'],
+  },
+};
+
+const CALLS = 8;
+const LIFETIME_MS = 8_000;
+
+/** A worker dies at each point in turn; the next one finds what it left. */
+async function workersDie(rig: Rig, producer: Producer): Promise<Promise<unknown>[]> {
+  const pending: Promise<unknown>[] = [];
+  for (const point of POINTS[rig.stack].workers) {
+    // Not the first time, so that others are in the middle of something else.
+    const victim = await rig.worker({ CRASH_AT: `${point}@${rig.random.between(2, 4)}` });
+    const asks = mixedAsks(rig, CALLS, () => ({ beforeMs: rig.random.between(0, 40), afterMs: 20 }));
+    pending.push(...named(point, asks).map((ask) => rig.persist(producer, ask)));
+    await died(rig, victim, point);
+  }
+  return pending;
+}
+
+async function producersDie(rig: Rig): Promise<Promise<unknown>[]> {
+  const pending: Promise<unknown>[] = [];
+  for (const point of POINTS[rig.stack].producers) {
+    const victim = await rig.producer({ CRASH_AT: `${point}@${rig.random.between(2, CALLS)}` });
+    const asks = named(point, mixedAsks(rig, CALLS));
+    pending.push(...asks.map((ask) => victim.call(ask)));
+    await died(rig, victim, point);
+    const next = await rig.producer();
+    pending.push(...asks.map((ask) => rig.persist(next, ask)));
+  }
+  return pending;
+}
+
+function named(point: string, asks: ReturnType<typeof mixedAsks>): ReturnType<typeof mixedAsks> {
+  return asks.map((ask) => {
+    const key = `${point} ${ask.key}`;
+    return { ...ask, key, params: { ...ask.params, label: key } };
+  });
+}
+
+async function died(rig: Rig, victim: { readonly ended: Promise<void>; kill(): Promise<void> }, point: string) {
+  const timer = { id: undefined as NodeJS.Timeout | undefined };
+  const late = new Promise<'late'>((resolve) => {
+    timer.id = setTimeout(() => resolve('late'), LIFETIME_MS);
+  });
+  const outcome = await Promise.race([victim.ended, late]);
+  clearTimeout(timer.id);
+  rig.bound('I8', `processes that did not come to ${point}`, outcome === 'late' ? 1 : 0, 0);
+  await victim.kill();
+}
+
+const crashPoints: Row = {
+  number: 4,
+  fault: 'kill -9 just before and just after each script of a call: claim, begin, settle, finish',
+  async run(rig) {
+    const producer = await rig.producer();
+    const pending = await workersDie(rig, producer);
+    await rig.worker();
+    pending.push(...(await producersDie(rig)));
+    rig.healed();
+    await rig.settle(pending);
+  },
+};
+
+export const pointRows: readonly Row[] = [crashPoints];
