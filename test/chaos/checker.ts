@@ -27,7 +27,7 @@ export interface Verdict {
 
 /** What a row itself counts: I6, I7, I9. */
 export interface Bound {
-  readonly invariant: 'I6' | 'I7' | 'I8' | 'I9';
+  readonly invariant: 'I5' | 'I6' | 'I7' | 'I8' | 'I9';
   readonly what: string;
   readonly value: number;
   readonly atMost: number;

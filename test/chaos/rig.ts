@@ -48,7 +48,7 @@ export class Rig implements AsyncDisposable {
   readonly notes: string[] = [];
   /** Asks that got no answer at all. */
   silences = 0;
-  readonly #env: Readonly<Record<string, string>>;
+  #env: Readonly<Record<string, string>>;
   readonly #parts: AsyncDisposable[] = [];
   readonly #effectLog: string;
   #healedAtMs: number | undefined;
@@ -129,6 +129,11 @@ export class Rig implements AsyncDisposable {
 
   async wire(): Promise<Wire> {
     return this.#own(await startWire(this.server.url));
+  }
+
+  /** Processes that start from here on find Redis there. */
+  moveTo(redisUrl: string): void {
+    this.#env = { ...this.#env, REDIS_URL: redisUrl };
   }
 
   #own<T extends AsyncDisposable>(part: T): T {

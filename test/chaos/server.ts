@@ -42,13 +42,18 @@ export async function startServer(folder: string, options: readonly string[] = [
     const started = spawn(binary, [...fixed, ...durable, ...options, ...more], { stdio: 'ignore' });
     server = started;
     ended = false;
-    started.once('close', () => {
-      if (server === started) ended = true;
-    });
-    await eventually(async () => answers(url), { what: `a Redis server in ${folder}` });
+    const gone = new Promise<never>((_, reject) =>
+      started.once('close', (code) => {
+        if (server === started) ended = true;
+        reject(new Error(`the Redis server in ${folder} ended with ${code}`));
+      }),
+    );
+    gone.catch(() => {});
+    await Promise.race([gone, eventually(async () => answers(url), { what: `a Redis server in ${folder}` })]);
   };
   const release = clearedAtExit(() => void server?.kill('SIGKILL'));
   const kill = async () => {
+    if (ended) return;
     server?.kill('SIGKILL');
     await eventually(() => ended, { what: 'the end of a Redis server' });
   };

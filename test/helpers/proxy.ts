@@ -19,6 +19,8 @@ export interface Wire extends AsyncDisposable {
   silence(options?: { readonly only?: string }): number;
   /** From the moment a client says this text, that one hears no answers any more; what it says still arrives. */
   deafenWhenSaid(text: string): void;
+  /** Breaks every connection; those to come lead to another server. */
+  leadTo(redisUrl: string): void;
   /** How many connections are open, the silent ones included. */
   readonly open: number;
 }
@@ -36,13 +38,14 @@ const REMEMBERED_CHARACTERS = 4_096;
 export async function startWire(redisUrl: string): Promise<Wire> {
   const links = new Set<Link>();
   let whole = true;
+  let target = redisUrl;
   let deafening: string | undefined;
   const listener = createServer((client) => {
     if (!whole) {
       client.destroy();
       return;
     }
-    const link: Link = { client, server: connectTo(redisUrl), said: '' };
+    const link: Link = { client, server: connectTo(target), said: '' };
     links.add(link);
     client.on('data', (bytes) => {
       const text = bytes.toString('latin1');
@@ -104,6 +107,10 @@ export async function startWire(redisUrl: string): Promise<Wire> {
     },
     deafenWhenSaid: (text) => {
       deafening = text;
+    },
+    leadTo: (url) => {
+      target = url;
+      cutAll();
     },
     get open() {
       return links.size;

@@ -4,7 +4,9 @@ import { loadRows } from './load.ts';
 import { pointRows } from './points.ts';
 import { redisRows } from './redis.ts';
 import type { Row } from './row.ts';
+import { serverRows } from './servers.ts';
 import { tamperRows } from './tamper.ts';
+import { versionRows } from './versions.ts';
 import { wireRows } from './wires.ts';
 import { workerRows } from './workers.ts';
 
@@ -13,7 +15,9 @@ export const ROWS: readonly Row[] = [
   ...pointRows,
   ...wireRows,
   ...redisRows,
+  ...serverRows,
   ...keyRows,
   ...loadRows,
   ...tamperRows,
+  ...versionRows,
 ].sort((one, other) => one.number - other.number);
