@@ -100,7 +100,7 @@ export interface StartedAttempt {
   readonly request: StoredRequest;
   readonly earlier: readonly AttemptRecord[];
   readonly lostAttempts: number;
-  /** The attempt before this one began and left no record. */
+  /** The attempt before this one began and left no record, and nobody has decided what became of it. */
   readonly takenOver: boolean;
   readonly firstStartedAtMs: number;
   readonly circuit: string;

@@ -1,6 +1,6 @@
 /** Workers of different ages side by side. */
 import type { Ask } from '../protocol.ts';
-import type { Rig } from '../rig.ts';
+import { LEASE_MS, type Rig, STALLED_MS } from '../rig.ts';
 import { inTheMiddle, mixedAsks, passes, type Row } from './row.ts';
 
 function versioned(prefix: string, count: number, params: Ask['params']): Ask[] {
@@ -31,9 +31,15 @@ const skew: Row = {
     const asks = versioned('old', 8, { gate: gate.path });
     const pending = await inTheMiddle(rig, producer, asks.slice(0, 4));
     pending.push(...asks.slice(4).map((ask) => rig.persist(producer, ask)));
-    // What waits was made for the old version, whose worker goes away; the new one must not read it as its own.
-    await Promise.all([rig.worker({ TOOL_GENERATION: '2' }), rig.worker({ WITHOUT_TOOLS: 'all' })]);
-    await old.kill();
+    const done = await rig.worker();
+    const begun = mixedAsks(rig, 6, () => ({ afterMs: 4_000 }));
+    pending.push(...(await inTheMiddle(rig, producer, begun, 'effect')));
+    // First, only one that has none of the tools comes across what the dead ones left; it must not undo what is known of it.
+    await rig.worker({ WITHOUT_TOOLS: 'all' });
+    await Promise.all([old.kill(), done.kill()]);
+    await passes(LEASE_MS + 2 * STALLED_MS);
+    // What waits was made for the old version, whose worker is gone; the new one must not read it as its own.
+    await rig.worker({ TOOL_GENERATION: '2' });
     gate.open();
     await passes(1_500);
     const next = await rig.producer();

@@ -291,6 +291,21 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     ]);
   });
 
+  test('an attempt that left no record stays to be decided on when its taker hands it back or asks twice', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    await started(books, claim);
+    const taker = await started(books, claim);
+    await books.ledger.postpone(claim.callId, taker.fence, 'queued', taker.earlier, 0);
+    const next = await begin(books, claim, 'next');
+    const again = await begin(books, claim, 'next');
+    expect([next, again]).toMatchObject([
+      { fence: 3, takenOver: true, lostAttempts: 1, earlier: taker.earlier },
+      { fence: 3, takenOver: true, lostAttempts: 1, earlier: taker.earlier },
+    ]);
+  });
+
   test('beginning twice with one token, because the first answer was lost, is one attempt', async () => {
     const books = await openBooks();
     const claim = claimOf('a');

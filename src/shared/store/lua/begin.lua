@@ -8,7 +8,8 @@
 --       8 call ID
 --       9 '1' when the answer may get lost with nobody asking again: a call that must not start twice is not started
 -- Returns {code, now, …}:
---   started    fence, request, signature, attempts, lost attempts, '1' when the attempt before this one left no record,
+--   started    fence, request, signature, attempts, lost attempts, '1' when the attempt before this one left no record and nobody
+--              has decided what became of it,
 --              first start, circuit's name, the circuit as stored, '1' when cancellation is asked for, approval ID or '',
 --              resolution or ''
 --   circuit    the circuit as stored, its name, request, signature, fence so far, attempts, resolution: nothing was written
@@ -33,10 +34,13 @@ if fields[12] and phase == 'waiting-retry' and tonumber(fields[12]) - now > 5 th
 
 -- An attempt that left no record is taken over whatever the circuit says: what became of it must be decided first.
 local leftNoRecord = phase == 'running' and fields[15] ~= ARGV[5]
+-- It still must when whoever took it over handed it back, or asks again because it did not hear the answer.
+local undecided = leftNoRecord
+  or ((phase == 'queued' or phase == 'running') and lost > 0 and attempts:find('"status":"lost"[^\n]*\n$') ~= nil)
 if phase == 'running' and not leftNoRecord then fence = fence - 1 end
 if ARGV[6] == '0' and (leftNoRecord or lost > 0) then return {'suspect', now, leftNoRecord and '1' or '0', fields[5]} end
 local epoch, circuitState, raw = circuitOf(KEYS[2], fields[8])
-if circuitState ~= 'CLOSED' and ARGV[4] ~= epoch and not leftNoRecord then
+if circuitState ~= 'CLOSED' and ARGV[4] ~= epoch and not undecided then
   return {'circuit', now, raw, fields[8], fields[5], fields[14] or '', fence, attempts, fields[18] or ''}
 end
 
@@ -54,5 +58,5 @@ if leftNoRecord then redis.call('HSET', KEYS[1], 'attempts', attempts, 'lost', l
 if fields[16] then
   notify(redis.call('HGET', KEYS[1], 'inboxes'), ARGV[7], '{"type":"attempt","callId":"' .. ARGV[8] .. '"}')
 end
-return {'started', now, fence + 1, fields[5], fields[14] or '', attempts, lost, leftNoRecord and '1' or '0', firstStartedAtMs, fields[8], raw, fields[13] or '0',
+return {'started', now, fence + 1, fields[5], fields[14] or '', attempts, lost, undecided and '1' or '0', firstStartedAtMs, fields[8], raw, fields[13] or '0',
   fields[17] or '', fields[18] or ''}
