@@ -24,9 +24,21 @@ function published(original) {
   );
   // Those belong to the checkout; `postinstall` would run on the machine of whoever installs the package. The other
   // scripts stay, so that after a crash `npm pack` still finds its own.
-  const { scripts, devDependencies, overrides, allowScripts, ...rest } = manifest;
+  const { scripts, devDependencies, overrides, allowScripts, optionalDependencies, ...rest } = manifest;
   const { postinstall, ...kept } = scripts;
-  return `${JSON.stringify({ ...rest, exports, types: exports['.'].types, scripts: kept }, null, 2)}\n`;
+  // LanceDB is large, and brings more that only the checkout's overrides keep away: its users install it themselves.
+  const { '@lancedb/lancedb': lance, 'apache-arrow': arrow, ...optional } = optionalDependencies;
+  const peers = { '@lancedb/lancedb': lance, 'apache-arrow': arrow };
+  const whole = {
+    ...rest,
+    exports,
+    types: exports['.'].types,
+    scripts: kept,
+    optionalDependencies: optional,
+    peerDependencies: peers,
+    peerDependenciesMeta: Object.fromEntries(Object.keys(peers).map((name) => [name, { optional: true }])),
+  };
+  return `${JSON.stringify(whole, null, 2)}\n`;
 }
 
 function restore() {

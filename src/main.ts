@@ -13,6 +13,7 @@ import type { Logger } from './shared/log.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tool.ts';
 import { openTracing } from './tracing.ts';
 import type { ExecuteEvent } from './workers/execute.ts';
+import { openMemory } from './workers/memory.ts';
 import { baseTools } from './workers/tools/index.ts';
 import { ToolWorker } from './workers/worker.ts';
 
@@ -126,6 +127,7 @@ export async function startWorker({
     concurrency: concurrency ?? DEFAULT_CONCURRENCY,
     log: log ?? createLogger({ logLevel: quiet(settings) }),
     environment: process.env,
+    memory: openMemory(settings),
     pawlVersion: PAWL_VERSION,
     ...(onEvent === undefined ? {} : { onEvent }),
   });

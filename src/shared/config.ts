@@ -76,6 +76,25 @@ const toolPolicySchema = z.strictObject({
 });
 export type ToolPolicy = z.output<typeof toolPolicySchema>;
 
+/** Long-term memory (A24). */
+const memorySchema = z.strictObject({
+  /** A folder, or an address that LanceDB knows, such as `s3://…`. Default: in the data folder. */
+  uri: z.string().min(1).optional(),
+  /** An endpoint that speaks OpenAI's `POST /embeddings`: records are then found by meaning too. */
+  embedding: z
+    .strictObject({
+      url: z.url({ protocol: /^https?$/ }),
+      model: z.string().min(1),
+      apiKey: z.string().min(1).optional(),
+    })
+    .optional(),
+  /** Of a record that does not say how long it is kept. Default: for ever. */
+  ttlMs: milliseconds.optional(),
+  maxTextBytes: z.number().int().min(1).max(1_048_576).default(32_768),
+  /** For each tenant. */
+  maxRecords: z.number().int().min(1).default(100_000),
+});
+
 export const API_ROLES = ['agent', 'approver', 'operator', 'admin'] as const;
 export type ApiRole = (typeof API_ROLES)[number];
 const apiTokenSchema = z.strictObject({
@@ -156,6 +175,7 @@ export const settingsSchema = z.strictObject({
   workspaceRoot: z.string().min(1).optional(),
   /** Hosts (`host` or `host:port`) that `ctx.fetch` may reach although their address is private. */
   allowedHosts: z.array(z.string().min(1)).default([]),
+  memory: memorySchema.prefault({}),
   ttl: z
     .strictObject({
       doneMs: milliseconds.default(DEFAULT_TTLS.doneMs),

@@ -5,6 +5,8 @@ import { edit } from './edit.ts';
 import { glob } from './glob.ts';
 import { grepFiles } from './grep-files.ts';
 import { listDir } from './list-dir.ts';
+import { memorySearch } from './memory-search.ts';
+import { memoryStore } from './memory-store.ts';
 import { message } from './message.ts';
 import { read } from './read.ts';
 import { requestUserInput } from './request-user-input.ts';
@@ -21,6 +23,8 @@ export {
   glob,
   grepFiles,
   listDir,
+  memorySearch,
+  memoryStore,
   message,
   read,
   requestUserInput,
@@ -44,6 +48,8 @@ export const baseTools: readonly AnyTool[] = [
   shell,
   message,
   requestUserInput,
+  memorySearch,
+  memoryStore,
   webSearch,
   webFetch,
   updatePlan,
