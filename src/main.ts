@@ -10,6 +10,7 @@ import type { DispatchEvent } from './producer/dispatch.ts';
 import { resolveSettings, SECRET_VARIABLES, type Settings, type SettingsInput } from './shared/config.ts';
 import { PawlError } from './shared/failure.ts';
 import type { Logger } from './shared/log.ts';
+import { redactLine, secretsOf } from './shared/redaction.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tool.ts';
 import { openTracing } from './tracing.ts';
 import type { ExecuteEvent } from './workers/execute.ts';
@@ -65,9 +66,17 @@ async function configFile(folder: string): Promise<unknown> {
   return undefined;
 }
 
-/** A logger that writes JSON lines to standard error, so that standard output stays free for results. */
-export function createLogger(settings: Pick<Settings, 'logLevel'>): Logger {
-  return pino({ level: settings.logLevel, base: { pid: process.pid } }, pino.destination({ dest: 2, sync: false }));
+/** A logger that writes JSON lines, without secrets, to standard error, so that standard output stays free for results. */
+export function createLogger(settings: Pick<Settings, 'logLevel'> & Partial<Settings>): Logger {
+  const known = secretsOf(settings, process.env);
+  return pino(
+    {
+      level: settings.logLevel,
+      base: { pid: process.pid },
+      hooks: { streamWrite: (line) => redactLine(line, known) },
+    },
+    pino.destination({ dest: 2, sync: false }),
+  );
 }
 
 export interface ConnectOptions extends Partial<SettingsInput> {
@@ -83,7 +92,7 @@ export async function connect({ log, onEvent, ...options }: ConnectOptions = {})
   return Pawl.open({
     settings,
     ...(tracing === undefined ? {} : { tracing }),
-    log: log ?? createLogger({ logLevel: quiet(settings) }),
+    log: log ?? createLogger({ ...settings, logLevel: quiet(settings) }),
     defaultWorkspaceRoot: process.cwd(),
     ...(onEvent === undefined ? {} : { onEvent }),
   });
@@ -125,7 +134,7 @@ export async function startWorker({
     tools,
     tiers: served,
     concurrency: concurrency ?? DEFAULT_CONCURRENCY,
-    log: log ?? createLogger({ logLevel: quiet(settings) }),
+    log: log ?? createLogger({ ...settings, logLevel: quiet(settings) }),
     environment: process.env,
     memory: openMemory(settings),
     pawlVersion: PAWL_VERSION,

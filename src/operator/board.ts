@@ -10,6 +10,7 @@ import type { Express } from 'express';
 import type { Settings } from '../shared/config.ts';
 import { FAILURES } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
+import { redact } from '../shared/redaction.ts';
 import { PlaceKeys } from '../shared/store/keys.ts';
 import { redisOptions } from '../shared/store/redis.ts';
 import { TIERS, type Tier } from '../shared/tool.ts';
@@ -91,6 +92,7 @@ function pick(value: unknown, names: readonly string[]): object {
 
 /** A failure's code without its text, which may quote what the tool was given; no stacks. */
 function redacted(value: unknown): unknown {
+  if (typeof value === 'string') return redact(value);
   if (Array.isArray(value)) return value.map(redacted);
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(

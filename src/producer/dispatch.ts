@@ -11,6 +11,7 @@ import { failureOf, PawlError } from '../shared/failure.ts';
 import { type Identity, type IdentityRules, identify, paramsDigest } from '../shared/fingerprint.ts';
 import { envelopeOf, type Outcome, refusal, resultError } from '../shared/outcome.ts';
 import { denied, permit, taintOf, type Verdict } from '../shared/policy.ts';
+import { redact, secretsIn } from '../shared/redaction.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { Claim, ClaimAnswer, StoredRequest } from '../shared/store/ledger.ts';
 import type { CallLedger } from '../shared/store/records.ts';
@@ -551,14 +552,14 @@ function nameIn(value: unknown): { requestId: string; toolName: string } {
 
 function checkParams(envelope: ToolCallEnvelope, offer: Offer): void {
   const { params } = envelope.payload;
-  const issues = offer.validate(params);
-  if (issues.length > 0) {
+  const faults = offer.validate(params);
+  if (faults.length > 0) {
+    const known = secretsIn(params);
+    const issues = faults.map((issue) => ({ ...issue, message: redact(issue.message, known) }));
     const listed = issues
       .map((issue) => `${issue.path === '' ? 'the parameters' : issue.path}: ${issue.message}`)
       .join('; ');
-    throw new PawlError('INVALID_PARAMS', `The parameters of ${offer.name} are not valid: ${listed}.`, {
-      issues: issues.map((issue) => ({ ...issue, path: issue.path })),
-    });
+    throw new PawlError('INVALID_PARAMS', `The parameters of ${offer.name} are not valid: ${listed}.`, { issues });
   }
 }
 

@@ -3,6 +3,7 @@
  * nothing happened, whether it speaks against a circuit, and the sentences for the model and for the operator (R18, R19, R21).
  */
 
+import { redact } from './redaction.ts';
 import { systemClock } from './time.ts';
 
 export type FailureClass =
@@ -488,10 +489,12 @@ function messageOf(thrown: unknown): string {
   return FAILURES.TOOL_FAILED.sentence;
 }
 
+/** Short, and without what looks like a secret: a message goes to the model, into records and onto pages (R31). */
 function clip(message: string): string {
-  return message.length <= MAX_MESSAGE_LENGTH
-    ? message
-    : `${message.slice(0, MAX_MESSAGE_LENGTH)}… [${message.length - MAX_MESSAGE_LENGTH} more characters]`;
+  // Looked at beyond its end, so that no token is cut until it looks like none.
+  const clean = redact(message.slice(0, 2 * MAX_MESSAGE_LENGTH));
+  if (message.length <= MAX_MESSAGE_LENGTH) return clean;
+  return `${clean.slice(0, MAX_MESSAGE_LENGTH)}… [${message.length - MAX_MESSAGE_LENGTH} more characters]`;
 }
 
 /** A property, or undefined where reading it throws: thrown values can be proxies or have getters. */

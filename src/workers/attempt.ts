@@ -3,6 +3,7 @@
  */
 import { classify, type Failure, failureOf, PawlError, stackOf } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
+import { redact, secretsIn } from '../shared/redaction.ts';
 import type { RetryPolicy } from '../shared/retry.ts';
 import type { Validator } from '../shared/schema.ts';
 import { type Schedule, systemSchedule } from '../shared/time.ts';
@@ -83,7 +84,7 @@ async function conclude(
           event: 'tool_exception',
           callId: running.callId,
           toolName: tool.name,
-          stack: stackOf(thrown),
+          stack: redact(stackOf(thrown), secretsIn(options.params)),
         },
         'a tool threw',
       );

@@ -4,6 +4,7 @@
 import type { Settings } from '../shared/config.ts';
 import { turnOf } from '../shared/envelope.ts';
 import type { Logger } from '../shared/log.ts';
+import { redact, redactFields, secretsIn } from '../shared/redaction.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { CallLedger } from '../shared/store/records.ts';
 import type { CapabilityOwner, Channels, MemoryStore, ToolContext } from '../shared/tool.ts';
@@ -57,6 +58,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
   for (const need of tool.needs) demand(need);
   const traceparent = begun.trace?.traceparent ?? envelope.trace.traceparent;
   const fields = { callId, toolName: envelope.toolName, sessionKey: session.sessionKey };
+  const secrets = secretsIn(envelope.payload.params);
   const progressReports = throttled((progress) => {
     const event = { type: 'progress', callId, ...progress };
     ledger.tell(callId, started.fence, settings.lockDurationMs, event).catch(() => {});
@@ -79,10 +81,10 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     config: begun.policy.config ?? {},
     values: new Map(Object.entries(envelope.trace.baggage ?? {})),
     log: {
-      debug: (message, more) => log.debug({ ...fields, ...more }, message),
-      info: (message, more) => log.info({ ...fields, ...more }, message),
-      warn: (message, more) => log.warn({ ...fields, ...more }, message),
-      error: (message, more) => log.error({ ...fields, ...more }, message),
+      debug: (message, more) => log.debug({ ...fields, ...redactFields(more, secrets) }, redact(message, secrets)),
+      info: (message, more) => log.info({ ...fields, ...redactFields(more, secrets) }, redact(message, secrets)),
+      warn: (message, more) => log.warn({ ...fields, ...redactFields(more, secrets) }, redact(message, secrets)),
+      error: (message, more) => log.error({ ...fields, ...redactFields(more, secrets) }, redact(message, secrets)),
     },
     progress: ({ progress, total, message }) => progressReports.add({ progress, total, message }),
   };

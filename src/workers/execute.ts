@@ -21,6 +21,7 @@ import { placeOf } from '../shared/fingerprint.ts';
 import type { Logger } from '../shared/log.ts';
 import { type Outcome, resultError } from '../shared/outcome.ts';
 import { denied, permit, taintOf } from '../shared/policy.ts';
+import { redact, secretsIn, secretsOf } from '../shared/redaction.ts';
 import { decideRetry, mayRunAgain, retryPolicy } from '../shared/retry.ts';
 import { RETRY_BUDGET_EXHAUSTED, retryAllowance } from '../shared/retry-budget.ts';
 import type { SessionRecord } from '../shared/session.ts';
@@ -111,6 +112,8 @@ export class Executor {
   readonly #parts: ExecuteParts;
   readonly #circuits: FleetCircuits;
   readonly #settler: Settler;
+  /** Of this process. */
+  readonly #secrets: readonly string[];
   /**
    * The one attempt of this worker whose call already lost one. When a worker dies, all that it ran comes back at once: run
    * together again, the one that killed it would take the others with it until they are all set aside.
@@ -120,6 +123,7 @@ export class Executor {
   constructor(parts: ExecuteParts) {
     const { backend, settings, log, schedule } = parts;
     this.#parts = parts;
+    this.#secrets = secretsOf(settings, parts.environment);
     this.#settler = new Settler(backend.ledger, settings, log, { schedule, endsWithJob: parts.endsWithJob });
     this.#circuits = new FleetCircuits(
       backend.breakers,
@@ -678,7 +682,8 @@ export class Executor {
     return this.#settleFailure(begun, failure, details);
   }
 
-  #settleFailure(begun: Begun, failure: Failure, details: FailureDetails): Promise<Verdict> {
+  #settleFailure(begun: Begun, raw: Failure, details: FailureDetails): Promise<Verdict> {
+    const failure = withoutSecrets(raw, [...secretsIn(begun.envelope.payload.params), ...this.#secrets]);
     const { status, breakerState } = details;
     const error = resultError(failure, status, breakerState);
     this.#tellEnd(begun, { ...outcomeBase(begun), status, attempts: begun.attempt, error });
@@ -690,6 +695,13 @@ export class Executor {
     const elapsedMs = nowMs(begun) - started.nowMs;
     this.#parts.onEvent({ type: 'tool_call_end', callId, envelope, attempt, outcome, elapsedMs });
   }
+}
+
+/** A tool's message may quote the secrets that it was given (R31). */
+function withoutSecrets(failure: Failure, known: readonly string[]): Failure {
+  if (known.length === 0) return failure;
+  const issues = failure.issues?.map((issue) => ({ ...issue, message: redact(issue.message, known) }));
+  return { ...failure, message: redact(failure.message, known), ...(issues === undefined ? {} : { issues }) };
 }
 
 function placeFor(callId: string): Place {

@@ -1,0 +1,104 @@
+/**
+ * Takes secrets out of text that is kept or shown (R31): by known value, and by what tokens look like. Used by logs, error messages
+ * and Bull Board. Parameters in the ledger and results are no such text: tools and models need them as they are.
+ */
+
+export const REDACTED = '[redacted]';
+const MIN_VALUE_LENGTH = 8;
+const MAX_DEPTH = 16;
+/** Names under which secrets stand, in parameters, headers, environments and texts. */
+const NAMES =
+  '(?:password|passwd|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|signing[-_]?keys?|credentials?|authorization|cookie)';
+const SECRET_NAME = new RegExp(`${NAMES}$`, 'i');
+
+/** The groups before the secret stay. */
+const PATTERNS: readonly (readonly [RegExp, string])[] = [
+  [/-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|$)/g, REDACTED],
+  [/\b(Bearer|Basic)(\s+)[A-Za-z0-9._~+/=-]{8,}/gi, `$1$2${REDACTED}`],
+  // JSON Web Tokens, and the keys of well-known services.
+  [/\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?/g, REDACTED],
+  [/\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}/g, REDACTED],
+  [
+    /\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{20,})/g,
+    REDACTED,
+  ],
+  [/\bxox[abeoprs]-[A-Za-z0-9-]{10,}/g, REDACTED],
+  [/\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g, REDACTED],
+  [/\bAIza[A-Za-z0-9_-]{30,}/g, REDACTED],
+  // scheme://user:password@host
+  [/([a-z][a-z0-9+.-]{0,30}:\/\/[^\s:/@"]{0,256}):[^\s/@"]{1,256}@/gi, `$1:${REDACTED}@`],
+  // The whole of a text in JSON, and in JSON that stands in a JSON string.
+  [new RegExp(`("[\\w-]{0,60}${NAMES}"\\s{0,4}:\\s{0,4}")(?:[^"\\\\]|\\\\.)*"`, 'gi'), `$1${REDACTED}"`],
+  [new RegExp(`(\\\\"[\\w-]{0,60}${NAMES}\\\\"\\s{0,4}:\\s{0,4}\\\\")[^"\\\\]*`, 'gi'), `$1${REDACTED}`],
+  // name=value and name: value, up to the next space.
+  [
+    new RegExp(
+      `(${NAMES}(?:\\\\*["'])?\\s{0,4}[:=]\\s{0,4}(?:\\\\*["'])?)(?!\\[redacted\\]|Bearer |Basic )[^\\s"'\\\\,;&}\\])]{4,}`,
+      'gi',
+    ),
+    `$1${REDACTED}`,
+  ],
+];
+const ADDRESS = /\b[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}\b/g;
+
+/** The text without the values that are known to be secret and without what looks like a token. */
+export function redact(text: string, known: readonly string[] = []): string {
+  let clean = text;
+  for (const value of known) {
+    clean = clean.replaceAll(value, REDACTED);
+    // As it stands inside a JSON string.
+    const escaped = JSON.stringify(value).slice(1, -1);
+    if (escaped !== value) clean = clean.replaceAll(escaped, REDACTED);
+  }
+  for (const [pattern, replacement] of PATTERNS) clean = clean.replace(pattern, replacement);
+  return clean;
+}
+
+/** A line of a log: no secrets, and nobody's mail address. */
+export function redactLine(line: string, known: readonly string[] = []): string {
+  return redact(line, known).replace(ADDRESS, '[address]');
+}
+
+/** The texts under names that say they are secret, at every depth. The longest first, so that none leaves a part of another. */
+export function secretsIn(value: unknown): string[] {
+  const found = new Set<string>();
+  const look = (part: unknown, secret: boolean, depth: number): void => {
+    if (depth > MAX_DEPTH) return;
+    if (typeof part === 'string') {
+      if (secret && part.length >= MIN_VALUE_LENGTH) found.add(part);
+    } else if (Array.isArray(part)) for (const item of part) look(item, secret, depth + 1);
+    else if (typeof part === 'object' && part !== null)
+      for (const [name, member] of Object.entries(part)) look(member, secret || SECRET_NAME.test(name), depth + 1);
+  };
+  look(value, false, 0);
+  return [...found].sort((one, other) => other.length - one.length);
+}
+
+/** What a process must never say: its keys, its callers' tokens, the password of its Redis, and secrets of its environment. */
+export function secretsOf(
+  settings: {
+    readonly signingKeys?: readonly { readonly key: string }[];
+    readonly apiTokens?: readonly { readonly token: string }[];
+    readonly redisUrl?: string | undefined;
+  },
+  environment: Readonly<Record<string, string | undefined>>,
+): string[] {
+  const { signingKeys = [], apiTokens = [], redisUrl = '' } = settings;
+  return secretsIn({
+    ...environment,
+    secret: signingKeys.map(({ key }) => key),
+    token: apiTokens.map(({ token }) => token),
+    password: /:([^:@/]+)@/.exec(redisUrl)?.[1],
+  });
+}
+
+/** The fields of a log line, as JSON will show them. */
+export function redactFields(fields: object | undefined, known: readonly string[]): object {
+  if (fields === undefined || known.length === 0) return fields ?? {};
+  try {
+    return JSON.parse(redact(JSON.stringify(fields), known)) as object;
+  } catch {
+    // What JSON cannot say cannot be looked through either.
+    return { fields: REDACTED };
+  }
+}

@@ -1,0 +1,69 @@
+import { describe, expect, test } from 'vitest';
+import { failureOf } from '../../src/shared/failure.ts';
+import { REDACTED, redact, redactLine, secretsIn } from '../../src/shared/redaction.ts';
+
+// Put together here, so that no scanner takes this file for a leak.
+const TOKENS: Readonly<Record<string, string>> = {
+  'a JSON Web Token': ['eyJhbGciOiJIUzI1NiJ9', 'eyJzdWIiOiIxMjM0NTY3ODkwIn0', 'dozjgNryP4J3jVmNHl0w5N'].join('.'),
+  'a model provider’s key': ['sk', 'proj', 'Abc123def456Ghi789jkl'].join('-'),
+  'a forge’s token': ['ghp', 'a1B2c3D4e5F6g7H8i9J0k1L2m3N4'].join('_'),
+  'a chat token': ['xoxb', '123456789012', 'abcdefGHIJKL'].join('-'),
+  'a cloud key ID': `AKIA${'IOSFODNN7EXAMPLE'}`,
+  'a private key': ['-----BEGIN RSA', 'PRIVATE KEY-----\nMIIEow\n-----END RSA', 'PRIVATE KEY-----'].join(' '),
+};
+
+describe('R31: by what it looks like', () => {
+  test.each(Object.entries(TOKENS))('%s', (_name, token) => {
+    expect(redact(`before ${token} after`)).toBe(`before ${REDACTED} after`);
+  });
+
+  test.each([
+    ['Authorization: Bearer abcdefgh.ijkl', `Authorization: Bearer ${REDACTED}`],
+    ['redis://default:hunter22@host:6379/0', `redis://default:${REDACTED}@host:6379/0`],
+    ['password=hunter22&user=ada', `password=${REDACTED}&user=ada`],
+    ['{"db_password":"four plain \\"words\\" here","n":1}', `{"db_password":"${REDACTED}","n":1}`],
+    ['{"apiKey":"hunter22","n":1}', `{"apiKey":"${REDACTED}","n":1}`],
+    ['{"body":"{\\"access_token\\":\\"hunter22\\"}"}', `{"body":"{\\"access_token\\":\\"${REDACTED}\\"}"}`],
+  ])('%s', (text, clean) => {
+    expect(redact(text)).toBe(clean);
+    expect(redact(clean)).toBe(clean);
+  });
+
+  test.each([
+    'maxTokens: 4000',
+    'tokens used: 17',
+    'the path src/token/index.ts',
+    'r0.bi13n2-BfB6zxU75eP1IA7e-EYf5bX8T',
+  ])('%s stays', (text) => expect(redact(text)).toBe(text));
+
+  test('a log line keeps no mail address, and stays JSON', () => {
+    const line = JSON.stringify({ msg: 'to ada@example.org', headers: { cookie: 'sid=abcdef; a="b"' } });
+    const clean = redactLine(line);
+    expect(clean).not.toMatch(/ada@|abcdef/);
+    expect(() => JSON.parse(clean)).not.toThrow();
+  });
+
+  test('long hostile text takes no long time', () => {
+    const from = performance.now();
+    for (const part of ['a', 'sk-', 'password:', 'x://', '-----BEGIN PRIVATE KEY-----', 'a@a.', 'eyJ'])
+      redactLine(part.repeat(20_000));
+    expect(performance.now() - from).toBeLessThan(2_000);
+  });
+});
+
+test('R31: by known value: what stands under a name that says so, at every depth, the longest first', () => {
+  const params = {
+    user: 'ada',
+    auth: { password: 'plain words', tokens: 3 },
+    headers: [{ 'X-Api-Key': 'plain words too' }],
+  };
+  const known = secretsIn(params);
+  expect(known).toEqual(['plain words too', 'plain words']);
+  expect(redact('said plain words too, and plain words; ada', known)).toBe(`said ${REDACTED}, and ${REDACTED}; ada`);
+  expect(redact(JSON.stringify({ msg: 'a "quoted" one' }), ['a "quoted" one'])).toBe(`{"msg":"${REDACTED}"}`);
+});
+
+test('R31: the message of every failure is clean', () => {
+  const { message } = failureOf('TOOL_FAILED', `login failed for ${TOKENS['a forge’s token']}`);
+  expect(message).toBe(`login failed for ${REDACTED}`);
+});
