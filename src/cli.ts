@@ -7,8 +7,9 @@ import { fileURLToPath } from 'node:url';
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import { type CliContext, say } from './cli/context.ts';
 import { EXIT_CODES, exitCodeLines, exitCodeOfError } from './cli/exit-codes.ts';
+import { APPROVAL_STATES } from './shared/approval.ts';
 import { PawlError } from './shared/failure.ts';
-import { SESSION_KINDS } from './shared/session.ts';
+import { CHANNEL_KINDS, SESSION_KINDS } from './shared/session.ts';
 
 /** Read here as well as in `main.ts`, which is loaded by the commands that need what stands behind it. */
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
@@ -18,7 +19,7 @@ const LAUNCHER = fileURLToPath(new URL('../bin/pawl.mjs', import.meta.url));
 /** A tools file may leave timers or connections behind: a command that is done does not wait for them longer than this. */
 const LINGER_MS = 500;
 /** Groups of commands in which the first one is meant when none is named. */
-const GROUPS: readonly string[] = ['calls', 'tools', 'sessions', 'circuits', 'reliability'];
+const GROUPS: readonly string[] = ['calls', 'tools', 'sessions', 'circuits', 'reliability', 'approvals'];
 
 type End = (code: number) => void;
 
@@ -81,6 +82,7 @@ export function createProgram(context: CliContext, end: End): Command {
   catalogueCommands(program, context, end);
   sessionCommands(program, context, end);
   circuitCommands(program, context, end);
+  approvalCommands(program, context, end);
   reliabilityCommands(program, context, end);
   doctorCommand(program, context, end);
   return program;
@@ -212,7 +214,9 @@ function sessionCommands(program: Command, context: CliContext, end: End): void 
     .option('--parent <key>', 'the session above it')
     .option('--actor <id>', 'for whom it acts')
     .option('--agent <id>', 'which agent acts')
-    .option('--workspace <folder>', 'root of the files that its tools may touch (default: this folder)');
+    .option('--workspace <folder>', 'root of the files that its tools may touch (default: this folder)')
+    .addOption(new Option('--channel <kind>', 'where it reaches people').choices([...CHANNEL_KINDS]))
+    .option('--webhook <url>', 'of a webhook channel');
   json(open).action(async (options) => end(await (await import('./cli/sessions.ts')).openSession(context, options)));
   json(limit(command(sessions, 'ls', 'list the newest sessions', ['pawl sessions ls --json']))).action(
     async (options) => end(await (await import('./cli/sessions.ts')).listSessions(context, options)),
@@ -227,6 +231,36 @@ function sessionCommands(program: Command, context: CliContext, end: End): void 
   json(close.argument('<key>')).action(async (key: string, options) =>
     end(await (await import('./cli/sessions.ts')).closeSession(context, key, options)),
   );
+}
+
+function approvalCommands(program: Command, context: CliContext, end: End): void {
+  const approvals = group(program, 'approvals', 'list calls that wait for a person, and decide on them', [
+    'pawl approvals',
+    'pawl approvals approve e0.…',
+  ]);
+  const ls = command(approvals, 'ls', 'list approvals that are pending', ['pawl approvals ls --state all']);
+  json(
+    limit(ls).addOption(
+      new Option('--state <state>', 'which ones').choices([...APPROVAL_STATES, 'all']).default('pending'),
+    ),
+  ).action(async (options) => end(await (await import('./cli/approvals.ts')).listApprovals(context, options)));
+  const show = command(approvals, 'show', 'tell all about one', ['pawl approvals show e0.…']);
+  json(show.argument('<id>', 'of the approval, or of its call')).action(async (id: string, options) =>
+    end(await (await import('./cli/approvals.ts')).showApproval(context, id, options)),
+  );
+  const deciding = (name: 'approve' | 'deny', description: string, examples: readonly string[]) =>
+    json(
+      command(approvals, name, description, examples)
+        .argument('<id>', 'of the approval, or of its call')
+        .option('--digest <digest>', 'decide only if it is still what was shown (default: what it is now)')
+        .option('--reason <text>', 'told to whoever asked'),
+    ).action(async (id: string, options) =>
+      end(await (await import('./cli/approvals.ts')).decideApproval(context, name, id, options)),
+    );
+  deciding('approve', 'let a call run, once', ['pawl approvals approve e0.… --remember'])
+    .option('--params <json>', 'run with these parameters instead: JSON, @FILE, or - for standard input')
+    .option('--remember', 'let later calls of the session that are like it run, too');
+  deciding('deny', 'end a call before it runs', ['pawl approvals deny e0.… --reason "not on a Friday"']);
 }
 
 function circuitCommands(program: Command, context: CliContext, end: End): void {

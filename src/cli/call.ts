@@ -10,6 +10,7 @@ import type { CallOptions, Session } from '../producer/session.ts';
 import type { DedupeMode, ToolResultEnvelope } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
 import { DEFAULT_NAMESPACE } from '../shared/tool.ts';
+import { askAtConsole } from './approvals.ts';
 import { type CliContext, print, say, usageError, withPawl } from './context.ts';
 import { EXIT_CODES, exitCodeOfResult } from './exit-codes.ts';
 import { count, duration, json, oneLine, plainText } from './print.ts';
@@ -27,6 +28,8 @@ export interface CallCommandOptions {
 /** Without `--timeout`, a call that nobody can run waits this long for a worker. */
 const NO_WORKER_MS = 60_000;
 const MAX_SESSION_KEY = 200;
+/** Who calls from a terminal is asked there; whoever else may decide finds the request in the list. */
+const CONSOLE = { kind: 'console' } as const;
 
 export async function runCall(context: CliContext, toolName: string, options: CallCommandOptions): Promise<number> {
   const params = await readParams(context, options.params);
@@ -43,6 +46,9 @@ export async function runCall(context: CliContext, toolName: string, options: Ca
           ? {}
           : { deadlineAtMs: pawl.backend.clock.now() + NO_WORKER_MS }),
     };
+    session.events.on('approval-requested', ({ approvalId }) => {
+      askAtConsole(context, pawl, approvalId).catch((error: Error) => say(context, error.message));
+    });
     if (context.err.isTTY) showProgress(context, session);
     const result = await callAndListen(context, session, () => session.submit(toolName, params, callOptions));
     if (result === 'left') return EXIT_CODES.failed.code;
@@ -52,7 +58,7 @@ export async function runCall(context: CliContext, toolName: string, options: Ca
 }
 
 /** JSON as it stands, from `@FILE`, or from standard input with `-`. */
-async function readParams(context: CliContext, given: string): Promise<Readonly<Record<string, unknown>>> {
+export async function readParams(context: CliContext, given: string): Promise<Readonly<Record<string, unknown>>> {
   const source = given === '-' ? 'standard input' : given.startsWith('@') ? given.slice(1) : '--params';
   const read = async (): Promise<string> => {
     if (given === '-') return text(context.input);
@@ -113,7 +119,7 @@ async function openSession(context: CliContext, pawl: Pawl, asked: string | unde
   }
   const workspaceRoot = pawl.settings.workspaceRoot ?? context.cwd;
   try {
-    return await pawl.openSession({ kind: 'main', sessionKey, actorId: userName(), workspaceRoot });
+    return await pawl.openSession({ kind: 'main', sessionKey, actorId: userName(), workspaceRoot, channel: CONSOLE });
   } catch (error) {
     // Another process opened it meanwhile.
     if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;

@@ -24,12 +24,15 @@ export interface OpenSessionOptions {
   readonly actor?: string;
   readonly agent?: string;
   readonly workspace?: string;
+  readonly channel?: 'console' | 'operator' | 'webhook';
+  readonly webhook?: string;
   readonly json?: boolean;
 }
 
 export async function openSession(context: CliContext, options: OpenSessionOptions): Promise<number> {
   return withPawl(context, async (pawl) => {
-    const { key, parent, actor, agent, workspace, kind } = options;
+    const { key, parent, actor, agent, workspace, kind, webhook } = options;
+    const channel = options.channel ?? (webhook === undefined ? undefined : 'webhook');
     const { record } = await pawl.openSession({
       kind,
       ...(key === undefined ? {} : { sessionKey: key }),
@@ -37,6 +40,9 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
       ...(actor === undefined ? {} : { actorId: actor }),
       ...(agent === undefined ? {} : { agentId: agent }),
       ...(workspace === undefined ? {} : { workspaceRoot: workspace }),
+      ...(channel === undefined
+        ? {}
+        : { channel: { kind: channel, ...(webhook === undefined ? {} : { url: webhook }) } }),
     });
     print(context, options.json === true ? json(record) : record.sessionKey);
     return EXIT_CODES.success.code;

@@ -28,7 +28,9 @@ export const SESSION_TIERS: Readonly<Record<SessionKind, readonly Tier[]>> = {
   worker: ['read-only'],
 };
 
-export const channelSchema = z.looseObject({ kind: z.enum(['console', 'operator', 'webhook']) });
+/** Where a session reaches people: its terminal, the operator's page, or a service of theirs (with `url`). */
+export const CHANNEL_KINDS = ['console', 'operator', 'webhook'] as const;
+export const channelSchema = z.looseObject({ kind: z.enum(CHANNEL_KINDS) });
 
 /** What `POST /v1/sessions` and `openSession` take. */
 export const openSessionSchema = z.strictObject({

@@ -140,7 +140,7 @@ export function approvalView({ record, digest }: ApprovalListing) {
 }
 
 /** As one of earlier decisions. */
-function decisionView({ request, state, preview, decision, decidedAtMs }: ApprovalRecord) {
+export function decisionView({ request, state, preview, decision, decidedAtMs }: ApprovalRecord) {
   return {
     id: request.id,
     state,

@@ -1,0 +1,151 @@
+/** `pawl approvals`: calls that wait for a person, and deciding on them. */
+import { userInfo } from 'node:os';
+import type { ApprovalListing, DecideOptions } from '../producer/approvals.ts';
+import type { Pawl } from '../producer/client.ts';
+import { approvalView, decisionView } from '../producer/http/approvals.ts';
+import type { ApprovalState } from '../shared/approval.ts';
+import { PawlError } from '../shared/failure.ts';
+import { shownText } from '../shared/shown.ts';
+import { readParams } from './call.ts';
+import { type CliContext, print, say, withPawl } from './context.ts';
+import { EXIT_CODES } from './exit-codes.ts';
+import { type Column, duration, json, moment, table } from './print.ts';
+
+const COLUMNS: readonly Column<ApprovalListing>[] = [
+  { title: 'ID', text: ({ record }) => record.request.id },
+  { title: 'STATE', text: ({ record }) => record.state },
+  { title: 'TOOL', text: ({ record }) => record.request.tool.name },
+  { title: 'ASKED BY', text: ({ record }) => shownText(record.request.actorId) },
+  { title: 'SESSION', text: ({ record }) => shownText(record.request.session.key) },
+  { title: 'WHAT', text: ({ record }) => (record.preview?.summary ?? '').slice(0, 80) },
+];
+
+export async function listApprovals(
+  context: CliContext,
+  options: { limit: number; state?: ApprovalState | 'all'; json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const { limit, state = 'pending' } = options;
+    const approvals = await pawl.approvals.list({ limit, ...(state === 'all' ? {} : { state }) });
+    if (options.json === true) print(context, json({ approvals: approvals.map(approvalView) }));
+    else if (approvals.length > 0) print(context, table(approvals, COLUMNS));
+    else say(context, state === 'all' ? 'there are no approvals' : `no approval is ${state}`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function showApproval(context: CliContext, id: string, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const shown = await pawl.approvals.show(id);
+    const similar = (await pawl.approvals.similarTo(shown.record)).map(decisionView);
+    if (options.json === true) print(context, json({ ...approvalView(shown), similar }));
+    else {
+      print(context, describe(shown));
+      for (const { state, decidedBy = '', summary, reason = '' } of similar)
+        print(context, `  before         ${state} by ${shownText(decidedBy)}: ${summary} ${shownText(reason)}`);
+    }
+    return EXIT_CODES.success.code;
+  });
+}
+
+export interface DecideCommandOptions {
+  readonly digest?: string;
+  readonly reason?: string;
+  readonly params?: string;
+  readonly remember?: boolean;
+  readonly json?: boolean;
+}
+
+export async function decideApproval(
+  context: CliContext,
+  decision: 'approve' | 'deny',
+  id: string,
+  options: DecideCommandOptions,
+): Promise<number> {
+  const params = options.params === undefined ? undefined : await readParams(context, options.params);
+  return withPawl(context, async (pawl) => {
+    const { reason, remember } = options;
+    const shown = await pawl.approvals.show(id);
+    if (options.json !== true)
+      say(context, `${decision}: ${shown.record.preview?.summary ?? shown.record.request.tool.name}`);
+    const decided = await decide(pawl, shown, {
+      decision,
+      digest: options.digest ?? shown.digest,
+      ...(reason === undefined ? {} : { reason }),
+      ...(params === undefined ? {} : { params }),
+      ...(remember === undefined ? {} : { remember }),
+    });
+    if (options.json === true) print(context, json(approvalView(decided)));
+    else print(context, `${decided.record.request.id} is ${decided.record.state}`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+function decide(pawl: Pawl, { record }: ApprovalListing, options: Omit<DecideOptions, 'by'>): Promise<ApprovalListing> {
+  return pawl.approvals.decide(record.request.id, { ...options, by: `cli:${userName()}` });
+}
+
+function userName(): string {
+  try {
+    return userInfo().username || 'unknown';
+  } catch {
+    return 'unknown';
+  }
+}
+
+/** All that a person should know before they decide. */
+export function describe(listing: ApprovalListing): string {
+  const view = approvalView(listing);
+  const { annotations, justification = '', taint, preview, amendment } = view;
+  const hints = Object.entries(annotations).flatMap(([name, value]) => (value ? [name] : []));
+  const lines: readonly (readonly [string, string])[] = [
+    ['approval', view.id],
+    ['state', view.decidedBy === undefined ? view.state : `${view.state} by ${view.decidedBy}`],
+    ['tool', `${view.namespace}.${view.tool} ${view.toolVersion} (tier ${view.tier}, effects ${view.effects})`],
+    ['hints', hints.join(', ')],
+    ['asked by', `${view.requestedBy}${view.agentId === undefined ? '' : `, agent ${view.agentId}`}`],
+    ['session', `${view.session} (${view.sessionKind}), in ${view.workspaceRoot}`],
+    ['why', justification],
+    ['rule', `${view.rule}: ${view.reason}`],
+    ['taint', taint.join(', ')],
+    ['remember', amendment?.kind === 'command-prefix' ? amendment.prefix.join(' ') : (amendment?.kind ?? '')],
+    ['expires', moment(view.expiresAtMs)],
+    ['digest', view.digest],
+    ['what', preview.summary],
+  ];
+  const told = lines.filter(([, text]) => text !== '').map(([name, text]) => `${name.padEnd(14)} ${shownText(text)}`);
+  const details = preview.details === undefined || preview.details === view.shown ? [] : [preview.details];
+  return [...told, ...details, 'parameters', view.shown].join('\n');
+}
+
+/**
+ * The console channel: whoever sits at the terminal of `pawl call` is shown the request, and asked where they can answer. Answers
+ * once it is decided, here or elsewhere.
+ */
+export async function askAtConsole(context: CliContext, pawl: Pawl, approvalId: string): Promise<void> {
+  const shown = await pawl.approvals.show(approvalId);
+  const { request } = shown.record;
+  if (!context.input.isTTY) {
+    const limit = duration(request.expiresAtMs - request.createdAtMs);
+    say(context, `waits for a person, at most ${limit}: pawl approvals show ${approvalId}; then approve or deny it`);
+    return;
+  }
+  context.err.write(`${describe(shown)}\n`);
+  const { createInterface } = await import('node:readline/promises');
+  const asking = createInterface({ input: context.input, output: context.err });
+  try {
+    const answer = (await asking.question('Approve this call? y, or n and a reason: ')).trim();
+    const yes = /^y(?:es)?$/i.test(answer);
+    const reason = answer.replace(/^no?\b\s*/i, '');
+    await decide(pawl, shown, {
+      decision: yes ? 'approve' : 'deny',
+      digest: shown.digest,
+      ...(yes || reason === '' ? {} : { reason }),
+    });
+  } catch (error) {
+    if (!(error instanceof PawlError)) throw error;
+    say(context, error.message);
+  } finally {
+    asking.close();
+  }
+}
