@@ -15,11 +15,17 @@ afterAll(async () => {
   await place[Symbol.asyncDispose]();
 });
 
-async function pendingOne(): Promise<{ id: string; callId: string; digest: string; preview: { summary: string } }> {
+interface Pending {
+  readonly id: string;
+  readonly callId: string;
+  readonly preview: { readonly summary: string };
+}
+
+async function pendingOne(): Promise<Pending> {
   return eventually(
     async () => {
       const { stdout } = await place.run(['approvals', '--json']);
-      return (JSON.parse(stdout) as { approvals: [] }).approvals[0];
+      return (JSON.parse(stdout) as { approvals: Pending[] }).approvals[0];
     },
     { deadlineMs: 20_000, what: 'a pending approval' },
   );

@@ -18,6 +18,7 @@ import { Streams } from './events.ts';
 import { mountHealth } from './health.ts';
 import { Backlog, Limits, limited } from './limits.ts';
 import { ProducerMetrics } from './metrics.ts';
+import { mountPage } from './page.ts';
 import { callerOf, mountRoutes, permitted, refuse, refuseMethod } from './routes.ts';
 import { Waits } from './waits.ts';
 
@@ -124,9 +125,10 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
   app.use(plainHeaders(inside));
   mountHealth(app, { redis: pawl.backend.redis, isDraining, isStarting: options.isStarting ?? (() => false) });
 
+  mountPage(app);
   const authenticate = authentication(settings.apiTokens);
   app.use((request, response, next) => {
-    const browser = request.path === '/' || request.path === BOARD_PATH || request.path.startsWith(`${BOARD_PATH}/`);
+    const browser = request.path === BOARD_PATH || request.path.startsWith(`${BOARD_PATH}/`);
     response.locals['caller'] = authenticate(request, { browser });
     next();
   });
@@ -138,10 +140,7 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
   };
   app.all('/mcp', permitted('use'), ...mcp.steps);
   mountRoutes(app, apiRoutes({ pawl, waits, streams, metrics, version, checkAccepting }));
-  if (board !== undefined) {
-    app.use(BOARD_PATH, readOnlyPages(), board);
-    app.get('/', (_request, response) => response.redirect(BOARD_PATH));
-  }
+  if (board !== undefined) app.use(BOARD_PATH, readOnlyPages(), board);
   app.use((request) => {
     throw new HttpError('NOT_FOUND', `There is nothing at ${request.method} ${request.path.slice(0, 200)}.`);
   });

@@ -9,7 +9,7 @@ import { BOARD_PATH, type HttpServer, startHttpServer } from '../../../src/produ
 import { resolveSettings, type Settings, type SettingsInput } from '../../../src/shared/config.ts';
 import { ToolError } from '../../../src/shared/failure.ts';
 import type { Logger } from '../../../src/shared/log.ts';
-import { type AnyTool, defineTool } from '../../../src/shared/tool.ts';
+import { type AnyTool, defineTool, type Tier } from '../../../src/shared/tool.ts';
 import { ToolWorker } from '../../../src/workers/worker.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { eventually, type Signal, signal } from '../../helpers/signal.ts';
@@ -48,6 +48,8 @@ export interface Rig {
 
 export interface RigOptions {
   readonly tools?: readonly AnyTool[];
+  /** Of its worker. */
+  readonly tiers?: readonly Tier[];
   readonly settings?: Partial<SettingsInput>;
   /** Default: the world's Redis. */
   readonly redisUrl?: string;
@@ -63,7 +65,7 @@ export async function startRig(options: RigOptions = {}): Promise<Rig> {
   const log: Logger = { debug: () => {}, info: level('info'), warn: level('warn'), error: level('error') };
   if (options.tools !== undefined) {
     const workerSettings = resolveSettings({ options: { redisUrl: world.redisUrl, ...common } });
-    await startTestWorker(workerSettings, options.tools, log);
+    await startTestWorker(workerSettings, options.tools, log, options.tiers);
   }
   const metrics = new ProducerMetrics(settings, { cacheMs: 0 });
   const pawl = await Pawl.open({
@@ -95,11 +97,16 @@ export async function startRig(options: RigOptions = {}): Promise<Rig> {
   };
 }
 
-export async function startTestWorker(settings: Settings, tools: readonly AnyTool[], log: Logger): Promise<ToolWorker> {
+export async function startTestWorker(
+  settings: Settings,
+  tools: readonly AnyTool[],
+  log: Logger,
+  tiers: readonly Tier[] = ['read-only', 'workspace'],
+): Promise<ToolWorker> {
   const worker = await ToolWorker.start({
     settings,
     tools,
-    tiers: ['read-only', 'workspace'],
+    tiers,
     concurrency: 8,
     log,
     environment: {},

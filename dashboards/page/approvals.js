@@ -1,0 +1,220 @@
+/** Calls that wait for a person: a list that follows the fleet, and all about the one that is chosen. */
+import { ApiError, ask, watch } from './api.js';
+import { element, shownText, timeLeft } from './dom.js';
+
+export const id = 'approvals';
+export const title = 'Approvals';
+
+const LOOK_EVERY_MS = 250;
+const KEYS = 'j and k choose, a approves, d denies, e edits the parameters, Esc leaves a field';
+
+export function open(root, page) {
+  let listed = [];
+  let chosen;
+  let shown;
+  let failed = false;
+  const list = element('ul', { class: 'list', 'aria-label': 'Calls that wait for a decision' });
+  const detail = element('section', { class: 'detail', 'aria-label': 'The chosen call', 'aria-live': 'polite' });
+  root.append(
+    element('h2', {}, 'Approvals'),
+    element('p', { class: 'hint' }, `Keys: ${KEYS}.`),
+    element('div', { class: 'columns' }, list, detail),
+  );
+
+  const looking = watch(
+    '/v1/approvals?state=pending',
+    LOOK_EVERY_MS,
+    ({ approvals }) => {
+      if (failed) page.say('');
+      failed = false;
+      page.badge(id, approvals.length);
+      listed = approvals;
+      if (!listed.some((each) => each.id === chosen)) chosen = listed[0]?.id;
+      draw();
+    },
+    (error) => {
+      failed = true;
+      page.say(error.message);
+    },
+  );
+  const clock = setInterval(drawTimes, 1000);
+
+  function draw() {
+    const focused = list.contains(document.activeElement);
+    const ids = [...list.children].map(({ dataset }) => dataset.id).join();
+    if (ids !== listed.map((each) => each.id).join() || listed.length === 0)
+      list.replaceChildren(
+        ...(listed.length === 0 ? [element('li', {}, 'Nothing waits for a decision.')] : listed.map(item)),
+      );
+    for (const { dataset, firstElementChild: button } of list.children) {
+      if (dataset.id === undefined) continue;
+      const isChosen = dataset.id === chosen;
+      button.setAttribute('aria-current', String(isChosen));
+      if (isChosen && focused && document.activeElement !== button) button.focus();
+    }
+    drawTimes();
+    drawDetail();
+  }
+
+  function drawTimes() {
+    for (const each of root.querySelectorAll('[data-expires]'))
+      each.textContent = timeLeft(Number(each.dataset.expires)) || 'expired';
+  }
+
+  function item(approval) {
+    return element(
+      'li',
+      { 'data-id': approval.id },
+      element(
+        'button',
+        { type: 'button', onclick: () => choose(approval.id) },
+        element('strong', {}, shownText(approval.preview.summary)),
+        element('span', {}, shownText(`${approval.tool}, asked by ${approval.requestedBy}`)),
+        element('span', { class: 'time', 'data-expires': approval.expiresAtMs }),
+      ),
+    );
+  }
+
+  function choose(next) {
+    chosen = next;
+    draw();
+  }
+
+  function drawDetail() {
+    const approval = listed.find((each) => each.id === chosen);
+    // What is being read, or typed into, stays as it is until it has changed.
+    const version = approval === undefined ? '' : `${approval.id} ${approval.digest} ${approval.preview.summary}`;
+    if (shown === version) return;
+    shown = version;
+    detail.replaceChildren(...(approval === undefined ? [element('p', {}, 'Choose a call.')] : contents(approval)));
+    if (approval !== undefined) void drawSimilar(approval);
+  }
+
+  async function drawSimilar(approval) {
+    const { similar = [] } = await ask(`/v1/approvals/${encodeURIComponent(approval.id)}`).catch(() => ({}));
+    const place = detail.querySelector('.similar');
+    if (approval.id !== chosen || place === null || similar.length === 0) return;
+    const line = ({ state, decidedBy, summary, reason }) =>
+      element('li', {}, shownText(`${state} by ${decidedBy}: ${summary}${reason ? ` (${reason})` : ''}`));
+    place.replaceChildren(element('h4', {}, 'Decided before'), element('ul', {}, ...similar.map(line)));
+  }
+
+  function contents(approval) {
+    const { annotations, taint, amendment, preview } = approval;
+    const hints = Object.entries(annotations).flatMap(([name, value]) => (value ? [name.replace(/Hint$/, '')] : []));
+    const remembered = amendment?.kind === 'command-prefix' ? amendment.prefix.join(' ') : 'these parameters';
+    const facts = [
+      ['Tool', `${approval.namespace}.${approval.tool} ${approval.toolVersion}`],
+      ['Tier', `${approval.tier}, effects ${approval.effects}`],
+      ['Hints', hints.join(', ')],
+      [
+        'Asked by',
+        approval.agentId === undefined ? approval.requestedBy : `${approval.requestedBy}, agent ${approval.agentId}`,
+      ],
+      ['Session', `${approval.session} (${approval.sessionKind})`],
+      ['Workspace', approval.workspaceRoot],
+      ['Why', approval.justification ?? ''],
+      ['Rule', `${approval.rule}: ${approval.reason}`],
+      ['From outside', taint.join(', ')],
+      ['Digest', approval.digest],
+    ].filter(([, text]) => text !== '');
+    const reason = element('input', { id: 'reason', maxlength: 2000, autocomplete: 'off' });
+    const remember = element('input', { type: 'checkbox' });
+    const edited = element('textarea', {
+      id: 'params',
+      rows: 8,
+      spellcheck: 'false',
+      'aria-label': 'Parameters to run with',
+    });
+    edited.value = JSON.stringify(approval.params, null, 2);
+    const problem = element('p', { class: 'problem', role: 'alert' });
+    const decide = (decision) => send(approval, { decision, reason, remember, edited, editing, problem });
+    const editing = element('details', {}, element('summary', {}, 'Edit the parameters'), edited);
+    return [
+      element('h3', {}, shownText(preview.summary)),
+      preview.details === undefined || preview.details === approval.shown
+        ? undefined
+        : element(
+            'pre',
+            { class: 'preview', tabindex: 0, 'aria-label': 'Preview' },
+            ...diffLines(shownText(preview.details)),
+          ),
+      element('h4', {}, 'Parameters'),
+      element('pre', { tabindex: 0, 'aria-label': 'Parameters' }, approval.shown),
+      element(
+        'dl',
+        {},
+        ...facts.flatMap(([name, text]) => [element('dt', {}, name), element('dd', {}, shownText(text))]),
+      ),
+      element('div', { class: 'similar' }),
+      editing,
+      element('label', {}, 'Reason ', reason),
+      element('label', { class: 'check' }, remember, ` Allow ${shownText(remembered)} for the rest of this session`),
+      element(
+        'div',
+        { class: 'actions' },
+        element('button', { type: 'button', class: 'approve', onclick: () => decide('approve') }, 'Approve'),
+        element('button', { type: 'button', class: 'deny', onclick: () => decide('deny') }, 'Deny'),
+        element('span', { class: 'time', 'data-expires': approval.expiresAtMs }),
+      ),
+      problem,
+    ].filter((part) => part !== undefined);
+  }
+
+  async function send(approval, { decision, reason, remember, edited, editing, problem }) {
+    problem.textContent = '';
+    const body = { decision, digest: approval.digest };
+    if (reason.value !== '') body.reason = reason.value;
+    if (decision === 'approve' && remember.checked) body.remember = true;
+    try {
+      if (decision === 'approve' && editing.open) {
+        const params = JSON.parse(edited.value);
+        if (JSON.stringify(params) !== JSON.stringify(approval.params)) body.params = params;
+      }
+      await ask(`/v1/approvals/${encodeURIComponent(approval.id)}`, { method: 'POST', body });
+      page.say(`${decision === 'approve' ? 'Approved' : 'Denied'}: ${shownText(approval.preview.summary)}`);
+      list.querySelector('button')?.focus();
+      void looking.now();
+    } catch (error) {
+      problem.textContent = error instanceof ApiError ? error.message : `The parameters are not JSON: ${error.message}`;
+    }
+  }
+
+  function pressed(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const typing = event.target.matches('input:not([type="checkbox"]), textarea');
+    if (event.key === 'Escape' && typing) {
+      list.querySelector('[aria-current="true"]')?.focus();
+      return;
+    }
+    if (typing || event.target.closest('dialog') !== null) return;
+    const move = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
+    if (move !== undefined && listed.length > 0 && !event.target.matches('pre')) {
+      const at = listed.findIndex((each) => each.id === chosen);
+      choose(listed[Math.min(listed.length - 1, Math.max(0, at + move))].id);
+      list.querySelector('[aria-current="true"]')?.focus();
+    } else if (event.key === 'a') detail.querySelector('.approve')?.focus();
+    else if (event.key === 'd') detail.querySelector('#reason')?.focus();
+    else if (event.key === 'e') {
+      const editing = detail.querySelector('details');
+      if (editing !== null) editing.open = true;
+      detail.querySelector('#params')?.focus();
+    } else return;
+    event.preventDefault();
+  }
+  addEventListener('keydown', pressed);
+
+  return () => {
+    looking.stop();
+    clearInterval(clock);
+    removeEventListener('keydown', pressed);
+  };
+}
+
+/** Lines that a diff adds and takes away stand out. */
+function diffLines(text) {
+  return text.split('\n').map((line) => {
+    const kind = /^\+(?!\+\+)/.test(line) ? 'ins' : /^-(?!--)/.test(line) ? 'del' : 'span';
+    return element(kind, {}, `${line}\n`);
+  });
+}

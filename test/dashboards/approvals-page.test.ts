@@ -1,0 +1,130 @@
+import { mkdirSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { defineTool } from '../../src/shared/tool.ts';
+import { eventually } from '../helpers/signal.ts';
+import { startRig } from '../producer/http/rig.ts';
+import { hasBrowser, openPage } from './browser.ts';
+
+const deploy = defineTool({
+  name: 'deploy',
+  version: '2.1.0',
+  description: 'Deploys a service.',
+  tier: 'elevated',
+  effects: 'once',
+  annotations: { destructiveHint: true, openWorldHint: true },
+  input: z.object({ service: z.string(), replicas: z.number().int().max(9), justification: z.string().optional() }),
+  preview: ({ service, replicas }) => ({
+    summary: `Deploy ${service} with ${replicas} replicas`,
+    details: `--- production/${service}.yaml\n+++ production/${service}.yaml\n@@ -1,3 +1,3 @@\n service: ${service}\n-replicas: 2\n+replicas: ${replicas}`,
+  }),
+  run: (params) => ({ output: params }),
+});
+
+/** `PAWL_IMAGES=docs/images` keeps what the page looked like. */
+const images = process.env['PAWL_IMAGES'];
+
+async function rig(settings = {}) {
+  const started = await startRig({
+    tools: [deploy],
+    tiers: ['elevated'],
+    settings: { workspaceRoot: '/srv/release', ...settings },
+  });
+  const token = 'apiTokens' in settings ? 'agent-secret' : undefined;
+  const headers = token === undefined ? {} : { token };
+  const session = { kind: 'main', sessionKey: 'release', actorId: 'release-agent', channel: { kind: 'operator' } };
+  expect((await started.ask('/v1/sessions', { method: 'POST', json: session, ...headers })).status).toBe(201);
+  const call = async (params: object) => {
+    const json = { tool: 'deploy', session: 'release', params };
+    const { body } = await started.call(json, { wait: 0, ...headers });
+    return (body as { callId: string }).callId;
+  };
+  const stateOf = async (callId: string) => (await started.ask(`/v1/calls/${callId}?wait=5000`, headers)).body;
+  return { ...started, call, stateOf };
+}
+
+describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
+  test('a call appears within a second, and keyboard alone reads, edits and approves it', async () => {
+    const { server, ask, call, stateOf } = await rig();
+    const page = await openPage(server.url);
+    await page.getByText('Nothing waits for a decision.').waitFor();
+    const callId = await call({ service: 'shop', replicas: 4, justification: 'Black Friday' });
+    await eventually(async () => (await ask('/v1/approvals?state=pending')).body.approvals.length === 1);
+    const askedAtMs = performance.now();
+    const entry = page.getByRole('button', { name: /Deploy shop with 4 replicas/ });
+    await entry.waitFor();
+    expect(performance.now() - askedAtMs).toBeLessThan(1_000);
+    await page.getByText('Black Friday').first().waitFor();
+    await page.locator('ins', { hasText: '+replicas: 4' }).waitFor();
+    if (images !== undefined) {
+      mkdirSync(images, { recursive: true });
+      await page.screenshot({ path: `${images}/approvals.png` });
+    }
+    await page.keyboard.press('e');
+    await page.keyboard.press('ControlOrMeta+a');
+    await page.keyboard.type('{"service":"shop","replicas":99}');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('a');
+    await page.keyboard.press('Enter');
+    await page.getByRole('alert').filter({ hasText: 'replicas' }).waitFor();
+    await page.keyboard.press('e');
+    await page.keyboard.press('ControlOrMeta+a');
+    await page.keyboard.type('{"service":"shop","replicas":3}');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('a');
+    await page.keyboard.press('Enter');
+    expect(await stateOf(callId)).toMatchObject({ state: 'done', result: { output: { content: { replicas: 3 } } } });
+    await page.getByText('Nothing waits for a decision.').waitFor();
+  });
+
+  test('deny with a reason, by keyboard; what was decided before is shown with the next one', async () => {
+    const { server, call, stateOf } = await rig();
+    const page = await openPage(server.url);
+    const first = await call({ service: 'shop', replicas: 1 });
+    await page.getByRole('button', { name: /with 1 replicas/ }).waitFor();
+    await call({ service: 'mail', replicas: 2 });
+    await page.getByRole('button', { name: /Deploy mail/ }).waitFor();
+    await page.keyboard.press('j');
+    await page.keyboard.press('j');
+    await page.getByRole('heading', { name: 'Deploy shop with 1 replicas' }).waitFor();
+    await page.keyboard.press('d');
+    await page.keyboard.type('not on a Friday');
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    expect((await stateOf(first)).result.error.message).toContain('denied the call: not on a Friday');
+    await page.getByText(/denied by local operator: Deploy shop/).waitFor();
+  });
+
+  test('characters that deceive are written out, markup is text, and a phone in the dark has room for it', async () => {
+    const { server, call } = await rig();
+    const page = await openPage(server.url, { viewport: { width: 390, height: 780 }, colorScheme: 'dark' });
+    await call({ service: '<img src=x onerror=alert(1)> \u202egnp.exe', replicas: 2 });
+    await page.getByRole('heading', { name: /<img src=x onerror=alert\(1\)> \\u\{202E\}gnp\.exe/ }).waitFor();
+    expect(await page.locator('img').count()).toBe(0);
+    // Text, because the types of a browser are not those of the tests.
+    const { width, background } = (await page.evaluate(`({
+      width: document.documentElement.scrollWidth,
+      background: getComputedStyle(document.body).backgroundColor,
+    })`)) as { width: number; background: string };
+    expect(width).toBeLessThanOrEqual(390);
+    expect(background).toBe('rgb(13, 17, 23)');
+    if (images !== undefined) await page.screenshot({ path: `${images}/approvals-phone.png` });
+  });
+
+  test('with tokens the page asks for one, and an approver’s will do', async () => {
+    const apiTokens = [
+      { token: 'agent-secret', role: 'agent' },
+      { token: 'approver-secret', role: 'approver' },
+    ];
+    const { server, call, stateOf } = await rig({ apiTokens });
+    const callId = await call({ service: 'shop', replicas: 4 });
+    const page = await openPage(server.url);
+    await page.getByLabel('API token').fill('approver-secret');
+    await page.keyboard.press('Enter');
+    await page.getByRole('button', { name: /Deploy shop/ }).waitFor();
+    await page.getByRole('button', { name: 'Approve' }).click();
+    expect((await stateOf(callId)).state).toBe('done');
+  });
+});

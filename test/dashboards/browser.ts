@@ -1,0 +1,40 @@
+/** A real Chromium for tests of pages; tests that need one are skipped, saying so, where there is none. */
+import { existsSync } from 'node:fs';
+import { type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import { onTestFinished } from 'vitest';
+
+const EXECUTABLE = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) =>
+  existsSync(path),
+);
+export const hasBrowser = EXECUTABLE !== undefined;
+if (!hasBrowser) process.stdout.write('skipped: tests of the operator’s page, because there is no Chromium\n');
+
+/** Made inside a test; ends with it. Whatever the page says on its console as an error fails the test. */
+export async function openPage(url: string, options: BrowserContextOptions = {}): Promise<Page> {
+  const browser = await chromium.launch({
+    executablePath: EXECUTABLE ?? '',
+    args: [
+      '--no-sandbox',
+      '--disable-gpu',
+      '--disable-quic',
+      '--no-first-run',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+    ],
+  });
+  onTestFinished(() => browser.close());
+  const context = await browser.newContext({ viewport: { width: 1180, height: 1080 }, ...options });
+  const page = await context.newPage();
+  const faults: string[] = [];
+  page.on('pageerror', (error) => faults.push(error.message));
+  page.on('requestfailed', (request) => faults.push(`${request.url()} failed`));
+  page.on('request', (request) => {
+    if (!request.url().startsWith(url) && !request.url().startsWith('data:')) faults.push(`asked for ${request.url()}`);
+  });
+  onTestFinished(() => {
+    if (faults.length > 0) throw new Error(`the page is at fault: ${faults.join('; ')}`);
+  });
+  await page.goto(`${url}/`);
+  return page;
+}
