@@ -83,6 +83,7 @@ export function createProgram(context: CliContext, end: End): Command {
   sessionCommands(program, context, end);
   circuitCommands(program, context, end);
   approvalCommands(program, context, end);
+  policyCommands(program, context, end);
   reliabilityCommands(program, context, end);
   doctorCommand(program, context, end);
   return program;
@@ -261,6 +262,24 @@ function approvalCommands(program: Command, context: CliContext, end: End): void
     .option('--params <json>', 'run with these parameters instead: JSON, @FILE, or - for standard input')
     .option('--remember', 'let later calls of the session that are like it run, too');
   deciding('deny', 'end a call before it runs', ['pawl approvals deny e0.… --reason "not on a Friday"']);
+}
+
+function policyCommands(program: Command, context: CliContext, end: End): void {
+  const policy = command(program, 'policy', 'say what the policy allows', ['pawl policy explain shell']).usage(
+    '[explain]',
+  );
+  const explain = command(policy, 'explain', 'which rule decides on a tool’s calls', [
+    'pawl policy explain shell --session trip',
+    `pawl policy explain shell --params '{"command":["git","push"]}'`,
+  ])
+    .argument('<tool>', 'name of the tool')
+    .option('--session <key>', 'whose calls (default: a main session without a channel)')
+    .option('--params <json>', 'of the call: JSON, @FILE, or - for standard input')
+    .option('--namespace <name>', 'namespace of the tool (default: tools)')
+    .option('--taint <source...>', 'where the parameters may come from');
+  json(explain).action(async (tool: string, options) =>
+    end(await (await import('./cli/policy.ts')).explainPolicy(context, tool, options)),
+  );
 }
 
 function circuitCommands(program: Command, context: CliContext, end: End): void {

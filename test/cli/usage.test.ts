@@ -69,6 +69,7 @@ describe('help', () => {
 
   test('lists the commands of the interface and no others', () => {
     expect([...leaves].sort()).toEqual([
+      ...['approvals approve', 'approvals deny', 'approvals ls', 'approvals show'],
       ...['call', 'calls cancel', 'calls ls', 'calls resolve', 'calls show', 'calls watch'],
       ...[
         'circuits force-open',
@@ -77,6 +78,7 @@ describe('help', () => {
         'demo',
         'doctor',
         'mcp',
+        'policy explain',
         'reliability disable',
         'reliability enable',
         'reliability flush',

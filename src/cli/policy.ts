@@ -1,0 +1,59 @@
+/** `pawl policy explain`: what policy says about a call, and which rule decided. */
+import type { Pawl } from '../producer/client.ts';
+import { toolPolicy } from '../shared/config.ts';
+import { evaluate, type Verdict } from '../shared/policy.ts';
+import { readParams } from './call.ts';
+import { type CliContext, print, usageError, withPawl } from './context.ts';
+import { EXIT_CODES } from './exit-codes.ts';
+import { json, table } from './print.ts';
+
+export interface ExplainOptions {
+  readonly session?: string;
+  readonly params?: string;
+  readonly namespace?: string;
+  readonly taint?: readonly string[];
+  readonly json?: boolean;
+}
+
+export async function explainPolicy(context: CliContext, tool: string, options: ExplainOptions): Promise<number> {
+  const params = options.params === undefined ? undefined : await readParams(context, options.params);
+  return withPawl(context, async (pawl) => {
+    const verdict = await verdictOn(pawl, tool, params, options);
+    if (options.json === true) print(context, json({ tool, ...verdict }));
+    else {
+      print(context, `${verdict.decision}: ${verdict.reason} (${verdict.rule})`);
+      print(
+        context,
+        table(verdict.rulings, [
+          { title: '', text: ({ rule }) => (rule === verdict.rule ? '*' : '') },
+          { title: 'DECISION', text: ({ decision }) => decision },
+          { title: 'RULE', text: ({ rule }) => rule },
+          { title: 'REASON', text: ({ reason }) => reason },
+        ]),
+      );
+    }
+    return EXIT_CODES.success.code;
+  });
+}
+
+async function verdictOn(
+  pawl: Pawl,
+  name: string,
+  params: Readonly<Record<string, unknown>> | undefined,
+  { session: sessionKey, namespace = 'tools', taint = [] }: ExplainOptions,
+): Promise<Verdict> {
+  const { tools } = await pawl.catalogue();
+  const tool = tools.find((each) => each.name === name && each.namespace === namespace);
+  if (tool === undefined) throw usageError(`There is no tool ${JSON.stringify(name)}; 'pawl tools' lists them.`);
+  const record = sessionKey === undefined ? undefined : (await pawl.session(sessionKey)).record;
+  const route = record === undefined ? undefined : await pawl.approvals.routeOf(record);
+  return evaluate({
+    tool,
+    session: record ?? { kind: 'main' },
+    toolPolicy: toolPolicy(pawl.settings, tool),
+    policy: pawl.settings.policy,
+    channel: route?.channel.kind ?? 'none',
+    ...(params === undefined ? {} : { params }),
+    taint,
+  });
+}

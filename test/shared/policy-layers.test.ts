@@ -1,0 +1,145 @@
+import { describe, expect, test } from 'vitest';
+import { resolveSettings } from '../../src/shared/config.ts';
+import { evaluate, matches, type PolicyRequest, taintOf } from '../../src/shared/policy.ts';
+import { POLICY_DECISIONS, type PolicyDecision } from '../../src/shared/policy-file.ts';
+import { SESSION_KINDS } from '../../src/shared/session.ts';
+import { shownJson, shownText } from '../../src/shared/shown.ts';
+import { TIERS } from '../../src/shared/tool.ts';
+
+const policyOf = (policy: object) => resolveSettings({ options: { policy } }).policy;
+const STRICTNESS: readonly PolicyDecision[] = POLICY_DECISIONS;
+
+function verdictOn(policy: object, change: Partial<PolicyRequest> = {}) {
+  return evaluate({
+    tool: { name: 'shell', tier: 'system', effects: 'once' },
+    session: { kind: 'main', sessionKey: 'trip', agentId: 'helper', tenantId: 'acme' },
+    channel: 'operator',
+    policy: policyOf(policy),
+    ...change,
+  });
+}
+
+test('every cell of tier × session kind × layer × decision names its deciding rule, and no layer loosens another', () => {
+  const LAYERS = { global: [], tenants: ['acme'], agents: ['helper'], channels: ['operator'], sessions: ['trip'] };
+  let cells = 0;
+  for (const tier of TIERS)
+    for (const kind of SESSION_KINDS) {
+      const request = {
+        tool: { name: 'shell', tier, effects: 'once' as const },
+        session: { kind, sessionKey: 'trip', agentId: 'helper', tenantId: 'acme' },
+      };
+      const without = verdictOn({}, request);
+      expect(without.rule).toMatch(/^built-in\./);
+      for (const [group, [name]] of Object.entries(LAYERS))
+        for (const decision of POLICY_DECISIONS) {
+          const layer = { tools: { shell: decision } };
+          const verdict = verdictOn({ [group]: name === undefined ? layer : { [name]: layer } }, request);
+          const path = name === undefined ? `policy.${group}` : `policy.${group}.${name}`;
+          const stricter = STRICTNESS.indexOf(decision) > STRICTNESS.indexOf(without.decision);
+          expect(verdict.rule).toBe(stricter ? `${path}.tools.shell` : without.rule);
+          expect(verdict.decision).toBe(stricter ? decision : without.decision);
+          expect(verdict.rulings).toContainEqual(expect.objectContaining({ decision, rule: `${path}.tools.shell` }));
+          expect(verdict.reason).not.toBe('');
+          cells += 1;
+        }
+    }
+  expect(cells).toBe(4 * 3 * 5 * 3);
+});
+
+describe('layers (A3, I3)', () => {
+  test('deny wins, wherever it stands', () => {
+    const policy = { global: { tools: { '*': 'deny' } }, sessions: { trip: { tools: { shell: 'allow' } } } };
+    expect(verdictOn(policy)).toMatchObject({ decision: 'deny', rule: 'policy.global.tools.*' });
+  });
+
+  test('inside one layer, a tool’s rule stands for its tier’s, and a name for a pattern', () => {
+    const tiers = { system: 'deny' };
+    expect(verdictOn({ global: { tiers } })).toMatchObject({ decision: 'deny', rule: 'policy.global.tiers.system' });
+    expect(verdictOn({ global: { tiers, tools: { shell: 'ask' } } }).rule).toBe('policy.global.tools.shell');
+    expect(verdictOn({ global: { tools: { 's*': 'deny', shell: 'ask' } } }).decision).toBe('ask');
+  });
+
+  test('layers that concern others say nothing', () => {
+    const deny = { tools: { shell: 'deny' } };
+    expect(verdictOn({ tenants: { other: deny }, agents: { other: deny }, channels: { none: deny } }).decision).toBe(
+      'allow',
+    );
+  });
+
+  test('a tool can be kept for sessions of some kinds', () => {
+    const policy = { global: { tools: { shell: { sessionKinds: ['main'] } } } };
+    const branch = { session: { kind: 'branch' as const } };
+    expect(verdictOn(policy).decision).toBe('allow');
+    expect(verdictOn(policy, branch)).toMatchObject({
+      decision: 'deny',
+      rule: 'policy.global.tools.shell.sessionKinds',
+    });
+  });
+
+  test('a wrong entry is named with its path', () => {
+    expect(() => policyOf({ global: { tools: { shell: 'perhaps' } } })).toThrow(/policy\.global\.tools\.shell/);
+  });
+});
+
+describe('commands by prefix (C23, C24)', () => {
+  const commands = [
+    { prefix: ['git'], decision: 'ask' },
+    { prefix: ['git', 'status'], decision: 'allow' },
+    { prefix: ['rm'], decision: 'deny', reason: 'nothing is removed' },
+  ];
+  const policy = { global: { tools: { shell: { decision: 'deny', commands } } } };
+  const run = (...command: string[]) => verdictOn(policy, { params: { command } });
+
+  test.each([
+    [['git', 'status', '-s'], 'allow'],
+    [['git', 'push', 'origin'], 'ask'],
+    [['rm', '-rf', '/'], 'deny'],
+    [['/bin/rm', 'x'], 'deny'],
+    [['ls'], 'deny'],
+  ] as const)('%j: %s', (command, decision) => {
+    expect(run(...command).decision).toBe(decision);
+  });
+
+  test('what asks proposes what could be remembered; what is forbidden says why', () => {
+    expect(run('git', 'push', 'origin').amendment).toEqual({ kind: 'command-prefix', prefix: ['git', 'push'] });
+    expect(run('rm', 'x')).toMatchObject({
+      reason: 'nothing is removed',
+      rule: 'policy.global.tools.shell.commands.2',
+    });
+  });
+});
+
+test('I16: hosts, paths and methods are lists of what is allowed', () => {
+  const rule = { hosts: ['*.example.com'], paths: ['docs/*'], methods: ['GET'] };
+  const on = (params: object) =>
+    verdictOn({ global: { tools: { shell: rule } } }, { params: params as Record<string, unknown> });
+  expect(on({ url: 'https://api.example.com/x', path: 'docs/a.md', method: 'get' }).decision).toBe('allow');
+  expect(on({ url: 'https://example.com.evil.net/' }).rule).toMatch(/\.hosts$/);
+  expect(on({ path: 'docs/../secrets' }).rule).toMatch(/\.paths$/);
+  expect(on({ method: 'DELETE' }).rule).toMatch(/\.methods$/);
+});
+
+test('I23: parameters from outside send a call with effects to a person, when policy says so', () => {
+  const policy = { global: { taint: 'ask' } };
+  const taint = taintOf(['turn:1', 'taint:web_fetch']);
+  expect(verdictOn(policy, { taint })).toMatchObject({ decision: 'ask', reason: expect.stringContaining('web_fetch') });
+  expect(verdictOn(policy).decision).toBe('allow');
+  expect(verdictOn(policy, { taint, tool: { name: 'read', tier: 'read-only', effects: 'none' } }).decision).toBe(
+    'allow',
+  );
+});
+
+test('patterns: a star stands for any text', () => {
+  expect(['a*c', '*', 'abc', 'a*b*c', 'ab*bc'].map((pattern) => matches(pattern, 'abc'))).toEqual([
+    true,
+    true,
+    true,
+    true,
+    false,
+  ]);
+});
+
+test('what deceives the eye is written out', () => {
+  expect(shownText('a\u202eb\u200bc\u001b[2J\r\n\u2066')).toBe('a\\u{202E}b\\u{200B}c\\u{1B}[2J\\u{D}\n\\u{2066}');
+  expect(shownJson({ 'x\u202e': '\u{e0041}日本' })).toBe('{\n  "x\\u{202E}": "\\u{E0041}日本"\n}');
+});
