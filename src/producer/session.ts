@@ -16,11 +16,13 @@ import {
 import { PawlError } from '../shared/failure.ts';
 import { refusal } from '../shared/outcome.ts';
 import { DEFAULT_RETRY } from '../shared/retry.ts';
+import type { JsonSchema } from '../shared/schema.ts';
 import type { OpenSession, SessionRecord } from '../shared/session.ts';
 import { type Clock, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../shared/tool.ts';
 import type { Cancellation } from './cancel.ts';
 import { jsonParams, type Submission, type SubmitOptions } from './dispatch.ts';
+import { callAgainWhenInvalid, type ReaskOptions } from './reask.ts';
 
 export interface CallOptions {
   /** Names the call: the same key gives the same call. Any text up to 1 KiB. */
@@ -68,6 +70,15 @@ export interface SessionEvents {
   'circuit-open': [{ readonly toolName: string; readonly retryAfterMs?: number }];
   queued: [{ readonly callId: string; readonly toolName: string }];
   settled: [ToolResultEnvelope];
+  /** A session below this one called a tool whose arguments stayed wrong, although its model was asked again (A15). */
+  'invalid-params': [
+    {
+      readonly sessionKey: string;
+      readonly toolName: string;
+      readonly reasks: number;
+      readonly result: ToolResultEnvelope;
+    },
+  ];
 }
 
 /** What a session needs of its producer. */
@@ -83,6 +94,8 @@ export interface SessionHost {
 export class Session {
   readonly #host: SessionHost;
   readonly #clock: Pick<Clock, 'now'>;
+  /** The session that opened this one here, which hears what this one cannot mend. */
+  #parent: Session | undefined;
   readonly record: SessionRecord;
   readonly events = new EventEmitter<SessionEvents>();
 
@@ -212,6 +225,45 @@ export class Session {
     return () => signal?.removeEventListener('abort', cancel);
   }
 
+  /**
+   * Calls a tool for a model: arguments that are refused are mended where they have one meaning, else the model is asked again, at
+   * most twice (A15). If that does not help, the session above hears of it (`invalid-params`).
+   */
+  async callWithReask(
+    tool: AnyTool | string,
+    params: Readonly<Record<string, unknown>>,
+    { ask, repair, maxReasks, ...options }: CallOptions & ReaskOptions,
+  ): Promise<ToolResultEnvelope> {
+    const toolName = typeof tool === 'string' ? tool : tool.name;
+    const schema = typeof tool === 'string' ? await this.#schemaOf(tool, options.namespace) : tool.inputSchema;
+    const { idempotencyKey, requestId, ...rest } = options;
+    const { result, reasks } = await callAgainWhenInvalid(
+      params,
+      { ask, ...(repair === undefined ? {} : { repair }), ...(maxReasks === undefined ? {} : { maxReasks }) },
+      {
+        toolName,
+        schema,
+        call: (given, round) => {
+          // A key that was used with other arguments would be a conflict.
+          const key = round === 0 ? idempotencyKey : `${idempotencyKey}:${round}`;
+          const names = {
+            ...(idempotencyKey === undefined || key === undefined ? {} : { idempotencyKey: key }),
+            ...(round > 0 || requestId === undefined ? {} : { requestId }),
+          };
+          return this.call(tool as string, given, { ...rest, ...names });
+        },
+      },
+    );
+    if (result.error?.code === 'INVALID_PARAMS')
+      this.#parent?.events.emit('invalid-params', { sessionKey: this.key, toolName, reasks, result });
+    return result;
+  }
+
+  async #schemaOf(name: string, namespace = DEFAULT_NAMESPACE): Promise<JsonSchema> {
+    const offered = await this.#host.offeredTo(this.record);
+    return offered.find((tool) => tool.name === name && tool.namespace === namespace)?.inputSchema ?? {};
+  }
+
   /** This session's tools as a provider's API takes them, with a report of what got lost and a map of the names. */
   async toolsFor(provider: Provider, options?: ExportOptions): Promise<ToolExport> {
     return toolsFor(provider, await this.#host.offeredTo(this.record), options);
@@ -237,8 +289,10 @@ export class Session {
     return this.#below('worker');
   }
 
-  #below(kind: 'branch' | 'worker'): Promise<Session> {
-    return this.#host.openSession({ kind, parent: this.key });
+  async #below(kind: 'branch' | 'worker'): Promise<Session> {
+    const session = await this.#host.openSession({ kind, parent: this.key });
+    session.#parent = this;
+    return session;
   }
 
   /** Closes this session and those below it, and cancels their calls. */
