@@ -3,6 +3,7 @@ export { baseTools, type ConnectOptions, connect, type StartWorkerOptions, start
 export type { CircuitListing, CircuitSelection } from './producer/circuit-admin.ts';
 export { type Cancellation, Pawl, type Resolution } from './producer/client.ts';
 export type { Submission } from './producer/dispatch.ts';
+export { MAX_REASKS, type Reask, type ReaskOptions } from './producer/reask.ts';
 export { type CallOptions, Session, type SessionEvents } from './producer/session.ts';
 export { acceptedForm, askCaller, type CallerAnswers, type ClientRequest, callerAnswers } from './shared/asking.ts';
 export type { CircuitState } from './shared/breaker.ts';
@@ -52,6 +53,7 @@ export {
   type ShortCircuit,
   type ShortCircuitEvent,
 } from './shared/hooks.ts';
+export { repairParams } from './shared/repair.ts';
 export { type SanitizedSchema, sanitizeSchema } from './shared/schema-sanitize.ts';
 export type { OpenSession, SessionKind, SessionRecord } from './shared/session.ts';
 export type { CallRecord } from './shared/store/ledger.ts';
@@ -103,4 +105,14 @@ export {
   functionTool,
   type UntypedToolSpec,
 } from './shared/tool-forms.ts';
+export {
+  cached,
+  filtered,
+  prefixed,
+  renamed,
+  resolveToolsets,
+  type Toolset,
+  type ToolsetRequest,
+  toolset,
+} from './shared/toolset.ts';
 export type { ToolWorker } from './workers/worker.ts';

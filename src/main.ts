@@ -9,9 +9,12 @@ import { Pawl } from './producer/client.ts';
 import type { DispatchEvent } from './producer/dispatch.ts';
 import { resolveSettings, SECRET_VARIABLES, type Settings, type SettingsInput } from './shared/config.ts';
 import { PawlError } from './shared/failure.ts';
+import type { Hook } from './shared/hooks.ts';
 import type { Logger } from './shared/log.ts';
 import { redactLine, secretsOf } from './shared/redaction.ts';
+import type { ToolOffer } from './shared/store/catalogue.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tool.ts';
+import { resolveToolsets, type Toolset } from './shared/toolset.ts';
 import { openTracing } from './tracing.ts';
 import type { ExecuteEvent } from './workers/execute.ts';
 import { openMemory } from './workers/memory.ts';
@@ -81,12 +84,16 @@ export function createLogger(settings: Pick<Settings, 'logLevel'> & Partial<Sett
 
 export interface ConnectOptions extends Partial<SettingsInput> {
   readonly log?: Logger;
+  /** Of the kinds beforeCall, onShortCircuit, onApproval and afterCall. */
+  readonly hooks?: readonly Hook[];
+  /** What sessions see of the fleet's tools, resolved for each request of tools (D10). */
+  readonly toolsets?: readonly Toolset<ToolOffer>[];
   /** Told what becomes of the calls that are handed in here (R27). */
   readonly onEvent?: (event: DispatchEvent) => void;
 }
 
 /** A producer: `REDIS_URL`, or the embedded Redis that processes with the same data folder share. */
-export async function connect({ log, onEvent, ...options }: ConnectOptions = {}): Promise<Pawl> {
+export async function connect({ log, hooks, toolsets, onEvent, ...options }: ConnectOptions = {}): Promise<Pawl> {
   const settings = await loadSettings(options);
   const tracing = await openTracing(process.env, PAWL_VERSION);
   return Pawl.open({
@@ -94,6 +101,8 @@ export async function connect({ log, onEvent, ...options }: ConnectOptions = {})
     ...(tracing === undefined ? {} : { tracing }),
     log: log ?? createLogger({ ...settings, logLevel: quiet(settings) }),
     defaultWorkspaceRoot: process.cwd(),
+    ...(hooks === undefined ? {} : { hooks }),
+    ...(toolsets === undefined ? {} : { toolsets }),
     ...(onEvent === undefined ? {} : { onEvent }),
   });
 }
@@ -104,26 +113,35 @@ function quiet(settings: Settings): Settings['logLevel'] {
 }
 
 export interface StartWorkerOptions extends Partial<Omit<SettingsInput, 'tools'>> {
-  readonly tools: readonly AnyTool[];
+  /** Tools, and toolsets, which are resolved once, now. */
+  readonly tools: readonly (AnyTool | Toolset<AnyTool>)[];
   /** Default: the tiers of the tools. */
   readonly tiers?: readonly Tier[];
   readonly concurrency?: number;
   readonly log?: Logger;
+  /** Of the kinds beforeAttempt, afterAttempt and onRetry. */
+  readonly hooks?: readonly Hook[];
   /** Told what the attempts in this process do (R27). */
   readonly onEvent?: (event: ExecuteEvent) => void;
 }
 
 /** A worker in this process. Does not end the process: call `close()` to drain it. */
 export async function startWorker({
-  tools,
+  tools: given,
   tiers,
   concurrency,
   log,
+  hooks,
   onEvent,
   ...options
 }: StartWorkerOptions): Promise<ToolWorker> {
-  const foreign = tools.find((tool) => !isTool(tool));
-  if (foreign !== undefined) throw new PawlError('CONFIGURATION', 'Every entry of `tools` must come from defineTool.');
+  const sets = given.filter((entry) => !isTool(entry)) as readonly Toolset<AnyTool>[];
+  if (sets.some((set) => typeof set?.tools !== 'function'))
+    throw new PawlError(
+      'CONFIGURATION',
+      'Every entry of `tools` must come from defineTool, or be a toolset of such tools.',
+    );
+  const tools = [...given.filter(isTool), ...(await resolveToolsets(sets, { offered: [] }))];
   const settings = await loadSettings(options);
   const served = tiers ?? TIERS.filter((tier) => tools.some((tool) => tool.tier === tier));
   if (served.length === 0) throw new PawlError('CONFIGURATION', 'A worker needs at least one tool or tier.');
@@ -138,6 +156,7 @@ export async function startWorker({
     environment: process.env,
     memory: openMemory(settings),
     pawlVersion: PAWL_VERSION,
+    ...(hooks === undefined ? {} : { hooks }),
     ...(onEvent === undefined ? {} : { onEvent }),
   });
 }

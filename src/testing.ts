@@ -38,7 +38,20 @@ export async function runTool<T extends AnyTool>(
   params: InputOf<T>,
   options: RunToolOptions = {},
 ): Promise<ToolResultEnvelope<OutputOf<T>>> {
-  const { store, clock, sleep = async () => {}, random, settings, log, environment, onEvent, ...rest } = options;
+  const {
+    store,
+    clock,
+    sleep = async () => {},
+    random,
+    settings,
+    log,
+    environment,
+    onEvent,
+    hooks,
+    memory,
+    channels,
+    ...rest
+  } = options;
   const { workspaceRoot, ...call } = rest;
   const folder = workspaceRoot ?? mkdtempSync(join(tmpdir(), 'pawl-workspace-'));
   const runner = createLocalRunner({
@@ -52,6 +65,9 @@ export async function runTool<T extends AnyTool>(
     ...(log === undefined ? {} : { log }),
     ...(environment === undefined ? {} : { environment }),
     ...(onEvent === undefined ? {} : { onEvent }),
+    ...(hooks === undefined ? {} : { hooks }),
+    ...(memory === undefined ? {} : { memory }),
+    ...(channels === undefined ? {} : { channels }),
   });
   try {
     return await runner.run(tool, params, call);

@@ -7,6 +7,7 @@ import type { DispatchEvent } from '../producer/dispatch.ts';
 import { resolveSettings, type SettingsInput } from '../shared/config.ts';
 import type { DedupeStore } from '../shared/dedupe.ts';
 import type { ToolResultEnvelope } from '../shared/envelope.ts';
+import type { Hook } from '../shared/hooks.ts';
 import { type Logger, silentLogger } from '../shared/log.ts';
 import { InMemoryDedupeStore } from '../shared/store/dedupe-memory.ts';
 import {
@@ -17,8 +18,7 @@ import {
   systemClock,
   systemSchedule,
 } from '../shared/time.ts';
-import type { AnyTool } from '../shared/tool.ts';
-import { defineTool, type Effects } from '../shared/tool.ts';
+import { type AnyTool, type Channels, defineTool, type Effects, type MemoryStore } from '../shared/tool.ts';
 import type { ExecuteEvent } from '../workers/execute.ts';
 import { LocalRunner } from './runner.ts';
 
@@ -38,6 +38,10 @@ export interface LocalRunnerOptions {
   readonly log?: Logger;
   /** What programs started by tools may see a part of. Default: this process's environment. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
+  /** Of all kinds: both sides are here. */
+  readonly hooks?: readonly Hook[];
+  readonly memory?: MemoryStore;
+  readonly channels?: Channels;
   /** Told what becomes of the calls (R27). */
   readonly onEvent?: (event: DispatchEvent | ExecuteEvent) => void;
 }
@@ -61,6 +65,9 @@ export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
     log,
     workspaceRoot: options.workspaceRoot ?? process.cwd(),
     environment: options.environment ?? process.env,
+    hooks: options.hooks ?? [],
+    ...(options.memory === undefined ? {} : { memory: options.memory }),
+    ...(options.channels === undefined ? {} : { channels: options.channels }),
     onEvent: options.onEvent ?? (() => {}),
   });
 }

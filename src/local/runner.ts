@@ -15,6 +15,7 @@ import type { Settings } from '../shared/config.ts';
 import type { DedupeStore } from '../shared/dedupe.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
+import { type Hook, Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
 import {
   newSession,
@@ -30,7 +31,15 @@ import { offerOf, type ToolOffer } from '../shared/store/catalogue.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import { Switches } from '../shared/switches.ts';
 import { type Clock, type Random, type Schedule, uuidv7 } from '../shared/time.ts';
-import { type AnyTool, type InputOf, type OutputOf, qualifiedName, TIERS } from '../shared/tool.ts';
+import {
+  type AnyTool,
+  type Channels,
+  type InputOf,
+  type MemoryStore,
+  type OutputOf,
+  qualifiedName,
+  TIERS,
+} from '../shared/tool.ts';
 import { type RegisteredTool, register } from '../workers/begun.ts';
 import { type ExecuteEvent, Executor } from '../workers/execute.ts';
 import { RunningAttempt } from '../workers/running.ts';
@@ -52,6 +61,9 @@ export interface RunnerParts {
   readonly log: Logger;
   readonly workspaceRoot: string;
   readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly hooks?: readonly Hook[];
+  readonly memory?: MemoryStore;
+  readonly channels?: Channels;
   readonly onEvent: (event: DispatchEvent | ExecuteEvent) => void;
 }
 
@@ -107,6 +119,11 @@ export class LocalRunner implements SessionHost {
     this.#results = new Results(this.#ledger, INBOX, onError);
     const offers = this.#offers();
     const switches = new Switches(settings.reliability);
+    const hooks = new Hooks(parts.hooks ?? [], {
+      schedule,
+      onFailure: (hook, kind, message) =>
+        log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
+    });
     this.circuits = new CircuitAdmin(
       {
         breakers,
@@ -125,6 +142,7 @@ export class LocalRunner implements SessionHost {
         },
       },
       circuits: seen,
+      hooks,
       switches,
       results: this.#results,
       inboxId: INBOX,
@@ -142,6 +160,9 @@ export class LocalRunner implements SessionHost {
       schedule,
       log,
       environment: parts.environment,
+      hooks,
+      ...(parts.memory === undefined ? {} : { memory: parts.memory }),
+      ...(parts.channels === undefined ? {} : { channels: parts.channels }),
       // There is no other node that could do better.
       nodeCircuits: { run: async (_tool, _policy, job) => (await job()).value },
       switches,

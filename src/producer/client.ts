@@ -7,6 +7,7 @@ import type { Settings } from '../shared/config.ts';
 import { defined } from '../shared/defined.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
+import { type Hook, Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
 import { envelopeOf, type Outcome, resultError } from '../shared/outcome.ts';
 import {
@@ -26,8 +27,9 @@ import type { CallRecord, Flushed } from '../shared/store/ledger.ts';
 import { type News, NewsListener } from '../shared/store/news.ts';
 import type { ShadowCount } from '../shared/store/switches.ts';
 import { type ReliabilityModes, Switches, type SwitchWords } from '../shared/switches.ts';
-import { type Clock, uuidv7 } from '../shared/time.ts';
+import { backgroundSchedule, type Clock, uuidv7 } from '../shared/time.ts';
 import { TIERS, toolNamed } from '../shared/tool.ts';
+import { resolveToolsets, type Toolset } from '../shared/toolset.ts';
 import type { Tracing } from '../tracing.ts';
 import { ApprovalDesk } from './approvals.ts';
 import { type Cancellation, cancelCall, requestCancellation } from './cancel.ts';
@@ -53,6 +55,9 @@ export interface PawlOptions {
   /** Where implicit sessions work when `workspaceRoot` is not configured. */
   readonly defaultWorkspaceRoot: string;
   readonly clock?: Clock;
+  readonly hooks?: readonly Hook[];
+  /** What sessions see of the fleet's tools; without any, all that they may call. */
+  readonly toolsets?: readonly Toolset<ToolOffer>[];
   readonly onEvent?: (event: DispatchEvent) => void;
   readonly tracing?: Tracing;
 }
@@ -79,6 +84,7 @@ export class Pawl {
   readonly #circuitAdmin: CircuitAdmin;
   readonly #dispatch: Dispatch;
   readonly #traces: CallTraces | undefined;
+  readonly #hooks: Hooks;
   readonly #sessions = new Map<string, SessionRecord>();
   readonly #catalogueListeners = new Set<() => void>();
   readonly #inboxId: string;
@@ -152,12 +158,18 @@ export class Pawl {
       now: () => backend.ledger.now(),
     });
     this.#traces = options.tracing === undefined ? undefined : new CallTraces(options.tracing.tracer);
+    this.#hooks = new Hooks(options.hooks ?? [], {
+      schedule: backgroundSchedule,
+      onFailure: (hook, kind, message) =>
+        log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
+    });
     this.#dispatch = new Dispatch({
       settings,
       approvals: this.approvals,
       ledger: backend.ledger,
       offers: this.#offers,
       circuits: this.#circuits,
+      hooks: this.#hooks,
       switches: this.#switches,
       results: this.#results,
       inboxId: this.#inboxId,
@@ -170,6 +182,11 @@ export class Pawl {
 
   get settings(): Settings {
     return this.#options.settings;
+  }
+
+  /** The hooks of this producer: whoever changes an approval calls `hooks.onApproval` for it. */
+  get hooks(): Hooks {
+    return this.#hooks;
   }
 
   get backend(): Backend {
@@ -199,6 +216,15 @@ export class Pawl {
   /** A call's record; undefined when there is none or it has expired. */
   read(callId: string): Promise<CallRecord | undefined> {
     return this.#backend.ledger.read(callId);
+  }
+
+  /** The whole output of a call that succeeded, where its envelope shows only a part. Throws `UNKNOWN_CALL` when there is none. */
+  async output(callId: string): Promise<unknown> {
+    const text = await this.#backend.ledger.outcome(callId);
+    const output = text === undefined ? undefined : (JSON.parse(text) as Outcome).output;
+    if (output === undefined)
+      throw new PawlError('UNKNOWN_CALL', `Call ${callId} has no output: it failed, still runs, or has expired.`);
+    return output.content;
   }
 
   /** Waits for the end of a call that somebody handed in, maybe before this process started. */
@@ -413,9 +439,15 @@ export class Pawl {
   }
 
   /** The tools that a session may call, one of each name. */
-  async offeredTo({ kind }: Pick<SessionRecord, 'kind'>): Promise<readonly ToolOffer[]> {
+  async offeredTo(session: SessionRecord | Pick<SessionRecord, 'kind'>): Promise<readonly ToolOffer[]> {
     const offers = await this.#offers.current();
-    return offers.filter((offer) => SESSION_TIERS[kind].includes(offer.tier));
+    const offered = offers.filter((offer) => SESSION_TIERS[session.kind].includes(offer.tier));
+    const { toolsets } = this.#options;
+    if (toolsets === undefined) return offered;
+    const shown = await resolveToolsets(toolsets, 'sessionKey' in session ? { session, offered } : { offered });
+    // A toolset selects; what the fleet does not offer to the session is not there.
+    const known = new Set<ToolOffer>(offered);
+    return shown.filter((offer) => known.has(offer));
   }
 
   /** Calls back whenever tools or workers have come or gone. The answer ends that. */

@@ -9,6 +9,7 @@ import { defined } from '../shared/defined.ts';
 import { contractInvalid, parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { type Identity, type IdentityRules, identify, paramsDigest } from '../shared/fingerprint.ts';
+import type { Hooks } from '../shared/hooks.ts';
 import { envelopeOf, type Outcome, refusal, resultError } from '../shared/outcome.ts';
 import { denied, permit, taintOf, type Verdict } from '../shared/policy.ts';
 import { redact, secretsIn } from '../shared/redaction.ts';
@@ -19,6 +20,7 @@ import type { ReliabilityModes, ShadowKind, Switches } from '../shared/switches.
 import { backgroundSchedule, type Clock, type Schedule, uuidv7 } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { ApprovalDesk } from './approvals.ts';
+import { submitHooked } from './call-hooks.ts';
 import type { CircuitView } from './circuits.ts';
 import type { Offer, Offers } from './offers.ts';
 import type { ProgressEvent, Results } from './results.ts';
@@ -37,6 +39,7 @@ export interface DispatchParts {
   readonly ledger: CallLedger;
   readonly offers: Pick<Offers, 'peek' | 'find'>;
   readonly circuits: CircuitView;
+  readonly hooks: Hooks;
   readonly switches: Pick<Switches, 'modes'>;
   readonly results: Results;
   readonly inboxId: string;
@@ -93,6 +96,8 @@ export type Submission =
       readonly callId: string;
       readonly requestId: string;
       readonly result: Promise<ToolResultEnvelope>;
+      /** Another's call is waited for: no attempt runs for this one. */
+      readonly merged?: boolean;
       stop(): void;
     };
 
@@ -146,7 +151,22 @@ export class Dispatch {
   }
 
   /** Hands in a well-formed envelope. Rejects only when Redis is out of reach or the code is wrong. */
-  async submit(asked: ToolCallEnvelope, options: SubmitOptions = {}): Promise<Submission> {
+  async submit(envelope: ToolCallEnvelope, options: SubmitOptions = {}): Promise<Submission> {
+    const { hooks, offers } = this.#parts;
+    if (!hooks.has('beforeCall', 'onShortCircuit', 'afterCall')) return this.#submit(envelope, options);
+    // A tool that nobody knows has no hooks: the call is refused below.
+    const offer = await offers.find(envelope.toolNamespace, envelope.toolName).catch(() => undefined);
+    if (offer === undefined) return this.#submit(envelope, options);
+    return submitHooked(
+      hooks,
+      offer,
+      envelope,
+      (made) => this.#submit(made, options),
+      (error, asked) => this.#refused(error, asked),
+    );
+  }
+
+  async #submit(asked: ToolCallEnvelope, options: SubmitOptions): Promise<Submission> {
     const envelope = this.#parts.traces?.begin(asked) ?? asked;
     let admitted: Admitted;
     try {
@@ -446,7 +466,8 @@ export class Dispatch {
     };
     // Who only looks the result up later must not be ended by a rejection that nobody awaits.
     result.catch(() => {});
-    return { kind: 'pending', callId, requestId: envelope.requestId, result, stop };
+    const pending = { kind: 'pending', callId, requestId: envelope.requestId, result, stop } as const;
+    return own ? pending : { ...pending, merged: true };
   }
 
   /**

@@ -73,7 +73,7 @@ function problemOf(
   result: ToolResultEnvelope,
   reask: number,
 ): Reask {
-  const issues = (result.error?.issues ?? []).map((issue) => {
+  const issues = (result.error?.issues ?? []).map((issue): Issue & { readonly schema?: unknown } => {
     const part = schemaAt(schema, issue.path);
     return part === undefined ? issue : { ...issue, schema: part };
   });

@@ -20,6 +20,8 @@ const toolPolicySchema = z.strictObject({
   enabled: z.boolean().optional(),
   timeoutMs: milliseconds.optional(),
   maxResultBytes: milliseconds.optional(),
+  /** What a model is shown of an output; the whole can be read by the call's ID. */
+  maxOutputBytes: milliseconds.optional(),
   /** For the tool itself, as `ctx.config` (A8). */
   config: z.record(z.string(), z.unknown()).optional(),
   /** Name calls alike over all sessions; only for tools with effects `none` (R10). */

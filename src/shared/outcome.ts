@@ -6,6 +6,7 @@ import type { CircuitState } from './breaker.ts';
 import type { CallState, Settlement } from './call.ts';
 import type { ResultError, ResultStatus, RetriedBy, ToolResultEnvelope } from './envelope.ts';
 import { type Failure, failureOf, type PawlError } from './failure.ts';
+import { capOutput } from './output-cap.ts';
 
 export interface Outcome {
   readonly status: ResultStatus;
@@ -16,6 +17,8 @@ export interface Outcome {
   readonly output?: { readonly content: unknown; readonly metadata?: Readonly<Record<string, unknown>> };
   readonly error?: ResultError;
   readonly retriedBy?: readonly RetriedBy[];
+  /** What callers are shown of the output, in bytes; the record holds the whole. */
+  readonly shownBytes?: number;
   /** How a cancelled call ended. */
   readonly settlement?: Settlement;
 }
@@ -49,7 +52,7 @@ export interface Asked {
 
 /** The envelope for one of those who asked. */
 export function envelopeOf(outcome: Outcome, asked: Asked): ToolResultEnvelope {
-  const { settlement, status, output, error, ...rest } = outcome;
+  const { settlement, shownBytes, status, output, error, ...rest } = outcome;
   const base = {
     requestId: asked.requestId,
     callId: asked.callId,
@@ -57,8 +60,14 @@ export function envelopeOf(outcome: Outcome, asked: Asked): ToolResultEnvelope {
     ...(asked.cache === undefined ? {} : { cache: { ...asked.cache, keyFingerprint: asked.callId } }),
     ...rest,
   };
-  if (status === 'success') return { ...base, status, output: output ?? { content: null } };
+  if (status === 'success') return { ...base, status, output: shownOutput(output, shownBytes, asked.callId) };
   return { ...base, status, error: error ?? resultError(failureOf('RESULT_INVALID'), status) };
+}
+
+function shownOutput(output: Outcome['output'], shownBytes: number | undefined, callId: string) {
+  if (output === undefined) return { content: null };
+  const { content, whole } = capOutput(output.content, shownBytes, callId);
+  return whole === undefined ? output : { content, metadata: { ...output.metadata, whole } };
 }
 
 /** The envelope of a call that was refused before it existed. */

@@ -36,3 +36,69 @@ export type ProbeAnswer<Output> =
   | { readonly state: 'done'; readonly result: ToolResult<Output> }
   | { readonly state: 'not-done' }
   | { readonly state: 'unknown' };
+
+const ARTIFACT_KINDS: readonly string[] = ['file-created', 'file-modified', 'file-deleted', 'memory-record', 'other'];
+
+/**
+ * What a tool returned, as a result: the one place where results are checked and put into their form. Text that is no well-formed
+ * Unicode is mended, `undefined` becomes null. Answers with a sentence when it cannot be a result.
+ */
+export function normalizeResult(toolName: string, value: unknown): ToolResult<unknown> | string {
+  if (typeof value !== 'object' || value === null || !('output' in value))
+    return `${toolName} must return { output, display?, artifacts? }; it returned ${value === null ? 'null' : typeof value}.`;
+  const { output, display, artifacts, content, success, tainted } = value as ToolResult<unknown>;
+  const wrong = (field: string, expected: string, came: unknown) =>
+    `${toolName} must return ${expected} as ${field}; it returned ${came === null ? 'null' : typeof came}.`;
+  if (display !== undefined && typeof display !== 'string') return wrong('display', 'a text', display);
+  if (artifacts !== undefined && !Array.isArray(artifacts)) return wrong('artifacts', 'a list', artifacts);
+  if (content !== undefined && !Array.isArray(content)) return wrong('content', 'a list', content);
+  if (success !== undefined && typeof success !== 'boolean') return wrong('success', 'true or false', success);
+  if (tainted !== undefined && typeof tainted !== 'boolean') return wrong('tainted', 'true or false', tainted);
+  for (const [index, block] of (content ?? []).entries())
+    if (!isContentBlock(block)) return wrong(`content[${index}]`, 'text, image, audio or resource', block);
+  for (const [index, artifact] of (artifacts ?? []).entries())
+    if (!isArtifact(artifact)) return wrong(`artifacts[${index}]`, 'a kind and a reference', artifact);
+  return {
+    output: output ?? null,
+    ...(display === undefined ? {} : { display: display.toWellFormed() }),
+    ...(artifacts === undefined ? {} : { artifacts }),
+    ...(content === undefined ? {} : { content }),
+    ...(success === undefined ? {} : { success }),
+    ...(tainted === undefined ? {} : { tainted }),
+  };
+}
+
+function isArtifact(value: unknown): value is Artifact {
+  const { kind, reference } = (value ?? {}) as Partial<Artifact>;
+  return typeof kind === 'string' && ARTIFACT_KINDS.includes(kind) && typeof reference === 'string';
+}
+
+function isContentBlock(value: unknown): value is ContentBlock {
+  const block = (value ?? {}) as Partial<Record<string, unknown>>;
+  switch (block['type']) {
+    case 'text':
+      return typeof block['text'] === 'string';
+    case 'image':
+    case 'audio':
+      return typeof block['data'] === 'string' && typeof block['mimeType'] === 'string';
+    case 'resource':
+      return typeof block['uri'] === 'string';
+    default:
+      return false;
+  }
+}
+
+/** What stands in `output.metadata` beside the content, where the result says it. */
+export function resultMetadata(
+  { display, artifacts = [], content = [], success, tainted }: ToolResult<unknown>,
+  more: { readonly outside: boolean; readonly diff: string },
+): Readonly<Record<string, unknown>> {
+  return {
+    ...(display === undefined ? {} : { display }),
+    ...(artifacts.length === 0 ? {} : { artifacts }),
+    ...(content.length === 0 ? {} : { content }),
+    ...(success === false ? { success } : {}),
+    ...((tainted ?? more.outside) ? { tainted: true } : {}),
+    ...(more.diff === '' ? {} : { diff: more.diff }),
+  };
+}

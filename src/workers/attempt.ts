@@ -8,6 +8,7 @@ import type { RetryPolicy } from '../shared/retry.ts';
 import type { Validator } from '../shared/schema.ts';
 import { type Schedule, systemSchedule } from '../shared/time.ts';
 import type { AnyTool, ProbeAnswer, ToolContext, ToolResult } from '../shared/tool.ts';
+import { normalizeResult } from '../shared/tool-result.ts';
 import type { RunningAttempt } from './running.ts';
 import { inAttempt } from './stray.ts';
 
@@ -29,6 +30,10 @@ const WIND_DOWN_MS = 2_000;
 export interface AttemptOptions {
   readonly tool: AnyTool;
   readonly params: unknown;
+  /** The parameters as they were let through, before `parse`. */
+  readonly given?: Readonly<Record<string, unknown>>;
+  /** A person decided on exactly these: nobody may rewrite them. */
+  readonly decided?: boolean;
   readonly context: ToolContext;
   flushProgress(): void;
   readonly running: RunningAttempt;
@@ -46,7 +51,7 @@ export async function runTool(options: AttemptOptions): Promise<Ending> {
   return conclude(
     options,
     () => options.tool.run(options.params, options.context),
-    (value) => toResult(value, options),
+    (value) => toEnding(value, options),
   );
 }
 
@@ -59,7 +64,7 @@ export async function runProbe(options: AttemptOptions): Promise<ProbeAnswer<unk
     (value) => {
       const said = (value ?? { state: 'unknown' }) as ProbeAnswer<unknown>;
       const ending: Ending =
-        said.state === 'done' ? toResult(said.result, options) : { kind: 'value', result: { output: null } };
+        said.state === 'done' ? toEnding(said.result, options) : { kind: 'value', result: { output: null } };
       if (said.state === 'not-done') answer = said;
       else if (said.state === 'done' && ending.kind === 'value') answer = { state: 'done', result: ending.result };
       return ending;
@@ -138,28 +143,18 @@ function startTimer({ running, timeoutMs, remainingMs, schedule = systemSchedule
   return schedule(() => running.abort(reason()), limitMs);
 }
 
-function toResult(value: unknown, { tool, validateOutput }: AttemptOptions): Ending {
+/** What a tool returned, or a hook in its place, as an ending: normalised, and checked against the output's schema. */
+export function toEnding(
+  value: unknown,
+  { tool, validateOutput }: Pick<AttemptOptions, 'tool' | 'validateOutput'>,
+): Ending {
   const invalid = (message: string): Ending => ({ kind: 'failure', failure: failureOf('RESULT_INVALID', message) });
-  if (typeof value !== 'object' || value === null || !('output' in value))
-    return invalid(
-      `${tool.name} must return { output, display?, artifacts? }; it returned ${value === null ? 'null' : typeof value}.`,
-    );
-  const { output, display, artifacts } = value as ToolResult<unknown>;
-  if (display !== undefined && typeof display !== 'string')
-    return invalid(`${tool.name} must return a text as display; it returned ${typeof display}.`);
-  if (artifacts !== undefined && !Array.isArray(artifacts))
-    return invalid(`${tool.name} must return a list as artifacts; it returned ${typeof artifacts}.`);
-  const issues = validateOutput?.(output) ?? [];
+  const result = normalizeResult(tool.name, value);
+  if (typeof result === 'string') return invalid(result);
+  const issues = validateOutput?.(result.output) ?? [];
   if (issues.length > 0)
     return invalid(
       `The output of ${tool.name} does not match its schema: ${issues.map((issue) => `${issue.path || 'output'}: ${issue.message}`).join('; ')}.`,
     );
-  return {
-    kind: 'value',
-    result: {
-      output,
-      ...(display === undefined ? {} : { display }),
-      ...(artifacts === undefined ? {} : { artifacts }),
-    },
-  };
+  return { kind: 'value', result };
 }

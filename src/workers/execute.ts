@@ -6,7 +6,8 @@
  * recover   decide what became of an attempt that left no record, and whether configuration forces the circuit open
  * prepare   tool, permission, parameters, context: all from this worker's own registry, nothing from the job
  * secure    bring the begin to disk where the tool's durability asks for it
- * run       the tool's code, in `attempt.ts`
+ * guard     the hooks before the attempt, which may rewrite or deny
+ * run       the tool's code, in `attempt.ts`, and the hooks after it
  * judge     settle, try again later, hand back, or leave it to others
  *
  * Each step takes what the one before returned, or ends the job with a verdict.
@@ -18,6 +19,7 @@ import { durabilityOf } from '../shared/durability.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { classify, type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import { placeOf } from '../shared/fingerprint.ts';
+import type { Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
 import { type Outcome, resultError } from '../shared/outcome.ts';
 import { denied, permit, taintOf } from '../shared/policy.ts';
@@ -33,8 +35,10 @@ import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
 import { DIRECT, type Mode, type ReliabilityModes, type ShadowKind, type Switches } from '../shared/switches.ts';
 import type { Clock, Random, Schedule } from '../shared/time.ts';
 import { type Channels, type Effects, type MemoryStore, qualifiedName, type ToolResult } from '../shared/tool.ts';
+import { resultMetadata } from '../shared/tool-result.ts';
 import type { ApprovalGate } from './approval-gate.ts';
 import { type AttemptOptions, type Ending, runProbe, runTool } from './attempt.ts';
+import { AttemptHooks } from './attempt-hooks.ts';
 import { attemptsWith, type Begun, nowMs, outcomeBase, type RegisteredTool, remainingMs, retriedBy } from './begun.ts';
 import { contextFor } from './context.ts';
 import { type CircuitChange, type CircuitHold, FleetCircuits } from './fleet-circuit.ts';
@@ -54,6 +58,7 @@ export interface ExecuteParts {
   readonly schedule?: Schedule;
   readonly log: Logger;
   readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly hooks: Hooks;
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
   readonly nodeCircuits: Pick<NodeCircuits, 'run'>;
@@ -114,6 +119,9 @@ export class Executor {
   readonly #settler: Settler;
   /** Of this process. */
   readonly #secrets: readonly string[];
+  readonly #hooks: AttemptHooks;
+  /** Attempts whose parameters a person decided on. */
+  readonly #decided = new WeakSet<Begun>();
   /**
    * The one attempt of this worker whose call already lost one. When a worker dies, all that it ran comes back at once: run
    * together again, the one that killed it would take the others with it until they are all set aside.
@@ -125,6 +133,7 @@ export class Executor {
     this.#parts = parts;
     this.#secrets = secretsOf(settings, parts.environment);
     this.#settler = new Settler(backend.ledger, settings, log, { schedule, endsWithJob: parts.endsWithJob });
+    this.#hooks = new AttemptHooks(parts.hooks);
     this.#circuits = new FleetCircuits(
       backend.breakers,
       () => backend.ledger.now(),
@@ -159,8 +168,11 @@ export class Executor {
     if ('end' in prepared) return prepared.end;
     const secured = await this.#secure(begun);
     if ('end' in secured) return secured.end;
-    const ending = await this.#run(begun, prepared.go);
-    return this.#judge(begun, ending);
+    const guarded = await this.#guard(begun, prepared.go);
+    if ('end' in guarded) return guarded.end;
+    const ending = await this.#run(begun, guarded.go);
+    const final = await this.#hooks.after(begun, guarded.go, ending);
+    return this.#judge(begun, final, guarded.go.context.changes.unified());
   }
 
   // begin and admit
@@ -472,6 +484,8 @@ export class Executor {
       const options = {
         tool,
         params,
+        given: approved,
+        decided: this.#decided.has(begun),
         context,
         flushProgress,
         running,
@@ -527,7 +541,19 @@ export class Executor {
     });
     if (verdict.decision === 'allow') return params;
     if (this.#parts.gate === undefined) throw denied(tool, `${verdict.reason}, and here nobody can be asked`);
+    this.#decided.add(begun);
     return this.#parts.gate.pass(begun, session, verdict);
+  }
+
+  // guard
+
+  /** The hooks before the attempt, which may rewrite or deny. */
+  async #guard(begun: Begun, prepared: AttemptOptions): Promise<Step<AttemptOptions>> {
+    try {
+      return { go: await this.#hooks.before(begun, prepared) };
+    } catch (error) {
+      return { end: await this.#giveUp(begun, refusalOf(error)) };
+    }
   }
 
   // run
@@ -545,23 +571,23 @@ export class Executor {
 
   // judge
 
-  #judge(begun: Begun, ending: Ending): Promise<Verdict> {
+  #judge(begun: Begun, ending: Ending, diff: string): Promise<Verdict> {
     switch (ending.kind) {
       case 'value':
-        return this.#succeed(begun, ending.result);
+        return this.#succeed(begun, ending.result, diff);
       case 'failure':
         return this.#failed(begun, ending.failure);
       case 'aborted':
         // The tool finished all the same: what happened, happened.
         if (ending.result !== undefined && ending.reason.code !== 'LEASE_LOST')
-          return this.#succeed(begun, ending.result);
+          return this.#succeed(begun, ending.result, diff);
         return this.#interrupted(begun, ending.reason, ending.proven ? 'proven' : 'unknown');
     }
   }
 
-  async #succeed(begun: Begun, result: ToolResult<unknown>): Promise<Verdict> {
+  async #succeed(begun: Begun, result: ToolResult<unknown>, diff = ''): Promise<Verdict> {
     const { registered, policy, circuit } = begun;
-    const outcome = successOutcome(begun, result);
+    const outcome = successOutcome(begun, result, diff);
     let outcomeJson: string;
     try {
       outcomeJson = JSON.stringify(outcome);
@@ -611,6 +637,8 @@ export class Executor {
       return this.#settleFailure(begun, failure, { status, ran: true, breakerState: circuitState });
     }
     const { delayMs } = decision;
+    if (!(await this.#hooks.mayRetry(begun, failure, delayMs)))
+      return this.#settleFailure(begun, failure, { status: 'retry_exhausted', ran: true, breakerState: circuitState });
     const verdict = await this.#settler.postpone(
       begun,
       'waiting-retry',
@@ -722,17 +750,16 @@ function speaksAgainstNode(ending: Ending): boolean {
   return ending.kind === 'aborted' && failureOf(ending.reason.code).againstCircuit;
 }
 
-function successOutcome(begun: Begun, { output, display, artifacts }: ToolResult<unknown>): Outcome {
-  const metadata = {
-    ...(display === undefined ? {} : { display: String(display) }),
-    ...(artifacts === undefined || artifacts.length === 0 ? {} : { artifacts }),
-  };
-  const described = Object.keys(metadata).length === 0 ? {} : { metadata };
+function successOutcome(begun: Begun, result: ToolResult<unknown>, diff: string): Outcome {
+  const { tool } = begun.registered;
+  const metadata = resultMetadata(result, { outside: tool.annotations.openWorldHint === true, diff });
+  const shownBytes = begun.policy.maxOutputBytes ?? tool.maxOutputBytes;
   return {
     ...outcomeBase(begun),
     status: 'success',
     attempts: begun.attempt,
-    output: { content: output ?? null, ...described },
+    output: { content: result.output ?? null, ...(Object.keys(metadata).length === 0 ? {} : { metadata }) },
+    ...(shownBytes === undefined ? {} : { shownBytes }),
   };
 }
 

@@ -15,6 +15,7 @@ import {
 import type { Settings } from '../shared/config.ts';
 import { durabilityOf, serverFaults, unfitServer } from '../shared/durability.ts';
 import { PawlError } from '../shared/failure.ts';
+import { type Hook, Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
@@ -26,7 +27,7 @@ import { type News, NewsListener } from '../shared/store/news.ts';
 import { type CallJob, fetchAtEveryMarker, KEPT_EVENTS, scriptsOnRedisTime } from '../shared/store/queues.ts';
 import { redisOptions } from '../shared/store/redis.ts';
 import { Switches } from '../shared/switches.ts';
-import { type Clock, type Random, systemClock, uuidv7 } from '../shared/time.ts';
+import { type Clock, type Random, systemClock, systemSchedule, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier } from '../shared/tool.ts';
 import type { Tracing } from '../tracing.ts';
 import { ApprovalGate } from './approval-gate.ts';
@@ -52,6 +53,7 @@ export interface WorkerOptions {
   /** What programs started by tools may see a part of. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly pawlVersion: string;
+  readonly hooks?: readonly Hook[];
   /** Without one, no tool has memory. Closed by whoever made it. */
   readonly memory?: MemoryStore;
   /** Without them, no tool reaches people. */
@@ -147,6 +149,11 @@ export class ToolWorker {
       random: options.random ?? Math.random,
       log,
       environment: options.environment,
+      hooks: new Hooks(options.hooks ?? [], {
+        schedule: systemSchedule,
+        onFailure: (hook, kind, message) =>
+          log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
+      }),
       ...(options.memory === undefined ? {} : { memory: options.memory }),
       ...(options.channels === undefined ? {} : { channels: options.channels }),
       ...(disk === undefined ? {} : { onDisk: () => disk.passed() }),

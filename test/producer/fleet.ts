@@ -6,6 +6,7 @@ import type { DispatchEvent, Submission } from '../../src/producer/dispatch.ts';
 import type { Session } from '../../src/producer/session.ts';
 import { resolveSettings, type Settings, type SettingsInput } from '../../src/shared/config.ts';
 import type { ToolResultEnvelope } from '../../src/shared/envelope.ts';
+import type { Hook } from '../../src/shared/hooks.ts';
 import { silentLogger } from '../../src/shared/log.ts';
 import { Catalogue, offerId, offerOf } from '../../src/shared/store/catalogue.ts';
 import type { AnyTool } from '../../src/shared/tool.ts';
@@ -36,6 +37,8 @@ export interface WorkerChange {
 export interface FleetOptions extends WorkerChange {
   readonly tools: readonly AnyTool[];
   readonly settings?: Partial<SettingsInput>;
+  /** Of the producers and of the workers. */
+  readonly hooks?: readonly Hook[];
   /** Without workers the tools are only published, as those of a worker that is busy elsewhere. */
   readonly workers?: number;
 }
@@ -56,6 +59,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
       settings: settingsWith(change),
       log: silentLogger,
       defaultWorkspaceRoot: tmpdir(),
+      ...(options.hooks === undefined ? {} : { hooks: options.hooks }),
       onEvent,
     });
     onTestFinished(() => pawl.close());
@@ -70,6 +74,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
       log: silentLogger,
       environment: {},
       pawlVersion: 'test',
+      ...(options.hooks === undefined ? {} : { hooks: options.hooks }),
       random: change.random ?? options.random ?? (() => 0),
       onEvent,
     });

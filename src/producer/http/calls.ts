@@ -115,6 +115,17 @@ export function callRoutes({
       },
     }),
     route({
+      method: 'get',
+      path: '/v1/calls/{callId}/output',
+      permission: 'use',
+      summary: 'The whole output of a call, where its result shows only a part (`output.metadata.whole`).',
+      answers: { 200: 'The output, as the tool returned it' },
+      async handle({ path, caller }) {
+        const { callId } = await callFor(pawl, caller, path['callId'] ?? '');
+        return { status: 200, body: { content: await pawl.output(callId) } };
+      },
+    }),
+    route({
       method: 'delete',
       path: '/v1/calls/{callId}',
       permission: 'use',

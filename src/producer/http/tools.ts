@@ -23,9 +23,12 @@ export function toolRoutes(pawl: Pawl): readonly Route[] {
       async handle({ query, caller }) {
         if (query.session !== undefined) await sessionFor(pawl, caller, query.session);
         if (query.provider !== undefined) {
-          const kind = query.session === undefined ? 'main' : (await pawl.session(query.session)).record.kind;
+          const session = query.session === undefined ? undefined : (await pawl.session(query.session)).record;
           const options = query.strict === undefined ? {} : { strict: query.strict === 'true' };
-          return { status: 200, body: toolsFor(query.provider, await pawl.offeredTo({ kind }), options) };
+          return {
+            status: 200,
+            body: toolsFor(query.provider, await pawl.offeredTo(session ?? { kind: 'main' }), options),
+          };
         }
         const { tools } = await pawl.catalogue(query.session);
         return { status: 200, body: { tools: tools.map(toolView) } };

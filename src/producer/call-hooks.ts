@@ -1,0 +1,99 @@
+/** Where the hooks of a producer meet a call: around its way into the queue and back (D5, R32). */
+import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope, turnOf } from '../shared/envelope.ts';
+import type { BeforeCallAnswer, HookEvent, HookedTool, Hooks, ShortCircuit } from '../shared/hooks.ts';
+import type { Submission } from './dispatch.ts';
+
+type Submit = (envelope: ToolCallEnvelope) => Promise<Submission>;
+type Refuse = (error: unknown, envelope: ToolCallEnvelope) => Submission;
+
+/**
+ * Hands a call in with its hooks: `beforeCall` first; `onShortCircuit` once, if no attempt runs for this caller; `afterCall` last,
+ * once, with the envelope that the caller gets.
+ */
+export async function submitHooked(
+  hooks: Hooks,
+  tool: HookedTool,
+  asked: ToolCallEnvelope,
+  submit: Submit,
+  refuse: Refuse,
+): Promise<Submission> {
+  const values = new Map<string, unknown>();
+  let envelope = asked;
+  let submission: Submission;
+  try {
+    const { idempotencyKey } = asked.payload;
+    const key = idempotencyKey === undefined ? {} : { idempotencyKey };
+    const made = await hooks.beforeCall({ ...eventOf(tool, asked, values), ...key });
+    envelope = rewritten(asked, made);
+    submission = await submit(envelope);
+  } catch (error) {
+    submission = refuse(error, asked);
+  }
+  const call = (callId?: string) => ({
+    ...eventOf(tool, envelope, values),
+    ...(callId === undefined ? {} : { callId }),
+  });
+  const shortCircuit = (reason: ShortCircuit, result?: ToolResultEnvelope, callId?: string) =>
+    hooks.onShortCircuit({ ...call(callId), reason, ...(result === undefined ? {} : { result }) });
+
+  if (submission.kind === 'answered') {
+    const { result, callId } = submission;
+    await shortCircuit(reasonOf(result), result, callId);
+    return { ...submission, result: await hooks.afterCall({ ...call(callId), result }) };
+  }
+  const { callId, merged = false } = submission;
+  if (merged) await shortCircuit('merged', undefined, callId);
+  const result = submission.result.then(async (ended) => {
+    if (!merged && ended.status === 'circuit_open') await shortCircuit('circuit-open', ended, callId);
+    return hooks.afterCall({ ...call(callId), result: ended });
+  });
+  result.catch(() => {});
+  return { ...submission, result };
+}
+
+function reasonOf(result: ToolResultEnvelope): ShortCircuit {
+  if (result.fromCache) return 'replayed';
+  return result.status === 'circuit_open' ? 'circuit-open' : 'refused';
+}
+
+/** Throws `CONTRACT_INVALID` for what hooks made and the contract does not allow. */
+function rewritten(
+  envelope: ToolCallEnvelope,
+  { params, idempotencyKey, keyFrom, hints = {}, carry = {} }: BeforeCallAnswer & { readonly keyFrom?: string },
+): ToolCallEnvelope {
+  const hinted = Object.keys(hints).length > 0;
+  const carries = Object.keys(carry).length > 0;
+  if (params === undefined && idempotencyKey === undefined && !hinted && !carries) return envelope;
+  const { payload, control, trace } = envelope;
+  return parseEnvelope({
+    ...envelope,
+    payload: {
+      ...payload,
+      ...(params === undefined ? {} : { params }),
+      ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+      ...(hinted ? { callHints: { ...payload.callHints, ...hints } } : {}),
+    },
+    control: { ...control, ...(keyFrom === undefined ? {} : { fromHook: keyFrom }) },
+    trace: { ...trace, ...(carries ? { baggage: { ...trace.baggage, ...carry } } : {}) },
+  });
+}
+
+function eventOf(
+  tool: HookedTool,
+  envelope: ToolCallEnvelope,
+  values: Map<string, unknown>,
+): Omit<HookEvent, 'signal'> {
+  const { sessionKey, actorId, agentId, tenantId } = envelope.target;
+  const turnId = turnOf(envelope);
+  return {
+    tool,
+    params: envelope.payload.params,
+    requestId: envelope.requestId,
+    sessionKey,
+    actorId,
+    ...(agentId === undefined ? {} : { agentId }),
+    ...(tenantId === undefined ? {} : { tenantId }),
+    ...(turnId === undefined ? {} : { turnId }),
+    values,
+  };
+}

@@ -1,0 +1,87 @@
+/** Where the hooks of a worker meet an attempt: each kind once, around the one place that runs the tool (D5, R32). */
+
+import { turnOf } from '../shared/envelope.ts';
+import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
+import type { AfterAttemptEvent, AttemptEvent, Hooks } from '../shared/hooks.ts';
+import { type AttemptOptions, type Ending, toEnding } from './attempt.ts';
+import type { Begun } from './begun.ts';
+
+export class AttemptHooks {
+  readonly #hooks: Hooks;
+  /** The values that an attempt's hooks share with its tool. */
+  readonly #values = new WeakMap<Begun, Map<string, unknown>>();
+
+  constructor(hooks: Hooks) {
+    this.#hooks = hooks;
+  }
+
+  /** The attempt as the hooks leave it. Throws `PERMISSION_DENIED`, `HOOK_FAILED` and, for what they rewrote, `INVALID_PARAMS`. */
+  async before(begun: Begun, options: AttemptOptions): Promise<AttemptOptions> {
+    if (!this.#hooks.has('beforeAttempt', 'afterAttempt', 'onRetry')) return options;
+    this.#values.set(begun, options.context.values);
+    const { given = begun.envelope.payload.params, decided = false } = options;
+    const params = await this.#hooks.beforeAttempt({ ...this.#event(begun), params: given });
+    if (params === given) return options;
+    // What a person saw is what runs (DESIGN, decision 9).
+    if (decided) throw new PawlError('PERMISSION_DENIED', 'A hook rewrote parameters that a person had approved.');
+    const issues = begun.registered.validate(params);
+    if (issues.length > 0)
+      throw new PawlError('INVALID_PARAMS', 'A hook made parameters that the schema refuses.', { issues });
+    return { ...options, params: options.tool.parse(params) };
+  }
+
+  /** The ending that counts. A closed failure after the attempt says nothing about the tool's effect. */
+  async after(begun: Begun, options: AttemptOptions, ending: Ending): Promise<Ending> {
+    if (!this.#hooks.has('afterAttempt')) return ending;
+    try {
+      const shown = endingOf(ending);
+      const made = await this.#hooks.afterAttempt({ ...this.#event(begun), ending: shown });
+      if (made.kind !== 'value' || made === shown) return ending;
+      return toEnding(made.result, options);
+    } catch (error) {
+      if (!(error instanceof PawlError)) throw error;
+      return { kind: 'failure', failure: { ...failureOf(error.code, error.message), nothingHappened: false } };
+    }
+  }
+
+  /** Whether there may be another attempt. A hook that fails closed allows none. */
+  async mayRetry(begun: Begun, failure: Failure, delayMs: number): Promise<boolean> {
+    if (!this.#hooks.has('onRetry')) return true;
+    try {
+      return await this.#hooks.onRetry({ ...this.#event(begun), failure, delayMs });
+    } catch {
+      return false;
+    }
+  }
+
+  #event(begun: Begun): Omit<AttemptEvent, 'signal'> {
+    const { envelope, registered, callId, attempt, started } = begun;
+    const { sessionKey, actorId, agentId, tenantId } = envelope.target;
+    const turnId = turnOf(envelope);
+    return {
+      tool: registered.tool,
+      params: envelope.payload.params,
+      requestId: envelope.requestId,
+      callId,
+      sessionKey,
+      actorId,
+      ...(agentId === undefined ? {} : { agentId }),
+      ...(tenantId === undefined ? {} : { tenantId }),
+      ...(turnId === undefined ? {} : { turnId }),
+      values: this.#values.get(begun) ?? new Map(),
+      attempt,
+      fence: started.fence,
+    };
+  }
+}
+
+function endingOf(ending: Ending): AfterAttemptEvent['ending'] {
+  switch (ending.kind) {
+    case 'value':
+      return ending;
+    case 'failure':
+      return { kind: 'failure', code: ending.failure.code, message: ending.failure.message };
+    case 'aborted':
+      return { kind: 'aborted', code: ending.reason.code, message: ending.reason.message };
+  }
+}

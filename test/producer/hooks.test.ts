@@ -1,0 +1,160 @@
+/** TR-12, on real Redis and workers: hooks run once per attempt, and once on a short circuit. */
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { HOOK_KINDS, type Hook } from '../../src/shared/hooks.ts';
+import { defineTool, type ToolContext } from '../../src/shared/tool.ts';
+import { signal } from '../helpers/signal.ts';
+import { startFleet } from './fleet.ts';
+
+/** Writes down every hook that runs, in order. */
+function recorder(): { readonly hook: Hook; ran(): readonly string[] } {
+  let ran: string[] = [];
+  const record = (kind: string) => (about: { readonly attempt?: number; readonly reason?: unknown }) => {
+    ran.push([kind, about.attempt, about.reason].filter((part) => part !== undefined).join(' '));
+  };
+  const hook = { name: 'recorder', ...Object.fromEntries(HOOK_KINDS.map((kind) => [kind, record(kind)])) } as Hook;
+  return {
+    hook,
+    ran: () => {
+      const before = ran;
+      ran = [];
+      return before;
+    },
+  };
+}
+
+const busy = () => Object.assign(new Error('busy'), { status: 503 });
+
+function scripted(script: (params: { text: string }, ctx: ToolContext, run: number) => unknown) {
+  let runs = 0;
+  return defineTool({
+    name: 'note',
+    version: '1.0.0',
+    description: 'Does what a test says.',
+    tier: 'workspace',
+    effects: 'idempotent',
+    input: z.object({ text: z.string() }),
+    run: async (params, ctx) => {
+      runs += 1;
+      return { output: await script(params, ctx, runs) };
+    },
+  });
+}
+
+describe('TR-12: hooks fire exactly once per attempt, and once on a short circuit', () => {
+  test('a call with retries', async () => {
+    const { hook, ran } = recorder();
+    const tool = scripted((_params, _ctx, run) => {
+      if (run < 3) throw busy();
+      return run;
+    });
+    const { session } = await startFleet({ tools: [tool], hooks: [hook] });
+    expect(await session.call(tool, { text: 'x' }, { idempotencyKey: 'k' })).toMatchObject({ attempts: 3 });
+    expect(ran()).toEqual([
+      'beforeCall',
+      ...['beforeAttempt 1', 'afterAttempt 1', 'onRetry 1'],
+      ...['beforeAttempt 2', 'afterAttempt 2', 'onRetry 2'],
+      ...['beforeAttempt 3', 'afterAttempt 3'],
+      'afterCall',
+    ]);
+    // The same key again: answered from the record.
+    expect(await session.call(tool, { text: 'x' }, { idempotencyKey: 'k' })).toMatchObject({ fromCache: true });
+    expect(ran()).toEqual(['beforeCall', 'onShortCircuit replayed', 'afterCall']);
+    // Parameters that the schema refuses.
+    expect((await session.call('note', { text: 7 })).error?.code).toBe('INVALID_PARAMS');
+    expect(ran()).toEqual(['beforeCall', 'onShortCircuit refused', 'afterCall']);
+  });
+
+  test('two callers of one call, and an open circuit', async () => {
+    const { hook, ran } = recorder();
+    const [began, release] = [signal(), signal()];
+    const tool = scripted(async () => {
+      began.fire();
+      await release.promise;
+      return 1;
+    });
+    const { session, pawl } = await startFleet({ tools: [tool], hooks: [hook] });
+    const first = session.call(tool, { text: 'x' }, { idempotencyKey: 'k' });
+    await began.promise;
+    const second = await session.submit(tool, { text: 'x' }, { idempotencyKey: 'k' });
+    expect(ran()).toEqual(['beforeCall', 'beforeAttempt 1', 'beforeCall', 'onShortCircuit merged']);
+    release.fire();
+    await Promise.all([first, second.result]);
+    expect(ran()).toEqual(['afterAttempt 1', 'afterCall', 'afterCall']);
+    await pawl.setCircuit('force_open', { tool: 'note' });
+    expect((await session.call(tool, { text: 'y' })).status).toBe('circuit_open');
+    expect(ran()).toEqual(['beforeCall', 'onShortCircuit circuit-open', 'afterCall']);
+  });
+});
+
+describe('D5: hooks change a call on its way', () => {
+  test('parameters, key, hints and values reach the tool; its result comes back rewritten', async () => {
+    const seen: unknown[] = [];
+    const tool = scripted(({ text }, ctx) => {
+      seen.push([text, ctx.idempotencyKey, ctx.values.get('origin'), ctx.values.get('checked')]);
+      ctx.values.set('length', text.length);
+      return text;
+    });
+    const hook: Hook = {
+      name: 'change',
+      beforeCall: ({ params }) => ({
+        params: { text: `${params['text']}!` },
+        idempotencyKey: 'from the hook',
+        carry: { origin: 'mail' },
+      }),
+      beforeAttempt: ({ params, values }) => {
+        values.set('checked', true);
+        return { params: { text: `${params['text']}!` } };
+      },
+      afterAttempt: ({ ending, values }) =>
+        ending.kind === 'value'
+          ? { result: { ...ending.result, display: `${values.get('length')} letters` } }
+          : undefined,
+      afterCall: () => ({ metadata: { seenBy: 'change' } }),
+    };
+    const { session, pawl } = await startFleet({ tools: [tool], hooks: [hook] });
+    const result = await session.call(tool, { text: 'a' });
+    expect(result.output).toEqual({ content: 'a!!', metadata: { display: '3 letters', seenBy: 'change' } });
+    expect(seen).toEqual([['a!!', 'from the hook', 'mail', true]]);
+    const record = await pawl.read(result.callId ?? '');
+    expect(record?.request.envelope.control.fromHook).toBe('change');
+    // What afterCall added is this caller's alone.
+    expect(record?.outcome?.output?.metadata).toEqual({ display: '3 letters' });
+  });
+
+  test('a denial before the call or the attempt runs nothing; a broken rewrite is refused', async () => {
+    let runs = 0;
+    const tool = scripted(() => {
+      runs += 1;
+    });
+    const hook: Hook = {
+      name: 'guard',
+      beforeCall: ({ params }) => (params['text'] === 'call' ? { deny: 'not this' } : undefined),
+      beforeAttempt: ({ params }) => {
+        if (params['text'] === 'attempt') return { deny: 'nor that' };
+        return params['text'] === 'broken' ? { params: { text: 7 } } : undefined;
+      },
+    };
+    const { session } = await startFleet({ tools: [tool], hooks: [hook] });
+    const codes = [];
+    for (const text of ['call', 'attempt', 'broken'])
+      codes.push((await session.call(tool, { text }, { idempotencyKey: text })).error?.code);
+    expect(codes).toEqual(['PERMISSION_DENIED', 'PERMISSION_DENIED', 'INVALID_PARAMS']);
+    expect(runs).toBe(0);
+  });
+
+  test('a hook that fails after the attempt, closed, does not say that nothing happened', async () => {
+    const tool = scripted(() => 1);
+    const hook: Hook = {
+      name: 'audit',
+      onFailure: 'closed',
+      afterAttempt: () => {
+        throw new Error('disk full');
+      },
+    };
+    const { session, pawl } = await startFleet({ tools: [tool], hooks: [hook] });
+    const result = await session.call(tool, { text: 'x' }, { idempotencyKey: 'k' });
+    expect(result.error).toMatchObject({ code: 'HOOK_FAILED', message: expect.stringContaining('disk full') });
+    expect((await pawl.read(result.callId ?? ''))?.attempts).toHaveLength(1);
+  });
+});

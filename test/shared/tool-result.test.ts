@@ -1,0 +1,87 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { envelopeOf } from '../../src/shared/outcome.ts';
+import { capOutput } from '../../src/shared/output-cap.ts';
+import { normalizeResult, resultMetadata } from '../../src/shared/tool-result.ts';
+
+describe('A12: results are checked and put into their form at one place', () => {
+  test('D2: every kind of content, and nothing that is not known', () => {
+    const content = [
+      { type: 'text', text: 'a' },
+      { type: 'image', data: 'AA==', mimeType: 'image/png' },
+      { type: 'audio', data: 'AA==', mimeType: 'audio/wav' },
+      { type: 'resource', uri: 'file:///a' },
+    ];
+    const result = { output: undefined, display: 'a\ud800', artifacts: [], content, success: false, tainted: true };
+    expect(normalizeResult('t', { ...result, secret: 1 })).toEqual({ ...result, output: null, display: 'a\ufffd' });
+  });
+
+  test.each<[string, unknown, string]>([
+    ['no object', 7, 'it returned number'],
+    ['null', null, 'it returned null'],
+    ['no output', {}, 'must return { output'],
+    ['display', { output: 1, display: 7 }, 'a text as display'],
+    ['artifacts', { output: 1, artifacts: {} }, 'a list as artifacts'],
+    ['an artifact', { output: 1, artifacts: [{ kind: 'x' }] }, 'as artifacts[0]'],
+    ['content', { output: 1, content: 'text' }, 'a list as content'],
+    ['a block', { output: 1, content: [{ type: 'video' }] }, 'as content[0]'],
+    ['success', { output: 1, success: 'no' }, 'true or false as success'],
+    ['tainted', { output: 1, tainted: 1 }, 'true or false as tainted'],
+  ])('%s is refused with a sentence', (_name, value, sentence) => {
+    expect(normalizeResult('t', value)).toContain(sentence);
+  });
+
+  test('C15: soft failure, taint from outside and a diff stand beside the content', () => {
+    const none = { outside: false, diff: '' };
+    expect(resultMetadata({ output: 1 }, none)).toEqual({});
+    expect(resultMetadata({ output: 1, success: true, tainted: false }, { outside: true, diff: '' })).toEqual({});
+    expect(resultMetadata({ output: 1, success: false }, { outside: true, diff: '--- a' })).toEqual({
+      success: false,
+      tainted: true,
+      diff: '--- a',
+    });
+  });
+});
+
+describe('A12: what is too large for a model is cut, visibly, with a handle to the whole', () => {
+  test('text, lists and objects keep their shape', () => {
+    const href = '/v1/calls/c/output';
+    const mark = (bytes: number) => `… [cut: 10 of ${bytes} bytes are shown; the whole is at ${href}]`;
+    expect(capOutput('ä'.repeat(10), 11, 'c').content).toMatch(/^ä{5}… \[cut: 11 of 20/);
+    expect(capOutput('short', 10, 'c')).toEqual({ content: 'short' });
+    expect(capOutput('x'.repeat(99), undefined, 'c')).toEqual({ content: 'x'.repeat(99) });
+    const cut = capOutput({ lines: ['a'.repeat(40), 'b'], total: 2 }, 10, 'c');
+    expect(cut.content).toEqual({ lines: [mark(68)] });
+    expect(cut.whole).toMatchObject({ bytes: 68, href });
+    expect(capOutput([1, 2, 3, 4, 5, 6, 7], 10, 'c').content).toEqual([1, 2, 3, 4, 5, mark(15)]);
+  });
+
+  test('whatever it is, the shown part is small and marked once', () => {
+    fc.assert(
+      fc.property(fc.jsonValue({ maxDepth: 5 }), fc.integer({ min: 1, max: 200 }), (content, maxBytes) => {
+        const { content: shown, whole } = capOutput(content, maxBytes, 'c');
+        const text = typeof shown === 'string' ? shown : JSON.stringify(shown);
+        if (whole === undefined) {
+          expect(shown).toEqual(content);
+          return;
+        }
+        expect(text.split('[cut: ').length).toBe(2);
+        expect(whole.bytes).toBeGreaterThan(maxBytes);
+      }),
+    );
+  });
+
+  test('the record holds the whole, each envelope the part', () => {
+    const outcome = {
+      status: 'success',
+      toolName: 't',
+      durationMs: 1,
+      attempts: 1,
+      shownBytes: 4,
+      output: { content: 'abcdefgh', metadata: { display: 'letters' } },
+    } as const;
+    const { output } = envelopeOf(outcome, { requestId: 'r', callId: 'c' });
+    expect(output?.content).toMatch(/^abcd… \[cut/);
+    expect(output?.metadata).toMatchObject({ display: 'letters', whole: { bytes: 8, href: '/v1/calls/c/output' } });
+  });
+});
