@@ -18,6 +18,7 @@ import { resolveToolsets, type Toolset } from './shared/toolset.ts';
 import { openTracing } from './tracing.ts';
 import type { ExecuteEvent } from './workers/execute.ts';
 import { openMemory } from './workers/memory.ts';
+import { protectFolder } from './workers/protected-folders.ts';
 import { baseTools } from './workers/tools/index.ts';
 import { ToolWorker } from './workers/worker.ts';
 
@@ -146,6 +147,7 @@ export async function startWorker({
   const served = tiers ?? TIERS.filter((tier) => tools.some((tool) => tool.tier === tier));
   if (served.length === 0) throw new PawlError('CONFIGURATION', 'A worker needs at least one tool or tier.');
   const tracing = await openTracing(process.env, PAWL_VERSION);
+  protectFolder(settings.dataDir);
   return ToolWorker.start({
     settings,
     ...(tracing === undefined ? {} : { tracing }),

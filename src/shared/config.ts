@@ -78,6 +78,9 @@ const toolPolicySchema = z.strictObject({
 });
 export type ToolPolicy = z.output<typeof toolPolicySchema>;
 
+export const SANDBOX_POLICIES = ['required', 'preferred', 'off'] as const;
+export type SandboxPolicy = (typeof SANDBOX_POLICIES)[number];
+
 /** Long-term memory (A24). */
 const memorySchema = z.strictObject({
   /** A folder, or an address that LanceDB knows, such as `s3://…`. Default: in the data folder. */
@@ -178,6 +181,10 @@ export const settingsSchema = z.strictObject({
   /** Hosts (`host` or `host:port`) that `ctx.fetch` may reach although their address is private. */
   allowedHosts: z.array(z.string().min(1)).default([]),
   memory: memorySchema.prefault({}),
+  /** Whether programs must run in a sandbox, do so where it works, or run without one. */
+  sandbox: z.enum(SANDBOX_POLICIES).default('preferred'),
+  /** Whether programs in a sandbox may use the network. */
+  sandboxNetwork: onOff.default('off'),
   ttl: z
     .strictObject({
       doneMs: milliseconds.default(DEFAULT_TTLS.doneMs),
@@ -251,6 +258,8 @@ export const VARIABLES: readonly Variable[] = [
   { name: 'PAWL_DRAIN_MS', path: ['drainMs'], read: asNumber },
   { name: 'PAWL_WORKSPACE_ROOT', path: ['workspaceRoot'], read: asText },
   { name: 'PAWL_ALLOWED_HOSTS', path: ['allowedHosts'], read: asList },
+  { name: 'PAWL_SANDBOX', path: ['sandbox'], read: asText },
+  { name: 'PAWL_SANDBOX_NETWORK', path: ['sandboxNetwork'], read: asText },
 ];
 
 /** Variables that hold secrets: `NAME_FILE` may name a file with the value instead. */

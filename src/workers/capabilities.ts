@@ -2,6 +2,7 @@
  * The handles that a running tool gets, and no others (A9, A10, A17; DESIGN, decision 10). Assembling them does nothing
  * yet: files, programs and connections are opened when a tool uses a handle.
  */
+import type { SandboxPolicy } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
 import { SESSION_CAPABILITIES, type SessionKind } from '../shared/session.ts';
 import type {
@@ -32,7 +33,8 @@ export interface CapabilityOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** `host` or `host:port` that `fetch` may reach although private. */
   readonly allowedHosts?: readonly string[];
-  readonly sandbox?: 'auto' | Means;
+  readonly sandbox?: SandboxPolicy | Means;
+  readonly sandboxNetwork?: boolean;
   readonly memory?: Memory;
   readonly channel?: Channel;
 }
@@ -56,7 +58,8 @@ export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities
   const root = options.session.workspaceRoot ?? '';
   const has = (capability: Capability): boolean => whyAbsent(capability, options) === undefined;
   const network = openNetwork({ signal, allowedHosts: options.allowedHosts ?? [] });
-  const processes = openProcesses({ root, callId, signal, env, sandbox: options.sandbox ?? 'auto' });
+  const { sandbox = 'preferred', sandboxNetwork: networkGranted = false } = options;
+  const processes = openProcesses({ root, callId, signal, env, sandbox, network: networkGranted });
   const changes = new CallChanges();
   const workspace = openWorkspace(root, has('workspace:write') ? 'write' : 'read', signal);
   return {

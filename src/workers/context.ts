@@ -52,6 +52,8 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     signal: running.signal,
     env: parts.environment,
     allowedHosts: settings.allowedHosts,
+    sandbox: settings.sandbox,
+    sandboxNetwork: settings.sandboxNetwork === 'on',
     ...(ownMemory === undefined ? {} : { memory: ownMemory }),
     ...(ownChannel === undefined ? {} : { channel: ownChannel }),
   });

@@ -4,15 +4,19 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readFileSync, realpathSync } from 'node:fs';
 import { constants } from 'node:os';
+import { basename, dirname, isAbsolute } from 'node:path';
 import type { Duplex, Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { SandboxPolicy } from '../shared/config.ts';
 import { PawlError, ToolError } from '../shared/failure.ts';
 import type { Processes, ProcessRequest, ProcessResult } from '../shared/tool.ts';
+import { protectedFolders } from './protected-folders.ts';
 import { type ProgramEnvironment, programEnvironment } from './sandbox/environment.ts';
 import {
   availableMeans,
+  type Confinement,
   chooseSandbox,
   type Launch,
   type LaunchRequest,
@@ -42,8 +46,10 @@ export interface ProcessesOptions {
   readonly signal: AbortSignal;
   /** Where the allow-listed variables are taken from; others never reach a program. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** A means other than the strongest that works here. */
-  readonly sandbox?: 'auto' | Means;
+  /** A means other than the strongest that works here, or what policy says: `required`, `preferred`, `off`. */
+  readonly sandbox?: SandboxPolicy | 'auto' | Means;
+  /** Whether programs in a sandbox may use the network. Default: no. */
+  readonly network?: boolean;
 }
 
 /**
@@ -63,12 +69,43 @@ export function openProcesses(options: ProcessesOptions): Processes {
         resolveFolder(options.root, request.cwd ?? '.'),
       ]);
       const program = await findProgram(request.argv[0], folder, environment.PATH);
-      const sandbox = await chooseSandbox(options.sandbox ?? 'auto', trial);
+      const sandbox = await sandboxFor(options.sandbox ?? 'auto');
       const marker = `${options.callId}.${randomBytes(8).toString('hex')}`;
-      const launch: LaunchRequest = { root, folder, argv: [program, ...request.argv.slice(1)], marker };
+      const confine = confinementFor(options.network ?? false, environment.PATH);
+      const launch: LaunchRequest = { root, folder, argv: [program, ...request.argv.slice(1)], marker, confine };
       return supervise(sandbox, launch, environment, request, options.signal);
     },
   };
+}
+
+/** Throws `PERMISSION_DENIED` where policy demands a sandbox and none works here. */
+export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Means): Promise<Sandbox> {
+  switch (wanted) {
+    case 'required':
+      return chooseSandbox('bubblewrap', trial).catch((error: Error) => {
+        throw new PawlError(
+          'PERMISSION_DENIED',
+          'Policy demands a sandbox for programs (sandbox: required), and bubblewrap does not work on this machine; nothing was started. `pawl doctor` says more.',
+          { cause: error },
+        );
+      });
+    case 'preferred':
+      return chooseSandbox('auto', trial);
+    case 'off':
+      return chooseSandbox('unconfined', trial);
+    default:
+      return chooseSandbox(wanted, trial);
+  }
+}
+
+/** Of programs installed below /tmp, which the sandbox replaces, the folders are shown: those on the PATH and this Node's. */
+export function confinementFor(network: boolean, searchPath: string): Confinement {
+  const folders = [...searchPath.split(':').filter(isAbsolute), dirname(realpathSync(process.execPath))];
+  const programs = folders
+    // Links in node_modules/.bin lead to its neighbours.
+    .map((folder) => (basename(folder) === '.bin' ? dirname(folder) : folder))
+    .filter((folder) => /^\/(tmp|run|var\/tmp)\/./.test(folder));
+  return { network, hidden: protectedFolders(), programs: [...new Set(programs)] };
 }
 
 /** Which means work on this machine, the strongest first; the first is what `auto` takes. */

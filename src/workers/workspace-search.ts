@@ -9,6 +9,7 @@ import createIgnore, { type Ignore } from 'ignore';
 import { RE2JS } from 're2js';
 import { PawlError } from '../shared/failure.ts';
 import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../shared/tool.ts';
+import { isProtected } from './protected-folders.ts';
 import { absent, at, enter, entry, type Folder, hasDescriptorPaths, lookUp } from './workspace-walk.ts';
 
 const DEFAULT_LIMIT = 1_000;
@@ -81,6 +82,7 @@ class SearchTask {
       const [from, inRoot] = [join(below, each.name), join(path, each.name)];
       if (this.#isLeftOut(each.name, from, each.isDirectory(), levels)) continue;
       if (each.isDirectory()) {
+        if (isProtected(join(folder.path, each.name))) continue;
         const next = await open(entry(folder, each.name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(() => undefined);
         if (next === undefined) continue; // gone, or something else, since the folder was read
         try {

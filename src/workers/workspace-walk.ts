@@ -14,6 +14,7 @@ import { constants, existsSync, type Stats } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readlink, realpath } from 'node:fs/promises';
 import { basename, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { PawlError } from '../shared/failure.ts';
+import { isProtected } from './protected-folders.ts';
 
 const MAX_LINKS = 40;
 const MAX_WALKS = 16;
@@ -95,6 +96,11 @@ async function walk(root: string, path: string, missing: 'keep' | 'make', folder
       await folders.pop()?.handle.close();
       continue;
     }
+    if (isProtected(join(folder.path, name)))
+      throw new PawlError(
+        'PERMISSION_DENIED',
+        `${shown(path)} leads into a folder of Pawl's own, which no tool may see.`,
+      );
     const stats = await lookUp(folder, name);
     if (stats?.isSymbolicLink()) {
       links += 1;

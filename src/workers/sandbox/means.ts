@@ -3,7 +3,7 @@
  *
  * | means        | how                                                         | what can escape |
  * |--------------|-------------------------------------------------------------|-----------------|
- * | `bubblewrap` | own PID namespace, read-only root, writable workspace       | nothing |
+ * | `bubblewrap` | own namespaces, read-only root, writable workspace, no network unless granted, limits | nothing |
  * | `namespace`  | own PID namespace (util-linux: setpriv, unshare)            | nothing |
  * | `keeper`     | every process whose environment carries the call's marker   | a process that starts with an emptied environment |
  * | `group`      | the process group                                           | a process that starts its own session |
@@ -44,7 +44,19 @@ export interface LaunchRequest {
   readonly argv: readonly [string, ...string[]];
   /** Unique to this run. */
   readonly marker: string;
+  readonly confine?: Confinement;
 }
+
+/** What a sandbox keeps from a program; the other means keep nothing from it. */
+export interface Confinement {
+  readonly network: boolean;
+  /** Real paths of folders that are shown empty: Pawl's own keys and data. */
+  readonly hidden: readonly string[];
+  /** Real paths below /tmp that programs are installed in: shown read-only. */
+  readonly programs: readonly string[];
+}
+
+const OPEN: Confinement = { network: false, hidden: [], programs: [] };
 
 export interface Sandbox {
   readonly means: Means;
@@ -114,6 +126,49 @@ echo "exit $?" >&3
 kill -KILL 0
 `;
 
+/** Private memory of one process, and no core files. Hard limits: without capabilities nobody raises them again. */
+const LIMITS = [`--data=${4 * 1024 ** 3}`, '--core=0'];
+/** As root: enough to work on the workspace's files whoever owns them, and nothing that could undo the sandbox. */
+const KEPT_CAPABILITIES = ['CAP_DAC_OVERRIDE', 'CAP_CHOWN', 'CAP_FOWNER', 'CAP_FSETID', 'CAP_KILL'];
+
+function confinement({ network }: Confinement): readonly string[] {
+  return [
+    ...['--unshare-pid', '--unshare-ipc', '--unshare-uts', '--die-with-parent', '--cap-drop', 'ALL'],
+    ...(process.getuid?.() === 0 ? KEPT_CAPABILITIES.flatMap((name) => ['--cap-add', name]) : []),
+    ...(network ? [] : ['--unshare-net']),
+  ];
+}
+
+/** The machine read-only, temporary folders of the run's own, the workspace writable, Pawl's own folders empty. */
+function view(root: string, folder: string, { hidden, programs }: Confinement): readonly string[] {
+  const hide = hidden.flatMap((path) => ['--tmpfs', path]);
+  const bind = ['--bind', root, root];
+  // The workspace may lie below a hidden folder, or hold one.
+  const holdsHidden = hidden.some((path) => path.startsWith(root));
+  return [
+    ...[
+      '--ro-bind',
+      '/',
+      '/',
+      '--dev',
+      '/dev',
+      '--proc',
+      '/proc',
+      '--tmpfs',
+      '/tmp',
+      '--tmpfs',
+      '/var/tmp',
+      '--tmpfs',
+      '/run',
+    ],
+    // As root a program could change the kernel's settings through these.
+    ...['sys', 'sysrq-trigger', 'irq', 'bus'].flatMap((name) => ['--ro-bind-try', `/proc/${name}`, `/proc/${name}`]),
+    ...programs.flatMap((path) => ['--ro-bind-try', path, path]),
+    ...(holdsHidden ? [...bind, ...hide] : [...hide, ...bind]),
+    ...['--setenv', 'TMPDIR', '/tmp', '--chdir', folder],
+  ];
+}
+
 /** The candidates of one means on this machine; empty where its programs are not installed. */
 async function candidates(means: Means): Promise<readonly Sandbox[]> {
   // A session of its own for the program: `kill 0` in a script then reaches the script's processes and not the shell next to it.
@@ -123,17 +178,17 @@ async function candidates(means: Means): Promise<readonly Sandbox[]> {
     case 'bubblewrap': {
       const bubblewrap = await findTrusted('bwrap');
       if (bubblewrap === undefined) return [];
+      const prlimit = await findTrusted('prlimit');
+      const limits = prlimit === undefined ? [] : [prlimit, ...LIMITS, '--'];
       return [
         {
           means,
-          launch: ({ root, folder, argv, marker }) => ({
+          launch: ({ root, folder, argv, marker, confine = OPEN }) => ({
             argv: [
               bubblewrap,
-              ...['--unshare-pid', '--die-with-parent', '--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc'],
-              // Programs, Node among them, may be installed below /tmp: it stays visible and read-only. Temporary files go to
-              // a folder of the run's own. The workspace comes last, for it may lie in either.
-              ...['--tmpfs', '/var/tmp', '--setenv', 'TMPDIR', '/var/tmp', '--bind', root, root, '--chdir', folder],
-              ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session, ...argv],
+              ...confinement(confine),
+              ...view(root, folder, confine),
+              ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session, ...limits, ...argv],
             ],
             hasInit: true,
           }),
@@ -204,18 +259,17 @@ function working(means: Means, trial: Trial): Promise<Sandbox | undefined> {
 }
 
 /**
- * The strongest means that works on this machine, or the one asked for.
+ * The strongest means that works on this machine, the strongest that only holds processes together (`unconfined`), or the one asked for.
  * Throws `CONFIGURATION` where that one does not work; `group` works on every POSIX system.
  */
-export async function chooseSandbox(wanted: 'auto' | Means, trial: Trial): Promise<Sandbox> {
-  for (const means of wanted === 'auto' ? MEANS : [wanted]) {
-    const sandbox = await working(means, trial);
+export async function chooseSandbox(wanted: 'auto' | 'unconfined' | Means, trial: Trial): Promise<Sandbox> {
+  const means =
+    wanted === 'auto' ? MEANS : wanted === 'unconfined' ? MEANS.filter((each) => each !== 'bubblewrap') : [wanted];
+  for (const each of means) {
+    const sandbox = await working(each, trial);
     if (sandbox !== undefined) return sandbox;
   }
-  throw new PawlError(
-    'CONFIGURATION',
-    `Programs cannot be run by means of ${wanted === 'auto' ? MEANS.join(', ') : wanted} on this machine.`,
-  );
+  throw new PawlError('CONFIGURATION', `Programs cannot be run by means of ${means.join(', ')} on this machine.`);
 }
 
 /** Which means work here, the strongest first (for `pawl doctor`). */

@@ -1,0 +1,145 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { detectMeans, openProcesses, type ProcessesOptions } from '../../../src/workers/processes.ts';
+import { protectFolder } from '../../../src/workers/protected-folders.ts';
+import { temporaryFolder, testContext } from '../../helpers/context.ts';
+
+const available = await detectMeans();
+const confined = test.skipIf(!available.includes('bubblewrap'));
+
+async function sh(script: string, options: Partial<ProcessesOptions> = {}) {
+  const root = options.root ?? temporaryFolder();
+  const processes = openProcesses({
+    root,
+    callId: 'call',
+    signal: new AbortController().signal,
+    env: process.env,
+    sandbox: 'bubblewrap',
+    ...options,
+  });
+  return processes.run({ argv: ['sh', '-c', script], timeoutMs: 10_000 });
+}
+
+describe('in the sandbox (A11)', () => {
+  confined('only the workspace can be written, and temporary files are the run’s own', async () => {
+    const root = temporaryFolder();
+    const outside = temporaryFolder();
+    writeFileSync(join(outside, 'secret'), 'secret');
+    const result = await sh(
+      `echo in > file; echo out > ${outside}/out; echo out > /etc/pawl-out; echo x > /tmp/pawl-private; cat /tmp/pawl-private; cat ${outside}/secret; ls /tmp`,
+      { root },
+    );
+    expect(readFileSync(join(root, 'file'), 'utf8')).toBe('in\n');
+    expect([existsSync(join(outside, 'out')), existsSync('/etc/pawl-out'), existsSync('/tmp/pawl-private')]).toEqual([
+      false,
+      false,
+      false,
+    ]);
+    expect(result.stdout).toMatch(/^x\n/);
+    expect(result.stdout).not.toContain('secret');
+  });
+
+  confined.each([
+    'mount -o remount,rw /',
+    'mount -t tmpfs none /etc',
+    'chroot / true',
+    'umount /tmp',
+    'cat /proc/sys/kernel/panic > /proc/sys/kernel/panic',
+    'echo x > /proc/1/mem',
+    'mknod /tmp/disk b 8 0',
+    'nsenter -t 1 -m true',
+    'hostname pawned',
+    'ulimit -c 1',
+    'ls /proc/1/root/proc/self/fd/ && kill -9 1 && sleep 0.2 && kill -0 1 && exit 1',
+  ])('%s does not get out', async (script) => {
+    const result = await sh(script);
+    expect(result.exitCode).not.toBe(0);
+  });
+
+  confined('no other process is seen, and none can be signalled', async () => {
+    const result = await sh(
+      `ls /proc | grep -c '^[0-9]'; kill -0 ${process.pid} 2>/dev/null && readlink /proc/${process.pid}/exe`,
+    );
+    expect(Number(result.stdout.split('\n')[0])).toBeLessThan(10);
+    expect(result.stdout).not.toContain(process.execPath);
+  });
+
+  confined('there is no network unless it is granted', async () => {
+    const heard: number[] = [];
+    const server = createServer((socket) => {
+      heard.push(1);
+      socket.destroy();
+    }).listen(0, '127.0.0.1');
+    onTestFinished(() => void server.close());
+    await new Promise((resolve) => server.once('listening', resolve));
+    const { port } = server.address() as { port: number };
+    const knock = `${process.execPath} -e "require('net').connect(${port}, '127.0.0.1').on('error', () => process.exit(9)).on('close', () => process.exit(0))"`;
+    expect((await sh(knock)).exitCode).toBe(9);
+    expect(heard).toEqual([]);
+    expect((await sh(knock, { network: true })).exitCode).toBe(0);
+    expect(heard).toEqual([1]);
+  });
+
+  confined('a process that takes memory without end is stopped, and the worker is not', async () => {
+    const result = await sh(
+      `${process.execPath} -e "const all = []; for (;;) all.push(Buffer.alloc(256 * 1024 * 1024, 1))"`,
+    );
+    expect(result.exitCode).not.toBe(0);
+    expect(result.timedOut).toBe(false);
+  });
+});
+
+test('Pawl’s own folder is hidden from programs and from file tools, also inside the workspace and through links (A11)', async () => {
+  const root = temporaryFolder();
+  mkdirSync(join(root, '.pawl-data'));
+  writeFileSync(join(root, '.pawl-data', 'key'), 'signing key');
+  protectFolder(join(root, '.pawl-data'));
+  const ctx = testContext({ workspaceRoot: root });
+  for (const path of ['.pawl-data/key', './.pawl-data/../.pawl-data/key', join(root, '.pawl-data/key')])
+    await expect(ctx.workspace.read(path)).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  await expect(ctx.workspace.list('.pawl-data')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  await expect(ctx.workspace.write('.pawl-data/key', 'mine')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  expect((await ctx.workspace.search({ pattern: 'signing', includeIgnored: true })).files).toEqual([]);
+  if (available.includes('bubblewrap')) expect((await sh('cat .pawl-data/key', { root })).stdout).toBe('');
+});
+
+describe('policy', () => {
+  test.skipIf(available.includes('bubblewrap'))('required, where there is no sandbox, starts nothing', async () => {
+    await expect(sh('true', { sandbox: 'required' })).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  });
+
+  test('off runs programs without one', async () => {
+    const outside = join(temporaryFolder(), 'out');
+    expect((await sh(`echo x > ${outside}`, { sandbox: 'off' })).exitCode).toBe(0);
+    expect(readFileSync(outside, 'utf8')).toBe('x\n');
+  });
+});
+
+describe('commands that try to be more than one argument (A11)', () => {
+  const words = [
+    '; touch pwned',
+    '$(touch pwned)',
+    '`touch pwned`',
+    '| touch pwned',
+    '&& touch pwned',
+    '\n touch pwned',
+    '> pwned',
+    '-o pwned',
+    '$IFS',
+    '$PATH',
+    "'; touch pwned; '",
+    '"; touch pwned; "',
+    '*',
+    '\\',
+    '%s%n',
+  ];
+  test.each(words)('%j', async (word) => {
+    const root = temporaryFolder();
+    const processes = openProcesses({ root, callId: 'call', signal: new AbortController().signal, env: process.env });
+    const result = await processes.run({ argv: ['printf', '%s', word] });
+    expect(result.stdout).toBe(word);
+    expect(existsSync(join(root, 'pwned'))).toBe(false);
+  });
+});
