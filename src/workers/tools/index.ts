@@ -11,6 +11,7 @@ import { message } from './message.ts';
 import { read } from './read.ts';
 import { requestUserInput } from './request-user-input.ts';
 import { shell } from './shell.ts';
+import { shellCommand } from './shell-command.ts';
 import { updatePlan } from './update-plan.ts';
 import { viewImage } from './view-image.ts';
 import { webFetch } from './web-fetch.ts';
@@ -29,6 +30,7 @@ export {
   read,
   requestUserInput,
   shell,
+  shellCommand,
   updatePlan,
   viewImage,
   webFetch,
@@ -46,6 +48,7 @@ export const baseTools: readonly AnyTool[] = [
   glob,
   viewImage,
   shell,
+  shellCommand,
   message,
   requestUserInput,
   memorySearch,

@@ -14,7 +14,7 @@ export const shell = defineTool({
     'command is the program and its arguments as separate elements, for example ["git", "status", "--short"]; no shell interprets them. For pipes, globs or several steps run a shell yourself: ["sh", "-c", "grep -rn TODO src | head"].',
     'A non-zero exit code is a result, not an error: look at exitCode and stderr.',
     `Of each output the first ${MAX_OUTPUT_BYTES / 1024} KiB are returned and a cut is marked; filter long outputs with head, tail or grep.`,
-    'Everything that the program started, background processes included, is ended when the program ends or the time limit is reached. Programs get no terminal: use flags such as --yes, and never start something that waits for input. Only what is written below the workspace is sure to last.',
+    'Everything that the program started, background processes included, is ended when the program ends or the time limit is reached. Programs get no terminal: use flags such as --yes, and never start something that waits for input. Only what is written below the workspace lasts, and there may be no network.',
     'To read or change files prefer read, write and edit.',
   ].join(' '),
   tier: 'system',
@@ -82,7 +82,7 @@ export const shell = defineTool({
   }),
 });
 
-function marked(text: string, droppedBytes: number): string {
+export function marked(text: string, droppedBytes: number): string {
   return droppedBytes === 0 ? text : `${text}\n[truncated: ${droppedBytes} more bytes]\n`;
 }
 

@@ -19,6 +19,7 @@ test('the base tools have their names, tiers and parameters (A16)', () => {
     ['glob', 'read-only', ['pattern', 'path', 'include_ignored', 'limit']],
     ['view_image', 'read-only', ['path']],
     ['shell', 'system', ['command', 'cwd', 'timeout_ms', 'stdin']],
+    ['shell_command', 'system', ['command', 'workdir', 'timeout_ms']],
     ['message', 'system', ['text', 'format']],
     ['request_user_input', 'system', ['question', 'options', 'free_text', 'timeout_ms']],
     ['memory_search', 'read-only', ['query', 'limit', 'metadata']],

@@ -1,0 +1,75 @@
+import { z } from 'zod';
+import { defineTool } from '../../shared/tool.ts';
+import { marked } from './shell.ts';
+
+const DEFAULT_TIMEOUT_MS = 120_000;
+const MAX_TIMEOUT_MS = 600_000;
+const MAX_OUTPUT_BYTES = 64 * 1024;
+
+/** Tool `shell_command` (C16). What a script did cannot be asked afterwards: effects `once`. */
+export const shellCommand = defineTool({
+  name: 'shell_command',
+  version: '1.0.0',
+  description: [
+    'Runs a line or a script in the shell (sh) in the workspace, with pipes, globs, variables and redirections, and returns its exit code and output.',
+    'Use shell instead for one program whose arguments are not yours to quote, such as text from elsewhere.',
+    'A non-zero exit code is a result, not an error. Standard output and standard error come as one text, as on a terminal; where the end of a long one is missing, it says so.',
+    'Everything that the script started is ended when it ends or the time limit is reached. There is no terminal and no input.',
+  ].join(' '),
+  tier: 'system',
+  effects: 'once',
+  annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },
+  needs: ['processes'],
+  timeoutMs: MAX_TIMEOUT_MS + 15_000,
+  input: z.object({
+    command: z.string().min(1).describe('The script, for example "grep -rn TODO src | sort | head -20".'),
+    workdir: z
+      .string()
+      .min(1)
+      .optional()
+      .describe('Folder to start in, relative to the workspace root. Default: the root.'),
+    timeout_ms: z
+      .int()
+      .min(1)
+      .max(MAX_TIMEOUT_MS)
+      .default(DEFAULT_TIMEOUT_MS)
+      .describe(`Time limit in milliseconds, at most ${MAX_TIMEOUT_MS}. Default ${DEFAULT_TIMEOUT_MS}.`),
+  }),
+  output: z.object({
+    exitCode: z.int().nullable().describe('0 means success; null when it was killed at its time limit.'),
+    output: z.string().describe('What it wrote to standard output and standard error, in order.'),
+    timedOut: z.boolean(),
+    durationMs: z.int(),
+    truncatedBytes: z.int().describe('How many bytes are missing at the end of the output.'),
+  }),
+  async run({ command, workdir, timeout_ms: timeoutMs }, ctx) {
+    // The script is an argument, not a part of this line: it cannot end the redirection.
+    const { exitCode, stdout, truncated, timedOut, durationMs } = await ctx.processes.run({
+      argv: ['sh', '-c', 'exec 2>&1; eval "$1"', 'sh', command],
+      timeoutMs,
+      maxOutputBytes: MAX_OUTPUT_BYTES,
+      ...(workdir === undefined ? {} : { cwd: workdir }),
+    });
+    const how = timedOut ? `killed at its time limit of ${timeoutMs} ms` : `exit code ${exitCode}`;
+    return {
+      output: {
+        exitCode,
+        output: marked(stdout, truncated.stdoutBytes),
+        timedOut,
+        durationMs,
+        truncatedBytes: truncated.stdoutBytes,
+      },
+      display: `Ran ${oneLine(command)}: ${how}, ${durationMs} ms`,
+      success: exitCode === 0,
+    };
+  },
+  preview: ({ command, workdir }) => ({
+    summary: `Run ${oneLine(command)}${workdir === undefined ? '' : ` in ${workdir}`}`,
+    details: command,
+  }),
+});
+
+function oneLine(command: string): string {
+  const text = JSON.stringify(command);
+  return text.length <= 120 ? text : `${text.slice(0, 120)}…`;
+}
