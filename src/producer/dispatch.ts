@@ -166,7 +166,14 @@ export class Dispatch {
     );
   }
 
-  async #submit(asked: ToolCallEnvelope, options: SubmitOptions): Promise<Submission> {
+  async #submit(envelope: ToolCallEnvelope, options: SubmitOptions): Promise<Submission> {
+    const submission = this.#handIn(envelope, options);
+    const { deadlineAtMs } = envelope.control;
+    if (deadlineAtMs === undefined) return submission;
+    return heardWithin(submission, deadlineAtMs - this.#parts.clock.now() + DEADLINE_GRACE_MS);
+  }
+
+  async #handIn(asked: ToolCallEnvelope, options: SubmitOptions): Promise<Submission> {
     const envelope = this.#parts.traces?.begin(asked) ?? asked;
     let admitted: Admitted;
     try {
@@ -548,6 +555,28 @@ function looping(tool: string, repetitions: number, retryAfterMs: number): PawlE
       'Use the earlier results, change the parameters or try another way; if the repetition is meant, give each call an idempotencyKey of its own.',
     { details: { retryAfterMs } },
   );
+}
+
+/** Who sets a time limit hears within it that Redis does not answer; whether it has taken the call is then not known. */
+async function heardWithin(submission: Promise<Submission>, limitMs: number): Promise<Submission> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const stopTimer = backgroundSchedule(() => {
+    submission.then(
+      (answered) => answered.kind === 'pending' && answered.stop(),
+      () => {},
+    );
+    reject(
+      new PawlError(
+        'BACKEND_UNAVAILABLE',
+        'Redis did not answer within the call’s time limit; ask again with the same key.',
+      ),
+    );
+  }, limitMs);
+  try {
+    return await Promise.race([submission, late]);
+  } finally {
+    stopTimer();
+  }
 }
 
 export function deadlineOutcome(toolName: string): Outcome {

@@ -14,7 +14,7 @@ import {
 } from 'bullmq';
 import type { Settings } from '../shared/config.ts';
 import { durabilityOf, serverFaults, unfitServer } from '../shared/durability.ts';
-import { PawlError } from '../shared/failure.ts';
+import { PawlError, stackOf } from '../shared/failure.ts';
 import { type Hook, Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
 import type { SessionRecord } from '../shared/session.ts';
@@ -280,11 +280,13 @@ export class ToolWorker {
     try {
       return await this.#executor.execute(data, running, begun);
     } catch (error) {
-      // A defect of ours: the call is recovered by its lease, not lost with this job.
-      this.#options.log.error(
-        { event: 'worker_defect', callId: data.callId, stack: error instanceof Error ? error.stack : String(error) },
-        'a call could not be executed',
-      );
+      // The call is recovered by its lease, not lost with this job.
+      const { log } = this.#options;
+      const { callId } = data;
+      if (error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE')
+        log.warn({ callId, error: error.message }, 'a call cannot be begun or written now');
+      else
+        log.error({ event: 'worker_defect', callId, stack: stackOf(error) }, 'a call could not be executed: a defect');
       return { kind: 'abandoned' };
     }
   }

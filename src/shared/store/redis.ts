@@ -39,6 +39,8 @@ export function redisOptions(options: ConnectionOptions): RedisOptions & { reply
     connectionName: options.name,
     retryStrategy: (attempt) => Math.min(50 * attempt, MAX_RECONNECT_DELAY_MS),
     enableAutoPipelining: false,
+    // After a failover the address may lead elsewhere by now.
+    reconnectOnError: (error) => error.message.startsWith('READONLY'),
     connectTimeout: 5_000,
     socketTimeout: options.socketTimeoutMs ?? (options.mode === 'patient' ? PATIENT_SILENCE_MS : FAIL_FAST_SILENCE_MS),
   };

@@ -2,7 +2,8 @@
 import { open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { eventually } from '../../helpers/signal.ts';
-import type { Producer, Rig } from '../rig.ts';
+import type { Ask } from '../protocol.ts';
+import { type Producer, type Rig, SETTLE_MS } from '../rig.ts';
 import { forgetSince, type Server, startServer } from '../server.ts';
 import { inTheMiddle, load, mixedAsks, passes, type Row } from './row.ts';
 
@@ -23,6 +24,28 @@ const killedUnderLoad: Row = {
     await rig.server.start();
     rig.healed();
     await all;
+    await rig.settle();
+  },
+};
+
+const AWAY_MS = 20_000;
+
+const awayForLong: Row = {
+  number: 40,
+  fault: `Redis is away for ${AWAY_MS / 1_000} s under load`,
+  async run(rig) {
+    const [producer] = await Promise.all([rig.producer(), rig.worker(), rig.worker()]);
+    const asks = mixedAsks(rig, 300, () => ({ beforeMs: rig.random.between(0, 30) }));
+    const persist = (ask: Ask) => rig.persist(producer, ask, AWAY_MS + SETTLE_MS);
+    const taken = Promise.all(asks.slice(0, 200).map(persist));
+    await passes(rig.random.between(300, 500));
+    await rig.server.kill();
+    // These are refused, again and again, each within the producer's limit.
+    const refused = Promise.all(asks.slice(200).map(persist));
+    await passes(AWAY_MS);
+    await rig.server.start();
+    rig.healed();
+    await Promise.all([taken, refused]);
     await rig.settle();
   },
 };
@@ -180,4 +203,12 @@ const outOfMemory: Row = {
   },
 };
 
-export const redisRows: readonly Row[] = [killedUnderLoad, powerLoss, powerLossAlways, diskFull, failover, outOfMemory];
+export const redisRows: readonly Row[] = [
+  killedUnderLoad,
+  awayForLong,
+  powerLoss,
+  powerLossAlways,
+  diskFull,
+  failover,
+  outOfMemory,
+];

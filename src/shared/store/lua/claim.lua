@@ -99,11 +99,12 @@ if ARGV[2] == '2' or ARGV[2] == '3' then
   if duplicate and met[2] ~= ARGV[6] then duplicate = 'conflict' end
   if not duplicate then redis.call('SET', KEYS[2], callId, 'PX', ARGV[10]) end
 end
--- Nothing of a flushed call is left but its fence, which goes on counting and expires no more.
-redis.call('PERSIST', key)
+-- The first write is one that Redis refuses when its memory is full: after any other, all of them would pass.
 redis.call('HSET', key,
   'state', 'inflight', 'phase', 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'signature', ARGV[11], 'paramsDigest', ARGV[6],
   'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'version', 1)
+-- Nothing of a flushed call is left but its fence, which goes on counting and expires no more.
+redis.call('PERSIST', key)
 if fence then redis.call('HSET', key, 'fence', fence) end
 if ARGV[12] == '1' then redis.call('HSET', key, 'once', '1') end
 if ARGV[20] ~= '' then
