@@ -30,6 +30,8 @@ import type { CallTraces } from './traces.ts';
 const KEPT_PER_SECOND = 20;
 /** After the deadline of a call that no worker ended, its waiter ends the waiting. */
 const DEADLINE_GRACE_MS = 250;
+/** After the deadline of a call that Redis has not answered for, its caller hears of it. */
+const SILENCE_GRACE_MS = 1_000;
 const MAX_PARAMS_BYTES = 4 * 1_024 * 1_024;
 /** As long as nobody changes the configuration and starts anew. */
 const FORCED_BY_CONFIGURATION = { state: 'FORCED_OPEN', retryAfterMs: 30_000 } as const;
@@ -170,7 +172,7 @@ export class Dispatch {
     const submission = this.#handIn(envelope, options);
     const { deadlineAtMs } = envelope.control;
     if (deadlineAtMs === undefined) return submission;
-    return heardWithin(submission, deadlineAtMs - this.#parts.clock.now() + DEADLINE_GRACE_MS);
+    return heardWithin(submission, deadlineAtMs - this.#parts.clock.now() + SILENCE_GRACE_MS);
   }
 
   async #handIn(asked: ToolCallEnvelope, options: SubmitOptions): Promise<Submission> {
