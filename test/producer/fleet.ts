@@ -30,11 +30,12 @@ export interface Fleet {
 export interface WorkerChange {
   readonly tools?: readonly AnyTool[];
   readonly concurrency?: number;
+  readonly settings?: Partial<SettingsInput>;
   /** Default: the lowest throw, so that retries follow at once. */
   readonly random?: () => number;
 }
 
-export interface FleetOptions extends WorkerChange {
+export interface FleetOptions extends Omit<WorkerChange, 'settings'> {
   readonly tools: readonly AnyTool[];
   readonly settings?: Partial<SettingsInput>;
   /** Of the producers and of the workers. */
@@ -67,7 +68,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
   };
   const startWorker = async (change: WorkerChange = {}) => {
     const worker = await ToolWorker.start({
-      settings,
+      settings: settingsWith(change.settings),
       tools: change.tools ?? options.tools,
       tiers: TIERS,
       concurrency: change.concurrency ?? options.concurrency ?? 8,
