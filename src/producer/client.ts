@@ -3,6 +3,7 @@
  * results back to whoever asked.
  */
 import { resolve } from 'node:path';
+import type { RecordAudit } from '../shared/audit.ts';
 import type { Settings } from '../shared/config.ts';
 import { defined } from '../shared/defined.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
@@ -52,6 +53,8 @@ const MAX_SESSIONS = 10_000;
 export interface PawlOptions {
   readonly settings: Settings;
   readonly log: Logger;
+  /** Told of decisions and of refused attempts, beside the log. */
+  readonly audit?: RecordAudit;
   /** Where implicit sessions work when `workspaceRoot` is not configured. */
   readonly defaultWorkspaceRoot: string;
   readonly clock?: Clock;
@@ -99,6 +102,7 @@ export class Pawl {
       settings,
       name: 'producer',
       mode: 'fail-fast',
+      ...(options.audit === undefined ? {} : { audit: options.audit }),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });
     const pawl = new Pawl(options, backend);

@@ -12,6 +12,7 @@ import {
   UnrecoverableError,
   WaitingError,
 } from 'bullmq';
+import type { RecordAudit } from '../shared/audit.ts';
 import type { Settings } from '../shared/config.ts';
 import { durabilityOf, serverFaults, unfitServer } from '../shared/durability.ts';
 import { PawlError, stackOf } from '../shared/failure.ts';
@@ -50,6 +51,8 @@ export interface WorkerOptions {
   /** Attempts at a time, for each tier. */
   readonly concurrency: number;
   readonly log: Logger;
+  /** Told of decisions and of refused attempts, beside the log. */
+  readonly audit?: RecordAudit;
   /** What programs started by tools may see a part of. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly pawlVersion: string;
@@ -107,6 +110,7 @@ export class ToolWorker {
       settings,
       name: 'worker',
       mode: 'patient',
+      ...(options.audit === undefined ? {} : { audit: options.audit }),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });
     try {

@@ -55,6 +55,11 @@ async function start(tools: readonly AnyTool[], settings: Partial<SettingsInput>
   return { fleet, session, ask, approve, deny };
 }
 
+/** What was refused, as the audit trail has it. */
+function refusedOf({ audited }: Fleet): readonly string[] {
+  return audited.flatMap((event) => (event.type === 'refused' ? [event.what] : []));
+}
+
 function inRedis(fleet: Fleet) {
   const redis = new Redis(fleet.world.redisUrl);
   const base = `${fleet.world.prefix}:{elevated}`;
@@ -287,6 +292,7 @@ describe('somebody who can do all in Redis, but has no key', () => {
       redis.hset(approval(id), { state: 'approved', decision: decision(id, digest), decisionSignature: 'k1:forged' });
     expect(await forge(own)).toBe('APPROVAL_INVALID');
     expect(ran).toEqual([]);
+    expect(refusedOf(fleet)).toEqual(expect.arrayContaining(['approval', 'decision']));
   });
 
   test('an approval that was used is used: a call put back to before it ran does not run again, on any worker', async () => {
@@ -322,6 +328,12 @@ describe('somebody who can do all in Redis, but has no key', () => {
     }
     expect((await fleet.pawl.read(asked.callId))?.outcome?.error?.code).toBe('APPROVAL_INVALID');
     expect(ran).toHaveLength(1);
+    expect(refusedOf(fleet).filter((what) => what === 'approval')).toHaveLength(6);
+    expect(fleet.audited.map(({ type }) => type).filter((type) => type !== 'refused')).toEqual([
+      'approval-requested',
+      'approval-decided',
+      'approval-used',
+    ]);
   });
 
   test('one call’s approval does not cover a copy of it', async () => {
@@ -338,6 +350,7 @@ describe('somebody who can do all in Redis, but has no key', () => {
     expect((await asked.result).status).toBe('success');
     await eventually(async () => (await redis.hget(record(copy), 'state')) === 'failed');
     expect(ran).toHaveLength(1);
+    expect(refusedOf(fleet)).toContain('request');
   });
 
   test('a forged result is not believed: not from the record, and not from an event', async () => {
@@ -359,6 +372,7 @@ describe('somebody who can do all in Redis, but has no key', () => {
     expect((await fleet.pawl.read(callId))?.phase).toBe('awaiting-approval');
     await session.cancel(callId);
     expect((await result).error?.code).toBe('CANCELLED');
+    expect(refusedOf(fleet).filter((what) => what === 'outcome').length).toBeGreaterThanOrEqual(2);
   });
 
   test('a session that was made better than it is does not exist', async () => {
@@ -371,5 +385,6 @@ describe('somebody who can do all in Redis, but has no key', () => {
     const other = await fleet.openProducer();
     await expect(other.session(worker.key)).rejects.toMatchObject({ code: 'UNKNOWN_SESSION' });
     expect(ran).toEqual([]);
+    expect(refusedOf(fleet)).toContain('session');
   });
 });

@@ -4,6 +4,7 @@ import { expect, onTestFinished } from 'vitest';
 import { Pawl } from '../../src/producer/client.ts';
 import type { DispatchEvent, Submission } from '../../src/producer/dispatch.ts';
 import type { Session } from '../../src/producer/session.ts';
+import type { AuditEvent } from '../../src/shared/audit.ts';
 import { resolveSettings, type Settings, type SettingsInput } from '../../src/shared/config.ts';
 import type { ToolResultEnvelope } from '../../src/shared/envelope.ts';
 import type { Hook } from '../../src/shared/hooks.ts';
@@ -23,6 +24,8 @@ export interface Fleet {
   readonly session: Session;
   /** What producers and workers told, in order. */
   readonly events: readonly (DispatchEvent | ExecuteEvent)[];
+  /** What would be found in the audit trail. */
+  readonly audited: readonly AuditEvent[];
   openProducer(change?: Partial<SettingsInput>): Promise<Pawl>;
   startWorker(options?: WorkerChange): Promise<ToolWorker>;
 }
@@ -54,6 +57,8 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
   const settings = settingsWith();
   const events: (DispatchEvent | ExecuteEvent)[] = [];
   const onEvent = (event: DispatchEvent | ExecuteEvent) => void events.push(event);
+  const audited: AuditEvent[] = [];
+  const audit = (event: AuditEvent) => void audited.push(event);
 
   const openProducer = async (change: Partial<SettingsInput> = {}) => {
     const pawl = await Pawl.open({
@@ -62,6 +67,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
       defaultWorkspaceRoot: tmpdir(),
       ...(options.hooks === undefined ? {} : { hooks: options.hooks }),
       onEvent,
+      audit,
     });
     onTestFinished(() => pawl.close());
     return pawl;
@@ -78,6 +84,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
       ...(options.hooks === undefined ? {} : { hooks: options.hooks }),
       random: change.random ?? options.random ?? (() => 0),
       onEvent,
+      audit,
     });
     onTestFinished(() => worker.close(0));
     return worker;
@@ -87,7 +94,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
   await publish(pawl, options.tools);
   for (let number = 0; number < (options.workers ?? 1); number += 1) await startWorker();
   const session = await pawl.openSession({ actorId: 'ada' });
-  return { world, settings, pawl, session, events, openProducer, startWorker };
+  return { world, settings, pawl, session, events, audited, openProducer, startWorker };
 }
 
 async function publish(pawl: Pawl, tools: readonly AnyTool[]): Promise<void> {
