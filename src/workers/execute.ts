@@ -284,10 +284,9 @@ export class Executor {
     const offered = await this.#parts.lastOffered(request);
     const waitedMs = atMs - Math.max(started.firstStartedAtMs, offered.seenAtMs);
     if (offered.alive || waitedMs < settings.toolWaitMs) {
-      // What became of an attempt that left no record is for a worker to decide that knows the tool.
       const delayMs = offered.alive ? NEXT_WORKER_MS : ELSEWHERE_MS;
-      if (takenOver) await backend.ledger.postpone(callId, fence, 'running', earlier.slice(0, -1), delayMs);
-      else await backend.ledger.postpone(callId, fence, 'queued', earlier, delayMs);
+      // What became of an attempt that left no record stays for a worker to decide that knows the tool.
+      await backend.ledger.postpone(callId, fence, 'queued', earlier, delayMs);
       return { kind: 'later', delayMs };
     }
     log.warn({ event: 'tool_unavailable', callId, misfit }, 'no worker could run a call for long');

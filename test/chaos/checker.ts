@@ -27,7 +27,7 @@ export interface Verdict {
 
 /** What a row itself counts: I6, I7, I9. */
 export interface Bound {
-  readonly invariant: 'I5' | 'I6' | 'I7' | 'I8' | 'I9';
+  readonly invariant: 'I4' | 'I5' | 'I6' | 'I7' | 'I8' | 'I9';
   readonly what: string;
   readonly value: number;
   readonly atMost: number;
@@ -35,13 +35,15 @@ export interface Bound {
 
 export function judge(calls: readonly CallHistory[], log: readonly EffectLine[], bounds: readonly Bound[]): Verdict {
   const byKey = Map.groupBy(log, (line) => line.key);
-  const effectsOf = (call: CallHistory) => (byKey.get(call.name) ?? []).filter(({ phase }) => phase === 'effect');
+  const byId = Map.groupBy(log, (line) => line.callId);
+  const linesOf = (call: CallHistory) => (call.byId ? byId.get(call.callId ?? '') : byKey.get(call.name)) ?? [];
+  const effectsOf = (call: CallHistory) => linesOf(call).filter(({ phase }) => phase === 'effect');
   const lost = calls.filter((call) => call.callId !== undefined && !hasEnded(call));
   const doubled = calls.filter((call) => call.once && effectsOf(call).length > 1);
   const refused = doubled.filter((call) => acceptedByFence(effectsOf(call)) > 1);
   const lies = calls.flatMap((call) => falsehoods(call, effectsOf(call).length));
-  const known = new Set(calls.map(({ name }) => name));
-  const strangers = [...byKey.keys()].filter((key) => !known.has(key));
+  const known = new Set(calls.flatMap(linesOf));
+  const strangers = new Set(log.filter((line) => !known.has(line)).map(({ key }) => key));
   return {
     calls: calls.length,
     lostCalls: lost.length,
@@ -52,7 +54,7 @@ export function judge(calls: readonly CallHistory[], log: readonly EffectLine[],
       ...doubled.map((call) => `I2: ${call.name} had ${effectsOf(call).length} effects`),
       ...refused.map(({ name }) => `I4: a fencing sink took more than one effect of ${name}`),
       ...lies,
-      ...strangers.map((key) => `I6: ${key} ran and nobody had called it`),
+      ...[...strangers].map((key) => `I6: ${key} ran and nobody had called it`),
       ...bounds
         .filter(({ value, atMost }) => !(value <= atMost))
         .map(({ invariant, what, value, atMost }) => `${invariant}: ${what} is ${value}, at most ${atMost} allowed`),

@@ -6,6 +6,8 @@ import type { Ask, Told } from './protocol.ts';
 /** One logical call: a key in a session. All who ask for it, whenever, are its observers. */
 export interface CallHistory {
   readonly name: string;
+  /** Its effects are found by its ID: its key is used by other calls as well. */
+  readonly byId: boolean;
   readonly once: boolean;
   /** Its tool writes its effects to the log. */
   readonly logged: boolean;
@@ -32,16 +34,21 @@ export class History {
     return [...this.#calls.values()];
   }
 
-  /** The key under which the effects of a call are logged. */
-  static nameOf({ key }: Ask): string {
-    return key;
+  static nameOf({ key, name }: Ask): string {
+    return name ?? key;
   }
 
   invoked(ask: Ask): CallHistory {
     const name = History.nameOf(ask);
     let call = this.#calls.get(name);
     if (call === undefined) {
-      call = { name, once: ONCE.includes(ask.tool), logged: !UNLOGGED.includes(ask.tool), events: [] };
+      call = {
+        name,
+        byId: ask.name !== undefined,
+        once: ONCE.includes(ask.tool),
+        logged: !UNLOGGED.includes(ask.tool),
+        events: [],
+      };
       this.#calls.set(name, call);
     }
     call.events.push({ atMs: performance.now(), kind: 'invoke', ask });

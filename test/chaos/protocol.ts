@@ -6,6 +6,8 @@ export interface Ask {
   readonly key: string;
   readonly params: Readonly<Record<string, unknown>>;
   readonly session?: string;
+  /** The key is used in several scopes, each of which is a call of its own: its name in the history. */
+  readonly name?: string;
   /** For the whole call, queue time included. */
   readonly timeoutMs?: number;
 }

@@ -35,7 +35,8 @@ export async function runRow(row: Row, stack: StackName, seed: number): Promise<
   const base = { row: row.number, fault: row.fault, stack, seed };
   const disk = row.diskBytes === undefined ? undefined : mountDisk(folder, row.diskBytes);
   try {
-    if (disk?.refused !== undefined) return { ...base, ...nothing, skipped: disk.refused };
+    const refused = disk?.refused ?? row.needs?.();
+    if (refused !== undefined) return { ...base, ...nothing, skipped: refused };
     // The stacks get the same dice.
     const random = seeded(seed * 1_000 + row.number);
     const { redisOptions, env } = row;

@@ -37,6 +37,25 @@ const otherParams: Row = {
     ),
 };
 
+const SCOPES = ['one', 'other', 'third'] as const;
+const SAME_KEY_TOOLS = ['record_once', 'record_idempotent', 'record_none'] as const;
+
+const otherScopes: Row = {
+  number: 26,
+  fault: 'the same key in other sessions, for other tools and in other tiers',
+  run: (rig) =>
+    atOnce(
+      rig,
+      SCOPES.flatMap((session) =>
+        SAME_KEY_TOOLS.flatMap((tool) => {
+          const name = `${session} ${tool}`;
+          const ask = { tool, key: 'same', session, name, params: { label: name } };
+          return Array.from({ length: 4 }, () => ask);
+        }),
+      ),
+    ),
+};
+
 const producerKilled: Row = {
   number: 27,
   fault: 'kill -9 of producers in the middle of submitting; another asks for the same keys',
@@ -74,4 +93,4 @@ const producerRestarted: Row = {
   },
 };
 
-export const keyRows: readonly Row[] = [sameParams, otherParams, producerKilled, producerRestarted];
+export const keyRows: readonly Row[] = [sameParams, otherParams, otherScopes, producerKilled, producerRestarted];

@@ -1,4 +1,5 @@
 /** More than fits: backlogs, large payloads, deadlines, a service that is down. */
+import { existsSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { eventually } from '../../helpers/signal.ts';
@@ -183,21 +184,37 @@ const proberKilled: Row = {
   },
 };
 
+/** Debian's `faketime`, which lies to every system call; without it, only to JavaScript. */
+const FAKETIME = ['/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1', '/usr/lib/faketime/libfaketimeMT.so.1'];
 const HOUR_MS = 3_600_000;
+
+function wrongBy(hours: 1 | -1): Readonly<Record<string, string>> {
+  const library = FAKETIME.find((file) => existsSync(file));
+  if (library === undefined) return { CLOCK_SKEW_MS: String(hours * HOUR_MS) };
+  return { LD_PRELOAD: library, FAKETIME: hours === 1 ? '+1h' : '-1h', FAKETIME_DONT_FAKE_MONOTONIC: '1' };
+}
 
 const wrongClock: Row = {
   number: 21,
-  fault: 'a worker whose clock is an hour ahead postpones calls, and is killed',
+  fault: "workers whose clocks are an hour ahead and an hour behind postpone calls, and are killed; so is the caller's",
   async run(rig) {
     await using service = await startService();
-    const [producer, worker] = await Promise.all([rig.producer(), rig.worker({ CLOCK_SKEW_MS: String(HOUR_MS) })]);
-    const timely = mixedAsks(rig, 6).map((ask) => rig.persist(producer, { ...ask, timeoutMs: 5_000 }));
-    await Promise.all(timely);
+    const [producer, late, ahead, behind] = await Promise.all([
+      rig.producer(),
+      rig.producer(wrongBy(-1)),
+      rig.worker(wrongBy(1)),
+      rig.worker(wrongBy(-1)),
+    ]);
+    const timely = mixedAsks(rig, 12).map((ask, number) =>
+      rig.persist(number % 2 === 0 ? producer : late, { ...ask, timeoutMs: 5_000 }),
+    );
+    const told = await Promise.all(timely);
+    rig.bound('I7', 'timely calls that a wrong clock ended', told.filter(({ kind }) => kind !== 'ok').length, 0);
     const pending = asksFor('ask_or_park', service.url, 8).map((ask) => rig.persist(producer, ask));
     await eventually(() => service.visits.length >= CONSECUTIVE_FAILURES, { what: 'requests' });
     // Long enough to be postponed, too short to be tried again.
     await passes(150);
-    await worker.kill();
+    await Promise.all([ahead.kill(), behind.kill()]);
     service.behave('up');
     rig.healed();
     await rig.worker();

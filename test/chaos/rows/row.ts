@@ -15,6 +15,8 @@ export interface Row {
   readonly stated?: string;
   /** A file system of so many bytes for Redis' files; needs root. */
   readonly diskBytes?: number;
+  /** Why it cannot run on this machine; undefined when it can. */
+  needs?(): string | undefined;
   run(rig: Rig): Promise<void>;
 }
 

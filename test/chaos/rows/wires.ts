@@ -1,17 +1,39 @@
 /** The wire between processes and Redis: cut, silent, paused, reset. */
 import type { Wire } from '../../helpers/proxy.ts';
+import type { Child } from '../child.ts';
+import type { Ask } from '../protocol.ts';
 import { LEASE_MS, type Rig } from '../rig.ts';
 import { inTheMiddle, load, mixedAsks, passes, type Row } from './row.ts';
+
+/** As the matrix has it: 12 s for locks of 3 s. */
+const OUTAGE_MS = 4 * LEASE_MS;
+const CALLS = 8;
+
+/** Half of them do not hear when they are told to stop. */
+function longAsks(rig: Rig): Ask[] {
+  return mixedAsks(rig, CALLS, (number) => ({ beforeMs: LEASE_MS * 2, deaf: number % 2 === 1 }));
+}
+
+/** I4: a worker that cannot renew gives its attempts up before the lease is over: those that listen have no effect. */
+function boundZombies(rig: Rig, zombies: readonly Child[]): void {
+  const pids = new Set(zombies.map(({ pid }) => pid));
+  const late = rig
+    .effects()
+    .filter(
+      ({ key, phase, pid }) => phase === 'effect' && pids.has(pid) && Number(key.slice('call-'.length)) % 2 === 0,
+    );
+  rig.bound('I4', 'effects of attempts that should have heard that their lease was lost', late.length, 0);
+}
 
 /** One worker behind a wire, in the middle of calls that outlast its lease; another takes over. */
 async function behindWire(rig: Rig, fault: (wire: Wire) => void, heal: (wire: Wire) => void): Promise<void> {
   const wire = await rig.wire();
-  const [producer] = await Promise.all([rig.producer(), rig.worker({ REDIS_URL: wire.url })]);
-  const asks = mixedAsks(rig, 4, (number) => ({ beforeMs: LEASE_MS * 2, deaf: number % 2 === 1 }));
-  const pending = await inTheMiddle(rig, producer, asks);
+  const [producer, zombie] = await Promise.all([rig.producer(), rig.worker({ REDIS_URL: wire.url })]);
+  const pending = await inTheMiddle(rig, producer, longAsks(rig));
   fault(wire);
   await rig.worker();
-  await passes(LEASE_MS * 2.5);
+  await passes(OUTAGE_MS);
+  boundZombies(rig, [zombie]);
   heal(wire);
   rig.healed();
   await rig.settle(pending);
@@ -19,7 +41,7 @@ async function behindWire(rig: Rig, fault: (wire: Wire) => void, heal: (wire: Wi
 
 const cut: Row = {
   number: 7,
-  fault: 'TCP reset between one worker and Redis for 2.5 leases',
+  fault: 'TCP reset between one worker and Redis for four leases',
   run: (rig) =>
     behindWire(
       rig,
@@ -60,13 +82,12 @@ const producerCut: Row = {
 
 const paused: Row = {
   number: 10,
-  fault: 'CLIENT PAUSE for two and a half leases',
+  fault: 'CLIENT PAUSE for four leases',
   async run(rig) {
     const [producer] = await Promise.all([rig.producer(), rig.worker(), rig.worker()]);
-    const asks = mixedAsks(rig, 4, (number) => ({ beforeMs: LEASE_MS * 2, deaf: number % 2 === 1 }));
-    const pending = await inTheMiddle(rig, producer, asks);
-    await rig.server.admin.client('PAUSE', LEASE_MS * 2.5, 'ALL');
-    await passes(LEASE_MS * 2.5);
+    const pending = await inTheMiddle(rig, producer, longAsks(rig));
+    await rig.server.admin.client('PAUSE', OUTAGE_MS, 'ALL');
+    await passes(OUTAGE_MS);
     rig.healed();
     await rig.settle(pending);
   },

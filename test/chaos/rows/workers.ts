@@ -1,4 +1,5 @@
 /** Workers that die, stand still, or are replaced. */
+import { memoryGroup, memoryGroups } from '../memory-group.ts';
 import { LEASE_MS } from '../rig.ts';
 import { inTheMiddle, load, mixedAsks, passes, type Row } from './row.ts';
 
@@ -23,18 +24,22 @@ const killedBeforeEffect: Row = {
 
 const killedAfterEffect: Row = {
   number: 2,
-  fault: 'kill -9 of a worker after its effects, before it could say so',
+  fault: 'kill -9 of workers after their effects, before they could say so, and of those that took over',
   async run(rig) {
-    const [worker, producer] = await Promise.all([rig.worker(), rig.producer()]);
-    const pending = await inTheMiddle(
-      rig,
-      producer,
-      mixedAsks(rig, 8, () => ({ afterMs: 700 })),
-      'effect',
-    );
-    await worker.kill();
+    const producer = await rig.producer();
+    const pending: Promise<unknown>[] = [];
+    for (const round of ['first', 'second']) {
+      const worker = await rig.worker();
+      const asks = mixedAsks(rig, 6, () => ({ afterMs: 700 })).map((ask) => {
+        const key = `${round}-${ask.key}`;
+        return { ...ask, key, params: { ...ask.params, label: key } };
+      });
+      pending.push(...(await inTheMiddle(rig, producer, asks, 'effect')));
+      await worker.kill();
+    }
     rig.healed();
-    await rig.worker();
+    // Each runs the calls that lost an attempt one at a time.
+    await Promise.all([rig.worker(), rig.worker()]);
     await rig.settle(pending);
   },
 };
@@ -140,6 +145,28 @@ const rolling: Row = {
   },
 };
 
+const MEMORY_LIMIT_BYTES = 400 * 1_024 * 1_024;
+
+const memoryPressure: Row = {
+  number: 22,
+  fault: 'a program that takes all memory of its worker (memory cgroup of 400 MB)',
+  needs: () => (memoryGroups() ? undefined : 'needs the right to make a memory cgroup (v1)'),
+  async run(rig) {
+    const [worker, producer] = await Promise.all([rig.worker(), rig.producer()]);
+    using group = memoryGroup(worker.pid, MEMORY_LIMIT_BYTES);
+    const neighbours = mixedAsks(rig, 12, () => ({ beforeMs: rig.random.between(0, 1_500) }));
+    const hogs = [1, 2, 3].map((number) => {
+      const key = `hog-${number}`;
+      return { tool: 'hog', key, params: { label: key } };
+    });
+    rig.healed();
+    await Promise.all([...hogs, ...neighbours].map((ask) => rig.persist(producer, ask)));
+    await rig.settle();
+    rig.bound('I9', 'dead workers', worker.alive ? 0 : 1, 0);
+    rig.notes.push(`${group.kills()} programs killed`);
+  },
+};
+
 export const workerRows: readonly Row[] = [
   killedBeforeEffect,
   killedAfterEffect,
@@ -148,4 +175,5 @@ export const workerRows: readonly Row[] = [
   blocked,
   poison,
   rolling,
+  memoryPressure,
 ];

@@ -1,7 +1,7 @@
 -- Ends an attempt but not its call: the call waits for its next attempt, or goes back to the queue with the attempt unspent.
 --
 -- KEYS  1 record  2 bucket of the tool's retries
--- ARGV  1 fence  2 phase: waiting-retry or queued; running passes on a taken-over attempt that nobody has decided about  3 attempts  4 delay, ms  5 key prefix of inboxes  6 event (JSON), '' for none
+-- ARGV  1 fence  2 phase: waiting-retry or queued  3 attempts  4 delay, ms  5 key prefix of inboxes  6 event (JSON), '' for none
 --       7 floor of the bucket, '' when the attempt that follows is no retry  8 how long the bucket is kept, ms
 -- Returns {code, now}: postponed · fenced · ended · cancelled (cancellation is asked for: settle instead)
 --   exhausted (the bucket is empty: settle instead)
