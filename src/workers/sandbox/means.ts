@@ -74,7 +74,9 @@ const SHELL = '/bin/sh';
 
 // "$@" begins with an absolute path, so that the shell takes it neither for a builtin nor for a function. The parentheses
 // cost no process, and keep the shell's own word "Killed" out of the program's standard error.
-const PROGRAM = `( ${MARKER_VARIABLE}=$marker; export ${MARKER_VARIABLE}; exec "$@" 2>&4 3>&- 4>&- )`;
+/** Linux, short of memory, ends a program before the worker. */
+const EXPENDABLE = '{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null';
+const PROGRAM = `( ${EXPENDABLE}; ${MARKER_VARIABLE}=$marker; export ${MARKER_VARIABLE}; exec "$@" 2>&4 3>&- 4>&- )`;
 
 const IN_NAMESPACE = `
 echo armed >&3
