@@ -1,0 +1,45 @@
+/** `pawl/anthropic`: a session's tools for the Messages API. Needs nothing of Anthropic's packages. */
+import type { ExportedTool } from '../../shared/exports/tools-for.ts';
+import type { Session } from '../session.ts';
+import { type AdapterOptions, type ModelCallOptions, ModelTools } from './model-tools.ts';
+
+export type { AdapterOptions, CallNews } from './model-tools.ts';
+
+/** A content block of a message, as far as it matters here. */
+export interface MessageBlock {
+  readonly type: string;
+  readonly id?: string;
+  readonly name?: string;
+  readonly input?: unknown;
+}
+
+export interface ToolResultBlock {
+  readonly type: 'tool_result';
+  readonly tool_use_id: string;
+  readonly content: string;
+  readonly is_error?: true;
+}
+
+export interface MessagesTools {
+  /** `tools` of a request. */
+  readonly tools: readonly ExportedTool[];
+  /** Runs the `tool_use` blocks of a message at the same time; the answers are the content of the next user message. */
+  run(content: readonly MessageBlock[], options?: ModelCallOptions): Promise<ToolResultBlock[]>;
+}
+
+export async function messagesTools(session: Session, options?: AdapterOptions): Promise<MessagesTools> {
+  const tools = await ModelTools.of(session, 'anthropic', options);
+  const runOne = async (
+    { id = '', name = '', input }: MessageBlock,
+    given: ModelCallOptions,
+  ): Promise<ToolResultBlock> => {
+    const call = { kind: 'function', name, arguments: input as Readonly<Record<string, unknown>> } as const;
+    const { text, isError } = await tools.answer(call, { ...given, toolCallId: id });
+    return { type: 'tool_result', tool_use_id: id, content: text, ...(isError ? { is_error: true } : {}) };
+  };
+  return {
+    tools: tools.exported.tools,
+    run: (content, given = {}) =>
+      Promise.all(content.filter(({ type }) => type === 'tool_use').map((block) => runOne(block, given))),
+  };
+}

@@ -1,0 +1,52 @@
+/** `pawl/langchain`: a session's tools for LangChain and LangGraph agents. Its peer is `@langchain/core`, version 1. */
+import type { CallbackManagerForToolRun } from '@langchain/core/callbacks/manager';
+import { ToolMessage } from '@langchain/core/messages';
+import { DynamicStructuredTool, ToolInputParsingException } from '@langchain/core/tools';
+import type { Session } from '../session.ts';
+import { type AdapterOptions, type CallNews, type ModelAnswer, ModelTools } from './model-tools.ts';
+
+export type { AdapterOptions, CallNews } from './model-tools.ts';
+
+/**
+ * Tools for `bindTools` and agents. Progress, retries and approvals that are asked for come as custom events named `pawl`, beside
+ * `onEvent`. A failed call is a `ToolMessage` with the status `error`.
+ */
+export async function langchainTools(session: Session, options: AdapterOptions = {}): Promise<DynamicStructuredTool[]> {
+  const tools = await ModelTools.of(session, 'mcp', options);
+  return tools.exported.tools.map((exported) => {
+    const name = String(exported['name']);
+    const answered = ({ text, isError }: ModelAnswer, toolCallId: string | undefined) =>
+      toolCallId === undefined
+        ? text
+        : new ToolMessage({ content: text, tool_call_id: toolCallId, name, status: isError ? 'error' : 'success' });
+    const made = new DynamicStructuredTool({
+      name,
+      description: String(exported['description']),
+      schema: exported['inputSchema'] as never,
+      async func(input: Record<string, unknown>, runManager, config) {
+        const toolCallId = (config as { readonly toolCall?: { readonly id?: string } } | undefined)?.toolCall?.id;
+        const running = tools.run({ kind: 'function', name, arguments: input }, { toolCallId, signal: config?.signal });
+        let next = await running.next();
+        for (; next.done !== true; next = await running.next()) tell(next.value, runManager);
+        return answered(next.value, toolCallId);
+      },
+    });
+    // LangChain throws for wrong parameters; the model is to read what is wrong with them, as from everywhere else.
+    const invoke = made.invoke.bind(made) as (input: unknown, config?: unknown) => Promise<unknown>;
+    const invokeOrExplain = async (input: unknown, config?: unknown): Promise<unknown> => {
+      try {
+        return await invoke(input, config);
+      } catch (error) {
+        if (!(error instanceof ToolInputParsingException)) throw error;
+        const call = input as { readonly id?: string; readonly args?: Record<string, unknown> };
+        const given = call.args ?? (input as Record<string, unknown>);
+        return answered(await tools.answer({ kind: 'function', name, arguments: given }), call.id);
+      }
+    };
+    return Object.assign(made, { invoke: invokeOrExplain as typeof made.invoke });
+  });
+}
+
+function tell(news: CallNews, runManager: CallbackManagerForToolRun | undefined): void {
+  runManager?.handleCustomEvent('pawl', news, runManager.runId).catch(() => {});
+}

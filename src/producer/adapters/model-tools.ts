@@ -1,0 +1,151 @@
+/**
+ * What all adapters share: a session's tools in a provider's form, and one way from a model's call to the answer that the model
+ * reads. A wrong call is explained to the model, at most twice in a row for a tool (A15); then the session's owner is told.
+ */
+import type { ToolResultEnvelope } from '../../shared/envelope.ts';
+import type { ProviderCall } from '../../shared/exports/decode.ts';
+import type { ExportOptions, Provider, ToolExport } from '../../shared/exports/tools-for.ts';
+import { type Issue, PawlError } from '../../shared/failure.ts';
+
+import type { Session, SessionEvents } from '../session.ts';
+
+/** A model may correct a call this often before somebody else has to look. */
+const MAX_REASKS = 2;
+
+export interface AdapterOptions extends ExportOptions {
+  /** What becomes of calls while they run. */
+  readonly onEvent?: (event: CallNews) => void;
+  /** The model got a tool's parameters wrong three times in a row. */
+  readonly onGivenUp?: (tool: string, message: string) => void;
+}
+
+export type CallNews =
+  | ({ readonly type: 'progress' } & SessionEvents['progress'][0])
+  | ({ readonly type: 'retrying' } & SessionEvents['retrying'][0])
+  | ({ readonly type: 'approval-requested' } & SessionEvents['approval-requested'][0]);
+
+export interface ModelAnswer {
+  /** For the model. */
+  readonly text: string;
+  readonly isError: boolean;
+  /** Absent when the call was wrong before it was one. */
+  readonly result?: ToolResultEnvelope;
+}
+
+export interface ModelCallOptions {
+  /** The model's ID of the call: the same answer of a model, run again, gives the same result. */
+  readonly toolCallId?: string | undefined;
+  /** Aborting cancels the call. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export class ModelTools {
+  readonly exported: ToolExport;
+  readonly #session: Session;
+  readonly #options: AdapterOptions;
+  readonly #wrong = new Map<string, number>();
+
+  static async of(session: Session, provider: Provider, options: AdapterOptions = {}): Promise<ModelTools> {
+    return new ModelTools(session, await session.toolsFor(provider, options), options);
+  }
+
+  private constructor(session: Session, exported: ToolExport, options: AdapterOptions) {
+    this.#session = session;
+    this.exported = exported;
+    this.#options = options;
+  }
+
+  /** Runs a model's call to its end. */
+  async answer(call: ProviderCall, options: ModelCallOptions = {}): Promise<ModelAnswer> {
+    const running = this.run(call, options);
+    for (;;) {
+      const next = await running.next();
+      if (next.done === true) return next.value;
+    }
+  }
+
+  /** The same, with its news on the way. Rejects only when Redis is out of reach. */
+  async *run(call: ProviderCall, { toolCallId, signal }: ModelCallOptions = {}): AsyncGenerator<CallNews, ModelAnswer> {
+    const shown = 'name' in call ? call.name : call.kind;
+    let result: ToolResultEnvelope;
+    try {
+      const { namespace, name, params } = await this.#session.decode(this.exported, call);
+      const options = {
+        namespace,
+        ...(toolCallId === undefined ? {} : { toolCallId }),
+        ...(signal === undefined ? {} : { signal }),
+      };
+      result = yield* this.#follow(name, params, options);
+    } catch (error) {
+      if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+      return { text: this.#explained(shown, error.code, error.message, error.issues), isError: true };
+    }
+    if (result.status === 'success') {
+      this.#wrong.delete(shown);
+      const { content } = result.output;
+      return { text: typeof content === 'string' ? content : JSON.stringify(content), isError: false, result };
+    }
+    const { code, message, issues } = result.error;
+    return { text: this.#explained(shown, code, message, issues), isError: true, result };
+  }
+
+  async *#follow(
+    name: string,
+    params: Readonly<Record<string, unknown>>,
+    options: Parameters<Session['submit']>[2],
+  ): AsyncGenerator<CallNews, ToolResultEnvelope> {
+    const { events } = this.#session;
+    const heard: CallNews[] = [];
+    let wake = () => {};
+    const hear = (news: CallNews) => {
+      heard.push(news);
+      wake();
+    };
+    const listeners = {
+      progress: (event: SessionEvents['progress'][0]) => hear({ type: 'progress', ...event }),
+      retrying: (event: SessionEvents['retrying'][0]) => hear({ type: 'retrying', ...event }),
+      'approval-requested': (event: SessionEvents['approval-requested'][0]) =>
+        hear({ type: 'approval-requested', ...event }),
+    } as const;
+    events.on('progress', listeners.progress).on('retrying', listeners.retrying);
+    events.on('approval-requested', listeners['approval-requested']);
+    try {
+      const submission = await this.#session.submit(name, params, options);
+      if (submission.kind === 'answered') return submission.result;
+      let result: ToolResultEnvelope | undefined;
+      const ended = submission.result.then((envelope) => {
+        result = envelope;
+        wake();
+      });
+      ended.catch(() => wake());
+      for (;;) {
+        for (const news of heard.splice(0)) {
+          if (news.callId !== submission.callId) continue;
+          this.#options.onEvent?.(news);
+          yield news;
+        }
+        if (result !== undefined) return result;
+        if (heard.length === 0) await Promise.race([ended, new Promise<void>((resolve) => (wake = resolve))]);
+      }
+    } finally {
+      events.off('progress', listeners.progress).off('retrying', listeners.retrying);
+      events.off('approval-requested', listeners['approval-requested']);
+    }
+  }
+
+  /** The refusal as the model reads it; with the schema, as long as it may try again. */
+  #explained(shown: string, code: PawlError['code'] | string, message: string, issues: readonly Issue[] = []): string {
+    const listed = issues.filter(({ path }) => path !== '').map((issue) => `\n- ${issue.path}: ${issue.message}`);
+    const text = `${code}: ${message}${listed.join('')}`;
+    if (code !== 'INVALID_PARAMS') return text;
+    const wrong = (this.#wrong.get(shown) ?? 0) + 1;
+    this.#wrong.set(shown, wrong);
+    if (wrong > MAX_REASKS) {
+      this.#options.onGivenUp?.(shown, message);
+      return `${text}\nDo not call ${shown} again: its parameters were wrong ${wrong} times in a row.`;
+    }
+    const tool = this.exported.tools.find((each) => each['name'] === shown) ?? {};
+    const schema = tool['parameters'] ?? tool['input_schema'] ?? tool['inputSchema'];
+    return `${text}\nCall ${shown} again with parameters that follow this schema: ${JSON.stringify(schema)}`;
+  }
+}

@@ -1,0 +1,116 @@
+/**
+ * `pawl/openai`: a session's tools for the Responses API and for the Agents SDK. The first needs nothing of OpenAI's packages; for the
+ * second, hand in the SDK's own `tool`.
+ */
+
+import type { ProviderCall } from '../../shared/exports/decode.ts';
+import type { ExportedTool } from '../../shared/exports/tools-for.ts';
+import type { Session } from '../session.ts';
+import { type AdapterOptions, type ModelAnswer, type ModelCallOptions, ModelTools } from './model-tools.ts';
+
+export type { AdapterOptions, CallNews } from './model-tools.ts';
+
+/** An item of a response's `output`, as far as it matters here. */
+export interface ResponseItem {
+  readonly type: string;
+  readonly call_id?: string | null;
+  readonly name?: string;
+  readonly arguments?: string;
+  readonly input?: string;
+  readonly action?: unknown;
+}
+
+export interface ToolOutput {
+  readonly type: 'function_call_output' | 'custom_tool_call_output' | 'local_shell_call_output';
+  readonly call_id: string;
+  readonly output: string;
+}
+
+export interface ResponsesTools {
+  /** `tools` of a request. */
+  readonly tools: readonly ExportedTool[];
+  /** Runs the calls among a response's output items, at the same time; the answers are input of the next request. */
+  run(output: readonly ResponseItem[], options?: ModelCallOptions): Promise<ToolOutput[]>;
+}
+
+export async function responsesTools(session: Session, options?: AdapterOptions): Promise<ResponsesTools> {
+  const tools = await ModelTools.of(session, 'openai', options);
+  const runOne = async (item: ResponseItem, call: ProviderCall, given: ModelCallOptions): Promise<ToolOutput> => {
+    const toolCallId = item.call_id ?? undefined;
+    const { text } = await tools.answer(call, { ...given, toolCallId });
+    return { type: `${item.type}_output` as ToolOutput['type'], call_id: toolCallId ?? '', output: text };
+  };
+  return {
+    tools: tools.exported.tools,
+    run: (output, given = {}) =>
+      Promise.all(
+        output.flatMap((item) => {
+          const call = callOf(item);
+          return call === undefined ? [] : [runOne(item, call, given)];
+        }),
+      ),
+  };
+}
+
+function callOf({
+  type,
+  name = '',
+  arguments: given = '',
+  input = '',
+  action,
+}: ResponseItem): ProviderCall | undefined {
+  switch (type) {
+    case 'function_call':
+      return { kind: 'function', name, arguments: given };
+    case 'custom_tool_call':
+      return { kind: 'custom', name, input };
+    case 'local_shell_call':
+      return { kind: 'local-shell', action: action as Readonly<Record<string, unknown>> };
+    default:
+      return undefined;
+  }
+}
+
+/** What the Agents SDK's `tool` takes. */
+export interface AgentToolDefinition {
+  readonly name: string;
+  readonly description: string;
+  readonly parameters: never;
+  readonly strict: never;
+  execute(input: unknown, context?: unknown, details?: AgentCallDetails): Promise<string>;
+}
+
+interface AgentCallDetails {
+  readonly toolCall?: { readonly callId?: string };
+  readonly signal?: AbortSignal;
+}
+
+/** Tools for `new Agent({ tools })`: `agentTools(session, tool)` with the `tool` of `@openai/agents`. */
+export async function agentTools<AgentTool>(
+  session: Session,
+  tool: (definition: AgentToolDefinition) => AgentTool,
+  options?: AdapterOptions,
+): Promise<AgentTool[]> {
+  const tools = await ModelTools.of(session, 'openai', { ...options, native: false });
+  const functions = tools.exported.tools.filter(({ type }) => type === 'function');
+  return functions.map((exported) =>
+    tool({
+      name: String(exported['name']),
+      description: String(exported['description']),
+      parameters: exported['parameters'] as never,
+      strict: exported['strict'] as never,
+      async execute(input, _context, details): Promise<string> {
+        const call = {
+          kind: 'function',
+          name: String(exported['name']),
+          arguments: input as Readonly<Record<string, unknown>>,
+        } as const;
+        const answer: ModelAnswer = await tools.answer(call, {
+          toolCallId: details?.toolCall?.callId,
+          signal: details?.signal,
+        });
+        return answer.text;
+      },
+    }),
+  );
+}

@@ -1,0 +1,199 @@
+/** Each adapter with its library's own loop, where that is small enough to be here, and a model that follows a script. */
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { AIMessage, type ToolMessage } from '@langchain/core/messages';
+import { isStepCount, streamText } from 'ai';
+import { convertArrayToReadableStream, MockLanguageModelV4 } from 'ai/test';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { z } from 'zod';
+import { aiSdkTools } from '../../../src/producer/adapters/ai-sdk.ts';
+import { messagesTools } from '../../../src/producer/adapters/anthropic.ts';
+import { langchainTools } from '../../../src/producer/adapters/langchain.ts';
+import type { CallNews } from '../../../src/producer/adapters/model-tools.ts';
+import { agentTools, type ResponseItem, responsesTools } from '../../../src/producer/adapters/openai.ts';
+import { defineTool } from '../../../src/shared/tool.ts';
+import { eventually } from '../../helpers/signal.ts';
+import { startFleet } from '../fleet.ts';
+
+const weather = () => {
+  let runs = 0;
+  const tool = defineTool({
+    name: 'weather',
+    version: '1.0.0',
+    description: 'Current weather of a city.',
+    tier: 'workspace',
+    effects: 'idempotent',
+    input: z.object({ city: z.string(), units: z.enum(['celsius', 'fahrenheit']).optional() }),
+    run({ city, units = 'celsius' }, ctx) {
+      runs += 1;
+      ctx.progress({ progress: 1, total: 2, message: `asking for ${city}` });
+      if (city === 'Atlantis') throw Object.assign(new Error('no such city'), { code: 'NOT_FOUND' });
+      return { output: { city, degrees: 21, units } };
+    },
+  });
+  return { tool, runs: () => runs };
+};
+
+describe('pawl/openai', () => {
+  test('runs the function calls of a response, explains wrong ones, and gives up after two corrections (A15)', async () => {
+    const { tool, runs } = weather();
+    const { session } = await startFleet({ tools: [tool] });
+    const given: string[] = [];
+    const heard: CallNews[] = [];
+    const tools = await responsesTools(session, {
+      onEvent: (event) => heard.push(event),
+      onGivenUp: (name) => given.push(name),
+    });
+    expect(tools.tools).toMatchObject([
+      { type: 'function', name: 'weather', strict: true, parameters: { required: ['city', 'units'] } },
+    ]);
+    const call = (id: string, args: string): ResponseItem => ({
+      type: 'function_call',
+      call_id: id,
+      name: 'weather',
+      arguments: args,
+    });
+    const good = call('1', '{"city":"Paris","units":null}');
+    const outputs = await tools.run([{ type: 'reasoning' }, good, call('2', '{"city":"Atlantis","units":null}')]);
+    expect(outputs).toMatchObject([
+      { type: 'function_call_output', call_id: '1', output: '{"city":"Paris","degrees":21,"units":"celsius"}' },
+      { call_id: '2', output: expect.stringContaining('no such city') },
+    ]);
+    expect(heard).toContainEqual(expect.objectContaining({ type: 'progress', message: 'asking for Paris' }));
+    // The same answer of the model, run again after a restart of the loop.
+    expect((await tools.run([good]))[0]?.output).toBe(outputs[0]?.output);
+    expect(runs()).toBe(2);
+    const wrong: string[] = [];
+    for (const [index, args] of ['{', '{"city":7}', '{}'].entries())
+      wrong.push((await tools.run([call(`w${index}`, args)]))[0]?.output ?? '');
+    expect(wrong[0]).toContain('follow this schema: {"type":"object"');
+    expect(wrong[1]).toContain('- city');
+    expect(wrong[2]).toContain('Do not call weather again');
+    expect(given).toEqual(['weather']);
+  });
+
+  test('makes tools of the Agents SDK with its own function', async () => {
+    const { tool } = weather();
+    const { session } = await startFleet({ tools: [tool] });
+    const [made] = await agentTools(session, (definition) => definition);
+    expect(made).toMatchObject({ name: 'weather', strict: true, parameters: { additionalProperties: false } });
+    expect(await made?.execute({ city: 'Rome', units: null }, undefined, { toolCall: { callId: 'c' } })).toContain(
+      'Rome',
+    );
+  });
+});
+
+test('pawl/anthropic runs the tool_use blocks of a message, sent over HTTP by a scripted model', async () => {
+  const { tool } = weather();
+  const { session } = await startFleet({ tools: [tool] });
+  const tools = await messagesTools(session);
+  const asked: { readonly messages: readonly { readonly content: unknown }[]; readonly tools: unknown }[] = [];
+  const script = [
+    [
+      { type: 'text', text: 'Let me look.' },
+      { type: 'tool_use', id: 'a', name: 'weather', input: { city: 'Paris' } },
+      { type: 'tool_use', id: 'b', name: 'weather', input: { town: 'Paris' } },
+    ],
+    [{ type: 'text', text: 'It is 21 degrees.' }],
+  ];
+  const model = createServer((request, response) => {
+    const parts: Buffer[] = [];
+    request.on('data', (part: Buffer) => parts.push(part));
+    request.on('end', () => {
+      asked.push(JSON.parse(Buffer.concat(parts).toString()));
+      response.end(JSON.stringify({ content: script[asked.length - 1] }));
+    });
+  }).listen(0, '127.0.0.1');
+  onTestFinished(() => void model.close());
+  await new Promise((resolve) => model.once('listening', resolve));
+  const messages: { role: string; content: unknown }[] = [{ role: 'user', content: 'The weather in Paris?' }];
+  for (;;) {
+    const answer = await fetch(`http://127.0.0.1:${(model.address() as AddressInfo).port}`, {
+      method: 'POST',
+      body: JSON.stringify({ messages, tools: tools.tools }),
+    });
+    const { content } = (await answer.json()) as { readonly content: { readonly type: string }[] };
+    const results = await tools.run(content);
+    if (results.length === 0) break;
+    messages.push({ role: 'assistant', content }, { role: 'user', content: results });
+  }
+  expect(asked[0]?.tools).toMatchObject([{ name: 'weather', input_schema: { type: 'object' } }]);
+  expect(asked[1]?.messages.at(-1)?.content).toMatchObject([
+    { type: 'tool_result', tool_use_id: 'a', content: expect.stringContaining('21') },
+    { type: 'tool_result', tool_use_id: 'b', is_error: true, content: expect.stringContaining('INVALID_PARAMS') },
+  ]);
+});
+
+test('pawl/ai-sdk: the SDK’s own loop streams progress and ends with the model’s words', async () => {
+  const { tool } = weather();
+  const { session } = await startFleet({ tools: [tool] });
+  const usage = {
+    inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
+    outputTokens: { total: 1, text: 1, reasoning: 0 },
+  };
+  const step = (parts: object[], unified: 'tool-calls' | 'stop') => ({
+    stream: convertArrayToReadableStream([
+      { type: 'stream-start', warnings: [] },
+      ...parts,
+      { type: 'finish', finishReason: { unified, raw: undefined }, usage },
+    ]) as never,
+  });
+  const prompts: unknown[] = [];
+  const model = new MockLanguageModelV4({
+    doStream: async ({ prompt }) => {
+      prompts.push(prompt);
+      if (prompts.length === 1)
+        return step(
+          [{ type: 'tool-call', toolCallId: 'c1', toolName: 'weather', input: '{"city":"Oslo"}' }],
+          'tool-calls',
+        );
+      const words = 'It is 21 degrees in Oslo.';
+      return step(
+        [
+          { type: 'text-start', id: 't' },
+          { type: 'text-delta', id: 't', delta: words },
+          { type: 'text-end', id: 't' },
+        ],
+        'stop',
+      );
+    },
+  });
+  const stream = streamText({ model, tools: await aiSdkTools(session), prompt: 'Oslo?', stopWhen: isStepCount(3) });
+  const preliminary: unknown[] = [];
+  for await (const part of stream.fullStream)
+    if (part.type === 'tool-result' && part.preliminary === true) preliminary.push(part.output);
+  expect(await stream.text).toBe('It is 21 degrees in Oslo.');
+  expect(preliminary).toContainEqual(expect.objectContaining({ type: 'progress', message: 'asking for Oslo' }));
+  expect(JSON.stringify(prompts[1])).toContain('\\"degrees\\":21');
+});
+
+test('pawl/langchain: a message’s tool calls become tool messages, with custom events on the way', async () => {
+  const { tool } = weather();
+  const { session } = await startFleet({ tools: [tool] });
+  const [made] = await langchainTools(session);
+  if (made === undefined) throw new Error('there is no tool');
+  const { tool_calls: calls = [] } = new AIMessage({
+    content: '',
+    tool_calls: [
+      { type: 'tool_call', id: 'x', name: 'weather', args: { city: 'Bern' } },
+      { type: 'tool_call', id: 'y', name: 'weather', args: { city: 7 } },
+    ],
+  });
+  const events: unknown[] = [];
+  const answers: ToolMessage[] = [];
+  for (const call of calls)
+    answers.push(
+      (await made.invoke({ ...call, type: 'tool_call' } as never, {
+        callbacks: [{ handleCustomEvent: (name: string, data: unknown) => void events.push([name, data]) }],
+      })) as unknown as ToolMessage,
+    );
+  expect(answers).toMatchObject([
+    { tool_call_id: 'x', status: 'success', content: expect.stringContaining('Bern') },
+    { tool_call_id: 'y', status: 'error', content: expect.stringContaining('INVALID_PARAMS') },
+  ]);
+  // LangChain calls back in its own time.
+  await eventually(() => {
+    expect(events).toContainEqual(['pawl', expect.objectContaining({ type: 'progress', message: 'asking for Bern' })]);
+    return true;
+  });
+});
