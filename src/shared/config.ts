@@ -180,6 +180,8 @@ export const settingsSchema = z.strictObject({
   workspaceRoot: z.string().min(1).optional(),
   /** Hosts (`host` or `host:port`) that `ctx.fetch` may reach although their address is private. */
   allowedHosts: z.array(z.string().min(1)).default([]),
+  /** Addresses of webhook channels that the API's agents may open sessions with; others may use any. */
+  webhooks: z.array(z.url()).default([]),
   memory: memorySchema.prefault({}),
   /** Whether programs must run in a sandbox, do so where it works, or run without one. */
   sandbox: z.enum(SANDBOX_POLICIES).default('preferred'),

@@ -30,7 +30,15 @@ export const SESSION_TIERS: Readonly<Record<SessionKind, readonly Tier[]>> = {
 
 /** Where a session reaches people: its terminal, the operator's page, or a service of theirs (with `url`). */
 export const CHANNEL_KINDS = ['console', 'operator', 'webhook'] as const;
-export const channelSchema = z.looseObject({ kind: z.enum(CHANNEL_KINDS) });
+export const channelSchema = z
+  .looseObject({ kind: z.enum(CHANNEL_KINDS) })
+  .refine(
+    ({ kind, url }) => kind !== 'webhook' || (typeof url === 'string' && /^https?:/.test(url) && URL.canParse(url)),
+    {
+      error: 'of a webhook must be an http or https URL',
+      path: ['url'],
+    },
+  );
 
 /** What `POST /v1/sessions` and `openSession` take. */
 export const openSessionSchema = z.strictObject({

@@ -33,6 +33,7 @@ import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier
 import type { Tracing } from '../tracing.ts';
 import { ApprovalGate } from './approval-gate.ts';
 import { type RegisteredTool, register } from './begun.ts';
+import { WorkerChannels } from './channels.ts';
 import { Deliveries } from './deliveries.ts';
 import { type ExecuteEvent, Executor } from './execute.ts';
 import { LockRenewal } from './lock-renewal.ts';
@@ -89,6 +90,7 @@ export class ToolWorker {
   readonly #offers: readonly ToolOffer[];
   readonly #running: RunningAttempts;
   readonly #nodeCircuits = new NodeCircuits();
+  readonly #channels: WorkerChannels;
   readonly #executor: Executor;
   readonly #switches: Switches;
   readonly #news: NewsListener;
@@ -145,6 +147,15 @@ export class ToolWorker {
     this.#tools = register(served);
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
     this.#switches = new Switches(settings.reliability);
+    const { seals, messages, ledger } = backend;
+    this.#channels = new WorkerChannels({
+      settings,
+      seals,
+      messages,
+      log,
+      sessionOf: (sessionKey) => this.#sessionOf(sessionKey),
+      now: () => ledger.now(),
+    });
     this.#executor = new Executor({
       settings,
       backend,
@@ -159,7 +170,7 @@ export class ToolWorker {
           log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
       }),
       ...(options.memory === undefined ? {} : { memory: options.memory }),
-      ...(options.channels === undefined ? {} : { channels: options.channels }),
+      channels: options.channels ?? this.#channels,
       ...(disk === undefined ? {} : { onDisk: () => disk.passed() }),
       gate: this.#gate(),
       nodeCircuits: this.#nodeCircuits,
@@ -205,7 +216,16 @@ export class ToolWorker {
     const { settings, log } = this.#options;
     const { approvals, grants, ledger, audit } = this.#backend;
     const used = new UsedApprovals(settings.dataDir);
-    return new ApprovalGate({ settings, approvals, grants, ledger, used, audit, log, announce: async () => true });
+    return new ApprovalGate({
+      settings,
+      approvals,
+      grants,
+      ledger,
+      used,
+      audit,
+      log,
+      announce: (record) => this.#channels.announce(record),
+    });
   }
 
   // Jobs

@@ -13,6 +13,7 @@ import { type McpEndpoint, mcpEndpoint } from '../mcp-server/http.ts';
 import type { McpServerParts } from '../mcp-server/server.ts';
 import { authentication, checkBinding, checkPermission } from './access.ts';
 import { apiRoutes } from './api.ts';
+import { mountButtons } from './approval-buttons.ts';
 import { HttpError } from './errors.ts';
 import { Streams } from './events.ts';
 import { mountHealth } from './health.ts';
@@ -126,6 +127,7 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
   mountHealth(app, { redis: pawl.backend.redis, isDraining, isStarting: options.isStarting ?? (() => false) });
 
   mountPage(app);
+  mountButtons(app, pawl);
   const authenticate = authentication(settings.apiTokens);
   app.use((request, response, next) => {
     const browser = request.path === BOARD_PATH || request.path.startsWith(`${BOARD_PATH}/`);

@@ -22,6 +22,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
       async handle({ body, caller }) {
         if (body.tenantId !== undefined) checkTenant(caller, body.tenantId, 'The tenantId');
         if (body.workspaceRoot !== undefined) checkWorkspace(caller, body.workspaceRoot, pawl.settings.workspaceRoot);
+        checkWebhook(caller, body.channel, pawl.settings.webhooks);
         if (body.parent !== undefined) await sessionFor(pawl, caller, body.parent);
         const tenantId = caller.tenantId ?? body.tenantId;
         const session = await pawl.openSession({
@@ -59,6 +60,17 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
       },
     }),
     route({
+      method: 'get',
+      path: '/v1/sessions/{key}/messages',
+      permission: 'use',
+      summary: 'What tools said to the people of a session, whose channel is console or operator.',
+      answers: { 200: 'Messages, the oldest first' },
+      async handle({ path, caller }) {
+        const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
+        return { status: 200, body: { messages: await pawl.backend.messages.list(key) } };
+      },
+    }),
+    route({
       method: 'delete',
       path: '/v1/sessions/{key}',
       permission: 'use',
@@ -71,6 +83,16 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
       },
     }),
   ];
+}
+
+/** Who gets an approval's buttons can decide: an agent may not choose that. Throws `PERMISSION_DENIED`. */
+function checkWebhook(
+  caller: Caller,
+  channel: { readonly kind: string; readonly [name: string]: unknown } | undefined,
+  allowed: readonly string[],
+): void {
+  if (caller.role !== 'agent' || channel?.kind !== 'webhook' || allowed.includes(String(channel['url']))) return;
+  throw new PawlError('PERMISSION_DENIED', 'The url of the webhook channel is not one of the setting `webhooks`.');
 }
 
 /** Where the operator has named a workspace, agents open theirs inside it. Throws `PERMISSION_DENIED`. */

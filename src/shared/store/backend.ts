@@ -17,6 +17,7 @@ import { Catalogue } from './catalogue.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './embedded-redis.ts';
 import { Grants } from './grants.ts';
 import { Ledger } from './ledger.ts';
+import { Messages } from './messages.ts';
 import { closeConnection, openConnection, type Redis, whenReady } from './redis.ts';
 import { Sessions } from './sessions.ts';
 import { SwitchRecords } from './switches.ts';
@@ -35,6 +36,7 @@ export interface Backend {
   readonly sessions: Sessions;
   readonly approvals: Approvals;
   readonly grants: Grants;
+  readonly messages: Messages;
   readonly seals: Seals;
   readonly audit: RecordAudit;
   readonly catalogue: Catalogue;
@@ -83,6 +85,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       sessions: new Sessions(redis, settings.prefix, seals),
       approvals: new Approvals(redis, ledger, seals, settings.ttl),
       grants: new Grants(redis, settings.prefix, seals),
+      messages: new Messages(redis, settings.prefix),
       seals,
       audit,
       catalogue: new Catalogue(redis, settings.prefix),

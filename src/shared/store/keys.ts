@@ -114,6 +114,11 @@ export class FleetKeys {
     return `${this.prefix}:{fleet}:session:${sessionKey}`;
   }
 
+  /** What tools said to the people of a session. */
+  messages(sessionKey: string): string {
+    return `${this.prefix}:{fleet}:messages:${sessionKey}`;
+  }
+
   /** What people allowed for the rest of a session. */
   grants(sessionKey: string): string {
     return `${this.prefix}:{fleet}:grants:${sessionKey}`;

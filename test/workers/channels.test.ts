@@ -1,0 +1,118 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { expect, onTestFinished, test } from 'vitest';
+import { z } from 'zod';
+import { defineTool } from '../../src/shared/tool.ts';
+import { eventually } from '../helpers/signal.ts';
+import { startRig } from '../producer/http/rig.ts';
+
+const launch = defineTool({
+  name: 'launch',
+  version: '1.0.0',
+  description: 'Launches something.',
+  tier: 'elevated',
+  input: z.object({ what: z.string() }),
+  preview: ({ what }) => ({ summary: `Launch ${what}` }),
+  run: ({ what }) => ({ output: { launched: what } }),
+});
+const tell = defineTool({
+  name: 'tell',
+  version: '1.0.0',
+  description: 'Says something to people.',
+  tier: 'workspace',
+  needs: ['channel'],
+  input: z.object({ text: z.string() }),
+  run: async ({ text: said }, ctx) => {
+    await ctx.channel.send(said);
+    return { output: ctx.channel.kind };
+  },
+});
+
+interface Message {
+  readonly text: string;
+  readonly blocks?: readonly { readonly type: string; readonly elements?: readonly { readonly value: string }[] }[];
+}
+
+/** A service that takes what is posted to it; it is down for the first posts. */
+async function receiver(refuse = 0) {
+  const taken: Message[] = [];
+  let refused = 0;
+  const server = createServer(async (request, response) => {
+    const body = JSON.parse(await text(request)) as Message;
+    refused += 1;
+    if (refused > refuse) taken.push(body);
+    response.writeHead(refused > refuse ? 200 : 503).end();
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => void server.close());
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`, taken };
+}
+
+const KEYS = { signingKeys: [{ kid: 'k', key: 'a key that nobody else has' }] };
+const TOOLS = { tools: [launch, tell], tiers: ['elevated', 'workspace'] as const };
+
+test('a webhook gets an approval with signed buttons, again after it was down, and a pressed one decides once', async () => {
+  const { url, taken } = await receiver(1);
+  const rig = await startRig({ ...TOOLS, settings: KEYS });
+  const channel = { kind: 'webhook', url };
+  await rig.ask('/v1/sessions', { method: 'POST', json: { sessionKey: 's', channel } });
+  const { body } = await rig.call({ tool: 'launch', session: 's', params: { what: '\u202eit' } }, { wait: 0 });
+  await eventually(() => taken.length === 1, { what: 'the message' });
+  expect(taken[0]?.text).toContain('Launch \\u{202E}it');
+  const [approve, deny] = taken[0]?.blocks?.find(({ type }) => type === 'actions')?.elements ?? [];
+  const press = (value = '') =>
+    rig.ask('/v1/approvals/actions', {
+      method: 'POST',
+      raw: new URLSearchParams({
+        payload: JSON.stringify({ user: { username: 'grace' }, actions: [{ value }] }),
+      }).toString(),
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    });
+  const [content = ''] = approve?.value.split('.') ?? [];
+  const [, signature = ''] = deny?.value.split('.') ?? [];
+  expect((await press(`${content}.${signature}`)).status).toBe(403);
+  expect(await press(approve?.value)).toMatchObject({
+    status: 200,
+    body: { text: 'approved by grace', state: 'approved' },
+  });
+  expect((await press(deny?.value)).status).toBe(409);
+  expect((await rig.ask(`/v1/calls/${body.callId}?wait=5000`)).body.result.output.content).toEqual({
+    launched: '\u202eit',
+  });
+});
+
+test('messages go through the nearest channel above, as far as its policy lets this session send', async () => {
+  const { url, taken } = await receiver();
+  const rig = await startRig({
+    ...TOOLS,
+    settings: { policy: { sessions: { quiet: { tools: { 'channel.send': 'deny' } } } } },
+  });
+  const open = (json: object) => rig.ask('/v1/sessions', { method: 'POST', json });
+  await open({ sessionKey: 'main', channel: { kind: 'webhook', url } });
+  await open({ sessionKey: 'quiet', kind: 'branch', parent: 'main' });
+  await open({ sessionKey: 'loud', kind: 'branch', parent: 'main' });
+  await open({ sessionKey: 'desk', channel: { kind: 'operator' } });
+  const say = async (session: string) =>
+    (await rig.call({ tool: 'tell', session, params: { text: `from ${session}` } }, { wait: 5_000 })).body;
+  expect((await say('loud')).status).toBe('success');
+  expect((await say('quiet')).error.code).toBe('PERMISSION_DENIED');
+  expect((await say('desk')).status).toBe('success');
+  expect((await say('nobody')).error.code).toBe('PERMISSION_DENIED');
+  expect(taken.map((message) => message.text)).toEqual(['from loud']);
+  expect((await rig.ask('/v1/sessions/desk/messages')).body.messages).toMatchObject([
+    { text: 'from desk', from: 'desk' },
+  ]);
+});
+
+test('an agent cannot choose who decides: its webhooks are those of the setting', async () => {
+  const { url } = await receiver();
+  const apiTokens = [{ token: 'agent-secret', role: 'agent' as const }];
+  const rig = await startRig({ settings: { apiTokens, webhooks: ['https://hooks.example.com/pawl'] } });
+  const open = (at: string) =>
+    rig.ask('/v1/sessions', { method: 'POST', json: { channel: { kind: 'webhook', url: at } }, token: 'agent-secret' });
+  expect((await open(url)).status).toBe(403);
+  expect((await open('https://hooks.example.com/pawl')).status).toBe(201);
+  expect((await open('nowhere')).status).toBe(400);
+});
