@@ -17,6 +17,8 @@ const FLAT_SHARE = 0.1;
 const FLAT_BYTES = 4 * 1_048_576;
 const RECORD_TTL_MS = 15_000;
 const RECORD_CALLS = 10_000;
+/** Fills what is bounded anyway: 20 finished jobs a second are kept for Bull Board until there are 500. */
+const FILL_MS = 30_000;
 /** Share of a call's memory that must be given back. */
 const RETURNED_SHARE = 0.95;
 const POLL_MS = 500;
@@ -127,8 +129,15 @@ async function takeAndReturn(
 ): Promise<RecordMemory> {
   const make = (calls: number, inFlight: number) =>
     fleet.run('pawl', 1, { inFlight, resultBytes: RESULT_BYTES, keys: 'fresh', until: { calls } });
-  // Fills what is bounded anyway: kept jobs, the event stream, the connections' buffers.
+  // Kept jobs, the event stream, the connections' buffers.
+  say('filling what is bounded anyway');
   await make(2_000, IN_FLIGHT);
+  await fleet.run('pawl', 1, {
+    inFlight: 1,
+    resultBytes: RESULT_BYTES,
+    keys: 'fresh',
+    until: { durationMs: FILL_MS },
+  });
   await sleep(RECORD_TTL_MS + 2_000);
   await make(1, 1);
   const before = await usedMemory();

@@ -37,6 +37,8 @@ export class Deliveries {
   readonly #parts: DeliveryParts;
   readonly #taken = new Map<string, TakenAttempt>();
   readonly #endings = new Map<string, Ending>();
+  /** Nothing was left when the last job was taken, and whatever came since has left its marker: waiting finds it. */
+  #exhausted = false;
 
   constructor(parts: DeliveryParts) {
     this.#parts = parts;
@@ -59,7 +61,13 @@ export class Deliveries {
         lockToken,
       });
     };
-    return Object.assign(backend, { moveToActive, moveToCompleted });
+    const wait = backend.waitForJob.bind(backend);
+    const waitForJob: RedisQueueBackend['waitForJob'] = (blockSeconds) => {
+      // The marker is gone then: only asking tells what it stood for.
+      this.#exhausted = false;
+      return wait(blockSeconds);
+    };
+    return Object.assign(backend, { moveToActive, moveToCompleted, waitForJob });
   };
 
   /** The attempt that was started with a job, once. */
@@ -80,6 +88,10 @@ export class Deliveries {
   }
 
   async #take(lockToken: string): Promise<unknown[]> {
+    if (this.#exhausted) {
+      this.#exhausted = false;
+      return [];
+    }
     const delivery = this.#delivery(lockToken);
     return this.#next(await this.#parts.ledger.take(this.#parts.place, delivery), delivery) ?? [];
   }
@@ -107,6 +119,7 @@ export class Deliveries {
   #next({ job, begun }: Taken, { token }: Delivery): unknown[] | undefined {
     if (job === undefined) return undefined;
     if (!Array.isArray(job)) return [];
+    this.#exhausted = job[4] === 1;
     if (begun !== undefined) this.#taken.set(job[1] as string, { token, answer: begun });
     return raw2NextJobData(job);
   }

@@ -85,6 +85,18 @@ describe('taking a job', () => {
     expect(idOf(await ledger.take(PLACE, delivery()))).toBe(jobId);
   });
 
+  test('says when there is nothing more, now or later', async () => {
+    const { ledger, redis } = await openBooks();
+    const left = async () => ((await ledger.take(PLACE, delivery())).job as unknown[])[4];
+    await ledger.claim(claimOf('a'));
+    await ledger.claim(claimOf('b'));
+    expect(await left()).toBe(0);
+    expect(await left()).toBe(1);
+    await ledger.claim(claimOf('c'));
+    await redis.zadd(ledger.keys(PLACE).job('delayed'), String((Date.now() + 60_000) * 0x1000), 'later');
+    expect(await left()).toBe(0);
+  });
+
   test('wakes another worker only when there is more to take', async () => {
     const { ledger, redis } = await openBooks();
     const marker = ledger.keys(PLACE).job('marker');

@@ -3,7 +3,7 @@
 --
 -- KEYS  1 key prefix of the queue
 -- ARGV  1 lock token  2 lock, ms
--- Returns {{field, value, …}, job ID, 0, 0}, as BullMQ does
+-- Returns {{field, value, …}, job ID, 0, 0}, as BullMQ does, and 1 behind it when the queue has nothing more, now or later
 local queue, now = KEYS[1], nowMs()
 local settings = redis.call('HMGET', queue .. 'meta', 'paused', 'concurrency', 'max')
 if settings[1] or settings[2] or settings[3] then return nil end
@@ -16,8 +16,9 @@ local fields = redis.call('HMGET', job, 'name', 'data', 'opts', 'timestamp', 'at
 redis.call('SET', job .. ':lock', ARGV[1], 'PX', ARGV[2])
 redis.call('HSET', job, 'processedOn', now, 'ats', (fields[5] or 0) + 1)
 redis.call('XADD', queue .. 'events', '*', 'event', 'active', 'jobId', jobId, 'prev', 'waiting')
+local more = redis.call('EXISTS', queue .. 'wait', queue .. 'delayed', queue .. 'prioritized') > 0
 -- Wakes another worker for the rest.
-if redis.call('EXISTS', queue .. 'wait') == 1 then redis.call('ZADD', queue .. 'marker', '0', '0') end
+if more and redis.call('EXISTS', queue .. 'wait') == 1 then redis.call('ZADD', queue .. 'marker', '0', '0') end
 return {
   {'name', fields[1] or '', 'data', fields[2] or '{}', 'opts', fields[3] or '{}', 'timestamp', fields[4] or now, 'processedOn', now},
-  jobId, 0, 0}
+  jobId, 0, 0, more and 0 or 1}
