@@ -6,6 +6,7 @@
 import { type BackendFactory, createRedisBackend, type RedisQueueBackend, raw2NextJobData } from 'bullmq';
 import type { Place } from '../shared/store/keys.ts';
 import type { BeginAnswer, Delivery, Finished, Ledger, Settle, Taken } from '../shared/store/ledger.ts';
+import type { Clock } from '../shared/time.ts';
 
 export interface DeliveryParts {
   readonly ledger: Pick<Ledger, 'take' | 'finish'>;
@@ -13,6 +14,7 @@ export interface DeliveryParts {
   readonly workerId: string;
   /** Of lock and lease. */
   readonly leaseMs: number;
+  readonly clock: Clock;
   /** Names an attempt. */
   nextToken(): string;
 }
@@ -20,6 +22,8 @@ export interface DeliveryParts {
 /** A job's attempt that was started when the job was taken. */
 export interface TakenAttempt {
   readonly token: string;
+  /** When the job was asked for, on this process's monotonic clock: the lease runs since then. */
+  readonly askedAtMs: number;
   readonly answer: BeginAnswer;
 }
 
@@ -30,6 +34,7 @@ export interface Ending {
   write(attempt: () => Promise<Finished>): Promise<Finished | undefined>;
 }
 
+type Asked = Delivery & { readonly askedAtMs: number };
 type MoveToActive = RedisQueueBackend['moveToActive'];
 type MoveToCompleted = RedisQueueBackend['moveToCompleted'];
 
@@ -82,9 +87,10 @@ export class Deliveries {
     this.#endings.set(jobId, ending);
   }
 
-  #delivery(lockToken: string): Delivery {
-    const { workerId, leaseMs } = this.#parts;
-    return { lockToken, timestampMs: Date.now(), leaseMs, workerId, token: this.#parts.nextToken() };
+  #delivery(lockToken: string): Asked {
+    const { workerId, leaseMs, clock } = this.#parts;
+    const token = this.#parts.nextToken();
+    return { lockToken, timestampMs: clock.now(), askedAtMs: clock.monotonic(), leaseMs, workerId, token };
   }
 
   async #take(lockToken: string): Promise<unknown[]> {
@@ -116,11 +122,11 @@ export class Deliveries {
   }
 
   /** The next job as BullMQ's worker wants it. */
-  #next({ job, begun }: Taken, { token }: Delivery): unknown[] | undefined {
+  #next({ job, begun }: Taken, { token, askedAtMs }: Asked): unknown[] | undefined {
     if (job === undefined) return undefined;
     if (!Array.isArray(job)) return [];
     this.#exhausted = job[4] === 1;
-    if (begun !== undefined) this.#taken.set(job[1] as string, { token, answer: begun });
+    if (begun !== undefined) this.#taken.set(job[1] as string, { token, askedAtMs, answer: begun });
     return raw2NextJobData(job);
   }
 }

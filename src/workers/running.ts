@@ -95,9 +95,15 @@ export class RunningAttempts {
     return `${this.#owner} ${this.#deliveries}`;
   }
 
-  add(callId: string, jobId: string, token: string = this.nextToken()): RunningAttempt {
-    const attempt = new RunningAttempt(callId, jobId, token, this.#clock.monotonic());
+  /**
+   * `taken` is the attempt that was started when its job was taken: its lease runs since that was asked for. An answer that comes
+   * late, because the process stood still, starts nothing: another worker may run the call by now.
+   */
+  add(callId: string, jobId: string, taken?: { readonly token: string; readonly askedAtMs: number }): RunningAttempt {
+    const now = this.#clock.monotonic();
+    const attempt = new RunningAttempt(callId, jobId, taken?.token ?? this.nextToken(), taken?.askedAtMs ?? now);
     this.#byJob.set(jobId, attempt);
+    this.#fenceIfSilent(attempt, now);
     return attempt;
   }
 
@@ -127,11 +133,13 @@ export class RunningAttempts {
   /** Ends the attempts whose lease nobody has renewed: by now another worker may be about to take them over. */
   fenceSilent(): void {
     const now = this.#clock.monotonic();
-    for (const attempt of this.#byJob.values()) {
-      const silentMs = attempt.silentForMs(now);
-      if (silentMs > this.#leaseMs * SELF_FENCE_SHARE)
-        attempt.abort(new PawlError('LEASE_LOST', `The lease could not be renewed for ${Math.round(silentMs)} ms.`));
-    }
+    for (const attempt of this.#byJob.values()) this.#fenceIfSilent(attempt, now);
+  }
+
+  #fenceIfSilent(attempt: RunningAttempt, nowMonotonicMs: number): void {
+    const silentMs = attempt.silentForMs(nowMonotonicMs);
+    if (silentMs > this.#leaseMs * SELF_FENCE_SHARE)
+      attempt.abort(new PawlError('LEASE_LOST', `The lease could not be renewed for ${Math.round(silentMs)} ms.`));
   }
 
   abortAll(reason: PawlError): void {

@@ -239,6 +239,7 @@ export class ToolWorker {
       place,
       workerId: this.id,
       leaseMs: settings.lockDurationMs,
+      clock: this.#clock,
       nextToken: () => this.#running.nextToken(),
     });
     const process = (job: Job<CallJob>, token = '') => this.#process(job, token, deliveries, locks);
@@ -282,7 +283,7 @@ export class ToolWorker {
     const begun = deliveries.begun(jobId);
     const unwanted = this.#unwanted(name);
     if (unwanted !== undefined && begun?.answer.kind !== 'started') return this.#conclude(job, token, unwanted);
-    const running = this.#running.add(data.callId, jobId, begun?.token);
+    const running = this.#running.add(data.callId, jobId, begun);
     // It has begun already, and goes back as an attempt that did nothing yet.
     if (unwanted !== undefined) running.abort(new PawlError('DRAINED'));
     locks.hold(jobId, token);

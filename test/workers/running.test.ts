@@ -26,6 +26,15 @@ describe('DESIGN, decision 4: attempts that run here', () => {
     expect(attempt.leaseLost).toBe(true);
   });
 
+  test('an attempt that was started when its job was taken has its lease since then: an answer that comes late starts nothing', () => {
+    const { attempts, pass, now } = open();
+    const askedAtMs = now();
+    pass(20_000);
+    expect(attempts.add('in time', 'job 1', { token: 'a', askedAtMs }).signal.aborted).toBe(false);
+    pass(1);
+    expect(attempts.add('late', 'job 2', { token: 'b', askedAtMs }).leaseLost).toBe(true);
+  });
+
   test('a renewal starts the time anew, for its own attempt alone', () => {
     const { attempts, pass, now } = open();
     const [kept, lost] = [attempts.add('a', 'job a'), attempts.add('b', 'job b')];
