@@ -2,7 +2,7 @@
  * `npm run chaos`: runs the fault matrix against Pawl and against a naive BullMQ application, prints the table, and writes
  * `docs/reliability.md` when all of it ran. Exit code 1 when a row of Pawl's is not clean.
  */
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { seeded } from './random.ts';
@@ -18,7 +18,8 @@ const USAGE = `npm run chaos -- [options]
   --seeds N        so many seeds, one after the other (default 1)
   --soak MINUTES   random rows of Pawl's with random seeds, until the time is up
   --write          write docs/reliability.md although not all rows ran
-  --json           print results as lines of JSON`;
+  --json           print results as lines of JSON
+  --page FILE      run nothing; write docs/reliability.md from such lines, of one run or of several put together`;
 
 const SHOWN_BREACHES = 8;
 
@@ -31,6 +32,7 @@ const { values } = parseArgs({
     soak: { type: 'string' },
     write: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
+    page: { type: 'string' },
     help: { type: 'boolean', default: false },
   },
 });
@@ -38,6 +40,7 @@ const { values } = parseArgs({
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
 
 if (values.help) console.log(USAGE);
+else if (values.page !== undefined) writePage(resultsIn(values.page));
 else process.exitCode = await main();
 
 async function main(): Promise<number> {
@@ -58,9 +61,19 @@ async function main(): Promise<number> {
   } else await soak(Number(values.soak) * 60_000, firstSeed, results);
   if (!values.json) console.log(`\n${table(results)}`);
   const complete = values.soak === undefined && rows.length === ROWS.length && stacks.length === STACKS.length;
-  if (complete || values.write)
-    writeFileSync(fileURLToPath(new URL('../../docs/reliability.md', import.meta.url)), page(results, seeds));
+  if (complete || values.write) writePage(results);
   return results.some(({ stack, clean }) => stack === 'pawl' && !clean) ? 1 : 0;
+}
+
+function resultsIn(file: string): RowResult[] {
+  const lines = readFileSync(file, 'utf8').split('\n');
+  const results = lines.filter((line) => line !== '').map((line) => JSON.parse(line) as RowResult);
+  return results.sort((one, other) => one.row - other.row);
+}
+
+function writePage(results: readonly RowResult[]): void {
+  const seeds = [...new Set(results.map(({ seed }) => seed))].sort((one, other) => one - other);
+  writeFileSync(fileURLToPath(new URL('../../docs/reliability.md', import.meta.url)), page(results, seeds));
 }
 
 async function soak(forMs: number, firstSeed: number, results: RowResult[]): Promise<void> {

@@ -84,6 +84,10 @@ ${table(results)}
 - **false verdicts**: success without an effect, an error although the effect took place, somebody else's result, or two
   observers who were told different ends. An end that says itself that the outcome is unknown is no verdict.
 
+Before the rig breaks real processes, a model breaks modelled ones: \`test/model\` runs the same dispatch, executor and rules on a
+shared store in virtual time, over 10,000 schedules of crashes, freezes, cut wires, drains and cancellations in every test run,
+judged by the same checker; rules that are broken on purpose there are found.
+
 What is checked beyond these three (fences, bounds, liveness, neighbours) fails the run as well: see
 \`test/chaos/checker.ts\`. Found in Pawl in this run:
 
