@@ -92,11 +92,12 @@ export function createProgram(context: CliContext, end: End): Command {
 function fleetCommands(program: Command, context: CliContext, end: End): void {
   const up = command(program, 'up', 'start workers for every tier, the HTTP API and Bull Board', [
     'pawl up',
-    'pawl up --port 8080 --workers 4 --tools ./weather.ts',
+    'pawl up --port 8080 --workers 4 --tools ./weather.ts --watch',
   ])
     .addOption(portOption())
     .option('--workers <n>', 'worker processes, each of which serves every tier', positiveInteger, 2)
-    .option('--tools <file...>', 'files of tools (.ts or .js) that the workers offer beside the built-in ones');
+    .option('--tools <file...>', 'files of tools (.ts or .js) that the workers offer beside the built-in ones')
+    .option('--watch', 'for development: start the workers again when a tools file is edited');
   json(up).action(async (options) => end(await (await import('./cli/up.ts')).runUp(context, options)));
 
   const demo = command(program, 'demo', 'show the main job on real input, everything embedded', ['pawl demo']);

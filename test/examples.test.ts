@@ -59,6 +59,30 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'the function alone: told of tea, wrote "Buy tea."',
     'with a fake clock: 700 ms, replayed true, a day later false',
   ],
+  'tool-forms.ts': [
+    'one line: 5',
+    'its schema: {"a":{"type":"number"},"b":{"default":2,"type":"number"}}',
+    'free text: 2 lines',
+    'plain JSON Schema: INVALID_PARAMS at id',
+    'preview: Create note.md (4 bytes)',
+    '+tea',
+    'shown: abcdefgh… [cut: 8 of 26 bytes are shown',
+  ],
+  'hooks.ts': [
+    'seen by the tool: ada@example.org from mail',
+    'shown to the caller: 1 letter sent',
+    'denied: The hook office-hours denied the call: nobody writes to the moon.',
+    'recorder: beforeCall, onShortCircuit refused, afterCall',
+    'the model was asked 1 time: success',
+  ],
+  'exports.ts': [
+    'openai: book strict true, lossless',
+    'anthropic: book strict false, lossless',
+    'gemini: book strict false, lossy, without minLength',
+    'mcp: book strict false, lossless',
+    'the model sent null, the tool gets {"city":"Rome"}',
+    'ada sees book, cancel; everybody sees book',
+  ],
   'progress.ts': ['build_index is queued', '1 of 5', '4 of 5', 'success: 5 documents indexed'],
 };
 

@@ -5,12 +5,15 @@ import { type CliContext, print, say } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { openFrontDoor } from './front-door.ts';
 import { count } from './print.ts';
+import { watchFiles } from './watch-files.ts';
 import { WorkerProcesses } from './worker-processes.ts';
 
 export interface UpOptions {
   readonly port?: number;
   readonly workers: number;
   readonly tools?: readonly string[];
+  /** Start the workers again whenever a tools file is edited. */
+  readonly watch?: boolean;
   readonly json?: boolean;
 }
 
@@ -50,7 +53,11 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
       if (first === 'asked') started.catch(() => {});
       else {
         tellAddresses(context, options, workers, door);
-        await asked.promise;
+        const stopWatching = watchFiles(options.watch === true ? (options.tools ?? []) : [], context.cwd, (file) => {
+          say(context, `${file} was edited: workers start again with it`);
+          workers.reload();
+        });
+        await asked.promise.finally(stopWatching);
       }
       say(context, `draining: ${count(workers.ready.length, 'worker')}; once more ends at once`);
       door.drain();

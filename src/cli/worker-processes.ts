@@ -44,6 +44,8 @@ export class WorkerProcesses {
   readonly #options: WorkerProcessesOptions;
   readonly #seats = new Set<Seat>();
   readonly #restarts = new Set<NodeJS.Timeout>();
+  /** Told to end because their tools changed. */
+  readonly #outdated = new Set<Seat>();
   #failures = 0;
   #ending = false;
 
@@ -118,8 +120,30 @@ export class WorkerProcesses {
     return { PAWL_METRICS_PORT: String(metricsPort === 0 ? 0 : metricsPort + number) };
   }
 
+  /** Lets each worker finish what it runs and starts another one in its place, which loads the tools anew. */
+  reload(): void {
+    this.#failures = 0;
+    for (const seat of this.#seats) this.#outdated.add(seat);
+    this.#say('drain');
+    // Those that wait to start again, because the file was broken before, need not wait any longer.
+    for (const timer of this.#restarts) clearTimeout(timer);
+    for (const _ of this.#restarts) this.#openAgain();
+    this.#restarts.clear();
+  }
+
+  #openAgain(): void {
+    this.#open(
+      () => this.#sayReplaced(),
+      (again, failedWith, by) => this.#replace(again, failedWith, by),
+    );
+  }
+
   #replace(seat: Seat, code: number | null, signal: NodeJS.Signals | null): void {
     if (this.#ending) return;
+    if (this.#outdated.delete(seat)) {
+      this.#openAgain();
+      return;
+    }
     if (performance.now() - seat.startedAtMs > HEALTHY_AFTER_MS) this.#failures = 0;
     const delayMs = Math.min(FIRST_DELAY_MS * 2 ** this.#failures, LONGEST_DELAY_MS);
     this.#failures += 1;
@@ -127,10 +151,7 @@ export class WorkerProcesses {
     say(this.#context, `worker ${seat.child.pid} ended ${how}; another one starts in ${duration(delayMs)}`);
     const timer = setTimeout(() => {
       this.#restarts.delete(timer);
-      this.#open(
-        () => this.#sayReplaced(),
-        (again, failedWith, by) => this.#replace(again, failedWith, by),
-      );
+      this.#openAgain();
     }, delayMs);
     this.#restarts.add(timer);
   }

@@ -157,7 +157,8 @@ export class Dispatch {
     const { hooks, offers } = this.#parts;
     if (!hooks.has('beforeCall', 'onShortCircuit', 'afterCall')) return this.#submit(envelope, options);
     // A tool that nobody knows has no hooks: the call is refused below.
-    const offer = await offers.find(envelope.toolNamespace, envelope.toolName).catch(() => undefined);
+    const { toolNamespace: namespace, toolName: name } = envelope;
+    const offer = offers.peek(namespace, name) ?? (await offers.find(namespace, name).catch(() => undefined));
     if (offer === undefined) return this.#submit(envelope, options);
     return submitHooked(
       hooks,

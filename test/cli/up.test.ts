@@ -1,4 +1,6 @@
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { TestProcess } from '../helpers/process.ts';
 import { eventually, isGone } from '../helpers/signal.ts';
@@ -145,3 +147,36 @@ async function freePort(): Promise<number> {
   await new Promise((resolve) => server.close(resolve));
   return typeof address === 'object' && address !== null ? address.port : 0;
 }
+
+test('a tools file of ten lines works, and an edit of it is picked up while up runs', async () => {
+  const file = join(place.folder, 'ten.ts');
+  const source = (word: string) => `import { defineTool } from 'pawl';
+import { z } from 'zod';
+
+export const greet = defineTool({
+  name: 'greet',
+  version: '1.0.0',
+  description: 'Greets.',
+  tier: 'read-only',
+  input: z.object({ name: z.string() }),
+  run: ({ name }) => ({ output: '${word}, ' + name, display: '${word}, ' + name }),
+});
+`;
+  writeFileSync(file, source('Hello'));
+  const { process, ready } = await up('--workers', '1', '--tools', 'ten.ts', '--watch');
+  const call = place.start(['call', 'greet', '--params', '{"name":"Ada"}']);
+  await call.ended;
+  expect(call.stdout().trim()).toBe('Hello, Ada');
+  writeFileSync(file, source('Good day'));
+  await process.line('ten.ts was edited');
+  await process.line('workers are complete again');
+  const answer = await fetch(`${ready.url}/v1/calls`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ tool: 'greet', params: { name: 'Bob' }, session: 'edited' }),
+  });
+  expect(await answer.json()).toMatchObject({ output: { content: 'Good day, Bob' } });
+  process.signal('SIGINT');
+  expect(await process.ended).toEqual({ code: 0, signal: null });
+  await allGone(ready.workers.map(({ pid }) => pid));
+}, 40_000);
