@@ -2,7 +2,7 @@
 import { relative, resolve, sep } from 'node:path';
 import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
-import { openSessionSchema } from '../../shared/session.ts';
+import { type OpenSession, openSessionSchema } from '../../shared/session.ts';
 import type { Pawl } from '../client.ts';
 import type { Session } from '../session.ts';
 import { type Caller, checkTenant, seesTenant } from './access.ts';
@@ -114,9 +114,14 @@ export async function sessionFor(pawl: Pawl, caller: Caller, sessionKey: string)
 export async function sessionOrNew(
   pawl: Pawl,
   caller: Caller,
-  target: { readonly sessionKey: string; readonly actorId?: string; readonly agentId?: string | undefined },
+  target: {
+    readonly sessionKey: string;
+    readonly actorId?: string;
+    readonly agentId?: string | undefined;
+    readonly channel?: OpenSession['channel'];
+  },
 ): Promise<Session> {
-  const { sessionKey, actorId, agentId } = target;
+  const { sessionKey, actorId, agentId, channel } = target;
   try {
     return await sessionFor(pawl, caller, sessionKey);
   } catch (error) {
@@ -127,6 +132,7 @@ export async function sessionOrNew(
       sessionKey,
       ...(actorId === undefined ? {} : { actorId }),
       ...(agentId === undefined ? {} : { agentId }),
+      ...(channel === undefined ? {} : { channel }),
       ...(caller.tenantId === undefined ? {} : { tenantId: caller.tenantId }),
     });
   } catch (error) {

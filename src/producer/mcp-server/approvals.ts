@@ -1,21 +1,57 @@
-/** A call that waits for a person's approval (A4): the client is told so at once, and the call goes on without it. */
-import type { Result } from '@modelcontextprotocol/server';
+/**
+ * A call that waits for a person's approval (A4). The request is on the operator's page. On this machine, without tokens, the person
+ * at the client may decide as well, and is asked; whoever holds a token cannot approve what they asked for themselves.
+ */
+import type { Result, ServerContext } from '@modelcontextprotocol/server';
+import { shownJson } from '../../shared/shown.ts';
 import type { Pawl } from '../client.ts';
+import type { McpClient } from './request.ts';
 import type { McpOffer } from './tools.ts';
 
-/** Answers as soon as the call turns out to wait for approval. The answer ends the looking. */
-export function awaitApproval(
-  pawl: Pawl,
-  callId: string,
-  offer: McpOffer,
-  answer: (result: Result) => void,
-): () => void {
+const STATE = /^approval\|([^|]+)\|(.+)$/s;
+const QUESTION = 'approval';
+const BY = 'local operator';
+
+/** Calls back once the call turns out to wait for approval. The answer ends the looking. */
+export function whenAsked(pawl: Pawl, callId: string, then: () => void): () => void {
   return pawl.follow(callId, {
     onEvents(events) {
-      if (events.some(({ type }) => type === 'approval-requested')) answer(pendingResult(callId, offer));
+      if (events.some(({ type }) => type === 'approval-requested')) then();
     },
     onEnd() {},
   });
+}
+
+/** What the client gets in place of a result: the question, or that it has to wait. */
+export async function approvalAnswer(pawl: Pawl, client: McpClient, callId: string, offer: McpOffer): Promise<Result> {
+  if (!client.canAsk.includes('elicitation') || !client.isLocal) return pendingResult(callId, offer);
+  const { record, digest } = await pawl.approvals.show(callId);
+  const { request, preview } = record;
+  const message = `Approve ${offer.mcpName}? ${preview?.summary ?? request.reason}\n${shownJson(request.params)}`;
+  const decision = { type: 'string', enum: ['approve', 'deny'], description: 'It runs only if you approve it.' };
+  const requestedSchema = { type: 'object', properties: { decision }, required: ['decision'] };
+  return {
+    resultType: 'input_required',
+    inputRequests: { [QUESTION]: { method: 'elicitation/create', params: { mode: 'form', message, requestedSchema } } },
+    requestState: `approval|${callId}|${digest}`,
+  };
+}
+
+/** Carries out the decision that a repeated request brings; the call that it is about, if it is one. */
+export async function decided(pawl: Pawl, client: McpClient, { mcpReq }: ServerContext): Promise<string | undefined> {
+  const state = mcpReq.requestState<unknown>();
+  const [, callId, digest] = (typeof state === 'string' && STATE.exec(state)) || [];
+  if (callId === undefined || digest === undefined) return undefined;
+  const record = await pawl.read(callId);
+  if (!client.isLocal || record?.request.envelope.target.sessionKey !== client.sessionKey) return undefined;
+  const response = mcpReq.inputResponses?.[QUESTION] as
+    | { readonly action?: unknown; readonly content?: { readonly decision?: unknown } }
+    | undefined;
+  const isApproved = response?.action === 'accept' && response.content?.decision === 'approve';
+  const { record: approval } = await pawl.approvals.show(callId);
+  if (approval.state === 'pending')
+    await pawl.approvals.decide(approval.request.id, { decision: isApproved ? 'approve' : 'deny', digest, by: BY });
+  return callId;
 }
 
 function pendingResult(callId: string, { mcpName }: McpOffer): Result {

@@ -13,10 +13,9 @@ import {
 import { isQuestion, type Question } from '../../shared/asking.ts';
 import type { ToolResultEnvelope } from '../../shared/envelope.ts';
 import type { Pawl } from '../client.ts';
-import { sessionOrNew } from '../http/sessions.ts';
 import type { ProgressEvent } from '../results.ts';
-import { awaitApproval } from './approvals.ts';
-import { type McpClient, TASKS_EXTENSION } from './request.ts';
+import { approvalAnswer, decided, whenAsked } from './approvals.ts';
+import { type McpClient, sessionFor, TASKS_EXTENSION } from './request.ts';
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
 import { createTask } from './tasks.ts';
@@ -36,15 +35,19 @@ export async function callTool(
   params: CallToolParams,
   ctx: ServerContext,
 ): Promise<Result> {
-  const session = await sessionOrNew(pawl, client.caller, { sessionKey: client.sessionKey });
+  const session = await sessionFor(pawl, client);
   const offer = await offerFor(pawl, session.key, params.name);
   const taskSupport = offer.annotations.taskSupport ?? 'optional';
   if (taskSupport === 'required' && !client.takesTasks && ctx.mcpReq.envelope !== undefined)
     throw new MissingRequiredClientCapabilityError({ requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } });
-  const answers = { responses: ctx.mcpReq.inputResponses ?? {}, state: await stateOf(pawl, client, params, ctx) };
+  const approved = await decided(pawl, client, ctx);
+  if (approved !== undefined) return resultOf(pawl, approved, ctx.mcpReq.signal);
+  const asked = Promise.withResolvers<void>();
   const submission = await submitCall(pawl, client, offer, params.arguments ?? {}, {
-    ...answers,
+    responses: ctx.mcpReq.inputResponses ?? {},
+    state: await stateOf(pawl, client, params, ctx),
     onProgress: (event) => report(event, offer, ctx),
+    onApproval: asked.resolve,
   });
   if (submission.kind === 'answered') return answerOf(submission.result);
   const { callId } = submission;
@@ -53,14 +56,18 @@ export async function callTool(
   const stopped = Promise.withResolvers<Result>();
   const stopWaiting = [
     ...(mayBeTask ? [within(taskSupport === 'required' ? 0 : TASK_AFTER_MS, () => stopped.resolve(newTask()))] : []),
-    ...(offer.tier === 'elevated' ? [awaitApproval(pawl, callId, offer, stopped.resolve)] : []),
+    ...(offer.tier === 'elevated' ? [whenAsked(pawl, callId, asked.resolve)] : []),
   ];
   const newTask = async () => {
     stopListening();
     return createTask(pawl, client, { tool: params.name, params: params.arguments ?? {}, callId });
   };
+  const waiting = asked.promise.then(() => {
+    stopListening();
+    return approvalAnswer(pawl, client, callId, offer);
+  });
   try {
-    return await Promise.race([submission.result.then(answerOf), stopped.promise]);
+    return await Promise.race([submission.result.then(answerOf), stopped.promise, waiting]);
   } finally {
     for (const stop of stopWaiting) stop();
     stopListening();
@@ -83,6 +90,18 @@ async function stateOf(pawl: Pawl, client: McpClient, { name }: CallToolParams, 
       reason: 'invalid_request_state',
     });
   return asked.requestState;
+}
+
+/** The end of a call that a person has decided on. */
+async function resultOf(pawl: Pawl, callId: string, signal: AbortSignal): Promise<Result> {
+  const stopListening = cancelWhenGone(pawl, callId, signal);
+  try {
+    const result = await pawl.result(callId);
+    if (result === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The call has expired.');
+    return answerOf(result);
+  } finally {
+    stopListening();
+  }
 }
 
 function answerOf(result: ToolResultEnvelope): Result {

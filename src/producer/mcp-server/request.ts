@@ -5,7 +5,10 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { ASKABLE } from '../../shared/asking.ts';
+import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/access.ts';
+import { sessionOrNew } from '../http/sessions.ts';
+import type { Session } from '../session.ts';
 
 export const TASKS_EXTENSION = 'io.modelcontextprotocol/tasks';
 /** Either in `_meta` or as a header of the same name in its usual spelling. */
@@ -19,6 +22,8 @@ export interface McpClient {
   /** Of the client's own, or undefined. */
   readonly idempotencyKey: string | undefined;
   readonly canAsk: readonly (typeof ASKABLE)[number][];
+  /** On this machine, where nobody has a token. */
+  readonly isLocal: boolean;
   /** It takes a task in place of a result. */
   readonly takesTasks: boolean;
 }
@@ -43,6 +48,15 @@ export function clientOf(
     sessionKey: text(SESSION_META, 'pawl-session') ?? defaultSession,
     idempotencyKey: text(KEY_META, 'idempotency-key')?.replace(/^"(.*)"$/, '$1'),
     canAsk: ASKABLE.filter((kind) => capabilities[kind] !== undefined),
+    isLocal: caller.id === 'local' || caller.id === 'stdio',
     takesTasks: envelope !== undefined && capabilities.extensions?.[TASKS_EXTENSION] !== undefined,
   };
+}
+
+/** The session of a client's calls. People are reached on the operator's page. */
+export function sessionFor(
+  pawl: Pawl,
+  { caller, sessionKey }: Pick<McpClient, 'caller' | 'sessionKey'>,
+): Promise<Session> {
+  return sessionOrNew(pawl, caller, { sessionKey, channel: { kind: 'operator' } });
 }

@@ -14,9 +14,8 @@ import { PawlError } from '../../shared/failure.ts';
 import { backendError } from '../../shared/store/redis.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/access.ts';
-import { sessionOrNew } from '../http/sessions.ts';
 import { callTool } from './calls.ts';
-import { clientOf, type McpClient, TASKS_EXTENSION } from './request.ts';
+import { clientOf, type McpClient, sessionFor, TASKS_EXTENSION } from './request.ts';
 import { cancelTask, getTask, updateTask } from './tasks.ts';
 import { offersFor, toolView } from './tools.ts';
 
@@ -61,7 +60,7 @@ export function createMcpServer({ pawl, version, extend }: McpServerParts, calle
   server.setRequestHandler(
     'tools/list',
     serve(async (client) => {
-      const session = await sessionOrNew(pawl, client.caller, { sessionKey: client.sessionKey });
+      const session = await sessionFor(pawl, client);
       // biome-ignore lint/suspicious/noExplicitAny: the schemas are JSON Schema of any shape, checked when the tool was defined.
       return { tools: (await offersFor(pawl, session.key)).map(toolView) as any[] };
     }),

@@ -4,9 +4,9 @@ import { idempotencyKeySchema } from '../../shared/envelope.ts';
 import { canonicalJson, digest } from '../../shared/fingerprint.ts';
 import type { Pawl } from '../client.ts';
 import type { Submission } from '../dispatch.ts';
-import { sessionOrNew } from '../http/sessions.ts';
+import { submitterOf } from '../http/approvals.ts';
 import type { ProgressEvent } from '../results.ts';
-import type { McpClient } from './request.ts';
+import { type McpClient, sessionFor } from './request.ts';
 import type { McpOffer } from './tools.ts';
 
 export interface SubmitOptions {
@@ -15,6 +15,7 @@ export interface SubmitOptions {
   /** Of the round of questions; default: from the client's key and the answers. */
   readonly key?: string;
   readonly onProgress?: (event: ProgressEvent) => void;
+  readonly onApproval?: () => void;
 }
 
 /** Hands the call in. A tool that asks gets its answers in the parameter that it has for them; nobody else can write there. */
@@ -23,7 +24,7 @@ export async function submitCall(
   client: Pick<McpClient, 'caller' | 'sessionKey' | 'idempotencyKey' | 'canAsk'>,
   offer: McpOffer,
   given: Readonly<Record<string, unknown>>,
-  { responses, state, key, onProgress }: SubmitOptions,
+  { responses, state, key, onProgress, onApproval }: SubmitOptions,
 ): Promise<Submission> {
   const { answersName } = offer;
   const answered = Object.keys(responses).length > 0 || state !== undefined;
@@ -39,10 +40,14 @@ export async function submitCall(
   const idempotencyKey = key ?? (client.idempotencyKey === undefined ? undefined : `${client.idempotencyKey}${round}`);
   if (idempotencyKey !== undefined && !idempotencyKeySchema.safeParse(idempotencyKey).success)
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The idempotency key must have 1 to 1024 bytes of UTF-8.');
-  const session = await sessionOrNew(pawl, client.caller, { sessionKey: client.sessionKey });
+  const session = await sessionFor(pawl, client);
   const envelope = session.envelope(offer.name, params, {
     namespace: offer.namespace,
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
   });
-  return pawl.submit(envelope, onProgress === undefined ? {} : { onProgress });
+  return pawl.submit(envelope, {
+    ...(client.caller.id === 'stdio' ? {} : submitterOf(client.caller)),
+    ...(onProgress === undefined ? {} : { onProgress }),
+    ...(onApproval === undefined ? {} : { onApproval }),
+  });
 }

@@ -152,6 +152,45 @@ describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era
   });
 });
 
+describe('an elevated call', () => {
+  const danger = defineTool({
+    name: 'danger',
+    version: '1.0.0',
+    description: 'Needs a person.',
+    tier: 'elevated',
+    input: z.object({ what: z.string() }),
+    run: ({ what }) => ({ output: `did ${what}` }),
+  });
+
+  test.each([
+    ['approve', { content: [{ type: 'text', text: 'did x' }] }],
+    ['deny', { isError: true }],
+  ])('asks the person at a local client, whose %s is final', async (decision, wanted) => {
+    const rig = await startRig({ tools: [danger], tiers: ['elevated'] });
+    const client = await connectClient(rig, 'modern');
+    const shown: string[] = [];
+    client.setRequestHandler('elicitation/create', ({ params }) => {
+      shown.push(params.message);
+      return { action: 'accept', content: { decision } };
+    });
+    expect(await client.callTool({ name: 'danger', arguments: { what: 'x' } })).toMatchObject(wanted);
+    expect(shown).toEqual([expect.stringContaining('Approve danger?')]);
+  });
+
+  test('of a token is pending: said at once, with others to decide, and told when asked again', async () => {
+    const apiTokens = [{ token: 'an-operator', role: 'operator' as const }];
+    const rig = await startRig({ tools: [danger], tiers: ['elevated'], settings: { apiTokens } });
+    const ask = modern(rig);
+    const call = { name: 'danger', arguments: { what: 'x' } };
+    const headers = { authorization: 'Bearer an-operator', 'idempotency-key': 'k' };
+    const pending = await ask('tools/call', call, headers);
+    expect(pending.result).toMatchObject({ isError: true, _meta: { 'pawl/phase': 'awaiting-approval' } });
+    const { record, digest } = await rig.pawl.approvals.show(pending.result._meta['pawl/callId']);
+    await rig.pawl.approvals.decide(record.request.id, { decision: 'approve', digest, by: 'somebody else' });
+    expect((await ask('tools/call', call, headers)).result.content).toEqual([{ type: 'text', text: 'did x' }]);
+  });
+});
+
 describe('/mcp', () => {
   test('the same key is the same call, whether it comes in _meta or as a header', async () => {
     const { tools, runs } = testTools();
