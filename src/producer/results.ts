@@ -37,6 +37,7 @@ export class Results {
   readonly #waiters = new Map<string, Set<Waiter>>();
   readonly #early = new Set<string>();
   readonly #timer: NodeJS.Timeout;
+  #closed: PawlError | undefined;
 
   constructor(ledger: CallLedger, inboxId: string, onError: (error: Error) => void) {
     this.#ledger = ledger;
@@ -57,6 +58,7 @@ export class Results {
   ): { readonly outcome: Promise<Outcome>; stop(): void } {
     let waiter: Waiter | undefined;
     const outcome = new Promise<Outcome>((settle, abandon) => {
+      if (this.#closed !== undefined) return abandon(this.#closed);
       waiter = { settle, abandon, progress: onProgress, sinceMs: performance.now() };
       const waiters = this.#waiters.get(callId);
       if (waiters === undefined) this.#waiters.set(callId, new Set([waiter]));
@@ -140,6 +142,7 @@ export class Results {
   close(): void {
     clearInterval(this.#timer);
     const closed = new PawlError('BACKEND_UNAVAILABLE', 'The client was closed while it waited; the call goes on.');
+    this.#closed = closed;
     for (const waiters of this.#waiters.values()) for (const waiter of waiters) waiter.abandon(closed);
     this.#waiters.clear();
     this.#early.clear();

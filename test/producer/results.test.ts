@@ -1,6 +1,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type ProgressEvent, Results } from '../../src/producer/results.ts';
 import type { Outcome } from '../../src/shared/outcome.ts';
+import type { CallLedger } from '../../src/shared/store/records.ts';
 import { eventually, within } from '../helpers/signal.ts';
 import { claimOf, openBooks, SUCCESS, settle, started } from '../shared/store/calls.ts';
 
@@ -95,4 +96,13 @@ describe('who waits for which call', () => {
     results.check(15_000);
     expect(results.size).toBe(1);
   });
+});
+
+test('a client that is closed ends the waiting, also of a call that was on its way', async () => {
+  const results = new Results({} as CallLedger, 'inbox', () => {});
+  const before = results.wait('r0.before');
+  results.close();
+  const after = results.wait('r0.after');
+  await expect(before.outcome).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+  await expect(after.outcome).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
 });

@@ -171,7 +171,7 @@ function signerOf({ settings, log }: BackendOptions, embedded: boolean): Signer 
   if (embedded) return new Signer([ownKey(settings.dataDir)]);
   log(
     'warn',
-    'No PAWL_SIGNING_KEYS: whoever can write to this Redis can make workers run calls that no producer sent.',
+    'Without PAWL_SIGNING_KEYS, whoever can write to this Redis can make workers run calls that no producer sent.',
   );
   return undefined;
 }
