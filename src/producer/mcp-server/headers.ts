@@ -3,6 +3,9 @@
  * those of the core methods; tasks and a tool's own parameters (`x-mcp-header`) are checked here.
  */
 
+/** Others of that name are unknown methods, which is said first. */
+const TASK_METHODS = ['tasks/get', 'tasks/update', 'tasks/cancel'];
+
 interface Request {
   readonly method: string;
   readonly params?: Readonly<Record<string, unknown>> | undefined;
@@ -14,7 +17,7 @@ export async function headerMismatch(
   headers: Headers,
   schemaOf: (tool: string) => Promise<unknown>,
 ): Promise<string | undefined> {
-  if (method.startsWith('tasks/') && 'taskId' in params)
+  if (TASK_METHODS.includes(method) && 'taskId' in params)
     return headers.get('mcp-name') === params['taskId'] ? undefined : 'Mcp-Name must be the taskId of the body';
   if (method !== 'tools/call' || typeof params['name'] !== 'string') return undefined;
   return mismatchIn(await schemaOf(params['name']), params['arguments'], headers);

@@ -227,6 +227,7 @@ describe('/mcp', () => {
     });
     expect(done.result).toMatchObject({ content: [{ type: 'text', text: 'held' }] });
     expect((await ask('tasks/get', { taskId: 'nothing' })).error).toMatchObject({ code: -32_602 });
+    expect((await ask('tasks/result', { taskId }, { 'mcp-name': 'other' })).error).toMatchObject({ code: -32_601 });
   });
 
   test('a task can ask, be answered and be cancelled', async () => {
