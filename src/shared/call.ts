@@ -79,6 +79,13 @@ export function recovery(
 /** Error codes that leave open what happened: such a call can be resolved, and is kept as long as a success. */
 export const UNKNOWN_CODES: readonly string[] = ['OUTCOME_UNKNOWN', 'POISONED'] satisfies FailureCode[];
 
+const AFTER_THE_EFFECT: readonly string[] = ['TIMEOUT', 'RESULT_TOO_LARGE', 'RESULT_INVALID'] satisfies FailureCode[];
+
+/** Whether a call that failed so may have had its effect: asked for again under its key it must not run again any sooner than a success. */
+export function mayHaveHappened(effects: Effects, code: string): boolean {
+  return UNKNOWN_CODES.includes(code) || (effects === 'once' && AFTER_THE_EFFECT.includes(code));
+}
+
 /** Whether a cancelled attempt may have had its effect. */
 export function settlementOfAborted(effects: Effects, nothingHappened: boolean): Settlement {
   return effects === 'none' || nothingHappened ? 'cancelled' : 'unsettled';

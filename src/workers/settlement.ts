@@ -4,7 +4,7 @@
  */
 
 import type { CircuitState } from '../shared/breaker.ts';
-import { type AttemptRecord, type CallState, type Settlement, UNKNOWN_CODES } from '../shared/call.ts';
+import { type AttemptRecord, type CallState, mayHaveHappened, type Settlement, UNKNOWN_CODES } from '../shared/call.ts';
 import type { Settings, ToolPolicy } from '../shared/config.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
@@ -95,7 +95,13 @@ export class Settler {
       error: resultError(failure, status, breakerState),
       ...(settlement === undefined ? {} : { settlement }),
     };
-    return this.refuse(begun.callId, begun.started.fence, outcome, attempts, begun.policy, begun.running);
+    const { callId, started, policy, running, registered } = begun;
+    const kept = ran && mayHaveHappened(registered.tool.effects, failure.code) ? this.#doneTtlMs(policy) : undefined;
+    const ending = {
+      ...this.#ending(callId, started.fence, outcome, policy),
+      ...(kept === undefined ? {} : { ttlMs: kept }),
+    };
+    return this.#settle({ ...ending, outcomeJson: JSON.stringify(outcome), attempts }, running);
   }
 
   /** Ends a call for which no attempt of this worker ran. */
@@ -121,8 +127,12 @@ export class Settler {
   /** R16. A call with an unknown outcome must not be forgotten sooner than a success. */
   #ttlMs(state: Exclude<CallState, 'inflight'>, outcome: Outcome, policy: ToolPolicy): number {
     const { ttl } = this.#settings;
-    if (state === 'done' || UNKNOWN_CODES.includes(outcome.error?.code ?? '')) return policy.ttl?.doneMs ?? ttl.doneMs;
+    if (state === 'done' || UNKNOWN_CODES.includes(outcome.error?.code ?? '')) return this.#doneTtlMs(policy);
     return state === 'cancelled' ? ttl.cancelledMs : (policy.ttl?.failedMs ?? ttl.failedMs);
+  }
+
+  #doneTtlMs(policy: ToolPolicy): number {
+    return policy.ttl?.doneMs ?? this.#settings.ttl.doneMs;
   }
 
   async #settle(settle: Settle, running: RunningAttempt | undefined): Promise<Verdict> {

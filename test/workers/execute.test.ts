@@ -416,6 +416,21 @@ describe('time limits', () => {
     }
   });
 
+  test('R16: a `once` call that ran out of time is kept as long as a success: its effect may have happened', async () => {
+    for (const [effects, keptMs] of [
+      ['once', 60_000],
+      ['idempotent', 1_000],
+    ] as const) {
+      const gate = gated('slow', { effects, timeoutMs: 20, retry: { maxAttempts: 1 } });
+      const fleet = await startFleet({ tools: [gate.tool], settings: { ttl: { doneMs: 60_000, failedMs: 1_000 } } });
+      const { callId = '' } = await fleet.session.call(gate.tool, {});
+      const { ledger, redis } = fleet.pawl.backend;
+      const ttlMs = await redis.pttl(ledger.keys({ tier: gate.tool.tier, shard: 0 }).record(callId));
+      expect(ttlMs, effects).toBeGreaterThan(keptMs * 0.5);
+      expect(ttlMs, effects).toBeLessThanOrEqual(keptMs);
+    }
+  });
+
   test('what a tool finishes in spite of its limit counts', async () => {
     const { tool } = scripted(
       'stubborn',
