@@ -40,6 +40,7 @@ import { Dispatch, type DispatchEvent, type Submission, type SubmitOptions } fro
 import { type EnforcedCircuit, withEnforcement } from './enforcement.ts';
 import { type Follower, Follows } from './follow.ts';
 import { type Offer, Offers } from './offers.ts';
+import { Registry } from './registry.ts';
 import { Results } from './results.ts';
 import { Session } from './session.ts';
 import type { Position } from './timeline.ts';
@@ -75,6 +76,8 @@ export type Resolution =
 export class Pawl {
   /** Calls that wait for a person, and their decisions. */
   readonly approvals: ApprovalDesk;
+  /** Tools that are declared while the system runs. */
+  readonly registry: Registry;
   readonly #options: PawlOptions;
   readonly #backend: Backend;
   readonly #inbox: InboxReader;
@@ -127,7 +130,7 @@ export class Pawl {
       inboxId: this.#inboxId,
       onError,
     });
-    this.#offers = new Offers(backend.catalogue, onError);
+    this.#offers = new Offers(backend.catalogue, backend.specs, onError);
     this.#circuits = new CircuitView(clock);
     this.#switches = new Switches(settings.reliability);
     this.#circuitAdmin = new CircuitAdmin(backend, PLACES);
@@ -160,6 +163,14 @@ export class Pawl {
       audit: backend.audit,
       sessionOf: (key) => this.#knownSession(key),
       now: () => backend.ledger.now(),
+    });
+    this.registry = new Registry({
+      specs: backend.specs,
+      copy: this.#offers.specs,
+      audit: backend.audit,
+      now: () => backend.ledger.now(),
+      isCode: async (namespace, name) =>
+        (await this.#offers.code()).some((offer) => offer.namespace === namespace && offer.name === name),
     });
     this.#traces = options.tracing === undefined ? undefined : new CallTraces(options.tracing.tracer);
     this.#hooks = new Hooks(options.hooks ?? [], {
@@ -439,13 +450,18 @@ export class Pawl {
     const content = await this.#offers.all();
     if (sessionKey === undefined) return content;
     const { record } = await this.session(sessionKey);
-    return { ...content, tools: content.tools.filter((tool) => SESSION_TIERS[record.kind].includes(tool.tier)) };
+    const tools = content.tools.filter(
+      (tool) => SESSION_TIERS[record.kind].includes(tool.tier) && this.#offers.ruleFor(tool)?.enabled !== false,
+    );
+    return { ...content, tools };
   }
 
   /** The tools that a session may call, one of each name. */
   async offeredTo(session: SessionRecord | Pick<SessionRecord, 'kind'>): Promise<readonly ToolOffer[]> {
     const offers = await this.#offers.current();
-    const offered = offers.filter((offer) => SESSION_TIERS[session.kind].includes(offer.tier));
+    const offered = offers.filter(
+      (offer) => SESSION_TIERS[session.kind].includes(offer.tier) && this.#offers.ruleFor(offer)?.enabled !== false,
+    );
     const { toolsets } = this.#options;
     if (toolsets === undefined) return offered;
     const shown = await resolveToolsets(toolsets, 'sessionKey' in session ? { session, offered } : { offered });
@@ -543,6 +559,7 @@ export class Pawl {
       for (const listener of this.#catalogueListeners) listener();
     } else if (news.type === 'session') this.#sessions.delete(news.sessionKey);
     else if (news.type === 'switches') this.#learnSwitches().catch(() => {});
+    else if (news.type === 'specs') this.#learnSpecs();
   }
 
   #told(event: DispatchEvent): void {
@@ -553,13 +570,22 @@ export class Pawl {
     this.#backend.switches.countShadow(event.kind, `${toolNamespace}.${toolName}`).catch(() => {});
   }
 
+  #learnSpecs(): void {
+    this.#offers.specs.catchUp().then(
+      () => {
+        for (const listener of this.#catalogueListeners) listener();
+      },
+      () => {},
+    );
+  }
+
   async #learnSwitches(): Promise<void> {
     this.#switches.learn(await this.#backend.switches.read());
   }
 
   /** Reads what the channel cannot repeat. */
   async #catchUp(): Promise<void> {
-    await Promise.all([this.#learnSwitches(), this.#readCircuits()]);
+    await Promise.all([this.#learnSwitches(), this.#readCircuits(), this.#offers.specs.catchUp()]);
   }
 
   async #readCircuits(): Promise<void> {

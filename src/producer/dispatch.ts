@@ -39,7 +39,7 @@ const FORCED_BY_CONFIGURATION = { state: 'FORCED_OPEN', retryAfterMs: 30_000 } a
 export interface DispatchParts {
   readonly settings: Settings;
   readonly ledger: CallLedger;
-  readonly offers: Pick<Offers, 'peek' | 'find'>;
+  readonly offers: Pick<Offers, 'peek' | 'find'> & Partial<Pick<Offers, 'ruleFor'>>;
   readonly circuits: CircuitView;
   readonly hooks: Hooks;
   readonly switches: Pick<Switches, 'modes'>;
@@ -233,6 +233,7 @@ export class Dispatch {
       session,
       toolPolicy: toolPolicy(settings, offer),
       policy: settings.policy,
+      registry: this.#parts.offers.ruleFor?.(offer),
       channel,
       params: envelope.payload.params,
       taint: taintOf(envelope.control.requestTags),

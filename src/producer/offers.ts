@@ -1,11 +1,14 @@
 /**
- * The tools that producers can call, as the fleet's workers publish them: a cached copy of the catalogue, with the schema of
- * each definition compiled once.
+ * The tools that producers can call: those that the fleet's workers publish, a cached copy of the catalogue, and those that the
+ * registry declares, a copy that is pushed. The schema of each definition is compiled once, when it is first called.
  */
 import { PawlError } from '../shared/failure.ts';
-import { compileSchema, nearest, type Validator } from '../shared/schema.ts';
+import { compileSchema, type JsonSchema, nearest, type Validator } from '../shared/schema.ts';
 import type { Catalogue, CatalogueContent, ToolOffer } from '../shared/store/catalogue.ts';
+import { offerOfSpec, workersFor } from '../shared/store/spec-offer.ts';
+import { SpecCopy, type Specs } from '../shared/store/specs.ts';
 import { qualifiedName } from '../shared/tool.ts';
+import { isToolSpec, type RegistryRecord, type RegistryRule, type ToolSpecRecord } from '../shared/tool-spec.ts';
 import { compareVersions } from '../shared/versions.ts';
 
 const REFRESH_MS = 5_000;
@@ -20,15 +23,20 @@ export interface Offer extends ToolOffer {
 export class Offers {
   readonly #catalogue: Catalogue;
   readonly #onError: (error: Error) => void;
+  /** The registry, as far as this process knows it. */
+  readonly specs: SpecCopy;
+  /** Of the workers' own tools. */
   #byName = new Map<string, Offer>();
+  readonly #declared = new Map<string, Offer & { readonly spec: ToolSpecRecord }>();
   #content: CatalogueContent = { tools: [], workers: [] };
   #validators = new Map<string, Validator>();
   #readAtMs = Number.NEGATIVE_INFINITY;
   #reading: Promise<void> | undefined;
   readonly #timer: NodeJS.Timeout;
 
-  constructor(catalogue: Catalogue, onError: (error: Error) => void) {
+  constructor(catalogue: Catalogue, specs: Pick<Specs, 'changesSince'>, onError: (error: Error) => void) {
     this.#catalogue = catalogue;
+    this.specs = new SpecCopy(specs, (tool, record) => this.#learn(tool, record));
     this.#onError = onError;
     this.#timer = setInterval(() => this.refresh(), REFRESH_MS);
     this.#timer.unref();
@@ -47,12 +55,12 @@ export class Offers {
   }
 
   async #readNow(): Promise<void> {
-    const content = await this.#catalogue.read();
+    const [content] = await Promise.all([this.#catalogue.read(), this.specs.catchUp()]);
     const byName = new Map<string, Offer>();
     const validators = new Map<string, Validator>();
     // The newest version that a living worker runs comes last and wins.
     for (const offer of [...content.tools].sort(byPreference)) {
-      const validate = this.#validators.get(offer.definition) ?? compileSchema(offer.inputSchema);
+      const validate = this.#validators.get(offer.definition) ?? compiledWhenUsed(offer.inputSchema);
       validators.set(offer.definition, validate);
       byName.set(qualifiedName(offer), { ...offer, validate });
     }
@@ -64,36 +72,75 @@ export class Offers {
 
   /** The offer of a tool. Throws `UNKNOWN_TOOL` with the nearest names. */
   async find(namespace: string, name: string): Promise<Offer> {
-    const found = this.#byName.get(`${namespace}.${name}`);
+    const found = this.peek(namespace, name);
     if (found !== undefined) return found;
     if (performance.now() - this.#readAtMs > ASK_AGAIN_MS) {
       await this.#read();
-      const published = this.#byName.get(`${namespace}.${name}`);
+      const published = this.peek(namespace, name);
       if (published !== undefined) return published;
     }
-    throw unknownTool([...this.#byName.values()], namespace, name);
+    throw unknownTool([...this.#byName.values(), ...this.#declared.values()], namespace, name);
   }
 
   /** Known now, without asking anybody. */
   peek(namespace: string, name: string): Offer | undefined {
-    return this.#byName.get(`${namespace}.${name}`);
+    const qualified = `${namespace}.${name}`;
+    return this.#byName.get(qualified) ?? this.#declared.get(qualified);
+  }
+
+  /** What the registry says of calls of a tool. */
+  ruleFor(tool: { readonly namespace: string; readonly name: string }): RegistryRule | undefined {
+    return this.specs.ruleFor(tool);
+  }
+
+  #learn(tool: string, record: RegistryRecord | undefined): void {
+    if (!isToolSpec(record)) {
+      this.#declared.delete(tool);
+      return;
+    }
+    const known = this.#declared.get(tool);
+    const validate = known?.definition === record.definition ? known.validate : compiledWhenUsed(record.inputSchema);
+    this.#declared.set(tool, { ...offerOfSpec(record), workers: 0, validate, spec: record });
+  }
+
+  /** With the number of workers that can run them now. */
+  #declaredNow(): Offer[] {
+    const { workers } = this.#content;
+    return [...this.#declared.values()]
+      .filter((offer) => !this.#byName.has(qualifiedName(offer)))
+      .map(({ spec, ...offer }) => ({ ...offer, workers: workersFor(spec, workers) }));
   }
 
   /** The catalogue, read anew. */
   async all(): Promise<CatalogueContent> {
     await this.#read();
-    return this.#content;
+    return { ...this.#content, tools: [...this.#content.tools, ...this.#declaredNow()] };
+  }
+
+  /** The tools that workers publish, read anew. */
+  async code(): Promise<readonly ToolOffer[]> {
+    await this.#read();
+    return this.#content.tools;
   }
 
   /** The one offer of each name that calls go to, read anew. */
   async current(): Promise<readonly Offer[]> {
     await this.#read();
-    return [...this.#byName.values()];
+    return [...this.#byName.values(), ...this.#declaredNow()];
   }
 
   close(): void {
     clearInterval(this.#timer);
   }
+}
+
+/** Thousands of declared tools cost nothing until they are called. */
+function compiledWhenUsed(schema: JsonSchema): Validator {
+  let compiled: Validator | undefined;
+  return (value) => {
+    compiled ??= compileSchema(schema);
+    return compiled(value);
+  };
 }
 
 /** `UNKNOWN_TOOL`, with the nearest names among what is offered. */

@@ -37,14 +37,26 @@ export type AuditEvent =
       readonly fence: number;
       readonly worker: string;
     }
+  | RegistryChange
   /** Something that nobody with a key wrote, or that was used already: it had no effect. */
   | {
       readonly type: 'refused';
-      readonly what: 'request' | 'outcome' | 'approval' | 'decision' | 'session' | 'grant' | 'replay' | 'job';
+      readonly what: 'request' | 'outcome' | 'approval' | 'decision' | 'session' | 'grant' | 'replay' | 'job' | 'spec';
       readonly callId?: string;
       readonly sessionKey?: string;
       readonly reason: string;
     };
+
+/** A tool was declared, changed, switched or removed (I7). */
+export interface RegistryChange {
+  readonly type: 'registry-changed';
+  /** `namespace.name`. */
+  readonly tool: string;
+  readonly kind: string;
+  readonly action: 'declared' | 'changed' | 'enabled' | 'disabled' | 'removed' | 'rolled-back';
+  readonly revision: number;
+  readonly by: string;
+}
 
 /** Never throws and is not awaited, but for `approval-used`: whoever cannot write that down must not run the tool. */
 export type RecordAudit = (event: AuditEvent) => void | Promise<void>;

@@ -14,7 +14,7 @@ const commandRuleSchema = z.strictObject({
   reason: z.string().max(500).optional(),
 });
 
-const toolRuleSchema = z.strictObject({
+export const toolRuleSchema = z.strictObject({
   decision: decision.optional(),
   reason: z.string().max(500).optional(),
   /** Only sessions of these kinds. */

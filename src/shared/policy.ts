@@ -14,6 +14,7 @@ import { PawlError } from './failure.ts';
 import type { PolicyDecision, PolicyLayer, PolicySettings, ToolRule } from './policy-file.ts';
 import { SESSION_TIERS, type SessionKind } from './session.ts';
 import type { Effects, Tier } from './tool.ts';
+import type { RegistryRule } from './tool-spec.ts';
 
 export interface PolicyRequest {
   readonly tool: {
@@ -32,6 +33,8 @@ export interface PolicyRequest {
   /** The operator's entry for this tool in `tools`. */
   readonly toolPolicy?: Pick<ToolPolicy, 'enabled' | 'allowDisabledDedupe'>;
   readonly policy?: PolicySettings;
+  /** What the registry says of the tool now. */
+  readonly registry?: RegistryRule | undefined;
   /** Kind of the channel that the session's requests reach. */
   readonly channel?: string | undefined;
   readonly params?: Readonly<Record<string, unknown>>;
@@ -100,6 +103,12 @@ function builtIn(request: PolicyRequest): Ruling[] {
       rule: `tools.${tool.name}.enabled`,
       reason: 'the tool is disabled by configuration',
     });
+  if (request.registry?.enabled === false)
+    rulings.push({
+      decision: 'deny',
+      rule: `registry.${tool.name}.enabled`,
+      reason: request.registry.reason ?? 'the tool is disabled in the registry',
+    });
   if (session.state === 'closed') deny('session-state', 'the session is closed');
   if (queueTier !== tool.tier) deny('queue', 'the call came through the queue of another tier');
   if (!SESSION_TIERS[session.kind].includes(tool.tier))
@@ -128,9 +137,11 @@ interface NamedLayer {
 }
 
 /** Global, tenant, agent, channel, session: those that concern this call. */
-function layersOf({ policy, session, channel }: PolicyRequest): NamedLayer[] {
-  if (policy === undefined) return [];
-  const named: NamedLayer[] = policy.global === undefined ? [] : [{ path: 'policy.global', layer: policy.global }];
+function layersOf({ policy, session, channel, registry, tool }: PolicyRequest): NamedLayer[] {
+  const own: NamedLayer[] =
+    registry?.rule === undefined ? [] : [{ path: 'registry', layer: { tools: { [tool.name]: registry.rule } } }];
+  if (policy === undefined) return own;
+  const named = policy.global === undefined ? own : [...own, { path: 'policy.global', layer: policy.global }];
   const add = (group: 'tenants' | 'agents' | 'channels' | 'sessions', name: string | undefined) => {
     if (name === undefined) return;
     for (const [pattern, layer] of Object.entries(policy[group]))

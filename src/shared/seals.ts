@@ -11,6 +11,7 @@
  * | decision | its approval; what it covers stands in itself                           |
  * | session  | its key                                                                 |
  * | grant    | its session                                                             |
+ * | spec     | its tool's qualified name; the revision stands in itself                |
  */
 import { type ApprovalRequest, type Decision, digestOf } from './approval.ts';
 import type { AuditEvent, RecordAudit } from './audit.ts';
@@ -126,6 +127,15 @@ export class Seals {
   isGrant(sessionKey: string, text: string, signature: string): boolean {
     const refused = { what: 'grant', sessionKey, reason: 'the grant is not signed by this fleet' } as const;
     return this.#holds(signature, refused, 'grant', sessionKey, text);
+  }
+
+  spec(tool: string, text: string): string {
+    return this.#sign('spec', tool, text);
+  }
+
+  isSpec(tool: string, text: string, signature: string): boolean {
+    const refused = { what: 'spec', reason: `the registry's record of ${tool} is not signed by this fleet` } as const;
+    return this.#holds(signature, refused, 'spec', tool, text);
   }
 
   /** A text that whoever gets it can bring back, and nobody can make. */

@@ -16,7 +16,6 @@ import { denied, type Verdict as PolicyVerdict } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import { shownText } from '../shared/shown.ts';
 import type { ApprovalRecord, Approvals, Preview } from '../shared/store/approvals.ts';
-import { offerOf } from '../shared/store/catalogue.ts';
 import type { Grants } from '../shared/store/grants.ts';
 import type { CallLedger } from '../shared/store/records.ts';
 import { type AnyTool, qualifiedName } from '../shared/tool.ts';
@@ -44,7 +43,6 @@ const GRACE_MS = 20;
 
 export class ApprovalGate {
   readonly #parts: ApprovalGateParts;
-  readonly #definitions = new WeakMap<AnyTool, string>();
 
   constructor(parts: ApprovalGateParts) {
     this.#parts = parts;
@@ -68,8 +66,7 @@ export class ApprovalGate {
     let preview = record.preview;
     if (preview === undefined) {
       const registered = toolNamed(namespace, name);
-      if (registered === undefined || this.#definitionOf(registered.tool) !== record.request.tool.definition)
-        return again;
+      if (registered === undefined || registered.definition !== record.request.tool.definition) return again;
       preview = await this.#previewOf(registered.tool, record.request);
       await approvals.addPreview(approvalId, preview);
     }
@@ -175,24 +172,14 @@ export class ApprovalGate {
   #aboutToRun(begun: Begun, session: SessionRecord): AboutToRun {
     const { callId, envelope, registered } = begun;
     const { name, namespace, version, tier, effects, annotations } = registered.tool;
-    const definition = this.#definitionOf(registered.tool);
     return {
       callId,
-      tool: { name, namespace, version, definition, tier, effects, annotations },
+      tool: { name, namespace, version, definition: registered.definition, tier, effects, annotations },
       paramsDigest: digest(canonicalJson(envelope.payload.params)),
       session: { key: session.sessionKey, kind: session.kind, workspaceRoot: session.workspaceRoot },
       tenantId: session.tenantId,
       actorId: envelope.target.actorId,
       nowMs: nowMs(begun),
     };
-  }
-
-  #definitionOf(tool: AnyTool): string {
-    let definition = this.#definitions.get(tool);
-    if (definition === undefined) {
-      ({ definition } = offerOf(tool, 0));
-      this.#definitions.set(tool, definition);
-    }
-    return definition;
   }
 }

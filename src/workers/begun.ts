@@ -25,6 +25,8 @@ export interface RegisteredTool {
   readonly validateOutput: Validator | undefined;
   /** Digest of the tool as it is offered. */
   readonly definition: string;
+  /** It comes from the registry and may change at any time. */
+  readonly declared?: true;
 }
 
 /** Tools under their qualified names. Throws `CONFIGURATION` for two of one name, and for a schema that cannot be compiled. */
@@ -34,14 +36,19 @@ export function register(tools: readonly AnyTool[]): ReadonlyMap<string, Registe
     const name = qualifiedName(tool);
     if (registered.has(name))
       throw new PawlError('CONFIGURATION', `Two tools are named ${name}; give one another name or namespace.`);
-    registered.set(name, {
-      tool,
-      validate: compiledOnce(tool.inputSchema),
-      validateOutput: tool.outputSchema === undefined ? undefined : compiledOnce(tool.outputSchema),
-      definition: offerOf(tool, 0).definition,
-    });
+    registered.set(name, registeredTool(tool, offerOf(tool, 0).definition));
   }
   return registered;
+}
+
+/** Throws `CONFIGURATION` for a schema that cannot be compiled. */
+export function registeredTool(tool: AnyTool, definition: string): RegisteredTool {
+  return {
+    tool,
+    validate: compiledOnce(tool.inputSchema),
+    validateOutput: tool.outputSchema === undefined ? undefined : compiledOnce(tool.outputSchema),
+    definition,
+  };
 }
 
 const compiled = new WeakMap<JsonSchema, Validator>();

@@ -36,6 +36,7 @@ import { DIRECT, type Mode, type ReliabilityModes, type ShadowKind, type Switche
 import type { Clock, Random, Schedule } from '../shared/time.ts';
 import { type Channels, type Effects, type MemoryStore, qualifiedName, type ToolResult } from '../shared/tool.ts';
 import { resultMetadata } from '../shared/tool-result.ts';
+import type { RegistryRule } from '../shared/tool-spec.ts';
 import type { ApprovalGate } from './approval-gate.ts';
 import { type AttemptOptions, type Ending, runProbe, runTool } from './attempt.ts';
 import { AttemptHooks } from './attempt-hooks.ts';
@@ -69,6 +70,10 @@ export interface ExecuteParts {
   /** Whoever ends the jobs writes a success in the same step: the verdict holds what is `unwritten`. Default: no. */
   readonly endsWithJob?: boolean;
   toolNamed(namespace: string, name: string): RegisteredTool | undefined;
+  /** The declared tool that a call was validated with, where it is not, or not yet, the newest one here. */
+  readonly toolOf?: (request: StoredRequest) => Promise<RegisteredTool | undefined>;
+  /** What the registry says of calls of a tool now. */
+  readonly ruleFor?: (tool: { readonly namespace: string; readonly name: string }) => RegistryRule | undefined;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   /** When the fleet could last run a call like this one. */
   lastOffered(request: StoredRequest): Promise<{ readonly alive: boolean; readonly seenAtMs: number }>;
@@ -234,7 +239,10 @@ export class Executor {
     const { settings, clock, workerId } = this.#parts;
     const { envelope } = started.request;
     running.began(started.fence);
-    const registered = this.#parts.toolNamed(envelope.toolNamespace, envelope.toolName);
+    const named = this.#parts.toolNamed(envelope.toolNamespace, envelope.toolName);
+    const registered = this.#isMeant(started.request, named)
+      ? named
+      : ((await this.#parts.toolOf?.(started.request)) ?? named);
     const misfit = misfitOf(started.request, registered);
     if (registered === undefined || misfit !== undefined)
       return { end: await this.#passOn(job.callId, started, misfit ?? '') };
@@ -267,6 +275,11 @@ export class Executor {
       ...(this.#parts.traces === undefined ? {} : { trace: this.#parts.traces.begin(job, started, circuit) }),
     };
     return { go: begun };
+  }
+
+  /** Only declared tools change while a worker runs. */
+  #isMeant({ tool }: StoredRequest, named: RegisteredTool | undefined): boolean {
+    return named !== undefined && (named.definition === tool.definition || named.declared !== true);
   }
 
   /** A call that was handed in as a direct one stays one. */
@@ -533,6 +546,7 @@ export class Executor {
       session: { ...session, state: 'open' },
       toolPolicy,
       policy: this.#parts.settings.policy,
+      registry: this.#parts.ruleFor?.(tool),
       channel: begun.started.request.channel,
       params,
       taint: taintOf(envelope.control.requestTags),

@@ -34,6 +34,7 @@ import type { Tracing } from '../tracing.ts';
 import { ApprovalGate } from './approval-gate.ts';
 import { type RegisteredTool, register } from './begun.ts';
 import { WorkerChannels } from './channels.ts';
+import { DeclaredTools, type ToolMakers } from './declared-tools.ts';
 import { Deliveries } from './deliveries.ts';
 import { type ExecuteEvent, Executor } from './execute.ts';
 import { LockRenewal } from './lock-renewal.ts';
@@ -57,6 +58,8 @@ export interface WorkerOptions {
   /** What programs started by tools may see a part of. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly pawlVersion: string;
+  /** What runs the tools that the registry declares, by kind. Default: none. */
+  readonly declared?: ToolMakers;
   readonly hooks?: readonly Hook[];
   /** Without one, no tool has memory. Closed by whoever made it. */
   readonly memory?: MemoryStore;
@@ -93,6 +96,7 @@ export class ToolWorker {
   readonly #channels: WorkerChannels;
   readonly #executor: Executor;
   readonly #switches: Switches;
+  readonly #declared: DeclaredTools;
   readonly #news: NewsListener;
   readonly #queues: readonly BullWorker<CallJob>[];
   readonly #locks: LockRenewal[] = [];
@@ -119,7 +123,7 @@ export class ToolWorker {
       const faults = serverFaults(backend.server, servedTools(options), settings);
       if (faults.length > 0) throw unfitServer(faults);
       const worker = new ToolWorker(options, backend, await backend.ledger.now());
-      await worker.#learnSwitches();
+      await Promise.all([worker.#learnSwitches(), worker.#declared.catchUp()]);
       await worker.#publish();
       worker.#startTimers();
       for (const queue of worker.#queues) queue.run().catch((error: Error) => worker.#onError(error));
@@ -147,6 +151,7 @@ export class ToolWorker {
     this.#tools = register(served);
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
     this.#switches = new Switches(settings.reliability);
+    this.#declared = new DeclaredTools(backend.specs, options.declared ?? {});
     const { seals, messages, ledger } = backend;
     this.#channels = new WorkerChannels({
       settings,
@@ -177,7 +182,10 @@ export class ToolWorker {
       ...(options.tracing === undefined ? {} : { traces: new AttemptTraces(options.tracing.tracer) }),
       switches: this.#switches,
       endsWithJob: true,
-      toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
+      toolNamed: (namespace, name) =>
+        this.#tools.get(`${namespace}.${name}`) ?? this.#declared.toolNamed(namespace, name),
+      toolOf: (request) => this.#declared.toolOf(request),
+      ruleFor: (tool) => this.#declared.ruleFor(tool),
       sessionOf: (sessionKey) => this.#sessionOf(sessionKey),
       lastOffered: async (request) => lastOffered(request, await backend.catalogue.read()),
       onEvent: (event) => this.#told(event),
@@ -381,7 +389,7 @@ export class ToolWorker {
   /** News may have been missed while the subscription was away. */
   async #renewAll(): Promise<void> {
     this.#sessions.clear();
-    await this.#learnSwitches();
+    await Promise.all([this.#learnSwitches(), this.#declared.catchUp()]);
     await Promise.all([...this.#running.all()].map((attempt) => this.#renew(attempt)));
   }
 
@@ -391,6 +399,7 @@ export class ToolWorker {
     else if (news.type === 'circuit') this.#nodeCircuits.learn(news.key, news.circuit.state);
     else if (news.type === 'session') this.#sessions.delete(news.sessionKey);
     else if (news.type === 'switches') this.#learnSwitches().catch((error: Error) => this.#onError(error));
+    else if (news.type === 'specs') this.#declared.catchUp().catch((error: Error) => this.#onError(error));
     else if (news.type === 'catalogue') this.#learnPeers().catch((error: Error) => this.#onError(error));
   }
 
@@ -435,6 +444,7 @@ export class ToolWorker {
       concurrency,
       running: this.#running.size,
       tools: this.tools,
+      kinds: this.#declared.kinds,
       startedAtMs: this.#startedAtMs,
       pawlVersion,
     };
@@ -453,6 +463,7 @@ export class ToolWorker {
       this.#timers.push(timer);
     };
     every(HEARTBEAT_MS, () => this.#beat());
+    every(HEARTBEAT_MS, () => this.#declared.catchUp());
     every(60_000, () => this.#republish());
     every(Math.max(1_000, this.#options.settings.stalledIntervalMs), () => this.#sweep());
   }

@@ -12,6 +12,7 @@ import { silentLogger } from '../../src/shared/log.ts';
 import { Catalogue, offerId, offerOf } from '../../src/shared/store/catalogue.ts';
 import type { AnyTool } from '../../src/shared/tool.ts';
 import { TIERS } from '../../src/shared/tool.ts';
+import type { ToolMakers } from '../../src/workers/declared-tools.ts';
 import type { ExecuteEvent } from '../../src/workers/execute.ts';
 import { ToolWorker } from '../../src/workers/worker.ts';
 import { eventually } from '../helpers/signal.ts';
@@ -33,6 +34,8 @@ export interface Fleet {
 export interface WorkerChange {
   readonly tools?: readonly AnyTool[];
   readonly concurrency?: number;
+  /** What runs declared tools. */
+  readonly declared?: ToolMakers;
   readonly settings?: Partial<SettingsInput>;
   /** Default: the lowest throw, so that retries follow at once. */
   readonly random?: () => number;
@@ -82,6 +85,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
       environment: {},
       pawlVersion: 'test',
       ...(options.hooks === undefined ? {} : { hooks: options.hooks }),
+      declared: change.declared ?? options.declared ?? {},
       random: change.random ?? options.random ?? (() => 0),
       onEvent,
       audit,

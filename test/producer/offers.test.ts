@@ -1,6 +1,8 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { Offers } from '../../src/producer/offers.ts';
+import { Seals } from '../../src/shared/seals.ts';
 import { Catalogue, offerId, offerOf } from '../../src/shared/store/catalogue.ts';
+import { Specs } from '../../src/shared/store/specs.ts';
 import type { AnyTool } from '../../src/shared/tool.ts';
 import { eventually } from '../helpers/signal.ts';
 import { openBooks } from '../shared/store/calls.ts';
@@ -9,7 +11,7 @@ import { echo } from './tools.ts';
 async function open() {
   const { redis, world, ledger } = await openBooks();
   const catalogue = new Catalogue(redis, world.prefix);
-  const offers = new Offers(catalogue, () => {});
+  const offers = new Offers(catalogue, new Specs(redis, world.prefix, new Seals()), () => {});
   onTestFinished(() => offers.close());
   const publish = async (...tools: AnyTool[]) => {
     const nowMs = await ledger.now();

@@ -20,7 +20,7 @@ export interface Caller {
 
 /**
  * `use`: calls, sessions, tools · `decide`: approve and deny · `operate`: settle what is unknown · `oversee`: what concerns the
- * whole fleet, so never for the token of one tenant · `administer`: change what all may call · `read`: descriptions.
+ * whole fleet, so never for the token of one tenant · `administer`: change what all may call, likewise · `read`: descriptions.
  */
 export type Permission = 'use' | 'decide' | 'operate' | 'oversee' | 'administer' | 'read';
 
@@ -40,7 +40,7 @@ export function checkPermission(caller: Caller, permission: Permission): void {
       'PERMISSION_DENIED',
       `A token of role ${caller.role} may not do that; it takes one of ${ROLES[permission].join(', ')}.`,
     );
-  if (permission === 'oversee' && caller.tenantId !== undefined)
+  if ((permission === 'oversee' || permission === 'administer') && caller.tenantId !== undefined)
     throw new PawlError('PERMISSION_DENIED', 'This concerns all tenants; it takes a token without a tenant.');
 }
 

@@ -6,6 +6,7 @@ import { circuitRoutes } from './circuits.ts';
 import { eventRoutes, type Streams } from './events.ts';
 import { metricsRoute, type ProducerMetrics } from './metrics.ts';
 import { openApiRoute } from './openapi.ts';
+import { registryRoutes } from './registry.ts';
 import type { Route } from './routes.ts';
 import { sessionRoutes } from './sessions.ts';
 import { toolRoutes } from './tools.ts';
@@ -31,6 +32,7 @@ export function apiRoutes(parts: ApiParts): readonly Route[] {
     ...eventRoutes(parts),
     ...approvalRoutes(parts),
     ...toolRoutes(pawl),
+    ...registryRoutes(pawl),
     ...circuitRoutes(pawl),
     metricsRoute(metrics),
     openApiRoute(() => routes, version),

@@ -20,6 +20,7 @@ import { Ledger } from './ledger.ts';
 import { Messages } from './messages.ts';
 import { closeConnection, openConnection, type Redis, whenReady } from './redis.ts';
 import { Sessions } from './sessions.ts';
+import { Specs } from './specs.ts';
 import { SwitchRecords } from './switches.ts';
 import { Tasks } from './tasks.ts';
 
@@ -40,6 +41,8 @@ export interface Backend {
   readonly seals: Seals;
   readonly audit: RecordAudit;
   readonly catalogue: Catalogue;
+  /** Tools that are declared while the system runs. */
+  readonly specs: Specs;
   readonly switches: SwitchRecords;
   /** Redis' clock, for every time that another process will compare. */
   readonly clock: FollowedClock;
@@ -89,6 +92,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       seals,
       audit,
       catalogue: new Catalogue(redis, settings.prefix),
+      specs: new Specs(redis, settings.prefix, seals),
       switches: new SwitchRecords(redis, settings.prefix),
       clock: following.clock,
       server,
@@ -162,6 +166,7 @@ const AUDIT_SENTENCES = {
   'approval-requested': 'a call waits for a decision',
   'approval-decided': 'an approval was decided',
   'approval-used': 'an approved call is about to run',
+  'registry-changed': 'the registry of tools was changed',
   refused: 'something that this fleet did not write was refused',
 } as const;
 

@@ -61,6 +61,8 @@ export interface WorkerRecord {
   readonly running: number;
   /** `namespace.name@version`. */
   readonly tools: readonly string[];
+  /** Kinds of declared tools that it can run; absent in workers that know none. */
+  readonly kinds?: readonly string[];
   readonly startedAtMs: number;
   readonly pawlVersion: string;
 }

@@ -89,6 +89,11 @@ export class FleetKeys {
   readonly workers: string;
   readonly workerLoads: string;
   readonly tools: string;
+  /** The registry's records, by tool. */
+  readonly specs: string;
+  /** When each record of the registry changed last, as a number of `specSequence`. */
+  readonly specChanges: string;
+  readonly specSequence: string;
   readonly sessions: string;
   readonly switches: string;
   /** What shadow mode would have done, counted. */
@@ -104,6 +109,9 @@ export class FleetKeys {
     this.workers = `${prefix}:{fleet}:workers`;
     this.workerLoads = `${prefix}:{fleet}:worker-records`;
     this.tools = `${prefix}:{fleet}:tools`;
+    this.specs = `${prefix}:{fleet}:specs`;
+    this.specChanges = `${prefix}:{fleet}:spec-changes`;
+    this.specSequence = `${prefix}:{fleet}:spec-sequence`;
     this.sessions = `${prefix}:{fleet}:sessions`;
     this.switches = `${prefix}:{fleet}:switches`;
     this.shadows = `${prefix}:{fleet}:shadows`;
@@ -117,6 +125,11 @@ export class FleetKeys {
   /** What tools said to the people of a session. */
   messages(sessionKey: string): string {
     return `${this.prefix}:{fleet}:messages:${sessionKey}`;
+  }
+
+  /** The newest revisions of a tool's record. */
+  specHistory(tool: string): string {
+    return `${this.prefix}:{fleet}:spec-history:${tool}`;
   }
 
   /** What people allowed for the rest of a session. */

@@ -11,7 +11,8 @@ export type News =
   | { readonly type: 'cancel'; readonly callId: string; readonly because: string }
   | { readonly type: 'session'; readonly sessionKey: string }
   | { readonly type: 'catalogue' }
-  | { readonly type: 'switches' };
+  | { readonly type: 'switches' }
+  | { readonly type: 'specs' };
 
 export interface NewsListenerOptions {
   readonly url: string;

@@ -1,0 +1,152 @@
+/** `/v1/tools/{name}`: declaring, switching and removing tools while the system runs (I2, I7). */
+import { z } from 'zod';
+import { PawlError } from '../../shared/failure.ts';
+import { toolNamed } from '../../shared/tool.ts';
+import { type PutSpec, putSpecSchema, type RegistryRecord } from '../../shared/tool-spec.ts';
+import type { Pawl } from '../client.ts';
+import type { ChangeOptions } from '../registry.ts';
+import type { Caller } from './access.ts';
+import { checkPermission } from './access.ts';
+import { type Answer, type Route, route } from './routes.ts';
+import { toolView } from './views.ts';
+
+const conditions = z.object({ 'if-match': z.string().optional(), 'if-none-match': z.string().optional() });
+type Conditions = z.output<typeof conditions>;
+
+const DESCRIBED = '`{name}` is `name` or `namespace.name`.';
+
+export function registryRoutes(pawl: Pawl): readonly Route[] {
+  const { registry } = pawl;
+  return [
+    route({
+      method: 'get',
+      path: '/v1/tools/{name}',
+      permission: 'use',
+      summary: `One tool; for an admin with its declaration. ${DESCRIBED}`,
+      answers: { 200: 'The tool' },
+      async handle({ path, caller }) {
+        const name = path['name'] ?? '';
+        const { tools } = await pawl.catalogue();
+        const offered = toolNamed(tools, name);
+        const spec = await registry.read(offered === undefined ? name : `${offered.namespace}.${offered.name}`);
+        if (offered === undefined && spec === undefined)
+          throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}.`);
+        return {
+          status: 200,
+          headers: tagOf(spec),
+          body: {
+            ...(offered === undefined ? {} : toolView(offered)),
+            enabled: spec?.enabled ?? true,
+            ...(spec === undefined ? {} : { revision: spec.revision, kind: spec.kind }),
+            ...(spec === undefined || caller.role !== 'admin' ? {} : { spec }),
+          },
+        };
+      },
+    }),
+    route({
+      method: 'put',
+      path: '/v1/tools/{name}',
+      permission: 'administer',
+      summary: `Declares a tool, or replaces its declaration (If-Match: its revision; If-None-Match: * for a new one). ${DESCRIBED}`,
+      headers: conditions,
+      body: z.looseObject({}),
+      bodySchema: z.toJSONSchema(putSpecSchema, { io: 'input' }),
+      answers: { 200: 'Replaced', 201: 'Declared' },
+      async handle({ path, headers, body, caller }) {
+        const { name, namespace, ...spec } = body;
+        checkName(path['name'] ?? '', name, namespace);
+        const put = await registry.put(path['name'] ?? '', spec as PutSpec, optionsOf(headers, caller));
+        return answer(put.created ? 201 : 200, put.record, { changes: put.changes });
+      },
+    }),
+    route({
+      method: 'patch',
+      path: '/v1/tools/{name}',
+      permission: 'administer',
+      summary: `Switches a tool off or on for the whole fleet, the workers' own tools included. ${DESCRIBED}`,
+      headers: conditions,
+      body: z
+        .strictObject({ enabled: z.boolean().optional(), mutable: z.boolean().optional() })
+        .refine(({ enabled, mutable }) => enabled !== undefined || mutable !== undefined, 'needs enabled or mutable'),
+      answers: { 200: 'The record' },
+      async handle({ path, headers, body: { enabled, mutable }, caller }) {
+        const switches = {
+          ...(enabled === undefined ? {} : { enabled }),
+          ...(mutable === undefined ? {} : { mutable }),
+        };
+        return answer(200, await registry.patch(path['name'] ?? '', switches, optionsOf(headers, caller)));
+      },
+    }),
+    route({
+      method: 'delete',
+      path: '/v1/tools/{name}',
+      permission: 'administer',
+      summary: `Removes a declaration. ${DESCRIBED}`,
+      headers: conditions,
+      answers: { 204: 'Removed' },
+      async handle({ path, headers, caller }) {
+        await registry.remove(path['name'] ?? '', optionsOf(headers, caller));
+        return { status: 204 };
+      },
+    }),
+    route({
+      method: 'get',
+      path: '/v1/tools/{name}/revisions',
+      permission: 'administer',
+      summary: `Its revisions, the newest first. ${DESCRIBED}`,
+      answers: { 200: 'Revisions' },
+      async handle({ path }) {
+        return { status: 200, body: { revisions: await registry.history(path['name'] ?? '') } };
+      },
+    }),
+    route({
+      method: 'post',
+      path: '/v1/tools/{name}/rollback',
+      permission: 'administer',
+      summary: `Makes an earlier revision the newest again. ${DESCRIBED}`,
+      headers: conditions,
+      body: z.strictObject({ revision: z.number().int().min(1) }),
+      answers: { 200: 'The record' },
+      async handle({ path, headers, body, caller }) {
+        return answer(200, await registry.rollback(path['name'] ?? '', body.revision, optionsOf(headers, caller)));
+      },
+    }),
+  ];
+}
+
+function answer(status: number, record: RegistryRecord, more: object = {}): Answer {
+  return { status, headers: tagOf(record), body: { ...record, ...more } };
+}
+
+function tagOf(record: RegistryRecord | undefined): Record<string, string> {
+  return record === undefined ? {} : { ETag: `"${record.revision}"` };
+}
+
+/** `If-Match: "3"`, or `*` for any that is there; `If-None-Match: *` for none. Throws `CONTRACT_INVALID`. */
+function optionsOf({ 'if-match': match, 'if-none-match': noneMatch }: Conditions, caller: Caller): ChangeOptions {
+  checkPermission(caller, 'administer');
+  if (noneMatch !== undefined && noneMatch !== '*') throw badCondition('if-none-match', '*', noneMatch);
+  const revision = match === undefined || match === '*' ? undefined : /^(?:W\/)?"?(\d+)"?$/.exec(match)?.[1];
+  if (match !== undefined && match !== '*' && revision === undefined)
+    throw badCondition('if-match', 'the revision in quotes, as ETag says it', match);
+  return {
+    by: caller.id,
+    ...(noneMatch === '*' ? { ifRevision: 0 } : revision === undefined ? {} : { ifRevision: Number(revision) }),
+  };
+}
+
+function badCondition(header: string, expected: string, came: string): PawlError {
+  const message = `must be ${expected}; got ${came.slice(0, 100)}`;
+  return new PawlError('CONTRACT_INVALID', `The header ${header} ${message}.`, { issues: [{ path: header, message }] });
+}
+
+/** The body may repeat the name, as what `GET` answered does. Throws `CONTRACT_INVALID`. */
+function checkName(asked: string, name: unknown, namespace: unknown): void {
+  const dot = asked.lastIndexOf('.');
+  const differs =
+    (name !== undefined && name !== asked && name !== asked.slice(dot + 1)) ||
+    (namespace !== undefined && namespace !== (dot === -1 ? 'tools' : asked.slice(0, dot)));
+  if (!differs) return;
+  const message = `must be what the address says, ${asked}; got ${JSON.stringify([namespace, name])}`;
+  throw new PawlError('CONTRACT_INVALID', `The name ${message}.`, { issues: [{ path: 'name', message }] });
+}

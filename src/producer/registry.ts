@@ -1,0 +1,189 @@
+/**
+ * Declaring tools while the system runs (I2, I3, I7): each change is one revision of one record, made only if the one before it is
+ * what the writer saw, audited, and pushed to all processes.
+ */
+import type { RecordAudit, RegistryChange } from '../shared/audit.ts';
+import { PawlError } from '../shared/failure.ts';
+import type { SpecCopy, Specs } from '../shared/store/specs.ts';
+import { revisionConflict } from '../shared/store/specs.ts';
+import { qualifiedName } from '../shared/tool.ts';
+import {
+  type CheckedSpec,
+  type CodeSwitchRecord,
+  isToolSpec,
+  type PutSpec,
+  parseToolName,
+  type RegistryRecord,
+  type RemovedRecord,
+  specRecord,
+  type ToolSpecRecord,
+} from '../shared/tool-spec.ts';
+
+export interface RegistryParts {
+  readonly specs: Specs;
+  readonly copy: SpecCopy;
+  readonly audit: RecordAudit;
+  now(): Promise<number>;
+  /** Whether workers bring a tool of this name along, as code. */
+  isCode(namespace: string, name: string): Promise<boolean>;
+}
+
+export interface ChangeOptions {
+  /** The revision that the writer saw; 0: there must be none. Without one, the newest is replaced. */
+  readonly ifRevision?: number;
+  /** Who changes it, for the record and the audit. Default `local`. */
+  readonly by?: string;
+}
+
+/** A change that somebody else made in between is read and tried again this often, unless the writer named a revision. */
+const TRIES = 5;
+
+export class Registry {
+  readonly #parts: RegistryParts;
+
+  constructor(parts: RegistryParts) {
+    this.#parts = parts;
+  }
+
+  /** Declared tools and switches, by name; what was removed is left out. */
+  async list(): Promise<readonly Exclude<RegistryRecord, RemovedRecord>[]> {
+    await this.#parts.copy.catchUp();
+    return [...this.#parts.copy.all()]
+      .filter((record) => record.kind !== 'removed')
+      .sort((a, b) => (qualifiedName(a) < qualifiedName(b) ? -1 : 1));
+  }
+
+  /** The record of a tool; undefined when the registry has none. */
+  async read(tool: string): Promise<Exclude<RegistryRecord, RemovedRecord> | undefined> {
+    const record = await this.#parts.specs.read(qualifiedName(parseToolName(tool)));
+    return record?.kind === 'removed' ? undefined : record;
+  }
+
+  /** Its revisions, the newest first. */
+  history(tool: string): Promise<readonly RegistryRecord[]> {
+    return this.#parts.specs.history(qualifiedName(parseToolName(tool)));
+  }
+
+  /**
+   * Declares a tool, or replaces its declaration; callable as soon as the answer is here.
+   * Throws `CONTRACT_INVALID`, `PRECONDITION_FAILED` (another revision) and `PERMISSION_DENIED` (an immutable one).
+   */
+  async put(
+    tool: string,
+    spec: PutSpec,
+    options: ChangeOptions = {},
+  ): Promise<CheckedSpec & { readonly created: boolean }> {
+    const { namespace, name } = parseToolName(tool);
+    if (await this.#parts.isCode(namespace, name)) throw takenByCode(`${namespace}.${name}`);
+    let checked: CheckedSpec | undefined;
+    let created = false;
+    await this.#change(tool, 'declared', options, (before, revision) => {
+      refuseImmutable(before);
+      created = !isToolSpec(before);
+      checked = specRecord(spec, revision);
+      return checked.record;
+    });
+    return { ...(checked as unknown as CheckedSpec), created };
+  }
+
+  /** Switches a tool off or on, whoever runs it, and protects a declaration from changes or lifts that. Throws `UNKNOWN_TOOL`. */
+  async patch(
+    tool: string,
+    switches: { readonly enabled?: boolean; readonly mutable?: boolean },
+    options: ChangeOptions = {},
+  ): Promise<ToolSpecRecord | CodeSwitchRecord> {
+    const { namespace, name } = parseToolName(tool);
+    const isCode = await this.#parts.isCode(namespace, name);
+    const action = switches.enabled === undefined ? 'changed' : switches.enabled ? 'enabled' : 'disabled';
+    return this.#change(tool, action, options, (before, revision) => {
+      if (isToolSpec(before)) return { ...before, ...switches, ...revision };
+      if (!isCode && before?.kind !== 'code') throw notDeclared(tool);
+      const known = before?.kind === 'code' ? before : { enabled: true, mutable: true };
+      return { kind: 'code', enabled: known.enabled, mutable: known.mutable, ...switches, ...revision };
+    });
+  }
+
+  /** Removes a declaration: nothing new is accepted, and what is queued is refused. Throws `UNKNOWN_TOOL`. */
+  async remove(tool: string, options: ChangeOptions = {}): Promise<void> {
+    await this.#change(tool, 'removed', options, (before, revision): RemovedRecord => {
+      if (before === undefined || before.kind === 'removed') throw notDeclared(tool);
+      refuseImmutable(before);
+      return { kind: 'removed', ...revision };
+    });
+  }
+
+  /** Makes an earlier revision the newest again. Throws `UNKNOWN_TOOL` and `NOT_FOUND`. */
+  async rollback(tool: string, to: number, options: ChangeOptions = {}): Promise<ToolSpecRecord> {
+    const earlier = (await this.history(tool)).find(({ revision }) => revision === to);
+    if (earlier === undefined) throw new PawlError('NOT_FOUND', `${tool} has no revision ${to} that is still kept.`);
+    if (!isToolSpec(earlier))
+      throw new PawlError(
+        'NOT_FOUND',
+        `Revision ${to} of ${tool} declares no tool: it is of the kind ${earlier.kind}.`,
+      );
+    return this.#change(tool, 'rolled-back', options, (before, revision) => {
+      refuseImmutable(before);
+      return { ...earlier, ...revision };
+    });
+  }
+
+  async #change<Made extends RegistryRecord>(
+    tool: string,
+    action: RegistryChange['action'],
+    { ifRevision, by = 'local' }: ChangeOptions,
+    make: (
+      before: RegistryRecord | undefined,
+      revision: Pick<Made, 'namespace' | 'name' | 'revision' | 'updatedAtMs' | 'updatedBy'>,
+    ) => Made,
+  ): Promise<Made> {
+    const { specs, copy, audit } = this.#parts;
+    const named = parseToolName(tool);
+    const qualified = qualifiedName(named);
+    for (let tries = 1; ; tries += 1) {
+      const before = await specs.read(qualified);
+      // What cannot be believed is replaced, but only in the open.
+      const seen = before?.revision ?? (await specs.revision(qualified));
+      const present = before === undefined || before.kind === 'removed' ? 0 : seen;
+      if (ifRevision !== undefined && ifRevision !== present) throw revisionConflict(tool, String(ifRevision), present);
+      const updatedAtMs = await this.#parts.now();
+      const record = make(before, { ...named, revision: seen + 1, updatedAtMs, updatedBy: by });
+      const written = await specs.write(record, seen);
+      if (written.kind === 'changed') {
+        if (ifRevision === undefined && tries < TRIES) continue;
+        throw revisionConflict(tool, String(seen), written.revision);
+      }
+      void audit({
+        type: 'registry-changed',
+        tool: qualified,
+        kind: record.kind,
+        action,
+        revision: record.revision,
+        by,
+      });
+      await copy.catchUp();
+      return record;
+    }
+  }
+}
+
+function refuseImmutable(before: RegistryRecord | undefined): void {
+  if (isToolSpec(before) && !before.mutable)
+    throw new PawlError(
+      'PERMISSION_DENIED',
+      `${qualifiedName(before)} is protected from changes (mutable is false): PATCH it with {"mutable":true} first.`,
+    );
+}
+
+function takenByCode(qualified: string): PawlError {
+  return new PawlError(
+    'CONTRACT_INVALID',
+    `Workers offer a tool ${qualified} of their own; give this one another name or namespace.`,
+    {
+      issues: [{ path: 'name', message: `is taken by a tool of the workers: ${qualified}` }],
+    },
+  );
+}
+
+function notDeclared(tool: string): PawlError {
+  return new PawlError('UNKNOWN_TOOL', `The registry declares no tool ${JSON.stringify(tool)}.`);
+}

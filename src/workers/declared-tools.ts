@@ -1,0 +1,105 @@
+/**
+ * The tools of the registry as this worker runs them. Their executors are compiled in, one for each kind; a tool is made from its
+ * record when the first call of it comes.
+ */
+import type { StoredRequest } from '../shared/store/ledger.ts';
+import { SpecCopy, type Specs } from '../shared/store/specs.ts';
+import type { AnyTool, Tool, ToolOptions } from '../shared/tool.ts';
+import { defineUntypedTool } from '../shared/tool-forms.ts';
+import { isToolSpec, type RegistryRule, type SpecKind, type SpecOf, type ToolSpecRecord } from '../shared/tool-spec.ts';
+import { type RegisteredTool, registeredTool } from './begun.ts';
+
+/** What a tool of each kind does when it is called. */
+export type ToolMakers = { readonly [Kind in SpecKind]?: (record: SpecOf<Kind>) => Executable };
+
+/** The functions that an executor gives a declared tool. */
+export type Executable = Pick<
+  ToolOptions<Readonly<Record<string, unknown>>, unknown>,
+  'run' | 'needs' | 'resource' | 'preview'
+>;
+
+/** Definitions that are kept made, the newest used last. */
+const MAX_MADE = 2_000;
+
+export class DeclaredTools {
+  readonly #specs: Pick<Specs, 'changesSince' | 'withDefinition'>;
+  readonly #makers: ToolMakers;
+  readonly #copy: SpecCopy;
+  readonly #made = new Map<string, RegisteredTool>();
+
+  constructor(specs: Pick<Specs, 'changesSince' | 'withDefinition'>, makers: ToolMakers) {
+    this.#specs = specs;
+    this.#makers = makers;
+    this.#copy = new SpecCopy(specs);
+  }
+
+  get kinds(): readonly string[] {
+    return Object.keys(this.#makers);
+  }
+
+  catchUp(): Promise<void> {
+    return this.#copy.catchUp();
+  }
+
+  ruleFor(tool: { readonly namespace: string; readonly name: string }): RegistryRule | undefined {
+    return this.#copy.ruleFor(tool);
+  }
+
+  /** The newest declaration that this worker knows and can run. */
+  toolNamed(namespace: string, name: string): RegisteredTool | undefined {
+    const record = this.#copy.get(`${namespace}.${name}`);
+    return isToolSpec(record) ? this.#registered(record) : undefined;
+  }
+
+  /** The declaration that a call was validated with: it may be newer than what was heard of here, or older than the newest. */
+  async toolOf({ envelope, tool }: StoredRequest): Promise<RegisteredTool | undefined> {
+    const known = this.#made.get(tool.definition);
+    if (known !== undefined) return known;
+    await this.#copy.catchUp();
+    const name = `${envelope.toolNamespace}.${envelope.toolName}`;
+    const newest = this.#copy.get(name);
+    if (newest === undefined) return undefined;
+    if (isToolSpec(newest) && newest.definition === tool.definition) return this.#registered(newest);
+    const meant = await this.#specs.withDefinition(name, tool.definition);
+    return meant === undefined ? undefined : this.#registered(meant);
+  }
+
+  #registered(record: ToolSpecRecord): RegisteredTool | undefined {
+    const known = this.#made.get(record.definition);
+    const make = this.#makers[record.kind] as ((record: ToolSpecRecord) => Executable) | undefined;
+    if (known === undefined && make === undefined) return undefined;
+    const registered =
+      known ??
+      ({
+        ...registeredTool(toolOf(record, (make as NonNullable<typeof make>)(record)), record.definition),
+        declared: true,
+      } as const);
+    this.#made.delete(record.definition);
+    this.#made.set(record.definition, registered);
+    const oldest = this.#made.keys().next().value;
+    if (this.#made.size > MAX_MADE && oldest !== undefined) this.#made.delete(oldest);
+    return registered;
+  }
+}
+
+function toolOf(record: ToolSpecRecord, executable: Executable): AnyTool {
+  const { name, namespace, version, description, tier, effects, annotations, inputSchema, outputSchema } = record;
+  const { timeoutMs, maxResultBytes, maxOutputBytes, circuit } = record;
+  const tool: Tool = defineUntypedTool({
+    name,
+    namespace,
+    version,
+    description,
+    tier,
+    effects,
+    // What a service answers comes from outside, whatever its declaration says.
+    annotations: { openWorldHint: true, ...annotations } as AnyTool['annotations'],
+    inputSchema,
+    timeoutMs,
+    ...(maxResultBytes === undefined ? {} : { maxResultBytes }),
+    ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }),
+    circuit: circuit?.dependency === undefined ? {} : { dependency: circuit.dependency },
+    ...executable,
+  });
+  return outputSchema === undefined ? tool : { ...tool, outputSchema };
+}

@@ -1,0 +1,60 @@
+import { expect, test } from 'vitest';
+import { startRig, testTools } from './rig.ts';
+
+const spec = {
+  kind: 'http',
+  version: '1.0.0',
+  description: 'Current weather.',
+  inputSchema: { type: 'object', properties: { city: { type: 'string' } } },
+  routing: { method: 'GET', url: 'https://weather.example.com/{city}' },
+};
+
+test('PUT, PATCH and DELETE /v1/tools/{name}: revisions as ETags, conflicts 412 (I7)', async () => {
+  const { ask } = await startRig(testTools());
+  const put = (json: object, headers = {}) => ask('/v1/tools/weather', { method: 'PUT', json, headers });
+  const declared = await put(spec, { 'if-none-match': '*' });
+  expect(declared).toMatchObject({ status: 201, body: { name: 'weather', kind: 'http', revision: 1 } });
+  expect(declared.headers.get('etag')).toBe('"1"');
+  expect(await put(spec, { 'if-none-match': '*' })).toMatchObject({
+    status: 412,
+    body: { error: { code: 'PRECONDITION_FAILED' } },
+  });
+  expect((await put({ ...spec, name: 'weather', version: '1.1.0' }, { 'if-match': '"1"' })).status).toBe(200);
+  expect((await put(spec, { 'if-match': '"1"' })).status).toBe(412);
+  expect((await put(spec, { 'if-match': 'abc' })).body.error.issues[0].path).toBe('if-match');
+  expect((await put({ ...spec, name: 'other' })).body.error.issues[0].path).toBe('name');
+  expect((await put({ ...spec, kind: 'shell' })).status).toBe(400);
+
+  expect((await ask('/v1/tools')).body.tools.map(({ name }: { name: string }) => name)).toContain('weather');
+  expect((await ask('/v1/tools/weather')).body).toMatchObject({
+    version: '1.1.0',
+    enabled: true,
+    spec: { revision: 2 },
+  });
+  const patched = await ask('/v1/tools/weather', { method: 'PATCH', json: { enabled: false } });
+  expect(patched).toMatchObject({ status: 200, body: { enabled: false, revision: 3 } });
+  expect((await ask('/v1/tools/weather', { method: 'PATCH', json: {} })).status).toBe(400);
+  const { revisions } = (await ask('/v1/tools/weather/revisions')).body;
+  expect(revisions.map(({ revision }: { revision: number }) => revision)).toEqual([3, 2, 1]);
+  const rolledBack = await ask('/v1/tools/weather/rollback', { method: 'POST', json: { revision: 1 } });
+  expect(rolledBack.body).toMatchObject({ version: '1.0.0', revision: 4, enabled: true });
+  expect((await ask('/v1/tools/weather', { method: 'DELETE' })).status).toBe(204);
+  expect((await ask('/v1/tools/weather', { method: 'DELETE' })).status).toBe(404);
+  expect((await ask('/v1/tools/weather')).status).toBe(404);
+});
+
+test('only an admin of the whole fleet declares tools, and sees how they are declared (I23)', async () => {
+  const tokens = [
+    { token: 'the-agent-1', role: 'agent' as const },
+    { token: 'the-operator-1', role: 'operator' as const },
+    { token: 'the-admin-1', role: 'admin' as const },
+    { token: 'the-admin-of-acme', role: 'admin' as const, tenantId: 'acme' },
+  ];
+  const { ask } = await startRig({ settings: { apiTokens: tokens } });
+  for (const token of ['the-agent-1', 'the-operator-1', 'the-admin-of-acme'])
+    expect((await ask('/v1/tools/weather', { method: 'PUT', json: spec, token })).status).toBe(403);
+  expect((await ask('/v1/tools/weather', { method: 'PUT', json: spec, token: 'the-admin-1' })).status).toBe(201);
+  expect((await ask('/v1/tools/weather', { token: 'the-agent-1' })).body.spec).toBeUndefined();
+  expect((await ask('/v1/tools/weather', { token: 'the-admin-1' })).body.spec.routing.url).toContain('example');
+  expect((await ask('/v1/tools/weather/revisions', { token: 'the-agent-1' })).status).toBe(403);
+});
