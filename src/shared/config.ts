@@ -254,6 +254,7 @@ export const VARIABLES: readonly Variable[] = [
   { name: 'PAWL_METRICS_PORT', path: ['metricsPort'], read: asNumber },
   { name: 'PAWL_METRICS_HOST', path: ['metricsHost'], read: asText },
   { name: 'PAWL_BOARD_REDIS_URL', path: ['boardRedisUrl'], read: asText },
+  { name: 'PAWL_DURABILITY', path: ['durability'], read: asText },
   { name: 'LOG_LEVEL', path: ['logLevel'], read: asText },
   { name: 'PAWL_LOCK_DURATION_MS', path: ['lockDurationMs'], read: asNumber },
   { name: 'PAWL_STALLED_INTERVAL_MS', path: ['stalledIntervalMs'], read: asNumber },
