@@ -19,7 +19,7 @@ const LAUNCHER = fileURLToPath(new URL('../bin/pawl.mjs', import.meta.url));
 /** A tools file may leave timers or connections behind: a command that is done does not wait for them longer than this. */
 const LINGER_MS = 500;
 /** Groups of commands in which the first one is meant when none is named. */
-const GROUPS: readonly string[] = ['calls', 'tools', 'sessions', 'circuits', 'reliability', 'approvals'];
+const GROUPS: readonly string[] = ['calls', 'tools', 'sessions', 'circuits', 'reliability', 'approvals', 'questions'];
 
 type End = (code: number) => void;
 
@@ -83,6 +83,7 @@ export function createProgram(context: CliContext, end: End): Command {
   sessionCommands(program, context, end);
   circuitCommands(program, context, end);
   approvalCommands(program, context, end);
+  questionCommands(program, context, end);
   policyCommands(program, context, end);
   reliabilityCommands(program, context, end);
   doctorCommand(program, context, end);
@@ -263,6 +264,32 @@ function approvalCommands(program: Command, context: CliContext, end: End): void
     .option('--params <json>', 'run with these parameters instead: JSON, @FILE, or - for standard input')
     .option('--remember', 'let later calls of the session that are like it run, too');
   deciding('deny', 'end a call before it runs', ['pawl approvals deny e0.… --reason "not on a Friday"']);
+}
+
+function questionCommands(program: Command, context: CliContext, end: End): void {
+  const questions = group(program, 'questions', 'list what tools ask people, and answer', [
+    'pawl questions',
+    'pawl questions answer e0.… yes',
+  ]);
+  const ls = command(questions, 'ls', 'list questions that wait for an answer', ['pawl questions ls']);
+  json(limit(ls)).action(async (options) =>
+    end(await (await import('./cli/questions.ts')).listQuestions(context, options)),
+  );
+  json(
+    command(questions, 'answer', 'give the answer, once', ['pawl questions answer e0.… yes'])
+      .argument('<id>', 'of the question')
+      .argument('<answer>', 'value of an option or, where that is allowed, any text'),
+  ).action(async (id: string, answer: string, options) =>
+    end(await (await import('./cli/questions.ts')).replyToQuestion(context, id, { answer }, options)),
+  );
+  json(
+    command(questions, 'dismiss', 'tell the tool that nobody will answer', ['pawl questions dismiss e0.…']).argument(
+      '<id>',
+      'of the question',
+    ),
+  ).action(async (id: string, options) =>
+    end(await (await import('./cli/questions.ts')).replyToQuestion(context, id, { dismiss: true }, options)),
+  );
 }
 
 function policyCommands(program: Command, context: CliContext, end: End): void {

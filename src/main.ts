@@ -124,6 +124,8 @@ export interface StartWorkerOptions extends Partial<Omit<SettingsInput, 'tools'>
   readonly hooks?: readonly Hook[];
   /** Told what the attempts in this process do (R27). */
   readonly onEvent?: (event: ExecuteEvent) => void;
+  /** An operator asks this worker to finish what it runs, and end. Default: it closes itself. */
+  readonly onDrainAsked?: () => void;
 }
 
 /** A worker in this process. Does not end the process: call `close()` to drain it. */
@@ -134,6 +136,7 @@ export async function startWorker({
   log,
   hooks,
   onEvent,
+  onDrainAsked,
   ...options
 }: StartWorkerOptions): Promise<ToolWorker> {
   const sets = given.filter((entry) => !isTool(entry)) as readonly Toolset<AnyTool>[];
@@ -160,6 +163,7 @@ export async function startWorker({
     pawlVersion: PAWL_VERSION,
     ...(hooks === undefined ? {} : { hooks }),
     ...(onEvent === undefined ? {} : { onEvent }),
+    ...(onDrainAsked === undefined ? {} : { onDrainAsked }),
   });
 }
 

@@ -85,7 +85,8 @@ function decide(pawl: Pawl, { record }: ApprovalListing, options: Omit<DecideOpt
   return pawl.approvals.decide(record.request.id, { ...options, by: `cli:${userName()}` });
 }
 
-function userName(): string {
+/** Who sits at this terminal. */
+export function userName(): string {
   try {
     return userInfo().username || 'unknown';
   } catch {

@@ -55,6 +55,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
         metrics.observe(event);
         logLine(log, workerLine(event));
       },
+      onDrainAsked: () => end.drain('an operator asked'),
     });
     end.started(worker);
     endpoint = await openProcessEndpoint(settings, {
@@ -144,6 +145,7 @@ function watchForTheEnd(context: CliContext, log: Logger, drainMs: number) {
   });
   return {
     code: promise,
+    drain,
     started(begun: ToolWorker) {
       worker = begun;
       if (asked !== undefined) begin(begun, asked);

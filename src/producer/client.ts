@@ -21,11 +21,12 @@ import {
   usable,
 } from '../shared/session.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
+import type { CircuitChange } from '../shared/store/breakers.ts';
 import type { ToolOffer } from '../shared/store/catalogue.ts';
 import { InboxReader } from '../shared/store/inbox.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { CallRecord, Flushed } from '../shared/store/ledger.ts';
-import { type News, NewsListener } from '../shared/store/news.ts';
+import { type News, NewsListener, publishNews } from '../shared/store/news.ts';
 import type { ShadowCount } from '../shared/store/switches.ts';
 import { type ReliabilityModes, Switches, type SwitchWords } from '../shared/switches.ts';
 import { backgroundSchedule, type Clock, uuidv7 } from '../shared/time.ts';
@@ -40,6 +41,7 @@ import { Dispatch, type DispatchEvent, type Submission, type SubmitOptions } fro
 import { type EnforcedCircuit, withEnforcement } from './enforcement.ts';
 import { type Follower, Follows } from './follow.ts';
 import { type Offer, Offers } from './offers.ts';
+import { QuestionDesk } from './questions.ts';
 import { Registry } from './registry.ts';
 import { Results } from './results.ts';
 import { Session } from './session.ts';
@@ -78,6 +80,7 @@ export class Pawl {
   readonly approvals: ApprovalDesk;
   /** Tools that are declared while the system runs. */
   readonly registry: Registry;
+  readonly questions: QuestionDesk;
   readonly #options: PawlOptions;
   readonly #backend: Backend;
   readonly #inbox: InboxReader;
@@ -172,6 +175,7 @@ export class Pawl {
       isCode: async (namespace, name) =>
         (await this.#offers.code()).some((offer) => offer.namespace === namespace && offer.name === name),
     });
+    this.questions = new QuestionDesk(backend.questions);
     this.#traces = options.tracing === undefined ? undefined : new CallTraces(options.tracing.tracer);
     this.#hooks = new Hooks(options.hooks ?? [], {
       schedule: backgroundSchedule,
@@ -485,6 +489,23 @@ export class Pawl {
   async circuits(): Promise<EnforcedCircuit[]> {
     const [listings, { tools }] = await Promise.all([this.#circuitAdmin.list(), this.#offers.all()]);
     return withEnforcement(listings, tools, this.settings, this.#switches);
+  }
+
+  /** What became of circuits, the newest first. */
+  async circuitHistory(limit = 100): Promise<CircuitChange[]> {
+    const changes = await Promise.all(PLACES.map((place) => this.#backend.breakers.history(place, limit)));
+    return changes
+      .flat()
+      .sort((one, other) => other.atMs - one.atMs)
+      .slice(0, limit);
+  }
+
+  /** Asks a worker to finish what it runs, and end. Throws `NOT_FOUND`. */
+  async drainWorker(workerId: string): Promise<void> {
+    const { workers } = await this.#backend.catalogue.read();
+    if (!workers.some(({ id }) => id === workerId))
+      throw new PawlError('NOT_FOUND', `There is no worker ${JSON.stringify(workerId.slice(0, 200))}.`);
+    await publishNews(this.#backend.redis, this.settings.prefix, { type: 'drain', workerId });
   }
 
   /** Forces circuits open, or resets them to closed (R25). Returns them as they are now. */

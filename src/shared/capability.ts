@@ -232,7 +232,8 @@ export interface Channel {
 
 /** The channels of a worker: the one that a session talks through, or undefined when neither it nor one above has any. */
 export interface Channels {
-  open(owner: CapabilityOwner): Promise<Channel | undefined>;
+  /** With the signal of the call, which ends its waiting for answers. */
+  open(owner: CapabilityOwner, signal?: AbortSignal): Promise<Channel | undefined>;
 }
 
 /** The capability handles of a context. An absent one throws `PERMISSION_DENIED` at its first use. */

@@ -166,6 +166,8 @@ export const settingsSchema = z.strictObject({
   metricsHost: z.string().min(1).default('127.0.0.1'),
   /** What Bull Board reads with, where it has a Redis user of its own. */
   boardRedisUrl: z.string().min(1).optional(),
+  /** Where people look at traces: `{traceId}` stands for the trace’s ID. */
+  traceUrl: z.url().includes('{traceId}').optional(),
   logLevel: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
   lockDurationMs: z.number().int().min(200).default(30_000),
   stalledIntervalMs: z.number().int().min(100).default(30_000),
@@ -255,6 +257,7 @@ export const VARIABLES: readonly Variable[] = [
   { name: 'PAWL_METRICS_HOST', path: ['metricsHost'], read: asText },
   { name: 'PAWL_BOARD_REDIS_URL', path: ['boardRedisUrl'], read: asText },
   { name: 'PAWL_DURABILITY', path: ['durability'], read: asText },
+  { name: 'PAWL_TRACE_URL', path: ['traceUrl'], read: asText },
   { name: 'LOG_LEVEL', path: ['logLevel'], read: asText },
   { name: 'PAWL_LOCK_DURATION_MS', path: ['lockDurationMs'], read: asNumber },
   { name: 'PAWL_STALLED_INTERVAL_MS', path: ['stalledIntervalMs'], read: asNumber },

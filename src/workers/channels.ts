@@ -12,15 +12,18 @@ import type { SessionRecord } from '../shared/session.ts';
 import { shownJson, shownText } from '../shared/shown.ts';
 import type { ApprovalRecord } from '../shared/store/approvals.ts';
 import type { Messages } from '../shared/store/messages.ts';
+import type { Questions } from '../shared/store/questions.ts';
 import { routeOf } from '../shared/store/sessions.ts';
-import type { CapabilityOwner, Channel, ChannelMessage, Channels } from '../shared/tool.ts';
+import type { Answer, CapabilityOwner, Channel, ChannelMessage, Channels, Question } from '../shared/tool.ts';
 import { approvalButtons } from '../shared/webhook.ts';
+import { Asking } from './questions.ts';
 
 export interface WorkerChannelsParts {
   readonly settings: Settings;
   readonly seals: Seals;
   readonly log: Logger;
   readonly messages: Messages;
+  readonly questions: Questions;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   /** Redis' clock. */
   now(): Promise<number>;
@@ -30,17 +33,73 @@ const POST_TIMEOUT_MS = 5_000;
 
 export class WorkerChannels implements Channels {
   readonly #parts: WorkerChannelsParts;
+  readonly #asking: Asking;
 
   constructor(parts: WorkerChannelsParts) {
     this.#parts = parts;
+    this.#asking = new Asking(parts.questions);
   }
 
-  async open(owner: CapabilityOwner): Promise<Channel | undefined> {
+  /** A question has ended, here or elsewhere. */
+  heard(questionId: string): void {
+    this.#asking.heard(questionId);
+  }
+
+  async open(owner: CapabilityOwner, signal?: AbortSignal): Promise<Channel | undefined> {
     const session = await this.#parts.sessionOf(owner.sessionKey);
     if (session === undefined) return undefined;
     const route = await routeOf(session, (key) => this.#parts.sessionOf(key));
     if (route === undefined) return undefined;
-    return { kind: route.channel.kind, send: (message) => this.#send(route, session, owner, message) };
+    const { kind } = route.channel;
+    const send: Channel['send'] = (message) => this.#send(route, session, owner, message);
+    // A webhook is one way.
+    if (kind === 'webhook') return { kind, send };
+    let asked = 0;
+    const ask = (question: Question) => {
+      asked += 1;
+      return this.#ask({ route, session, owner, question, number: asked, signal });
+    };
+    return { kind, send, ask };
+  }
+
+  async #ask(asked: {
+    readonly route: ApprovalRoute;
+    readonly session: SessionRecord;
+    readonly owner: CapabilityOwner;
+    readonly question: Question;
+    readonly number: number;
+    readonly signal: AbortSignal | undefined;
+  }): Promise<Answer> {
+    const { route, session, owner, question, number, signal } = asked;
+    this.#checkMay('ask', route, session);
+    const { text, options, freeText = options === undefined, timeoutMs } = question;
+    const { callId, actorId, agentId, tenantId } = owner;
+    const request = {
+      text,
+      freeText,
+      callId,
+      actorId,
+      session: session.sessionKey,
+      shownIn: route.sessionKey,
+      channel: route.channel.kind,
+      ...(options === undefined ? {} : { options }),
+      ...(agentId === undefined ? {} : { agentId }),
+      ...(tenantId === undefined ? {} : { tenantId }),
+    };
+    return this.#asking.ask(request, { number, timeoutMs, signal });
+  }
+
+  /** Throws `PERMISSION_DENIED` when the policy of the channel does not let the session send, or ask. */
+  #checkMay(what: 'send' | 'ask', route: ApprovalRoute, session: SessionRecord): void {
+    const verdict = evaluate({
+      tool: { name: what, namespace: 'channel', tier: 'workspace' },
+      session: { ...session, state: 'open' },
+      policy: this.#parts.settings.policy,
+      channel: route.channel.kind,
+    });
+    if (verdict.decision === 'allow') return;
+    const doing = what === 'send' ? 'send to its channel' : 'ask in its channel';
+    throw new PawlError('PERMISSION_DENIED', `This session may not ${doing}: ${verdict.reason}.`);
   }
 
   async #send(
@@ -49,14 +108,7 @@ export class WorkerChannels implements Channels {
     owner: CapabilityOwner,
     message: string | ChannelMessage,
   ): Promise<void> {
-    const verdict = evaluate({
-      tool: { name: 'send', namespace: 'channel', tier: 'workspace' },
-      session: { ...session, state: 'open' },
-      policy: this.#parts.settings.policy,
-      channel: route.channel.kind,
-    });
-    if (verdict.decision !== 'allow')
-      throw new PawlError('PERMISSION_DENIED', `This session may not send to its channel: ${verdict.reason}.`);
+    this.#checkMay('send', route, session);
     const text = shownText(typeof message === 'string' ? message : message.text);
     const { callId } = owner;
     if (route.channel.kind !== 'webhook') {

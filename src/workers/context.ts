@@ -43,7 +43,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     ...(turnId === undefined ? {} : { turnId }),
   };
   const ownMemory = parts.memory?.open(owner);
-  const ownChannel = await parts.channels?.open(owner);
+  const ownChannel = await parts.channels?.open(owner, running.signal);
   const { workspace, changes, processes, memory, channel, fetch, demand } = capabilitiesFor({
     session,
     needs: tool.needs,

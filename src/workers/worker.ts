@@ -69,6 +69,8 @@ export interface WorkerOptions {
   readonly random?: Random;
   readonly onEvent?: (event: ExecuteEvent) => void;
   readonly tracing?: Tracing;
+  /** An operator asks this worker to finish what it runs, and end. Default: `close()`. */
+  readonly onDrainAsked?: () => void;
 }
 
 /** A tool that fails on this node alone is left to others for this long at a time. */
@@ -152,11 +154,12 @@ export class ToolWorker {
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
     this.#switches = new Switches(settings.reliability);
     this.#declared = new DeclaredTools(backend.specs, options.declared ?? {});
-    const { seals, messages, ledger } = backend;
+    const { seals, messages, questions, ledger } = backend;
     this.#channels = new WorkerChannels({
       settings,
       seals,
       messages,
+      questions,
       log,
       sessionOf: (sessionKey) => this.#sessionOf(sessionKey),
       now: () => ledger.now(),
@@ -400,7 +403,14 @@ export class ToolWorker {
     else if (news.type === 'session') this.#sessions.delete(news.sessionKey);
     else if (news.type === 'switches') this.#learnSwitches().catch((error: Error) => this.#onError(error));
     else if (news.type === 'specs') this.#declared.catchUp().catch((error: Error) => this.#onError(error));
+    else if (news.type === 'question') this.#channels.heard(news.id);
+    else if (news.type === 'drain' && news.workerId === this.id) this.#drainAsked();
     else if (news.type === 'catalogue') this.#learnPeers().catch((error: Error) => this.#onError(error));
+  }
+
+  #drainAsked(): void {
+    const { onDrainAsked = () => void this.close().catch((error: Error) => this.#onError(error)) } = this.#options;
+    onDrainAsked();
   }
 
   async #learnSwitches(): Promise<void> {

@@ -33,6 +33,12 @@ const ROLES: Readonly<Record<Permission, readonly ApiRole[]>> = {
   read: ['agent', 'approver', 'operator', 'admin'],
 };
 
+/** What a caller may do. */
+export function permissionsOf({ role, tenantId }: Caller): Permission[] {
+  const all = Object.keys(ROLES) as Permission[];
+  return all.filter((each) => ROLES[each].includes(role) && (each !== 'oversee' || tenantId === undefined));
+}
+
 /** Throws `PERMISSION_DENIED`. */
 export function checkPermission(caller: Caller, permission: Permission): void {
   if (!ROLES[permission].includes(caller.role))

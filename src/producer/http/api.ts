@@ -4,8 +4,10 @@ import { approvalRoutes } from './approvals.ts';
 import { callRoutes } from './calls.ts';
 import { circuitRoutes } from './circuits.ts';
 import { eventRoutes, type Streams } from './events.ts';
+import { fleetRoutes } from './fleet.ts';
 import { metricsRoute, type ProducerMetrics } from './metrics.ts';
 import { openApiRoute } from './openapi.ts';
+import { questionRoutes } from './questions.ts';
 import { registryRoutes } from './registry.ts';
 import type { Route } from './routes.ts';
 import { sessionRoutes } from './sessions.ts';
@@ -31,9 +33,11 @@ export function apiRoutes(parts: ApiParts): readonly Route[] {
     ...callRoutes(parts),
     ...eventRoutes(parts),
     ...approvalRoutes(parts),
+    ...questionRoutes(parts),
     ...toolRoutes(pawl),
     ...registryRoutes(pawl),
     ...circuitRoutes(pawl),
+    ...fleetRoutes(pawl),
     metricsRoute(metrics),
     openApiRoute(() => routes, version),
   ];

@@ -1,5 +1,6 @@
 /** `/v1/calls`: handing calls in, waiting for them, reading, cancelling and resolving them. */
 import { z } from 'zod';
+import { CALL_STATES, PHASES } from '../../shared/call.ts';
 import {
   contractSchemas,
   idempotencyKeySchema,
@@ -12,6 +13,7 @@ import type { CallRecord } from '../../shared/store/ledger.ts';
 import { DEFAULT_NAMESPACE } from '../../shared/tool.ts';
 import type { Pawl } from '../client.ts';
 import type { Submission } from '../dispatch.ts';
+import { type CallFilter, findCalls } from '../find-calls.ts';
 import { type Caller, checkTenant, seesTenant } from './access.ts';
 import type { ApiParts } from './api.ts';
 import { submitterOf } from './approvals.ts';
@@ -91,9 +93,14 @@ export function callRoutes({
       method: 'get',
       path: '/v1/calls',
       permission: 'use',
-      summary: 'Calls, the newest first; with `session`, those of that session.',
+      summary:
+        'Calls, the newest first; with `session`, `tool` or `state`, those alone; `truncated` when older ones were not looked at.',
       query: z.strictObject({
         session: z.string().min(1).max(256).optional(),
+        /** A part of `namespace.name`. */
+        tool: z.string().min(1).max(256).optional(),
+        /** `unresolved`: those whose outcome is unknown. */
+        state: z.enum([...CALL_STATES, ...PHASES, 'unresolved']).optional(),
         limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
       }),
       answers: { 200: 'Calls, without their results' },
@@ -278,17 +285,16 @@ export async function callFor(pawl: Pawl, caller: Caller, callId: string): Promi
 
 async function list(
   pawl: Pawl,
-  { query, caller }: Asked<{ readonly session?: string | undefined; readonly limit: number }>,
+  { query, caller }: Asked<{ readonly session?: string | undefined; readonly limit: number } & CallFilter>,
 ): Promise<Answer> {
-  if (query.session !== undefined) await sessionFor(pawl, caller, query.session);
-  const records = await pawl.calls({
-    // The newest of all tenants are read; this caller's are among them or too old to be listed.
-    limit: caller.tenantId === undefined || query.session !== undefined ? query.limit : MAX_LISTED,
-    ...(query.session === undefined ? {} : { sessionKey: query.session }),
+  const { session, tool, state, limit } = query;
+  if (session !== undefined) await sessionFor(pawl, caller, session);
+  const { records, complete } = await findCalls(pawl.backend.ledger, {
+    limit,
+    ...(session === undefined ? {} : { sessionKey: session }),
+    ...(tool === undefined ? {} : { tool }),
+    ...(state === undefined ? {} : { state }),
+    isSeen: ({ request }) => seesTenant(caller, request.envelope.target.tenantId),
   });
-  const calls = records
-    .filter(({ request }) => seesTenant(caller, request.envelope.target.tenantId))
-    .slice(0, query.limit)
-    .map(callSummary);
-  return { status: 200, body: { calls } };
+  return { status: 200, body: { calls: records.map(callSummary), ...(complete ? {} : { truncated: true }) } };
 }

@@ -4,7 +4,7 @@ import { defined } from '../../shared/defined.ts';
 import { PawlError } from '../../shared/failure.ts';
 import { TIERS, toolNamed } from '../../shared/tool.ts';
 import { type Pawl, PLACES } from '../client.ts';
-import { type Route, route } from './routes.ts';
+import { queryNumber, type Route, route } from './routes.ts';
 import { circuitView } from './views.ts';
 
 const AVAILABLE = ['force_open', 'reset', 'flush', 'disable', 'enable'] as const;
@@ -35,6 +35,15 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
       summary: 'Circuits, ledger counts and switches.',
       answers: { 200: 'The state of reliability' },
       handle: async () => ({ status: 200, body: await reliability(pawl) }),
+    }),
+    route({
+      method: 'get',
+      path: '/v1/circuits/history',
+      permission: 'oversee',
+      summary: 'What became of circuits in the last week, the newest first.',
+      query: z.strictObject({ limit: queryNumber({ max: 1_000, fallback: 100, unit: 'changes' }) }),
+      answers: { 200: 'Changes' },
+      handle: async ({ query }) => ({ status: 200, body: { changes: await pawl.circuitHistory(query.limit) } }),
     }),
     route({
       method: 'post',

@@ -1,5 +1,6 @@
 /** The shapes in which the API shows calls, tools and circuits (INTERFACE, "Lists"). */
 import { envelopeOf } from '../../shared/outcome.ts';
+import { redactFields, secretsIn } from '../../shared/redaction.ts';
 import type { CatalogueContent } from '../../shared/store/catalogue.ts';
 import type { CallRecord } from '../../shared/store/ledger.ts';
 import type { EnforcedCircuit } from '../enforcement.ts';
@@ -39,7 +40,19 @@ export function callView(record: CallRecord) {
     outcome === undefined || record.state === 'inflight'
       ? undefined
       : envelopeOf(outcome, { requestId: request.envelope.requestId, callId });
-  return { ...callSummary(record), ...(result === undefined ? {} : { result }) };
+  const { envelope } = request;
+  const { idempotencyKey, params } = envelope.payload;
+  const { deadlineAtMs } = envelope.control;
+  return {
+    ...callSummary(record),
+    fence: record.fence,
+    params: redactFields(params, secretsIn(params)),
+    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+    ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
+    ...(record.startedAtMs === undefined ? {} : { startedAtMs: record.startedAtMs }),
+    ...(envelope.trace.traceparent === undefined ? {} : { traceparent: envelope.trace.traceparent }),
+    ...(result === undefined ? {} : { result }),
+  };
 }
 
 export function toolView(tool: CatalogueContent['tools'][number]) {

@@ -18,6 +18,7 @@ import { type EmbeddedRedis, startEmbeddedRedis } from './embedded-redis.ts';
 import { Grants } from './grants.ts';
 import { Ledger } from './ledger.ts';
 import { Messages } from './messages.ts';
+import { Questions } from './questions.ts';
 import { closeConnection, openConnection, type Redis, whenReady } from './redis.ts';
 import { Sessions } from './sessions.ts';
 import { Specs } from './specs.ts';
@@ -38,6 +39,7 @@ export interface Backend {
   readonly approvals: Approvals;
   readonly grants: Grants;
   readonly messages: Messages;
+  readonly questions: Questions;
   readonly seals: Seals;
   readonly audit: RecordAudit;
   readonly catalogue: Catalogue;
@@ -89,6 +91,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       approvals: new Approvals(redis, ledger, seals, settings.ttl),
       grants: new Grants(redis, settings.prefix, seals),
       messages: new Messages(redis, settings.prefix),
+      questions: new Questions(redis, settings.prefix, seals),
       seals,
       audit,
       catalogue: new Catalogue(redis, settings.prefix),

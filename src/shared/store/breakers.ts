@@ -6,7 +6,10 @@ import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
 
 const failureScript = new Script('circuit-failure', 2);
-const changeScript = new Script('circuit-change', 2);
+const changeScript = new Script('circuit-change', 3);
+/** Of each place. */
+const CHANGES_KEPT = 500;
+const CHANGES_KEPT_MS = 7 * 24 * 3_600_000;
 
 /** What all processes hear when a circuit changes. */
 export interface CircuitNews {
@@ -16,6 +19,16 @@ export interface CircuitNews {
   readonly circuit: Circuit;
   /** Milliseconds until a probe may run, at the time of the change. */
   readonly retryAfterMs: number;
+}
+
+/** A change of a circuit, as its history keeps it. */
+export interface CircuitChange {
+  readonly key: string;
+  readonly from: Circuit['state'];
+  readonly to: Circuit['state'];
+  readonly atMs: number;
+  /** Of an operator who forced it. */
+  readonly reason?: string;
 }
 
 export class Breakers {
@@ -64,6 +77,15 @@ export class Breakers {
     };
   }
 
+  /** What became of the circuits of a place, the newest first. */
+  async history(place: Place, limit: number): Promise<CircuitChange[]> {
+    const stored = await this.#redis.lrange(this.#keys(place).circuitHistory, 0, limit - 1);
+    return stored.map((text) => {
+      const bar = text.indexOf('|');
+      return { ...(JSON.parse(text.slice(bar + 1)) as Omit<CircuitChange, 'atMs'>), atMs: Number(text.slice(0, bar)) };
+    });
+  }
+
   async window(place: Place, key: string): Promise<readonly Sample[]> {
     return (await this.#redis.lrange(this.#keys(place).window(key), 0, -1)).map(parseSample);
   }
@@ -78,10 +100,21 @@ export class Breakers {
   ): Promise<{ readonly changed: boolean; readonly circuit: Circuit }> {
     const keys = this.#keys(place);
     const news: CircuitNews = { type: 'circuit', place, key, circuit: next, retryAfterMs };
+    const reason = 'reason' in next ? next.reason : undefined;
+    const change = { key, from: from.state, to: next.state, ...(reason === undefined ? {} : { reason }) };
     const [code, raw] = await changeScript.run(
       this.#redis,
-      [keys.circuits, keys.window(key)],
-      [key, from.epoch, formatCircuit(next), this.#news, JSON.stringify(news)],
+      [keys.circuits, keys.window(key), keys.circuitHistory],
+      [
+        key,
+        from.epoch,
+        formatCircuit(next),
+        this.#news,
+        JSON.stringify(news),
+        JSON.stringify(change),
+        CHANGES_KEPT,
+        CHANGES_KEPT_MS,
+      ],
     );
     return { changed: code === 'changed', circuit: parseCircuit(raw as string) };
   }

@@ -55,6 +55,11 @@ export class PlaceKeys {
     return `${this.base}:approval`;
   }
 
+  /** What became of circuits, the newest first. */
+  get circuitHistory(): string {
+    return `${this.base}:circuit-history`;
+  }
+
   window(circuit: string): string {
     return `${this.base}:window:${circuit}`;
   }
@@ -98,6 +103,8 @@ export class FleetKeys {
   readonly switches: string;
   /** What shadow mode would have done, counted. */
   readonly shadows: string;
+  /** Questions that wait for a person, by expiry. */
+  readonly questions: string;
   /** Written by whoever waits for the disk. */
   readonly disk: string;
   readonly prefix: string;
@@ -115,6 +122,7 @@ export class FleetKeys {
     this.sessions = `${prefix}:{fleet}:sessions`;
     this.switches = `${prefix}:{fleet}:switches`;
     this.shadows = `${prefix}:{fleet}:shadows`;
+    this.questions = `${prefix}:{fleet}:questions`;
     this.disk = `${prefix}:{fleet}:disk`;
   }
 
@@ -135,6 +143,11 @@ export class FleetKeys {
   /** What people allowed for the rest of a session. */
   grants(sessionKey: string): string {
     return `${this.prefix}:{fleet}:grants:${sessionKey}`;
+  }
+
+  /** A tool's question to people. */
+  question(id: string): string {
+    return `${this.prefix}:{fleet}:question:${id}`;
   }
 
   task(taskId: string): string {

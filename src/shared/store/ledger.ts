@@ -763,12 +763,16 @@ export class Ledger {
   }
 
   /** IDs of calls of one place, the newest first; of one session when given. */
-  async list(place: Place, options: { readonly limit: number; readonly sessionKey?: string }): Promise<string[]> {
+  async list(
+    place: Place,
+    options: { readonly limit: number; readonly offset?: number; readonly sessionKey?: string },
+  ): Promise<string[]> {
     const keys = this.keys(place);
+    const { limit, offset = 0 } = options;
     return this.#redis.zrevrange(
       options.sessionKey === undefined ? keys.calls : keys.sessionCalls(options.sessionKey),
-      0,
-      options.limit - 1,
+      offset,
+      offset + limit - 1,
     );
   }
 

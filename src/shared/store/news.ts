@@ -10,6 +10,10 @@ export type News =
   | CircuitNews
   | { readonly type: 'cancel'; readonly callId: string; readonly because: string }
   | { readonly type: 'session'; readonly sessionKey: string }
+  /** A question to people has ended. */
+  | { readonly type: 'question'; readonly id: string }
+  /** A worker should finish what it runs, and end. */
+  | { readonly type: 'drain'; readonly workerId: string }
   | { readonly type: 'catalogue' }
   | { readonly type: 'switches' }
   | { readonly type: 'specs' };

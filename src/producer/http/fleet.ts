@@ -1,0 +1,65 @@
+/** `/v1/me` and `/v1/workers`: who asks, and who runs the calls. */
+import { TIERS } from '../../shared/tool.ts';
+import { type Pawl, PLACES } from '../client.ts';
+import { permissionsOf } from './access.ts';
+import { type Route, route } from './routes.ts';
+
+export function fleetRoutes(pawl: Pawl): readonly Route[] {
+  return [
+    route({
+      method: 'get',
+      path: '/v1/me',
+      permission: 'read',
+      summary: 'Who asks: the role of the token, and what it may do.',
+      answers: { 200: 'The role, the tenant if the token has one, and the permissions' },
+      handle({ caller }) {
+        const { role, tenantId } = caller;
+        const { traceUrl } = pawl.settings;
+        return {
+          status: 200,
+          body: {
+            role,
+            ...(tenantId === undefined ? {} : { tenantId }),
+            permissions: permissionsOf(caller),
+            ...(traceUrl === undefined ? {} : { traceUrl }),
+          },
+        };
+      },
+    }),
+    route({
+      method: 'get',
+      path: '/v1/workers',
+      permission: 'oversee',
+      summary: 'Workers that live, and how much each tier has to do.',
+      answers: { 200: 'Workers and tiers' },
+      async handle() {
+        const [{ workers }, counts] = await Promise.all([
+          pawl.backend.catalogue.read(),
+          Promise.all(PLACES.map((place) => pawl.backend.ledger.counts(place))),
+        ]);
+        const tiers = TIERS.map((tier, index) => {
+          const here = workers.filter((worker) => worker.tiers.includes(tier));
+          return {
+            tier,
+            workers: here.length,
+            slots: here.reduce((sum, { concurrency }) => sum + concurrency, 0),
+            inflight: counts[index]?.inflight ?? 0,
+          };
+        });
+        return { status: 200, body: { workers, tiers } };
+      },
+    }),
+    route({
+      method: 'post',
+      path: '/v1/workers/{id}/drain',
+      permission: 'oversee',
+      summary: 'Asks a worker to take no further calls, finish those that it runs, and end.',
+      answers: { 202: 'The worker was asked' },
+      async handle({ path }) {
+        const id = path['id'] ?? '';
+        await pawl.drainWorker(id);
+        return { status: 202, body: { id, asked: 'drain' } };
+      },
+    }),
+  ];
+}

@@ -1,0 +1,126 @@
+/**
+ * Questions that tools ask people (C19), where a session's channel is a place of Pawl's own. A question outlives the process that
+ * asked it: the call that runs again asks under the same ID, and finds the answer that came meanwhile.
+ *
+ * pending    waits for a person until its time is over
+ * answered   by a person, once      dismissed  a person will not answer
+ * expired    nobody did in time     withdrawn  who asked ended before; asking again opens it again
+ */
+import type { Answer, Question } from '../capability.ts';
+import type { Seals } from '../seals.ts';
+import { FleetKeys } from './keys.ts';
+import { type Redis, Script } from './redis.ts';
+
+const askScript = new Script('question-ask', 2);
+const endScript = new Script('question-end', 2);
+
+/** How long an ended question is kept: longer than a call that runs again needs to find its answer. */
+const KEPT_MS = 3_600_000;
+
+/** What people see. */
+export interface QuestionRequest extends Pick<Question, 'text' | 'options'> {
+  readonly freeText: boolean;
+  readonly callId: string;
+  /** Of the tool's session. */
+  readonly session: string;
+  /** The session whose channel it is shown in. */
+  readonly shownIn: string;
+  readonly channel: string;
+  readonly actorId: string;
+  readonly agentId?: string;
+  readonly tenantId?: string;
+}
+
+export interface QuestionRecord extends QuestionRequest {
+  readonly id: string;
+  readonly createdAtMs: number;
+  readonly expiresAtMs: number;
+}
+
+export type Given = Exclude<Answer, { readonly state: 'expired' }>;
+
+/** `waits`: for so long at most. */
+export type Standing = Answer | { readonly state: 'waits'; readonly leftMs: number };
+
+export class Questions {
+  readonly #redis: Redis;
+  readonly #keys: FleetKeys;
+  readonly #seals: Seals;
+
+  constructor(redis: Redis, prefix: string, seals: Seals) {
+    this.#redis = redis;
+    this.#keys = new FleetKeys(prefix);
+    this.#seals = seals;
+  }
+
+  #places(id: string): string[] {
+    return [this.#keys.question(id), this.#keys.questions];
+  }
+
+  async ask(id: string, request: QuestionRequest, timeoutMs: number): Promise<Standing> {
+    const [state, nowMs, expiresAtMs, answer, signature] = await askScript.run(this.#redis, this.#places(id), [
+      id,
+      JSON.stringify(request),
+      timeoutMs,
+      KEPT_MS,
+    ]);
+    if (state === 'pending') return { state: 'waits', leftMs: Math.max(0, Number(expiresAtMs) - Number(nowMs)) };
+    return this.#believed(id, String(answer), String(signature));
+  }
+
+  /** Ends a question whose time is over, and answers how it stands. */
+  async expire(id: string): Promise<Standing> {
+    const [code, , detail, answer, signature] = await this.#end(id, 'expired');
+    if (code === 'early') return { state: 'waits', leftMs: Number(detail) };
+    return code === 'already' ? this.#believed(id, String(answer), String(signature)) : { state: 'expired' };
+  }
+
+  /** Who asked does not wait any more. */
+  async withdraw(id: string): Promise<void> {
+    await this.#end(id, 'withdrawn');
+  }
+
+  /** A person's word, once. `already`: somebody was faster, or it ended otherwise. */
+  async give(id: string, given: Given): Promise<'ended' | 'already' | 'late' | 'gone'> {
+    const [code] = await this.#end(id, given.state, JSON.stringify(given));
+    return code as 'ended' | 'already' | 'late' | 'gone';
+  }
+
+  #end(id: string, state: string, answer = ''): Promise<unknown[]> {
+    const signature = answer === '' ? '' : (this.#seals.token(signed(id, answer)) ?? '');
+    const news = JSON.stringify({ type: 'question', id });
+    return endScript.run(this.#redis, this.#places(id), [id, state, answer, signature, this.#keys.news, news]);
+  }
+
+  /** An answer that nobody with a key gave counts as none. */
+  #believed(id: string, answer: string, signature: string): Answer {
+    const holds = !this.#seals.present || this.#seals.isToken(signed(id, answer), signature);
+    return answer !== '' && holds ? (JSON.parse(answer) as Given) : { state: 'expired' };
+  }
+
+  /** A question that waits; undefined for another one. */
+  async read(id: string): Promise<QuestionRecord | undefined> {
+    const { state, question, createdAtMs, expiresAtMs } = await this.#redis.hgetall(this.#keys.question(id));
+    if (state !== 'pending' || question === undefined) return undefined;
+    const request = JSON.parse(question) as QuestionRequest;
+    return { id, ...request, createdAtMs: Number(createdAtMs), expiresAtMs: Number(expiresAtMs) };
+  }
+
+  /** Those that wait, the most urgent first. */
+  async pending(limit: number): Promise<QuestionRecord[]> {
+    const [seconds] = await this.#redis.time();
+    const ids = await this.#redis.zrangebyscore(
+      this.#keys.questions,
+      Number(seconds) * 1_000,
+      '+inf',
+      'LIMIT',
+      0,
+      limit,
+    );
+    return (await Promise.all(ids.map((id) => this.read(id)))).filter((record) => record !== undefined);
+  }
+}
+
+function signed(id: string, answer: string): string {
+  return `answer ${id} ${answer}`;
+}

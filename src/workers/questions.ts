@@ -1,0 +1,58 @@
+/** The asking side of questions to people: asks, waits for the news of an answer, and looks by itself in case the news is missed. */
+import { PawlError } from '../shared/failure.ts';
+import { digest } from '../shared/fingerprint.ts';
+import type { QuestionRequest, Questions } from '../shared/store/questions.ts';
+import type { Answer } from '../shared/tool.ts';
+
+const LOOK_EVERY_MS = 2_000;
+const DEFAULT_TIMEOUT_MS = 300_000;
+
+export class Asking {
+  readonly #questions: Questions;
+  /** Who waits for news of a question. */
+  readonly #waiting = new Map<string, () => void>();
+
+  constructor(questions: Questions) {
+    this.#questions = questions;
+  }
+
+  heard(id: string): void {
+    this.#waiting.get(id)?.();
+  }
+
+  /**
+   * Waits for the answer while `signal` lasts. `number` tells apart questions of the same words in one call. Throws the signal's
+   * reason.
+   */
+  async ask(
+    request: QuestionRequest,
+    { number, timeoutMs, signal }: { number: number; timeoutMs: number | undefined; signal: AbortSignal | undefined },
+  ): Promise<Answer> {
+    const id = `${request.callId}.${number}.${digest(request.text).slice(0, 12)}`;
+    let standing = await this.#questions.ask(id, request, timeoutMs ?? DEFAULT_TIMEOUT_MS);
+    while (standing.state === 'waits') {
+      await this.#news(id, Math.min(standing.leftMs, LOOK_EVERY_MS), signal);
+      if (signal?.aborted === true) {
+        await this.#questions.withdraw(id).catch(() => {});
+        throw signal.reason instanceof Error ? signal.reason : new PawlError('CANCELLED');
+      }
+      standing = await this.#questions.expire(id);
+    }
+    return standing;
+  }
+
+  #news(id: string, limitMs: number, signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve) => {
+      const end = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', end);
+        this.#waiting.delete(id);
+        resolve();
+      };
+      const timer = setTimeout(end, limitMs);
+      signal?.addEventListener('abort', end, { once: true });
+      this.#waiting.set(id, end);
+      if (signal?.aborted === true) end();
+    });
+  }
+}

@@ -1,0 +1,114 @@
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { defineTool } from '../../src/shared/tool.ts';
+import { requestUserInput } from '../../src/workers/tools/request-user-input.ts';
+import { eventually } from '../helpers/signal.ts';
+import { startRig } from '../producer/http/rig.ts';
+
+const OPTIONS = [
+  { label: 'Yes, go on', value: 'yes' },
+  { label: 'No', value: 'no' },
+];
+
+const askTwice = defineTool({
+  name: 'ask_twice',
+  version: '1.0.0',
+  description: 'Asks the same twice.',
+  tier: 'system',
+  needs: ['channel'],
+  input: z.object({}),
+  async run(_params, ctx) {
+    const first = await ctx.channel.ask?.({ text: 'Go on?' });
+    const second = await ctx.channel.ask?.({ text: 'Go on?' });
+    return { output: [first, second] };
+  },
+});
+
+async function rig(settings = {}) {
+  const started = await startRig({ tools: [requestUserInput, askTwice], tiers: ['system'], settings });
+  const pending = async () => (await started.ask('/v1/questions')).body.questions;
+  const oneOf = (count = 1) =>
+    eventually(
+      async () => {
+        const questions = await pending();
+        return questions.length === count ? questions : undefined;
+      },
+      { what: 'the question' },
+    );
+  const open = (channel: object, more = {}) =>
+    started.ask('/v1/sessions', { method: 'POST', json: { sessionKey: 's', channel, ...more } });
+  const start = async (params: object, tool = 'request_user_input') =>
+    (await started.call({ tool, session: 's', params }, { wait: 0 })).body.callId as string;
+  const end = async (callId: string) => (await started.ask(`/v1/calls/${callId}?wait=8000`)).body;
+  const reply = (id: string, json: object) =>
+    started.ask(`/v1/questions/${encodeURIComponent(id)}`, { method: 'POST', json });
+  return { ...started, pending, oneOf, open, start, end, reply };
+}
+
+test('a question with options waits for a person, takes one of them, once, and the answer reaches the tool (C19)', async () => {
+  const { oneOf, open, start, end, reply, pending } = await rig({
+    signingKeys: [{ kid: 'k', key: 'a key that nobody else has' }],
+  });
+  await open({ kind: 'operator' });
+  const callId = await start({ question: 'Delete the old index?', options: OPTIONS });
+  const [question] = await oneOf();
+  expect(question).toMatchObject({ text: 'Delete the old index?', options: OPTIONS, freeText: false, callId });
+  const refused = await reply(question.id, { answer: 'perhaps' });
+  expect(refused.status).toBe(400);
+  expect(refused.body.error.message).toContain('"yes", "no"');
+  const both = await Promise.all([reply(question.id, { answer: 'yes' }), reply(question.id, { answer: 'no' })]);
+  expect(both.map(({ status }) => status).sort()).toEqual([200, expect.toBeOneOf([404, 409])]);
+  const { result } = await end(callId);
+  const won = both[0]?.status === 200 ? 'yes' : 'no';
+  expect(result.output.content).toEqual({ state: 'answered', answer: won, by: 'local operator' });
+  expect(await pending()).toEqual([]);
+});
+
+test('the same words asked twice are two questions; one is answered freely, one dismissed', async () => {
+  const { oneOf, open, start, end, reply } = await rig();
+  await open({ kind: 'operator' });
+  const callId = await start({}, 'ask_twice');
+  const [first] = await oneOf();
+  expect((await reply(first.id, { answer: 'as you like' })).status).toBe(200);
+  const [second] = await eventually(async () => {
+    const questions = await oneOf();
+    return questions[0].id === first.id ? undefined : questions;
+  });
+  expect((await reply(second.id, { dismiss: true })).status).toBe(200);
+  expect((await end(callId)).result.output.content).toEqual([
+    { state: 'answered', value: 'as you like', by: 'local operator' },
+    { state: 'dismissed', by: 'local operator' },
+  ]);
+});
+
+test('a question nobody answers expires; a cancelled call takes its question back; a webhook cannot ask', async () => {
+  const { ask, oneOf, open, start, end, pending } = await rig();
+  await open({ kind: 'operator' });
+  const late = await end(await start({ question: 'Anybody?', timeout_ms: 1_000 }));
+  expect(JSON.stringify(late.result)).toContain('expired');
+  const callId = await start({ question: 'Still there?' });
+  await oneOf();
+  expect((await ask(`/v1/calls/${callId}`, { method: 'DELETE' })).status).toBe(200);
+  await eventually(async () => (await pending()).length === 0, { what: 'the question to be taken back' });
+  await open({ kind: 'webhook', url: 'http://127.0.0.1:9/hook' }, { sessionKey: 'w' });
+  const oneWay = await ask('/v1/calls', {
+    method: 'POST',
+    json: { tool: 'request_user_input', session: 'w', params: { question: 'Go on?' } },
+  });
+  expect(oneWay.body.error.message).toContain('webhook channel cannot bring answers back');
+});
+
+test('an answer that was written without the key is not believed', async () => {
+  const { world, oneOf, open, start, end, pawl } = await rig({
+    signingKeys: [{ kid: 'k', key: 'a key that nobody else has' }],
+  });
+  await open({ kind: 'operator' });
+  const callId = await start({ question: 'Pay?', options: OPTIONS });
+  const [{ id }] = await oneOf();
+  await pawl.backend.redis.hset(`${world.prefix}:{fleet}:question:${id}`, {
+    state: 'answered',
+    answer: JSON.stringify({ state: 'answered', value: 'yes', by: 'admin' }),
+    signature: 'k:forged',
+  });
+  expect((await end(callId)).result.output.content).toEqual({ state: 'expired' });
+});
