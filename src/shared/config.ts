@@ -257,7 +257,6 @@ export const VARIABLES: readonly Variable[] = [
   { name: 'PAWL_METRICS_HOST', path: ['metricsHost'], read: asText },
   { name: 'PAWL_BOARD_REDIS_URL', path: ['boardRedisUrl'], read: asText },
   { name: 'PAWL_DURABILITY', path: ['durability'], read: asText },
-  { name: 'PAWL_TRACE_URL', path: ['traceUrl'], read: asText },
   { name: 'LOG_LEVEL', path: ['logLevel'], read: asText },
   { name: 'PAWL_LOCK_DURATION_MS', path: ['lockDurationMs'], read: asNumber },
   { name: 'PAWL_STALLED_INTERVAL_MS', path: ['stalledIntervalMs'], read: asNumber },
