@@ -255,7 +255,7 @@ export class LocalLedger implements CallLedger {
   async postpone(
     callId: string,
     fence: number,
-    phase: 'waiting-retry' | 'queued' | 'running',
+    phase: 'waiting-retry' | 'queued' | 'unstarted' | 'running',
     attempts: readonly AttemptRecord[],
     _delayMs: number,
     event?: object,
@@ -269,8 +269,9 @@ export class LocalLedger implements CallLedger {
       if (allowance !== undefined && !this.#retries.take(allowance, nowMs)) return 'exhausted';
       const execution = executionOf(attempts, attempts.length);
       if (!(await this.#write(call, { ...this.#leased(call.record, nowMs), execution }))) return 'fenced';
-      call.phase = phase;
+      call.phase = phase === 'unstarted' ? 'queued' : phase;
       call.attempts = attempts;
+      if (phase === 'unstarted' && attempts.length === 0) call.firstStartedAtMs = undefined;
       if (event !== undefined) this.#parts.onEvent(event as InboxEvent);
       return 'postponed';
     });

@@ -40,12 +40,15 @@ import {
   qualifiedName,
   TIERS,
 } from '../shared/tool.ts';
+import { takesTurns } from '../shared/turn.ts';
 import { type RegisteredTool, register } from '../workers/begun.ts';
 import { type ExecuteEvent, Executor } from '../workers/execute.ts';
 import { RunningAttempt } from '../workers/running.ts';
 import type { Verdict } from '../workers/settlement.ts';
+import { AttemptTurns } from '../workers/turns.ts';
 import { LocalCircuits } from './circuits.ts';
 import { LocalLedger } from './ledger.ts';
+import { LocalTurns } from './resource-turns.ts';
 
 export interface RunnerParts {
   readonly tools: readonly AnyTool[];
@@ -90,6 +93,7 @@ export class LocalRunner implements SessionHost {
   readonly #results: Results;
   readonly #dispatch: Dispatch;
   readonly #executor: Executor;
+  readonly #turns = new LocalTurns();
   readonly #sessions = new Map<string, SessionRecord>();
   readonly #running = new Map<string, RunningAttempt>();
   readonly #working = new Set<Promise<void>>();
@@ -166,6 +170,7 @@ export class LocalRunner implements SessionHost {
       // There is no other node that could do better.
       nodeCircuits: { run: async (_tool, _policy, job) => (await job()).value },
       switches,
+      ...(tools.some(takesTurns) ? { turns: new AttemptTurns(this.#turns, log) } : {}),
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: async (sessionKey) => this.#sessions.get(sessionKey),
       lastOffered: async () => ({ alive: false, seenAtMs: 0 }),
@@ -269,6 +274,7 @@ export class LocalRunner implements SessionHost {
     for (;;) {
       const verdict = await this.#attempt(job);
       if (verdict.kind === 'later') await Promise.race([this.#parts.sleep(verdict.delayMs), this.#closing.promise]);
+      else if (verdict.kind === 'turn') await Promise.race([this.#turns.granted(job.callId), this.#closing.promise]);
       else if (verdict.kind !== 'handed-back') return;
       if (this.#closed !== undefined) return;
     }

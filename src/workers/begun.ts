@@ -62,6 +62,8 @@ function compiledOnce(schema: JsonSchema): Validator {
 
 export interface Begun {
   readonly callId: string;
+  /** Of the call's job. */
+  readonly generation: string;
   readonly running: RunningAttempt;
   readonly started: StartedAttempt;
   readonly envelope: ToolCallEnvelope;

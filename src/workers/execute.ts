@@ -5,6 +5,7 @@
  * admit     pass the fleet's circuit, be its probe, or be refused
  * recover   decide what became of an attempt that left no record, and whether configuration forces the circuit open
  * prepare   tool, permission, parameters, context: all from this worker's own registry, nothing from the job
+ * take turns  wait until nobody else changes the resource that the call works on, where the tool names one
  * secure    bring the begin to disk where the tool's durability asks for it
  * guard     the hooks before the attempt, which may rewrite or deny
  * run       the tool's code, in `attempt.ts`, and the hooks after it
@@ -48,6 +49,7 @@ import type { NodeCircuits } from './node-circuit.ts';
 import type { RunningAttempt } from './running.ts';
 import { type FailureDetails, Settler, type Verdict } from './settlement.ts';
 import type { AttemptTraces } from './traces.ts';
+import type { AttemptTurns } from './turns.ts';
 
 export interface ExecuteParts {
   readonly settings: Settings;
@@ -65,6 +67,8 @@ export interface ExecuteParts {
   readonly nodeCircuits: Pick<NodeCircuits, 'run'>;
   readonly traces?: AttemptTraces;
   readonly switches: Pick<Switches, 'modes'>;
+  /** Absent where no tool takes turns. */
+  readonly turns?: AttemptTurns;
   /** Without one, what a person must approve is denied. */
   readonly gate?: Pick<ApprovalGate, 'attend' | 'pass' | 'leave'>;
   /** Whoever ends the jobs writes a success in the same step: the verdict holds what is `unwritten`. Default: no. */
@@ -157,8 +161,12 @@ export class Executor {
 
   async #execute(job: CallJob, running: RunningAttempt, answer: BeginAnswer | undefined): Promise<Verdict> {
     const begun = await (answer === undefined ? this.#begin(job, running) : this.#begun(job, running, answer));
-    if ('end' in begun) return begun.end;
+    if ('end' in begun) {
+      await this.#parts.turns?.leaveUnused(job, begun.end);
+      return begun.end;
+    }
     const verdict = await this.#attempt(begun.go);
+    await this.#parts.turns?.leave(begun.go, verdict);
     await this.#parts.gate?.leave(begun.go, verdict);
     begun.go.trace?.end(verdict);
     return verdict;
@@ -171,6 +179,8 @@ export class Executor {
     if (forced !== undefined) return forced;
     const prepared = await this.#prepare(begun);
     if ('end' in prepared) return prepared.end;
+    const turn = await this.#takeTurn(begun, prepared.go.params, true);
+    if ('end' in turn) return turn.end;
     const secured = await this.#secure(begun);
     if ('end' in secured) return secured.end;
     const guarded = await this.#guard(begun, prepared.go);
@@ -259,6 +269,7 @@ export class Executor {
     };
     const begun: Begun = {
       callId: job.callId,
+      generation: job.generation,
       running,
       started,
       envelope,
@@ -558,15 +569,39 @@ export class Executor {
     return this.#parts.gate.pass(begun, session, verdict);
   }
 
+  // take turns
+
+  /** A call that must wait goes back unspent; `any` as `AttemptTurns` takes it. */
+  async #takeTurn(begun: Begun, params: unknown, any: boolean): Promise<Step<void>> {
+    const answer = await this.#parts.turns?.take(begun, params, any);
+    switch (answer?.kind) {
+      case undefined:
+      case 'granted':
+        return { go: undefined };
+      case 'failed':
+        return { end: await this.#giveUp(begun, answer.failure) };
+      case 'fenced':
+        return { end: { kind: 'abandoned' } };
+      case 'waiting': {
+        await this.#circuits.release(begun.circuit);
+        const verdict = await this.#settler.postpone(begun, 'unstarted', begun.started.earlier, answer.withinMs);
+        return { end: verdict.kind === 'later' ? { kind: 'turn', delayMs: verdict.delayMs } : verdict };
+      }
+    }
+  }
+
   // guard
 
-  /** The hooks before the attempt, which may rewrite or deny. */
+  /** The hooks before the attempt, which may rewrite or deny. What they made may work on another resource. */
   async #guard(begun: Begun, prepared: AttemptOptions): Promise<Step<AttemptOptions>> {
+    let guarded: AttemptOptions;
     try {
-      return { go: await this.#hooks.before(begun, prepared) };
+      guarded = await this.#hooks.before(begun, prepared);
     } catch (error) {
       return { end: await this.#giveUp(begun, refusalOf(error)) };
     }
+    const turn = await this.#takeTurn(begun, guarded.params, false);
+    return 'end' in turn ? turn : { go: guarded };
   }
 
   // run

@@ -26,6 +26,8 @@ export type Verdict =
   /** Nothing to do for this job any more. */
   | { readonly kind: 'dropped' }
   | { readonly kind: 'later'; readonly delayMs: number }
+  /** It waits for its turn at a resource, `delayMs` at most: whoever gives up a turn wakes it. */
+  | { readonly kind: 'turn'; readonly delayMs: number }
   /** Back to the queue at once, for another worker. */
   | { readonly kind: 'handed-back' }
   /** This worker must not touch the job again: others will notice and recover it. */
@@ -144,7 +146,7 @@ export class Settler {
   /** The call gets another attempt: after `delayMs`, or at once with this one unspent (`queued`). */
   async postpone(
     begun: Begun,
-    phase: 'waiting-retry' | 'queued',
+    phase: 'waiting-retry' | 'queued' | 'unstarted',
     attempts: readonly AttemptRecord[],
     delayMs: number,
     retry?: Retry,

@@ -30,6 +30,7 @@ import { redisOptions } from '../shared/store/redis.ts';
 import { Switches } from '../shared/switches.ts';
 import { type Clock, type Random, systemClock, systemSchedule, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier } from '../shared/tool.ts';
+import { takesTurns } from '../shared/turn.ts';
 import type { Tracing } from '../tracing.ts';
 import { ApprovalGate } from './approval-gate.ts';
 import { type RegisteredTool, register } from './begun.ts';
@@ -44,6 +45,7 @@ import { type RunningAttempt, RunningAttempts } from './running.ts';
 import { patiently, type Verdict } from './settlement.ts';
 import { containStrayErrors } from './stray.ts';
 import { AttemptTraces } from './traces.ts';
+import { AttemptTurns } from './turns.ts';
 import { UsedApprovals } from './used-approvals.ts';
 
 export interface WorkerOptions {
@@ -183,6 +185,7 @@ export class ToolWorker {
       gate: this.#gate(),
       nodeCircuits: this.#nodeCircuits,
       ...(options.tracing === undefined ? {} : { traces: new AttemptTraces(options.tracing.tracer) }),
+      ...(served.some(takesTurns) ? { turns: new AttemptTurns(backend.turns, log) } : {}),
       switches: this.#switches,
       endsWithJob: true,
       toolNamed: (namespace, name) =>
@@ -346,6 +349,10 @@ export class ToolWorker {
       case 'later':
         await job.moveToDelayed(Date.now() + verdict.delayMs, token);
         throw new DelayedError();
+      case 'turn':
+        await job.moveToDelayed(Date.now() + verdict.delayMs, token);
+        await this.#backend.turns.parked(job.data);
+        throw new DelayedError();
       case 'handed-back':
         await job.moveToWait(token);
         throw new WaitingError();
@@ -385,7 +392,9 @@ export class ToolWorker {
       attempt.fence,
       this.#options.settings.lockDurationMs,
     );
-    if (!held) attempt.abort(new PawlError('LEASE_LOST', 'Another attempt holds the call.'));
+    const mine = !attempt.hasTurn || (await this.#backend.turns.renew(attempt.callId, attempt.fence));
+    if (!mine) attempt.abort(new PawlError('LEASE_LOST', 'Another call has had its turn at the resource.'));
+    else if (!held) attempt.abort(new PawlError('LEASE_LOST', 'Another attempt holds the call.'));
     else if (cancelRequested) attempt.abort(new PawlError('CANCELLED'));
   }
 

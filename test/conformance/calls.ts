@@ -74,6 +74,7 @@ const storming = scriptedTool('work_storming', {
 });
 const forced = scriptedTool('work_forced');
 const budgeted = scriptedTool('work_budgeted');
+const sequential = scriptedTool('work_sequential', { parallel: false });
 const mixed = scriptedTool('work_mixed', { circuit: { ...tolerant, consecutiveFailures: 3 } });
 const writer = defineTool({
   name: 'write_note',
@@ -101,6 +102,7 @@ const TOOLS = [
   forced,
   mixed,
   budgeted,
+  sequential,
   writer,
 ];
 
@@ -151,6 +153,31 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
       session = await front.openSession({ actorId: 'ada' });
     });
     afterAll(() => front.close());
+
+    test('C3: calls of a tool that is not parallel take turns within their session, and no attempt is spent on waiting', async () => {
+      const other = await front.openSession({ actorId: 'bob' });
+      const { begun, open } = held('turn 0');
+      const first = session.call(sequential, { label: 'turn 0' });
+      await begun;
+      expect((await other.call(sequential, { label: 'of another session' })).status).toBe('success');
+      let running = 0;
+      const labels = Array.from({ length: 6 }, (_, number) => `turn ${number + 1}`);
+      for (const label of labels)
+        scripts.set(label, async () => {
+          running += 1;
+          await new Promise(setImmediate);
+          running -= 1;
+          return running;
+        });
+      const others = labels.map((label) => session.call(sequential, { label }));
+      const waiting = await session.submit(sequential, { label: 'given up' });
+      await session.cancel(waiting.callId ?? '');
+      open();
+      for (const result of await Promise.all([first, ...others]))
+        expect(result).toMatchObject({ status: 'success', attempts: 1 });
+      expect((await Promise.all(others)).map(({ output }) => output?.content)).toEqual(labels.map(() => 0));
+      expect(timesRun('given up')).toBe(0);
+    });
 
     describe('idempotency', () => {
       test('TR-2: who asks while the call is in flight waits for the same outcome, and nothing runs twice', async () => {

@@ -24,6 +24,7 @@ import { Sessions } from './sessions.ts';
 import { Specs } from './specs.ts';
 import { SwitchRecords } from './switches.ts';
 import { Tasks } from './tasks.ts';
+import { Turns } from './turns.ts';
 
 /** A producer's user waits for it; a worker may be started together with its Redis. */
 const READY_TIMEOUT_MS = { 'fail-fast': 3_000, patient: 15_000 } as const;
@@ -50,6 +51,7 @@ export interface Backend {
   readonly clock: FollowedClock;
   readonly server: ServerFacts;
   readonly tasks: Tasks;
+  readonly turns: Turns;
   close(): Promise<void>;
 }
 
@@ -100,6 +102,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       clock: following.clock,
       server,
       tasks: new Tasks(redis, settings.prefix, settings.ttl.doneMs),
+      turns: new Turns(redis, settings.prefix, settings.lockDurationMs),
       close: async () => {
         following.close();
         closeConnection(redis);

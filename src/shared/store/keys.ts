@@ -107,6 +107,8 @@ export class FleetKeys {
   readonly questions: string;
   /** Written by whoever waits for the disk. */
   readonly disk: string;
+  /** Prefix of what is kept of turns at resources, which calls of all tiers may share. */
+  readonly turns: string;
   readonly prefix: string;
 
   constructor(prefix: string) {
@@ -123,6 +125,7 @@ export class FleetKeys {
     this.switches = `${prefix}:{fleet}:switches`;
     this.shadows = `${prefix}:{fleet}:shadows`;
     this.questions = `${prefix}:{fleet}:questions`;
+    this.turns = `${prefix}:{turns}:`;
     this.disk = `${prefix}:{fleet}:disk`;
   }
 
@@ -148,6 +151,10 @@ export class FleetKeys {
   /** A tool's question to people. */
   question(id: string): string {
     return `${this.prefix}:{fleet}:question:${id}`;
+  }
+
+  turn(callId: string): string {
+    return `${this.turns}call:${callId}`;
   }
 
   task(taskId: string): string {

@@ -564,13 +564,13 @@ export class Ledger {
   }
 
   /**
-   * Ends an attempt, not the call: `waiting-retry` spends it, `queued` hands it back. With an allowance the next attempt is a retry
-   * that takes from it; `exhausted` when there is nothing to take.
+   * Ends an attempt, not the call: `waiting-retry` spends it, `queued` hands it back, `unstarted` does and lets its time not count
+   * either. With an allowance the next attempt is a retry that takes from it; `exhausted` when there is nothing to take.
    */
   async postpone(
     callId: string,
     fence: number,
-    phase: 'waiting-retry' | 'queued' | 'running',
+    phase: 'waiting-retry' | 'queued' | 'unstarted' | 'running',
     attempts: readonly AttemptRecord[],
     delayMs: number,
     event?: object,

@@ -4,6 +4,7 @@
 import type { ToolCallEnvelope } from '../envelope.ts';
 import type { Breakers } from './breakers.ts';
 import type { CallRecord, Ledger } from './ledger.ts';
+import type { Turns } from './turns.ts';
 
 export interface CallLedger
   extends Pick<Ledger, 'claim' | 'begin' | 'settle' | 'postpone' | 'tell' | 'cancel' | 'outcome' | 'now'> {
@@ -16,5 +17,7 @@ export interface KnownCall extends Pick<CallRecord, 'callId' | 'state' | 'outcom
   readonly request: { readonly envelope: Pick<ToolCallEnvelope, 'requestId' | 'toolName'> };
   readonly attempts: readonly unknown[];
 }
+
+export type TurnRecords = Pick<Turns, 'take' | 'renew' | 'leave'>;
 
 export type CircuitRecords = Pick<Breakers, 'addFailure' | 'change' | 'read' | 'list' | 'window'>;

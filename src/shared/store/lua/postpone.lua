@@ -1,7 +1,7 @@
 -- Ends an attempt but not its call: the call waits for its next attempt, or goes back to the queue with the attempt unspent.
 --
 -- KEYS  1 record  2 bucket of the tool's retries
--- ARGV  1 fence  2 phase: waiting-retry or queued  3 attempts  4 delay, ms  5 key prefix of inboxes  6 event (JSON), '' for none
+-- ARGV  1 fence  2 phase: waiting-retry, queued, or unstarted: queued as if it had not begun  3 attempts  4 delay, ms  5 key prefix of inboxes  6 event (JSON), '' for none
 --       7 floor of the bucket, '' when the attempt that follows is no retry  8 how long the bucket is kept, ms
 -- Returns {code, now}: postponed · fenced · ended · cancelled (cancellation is asked for: settle instead)
 --   exhausted (the bucket is empty: settle instead)
@@ -12,8 +12,10 @@ if (fields[2] or '0') ~= ARGV[1] then return {'fenced', now} end
 if fields[4] == '1' then return {'cancelled', now} end
 -- A script that runs twice, because its first answer was lost, takes one token.
 if ARGV[7] ~= '' and fields[5] == 'running' and not takeRetry(KEYS[2], ARGV[7], ARGV[8]) then return {'exhausted', now} end
-redis.call('HSET', KEYS[1], 'phase', ARGV[2], 'attempts', ARGV[3], 'notBeforeMs', now + ARGV[4], 'updatedAtMs', now)
+local unstarted = ARGV[2] == 'unstarted'
+redis.call('HSET', KEYS[1], 'phase', unstarted and 'queued' or ARGV[2], 'attempts', ARGV[3], 'notBeforeMs', now + ARGV[4], 'updatedAtMs', now)
 redis.call('HDEL', KEYS[1], 'lockUntilMs', 'worker', 'token')
+if unstarted and ARGV[3] == '' then redis.call('HDEL', KEYS[1], 'startedAtMs', 'firstStartedAtMs') end
 -- Whoever takes it over next counts the loss again.
 if ARGV[2] == 'running' then redis.call('HINCRBY', KEYS[1], 'lost', -1) end
 if ARGV[6] ~= '' then notify(fields[3], ARGV[5], ARGV[6]) end

@@ -1,0 +1,13 @@
+-- Puts a delayed job at the head of its queue: what it waited for has come.
+--
+-- KEYS  1 record of its call  2 key prefix of the queue
+-- ARGV  1 job ID
+-- Returns {code}: promoted · absent (it is on its way already, or has not been put aside yet) · ended (its call needs it no more)
+local queue, job = KEYS[2], KEYS[2] .. ARGV[1]
+if redis.call('HGET', KEYS[1], 'state') ~= 'inflight' then return {'ended'} end
+if redis.call('ZREM', queue .. 'delayed', ARGV[1]) == 0 then return {'absent'} end
+redis.call('HSET', job, 'delay', '0')
+redis.call('RPUSH', queue .. 'wait', ARGV[1])
+redis.call('XADD', queue .. 'events', '*', 'event', 'waiting', 'jobId', ARGV[1], 'prev', 'delayed')
+if redis.call('HEXISTS', queue .. 'meta', 'paused') == 0 then redis.call('ZADD', queue .. 'marker', '0', '0') end
+return {'promoted'}

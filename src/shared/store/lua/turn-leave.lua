@@ -1,0 +1,12 @@
+-- Gives up a call's turn, or its place among those who wait. Nobody gives up what a newer attempt, or another job, has.
+--
+-- KEYS  1 key prefix of turns
+-- ARGV  1 call ID  2 job ID  3 fence, 0 when no attempt came  4 lease, ms
+-- Returns {job, …}: the jobs whose turn has come by that
+local call = KEYS[1] .. 'call:' .. ARGV[1]
+local known = redis.call('HMGET', call, 'resource', 'mode', 'fence', 'job')
+if not known[1] or known[4] ~= ARGV[2] or tonumber(known[3]) > tonumber(ARGV[3]) then return {} end
+redis.call('DEL', call)
+redis.call('ZREM', KEYS[1] .. 'holders:' .. known[1], known[2] .. ARGV[1])
+redis.call('ZREM', KEYS[1] .. 'waiters:' .. known[1], known[2] .. ARGV[1])
+return turn_grant(KEYS, {known[1], ARGV[4]})

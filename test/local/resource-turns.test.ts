@@ -1,0 +1,31 @@
+import { LocalTurns } from '../../src/local/resource-turns.ts';
+import { jobFor, turnsBehave } from '../conformance/turns.ts';
+
+turnsBehave(async (names) => {
+  const turns = new LocalTurns();
+  const told: string[] = [];
+  const gone = new Set<string>();
+  const listening = new Set<string>();
+  return {
+    turns: {
+      renew: () => turns.renew(),
+      leave: (job) => {
+        gone.add(job.callId);
+        return turns.leave(job);
+      },
+      async take(job, fence, turn, any) {
+        const answer = await turns.take(job, fence, turn, any);
+        const name = names.find((candidate) => jobFor(candidate).callId === job.callId) ?? '';
+        if (answer.kind === 'waiting' && !listening.has(name)) {
+          listening.add(name);
+          void turns.granted(job.callId).then(() => told.push(name));
+        }
+        return answer;
+      },
+    },
+    called: async () => {
+      await new Promise(setImmediate);
+      return told.splice(0).filter((name) => !gone.has(jobFor(name).callId));
+    },
+  };
+});

@@ -1,0 +1,89 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { digest } from '../../../src/shared/fingerprint.ts';
+import { PlaceKeys } from '../../../src/shared/store/keys.ts';
+import { openConnection } from '../../../src/shared/store/redis.ts';
+import { Turns } from '../../../src/shared/store/turns.ts';
+import { jobFor, turnsBehave } from '../../conformance/turns.ts';
+import { eventually } from '../../helpers/signal.ts';
+import { createWorld } from '../../helpers/world.ts';
+
+const A = { resource: digest('a'), mode: 'exclusive' } as const;
+
+/** Turns whose waiting calls are delayed jobs of the workspace tier. */
+async function open(names: readonly string[], leaseMs = 30_000) {
+  const world = await createWorld();
+  const redis = openConnection({ url: world.redisUrl, name: `${world.prefix}:test`, mode: 'fail-fast' });
+  onTestFinished(() => redis.disconnect());
+  const keys = new PlaceKeys(world.prefix, { tier: 'workspace', shard: 0 });
+  const jobIdOf = (name: string) => `${jobFor(name).callId}.1`;
+  for (const name of names) {
+    await redis.hset(keys.record(jobFor(name).callId), 'state', 'inflight');
+    await redis.zadd(keys.job('delayed'), '1', jobIdOf(name));
+  }
+  const called = async () => {
+    const jobIds = await redis.lrange(keys.job('wait'), 0, -1);
+    await redis.del(keys.job('wait'));
+    return names
+      .filter((name) => jobIds.includes(jobIdOf(name)))
+      .sort((a, b) => jobIds.indexOf(jobIdOf(b)) - jobIds.indexOf(jobIdOf(a)));
+  };
+  return { world, redis, keys, turns: new Turns(redis, world.prefix, leaseMs), called };
+}
+
+turnsBehave(async (names) => {
+  const { turns, called } = await open(names);
+  return { turns, called: async () => (await called()).toReversed() };
+});
+
+test('C3: the turn of a worker that died is free when its lease ends, and nothing is left of it', async () => {
+  const { turns, world, redis, keys } = await open(['1', '2'], 60);
+  expect(await turns.take(jobFor('1'), 1, A, true)).toEqual({ kind: 'granted' });
+  const answer = await turns.take(jobFor('2'), 1, A, true);
+  expect(answer).toMatchObject({ kind: 'waiting' });
+  expect(answer.kind === 'waiting' && answer.withinMs).toBeLessThanOrEqual(60);
+  await eventually(async () => (await turns.take(jobFor('2'), 1, A, true)).kind === 'granted');
+  expect(await turns.renew(jobFor('1').callId, 1)).toBe(false);
+  await redis.del(keys.job('delayed'), keys.record(jobFor('1').callId), keys.record(jobFor('2').callId));
+  await eventually(async () => (await world.keys()).length === 0);
+});
+
+test('C3: a lease that is renewed keeps the turn', async () => {
+  const { turns } = await open(['1', '2'], 80);
+  await turns.take(jobFor('1'), 1, A, true);
+  let renewals = 0;
+  await eventually(async () => {
+    expect(await turns.renew(jobFor('1').callId, 1)).toBe(true);
+    renewals += 1;
+    expect((await turns.take(jobFor('2'), 1, A, true)).kind).toBe('waiting');
+    return renewals > 20;
+  });
+});
+
+test('C3: a call that ended while it waited is passed over', async () => {
+  const { turns, called, redis, keys } = await open(['1', '2', '3']);
+  for (const name of ['1', '2', '3']) await turns.take(jobFor(name), 1, A, true);
+  await redis.hset(keys.record(jobFor('2').callId), 'state', 'cancelled');
+  await turns.leave(jobFor('1'), 1);
+  expect(await called()).toEqual(['3']);
+});
+
+test('C3: a job that is granted its turn while it is being put aside is woken afterwards', async () => {
+  const { turns, called, redis, keys } = await open(['1']);
+  await turns.take(jobFor('1'), 1, A, true);
+  expect((await turns.take(jobFor('2'), 1, A, true)).kind).toBe('waiting');
+  await redis.hset(keys.record(jobFor('2').callId), 'state', 'inflight');
+  await turns.leave(jobFor('1'), 1);
+  expect(await called()).toEqual([]);
+  await redis.zadd(keys.job('delayed'), '1', `${jobFor('2').callId}.1`);
+  await turns.parked(jobFor('2'));
+  expect(await redis.lrange(keys.job('wait'), 0, -1)).toEqual([`${jobFor('2').callId}.1`]);
+});
+
+test('C3: an older attempt takes and gives up nothing that a newer one has', async () => {
+  const { turns } = await open(['1', '2']);
+  await turns.take(jobFor('1'), 2, A, true);
+  expect(await turns.take(jobFor('1'), 1, A, true)).toEqual({ kind: 'fenced' });
+  expect(await turns.renew(jobFor('1').callId, 1)).toBe(false);
+  await turns.leave(jobFor('1'), 1);
+  expect((await turns.take(jobFor('2'), 1, A, true)).kind).toBe('waiting');
+});
