@@ -31,7 +31,7 @@ const killedUnderLoad: Row = {
 const AWAY_MS = 20_000;
 
 const awayForLong: Row = {
-  number: 40,
+  number: 41,
   fault: `Redis is away for ${AWAY_MS / 1_000} s under load`,
   async run(rig) {
     const [producer] = await Promise.all([rig.producer(), rig.worker(), rig.worker()]);
