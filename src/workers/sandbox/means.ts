@@ -45,6 +45,8 @@ export interface LaunchRequest {
   /** Unique to this run. */
   readonly marker: string;
   readonly confine?: Confinement;
+  /** Standard input is a terminal: it becomes the controlling one, so that Ctrl-C and job control work. */
+  readonly terminal?: boolean;
 }
 
 /** What a sandbox keeps from a program; the other means keep nothing from it. */
@@ -175,7 +177,8 @@ function view(root: string, folder: string, { hidden, programs }: Confinement): 
 async function candidates(means: Means): Promise<readonly Sandbox[]> {
   // A session of its own for the program: `kill 0` in a script then reaches the script's processes and not the shell next to it.
   const setsid = await findTrusted('setsid');
-  const session = setsid === undefined ? [] : [setsid];
+  const session = (terminal = false): readonly string[] =>
+    setsid === undefined ? [] : terminal ? [setsid, '-c'] : [setsid];
   switch (means) {
     case 'bubblewrap': {
       const bubblewrap = await findTrusted('bwrap');
@@ -185,12 +188,12 @@ async function candidates(means: Means): Promise<readonly Sandbox[]> {
       return [
         {
           means,
-          launch: ({ root, folder, argv, marker, confine = OPEN }) => ({
+          launch: ({ root, folder, argv, marker, terminal, confine = OPEN }) => ({
             argv: [
               bubblewrap,
               ...confinement(confine),
               ...view(root, folder, confine),
-              ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session, ...limits, ...argv],
+              ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session(terminal), ...limits, ...argv],
             ],
             hasInit: true,
           }),
@@ -205,11 +208,11 @@ async function candidates(means: Means): Promise<readonly Sandbox[]> {
         process.getuid?.() === 0 ? [[], ['--map-root-user']] : [['--map-current-user'], ['--map-root-user']];
       return users.map((user) => ({
         means,
-        launch: ({ argv, marker }) => ({
+        launch: ({ argv, marker, terminal }) => ({
           argv: [
             ...([setpriv, '--pdeathsig', 'KILL'] as const),
             ...[unshare, ...user, '--pid', '--fork', '--kill-child', '--mount-proc'],
-            ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session, ...argv],
+            ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session(terminal), ...argv],
           ],
           hasInit: true,
         }),
@@ -222,8 +225,8 @@ async function candidates(means: Means): Promise<readonly Sandbox[]> {
       return [
         {
           means,
-          launch: ({ argv, marker }) => ({
-            argv: [SHELL, '-c', keeper(sweep), 'pawl-run', marker, ...session, ...argv],
+          launch: ({ argv, marker, terminal }) => ({
+            argv: [SHELL, '-c', keeper(sweep), 'pawl-run', marker, ...session(terminal), ...argv],
             hasInit: false,
           }),
           sweep: (marker) => [SHELL, '-c', `marker=$1\n${sweep}\nsweep`, 'pawl-sweep', marker],
