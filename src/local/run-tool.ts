@@ -20,6 +20,7 @@ import {
 } from '../shared/time.ts';
 import { type AnyTool, type Channels, defineTool, type Effects, type MemoryStore } from '../shared/tool.ts';
 import type { ExecuteEvent } from '../workers/execute.ts';
+import { protectFolder } from '../workers/protected-folders.ts';
 import { LocalRunner } from './runner.ts';
 
 export interface LocalRunnerOptions {
@@ -53,9 +54,11 @@ export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
   const schedule = clock.schedule ?? systemSchedule;
   const backpressure = (pressure: object) =>
     log.warn({ event: 'dedupe_backpressure', ...pressure }, 'the dedupe store is full of calls in flight');
+  const settings = resolveSettings({ options: options.settings ?? {} });
+  protectFolder(settings.dataDir);
   return new LocalRunner({
     tools: options.tools,
-    settings: resolveSettings({ options: options.settings ?? {} }),
+    settings,
     store: options.store ?? new InMemoryDedupeStore({ clock, onBackpressure: backpressure }),
     clock,
     schedule,

@@ -45,6 +45,7 @@ import { type RegisteredTool, register } from '../workers/begun.ts';
 import { type ExecuteEvent, Executor } from '../workers/execute.ts';
 import { RunningAttempt } from '../workers/running.ts';
 import type { Verdict } from '../workers/settlement.ts';
+import { TerminalHost } from '../workers/terminals.ts';
 import { AttemptTurns } from '../workers/turns.ts';
 import { LocalCircuits } from './circuits.ts';
 import { LocalLedger } from './ledger.ts';
@@ -93,6 +94,7 @@ export class LocalRunner implements SessionHost {
   readonly #results: Results;
   readonly #dispatch: Dispatch;
   readonly #executor: Executor;
+  readonly #terminals: TerminalHost;
   readonly #turns = new LocalTurns();
   readonly #sessions = new Map<string, SessionRecord>();
   readonly #running = new Map<string, RunningAttempt>();
@@ -155,6 +157,11 @@ export class LocalRunner implements SessionHost {
       sessionOf: ({ target }) => usable(this.#session(target.sessionKey), target),
       onEvent: parts.onEvent,
     });
+    this.#terminals = new TerminalHost({
+      env: parts.environment,
+      sandbox: settings.sandbox,
+      network: settings.sandboxNetwork === 'on',
+    });
     this.#executor = new Executor({
       settings,
       backend: { ledger: this.#ledger, breakers },
@@ -167,6 +174,7 @@ export class LocalRunner implements SessionHost {
       hooks,
       ...(parts.memory === undefined ? {} : { memory: parts.memory }),
       ...(parts.channels === undefined ? {} : { channels: parts.channels }),
+      terminals: this.#terminals,
       // There is no other node that could do better.
       nodeCircuits: { run: async (_tool, _policy, job) => (await job()).value },
       switches,
@@ -236,6 +244,7 @@ export class LocalRunner implements SessionHost {
     this.#sessions.set(sessionKey, { ...this.#session(sessionKey), state: 'closed' });
     for (const { parent, state, sessionKey: below } of [...this.#sessions.values()])
       if (parent === sessionKey && state === 'open') await this.closeSession(below);
+    this.#terminals.endSession(sessionKey);
     const calls = this.#ledger.ownCallsOf(sessionKey);
     await Promise.all(calls.map((callId) => this.cancel(callId)));
   }
@@ -331,6 +340,7 @@ export class LocalRunner implements SessionHost {
       await this.#workEnds(INTERRUPT_MS);
     }
     for (const stop of this.#stopTimers) stop();
+    await this.#terminals.close();
     await this.#ledger.close();
     this.#results.close();
   }

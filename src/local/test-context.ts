@@ -2,9 +2,12 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { resolveSettings } from '../shared/config.ts';
 import type { SessionKind } from '../shared/session.ts';
 import type { Capability, Channel, Memory, Progress, Tier, ToolContext } from '../shared/tool.ts';
 import { capabilitiesFor } from '../workers/capabilities.ts';
+import { protectFolder } from '../workers/protected-folders.ts';
+import { TerminalHost } from '../workers/terminals.ts';
 
 export interface TestContextOptions {
   /** Default `main`. What this kind of session may not, the handles refuse. */
@@ -45,7 +48,7 @@ export interface TestContext extends ToolContext, Disposable {
   /** All reports of progress, in order. */
   readonly progressed: readonly Progress[];
   readonly logged: readonly LoggedLine[];
-  /** Removes the workspace, if this context made it. */
+  /** Ends programs that still run, and removes the workspace, if this context made it. */
   dispose(): void;
 }
 
@@ -65,14 +68,20 @@ export function testContext(options: TestContextOptions = {}): TestContext {
     signal: options.signal ?? new AbortController().signal,
   };
   const workspaceRoot = options.workspaceRoot ?? mkdtempSync(join(tmpdir(), 'pawl-workspace-'));
+  const sessionKey = options.sessionKey ?? 'test-session';
+  const env = options.environment ?? process.env;
+  protectFolder(resolveSettings({}).dataDir);
+  const terminalHost = new TerminalHost({ env });
   const dispose = () => {
+    void terminalHost.close();
     if (options.workspaceRoot === undefined) rmSync(workspaceRoot, { recursive: true, force: true });
   };
   const capabilities = capabilitiesFor({
     session: { kind, workspaceRoot },
     callId,
     signal,
-    env: options.environment ?? process.env,
+    env,
+    terminals: terminalHost.open({ callId, sessionKey, root: workspaceRoot, signal }),
     ...(needs === undefined ? {} : { needs }),
     ...(tier === undefined ? {} : { tier }),
     ...(memory === undefined ? {} : { memory }),
@@ -83,16 +92,25 @@ export function testContext(options: TestContextOptions = {}): TestContext {
   const logged: LoggedLine[] = [];
   const log = (level: LoggedLine['level']) => (message: string, fields?: LoggedLine['fields']) =>
     void logged.push({ level, message, ...(fields === undefined ? {} : { fields }) });
-  const { workspace, changes, processes, memory: memoryHandle, channel: channelHandle, fetch } = capabilities;
+  const {
+    workspace,
+    changes,
+    processes,
+    terminals,
+    memory: memoryHandle,
+    channel: channelHandle,
+    fetch,
+  } = capabilities;
   return {
     workspace,
     changes,
     processes,
+    terminals,
     memory: memoryHandle,
     channel: channelHandle,
     fetch,
     callId,
-    sessionKey: options.sessionKey ?? 'test-session',
+    sessionKey,
     sessionKind: kind,
     actorId: options.actorId ?? 'test-actor',
     ...(options.agentId === undefined ? {} : { agentId: options.agentId }),

@@ -41,7 +41,17 @@ export type AuditEvent =
   /** Something that nobody with a key wrote, or that was used already: it had no effect. */
   | {
       readonly type: 'refused';
-      readonly what: 'request' | 'outcome' | 'approval' | 'decision' | 'session' | 'grant' | 'replay' | 'job' | 'spec';
+      readonly what:
+        | 'request'
+        | 'outcome'
+        | 'approval'
+        | 'decision'
+        | 'session'
+        | 'grant'
+        | 'replay'
+        | 'job'
+        | 'spec'
+        | 'message';
       readonly callId?: string;
       readonly sessionKey?: string;
       readonly reason: string;

@@ -150,6 +150,45 @@ export interface Processes {
   run(request: ProcessRequest): Promise<ProcessResult>;
 }
 
+export interface TerminalRequest {
+  /** Program and arguments; no shell interprets them. */
+  readonly argv: readonly [string, ...string[]];
+  /** Relative to the workspace root. */
+  readonly cwd?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  /** A terminal (the default), or pipes: then programs see that nobody sits there, and Ctrl-C is a character like any other. */
+  readonly tty?: boolean;
+  /** The program's own time limit, after which its tree is killed. */
+  readonly timeoutMs: number;
+  /** How long to wait for its end before the report. */
+  readonly waitMs: number;
+}
+
+/** What a program in a terminal did since the last report. */
+export interface TerminalReport {
+  /** Standard output and standard error in order; the middle of a long one is left out, with a mark in its place. */
+  readonly output: string;
+  readonly droppedBytes: number;
+  readonly state:
+    | { readonly kind: 'running'; readonly terminalId: string }
+    | {
+        readonly kind: 'ended';
+        readonly exitCode: number | null;
+        readonly signal: string | null;
+        readonly timedOut: boolean;
+      };
+}
+
+/**
+ * Programs that live on after the call that started them, for their session's further calls: up to their time limit, until nobody
+ * asked for them for a while, and as long as their worker lives. Which worker runs a call does not matter.
+ */
+export interface Terminals {
+  start(request: TerminalRequest): Promise<TerminalReport>;
+  /** Types `chars` and waits. Throws `NOT_FOUND` for what is not a terminal of this session, or has ended. */
+  write(terminalId: string, chars: string, waitMs: number): Promise<TerminalReport>;
+}
+
 // Memory
 
 export interface MemorySearchOptions {
@@ -242,6 +281,8 @@ export interface ToolCapabilities {
   /** What this call changed in the workspace so far. */
   readonly changes: DiffTracker;
   readonly processes: Processes;
+  /** Under the capability `processes`. */
+  readonly terminals: Terminals;
   readonly memory: Memory;
   readonly channel: Channel;
   /** `fetch` that refuses private addresses and counts decompressed bytes. */

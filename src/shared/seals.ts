@@ -12,6 +12,7 @@
  * | session  | its key                                                                 |
  * | grant    | its session                                                             |
  * | spec     | its tool's qualified name; the revision stands in itself                |
+ * | message  | whom it is for, or what it is about                                     |
  */
 import { type ApprovalRequest, type Decision, digestOf } from './approval.ts';
 import type { AuditEvent, RecordAudit } from './audit.ts';
@@ -136,6 +137,16 @@ export class Seals {
   isSpec(tool: string, text: string, signature: string): boolean {
     const refused = { what: 'spec', reason: `the registry's record of ${tool} is not signed by this fleet` } as const;
     return this.#holds(signature, refused, 'spec', tool, text);
+  }
+
+  /** What workers tell each other. */
+  message(about: string, text: string): string {
+    return this.#sign('message', about, text);
+  }
+
+  isMessage(about: string, text: string, signature: string): boolean {
+    const refused = { what: 'message', reason: `a message about ${about} is not signed by this fleet` } as const;
+    return this.#holds(signature, refused, 'message', about, text);
   }
 
   /** A text that whoever gets it can bring back, and nobody can make. */

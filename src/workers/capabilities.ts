@@ -11,6 +11,7 @@ import type {
   DiffTracker,
   Memory,
   Processes,
+  Terminals,
   Tier,
   ToolCapabilities,
   Workspace,
@@ -35,6 +36,8 @@ export interface CapabilityOptions {
   readonly allowedHosts?: readonly string[];
   readonly sandbox?: SandboxPolicy | Means;
   readonly sandboxNetwork?: boolean;
+  /** Absent where no program can go on after its call. */
+  readonly terminals?: Terminals;
   readonly memory?: Memory;
   readonly channel?: Channel;
 }
@@ -68,6 +71,7 @@ export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities
     workspace: new GuardedWorkspace(workspace, demand, changes),
     changes,
     processes: guardedProcesses(processes, demand),
+    terminals: guardedTerminals(options.terminals, demand),
     memory: guardedMemory(options.memory, demand),
     channel: new GuardedChannel(options.channel, demand),
     fetch: async (input, init) => {
@@ -161,6 +165,18 @@ function guardedProcesses(processes: Processes, demand: Demand): Processes {
       demand('processes');
       return processes.run(request);
     },
+  };
+}
+
+function guardedTerminals(terminals: Terminals | undefined, demand: Demand): Terminals {
+  const present = (): Terminals => {
+    demand('processes');
+    if (terminals === undefined) throw new PawlError('PERMISSION_DENIED', 'There are no terminals here.');
+    return terminals;
+  };
+  return {
+    start: async (request) => present().start(request),
+    write: async (terminalId, chars, waitMs) => present().write(terminalId, chars, waitMs),
   };
 }
 

@@ -10,10 +10,12 @@ import type { CallLedger } from '../shared/store/records.ts';
 import type { CapabilityOwner, Channels, MemoryStore, ToolContext } from '../shared/tool.ts';
 import type { Begun } from './begun.ts';
 import { capabilitiesFor } from './capabilities.ts';
+import type { TerminalHost } from './terminals.ts';
 
 export interface ContextParts {
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
+  readonly terminals?: TerminalHost;
   readonly settings: Settings;
   readonly ledger: CallLedger;
   readonly log: Logger;
@@ -43,17 +45,21 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     ...(turnId === undefined ? {} : { turnId }),
   };
   const ownMemory = parts.memory?.open(owner);
-  const ownChannel = await parts.channels?.open(owner, running.signal);
-  const { workspace, changes, processes, memory, channel, fetch, demand } = capabilitiesFor({
+  const { signal } = running;
+  const ownChannel = await parts.channels?.open(owner, signal);
+  const { sessionKey, workspaceRoot: root } = session;
+  const ownTerminals = parts.terminals?.open({ callId, sessionKey, root, signal });
+  const { workspace, changes, processes, terminals, memory, channel, fetch, demand } = capabilitiesFor({
     session,
     needs: tool.needs,
     tier: tool.tier,
     callId,
-    signal: running.signal,
+    signal,
     env: parts.environment,
     allowedHosts: settings.allowedHosts,
     sandbox: settings.sandbox,
     sandboxNetwork: settings.sandboxNetwork === 'on',
+    ...(ownTerminals === undefined ? {} : { terminals: ownTerminals }),
     ...(ownMemory === undefined ? {} : { memory: ownMemory }),
     ...(ownChannel === undefined ? {} : { channel: ownChannel }),
   });
@@ -69,6 +75,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     workspace,
     changes,
     processes,
+    terminals,
     memory,
     channel,
     fetch: begun.trace?.traced(fetch) ?? fetch,

@@ -48,6 +48,7 @@ import { hasDrifted, misfitOf } from './misfit.ts';
 import type { NodeCircuits } from './node-circuit.ts';
 import type { RunningAttempt } from './running.ts';
 import { type FailureDetails, Settler, type Verdict } from './settlement.ts';
+import type { TerminalHost } from './terminals.ts';
 import type { AttemptTraces } from './traces.ts';
 import type { AttemptTurns } from './turns.ts';
 
@@ -64,6 +65,7 @@ export interface ExecuteParts {
   readonly hooks: Hooks;
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
+  readonly terminals?: TerminalHost;
   readonly nodeCircuits: Pick<NodeCircuits, 'run'>;
   readonly traces?: AttemptTraces;
   readonly switches: Pick<Switches, 'modes'>;
@@ -498,6 +500,7 @@ export class Executor {
         environment,
         ...(this.#parts.memory === undefined ? {} : { memory: this.#parts.memory }),
         ...(this.#parts.channels === undefined ? {} : { channels: this.#parts.channels }),
+        ...(this.#parts.terminals === undefined ? {} : { terminals: this.#parts.terminals }),
       });
       const params: unknown = tool.parse(approved);
       const timeoutMs = Math.min(

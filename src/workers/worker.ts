@@ -44,6 +44,8 @@ import { NodeCircuits } from './node-circuit.ts';
 import { type RunningAttempt, RunningAttempts } from './running.ts';
 import { patiently, type Verdict } from './settlement.ts';
 import { containStrayErrors } from './stray.ts';
+import { TerminalLink } from './terminal-link.ts';
+import { TerminalHost } from './terminals.ts';
 import { AttemptTraces } from './traces.ts';
 import { AttemptTurns } from './turns.ts';
 import { UsedApprovals } from './used-approvals.ts';
@@ -98,6 +100,7 @@ export class ToolWorker {
   readonly #running: RunningAttempts;
   readonly #nodeCircuits = new NodeCircuits();
   readonly #channels: WorkerChannels;
+  readonly #terminals: TerminalHost;
   readonly #executor: Executor;
   readonly #switches: Switches;
   readonly #declared: DeclaredTools;
@@ -166,6 +169,12 @@ export class ToolWorker {
       sessionOf: (sessionKey) => this.#sessionOf(sessionKey),
       now: () => ledger.now(),
     });
+    this.#terminals = new TerminalHost({
+      env: options.environment,
+      sandbox: settings.sandbox,
+      network: settings.sandboxNetwork === 'on',
+      link: new TerminalLink({ backend, workerId: this.id, onError }),
+    });
     this.#executor = new Executor({
       settings,
       backend,
@@ -181,6 +190,7 @@ export class ToolWorker {
       }),
       ...(options.memory === undefined ? {} : { memory: options.memory }),
       channels: options.channels ?? this.#channels,
+      terminals: this.#terminals,
       ...(disk === undefined ? {} : { onDisk: () => disk.passed() }),
       gate: this.#gate(),
       nodeCircuits: this.#nodeCircuits,
@@ -409,8 +419,10 @@ export class ToolWorker {
     if (news.type === 'cancel' && news.because === 'cancelled')
       this.#running.ofCall(news.callId)?.abort(new PawlError('CANCELLED'));
     else if (news.type === 'circuit') this.#nodeCircuits.learn(news.key, news.circuit.state);
-    else if (news.type === 'session') this.#sessions.delete(news.sessionKey);
-    else if (news.type === 'switches') this.#learnSwitches().catch((error: Error) => this.#onError(error));
+    else if (news.type === 'session') {
+      this.#sessions.delete(news.sessionKey);
+      this.#terminals.endSession(news.sessionKey);
+    } else if (news.type === 'switches') this.#learnSwitches().catch((error: Error) => this.#onError(error));
     else if (news.type === 'specs') this.#declared.catchUp().catch((error: Error) => this.#onError(error));
     else if (news.type === 'question') this.#channels.heard(news.id);
     else if (news.type === 'drain' && news.workerId === this.id) this.#drainAsked();
@@ -537,6 +549,7 @@ export class ToolWorker {
       if (!(await endsWithin(finished, INTERRUPT_MS)))
         await Promise.all(this.#queues.map((queue) => queue.close(true)));
     }
+    await this.#terminals.close();
     for (const locks of this.#locks) locks.close();
     this.#disk?.close();
     this.#running.close();

@@ -36,11 +36,12 @@ export function testContext(options: ContextOptions = {}): TestContext {
   const progressed: Progress[] = [];
   const logged: { level: string; message: string }[] = [];
   const log = (level: string) => (message: string) => void logged.push({ level, message });
-  const { workspace, changes, processes, memory, channel, fetch } = capabilitiesFor(capabilities);
+  const { workspace, changes, processes, terminals, memory, channel, fetch } = capabilitiesFor(capabilities);
   return {
     workspace,
     changes,
     processes,
+    terminals,
     memory,
     channel,
     fetch,

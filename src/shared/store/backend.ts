@@ -17,6 +17,7 @@ import { Catalogue } from './catalogue.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './embedded-redis.ts';
 import { Grants } from './grants.ts';
 import { Ledger } from './ledger.ts';
+import { WorkerMail } from './mail.ts';
 import { Messages } from './messages.ts';
 import { Questions } from './questions.ts';
 import { closeConnection, openConnection, type Redis, whenReady } from './redis.ts';
@@ -24,6 +25,7 @@ import { Sessions } from './sessions.ts';
 import { Specs } from './specs.ts';
 import { SwitchRecords } from './switches.ts';
 import { Tasks } from './tasks.ts';
+import { TerminalOwners } from './terminal-owners.ts';
 import { Turns } from './turns.ts';
 
 /** A producer's user waits for it; a worker may be started together with its Redis. */
@@ -51,6 +53,9 @@ export interface Backend {
   readonly clock: FollowedClock;
   readonly server: ServerFacts;
   readonly tasks: Tasks;
+  readonly terminals: TerminalOwners;
+  /** The mail of one worker; nothing is opened before it is read. */
+  mailOf(workerId: string): WorkerMail;
   readonly turns: Turns;
   close(): Promise<void>;
 }
@@ -102,6 +107,8 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       clock: following.clock,
       server,
       tasks: new Tasks(redis, settings.prefix, settings.ttl.doneMs),
+      terminals: new TerminalOwners(redis, settings.prefix, seals),
+      mailOf: (workerId) => new WorkerMail({ redis, url, prefix: settings.prefix, seals, workerId }),
       turns: new Turns(redis, settings.prefix, settings.lockDurationMs),
       close: async () => {
         following.close();

@@ -157,6 +157,16 @@ export class FleetKeys {
     return `${this.turns}call:${callId}`;
   }
 
+  /** What other workers send to one. */
+  mail(workerId: string): string {
+    return `${this.prefix}:{fleet}:mail:${workerId}`;
+  }
+
+  /** Which worker has a terminal. */
+  terminal(terminalId: string): string {
+    return `${this.prefix}:{fleet}:terminal:${terminalId}`;
+  }
+
   task(taskId: string): string {
     return `${this.prefix}:{fleet}:task:${taskId}`;
   }

@@ -2,6 +2,7 @@
 import type { AnyTool } from '../../shared/tool.ts';
 import { applyPatch } from './apply-patch.ts';
 import { edit } from './edit.ts';
+import { execCommand } from './exec-command.ts';
 import { glob } from './glob.ts';
 import { grepFiles } from './grep-files.ts';
 import { listDir } from './list-dir.ts';
@@ -17,10 +18,12 @@ import { viewImage } from './view-image.ts';
 import { webFetch } from './web-fetch.ts';
 import { webSearch } from './web-search.ts';
 import { write } from './write.ts';
+import { writeStdin } from './write-stdin.ts';
 
 export {
   applyPatch,
   edit,
+  execCommand,
   glob,
   grepFiles,
   listDir,
@@ -36,6 +39,7 @@ export {
   webFetch,
   webSearch,
   write,
+  writeStdin,
 };
 
 export const baseTools: readonly AnyTool[] = [
@@ -49,6 +53,8 @@ export const baseTools: readonly AnyTool[] = [
   viewImage,
   shell,
   shellCommand,
+  execCommand,
+  writeStdin,
   message,
   requestUserInput,
   memorySearch,

@@ -20,6 +20,8 @@ test('the base tools have their names, tiers and parameters (A16)', () => {
     ['view_image', 'read-only', ['path']],
     ['shell', 'system', ['command', 'cwd', 'timeout_ms', 'stdin']],
     ['shell_command', 'system', ['command', 'workdir', 'timeout_ms']],
+    ['exec_command', 'system', ['cmd', 'workdir', 'shell', 'timeout', 'tty', 'yield_time_ms']],
+    ['write_stdin', 'system', ['session_id', 'chars', 'yield_time_ms']],
     ['message', 'system', ['text', 'format']],
     ['request_user_input', 'system', ['question', 'options', 'free_text', 'timeout_ms']],
     ['memory_search', 'read-only', ['query', 'limit', 'metadata']],

@@ -1,0 +1,38 @@
+import { z } from 'zod';
+import { defineTool } from '../../shared/tool.ts';
+import { MAX_WAIT_MS, oneLine, terminalOutput, terminalResult } from './exec-command.ts';
+
+const DEFAULT_WAIT_MS = 1_000;
+
+/** Tool `write_stdin` (C16). What was typed cannot be asked afterwards: effects `once`. */
+export const writeStdin = defineTool({
+  name: 'write_stdin',
+  version: '1.0.0',
+  description: [
+    'Types into a command that exec_command started, and returns what it wrote since the last look.',
+    'End a line with "\\n". Control characters work in a terminal: "\\u0003" is Ctrl-C, "\\u0004" is Ctrl-D, the end of input. Empty chars only look.',
+    'It returns when the command ends, or after yield_time_ms: to wait for something, look seldom and long.',
+  ].join(' '),
+  tier: 'system',
+  effects: 'once',
+  annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },
+  needs: ['processes'],
+  timeoutMs: MAX_WAIT_MS + 15_000,
+  input: z.object({
+    session_id: z.string().min(1).max(64).describe('What exec_command returned as session_id.'),
+    chars: z.string().max(65_536).default('').describe('The characters to type. Default: none, only look.'),
+    yield_time_ms: z
+      .int()
+      .min(0)
+      .max(MAX_WAIT_MS)
+      .default(DEFAULT_WAIT_MS)
+      .describe(`How long to wait before returning what it wrote. Default ${DEFAULT_WAIT_MS}.`),
+  }),
+  output: terminalOutput,
+  async run({ session_id: id, chars, yield_time_ms: waitMs }, ctx) {
+    const report = await ctx.terminals.write(id, chars, waitMs);
+    return terminalResult(chars === '' ? `Looked at ${id}` : `Typed ${oneLine(chars)} into ${id}`, report);
+  },
+  isMutating: ({ chars }) => chars !== '',
+  preview: ({ session_id: id, chars }) => ({ summary: `Type ${oneLine(chars)} into ${id}`, details: chars }),
+});
