@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { connect, createLogger, PAWL_VERSION } from '../main.ts';
 import { openBoard } from '../operator/board.ts';
 import type { Pawl } from '../producer/client.ts';
-import { ProducerMetrics } from '../producer/http/metrics.ts';
+import { FleetView } from '../producer/fleet-view.ts';
 import { BOARD_PATH, type HttpServer, startHttpServer } from '../producer/http/server.ts';
 import type { Settings } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
@@ -33,8 +33,8 @@ export async function openFrontDoor(
   isStarting: () => boolean = () => false,
 ): Promise<FrontDoor> {
   const log = createLogger(settings);
-  const metrics = new ProducerMetrics(settings);
-  const pawl = await openProducer(context, log, metrics);
+  const pawl = await openProducer(context, log);
+  const fleet = new FleetView(pawl);
   const board = openBoard({
     settings,
     redisUrl: settings.boardRedisUrl ?? pawl.backend.url,
@@ -43,7 +43,7 @@ export async function openFrontDoor(
   });
   let server: HttpServer;
   try {
-    const parts = { pawl, settings, log, metrics, board: board.router, version: PAWL_VERSION, isStarting };
+    const parts = { pawl, settings, log, fleet, board: board.router, version: PAWL_VERSION, isStarting };
     server = await startHttpServer(parts);
   } catch (error) {
     await board.close();
@@ -56,7 +56,7 @@ export async function openFrontDoor(
     redis: pawl.backend.redis,
     isDraining: () => draining,
     isStarting,
-    metrics: () => metrics.text(),
+    metrics: () => fleet.text('own'),
   });
   const redis =
     settings.redisUrl === undefined ? `embedded, data in ${settings.dataDir}` : withoutPassword(settings.redisUrl);
@@ -84,15 +84,9 @@ export async function openFrontDoor(
   };
 }
 
-async function openProducer(context: CliContext, log: Logger, metrics: ProducerMetrics): Promise<Pawl> {
+async function openProducer(context: CliContext, log: Logger): Promise<Pawl> {
   try {
-    return await connect({
-      log,
-      onEvent: (event) => {
-        metrics.observe(event);
-        logLine(log, producerLine(event));
-      },
-    });
+    return await connect({ log, onEvent: (event) => logLine(log, producerLine(event)) });
   } catch (error) {
     throw withRedisHint(error, context.environment);
   }

@@ -4,7 +4,6 @@ import { parseTiers } from '../shared/config.ts';
 import type { Logger } from '../shared/log.ts';
 import { logLine, workerLine } from '../shared/telemetry.ts';
 import { type AnyTool, qualifiedName, TIERS, type Tier } from '../shared/tool.ts';
-import { WorkerMetrics } from '../workers/metrics.ts';
 import type { ToolWorker } from '../workers/worker.ts';
 import { type CliContext, print, say, usageError, withRedisHint } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
@@ -45,16 +44,12 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
     const fileTools = await loadToolFiles(options.tools ?? [], context.cwd);
     sayWhatIsLeftOut(context, fileTools, tiers);
     const tools = [...baseTools, ...fileTools];
-    const metrics = new WorkerMetrics(settings, tools);
     const worker = await start(context, {
       tools,
       tiers,
       log,
       ...(options.concurrency === undefined ? {} : { concurrency: options.concurrency }),
-      onEvent: (event) => {
-        metrics.observe(event);
-        logLine(log, workerLine(event));
-      },
+      onEvent: (event) => logLine(log, workerLine(event)),
       onDrainAsked: () => end.drain('an operator asked'),
     });
     end.started(worker);
@@ -62,7 +57,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
       redis: worker.redis,
       isDraining: () => worker.draining,
       isStarting: () => false,
-      metrics: () => metrics.text(),
+      metrics: async () => worker.metrics(),
     });
     const ready: WorkerReady = {
       event: 'ready',

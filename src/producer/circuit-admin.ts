@@ -1,5 +1,5 @@
 /** What operators do with the fleet's circuits (R25): look, force open, reset. */
-import { type Circuit, CLOSED_CIRCUIT, forcedOpen, reset } from '../shared/breaker.ts';
+import { type Circuit, type CircuitState, CLOSED_CIRCUIT, forcedOpen, reset } from '../shared/breaker.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { Catalogue } from '../shared/store/catalogue.ts';
 import type { Place } from '../shared/store/keys.ts';
@@ -33,9 +33,16 @@ export class CircuitAdmin {
   readonly #backend: CircuitAdminParts;
   readonly #places: readonly Place[];
 
-  constructor(backend: CircuitAdminParts, places: readonly Place[]) {
+  readonly #onChange: (key: string, from: CircuitState, to: CircuitState) => void;
+
+  constructor(
+    backend: CircuitAdminParts,
+    places: readonly Place[],
+    onChange: (key: string, from: CircuitState, to: CircuitState) => void = () => {},
+  ) {
     this.#backend = backend;
     this.#places = places;
+    this.#onChange = onChange;
   }
 
   /** Circuits that ever left CLOSED. */
@@ -73,9 +80,12 @@ export class CircuitAdmin {
     let current = await breakers.read(target.place, target.key);
     for (let tries = 0; tries < TRIES; tries += 1) {
       const next = action === 'reset' ? reset(current) : forcedOpen(current, reason, nowMs);
+      const { state } = current;
       const answer = await breakers.change(target.place, target.key, current, next, 0);
       current = answer.circuit;
-      if (answer.changed) break;
+      if (!answer.changed) continue;
+      if (state !== next.state) this.#onChange(target.key, state, next.state);
+      break;
     }
     return { ...target, circuit: current };
   }

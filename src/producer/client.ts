@@ -23,6 +23,7 @@ import {
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import type { CircuitChange } from '../shared/store/breakers.ts';
 import type { ToolOffer } from '../shared/store/catalogue.ts';
+import { FleetMetrics, MetricsPublisher } from '../shared/store/fleet-metrics.ts';
 import { InboxReader } from '../shared/store/inbox.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { CallRecord, Flushed } from '../shared/store/ledger.ts';
@@ -40,6 +41,7 @@ import { CircuitView } from './circuits.ts';
 import { Dispatch, type DispatchEvent, type Submission, type SubmitOptions } from './dispatch.ts';
 import { type EnforcedCircuit, withEnforcement } from './enforcement.ts';
 import { type Follower, Follows } from './follow.ts';
+import { ProducerMetrics } from './metrics.ts';
 import { type Offer, Offers } from './offers.ts';
 import { QuestionDesk } from './questions.ts';
 import { Registry } from './registry.ts';
@@ -49,6 +51,8 @@ import type { Position } from './timeline.ts';
 import { CallTraces } from './traces.ts';
 
 export const PLACES: readonly Place[] = TIERS.map((tier) => ({ tier, shard: 0 }));
+/** A client that ends says what it counted last, if Redis takes it by then. */
+const LAST_METRICS_MS = 500;
 /** How long a new client waits for its first news; without them circuits are asked in the worker. */
 const NEWS_MS = 3_000;
 const MAX_SESSIONS = 10_000;
@@ -81,6 +85,9 @@ export class Pawl {
   /** Tools that are declared while the system runs. */
   readonly registry: Registry;
   readonly questions: QuestionDesk;
+  /** What this process counts; `fleetMetrics` adds it up with what others do. */
+  readonly metrics: ProducerMetrics;
+  readonly fleetMetrics: FleetMetrics;
   readonly #options: PawlOptions;
   readonly #backend: Backend;
   readonly #inbox: InboxReader;
@@ -92,6 +99,7 @@ export class Pawl {
   readonly #switches: Switches;
   readonly #circuitAdmin: CircuitAdmin;
   readonly #dispatch: Dispatch;
+  readonly #publisher: MetricsPublisher;
   readonly #traces: CallTraces | undefined;
   readonly #hooks: Hooks;
   readonly #sessions = new Map<string, SessionRecord>();
@@ -136,13 +144,27 @@ export class Pawl {
     this.#offers = new Offers(backend.catalogue, backend.specs, onError);
     this.#circuits = new CircuitView(clock);
     this.#switches = new Switches(settings.reliability);
-    this.#circuitAdmin = new CircuitAdmin(backend, PLACES);
+    this.metrics = new ProducerMetrics(settings);
+    this.fleetMetrics = new FleetMetrics(backend.redis, settings.prefix);
+    this.#publisher = new MetricsPublisher({
+      metrics: this.fleetMetrics,
+      processId: this.#inboxId,
+      series: () => this.metrics.series(),
+      measure: () => this.#measure(),
+      onError,
+    });
+    this.#circuitAdmin = new CircuitAdmin(backend, PLACES, (key, from, to) =>
+      this.metrics.circuitChanged(key, from, to),
+    );
     this.#inbox = InboxReader.open({
       url: backend.url,
       prefix: settings.prefix,
       id: this.#inboxId,
       places: PLACES,
-      onEvent: (event) => this.#results.deliver(backend.ledger.believed(event)),
+      onEvent: (event) => {
+        if (event.type === 'settled' && event.atMs !== undefined) this.metrics.heard(backend.clock.now() - event.atMs);
+        this.#results.deliver(backend.ledger.believed(event));
+      },
       onGap: () => {
         this.#results.check();
         this.#follows.check();
@@ -514,8 +536,9 @@ export class Pawl {
     select: CircuitSelection,
     reason = 'forced by an operator',
   ): Promise<EnforcedCircuit[]> {
-    const changed = await this.#circuitAdmin.set(action, select, reason);
     const { tools } = await this.#offers.all();
+    for (const tool of tools) this.metrics.tools.learn(tool);
+    const changed = await this.#circuitAdmin.set(action, select, reason);
     return withEnforcement(changed, tools, { tools: {} }, this.#switches);
   }
 
@@ -585,6 +608,12 @@ export class Pawl {
 
   #told(event: DispatchEvent): void {
     this.#traces?.observe(event);
+    if (event.type === 'refused' && event.envelope !== undefined) {
+      const { toolNamespace, toolName } = event.envelope;
+      const offer = this.#offers.peek(toolNamespace, toolName);
+      if (offer !== undefined) this.metrics.tools.learn(offer);
+    }
+    this.metrics.observe(event);
     this.#options.onEvent?.(event);
     if (event.type !== 'shadow') return;
     const { toolNamespace, toolName } = event.envelope;
@@ -598,6 +627,17 @@ export class Pawl {
       },
       () => {},
     );
+  }
+
+  /** Adds what was counted here to the fleet's counts, now. */
+  publishMetrics(): Promise<void> {
+    return this.#publisher.publish();
+  }
+
+  async #measure(): Promise<void> {
+    const askedAtMs = performance.now();
+    await this.#backend.redis.ping();
+    this.metrics.roundTrip(performance.now() - askedAtMs);
   }
 
   async #learnSwitches(): Promise<void> {
@@ -627,6 +667,7 @@ export class Pawl {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
+    await this.#publisher.close(LAST_METRICS_MS);
     this.#follows.close();
     this.#offers.close();
     this.#results.close();

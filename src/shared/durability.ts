@@ -23,6 +23,8 @@ export interface ServerFacts {
   /** `maxmemory-policy`; undefined when the server hides it. */
   readonly evictionPolicy: string | undefined;
   readonly persistence: Persistence;
+  /** The last write to disk did not go well. */
+  readonly writeFailed?: boolean;
 }
 
 /** What each way of persisting promises, in words. */
@@ -39,6 +41,12 @@ export const WAITAOF_PROMISE =
 
 export function evicts({ evictionPolicy }: ServerFacts): boolean {
   return evictionPolicy !== undefined && evictionPolicy !== 'noeviction';
+}
+
+/** Nothing that the server tells speaks against it: what was acknowledged is on disk soon, and memory's end forgets nothing. */
+export function durable(server: ServerFacts): boolean {
+  const { persistence, writeFailed = false } = server;
+  return persistence !== 'none' && persistence !== 'no' && !evicts(server) && !writeFailed;
 }
 
 /** The durability that a tool's calls are run with. Only those of tools with effects `once` may ask for more than the server's own. */

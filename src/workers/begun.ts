@@ -11,6 +11,7 @@ import type { RetryAllowance } from '../shared/retry-budget.ts';
 import { compileSchema, type JsonSchema, type Validator } from '../shared/schema.ts';
 import { offerOf } from '../shared/store/catalogue.ts';
 import type { StartedAttempt } from '../shared/store/ledger.ts';
+import { callOfJob } from '../shared/store/queues.ts';
 import type { ReliabilityModes } from '../shared/switches.ts';
 import type { Clock } from '../shared/time.ts';
 import { type AnyTool, qualifiedName } from '../shared/tool.ts';
@@ -86,6 +87,11 @@ export interface Begun {
 /** Redis' clock as it was at the start, carried on by this process's monotonic one. */
 export function nowMs({ started, clock, beganMonotonicMs }: Begun): number {
   return Math.round(started.nowMs + clock.monotonic() - beganMonotonicMs);
+}
+
+/** How long the call was in its queue before this attempt, its first: a generation is named by when it was queued. */
+export function waitedMs({ running, started }: Begun): number {
+  return Math.max(0, started.nowMs - Number(callOfJob(running.jobId).generation));
 }
 
 /** Milliseconds until the call's deadline; undefined when it has none. */

@@ -41,7 +41,16 @@ import type { RegistryRule } from '../shared/tool-spec.ts';
 import type { ApprovalGate } from './approval-gate.ts';
 import { type AttemptOptions, type Ending, runProbe, runTool } from './attempt.ts';
 import { AttemptHooks } from './attempt-hooks.ts';
-import { attemptsWith, type Begun, nowMs, outcomeBase, type RegisteredTool, remainingMs, retriedBy } from './begun.ts';
+import {
+  attemptsWith,
+  type Begun,
+  nowMs,
+  outcomeBase,
+  type RegisteredTool,
+  remainingMs,
+  retriedBy,
+  waitedMs,
+} from './begun.ts';
 import { contextFor } from './context.ts';
 import { type CircuitChange, type CircuitHold, FleetCircuits } from './fleet-circuit.ts';
 import { hasDrifted, misfitOf } from './misfit.ts';
@@ -96,7 +105,12 @@ interface CallEvent {
 
 /** The seeds' log events (R27), as values. */
 export type ExecuteEvent =
-  | ({ readonly type: 'tool_call_start'; readonly fence: number } & CallEvent)
+  | ({
+      readonly type: 'tool_call_start';
+      readonly fence: number;
+      /** In the queue; of a first attempt. */
+      readonly waitedMs?: number;
+    } & CallEvent)
   | ({ readonly type: 'tool_call_end'; readonly outcome: Outcome; readonly elapsedMs: number } & CallEvent)
   | ({ readonly type: 'tool_call_retry'; readonly delayMs: number; readonly errorCode: string } & CallEvent)
   /** A retry that the tool's budget does not allow. */
@@ -611,7 +625,8 @@ export class Executor {
 
   async #run(begun: Begun, options: AttemptOptions): Promise<Ending> {
     const { callId, envelope, attempt, started, registered, circuit } = begun;
-    this.#parts.onEvent({ type: 'tool_call_start', callId, envelope, attempt, fence: started.fence });
+    const waited = attempt === 1 ? { waitedMs: waitedMs(begun) } : {};
+    this.#parts.onEvent({ type: 'tool_call_start', callId, envelope, attempt, fence: started.fence, ...waited });
     const tool = () => (begun.trace === undefined ? runTool(options) : begun.trace.run(() => runTool(options)));
     if (circuit.bypassed) return tool();
     return this.#parts.nodeCircuits.run(qualifiedName(registered.tool), circuit.policy, async () => {

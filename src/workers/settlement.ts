@@ -9,7 +9,7 @@ import type { Settings, ToolPolicy } from '../shared/config.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import { type FailureStatus, type Outcome, resultError, stateOf } from '../shared/outcome.ts';
-import type { Settle } from '../shared/store/ledger.ts';
+import type { Settle, WriteAnswer } from '../shared/store/ledger.ts';
 import type { CallLedger } from '../shared/store/records.ts';
 import { type Schedule, systemSchedule } from '../shared/time.ts';
 import { attemptsWith, type Begun, outcomeBase } from './begun.ts';
@@ -30,8 +30,8 @@ export type Verdict =
   | { readonly kind: 'turn'; readonly delayMs: number }
   /** Back to the queue at once, for another worker. */
   | { readonly kind: 'handed-back' }
-  /** This worker must not touch the job again: others will notice and recover it. */
-  | { readonly kind: 'abandoned' };
+  /** This worker must not touch the job again: others will notice and recover it. `fenced`: a newer attempt holds the call. */
+  | { readonly kind: 'abandoned'; readonly fenced?: boolean };
 
 const WRITE_AGAIN_MS = 250;
 
@@ -140,7 +140,7 @@ export class Settler {
   async #settle(settle: Settle, running: RunningAttempt | undefined): Promise<Verdict> {
     const answer = await patiently(() => this.#ledger.settle(settle), running, this.#log, this.#schedule);
     if (answer === 'settled') return { kind: 'finished', outcome: settle.outcome };
-    return answer === 'fenced' || answer === undefined ? { kind: 'abandoned' } : { kind: 'dropped' };
+    return notWritten(answer);
   }
 
   /** The call gets another attempt: after `delayMs`, or at once with this one unspent (`queued`). */
@@ -166,8 +166,13 @@ export class Settler {
       const ran = attempts.length > started.earlier.length;
       return this.fail(begun, failureOf('CANCELLED'), { status: 'error', ran, settlement: 'cancelled' });
     }
-    return answer === 'fenced' || answer === undefined ? { kind: 'abandoned' } : { kind: 'dropped' };
+    return notWritten(answer);
   }
+}
+
+function notWritten(answer: WriteAnswer | undefined): Verdict {
+  if (answer === 'fenced') return { kind: 'abandoned', fenced: true };
+  return answer === undefined ? { kind: 'abandoned' } : { kind: 'dropped' };
 }
 
 /** Writes again and again while Redis cannot take it and the lease still holds; undefined when it is lost. */

@@ -18,10 +18,12 @@ import { durabilityOf, serverFaults, unfitServer } from '../shared/durability.ts
 import { PawlError, stackOf } from '../shared/failure.ts';
 import { type Hook, Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
+import { EXPOSITION_TYPE, exposition } from '../shared/metric-set.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import { HEARTBEAT_MS, offerId, offerOf, type ToolOffer, type WorkerRecord } from '../shared/store/catalogue.ts';
 import { DiskBarrier } from '../shared/store/disk-barrier.ts';
+import { FleetMetrics, MetricsPublisher } from '../shared/store/fleet-metrics.ts';
 import { PlaceKeys } from '../shared/store/keys.ts';
 import type { BeginAnswer, Finished } from '../shared/store/ledger.ts';
 import { type News, NewsListener } from '../shared/store/news.ts';
@@ -39,6 +41,7 @@ import { DeclaredTools, type ToolMakers } from './declared-tools.ts';
 import { Deliveries } from './deliveries.ts';
 import { type ExecuteEvent, Executor } from './execute.ts';
 import { LockRenewal } from './lock-renewal.ts';
+import { WorkerMetrics } from './metrics.ts';
 import { lastOffered } from './misfit.ts';
 import { NodeCircuits } from './node-circuit.ts';
 import { type RunningAttempt, RunningAttempts } from './running.ts';
@@ -79,6 +82,8 @@ export interface WorkerOptions {
 
 /** A tool that fails on this node alone is left to others for this long at a time. */
 const HAND_BACK_MS = 500;
+/** A worker that ends says what it counted last, if Redis takes it by then. */
+const LAST_METRICS_MS = 500;
 const SESSION_CACHE = 5_000;
 /** Calls in flight that are older than this are looked at: their job may have been lost. */
 const SWEEP_AFTER_MS = 60_000;
@@ -99,6 +104,8 @@ export class ToolWorker {
   readonly #offers: readonly ToolOffer[];
   readonly #running: RunningAttempts;
   readonly #nodeCircuits = new NodeCircuits();
+  readonly #metrics: WorkerMetrics;
+  readonly #publisher: MetricsPublisher;
   readonly #channels: WorkerChannels;
   readonly #terminals: TerminalHost;
   readonly #executor: Executor;
@@ -156,6 +163,14 @@ export class ToolWorker {
     const disk = this.#disk;
     this.#offers = served.map((tool) => offerOf(tool, nowMs));
     this.#tools = register(served);
+    this.#metrics = new WorkerMetrics(served);
+    this.#publisher = new MetricsPublisher({
+      metrics: new FleetMetrics(backend.redis, settings.prefix),
+      processId: this.id,
+      series: () => this.#metrics.series(),
+      measure: () => this.#measure(),
+      onError,
+    });
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
     this.#switches = new Switches(settings.reliability);
     this.#declared = new DeclaredTools(backend.specs, options.declared ?? {});
@@ -231,6 +246,18 @@ export class ToolWorker {
     return this.#closing !== undefined;
   }
 
+  /** What this worker has counted (R28), in Prometheus' text format. */
+  metrics(): { readonly contentType: string; readonly text: string } {
+    const text = exposition(this.#options.settings.metricsPrefix, this.#metrics.series());
+    return { contentType: EXPOSITION_TYPE, text };
+  }
+
+  async #measure(): Promise<void> {
+    const askedAtMs = this.#clock.monotonic();
+    await this.#backend.redis.ping();
+    this.#metrics.roundTrip(this.#clock.monotonic() - askedAtMs);
+  }
+
   /** Whether Redis answers is what this worker's readiness depends on. */
   get redis(): Backend['redis'] {
     return this.#backend.redis;
@@ -266,7 +293,7 @@ export class ToolWorker {
       clock: this.#clock,
       nextToken: () => this.#running.nextToken(),
     });
-    const process = (job: Job<CallJob>, token = '') => this.#process(job, token, deliveries, locks);
+    const process = (job: Job<CallJob>, token = '') => this.#process(tier, job, token, deliveries, locks);
     const connection = redisOptions({
       url: this.#backend.url,
       name: `${settings.prefix}:worker:${tier}`,
@@ -300,7 +327,13 @@ export class ToolWorker {
     return queue;
   }
 
-  async #process(job: Job<CallJob>, token: string, deliveries: Deliveries, locks: LockRenewal): Promise<object> {
+  async #process(
+    tier: Tier,
+    job: Job<CallJob>,
+    token: string,
+    deliveries: Deliveries,
+    locks: LockRenewal,
+  ): Promise<object> {
     const { id: jobId, data, name } = job;
     if (jobId === undefined || typeof data?.callId !== 'string' || typeof data.generation !== 'string')
       throw new UnrecoverableError('This is not a job of Pawl.');
@@ -315,9 +348,16 @@ export class ToolWorker {
       this.#running.remove(running);
       locks.release(jobId, token);
     };
+    const startedAtMs = this.#clock.monotonic();
     const verdict = await this.#execute(data, running, begun?.answer);
+    if (running.fence > 0) this.#metrics.attemptEnded(tier, this.#clock.monotonic() - startedAtMs, running);
+    if (verdict.kind === 'abandoned' && verdict.fenced === true) this.#metrics.writeFenced(tier);
     if (verdict.kind === 'finished' && verdict.unwritten !== undefined) {
-      const write = (attempt: () => Promise<Finished>) => patiently(attempt, running, this.#options.log).finally(end);
+      const write = async (attempt: () => Promise<Finished>) => {
+        const written = await patiently(attempt, running, this.#options.log).finally(end);
+        if (written?.code === 'fenced') this.#metrics.writeFenced(tier);
+        return written;
+      };
       deliveries.endWith(jobId, { settle: verdict.unwritten, write });
       return this.#conclude(job, token, verdict);
     }
@@ -439,6 +479,7 @@ export class ToolWorker {
   }
 
   #told(event: ExecuteEvent): void {
+    this.#metrics.observe(event);
     this.#options.onEvent?.(event);
     if (event.type !== 'tool_call_shadow') return;
     const { toolNamespace, toolName } = event.envelope;
@@ -556,6 +597,7 @@ export class ToolWorker {
     this.#nodeCircuits.close();
     this.#news.close();
     this.#releaseStray();
+    await this.#publisher.close(LAST_METRICS_MS);
     await this.#backend.close();
     await this.#options.tracing?.flush();
   }

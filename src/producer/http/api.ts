@@ -1,11 +1,12 @@
 /** All routes of the API, in the order in which the OpenAPI document lists them. */
 import type { Pawl } from '../client.ts';
+import type { FleetView } from '../fleet-view.ts';
 import { approvalRoutes } from './approvals.ts';
 import { callRoutes } from './calls.ts';
 import { circuitRoutes } from './circuits.ts';
 import { eventRoutes, type Streams } from './events.ts';
 import { fleetRoutes } from './fleet.ts';
-import { metricsRoute, type ProducerMetrics } from './metrics.ts';
+import { metricsRoute } from './metrics.ts';
 import { openApiRoute } from './openapi.ts';
 import { questionRoutes } from './questions.ts';
 import { registryRoutes } from './registry.ts';
@@ -18,7 +19,7 @@ import type { Waits } from './waits.ts';
 export interface ApiParts {
   readonly pawl: Pawl;
   readonly waits: Waits;
-  readonly metrics: ProducerMetrics;
+  readonly fleet: FleetView;
   /** Shown in the OpenAPI document. */
   readonly version: string;
   readonly streams: Streams;
@@ -27,7 +28,7 @@ export interface ApiParts {
 }
 
 export function apiRoutes(parts: ApiParts): readonly Route[] {
-  const { pawl, metrics, version } = parts;
+  const { pawl, fleet, version } = parts;
   const routes: readonly Route[] = [
     ...sessionRoutes(pawl),
     ...callRoutes(parts),
@@ -38,7 +39,7 @@ export function apiRoutes(parts: ApiParts): readonly Route[] {
     ...registryRoutes(pawl),
     ...circuitRoutes(pawl),
     ...fleetRoutes(pawl),
-    metricsRoute(metrics),
+    metricsRoute(fleet),
     openApiRoute(() => routes, version),
   ];
   return routes;

@@ -9,6 +9,7 @@ import type { Settings } from '../../shared/config.ts';
 import { PawlError } from '../../shared/failure.ts';
 import type { Logger } from '../../shared/log.ts';
 import type { Pawl } from '../client.ts';
+import { FleetView } from '../fleet-view.ts';
 import { type McpEndpoint, mcpEndpoint } from '../mcp-server/http.ts';
 import type { McpServerParts } from '../mcp-server/server.ts';
 import { authentication, checkBinding, checkPermission } from './access.ts';
@@ -18,7 +19,6 @@ import { HttpError } from './errors.ts';
 import { Streams } from './events.ts';
 import { mountHealth } from './health.ts';
 import { Backlog, Limits, limited } from './limits.ts';
-import { ProducerMetrics } from './metrics.ts';
 import { mountPage } from './page.ts';
 import { callerOf, mountRoutes, permitted, refuse, refuseMethod } from './routes.ts';
 import { Waits } from './waits.ts';
@@ -42,8 +42,8 @@ export interface HttpServerOptions {
   readonly host?: string;
   /** Bull Board, mounted read-only at `/queues`. Whoever opened it closes it. */
   readonly board?: RequestHandler;
-  /** Give its `observe` to `Pawl.open` as `onEvent`, so that it counts. Closed with the server. */
-  readonly metrics?: ProducerMetrics;
+  /** What `/metrics` shows. */
+  readonly fleet?: FleetView;
   /** Shown in the OpenAPI document. */
   readonly version?: string;
   /** Adds an application's own resources and prompts to every MCP server that is made. */
@@ -68,7 +68,7 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   const { pawl, settings, log } = options;
   const host = options.host ?? settings.httpHost;
   checkBinding(host, settings.apiTokens);
-  const metrics = options.metrics ?? new ProducerMetrics(settings);
+  const fleet = options.fleet ?? new FleetView(pawl);
   const waits = new Waits();
   const streams = new Streams();
   const mcp = mcpEndpoint({
@@ -79,11 +79,10 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   });
   const running = new Set<Response>();
   let draining = false;
-  const app = createApp(options, { waits, streams, mcp, metrics, running, isDraining: () => draining });
+  const app = createApp(options, { waits, streams, mcp, fleet, running, isDraining: () => draining });
   const server = createServer({ requestTimeout: REQUEST_LIMIT_MS, headersTimeout: HEADERS_LIMIT_MS }, app);
   server.keepAliveTimeout = KEEP_ALIVE_MS;
   await listen(server, host, options.port ?? settings.httpPort);
-  metrics.watch(pawl);
   server.on('error', (error) => log.error({ event: 'http_server', error: error.message }, 'the HTTP server failed'));
   const drain = () => {
     draining = true;
@@ -99,7 +98,6 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
     drain,
     close: () => {
       drain();
-      metrics.close();
       closing ??= end(server);
       return closing;
     },
@@ -110,7 +108,7 @@ interface Inside {
   readonly waits: Waits;
   readonly streams: Streams;
   readonly mcp: McpEndpoint;
-  readonly metrics: ProducerMetrics;
+  readonly fleet: FleetView;
   /** Responses that are not finished. */
   readonly running: Set<Response>;
   isDraining(): boolean;
@@ -118,7 +116,7 @@ interface Inside {
 
 function createApp(options: HttpServerOptions, inside: Inside): Express {
   const { pawl, settings, log, board, version = '0.0.0' } = options;
-  const { waits, streams, mcp, metrics, isDraining } = inside;
+  const { waits, streams, mcp, fleet, isDraining } = inside;
   const app = express();
   app.disable('x-powered-by');
   app.disable('etag');
@@ -141,7 +139,7 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
     await backlog.check();
   };
   app.all('/mcp', permitted('use'), ...mcp.steps);
-  mountRoutes(app, apiRoutes({ pawl, waits, streams, metrics, version, checkAccepting }));
+  mountRoutes(app, apiRoutes({ pawl, waits, streams, fleet, version, checkAccepting }));
   if (board !== undefined) app.use(BOARD_PATH, readOnlyPages(), board);
   app.use((request) => {
     throw new HttpError('NOT_FOUND', `There is nothing at ${request.method} ${request.path.slice(0, 200)}.`);

@@ -234,6 +234,7 @@ export async function inspectServer(redis: Redis): Promise<ServerFacts> {
     evictionPolicy: told('maxmemory_policy') ?? (await configured('maxmemory-policy')),
     persistence:
       told('aof_enabled') === '0' ? 'none' : (((await configured('appendfsync')) ?? 'unknown') as Persistence),
+    ...(told('aof_last_write_status') === 'err' ? { writeFailed: true } : {}),
   };
 }
 

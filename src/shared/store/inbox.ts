@@ -10,6 +10,8 @@ export type InboxEvent =
       readonly type: 'settled';
       readonly callId: string;
       readonly state: string;
+      /** When the call ended, on Redis' clock. Absent where one process keeps the records. */
+      readonly atMs?: number;
       readonly outcome?: unknown;
       readonly signature?: string;
     }

@@ -18,6 +18,8 @@ export class PlaceKeys {
   readonly inboxes: string;
   readonly inflight: string;
   readonly calls: string;
+  /** Calls whose outcome is unknown, by when they are forgotten. */
+  readonly inDoubt: string;
   readonly circuits: string;
   /** How many calls of each tool there are, in parts of the retention. */
   readonly sizes: string;
@@ -29,6 +31,7 @@ export class PlaceKeys {
     this.inboxes = `${this.base}:inbox:`;
     this.inflight = `${this.base}:inflight`;
     this.calls = `${this.base}:calls`;
+    this.inDoubt = `${this.base}:in-doubt`;
     this.circuits = `${this.base}:circuits`;
     this.sizes = `${this.base}:sizes:`;
   }
@@ -109,6 +112,8 @@ export class FleetKeys {
   readonly disk: string;
   /** Prefix of what is kept of turns at resources, which calls of all tiers may share. */
   readonly turns: string;
+  /** What all processes have counted. */
+  readonly metrics: string;
   readonly prefix: string;
 
   constructor(prefix: string) {
@@ -127,6 +132,7 @@ export class FleetKeys {
     this.questions = `${prefix}:{fleet}:questions`;
     this.turns = `${prefix}:{turns}:`;
     this.disk = `${prefix}:{fleet}:disk`;
+    this.metrics = `${prefix}:{fleet}:metrics`;
   }
 
   session(sessionKey: string): string {
@@ -165,6 +171,11 @@ export class FleetKeys {
   /** Which worker has a terminal. */
   terminal(terminalId: string): string {
     return `${this.prefix}:{fleet}:terminal:${terminalId}`;
+  }
+
+  /** What one process has said of what it counted. */
+  metricsOf(processId: string): string {
+    return `${this.prefix}:{fleet}:metrics:${processId}`;
   }
 
   task(taskId: string): string {

@@ -244,9 +244,9 @@ const postponeScript = new Script('postpone', 2);
 const tellScript = new Script('tell', 2);
 const cancelScript = new Script('cancel', 2);
 const watchScript = new Script('watch', 1);
-const resolveScript = new Script('resolve', 1);
+const resolveScript = new Script('resolve', 2);
 const flushScript = new Script('flush', 4);
-const requeueScript = new Script('requeue', 3, ENQUEUE_LUA);
+const requeueScript = new Script('requeue', 4, ENQUEUE_LUA);
 const NEXT_JOB_LUA = [luaFunction('next-job'), luaFunction('begin'), luaFunction('begin-taken')];
 const takeScript = new Script('take', 2, [...NEXT_JOB_LUA, MOVE_LUA.toActive]);
 const finishScript = new Script('finish', 7, [
@@ -524,6 +524,7 @@ export class Ledger {
       refill?.budget.capacity ?? 0,
       refill?.budget.windowMs ?? 0,
       this.#seals.outcome(callId, settle.state, settle.outcomeJson),
+      this.#placed(callId).inDoubt,
     ];
   }
 
@@ -726,10 +727,11 @@ export class Ledger {
     ttlMs: number,
   ): Promise<'resolved' | 'refused' | 'gone'> {
     const text = JSON.stringify(outcome);
+    const keys = this.#placed(callId);
     const [code] = await resolveScript.run(
       this.#redis,
-      [this.#placed(callId).record(callId)],
-      [state, text, ttlMs, this.#seals.outcome(callId, state, text)],
+      [keys.record(callId), keys.inDoubt],
+      [state, text, ttlMs, this.#seals.outcome(callId, state, text), callId],
     );
     return code as 'resolved' | 'refused' | 'gone';
   }
@@ -747,7 +749,7 @@ export class Ledger {
     if (typeof signed === 'string') return signed === 'gone' ? 'gone' : 'refused';
     const [code] = await requeueScript.run(
       this.#redis,
-      [keys.record(record.callId), keys.inflight, keys.job(jobIdOf(record.callId, record.generation))],
+      [keys.record(record.callId), keys.inflight, keys.job(jobIdOf(record.callId, record.generation)), keys.inDoubt],
       [
         record.callId,
         generation,

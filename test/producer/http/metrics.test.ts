@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { METRICS } from '../../../src/shared/metrics.ts';
+import type { Outcome } from '../../../src/shared/outcome.ts';
 import { WorkerMetrics } from '../../../src/workers/metrics.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { type Rig, startRig, testTools } from './rig.ts';
@@ -90,20 +91,36 @@ test('two servers in one process count apart, and a worker counts its attempts',
   expect((await read(one)).samples.get(calls)).toBe(1);
   expect((await read(other)).samples.get(calls)).toBeUndefined();
 
-  const worker = new WorkerMetrics(one.settings, tools);
+  const worker = new WorkerMetrics(tools);
   const [record] = await one.pawl.calls();
   const envelope = record?.request.envelope;
   const outcome = record?.outcome;
   if (envelope === undefined || outcome === undefined) throw new Error('no call');
   const call = { callId: 'x', envelope, attempt: 1 };
+  const unknown = { ...outcome, status: 'error', error: { code: 'OUTCOME_UNKNOWN' } } as Outcome;
+  worker.observe({ type: 'tool_call_start', ...call, fence: 1, waitedMs: 30 });
   worker.observe({ type: 'tool_call_end', ...call, outcome, elapsedMs: 1 });
+  worker.observe({ type: 'tool_call_end', ...call, outcome: unknown, elapsedMs: 1 });
   worker.observe({ type: 'tool_call_retry', ...call, delayMs: 5, errorCode: 'MY_OWN' });
   worker.observe({ type: 'tool_call_retry', ...call, delayMs: 5, errorCode: 'HTTP_503' });
   worker.observe({ type: 'tool_call_circuit_state', circuit: 'tool:tools.echo@acme', from: 'CLOSED', to: 'OPEN' });
-  const { samples } = parse((await worker.text()).text);
-  expect(samples.get(calls)).toBe(1);
-  expect(samples.get('openclaw_tool_retry_attempts_total{tool="echo",reason="other"}')).toBe(1);
-  expect(samples.get('openclaw_tool_retry_attempts_total{tool="echo",reason="HTTP_503"}')).toBe(1);
-  const moved = 'circuit_breaker_transitions_total{tool="echo",from_state="CLOSED",to_state="OPEN"}';
-  expect(samples.get(`openclaw_tool_${moved}`)).toBe(1);
+  worker.attemptEnded('workspace', 12, { leaseLost: true });
+  worker.writeFenced('workspace');
+  const samples = worker.series();
+  for (const [sample, value] of [
+    ['attempts_total{tool="echo",status="success"}', 1],
+    ['attempts_total{tool="echo",status="error"}', 1],
+    ['attempts_total{tool="echo",status="retried"}', 2],
+    ['in_doubt_total{tool="echo"}', 1],
+    ['retry_attempts_total{tool="echo",reason="other"}', 1],
+    ['retry_attempts_total{tool="echo",reason="HTTP_503"}', 1],
+    ['circuit_breaker_transitions_total{tool="echo",from_state="CLOSED",to_state="OPEN"}', 1],
+    ['queue_wait_ms_bucket{le="25",tier="workspace"}', 0],
+    ['queue_wait_ms_bucket{le="50",tier="workspace"}', 1],
+    ['attempt_duration_ms_sum{tier="workspace"}', 12],
+    ['attempt_duration_ms_bucket{le="+Inf",tier="workspace"}', 1],
+    ['lease_losses_total{tier="workspace"}', 1],
+    ['fenced_writes_total{tier="workspace"}', 1],
+  ] as const)
+    expect(samples.get(sample), sample).toBe(value);
 });

@@ -4,7 +4,7 @@ import { onTestFinished } from 'vitest';
 import { z } from 'zod';
 import { type Board, openBoard } from '../../../src/operator/board.ts';
 import { Pawl } from '../../../src/producer/client.ts';
-import { ProducerMetrics } from '../../../src/producer/http/metrics.ts';
+import { FleetView } from '../../../src/producer/fleet-view.ts';
 import { BOARD_PATH, type HttpServer, startHttpServer } from '../../../src/producer/http/server.ts';
 import { resolveSettings, type Settings, type SettingsInput } from '../../../src/shared/config.ts';
 import { ToolError } from '../../../src/shared/failure.ts';
@@ -67,17 +67,16 @@ export async function startRig(options: RigOptions = {}): Promise<Rig> {
     const workerSettings = resolveSettings({ options: { redisUrl: world.redisUrl, ...common } });
     await startTestWorker(workerSettings, options.tools, log, options.tiers);
   }
-  const metrics = new ProducerMetrics(settings, { cacheMs: 0 });
   const pawl = await Pawl.open({
     settings,
     log,
     defaultWorkspaceRoot: process.cwd(),
-    onEvent: (event) => metrics.observe(event),
   });
   onTestFinished(() => pawl.close());
   const board = openBoard({ settings, redisUrl: pawl.backend.url, basePath: BOARD_PATH, log });
   onTestFinished(() => board.close());
-  const server = await startHttpServer({ pawl, settings, log, port: 0, board: board.router, metrics });
+  const fleet = new FleetView(pawl, { cacheMs: 0 });
+  const server = await startHttpServer({ pawl, settings, log, port: 0, board: board.router, fleet });
   onTestFinished(() => server.close());
   if (options.tools !== undefined)
     await eventually(async () => (await pawl.catalogue()).tools.length === options.tools?.length, {

@@ -399,7 +399,7 @@ describe('settling', () => {
       expect(fields).not.toContain(gone);
     for (const id of ['producer-1', 'producer-2', 'producer-10'])
       expect(await inbox(books, id)).toEqual([
-        { type: 'settled', callId: claim.callId, state: 'done', outcome: SUCCESS },
+        { type: 'settled', callId: claim.callId, state: 'done', atMs: expect.any(Number), outcome: SUCCESS },
       ]);
     expect(await books.ledger.counts(PLACE)).toEqual({ inflight: 0, calls: 1 });
   });
@@ -432,7 +432,9 @@ describe('settling', () => {
     const claim = claimOf('a');
     await books.ledger.claim(claim);
     await settle(books, claim, (await started(books, claim)).fence, large, { ttlMs: 33_000 });
-    expect(await inbox(books)).toEqual([{ type: 'settled', callId: claim.callId, state: 'done' }]);
+    expect(await inbox(books)).toEqual([
+      { type: 'settled', callId: claim.callId, state: 'done', atMs: expect.any(Number) },
+    ]);
     expect(await books.redis.hexists(keys.record(claim.callId), 'outcome')).toBe(0);
     expect(await books.ledger.outcome(claim.callId)).toBe(JSON.stringify(large));
     expect(await books.ledger.read(claim.callId)).toMatchObject({ outcome: large });

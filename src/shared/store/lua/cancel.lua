@@ -31,5 +31,5 @@ redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'notBeforeMs')
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 redis.call('ZREM', KEYS[2], ARGV[1])
-notify(withInbox(fields[4], ARGV[6]), ARGV[7], settledEvent(ARGV[1], ARGV[4], signature, outcome))
+notify(withInbox(fields[4], ARGV[6]), ARGV[7], settledEvent(ARGV[1], ARGV[4], signature, outcome, now))
 return {'cancelled', now, fields[3]}

@@ -44,6 +44,6 @@ else
   redis.call('HINCRBY', KEYS[3], 'version', 1)
   redis.call('PEXPIRE', KEYS[3], ARGV[9])
   redis.call('ZREM', KEYS[4], ARGV[5])
-  notify(call[4], ARGV[10], settledEvent(ARGV[5], 'failed', ARGV[8], ARGV[7]))
+  notify(call[4], ARGV[10], settledEvent(ARGV[5], 'failed', ARGV[8], ARGV[7], now))
 end
 return {'decided', now}

@@ -37,9 +37,9 @@ local function notify(inboxes, inboxPrefix, event)
   end
 end
 
--- The event that tells of a call's end; without an outcome, whoever waits reads the record.
-local function settledEvent(callId, state, signature, outcome)
-  local event = '{"type":"settled","callId":"' .. callId .. '","state":"' .. state .. '"'
+-- The event that tells of a call's end, now; without an outcome, whoever waits reads the record.
+local function settledEvent(callId, state, signature, outcome, now)
+  local event = '{"type":"settled","callId":"' .. callId .. '","state":"' .. state .. '","atMs":' .. now
   if outcome and signature ~= '' then event = event .. ',"signature":"' .. signature .. '"' end
   if outcome then event = event .. ',"outcome":' .. outcome end
   return event .. '}'

@@ -1,6 +1,6 @@
 -- Puts a call back into the queue under a new generation: one that somebody resolved as 'retry', or one whose job is gone.
 --
--- KEYS  1 record  2 in-flight index  3 the record's present job
+-- KEYS  1 record  2 in-flight index  3 the record's present job  4 index of calls in doubt
 -- ARGV  1 call ID  2 new generation  3 '1' for a call that ended with an unknown outcome, '0' for one whose job is missing
 --       4 inbox ID, '' when nobody waits  5 the request as it was signed  6 its signature under the new generation
 --       7 resolution: what makes this life of the call another one  8 key prefix of the queue  9.. the job, as enqueue takes it
@@ -16,6 +16,7 @@ if ARGV[3] == '1' then
   redis.call('HDEL', KEYS[1], 'outcome', 'outcomeSignature', 'retriable', 'expiresAtMs', 'firstStartedAtMs', 'startedAtMs')
   redis.call('PERSIST', KEYS[1])
   redis.call('ZADD', KEYS[2], now, ARGV[1])
+  redis.call('ZREM', KEYS[4], ARGV[1])
 elseif fields[1] ~= 'inflight' or (redis.call('EXISTS', KEYS[3]) == 1 and redis.call('HEXISTS', KEYS[3], 'finishedOn') == 0) then
   return {'refused', now, fields[1]}
 end

@@ -1,7 +1,7 @@
 -- Gives a call whose outcome is unknown the outcome that somebody found out.
 --
--- KEYS  1 record
--- ARGV  1 state: done or failed  2 outcome (JSON)  3 time to live, ms  4 the outcome's signature
+-- KEYS  1 record  2 index of calls in doubt
+-- ARGV  1 state: done or failed  2 outcome (JSON)  3 time to live, ms  4 the outcome's signature  5 call ID
 -- Returns {code, now, …}: resolved · refused state · gone
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome')
@@ -10,4 +10,5 @@ if fields[1] ~= 'failed' or not isUnknown(fields[2]) then return {'refused', now
 redis.call('HSET', KEYS[1], 'state', ARGV[1], 'outcome', ARGV[2], 'outcomeSignature', ARGV[4], 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', now + ARGV[3])
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
+redis.call('ZREM', KEYS[2], ARGV[5])
 return {'resolved', now}

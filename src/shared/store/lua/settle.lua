@@ -7,7 +7,7 @@
 --       10 circuit's name, '' counts nothing  11 its epoch  12 window size  13 window time, ms
 --       14 largest outcome that travels with the event, bytes
 --       15 tokens that this success puts back, '' for none  16 floor  17 capacity  18 how long the bucket is kept, ms
---       19 the outcome's signature
+--       19 the outcome's signature  20 index of calls in doubt, by when they are forgotten
 -- Returns {code, now}: settled · fenced (a newer attempt holds the call) · ended (it has its outcome already) · gone
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'fence', 'inboxes', 'version')
@@ -24,7 +24,8 @@ redis.call('HSET', KEYS[1], large and 'outcomeAt' or 'outcome', large and KEYS[5
 redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'lockUntilMs', 'notBeforeMs', 'worker', 'token', 'cancelRequested')
 redis.call('PEXPIRE', KEYS[1], ttlMs)
 redis.call('ZREM', KEYS[2], ARGV[7])
+if ARGV[2] == 'failed' and isUnknown(ARGV[3]) then redis.call('ZADD', ARGV[20], now + ttlMs, ARGV[7]) end
 if ARGV[10] ~= '' then addSample(KEYS[3], KEYS[4], ARGV[10], ARGV[11], '1', ARGV[12], ARGV[13], now) end
 if ARGV[15] ~= '' then refillRetries(KEYS[6], ARGV[15], ARGV[16], ARGV[17], ARGV[18]) end
-notify(fields[3], ARGV[8], settledEvent(ARGV[7], ARGV[2], ARGV[19], #ARGV[3] <= tonumber(ARGV[14]) and ARGV[3] or nil))
+notify(fields[3], ARGV[8], settledEvent(ARGV[7], ARGV[2], ARGV[19], #ARGV[3] <= tonumber(ARGV[14]) and ARGV[3] or nil, now))
 return {'settled', now}

@@ -1,0 +1,84 @@
+/** What one producer counts (R28): the answers that its callers got, what it refused, and how it hears of ends. */
+import type { CircuitState } from '../shared/breaker.ts';
+import type { Settings } from '../shared/config.ts';
+import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
+import { MetricSet } from '../shared/metric-set.ts';
+import { METRICS, scopeLabel, ToolLabels } from '../shared/metrics.ts';
+import type { DispatchEvent } from './dispatch.ts';
+
+export class ProducerMetrics {
+  /** The fleet's tools, as far as they were heard of. */
+  readonly tools = new ToolLabels();
+  readonly #settings: Pick<Settings, 'tools'>;
+  readonly #set = new MetricSet();
+
+  constructor(settings: Pick<Settings, 'tools'>) {
+    this.#settings = settings;
+  }
+
+  observe(event: DispatchEvent): void {
+    switch (event.type) {
+      case 'ended':
+        this.tools.learn(event.offer);
+        this.#ended(event);
+        return;
+      case 'refused':
+        this.#refused(event);
+        return;
+      case 'loop':
+        this.#set.count(METRICS.loops, { tool: this.#labelOf(event.envelope), action: event.action });
+        return;
+      case 'shadow':
+        this.#set.count(METRICS.shadow, { tool: this.#labelOf(event.envelope), kind: event.kind });
+        return;
+      case 'accepted':
+        if (event.answer === 'inflight' || event.answer === 'conflict')
+          this.#set.count(METRICS.hits, { tool: this.#labelOf(event.envelope), state: event.answer });
+    }
+  }
+
+  #labelOf({ toolNamespace, toolName }: ToolCallEnvelope): string {
+    return this.tools.of(toolNamespace, toolName);
+  }
+
+  #ended({ offer, result }: Extract<DispatchEvent, { readonly type: 'ended' }>): void {
+    const tool = this.tools.of(offer.namespace, offer.name);
+    const { status } = result;
+    this.#set.count(METRICS.calls, { tool, status, scope: scopeLabel(this.#settings, offer) });
+    if (result.cache?.matchedOn === 'completed') this.#set.count(METRICS.hits, { tool, state: endState(result) });
+    if (!result.fromCache && result.attempts > 0)
+      this.#set.observe(METRICS.duration, { tool, status }, result.durationMs);
+  }
+
+  #refused({ envelope, code }: Extract<DispatchEvent, { readonly type: 'refused' }>): void {
+    const named = { namespace: envelope?.toolNamespace ?? '', name: envelope?.toolName ?? '' };
+    this.#set.count(METRICS.calls, {
+      tool: this.tools.of(named.namespace, named.name),
+      status: code === 'CIRCUIT_OPEN' ? 'circuit_open' : 'error',
+      scope: scopeLabel(this.#settings, named),
+    });
+  }
+
+  /** This producer changed a circuit. */
+  circuitChanged(circuit: string, from: CircuitState, to: CircuitState): void {
+    this.#set.count(METRICS.transitions, { tool: this.tools.ofCircuit(circuit), from_state: from, to_state: to });
+  }
+
+  /** An event came out of the inbox. */
+  heard(lagMs: number): void {
+    this.#set.observe(METRICS.inboxLag, {}, Math.max(0, lagMs));
+  }
+
+  roundTrip(ms: number): void {
+    this.#set.observe(METRICS.roundTrip, { side: 'producer' }, ms);
+  }
+
+  series(): Map<string, number> {
+    return this.#set.series();
+  }
+}
+
+function endState(result: ToolResultEnvelope): 'done' | 'failed' | 'cancelled' {
+  if (result.status === 'success') return 'done';
+  return result.error.code === 'CANCELLED' ? 'cancelled' : 'failed';
+}

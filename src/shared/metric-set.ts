@@ -1,0 +1,108 @@
+/** Counts in memory, and Prometheus' text format. A series is known by its line in that format, without prefix and value. */
+import { METRICS, type MetricDefinition } from './metrics.ts';
+
+type LabelsOf<Definition extends MetricDefinition> = Readonly<Record<Definition['labels'][number], string>>;
+
+interface HistogramCounts {
+  readonly definition: MetricDefinition;
+  readonly labels: readonly string[];
+  /** By bucket, each with those below it left out; the last has no upper bound. */
+  readonly counts: number[];
+  sum: number;
+}
+
+export const EXPOSITION_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
+
+export class MetricSet {
+  readonly #values = new Map<string, number>();
+  readonly #histograms = new Map<string, HistogramCounts>();
+
+  count<Definition extends MetricDefinition>(definition: Definition, labels: LabelsOf<Definition>, by = 1): void {
+    const series = seriesOf(definition.name, definition.labels.map(labelIn(labels)));
+    this.#values.set(series, (this.#values.get(series) ?? 0) + by);
+  }
+
+  set<Definition extends MetricDefinition>(definition: Definition, labels: LabelsOf<Definition>, value: number): void {
+    this.#values.set(seriesOf(definition.name, definition.labels.map(labelIn(labels))), value);
+  }
+
+  observe<Definition extends MetricDefinition>(
+    definition: Definition,
+    labels: LabelsOf<Definition>,
+    value: number,
+  ): void {
+    const pairs = definition.labels.map(labelIn(labels));
+    const id = seriesOf(definition.name, pairs);
+    const buckets = definition.buckets ?? [];
+    let histogram = this.#histograms.get(id);
+    if (histogram === undefined) {
+      histogram = { definition, labels: pairs, counts: new Array<number>(buckets.length + 1).fill(0), sum: 0 };
+      this.#histograms.set(id, histogram);
+    }
+    const bucket = buckets.findIndex((upTo) => value <= upTo);
+    const index = bucket === -1 ? buckets.length : bucket;
+    histogram.counts[index] = (histogram.counts[index] ?? 0) + 1;
+    histogram.sum += value;
+  }
+
+  clear(): void {
+    this.#values.clear();
+    this.#histograms.clear();
+  }
+
+  /** All series as they stand; buckets include those below them, so that sums of sets are sets. */
+  series(): Map<string, number> {
+    const series = new Map(this.#values);
+    for (const { definition, labels, counts, sum } of this.#histograms.values()) {
+      const bounds = [...(definition.buckets ?? []).map(String), '+Inf'];
+      let total = 0;
+      for (const [index, bound] of bounds.entries()) {
+        total += counts[index] ?? 0;
+        series.set(seriesOf(`${definition.name}_bucket`, [`le="${bound}"`, ...labels]), total);
+      }
+      series.set(seriesOf(`${definition.name}_sum`, labels), sum);
+      series.set(seriesOf(`${definition.name}_count`, labels), total);
+    }
+    return series;
+  }
+}
+
+function labelIn(labels: Readonly<Record<string, string>>): (name: string) => string {
+  return (name) => `${name}="${escaped(labels[name] ?? '')}"`;
+}
+
+function escaped(value: string): string {
+  return value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n');
+}
+
+function seriesOf(name: string, labels: readonly string[]): string {
+  return labels.length === 0 ? name : `${name}{${labels.join(',')}}`;
+}
+
+/** The series in which a tool beyond the bound is counted. */
+export function withoutTool(series: string, other: string): string {
+  return series.replace(/([{,]tool=")(?:[^"\\]|\\.)*"/, `$1${other}"`);
+}
+
+const FAMILIES: ReadonlyMap<string, MetricDefinition> = new Map(
+  Object.values(METRICS).flatMap((definition: MetricDefinition) => {
+    const parts = definition.type === 'histogram' ? ['_bucket', '_sum', '_count'] : [''];
+    return parts.map((part) => [`${definition.name}${part}`, definition] as const);
+  }),
+);
+
+/** Prometheus' text format, all metrics with their help, those without series included. Series of unknown metrics are left out. */
+export function exposition(prefix: string, series: Iterable<readonly [string, number]>): string {
+  const lines = new Map<string, string[]>(Object.values(METRICS).map(({ name }) => [name, []]));
+  for (const [id, value] of series) {
+    const family = FAMILIES.get(id.split('{', 1)[0] ?? '');
+    if (family !== undefined) lines.get(family.name)?.push(`${prefix}_${id} ${value}`);
+  }
+  return Object.values(METRICS)
+    .map(({ name, type, help }) =>
+      [`# HELP ${prefix}_${name} ${help}`, `# TYPE ${prefix}_${name} ${type}`, ...(lines.get(name) ?? []), ''].join(
+        '\n',
+      ),
+    )
+    .join('');
+}

@@ -1,0 +1,21 @@
+-- How one place stands: what is in flight, waits, runs, and is in doubt.
+--
+-- KEYS  1 in-flight index  2 active jobs  3 delayed jobs  4 pending approvals  5 index of calls in doubt
+-- ARGV  1 key prefix of records  2 how many of the oldest calls in flight are looked at
+-- Returns {in flight, active, delayed, pending approvals, in doubt, oldest wait in ms, stale}
+local now = nowMs()
+redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', now)
+local oldestWaitMs, stale = 0, 0
+for _, callId in ipairs(redis.call('ZRANGE', KEYS[1], 0, ARGV[2] - 1)) do
+  local fields = redis.call('HMGET', ARGV[1] .. callId, 'phase', 'lockUntilMs', 'updatedAtMs', 'createdAtMs', 'notBeforeMs')
+  if fields[1] == 'queued' then
+    oldestWaitMs = math.max(oldestWaitMs, now - (fields[3] or fields[4] or now))
+  elseif fields[1] == 'waiting-retry' then
+    oldestWaitMs = math.max(oldestWaitMs, now - (fields[5] or now))
+  elseif fields[1] == 'running' and fields[2] and tonumber(fields[2]) < now then
+    stale = stale + 1
+  end
+end
+return {
+  redis.call('ZCARD', KEYS[1]), redis.call('LLEN', KEYS[2]), redis.call('ZCARD', KEYS[3]), redis.call('ZCARD', KEYS[4]),
+  redis.call('ZCARD', KEYS[5]), oldestWaitMs, stale}
