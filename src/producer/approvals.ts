@@ -13,6 +13,7 @@ import {
   digestOf,
   expiredOutcome,
 } from '../shared/approval.ts';
+import type { ApprovalHooks } from '../shared/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit.ts';
 import type { Settings } from '../shared/config.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
@@ -52,6 +53,7 @@ export interface ApprovalDeskParts {
   readonly offers: Pick<Offers, 'peek'>;
   readonly places: readonly Place[];
   readonly audit: RecordAudit;
+  readonly hooks: ApprovalHooks;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   /** Redis' clock. */
   now(): Promise<number>;
@@ -81,7 +83,10 @@ export class ApprovalDesk {
     return (await this.#parts.grants.find(session.sessionKey, offer, params, nowMs)) !== undefined;
   }
 
-  /** What a person will be asked about a call. Throws `PERMISSION_DENIED` when nobody can be asked (A6). */
+  /**
+   * What a person will be asked about a call. Throws `PERMISSION_DENIED` when nobody can be asked (A6), or a hook denies it before
+   * anybody is, and `HOOK_FAILED`.
+   */
   async requestFor(asked: {
     readonly envelope: ToolCallEnvelope;
     readonly offer: Offer;
@@ -104,7 +109,7 @@ export class ApprovalDesk {
     const { justification } = params;
     const createdAtMs = await this.#parts.now();
     const paramsDigest = digest(canonicalJson(params));
-    return {
+    const request: ApprovalRequest = {
       id: approvalId(callId, generation),
       callId,
       generation,
@@ -125,6 +130,15 @@ export class ApprovalDesk {
       createdAtMs,
       expiresAtMs: createdAtMs + this.#parts.settings.policy.approvalLimitMs,
     };
+    await this.#guard(request, envelope.requestId);
+    return request;
+  }
+
+  /** A call that is there already asks nobody again. */
+  async #guard(request: ApprovalRequest, requestId: string): Promise<void> {
+    const { hooks, approvals } = this.#parts;
+    if (hooks.present && (await approvals.idOfCall(request.callId)) === undefined)
+      await hooks.requested(request, requestId);
   }
 
   requested(request: ApprovalRequest): void {
@@ -228,7 +242,7 @@ export class ApprovalDesk {
       default:
         throw new PawlError('APPROVAL_STALE', 'The call that this approval is about is gone.');
     }
-    this.#decided(record, what === 'approve' ? 'approved' : 'denied', decision);
+    await this.#decided(record, what === 'approve' ? 'approved' : 'denied', decision);
     if (what === 'approve' && options.remember === true && params === undefined)
       await this.#parts.grants.add(request, by, decision.decidedAtMs);
     return { record: await this.#find(request.id), digest: decision.digest };
@@ -261,14 +275,23 @@ export class ApprovalDesk {
 
   async #expire(record: ApprovalRecord): Promise<void> {
     const answer = await this.#parts.approvals.expire(record, expiredOutcome(record.request));
-    if (answer.kind === 'decided') this.#decided(record, 'expired', undefined);
+    if (answer.kind === 'decided') await this.#decided(record, 'expired', undefined);
   }
 
-  #decided(
-    { request }: ApprovalRecord,
+  /** A call has been cancelled that nobody had decided on. */
+  async cancelled(callId: string): Promise<void> {
+    const { hooks, approvals } = this.#parts;
+    const id = hooks.present ? await approvals.idOfCall(callId) : undefined;
+    const record = id === undefined ? undefined : await approvals.read(id);
+    if (record?.state === 'cancelled') await hooks.ended(record, 'cancelled');
+  }
+
+  async #decided(
+    record: ApprovalRecord,
     state: 'approved' | 'denied' | 'expired',
     decision: Decision | undefined,
-  ): void {
+  ): Promise<void> {
+    const { request } = record;
     const { id, callId, tool, session } = request;
     void this.#parts.audit({
       type: 'approval-decided',
@@ -282,6 +305,7 @@ export class ApprovalDesk {
       ...(decision?.reason === undefined ? {} : { reason: decision.reason }),
       edited: decision?.params !== undefined,
     });
+    await this.#parts.hooks.ended(record, state, decision);
   }
 }
 

@@ -22,6 +22,8 @@ export interface CancelParts {
   /** How long the record of a cancelled call lives. */
   readonly ttlMs: number;
   readonly schedule?: Schedule;
+  /** A call that no attempt ran for has ended. */
+  onCancelled?(callId: string): Promise<void>;
 }
 
 /** Throws `UNKNOWN_CALL`. */
@@ -39,6 +41,7 @@ export async function cancelCall(parts: CancelParts, callId: string): Promise<Ca
       const ended = (await ledger.read(record.callId))?.outcome;
       return { settlement: 'too-late', ...(ended === undefined ? {} : { result: envelopeOf(ended, asked) }) };
     }
+    if (answer.kind === 'cancelled') await parts.onCancelled?.(record.callId);
     const { promise: limit, resolve: giveUp } = Promise.withResolvers<undefined>();
     const stopTimer = schedule(() => giveUp(undefined), CANCEL_ANSWER_MS);
     const outcome = await Promise.race([waiting.outcome, limit]);

@@ -3,6 +3,7 @@
  * results back to whoever asked.
  */
 import { resolve } from 'node:path';
+import { ApprovalHooks } from '../shared/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit.ts';
 import type { Settings } from '../shared/config.ts';
 import { defined } from '../shared/defined.ts';
@@ -179,6 +180,11 @@ export class Pawl {
       onSubscribed: () => void this.#catchUp().catch(onError).finally(this.#heard.resolve),
       onError,
     });
+    this.#hooks = new Hooks(options.hooks ?? [], {
+      schedule: backgroundSchedule,
+      onFailure: (hook, kind, message) =>
+        log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
+    });
     this.approvals = new ApprovalDesk({
       settings,
       approvals: backend.approvals,
@@ -186,6 +192,10 @@ export class Pawl {
       offers: this.#offers,
       places: PLACES,
       audit: backend.audit,
+      hooks: new ApprovalHooks(
+        this.#hooks,
+        async (callId) => (await backend.ledger.glance(callId))?.request.envelope.requestId,
+      ),
       sessionOf: (key) => this.#knownSession(key),
       now: () => backend.ledger.now(),
     });
@@ -199,11 +209,6 @@ export class Pawl {
     });
     this.questions = new QuestionDesk(backend.questions);
     this.#traces = options.tracing === undefined ? undefined : new CallTraces(options.tracing.tracer);
-    this.#hooks = new Hooks(options.hooks ?? [], {
-      schedule: backgroundSchedule,
-      onFailure: (hook, kind, message) =>
-        log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
-    });
     this.#dispatch = new Dispatch({
       settings,
       approvals: this.approvals,
@@ -223,11 +228,6 @@ export class Pawl {
 
   get settings(): Settings {
     return this.#options.settings;
-  }
-
-  /** The hooks of this producer: whoever changes an approval calls `hooks.onApproval` for it. */
-  get hooks(): Hooks {
-    return this.#hooks;
   }
 
   get backend(): Backend {
@@ -296,7 +296,8 @@ export class Pawl {
   async cancel(callId: string): Promise<Cancellation> {
     const { ledger } = this.#backend;
     const ttlMs = this.settings.ttl.cancelledMs;
-    return cancelCall({ ledger, results: this.#results, inboxId: this.#inboxId, ttlMs }, callId);
+    const onCancelled = (ended: string) => this.approvals.cancelled(ended);
+    return cancelCall({ ledger, results: this.#results, inboxId: this.#inboxId, ttlMs, onCancelled }, callId);
   }
 
   /** Asks for a call's end and does not wait for it. Throws `UNKNOWN_CALL`. */
@@ -304,7 +305,8 @@ export class Pawl {
     const { ledger } = this.#backend;
     const record = await ledger.read(callId);
     if (record === undefined) throw new PawlError('UNKNOWN_CALL');
-    await requestCancellation({ ledger, ttlMs: this.settings.ttl.cancelledMs }, record);
+    const answer = await requestCancellation({ ledger, ttlMs: this.settings.ttl.cancelledMs }, record);
+    if (answer.kind === 'cancelled') await this.approvals.cancelled(callId);
   }
 
   /** Gives a call with an unknown outcome a known one, or lets it run again. Throws `UNKNOWN_CALL` and `CALL_NOT_RESOLVABLE`. */

@@ -502,13 +502,14 @@ export class Dispatch {
     };
     const expire = async () => {
       if (!own) return giveUpNow();
-      await this.#parts.ledger.cancel(callId, {
+      const answer = await this.#parts.ledger.cancel(callId, {
         state: 'failed',
         beforeStart: late,
         betweenAttempts: late,
         ttlMs: this.#parts.settings.ttl.failedMs,
         inboxId: this.#parts.inboxId,
       });
+      if (answer.kind === 'cancelled') await this.#parts.approvals?.cancelled(callId);
       // Whatever is left of the attempt settles by itself; its outcome can be read by ID.
       stopGivingUp = schedule(giveUpNow, this.#parts.settings.lockDurationMs);
     };

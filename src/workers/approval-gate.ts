@@ -6,6 +6,7 @@
  * channel, and the job goes to BullMQ's delayed set until the time to decide is over.
  */
 import { type AboutToRun, type ApprovalRequest, callOf, expiredOutcome, whyNotCovered } from '../shared/approval.ts';
+import type { ApprovalHooks } from '../shared/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit.ts';
 import type { Settings } from '../shared/config.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
@@ -31,6 +32,7 @@ export interface ApprovalGateParts {
   readonly ledger: Pick<CallLedger, 'cancel'>;
   readonly used: UsedApprovals;
   readonly audit: RecordAudit;
+  readonly hooks: ApprovalHooks;
   readonly log: Logger;
   /** Tells people through the session's channel; false when it could not and should be tried again. */
   announce(record: ApprovalRecord): Promise<boolean>;
@@ -87,7 +89,7 @@ export class ApprovalGate {
     const { request } = record;
     const answer = await this.#parts.approvals.expire(record, expiredOutcome(request));
     if (answer.kind === 'early') return { kind: 'later', delayMs: answer.remainingMs + GRACE_MS };
-    if (answer.kind === 'decided')
+    if (answer.kind === 'decided') {
       void this.#parts.audit({
         type: 'approval-decided',
         approvalId: request.id,
@@ -98,6 +100,8 @@ export class ApprovalGate {
         digest: '',
         edited: false,
       });
+      await this.#parts.hooks.ended(record, 'expired');
+    }
     return { kind: 'dropped' };
   }
 

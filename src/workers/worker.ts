@@ -12,6 +12,7 @@ import {
   UnrecoverableError,
   WaitingError,
 } from 'bullmq';
+import { ApprovalHooks } from '../shared/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit.ts';
 import type { Settings } from '../shared/config.ts';
 import { durabilityOf, serverFaults, unfitServer } from '../shared/durability.ts';
@@ -190,6 +191,11 @@ export class ToolWorker {
       network: settings.sandboxNetwork === 'on',
       link: new TerminalLink({ backend, workerId: this.id, onError }),
     });
+    const hooks = new Hooks(options.hooks ?? [], {
+      schedule: systemSchedule,
+      onFailure: (hook, kind, message) =>
+        log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
+    });
     this.#executor = new Executor({
       settings,
       backend,
@@ -198,16 +204,12 @@ export class ToolWorker {
       random: options.random ?? Math.random,
       log,
       environment: options.environment,
-      hooks: new Hooks(options.hooks ?? [], {
-        schedule: systemSchedule,
-        onFailure: (hook, kind, message) =>
-          log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
-      }),
+      hooks,
       ...(options.memory === undefined ? {} : { memory: options.memory }),
       channels: options.channels ?? this.#channels,
       terminals: this.#terminals,
       ...(disk === undefined ? {} : { onDisk: () => disk.passed() }),
-      gate: this.#gate(),
+      gate: this.#gate(hooks),
       nodeCircuits: this.#nodeCircuits,
       ...(options.tracing === undefined ? {} : { traces: new AttemptTraces(options.tracing.tracer) }),
       ...(served.some(takesTurns) ? { turns: new AttemptTurns(backend.turns, log) } : {}),
@@ -263,7 +265,7 @@ export class ToolWorker {
     return this.#backend.redis;
   }
 
-  #gate(): ApprovalGate {
+  #gate(hooks: Hooks): ApprovalGate {
     const { settings, log } = this.#options;
     const { approvals, grants, ledger, audit } = this.#backend;
     const used = new UsedApprovals(settings.dataDir);
@@ -274,6 +276,7 @@ export class ToolWorker {
       ledger,
       used,
       audit,
+      hooks: new ApprovalHooks(hooks, async (callId) => (await ledger.glance(callId))?.request.envelope.requestId),
       log,
       announce: (record) => this.#channels.announce(record),
     });
