@@ -184,6 +184,22 @@ export const settingsSchema = z.strictObject({
   allowedHosts: z.array(z.string().min(1)).default([]),
   /** Addresses of webhook channels that the API's agents may open sessions with; others may use any. */
   webhooks: z.array(z.url()).default([]),
+  /** What declared HTTP connectors get from a worker. */
+  connectors: z
+    .strictObject({
+      /** Where their secrets may come from. */
+      secrets: z
+        .strictObject({
+          /** Names of variables; `*` stands for any text. Never Pawl's own secrets. */
+          environment: z.array(z.string().min(1)).default(['PAWL_SECRET_*']),
+          /** Folders of files. */
+          folders: z.array(z.string().startsWith('/', 'must be an absolute path')).default([]),
+          /** Absolute paths of programs that print one. */
+          programs: z.array(z.string().startsWith('/', 'must be an absolute path')).default([]),
+        })
+        .prefault({}),
+    })
+    .prefault({}),
   memory: memorySchema.prefault({}),
   /** Whether programs must run in a sandbox, do so where it works, or run without one. */
   sandbox: z.enum(SANDBOX_POLICIES).default('preferred'),

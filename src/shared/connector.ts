@@ -3,11 +3,19 @@
  * names, and nothing else: host, method and path are the operator's.
  */
 import { z } from 'zod';
+import { expressionFault } from './expression.ts';
 
 export const CONNECTOR_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 const name = z.string().min(1).max(256);
 const headerName = z.string().regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/, 'must be a header name');
-const expression = z.string().min(1).max(4_096);
+const expression = z
+  .string()
+  .min(1)
+  .max(4_096)
+  .superRefine((text, context) => {
+    const fault = expressionFault(text);
+    if (fault !== undefined) context.addIssue({ code: 'custom', message: `must be a JMESPath expression: ${fault}` });
+  });
 /** Text with `{parameter}` and `{secret:NAME}` in it. */
 const template = z.string().max(8_192);
 
@@ -15,7 +23,7 @@ const template = z.string().max(8_192);
 const secretSchema = z.union([
   z.strictObject({ env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be the name of an environment variable') }),
   z.strictObject({ file: z.string().startsWith('/', 'must be an absolute path') }),
-  z.strictObject({ exec: z.tuple([z.string().startsWith('/', 'must be an absolute path')], z.string()) }),
+  z.strictObject({ exec: z.tuple([z.string().startsWith('/', 'must be an absolute path')]).rest(z.string()) }),
 ]);
 export type SecretSource = z.output<typeof secretSchema>;
 

@@ -11,6 +11,7 @@ import type { RetryAllowance } from '../shared/retry-budget.ts';
 import { compileSchema, type JsonSchema, type Validator } from '../shared/schema.ts';
 import { offerOf } from '../shared/store/catalogue.ts';
 import type { StartedAttempt } from '../shared/store/ledger.ts';
+import type { FleetLimit } from '../shared/store/limits.ts';
 import { callOfJob } from '../shared/store/queues.ts';
 import type { ReliabilityModes } from '../shared/switches.ts';
 import type { Clock } from '../shared/time.ts';
@@ -26,6 +27,8 @@ export interface RegisteredTool {
   readonly validateOutput: Validator | undefined;
   /** Digest of the tool as it is offered. */
   readonly definition: string;
+  /** What of the fleet's limits its calls count against. */
+  readonly limit?: FleetLimit;
   /** It comes from the registry and may change at any time. */
   readonly declared?: true;
 }

@@ -3,6 +3,7 @@
  * record when the first call of it comes.
  */
 import type { StoredRequest } from '../shared/store/ledger.ts';
+import type { FleetLimit } from '../shared/store/limits.ts';
 import { SpecCopy, type Specs } from '../shared/store/specs.ts';
 import type { AnyTool, Tool, ToolOptions } from '../shared/tool.ts';
 import { defineUntypedTool } from '../shared/tool-forms.ts';
@@ -13,10 +14,11 @@ import { type RegisteredTool, registeredTool } from './begun.ts';
 export type ToolMakers = { readonly [Kind in SpecKind]?: (record: SpecOf<Kind>) => Executable };
 
 /** The functions that an executor gives a declared tool. */
-export type Executable = Pick<
-  ToolOptions<Readonly<Record<string, unknown>>, unknown>,
-  'run' | 'needs' | 'resource' | 'preview'
->;
+export interface Executable
+  extends Pick<ToolOptions<Readonly<Record<string, unknown>>, unknown>, 'run' | 'needs' | 'resource' | 'preview'> {
+  /** What of the fleet's limits its calls count against. */
+  readonly limit?: FleetLimit;
+}
 
 /** Definitions that are kept made, the newest used last. */
 const MAX_MADE = 2_000;
@@ -65,24 +67,25 @@ export class DeclaredTools {
   }
 
   #registered(record: ToolSpecRecord): RegisteredTool | undefined {
-    const known = this.#made.get(record.definition);
-    const make = this.#makers[record.kind] as ((record: ToolSpecRecord) => Executable) | undefined;
-    if (known === undefined && make === undefined) return undefined;
-    const registered =
-      known ??
-      ({
-        ...registeredTool(toolOf(record, (make as NonNullable<typeof make>)(record)), record.definition),
-        declared: true,
-      } as const);
+    const registered = this.#made.get(record.definition) ?? this.#make(record);
+    if (registered === undefined) return undefined;
     this.#made.delete(record.definition);
     this.#made.set(record.definition, registered);
     const oldest = this.#made.keys().next().value;
     if (this.#made.size > MAX_MADE && oldest !== undefined) this.#made.delete(oldest);
     return registered;
   }
+
+  #make(record: ToolSpecRecord): RegisteredTool | undefined {
+    const make = this.#makers[record.kind] as ((record: ToolSpecRecord) => Executable) | undefined;
+    if (make === undefined) return undefined;
+    const executable = make(record);
+    const registered = registeredTool(toolOf(record, executable), record.definition);
+    return { ...registered, declared: true, ...(executable.limit === undefined ? {} : { limit: executable.limit }) };
+  }
 }
 
-function toolOf(record: ToolSpecRecord, executable: Executable): AnyTool {
+function toolOf(record: ToolSpecRecord, { limit: _, ...executable }: Executable): AnyTool {
   const { name, namespace, version, description, tier, effects, annotations, inputSchema, outputSchema } = record;
   const { timeoutMs, maxResultBytes, maxOutputBytes, circuit } = record;
   const tool: Tool = defineUntypedTool({

@@ -4,6 +4,7 @@
  * begin     take the next fence, or learn that there is nothing to do
  * admit     pass the fleet's circuit, be its probe, or be refused
  * recover   decide what became of an attempt that left no record, and whether configuration forces the circuit open
+ * pace      wait, without holding anything, until the fleet's limits let the call start
  * prepare   tool, permission, parameters, context: all from this worker's own registry, nothing from the job
  * take turns  wait until nobody else changes the resource that the call works on, where the tool names one
  * secure    bring the begin to disk where the tool's durability asks for it
@@ -55,6 +56,7 @@ import { contextFor } from './context.ts';
 import { type CircuitChange, type CircuitHold, FleetCircuits } from './fleet-circuit.ts';
 import { hasDrifted, misfitOf } from './misfit.ts';
 import type { NodeCircuits } from './node-circuit.ts';
+import type { Pace } from './pace.ts';
 import type { RunningAttempt } from './running.ts';
 import { type FailureDetails, Settler, type Verdict } from './settlement.ts';
 import type { TerminalHost } from './terminals.ts';
@@ -80,6 +82,8 @@ export interface ExecuteParts {
   readonly switches: Pick<Switches, 'modes'>;
   /** Absent where no tool takes turns. */
   readonly turns?: AttemptTurns;
+  /** Limits that hold for the whole fleet. Default: none. */
+  readonly pace?: Pick<Pace, 'enter' | 'leave'>;
   /** Without one, what a person must approve is denied. */
   readonly gate?: Pick<ApprovalGate, 'attend' | 'pass' | 'leave'>;
   /** Whoever ends the jobs writes a success in the same step: the verdict holds what is `unwritten`. Default: no. */
@@ -181,7 +185,7 @@ export class Executor {
       await this.#parts.turns?.leaveUnused(job, begun.end);
       return begun.end;
     }
-    const verdict = await this.#attempt(begun.go);
+    const verdict = await this.#attempt(begun.go).finally(() => this.#parts.pace?.leave(begun.go));
     await this.#parts.turns?.leave(begun.go, verdict);
     await this.#parts.gate?.leave(begun.go, verdict);
     begun.go.trace?.end(verdict);
@@ -193,6 +197,8 @@ export class Executor {
     if ('end' in recovered) return recovered.end;
     const forced = await this.#refuseForcedOpen(begun);
     if (forced !== undefined) return forced;
+    const paced = await this.#parts.pace?.enter(begun);
+    if (paced !== undefined) return this.#wait(begun, paced.waitMs);
     const prepared = await this.#prepare(begun);
     if ('end' in prepared) return prepared.end;
     const turn = await this.#takeTurn(begun, prepared.go.params, true);
@@ -483,6 +489,14 @@ export class Executor {
   /** Ends a call whose code this attempt did not reach. */
   #giveUp(begun: Begun, failure: Failure): Promise<Verdict> {
     return this.#fail(begun, failure, { status: 'error', ran: false });
+  }
+
+  // pace
+
+  /** The fleet's limits do not let the call start yet: the attempt goes back unspent. */
+  async #wait(begun: Begun, waitMs: number): Promise<Verdict> {
+    await this.#circuits.release(begun.circuit);
+    return this.#settler.postpone(begun, 'queued', begun.started.earlier, waitMs);
   }
 
   // prepare

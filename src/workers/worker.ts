@@ -38,6 +38,7 @@ import type { Tracing } from '../tracing.ts';
 import { ApprovalGate } from './approval-gate.ts';
 import { type RegisteredTool, register } from './begun.ts';
 import { WorkerChannels } from './channels.ts';
+import { compiledIn } from './connectors/index.ts';
 import { DeclaredTools, type ToolMakers } from './declared-tools.ts';
 import { Deliveries } from './deliveries.ts';
 import { type ExecuteEvent, Executor } from './execute.ts';
@@ -45,6 +46,7 @@ import { LockRenewal } from './lock-renewal.ts';
 import { WorkerMetrics } from './metrics.ts';
 import { lastOffered } from './misfit.ts';
 import { NodeCircuits } from './node-circuit.ts';
+import { Pace } from './pace.ts';
 import { type RunningAttempt, RunningAttempts } from './running.ts';
 import { patiently, type Verdict } from './settlement.ts';
 import { containStrayErrors } from './stray.ts';
@@ -66,7 +68,7 @@ export interface WorkerOptions {
   /** What programs started by tools may see a part of. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly pawlVersion: string;
-  /** What runs the tools that the registry declares, by kind. Default: none. */
+  /** What runs the tools that the registry declares, by kind, in the place of what is compiled in. */
   readonly declared?: ToolMakers;
   readonly hooks?: readonly Hook[];
   /** Without one, no tool has memory. Closed by whoever made it. */
@@ -174,7 +176,10 @@ export class ToolWorker {
     });
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
     this.#switches = new Switches(settings.reliability);
-    this.#declared = new DeclaredTools(backend.specs, options.declared ?? {});
+    this.#declared = new DeclaredTools(backend.specs, {
+      ...compiledIn({ settings, environment: options.environment, limits: backend.limits }),
+      ...options.declared,
+    });
     const { seals, messages, questions, ledger } = backend;
     this.#channels = new WorkerChannels({
       settings,
@@ -214,6 +219,7 @@ export class ToolWorker {
       ...(options.tracing === undefined ? {} : { traces: new AttemptTraces(options.tracing.tracer) }),
       ...(served.some(takesTurns) ? { turns: new AttemptTurns(backend.turns, log) } : {}),
       switches: this.#switches,
+      pace: new Pace(backend.limits, onError),
       endsWithJob: true,
       toolNamed: (namespace, name) =>
         this.#tools.get(`${namespace}.${name}`) ?? this.#declared.toolNamed(namespace, name),

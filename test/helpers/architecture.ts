@@ -19,7 +19,7 @@ export interface Violation {
 }
 
 /** The libraries of the rules: they check values and do nothing else. */
-const SCHEMA_LIBRARIES = ['zod', 'ajv', 'ajv-formats', 're2js'];
+const SCHEMA_LIBRARIES = ['zod', 'ajv', 'ajv-formats', 're2js', '@jmespath-community/jmespath', 'yaml'];
 /** Node's modules that only compute. */
 const PURE_NODE_MODULES = ['node:buffer', 'node:crypto', 'node:path', 'node:url', 'node:util', 'node:assert'];
 /** What a tool gets from its context instead. */

@@ -36,6 +36,7 @@ export interface WorkerChange {
   readonly concurrency?: number;
   /** What runs declared tools. */
   readonly declared?: ToolMakers;
+  readonly environment?: Readonly<Record<string, string>>;
   readonly settings?: Partial<SettingsInput>;
   /** Default: the lowest throw, so that retries follow at once. */
   readonly random?: () => number;
@@ -82,7 +83,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
       tiers: TIERS,
       concurrency: change.concurrency ?? options.concurrency ?? 8,
       log: silentLogger,
-      environment: {},
+      environment: change.environment ?? options.environment ?? {},
       pawlVersion: 'test',
       ...(options.hooks === undefined ? {} : { hooks: options.hooks }),
       declared: change.declared ?? options.declared ?? {},

@@ -17,6 +17,7 @@ import { Catalogue } from './catalogue.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './embedded-redis.ts';
 import { Grants } from './grants.ts';
 import { Ledger } from './ledger.ts';
+import { Limits } from './limits.ts';
 import { WorkerMail } from './mail.ts';
 import { Messages } from './messages.ts';
 import { Questions } from './questions.ts';
@@ -38,6 +39,7 @@ export interface Backend {
   readonly redis: Redis;
   readonly ledger: Ledger;
   readonly breakers: Breakers;
+  readonly limits: Limits;
   readonly sessions: Sessions;
   readonly approvals: Approvals;
   readonly grants: Grants;
@@ -94,6 +96,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       redis,
       ledger,
       breakers: new Breakers(redis, settings.prefix),
+      limits: new Limits(redis, settings.prefix),
       sessions: new Sessions(redis, settings.prefix, seals),
       approvals: new Approvals(redis, ledger, seals, settings.ttl),
       grants: new Grants(redis, settings.prefix, seals),

@@ -149,6 +149,12 @@ export class FleetKeys {
     return `${this.prefix}:{fleet}:spec-history:${tool}`;
   }
 
+  /** Who holds a limit of the fleet, who waits, and the newest starts. */
+  limit(name: string) {
+    const base = `${this.prefix}:{limit:${name}}`;
+    return { holders: `${base}:holders`, waiters: `${base}:waiters`, starts: `${base}:starts`, told: `${base}:told` };
+  }
+
   /** What people allowed for the rest of a session. */
   grants(sessionKey: string): string {
     return `${this.prefix}:{fleet}:grants:${sessionKey}`;

@@ -1,0 +1,189 @@
+/**
+ * The one request that a connector's parameters make (I14, I16). Pure; secrets are filled in where the request is sent. Parameters
+ * are data: none of them can change the host, climb out of the path, or end a header.
+ */
+import { type Connector, type ConnectorArgument, hostMatches } from './connector.ts';
+import { PawlError } from './failure.ts';
+import { matches } from './policy.ts';
+
+export interface ConnectorRequest {
+  readonly method: string;
+  readonly url: URL;
+  /** `{secret:NAME}` still stands in the values. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly secretQuery: Readonly<Record<string, string>>;
+  readonly body?: string;
+}
+
+type Params = Readonly<Record<string, unknown>>;
+
+const PLACEHOLDER = /\{([^{}]*)\}/g;
+const BODILESS = ['GET', 'HEAD', 'DELETE'];
+
+/** Throws `INVALID_PARAMS` for parameters that make no request, and `PERMISSION_DENIED` for one that the allow list leaves out. */
+export function connectorRequest(connector: Connector, params: Params): ConnectorRequest {
+  const { method } = connector;
+  const url = new URL(filledPath(connector.url, params));
+  const placed = placedIn(connector);
+  const body: Record<string, unknown> = {};
+  const headers: Record<string, string> = {};
+  for (const [param, value] of Object.entries(params)) {
+    if (value === undefined || value === null) continue;
+    const argument = connector.arguments[param] ?? defaultArgument(connector, param, placed);
+    const name = argument?.name ?? param;
+    switch (argument?.in) {
+      case 'query':
+        for (const text of queryTexts(param, value, argument)) url.searchParams.append(name, text);
+        break;
+      case 'header':
+        headers[name.toLowerCase()] = headerText(param, plain(param, value));
+        break;
+      case 'body':
+        body[name] = value;
+        break;
+      default:
+        // It stands in the path, or in a template.
+        break;
+    }
+  }
+  const secretQuery: Record<string, string> = {};
+  for (const [name, template] of Object.entries(connector.query)) {
+    const text = filled(template, params);
+    if (text?.includes('{secret:') === true) secretQuery[name] = text;
+    else if (text !== undefined) url.searchParams.set(name, text);
+  }
+  for (const [name, template] of Object.entries(connector.headers)) {
+    const text = filled(template, params);
+    if (text !== undefined) headers[name.toLowerCase()] = headerText(name, text);
+  }
+  const made = bodyOf(connector, params, body);
+  if (
+    made !== undefined &&
+    made.text.length * 3 > connector.maxRequestBytes &&
+    byteLength(made.text) > connector.maxRequestBytes
+  )
+    throw invalid('', `make a body of more than ${connector.maxRequestBytes} bytes`);
+  checkAllowed(connector, url);
+  return {
+    method,
+    url,
+    headers: {
+      accept: 'application/json, text/*;q=0.9, */*;q=0.1',
+      ...(made === undefined ? {} : { 'content-type': made.type }),
+      ...headers,
+    },
+    secretQuery,
+    ...(made === undefined ? {} : { body: made.text }),
+  };
+}
+
+/** Whether a connector may ask this address. Throws `PERMISSION_DENIED`. */
+export function checkAllowed({ url: own, method, allow }: Connector, url: URL): void {
+  const hosts = allow.hosts ?? [new URL(own.replaceAll(PLACEHOLDER, 'x')).host];
+  const refuse = (what: string) => {
+    throw new PawlError('PERMISSION_DENIED', `The connector may not ask ${url.origin}${url.pathname}: ${what}.`);
+  };
+  if (url.protocol !== 'https:' && url.protocol !== new URL(own.replaceAll(PLACEHOLDER, 'x')).protocol)
+    refuse(`${url.protocol}// is not what it was declared with`);
+  if (!hosts.some((pattern) => hostMatches(pattern, url))) refuse('its host is not on the list');
+  if (allow.methods !== undefined && !(allow.methods as readonly string[]).includes(method))
+    refuse('the method is not on the list');
+  if (allow.paths !== undefined && !allow.paths.some((pattern) => matches(pattern, url.pathname)))
+    refuse('its path is not on the list');
+}
+
+/** Where a parameter goes that the declaration does not mention; undefined for one that a template uses. */
+function defaultArgument(
+  connector: Connector,
+  param: string,
+  placed: ReadonlySet<string>,
+): ConnectorArgument | undefined {
+  if (placed.has(param) || connector.bodyFrom === param) return undefined;
+  const inBody = !BODILESS.includes(connector.method) && connector.body !== 'none' && connector.bodyFrom === undefined;
+  return { in: inBody ? 'body' : 'query', style: 'repeat' };
+}
+
+/** Names of parameters that stand in a template. */
+function placedIn({ url, query, headers }: Connector): ReadonlySet<string> {
+  const texts = [url, ...Object.values(query), ...Object.values(headers)];
+  return new Set(texts.flatMap((text) => [...text.matchAll(PLACEHOLDER)].map(([, name = '']) => name)));
+}
+
+function filledPath(template: string, params: Params): string {
+  return template.replaceAll(PLACEHOLDER, (_placeholder, name: string) => {
+    const value = params[name];
+    if (value === undefined || value === null) throw invalid(name, 'is needed for the path and missing');
+    const text = Array.isArray(value) ? value.map((entry) => plain(name, entry)).join(',') : plain(name, value);
+    // A dot segment would climb out of the path, encoded or not.
+    if (text === '' || text === '.' || text === '..')
+      throw invalid(name, `cannot stand in a path: ${JSON.stringify(text)}`);
+    return encodeURIComponent(text);
+  });
+}
+
+/** A template with its parameters filled in; undefined when one that it needs is missing. */
+function filled(template: string, params: Params): string | undefined {
+  let missing = false;
+  const text = template.replaceAll(PLACEHOLDER, (placeholder, name: string) => {
+    if (name.startsWith('secret:')) return placeholder;
+    const value = params[name];
+    if (value === undefined || value === null) missing = true;
+    // What a parameter says is text, and never another placeholder.
+    return missing ? '' : plain(name, value).replaceAll('{secret:', '{ secret:');
+  });
+  return missing ? undefined : text;
+}
+
+function queryTexts(param: string, value: unknown, { style }: ConnectorArgument): string[] {
+  if (!Array.isArray(value)) return [typeof value === 'object' ? JSON.stringify(value) : plain(param, value)];
+  const texts = value.map((entry) =>
+    typeof entry === 'object' && entry !== null ? JSON.stringify(entry) : plain(param, entry),
+  );
+  return style === 'comma' ? [texts.join(',')] : texts;
+}
+
+function bodyOf(
+  { method, body, bodyFrom }: Connector,
+  params: Params,
+  members: Readonly<Record<string, unknown>>,
+): { readonly type: string; readonly text: string } | undefined {
+  const whole = bodyFrom === undefined ? undefined : params[bodyFrom];
+  const empty = bodyFrom === undefined ? Object.keys(members).length === 0 : whole === undefined;
+  if (body === 'none' || (empty && (BODILESS.includes(method) || bodyFrom !== undefined))) return undefined;
+  switch (body) {
+    case 'json':
+      return { type: 'application/json', text: JSON.stringify(bodyFrom === undefined ? members : whole) };
+    case 'form': {
+      const fields = new URLSearchParams();
+      for (const [name, value] of Object.entries((bodyFrom === undefined ? members : whole) as object))
+        for (const text of queryTexts(name, value, { in: 'body', style: 'repeat' })) fields.append(name, text);
+      return { type: 'application/x-www-form-urlencoded', text: fields.toString() };
+    }
+    case 'text':
+      return {
+        type: 'text/plain; charset=utf-8',
+        text: typeof whole === 'string' ? whole : JSON.stringify(whole ?? members),
+      };
+  }
+}
+
+function plain(param: string, value: unknown): string {
+  if (typeof value === 'string') return value;
+  if (typeof value === 'number' || typeof value === 'boolean') return String(value);
+  throw invalid(param, `must be a text, a number or a boolean; got ${JSON.stringify(value)?.slice(0, 80)}`);
+}
+
+function headerText(name: string, text: string): string {
+  if (/[^\t\x20-\x7e\x80-\xff]/.test(text)) throw invalid(name, 'holds characters that cannot stand in a header');
+  return text;
+}
+
+function byteLength(text: string): number {
+  return new TextEncoder().encode(text).length;
+}
+
+function invalid(param: string, message: string): PawlError {
+  return new PawlError('INVALID_PARAMS', `${param === '' ? 'The parameters' : param} ${message}.`, {
+    issues: [{ path: param, message }],
+  });
+}

@@ -1,0 +1,270 @@
+/** Runs HTTP connectors: one request, or the pages of one, and of the answer what the declaration says (I8, I17). */
+import type { Connector } from '../../shared/connector.ts';
+import { type ConnectorRequest, checkAllowed, connectorRequest } from '../../shared/connector-request.ts';
+import { evaluateExpression, isEmpty } from '../../shared/expression.ts';
+import { PawlError } from '../../shared/failure.ts';
+import type { FleetLimit } from '../../shared/store/limits.ts';
+import { qualifiedName, type ToolContext, type ToolResult } from '../../shared/tool.ts';
+import type { SpecOf } from '../../shared/tool-spec.ts';
+import type { Executable } from '../declared-tools.ts';
+import type { ConnectorSecrets } from './secrets.ts';
+
+export interface HttpConnectorParts {
+  readonly secrets: Pick<ConnectorSecrets, 'resolve'>;
+  /** Resolves when one more request of a call may be sent: the first is paced by whoever starts the call. */
+  anotherRequest(limit: FleetLimit, ctx: ToolContext): Promise<void>;
+}
+
+const MAX_REDIRECTS = 5;
+const QUOTED_LENGTH = 500;
+
+type Params = Readonly<Record<string, unknown>>;
+type Secrets = ReadonlyMap<string, string>;
+
+export function httpConnector(parts: HttpConnectorParts) {
+  return (record: SpecOf<'http'>): Executable & { readonly limit?: FleetLimit } => {
+    const connector = record.routing;
+    const limit = limitOf(record);
+    return {
+      needs: ['network'],
+      ...(limit === undefined ? {} : { limit }),
+      preview: (params: Params) => {
+        const { method, url, body } = connectorRequest(connector, params);
+        return { summary: `${method} ${url.href}`, ...(body === undefined ? {} : { details: body }) };
+      },
+      run: async (params: Params, ctx: ToolContext) => {
+        const request = connectorRequest(connector, params);
+        const secrets = await parts.secrets.resolve(connector.secrets);
+        const exchange = new Exchange(connector, secrets, ctx);
+        if (connector.pagination === undefined) return exchange.single(request);
+        const another = limit === undefined ? async () => {} : () => parts.anotherRequest(limit, ctx);
+        return exchange.pages(request, connector.pagination, another);
+      },
+    };
+  };
+}
+
+function limitOf(record: SpecOf<'http'>): FleetLimit | undefined {
+  const { credential, concurrency, perSecond } = record.routing.limits;
+  if (concurrency === undefined && perSecond === undefined) return undefined;
+  return {
+    name: credential === undefined ? `tool:${qualifiedName(record)}` : `credential:${credential}`,
+    concurrency,
+    perSecond,
+  };
+}
+
+interface Answered {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly content: unknown;
+}
+
+/** The requests of one call. */
+class Exchange {
+  readonly #connector: Connector;
+  readonly #secrets: Secrets;
+  readonly #ctx: ToolContext;
+
+  constructor(connector: Connector, secrets: Secrets, ctx: ToolContext) {
+    this.#connector = connector;
+    this.#secrets = secrets;
+    this.#ctx = ctx;
+  }
+
+  async single(request: ConnectorRequest): Promise<ToolResult<unknown>> {
+    const { status, content } = await this.#ask(request, this.#addressOf(request));
+    const accepted = status >= 300;
+    const output = accepted ? { status, body: content } : this.#mapped(content, status);
+    return { output, display: `${request.method} ${request.url.host}${request.url.pathname}: ${status}` };
+  }
+
+  async pages(
+    request: ConnectorRequest,
+    pagination: NonNullable<Connector['pagination']>,
+    another: () => Promise<void>,
+  ): Promise<ToolResult<unknown>> {
+    const items: unknown[] = [];
+    let url: URL | undefined = this.#addressOf(request);
+    let pages = 0;
+    if (pagination.by === 'page') url.searchParams.set(pagination.parameter, String(pagination.first));
+    while (url !== undefined && pages < pagination.maxPages && items.length < pagination.maxItems) {
+      if (pages > 0) await another();
+      const answered: Answered = await this.#ask(request, url);
+      pages += 1;
+      const found =
+        pagination.items === undefined ? answered.content : evaluateExpression(pagination.items, answered.content);
+      if (!Array.isArray(found))
+        throw new PawlError(
+          'RESULT_INVALID',
+          `Page ${pages} of ${url.host} holds no list${pagination.items === undefined ? '' : ` at ${pagination.items}`}.`,
+        );
+      items.push(...found);
+      this.#ctx.progress({ progress: items.length, message: `${pages} pages` });
+      url = this.#nextPage(url, pagination, answered, found, pages);
+    }
+    const truncated = url !== undefined || items.length > pagination.maxItems;
+    const kept = items.slice(0, pagination.maxItems);
+    const { result } = this.#connector;
+    return {
+      output: { items: result === undefined ? kept : evaluateExpression(result, kept), truncated },
+      display: `${kept.length} entries of ${pages} pages${truncated ? ', and there are more' : ''}`,
+    };
+  }
+
+  /** Where the next page is; undefined after the last one. */
+  #nextPage(
+    url: URL,
+    pagination: NonNullable<Connector['pagination']>,
+    { headers, content }: Answered,
+    found: readonly unknown[],
+    pages: number,
+  ): URL | undefined {
+    const at = (address: string) => {
+      if (!URL.canParse(address, url.href))
+        throw new PawlError('RESULT_INVALID', `${url.host} names a next page that is no address.`);
+      const next = new URL(address, url.href);
+      if (next.origin !== url.origin)
+        throw new PawlError('PERMISSION_DENIED', `${url.host} names a next page on another host, ${next.host}.`);
+      checkAllowed(this.#connector, next);
+      return next;
+    };
+    switch (pagination.by) {
+      case 'link': {
+        const next = /<([^>]*)>\s*;[^,]*\brel="?next"?/i.exec(headers.get('link') ?? '')?.[1];
+        return next === undefined ? undefined : at(next);
+      }
+      case 'cursor': {
+        const cursor = evaluateExpression(pagination.cursor, content);
+        if (isEmpty(cursor) || cursor === false) return undefined;
+        if (pagination.parameter === undefined) return at(String(cursor));
+        const next = new URL(url.href);
+        next.searchParams.set(pagination.parameter, String(cursor));
+        return next;
+      }
+      case 'page': {
+        if (found.length === 0) return undefined;
+        const next = new URL(url.href);
+        next.searchParams.set(pagination.parameter, String(pagination.first + pages));
+        return next;
+      }
+    }
+  }
+
+  #mapped(content: unknown, status: number): unknown {
+    const { result } = this.#connector;
+    if (content === undefined) return { status };
+    return result === undefined ? content : evaluateExpression(result, content);
+  }
+
+  #addressOf({ url, secretQuery }: ConnectorRequest): URL {
+    const address = new URL(url.href);
+    for (const [name, template] of Object.entries(secretQuery)) address.searchParams.set(name, this.#filled(template));
+    return address;
+  }
+
+  #filled(template: string): string {
+    return template.replaceAll(/\{secret:([^{}]*)\}/g, (_placeholder, name: string) => this.#secrets.get(name) ?? '');
+  }
+
+  /** One request, and where a read is redirected within the allow list, those that follow. */
+  async #ask(request: ConnectorRequest, url: URL): Promise<Answered> {
+    const { method, body } = request;
+    const { idempotencyHeader, maxResponseBytes, accept } = this.#connector;
+    const given = Object.entries(request.headers).map(
+      ([name, template]) => [name, this.#filled(template), template] as const,
+    );
+    for (let at = url, redirects = 0; ; redirects += 1) {
+      // Whoever is redirected to elsewhere gets none of what was meant for the first host.
+      const sent = given.filter(([, , template]) => at.origin === url.origin || !template.includes('{secret:'));
+      const response = await this.#sent(at, {
+        method,
+        redirect: 'manual',
+        headers: {
+          ...Object.fromEntries(sent),
+          ...(idempotencyHeader === undefined ? {} : { [idempotencyHeader]: this.#ctx.idempotencyKey }),
+        },
+        ...(body === undefined ? {} : { body }),
+      });
+      const location = response.headers.get('location');
+      const moved = [301, 302, 303, 307, 308].includes(response.status) && !accept.includes(response.status);
+      if (moved && location !== null && ['GET', 'HEAD'].includes(method) && redirects < MAX_REDIRECTS) {
+        await response.body?.cancel();
+        at = this.#redirected(at, location);
+        continue;
+      }
+      const content = await this.#read(response, maxResponseBytes);
+      if (!response.ok && !accept.includes(response.status)) throw this.#failure(method, at, response, content);
+      return { status: response.status, headers: response.headers, content };
+    }
+  }
+
+  #redirected(from: URL, location: string): URL {
+    if (!URL.canParse(location, from.href))
+      throw new PawlError('HTTP_5XX', `${from.host} redirects to what is no address.`);
+    const to = new URL(location, from.href);
+    checkAllowed(this.#connector, to);
+    return to;
+  }
+
+  async #sent(url: URL, init: RequestInit): Promise<Response> {
+    try {
+      return await this.#ctx.fetch(url, init);
+    } catch (error) {
+      // The address may hold a secret.
+      if (error instanceof Error) error.message = this.#clean(error.message);
+      throw error;
+    }
+  }
+
+  async #read(response: Response, maxBytes: number): Promise<unknown> {
+    const type = (response.headers.get('content-type') ?? '').toLowerCase();
+    const bytes = await bytesOf(response, maxBytes);
+    if (bytes.length === 0) return undefined;
+    if (/^(?:image|audio|video|font)\/|octet-stream|zip|pdf/.test(type))
+      return { mediaType: type.split(';')[0], base64: Buffer.from(bytes).toString('base64') };
+    const text = this.#clean(new TextDecoder().decode(bytes));
+    if (!/[/+]json\b/.test(type)) return text;
+    try {
+      return JSON.parse(text) as unknown;
+    } catch {
+      if (!response.ok) return text;
+      throw new PawlError('RESULT_INVALID', 'The service says that its answer is JSON, and it is not.');
+    }
+  }
+
+  /** A service may send back what it was sent. */
+  #clean(text: string): string {
+    let clean = text;
+    for (const secret of this.#secrets.values()) {
+      clean = clean.replaceAll(secret, '[secret]').replaceAll(encodeURIComponent(secret), '[secret]');
+    }
+    return clean;
+  }
+
+  /** Classified by its status and `Retry-After`, as any tool's error is. */
+  #failure(method: string, url: URL, { status, headers }: Response, content: unknown): Error {
+    const said = typeof content === 'string' ? content : (JSON.stringify(content) ?? '');
+    const quoted = said === '' ? '' : `: ${said.slice(0, QUOTED_LENGTH)}`;
+    return Object.assign(new Error(`${method} ${url.host}${url.pathname} answers ${status}${quoted}`), {
+      status,
+      headers,
+    });
+  }
+}
+
+async function bytesOf(response: Response, maxBytes: number): Promise<Uint8Array> {
+  if (response.body === null) return new Uint8Array();
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of response.body) {
+    size += chunk.length;
+    if (size > maxBytes)
+      throw new PawlError(
+        'RESULT_TOO_LARGE',
+        `The answer is larger than the ${maxBytes} bytes that the connector takes.`,
+      );
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}

@@ -1,0 +1,102 @@
+/**
+ * Secrets of connectors (I8): a declaration names where one comes from, and the worker that runs a call looks it up. What a worker
+ * gives out, its own configuration says; no declaration can ask for more.
+ */
+import { execFile } from 'node:child_process';
+import { readFile, realpath } from 'node:fs/promises';
+import { sep } from 'node:path';
+import { promisify } from 'node:util';
+import { SECRET_VARIABLES, type Settings } from '../../shared/config.ts';
+import type { SecretSource } from '../../shared/connector.ts';
+import { PawlError } from '../../shared/failure.ts';
+import { matches } from '../../shared/policy.ts';
+
+const run = promisify(execFile);
+/** What a program or a file said is believed this long: a secret that was changed is taken up without a restart. */
+const KEPT_MS = 60_000;
+const PROGRAM_TIMEOUT_MS = 10_000;
+const MAX_BYTES = 64 * 1_024;
+
+export class ConnectorSecrets {
+  readonly #allowed: Settings['connectors']['secrets'];
+  readonly #environment: Readonly<Record<string, string | undefined>>;
+  readonly #known = new Map<string, { readonly atMs: number; readonly value: Promise<string> }>();
+
+  constructor(allowed: Settings['connectors']['secrets'], environment: Readonly<Record<string, string | undefined>>) {
+    this.#allowed = allowed;
+    this.#environment = environment;
+  }
+
+  /** Throws `PERMISSION_DENIED` for a source that this worker does not give out, and `CONFIGURATION` for one that has nothing. */
+  async resolve(secrets: Readonly<Record<string, SecretSource>>): Promise<ReadonlyMap<string, string>> {
+    const resolved = await Promise.all(
+      Object.entries(secrets).map(async ([name, source]) => [name, await this.#lookUp(source)] as const),
+    );
+    return new Map(resolved);
+  }
+
+  #lookUp(source: SecretSource): Promise<string> {
+    const key = JSON.stringify(source);
+    const nowMs = performance.now();
+    const known = this.#known.get(key);
+    if (known !== undefined && nowMs - known.atMs < KEPT_MS) return known.value;
+    const value = this.#read(source);
+    this.#known.set(key, { atMs: nowMs, value });
+    value.catch(() => this.#known.delete(key));
+    return value;
+  }
+
+  async #read(source: SecretSource): Promise<string> {
+    if ('env' in source) return this.#variable(source.env);
+    if ('file' in source) return this.#file(source.file);
+    return this.#program(source.exec);
+  }
+
+  #variable(name: string): string {
+    const own = SECRET_VARIABLES.some((secret) => name === secret || name === `${secret}_FILE`);
+    if (own || !this.#allowed.environment.some((pattern) => matches(pattern, name)))
+      throw refused(`the variable ${name}`, 'connectors.secrets.environment');
+    const value = this.#environment[name];
+    if (value === undefined || value === '') throw empty(`the variable ${name} is not set`);
+    return value;
+  }
+
+  async #file(file: string): Promise<string> {
+    const folders = await Promise.all(this.#allowed.folders.map((folder) => realpath(folder).catch(() => folder)));
+    const path = await realpath(file).catch(() => undefined);
+    if (path === undefined || !folders.some((folder) => path.startsWith(`${folder}${sep}`)))
+      throw refused(`the file ${file}`, 'connectors.secrets.folders');
+    const content = await readFile(path, 'utf8').catch(() => undefined);
+    if (content === undefined || content.trim() === '' || content.length > MAX_BYTES)
+      throw empty(`the file ${file} holds nothing that could be one`);
+    return content.trim();
+  }
+
+  async #program([program, ...args]: readonly [string, ...string[]]): Promise<string> {
+    if (!this.#allowed.programs.includes(program))
+      throw refused(`the program ${program}`, 'connectors.secrets.programs');
+    try {
+      const { PATH: path = '' } = this.#environment;
+      const { stdout } = await run(program, args, {
+        timeout: PROGRAM_TIMEOUT_MS,
+        maxBuffer: MAX_BYTES,
+        env: { PATH: path },
+      });
+      if (stdout.trim() !== '') return stdout.trim();
+    } catch {
+      // What the program said may hold the secret.
+    }
+    throw empty(`the program ${program} gave none`);
+  }
+}
+
+function refused(what: string, setting: string): PawlError {
+  return new PawlError(
+    'PERMISSION_DENIED',
+    `This worker gives no connector ${what}: its configuration has to name it in ${setting}.`,
+  );
+}
+
+function empty(why: string): PawlError {
+  return new PawlError('CONFIGURATION', `A secret of the connector is missing in this worker: ${why}.`);
+}

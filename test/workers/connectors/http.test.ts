@@ -1,0 +1,222 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import type { Session } from '../../../src/producer/session.ts';
+import type { PutSpec } from '../../../src/shared/tool-spec.ts';
+import { temporaryFolder } from '../../helpers/context.ts';
+import { contentOf, type FleetOptions, startFleet } from '../../producer/fleet.ts';
+import { sendJson, startTestService, type TestService } from './service.ts';
+
+type Routing = Extract<PutSpec, { kind: 'http' }>['routing'];
+
+const SECRET = 'swordfish-0123456789';
+
+/** A fleet whose registry has one connector, `ask`. */
+async function connect(
+  service: TestService,
+  routing: Partial<Routing>,
+  options: { readonly spec?: object; readonly fleet?: Partial<FleetOptions> } = {},
+): Promise<{ readonly session: Session; readonly fleet: Awaited<ReturnType<typeof startFleet>> }> {
+  const { settings, ...more } = options.fleet ?? {};
+  const fleet = await startFleet({
+    tools: [],
+    environment: { PAWL_SECRET_API: SECRET, OTHER_SECRET: 'x' },
+    ...more,
+    settings: { allowedHosts: [service.host], ...settings },
+  });
+  await fleet.pawl.registry.put('ask', {
+    kind: 'http',
+    version: '1.0.0',
+    description: 'Asks the service.',
+    inputSchema: { type: 'object' },
+    routing: { method: 'GET', url: `${service.url}/things/{id}`, ...routing },
+    ...options.spec,
+  } as PutSpec);
+  return { session: fleet.session, fleet };
+}
+
+describe('what a connector sends (I8, I14)', () => {
+  test('parameters go into the path, the query, headers and the body, as declared; secrets come from the worker', async () => {
+    const service = await startTestService((asked, response) => sendJson(response, { echo: asked.headers['x-key'] }));
+    const { session } = await connect(service, {
+      method: 'POST',
+      headers: { authorization: 'Bearer {secret:api}', 'x-key': '{secret:api}', 'x-trace': 'for {who}' },
+      secrets: { api: { env: 'PAWL_SECRET_API' } },
+      query: { fixed: 'yes', filter: 'owner:{who}' },
+      arguments: {
+        tags: { in: 'query', name: 'tag' },
+        region: { in: 'header', name: 'X-Region' },
+        limit: { in: 'query' },
+      },
+      idempotencyHeader: 'Idempotency-Key',
+    });
+    const params = { id: 'a/b?c', who: 'ada', tags: ['x', 'y'], region: 'eu', limit: 3, name: 'box', size: { cm: 4 } };
+    const result = await session.call('ask', params, { idempotencyKey: 'once' });
+    // A service that sends a secret back does not bring it to the model (R31).
+    expect(contentOf(result)).toEqual({ echo: '[secret]' });
+    const [asked] = service.asked;
+    expect(asked).toMatchObject({ method: 'POST', body: JSON.stringify({ name: 'box', size: { cm: 4 } }) });
+    expect(asked?.url).toBe('/things/a%2Fb%3Fc?tag=x&tag=y&limit=3&fixed=yes&filter=owner%3Aada');
+    expect(asked?.headers).toMatchObject({
+      authorization: `Bearer ${SECRET}`,
+      'x-trace': 'for ada',
+      'x-region': 'eu',
+      'idempotency-key': 'once',
+      'content-type': 'application/json',
+    });
+  });
+
+  test.each([
+    ['a dot segment', { id: '..' }, 'INVALID_PARAMS'],
+    ['nothing for the path', {}, 'INVALID_PARAMS'],
+    ['a header that ends early', { id: '1', region: 'eu\r\nx-admin: 1' }, 'INVALID_PARAMS'],
+    ['a path that is not on the list (I16)', { id: 'secret-files' }, 'PERMISSION_DENIED'],
+  ])('%s is refused before anything is sent', async (_what, params, code) => {
+    const service = await startTestService((_asked, response) => sendJson(response, {}));
+    const { session } = await connect(service, {
+      arguments: { region: { in: 'header', name: 'x-region' } },
+      allow: { paths: ['/things/1*', '/things/2'] },
+    });
+    expect((await session.call('ask', params)).error?.code).toBe(code);
+    expect(service.asked).toHaveLength(0);
+  });
+
+  test.each([
+    ['a variable that no configuration names', { env: 'OTHER_SECRET' }],
+    ["one of Pawl's own", { env: 'PAWL_SIGNING_KEYS' }],
+    ['a file', { file: '/etc/hostname' }],
+    ['a program', { exec: ['/bin/cat', '/etc/hostname'] }],
+  ] as const)('a worker gives out no secret but what its configuration allows: %s', async (_what, source) => {
+    const service = await startTestService((_asked, response) => sendJson(response, {}));
+    const { session } = await connect(
+      service,
+      { headers: { 'x-key': '{secret:api}' }, secrets: { api: source as { env: string } } },
+      { fleet: { environment: { PAWL_SIGNING_KEYS: 'k:0123456789abcdef', OTHER_SECRET: 'x' } } },
+    );
+    expect((await session.call('ask', { id: '1' })).error?.code).toBe('PERMISSION_DENIED');
+    expect(service.asked).toHaveLength(0);
+  });
+
+  test('with it, files and programs are asked', async () => {
+    const service = await startTestService((_asked, response) => sendJson(response, {}));
+    const folder = temporaryFolder();
+    writeFileSync(join(folder, 'token'), 'from-a-file\n');
+    const { session } = await connect(
+      service,
+      {
+        headers: { 'x-file': '{secret:file}', 'x-program': '{secret:program}' },
+        secrets: { file: { file: join(folder, 'token') }, program: { exec: ['/bin/echo', 'from-a-program'] } },
+      },
+      { fleet: { settings: { connectors: { secrets: { folders: [folder], programs: ['/bin/echo'] } } } } },
+    );
+    await session.call('ask', { id: '1' });
+    expect(service.asked[0]?.headers).toMatchObject({ 'x-file': 'from-a-file', 'x-program': 'from-a-program' });
+  });
+});
+
+describe('what a connector makes of the answer (I17)', () => {
+  test('the declared part of it', async () => {
+    const service = await startTestService((_asked, response) =>
+      sendJson(response, {
+        data: {
+          things: [
+            { name: 'a', size: 1 },
+            { name: 'b', size: 2 },
+          ],
+        },
+      }),
+    );
+    const { session } = await connect(service, { result: 'data.things[?size > `1`].name' });
+    const result = await session.call('ask', { id: '1' });
+    expect(contentOf(result)).toEqual(['b']);
+  });
+
+  test.each([
+    [404, 'HTTP_404', 1],
+    [400, 'HTTP_400', 1],
+    [503, 'HTTP_503', 4],
+    [429, 'HTTP_429', 4],
+  ])('%i ends as %s after %i attempts, with what the service said', async (status, code, attempts) => {
+    const service = await startTestService((_asked, response) =>
+      sendJson(response, { message: 'no such thing' }, status, { 'retry-after': '0' }),
+    );
+    const { session } = await connect(service, {});
+    const result = await session.call('ask', { id: '1' });
+    expect(result.error).toMatchObject({ code, message: expect.stringContaining('no such thing') });
+    expect(service.asked).toHaveLength(attempts);
+  });
+
+  test('a mutating call is not tried again after a failure that leaves its effect open', async () => {
+    const service = await startTestService((_asked, response) => sendJson(response, {}, 503));
+    const { session } = await connect(service, { method: 'POST' });
+    await session.call('ask', { id: '1' });
+    expect(service.asked).toHaveLength(1);
+  });
+
+  test('an answer that is too large, or is not what it says, is a typed error; an accepted status is an answer', async () => {
+    const service = await startTestService(({ url }, response) => {
+      if (url.endsWith('/large')) response.end('x'.repeat(2_000));
+      else if (url.endsWith('/broken')) response.setHeader('content-type', 'application/json').end('{');
+      else sendJson(response, { error: 'gone' }, 410);
+    });
+    const { session } = await connect(service, { maxResponseBytes: 1_000, accept: [410] });
+    expect((await session.call('ask', { id: 'large' })).error?.code).toBe('RESULT_TOO_LARGE');
+    expect((await session.call('ask', { id: 'broken' })).error?.code).toBe('RESULT_INVALID');
+    expect(contentOf(await session.call('ask', { id: 'gone' }))).toEqual({ status: 410, body: { error: 'gone' } });
+  });
+
+  test('redirects stay within the allow list, and secrets with their host (I16)', async () => {
+    const other = await startTestService((_asked, response) => sendJson(response, { from: 'other' }));
+    const service = await startTestService(({ url }, response) => {
+      response.writeHead(302, { location: url.endsWith('/out') ? `${other.url}/stolen` : `${other.url}/fine` }).end();
+    });
+    const routing = { headers: { 'x-key': '{secret:api}' }, secrets: { api: { env: 'PAWL_SECRET_API' } } };
+    const allowedHosts = [service.host, other.host];
+    const { session, fleet } = await connect(service, routing, { fleet: { settings: { allowedHosts } } });
+    expect((await session.call('ask', { id: 'out' })).error?.code).toBe('PERMISSION_DENIED');
+    expect(other.asked).toHaveLength(0);
+    const spec = (await fleet.pawl.registry.read('ask')) as unknown as PutSpec & Record<string, unknown>;
+    const { name, namespace, revision, updatedAtMs, updatedBy, definition, ...declared } = spec;
+    await fleet.pawl.registry.put('ask', {
+      ...declared,
+      routing: { ...(declared.routing as Routing), allow: { hosts: allowedHosts } },
+    } as PutSpec);
+    expect(contentOf(await session.call('ask', { id: 'in' }))).toEqual({ from: 'other' });
+    expect(other.asked[0]?.headers).not.toHaveProperty('x-key');
+  });
+});
+
+describe('pages', () => {
+  const pages = [[1, 2], [3, 4], [5]];
+
+  test.each([
+    ['links', { by: 'link', items: 'items', maxPages: 10, maxItems: 100 }, [1, 2, 3, 4, 5], false],
+    [
+      'a cursor',
+      { by: 'cursor', items: 'items', cursor: 'next', parameter: 'page', maxPages: 10, maxItems: 100 },
+      [1, 2, 3, 4, 5],
+      false,
+    ],
+    [
+      'their number, up to so many entries',
+      { by: 'page', items: 'items', parameter: 'page', first: 0, maxPages: 10, maxItems: 3 },
+      [1, 2, 3],
+      true,
+    ],
+    [
+      'their number, up to so many pages',
+      { by: 'page', items: 'items', parameter: 'page', first: 0, maxPages: 1, maxItems: 9 },
+      [1, 2],
+      true,
+    ],
+  ] as const)('are followed by %s', async (_by, pagination, items, truncated) => {
+    const service = await startTestService(({ url }, response) => {
+      const page = Number(new URL(url, 'http://x').searchParams.get('page') ?? 0);
+      const next = page + 1 < pages.length ? page + 1 : undefined;
+      const headers = next === undefined ? {} : { link: `</things/all?page=${next}>; rel="next"` };
+      sendJson(response, { items: pages[page] ?? [], next }, 200, headers);
+    });
+    const { session } = await connect(service, { pagination });
+    expect(contentOf(await session.call('ask', { id: 'all' }))).toEqual({ items, truncated });
+  });
+});

@@ -1,0 +1,44 @@
+/** A service on loopback for connectors to ask. */
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { onTestFinished } from 'vitest';
+
+export interface Asked {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+  readonly atMs: number;
+}
+
+export interface TestService {
+  readonly host: string;
+  readonly url: string;
+  readonly asked: readonly Asked[];
+}
+
+export async function startTestService(
+  answer: (asked: Asked, response: ServerResponse) => void | Promise<void>,
+): Promise<TestService> {
+  const asked: Asked[] = [];
+  const server = createServer(async (request, response) => {
+    const atMs = performance.now();
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+    const { method = '', url = '', headers } = request;
+    const each = { method, url, headers, body: Buffer.concat(chunks).toString(), atMs };
+    asked.push(each);
+    await answer(each, response);
+  });
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+  onTestFinished(async () => {
+    server.closeAllConnections();
+    await new Promise((closed) => server.close(closed));
+  });
+  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { host, url: `http://${host}`, asked };
+}
+
+export function sendJson(response: ServerResponse, value: unknown, status = 200, headers: object = {}): void {
+  response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(value));
+}
