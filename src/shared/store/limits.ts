@@ -17,16 +17,17 @@ export interface FleetLimit {
 }
 
 /**
- * A start is counted here before it arrives where it goes. What two starts need for that may differ by this much, and still nobody
- * sees more than the limit in a second of theirs.
+ * A start is granted here and arrives elsewhere, at the latest when it has ended. From then on it counts for a second: whatever
+ * the way there takes, nobody sees more than the limit in a second of theirs. One that is still under way counts as arrived by then.
  */
-const MARGIN_MS = 100;
-const WINDOW_MS = 1_000 + MARGIN_MS;
+const ARRIVES_WITHIN_MS = 1_000;
+/** Clocks count whole milliseconds. */
+const WINDOW_MS = 1_002;
 /** A slot is kept this long for a call that was woken for it. */
 const WOKEN_MS = 2_000;
 
 const takeScript = new Script('limit-take', 4);
-const releaseScript = new Script('limit-release', 2);
+const releaseScript = new Script('limit-release', 3);
 const wakeScript = new Script('wake', 3);
 
 export class Limits {
@@ -48,16 +49,19 @@ export class Limits {
     const [taken, waitMs] = await takeScript.run(
       this.#redis,
       [keys.holders, keys.waiters, keys.starts, keys.told],
-      [jobId, concurrency, perSecond, WINDOW_MS, Math.ceil(leaseMs), start],
+      [jobId, concurrency, perSecond, WINDOW_MS, Math.ceil(leaseMs), start, ARRIVES_WITHIN_MS],
     );
     return { waitMs: taken === 1 ? 0 : Number(waitMs) };
   }
 
-  /** Gives the job's slot back and wakes those that are next. */
-  async release(limit: FleetLimit, jobId: string): Promise<void> {
-    if (limit.concurrency === undefined) return;
-    const { holders, waiters } = this.#keysOf(limit);
-    const woken = await releaseScript.run(this.#redis, [holders, waiters], [jobId, limit.concurrency, WOKEN_MS]);
+  /** Says that a start has ended, gives the job's slot back and wakes those that are next. */
+  async release(limit: FleetLimit, jobId: string, start = jobId): Promise<void> {
+    const { holders, waiters, starts } = this.#keysOf(limit);
+    const woken = await releaseScript.run(
+      this.#redis,
+      [holders, waiters, starts],
+      [jobId, limit.concurrency ?? 0, WOKEN_MS, start],
+    );
     await Promise.all(woken.map((next) => this.#wake(String(next))));
   }
 

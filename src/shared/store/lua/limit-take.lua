@@ -1,10 +1,10 @@
 -- Asks for one start under a limit that holds for the whole fleet: at most so many at a time, and so many starts in a window.
 -- Who cannot start is told when to ask again. Slots are given in the order in which they were first asked for.
 --
--- KEYS  1 holders, by the end of their lease  2 waiters, by the order in which they came  3 starts of the last window
+-- KEYS  1 holders, by the end of their lease  2 waiters, by the order in which they came  3 starts, by the latest time at which they arrive
 --       4 waiters for the rate, by the time that they were told
 -- ARGV  1 who asks  2 how many at a time, '0' for any number  3 starts in a window, '0' for any number  4 window, ms
---       5 lease of a slot, ms  6 name of this start; '' when only the slot is asked for
+--       5 lease of a slot, ms  6 name of this start  7 how long it may take to arrive, ms
 -- Returns {1, 0} or {0, ms}
 local FORGOTTEN_MS = 600000
 local SHORTEST_MS, LONGEST_MS, EACH_MS = 250, 5000, 20
@@ -35,7 +35,8 @@ if rate > 0 then
   redis.call('ZREMRANGEBYSCORE', starts, '-inf', now - window)
   if redis.call('ZCARD', starts) >= rate then
     local oldest = redis.call('ZRANGE', starts, 0, 0, 'WITHSCORES')
-    local soonest = math.max(1, tonumber(oldest[2]) + window - now + 1)
+    -- One that has not ended yet may end now.
+    local soonest = math.max(1, math.min(tonumber(oldest[2]), now) + window - now + 1)
     waitMs = soonest
     if not redis.call('ZSCORE', told, who) then
       -- Spread over the windows to come, so that they do not all ask again together.
@@ -56,9 +57,7 @@ end
 if waitMs > 0 then return {0, waitMs} end
 if rate > 0 then
   redis.call('ZREM', told, who)
-  if ARGV[6] ~= '' then
-    redis.call('ZADD', starts, now, ARGV[6])
-    redis.call('PEXPIRE', starts, window * 2)
-  end
+  redis.call('ZADD', starts, now + ARGV[7], ARGV[6])
+  redis.call('PEXPIRE', starts, window + ARGV[7])
 end
 return {1, 0}
