@@ -21,12 +21,7 @@ export class Pace {
     const { limit, tool } = registered;
     if (limit === undefined) return undefined;
     const leaseMs = Math.max(tool.timeoutMs, policy.timeoutMs ?? 0) + SLACK_MS;
-    const { waitMs } = await this.#limits.take(
-      limit,
-      running.jobId,
-      leaseMs,
-      `${running.jobId} ${begun.started.fence}`,
-    );
+    const { waitMs } = await this.#limits.take(limit, running.jobId, leaseMs, startOf(begun));
     if (waitMs > 0) return { waitMs };
     this.#held.set(begun, limit);
     return undefined;
@@ -35,6 +30,12 @@ export class Pace {
   /** Lets the next one start. A slot that cannot be given back now ends with its lease. */
   async leave(begun: Begun): Promise<void> {
     const limit = this.#held.get(begun);
-    if (limit !== undefined) await this.#limits.release(limit, begun.running.jobId).catch(this.#onError);
+    if (limit !== undefined)
+      await this.#limits.release(limit, begun.running.jobId, startOf(begun)).catch(this.#onError);
   }
+}
+
+/** Each attempt is a start of its own. */
+function startOf({ running, started }: Begun): string {
+  return `${running.jobId} ${started.fence}`;
 }

@@ -11,12 +11,17 @@ import type { ConnectorSecrets } from './secrets.ts';
 
 export interface HttpConnectorParts {
   readonly secrets: Pick<ConnectorSecrets, 'resolve'>;
-  /** Resolves when one more request of a call may be sent: the first is paced by whoever starts the call. */
-  anotherRequest(limit: FleetLimit, ctx: ToolContext): Promise<void>;
+  /**
+   * Resolves when one more request of a call may be sent, with what to call when it has ended. The first one is paced by whoever
+   * starts the call.
+   */
+  anotherRequest(limit: FleetLimit, ctx: ToolContext): Promise<() => Promise<void>>;
 }
 
 const MAX_REDIRECTS = 5;
 const QUOTED_LENGTH = 500;
+
+const nothing = async () => {};
 
 type Params = Readonly<Record<string, unknown>>;
 type Secrets = ReadonlyMap<string, string>;
@@ -37,7 +42,7 @@ export function httpConnector(parts: HttpConnectorParts) {
         const secrets = await parts.secrets.resolve(connector.secrets);
         const exchange = new Exchange(connector, secrets, ctx);
         if (connector.pagination === undefined) return exchange.single(request);
-        const another = limit === undefined ? async () => {} : () => parts.anotherRequest(limit, ctx);
+        const another = limit === undefined ? async () => nothing : () => parts.anotherRequest(limit, ctx);
         return exchange.pages(request, connector.pagination, another);
       },
     };
@@ -82,15 +87,15 @@ class Exchange {
   async pages(
     request: ConnectorRequest,
     pagination: NonNullable<Connector['pagination']>,
-    another: () => Promise<void>,
+    another: () => Promise<() => Promise<void>>,
   ): Promise<ToolResult<unknown>> {
     const items: unknown[] = [];
     let url: URL | undefined = this.#addressOf(request);
     let pages = 0;
     if (pagination.by === 'page') url.searchParams.set(pagination.parameter, String(pagination.first));
     while (url !== undefined && pages < pagination.maxPages && items.length < pagination.maxItems) {
-      if (pages > 0) await another();
-      const answered: Answered = await this.#ask(request, url);
+      const ended = pages === 0 ? nothing : await another();
+      const answered: Answered = await this.#ask(request, url).finally(ended);
       pages += 1;
       const found =
         pagination.items === undefined ? answered.content : evaluateExpression(pagination.items, answered.content);

@@ -10,7 +10,7 @@ export interface ConnectorParts {
   readonly settings: Settings;
   /** Where secrets may come from. */
   readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly limits: Pick<Limits, 'take'>;
+  readonly limits: Pick<Limits, 'take' | 'release'>;
 }
 
 /** A slot that a call holds already is held this long from each of its further requests on. */
@@ -26,7 +26,7 @@ export function compiledIn({ settings, environment, limits }: ConnectorParts): T
         const start = `${callId} ${fence} ${crypto.randomUUID()}`;
         for (;;) {
           const { waitMs } = await limits.take(rate, start, SLOT_MS);
-          if (waitMs === 0) return;
+          if (waitMs === 0) return () => limits.release(rate, start).catch(() => {});
           await sleep(waitMs, undefined, { signal });
         }
       },
