@@ -19,7 +19,16 @@ const LAUNCHER = fileURLToPath(new URL('../bin/pawl.mjs', import.meta.url));
 /** A tools file may leave timers or connections behind: a command that is done does not wait for them longer than this. */
 const LINGER_MS = 500;
 /** Groups of commands in which the first one is meant when none is named. */
-const GROUPS: readonly string[] = ['calls', 'tools', 'sessions', 'circuits', 'reliability', 'approvals', 'questions'];
+const GROUPS: readonly string[] = [
+  'calls',
+  'tools',
+  'sessions',
+  'circuits',
+  'reliability',
+  'approvals',
+  'questions',
+  'audit',
+];
 
 type End = (code: number) => void;
 
@@ -86,6 +95,7 @@ export function createProgram(context: CliContext, end: End): Command {
   questionCommands(program, context, end);
   policyCommands(program, context, end);
   reliabilityCommands(program, context, end);
+  auditCommands(program, context, end);
   doctorCommand(program, context, end);
   return program;
 }
@@ -360,6 +370,30 @@ function reliabilityCommands(program: Command, context: CliContext, end: End): v
     .option('--tool <name>', 'those of one tool')
     .option('--all', 'every one');
   json(flush).action(async (options) => end(await (await import('./cli/reliability.ts')).flushCalls(context, options)));
+}
+
+function auditCommands(program: Command, context: CliContext, end: End): void {
+  const audit = group(program, 'audit', 'list the audit trail, and check that nobody changed it', [
+    'pawl audit --tool shell',
+    'pawl audit verify',
+  ]);
+  const ls = command(audit, 'ls', 'list the newest records, the newest last', [
+    'pawl audit ls --session trip --since 2026-11-22T10:00:00Z',
+    'pawl audit ls --type override --json',
+  ])
+    .option('--session <key>', 'those of one session')
+    .option('--tool <name>', 'those of one tool')
+    .option('--call <id>', 'those of one call')
+    .option('--type <type>', 'call, attempt, call-ended, approval-…, override, registry-changed or refused')
+    .option('--since <moment>', 'not older than this');
+  json(limit(ls)).action(async (options) => end(await (await import('./cli/audit.ts')).listAudit(context, options)));
+  const verify = command(audit, 'verify', 'find records that were changed, removed, moved or cut off', [
+    'pawl audit verify',
+    'pawl audit verify --folder /archive/pawl --from 120001',
+  ])
+    .option('--folder <folder>', 'of the files (default: audit.folder)')
+    .option('--from <number>', 'the first record that must be there; earlier ones were put away', positiveInteger);
+  json(verify).action(async (options) => end(await (await import('./cli/audit.ts')).verifyAudit(context, options)));
 }
 
 function doctorCommand(program: Command, context: CliContext, end: End): void {

@@ -91,10 +91,19 @@ export interface ConnectOptions extends Partial<SettingsInput> {
   readonly toolsets?: readonly Toolset<ToolOffer>[];
   /** Told what becomes of the calls that are handed in here (R27). */
   readonly onEvent?: (event: DispatchEvent) => void;
+  /** Named in the audit trail as who cancels, resolves and switches here. Default: `library`. */
+  readonly operator?: string;
 }
 
 /** A producer: `REDIS_URL`, or the embedded Redis that processes with the same data folder share. */
-export async function connect({ log, hooks, toolsets, onEvent, ...options }: ConnectOptions = {}): Promise<Pawl> {
+export async function connect({
+  log,
+  hooks,
+  toolsets,
+  onEvent,
+  operator,
+  ...options
+}: ConnectOptions = {}): Promise<Pawl> {
   const settings = await loadSettings(options);
   const tracing = await openTracing(process.env, PAWL_VERSION);
   return Pawl.open({
@@ -105,6 +114,7 @@ export async function connect({ log, hooks, toolsets, onEvent, ...options }: Con
     ...(hooks === undefined ? {} : { hooks }),
     ...(toolsets === undefined ? {} : { toolsets }),
     ...(onEvent === undefined ? {} : { onEvent }),
+    ...(operator === undefined ? {} : { operator }),
   });
 }
 

@@ -97,7 +97,8 @@ export async function withPawl<T>(
   const { log, started } = plainLogger(context);
   let pawl: Pawl;
   try {
-    pawl = await connect({ ...options, log });
+    const user = context.environment['USER'] ?? context.environment['USERNAME'];
+    pawl = await connect({ ...options, log, operator: user === undefined ? 'cli' : `cli:${user}` });
   } catch (error) {
     throw withRedisHint(error, context.environment);
   } finally {

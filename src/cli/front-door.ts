@@ -8,6 +8,7 @@ import { BOARD_PATH, type HttpServer, startHttpServer } from '../producer/http/s
 import type { Settings } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
+import { AuditKeeper } from '../shared/store/audit-keeper.ts';
 import { logLine, producerLine } from '../shared/telemetry.ts';
 import { type CliContext, withoutPassword, withRedisHint } from './context.ts';
 import { openProcessEndpoint } from './process-endpoint.ts';
@@ -50,6 +51,7 @@ export async function openFrontDoor(
     await pawl.close();
     throw error;
   }
+  const keeper = AuditKeeper.open(pawl.backend, settings, { files: true, log });
   const { url } = server;
   let draining = false;
   const endpoint = await openProcessEndpoint(settings, {
@@ -79,6 +81,7 @@ export async function openFrontDoor(
       await server.close();
       await endpoint?.close();
       await board.close();
+      await keeper.close();
       await pawl.close();
     },
   };

@@ -142,7 +142,7 @@ export class ApprovalDesk {
   }
 
   requested(request: ApprovalRequest): void {
-    const { id, callId, tool, session, actorId, rule } = request;
+    const { id, callId, tool, session, actorId, rule, tenantId } = request;
     void this.#parts.audit({
       type: 'approval-requested',
       approvalId: id,
@@ -152,6 +152,7 @@ export class ApprovalDesk {
       actorId,
       digest: digestOf(request),
       rule,
+      tenantId,
     });
   }
 
@@ -292,7 +293,7 @@ export class ApprovalDesk {
     decision: Decision | undefined,
   ): Promise<void> {
     const { request } = record;
-    const { id, callId, tool, session } = request;
+    const { id, callId, tool, session, tenantId } = request;
     void this.#parts.audit({
       type: 'approval-decided',
       approvalId: id,
@@ -304,6 +305,7 @@ export class ApprovalDesk {
       ...(decision === undefined ? {} : { by: decision.by }),
       ...(decision?.reason === undefined ? {} : { reason: decision.reason }),
       edited: decision?.params !== undefined,
+      tenantId,
     });
     await this.#parts.hooks.ended(record, state, decision);
   }

@@ -4,7 +4,7 @@
  */
 import { resolve } from 'node:path';
 import { ApprovalHooks } from '../shared/approval-hooks.ts';
-import type { RecordAudit } from '../shared/audit.ts';
+import type { AuditEvent, RecordAudit } from '../shared/audit.ts';
 import type { Settings } from '../shared/config.ts';
 import { defined } from '../shared/defined.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
@@ -21,6 +21,7 @@ import {
   sessionTaken,
   usable,
 } from '../shared/session.ts';
+import type { AuditEntry } from '../shared/store/audit.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import type { CircuitChange } from '../shared/store/breakers.ts';
 import type { ToolOffer } from '../shared/store/catalogue.ts';
@@ -36,6 +37,7 @@ import { TIERS, toolNamed } from '../shared/tool.ts';
 import { resolveToolsets, type Toolset } from '../shared/toolset.ts';
 import type { Tracing } from '../tracing.ts';
 import { ApprovalDesk } from './approvals.ts';
+import { type AuditQuery, callEvent, findRecords } from './audit.ts';
 import { type Cancellation, cancelCall, requestCancellation } from './cancel.ts';
 import { CircuitAdmin, type CircuitSelection } from './circuit-admin.ts';
 import { CircuitView } from './circuits.ts';
@@ -63,6 +65,8 @@ export interface PawlOptions {
   readonly log: Logger;
   /** Told of decisions and of refused attempts, beside the log. */
   readonly audit?: RecordAudit;
+  /** Whose word an override is when whoever says it does not name themselves. Default: `library`. */
+  readonly operator?: string;
   /** Where implicit sessions work when `workspaceRoot` is not configured. */
   readonly defaultWorkspaceRoot: string;
   readonly clock?: Clock;
@@ -293,24 +297,28 @@ export class Pawl {
   }
 
   /** Cancels a call wherever it is. Throws `UNKNOWN_CALL`. */
-  async cancel(callId: string): Promise<Cancellation> {
+  async cancel(callId: string, by?: string): Promise<Cancellation> {
     const { ledger } = this.#backend;
     const ttlMs = this.settings.ttl.cancelledMs;
     const onCancelled = (ended: string) => this.approvals.cancelled(ended);
-    return cancelCall({ ledger, results: this.#results, inboxId: this.#inboxId, ttlMs, onCancelled }, callId);
+    const parts = { ledger, results: this.#results, inboxId: this.#inboxId, ttlMs, onCancelled };
+    const ended = await cancelCall(parts, callId);
+    await this.#overridden('cancellation', ended.settlement, by, aboutOf(callId, await ledger.glance(callId)));
+    return ended;
   }
 
   /** Asks for a call's end and does not wait for it. Throws `UNKNOWN_CALL`. */
-  async requestCancel(callId: string): Promise<void> {
+  async requestCancel(callId: string, by?: string): Promise<void> {
     const { ledger } = this.#backend;
     const record = await ledger.read(callId);
     if (record === undefined) throw new PawlError('UNKNOWN_CALL');
     const answer = await requestCancellation({ ledger, ttlMs: this.settings.ttl.cancelledMs }, record);
     if (answer.kind === 'cancelled') await this.approvals.cancelled(callId);
+    await this.#overridden('cancellation', 'requested', by, aboutOf(callId, record));
   }
 
   /** Gives a call with an unknown outcome a known one, or lets it run again. Throws `UNKNOWN_CALL` and `CALL_NOT_RESOLVABLE`. */
-  async resolve(callId: string, resolution: Resolution): Promise<CallRecord> {
+  async resolve(callId: string, resolution: Resolution, by?: string): Promise<CallRecord> {
     const { ledger } = this.#backend;
     const record = await ledger.read(callId);
     if (record === undefined)
@@ -326,6 +334,7 @@ export class Pawl {
         `Only a call whose outcome is unknown can be resolved; ${callId} is ${record.state}${record.outcome?.error === undefined ? '' : ` (${record.outcome.error.code})`}.`,
       );
     }
+    await this.#overridden('resolution', resolution.as, by, aboutOf(callId, record));
     return (await ledger.read(callId)) ?? record;
   }
 
@@ -411,13 +420,15 @@ export class Pawl {
   }
 
   /** Closes a session and those below it: nothing new is accepted, what runs is cancelled. */
-  async closeSession(sessionKey: string): Promise<void> {
+  async closeSession(sessionKey: string, by?: string): Promise<void> {
     const keys = await this.#backend.sessions.tree(sessionKey);
     if ((await this.#backend.sessions.read(sessionKey)) === undefined)
       throw new PawlError('UNKNOWN_SESSION', `There is no session ${JSON.stringify(sessionKey)}.`);
     for (const key of keys) {
       const closed = await this.#backend.sessions.close(key);
-      if (closed !== undefined) this.#remember(closed);
+      if (closed === undefined) continue;
+      this.#remember(closed);
+      await this.#overridden('session-closed', 'close', by, { sessionKey: key, tenantId: closed.tenantId });
     }
     for (const key of keys) {
       const records = await this.calls({ sessionKey: key, limit: 10_000 });
@@ -525,11 +536,12 @@ export class Pawl {
   }
 
   /** Asks a worker to finish what it runs, and end. Throws `NOT_FOUND`. */
-  async drainWorker(workerId: string): Promise<void> {
+  async drainWorker(workerId: string, by?: string): Promise<void> {
     const { workers } = await this.#backend.catalogue.read();
     if (!workers.some(({ id }) => id === workerId))
       throw new PawlError('NOT_FOUND', `There is no worker ${JSON.stringify(workerId.slice(0, 200))}.`);
     await publishNews(this.#backend.redis, this.settings.prefix, { type: 'drain', workerId });
+    await this.#overridden('worker', `drain ${workerId}`, by);
   }
 
   /** Forces circuits open, or resets them to closed (R25). Returns them as they are now. */
@@ -537,10 +549,13 @@ export class Pawl {
     action: 'force_open' | 'reset',
     select: CircuitSelection,
     reason = 'forced by an operator',
+    by?: string,
   ): Promise<EnforcedCircuit[]> {
     const { tools } = await this.#offers.all();
     for (const tool of tools) this.metrics.tools.learn(tool);
     const changed = await this.#circuitAdmin.set(action, select, reason);
+    const circuits = changed.map(({ key }) => key);
+    await this.#overridden('circuit', action, by, { tool: select.tool, circuits, reason });
     return withEnforcement(changed, tools, { tools: {} }, this.#switches);
   }
 
@@ -550,10 +565,11 @@ export class Pawl {
    */
   async setReliability(
     enabled: boolean,
-    { tool, reason }: { readonly tool?: string; readonly reason?: string } = {},
+    { tool, reason, by }: { readonly tool?: string; readonly reason?: string; readonly by?: string } = {},
   ): Promise<void> {
     const about = tool === undefined ? {} : { tool: await this.#qualified(tool) };
     await this.#backend.switches.say(enabled, { ...about, ...(reason === undefined ? {} : { reason }) });
+    await this.#overridden('reliability', enabled ? 'enable' : 'disable', by, { ...about, reason });
     await this.#learnSwitches();
   }
 
@@ -561,13 +577,22 @@ export class Pawl {
    * Forgets calls that have ended, of a session, a tool or all: asked for again, they run again (R25). Never one in flight, nor
    * one whose outcome is unknown. Throws `UNKNOWN_TOOL`.
    */
-  async flush({ sessionKey, tool }: { readonly sessionKey?: string; readonly tool?: string } = {}): Promise<Flushed> {
+  async flush({
+    sessionKey,
+    tool,
+    by,
+  }: {
+    readonly sessionKey?: string;
+    readonly tool?: string;
+    readonly by?: string;
+  } = {}): Promise<Flushed> {
     const select = {
       ...(sessionKey === undefined ? {} : { sessionKey }),
       ...(tool === undefined ? {} : { tool: await this.#qualified(tool) }),
     };
     const all = await Promise.all(PLACES.map((place) => this.#backend.ledger.flush(place, select)));
     const sum = (name: keyof Flushed) => all.reduce((total, counts) => total + counts[name], 0);
+    await this.#overridden('flush', `${sum('flushed')} forgotten`, by, select);
     return { flushed: sum('flushed'), inflight: sum('inflight'), unresolved: sum('unresolved') };
   }
 
@@ -608,6 +633,20 @@ export class Pawl {
     else if (news.type === 'specs') this.#learnSpecs();
   }
 
+  /** Records of the audit trail, the newest first, as far as Redis keeps them (I4). */
+  audit(query: AuditQuery = {}): Promise<readonly AuditEntry[]> {
+    return findRecords(this.#backend.trail, query);
+  }
+
+  async #overridden(
+    what: Extract<AuditEvent, { type: 'override' }>['what'],
+    action: string,
+    by = this.#options.operator ?? 'library',
+    about: Omit<Extract<AuditEvent, { type: 'override' }>, 'type' | 'what' | 'action' | 'by'> = {},
+  ): Promise<void> {
+    await this.#backend.audit({ type: 'override', what, action, by, ...about });
+  }
+
   #told(event: DispatchEvent): void {
     this.#traces?.observe(event);
     if (event.type === 'refused' && event.envelope !== undefined) {
@@ -616,6 +655,8 @@ export class Pawl {
       if (offer !== undefined) this.metrics.tools.learn(offer);
     }
     this.metrics.observe(event);
+    const call = callEvent(event, (namespace, name) => this.#offers.peek(namespace, name));
+    if (call !== undefined) void this.#backend.audit(call);
     this.#options.onEvent?.(event);
     if (event.type !== 'shadow') return;
     const { toolNamespace, toolName } = event.envelope;
@@ -678,6 +719,14 @@ export class Pawl {
     await this.#backend.close();
     await this.#options.tracing?.flush();
   }
+}
+
+/** What the audit trail says of a call. */
+function aboutOf(callId: string, record: CallRecord | undefined) {
+  if (record === undefined) return { callId };
+  const { toolNamespace, toolName, target } = record.request.envelope;
+  const { sessionKey, tenantId } = target;
+  return { callId, tool: `${toolNamespace}.${toolName}`, sessionKey, tenantId };
 }
 
 async function within<T>(promise: Promise<T>, waitMs: number | undefined): Promise<T | undefined> {

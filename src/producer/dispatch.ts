@@ -63,6 +63,8 @@ export type DispatchEvent =
       readonly envelope: ToolCallEnvelope;
       readonly callId: string;
       readonly answer: Exclude<ClaimAnswer['kind'], 'loop'>;
+      readonly paramsDigest: string;
+      readonly submittedBy?: string | undefined;
     }
   /** A session makes the same call again and again (R26). */
   | {
@@ -346,7 +348,10 @@ export class Dispatch {
       this.#parts.onEvent({ type: 'loop', envelope, callId: answer.callId, action: 'refused', repetitions });
       return this.#refused(looping(offer.name, repetitions, retryAfterMs), envelope);
     }
-    this.#parts.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: answer.kind });
+    const { submittedBy } = options;
+    const { paramsDigest: digest } = admitted;
+    const told = { envelope, callId: answer.callId, answer: answer.kind, paramsDigest: digest, submittedBy };
+    this.#parts.onEvent({ type: 'accepted', ...told });
     if (answer.kind === 'claimed') this.#tellRepetitions(admitted, answer.callId, answer.repetitions);
     options.onAccepted?.(answer.callId);
     if (answer.kind === 'claimed' && answer.duplicateOf !== undefined) {

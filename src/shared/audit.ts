@@ -1,8 +1,90 @@
 /**
- * What must be found again later: who asked, who decided, what ran under an approval, and what was refused because somebody tried
- * to get around that. One narrow seam: every part of Pawl tells its events to one `RecordAudit`.
+ * What must be found again later (I4): who asked for what, who decided, what ran and how it ended, what operators overrode, and what
+ * was refused because somebody tried to get around that. One narrow seam: every part of Pawl tells its events to one `RecordAudit`;
+ * `audit-record.ts` makes them records without secrets, `store/audit.ts` keeps those.
  */
+import type { Tier } from './tool.ts';
+
+/** Whose call it is, in every record about one. */
+export interface AuditedCall {
+  readonly callId: string;
+  /** `namespace.name`. */
+  readonly tool: string;
+  readonly sessionKey: string;
+  readonly tenantId?: string | undefined;
+}
+
 export type AuditEvent =
+  /** A session asked for a call. What was refused before it had an identity has no call ID. */
+  | (Omit<AuditedCall, 'callId'> & {
+      readonly type: 'call';
+      readonly callId?: string;
+      readonly answer: 'claimed' | 'merged' | 'replayed' | 'refused';
+      readonly requestId: string;
+      readonly actorId: string;
+      readonly agentId?: string | undefined;
+      readonly turnId?: string | undefined;
+      readonly correlationId?: string | undefined;
+      readonly toolVersion?: string;
+      readonly tier?: Tier;
+      readonly idempotencyKey?: string | undefined;
+      readonly paramsDigest?: string;
+      readonly params?: unknown;
+      readonly estimatedCostUnits?: number;
+      /** Of a refusal. */
+      readonly code?: string;
+      readonly reason?: string;
+      /** The front door's caller. */
+      readonly submittedBy?: string | undefined;
+    })
+  /** The tool's code ran for a call, or may have. */
+  | (AuditedCall & {
+      readonly type: 'attempt';
+      readonly actorId: string;
+      readonly toolVersion: string;
+      readonly tier: Tier;
+      readonly attempt: number;
+      readonly fence: number;
+      readonly worker: string;
+      /** `lost`: the attempt began on another worker and left no record of its own. */
+      readonly status: 'success' | 'error' | 'aborted' | 'lost';
+      readonly startedAtMs: number;
+      readonly finishedAtMs: number;
+      /** Finer than the two times. */
+      readonly latencyMs: number;
+      readonly estimatedCostUnits: number;
+      readonly trustClass: string;
+      readonly idempotencyKey: string;
+      /** Of the call: what is secret in it may stand in the result, too. */
+      readonly params: unknown;
+      readonly result?: unknown;
+      readonly code?: string;
+      readonly reason?: string;
+    })
+  /** A call ended without another run of its tool. */
+  | (AuditedCall & {
+      readonly type: 'call-ended';
+      readonly status: string;
+      readonly code?: string | undefined;
+      readonly reason?: string | undefined;
+      readonly attempts: number;
+      readonly worker: string;
+    })
+  /** Somebody put their own word in place of the system's. */
+  | {
+      readonly type: 'override';
+      readonly what: 'circuit' | 'reliability' | 'flush' | 'resolution' | 'cancellation' | 'session-closed' | 'worker';
+      /** Such as `force_open` or `retry`. */
+      readonly action: string;
+      readonly by: string;
+      readonly callId?: string | undefined;
+      readonly tool?: string | undefined;
+      readonly sessionKey?: string | undefined;
+      readonly tenantId?: string | undefined;
+      /** The circuits that were changed. */
+      readonly circuits?: readonly string[];
+      readonly reason?: string | undefined;
+    }
   | {
       readonly type: 'approval-requested';
       readonly approvalId: string;
@@ -12,6 +94,7 @@ export type AuditEvent =
       readonly actorId: string;
       readonly digest: string;
       readonly rule: string;
+      readonly tenantId?: string | undefined;
     }
   | {
       readonly type: 'approval-decided';
@@ -25,6 +108,7 @@ export type AuditEvent =
       readonly reason?: string;
       /** The approver has changed the parameters. */
       readonly edited: boolean;
+      readonly tenantId?: string | undefined;
     }
   /** The tool is about to run under an approval. */
   | {
@@ -36,6 +120,7 @@ export type AuditEvent =
       readonly by: string;
       readonly fence: number;
       readonly worker: string;
+      readonly tenantId?: string | undefined;
     }
   | RegistryChange
   /** Something that nobody with a key wrote, or that was used already: it had no effect. */
@@ -57,16 +142,28 @@ export type AuditEvent =
       readonly reason: string;
     };
 
-/** A tool was declared, changed, switched or removed (I7). */
+/** A tool was declared, changed, switched or removed (I7), or a worker came with another definition of the same version. */
 export interface RegistryChange {
   readonly type: 'registry-changed';
   /** `namespace.name`. */
   readonly tool: string;
   readonly kind: string;
-  readonly action: 'declared' | 'changed' | 'enabled' | 'disabled' | 'removed' | 'rolled-back';
-  readonly revision: number;
+  readonly action: 'declared' | 'changed' | 'enabled' | 'disabled' | 'removed' | 'rolled-back' | 'redefined';
+  /** Of the registry; a worker's own tool has none. */
+  readonly revision?: number;
+  readonly definition?: string;
   readonly by: string;
 }
 
-/** Never throws and is not awaited, but for `approval-used`: whoever cannot write that down must not run the tool. */
+export type AuditType = AuditEvent['type'];
+
+/**
+ * Never throws. The promise need not be awaited, but for `approval-used` and the attempts of elevated tools: it rejects with
+ * `AUDIT_UNAVAILABLE` when the record cannot be written, and whoever cannot write that down must not run the tool.
+ */
 export type RecordAudit = (event: AuditEvent) => void | Promise<void>;
+
+/** What must be written before it may go on. All else is written in the background, a moment later. */
+export function mustBeWritten(event: AuditEvent): boolean {
+  return event.type === 'approval-used' || (event.type === 'attempt' && event.tier === 'elevated');
+}

@@ -100,6 +100,24 @@ const memorySchema = z.strictObject({
   maxRecords: z.number().int().min(1).default(100_000),
 });
 
+/** The trail of who asked for what and what became of it (I4; docs/audit.md). */
+const auditSchema = z.strictObject({
+  /** Calls of read-only tools, and their attempts, are recorded too. What changes something always is. */
+  reads: onOff.default('on'),
+  /** Sealed records that Redis keeps for `pawl audit ls`, and until they are in files. */
+  keptRecords: z.number().int().min(100).default(50_000),
+  /** A front door (`pawl up`, `pawl serve`) writes the whole trail to files. */
+  files: onOff.default('on'),
+  /** Default: `audit` in the data folder. */
+  folder: z.string().min(1).optional(),
+  /** After that many bytes another file begins. */
+  maxFileBytes: z
+    .number()
+    .int()
+    .min(1_024)
+    .default(64 * 1_024 * 1_024),
+});
+
 export const API_ROLES = ['agent', 'approver', 'operator', 'admin'] as const;
 export type ApiRole = (typeof API_ROLES)[number];
 const apiTokenSchema = z.strictObject({
@@ -201,6 +219,7 @@ export const settingsSchema = z.strictObject({
     })
     .prefault({}),
   memory: memorySchema.prefault({}),
+  audit: auditSchema.prefault({}),
   /** Whether programs must run in a sandbox, do so where it works, or run without one. */
   sandbox: z.enum(SANDBOX_POLICIES).default('preferred'),
   /** Whether programs in a sandbox may use the network. */

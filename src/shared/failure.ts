@@ -140,6 +140,12 @@ export const FAILURES = {
     'The queue cannot be reached.',
     'Redis is down, full, read-only or out of reach.',
   ),
+  AUDIT_UNAVAILABLE: kind(
+    'backend',
+    'rn',
+    'The call may not run while it cannot be recorded.',
+    'Redis does not take records of the audit trail: it is down, full or read-only, or somebody changed the trail’s keys.',
+  ),
   TIMEOUT: kind(
     'timeout',
     'rc',

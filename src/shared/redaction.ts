@@ -39,6 +39,9 @@ const PATTERNS: readonly (readonly [RegExp, string])[] = [
     `$1${REDACTED}`,
   ],
 ];
+/** Every pattern needs one of these: most texts have none, and looking for them all at once costs a tenth. */
+const SIGN =
+  /:\/\/|-----|bearer|basic|pass|secret|token|key|credential|authorization|cookie|eyJ|[spr]k[-_]|gh[pousr]_|_pat_|glpat|npm_|hf_|xox|A[KS]IA|AIza/i;
 const ADDRESS = /\b[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}\b/g;
 
 /** The text without the values that are known to be secret and without what looks like a token. */
@@ -50,6 +53,7 @@ export function redact(text: string, known: readonly string[] = []): string {
     const escaped = JSON.stringify(value).slice(1, -1);
     if (escaped !== value) clean = clean.replaceAll(escaped, REDACTED);
   }
+  if (!SIGN.test(clean)) return clean;
   for (const [pattern, replacement] of PATTERNS) clean = clean.replace(pattern, replacement);
   return clean;
 }

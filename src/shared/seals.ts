@@ -13,10 +13,12 @@
  * | grant    | its session                                                             |
  * | spec     | its tool's qualified name; the revision stands in itself                |
  * | message  | whom it is for, or what it is about                                     |
+ * | audit    | its record's number and the seal of the record before it                |
  */
 import { type ApprovalRequest, type Decision, digestOf } from './approval.ts';
 import type { AuditEvent, RecordAudit } from './audit.ts';
 import { failureOf } from './failure.ts';
+import { digest } from './fingerprint.ts';
 import { type Outcome, resultError } from './outcome.ts';
 import type { Signer } from './signature.ts';
 
@@ -149,6 +151,16 @@ export class Seals {
     return this.#holds(signature, refused, 'message', about, text);
   }
 
+  /** Without keys a plain digest: it shows edits, and cannot show who made them. */
+  audit(seq: number, previous: string, text: string): string {
+    return this.#signer?.sign('audit', String(seq), previous, text) ?? plainSeal(seq, previous, text);
+  }
+
+  isAudit(seq: number, previous: string, text: string, seal: string): boolean {
+    if (this.#signer === undefined) return seal === plainSeal(seq, previous, text);
+    return this.#signer.verify(seal, 'audit', String(seq), previous, text);
+  }
+
   /** A text that whoever gets it can bring back, and nobody can make. */
   token(text: string): string | undefined {
     return this.#signer?.sign('token', text);
@@ -157,6 +169,10 @@ export class Seals {
   isToken(text: string, signature: string): boolean {
     return this.#signer?.verify(signature, 'token', text) ?? false;
   }
+}
+
+function plainSeal(seq: number, previous: string, text: string): string {
+  return `sha256:${digest(`${seq} ${previous} ${text}`)}`;
 }
 
 /** Stands in for an outcome that nobody with a key wrote. */

@@ -99,6 +99,7 @@ export class ApprovalGate {
         state: 'expired',
         digest: '',
         edited: false,
+        tenantId: request.tenantId,
       });
       await this.#parts.hooks.ended(record, 'expired');
     }
@@ -136,6 +137,7 @@ export class ApprovalGate {
       sessionKey: session.sessionKey,
       fence: started.fence,
       worker: workerId,
+      tenantId: session.tenantId,
     };
     if (granted) {
       await this.#parts.audit({ type: 'approval-used', approvalId: granted.approvalId, by: granted.by, ...used });

@@ -14,6 +14,7 @@
  *
  * Each step takes what the one before returned, or ends the job with a verdict.
  */
+import type { RecordAudit } from '../shared/audit.ts';
 import { type CircuitPolicy, type CircuitState, circuitPolicy } from '../shared/breaker.ts';
 import { recovery, settlementOfAborted } from '../shared/call.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
@@ -42,6 +43,7 @@ import type { RegistryRule } from '../shared/tool-spec.ts';
 import type { ApprovalGate } from './approval-gate.ts';
 import { type AttemptOptions, type Ending, runProbe, runTool } from './attempt.ts';
 import { AttemptHooks } from './attempt-hooks.ts';
+import { AttemptAudit } from './audit.ts';
 import {
   attemptsWith,
   type Begun,
@@ -86,6 +88,7 @@ export interface ExecuteParts {
   readonly pace?: Pick<Pace, 'enter' | 'leave'>;
   /** Without one, what a person must approve is denied. */
   readonly gate?: Pick<ApprovalGate, 'attend' | 'pass' | 'leave'>;
+  readonly audit?: RecordAudit;
   /** Whoever ends the jobs writes a success in the same step: the verdict holds what is `unwritten`. Default: no. */
   readonly endsWithJob?: boolean;
   toolNamed(namespace: string, name: string): RegisteredTool | undefined;
@@ -149,8 +152,11 @@ export class Executor {
   /** Of this process. */
   readonly #secrets: readonly string[];
   readonly #hooks: AttemptHooks;
+  readonly #audit: AttemptAudit;
   /** Attempts whose parameters a person decided on. */
   readonly #decided = new WeakSet<Begun>();
+  /** Attempts in which the tool's code was reached. */
+  readonly #ran = new WeakSet<Begun>();
   /**
    * The one attempt of this worker whose call already lost one. When a worker dies, all that it ran comes back at once: run
    * together again, the one that killed it would take the others with it until they are all set aside.
@@ -163,6 +169,7 @@ export class Executor {
     this.#secrets = secretsOf(settings, parts.environment);
     this.#settler = new Settler(backend.ledger, settings, log, { schedule, endsWithJob: parts.endsWithJob });
     this.#hooks = new AttemptHooks(parts.hooks);
+    this.#audit = new AttemptAudit(parts.audit, log, schedule);
     this.#circuits = new FleetCircuits(
       backend.breakers,
       () => backend.ledger.now(),
@@ -187,12 +194,14 @@ export class Executor {
     }
     const verdict = await this.#attempt(begun.go).finally(() => this.#parts.pace?.leave(begun.go));
     await this.#parts.turns?.leave(begun.go, verdict);
+    if (!this.#ran.has(begun.go)) this.#audit.withoutAttempt(begun.go, verdict);
     await this.#parts.gate?.leave(begun.go, verdict);
     begun.go.trace?.end(verdict);
     return verdict;
   }
 
   async #attempt(begun: Begun): Promise<Verdict> {
+    if (begun.started.takenOver) this.#audit.lost(begun);
     const recovered = await this.#recover(begun);
     if ('end' in recovered) return recovered.end;
     const forced = await this.#refuseForcedOpen(begun);
@@ -208,6 +217,8 @@ export class Executor {
     const guarded = await this.#guard(begun, prepared.go);
     if ('end' in guarded) return guarded.end;
     const ending = await this.#run(begun, guarded.go);
+    this.#ran.add(begun);
+    await this.#audit.ended(begun, ending);
     const final = await this.#hooks.after(begun, guarded.go, ending);
     return this.#judge(begun, final, guarded.go.context.changes.unified());
   }

@@ -21,6 +21,7 @@ import { type Hook, Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
 import { EXPOSITION_TYPE, exposition } from '../shared/metric-set.ts';
 import type { SessionRecord } from '../shared/session.ts';
+import { AuditKeeper } from '../shared/store/audit-keeper.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import { HEARTBEAT_MS, offerId, offerOf, type ToolOffer, type WorkerRecord } from '../shared/store/catalogue.ts';
 import { DiskBarrier } from '../shared/store/disk-barrier.ts';
@@ -118,6 +119,7 @@ export class ToolWorker {
   readonly #queues: readonly BullWorker<CallJob>[];
   readonly #locks: LockRenewal[] = [];
   readonly #disk: DiskBarrier | undefined;
+  readonly #auditKeeper: AuditKeeper;
   readonly #sessions = new Map<string, SessionRecord>();
   readonly #startedAtMs: number;
   readonly #releaseStray: () => void;
@@ -215,6 +217,7 @@ export class ToolWorker {
       terminals: this.#terminals,
       ...(disk === undefined ? {} : { onDisk: () => disk.passed() }),
       gate: this.#gate(hooks),
+      audit: backend.audit,
       nodeCircuits: this.#nodeCircuits,
       ...(options.tracing === undefined ? {} : { traces: new AttemptTraces(options.tracing.tracer) }),
       ...(served.some(takesTurns) ? { turns: new AttemptTurns(backend.turns, log) } : {}),
@@ -239,6 +242,7 @@ export class ToolWorker {
       onError: (error) => this.#onError(error),
     });
     this.#releaseStray = containStrayErrors(log);
+    this.#auditKeeper = AuditKeeper.open(backend, settings, { files: false, log });
   }
 
   /** `namespace.name@version` of the tools that this worker runs. */
@@ -502,11 +506,19 @@ export class ToolWorker {
   async #publish(): Promise<void> {
     const { log, tiers, settings } = this.#options;
     const drifted = await this.#backend.catalogue.publish(this.#offers);
-    for (const offer of drifted)
+    for (const offer of drifted) {
+      const told = {
+        tool: qualifiedName(offer),
+        kind: 'worker',
+        action: 'redefined',
+        definition: offer.definition,
+      } as const;
+      void this.#backend.audit({ type: 'registry-changed', ...told, by: `worker ${this.id}` });
       log.warn(
         { event: 'definition_drift', tool: offerId(offer) },
         'another worker published this tool and version with a different definition; the latest one is offered',
       );
+    }
     for (const tier of tiers) {
       const keys = new PlaceKeys(settings.prefix, { tier, shard: 0 });
       await this.#backend.redis.hset(keys.job('meta'), 'opts.maxLenEvents', KEPT_EVENTS);
@@ -607,6 +619,7 @@ export class ToolWorker {
     this.#news.close();
     this.#releaseStray();
     await this.#publisher.close(LAST_METRICS_MS);
+    await this.#auditKeeper.close();
     await this.#backend.close();
     await this.#options.tracing?.flush();
   }

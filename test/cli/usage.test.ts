@@ -70,6 +70,7 @@ describe('help', () => {
   test('lists the commands of the interface and no others', () => {
     expect([...leaves].sort()).toEqual([
       ...['approvals approve', 'approvals deny', 'approvals ls', 'approvals show'],
+      ...['audit ls', 'audit verify'],
       ...['call', 'calls cancel', 'calls ls', 'calls resolve', 'calls show', 'calls watch'],
       ...[
         'circuits force-open',

@@ -2,6 +2,7 @@
 import type { Pawl } from '../client.ts';
 import type { FleetView } from '../fleet-view.ts';
 import { approvalRoutes } from './approvals.ts';
+import { auditRoutes } from './audit.ts';
 import { callRoutes } from './calls.ts';
 import { circuitRoutes } from './circuits.ts';
 import { eventRoutes, type Streams } from './events.ts';
@@ -39,6 +40,7 @@ export function apiRoutes(parts: ApiParts): readonly Route[] {
     ...registryRoutes(pawl),
     ...circuitRoutes(pawl),
     ...fleetRoutes(pawl),
+    ...auditRoutes(pawl),
     metricsRoute(fleet),
     openApiRoute(() => routes, version),
   ];

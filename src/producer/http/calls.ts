@@ -16,7 +16,7 @@ import type { Submission } from '../dispatch.ts';
 import { type CallFilter, findCalls } from '../find-calls.ts';
 import { type Caller, checkTenant, seesTenant } from './access.ts';
 import type { ApiParts } from './api.ts';
-import { submitterOf } from './approvals.ts';
+import { nameOf, submitterOf } from './approvals.ts';
 import { type ErrorCode, HttpError, invalidBody } from './errors.ts';
 import { type Answer, type Asked, queryNumber, type Route, route } from './routes.ts';
 import { sessionFor, sessionOrNew } from './sessions.ts';
@@ -140,7 +140,7 @@ export function callRoutes({
       answers: { 200: 'The settlement, and the result if there is one' },
       async handle({ path, caller }) {
         const { callId } = await callFor(pawl, caller, path['callId'] ?? '');
-        return { status: 200, body: await pawl.cancel(callId) };
+        return { status: 200, body: await pawl.cancel(callId, nameOf(caller)) };
       },
     }),
     route({
@@ -152,7 +152,7 @@ export function callRoutes({
       answers: { 200: 'The call' },
       async handle({ path, body, caller }) {
         const { callId } = await callFor(pawl, caller, path['callId'] ?? '');
-        return { status: 200, body: callView(await pawl.resolve(callId, body)) };
+        return { status: 200, body: callView(await pawl.resolve(callId, body, nameOf(caller))) };
       },
     }),
   ];

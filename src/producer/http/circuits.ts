@@ -4,6 +4,7 @@ import { defined } from '../../shared/defined.ts';
 import { PawlError } from '../../shared/failure.ts';
 import { TIERS, toolNamed } from '../../shared/tool.ts';
 import { type Pawl, PLACES } from '../client.ts';
+import { nameOf } from './approvals.ts';
 import { queryNumber, type Route, route } from './routes.ts';
 import { circuitView } from './views.ts';
 
@@ -53,7 +54,8 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
         'Forces a circuit open, resets circuits to closed, forgets calls that have ended, or switches the reliability layer off and on for the fleet.',
       body: actionSchema,
       answers: { 200: 'The state of reliability, with the circuits that were changed' },
-      async handle({ body }) {
+      async handle({ body, caller }) {
+        const by = nameOf(caller);
         const { action, tool, context, key, session, reason } = body;
         if (session !== undefined && action !== 'flush') throw invalid('session', `has no meaning with ${action}`);
         if (action === 'flush') {
@@ -61,7 +63,7 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
           if (meaningless !== undefined)
             throw invalid(meaningless, 'has no meaning with flush; name a session or a tool');
           const flushed = await pawl.flush(
-            defined<{ sessionKey?: string; tool?: string }>({ sessionKey: session, tool }),
+            defined<{ sessionKey?: string; tool?: string; by?: string }>({ sessionKey: session, tool, by }),
           );
           return { status: 200, body: { ...flushed, ...(await reliability(pawl)) } };
         }
@@ -71,7 +73,10 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
               key === undefined ? 'context' : 'key',
               `has no meaning with ${action}; name a tool, or none for all`,
             );
-          await pawl.setReliability(action === 'enable', defined<{ tool?: string; reason?: string }>({ tool, reason }));
+          await pawl.setReliability(
+            action === 'enable',
+            defined<{ tool?: string; reason?: string; by?: string }>({ tool, reason, by }),
+          );
           return { status: 200, body: await reliability(pawl) };
         }
         if (action === 'force_open' && tool === undefined && key === undefined)
@@ -86,6 +91,7 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
             ...(selected === undefined && tool !== undefined ? { tool } : {}),
           },
           reason,
+          by,
         );
         return { status: 200, body: { changed: changed.map(circuitView), ...(await reliability(pawl)) } };
       },

@@ -2,6 +2,7 @@
 import { TIERS } from '../../shared/tool.ts';
 import { type Pawl, PLACES } from '../client.ts';
 import { permissionsOf } from './access.ts';
+import { nameOf } from './approvals.ts';
 import { type Route, route } from './routes.ts';
 
 export function fleetRoutes(pawl: Pawl): readonly Route[] {
@@ -55,9 +56,9 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
       permission: 'oversee',
       summary: 'Asks a worker to take no further calls, finish those that it runs, and end.',
       answers: { 202: 'The worker was asked' },
-      async handle({ path }) {
+      async handle({ path, caller }) {
         const id = path['id'] ?? '';
-        await pawl.drainWorker(id);
+        await pawl.drainWorker(id, nameOf(caller));
         return { status: 202, body: { id, asked: 'drain' } };
       },
     }),

@@ -6,6 +6,7 @@ import { type OpenSession, openSessionSchema } from '../../shared/session.ts';
 import type { Pawl } from '../client.ts';
 import type { Session } from '../session.ts';
 import { type Caller, checkTenant, seesTenant } from './access.ts';
+import { nameOf } from './approvals.ts';
 import { queryNumber, type Route, route } from './routes.ts';
 
 const MAX_LISTED = 1_000;
@@ -78,7 +79,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
       answers: { 204: 'Closed' },
       async handle({ path, caller }) {
         const session = await sessionFor(pawl, caller, path['key'] ?? '');
-        await pawl.closeSession(session.key);
+        await pawl.closeSession(session.key, nameOf(caller));
         return { status: 204 };
       },
     }),

@@ -4,14 +4,16 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { RecordAudit } from '../audit.ts';
+import type { AuditType, RecordAudit } from '../audit.ts';
 import type { Settings } from '../config.ts';
 import { evicts, isAtLeast, type Persistence, PROMISES, type ServerFacts, WAITAOF_PROMISE } from '../durability.ts';
 import { PawlError } from '../failure.ts';
+import { secretsOf } from '../redaction.ts';
 import { Seals } from '../seals.ts';
 import { Signer, type SigningKey } from '../signature.ts';
 import { FollowedClock } from '../time.ts';
 import { Approvals } from './approvals.ts';
+import { AuditTrail, AuditWriter } from './audit.ts';
 import { Breakers } from './breakers.ts';
 import { Catalogue } from './catalogue.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './embedded-redis.ts';
@@ -47,6 +49,7 @@ export interface Backend {
   readonly questions: Questions;
   readonly seals: Seals;
   readonly audit: RecordAudit;
+  readonly trail: AuditTrail;
   readonly catalogue: Catalogue;
   /** Tools that are declared while the system runs. */
   readonly specs: Specs;
@@ -87,7 +90,15 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
     if (embedded !== undefined && asksForAlways(settings)) await redis.config('SET', 'appendfsync', 'always');
     const server = await inspectServer(redis);
     report(server, options);
-    const audit = auditOf(options);
+    const writer = new AuditWriter({
+      redis,
+      prefix: settings.prefix,
+      clock: following.clock,
+      secrets: secretsOf(settings, {}),
+      onLost: (records) =>
+        options.log('warn', 'records of the audit trail were lost while Redis was away', { records }),
+    });
+    const audit = auditOf(options, writer);
     const seals = new Seals(signerOf(options, embedded !== undefined), audit);
     const ledger = new Ledger(redis, settings.prefix, settings.ttl.doneMs, seals);
     return {
@@ -104,6 +115,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       questions: new Questions(redis, settings.prefix, seals),
       seals,
       audit,
+      trail: new AuditTrail(redis, settings.prefix),
       catalogue: new Catalogue(redis, settings.prefix),
       specs: new Specs(redis, settings.prefix, seals),
       switches: new SwitchRecords(redis, settings.prefix),
@@ -114,6 +126,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       mailOf: (workerId) => new WorkerMail({ redis, url, prefix: settings.prefix, seals, workerId }),
       turns: new Turns(redis, settings.prefix, settings.lockDurationMs),
       close: async () => {
+        await writer.close();
         following.close();
         closeConnection(redis);
         await embedded?.stop();
@@ -169,22 +182,29 @@ async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {
   }
 }
 
-/** What must be found again goes to the log, and wherever else it is wanted. */
-function auditOf({ log, audit }: BackendOptions): RecordAudit {
+/** What must be found again goes to the trail, and what is rare to the log, too. */
+function auditOf({ settings, log, audit }: BackendOptions, writer: AuditWriter): RecordAudit {
   return (event) => {
     const { type, ...fields } = event;
-    log(type === 'refused' ? 'warn' : 'info', AUDIT_SENTENCES[type], { event: `audit_${type}`, ...fields });
-    return audit?.(event);
+    const sentence = AUDIT_SENTENCES[type];
+    if (sentence !== undefined)
+      log(type === 'refused' ? 'warn' : 'info', sentence, { event: `audit_${type}`, ...fields });
+    const told = audit?.(event);
+    if (settings.audit.reads === 'off' && 'tier' in event && event.tier === 'read-only') return told;
+    const written = writer.record(event);
+    return told === undefined ? written : Promise.all([told, written]).then(() => {});
   };
 }
 
-const AUDIT_SENTENCES = {
+/** Of calls and their attempts, the log has lines of its own. */
+const AUDIT_SENTENCES: Partial<Readonly<Record<AuditType, string>>> = {
   'approval-requested': 'a call waits for a decision',
   'approval-decided': 'an approval was decided',
   'approval-used': 'an approved call is about to run',
+  override: 'somebody has put their word in place of the system’s',
   'registry-changed': 'the registry of tools was changed',
   refused: 'something that this fleet did not write was refused',
-} as const;
+};
 
 /** The configured keys; in embedded mode a key of the data folder's own. */
 function signerOf({ settings, log }: BackendOptions, embedded: boolean): Signer | undefined {

@@ -189,6 +189,36 @@ export class FleetKeys {
   }
 }
 
+/** Of the audit trail. One hash tag: sealing touches what waits and the trail together. */
+export class AuditKeys {
+  /** Records that wait to be sealed. */
+  readonly pending: string;
+  /** Where the trail stands. */
+  readonly head: string;
+  /** Lease of the one who seals. */
+  readonly writer: string;
+  /** Where each sink stands. */
+  readonly sinks: string;
+  readonly #base: string;
+
+  constructor(prefix: string) {
+    this.#base = `${prefix}:{audit}`;
+    this.pending = `${this.#base}:pending`;
+    this.head = `${this.#base}:head`;
+    this.writer = `${this.#base}:writer`;
+    this.sinks = `${this.#base}:sinks`;
+  }
+
+  /** The sealed records of a trail, under their numbers. */
+  chain(trail: string): string {
+    return `${this.#base}:chain:${trail}`;
+  }
+
+  sinkLease(name: string): string {
+    return `${this.#base}:sink:${name}`;
+  }
+}
+
 /** Of a dedupe store that processes without a fleet share. One hash tag: a script touches a record and its indexes together. */
 export class DedupeKeys {
   readonly records: string;

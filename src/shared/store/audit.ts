@@ -1,0 +1,329 @@
+/**
+ * The trail of records (I4), outside the life of queues and calls.
+ *
+ * Every process appends what it has to tell to one stream of records that wait: at once when nothing is on its way, else together
+ * with all that came meanwhile, so that a busy process sends a few commands for hundreds of records and an idle one has written
+ * before its call's outcome is. One process at a time, the holder of a lease (`AuditSealer`), takes them from there, seals each with
+ * the one before it (`audit-chain.ts`) and appends them to the trail; sinks (`audit-files.ts`) copy the trail to files.
+ */
+import { randomBytes } from 'node:crypto';
+import { type AuditEvent, mustBeWritten } from '../audit.ts';
+import { type SealedRecord, type Sealing, seal, type TrailHead } from '../audit-chain.ts';
+import { auditText } from '../audit-record.ts';
+import { PawlError } from '../failure.ts';
+import type { Clock } from '../time.ts';
+import { AuditKeys } from './keys.ts';
+import { type Redis, Script } from './redis.ts';
+
+const MAX_BATCH = 256;
+/** Records that a process keeps while Redis cannot take them; of more, the oldest are dropped, and that is told. */
+const MAX_WAITING = 20_000;
+const AGAIN_MS = 250;
+/** A fleet that nobody seals for, because no worker and no front door runs, keeps about this many batches. */
+const MAX_UNSEALED = 100_000;
+/** How long a closing process waits for its last records to be taken. */
+const CLOSE_LIMIT_MS = 2_000;
+
+export interface AuditWriterParts {
+  readonly redis: Redis;
+  readonly prefix: string;
+  readonly clock: Pick<Clock, 'now'>;
+  /** Values that must never be written. */
+  readonly secrets: readonly string[];
+  readonly onLost: (records: number) => void;
+}
+
+/** The writing end of one process. */
+export class AuditWriter {
+  readonly #parts: AuditWriterParts;
+  readonly #pending: string;
+  readonly #name = randomBytes(6).toString('base64url');
+  #number = 0;
+  #waiting: string[] = [];
+  #sending: Promise<void> | undefined;
+  #lost = 0;
+  #closed = false;
+  #retry: NodeJS.Timeout | undefined;
+
+  constructor(parts: AuditWriterParts) {
+    this.#parts = parts;
+    this.#pending = new AuditKeys(parts.prefix).pending;
+  }
+
+  /** A promise only for what must be written before it may go on; that one rejects with `AUDIT_UNAVAILABLE`. */
+  record(event: AuditEvent): void | Promise<void> {
+    const text = this.#textOf(event);
+    if (mustBeWritten(event)) return this.#writeNow(text);
+    this.#waiting.push(text);
+    if (this.#waiting.length > MAX_WAITING) {
+      this.#waiting.shift();
+      this.#lost += 1;
+    }
+    this.#send();
+    return undefined;
+  }
+
+  #textOf(event: AuditEvent): string {
+    this.#number += 1;
+    const { clock, secrets } = this.#parts;
+    return auditText(event, clock.now(), `${this.#name}.${this.#number}`, secrets);
+  }
+
+  async #writeNow(text: string): Promise<void> {
+    try {
+      await this.#append([text]);
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      throw new PawlError('AUDIT_UNAVAILABLE', `The audit record cannot be written: ${message}`, { cause: error });
+    }
+  }
+
+  async #append(texts: readonly string[]): Promise<void> {
+    const fields = texts.flatMap((text) => ['record', text]);
+    await this.#parts.redis.xadd(this.#pending, 'MAXLEN', '~', MAX_UNSEALED, '*', ...fields);
+  }
+
+  #send(): void {
+    if (this.#sending !== undefined || this.#waiting.length === 0 || this.#retry !== undefined) return;
+    const batch = this.#waiting.splice(0, MAX_BATCH);
+    const sent = this.#append(batch).then(
+      () => this.#tellLost(),
+      () => this.#keep(batch),
+    );
+    this.#sending = sent.then(() => {
+      this.#sending = undefined;
+      this.#send();
+    });
+  }
+
+  #keep(batch: readonly string[]): void {
+    const room = Math.max(0, MAX_WAITING - this.#waiting.length);
+    this.#lost += Math.max(0, batch.length - room);
+    this.#waiting.unshift(...batch.slice(batch.length - room));
+    if (this.#closed) return;
+    this.#retry = setTimeout(() => {
+      this.#retry = undefined;
+      this.#send();
+    }, AGAIN_MS);
+    this.#retry.unref();
+  }
+
+  #tellLost(): void {
+    if (this.#lost === 0) return;
+    const records = this.#lost;
+    this.#lost = 0;
+    this.#parts.onLost(records);
+  }
+
+  /** Resolves when all that was recorded until now is in Redis, or could not be written there for now. */
+  async written(): Promise<void> {
+    while (this.#sending !== undefined) await this.#sending;
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearTimeout(this.#retry);
+    this.#retry = undefined;
+    this.#send();
+    let limit: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      limit = setTimeout(resolve, CLOSE_LIMIT_MS);
+    });
+    await Promise.race([this.written(), late]);
+    clearTimeout(limit);
+  }
+}
+
+const leaseScript = new Script('audit-lease', 3);
+const sealScript = new Script('audit-seal', 5);
+const LEASE_MS = 5_000;
+/** How long what Redis has of a trail stays after another one has begun. */
+const LEFT_TRAIL_MS = 7 * 24 * 3_600_000;
+/** Batches. Sealing some thousand records takes an event loop some ten milliseconds. */
+const TAKEN_AT_A_TIME = 16;
+/** Sinks may be this many times further behind than what is kept without them. */
+const BEHIND_FACTOR = 4;
+
+/** As found in the trail. */
+export interface AuditRecord {
+  readonly id: string;
+  readonly atMs: number;
+  readonly type: AuditEvent['type'];
+  readonly [field: string]: unknown;
+}
+
+export interface AuditEntry {
+  /** Absent for a record that waits to be sealed. */
+  readonly seq?: number;
+  readonly seal?: string;
+  readonly record: AuditRecord;
+}
+
+/** The trail as it stands in Redis: its newest records; files have the rest. */
+export class AuditTrail {
+  readonly #redis: Redis;
+  readonly #keys: AuditKeys;
+
+  constructor(redis: Redis, prefix: string) {
+    this.#redis = redis;
+    this.#keys = new AuditKeys(prefix);
+  }
+
+  /** Undefined before the first record. */
+  async head(): Promise<TrailHead | undefined> {
+    const [trail, seq, sealed] = await this.#redis.hmget(this.#keys.head, 'trail', 'seq', 'seal');
+    if (typeof trail !== 'string') return undefined;
+    return { trail, seq: Number(seq), seal: sealed ?? '' };
+  }
+
+  /** Sealed records of a trail from a number on. */
+  async sealed(trail: string, from: number, limit: number): Promise<readonly SealedRecord[]> {
+    const entries = await this.#redis.xrange(this.#keys.chain(trail), `${from}-0`, '+', 'COUNT', limit);
+    return entries.map(sealedOf);
+  }
+
+  /** The newest first, those that wait to be sealed included, while `wanted` says yes; looks at `maxLooked` at most. */
+  async newest(
+    wanted: (record: AuditRecord) => boolean,
+    {
+      limit,
+      sinceMs = 0,
+      maxLooked,
+    }: { readonly limit: number; readonly sinceMs?: number; readonly maxLooked: number },
+  ): Promise<readonly AuditEntry[]> {
+    const found: AuditEntry[] = [];
+    const head = await this.head();
+    const waiting = await this.#redis.xrange(this.#keys.pending, '-', '+');
+    // What was sealed since then stands in both.
+    const seen = new Set<string>();
+    const add = (entry: AuditEntry) => {
+      if (seen.has(entry.record.id) || entry.record.atMs < sinceMs || !wanted(entry.record)) return;
+      seen.add(entry.record.id);
+      found.push(entry);
+    };
+    for (const text of waiting.flatMap(([, fields]) => textsOf(fields)).reverse())
+      add({ record: JSON.parse(text) as AuditRecord });
+    let to = '+';
+    for (let looked = 0; head !== undefined && found.length < limit && looked < maxLooked; ) {
+      const page = await this.#redis.xrevrange(this.#keys.chain(head.trail), to, '-', 'COUNT', 500);
+      for (const entry of page) {
+        const { seq, text, seal: sealed } = sealedOf(entry);
+        add({ seq, seal: sealed, record: JSON.parse(text) as AuditRecord });
+      }
+      const last = page.at(-1);
+      // Processes write side by side: their records' times are only nearly in order.
+      if (page.length < 500 || last === undefined || atMsOf(last) < sinceMs - 60_000) break;
+      looked += page.length;
+      to = `(${last[0]}`;
+    }
+    return found.slice(0, limit);
+  }
+
+  /** Where the sinks stand: `trail seq` under the name of each. */
+  async positions(): Promise<ReadonlyMap<string, { readonly trail: string; readonly seq: number }>> {
+    const all = await this.#redis.hgetall(this.#keys.sinks);
+    return new Map(
+      Object.entries(all).map(([name, position]) => {
+        const [trail = '', seq] = position.split(' ');
+        return [name, { trail, seq: Number(seq) }];
+      }),
+    );
+  }
+
+  async setPosition(name: string, { trail, seq }: Pick<TrailHead, 'trail' | 'seq'>): Promise<void> {
+    await this.#redis.hset(this.#keys.sinks, name, `${trail} ${seq}`);
+  }
+
+  /** True while this one may write to a sink's files. */
+  async holdSink(name: string, holder: string): Promise<boolean> {
+    const key = this.#keys.sinkLease(name);
+    if ((await this.#redis.set(key, holder, 'PX', LEASE_MS, 'NX')) !== null) return true;
+    if ((await this.#redis.get(key)) !== holder) return false;
+    await this.#redis.pexpire(key, LEASE_MS);
+    return true;
+  }
+
+  async leaveSink(name: string, holder: string): Promise<void> {
+    const key = this.#keys.sinkLease(name);
+    if ((await this.#redis.get(key)) === holder) await this.#redis.del(key);
+  }
+
+  /** A new trail begins: files have records that this Redis does not know any more, and no number may be used twice. */
+  async beginAnew(from: TrailHead): Promise<void> {
+    const trail = newTrailId();
+    const present = await this.head();
+    if (present?.trail !== from.trail || present.seq !== from.seq) return;
+    await this.#redis.hset(this.#keys.head, 'trail', trail, 'seq', '0', 'seal', trail);
+    await this.#redis.pexpire(this.#keys.chain(from.trail), LEFT_TRAIL_MS);
+  }
+}
+
+export interface AuditSealerParts {
+  readonly redis: Redis;
+  readonly prefix: string;
+  readonly sealing: Sealing;
+  /** Records that Redis keeps after they were sealed. */
+  readonly keptRecords: number;
+}
+
+/** Seals what waits, while it has the lease. */
+export class AuditSealer {
+  readonly #parts: AuditSealerParts;
+  readonly #keys: AuditKeys;
+  readonly #holder = randomBytes(9).toString('base64url');
+
+  constructor(parts: AuditSealerParts) {
+    this.#parts = parts;
+    this.#keys = new AuditKeys(parts.prefix);
+  }
+
+  /** Seals a part of what waits. `more`: there may be more; `idle`: nothing to do, or another one does it. */
+  async step(): Promise<'more' | 'idle'> {
+    const { redis, sealing, keptRecords } = this.#parts;
+    const { writer, head, pending, sinks } = this.#keys;
+    const [trail, seq, sealed, waiting] = (await leaseScript.run(
+      redis,
+      [writer, head, pending],
+      [this.#holder, LEASE_MS, TAKEN_AT_A_TIME, newTrailId()],
+    )) as [string?, string?, string?, [string, string[]][]?];
+    if (trail === undefined || waiting === undefined || waiting.length === 0) return 'idle';
+    const texts = waiting.flatMap(([, fields]) => textsOf(fields));
+    const records = seal({ trail, seq: Number(seq), seal: sealed ?? '' }, texts, sealing);
+    const [code] = await sealScript.run(
+      redis,
+      [writer, head, pending, this.#keys.chain(trail), sinks],
+      [
+        this.#holder,
+        trail,
+        seq ?? '0',
+        keptRecords,
+        keptRecords * BEHIND_FACTOR,
+        waiting.length,
+        ...waiting.map(([id]) => id),
+        ...records.flatMap((record) => [record.text, record.seal]),
+      ],
+    );
+    return code === 'sealed' && waiting.length === TAKEN_AT_A_TIME ? 'more' : 'idle';
+  }
+
+  async leave(): Promise<void> {
+    const { redis } = this.#parts;
+    if ((await redis.get(this.#keys.writer)) === this.#holder) await redis.del(this.#keys.writer);
+  }
+}
+
+function newTrailId(): string {
+  return randomBytes(9).toString('hex');
+}
+
+function textsOf(fields: readonly string[]): string[] {
+  return fields.filter((_field, index) => index % 2 === 1);
+}
+
+function sealedOf([id, fields]: readonly [string, readonly string[]]): SealedRecord {
+  return { seq: Number(id.split('-')[0]), text: fields[1] ?? '', seal: fields[3] ?? '' };
+}
+
+function atMsOf(entry: readonly [string, readonly string[]]): number {
+  return (JSON.parse(sealedOf(entry).text) as AuditRecord).atMs;
+}

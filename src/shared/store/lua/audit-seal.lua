@@ -1,0 +1,27 @@
+-- Appends sealed records to the trail, in place of those that waited. Only the holder of the lease may, and only behind the head that
+-- the seals continue: of two who believe to be the one, at most one writes.
+--
+-- KEYS  1 lease  2 head  3 records that wait  4 the trail  5 positions of the sinks
+-- ARGV  1 who writes  2 trail  3 number of the head  4 how many records are kept here  5 how many at most, while a sink is behind
+--       6 number of waiting entries that these replace  7.. their IDs, then text and seal of each record
+-- Returns {'sealed'} or {'lost'}
+local head = redis.call('HMGET', KEYS[2], 'trail', 'seq')
+if redis.call('GET', KEYS[1]) ~= ARGV[1] or head[1] ~= ARGV[2] or head[2] ~= ARGV[3] then return {'lost'} end
+local seq, entries = tonumber(ARGV[3]), tonumber(ARGV[6])
+local seal
+for at = 7 + entries, #ARGV, 2 do
+  seq, seal = seq + 1, ARGV[at + 1]
+  redis.call('XADD', KEYS[4], string.format('%.0f-0', seq), 'record', ARGV[at], 'seal', seal)
+end
+for at = 7, 6 + entries do redis.call('XDEL', KEYS[3], ARGV[at]) end
+redis.call('HSET', KEYS[2], 'seq', string.format('%.0f', seq), 'seal', seal)
+-- What no sink has yet is kept longer, but not for ever.
+local first = seq - tonumber(ARGV[4]) + 1
+local positions = redis.call('HVALS', KEYS[5])
+for _, position in ipairs(positions) do
+  local trail, written = string.match(position, '^(%S+) (%d+)$')
+  if trail == ARGV[2] then first = math.min(first, tonumber(written) + 1) end
+end
+first = math.max(first, seq - tonumber(ARGV[5]) + 1)
+if first > 1 then redis.call('XTRIM', KEYS[4], 'MINID', '~', string.format('%.0f-0', first)) end
+return {'sealed'}

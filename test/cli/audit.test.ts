@@ -1,0 +1,69 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { TestProcess } from '../helpers/process.ts';
+import { eventually } from '../helpers/signal.ts';
+import { openPlace, type Place } from './pawl.ts';
+
+const KEYS = { PAWL_SIGNING_KEYS: 'one:a key of this test only' };
+
+let place: Place;
+let up: TestProcess;
+beforeAll(async () => {
+  place = await openPlace();
+  up = place.start(['up', '--port', '0', '--workers', '1', '--tools', 'tools.ts', '--json'], KEYS);
+  await up.line('"event":"ready"');
+});
+afterAll(async () => {
+  up.signal('SIGKILL');
+  await up.ended;
+  await place[Symbol.asyncDispose]();
+});
+
+const verify = async (...args: string[]) => {
+  const { code, stdout } = await place.run(['audit', 'verify', '--json', ...args], { env: KEYS });
+  return { code, ...(JSON.parse(stdout) as { intact: boolean; trails: { records: number; faults: object[] }[] }) };
+};
+
+test('I4: pawl audit lists what was called, and verify finds what was changed in its files', async () => {
+  for (const name of ['Ada', 'Bob']) {
+    const call = ['call', 'greet', '--params', JSON.stringify({ name }), '--session', 'trip'];
+    expect((await place.run(call, { env: KEYS })).code).toBe(0);
+  }
+  const listed = await place.run(['audit', '--session', 'trip'], { env: KEYS });
+  expect(listed).toMatchObject({
+    code: 0,
+    stdout: expect.stringMatching(/call +tools\.greet +trip[\s\S]*attempt +tools\.greet/),
+  });
+  const wrong = await place.run(['audit', 'ls', '--since', 'yesterday'], { env: KEYS });
+  expect(wrong).toMatchObject({ code: 2, stderr: expect.stringContaining('2026-11-22T10:00:00Z') });
+
+  const folder = join(place.folder, '.pawl', 'audit');
+  const file = await eventually(
+    () => {
+      const name = readdirSync(folder).find((each) => each.endsWith('.jsonl'));
+      const path = join(folder, name ?? '');
+      return name !== undefined && readFileSync(path, 'utf8').split('\n').length >= 5 && path;
+    },
+    { deadlineMs: 10_000, what: 'four records in a file' },
+  );
+  expect(await verify()).toMatchObject({ code: 0, intact: true, trails: [{ faults: [] }] });
+
+  up.signal('SIGTERM');
+  await up.ended;
+  const whole = readFileSync(file, 'utf8');
+  const lines = whole.trimEnd().split('\n');
+  writeFileSync(file, whole.replace('"actorId":"', '"actorId":"not-'));
+  const edited = await place.run(['audit', 'verify'], { env: KEYS });
+  expect(edited).toMatchObject({ code: 1, stdout: expect.stringContaining('is not what was sealed') });
+  writeFileSync(file, `${lines.toSpliced(1, 1).join('\n')}\n`);
+  expect(await verify()).toMatchObject({ code: 1, trails: [{ faults: [{ kind: 'missing', from: 2, to: 2 }] }] });
+  writeFileSync(file, `${lines.slice(0, -1).join('\n')}\n`);
+  expect((await verify()).trails[0]?.faults).toContainEqual({
+    kind: 'truncated',
+    from: lines.length,
+    to: lines.length,
+  });
+  writeFileSync(file, whole);
+  expect(await verify()).toMatchObject({ code: 0, intact: true });
+});

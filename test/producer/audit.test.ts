@@ -1,0 +1,173 @@
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { ToolError } from '../../src/shared/failure.ts';
+import type { AuditRecord } from '../../src/shared/store/audit.ts';
+import { AuditKeys } from '../../src/shared/store/keys.ts';
+import { defineTool } from '../../src/shared/tool.ts';
+import { eventually } from '../helpers/signal.ts';
+import { contentOf, type Fleet, pending, startFleet } from './fleet.ts';
+import { echo, gated, scripted } from './tools.ts';
+
+/** The records of a call or a session, the oldest first. */
+async function trailOf(fleet: Fleet, query: Parameters<Fleet['pawl']['audit']>[0] = {}): Promise<AuditRecord[]> {
+  const found = await fleet.pawl.audit({ sessionKey: fleet.session.key, ...query });
+  return found.map(({ record }) => record).reverse();
+}
+
+const types = (records: readonly AuditRecord[]) => records.map(({ type }) => type);
+
+describe('I4: one record per call, attempt, decision and override', () => {
+  test('a call and its attempt stand in the trail when its caller has the result, and are sealed soon', async () => {
+    const fleet = await startFleet({ tools: [echo] });
+    const result = await fleet.session.call(echo, { text: 'hello' }, { idempotencyKey: 'trip-1' });
+    const [call, attempt, ...more] = await trailOf(fleet);
+    expect(more).toEqual([]);
+    expect(call).toMatchObject({
+      type: 'call',
+      answer: 'claimed',
+      callId: result.callId,
+      tool: 'tools.echo',
+      toolVersion: '1.0.0',
+      tier: 'read-only',
+      actorId: 'ada',
+      request: '{"text":"hello"}',
+      idempotencyKeyHash: expect.stringMatching(/^.{43}$/),
+      estimatedCostUnits: 1,
+    });
+    expect(attempt).toMatchObject({
+      type: 'attempt',
+      status: 'success',
+      callId: result.callId,
+      attempt: 1,
+      fence: 1,
+      result: '{"text":"hello"}',
+      startedAtNs: expect.stringMatching(/^\d{19}$/),
+      finishedAtNs: expect.stringMatching(/^\d{19}$/),
+      latencyMs: expect.any(Number),
+      trustClass: 'BestEffort',
+    });
+    await eventually(async () => (await fleet.pawl.audit()).every(({ seq }) => seq !== undefined), {
+      what: 'the seals',
+    });
+  });
+
+  test('retries, replays, refusals and cancellations each have theirs, and overrides say whose they are', async () => {
+    let runs = 0;
+    const flaky = scripted('flaky', () => {
+      runs += 1;
+      if (runs === 1) throw new ToolError('not now', { code: 'HTTP_503', retriable: true, nothingHappened: true });
+      return { output: 'well' };
+    });
+    const gate = gated();
+    const fleet = await startFleet({ tools: [flaky.tool, gate.tool] });
+    const { session, pawl } = fleet;
+    await session.call('flaky', {}, { idempotencyKey: 'one' });
+    await session.call('flaky', {}, { idempotencyKey: 'one' });
+    await session.call('flaky', { other: true }, { idempotencyKey: 'one' });
+    const told = await trailOf(fleet, { tool: 'flaky' });
+    expect(told.map(({ type, answer, status, code }) => [type, answer ?? status, code])).toEqual([
+      ['call', 'claimed', undefined],
+      ['attempt', 'error', 'HTTP_503'],
+      ['attempt', 'success', undefined],
+      ['call', 'replayed', undefined],
+      ['call', 'refused', 'IDEMPOTENCY_CONFLICT'],
+    ]);
+    const held = pending(await session.submit('gate', {}));
+    await gate.arrived();
+    await pawl.cancel(held.callId, 'operator:42');
+    await pawl.setCircuit('force_open', { tool: 'gate' }, 'too slow', 'admin:7');
+    await pawl.setReliability(false, { tool: 'gate', reason: 'trying', by: 'admin:7' });
+    expect((await trailOf(fleet, { callId: held.callId })).map(({ type, status, by }) => [type, status ?? by])).toEqual(
+      [
+        ['call', undefined],
+        ['attempt', 'aborted'],
+        ['override', 'operator:42'],
+      ],
+    );
+    const overrides = await pawl.audit({ type: 'override', sessionKey: undefined });
+    expect(overrides.map(({ record }) => [record['what'], record['action'], record['by'], record['reason']])).toEqual([
+      ['reliability', 'disable', 'admin:7', 'trying'],
+      ['circuit', 'force_open', 'admin:7', 'too slow'],
+      ['cancellation', expect.any(String), 'operator:42', undefined],
+    ]);
+  });
+
+  test('what a worker refuses to run has a record, too; reads can be left out', async () => {
+    const fleet = await startFleet({ tools: [echo], workers: 0, settings: { audit: { reads: 'off' } } });
+    const write = scripted('write', () => ({ output: 1 }));
+    await fleet.startWorker({ tools: [echo, write.tool], settings: { tools: { write: { enabled: false } } } });
+    await fleet.session.call(echo, { text: 'a' });
+    await eventually(() => fleet.pawl.catalogue().then(({ tools }) => tools.length === 2), { what: 'the tool' });
+    const refused = await fleet.session.call('write', {});
+    expect(refused.error?.code).toBe('PERMISSION_DENIED');
+    const told = await trailOf(fleet);
+    expect(types(told)).toEqual(['call', 'call-ended']);
+    expect(told[1]).toMatchObject({ code: 'PERMISSION_DENIED', tool: 'tools.write', callId: refused.callId });
+  });
+});
+
+describe('I4: elevated calls fail closed', () => {
+  function transfer() {
+    const ran: unknown[] = [];
+    const tool = defineTool({
+      name: 'transfer',
+      version: '1.0.0',
+      description: 'Sends money.',
+      tier: 'elevated',
+      input: z.object({ amount: z.number() }),
+      run: (params) => {
+        ran.push(params);
+        return { output: { sent: params.amount } };
+      },
+    });
+    return { tool, ran };
+  }
+
+  async function ask(fleet: Fleet) {
+    const session = await fleet.pawl.openSession({ actorId: 'ada', channel: { kind: 'operator' } });
+    const { callId, result } = pending(await session.submit('transfer', { amount: 5 }));
+    const listed = await eventually(
+      async () =>
+        (await fleet.pawl.approvals.list({ state: 'pending' })).find(({ record }) => record.request.callId === callId),
+      { what: 'the approval' },
+    );
+    const approve = () =>
+      fleet.pawl.approvals.decide(listed.record.request.id, {
+        decision: 'approve',
+        digest: listed.digest,
+        by: 'grace',
+      });
+    return { session, callId, result, approve };
+  }
+
+  test('request, decision, use and attempt are recorded in this order', async () => {
+    const { tool, ran } = transfer();
+    const fleet = await startFleet({ tools: [tool] });
+    const { callId, result, approve } = await ask(fleet);
+    await approve();
+    expect(contentOf(await result)).toEqual({ sent: 5 });
+    expect(types(await trailOf(fleet, { sessionKey: undefined, callId }))).toEqual([
+      'call',
+      'approval-requested',
+      'approval-decided',
+      'approval-used',
+      'attempt',
+    ]);
+    expect(ran).toHaveLength(1);
+  });
+
+  test('where its record cannot be written, the tool does not run', async () => {
+    const { tool, ran } = transfer();
+    const fleet = await startFleet({ tools: [tool, echo] });
+    const { result, approve } = await ask(fleet);
+    const { redis, prefix } = fleet.pawl.backend;
+    const { pending: waiting } = new AuditKeys(prefix);
+    await redis.multi().del(waiting).set(waiting, 'not a stream').exec();
+    await approve();
+    expect((await result).error).toMatchObject({ code: 'AUDIT_UNAVAILABLE' });
+    expect(ran).toEqual([]);
+    // What is not elevated goes on.
+    expect(contentOf(await fleet.session.call(echo, { text: 'still here' }))).toEqual({ text: 'still here' });
+    await redis.del(waiting);
+  });
+});

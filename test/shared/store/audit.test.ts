@@ -1,0 +1,257 @@
+import { appendFileSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import type { AuditEvent } from '../../../src/shared/audit.ts';
+import { ChainCheck, recordOf } from '../../../src/shared/audit-chain.ts';
+import { Seals } from '../../../src/shared/seals.ts';
+import { Signer } from '../../../src/shared/signature.ts';
+import { AuditSealer, AuditTrail, AuditWriter } from '../../../src/shared/store/audit.ts';
+import { AuditFiles, linesOf, sinkName, trailFiles } from '../../../src/shared/store/audit-files.ts';
+import { AuditKeys } from '../../../src/shared/store/keys.ts';
+import { openConnection, type Redis, whenReady } from '../../../src/shared/store/redis.ts';
+import { systemClock } from '../../../src/shared/time.ts';
+import { temporaryFolder } from '../../helpers/context.ts';
+import { createWorld } from '../../helpers/world.ts';
+
+const sealing = new Seals(new Signer([{ kid: 'one', key: 'a key of this test only' }]));
+
+function override(number: number): AuditEvent {
+  return { type: 'override', what: 'flush', action: `number ${number}`, by: 'ada', sessionKey: `s${number % 2}` };
+}
+
+async function open() {
+  const { redisUrl, prefix } = await createWorld();
+  const redis: Redis = openConnection({ url: redisUrl, name: `${prefix}:audit`, mode: 'fail-fast' });
+  await whenReady(redis, 3_000);
+  onTestFinished(async () => void (await redis.quit()));
+  const lost: number[] = [];
+  const writer = () => {
+    const parts = {
+      redis,
+      prefix,
+      clock: systemClock,
+      secrets: [],
+      onLost: (records: number) => void lost.push(records),
+    };
+    return new AuditWriter(parts);
+  };
+  const sealer = (keptRecords = 1_000) => new AuditSealer({ redis, prefix, sealing, keptRecords });
+  const trail = new AuditTrail(redis, prefix);
+  const sink = (folder: string, maxFileBytes = 1_000_000) => {
+    const gaps: object[] = [];
+    return { gaps, files: new AuditFiles({ trail, folder, maxFileBytes, onGap: (gap) => void gaps.push(gap) }) };
+  };
+  return { redis, keys: new AuditKeys(prefix), writer, sealer, trail, sink, lost };
+}
+
+async function toTheEnd(keeper: { step(): Promise<'more' | 'idle'> }): Promise<void> {
+  while ((await keeper.step()) === 'more');
+}
+
+async function faultsOf(folder: string, trail: AuditTrail) {
+  const head = await trail.head();
+  const files = (await trailFiles(folder)).find((each) => each.trail === head?.trail)?.files ?? [];
+  const check = new ChainCheck(sealing, { seq: 0, seal: head?.trail });
+  for await (const line of linesOf(files)) check.addLine(line);
+  return { files: files.length, ...check.end(head) };
+}
+
+test('I4: what processes write at the same time becomes one chain, in Redis and in files that rotate', async () => {
+  const { writer, sealer, trail, sink } = await open();
+  const folder = temporaryFolder();
+  const writers = [writer(), writer(), writer()];
+  for (let number = 0; number < 900; number += 1) void writers[number % 3]?.record(override(number));
+  await Promise.all(writers.map((each) => each.close()));
+  const [one, other] = [sealer(), sealer()];
+  // At most one of two who seal at the same time does.
+  await Promise.all([toTheEnd(one), toTheEnd(other)]);
+  await toTheEnd(one);
+  expect(await trail.head()).toMatchObject({ seq: 900 });
+  const { files, gaps } = sink(folder, 20_000);
+  await toTheEnd(files);
+  await files.leave();
+  const found = await faultsOf(folder, trail);
+  expect(found).toMatchObject({ records: 900, first: 1, last: 900, faults: [] });
+  expect(found.files).toBe(1);
+  expect(gaps).toEqual([]);
+  // The next record opens the next file.
+  const late = writer();
+  void late.record(override(900));
+  await late.close();
+  await toTheEnd(one);
+  await toTheEnd(files);
+  expect(await faultsOf(folder, trail)).toMatchObject({ files: 2, records: 901, faults: [] });
+  await files.leave();
+});
+
+test('the newest are listed first, with those that wait to be sealed, each once', async () => {
+  const { writer, sealer, trail } = await open();
+  const from = writer();
+  for (let number = 0; number < 5; number += 1) void from.record(override(number));
+  await from.written();
+  await toTheEnd(sealer());
+  void from.record(override(5));
+  await from.written();
+  const all = await trail.newest(() => true, { limit: 10, maxLooked: 1_000 });
+  expect(all.map(({ record, seq }) => [record['action'], seq])).toEqual([
+    ['number 5', undefined],
+    ...[4, 3, 2, 1, 0].map((number) => [`number ${number}`, number + 1]),
+  ]);
+  const wanted = await trail.newest(({ sessionKey }) => sessionKey === 's0', { limit: 2, maxLooked: 1_000 });
+  expect(wanted.map(({ record }) => record['action'])).toEqual(['number 4', 'number 2']);
+  const { atMs } = all[0]?.record ?? { atMs: 0 };
+  expect(await trail.newest(() => true, { limit: 10, maxLooked: 1_000, sinceMs: atMs + 1 })).toEqual([]);
+});
+
+test('a crash in the middle of a line, and another process in the same folder, leave a whole trail', async () => {
+  const { writer, sealer, trail, sink } = await open();
+  const folder = temporaryFolder();
+  const from = writer();
+  const add = async (numbers: readonly number[]) => {
+    for (const number of numbers) void from.record(override(number));
+    await from.written();
+    await toTheEnd(sealing1);
+  };
+  const sealing1 = sealer();
+  await add([0, 1, 2]);
+  const first = sink(folder).files;
+  await toTheEnd(first);
+  await first.leave();
+  const [name = ''] = readdirSync(folder);
+  appendFileSync(join(folder, name), '{"seq":4,"record":{"id"');
+  await add([3, 4]);
+  const second = sink(folder).files;
+  await toTheEnd(second);
+  // Stands still while its lease passes to another one.
+  await second.leave();
+  await add([5]);
+  const third = sink(folder).files;
+  await toTheEnd(third);
+  await third.leave();
+  await add([6]);
+  await toTheEnd(second);
+  await second.leave();
+  expect(await faultsOf(folder, trail)).toMatchObject({ records: 7, faults: [] });
+});
+
+test('while one has a folder, another one does not write there', async () => {
+  const { writer, sealer, trail, sink } = await open();
+  const folder = temporaryFolder();
+  const from = writer();
+  void from.record(override(0));
+  await from.close();
+  await toTheEnd(sealer());
+  const [one, other] = [sink(folder).files, sink(folder).files];
+  await Promise.all([toTheEnd(one), toTheEnd(other)]);
+  await toTheEnd(other);
+  expect(await faultsOf(folder, trail)).toMatchObject({ records: 1, faults: [] });
+  expect((await trail.positions()).get(sinkName(folder))).toMatchObject({ seq: 1 });
+  await one.leave();
+  await other.leave();
+});
+
+test('Redis keeps the newest, and what is in no file yet; a gap in the files is told', async () => {
+  const { writer, sealer, trail, sink } = await open();
+  const folder = temporaryFolder();
+  const from = writer();
+  const keeper = sealer(100);
+  const add = async (count: number) => {
+    for (let number = 0; number < count; number += 1) {
+      void from.record(override(number));
+      if (number % 50 === 49) await from.written();
+    }
+    await from.written();
+    await toTheEnd(keeper);
+  };
+  const { files, gaps } = sink(folder);
+  await add(50);
+  await toTheEnd(files);
+  await add(300);
+  const head = await trail.head();
+  const oldest = async () => (await trail.sealed(head?.trail ?? '', 0, 1))[0]?.seq;
+  expect(await oldest()).toBeLessThanOrEqual(51);
+  await toTheEnd(files);
+  expect(await faultsOf(folder, trail)).toMatchObject({ records: 350, faults: [] });
+  await files.leave();
+  // Nobody copies for long: Redis does not grow without end.
+  await add(2_000);
+  expect(await oldest()).toBeGreaterThan(351);
+  await toTheEnd(files);
+  await files.leave();
+  expect(gaps).toMatchObject([{ from: 351 }]);
+  expect((await faultsOf(folder, trail)).faults).toMatchObject([{ kind: 'missing', from: 351 }]);
+});
+
+test('a Redis that came back with less than the files have begins another trail: no number is used twice', async () => {
+  const { redis, keys, writer, sealer, trail, sink } = await open();
+  const folder = temporaryFolder();
+  const from = writer();
+  const keeper = sealer();
+  const { files } = sink(folder);
+  const add = async (number: number) => {
+    void from.record(override(number));
+    await from.written();
+    await toTheEnd(keeper);
+  };
+  await add(0);
+  const before = await trail.head();
+  await add(1);
+  await toTheEnd(files);
+  // As a Redis that lost its last second has it.
+  await redis.hset(keys.head, { seq: String(before?.seq), seal: before?.seal ?? '' });
+  await redis.xdel(keys.chain(before?.trail ?? ''), '2-0');
+  await toTheEnd(files);
+  expect((await trail.head())?.trail).not.toBe(before?.trail);
+  await add(2);
+  await toTheEnd(files);
+  await files.leave();
+  expect((await trailFiles(folder)).length).toBe(2);
+  expect(await faultsOf(folder, trail)).toMatchObject({ records: 1, faults: [] });
+});
+
+test('an edited file does not verify, and the one who writes it goes on behind it', async () => {
+  const { writer, sealer, trail, sink } = await open();
+  const folder = temporaryFolder();
+  const from = writer();
+  const keeper = sealer();
+  const { files } = sink(folder);
+  for (let number = 0; number < 3; number += 1) void from.record(override(number));
+  await from.written();
+  await toTheEnd(keeper);
+  await toTheEnd(files);
+  const file = join(folder, readdirSync(folder)[0] ?? '');
+  const lines = readFileSync(file, 'utf8').trim().split('\n');
+  expect(recordOf(lines[1] ?? '')?.seq).toBe(2);
+  writeFileSync(file, `${lines.with(1, (lines[1] ?? '').replace('number 1', 'nothing')).join('\n')}\n`);
+  void from.record(override(3));
+  await from.written();
+  await toTheEnd(keeper);
+  await toTheEnd(files);
+  await files.leave();
+  expect((await faultsOf(folder, trail)).faults).toEqual([{ kind: 'edited', seq: 2 }]);
+});
+
+test('what must be written is refused while it cannot be; all else waits, up to a bound, and what is lost is told', async () => {
+  const { redis, keys, writer, lost, trail } = await open();
+  const used: AuditEvent = {
+    type: 'approval-used',
+    approvalId: 'a',
+    callId: 'e0.x',
+    tool: 'tools.transfer',
+    sessionKey: 's',
+    by: 'grace',
+    fence: 1,
+    worker: 'w',
+  };
+  await redis.set(keys.pending, 'something else');
+  const from = writer();
+  await expect(from.record(used)).rejects.toMatchObject({ code: 'AUDIT_UNAVAILABLE' });
+  for (let number = 0; number < 20_100; number += 1) void from.record(override(number));
+  await from.written();
+  await redis.del(keys.pending);
+  await from.record(used);
+  await from.close();
+  expect(lost).toEqual([100]);
+  const all = await trail.newest(() => true, { limit: 30_000, maxLooked: 1_000 });
+  expect(all.length).toBe(20_001);
+});
