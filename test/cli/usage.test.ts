@@ -80,6 +80,7 @@ describe('help', () => {
         'doctor',
         'mcp',
         'policy explain',
+        ...['questions answer', 'questions dismiss', 'questions ls'],
         'reliability disable',
         'reliability enable',
         'reliability flush',
