@@ -1,0 +1,133 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { METRICS, type MetricDefinition } from '../../src/shared/metrics.ts';
+
+const FOLDER = fileURLToPath(new URL('../../dashboards/', import.meta.url));
+const PREFIX = 'openclaw_tool_';
+const HAS_PROMTOOL = spawnSync('promtool', ['--version']).error === undefined;
+
+interface Panel {
+  readonly title: string;
+  readonly targets: readonly { readonly expr: string }[];
+}
+
+interface Dashboard {
+  readonly uid: string;
+  readonly title: string;
+  readonly panels: readonly Panel[];
+  readonly templating: { readonly list: readonly { readonly name: string; readonly definition: string }[] };
+}
+
+const file = (path: string) => readFileSync(join(FOLDER, path), 'utf8');
+const dashboards = readdirSync(join(FOLDER, 'grafana'))
+  .filter((name) => name.endsWith('.json'))
+  .map((name) => ({ name, dashboard: JSON.parse(file(join('grafana', name))) as Dashboard }));
+const queries = dashboards.flatMap(({ name, dashboard }) =>
+  dashboard.panels.flatMap(({ title, targets }) => targets.map(({ expr }) => ({ where: `${name}: ${title}`, expr }))),
+);
+const alerts = file('prometheus/alerts.yml');
+
+/** Every name under which a metric can be asked for, with its labels. */
+const series = new Map<string, readonly string[]>(
+  Object.values(METRICS).flatMap(({ name, type, labels }: MetricDefinition): [string, readonly string[]][] =>
+    type === 'histogram'
+      ? [
+          [`${name}_bucket`, [...labels, 'le']],
+          [`${name}_sum`, labels],
+          [`${name}_count`, labels],
+        ]
+      : [[name, labels]],
+  ),
+);
+
+/** What a query asks for that does not exist. */
+function wrongIn(expr: string): string[] {
+  const wrong: string[] = [];
+  for (const [, name = '', selector = ''] of expr.matchAll(new RegExp(`${PREFIX}(\\w+)(?:\\{([^}]*)\\})?`, 'g'))) {
+    const labels = series.get(name);
+    if (labels === undefined) wrong.push(name);
+    for (const [, label = ''] of selector.matchAll(/(\w+)(?:=~|!~|!=|=)"/g))
+      if (!labels?.includes(label)) wrong.push(`${name}{${label}}`);
+  }
+  const known = new Set([...series.values()].flat());
+  for (const [, list = ''] of expr.matchAll(/\b(?:by|on|group_left) ?\(([^)]*)\)/g))
+    for (const label of list.split(',').map((part) => part.trim()))
+      if (label !== '' && !known.has(label)) wrong.push(`by ${label}`);
+  return wrong;
+}
+
+test('every query of the dashboards and alerts asks for metrics and labels that exist, and every metric is on a dashboard', () => {
+  expect(dashboards.map(({ dashboard }) => dashboard.uid).sort()).toEqual([
+    'pawl-approvals',
+    'pawl-calls',
+    'pawl-fleet',
+    'pawl-resilience',
+  ]);
+  const variables = dashboards.flatMap(({ name, dashboard }) =>
+    dashboard.templating.list.map(({ definition }) => ({ where: `${name}: variable`, expr: definition })),
+  );
+  for (const { where, expr } of [...queries, ...variables, { where: 'alerts.yml', expr: alerts }])
+    expect(wrongIn(expr), `${where}: ${expr}`).toEqual([]);
+  const asked = queries.map(({ expr }) => expr).join('\n');
+  for (const { name } of Object.values(METRICS)) expect(asked, name).toContain(`${PREFIX}${name}`);
+  expect(wrongIn(`sum by (nobody) (${PREFIX}calls_total{session="x"}) / ${PREFIX}nothing`)).toEqual([
+    'calls_total{session}',
+    'nothing',
+    'by nobody',
+  ]);
+});
+
+test('every alert says how bad it is, and leads to an entry of the runbook', () => {
+  const rules = alerts.split(/^ {6}- alert: /m).slice(1);
+  expect(rules.length).toBeGreaterThan(10);
+  const headings = readFileSync(join(FOLDER, '../docs/runbook.md'), 'utf8').matchAll(/^##+ (.+)$/gm);
+  const anchors = new Set(
+    [...headings].map(([, title = '']) =>
+      title
+        .toLowerCase()
+        .replace(/[^\w\- ]/g, '')
+        .replaceAll(' ', '-'),
+    ),
+  );
+  for (const rule of rules) {
+    expect(rule).toMatch(/^\w+\n/);
+    expect(rule).toMatch(/severity: (page|ticket|info)/);
+    expect(anchors, rule).toContain(/runbook: docs\/runbook\.md#(\S+)/.exec(rule)?.[1]);
+  }
+});
+
+test('the seeds’ four alerts are there (R30)', () => {
+  for (const name of ['PawlReadToolsSlow', 'PawlCircuitReopens', 'PawlFewReplays', 'PawlStaleInFlight'])
+    expect(alerts).toContain(`- alert: ${name}\n`);
+});
+
+describe.skipIf(!HAS_PROMTOOL)('with promtool (skipped where it is not on the PATH)', () => {
+  const promtool = (...args: string[]) =>
+    execFileSync('promtool', args, { cwd: join(FOLDER, 'prometheus'), encoding: 'utf8' });
+
+  test('Prometheus takes the configuration, the rules, and every query of the dashboards', () => {
+    expect(promtool('check', 'config', 'prometheus.yml')).toContain('SUCCESS');
+    const folder = mkdtempSync(join(tmpdir(), 'pawl-rules-'));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const rules = queries.map(({ expr }, index) => ({
+      record: `query:${index}`,
+      expr: expr.replaceAll('$__rate_interval', '1m').replaceAll(/"\$\w+"/g, '".*"'),
+    }));
+    const path = join(folder, 'queries.yml');
+    writeFileSync(path, JSON.stringify({ groups: [{ name: 'queries', rules }] }));
+    expect(promtool('check', 'rules', path)).toContain(`${queries.length} rules found`);
+  });
+
+  test('each alert fires when it should, and is quiet when it should be', () => {
+    expect(promtool('test', 'rules', 'alerts.test.yml')).toContain('SUCCESS');
+    const tests = file('prometheus/alerts.test.yml');
+    for (const [, name = ''] of alerts.matchAll(/^ {6}- alert: (\w+)$/gm)) {
+      expect(tests, `${name} fires`).toMatch(new RegExp(`alertname: ${name}\\n\\s+exp_alerts:\\n`));
+      expect(tests, `${name} is quiet`).toMatch(new RegExp(`alertname: ${name}\\n\\s+exp_alerts: \\[\\]`));
+    }
+  });
+});
