@@ -108,7 +108,7 @@ function fleetCommands(program: Command, context: CliContext, end: End): void {
     .addOption(portOption())
     .option('--workers <n>', 'worker processes, each of which serves every tier', positiveInteger, 2)
     .option('--tools <file...>', 'files of tools (.ts or .js) that the workers offer beside the built-in ones')
-    .option('--watch', 'for development: start the workers again when a tools file is edited');
+    .option('--watch', 'for development: start the workers again when a tools file, or what it imports, is edited');
   json(up).action(async (options) => end(await (await import('./cli/up.ts')).runUp(context, options)));
 
   const demo = command(program, 'demo', 'show the main job on real input, everything embedded', ['pawl demo']);
@@ -145,7 +145,8 @@ function fleetCommands(program: Command, context: CliContext, end: End): void {
     'pawl serve --port 8080',
   ])
     .addOption(portOption())
-    .option('--host <address>', 'address to listen on (default: PAWL_HTTP_HOST, or 127.0.0.1)');
+    .option('--host <address>', 'address to listen on (default: PAWL_HTTP_HOST, or 127.0.0.1)')
+    .option('--tools <file...>', 'files of tools whose hooks run around the calls that come in here');
   json(serve).action(async (options) => end(await (await import('./cli/serve.ts')).runServe(context, options)));
 }
 

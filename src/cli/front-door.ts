@@ -7,6 +7,7 @@ import { FleetView } from '../producer/fleet-view.ts';
 import { BOARD_PATH, type HttpServer, startHttpServer } from '../producer/http/server.ts';
 import type { Settings } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
+import type { Hook } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
 import { AuditKeeper } from '../shared/store/audit-keeper.ts';
 import { logLine, producerLine } from '../shared/telemetry.ts';
@@ -24,6 +25,13 @@ export interface FrontDoor {
   close(): Promise<void>;
 }
 
+export interface FrontDoorOptions {
+  /** Not ready before it says so. Default: ready at once. */
+  readonly isStarting?: () => boolean;
+  /** Around the calls that come in here. */
+  readonly hooks?: readonly Hook[];
+}
+
 const READY_TIMEOUT_MS = 15_000;
 const ASK_EVERY_MS = 50;
 
@@ -31,10 +39,10 @@ const ASK_EVERY_MS = 50;
 export async function openFrontDoor(
   context: CliContext,
   settings: Settings,
-  isStarting: () => boolean = () => false,
+  { isStarting = () => false, hooks = [] }: FrontDoorOptions = {},
 ): Promise<FrontDoor> {
   const log = createLogger(settings);
-  const pawl = await openProducer(context, log);
+  const pawl = await openProducer(context, log, hooks);
   const fleet = new FleetView(pawl);
   const board = openBoard({
     settings,
@@ -87,9 +95,9 @@ export async function openFrontDoor(
   };
 }
 
-async function openProducer(context: CliContext, log: Logger): Promise<Pawl> {
+async function openProducer(context: CliContext, log: Logger, hooks: readonly Hook[]): Promise<Pawl> {
   try {
-    return await connect({ log, onEvent: (event) => logLine(log, producerLine(event)) });
+    return await connect({ log, hooks, onEvent: (event) => logLine(log, producerLine(event)) });
   } catch (error) {
     throw withRedisHint(error, context.environment);
   }

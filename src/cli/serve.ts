@@ -3,10 +3,13 @@ import { loadSettings } from '../main.ts';
 import { type CliContext, print } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { openFrontDoor } from './front-door.ts';
+import { loadToolFiles } from './tool-files.ts';
 
 export interface ServeOptions {
   readonly port?: number;
   readonly host?: string;
+  /** Their hooks run around the calls that come in here; their tools are the workers'. */
+  readonly tools?: readonly string[];
   readonly json?: boolean;
 }
 
@@ -22,7 +25,8 @@ export async function runServe(context: CliContext, options: ServeOptions): Prom
     asked.resolve();
   });
   try {
-    const door = await openFrontDoor(context, settings);
+    const { hooks } = await loadToolFiles(options.tools ?? [], context.cwd);
+    const door = await openFrontDoor(context, settings, { hooks });
     try {
       await Promise.race([door.ready(), asked.promise]);
       const { addresses } = door;

@@ -9,7 +9,9 @@ import { relative, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { PawlError } from '../shared/failure.ts';
+import { type Hook, isHook } from '../shared/hooks.ts';
 import { type AnyTool, isTool } from '../shared/tool.ts';
+import { isToolset, resolveToolsets, type Toolset } from '../shared/toolset.ts';
 import { usageError } from './context.ts';
 
 const run = promisify(execFile);
@@ -18,29 +20,61 @@ const run = promisify(execFile);
 const CHECK_TIMEOUT_MS = 10_000;
 const MAX_NAMES = 20;
 
+/** What tools files export, in order. */
+export interface ToolFiles {
+  readonly tools: readonly AnyTool[];
+  readonly toolsets: readonly Toolset<AnyTool>[];
+  /** Of every kind: a worker runs those around attempts, a producer those around calls. */
+  readonly hooks: readonly Hook[];
+  /** The files, and what they import that belongs to no package. */
+  readonly sources: readonly string[];
+}
+
 /**
- * The tools that the files export, in order. Throws `CONFIGURATION` for a file that is absent, does not run or exports no
- * tool, with one message that says where and why.
+ * Throws `CONFIGURATION` for a file that is absent, does not run or exports nothing of use, with one message that says where and
+ * why.
  */
-export async function loadToolFiles(files: readonly string[], cwd: string): Promise<readonly AnyTool[]> {
-  if (files.length === 0) return [];
-  const hooks = lendOwnLibraries();
-  const tools = new Set<AnyTool>();
+export async function loadToolFiles(files: readonly string[], cwd: string): Promise<ToolFiles> {
+  if (files.length === 0) return { tools: [], toolsets: [], hooks: [], sources: [] };
+  const { loaded } = lendOwnLibraries();
+  const exports = new Set<AnyTool | Toolset | Hook>();
   for (const file of files) {
     const path = resolve(cwd, file);
     if (!existsSync(path)) throw usageError(`There is no tools file ${file}${path === file ? '' : ` (${path})`}.`);
     if (!statSync(path).isFile()) throw usageError(`The tools file ${file} is not a file.`);
-    const exported = await importFile(path, file, cwd, hooks.loaded);
-    const found = Object.values(exported).flatMap((value) => toolsIn(value));
+    const exported = await importFile(path, file, cwd, loaded);
+    const found = Object.values(exported).flatMap((value) => [...toolsIn(value), ...hooksIn(value)]);
     if (found.length === 0) throw usageError(noTool(file, exported));
-    for (const tool of found) tools.add(tool);
+    for (const each of found) exports.add(each);
   }
-  return [...tools];
+  const all = [...exports];
+  return {
+    tools: all.filter(isTool),
+    toolsets: all.filter(isToolset) as unknown as readonly Toolset<AnyTool>[],
+    hooks: all.filter(isHook),
+    sources: [...new Set(loaded)].map((url) => fileURLToPath(url)).filter((path) => !path.startsWith(OWN_FOLDER)),
+  };
 }
 
-/** A tool, a list of tools, or an object whose members are tools, alone or under `tools`. */
-function toolsIn(value: unknown, depth = 0): readonly AnyTool[] {
-  if (isTool(value)) return [value];
+/** The tools of the files, those of their toolsets included. Throws `CONFIGURATION`. */
+export async function toolsOf({ tools, toolsets }: ToolFiles): Promise<readonly AnyTool[]> {
+  const found = await resolveToolsets(toolsets, { offered: [] });
+  const stranger = found.find((tool) => !isTool(tool));
+  if (stranger !== undefined)
+    throw usageError(
+      `A toolset must find what defineTool({ … }) returns; it found ${JSON.stringify(stranger).slice(0, 100)}.`,
+    );
+  return [...tools, ...found];
+}
+
+/** A hook, or a list of hooks. */
+function hooksIn(value: unknown): readonly Hook[] {
+  return (Array.isArray(value) ? value : [value]).filter(isHook);
+}
+
+/** A tool or toolset, a list of them, or an object whose members are tools, alone or under `tools`. */
+function toolsIn(value: unknown, depth = 0): readonly (AnyTool | Toolset)[] {
+  if (isTool(value) || isToolset(value)) return [value];
   if (depth > 2 || typeof value !== 'object' || value === null) return [];
   if (Array.isArray(value)) return value.flatMap((entry) => toolsIn(entry, depth + 1));
   const members = Object.values(value);
@@ -54,7 +88,7 @@ function noTool(file: string, exported: Readonly<Record<string, unknown>>): stri
   const names = Object.keys(exported).filter((name) => name !== 'module.exports' && !isEmpty(exported[name]));
   const listed = names.slice(0, MAX_NAMES).map((name) => `${name} (${kindOf(exported[name])})`);
   const what = names.length === 0 ? 'it exports nothing' : `it exports ${listed.join(', ')}`;
-  return `There is no tool in ${file}: ${what}. Export what defineTool({ … }) returns, or a list of those.`;
+  return `There is no tool in ${file}: ${what}. Export what defineTool({ … }) returns, a list of those, a toolset, or hooks.`;
 }
 
 function kindOf(value: unknown): string {

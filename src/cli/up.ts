@@ -1,11 +1,13 @@
 /** `pawl up`: the whole stack on this machine. Redis unless `REDIS_URL` names one, worker processes, the HTTP API and Bull Board. */
+import { relative, resolve } from 'node:path';
 import { loadSettings } from '../main.ts';
 import { TIERS } from '../shared/tool.ts';
 import { type CliContext, print, say } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { openFrontDoor } from './front-door.ts';
 import { count } from './print.ts';
-import { watchFiles } from './watch-files.ts';
+import { loadToolFiles } from './tool-files.ts';
+import { FileWatcher } from './watch-files.ts';
 import { WorkerProcesses } from './worker-processes.ts';
 
 export interface UpOptions {
@@ -42,7 +44,8 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
   try {
     // Ready means that calls are accepted: not before the workers have published their tools.
     let starting = true;
-    const door = await openFrontDoor(context, settings, () => starting);
+    const { hooks } = await loadToolFiles(options.tools ?? [], context.cwd);
+    const door = await openFrontDoor(context, settings, { isStarting: () => starting, hooks });
     try {
       const started = workers.start().then(() => {
         starting = false;
@@ -53,11 +56,8 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
       if (first === 'asked') started.catch(() => {});
       else {
         tellAddresses(context, options, workers, door);
-        const stopWatching = watchFiles(options.watch === true ? (options.tools ?? []) : [], context.cwd, (file) => {
-          say(context, `${file} was edited: workers start again with it`);
-          workers.reload();
-        });
-        await asked.promise.finally(stopWatching);
+        const watcher = options.watch === true ? watchTools(context, options.tools ?? [], workers) : undefined;
+        await asked.promise.finally(() => watcher?.close());
       }
       say(context, `draining: ${count(workers.ready.length, 'worker')}; once more ends at once`);
       door.drain();
@@ -70,6 +70,21 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
   } finally {
     ignore();
   }
+}
+
+/** Follows the tools files and all that they import, as the workers last loaded it. */
+function watchTools(context: CliContext, files: readonly string[], workers: WorkerProcesses): FileWatcher {
+  const watcher = new FileWatcher((path) => {
+    say(context, `${relative(context.cwd, path)} was edited: workers start again with it`);
+    workers.reload();
+  });
+  const follow = () => {
+    for (const path of files) watcher.add(resolve(context.cwd, path));
+    for (const { sources } of workers.ready) for (const path of sources) watcher.add(path);
+  };
+  workers.onReady = follow;
+  follow();
+  return watcher;
 }
 
 function tellAddresses(

@@ -1,34 +1,48 @@
 /** Tells when files are edited, for development. */
 import { type FSWatcher, watch } from 'node:fs';
-import { basename, dirname, resolve } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 
 /** Editors write a file in several steps. */
 const SETTLE_MS = 150;
 
-/**
- * Calls back with the file that changed, once for each edit. Folders are watched, not files: editors replace files. Stop it by what it
- * returns.
- */
-export function watchFiles(files: readonly string[], cwd: string, onChange: (file: string) => void): () => void {
-  const timers = new Map<string, NodeJS.Timeout>();
-  const watchers: FSWatcher[] = [];
-  const byFolder = Map.groupBy(files, (file) => dirname(resolve(cwd, file)));
-  for (const [folder, inFolder] of byFolder) {
+/** Calls back with the path of a file that changed, once for each edit. Folders are watched, not files: editors replace files. */
+export class FileWatcher {
+  readonly #onChange: (path: string) => void;
+  readonly #folders = new Map<string, { readonly watcher: FSWatcher; readonly names: Set<string> }>();
+  readonly #timers = new Map<string, NodeJS.Timeout>();
+
+  constructor(onChange: (path: string) => void) {
+    this.#onChange = onChange;
+  }
+
+  /** `path` is absolute. */
+  add(path: string): void {
+    const folder = dirname(path);
+    const names = this.#folders.get(folder)?.names ?? this.#open(folder);
+    names.add(basename(path));
+  }
+
+  #open(folder: string): Set<string> {
+    const names = new Set<string>();
     const watcher = watch(folder, (_event, name) => {
-      const file = inFolder.find((each) => basename(each) === name);
-      if (file === undefined) return;
-      clearTimeout(timers.get(file));
-      timers.set(
-        file,
-        setTimeout(() => onChange(file), SETTLE_MS),
-      );
+      if (name !== null && names.has(name)) this.#changed(join(folder, name));
     });
     // A folder that is removed is watched no longer; the workers keep the tools that they have.
     watcher.on('error', () => watcher.close());
-    watchers.push(watcher);
+    this.#folders.set(folder, { watcher, names });
+    return names;
   }
-  return () => {
-    for (const watcher of watchers) watcher.close();
-    for (const timer of timers.values()) clearTimeout(timer);
-  };
+
+  #changed(path: string): void {
+    clearTimeout(this.#timers.get(path));
+    this.#timers.set(
+      path,
+      setTimeout(() => this.#onChange(path), SETTLE_MS),
+    );
+  }
+
+  close(): void {
+    for (const { watcher } of this.#folders.values()) watcher.close();
+    for (const timer of this.#timers.values()) clearTimeout(timer);
+  }
 }

@@ -46,6 +46,8 @@ export class WorkerProcesses {
   readonly #restarts = new Set<NodeJS.Timeout>();
   /** Told to end because their tools changed. */
   readonly #outdated = new Set<Seat>();
+  /** Called whenever a worker has loaded its tools. */
+  onReady: () => void = () => {};
   #failures = 0;
   #ending = false;
 
@@ -95,6 +97,7 @@ export class WorkerProcesses {
       if (!isReady(message) || seat.ready !== undefined) return;
       seat.ready = message;
       onReady();
+      this.onReady();
     });
     const ended = (code: number | null, signal: NodeJS.Signals | null) => {
       if (!this.#seats.delete(seat)) return;

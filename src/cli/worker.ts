@@ -9,7 +9,7 @@ import { type CliContext, print, say, usageError, withRedisHint } from './contex
 import { EXIT_CODES } from './exit-codes.ts';
 import { count } from './print.ts';
 import { openProcessEndpoint, type ProcessEndpoint } from './process-endpoint.ts';
-import { loadToolFiles } from './tool-files.ts';
+import { loadToolFiles, toolsOf } from './tool-files.ts';
 
 export interface WorkerCommandOptions {
   readonly tiers?: string;
@@ -26,6 +26,8 @@ export interface WorkerReady {
   readonly tiers: readonly Tier[];
   /** `namespace.name@version`. */
   readonly tools: readonly string[];
+  /** What the tools files consist of: the files and what they import. */
+  readonly sources: readonly string[];
   /** Where this process answers `/metrics`, `/healthz` and `/readyz`. */
   readonly metricsPort?: number;
 }
@@ -41,13 +43,15 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
   const end = watchForTheEnd(context, log, settings.drainMs);
   let endpoint: ProcessEndpoint | undefined;
   try {
-    const fileTools = await loadToolFiles(options.tools ?? [], context.cwd);
+    const files = await loadToolFiles(options.tools ?? [], context.cwd);
+    const fileTools = await toolsOf(files);
     sayWhatIsLeftOut(context, fileTools, tiers);
     const tools = [...baseTools, ...fileTools];
     const worker = await start(context, {
       tools,
       tiers,
       log,
+      hooks: files.hooks,
       ...(options.concurrency === undefined ? {} : { concurrency: options.concurrency }),
       onEvent: (event) => logLine(log, workerLine(event)),
       onDrainAsked: () => end.drain('an operator asked'),
@@ -65,6 +69,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
       pid: process.pid,
       tiers,
       tools: worker.tools,
+      sources: files.sources,
       ...(endpoint === undefined ? {} : { metricsPort: endpoint.port }),
     };
     context.supervisor?.tell(ready);

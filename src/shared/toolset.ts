@@ -34,6 +34,12 @@ export function toolset<T extends Named>(name: string, tools: readonly T[] | Too
   return { name, tools: typeof tools === 'function' ? tools : () => tools };
 }
 
+export function isToolset(value: unknown): value is Toolset {
+  if (typeof value !== 'object' || value === null) return false;
+  const { name, tools } = value as Partial<Toolset>;
+  return typeof name === 'string' && typeof tools === 'function';
+}
+
 export function filtered<T extends Named>(set: Toolset<T>, keep: (tool: T) => boolean): Toolset<T> {
   return { name: set.name, tools: async (request) => (await set.tools(request)).filter(keep) };
 }

@@ -148,10 +148,12 @@ async function freePort(): Promise<number> {
   return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
-test('a tools file of ten lines works, and an edit of it is picked up while up runs', async () => {
+test('A21: a tools file of ten lines works, and an edit of it, or of what it imports, is picked up while up runs; its hooks and toolsets too (D5, D10)', async () => {
   const file = join(place.folder, 'ten.ts');
-  const source = (word: string) => `import { defineTool } from 'pawl';
+  const words = join(place.folder, 'words.ts');
+  const source = (greeting: string) => `import { defineTool } from 'pawl';
 import { z } from 'zod';
+import { word } from './words.ts';
 
 export const greet = defineTool({
   name: 'greet',
@@ -159,24 +161,59 @@ export const greet = defineTool({
   description: 'Greets.',
   tier: 'read-only',
   input: z.object({ name: z.string() }),
-  run: ({ name }) => ({ output: '${word}, ' + name, display: '${word}, ' + name }),
+  run: ({ name }) => ({ output: word + ', ' + ${greeting}, display: word + ', ' + ${greeting} }),
 });
 `;
-  writeFileSync(file, source('Hello'));
-  const { process, ready } = await up('--workers', '1', '--tools', 'ten.ts', '--watch');
+  writeFileSync(file, source('name'));
+  writeFileSync(words, "export const word = 'Hello';\n");
+  writeFileSync(
+    join(place.folder, 'guards.ts'),
+    `import { defineHook, defineTool, toolset } from 'pawl';
+import { z } from 'zod';
+
+export const guard = defineHook({
+  name: 'guard',
+  tools: ['greet'],
+  beforeCall: ({ params }) => (params.name === 'Mallory' ? { deny: 'not her' } : undefined),
+  beforeAttempt: ({ params }) => ({ params: { name: params.name + '!' } }),
+});
+export const more = toolset('more', () => [
+  defineTool({
+    name: 'shout',
+    version: '1.0.0',
+    description: 'Shouts.',
+    tier: 'read-only',
+    input: z.object({ text: z.string() }),
+    run: ({ text }) => ({ output: text.toUpperCase() }),
+  }),
+]);
+`,
+  );
+  const { process, ready } = await up('--workers', '1', '--tools', 'ten.ts', 'guards.ts', '--watch');
+  const handIn = async (tool: string, params: object) => {
+    const answer = await fetch(`${ready.url}/v1/calls`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ tool, params, session: 'edited' }),
+    });
+    return answer.json();
+  };
   const call = place.start(['call', 'greet', '--params', '{"name":"Ada"}']);
   await call.ended;
-  expect(call.stdout().trim()).toBe('Hello, Ada');
-  writeFileSync(file, source('Good day'));
-  await process.line('ten.ts was edited');
+  expect(call.stdout().trim()).toBe('Hello, Ada!');
+  expect(await handIn('greet', { name: 'Mallory' })).toMatchObject({ error: { code: 'PERMISSION_DENIED' } });
+  expect(await handIn('shout', { text: 'hey' })).toMatchObject({ output: { content: 'HEY' } });
+  writeFileSync(words, "export const word = 'Good day';\n");
+  await process.line('words.ts was edited');
   await process.line('workers are complete again');
-  const answer = await fetch(`${ready.url}/v1/calls`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ tool: 'greet', params: { name: 'Bob' }, session: 'edited' }),
+  expect(await handIn('greet', { name: 'Bob' })).toMatchObject({ output: { content: 'Good day, Bob!' } });
+  writeFileSync(file, source("'dear ' + name"));
+  await process.line('ten.ts was edited');
+  await eventually(async () => {
+    expect(await handIn('greet', { name: 'Eve' })).toMatchObject({ output: { content: 'Good day, dear Eve!' } });
+    return true;
   });
-  expect(await answer.json()).toMatchObject({ output: { content: 'Good day, Bob' } });
   process.signal('SIGINT');
   expect(await process.ended).toEqual({ code: 0, signal: null });
   await allGone(ready.workers.map(({ pid }) => pid));
-}, 40_000);
+}, 80_000);
