@@ -1,31 +1,46 @@
 /**
- * The way of jobs between a queue and this worker, in one step each way: a job is taken together with the start of its attempt,
+ * The way of jobs between a queue and this worker, in one step each way: jobs are taken together with the start of their attempts,
  * and a success is written together with the end of its job and the next one's beginning. BullMQ's worker keeps the rest: when
- * to take, how many at a time, locks, stalled jobs.
+ * to take, how many run at a time, locks, stalled jobs. It asks for one job after the other; it gets them from here, where as many
+ * as it has free lanes for were taken in one step.
  */
 import { type BackendFactory, createRedisBackend, type RedisQueueBackend, raw2NextJobData } from 'bullmq';
 import type { Place } from '../shared/store/keys.ts';
 import type { BeginAnswer, Delivery, Finished, Ledger, Settle, Taken } from '../shared/store/ledger.ts';
+import { callOfJob } from '../shared/store/queues.ts';
 import type { Clock } from '../shared/time.ts';
 
 export interface DeliveryParts {
-  readonly ledger: Pick<Ledger, 'take' | 'finish'>;
+  readonly ledger: Pick<Ledger, 'take' | 'finish' | 'postpone'>;
   readonly place: Place;
   readonly workerId: string;
   /** Of lock and lease. */
   readonly leaseMs: number;
   readonly clock: Clock;
-  /** Names an attempt. */
+  /** Names an attempt, or several that are taken together. */
   nextToken(): string;
+  /** How many jobs more this worker could run now. */
+  freeLanes(): number;
+  /** How many workers take from the same queue. */
+  workers(): number;
 }
 
-/** A job's attempt that was started when the job was taken. */
+/** A job as it was taken. */
+export interface TakenJob {
+  readonly lockToken: string;
+  /** Its attempt, when that was started in the same step. */
+  readonly attempt?: TakenAttempt;
+}
+
 export interface TakenAttempt {
   readonly token: string;
   /** When the job was asked for, on this process's monotonic clock: the lease runs since then. */
   readonly askedAtMs: number;
   readonly answer: BeginAnswer;
 }
+
+/** So many jobs are taken in one step at most: Redis has others to serve, and other workers may come. */
+const MAX_TAKEN = 16;
 
 /** A call's outcome, to be written when its job ends. */
 export interface Ending {
@@ -35,15 +50,24 @@ export interface Ending {
 }
 
 type Asked = Delivery & { readonly askedAtMs: number };
+type Ahead = { readonly taken: Taken & { readonly job: unknown[] }; readonly asked: Asked };
 type MoveToActive = RedisQueueBackend['moveToActive'];
 type MoveToCompleted = RedisQueueBackend['moveToCompleted'];
+type MoveToFailed = RedisQueueBackend['moveToFailed'];
 
 export class Deliveries {
   readonly #parts: DeliveryParts;
-  readonly #taken = new Map<string, TakenAttempt>();
+  readonly #taken = new Map<string, TakenJob>();
   readonly #endings = new Map<string, Ending>();
-  /** Nothing was left when the last job was taken, and whatever came since has left its marker: waiting finds it. */
-  #exhausted = false;
+  /** Taken, and not asked for yet: BullMQ's worker asks again in the same turn. */
+  readonly #ahead: Ahead[] = [];
+  #backend: RedisQueueBackend | undefined;
+  #closed = false;
+  /**
+   * There is no need to ask again: nothing was left when the last job was taken, or several were taken and may run first. Whatever
+   * is there or came since has left its marker: waiting finds it.
+   */
+  #enough = false;
 
   constructor(parts: DeliveryParts) {
     this.#parts = parts;
@@ -52,9 +76,12 @@ export class Deliveries {
   /** What BullMQ's worker runs on: its own backend, with these two ways replaced. */
   readonly backend: BackendFactory<RedisQueueBackend> = (name, options, connections) => {
     const backend = createRedisBackend(name, options, connections);
+    this.#backend = backend;
     const own: MoveToCompleted = backend.moveToCompleted.bind(backend);
+    const ownFailed: MoveToFailed = backend.moveToFailed.bind(backend);
     const moveToActive: MoveToActive = (lockToken) => this.#take(lockToken);
-    const moveToCompleted: MoveToCompleted = (job, returnValue, kept, lockToken, takeNext) => {
+    const moveToCompleted: MoveToCompleted = (job, returnValue, kept, laneToken, takeNext) => {
+      const lockToken = lockTokenOf(job) ?? laneToken;
       const ending = this.#endings.get(job.id ?? '');
       if (ending === undefined) return own(job, returnValue, kept, lockToken, takeNext);
       this.#endings.delete(job.id ?? '');
@@ -66,17 +93,22 @@ export class Deliveries {
         lockToken,
       });
     };
+    const moveToFailed: MoveToFailed = (job, reason, kept, laneToken, ...rest) =>
+      ownFailed(job, reason, kept, lockTokenOf(job) ?? laneToken, ...rest);
     const wait = backend.waitForJob.bind(backend);
-    const waitForJob: RedisQueueBackend['waitForJob'] = (blockSeconds) => {
-      // The marker is gone then: only asking tells what it stood for.
-      this.#exhausted = false;
-      return wait(blockSeconds);
+    const waitForJob: RedisQueueBackend['waitForJob'] = async (blockSeconds) => {
+      try {
+        return await wait(blockSeconds);
+      } finally {
+        // The marker is gone now: only asking tells what it stood for, whatever was said while this waited.
+        this.#enough = false;
+      }
     };
-    return Object.assign(backend, { moveToActive, moveToCompleted, waitForJob });
+    return Object.assign(backend, { moveToActive, moveToCompleted, moveToFailed, waitForJob });
   };
 
-  /** The attempt that was started with a job, once. */
-  begun(jobId: string): TakenAttempt | undefined {
+  /** How a job was taken, once. */
+  taken(jobId: string): TakenJob | undefined {
     const taken = this.#taken.get(jobId);
     this.#taken.delete(jobId);
     return taken;
@@ -94,12 +126,39 @@ export class Deliveries {
   }
 
   async #take(lockToken: string): Promise<unknown[]> {
-    if (this.#exhausted) {
-      this.#exhausted = false;
+    const ahead = this.#ahead.shift();
+    if (ahead !== undefined) return this.#next(ahead.taken, ahead.asked);
+    if (this.#closed) return [];
+    if (this.#enough) {
+      this.#enough = false;
       return [];
     }
-    const delivery = this.#delivery(lockToken);
-    return this.#next(await this.#parts.ledger.take(this.#parts.place, delivery), delivery) ?? [];
+    const asked = this.#delivery(lockToken);
+    const { ledger, place, freeLanes, workers } = this.#parts;
+    const most = Math.min(MAX_TAKEN, Math.max(1, freeLanes()));
+    const [first, ...others] = await ledger.take(place, asked, { most, workers: workers() });
+    for (const taken of others) if (isJob(taken)) this.#ahead.push({ taken, asked });
+    if (first === undefined || !isJob(first)) return [];
+    if (!this.#closed) return this.#next(first, asked);
+    this.#ahead.push({ taken: first, asked });
+    await this.#putBack();
+    return [];
+  }
+
+  /** Takes no further jobs, and puts back those that nobody has asked for yet. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#putBack();
+  }
+
+  async #putBack(): Promise<void> {
+    for (const { taken, asked } of this.#ahead.splice(0)) {
+      const { job, begun } = taken;
+      const jobId = job[1] as string;
+      if (begun?.kind === 'started')
+        await this.#parts.ledger.postpone(callOfJob(jobId).callId, begun.fence, 'queued', begun.earlier, 0);
+      await this.#backend?.moveJobFromActiveToWait(jobId, asked.lockToken);
+    }
   }
 
   async #finish(
@@ -117,16 +176,27 @@ export class Deliveries {
     const finished = await ending.write(() => this.#parts.ledger.finish(ending.settle, job, delivery));
     if (typeof finished?.job === 'number' && finished.job < 0)
       throw backend.finishedErrors({ code: finished.job, jobId: job.id, command: 'moveToFinished', state: 'active' });
-    const result = finished === undefined ? undefined : this.#next(finished, delivery);
-    return { result, finishedOn: delivery.timestampMs };
+    const { timestampMs: finishedOn } = delivery;
+    if (finished?.job === undefined) return { result: undefined, finishedOn };
+    return { result: isJob(finished) ? this.#next(finished, delivery) : [], finishedOn };
   }
 
-  /** The next job as BullMQ's worker wants it. */
-  #next({ job, begun }: Taken, { token, askedAtMs }: Asked): unknown[] | undefined {
-    if (job === undefined) return undefined;
-    if (!Array.isArray(job)) return [];
-    this.#exhausted = job[4] === 1;
-    if (begun !== undefined) this.#taken.set(job[1] as string, { token, askedAtMs, answer: begun });
+  /** A job as BullMQ's worker wants it. */
+  #next({ job, begun, token }: Ahead['taken'], { lockToken, askedAtMs }: Asked): unknown[] {
+    this.#enough = job[4] === 1;
+    this.#taken.set(job[1] as string, {
+      lockToken,
+      ...(begun === undefined ? {} : { attempt: { token, askedAtMs, answer: begun } }),
+    });
     return raw2NextJobData(job);
   }
+}
+
+function isJob(taken: Taken): taken is Ahead['taken'] {
+  return Array.isArray(taken.job);
+}
+
+/** BullMQ's worker names a token of its own for a job that was taken together with others (`worker.ts` puts that right). */
+function lockTokenOf(job: object): string | undefined {
+  return (job as { readonly token?: string }).token;
 }

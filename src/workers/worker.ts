@@ -117,6 +117,7 @@ export class ToolWorker {
   readonly #declared: DeclaredTools;
   readonly #news: NewsListener;
   readonly #queues: readonly BullWorker<CallJob>[];
+  readonly #deliveries: Deliveries[] = [];
   readonly #locks: LockRenewal[] = [];
   readonly #disk: DiskBarrier | undefined;
   readonly #auditKeeper: AuditKeeper;
@@ -126,6 +127,8 @@ export class ToolWorker {
   #timers: NodeJS.Timeout[] = [];
   /** Tools that other living workers offer too. */
   #sharedTools: ReadonlySet<string> = new Set();
+  /** How many living workers take from a tier's queue, this one included. */
+  readonly #workersOf = new Map<Tier, number>();
   #closing: Promise<void> | undefined;
 
   /** Connects, publishes the tools and takes the first jobs. Throws `CONFIGURATION` for tools that cannot be offered together. */
@@ -305,7 +308,10 @@ export class ToolWorker {
       leaseMs: settings.lockDurationMs,
       clock: this.#clock,
       nextToken: () => this.#running.nextToken(),
+      freeLanes: () => concurrency - lanesOf(queue),
+      workers: () => this.#workersOf.get(tier) ?? 1,
     });
+    this.#deliveries.push(deliveries);
     const process = (job: Job<CallJob>, token = '') => this.#process(tier, job, token, deliveries, locks);
     const connection = redisOptions({
       url: this.#backend.url,
@@ -343,14 +349,17 @@ export class ToolWorker {
   async #process(
     tier: Tier,
     job: Job<CallJob>,
-    token: string,
+    laneToken: string,
     deliveries: Deliveries,
     locks: LockRenewal,
   ): Promise<object> {
     const { id: jobId, data, name } = job;
+    const taken = deliveries.taken(jobId ?? '');
+    const token = taken?.lockToken ?? laneToken;
+    job.token = token;
     if (jobId === undefined || typeof data?.callId !== 'string' || typeof data.generation !== 'string')
       throw new UnrecoverableError('This is not a job of Pawl.');
-    const begun = deliveries.begun(jobId);
+    const begun = taken?.attempt;
     const unwanted = this.#unwanted(name);
     if (unwanted !== undefined && begun?.answer.kind !== 'started') return this.#conclude(job, token, unwanted);
     const running = this.#running.add(data.callId, jobId, begun);
@@ -546,6 +555,8 @@ export class ToolWorker {
 
   async #learnPeers(): Promise<void> {
     const { workers } = await this.#backend.catalogue.read();
+    for (const tier of this.#options.tiers)
+      this.#workersOf.set(tier, Math.max(1, workers.filter(({ tiers }) => tiers.includes(tier)).length));
     this.#sharedTools = new Set(workers.filter((worker) => worker.id !== this.id).flatMap((worker) => worker.tools));
   }
 
@@ -604,7 +615,10 @@ export class ToolWorker {
   async #drain(graceMs: number): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
     // From here on nothing is fetched; what was fetched in this moment goes back (`#process`).
-    const finished = Promise.all(this.#queues.map((queue) => queue.close()));
+    const putBack = this.#deliveries.map((deliveries) =>
+      deliveries.close().catch((error: Error) => this.#onError(error)),
+    );
+    const finished = Promise.all(putBack).then(() => Promise.all(this.#queues.map((queue) => queue.close())));
     await this.#backend.catalogue.leave(this.id).catch(() => {});
     if (!(await endsWithin(finished, graceMs))) {
       this.interrupt();
@@ -623,6 +637,11 @@ export class ToolWorker {
     await this.#backend.close();
     await this.#options.tracing?.flush();
   }
+}
+
+/** How many jobs the worker has taken or is taking. Unknown before it runs: then all lanes but one are free. */
+function lanesOf(queue: BullWorker): number {
+  return (queue as unknown as { readonly mainLoopQueue?: { numTotal(): number } }).mainLoopQueue?.numTotal() ?? 1;
 }
 
 async function endsWithin(promise: Promise<unknown>, limitMs: number): Promise<boolean> {

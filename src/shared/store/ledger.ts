@@ -187,13 +187,23 @@ export interface Delivery {
   /** Of lock and lease. */
   readonly leaseMs: number;
   readonly workerId: string;
-  /** Of the attempt, if one is started. */
+  /** Of the attempt, if one is started; of several, each one's number is added. */
   readonly token: string;
+}
+
+/** How much of a queue a worker takes at a time. */
+export interface Share {
+  /** As many as it has free lanes for. */
+  readonly most: number;
+  /** How many workers take from this queue. */
+  readonly workers: number;
 }
 
 /** A job that has been taken, as BullMQ's scripts answer it, or BullMQ's code for none. */
 export interface Taken {
   readonly job: unknown[] | number | undefined;
+  /** Of its attempt. */
+  readonly token: string;
   /** Absent when the attempt is to be started by itself. */
   readonly begun?: BeginAnswer;
 }
@@ -247,10 +257,10 @@ const watchScript = new Script('watch', 1);
 const resolveScript = new Script('resolve', 2);
 const flushScript = new Script('flush', 4);
 const requeueScript = new Script('requeue', 4, ENQUEUE_LUA);
-const NEXT_JOB_LUA = [luaFunction('next-job'), luaFunction('begin'), luaFunction('begin-taken')];
-const takeScript = new Script('take', 2, [...NEXT_JOB_LUA, MOVE_LUA.toActive]);
+const NEXT_JOBS_LUA = [luaFunction('next-jobs'), luaFunction('begin'), luaFunction('begin-taken')];
+const takeScript = new Script('take', 2, [...NEXT_JOBS_LUA, MOVE_LUA.toActive]);
 const finishScript = new Script('finish', 7, [
-  ...NEXT_JOB_LUA,
+  ...NEXT_JOBS_LUA,
   luaFunction('settle'),
   luaFunction('complete-job'),
   MOVE_LUA.toFinished,
@@ -528,15 +538,21 @@ export class Ledger {
     ];
   }
 
-  /** Takes the next job of a place's queue, and starts its attempt where a lost answer can do no harm. */
-  async take(place: Place, delivery: Delivery): Promise<Taken> {
+  /**
+   * Takes the next jobs of a place's queue, at least one if there is any, and starts their attempts where a lost answer can do no
+   * harm. The last answer may be BullMQ's code for none.
+   */
+  async take(place: Place, delivery: Delivery, share: Share = { most: 1, workers: 1 }): Promise<Taken[]> {
     const keys = this.keys(place);
-    const [job, begun] = await takeScript.run(
+    const answers = await takeScript.run(
       this.#redis,
       [keys.circuits, keys.job('wait')],
-      deliveryArguments(keys, delivery),
+      [...deliveryArguments(keys, delivery), share.most, share.workers],
     );
-    return this.#taken(job, begun);
+    const taken: Taken[] = [];
+    for (let index = 0; index < answers.length; index += 2)
+      taken.push({ ...this.#taken(answers[index], answers[index + 1]), token: `${delivery.token}.${index / 2 + 1}` });
+    return taken;
   }
 
   /** Ends a call together with its job, and takes the next one. */
@@ -555,10 +571,10 @@ export class Ledger {
         ...this.#settleArguments(settle),
       ],
     );
-    return { code: code as WriteAnswer, ...this.#taken(next, begun) };
+    return { code: code as WriteAnswer, token: delivery.token, ...this.#taken(next, begun) };
   }
 
-  #taken(job: unknown, begun: unknown): Taken {
+  #taken(job: unknown, begun: unknown): Omit<Taken, 'token'> {
     if (!Array.isArray(job)) return { job: job as number | undefined };
     if (!Array.isArray(begun) || begun[0] === 'apart') return { job };
     return { job, begun: this.#begun(callOfJob(job[1] as string), begun) };

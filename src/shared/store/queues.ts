@@ -1,7 +1,7 @@
 /**
  * The queue side of a call: how its BullMQ job is named, added, taken and kept.
  *
- * Jobs are added, taken and ended inside our own scripts (`enqueue`, `next-job`, `complete-job` in `lua/`), so that no crash can
+ * Jobs are added, taken and ended inside our own scripts (`enqueue`, `next-jobs`, `complete-job` in `lua/`), so that no crash can
  * come between a call's step and its job's. They do what BullMQ's scripts do for an ordinary job; whatever is not ordinary runs
  * through BullMQ's own text. That text is the pinned version's; `queues.test.ts` notices when it changes.
  */

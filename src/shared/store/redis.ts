@@ -2,9 +2,10 @@
  * Connections to Redis, and our scripts on them.
  */
 import { readFileSync } from 'node:fs';
-import type { Writable } from 'node:stream';
+import type { Duplex } from 'node:stream';
 import { type Command, Redis, type RedisOptions } from 'ioredis';
 import { PawlError } from '../failure.ts';
+import { GatheredWrites } from './gathered-writes.ts';
 
 export type { Redis } from 'ioredis';
 
@@ -70,9 +71,22 @@ function addressOf(url: string): RedisOptions {
   };
 }
 
-/** Says of every command, and not only of scripts, in one typed error that Redis cannot take it now. */
+/**
+ * Sends commands together, and says of every one, not only of scripts, in one typed error that Redis cannot take it now.
+ */
 class TypedRedis extends Redis {
   readonly #typed = new WeakSet<Command>();
+  readonly #writes: GatheredWrites;
+
+  constructor(options: ReturnType<typeof redisOptions>) {
+    super(options);
+    this.#writes = new GatheredWrites(() => this.#unanswered);
+    this.on('connect', () => this.#writes.attach((this as unknown as { readonly stream: Duplex }).stream));
+  }
+
+  get #unanswered(): number {
+    return (this as unknown as { readonly commandQueue: { readonly length: number } }).commandQueue.length;
+  }
 
   override sendCommand(command: Command, stream?: Parameters<Redis['sendCommand']>[1]): unknown {
     // A command comes by again whenever it is sent again.
@@ -81,36 +95,18 @@ class TypedRedis extends Redis {
       const { reject } = command;
       command.reject = (error) => reject(backendError(error) as Error);
     }
-    return super.sendCommand(command, stream);
+    const before = this.#unanswered;
+    const answer = super.sendCommand(command, stream);
+    this.#writes.count(this.#unanswered - before);
+    return answer;
   }
 }
 
 /** Opens a connection; errors while it is down are told to `onError` and mended by reconnecting. */
 export function openConnection(options: ConnectionOptions, onError: (error: Error) => void = () => {}): Redis {
   const client: Redis = new TypedRedis(redisOptions(options));
-  client.on('connect', () => joinWrites((client as unknown as { stream: Writable }).stream));
   client.on('error', onError);
   return client;
-}
-
-/** Lets all that is written in one turn of the event loop go in one write: each costs as much as the command itself. */
-function joinWrites(stream: Writable): void {
-  const write = stream.write.bind(stream) as (chunk: string) => boolean;
-  let pending = '';
-  const flush = () => {
-    const text = pending;
-    pending = '';
-    write(text);
-  };
-  stream.write = (chunk: unknown) => {
-    if (typeof chunk !== 'string') {
-      if (pending !== '') flush();
-      return write(chunk as string);
-    }
-    if (pending === '') process.nextTick(flush);
-    pending += chunk;
-    return true;
-  };
 }
 
 /** Ends a connection at once; commands that wait for an answer, or for the connection to come back, fail. */

@@ -22,6 +22,12 @@ function idOf({ job }: Taken): string | undefined {
   return Array.isArray(job) ? (job[1] as string) : undefined;
 }
 
+async function take({ ledger }: Pick<Books, 'ledger'>): Promise<Taken> {
+  const [taken] = await ledger.take(PLACE, delivery());
+  if (taken === undefined) throw new Error('there is always an answer');
+  return taken;
+}
+
 function finish(
   { ledger }: Books,
   claim: { readonly callId: string; readonly generation: string },
@@ -49,7 +55,7 @@ describe('taking a job', () => {
     const { ledger } = await openBooks();
     const claim = claimOf('a');
     await ledger.claim(claim);
-    const taken = await ledger.take(PLACE, delivery());
+    const taken = await take({ ledger });
     expect(idOf(taken)).toBe(jobIdOf(claim.callId, claim.generation));
     expect(taken.begun).toMatchObject({ kind: 'started', fence: 1, request: claim.request, takenOver: false });
     expect(await ledger.read(claim.callId)).toMatchObject({ phase: 'running', worker: 'worker-1', fence: 1 });
@@ -59,7 +65,7 @@ describe('taking a job', () => {
     const books = await openBooks();
     const claim = claimOf('a', { once: true });
     await books.ledger.claim(claim);
-    const taken = await books.ledger.take(PLACE, delivery());
+    const taken = await take(books);
     expect(idOf(taken)).toBe(jobIdOf(claim.callId, claim.generation));
     expect(taken.begun).toBeUndefined();
     expect(await books.ledger.read(claim.callId)).toMatchObject({ phase: 'queued', fence: 0 });
@@ -68,10 +74,10 @@ describe('taking a job', () => {
 
   test('takes nothing from an empty queue and from a paused one', async () => {
     const { ledger, redis } = await openBooks();
-    expect(idOf(await ledger.take(PLACE, delivery()))).toBe(0);
+    expect(idOf(await take({ ledger }))).toBe(0);
     await ledger.claim(claimOf('a'));
     await redis.hset(ledger.keys(PLACE).job('meta'), 'paused', 1);
-    expect(idOf(await ledger.take(PLACE, delivery()))).toBe(0);
+    expect(idOf(await take({ ledger }))).toBe(0);
   });
 
   test('takes a delayed job that is due', async () => {
@@ -82,12 +88,12 @@ describe('taking a job', () => {
     const jobId = jobIdOf(claim.callId, claim.generation);
     await redis.lrem(keys.job('wait'), 0, jobId);
     await redis.zadd(keys.job('delayed'), (Date.now() - 1_000) * 0x1000, jobId);
-    expect(idOf(await ledger.take(PLACE, delivery()))).toBe(jobId);
+    expect(idOf(await take({ ledger }))).toBe(jobId);
   });
 
   test('says when there is nothing more, now or later', async () => {
     const { ledger, redis } = await openBooks();
-    const left = async () => ((await ledger.take(PLACE, delivery())).job as unknown[])[4];
+    const left = async () => ((await take({ ledger })).job as unknown[])[4];
     await ledger.claim(claimOf('a'));
     await ledger.claim(claimOf('b'));
     expect(await left()).toBe(0);
@@ -103,10 +109,10 @@ describe('taking a job', () => {
     await ledger.claim(claimOf('a'));
     await ledger.claim(claimOf('b'));
     await redis.zpopmin(marker);
-    await ledger.take(PLACE, delivery());
+    await take({ ledger });
     expect(await redis.zcard(marker)).toBe(1);
     await redis.zpopmin(marker);
-    await ledger.take(PLACE, delivery());
+    await take({ ledger });
     expect(await redis.zcard(marker)).toBe(0);
   });
 });
@@ -117,7 +123,7 @@ describe('ending a call with its job', () => {
     const [first, second] = [claimOf('a', { kept: false }), claimOf('b')];
     await books.ledger.claim(first);
     await books.ledger.claim(second);
-    await books.ledger.take(PLACE, delivery());
+    await take(books);
     const finished = await finish(books, first, 1);
     expect(finished).toMatchObject({ code: 'settled', begun: { kind: 'started', request: second.request } });
     expect(idOf(finished)).toBe(jobIdOf(second.callId, second.generation));
@@ -144,7 +150,7 @@ describe('ending a call with its job', () => {
     const claim = claimOf('a', { kept: false });
     const jobId = jobIdOf(claim.callId, claim.generation);
     await books.ledger.claim(claim);
-    await books.ledger.take(PLACE, delivery());
+    await take(books);
     await finish(books, claim, 1);
     await drained;
     expect(await all).toMatchObject([
@@ -158,7 +164,7 @@ describe('ending a call with its job', () => {
     const books = await openBooks();
     const claim = claimOf('a');
     await books.ledger.claim(claim);
-    await books.ledger.take(PLACE, delivery());
+    await take(books);
     await finish(books, claim, 1, { kept: KEPT_JOBS });
     const keys = books.ledger.keys(PLACE);
     const jobId = jobIdOf(claim.callId, claim.generation);
@@ -170,7 +176,7 @@ describe('ending a call with its job', () => {
     const books = await openBooks();
     const claim = claimOf('a', { kept: false });
     await books.ledger.claim(claim);
-    await books.ledger.take(PLACE, delivery());
+    await take(books);
     expect(await begin(books, claim)).toMatchObject({ kind: 'started', fence: 2, takenOver: true });
     expect(await finish(books, claim, 1)).toMatchObject({ code: 'fenced', job: undefined });
     expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'inflight', fence: 2 });
@@ -182,7 +188,7 @@ describe('ending a call with its job', () => {
     const books = await openBooks();
     const claim = claimOf('a', { kept: false });
     await books.ledger.claim(claim);
-    await books.ledger.take(PLACE, delivery());
+    await take(books);
     const LOCK_OF_ANOTHER = -6;
     expect(await finish(books, claim, 1, { lockToken: 'lane-2' })).toMatchObject({
       code: 'settled',
@@ -195,7 +201,7 @@ describe('ending a call with its job', () => {
     const books = await openBooks();
     const claim = claimOf('a', { kept: false });
     await books.ledger.claim(claim);
-    await books.ledger.take(PLACE, delivery());
+    await take(books);
     await finish(books, claim, 1);
     const MISSING_JOB = -1;
     expect(await finish(books, claim, 1)).toMatchObject({ code: 'ended', job: MISSING_JOB });

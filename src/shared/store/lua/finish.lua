@@ -12,7 +12,7 @@ if written == 'fenced' then return {written} end
 local queue, kept, job = ARGV[3], tonumber(ARGV[12]), nil
 local completed = kept == 0 and complete_job({queue}, {ARGV[10], ARGV[4], ARGV[11], ARGV[13]})
 if completed then
-  if ARGV[9] == '1' then job = next_job({queue}, {ARGV[4], ARGV[6]}) end
+  if ARGV[9] == '1' then job = (next_jobs({queue}, {ARGV[4], ARGV[6], 1, 1}) or {})[1] end
   if not job then
     if redis.call('EXISTS', queue .. 'active', queue .. 'wait') == 0 then redis.call('XADD', queue .. 'events', '*', 'event', 'drained') end
     return {written, 0}

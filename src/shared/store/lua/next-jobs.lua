@@ -1,0 +1,34 @@
+-- Takes the next waiting jobs: what BullMQ's moveToActive does for an ordinary job of an ordinary queue, and no more. Returns nil
+-- for everything else (paused or limited queues, due or prioritized jobs, an empty queue), which is left to BullMQ.
+--
+-- KEYS  1 key prefix of the queue
+-- ARGV  1 lock token of all of them  2 lock, ms  3 how many at most  4 workers that take from this queue: of several jobs each
+--       takes a fair share
+-- Returns {{{field, value, …}, job ID, 0, 0}, …} as BullMQ does; behind the last one's 0, 0 stands 1 when there is no need to ask
+-- again: the queue has nothing more, now or later, or several were taken and a marker stands for the rest
+local queue, now, most = KEYS[1], nowMs(), tonumber(ARGV[3])
+local settings = redis.call('HMGET', queue .. 'meta', 'paused', 'concurrency', 'max')
+if settings[1] or settings[2] or settings[3] then return nil end
+local due = redis.call('ZRANGEBYSCORE', queue .. 'delayed', 0, (now + 1) * 0x1000 - 1, 'LIMIT', 0, 1)
+if #due > 0 then return nil end
+if most > 1 then most = math.min(most, math.max(1, math.ceil(redis.call('LLEN', queue .. 'wait') / ARGV[4]))) end
+local jobs = {}
+for number = 1, most do
+  local jobId = redis.call('RPOPLPUSH', queue .. 'wait', queue .. 'active')
+  if not jobId then break end
+  local job = queue .. jobId
+  local fields = redis.call('HMGET', job, 'name', 'data', 'opts', 'timestamp', 'ats')
+  redis.call('SET', job .. ':lock', ARGV[1], 'PX', ARGV[2])
+  redis.call('HSET', job, 'processedOn', now, 'ats', (fields[5] or 0) + 1)
+  redis.call('XADD', queue .. 'events', '*', 'event', 'active', 'jobId', jobId, 'prev', 'waiting')
+  jobs[number] = {
+    {'name', fields[1] or '', 'data', fields[2] or '{}', 'opts', fields[3] or '{}', 'timestamp', fields[4] or now, 'processedOn', now},
+    jobId, 0, 0, 0}
+end
+if #jobs == 0 then return nil end
+local more = redis.call('EXISTS', queue .. 'wait') == 1
+-- Wakes a worker for the rest.
+if more then redis.call('ZADD', queue .. 'marker', '0', '0') end
+local later = not more and redis.call('EXISTS', queue .. 'delayed', queue .. 'prioritized') > 0
+if not later and (not more or #jobs > 1) then jobs[#jobs][5] = 1 end
+return jobs
