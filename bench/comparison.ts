@@ -23,6 +23,8 @@ export interface Ratio {
 export interface Compared {
   readonly name: string;
   readonly title: string;
+  /** That were run, and how many of them were left out because other programs took much of the machine meanwhile. */
+  readonly rounds: { readonly run: number; readonly disturbed: number; readonly leftOut: number };
   readonly bullmq: Measured;
   readonly pawl: Measured;
   /** Pawl's calls per second divided by those of hand-written BullMQ in the same round. */
@@ -42,6 +44,11 @@ interface Contender {
 
 type Round = ReadonlyMap<Contender['id'], Measured>;
 
+/** A round in which other programs took more of the machine's CPU time than this, 0 to 1, is a disturbed one. */
+const DISTURBED_SHARE = 0.3;
+/** Disturbed rounds are left out where so many others remain. */
+const ENOUGH_ROUNDS = 3;
+
 export async function compare(fleet: Fleet, workload: Workload, effort: Effort): Promise<Compared> {
   const contenders: readonly Contender[] = [
     { id: 'bullmq', side: 'bullmq', producers: workload.producers },
@@ -60,14 +67,20 @@ export async function compare(fleet: Fleet, workload: Workload, effort: Effort):
       round.set(contender.id, await run(contender, { ...loadOf(workload), until: { durationMs: effort.roundMs } }));
     rounds.push(round);
   }
-  return summary(workload, rounds);
+  const quiet = rounds.filter((round) => [...round.values()].every((one) => one.othersShare <= DISTURBED_SHARE));
+  const kept = quiet.length >= ENOUGH_ROUNDS ? quiet : rounds;
+  return summary(workload, kept, {
+    run: rounds.length,
+    disturbed: rounds.length - quiet.length,
+    leftOut: rounds.length - kept.length,
+  });
 }
 
 function loadOf({ inFlight, resultBytes, keys }: Workload) {
   return { inFlight, resultBytes, keys };
 }
 
-function summary(workload: Workload, rounds: readonly Round[]): Compared {
+function summary(workload: Workload, rounds: readonly Round[], counted: Compared['rounds']): Compared {
   const all = (id: Contender['id']) => rounds.map((round) => round.get(id)).filter((one) => one !== undefined);
   const [bullmq, pawl, one] = [all('bullmq'), all('pawl'), all('one')];
   const ratio = (above: readonly Measured[], below: readonly Measured[], figure: (one: Measured) => number): Ratio => {
@@ -80,6 +93,7 @@ function summary(workload: Workload, rounds: readonly Round[]): Compared {
   return {
     name: workload.name,
     title: workload.title,
+    rounds: counted,
     bullmq: middle(bullmq),
     pawl: middle(pawl),
     throughputRatio: ratio(pawl, bullmq, (round) => round.callsPerSecond),
