@@ -1,5 +1,6 @@
 /** Pawl runs an AI agent's tool calls on a fleet of workers, each call once. */
 export { baseTools, type ConnectOptions, connect, type StartWorkerOptions, startWorker } from './main.ts';
+export type { AgentEvent } from './producer/agents.ts';
 export type { CircuitListing, CircuitSelection } from './producer/circuit-admin.ts';
 export { type Cancellation, Pawl, type Resolution } from './producer/client.ts';
 export type { Submission } from './producer/dispatch.ts';

@@ -52,6 +52,15 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'nobody leaves the workspace: PERMISSION_DENIED',
     'after the main session was closed: SESSION_CLOSED',
   ],
+  'sub-agents.ts': [
+    'spawned: queued',
+    'the sub-agent reads: 3 lines',
+    'waited: completed, "notes.txt has 3 lines"',
+    'the sub-agent writes: PERMISSION_DENIED',
+    'told more: failed, "I may not write"',
+    'closed: closed',
+    'after that: NOT_FOUND',
+  ],
   'testing-a-tool.ts': [
     'one call: success after 3 attempts, 9 bytes',
     'an empty title: INVALID_PARAMS at title',

@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Agents } from '../shared/agent.ts';
 import { resolveSettings } from '../shared/config.ts';
 import type { SessionKind } from '../shared/session.ts';
 import type { Capability, Channel, Memory, Progress, Tier, ToolContext } from '../shared/tool.ts';
@@ -31,6 +32,7 @@ export interface TestContextOptions {
   readonly deadlineAtMs?: number;
   readonly memory?: Memory;
   readonly channel?: Channel;
+  readonly agents?: Agents;
   /** `host` or `host:port` that `ctx.fetch` may reach although private, such as a test's own server. */
   readonly allowedHosts?: readonly string[];
   /** What programs may see a part of. Default: this process's environment. */
@@ -61,6 +63,7 @@ export function testContext(options: TestContextOptions = {}): TestContext {
     tier,
     memory,
     channel,
+    agents,
     allowedHosts,
   } = {
     callId: 'test-call',
@@ -86,6 +89,7 @@ export function testContext(options: TestContextOptions = {}): TestContext {
     ...(tier === undefined ? {} : { tier }),
     ...(memory === undefined ? {} : { memory }),
     ...(channel === undefined ? {} : { channel }),
+    ...(agents === undefined ? {} : { agents }),
     ...(allowedHosts === undefined ? {} : { allowedHosts }),
   });
   const progressed: Progress[] = [];
@@ -99,6 +103,7 @@ export function testContext(options: TestContextOptions = {}): TestContext {
     terminals,
     memory: memoryHandle,
     channel: channelHandle,
+    agents: agentsHandle,
     fetch,
   } = capabilities;
   return {
@@ -108,6 +113,7 @@ export function testContext(options: TestContextOptions = {}): TestContext {
     terminals,
     memory: memoryHandle,
     channel: channelHandle,
+    agents: agentsHandle,
     fetch,
     callId,
     sessionKey,

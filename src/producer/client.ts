@@ -36,6 +36,7 @@ import { backgroundSchedule, type Clock, uuidv7 } from '../shared/time.ts';
 import { TIERS, toolNamed } from '../shared/tool.ts';
 import { resolveToolsets, type Toolset } from '../shared/toolset.ts';
 import type { Tracing } from '../tracing.ts';
+import { AgentDesk } from './agents.ts';
 import { ApprovalDesk } from './approvals.ts';
 import { type AuditQuery, callEvent, findRecords } from './audit.ts';
 import { type Cancellation, cancelCall, requestCancellation } from './cancel.ts';
@@ -87,6 +88,8 @@ export type Resolution =
 export class Pawl {
   /** Calls that wait for a person, and their decisions. */
   readonly approvals: ApprovalDesk;
+  /** What sub-agents are told, for sessions that listen. */
+  readonly agents: AgentDesk;
   /** Tools that are declared while the system runs. */
   readonly registry: Registry;
   readonly questions: QuestionDesk;
@@ -212,6 +215,12 @@ export class Pawl {
         (await this.#offers.code()).some((offer) => offer.namespace === namespace && offer.name === name),
     });
     this.questions = new QuestionDesk(backend.questions);
+    this.agents = new AgentDesk({
+      agents: backend.agents,
+      session: (key) => this.session(key),
+      closeSession: (key) => this.closeSession(key),
+      onError,
+    });
     this.#traces = options.tracing === undefined ? undefined : new CallTraces(options.tracing.tracer);
     this.#dispatch = new Dispatch({
       settings,
@@ -628,7 +637,8 @@ export class Pawl {
     else if (news.type === 'catalogue') {
       this.#offers.refresh();
       for (const listener of this.#catalogueListeners) listener();
-    } else if (news.type === 'session') this.#sessions.delete(news.sessionKey);
+    } else if (news.type === 'agent') this.agents.hear(news.sessionKey, news.agentId);
+    else if (news.type === 'session') this.#sessions.delete(news.sessionKey);
     else if (news.type === 'switches') this.#learnSwitches().catch(() => {});
     else if (news.type === 'specs') this.#learnSpecs();
   }
@@ -690,6 +700,7 @@ export class Pawl {
   /** Reads what the channel cannot repeat. */
   async #catchUp(): Promise<void> {
     await Promise.all([this.#learnSwitches(), this.#readCircuits(), this.#offers.specs.catchUp()]);
+    this.agents.catchUp();
   }
 
   async #readCircuits(): Promise<void> {
@@ -712,6 +723,7 @@ export class Pawl {
     this.#closed = true;
     await this.#publisher.close(LAST_METRICS_MS);
     this.#follows.close();
+    this.agents.close();
     this.#offers.close();
     this.#results.close();
     this.#news.close();

@@ -2,6 +2,7 @@
  * A session as its orchestrator holds it: calls tools, branches, and hears what becomes of its calls.
  */
 import { EventEmitter } from 'node:events';
+import type { AgentOrder, AgentReply } from '../shared/agent.ts';
 import { digestOf } from '../shared/approval.ts';
 import type { DedupeMode, ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
 import { CONTRACT_VERSION, parseEnvelope, turnTag } from '../shared/envelope.ts';
@@ -20,6 +21,7 @@ import type { JsonSchema } from '../shared/schema.ts';
 import type { OpenSession, SessionRecord } from '../shared/session.ts';
 import { type Clock, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../shared/tool.ts';
+import type { AgentEvent } from './agents.ts';
 import type { Cancellation } from './cancel.ts';
 import { jsonParams, type Submission, type SubmitOptions } from './dispatch.ts';
 import { callAgainWhenInvalid, type ReaskOptions } from './reask.ts';
@@ -70,6 +72,8 @@ export interface SessionEvents {
   'circuit-open': [{ readonly toolName: string; readonly retryAfterMs?: number }];
   queued: [{ readonly callId: string; readonly toolName: string }];
   settled: [ToolResultEnvelope];
+  /** A call of this session started a sub-agent, or told one something (C18): answer with `reply`. Told to one listener, once. */
+  agent: [AgentEvent];
   /** A session below this one called a tool whose arguments stayed wrong, although its model was asked again (A15). */
   'invalid-params': [
     {
@@ -87,6 +91,12 @@ export interface SessionHost {
   cancel(callId: string): Promise<Cancellation>;
   openSession(open: OpenSession): Promise<Session>;
   closeSession(sessionKey: string): Promise<void>;
+  /** Absent where there are no sub-agents. */
+  readonly agents?: {
+    listen(session: Session): void;
+    unlisten(session: Session): void;
+    reply(parent: string, order: AgentOrder, reply: AgentReply): Promise<boolean>;
+  };
   /** The tools that a session may call. */
   offeredTo(session: SessionRecord): Promise<readonly ExportableTool[]>;
 }
@@ -103,6 +113,16 @@ export class Session {
     this.#host = host;
     this.#clock = clock;
     this.record = record;
+    const { agents } = host;
+    if (agents === undefined) return;
+    const events = this.events as EventEmitter;
+    // A message is taken out of its mailbox only where somebody hears it.
+    events.on('newListener', (name) => {
+      if (name === 'agent') queueMicrotask(() => agents.listen(this));
+    });
+    events.on('removeListener', (name) => {
+      if (name === 'agent' && events.listenerCount('agent') === 0) agents.unlisten(this);
+    });
   }
 
   get key(): string {
@@ -293,6 +313,16 @@ export class Session {
     const session = await this.#host.openSession({ kind, parent: this.key });
     session.#parent = this;
     return session;
+  }
+
+  /**
+   * What a sub-agent's turn came to, in answer to an `agent` event: whoever waits for it is told. False when the agent has got more
+   * to do meanwhile, or is closed. Throws `NOT_FOUND`.
+   */
+  async reply(event: AgentOrder, reply: AgentReply): Promise<boolean> {
+    const { agents } = this.#host;
+    if (agents === undefined) throw new PawlError('NOT_FOUND', 'There are no sub-agents without a fleet.');
+    return agents.reply(this.key, event, reply);
   }
 
   /** Closes this session and those below it, and cancels their calls. */

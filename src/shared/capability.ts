@@ -3,6 +3,8 @@
  * `PERMISSION_DENIED` before the tool runs. Who implements a handle is the worker's business.
  */
 
+import type { Agents } from './agent.ts';
+
 /** A handle that a tool may ask for. Which ones a call gets depends on the session's kind, the tier and the worker. */
 export const CAPABILITIES = [
   'workspace:read',
@@ -12,6 +14,7 @@ export const CAPABILITIES = [
   'memory:store',
   'channel',
   'network',
+  'agents',
 ] as const;
 export type Capability = (typeof CAPABILITIES)[number];
 
@@ -285,6 +288,8 @@ export interface ToolCapabilities {
   readonly terminals: Terminals;
   readonly memory: Memory;
   readonly channel: Channel;
+  /** The session's sub-agents. */
+  readonly agents: Agents;
   /** `fetch` that refuses private addresses and counts decompressed bytes. */
   readonly fetch: (input: string | URL, init?: RequestInit) => Promise<Response>;
 }

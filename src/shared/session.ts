@@ -16,8 +16,26 @@ export type SessionKind = (typeof SESSION_KINDS)[number];
  * A branch reaches people through its parent's channel (A19).
  */
 export const SESSION_CAPABILITIES: Readonly<Record<SessionKind, readonly Capability[]>> = {
-  main: ['workspace:read', 'workspace:write', 'processes', 'memory:search', 'memory:store', 'channel', 'network'],
-  branch: ['workspace:read', 'workspace:write', 'processes', 'memory:search', 'memory:store', 'channel', 'network'],
+  main: [
+    'workspace:read',
+    'workspace:write',
+    'processes',
+    'memory:search',
+    'memory:store',
+    'channel',
+    'network',
+    'agents',
+  ],
+  branch: [
+    'workspace:read',
+    'workspace:write',
+    'processes',
+    'memory:search',
+    'memory:store',
+    'channel',
+    'network',
+    'agents',
+  ],
   worker: ['workspace:read', 'memory:search', 'network'],
 };
 

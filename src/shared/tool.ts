@@ -12,6 +12,7 @@ import type { ToolContext } from './tool-context.ts';
 import type { ProbeAnswer, ToolResult } from './tool-result.ts';
 import type { PreviewContext, ToolBudget, ToolExample, ToolIcon, ToolPreview, ToolVariant } from './tool-variant.ts';
 
+export type { AgentReport, AgentState, Agents } from './agent.ts';
 export {
   type Answer,
   CAPABILITIES,

@@ -2,6 +2,8 @@
  * The handles that a running tool gets, and no others (A9, A10, A17; DESIGN, decision 10). Assembling them does nothing
  * yet: files, programs and connections are opened when a tool uses a handle.
  */
+
+import type { Agents } from '../shared/agent.ts';
 import type { SandboxPolicy } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
 import { SESSION_CAPABILITIES, type SessionKind } from '../shared/session.ts';
@@ -40,6 +42,7 @@ export interface CapabilityOptions {
   readonly terminals?: Terminals;
   readonly memory?: Memory;
   readonly channel?: Channel;
+  readonly agents?: Agents;
 }
 
 export interface GrantedCapabilities extends ToolCapabilities {
@@ -74,6 +77,7 @@ export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities
     terminals: guardedTerminals(options.terminals, demand),
     memory: guardedMemory(options.memory, demand),
     channel: new GuardedChannel(options.channel, demand),
+    agents: guardedAgents(options.agents, demand),
     fetch: async (input, init) => {
       demand('network');
       return network(input, init);
@@ -85,7 +89,7 @@ type Demand = (capability: Capability) => void;
 
 function whyAbsent(
   capability: Capability,
-  { session, needs = [], tier, memory, channel }: CapabilityOptions,
+  { session, needs = [], tier, memory, channel, agents }: CapabilityOptions,
 ): string | undefined {
   if (!SESSION_CAPABILITIES[session.kind].includes(capability))
     return `A ${session.kind} session does not have the capability ${capability}.`;
@@ -98,6 +102,7 @@ function whyAbsent(
     return `The session has no workspace, so that ${capability} is absent.`;
   if ((capability === 'memory:search' || capability === 'memory:store') && memory === undefined)
     return `No memory store is configured, so that ${capability} is absent.`;
+  if (capability === 'agents' && agents === undefined) return 'There are no sub-agents without a fleet.';
   if (capability === 'channel' && channel === undefined) return 'The session has no channel to people.';
   return undefined;
 }
@@ -177,6 +182,21 @@ function guardedTerminals(terminals: Terminals | undefined, demand: Demand): Ter
   return {
     start: async (request) => present().start(request),
     write: async (terminalId, chars, waitMs) => present().write(terminalId, chars, waitMs),
+  };
+}
+
+function guardedAgents(agents: Agents | undefined, demand: Demand): Agents {
+  const present = (): Agents => {
+    demand('agents');
+    if (agents === undefined) throw new PawlError('PERMISSION_DENIED', 'There are no sub-agents without a fleet.');
+    return agents;
+  };
+  return {
+    spawn: async (message, agentType) => present().spawn(message, agentType),
+    send: async (agentId, message, interrupt) => present().send(agentId, message, interrupt),
+    resume: async (agentId) => present().resume(agentId),
+    wait: async (agentIds, timeoutMs) => present().wait(agentIds, timeoutMs),
+    close: async (agentId) => present().close(agentId),
   };
 }
 

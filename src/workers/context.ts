@@ -8,6 +8,7 @@ import { redact, redactFields, secretsIn } from '../shared/redaction.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { CallLedger } from '../shared/store/records.ts';
 import type { CapabilityOwner, Channels, MemoryStore, ToolContext } from '../shared/tool.ts';
+import type { WorkerAgents } from './agents.ts';
 import type { Begun } from './begun.ts';
 import { capabilitiesFor } from './capabilities.ts';
 import type { TerminalHost } from './terminals.ts';
@@ -16,6 +17,7 @@ export interface ContextParts {
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
   readonly terminals?: TerminalHost;
+  readonly agents?: WorkerAgents;
   readonly settings: Settings;
   readonly ledger: CallLedger;
   readonly log: Logger;
@@ -49,7 +51,8 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
   const ownChannel = await parts.channels?.open(owner, signal);
   const { sessionKey, workspaceRoot: root } = session;
   const ownTerminals = parts.terminals?.open({ callId, sessionKey, root, signal });
-  const { workspace, changes, processes, terminals, memory, channel, fetch, demand } = capabilitiesFor({
+  const ownAgents = parts.agents?.open({ callId, session, signal });
+  const { workspace, changes, processes, terminals, memory, channel, agents, fetch, demand } = capabilitiesFor({
     session,
     needs: tool.needs,
     tier: tool.tier,
@@ -60,6 +63,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     sandbox: settings.sandbox,
     sandboxNetwork: settings.sandboxNetwork === 'on',
     ...(ownTerminals === undefined ? {} : { terminals: ownTerminals }),
+    ...(ownAgents === undefined ? {} : { agents: ownAgents }),
     ...(ownMemory === undefined ? {} : { memory: ownMemory }),
     ...(ownChannel === undefined ? {} : { channel: ownChannel }),
   });
@@ -78,6 +82,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     terminals,
     memory,
     channel,
+    agents,
     fetch: begun.trace?.traced(fetch) ?? fetch,
     ...owner,
     sessionKind: session.kind,

@@ -40,6 +40,7 @@ import type { Clock, Random, Schedule } from '../shared/time.ts';
 import { type Channels, type Effects, type MemoryStore, qualifiedName, type ToolResult } from '../shared/tool.ts';
 import { resultMetadata } from '../shared/tool-result.ts';
 import type { RegistryRule } from '../shared/tool-spec.ts';
+import type { WorkerAgents } from './agents.ts';
 import type { ApprovalGate } from './approval-gate.ts';
 import { type AttemptOptions, type Ending, runProbe, runTool } from './attempt.ts';
 import { AttemptHooks } from './attempt-hooks.ts';
@@ -79,6 +80,7 @@ export interface ExecuteParts {
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
   readonly terminals?: TerminalHost;
+  readonly agents?: WorkerAgents;
   readonly nodeCircuits: Pick<NodeCircuits, 'run'>;
   readonly traces?: AttemptTraces;
   readonly switches: Pick<Switches, 'modes'>;
@@ -539,6 +541,7 @@ export class Executor {
         environment,
         ...(this.#parts.memory === undefined ? {} : { memory: this.#parts.memory }),
         ...(this.#parts.channels === undefined ? {} : { channels: this.#parts.channels }),
+        ...(this.#parts.agents === undefined ? {} : { agents: this.#parts.agents }),
         ...(this.#parts.terminals === undefined ? {} : { terminals: this.#parts.terminals }),
       });
       const params: unknown = tool.parse(approved);

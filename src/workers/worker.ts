@@ -36,6 +36,7 @@ import { type Clock, type Random, systemClock, systemSchedule, uuidv7 } from '..
 import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier } from '../shared/tool.ts';
 import { takesTurns } from '../shared/turn.ts';
 import type { Tracing } from '../tracing.ts';
+import { WorkerAgents } from './agents.ts';
 import { ApprovalGate } from './approval-gate.ts';
 import { type RegisteredTool, register } from './begun.ts';
 import { WorkerChannels } from './channels.ts';
@@ -112,6 +113,7 @@ export class ToolWorker {
   readonly #publisher: MetricsPublisher;
   readonly #channels: WorkerChannels;
   readonly #terminals: TerminalHost;
+  readonly #agents: WorkerAgents;
   readonly #executor: Executor;
   readonly #switches: Switches;
   readonly #declared: DeclaredTools;
@@ -195,6 +197,7 @@ export class ToolWorker {
       sessionOf: (sessionKey) => this.#sessionOf(sessionKey),
       now: () => ledger.now(),
     });
+    this.#agents = new WorkerAgents(backend);
     this.#terminals = new TerminalHost({
       env: options.environment,
       sandbox: settings.sandbox,
@@ -218,6 +221,7 @@ export class ToolWorker {
       ...(options.memory === undefined ? {} : { memory: options.memory }),
       channels: options.channels ?? this.#channels,
       terminals: this.#terminals,
+      agents: this.#agents,
       ...(disk === undefined ? {} : { onDisk: () => disk.passed() }),
       gate: this.#gate(hooks),
       audit: backend.audit,
@@ -486,6 +490,7 @@ export class ToolWorker {
       this.#terminals.endSession(news.sessionKey);
     } else if (news.type === 'switches') this.#learnSwitches().catch((error: Error) => this.#onError(error));
     else if (news.type === 'specs') this.#declared.catchUp().catch((error: Error) => this.#onError(error));
+    else if (news.type === 'agent') this.#agents.heard(news.agentId);
     else if (news.type === 'question') this.#channels.heard(news.id);
     else if (news.type === 'drain' && news.workerId === this.id) this.#drainAsked();
     else if (news.type === 'catalogue') this.#learnPeers().catch((error: Error) => this.#onError(error));

@@ -36,7 +36,7 @@ export function testContext(options: ContextOptions = {}): TestContext {
   const progressed: Progress[] = [];
   const logged: { level: string; message: string }[] = [];
   const log = (level: string) => (message: string) => void logged.push({ level, message });
-  const { workspace, changes, processes, terminals, memory, channel, fetch } = capabilitiesFor(capabilities);
+  const { workspace, changes, processes, terminals, memory, channel, agents, fetch } = capabilitiesFor(capabilities);
   return {
     workspace,
     changes,
@@ -44,6 +44,7 @@ export function testContext(options: ContextOptions = {}): TestContext {
     terminals,
     memory,
     channel,
+    agents,
     fetch,
     callId,
     sessionKey: 'test-session',

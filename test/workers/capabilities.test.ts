@@ -1,11 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { SESSION_CAPABILITIES, SESSION_KINDS } from '../../src/shared/session.ts';
-import { CAPABILITIES, type Capability, type Channel, type Memory } from '../../src/shared/tool.ts';
+import { type Agents, CAPABILITIES, type Capability, type Channel, type Memory } from '../../src/shared/tool.ts';
 import { type CapabilityOptions, capabilitiesFor, type GrantedCapabilities } from '../../src/workers/capabilities.ts';
 import { temporaryFolder } from '../helpers/context.ts';
 
 const memory: Memory = { search: async () => [], store: async () => ({ id: 'memory-1' }) };
 const channel: Channel = { kind: 'console', send: async () => {} };
+const report = async () => ({ agentId: 'agent', state: 'closed' }) as const;
+const agents: Agents = { spawn: report, send: report, resume: report, close: report, wait: async () => [] };
 
 function granted(options: Partial<CapabilityOptions> = {}): GrantedCapabilities {
   return capabilitiesFor({
@@ -15,6 +17,7 @@ function granted(options: Partial<CapabilityOptions> = {}): GrantedCapabilities 
     env: process.env,
     memory,
     channel,
+    agents,
     ...options,
   });
 }
@@ -27,6 +30,7 @@ const uses: Readonly<Record<Capability, (capabilities: GrantedCapabilities) => P
   'memory:search': (capabilities) => capabilities.memory.search('x'),
   'memory:store': (capabilities) => capabilities.memory.store('x'),
   channel: (capabilities) => capabilities.channel.send('x'),
+  agents: (capabilities) => capabilities.agents.close('agent'),
   network: ({ fetch }) => fetch('http://127.0.0.1:1/').catch((error) => expect(error.message).toContain('loopback')),
 };
 

@@ -12,6 +12,7 @@ import { secretsOf } from '../redaction.ts';
 import { Seals } from '../seals.ts';
 import { Signer, type SigningKey } from '../signature.ts';
 import { FollowedClock } from '../time.ts';
+import { Agents } from './agents.ts';
 import { Approvals } from './approvals.ts';
 import { AuditTrail, AuditWriter } from './audit.ts';
 import { Breakers } from './breakers.ts';
@@ -45,6 +46,7 @@ export interface Backend {
   readonly sessions: Sessions;
   readonly approvals: Approvals;
   readonly grants: Grants;
+  readonly agents: Agents;
   readonly messages: Messages;
   readonly questions: Questions;
   readonly seals: Seals;
@@ -111,6 +113,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       sessions: new Sessions(redis, settings.prefix, seals),
       approvals: new Approvals(redis, ledger, seals, settings.ttl),
       grants: new Grants(redis, settings.prefix, seals),
+      agents: new Agents(redis, settings.prefix, seals),
       messages: new Messages(redis, settings.prefix),
       questions: new Questions(redis, settings.prefix, seals),
       seals,

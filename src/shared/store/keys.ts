@@ -169,6 +169,20 @@ export class FleetKeys {
     return `${this.turns}call:${callId}`;
   }
 
+  /** A sub-agent, and what it is told. */
+  agent(agentId: string): string {
+    return `${this.prefix}:{fleet}:agent:${agentId}`;
+  }
+
+  agentMail(agentId: string): string {
+    return `${this.agent(agentId)}:mail`;
+  }
+
+  /** The sub-agents of a session. */
+  agentsOf(sessionKey: string): string {
+    return `${this.prefix}:{fleet}:agents:${sessionKey}`;
+  }
+
   /** What other workers send to one. */
   mail(workerId: string): string {
     return `${this.prefix}:{fleet}:mail:${workerId}`;

@@ -10,6 +10,8 @@ export type News =
   | CircuitNews
   | { readonly type: 'cancel'; readonly callId: string; readonly because: string }
   | { readonly type: 'session'; readonly sessionKey: string }
+  /** A sub-agent of the session was told something, or answered. */
+  | { readonly type: 'agent'; readonly sessionKey: string; readonly agentId: string }
   /** A question to people has ended. */
   | { readonly type: 'question'; readonly id: string }
   /** A worker should finish what it runs, and end. */

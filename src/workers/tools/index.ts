@@ -1,5 +1,6 @@
 /** The tools that every worker has (A16, C16 to C19). */
 import type { AnyTool } from '../../shared/tool.ts';
+import { closeAgent, resumeAgent, sendInput, spawnAgent, wait } from './agents.ts';
 import { applyPatch } from './apply-patch.ts';
 import { edit } from './edit.ts';
 import { execCommand } from './exec-command.ts';
@@ -22,6 +23,7 @@ import { writeStdin } from './write-stdin.ts';
 
 export {
   applyPatch,
+  closeAgent,
   edit,
   execCommand,
   glob,
@@ -32,10 +34,14 @@ export {
   message,
   read,
   requestUserInput,
+  resumeAgent,
+  sendInput,
   shell,
   shellCommand,
+  spawnAgent,
   updatePlan,
   viewImage,
+  wait,
   webFetch,
   webSearch,
   write,
@@ -62,4 +68,9 @@ export const baseTools: readonly AnyTool[] = [
   webSearch,
   webFetch,
   updatePlan,
+  spawnAgent,
+  sendInput,
+  resumeAgent,
+  wait,
+  closeAgent,
 ];

@@ -29,6 +29,11 @@ test('the base tools have their names, tiers and parameters (A16)', () => {
     ['web_search', 'read-only', ['query', 'count', 'freshness', 'domains']],
     ['web_fetch', 'read-only', ['url', 'format', 'offset', 'max_length']],
     ['update_plan', 'read-only', ['explanation', 'plan']],
+    ['spawn_agent', 'system', ['message', 'agent_type']],
+    ['send_input', 'system', ['id', 'message', 'interrupt']],
+    ['resume_agent', 'system', ['id']],
+    ['wait', 'system', ['ids', 'timeout_ms']],
+    ['close_agent', 'system', ['id']],
   ]);
   expect(baseTools.every(isTool)).toBe(true);
 });

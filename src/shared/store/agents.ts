@@ -1,0 +1,111 @@
+/** The records of sub-agents, each with a mailbox. All that is said is sealed; every change is news. */
+import type { AgentMessage, AgentOrder, AgentReply, AgentReport, AgentState } from '../agent.ts';
+import type { Seals } from '../seals.ts';
+import { FleetKeys } from './keys.ts';
+import type { News } from './news.ts';
+import { type Redis, Script } from './redis.ts';
+
+const spawnScript = new Script('agent-spawn', 3);
+const tellScript = new Script('agent-tell', 3);
+const takeScript = new Script('agent-take', 3);
+const replyScript = new Script('agent-reply', 1);
+
+/** After the last message or reply. */
+const KEPT_MS = 7 * 24 * 3_600_000;
+
+export class Agents {
+  readonly #redis: Redis;
+  readonly #keys: FleetKeys;
+  readonly #seals: Seals;
+
+  constructor(redis: Redis, prefix: string, seals: Seals) {
+    this.#redis = redis;
+    this.#keys = new FleetKeys(prefix);
+    this.#seals = seals;
+  }
+
+  async spawn(
+    agentId: string,
+    parent: string,
+    message: AgentMessage,
+    limit: number,
+  ): Promise<'spawned' | 'exists' | 'full'> {
+    const keys = this.#places(agentId, parent);
+    const args = [agentId, parent, limit, this.#sealed(agentId, message), KEPT_MS, ...this.#news(agentId, parent)];
+    const [code] = await spawnScript.run(this.#redis, keys, args);
+    return code as 'spawned' | 'exists' | 'full';
+  }
+
+  /** `messageId`: the same one is told once. */
+  async tell(
+    agentId: string,
+    parent: string,
+    messageId: string,
+    message: AgentMessage,
+  ): Promise<'told' | 'again' | 'unknown' | 'closed'> {
+    const keys = this.#places(agentId, parent);
+    const sealed = this.#sealed(agentId, message);
+    const args = [parent, messageId, message.type, sealed, KEPT_MS, ...this.#news(agentId, parent)];
+    const [code] = await tellScript.run(this.#redis, keys, args);
+    return code as 'told' | 'again' | 'unknown' | 'closed';
+  }
+
+  /** The oldest message, for whoever asks first. */
+  async take(agentId: string, parent: string): Promise<AgentOrder | undefined> {
+    for (;;) {
+      const [entry] = await takeScript.run(this.#redis, this.#places(agentId, parent), [agentId]);
+      if (typeof entry !== 'string') return undefined;
+      const space = entry.indexOf(' ');
+      const message = this.#opened(agentId, entry.slice(space + 1)) as AgentMessage | undefined;
+      if (message !== undefined) return { ...message, agentId, turn: Number(entry.slice(0, space)) };
+    }
+  }
+
+  async reply(
+    { agentId, turn }: AgentOrder,
+    parent: string,
+    reply: AgentReply,
+  ): Promise<'replied' | 'late' | 'unknown'> {
+    const sealed = this.#sealed(agentId, { ...reply, turn });
+    const args = [parent, turn, reply.state, sealed, KEPT_MS, ...this.#news(agentId, parent)];
+    const [code] = await replyScript.run(this.#redis, [this.#keys.agent(agentId)], args);
+    return code as 'replied' | 'late' | 'unknown';
+  }
+
+  /** Undefined when there is none, or it is another session's. */
+  async read(agentId: string, parent: string): Promise<AgentReport | undefined> {
+    const fields = await this.#redis.hmget(this.#keys.agent(agentId), 'parent', 'state', 'turn', 'reply');
+    const [owner, state, turn, sealed] = fields;
+    if (owner !== parent || typeof state !== 'string') return undefined;
+    if (typeof sealed !== 'string') return { agentId, state: state as AgentState };
+    const reply = this.#opened(agentId, sealed) as (AgentReply & { readonly turn: number }) | undefined;
+    // What nobody with a key said was not said.
+    if (reply === undefined || String(reply.turn) !== turn) return { agentId, state: 'running' };
+    return { agentId, state: reply.state, ...(reply.output === undefined ? {} : { output: reply.output }) };
+  }
+
+  /** Agents of a session that are not closed, or whose closing nobody has heard of. */
+  list(parent: string): Promise<string[]> {
+    return this.#redis.smembers(this.#keys.agentsOf(parent));
+  }
+
+  #places(agentId: string, parent: string): string[] {
+    return [this.#keys.agent(agentId), this.#keys.agentMail(agentId), this.#keys.agentsOf(parent)];
+  }
+
+  #news(agentId: string, sessionKey: string): [string, string] {
+    const news: News = { type: 'agent', agentId, sessionKey };
+    return [this.#keys.news, JSON.stringify(news)];
+  }
+
+  #sealed(agentId: string, message: object): string {
+    const text = JSON.stringify(message);
+    return `${this.#seals.message(`agent ${agentId}`, text)} ${text}`;
+  }
+
+  #opened(agentId: string, sealed: string): unknown {
+    const split = sealed.indexOf(' {');
+    const text = sealed.slice(split + 1);
+    return this.#seals.isMessage(`agent ${agentId}`, text, sealed.slice(0, split)) ? JSON.parse(text) : undefined;
+  }
+}

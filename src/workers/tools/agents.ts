@@ -1,0 +1,107 @@
+import { z } from 'zod';
+import { AGENT_STATES, type AgentReport, hasAnswered } from '../../shared/agent.ts';
+import { defineTool } from '../../shared/tool.ts';
+
+const DEFAULT_WAIT_MS = 30_000;
+const MAX_WAIT_MS = 300_000;
+const MAX_MESSAGE = 65_536;
+
+const agent = z.object({
+  id: z.string().describe('Names the agent in the other tools.'),
+  state: z
+    .enum(AGENT_STATES)
+    .describe('queued: nobody has taken the message up yet; running; paused; completed; failed; closed.'),
+  output: z.string().optional().describe('What it answered to the newest message.'),
+});
+const agentId = z.string().min(1).max(256).describe('The id that spawn_agent returned.');
+
+const shape = ({ agentId: id, ...report }: AgentReport) => ({ id, ...report });
+const result = (report: AgentReport) => ({ output: shape(report), display: `${report.agentId}: ${report.state}` });
+const common = {
+  version: '1.0.0',
+  tier: 'system',
+  effects: 'idempotent',
+  annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+  needs: ['agents'],
+} as const;
+
+/** Tool `spawn_agent` (C18). */
+export const spawnAgent = defineTool({
+  ...common,
+  name: 'spawn_agent',
+  description:
+    'Starts a sub-agent on a task of its own and returns at once. It reads, searches and looks things up, and changes nothing. Use wait for its answer, and close_agent when it is no longer needed.',
+  input: z.object({
+    message: z
+      .string()
+      .min(1)
+      .max(MAX_MESSAGE)
+      .describe('The task, complete in itself: the agent knows nothing of this conversation.'),
+    agent_type: z.string().min(1).max(256).optional().describe('Which kind of agent, where there are several kinds.'),
+  }),
+  output: agent,
+  run: async ({ message, agent_type: agentType }, ctx) => result(await ctx.agents.spawn(message, agentType)),
+});
+
+/** Tool `send_input` (C18). */
+export const sendInput = defineTool({
+  ...common,
+  name: 'send_input',
+  description:
+    'Sends a message to a sub-agent: more to do, or an answer to what it asked. One that has finished starts again.',
+  input: z.object({
+    id: agentId,
+    message: z.string().min(1).max(MAX_MESSAGE).describe('What it should know or do next.'),
+    interrupt: z.boolean().default(false).describe('Whether it should drop what it is doing. Default: false.'),
+  }),
+  output: agent,
+  run: async ({ id, message, interrupt }, ctx) => result(await ctx.agents.send(id, message, interrupt)),
+});
+
+/** Tool `resume_agent` (C18). */
+export const resumeAgent = defineTool({
+  ...common,
+  name: 'resume_agent',
+  description: 'Lets a paused sub-agent, or one that has finished or failed, go on where it was.',
+  input: z.object({ id: agentId }),
+  output: agent,
+  run: async ({ id }, ctx) => result(await ctx.agents.resume(id)),
+});
+
+/** Tool `wait` (C18). */
+export const wait = defineTool({
+  ...common,
+  name: 'wait',
+  description:
+    'Waits until the first of some sub-agents has answered, failed, paused or been closed, and returns the state of all. When the time is over it returns as well: look at timed_out.',
+  annotations: { ...common.annotations, readOnlyHint: true },
+  timeoutMs: MAX_WAIT_MS + 15_000,
+  input: z.object({
+    ids: z.array(agentId).min(1).max(16).describe('The agents to wait for, by the id of each.'),
+    timeout_ms: z
+      .int()
+      .min(0)
+      .max(MAX_WAIT_MS)
+      .default(DEFAULT_WAIT_MS)
+      .describe(`How long to wait, in milliseconds, at most ${MAX_WAIT_MS}. Default ${DEFAULT_WAIT_MS}.`),
+  }),
+  output: z.object({ agents: z.array(agent), timed_out: z.boolean() }),
+  async run({ ids, timeout_ms: timeoutMs }, ctx) {
+    const reports = await ctx.agents.wait(ids, timeoutMs);
+    return {
+      output: { agents: reports.map(shape), timed_out: !reports.some(({ state }) => hasAnswered(state)) },
+      display: reports.map((report) => `${report.agentId}: ${report.state}`).join(', '),
+    };
+  },
+  isMutating: () => false,
+});
+
+/** Tool `close_agent` (C18). */
+export const closeAgent = defineTool({
+  ...common,
+  name: 'close_agent',
+  description: 'Ends a sub-agent for good, with whatever it is doing. Returns its state.',
+  input: z.object({ id: agentId }),
+  output: agent,
+  run: async ({ id }, ctx) => result(await ctx.agents.close(id)),
+});
