@@ -6,12 +6,11 @@ import { baseTools, loadSettings } from '../main.ts';
 import type { Settings } from '../shared/config.ts';
 import { PROMISES, type ServerFacts, type ServerFault, serverFaults, WAITAOF_PROMISE } from '../shared/durability.ts';
 import { inspectServer } from '../shared/store/backend.ts';
-import { Catalogue } from '../shared/store/catalogue.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from '../shared/store/embedded-redis.ts';
 import { openConnection, type Redis, whenReady } from '../shared/store/redis.ts';
-import { TIERS } from '../shared/tool.ts';
 import { detectMeans } from '../workers/processes.ts';
 import { type CliContext, print, withoutPassword } from './context.ts';
+import { checkFleet } from './doctor-fleet.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { count, json, oneLine } from './print.ts';
 
@@ -130,8 +129,8 @@ async function checkRedis(
       embedded === undefined ? `REDIS_URL=${withoutPassword(url)}` : `embedded, ${lines[0] ?? 'running already'}`;
     add({ check, state: 'ok', message: `version ${server.version} (${found})` });
     const faults = serverFaults(server, baseTools, settings);
-    add(signatureFinding(settings), evictionFinding(server, faults), persistenceFinding(server, faults, settings));
-    add(await checkWorkers(redis, settings.prefix));
+    add(evictionFinding(server, faults), persistenceFinding(server, faults, settings));
+    add(...(await checkFleet(redis, settings)));
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     const url = settings.redisUrl;
@@ -148,18 +147,6 @@ async function checkRedis(
     redis?.disconnect();
     await embedded?.stop();
   }
-}
-
-function signatureFinding({ redisUrl, signingKeys }: Settings): Finding {
-  const check = 'signatures';
-  if (signingKeys.length > 0) return { check, state: 'ok', message: `calls are signed with PAWL_SIGNING_KEYS` };
-  if (redisUrl === undefined) return { check, state: 'ok', message: 'calls are signed with a key of the data folder' };
-  return {
-    check,
-    state: 'warn',
-    message: 'calls are not signed: whoever can write to this Redis can make workers run calls that no producer sent',
-    fix: 'set PAWL_SIGNING_KEYS=kid:key (16 characters or more) alike for all processes',
-  };
 }
 
 function evictionFinding(server: ServerFacts, faults: readonly ServerFault[]): Finding {
@@ -188,22 +175,6 @@ function persistenceFinding(
   const message = `appendfsync ${persistence}: ${PROMISES[persistence]}${durability === 'waitaof' ? ` ${WAITAOF_PROMISE}` : ''}`;
   if (persistence === 'always' || persistence === 'everysec') return { check, state: 'ok', message };
   return { check, state: 'warn', message, fix: 'CONFIG SET appendonly yes, and appendfsync everysec or always' };
-}
-
-async function checkWorkers(redis: Redis, prefix: string): Promise<Finding> {
-  const check = 'workers';
-  const { workers } = await new Catalogue(redis, prefix).read();
-  const perTier = TIERS.map((tier) => ({ tier, workers: workers.filter(({ tiers }) => tiers.includes(tier)).length }));
-  const message = perTier.map((each) => `${each.tier} ${each.workers}`).join(', ');
-  const without = perTier.filter((each) => each.workers === 0).map(({ tier }) => tier);
-  if (without.length === 0) return { check, state: 'ok', message };
-  const start = workers.length === 0 ? `'pawl up' or 'pawl worker'` : `'pawl worker --tiers ${without.join(',')}'`;
-  return {
-    check,
-    state: 'warn',
-    message: `${message}: calls of a tier without a worker wait`,
-    fix: `start one with ${start}`,
-  };
 }
 
 /** A port that a Pawl holds already is no fault: `pawl up` is running. */

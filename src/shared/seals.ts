@@ -41,6 +41,11 @@ export class Seals {
     return this.#signer !== undefined;
   }
 
+  /** Of the keys (`keyFingerprints`). */
+  get fingerprints(): readonly string[] {
+    return this.#signer?.fingerprints ?? [];
+  }
+
   #sign(...parts: readonly string[]): string {
     return this.#signer?.sign(...parts) ?? '';
   }

@@ -9,12 +9,18 @@ export interface SigningKey {
   readonly key: string;
 }
 
+const FINGERPRINT_LENGTH = 12;
+
 export class Signer {
   readonly #keys: readonly SigningKey[];
 
   /** The first key signs, all verify. At least one. */
   constructor(keys: readonly SigningKey[]) {
     this.#keys = keys;
+  }
+
+  get fingerprints(): readonly string[] {
+    return keyFingerprints(this.#keys);
   }
 
   /** `kid:mac` over the parts, in order. */
@@ -31,6 +37,11 @@ export class Signer {
     const came = Buffer.from(signature.slice(split + 1));
     return expected.length === came.length && timingSafeEqual(expected, came);
   }
+}
+
+/** What shows that two processes hold the same keys, and no key: `kid:fingerprint`, in order. */
+export function keyFingerprints(keys: readonly SigningKey[]): readonly string[] {
+  return keys.map((key) => `${key.kid}:${macOf(key, ['fingerprint']).slice(0, FINGERPRINT_LENGTH)}`);
 }
 
 /** Each part with its length in front, so that no two lists of parts read alike. */

@@ -554,6 +554,8 @@ export class ToolWorker {
       kinds: this.#declared.kinds,
       startedAtMs: this.#startedAtMs,
       pawlVersion,
+      signing: this.#backend.seals.fingerprints,
+      clockAheadMs: this.#backend.clock.ownAheadMs,
     };
     await this.#backend.catalogue.beat(record);
   }

@@ -25,6 +25,7 @@ test('doctor finds everything usable, says what the persistence promises and tha
   const found = new Map(report.checks.map((check) => [check.check, check]));
   expect([...found.keys()].sort()).toEqual(
     [
+      'clocks',
       'configuration',
       'data folder',
       'eviction',

@@ -65,6 +65,10 @@ export interface WorkerRecord {
   readonly kinds?: readonly string[];
   readonly startedAtMs: number;
   readonly pawlVersion: string;
+  /** Of its signing keys (`keyFingerprints`); empty when it has none. */
+  readonly signing?: readonly string[];
+  /** How far its machine's clock is ahead of Redis' one. */
+  readonly clockAheadMs?: number;
 }
 
 /** What workers offer now. */

@@ -1,0 +1,120 @@
+/** What `pawl doctor` finds out about the fleet: whether somebody serves each tier, holds the same keys, and knows the time. */
+import type { Settings } from '../shared/config.ts';
+import { keyFingerprints } from '../shared/signature.ts';
+import { Catalogue, type CatalogueContent } from '../shared/store/catalogue.ts';
+import { type PlaceState, readPlaceState } from '../shared/store/place-state.ts';
+import type { Redis } from '../shared/store/redis.ts';
+import { FollowedClock } from '../shared/time.ts';
+import { TIERS } from '../shared/tool.ts';
+import type { Finding } from './doctor.ts';
+import { count } from './print.ts';
+
+type Worker = CatalogueContent['workers'][number];
+
+/** More than the network and a busy process explain. */
+const CLOCK_TOLERANCE_MS = 1_000;
+
+export async function checkFleet(redis: Redis, settings: Settings): Promise<readonly Finding[]> {
+  const { prefix } = settings;
+  const [{ workers }, states, ownAheadMs] = await Promise.all([
+    new Catalogue(redis, prefix).read(),
+    Promise.all(TIERS.map((tier) => readPlaceState(redis, prefix, { tier, shard: 0 }))),
+    aheadOf(redis),
+  ]);
+  return [signatureFinding(settings, workers), workersFinding(workers, states), clockFinding(workers, ownAheadMs)];
+}
+
+export function workersFinding(
+  workers: readonly Pick<Worker, 'tiers'>[],
+  states: readonly Pick<PlaceState, 'waiting'>[],
+): Finding {
+  const check = 'workers';
+  const perTier = TIERS.map((tier, index) => ({
+    tier,
+    workers: workers.filter(({ tiers }) => tiers.includes(tier)).length,
+    waiting: states[index]?.waiting ?? 0,
+  }));
+  const message = perTier.map((each) => `${each.tier} ${each.workers}`).join(', ');
+  const without = perTier.filter((each) => each.workers === 0);
+  if (without.length === 0) return { check, state: 'ok', message };
+  const start =
+    workers.length === 0
+      ? `'pawl up' or 'pawl worker'`
+      : `'pawl worker --tiers ${without.map(({ tier }) => tier).join(',')}'`;
+  const fix = `start one with ${start}`;
+  const stuck = without.filter(({ waiting }) => waiting > 0);
+  if (stuck.length === 0)
+    return { check, state: 'warn', message: `${message}: calls of a tier without a worker wait`, fix };
+  const waits = stuck.map(({ tier, waiting }) => `${count(waiting, 'call')} of the tier ${tier}`).join(', ');
+  return { check, state: 'fail', message: `${waits} wait, and no worker serves them (${message})`, fix };
+}
+
+/** Processes understand each other when each verifies what the other signs: with its first key. */
+export function signatureFinding(
+  { redisUrl, signingKeys }: Pick<Settings, 'redisUrl' | 'signingKeys'>,
+  workers: readonly Pick<Worker, 'host' | 'pid' | 'signing'>[],
+): Finding {
+  const check = 'signatures';
+  if (signingKeys.length === 0 && redisUrl === undefined)
+    return { check, state: 'ok', message: 'calls are signed with a key of the data folder' };
+  const own = keyFingerprints(signingKeys);
+  // Workers of an earlier version do not say what keys they hold.
+  const strangers = workers.filter(({ signing }) => signing !== undefined && !understand(own, signing));
+  if (strangers.length > 0)
+    return {
+      check,
+      state: 'fail',
+      message: `other signing keys than here (${named(own)}): ${strangers.map((worker) => `${worker.host} pid ${worker.pid} (${named(worker.signing ?? [])})`).join(', ')}; what one side signs, the other refuses as SIGNATURE_INVALID`,
+      fix: 'give all processes the same PAWL_SIGNING_KEYS, and start those again that had others',
+    };
+  if (signingKeys.length > 0)
+    return { check, state: 'ok', message: `calls are signed with PAWL_SIGNING_KEYS (${named(own)})` };
+  return {
+    check,
+    state: 'warn',
+    message: 'calls are not signed: whoever can write to this Redis can make workers run calls that no producer sent',
+    fix: 'set PAWL_SIGNING_KEYS=kid:key (16 characters or more) alike for all processes',
+  };
+}
+
+function understand(one: readonly string[], other: readonly string[]): boolean {
+  const [first] = one;
+  const [second] = other;
+  if (first === undefined || second === undefined) return first === second;
+  return other.includes(first) && one.includes(second);
+}
+
+/** Two keys of one name are told apart by their fingerprints. */
+function named(fingerprints: readonly string[]): string {
+  return fingerprints.length === 0 ? 'none' : fingerprints.join(', ');
+}
+
+export function clockFinding(
+  workers: readonly Pick<Worker, 'host' | 'pid' | 'clockAheadMs'>[],
+  ownAheadMs: number,
+): Finding {
+  const check = 'clocks';
+  const wrong = [
+    { name: 'this machine', aheadMs: ownAheadMs },
+    ...workers.map(({ host, pid, clockAheadMs = 0 }) => ({ name: `${host} pid ${pid}`, aheadMs: clockAheadMs })),
+  ].filter(({ aheadMs }) => Math.abs(aheadMs) > CLOCK_TOLERANCE_MS);
+  if (wrong.length === 0) return { check, state: 'ok', message: 'this machine and the workers agree with Redis' };
+  const says = wrong.map(({ name, aheadMs }) => {
+    const seconds = (Math.abs(aheadMs) / 1_000).toFixed(1);
+    return `${name} is ${seconds} s ${aheadMs > 0 ? 'ahead of' : 'behind'} Redis`;
+  });
+  return {
+    check,
+    state: 'warn',
+    message: `${says.join(', ')}: times in logs and traces are wrong by that much (calls go by Redis' clock)`,
+    fix: 'mend the time service (NTP) of that machine, or of the one that Redis runs on',
+  };
+}
+
+async function aheadOf(redis: Redis): Promise<number> {
+  const clock = new FollowedClock();
+  const askedAtMs = clock.monotonic();
+  const [seconds, microseconds] = await redis.time();
+  clock.learn(Number(seconds) * 1_000 + Number(microseconds) / 1_000, clock.monotonic() - askedAtMs);
+  return clock.ownAheadMs;
+}

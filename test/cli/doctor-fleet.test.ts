@@ -1,0 +1,48 @@
+import { expect, test } from 'vitest';
+import { clockFinding, signatureFinding, workersFinding } from '../../src/cli/doctor-fleet.ts';
+import { keyFingerprints } from '../../src/shared/signature.ts';
+import { TIERS } from '../../src/shared/tool.ts';
+
+const key = (kid: string, key: string) => ({ kid, key: key.padEnd(16, key) });
+const [OLD, NEW, OTHER] = [key('k1', 'old'), key('k2', 'new'), key('k1', 'other')];
+const worker = (...keys: readonly (typeof OLD)[]) => ({ host: 'w', pid: 7, signing: keyFingerprints(keys) });
+const here = (...signingKeys: readonly (typeof OLD)[]) => ({ redisUrl: 'redis://x', signingKeys: [...signingKeys] });
+
+test.each([
+  ['the same key', here(OLD), worker(OLD), 'ok'],
+  ['a change of keys under way: each verifies what the other signs with', here(OLD, NEW), worker(NEW, OLD), 'ok'],
+  ['another key of the same name', here(OLD), worker(OTHER), 'fail'],
+  ['a key that the other side has not got yet', here(NEW, OLD), worker(OLD), 'fail'],
+  ['none here', here(), worker(OLD), 'fail'],
+  ['none there', here(OLD), worker(), 'fail'],
+  ['none anywhere', here(), worker(), 'warn'],
+])('signing keys: %s', (_case, settings, peer, state) => {
+  const finding = signatureFinding(settings, [worker(...settings.signingKeys), peer]);
+  expect(finding.state).toBe(state);
+  if (state === 'fail') expect(finding.message).toContain('w pid 7 (');
+  for (const { key: secret } of [OLD, NEW, OTHER]) expect(JSON.stringify(finding)).not.toContain(secret);
+});
+
+test('an embedded fleet signs with the key of its data folder', () => {
+  expect(signatureFinding({ redisUrl: undefined, signingKeys: [] }, [worker(OLD)]).state).toBe('ok');
+});
+
+test('clocks: more than a second is told, with who and how much', () => {
+  const at = (clockAheadMs: number) => ({ host: 'w', pid: 7, clockAheadMs });
+  expect(clockFinding([at(900), { host: 'old', pid: 1 }], -900).state).toBe('ok');
+  const wrong = clockFinding([at(-61_000)], 2_500);
+  expect(wrong).toMatchObject({ state: 'warn', fix: expect.stringContaining('NTP') });
+  expect(wrong.message).toContain('this machine is 2.5 s ahead of Redis, w pid 7 is 61.0 s behind Redis');
+});
+
+test('tiers without a worker: worth knowing, and something to mend once calls wait', () => {
+  const quiet = TIERS.map(() => ({ waiting: 0 }));
+  expect(workersFinding([{ tiers: [...TIERS] }], quiet).state).toBe('ok');
+  expect(workersFinding([{ tiers: ['read-only'] }], quiet).state).toBe('warn');
+  const waiting = TIERS.map((tier) => ({ waiting: tier === 'system' ? 2 : 0 }));
+  expect(workersFinding([{ tiers: ['read-only'] }], waiting)).toMatchObject({
+    state: 'fail',
+    message: expect.stringContaining('2 calls of the tier system wait'),
+    fix: `start one with 'pawl worker --tiers workspace,system,elevated'`,
+  });
+});

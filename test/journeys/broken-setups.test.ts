@@ -1,0 +1,142 @@
+/** Three set-ups as a new operator might have them, each mended with what `pawl doctor` and the runbook say, and nothing else. */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { expect, onTestFinished, test } from 'vitest';
+import { startEmbeddedRedis } from '../../src/shared/store/embedded-redis.ts';
+import { openPlace, type Place } from '../cli/pawl.ts';
+import { eventually } from '../helpers/signal.ts';
+
+interface Check {
+  readonly check: string;
+  readonly state: 'ok' | 'warn' | 'fail';
+  readonly message: string;
+  readonly fix?: string;
+}
+
+type Environment = Readonly<Record<string, string>>;
+
+async function newPlace(): Promise<Place> {
+  const place = await openPlace();
+  onTestFinished(() => place[Symbol.asyncDispose]());
+  return place;
+}
+
+/** What `pawl doctor` says is to be mended. */
+async function failures(place: Place, env: Environment = {}): Promise<readonly Check[]> {
+  const { code, stdout } = await place.run(['doctor', '--json'], { env: { PAWL_HTTP_PORT: '0', ...env } });
+  const { usable, checks } = JSON.parse(stdout) as { readonly usable: boolean; readonly checks: readonly Check[] };
+  expect(code === 0).toBe(usable);
+  return checks.filter(({ state }) => state === 'fail');
+}
+
+/** The lines of an entry's shell blocks. */
+function commandsOf(entry: string): readonly string[] {
+  const page = readFileSync(new URL('../../docs/runbook.md', import.meta.url), 'utf8');
+  const section = page.split(/^## /m).find((part) => part.startsWith(`${entry}\n`));
+  if (section === undefined) throw new Error(`docs/runbook.md has no entry ${JSON.stringify(entry)}`);
+  return [...section.matchAll(/^ *```sh\n([\s\S]*?)^ *```$/gm)].flatMap(([, text = '']) =>
+    text
+      .split('\n')
+      .map((line) => line.trim())
+      .filter((line) => line !== ''),
+  );
+}
+
+const greet = (place: Place, env: Environment = {}) =>
+  place.run(['call', 'greet', '--params', '{"name":"Ada"}', '--timeout', '10000'], { env });
+
+test('a Redis that evicts: workers refuse to start, doctor names the setting, and the runbook’s commands mend it', {
+  timeout: 60_000,
+}, async () => {
+  const place = await newPlace();
+  const dataDir = mkdtempSync(join(tmpdir(), 'pawl-evicting-'));
+  const server = await startEmbeddedRedis({ dataDir, log: () => {} });
+  const redis = new Redis(server.url.replace('unix://', ''));
+  onTestFinished(async () => {
+    redis.disconnect();
+    await server.stop();
+    rmSync(dataDir, { recursive: true, force: true });
+  });
+  await redis.config('SET', 'maxmemory-policy', 'allkeys-lru');
+  const env = { REDIS_URL: server.url };
+  const refused = place.start(['worker', '--tools', 'tools.ts'], env);
+  expect((await refused.ended).code).toBe(2);
+  expect(refused.stderr()).toContain('maxmemory-policy');
+
+  const [failed, ...others] = await failures(place, env);
+  expect(others).toEqual([]);
+  expect(failed).toMatchObject({ check: 'eviction', fix: 'CONFIG SET maxmemory-policy noeviction' });
+  const commands = commandsOf('Redis forgets calls');
+  expect(commands.some((line) => line.endsWith(failed?.fix ?? 'nothing'))).toBe(true);
+  for (const line of commands) {
+    const [command = '', ...args] = line.replace(/^redis-cli -u "\$REDIS_URL" /, '').split(' ');
+    expect(await redis.call(command, ...args)).toBe('OK');
+  }
+
+  expect(await failures(place, env)).toEqual([]);
+  const worker = await place.worker(env);
+  expect(await greet(place, env)).toMatchObject({ code: 0, stdout: expect.stringContaining('Ada') });
+  worker.signal('SIGTERM');
+  await worker.ended;
+});
+
+test('no worker for a tier: doctor counts what waits and says which command starts one', {
+  timeout: 60_000,
+}, async () => {
+  const place = await newPlace();
+  // The tier's only worker has left; what it offered is still known.
+  const left = await place.worker();
+  left.signal('SIGTERM');
+  await left.ended;
+  const reads = place.start(['worker', '--tiers', 'read-only', '--tools', 'tools.ts', '--json']);
+  await reads.line('"event":"ready"');
+  const call = place.start(['call', 'linger', '--params', '{"ms":1}', '--json']);
+
+  const [failed] = await eventually(
+    async () => {
+      const found = await failures(place);
+      return found.length > 0 && found;
+    },
+    { deadlineMs: 15_000 },
+  );
+  expect(failed).toMatchObject({
+    check: 'workers',
+    message: expect.stringMatching(/^1 call of the tier workspace wait/),
+  });
+  const [, command = ''] = /'pawl ([^']+)'/.exec(failed?.fix ?? '') ?? [];
+  const started = place.start([...command.split(' '), '--tools', 'tools.ts', '--json']);
+  await started.line('"event":"ready"');
+
+  expect((await call.ended).code).toBe(0);
+  expect(await failures(place)).toEqual([]);
+});
+
+test('processes with different signing keys: doctor names the process, and the same keys everywhere mend it', {
+  timeout: 60_000,
+}, async () => {
+  const place = await newPlace();
+  const [mine, theirs] = [
+    { PAWL_SIGNING_KEYS: 'k1:the-key-of-the-fleet' },
+    { PAWL_SIGNING_KEYS: 'k1:another-key-of-old' },
+  ];
+  const worker = await place.worker(theirs);
+  const refused = await greet(place, mine);
+  expect(refused.code).not.toBe(0);
+  expect(refused.stdout + refused.stderr).toMatch(/SIGNATURE_INVALID|sign/i);
+
+  const [failed] = await failures(place, mine);
+  expect(failed).toMatchObject({
+    check: 'signatures',
+    message: expect.stringContaining(`pid ${worker.pid}`),
+    fix: expect.stringContaining('the same PAWL_SIGNING_KEYS'),
+  });
+  expect(JSON.stringify(failed)).not.toMatch(/the-key-of|another-key/);
+  worker.signal('SIGTERM');
+  await worker.ended;
+  await place.worker(mine);
+
+  expect(await failures(place, mine)).toEqual([]);
+  expect(await greet(place, mine)).toMatchObject({ code: 0, stdout: expect.stringContaining('Ada') });
+});
