@@ -16,6 +16,9 @@ export interface Child extends AsyncDisposable {
 
 const START_MS = 30_000;
 
+/** The process ended before it was ready. */
+export class EarlyEnd extends Error {}
+
 /** Resolves when the process says that it is ready. */
 export async function startChild(script: string, env: Readonly<Record<string, string>>): Promise<Child> {
   const clean = Object.entries(process.env).filter(([name]) => !name.startsWith('VITEST') && name !== 'NODE_OPTIONS');
@@ -40,7 +43,7 @@ export async function startChild(script: string, env: Readonly<Record<string, st
     return ended;
   };
   const ready = new Promise<void>((resolve) => child.once('message', () => resolve()));
-  const early = ended.then(() => Promise.reject(new Error(`${script} ended before it was ready: ${said}`)));
+  const early = ended.then(() => Promise.reject(new EarlyEnd(`${script} ended before it was ready: ${said}`)));
   early.catch(() => {});
   try {
     await within(Promise.race([ready, early]), START_MS, script);

@@ -1,4 +1,5 @@
 /** Processes that die at the very points where a call's story turns. */
+import { EarlyEnd } from '../child.ts';
 import type { Producer, Rig, StackName } from '../rig.ts';
 import { mixedAsks, type Row } from './row.ts';
 
@@ -10,10 +11,10 @@ const POINTS: Readonly<
     workers: [
       'pawl:begin@before',
       'pawl:begin@after',
-      'pawl:settle@before',
-      'pawl:settle@after',
-      'moveToFinished@before',
-      'moveToFinished@after',
+      'pawl:take@before',
+      'pawl:take@after',
+      'pawl:finish@before',
+      'pawl:finish@after',
     ],
     producers: ['pawl:claim@before', 'pawl:claim@after'],
   },
@@ -31,12 +32,17 @@ async function workersDie(rig: Rig, producer: Producer): Promise<Promise<unknown
   const pending: Promise<unknown>[] = [];
   for (const point of POINTS[rig.stack].workers) {
     // Not the first time, so that others are in the middle of something else.
-    const victim = await rig.worker({ CRASH_AT: `${point}@${rig.random.between(2, 4)}` });
+    const victim = await rig.worker({ CRASH_AT: `${point}@${rig.random.between(2, 4)}` }).catch(diedStarting);
     const asks = mixedAsks(rig, CALLS, () => ({ beforeMs: rig.random.between(0, 40), afterMs: 20 }));
     pending.push(...named(point, asks).map((ask) => rig.persist(producer, ask)));
-    await died(rig, victim, point);
+    if (victim !== undefined) await died(rig, victim, point);
   }
   return pending;
+}
+
+/** What the one before left may bring a worker to its point before it is ready. */
+function diedStarting(error: unknown): undefined {
+  if (!(error instanceof EarlyEnd)) throw error;
 }
 
 async function producersDie(rig: Rig): Promise<Promise<unknown>[]> {
@@ -72,7 +78,7 @@ async function died(rig: Rig, victim: { readonly ended: Promise<void>; kill(): P
 
 const crashPoints: Row = {
   number: 4,
-  fault: 'kill -9 just before and just after each script of a call: claim, begin, settle, finish',
+  fault: 'kill -9 just before and just after each script of a call: claim, take, begin, finish',
   async run(rig) {
     const producer = await rig.producer();
     const pending = await workersDie(rig, producer);
