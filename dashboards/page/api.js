@@ -1,6 +1,7 @@
 /** The HTTP API, as the page asks it. The token, where the server wants one, lives as long as the tab. */
 
 const TOKEN = 'pawl-token';
+const LONGEST_PAUSE_MS = 10_000;
 
 export class ApiError extends Error {
   constructor(status, { code = 'UNREACHABLE', message = 'The server cannot be reached.' } = {}) {
@@ -25,16 +26,32 @@ export async function ask(path, { method = 'GET', body } = {}) {
   }
   const answer = await response.json().catch(() => ({}));
   if (response.ok) return answer;
-  if (response.status === 401) await askForToken();
+  if (response.status === 401) await askForToken(token);
   throw new ApiError(response.status, answer.error);
+}
+
+/** One part of a path. */
+export const part = encodeURIComponent;
+
+export function isSignedIn() {
+  return sessionStorage.getItem(TOKEN) !== null;
+}
+
+export function signOut() {
+  sessionStorage.removeItem(TOKEN);
+  location.reload();
 }
 
 let asking;
 
-function askForToken() {
+function askForToken(refused) {
+  // Another request may have got a new token in the meantime.
+  if (sessionStorage.getItem(TOKEN) !== refused) return undefined;
   asking ??= new Promise((resolve) => {
     const dialog = document.getElementById('token-dialog');
     const input = document.getElementById('token');
+    document.getElementById('token-problem').textContent =
+      refused === null ? '' : 'The server does not know this token.';
     input.value = '';
     dialog.addEventListener(
       'close',
@@ -52,25 +69,32 @@ function askForToken() {
 }
 
 /**
- * Asks again and again while the page is seen, and at once when it is seen again. `tell` gets the answer, `fail` the error.
- * The answer of `watch` has `now()` and `stop()`.
+ * Asks again and again while the page is seen, and at once when it is seen again; less and less often while it fails. `tell` gets
+ * the answer, `fail` the error. The answer of `watch` has `now()` and `stop()`.
  */
 export function watch(path, everyMs, tell, fail) {
   let timer;
   let stopped = false;
   let round = 0;
+  let failures = 0;
   const look = async () => {
     clearTimeout(timer);
     round += 1;
     const own = round;
+    // A later look may have been faster.
+    const isNewest = () => !stopped && own === round;
     try {
       const answer = await ask(typeof path === 'function' ? path() : path);
-      // A later look may have been faster.
-      if (!stopped && own === round) tell(answer);
+      failures = 0;
+      if (isNewest()) tell(answer);
     } catch (error) {
-      if (!stopped && own === round) fail(error);
+      failures += 1;
+      if (isNewest()) fail(error);
+      if (!(error instanceof ApiError)) throw error;
+    } finally {
+      const pauseMs = Math.min(LONGEST_PAUSE_MS, everyMs * 2 ** Math.min(failures, 8));
+      if (isNewest() && !document.hidden) timer = setTimeout(look, pauseMs);
     }
-    if (!stopped && own === round && !document.hidden) timer = setTimeout(look, everyMs);
   };
   const seen = () => {
     if (!document.hidden) void look();

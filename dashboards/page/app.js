@@ -1,45 +1,127 @@
 /**
- * The operator's page. Each section is a module with `id`, `title` and `open(root, page)`, which fills `root` and answers a function
- * that ends what it started. To add one, write its module and name it here.
+ * The operator's page. Each section is a module with `id`, `title`, `permission` and `open(root, page)`, which fills `root` and answers
+ * a function that ends what it started. To add one, write its module and name it here.
  */
+import { ApiError, ask, isSignedIn, signOut, watch } from './api.js';
 import * as approvals from './approvals.js';
+import * as audit from './audit.js';
+import * as calls from './calls.js';
+import * as circuits from './circuits.js';
 import { element } from './dom.js';
+import * as fleet from './fleet.js';
+import * as ledger from './ledger.js';
+import * as sessions from './sessions.js';
+import * as tools from './tools.js';
 
-const SECTIONS = [approvals];
+const SECTIONS = [approvals, calls, fleet, circuits, ledger, tools, sessions, audit];
+const COUNT_EVERY_MS = 2_000;
 
 const main = document.getElementById('main');
 const nav = document.getElementById('nav');
 const status = document.getElementById('status');
+const live = document.getElementById('live');
+let sections = [];
+let paths = {};
+let me = { role: '', permissions: [] };
 let close = () => {};
+const waiting = new Map();
+let quiet;
 
 const page = {
-  /** One line at the top: what went wrong, or nothing. */
+  /** One line at the bottom: what was done, or what went wrong. */
   say(text) {
-    if (status.textContent !== text) status.textContent = text;
+    status.textContent = text;
+    clearTimeout(quiet);
+    quiet = setTimeout(() => {
+      status.textContent = '';
+    }, 8_000);
   },
-  /** Beside a section's name: how much there is to do. */
-  badge(id, count) {
+  /** Beside a section's name: how much there is to do, of each kind. */
+  badge(id, kind, number) {
+    waiting.set(`${id} ${kind}`, number);
+    const sum = (of) => [...waiting].reduce((all, [name, each]) => (name.startsWith(of) ? all + each : all), 0);
     const badge = nav.querySelector(`[data-section="${id}"] .badge`);
-    badge.textContent = count === 0 ? '' : String(count);
-    document.title = count === 0 ? 'Pawl' : `(${count}) Pawl`;
+    if (badge !== null) badge.textContent = sum(`${id} `) === 0 ? '' : String(sum(`${id} `));
+    document.title = sum('') === 0 ? 'Pawl' : `(${sum('')}) Pawl`;
+  },
+  may: (permission) => me.permissions.includes(permission),
+  /** Whether the server has a route. */
+  has: (method, path) => paths[path]?.[method] !== undefined,
+  traceUrl: () => me.traceUrl,
+  /** `watch`, which also tells how the connection is. */
+  follow(path, everyMs, tell) {
+    return watch(
+      path,
+      everyMs,
+      (answer) => {
+        connection('good', 'Live');
+        tell(answer);
+      },
+      (error) => {
+        connection('bad', error.status === 0 || error.status === 503 ? 'Reconnecting' : 'Refused');
+        if (error.status !== 0 && error.status !== 401) page.say(error.message);
+      },
+    );
   },
 };
 
-for (const { id, title } of SECTIONS)
-  nav.append(element('a', { href: `#${id}`, 'data-section': id }, title, ' ', element('span', { class: 'badge' })));
-nav.append(element('a', { href: '/queues' }, 'Queues'));
+function connection(tone, text) {
+  if (live.textContent === text) return;
+  live.textContent = text;
+  live.dataset.tone = tone;
+}
+
+/** Who asks, and what the server can do: waits for a server that is away, and for a token. */
+async function learn() {
+  for (;;) {
+    try {
+      [me, { paths }] = await Promise.all([ask('/v1/me'), ask('/openapi.json')]);
+      return;
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      connection('bad', error.status === 401 ? 'Signed out' : 'Reconnecting');
+      if (error.status !== 401) await new Promise((resolve) => setTimeout(resolve, 1_000));
+    }
+  }
+}
 
 function show() {
-  const [id] = location.hash.slice(1).split('/');
-  const section = SECTIONS.find((each) => each.id === id) ?? SECTIONS[0];
-  for (const link of nav.children) {
-    if (link.dataset.section === section.id) link.setAttribute('aria-current', 'page');
-    else link.removeAttribute('aria-current');
+  const [id, detail] = location.hash.slice(1).split('/');
+  const section = sections.find((each) => each.id === id) ?? sections[0];
+  for (const each of nav.children) {
+    if (each.dataset.section === section?.id) {
+      each.setAttribute('aria-current', 'page');
+      each.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+    } else each.removeAttribute('aria-current');
   }
   close();
   main.replaceChildren();
-  close = section.open(main, page);
+  if (section === undefined) main.append(element('p', { class: 'empty' }, 'This token may see nothing here.'));
+  else close = section.open(main, page, section.id === id && detail ? decodeURIComponent(detail) : undefined);
 }
 
+/** What waits for a person, whatever section is open. */
+function countWhatWaits() {
+  if (!page.may('decide')) return;
+  page.follow('/v1/approvals?state=pending', COUNT_EVERY_MS, (answer) =>
+    page.badge('approvals', 'calls', answer.approvals.length),
+  );
+  page.follow('/v1/questions', COUNT_EVERY_MS, (answer) =>
+    page.badge('approvals', 'questions', answer.questions.length),
+  );
+}
+
+await learn();
+sections = SECTIONS.filter(
+  ({ permission, path }) => page.may(permission) && (path === undefined || page.has('get', path)),
+);
+for (const { id, title } of sections)
+  nav.append(element('a', { href: `#${id}`, 'data-section': id }, title, ' ', element('span', { class: 'badge' })));
+if (page.may('oversee')) nav.append(element('a', { href: '/queues' }, 'Queues'));
+document.getElementById('role').textContent = me.tenantId === undefined ? me.role : `${me.role} of ${me.tenantId}`;
+const leave = document.getElementById('sign-out');
+leave.hidden = !isSignedIn();
+leave.addEventListener('click', signOut);
 addEventListener('hashchange', show);
 show();
+countWhatWaits();

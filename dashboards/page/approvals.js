@@ -1,9 +1,12 @@
 /** Calls that wait for a person: a list that follows the fleet, and all about the one that is chosen. */
-import { ApiError, ask, watch } from './api.js';
+import { ApiError, ask } from './api.js';
 import { element, shownText, timeLeft } from './dom.js';
+import { heading } from './parts.js';
+import { openQuestions } from './questions.js';
 
 export const id = 'approvals';
 export const title = 'Approvals';
+export const permission = 'decide';
 
 const LOOK_EVERY_MS = 250;
 const KEYS = 'j and k choose, a approves, d denies, e edits the parameters, Esc leaves a field';
@@ -12,31 +15,18 @@ export function open(root, page) {
   let listed = [];
   let chosen;
   let shown;
-  let failed = false;
   const list = element('ul', { class: 'list', 'aria-label': 'Calls that wait for a decision' });
   const detail = element('section', { class: 'detail', 'aria-label': 'The chosen call', 'aria-live': 'polite' });
-  root.append(
-    element('h2', {}, 'Approvals'),
-    element('p', { class: 'hint' }, `Keys: ${KEYS}.`),
-    element('div', { class: 'columns' }, list, detail),
-  );
+  root.append(heading('Approvals', `Keys: ${KEYS}.`));
+  const endQuestions = openQuestions(root, page);
+  root.append(element('div', { class: 'columns' }, list, detail));
 
-  const looking = watch(
-    '/v1/approvals?state=pending',
-    LOOK_EVERY_MS,
-    ({ approvals }) => {
-      if (failed) page.say('');
-      failed = false;
-      page.badge(id, approvals.length);
-      listed = approvals;
-      if (!listed.some((each) => each.id === chosen)) chosen = listed[0]?.id;
-      draw();
-    },
-    (error) => {
-      failed = true;
-      page.say(error.message);
-    },
-  );
+  const looking = page.follow('/v1/approvals?state=pending', LOOK_EVERY_MS, ({ approvals }) => {
+    page.badge(id, 'calls', approvals.length);
+    listed = approvals;
+    if (!listed.some((each) => each.id === chosen)) chosen = listed[0]?.id;
+    draw();
+  });
   const clock = setInterval(drawTimes, 1000);
 
   function draw() {
@@ -44,7 +34,9 @@ export function open(root, page) {
     const ids = [...list.children].map(({ dataset }) => dataset.id).join();
     if (ids !== listed.map((each) => each.id).join() || listed.length === 0)
       list.replaceChildren(
-        ...(listed.length === 0 ? [element('li', {}, 'Nothing waits for a decision.')] : listed.map(item)),
+        ...(listed.length === 0
+          ? [element('li', { class: 'empty' }, 'Nothing waits for a decision.')]
+          : listed.map(item)),
       );
     for (const { dataset, firstElementChild: button } of list.children) {
       if (dataset.id === undefined) continue;
@@ -52,6 +44,7 @@ export function open(root, page) {
       button.setAttribute('aria-current', String(isChosen));
       if (isChosen && focused && document.activeElement !== button) button.focus();
     }
+    detail.hidden = listed.length === 0;
     drawTimes();
     drawDetail();
   }
@@ -68,9 +61,9 @@ export function open(root, page) {
       element(
         'button',
         { type: 'button', onclick: () => choose(approval.id) },
-        element('strong', {}, shownText(approval.preview.summary)),
-        element('span', {}, shownText(`${approval.tool}, asked by ${approval.requestedBy}`)),
-        element('span', { class: 'time', 'data-expires': approval.expiresAtMs }),
+        element('strong', { class: 'title' }, shownText(approval.preview.summary)),
+        element('span', { class: 'note' }, shownText(`${approval.tool}, asked by ${approval.requestedBy}`)),
+        element('span', { class: 'note', 'data-expires': approval.expiresAtMs }),
       ),
     );
   }
@@ -86,7 +79,7 @@ export function open(root, page) {
     const version = approval === undefined ? '' : `${approval.id} ${approval.digest} ${approval.preview.summary}`;
     if (shown === version) return;
     shown = version;
-    detail.replaceChildren(...(approval === undefined ? [element('p', {}, 'Choose a call.')] : contents(approval)));
+    detail.replaceChildren(...(approval === undefined ? [] : contents(approval)));
     if (approval !== undefined) void drawSimilar(approval);
   }
 
@@ -187,7 +180,7 @@ export function open(root, page) {
       list.querySelector('[aria-current="true"]')?.focus();
       return;
     }
-    if (typing || event.target.closest('dialog') !== null) return;
+    if (typing || document.querySelector('dialog[open]') !== null) return;
     const move = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
     if (move !== undefined && listed.length > 0 && !event.target.matches('pre')) {
       const at = listed.findIndex((each) => each.id === chosen);
@@ -205,6 +198,7 @@ export function open(root, page) {
   addEventListener('keydown', pressed);
 
   return () => {
+    endQuestions();
     looking.stop();
     clearInterval(clock);
     removeEventListener('keydown', pressed);

@@ -1,4 +1,4 @@
-/** Elements from values. Texts are only ever set as texts: nothing that a call carries becomes markup. */
+/** Elements from values, and values as people read them. Texts are only ever set as texts: nothing that a call carries becomes markup. */
 
 /** `element('p', { class: 'note' }, 'text', child)`; names that start with `on` are listeners. */
 export function element(name, attributes = {}, ...children) {
@@ -19,9 +19,38 @@ export function shownText(text) {
   return String(text).replace(DECEPTIVE, (found) => `\\u{${found.codePointAt(0).toString(16).toUpperCase()}}`);
 }
 
+export function shownJson(value) {
+  return shownText(typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? ''));
+}
+
 /** `9 min 5 s` until a moment; empty when it has passed. */
 export function timeLeft(atMs) {
   const seconds = Math.ceil((atMs - Date.now()) / 1000);
   if (seconds <= 0) return '';
   return seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+}
+
+/** `12 ms`, `3.4 s`, `5 min`, `7 h`, `3 d`. */
+export function duration(ms) {
+  if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`;
+  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
+  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min`;
+  return ms < 172_800_000 ? `${Math.floor(ms / 3_600_000)} h` : `${Math.floor(ms / 86_400_000)} d`;
+}
+
+/** How long ago, without the tenths that would flicker. */
+export function ago(atMs) {
+  const ms = Date.now() - atMs;
+  return ms < 1_000 ? 'now' : `${ms < 60_000 ? `${Math.floor(ms / 1_000)} s` : duration(ms)} ago`;
+}
+
+const MOMENT = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+
+export function moment(atMs) {
+  return MOMENT.format(atMs);
+}
+
+/** `1 call`, `2 calls`. */
+export function count(number, noun) {
+  return `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`;
 }

@@ -1,5 +1,5 @@
 /** Looking for calls by what they are: walks the tiers' indexes from the newest call on, page by page. */
-import { type CallState, type Phase, UNKNOWN_CODES } from '../shared/call.ts';
+import { type CallState, PHASES, type Phase, UNKNOWN_CODES } from '../shared/call.ts';
 import type { CallRecord, Ledger } from '../shared/store/ledger.ts';
 import { PLACES } from './client.ts';
 
@@ -25,7 +25,8 @@ export async function findCalls(
   ledger: Pick<Ledger, 'list' | 'glance'>,
   search: CallSearch,
 ): Promise<{ readonly records: readonly CallRecord[]; readonly complete: boolean }> {
-  const { limit, sessionKey } = search;
+  const { limit, sessionKey, state } = search;
+  const inflight = state === 'inflight' || PHASES.some((phase) => phase === state);
   const ofPlace = async (place: (typeof PLACES)[number]) => {
     const found: CallRecord[] = [];
     // A page is as large as the answer, unless most of it will be left out.
@@ -34,6 +35,7 @@ export async function findCalls(
       const callIds = await ledger.list(place, {
         limit: page,
         offset,
+        inflight,
         ...(sessionKey === undefined ? {} : { sessionKey }),
       });
       const records = await Promise.all(callIds.map((callId) => ledger.glance(callId)));

@@ -116,9 +116,12 @@ export function callRoutes({
       async handle({ path, query, caller, onGone }) {
         const record = await callFor(pawl, caller, path['callId'] ?? '');
         const { callId } = record;
-        if (query.wait === 0 || record.state !== 'inflight') return { status: 200, body: callView(record) };
-        await waits.within(pawl.result(callId, { waitMs: query.wait }), query.wait, onGone);
-        return { status: 200, body: callView(await callFor(pawl, caller, callId)) };
+        if (query.wait > 0 && record.state === 'inflight')
+          await waits.within(pawl.result(callId, { waitMs: query.wait }), query.wait, onGone);
+        const now = query.wait > 0 ? await callFor(pawl, caller, callId) : record;
+        const progress =
+          now.phase === 'running' ? (await pawl.backend.ledger.progress(callId)).at(-1)?.event : undefined;
+        return { status: 200, body: { ...callView(now), ...(progress === undefined ? {} : { progress }) } };
       },
     }),
     route({

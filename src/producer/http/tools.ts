@@ -1,6 +1,7 @@
 /** `/v1/tools`: what the fleet offers, or what one session may use of it. */
 import { z } from 'zod';
 import { PROVIDERS, toolsFor } from '../../shared/exports/tools-for.ts';
+import { qualifiedName } from '../../shared/tool.ts';
 import type { Pawl } from '../client.ts';
 import { type Route, route } from './routes.ts';
 import { sessionFor } from './sessions.ts';
@@ -31,7 +32,12 @@ export function toolRoutes(pawl: Pawl): readonly Route[] {
           };
         }
         const { tools } = await pawl.catalogue(query.session);
-        return { status: 200, body: { tools: tools.map(toolView) } };
+        const records = new Map((await pawl.registry.list()).map((record) => [qualifiedName(record), record]));
+        const listed = tools.map((tool) => ({
+          ...toolView(tool),
+          enabled: records.get(qualifiedName(tool))?.enabled ?? true,
+        }));
+        return { status: 200, body: { tools: listed } };
       },
     }),
   ];

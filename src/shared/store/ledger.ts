@@ -783,12 +783,22 @@ export class Ledger {
   /** IDs of calls of one place, the newest first; of one session when given. */
   async list(
     place: Place,
-    options: { readonly limit: number; readonly offset?: number; readonly sessionKey?: string },
+    options: {
+      readonly limit: number;
+      readonly offset?: number;
+      readonly sessionKey?: string;
+      /** Only those in flight. */
+      readonly inflight?: boolean;
+    },
   ): Promise<string[]> {
     const keys = this.keys(place);
     const { limit, offset = 0 } = options;
     return this.#redis.zrevrange(
-      options.sessionKey === undefined ? keys.calls : keys.sessionCalls(options.sessionKey),
+      options.sessionKey !== undefined
+        ? keys.sessionCalls(options.sessionKey)
+        : options.inflight === true
+          ? keys.inflight
+          : keys.calls,
       offset,
       offset + limit - 1,
     );

@@ -1,0 +1,102 @@
+/** The audit trail: who did what, searched. */
+import { part } from './api.js';
+import { count, element, moment, shownText } from './dom.js';
+import { heading, link, liveTable } from './parts.js';
+
+export const id = 'audit';
+export const title = 'Audit';
+export const permission = 'operate';
+/** Shown where the server has it. */
+export const path = '/v1/audit';
+
+const LOOK_EVERY_MS = 1_000;
+const SHOWN = 200;
+const FIELDS = { session: 'Session', tool: 'Tool', since: 'Since, as 2026-11-22T10:00Z' };
+const filter = { session: '', tool: '', since: '' };
+/** Shown in columns of their own, or of no use to people. */
+const ELSEWHERE = [
+  'id',
+  'seq',
+  'seal',
+  'atMs',
+  'type',
+  'callId',
+  'sessionKey',
+  'session',
+  'tool',
+  'toolName',
+  'by',
+  'actorId',
+];
+
+export function open(root, page) {
+  const table = liveTable({
+    label: 'Audit trail',
+    key: (record) => record.id ?? JSON.stringify(record),
+    empty: 'No record matches.',
+    columns: [
+      { title: 'When', kind: 'number', cell: ({ atMs }) => (atMs === undefined ? '' : moment(atMs)) },
+      { title: 'What', cell: ({ type }) => element('strong', {}, String(type ?? '').replaceAll('-', ' ')) },
+      { title: 'Who', kind: 'long', cell: ({ by, actorId }) => by ?? actorId ?? '' },
+      { title: 'Tool', cell: ({ tool, toolName }) => text(tool ?? toolName) },
+      { title: 'Session', kind: 'long', cell: ({ sessionKey, session }) => text(sessionKey ?? session) },
+      {
+        title: 'Call',
+        cell: ({ callId }) => (callId === undefined ? '' : link('calls', callId, `${callId.slice(0, 10)}…`)),
+      },
+      { title: 'More', kind: 'long', cell: more },
+    ],
+  });
+  const summary = element('p', { class: 'hint' });
+  const inputs = Object.entries(FIELDS).map(([name, label]) => {
+    const input = element('input', {
+      type: 'search',
+      'aria-label': label,
+      placeholder: label,
+      onchange: () => {
+        filter[name] = input.value.trim();
+        void looking.now();
+      },
+    });
+    input.value = filter[name];
+    return input;
+  });
+  root.append(
+    heading(
+      'Audit',
+      'The newest first. Each record is sealed to the one before it; pawl audit verify checks the whole trail.',
+    ),
+    element('div', { class: 'filters', role: 'search' }, ...inputs),
+    summary,
+    table.root,
+  );
+  const looking = page.follow(address, LOOK_EVERY_MS, (answer) => {
+    const records = Object.values(answer).find(Array.isArray) ?? [];
+    table.update(records.slice(0, SHOWN));
+    summary.textContent = `${count(Math.min(SHOWN, records.length), 'record')}${records.length >= SHOWN ? ', and more' : ''}`;
+  });
+  return () => looking.stop();
+}
+
+function address() {
+  const wanted = Object.entries({ ...filter, limit: SHOWN }).filter(([, value]) => value !== '');
+  return `${path}?${wanted.map(([name, value]) => `${name}=${part(value)}`).join('&')}`;
+}
+
+function text(value) {
+  return typeof value === 'object' && value !== null ? (value.name ?? '') : (value ?? '');
+}
+
+function more(record) {
+  const told = Object.entries(record).filter(
+    ([name, value]) => !ELSEWHERE.includes(name) && value !== '' && value !== null,
+  );
+  const shown = told
+    .map(([name, value]) => `${name} ${typeof value === 'string' ? value : JSON.stringify(value)}`)
+    .join(', ');
+  return element(
+    'span',
+    { title: shownText(shown) },
+    shownText(shown.length > 160 ? `${shown.slice(0, 160)}…` : shown),
+  );
+}

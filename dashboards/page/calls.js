@@ -1,0 +1,120 @@
+/** Calls: those of now, filtered, and the whole story of one. */
+import { part } from './api.js';
+import { ago, count, duration, element } from './dom.js';
+import { heading, isTyping, link, liveTable, moveInRows, pill } from './parts.js';
+import { openStory } from './story.js';
+
+export const id = 'calls';
+export const title = 'Calls';
+export const permission = 'use';
+
+const LOOK_EVERY_MS = 700;
+const SHOWN = 100;
+const STATES = {
+  '': 'All states',
+  inflight: 'In flight',
+  'awaiting-approval': 'Awaiting approval',
+  queued: 'Queued',
+  running: 'Running',
+  'waiting-retry': 'Waiting for a retry',
+  done: 'Done',
+  failed: 'Failed',
+  cancelled: 'Cancelled',
+  unresolved: 'Outcome unknown',
+};
+/** What was looked for stays when one comes back from a call. */
+const filter = { tool: '', session: '', state: '' };
+
+export function open(root, page, callId) {
+  return callId === undefined ? openList(root, page) : openStory(root, page, callId);
+}
+
+/** Where a call stands, in one word: the phase while it is in flight. */
+export function standingOf({ state, phase, errorCode, cancelRequested }) {
+  if (errorCode === 'OUTCOME_UNKNOWN' || errorCode === 'POISONED') return 'outcome unknown';
+  if (state !== 'inflight') return state;
+  return cancelRequested ? 'cancelling' : (phase ?? state);
+}
+
+export const CALL_COLUMNS = [
+  {
+    title: 'Call',
+    cell: ({ callId, namespace, tool }) => link('calls', callId, namespace === 'tools' ? tool : `${namespace}.${tool}`),
+  },
+  { title: 'State', cell: (call) => pill(standingOf(call)) },
+  { title: 'Session', kind: 'long', cell: ({ session }) => session },
+  {
+    title: 'Attempts',
+    kind: 'number',
+    cell: ({ attempts, lostAttempts, phase }) => String(attempts.length + lostAttempts + (phase === 'running' ? 1 : 0)),
+  },
+  {
+    title: 'Took',
+    kind: 'number',
+    cell: ({ state, createdAtMs, updatedAtMs }) => (state === 'inflight' ? '' : duration(updatedAtMs - createdAtMs)),
+  },
+  { title: 'Handed in', kind: 'number', cell: ({ createdAtMs }) => ago(createdAtMs) },
+  { title: 'What went wrong', kind: 'long', cell: ({ errorCode }) => errorCode ?? '' },
+];
+
+function openList(root, page) {
+  const table = liveTable({
+    label: 'Calls',
+    columns: CALL_COLUMNS,
+    key: ({ callId }) => callId,
+    empty: 'No call matches.',
+  });
+  const summary = element('p', { class: 'hint', 'aria-live': 'off' });
+  const field = (name, label) => {
+    const input = element('input', {
+      type: 'search',
+      'aria-label': label,
+      placeholder: label,
+      oninput: () => change(name, input),
+    });
+    input.value = filter[name];
+    return input;
+  };
+  const tool = field('tool', 'Tool');
+  const state = element(
+    'select',
+    { 'aria-label': 'State', onchange: () => change('state', state) },
+    ...Object.entries(STATES).map(([value, text]) => element('option', { value }, text)),
+  );
+  state.value = filter.state;
+  root.append(
+    heading('Calls', 'The newest first. Keys: / filters, j and k choose, Enter opens.'),
+    element('div', { class: 'filters', role: 'search' }, tool, field('session', 'Session'), state),
+    summary,
+    table.root,
+  );
+  const looking = page.follow(address, LOOK_EVERY_MS, ({ calls, truncated }) => {
+    table.update(calls);
+    const more = calls.length >= SHOWN ? ', and more' : truncated ? '; older ones were not looked at' : '';
+    summary.textContent = `${count(calls.length, 'call')}${more}`;
+  });
+
+  function address() {
+    const wanted = Object.entries({ ...filter, limit: SHOWN }).filter(([, value]) => value !== '');
+    return `/v1/calls?${wanted.map(([name, value]) => `${name}=${part(value)}`).join('&')}`;
+  }
+
+  function change(name, { value }) {
+    filter[name] = value.trim();
+    void looking.now();
+  }
+
+  function pressed(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]') !== null) return;
+    if (event.key === 'Escape' && isTyping(event)) root.querySelector('tbody a')?.focus();
+    else if (event.key === '/' && !isTyping(event)) {
+      tool.focus();
+      event.preventDefault();
+    } else if (!isTyping(event)) moveInRows(event, root);
+  }
+  addEventListener('keydown', pressed);
+  return () => {
+    looking.stop();
+    removeEventListener('keydown', pressed);
+  };
+}

@@ -1,0 +1,110 @@
+/** What tools ask people: each question with its options or a field, until somebody answers. */
+import { ApiError, ask, part } from './api.js';
+import { element, shownText, timeLeft } from './dom.js';
+import { link } from './parts.js';
+
+const LOOK_EVERY_MS = 400;
+
+/** Answers what ends it. */
+export function openQuestions(root, page) {
+  const list = element('ul', { class: 'questions', 'aria-label': 'Questions of tools' });
+  const title = element('h3', { hidden: true }, 'Questions');
+  root.append(title, list);
+  const known = new Map();
+  const looking = page.follow('/v1/questions', LOOK_EVERY_MS, ({ questions }) => {
+    page.badge('approvals', 'questions', questions.length);
+    title.hidden = questions.length === 0;
+    const ids = new Set(questions.map(({ id }) => id));
+    for (const [id, item] of known) {
+      if (ids.has(id)) continue;
+      item.remove();
+      known.delete(id);
+    }
+    // What somebody types into stays as it is.
+    for (const question of questions) {
+      if (known.has(question.id)) continue;
+      const item = itemOf(question);
+      known.set(question.id, item);
+      list.append(item);
+    }
+    drawTimes();
+  });
+  const clock = setInterval(drawTimes, 1_000);
+
+  function drawTimes() {
+    for (const each of list.querySelectorAll('[data-expires]'))
+      each.textContent = timeLeft(Number(each.dataset.expires)) || 'expired';
+  }
+
+  function itemOf(question) {
+    const { id, text, options = [], freeText, session, actorId, callId, expiresAtMs } = question;
+    const problem = element('p', { class: 'problem', role: 'alert' });
+    const reply = async (body, what) => {
+      problem.textContent = '';
+      try {
+        await ask(`/v1/questions/${part(id)}`, { method: 'POST', body });
+        page.say(what);
+        void looking.now();
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
+        problem.textContent = error.message;
+      }
+    };
+    const input = element('input', {
+      'aria-label': 'Answer',
+      placeholder: 'Answer',
+      maxlength: 4_000,
+      required: true,
+      autocomplete: 'off',
+    });
+    return element(
+      'li',
+      {},
+      element('p', { class: 'question' }, shownText(text)),
+      element(
+        'p',
+        { class: 'time' },
+        shownText(`asked by ${actorId} in ${session}, `),
+        page.may('use') ? link('calls', callId, 'the call') : '',
+        page.may('use') ? ', ' : '',
+        element('span', { 'data-expires': expiresAtMs }),
+        ' left',
+      ),
+      element(
+        'div',
+        { class: 'options' },
+        ...options.map(({ value, label, description }) =>
+          element(
+            'button',
+            { type: 'button', onclick: () => reply({ answer: value }, `Answered: ${shownText(label)}`) },
+            element('strong', {}, shownText(label)),
+            description === undefined ? '' : element('span', {}, shownText(description)),
+          ),
+        ),
+      ),
+      element(
+        'form',
+        {
+          class: 'answer',
+          onsubmit(event) {
+            event.preventDefault();
+            void reply({ answer: input.value }, 'Answered');
+          },
+        },
+        freeText ? input : '',
+        freeText ? element('button', { type: 'submit', class: 'main' }, 'Answer') : '',
+        element(
+          'button',
+          { type: 'button', class: 'quiet', onclick: () => reply({ dismiss: true }, 'Dismissed') },
+          'Dismiss',
+        ),
+      ),
+      problem,
+    );
+  }
+
+  return () => {
+    looking.stop();
+    clearInterval(clock);
+  };
+}

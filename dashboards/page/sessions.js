@@ -1,0 +1,134 @@
+/** Sessions: who works here, and what tools said to the people of one. */
+import { ask, part } from './api.js';
+import { CALL_COLUMNS } from './calls.js';
+import { ago, element, moment, shownText } from './dom.js';
+import { button, confirm, facts, heading, isTyping, link, liveTable, moveInRows, pill } from './parts.js';
+
+export const id = 'sessions';
+export const title = 'Sessions';
+export const permission = 'use';
+
+const LOOK_EVERY_MS = 1_000;
+
+export function open(root, page, key) {
+  return key === undefined ? openList(root, page) : openSession(root, page, key);
+}
+
+function openList(root, page) {
+  const table = liveTable({
+    label: 'Sessions',
+    key: ({ sessionKey }) => sessionKey,
+    empty: 'No session was opened yet.',
+    columns: [
+      { title: 'Session', kind: 'long', cell: ({ sessionKey }) => link('sessions', sessionKey) },
+      { title: 'State', cell: standing },
+      { title: 'Kind', cell: ({ kind }) => kind },
+      { title: 'Actor', kind: 'long', cell: ({ actorId }) => actorId },
+      { title: 'Tenant', cell: ({ tenantId }) => tenantId ?? '' },
+      { title: 'Below', kind: 'long', cell: ({ parent }) => (parent === undefined ? '' : link('sessions', parent)) },
+      { title: 'Channel', cell: ({ channel }) => channel?.kind ?? '' },
+      { title: 'Opened', kind: 'number', cell: ({ createdAtMs }) => ago(createdAtMs) },
+    ],
+  });
+  root.append(heading('Sessions', 'The newest first. Keys: j and k choose, Enter opens.'), table.root);
+  const looking = page.follow('/v1/sessions?limit=200', LOOK_EVERY_MS, ({ sessions }) => table.update(sessions));
+  const pressed = (event) => {
+    if (!isTyping(event) && document.querySelector('dialog[open]') === null) moveInRows(event, root);
+  };
+  addEventListener('keydown', pressed);
+  return () => {
+    looking.stop();
+    removeEventListener('keydown', pressed);
+  };
+}
+
+function openSession(root, page, key) {
+  const path = `/v1/sessions/${part(key)}`;
+  const top = element('div', {});
+  const messages = element('ol', { class: 'messages', 'aria-label': 'Messages', 'aria-live': 'polite' });
+  const calls = liveTable({
+    label: 'Calls of the session',
+    columns: CALL_COLUMNS.filter((column) => column.title !== 'Session'),
+    key: ({ callId }) => callId,
+    empty: 'It made no call that is remembered.',
+  });
+  root.append(top, element('h3', {}, 'Messages'), messages, element('h3', {}, 'Calls'), calls.root);
+  let drawn;
+  let told;
+  const once = (before, answer, draw) => {
+    const version = JSON.stringify(answer);
+    if (version !== before) draw();
+    return version;
+  };
+  const looking = [
+    page.follow(path, LOOK_EVERY_MS, (session) => {
+      drawn = once(drawn, session, () => top.replaceChildren(...about(session)));
+    }),
+    page.follow(`${path}/messages`, LOOK_EVERY_MS, (answer) => {
+      told = once(told, answer, () => drawMessages(answer.messages));
+    }),
+    page.follow(`/v1/calls?session=${part(key)}&limit=50`, LOOK_EVERY_MS, (answer) => calls.update(answer.calls)),
+  ];
+
+  function about(session) {
+    const deeds = session.state === 'open' && page.may('use') ? [button('Close', close, 'danger')] : [];
+    return [
+      element('p', { class: 'back' }, element('a', { href: '#sessions' }, 'Sessions')),
+      heading(shownText(session.sessionKey), undefined, standing(session), ...deeds),
+      facts([
+        ['Kind', session.kind],
+        ['Actor', session.actorId],
+        ['Agent', session.agentId],
+        ['Tenant', session.tenantId],
+        ['Below', session.parent === undefined ? undefined : link('sessions', session.parent)],
+        ['Channel', session.channel?.kind],
+        ['Workspace', session.workspaceRoot],
+        ['Skills', session.skills?.join(', ')],
+        ['Opened', moment(session.createdAtMs)],
+      ]),
+    ];
+  }
+
+  function drawMessages(list) {
+    const shown = list.map(({ text, from, callId, sentAtMs }) =>
+      element(
+        'li',
+        {},
+        element('p', {}, shownText(text)),
+        element(
+          'span',
+          { class: 'time' },
+          `${moment(sentAtMs)}${from === key ? '' : `, from ${shownText(from)}`}, `,
+          link('calls', callId, 'the call'),
+        ),
+      ),
+    );
+    messages.replaceChildren(
+      ...(shown.length === 0
+        ? [element('li', { class: 'empty' }, 'No tool said anything here in the last day.')]
+        : shown),
+    );
+  }
+
+  function close() {
+    return confirm({
+      title: 'Close this session?',
+      text: 'It and the sessions below it take no further calls; those in flight are cancelled.',
+      action: 'Close the session',
+      danger: true,
+      async run() {
+        await ask(path, { method: 'DELETE' });
+        page.say('The session is closed');
+        for (const each of looking) void each.now();
+      },
+    });
+  }
+
+  return () => {
+    for (const each of looking) each.stop();
+  };
+}
+
+function standing({ state }) {
+  return pill(state, state === 'open' ? 'good' : 'dim');
+}

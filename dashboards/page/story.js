@@ -1,0 +1,225 @@
+/** A call's whole story: who asked for what, each attempt, fence and wait, how it ended, and what can be done about it. */
+import { ask, part } from './api.js';
+import { standingOf } from './calls.js';
+import { ago, duration, element, moment, shownJson, shownText } from './dom.js';
+import { button, confirm, facts, heading, link, pill } from './parts.js';
+
+const LOOK_EVERY_MS = 400;
+const RESTING_MS = 5_000;
+
+export function openStory(root, page, callId) {
+  const path = `/v1/calls/${part(callId)}`;
+  let shown;
+  let looking = follow(LOOK_EVERY_MS);
+  root.append(element('p', { class: 'empty' }, 'Loading the call…'));
+
+  function follow(everyMs) {
+    return page.follow(path, everyMs, draw);
+  }
+
+  function draw(call) {
+    // What is being read stays as it is until it has changed.
+    const version = JSON.stringify(call);
+    if (version === shown) return;
+    shown = version;
+    const focused = root.contains(document.activeElement) ? document.activeElement.textContent : undefined;
+    root.replaceChildren(...contents(call));
+    if (focused !== undefined)
+      [...root.querySelectorAll('a, button')].find((each) => each.textContent === focused)?.focus();
+    if (call.state === 'inflight') return;
+    looking.stop();
+    looking = { stop: () => {}, now: () => {} };
+    resting ??= setTimeout(() => {
+      resting = undefined;
+      looking = follow(RESTING_MS);
+    }, RESTING_MS);
+  }
+  let resting;
+
+  function contents(call) {
+    const standing = standingOf(call);
+    const name = call.namespace === 'tools' ? call.tool : `${call.namespace}.${call.tool}`;
+    return [
+      element('p', { class: 'back' }, element('a', { href: '#calls' }, 'Calls')),
+      heading(`${shownText(name)} ${call.toolVersion}`, undefined, pill(standing), ...deeds(call, standing)),
+      element(
+        'div',
+        { class: 'columns story' },
+        element(
+          'section',
+          { 'aria-label': 'What happened' },
+          element('h3', {}, 'What happened'),
+          element('ol', { class: 'timeline' }, ...happenings(call)),
+        ),
+        element('section', { 'aria-label': 'The call' }, element('h3', {}, 'The call'), details(call)),
+      ),
+      element('h3', {}, 'Parameters'),
+      element('pre', { tabindex: 0, 'aria-label': 'Parameters' }, shownJson(call.params)),
+      ...outcome(call),
+    ];
+  }
+
+  function deeds(call, standing) {
+    const made = [];
+    if (standing === 'outcome unknown' && page.may('operate'))
+      made.push(button('Resolve', () => resolve(call), 'main'));
+    if (call.state === 'inflight' && !call.cancelRequested && page.may('use'))
+      made.push(button('Cancel', cancel, 'danger'));
+    return made;
+  }
+
+  function cancel() {
+    return confirm({
+      title: 'Cancel this call?',
+      text: 'One that waits never runs; one that runs is interrupted, and may have had its effect.',
+      action: 'Cancel the call',
+      danger: true,
+      async run() {
+        const { settlement } = await ask(path, { method: 'DELETE' });
+        page.say(`Cancellation: ${settlement.replaceAll('-', ' ')}`);
+      },
+    });
+  }
+
+  async function resolve(call) {
+    if ((await resolveCall(call, page)) === undefined) return;
+    clearTimeout(resting);
+    resting = undefined;
+    looking.stop();
+    looking = follow(LOOK_EVERY_MS);
+  }
+
+  function details(call) {
+    const trace = /^[\da-f]{2}-([\da-f]{32})-/.exec(call.traceparent ?? '')?.[1];
+    const url = page.traceUrl();
+    const traced =
+      trace === undefined || url === undefined
+        ? trace
+        : element('a', { href: url.replace('{traceId}', trace), target: '_blank', rel: 'noreferrer' }, trace);
+    const { idempotencyKey, deadlineAtMs, expiresAtMs, worker, fence } = call;
+    return facts([
+      ['Session', link('sessions', call.session)],
+      ['Actor', call.actorId],
+      ['Handed in', moment(call.createdAtMs)],
+      ['Deadline', deadlineAtMs === undefined ? undefined : moment(deadlineAtMs)],
+      ['Worker', worker],
+      ['Newest fence', fence === 0 ? undefined : String(fence)],
+      ['Circuit', call.circuit],
+      ['Key', idempotencyKey],
+      ['Request', call.requestId],
+      ['Call', call.callId],
+      ['Trace', traced],
+      ['Kept', expiresAtMs === undefined ? undefined : `until ${moment(expiresAtMs)}`],
+    ]);
+  }
+
+  return () => {
+    clearTimeout(resting);
+    looking.stop();
+  };
+}
+
+/** Gives a call with an unknown outcome a known one. Undefined when nothing was done. */
+export function resolveCall(call, page) {
+  const say = { succeeded: 'It succeeded', failed: 'It did not happen', retry: 'Run it again' };
+  return confirm({
+    title: `What became of ${shownText(call.tool)}?`,
+    text: 'An attempt began and left no record. Find out in the system that it acts on whether it happened, then say so. Running it again may do it twice.',
+    action: 'Resolve',
+    fields: [{ name: 'as', label: 'Outcome', options: Object.values(say) }],
+    async run({ as }) {
+      const [chosen] = Object.entries(say).find(([, text]) => text === as);
+      const answer = await ask(`/v1/calls/${part(call.callId)}/resolution`, { method: 'POST', body: { as: chosen } });
+      page.say(`Resolved: ${as.toLowerCase()}`);
+      return answer;
+    },
+  });
+}
+
+/** What became of a call, in order, with the time since it was handed in. */
+function happenings(call) {
+  const { createdAtMs, attempts, phase, state, lostAttempts, progress } = call;
+  const lines = [];
+  const add = (atMs, tone, title, note) =>
+    void lines.push(
+      element(
+        'li',
+        { 'data-tone': tone },
+        element('time', {}, atMs === undefined ? '' : `+${duration(Math.max(0, atMs - createdAtMs))}`),
+        element(
+          'div',
+          {},
+          element('strong', {}, shownText(title)),
+          note === undefined ? '' : element('span', {}, shownText(note)),
+        ),
+      ),
+    );
+  add(createdAtMs, 'dim', 'Handed in', `recorded and queued in one step, ${ago(createdAtMs)}`);
+  let waitedFrom = createdAtMs;
+  const began = (number, { startedAtMs, fence, worker = 'a worker' }) =>
+    add(
+      startedAtMs,
+      'busy',
+      `Attempt ${number} began`,
+      `fence ${fence}, ${worker}, after waiting ${duration(startedAtMs - waitedFrom)}`,
+    );
+  for (const each of attempts) {
+    began(each.attempt, each);
+    const took = duration(Math.max(0, each.finishedAtMs - each.startedAtMs));
+    if (each.status === 'success') add(each.finishedAtMs, 'good', `Attempt ${each.attempt} succeeded`, `in ${took}`);
+    else if (each.status === 'lost')
+      add(each.finishedAtMs, 'bad', `Attempt ${each.attempt} was lost`, 'its worker died or was cut off');
+    else {
+      const worth = each.retriable ? 'worth another try' : 'final';
+      add(
+        each.finishedAtMs,
+        'bad',
+        `Attempt ${each.attempt} failed: ${each.errorCode ?? 'an error'}`,
+        `after ${took}, ${worth}`,
+      );
+    }
+    waitedFrom = each.finishedAtMs;
+    if (each.delayMs === undefined) continue;
+    add(each.finishedAtMs, 'warn', `Waits ${duration(each.delayMs)}`, 'before the next attempt');
+  }
+  if (lostAttempts > 0)
+    add(undefined, 'bad', `${lostAttempts} of the starts left no record`, 'the worker died or was cut off');
+  if (state === 'inflight' && phase === 'awaiting-approval')
+    add(undefined, 'warn', 'Waits for a person', 'see Approvals; no worker slot is held');
+  if (state === 'inflight' && (phase === 'queued' || phase === 'claimed'))
+    add(undefined, 'busy', 'Waits for a worker', 'in its tier’s queue');
+  if (state === 'inflight' && phase === 'running') {
+    began(attempts.length + 1, call);
+    const { progress: done, total, message } = progress ?? {};
+    const told = [message, total === undefined ? undefined : `${done} of ${total}`].filter(
+      (text) => text !== undefined,
+    );
+    add(undefined, 'busy', 'Runs now', told.length === 0 ? undefined : told.join(', '));
+  }
+  if (call.cancelRequested && state === 'inflight') add(undefined, 'warn', 'Asked to cancel', 'the attempt is told');
+  if (state === 'inflight') return lines;
+  const { errorCode, settlement, updatedAtMs, status } = call;
+  const tone = state === 'done' ? 'good' : state === 'cancelled' ? 'warn' : 'bad';
+  const how = [errorCode, settlement?.replaceAll('-', ' ')].filter((text) => text !== undefined).join(', ');
+  add(updatedAtMs, tone, `Ended: ${status ?? state}`, how === '' ? undefined : how);
+  return lines;
+}
+
+function outcome({ result }) {
+  if (result === undefined) return [];
+  if (result.error !== undefined) {
+    const issues = (result.error.issues ?? []).map(({ path, message }) => `\n${path}: ${message}`).join('');
+    return [
+      element('h3', {}, 'Error'),
+      element(
+        'pre',
+        { tabindex: 0, 'aria-label': 'Error' },
+        shownText(`${result.error.code}: ${result.error.message}${issues}`),
+      ),
+    ];
+  }
+  return [
+    element('h3', {}, 'Result'),
+    element('pre', { tabindex: 0, 'aria-label': 'Result' }, shownJson(result.output?.content ?? null)),
+  ];
+}

@@ -1,0 +1,288 @@
+import { mkdirSync } from 'node:fs';
+import type { Page } from 'playwright-core';
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { ToolError } from '../../src/shared/failure.ts';
+import { type AnyTool, defineTool } from '../../src/shared/tool.ts';
+import { message } from '../../src/workers/tools/message.ts';
+import { requestUserInput } from '../../src/workers/tools/request-user-input.ts';
+import { eventually, signal } from '../helpers/signal.ts';
+import { startRig } from '../producer/http/rig.ts';
+import { hasBrowser, openPage } from './browser.ts';
+
+/** `PAWL_IMAGES=docs/images` keeps what the page looked like. */
+const images = process.env['PAWL_IMAGES'];
+
+async function keep(page: Page, name: string): Promise<void> {
+  if (images === undefined) return;
+  mkdirSync(images, { recursive: true });
+  await page.screenshot({ path: `${images}/${name}.png` });
+}
+
+function fleetTools(): { readonly tools: readonly AnyTool[]; readonly release: () => void } {
+  const release = signal();
+  const weather = defineTool({
+    name: 'get_weather',
+    version: '1.4.0',
+    description: 'Current weather of a city.',
+    tier: 'read-only',
+    input: z.object({ city: z.string(), token: z.string().optional() }),
+    run: ({ city }) => ({ output: { city, celsius: 21 } }),
+  });
+  const flaky = defineTool({
+    name: 'sync_orders',
+    version: '2.0.1',
+    description: 'Fails once, then works.',
+    tier: 'workspace',
+    effects: 'idempotent',
+    input: z.object({ since: z.string() }),
+    run: (_params, ctx) => {
+      if (ctx.attempt === 1) throw Object.assign(new Error('the service is busy'), { status: 503 });
+      return { output: { orders: 128 } };
+    },
+  });
+  const charge = defineTool({
+    name: 'charge_card',
+    version: '1.0.0',
+    description: 'Charges a card, once.',
+    tier: 'workspace',
+    effects: 'once',
+    input: z.object({ amount: z.number() }),
+    run: () => {
+      throw new ToolError('the connection broke off', { code: 'OUTCOME_UNKNOWN' });
+    },
+  });
+  const index = defineTool({
+    name: 'rebuild_index',
+    version: '1.0.0',
+    description: 'Takes until it is let go.',
+    tier: 'workspace',
+    effects: 'idempotent',
+    input: z.object({}),
+    async run(_params, ctx) {
+      ctx.progress({ progress: 3, total: 8, message: 'shards' });
+      const aborted = new Promise<never>((_resolve, reject) => {
+        ctx.signal.addEventListener('abort', () => reject(ctx.signal.reason as Error), { once: true });
+      });
+      await Promise.race([release.promise, aborted]);
+      return { output: 'rebuilt' };
+    },
+  });
+  return { tools: [weather, flaky, charge, index, message, requestUserInput], release: () => release.fire() };
+}
+
+async function rig(settings = {}, token?: string) {
+  const { tools, release } = fleetTools();
+  const started = await startRig({ tools, tiers: ['read-only', 'workspace', 'system'], settings });
+  const headers = token === undefined ? {} : { token };
+  const session = { sessionKey: 'trip', actorId: 'ada', channel: { kind: 'operator' } };
+  expect((await started.ask('/v1/sessions', { method: 'POST', json: session, ...headers })).status).toBe(201);
+  const traceparent = `00-${'4bf92f3577b34da6a3ce929d0e0e4736'}-00f067aa0ba902b7-01`;
+  const call = async (tool: string, params: object = {}, wait = 8_000) =>
+    (await started.call({ tool, session: 'trip', params, traceparent }, { wait, ...headers })).body;
+  return { ...started, call, release };
+}
+
+const row = (page: Page, text: string | RegExp) => page.getByRole('row').filter({ hasText: text });
+
+/** Until the page knows who asks and shows its sections; the fastest of a few, because other tests run beside this one. */
+async function fastestOpeningMs(page: Page): Promise<number> {
+  const openings: number[] = [];
+  for (let count = 0; count < 3; count += 1) {
+    await page.reload();
+    openings.push(
+      Number(await page.evaluate('performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd')),
+    );
+  }
+  return Math.min(...openings);
+}
+
+describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
+  test('shows calls as they come, filters them, and tells a call’s whole story, by keyboard', async () => {
+    const { server, call, release } = await rig({ traceUrl: 'http://127.0.0.1:16686/trace/{traceId}' });
+    const page = await openPage(server.url, { viewport: { width: 1180, height: 760 } });
+    expect(await fastestOpeningMs(page)).toBeLessThan(1_000);
+    await page.getByRole('link', { name: 'Calls' }).click();
+    await page.getByText('No call matches.').waitFor();
+    await call('get_weather', { city: 'Paris', token: 'a-secret-nobody-sees' });
+    await call('sync_orders', { since: '2026-11-01' });
+    await call('rebuild_index', {}, 0);
+    await row(page, 'rebuild_index').getByText('running').waitFor();
+    await keep(page, 'calls');
+    await page.keyboard.press('/');
+    await page.keyboard.type('orders');
+    await row(page, 'get_weather').waitFor({ state: 'detached' });
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'sync_orders 2.0.1' }).waitFor();
+    await page.getByText('Attempt 1 failed: HTTP_503').waitFor();
+    await page.getByText(/fence 2, .*after waiting/).waitFor();
+    await page.getByText('Ended: success').waitFor();
+    const trace = page.getByRole('link', { name: '4bf92f3577b34da6a3ce929d0e0e4736' });
+    expect(await trace.getAttribute('href')).toBe('http://127.0.0.1:16686/trace/4bf92f3577b34da6a3ce929d0e0e4736');
+    await keep(page, 'call');
+    await page.goto(`${server.url}/#calls`);
+    await page.getByRole('searchbox', { name: 'Tool' }).fill('');
+    await row(page, 'get_weather').getByRole('link', { name: 'get_weather' }).click();
+    await page.getByText('[redacted]').waitFor();
+    expect(await page.content()).not.toContain('a-secret-nobody-sees');
+    await page.goBack();
+    await page.getByRole('link', { name: 'rebuild_index' }).click();
+    await page.getByText('shards, 3 of 8').waitFor();
+    release();
+    await page.getByText('Ended: success').waitFor();
+  });
+
+  test('an operator resolves a call in doubt, forces a circuit open and resets it, and drains a worker, each after a question', async () => {
+    const { server, call, ask, release } = await rig();
+    const page = await openPage(server.url, { viewport: { width: 1180, height: 760 } });
+    const { callId } = await call('charge_card', { amount: 12 });
+    await page.goto(`${server.url}/#ledger`);
+    await row(page, 'charge_card').getByRole('button', { name: 'Resolve' }).click();
+    await page.getByLabel('Outcome').selectOption('It did not happen');
+    await keep(page, 'resolve');
+    await page.getByRole('dialog').getByRole('button', { name: 'Resolve' }).click();
+    await page.getByText('No call is in doubt').waitFor();
+    expect((await ask(`/v1/calls/${callId}`)).body.result.error.code).toBe('TOOL_FAILED');
+
+    await page.getByRole('link', { name: 'Circuits' }).click();
+    await page.getByRole('button', { name: 'Force one open' }).click();
+    await page.getByLabel('Tool').fill('no_such_tool');
+    await page.keyboard.press('Enter');
+    await page.getByRole('alert').filter({ hasText: 'no_such_tool' }).waitFor();
+    await page.getByLabel('Tool').fill('get_weather');
+    await page.getByLabel('Why (optional)').fill('the service is being moved');
+    await page.keyboard.press('Enter');
+    await row(page, 'tool:tools.get_weather').getByText('FORCED OPEN').first().waitFor();
+    expect((await call('get_weather', { city: 'Oslo' })).status).toBe('circuit_open');
+    await keep(page, 'circuits');
+    await row(page, 'tool:tools.get_weather').getByRole('button', { name: 'Reset' }).click();
+    await page.keyboard.press('Escape');
+    await row(page, 'tool:tools.get_weather').getByRole('button', { name: 'Reset' }).click();
+    await page.getByRole('button', { name: 'Reset it' }).click();
+    await row(page, 'tool:tools.get_weather').getByText('CLOSED').first().waitFor();
+    expect((await call('get_weather', { city: 'Oslo' })).status).toBe('success');
+
+    await page.getByRole('link', { name: 'Fleet' }).click();
+    await call('rebuild_index', {}, 0);
+    await row(page, 'workspace').getByText('1 of 8').waitFor();
+    await keep(page, 'fleet');
+    await page.getByRole('button', { name: 'Drain' }).click();
+    await page.getByRole('button', { name: 'Drain the worker' }).click();
+    await page.getByText('No worker lives.').waitFor();
+    release();
+  });
+
+  test('a tool’s question with options is answered on the page, after a reload; its messages stand in the session', async () => {
+    const { server, call, ask } = await rig();
+    const page = await openPage(server.url, { viewport: { width: 1180, height: 760 } });
+    await call('message', { text: 'The old index is 40 GB.' });
+    const options = [
+      { label: 'Delete it', value: 'delete', description: 'Frees 40 GB now.' },
+      { label: 'Keep it', value: 'keep' },
+    ];
+    const { callId } = await call('request_user_input', { question: 'What about the old index?', options }, 0);
+    await page.getByText('What about the old index?').waitFor();
+    await page.reload();
+    await page.getByText('What about the old index?').waitFor();
+    await keep(page, 'question');
+    await page.getByRole('button', { name: /Keep it/ }).click();
+    await page.getByText('What about the old index?').waitFor({ state: 'detached' });
+    const ended = await ask(`/v1/calls/${callId}?wait=5000`);
+    expect(ended.body.result.output.content).toMatchObject({ state: 'answered', answer: 'keep' });
+    await page.getByRole('link', { name: 'Sessions' }).click();
+    await page.getByRole('link', { name: 'trip' }).click();
+    await page.getByText('The old index is 40 GB.').waitFor();
+    await page.getByRole('link', { name: 'request_user_input' }).waitFor();
+    await keep(page, 'session');
+  });
+
+  test('a tool is disabled and enabled again; the layer is turned off and on; nothing happens without the question', async () => {
+    const { server, call, ask } = await rig();
+    const page = await openPage(server.url, { viewport: { width: 1180, height: 760 } });
+    await page.goto(`${server.url}/#tools`);
+    await row(page, 'get_weather').getByRole('button', { name: 'Disable' }).click();
+    await page.getByRole('button', { name: 'Keep it as it is' }).click();
+    expect((await call('get_weather', { city: 'Rome' })).status).toBe('success');
+    await row(page, 'get_weather').getByRole('button', { name: 'Disable' }).click();
+    await page.getByRole('button', { name: 'Disable the tool' }).click();
+    await row(page, 'get_weather').getByText('disabled').waitFor();
+    expect(
+      (
+        await ask('/v1/calls', {
+          method: 'POST',
+          json: { tool: 'get_weather', session: 'trip', params: { city: 'Bern' } },
+        })
+      ).body,
+    ).not.toMatchObject({ status: 'success' });
+    await keep(page, 'tools');
+    await row(page, 'get_weather').getByRole('button', { name: 'Enable' }).click();
+    await page.getByRole('button', { name: 'Enable the tool' }).click();
+    await row(page, 'get_weather').getByText('enabled').waitFor();
+    await page.getByRole('link', { name: 'Ledger' }).click();
+    await page.getByRole('button', { name: 'Turn off' }).click();
+    await page.getByLabel('Why (optional)').fill('rollout of 2.0');
+    await page.getByRole('button', { name: 'Turn it off' }).click();
+    await page.getByRole('button', { name: 'Turn on' }).waitFor();
+    await page.getByText('rollout of 2.0').waitFor();
+    await page.getByRole('button', { name: 'Turn on' }).click();
+    await page.getByRole('button', { name: 'Turn it on' }).click();
+    await page.getByRole('button', { name: 'Turn off' }).waitFor();
+    await page.getByRole('button', { name: 'Forget ended calls' }).click();
+    await page.getByRole('button', { name: 'Forget them' }).click();
+    await page.getByText(/\d+ calls? forgotten/).waitFor();
+  });
+
+  test('a token of a role sees what it may see and do; a wrong one is refused; signing out forgets it', async () => {
+    const apiTokens = [
+      { token: 'agent-secret', role: 'agent' },
+      { token: 'operator-secret', role: 'operator' },
+    ];
+    const { server } = await rig({ apiTokens }, 'agent-secret');
+    const page = await openPage(server.url);
+    const sections = () => page.getByRole('navigation').getByRole('link').allInnerTexts();
+    await page.getByLabel('API token').fill('guessed-secret');
+    await page.keyboard.press('Enter');
+    await page.getByText('The server does not know this token.').waitFor();
+    await page.getByLabel('API token').fill('agent-secret');
+    await page.keyboard.press('Enter');
+    await page.getByRole('link', { name: 'Tools' }).click();
+    await row(page, 'get_weather').waitFor();
+    expect((await sections()).map((text) => text.trim())).toEqual(['Calls', 'Tools', 'Sessions']);
+    expect(await page.getByRole('button', { name: 'Disable' }).count()).toBe(0);
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByLabel('API token').fill('operator-secret');
+    await page.keyboard.press('Enter');
+    await page.getByRole('link', { name: 'Fleet' }).click();
+    await page.getByRole('button', { name: 'Drain' }).waitFor();
+    await page.getByRole('link', { name: 'Tools' }).click();
+    await row(page, 'get_weather').waitFor();
+    // An admin's, not an operator's.
+    expect(await page.getByRole('button', { name: 'Disable' }).count()).toBe(0);
+  });
+
+  test('every section has room on a phone, in the dark; when the server is away the page says so', async () => {
+    const { server, call } = await rig();
+    await call('get_weather', { city: 'Paris' });
+    await call('charge_card', { amount: 12 });
+    const page = await openPage(server.url, { viewport: { width: 390, height: 780 }, colorScheme: 'dark' });
+    for (const section of ['Approvals', 'Calls', 'Fleet', 'Circuits', 'Ledger', 'Tools', 'Sessions']) {
+      await page.getByRole('link', { name: section }).click();
+      await page.getByRole('heading', { name: section, level: 2 }).waitFor();
+      await page.locator('#live', { hasText: 'Live' }).waitFor();
+      const width = Number(await page.evaluate('document.documentElement.scrollWidth'));
+      expect(width, section).toBeLessThanOrEqual(390);
+      await keep(page, `phone-${section.toLowerCase()}`);
+    }
+    await page
+      .context()
+      .route('**/v1/**', (route) =>
+        route.fulfill({ status: 503, json: { error: { code: 'BACKEND_UNAVAILABLE', message: 'Redis is away.' } } }),
+      );
+    await page.getByText('Reconnecting').waitFor();
+    await page.context().unroute('**/v1/**');
+    await eventually(async () => (await page.locator('#live').innerText()) === 'Live', {
+      what: 'the page to be live again',
+    });
+  });
+});
