@@ -45,8 +45,8 @@ export function open(root, page) {
       if (isChosen && focused && document.activeElement !== button) button.focus();
     }
     detail.hidden = listed.length === 0;
-    drawTimes();
     drawDetail();
+    drawTimes();
   }
 
   function drawTimes() {

@@ -23,8 +23,8 @@ export function open(root, page) {
           workers > 0 ? pill('served', 'good') : pill('no worker', inflight > 0 ? 'bad' : 'dim'),
       },
       { title: 'Workers', kind: 'number', cell: ({ workers }) => String(workers) },
-      { title: 'Slots', kind: 'number', cell: ({ slots }) => slots.toLocaleString('en') },
-      { title: 'In flight', kind: 'number', cell: ({ inflight }) => inflight.toLocaleString('en') },
+      { title: 'Slots', kind: 'number spare', cell: ({ slots }) => slots.toLocaleString('en') },
+      { title: 'In flight', kind: 'number spare', cell: ({ inflight }) => inflight.toLocaleString('en') },
       { title: 'Load', kind: 'wide', cell: ({ inflight, slots }) => load(inflight, slots) },
     ],
   });

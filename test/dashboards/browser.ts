@@ -28,7 +28,10 @@ export async function openPage(url: string, options: BrowserContextOptions = {})
   const page = await context.newPage();
   const faults: string[] = [];
   page.on('pageerror', (error) => faults.push(error.message));
-  page.on('requestfailed', (request) => faults.push(`${request.url()} failed`));
+  page.on('requestfailed', (request) => {
+    // What a reload breaks off is no fault.
+    if (request.failure()?.errorText !== 'net::ERR_ABORTED') faults.push(`${request.url()} failed`);
+  });
   page.on('request', (request) => {
     if (!request.url().startsWith(url) && !request.url().startsWith('data:')) faults.push(`asked for ${request.url()}`);
   });
