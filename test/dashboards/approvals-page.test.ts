@@ -43,7 +43,7 @@ async function rig(settings = {}) {
   return { ...started, call, stateOf };
 }
 
-describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
+describe.skipIf(!hasBrowser)('approvals on the operator’s page in Chromium', { timeout: 60_000 }, () => {
   test('a call appears within a second, and keyboard alone reads, edits and approves it', async () => {
     const { server, ask, call, stateOf } = await rig();
     const page = await openPage(server.url);

@@ -1,7 +1,7 @@
 /** A real Chromium for tests of pages; tests that need one are skipped, saying so, where there is none. */
 import { existsSync } from 'node:fs';
-import { type BrowserContextOptions, chromium, type Page } from 'playwright-core';
-import { onTestFinished } from 'vitest';
+import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import { afterAll, onTestFinished } from 'vitest';
 
 const EXECUTABLE = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) =>
   existsSync(path),
@@ -9,9 +9,12 @@ const EXECUTABLE = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/
 export const hasBrowser = EXECUTABLE !== undefined;
 if (!hasBrowser) process.stdout.write('skipped: tests of the operator’s page, because there is no Chromium\n');
 
-/** Made inside a test; ends with it. Whatever the page says on its console as an error fails the test. */
-export async function openPage(url: string, options: BrowserContextOptions = {}): Promise<Page> {
-  const browser = await chromium.launch({
+let launched: Promise<Browser> | undefined;
+afterAll(async () => (await launched)?.close());
+
+/** One for all tests of a file: each has a context of its own. */
+function browser(): Promise<Browser> {
+  launched ??= chromium.launch({
     executablePath: EXECUTABLE ?? '',
     args: [
       '--no-sandbox',
@@ -23,8 +26,13 @@ export async function openPage(url: string, options: BrowserContextOptions = {})
       '--disable-sync',
     ],
   });
-  onTestFinished(() => browser.close());
-  const context = await browser.newContext({ viewport: { width: 1180, height: 1080 }, ...options });
+  return launched;
+}
+
+/** Made inside a test; ends with it. Whatever the page says on its console as an error fails the test. */
+export async function openPage(url: string, options: BrowserContextOptions = {}): Promise<Page> {
+  const context = await (await browser()).newContext({ viewport: { width: 1180, height: 1080 }, ...options });
+  onTestFinished(() => context.close());
   const page = await context.newPage();
   const faults: string[] = [];
   page.on('pageerror', (error) => faults.push(error.message));

@@ -97,11 +97,10 @@ async function fastestOpeningMs(page: Page): Promise<number> {
   return Math.min(...openings);
 }
 
-describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
+describe.skipIf(!hasBrowser)('the operator’s page in Chromium', { timeout: 60_000 }, () => {
   test('shows calls as they come, filters them, and tells a call’s whole story, by keyboard', async () => {
-    const { server, call, release } = await rig({ traceUrl: 'http://127.0.0.1:16686/trace/{traceId}' });
+    const { server, call } = await rig({ traceUrl: 'http://127.0.0.1:16686/trace/{traceId}' });
     const page = await openPage(server.url, { viewport: { width: 1180, height: 760 } });
-    expect(await fastestOpeningMs(page)).toBeLessThan(1_000);
     await page.getByRole('link', { name: 'Calls' }).click();
     await page.getByText('No call matches.').waitFor();
     await call('get_weather', { city: 'Paris', token: 'a-secret-nobody-sees' });
@@ -121,8 +120,15 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     const trace = page.getByRole('link', { name: '4bf92f3577b34da6a3ce929d0e0e4736' });
     expect(await trace.getAttribute('href')).toBe('http://127.0.0.1:16686/trace/4bf92f3577b34da6a3ce929d0e0e4736');
     await keep(page, 'call');
-    await page.goto(`${server.url}/#calls`);
-    await page.getByRole('searchbox', { name: 'Tool' }).fill('');
+  });
+
+  test('opens in under a second, shows parameters without their secrets, and the progress of what runs', async () => {
+    const { server, call, release } = await rig();
+    await call('get_weather', { city: 'Paris', token: 'a-secret-nobody-sees' });
+    await call('rebuild_index', {}, 0);
+    const page = await openPage(server.url, { viewport: { width: 1180, height: 760 } });
+    expect(await fastestOpeningMs(page)).toBeLessThan(1_000);
+    await page.getByRole('link', { name: 'Calls' }).click();
     await row(page, 'get_weather').getByRole('link', { name: 'get_weather' }).click();
     await page.getByText('[redacted]').waitFor();
     expect(await page.content()).not.toContain('a-secret-nobody-sees');
