@@ -215,6 +215,26 @@ function catalogueCommands(program: Command, context: CliContext, end: End): voi
   json(show.argument('<name>')).action(async (name: string, options) =>
     end(await (await import('./cli/tools.ts')).showTool(context, name, options)),
   );
+  const importMcp = command(tools, 'import-mcp', 'declare the tools of an MCP server', [
+    'pawl tools import-mcp files --folder /data -- npx -y @modelcontextprotocol/server-filesystem /data',
+    'pawl tools import-mcp tracker --url https://mcp.example.com/mcp --header "Authorization: env:TRACKER_TOKEN"',
+    'pawl tools import-mcp files --accept',
+  ])
+    .argument('<name>', 'what the server is called here: its tools are mcp.NAME.…')
+    .argument('[command...]', 'the program and its arguments, after --')
+    .option('--url <url>', 'a server over streamable HTTP, in place of a command')
+    .option('--header <header...>', 'sent with each request: "Name: value", or "Name: env:VARIABLE" of the worker')
+    .option('--env <variable...>', 'for the program: NAME=VALUE, or NAME for the worker’s own variable')
+    .option('--folder <folder>', 'the one folder that the program may write to (default: one of its own)')
+    .option('--network', 'let the program use the network')
+    .option('--tier <tier>', 'of its tools (default: system)')
+    .option('--read-only <tool...>', 'tools, as the server calls them, that only read')
+    .option('--only <tool...>', 'import these alone')
+    .option('--trust-annotations', 'believe what it says of tools that only read or may be repeated')
+    .option('--accept', 'accept what has changed since it was imported');
+  json(importMcp).action(async (name: string, words: string[], options) =>
+    end(await (await import('./cli/import-mcp.ts')).importMcp(context, name, words, options)),
+  );
 }
 
 function sessionCommands(program: Command, context: CliContext, end: End): void {

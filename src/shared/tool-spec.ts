@@ -9,6 +9,7 @@ import { EFFECTS } from './effects.ts';
 import { issuesOf } from './envelope.ts';
 import { type Issue, PawlError } from './failure.ts';
 import { canonicalJson, digest } from './fingerprint.ts';
+import { mcpRoutingSchema } from './mcp.ts';
 import { type ToolRule, toolRuleSchema } from './policy-file.ts';
 import { compileSchema, type JsonSchema } from './schema.ts';
 import { sanitizeSchema } from './schema-sanitize.ts';
@@ -66,8 +67,7 @@ const common = {
 /** What `PUT /v1/tools/{name}` takes. */
 export const putSpecSchema = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('http'), ...common, routing: connectorSchema }),
-  /** What routing says is for the executor to check. */
-  z.strictObject({ kind: z.literal('mcp'), ...common, routing: schemaSchema }),
+  z.strictObject({ kind: z.literal('mcp'), ...common, routing: mcpRoutingSchema }),
   z.strictObject({ kind: z.literal('dynamic'), ...common, routing: z.strictObject({}).default({}) }),
 ]);
 export type PutSpec = z.input<typeof putSpecSchema>;

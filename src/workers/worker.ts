@@ -41,6 +41,7 @@ import { ApprovalGate } from './approval-gate.ts';
 import { type RegisteredTool, register } from './begun.ts';
 import { WorkerChannels } from './channels.ts';
 import { compiledIn } from './connectors/index.ts';
+import { McpConnections } from './connectors/mcp/tools.ts';
 import { DeclaredTools, type ToolMakers } from './declared-tools.ts';
 import { Deliveries } from './deliveries.ts';
 import { type ExecuteEvent, Executor } from './execute.ts';
@@ -117,6 +118,7 @@ export class ToolWorker {
   readonly #executor: Executor;
   readonly #switches: Switches;
   readonly #declared: DeclaredTools;
+  readonly #mcp: McpConnections;
   readonly #news: NewsListener;
   readonly #queues: readonly BullWorker<CallJob>[];
   readonly #deliveries: Deliveries[] = [];
@@ -183,8 +185,10 @@ export class ToolWorker {
     });
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
     this.#switches = new Switches(settings.reliability);
+    this.#mcp = new McpConnections(options);
     this.#declared = new DeclaredTools(backend.specs, {
       ...compiledIn({ settings, environment: options.environment, limits: backend.limits }),
+      mcp: (record) => this.#mcp.executable(record),
       ...options.declared,
     });
     const { seals, messages, questions, ledger } = backend;
@@ -637,6 +641,7 @@ export class ToolWorker {
     this.#disk?.close();
     this.#running.close();
     this.#nodeCircuits.close();
+    await this.#mcp.close();
     this.#news.close();
     this.#releaseStray();
     await this.#publisher.close(LAST_METRICS_MS);

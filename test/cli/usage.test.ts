@@ -87,7 +87,8 @@ describe('help', () => {
         'reliability ls',
         'serve',
       ],
-      ...['sessions close', 'sessions ls', 'sessions open', 'sessions show', 'tools ls', 'tools show', 'up', 'worker'],
+      ...['sessions close', 'sessions ls', 'sessions open', 'sessions show'],
+      ...['tools import-mcp', 'tools ls', 'tools show', 'up', 'worker'],
     ]);
   });
 

@@ -46,7 +46,7 @@ describe('the catalogue', () => {
       (code) => FAILURES[code].nothingHappened && FAILURES[code].againstCircuit,
     );
     expect(proving.sort()).toEqual(
-      ['CONNECTION_REFUSED', 'CONNECT_TIMEOUT', 'DNS_FAILED', 'HTTP_429', 'UNREACHABLE'].sort(),
+      ['CONNECTION_REFUSED', 'CONNECT_TIMEOUT', 'DNS_FAILED', 'HTTP_429', 'MCP_UNAVAILABLE', 'UNREACHABLE'].sort(),
     );
   });
 });

@@ -1,0 +1,373 @@
+/**
+ * One worker's connection to one MCP server. Opened by the first call that needs it, shared by all, closed when nobody has used it
+ * for long, and opened anew after it broke. Its own circuit: a server that breaks again and again rests for longer each time, and
+ * calls are refused meanwhile.
+ *
+ *     idle ── call ──► opening ──► open ── server ends, breaks the protocol ──► resting ── time passes ──► idle
+ *                         └────────────── cannot be opened ──────────────────────▲
+ */
+import { Client, type ClientOptions, type RequestOptions, type Transport } from '@modelcontextprotocol/client';
+import { z } from 'zod';
+import type { Settings } from '../../../shared/config.ts';
+import { PawlError, ToolError } from '../../../shared/failure.ts';
+import type { Logger } from '../../../shared/log.ts';
+import { definitionDigest, type McpConnectionOptions, type McpDefinition } from '../../../shared/mcp.ts';
+import { connectFailure, requestFailure } from './failures.ts';
+import { openHttpTransport } from './http.ts';
+import { StdioTransport } from './stdio.ts';
+import type { Environment } from './values.ts';
+
+export interface ConnectionParts {
+  readonly settings: Pick<Settings, 'dataDir' | 'sandbox' | 'allowedHosts'>;
+  readonly environment: Environment;
+  readonly log: Logger;
+  readonly pawlVersion: string;
+  /** How long a message may take to arrive once it has begun. */
+  readonly messageTimeoutMs?: number;
+}
+
+const CONNECT_TIMEOUT_MS = 20_000;
+/** A server of the older era need not answer the question for the newer one. */
+const PROBE_TIMEOUT_MS = 5_000;
+const LIST_TIMEOUT_MS = 20_000;
+/** Attempts have their own limits; the SDK's must never be the first. */
+const NO_TIMEOUT_MS = 2 ** 31 - 1;
+/** Definitions are asked for again after this long, also of a server that does not say that they changed. */
+const DEFINITIONS_FRESH_MS = 60_000;
+const IDLE_MS = 10 * 60_000;
+const FIRST_REST_MS = 250;
+const LONGEST_REST_MS = 30_000;
+const MAX_PAGES = 64;
+
+/** Read loosely: one definition that is not as it should be must not hide the others. */
+const listSchema = z.looseObject({
+  tools: z.array(z.looseObject({ name: z.string() })),
+  nextCursor: z.string().optional(),
+});
+
+/** An open connection. */
+interface Open {
+  readonly client: Client;
+  readonly transport: Transport;
+  /** What the server did that ended the connection. */
+  fault: Error | undefined;
+  closed: boolean;
+  definitions:
+    | { readonly read: Promise<ReadonlyMap<string, McpDefinition | 'several'>>; readonly atMs: number }
+    | undefined;
+  /** Requests that were given up: their answers may still come, and are no fault then. */
+  givenUp: number;
+}
+
+export class McpConnection {
+  readonly server: string;
+  readonly #options: McpConnectionOptions;
+  readonly #parts: ConnectionParts;
+  #opening: Promise<Open> | undefined;
+  #open: Open | undefined;
+  #failures = 0;
+  #rest: { readonly untilMs: number; readonly because: Error } | undefined;
+  /** Once a server of standard streams has shown to be of the older era, it is not asked again. */
+  #legacy = false;
+  #inUse = 0;
+  #idle: NodeJS.Timeout | undefined;
+  #ended = false;
+
+  constructor(server: string, options: McpConnectionOptions, parts: ConnectionParts) {
+    this.server = server;
+    this.#options = options;
+    this.#parts = parts;
+  }
+
+  /** What the server says it is; for the records of an import. */
+  async version(): Promise<string | undefined> {
+    return (await this.#connected()).client.getServerVersion()?.version;
+  }
+
+  async hasResources(): Promise<boolean> {
+    return (await this.#connected()).client.getServerCapabilities()?.resources !== undefined;
+  }
+
+  /** All definitions, as the server gives them: a name can stand there twice. */
+  async definitions(signal: AbortSignal): Promise<readonly McpDefinition[]> {
+    return this.#using(signal, async (open) => {
+      const definitions: McpDefinition[] = [];
+      let cursor: string | undefined;
+      for (let page = 0; ; page += 1) {
+        if (page === MAX_PAGES)
+          throw new PawlError(
+            'MCP_PROTOCOL',
+            `The MCP server ${this.server} lists its tools on more than ${MAX_PAGES} pages.`,
+          );
+        const listed = await open.client.request(
+          { method: 'tools/list', ...(cursor === undefined ? {} : { params: { cursor } }) },
+          listSchema,
+          { timeout: LIST_TIMEOUT_MS, signal },
+        );
+        definitions.push(...listed.tools.map(definitionOf));
+        cursor = listed.nextCursor;
+        if (cursor === undefined) return definitions;
+      }
+    });
+  }
+
+  /**
+   * Sends a request once the server's definition of `tool` is the one that was accepted. Throws `DEFINITION_CHANGED` where it is
+   * not, and otherwise what `failures.ts` makes of what went wrong.
+   */
+  async call<T>(
+    accepted: { readonly tool: string; readonly digest: string },
+    signal: AbortSignal,
+    send: (client: Client, definition: McpDefinition, options: RequestOptions) => Promise<T>,
+  ): Promise<T> {
+    return this.#using(signal, async (open) => {
+      const definition = await this.#accepted(open, accepted, signal);
+      return send(open.client, definition, { signal, timeout: NO_TIMEOUT_MS });
+    });
+  }
+
+  /** Sends a request that needs no definition. */
+  request<T>(signal: AbortSignal, send: (client: Client, options: RequestOptions) => Promise<T>): Promise<T> {
+    return this.#using(signal, (open) => send(open.client, { signal, timeout: NO_TIMEOUT_MS }));
+  }
+
+  async #using<T>(signal: AbortSignal, use: (open: Open) => Promise<T>): Promise<T> {
+    clearTimeout(this.#idle);
+    this.#inUse += 1;
+    try {
+      const open = await unlessAborted(this.#connected(), signal);
+      try {
+        const result = await use(open);
+        this.#failures = 0;
+        return result;
+      } catch (error) {
+        if (signal.aborted) {
+          open.givenUp += 1;
+          throw signal.reason;
+        }
+        const { failure, gone } = requestFailure(error, open.fault, this.server);
+        if (gone) await this.#drop(open);
+        throw failure;
+      }
+    } finally {
+      this.#inUse -= 1;
+      if (this.#inUse === 0 && !this.#ended) this.#idle = setTimeout(() => void this.#rested(), IDLE_MS).unref();
+    }
+  }
+
+  async #accepted(
+    open: Open,
+    { tool, digest }: { readonly tool: string; readonly digest: string },
+    signal: AbortSignal,
+  ): Promise<McpDefinition> {
+    const known = open.definitions;
+    if (known === undefined || performance.now() - known.atMs > DEFINITIONS_FRESH_MS)
+      // Not with the call's own signal: others wait for the same list.
+      open.definitions = { read: this.#byName(new AbortController().signal), atMs: performance.now() };
+    const asked = open.definitions;
+    let definition: McpDefinition | 'several' | undefined;
+    try {
+      if (asked !== undefined) definition = (await unlessAborted(asked.read, signal)).get(tool);
+    } catch (error) {
+      if (open.definitions === asked) open.definitions = undefined;
+      throw error;
+    }
+    const refuse = (why: string): never => {
+      throw new ToolError(
+        `${why}. Nothing was run. To look at the change and accept it: pawl tools import-mcp ${this.server} --accept`,
+        { code: 'DEFINITION_CHANGED', nothingHappened: true },
+      );
+    };
+    if (definition === undefined) return refuse(`The MCP server ${this.server} does not offer ${tool} any more`);
+    if (definition === 'several') return refuse(`The MCP server ${this.server} offers two tools named ${tool}`);
+    if (definitionDigest(definition) !== digest)
+      return refuse(`The MCP server ${this.server} has changed what it says of ${tool}`);
+    return definition;
+  }
+
+  async #byName(signal: AbortSignal): Promise<ReadonlyMap<string, McpDefinition | 'several'>> {
+    const found = new Map<string, McpDefinition | 'several'>();
+    for (const definition of await this.definitions(signal))
+      found.set(definition.name, found.has(definition.name) ? 'several' : definition);
+    return found;
+  }
+
+  // Opening and closing
+
+  #connected(): Promise<Open> {
+    if (this.#ended) throw new PawlError('DRAINED');
+    if (this.#open !== undefined) return Promise.resolve(this.#open);
+    const restMs = (this.#rest?.untilMs ?? 0) - performance.now();
+    if (this.#rest !== undefined && restMs > 0) {
+      const { message } = this.#rest.because;
+      throw new ToolError(`The MCP server ${this.server} is given time to recover. ${message}`, {
+        code: 'MCP_UNAVAILABLE',
+        retriable: true,
+        nothingHappened: true,
+        retryAfterMs: Math.ceil(restMs),
+      });
+    }
+    this.#opening ??= this.#connect().finally(() => {
+      this.#opening = undefined;
+    });
+    return this.#opening;
+  }
+
+  async #connect(): Promise<Open> {
+    const startedAtMs = performance.now();
+    try {
+      const open = await this.#connectInEra(this.#legacy).catch((error: unknown) => {
+        // Some servers of the older era end when they are asked for the newer one.
+        if (this.#options.transport !== 'stdio' || this.#legacy || !hasEnded(error)) throw error;
+        return this.#connectInEra(true);
+      });
+      this.#legacy = this.#options.transport === 'stdio' && open.client.getProtocolEra() === 'legacy';
+      this.#open = open;
+      const { log } = this.#parts;
+      const tookMs = Math.round(performance.now() - startedAtMs);
+      log.info({ event: 'mcp_connected', server: this.server, era: open.client.getProtocolEra(), tookMs }, 'connected');
+      return open;
+    } catch (error) {
+      const failure = connectFailure(error, this.server);
+      this.#failed(failure);
+      throw failure;
+    }
+  }
+
+  async #connectInEra(legacy: boolean): Promise<Open> {
+    const { pawlVersion } = this.#parts;
+    let open: Open | undefined;
+    const options: ClientOptions = {
+      capabilities: {},
+      versionNegotiation: { mode: legacy ? 'legacy' : 'auto', probe: { timeoutMs: PROBE_TIMEOUT_MS } },
+      // Results are checked here against the definition that was accepted, not against the server's newest word.
+      jsonSchemaValidator: {
+        getValidator: () => (data) => ({ valid: true, data: data as never, errorMessage: undefined }),
+      },
+      listChanged: {
+        tools: {
+          autoRefresh: false,
+          debounceMs: 0,
+          onChanged: () => {
+            if (open !== undefined) open.definitions = undefined;
+          },
+        },
+      },
+    };
+    const client = new Client({ name: 'pawl', version: pawlVersion }, options);
+    const transport = this.#transport();
+    open = { client, transport, fault: undefined, closed: false, definitions: undefined, givenUp: 0 };
+    const made = open;
+    client.onclose = () => this.#closed(made);
+    client.onerror = (error) => this.#heard(made, error);
+    try {
+      await client.connect(transport, { timeout: CONNECT_TIMEOUT_MS });
+    } catch (error) {
+      await transport.close().catch(() => undefined);
+      const said = transport instanceof StdioTransport ? transport.said : '';
+      const fault = transport instanceof StdioTransport ? transport.fault : undefined;
+      throw Object.assign(new Error(sentence(error, said), { cause: fault ?? error }), { ended: fault !== undefined });
+    }
+    return open;
+  }
+
+  #transport(): Transport {
+    const { settings, environment, messageTimeoutMs } = this.#parts;
+    const options = this.#options;
+    if (options.transport === 'http') return openHttpTransport(options, settings.allowedHosts, environment);
+    return new StdioTransport({
+      server: this.server,
+      connection: options,
+      settings,
+      environment,
+      ...(messageTimeoutMs === undefined ? {} : { messageTimeoutMs }),
+    });
+  }
+
+  /** The SDK tells of whatever it could not place. */
+  #heard(open: Open, error: Error): void {
+    if (open.transport instanceof StdioTransport) open.fault ??= open.transport.fault;
+    if (!error.message.startsWith('Received a response for an unknown message ID')) return;
+    if (open.givenUp > 0) {
+      open.givenUp -= 1;
+      return;
+    }
+    const message = `The MCP server ${this.server} answered a request that nobody made: its connection was closed.`;
+    open.fault ??= new PawlError('MCP_PROTOCOL', message);
+    void open.transport.close().catch(() => undefined);
+  }
+
+  #closed(open: Open): void {
+    if (open.closed) return;
+    open.closed = true;
+    if (open.transport instanceof StdioTransport) open.fault ??= open.transport.fault;
+    if (this.#open !== open) return;
+    this.#open = undefined;
+    if (!this.#ended) this.#failed(open.fault ?? new Error('It closed the connection.'));
+  }
+
+  #failed(because: Error): void {
+    this.#failures += 1;
+    // The first time it may just have been restarted.
+    const restMs = this.#failures === 1 ? 0 : Math.min(LONGEST_REST_MS, FIRST_REST_MS * 2 ** (this.#failures - 2));
+    this.#rest = { untilMs: performance.now() + restMs, because };
+    const { log } = this.#parts;
+    log.warn({ event: 'mcp_broken', server: this.server, restMs, error: because.message }, 'an MCP server broke');
+  }
+
+  /** Gives up a connection that is of no use any more, without blaming the server. */
+  async #drop(open: Open): Promise<void> {
+    if (this.#open === open) this.#open = undefined;
+    open.closed = true;
+    await open.transport.close().catch(() => undefined);
+  }
+
+  async #rested(): Promise<void> {
+    if (this.#inUse === 0 && this.#open !== undefined) await this.#drop(this.#open);
+  }
+
+  /** Ends the server, or the session with it. */
+  async close(): Promise<void> {
+    this.#ended = true;
+    clearTimeout(this.#idle);
+    const open = this.#open ?? (await this.#opening?.catch(() => undefined));
+    if (open !== undefined) await this.#drop(open);
+  }
+}
+
+function definitionOf(tool: z.output<typeof listSchema>['tools'][number]): McpDefinition {
+  const { name, title, description, inputSchema, outputSchema, annotations, execution } = tool;
+  const hints = typeof annotations === 'object' && annotations !== null ? annotations : undefined;
+  const taskSupport = (execution as { taskSupport?: unknown } | undefined)?.taskSupport;
+  return {
+    name,
+    title: typeof title === 'string' ? title : undefined,
+    description: typeof description === 'string' ? description : undefined,
+    inputSchema,
+    outputSchema,
+    annotations: hints,
+    taskSupport: typeof taskSupport === 'string' ? taskSupport : undefined,
+  };
+}
+
+function hasEnded(error: unknown): boolean {
+  return (error as { ended?: unknown }).ended === true;
+}
+
+function sentence(error: unknown, said: string): string {
+  const message = error instanceof Error ? error.message : String(error);
+  return said === '' ? message : `${message}; it said: ${said.slice(-500)}`;
+}
+
+/** What comes first: the value, or the end of who waits for it. */
+async function unlessAborted<T>(value: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  const { promise, reject } = Promise.withResolvers<never>();
+  const onAbort = () => reject(signal.reason);
+  signal.addEventListener('abort', onAbort, { once: true });
+  try {
+    return await Promise.race([value, promise]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
+}

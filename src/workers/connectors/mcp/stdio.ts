@@ -1,0 +1,214 @@
+/**
+ * An MCP server as a program of this worker: started exactly as declared, in the sandbox that policy asks for, with an environment
+ * of its own, and ended with all that it started when the connection ends or the worker dies.
+ */
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import {
+  isJSONRPCNotification,
+  isJSONRPCRequest,
+  isJSONRPCResponse,
+  type JSONRPCMessage,
+  type Transport,
+} from '@modelcontextprotocol/client';
+import type { Settings } from '../../../shared/config.ts';
+import { PawlError, ToolError } from '../../../shared/failure.ts';
+import type { McpConnectionOptions } from '../../../shared/mcp.ts';
+import { prepareProgram } from '../../processes.ts';
+import { startTree, type Tree } from '../../sandbox/tree.ts';
+import { type Environment, resolveValues } from './values.ts';
+
+/** A message may be this large, in bytes: tool results are capped far below, lists of tools are not. */
+export const MAX_MESSAGE_BYTES = 32 * 1_024 * 1_024;
+/** A message that has begun must have ended after this long: whoever sends it byte by byte holds up all other answers. */
+export const MESSAGE_TIMEOUT_MS = 20_000;
+const KEPT_ERROR_BYTES = 2_048;
+
+export interface StdioOptions {
+  readonly server: string;
+  readonly connection: Extract<McpConnectionOptions, { transport: 'stdio' }>;
+  readonly settings: Pick<Settings, 'dataDir' | 'sandbox'>;
+  readonly environment: Environment;
+  readonly messageTimeoutMs?: number;
+}
+
+export class StdioTransport implements Transport {
+  onclose?: (() => void) | undefined;
+  onerror?: ((error: Error) => void) | undefined;
+  onmessage?: (<T extends JSONRPCMessage>(message: T) => void) | undefined;
+  /** The SDK takes a transport that has both for one of standard streams. */
+  readonly stderr = null;
+  readonly pid = null;
+  /** Why the connection ended, when the server broke the rules. */
+  fault: Error | undefined;
+  readonly #options: StdioOptions;
+  readonly #abort = new AbortController();
+  #tree: Tree | undefined;
+  #parts: Buffer[] = [];
+  #bytes = 0;
+  #errors = '';
+  #stalled: NodeJS.Timeout | undefined;
+  #delivered: Promise<unknown> = Promise.resolve();
+
+  constructor(options: StdioOptions) {
+    this.#options = options;
+  }
+
+  /** The end of what the server wrote to its standard error. */
+  get said(): string {
+    return this.#errors.trim();
+  }
+
+  async start(): Promise<void> {
+    const { server, connection, settings, environment } = this.#options;
+    const folder = connection.folder ?? (await ownFolder(settings.dataDir, server));
+    const {
+      sandbox,
+      launch,
+      environment: shown,
+    } = await prepareProgram(
+      {
+        root: folder,
+        callId: `mcp.${server}`,
+        env: environment,
+        sandbox: settings.sandbox,
+        network: connection.network,
+      },
+      { argv: connection.command, env: resolveValues(connection.environment, environment) },
+    );
+    this.#tree = startTree(sandbox, {
+      launch,
+      environment: shown,
+      name: connection.command[0],
+      streams: { stdin: 'pipe', stdout: 'pipe', stderr: 'pipe' },
+      timeoutMs: undefined,
+      signal: this.#abort.signal,
+    });
+    this.#tree.stdin?.on('error', () => undefined);
+    (this.#tree.stdout as Readable).on('data', (chunk: Buffer) => this.#read(chunk));
+    this.#tree.stdout?.on('error', () => undefined);
+    this.#tree.stderr?.on('data', (chunk: Buffer) => {
+      this.#errors = (this.#errors + chunk.toString('utf8')).slice(-KEPT_ERROR_BYTES);
+    });
+    this.#tree.stderr?.on('error', () => undefined);
+    this.#tree.ended.then(
+      ({ exitCode, signal }) =>
+        this.#ended(
+          new ToolError(`The MCP server ${server} ended (${signal ?? `exit code ${exitCode}`})${this.#quoted()}.`, {
+            code: 'CONNECTION_RESET',
+            retriable: true,
+          }),
+        ),
+      (error: Error) => this.#ended(error),
+    );
+  }
+
+  #quoted(): string {
+    return this.said === '' ? '' : `; it said: ${this.said.slice(-500)}`;
+  }
+
+  #ended(because: Error): void {
+    clearTimeout(this.#stalled);
+    // After what it said before it ended.
+    this.#delivered = this.#delivered.then(() => {
+      this.fault ??= because;
+      this.onclose?.();
+    });
+  }
+
+  /** Ends the connection because of what the server did. */
+  #refuse(fault: Error): void {
+    this.fault ??= fault;
+    this.onerror?.(fault);
+    this.#abort.abort(fault);
+  }
+
+  #read(chunk: Buffer): void {
+    if (this.fault !== undefined) return;
+    let from = 0;
+    for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, from)) {
+      this.#parts.push(chunk.subarray(from, end));
+      from = end + 1;
+      const line = Buffer.concat(this.#parts).toString('utf8').trim();
+      this.#parts = [];
+      this.#bytes = 0;
+      clearTimeout(this.#stalled);
+      this.#stalled = undefined;
+      if (line !== '') this.#line(line);
+      if (this.fault !== undefined) return;
+    }
+    if (from === chunk.length) return;
+    this.#parts.push(chunk.subarray(from));
+    this.#bytes += chunk.length - from;
+    const { server, messageTimeoutMs = MESSAGE_TIMEOUT_MS } = this.#options;
+    if (this.#bytes > MAX_MESSAGE_BYTES) {
+      const message = `The MCP server ${server} sent a message of more than ${MAX_MESSAGE_BYTES} bytes.`;
+      this.#refuse(new PawlError('RESULT_TOO_LARGE', message));
+      return;
+    }
+    this.#stalled ??= setTimeout(() => {
+      const message = `The MCP server ${server} did not finish a message within ${messageTimeoutMs} ms.`;
+      this.#refuse(new PawlError('UPSTREAM_TIMEOUT', message));
+    }, messageTimeoutMs).unref();
+  }
+
+  #line(line: string): void {
+    let message: unknown;
+    try {
+      message = JSON.parse(line);
+    } catch {
+      // Many servers print a word of their own where only messages belong.
+      this.#errors = `${this.#errors}${line}\n`.slice(-KEPT_ERROR_BYTES);
+      return;
+    }
+    if (isJSONRPCResponse(message) || isJSONRPCRequest(message) || isJSONRPCNotification(message))
+      this.#deliver(message);
+    else
+      this.#refuse(
+        new PawlError(
+          'MCP_PROTOCOL',
+          `The MCP server ${this.#options.server} sent what is no JSON-RPC message: ${line.slice(0, 200)}`,
+        ),
+      );
+  }
+
+  /**
+   * One message for each turn of the event loop: the SDK handles notifications a moment after responses, so that a report of
+   * progress would come too late for the request that it belongs to.
+   */
+  #deliver(message: JSONRPCMessage): void {
+    this.#delivered = this.#delivered.then(() => {
+      this.onmessage?.(message);
+      return 'id' in message ? undefined : new Promise((resolve) => setImmediate(resolve));
+    });
+  }
+
+  async send(message: JSONRPCMessage): Promise<void> {
+    const stdin = this.#tree?.stdin;
+    if (stdin === undefined || stdin === null || this.fault !== undefined || !stdin.writable)
+      throw (
+        this.fault ??
+        new ToolError('The MCP server is not running.', {
+          code: 'MCP_UNAVAILABLE',
+          retriable: true,
+          nothingHappened: true,
+        })
+      );
+    await new Promise<void>((resolve, reject) => {
+      stdin.write(`${JSON.stringify(message)}\n`, (error) => (error ? reject(this.fault ?? error) : resolve()));
+    });
+  }
+
+  /** Resolves when nothing of the server is left. */
+  async close(): Promise<void> {
+    this.#abort.abort(new PawlError('CANCELLED', 'The connection was closed.'));
+    await this.#tree?.ended.catch(() => undefined);
+  }
+}
+
+async function ownFolder(dataDir: string, server: string): Promise<string> {
+  const folder = join(dataDir, 'mcp', server);
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  return folder;
+}

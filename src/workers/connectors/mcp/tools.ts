@@ -1,0 +1,87 @@
+/** The executor of declared tools of the kind `mcp` (C22): their calls go to this worker's connection to their server. */
+import { PawlError } from '../../../shared/failure.ts';
+import { canonicalJson } from '../../../shared/fingerprint.ts';
+import type { McpConnectionOptions, McpResourceRouting, McpToolRouting } from '../../../shared/mcp.ts';
+import type { ToolContext } from '../../../shared/tool.ts';
+import type { SpecOf } from '../../../shared/tool-spec.ts';
+import type { Executable } from '../../declared-tools.ts';
+import { type ConnectionParts, McpConnection } from './connection.ts';
+import { resourceTool } from './resources.ts';
+import { toolResult } from './results.ts';
+
+/** The connections of one worker: one to each server, however many tools and tiers use it. */
+export class McpConnections {
+  readonly #parts: ConnectionParts;
+  readonly #connections = new Map<string, McpConnection>();
+
+  constructor(parts: ConnectionParts) {
+    this.#parts = parts;
+  }
+
+  to(server: string, options: McpConnectionOptions): McpConnection {
+    const key = canonicalJson([server, options]);
+    let connection = this.#connections.get(key);
+    if (connection === undefined) {
+      connection = new McpConnection(server, options, this.#parts);
+      this.#connections.set(key, connection);
+    }
+    return connection;
+  }
+
+  /** What a declared tool does when it is called. */
+  executable({ routing }: Pick<SpecOf<'mcp'>, 'routing'>): Executable {
+    return 'resources' in routing ? this.#resources(routing) : this.#tool(routing);
+  }
+
+  #tool(routing: McpToolRouting): Executable {
+    return {
+      run: (params, ctx) => {
+        const connection = this.to(routing.server, routing.connection);
+        return connection.call(routing, ctx.signal, async (client, definition, options) => {
+          const result = await client.callTool(
+            { name: routing.tool, arguments: params, _meta: metaOf(ctx) },
+            {
+              ...options,
+              onprogress: ({ progress, total, message }) =>
+                ctx.progress({
+                  progress,
+                  ...(total === undefined ? {} : { total }),
+                  ...(message === undefined ? {} : { message }),
+                }),
+              toolDefinition: { name: definition.name, inputSchema: definition.inputSchema as { type: 'object' } },
+            },
+          );
+          return toolResult(result);
+        });
+      },
+    };
+  }
+
+  #resources({ resources, servers }: McpResourceRouting): Executable {
+    return {
+      run: (params, ctx) => {
+        const connectionTo = (server: string): McpConnection => {
+          const options = Object.hasOwn(servers, server) ? servers[server] : undefined;
+          if (options === undefined)
+            throw new PawlError(
+              'INVALID_PARAMS',
+              `There is no MCP server ${JSON.stringify(server)} with resources; there is ${Object.keys(servers).join(', ')}.`,
+            );
+          return this.to(server, options);
+        };
+        return resourceTool(resources, params, { servers: Object.keys(servers), connectionTo, signal: ctx.signal });
+      },
+    };
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#connections.values()].map((connection) => connection.close()));
+    this.#connections.clear();
+  }
+}
+
+/** For servers that know how to use it: what names the call over all its attempts, and its place in the trace. */
+function metaOf(ctx: ToolContext): Record<string, string> {
+  const { traceparent } = ctx.trace;
+  return { 'pawl/idempotencyKey': ctx.idempotencyKey, ...(traceparent === undefined ? {} : { traceparent }) };
+}

@@ -1,0 +1,30 @@
+/** Values of a declared server's environment and headers, which may stand in the worker's environment. */
+import { PawlError } from '../../../shared/failure.ts';
+import type { McpValue } from '../../../shared/mcp.ts';
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** A worker's own secrets: whoever declares a server must not read them through it. */
+const OWN = /^(?:PAWL_|REDIS_|OTEL_)/;
+
+/** Throws `CONFIGURATION` for a variable that this worker does not have, or does not give away. */
+export function resolveValues(
+  values: Readonly<Record<string, McpValue>>,
+  environment: Environment,
+): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [
+      name,
+      typeof value === 'string' ? value : given(name, value.env, environment),
+    ]),
+  );
+}
+
+function given(name: string, variable: string, environment: Environment): string {
+  if (OWN.test(variable))
+    throw new PawlError('CONFIGURATION', `${name}: the worker's own ${variable} is not given to an MCP server.`);
+  const value = environment[variable];
+  if (value === undefined || value === '')
+    throw new PawlError('CONFIGURATION', `${name}: this worker has no environment variable ${variable}.`);
+  return value;
+}

@@ -1,0 +1,59 @@
+/** A fleet that uses MCP servers, each with a folder of its own. */
+import { mkdtemp, realpath, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { onTestFinished } from 'vitest';
+import { type ImportOutcome, importServer } from '../../../src/cli/import-mcp.ts';
+import { silentLogger } from '../../../src/shared/log.ts';
+import type { ImportPolicy, McpConnectionOptions } from '../../../src/shared/mcp.ts';
+import { McpConnections } from '../../../src/workers/connectors/mcp/tools.ts';
+import { type Fleet, type FleetOptions, startFleet } from '../../producer/fleet.ts';
+import { echo } from '../../producer/tools.ts';
+
+export const ODD_SERVER = fileURLToPath(new URL('./fixtures/mcp-server.mjs', import.meta.url));
+
+export interface McpFleet extends Fleet {
+  readonly folder: string;
+  /** The hand-written server, under this name. */
+  odd(more?: Partial<McpConnectionOptions>): McpConnectionOptions;
+  /** As `pawl tools import-mcp` does. */
+  bring(
+    server: string,
+    connection?: McpConnectionOptions,
+    policy?: ImportPolicy & { accept?: boolean },
+  ): Promise<ImportOutcome>;
+}
+
+export async function temporaryFolder(): Promise<string> {
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'pawl-mcp-')));
+  onTestFinished(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
+  return folder;
+}
+
+export async function startMcpFleet(options: Partial<FleetOptions> = {}): Promise<McpFleet> {
+  const [folder, dataDir] = await Promise.all([temporaryFolder(), temporaryFolder()]);
+  const fleet = await startFleet({ tools: [echo], ...options, settings: { dataDir, ...options.settings } });
+  const parts = { settings: fleet.settings, environment: process.env, log: silentLogger, pawlVersion: '0.0.0' };
+  return {
+    ...fleet,
+    folder,
+    odd: (more = {}) =>
+      ({
+        transport: 'stdio',
+        command: [process.execPath, ODD_SERVER],
+        folder,
+        environment: {},
+        network: false,
+        ...more,
+      }) as McpConnectionOptions,
+    bring: async (server, connection, { accept = false, ...policy } = {}) => {
+      const connections = new McpConnections(parts);
+      try {
+        return await importServer({ registry: fleet.pawl.registry, connections, server, connection, policy, accept });
+      } finally {
+        await connections.close();
+      }
+    },
+  };
+}
