@@ -68,7 +68,7 @@ describe('what a server answers', () => {
 
   test('comes from a program with exact arguments and an environment of its own', async () => {
     const fleet = await startMcpFleet({
-      environment: { PATH: process.env['PATH'], SECRET: 'hidden', TOKEN: 'given', PAWL_X: 'own' },
+      environment: { PATH: process.env['PATH'] ?? '', SECRET: 'hidden', TOKEN: 'given', PAWL_X: 'own' },
     });
     const connection = fleet.odd({ environment: { KEY: { env: 'TOKEN' }, PLAIN: 'text' } });
     const { command } = connection as { readonly command: readonly string[] };
