@@ -156,7 +156,7 @@ export class Deliveries {
       const { job, begun } = taken;
       const jobId = job[1] as string;
       if (begun?.kind === 'started')
-        await this.#parts.ledger.postpone(callOfJob(jobId).callId, begun.fence, 'queued', begun.earlier, 0);
+        await this.#parts.ledger.postpone(callOfJob(jobId).callId, begun.fence, 'unstarted', begun.earlier, 0);
       await this.#backend?.moveJobFromActiveToWait(jobId, asked.lockToken);
     }
   }

@@ -13,7 +13,7 @@ for at = 7 + entries, #ARGV, 2 do
   seq, seal = seq + 1, ARGV[at + 1]
   redis.call('XADD', KEYS[4], string.format('%.0f-0', seq), 'record', ARGV[at], 'seal', seal)
 end
-for at = 7, 6 + entries do redis.call('XDEL', KEYS[3], ARGV[at]) end
+redis.call('XDEL', KEYS[3], unpack(ARGV, 7, 6 + entries))
 redis.call('HSET', KEYS[2], 'seq', string.format('%.0f', seq), 'seal', seal)
 -- What no sink has yet is kept longer, but not for ever.
 local first = seq - tonumber(ARGV[4]) + 1

@@ -22,11 +22,11 @@ local now = nowMs()
 
 local function read(key)
   local fields = redis.call('HMGET', key, 'state', 'paramsDigest', 'phase', 'createdAtMs', 'outcome', 'updatedAtMs', 'retriable', 'inboxes', 'sameAs', 'request',
-    'outcomeSignature')
+    'outcomeSignature', 'fence')
   return {
     exists = fields[1] or fields[9], state = fields[1], paramsDigest = fields[2], phase = fields[3], createdAtMs = fields[4],
     outcome = fields[5], updatedAtMs = fields[6], retriable = fields[7] == '1', inboxes = fields[8], sameAs = fields[9],
-    request = fields[10], signature = fields[11],
+    request = fields[10], signature = fields[11], fence = fields[12],
   }
 end
 
@@ -104,7 +104,7 @@ redis.call('HSET', key,
   'state', 'inflight', 'phase', 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'signature', ARGV[11], 'paramsDigest', ARGV[6],
   'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'version', 1)
 -- Nothing of a flushed call is left but its fence, which goes on counting and expires no more.
-redis.call('PERSIST', key)
+if record.fence then redis.call('PERSIST', key) end
 if fence then redis.call('HSET', key, 'fence', fence) end
 if ARGV[12] == '1' then redis.call('HSET', key, 'once', '1') end
 if ARGV[20] ~= '' then
