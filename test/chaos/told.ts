@@ -7,13 +7,12 @@ const IN_DOUBT: readonly string[] = ['OUTCOME_UNKNOWN', 'TIMEOUT', 'POISONED', '
 /** What an earlier attempt died of, when the last one failed: it may have had its effect. */
 const LEFT_OPEN: readonly string[] = ['TIMEOUT', 'LEASE_LOST'];
 
-/** Says nothing of the call: the key is another's, or what is stored was not written by this fleet. */
-const NO_VERDICT: readonly string[] = ['IDEMPOTENCY_CONFLICT', 'SIGNATURE_INVALID'];
-
 export function toldOf({ status, output, error, attempts, retriedBy, callId }: ToolResultEnvelope): Told {
   if (status === 'success') return { kind: 'ok', output: output.content };
   const { code, message } = error;
-  if (callId === undefined || NO_VERDICT.includes(code)) return { kind: 'refused', code, message };
+  // A result that nobody of the fleet wrote is no word about the call.
+  const forged = code === 'SIGNATURE_INVALID' && message.startsWith('The stored result');
+  if (callId === undefined || code === 'IDEMPOTENCY_CONFLICT' || forged) return { kind: 'refused', code, message };
   const reached = code === 'DEADLINE_EXCEEDED' && attempts > 0;
   const before = retriedBy?.some(({ reasonCode }) => LEFT_OPEN.includes(reasonCode)) ?? false;
   return { kind: reached || before || IN_DOUBT.includes(code) ? 'doubt' : 'fail', code, message };
