@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -6,6 +6,9 @@ import { defineTool } from 'pawl';
 import { createLocalRunner, fakeClock, InMemoryDedupeStore, runTool, testContext } from 'pawl/testing';
 import { describe, expect, expectTypeOf, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
+import { detectMeans } from '../src/workers/processes.ts';
+import { read as readTool } from '../src/workers/tools/read.ts';
+import { shell } from '../src/workers/tools/shell.ts';
 import { temporaryFolder } from './helpers/context.ts';
 
 const note = defineTool({
@@ -22,6 +25,18 @@ const note = defineTool({
     await ctx.workspace.write(`${title}.md`, 'line\n'.repeat(lines));
     return { output: { root: ctx.workspace.root, lines } };
   },
+});
+
+test('Pawl’s own data folder is hidden from tools here, as on a worker', async () => {
+  const workspaceRoot = temporaryFolder();
+  const dataDir = join(workspaceRoot, 'data');
+  mkdirSync(dataDir);
+  writeFileSync(join(dataDir, 'signing-key'), 'secret');
+  const settings = { dataDir };
+  const read = await runTool(readTool, { path: 'data/signing-key' }, { workspaceRoot, settings });
+  expect(read.error?.code).toBe('PERMISSION_DENIED');
+  const seen = await runTool(shell, { command: ['cat', 'data/signing-key'] }, { workspaceRoot, settings });
+  if ((await detectMeans()).includes('bubblewrap')) expect(JSON.stringify(seen)).not.toContain('secret');
 });
 
 describe('runTool', () => {

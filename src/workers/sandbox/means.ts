@@ -21,7 +21,7 @@
  */
 
 import { realpath } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { release, tmpdir } from 'node:os';
 import { PawlError } from '../../shared/failure.ts';
 import { findTrusted } from './program.ts';
 
@@ -130,15 +130,31 @@ echo "exit $?" >&3
 kill -KILL 0
 `;
 
+/** Of all processes and threads of one run together. */
+export const MAX_PROCESSES = 1_024;
+
+/**
+ * Whether the kernel counts processes for each user namespace, and so for each run (since 5.14). Before, a limit would count all that
+ * the worker's user runs; and for root it does not hold at all.
+ */
+export function countsProcesses(userId = process.getuid?.(), kernel = release()): boolean {
+  const [major = 0, minor = 0] = kernel.split('.').map(Number);
+  return userId !== undefined && userId !== 0 && (major > 5 || (major === 5 && minor >= 14));
+}
+
 /** Private memory of one process, and no core files. Hard limits: without capabilities nobody raises them again. */
-const LIMITS = [`--data=${4 * 1024 ** 3}`, '--core=0'];
+function hardLimits(): readonly string[] {
+  const processes = countsProcesses() ? [`--nproc=${MAX_PROCESSES}`] : [];
+  return [`--data=${4 * 1024 ** 3}`, '--core=0', ...processes];
+}
 /** As root: enough to work on the workspace's files whoever owns them, and nothing that could undo the sandbox. */
 const KEPT_CAPABILITIES = ['CAP_DAC_OVERRIDE', 'CAP_CHOWN', 'CAP_FOWNER', 'CAP_FSETID', 'CAP_KILL'];
 
 function confinement({ network }: Confinement): readonly string[] {
   return [
     ...['--unshare-pid', '--unshare-ipc', '--unshare-uts', '--die-with-parent', '--cap-drop', 'ALL'],
-    ...(process.getuid?.() === 0 ? KEPT_CAPABILITIES.flatMap((name) => ['--cap-add', name]) : []),
+    // Of a namespace of its own the processes can be counted; without root's rights bubblewrap needs one anyway.
+    ...(process.getuid?.() === 0 ? KEPT_CAPABILITIES.flatMap((name) => ['--cap-add', name]) : ['--unshare-user-try']),
     ...(network ? [] : ['--unshare-net']),
   ];
 }
@@ -184,7 +200,7 @@ async function candidates(means: Means): Promise<readonly Sandbox[]> {
       const bubblewrap = await findTrusted('bwrap');
       if (bubblewrap === undefined) return [];
       const prlimit = await findTrusted('prlimit');
-      const limits = prlimit === undefined ? [] : [prlimit, ...LIMITS, '--'];
+      const limits = prlimit === undefined ? [] : [prlimit, ...hardLimits(), '--'];
       return [
         {
           means,
