@@ -106,6 +106,8 @@ export interface CallLine {
     readonly sessionKey?: string;
     readonly idempotencyKeyHash?: string;
     readonly correlationId?: string;
+    /** Of the call's trace, where it has one. */
+    readonly traceId?: string;
     readonly state?: CallState | Phase;
     readonly attempt?: number;
     readonly fence?: number;
@@ -325,6 +327,7 @@ function identityOf({ callId, envelope }: { readonly callId?: string; readonly e
     sessionKey: target.sessionKey,
     ...(key === undefined ? {} : { idempotencyKeyHash: keyHash(key) }),
     ...(target.correlationId === undefined ? {} : { correlationId: target.correlationId }),
+    ...traceField(envelope.trace.traceparent),
   };
 }
 
@@ -340,6 +343,12 @@ function errorFields(
 
 function isRetriable(code: string): boolean {
   return Object.hasOwn(FAILURES, code) && FAILURES[code as FailureCode].retriable;
+}
+
+/** What leads from a log line to the call's trace. */
+export function traceField(traceparent: string | undefined): { readonly traceId?: string } {
+  const traceId = /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(traceparent ?? '')?.[1];
+  return traceId === undefined ? {} : { traceId };
 }
 
 /** A key as logs and traces show it: SHA-256 in hexadecimal. */

@@ -7,6 +7,7 @@ import type { Logger } from '../shared/log.ts';
 import { redact, redactFields, secretsIn } from '../shared/redaction.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { CallLedger } from '../shared/store/records.ts';
+import { traceField } from '../shared/telemetry.ts';
 import type { CapabilityOwner, Channels, MemoryStore, ToolContext } from '../shared/tool.ts';
 import type { WorkerAgents } from './agents.ts';
 import type { Begun } from './begun.ts';
@@ -69,7 +70,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
   });
   for (const need of tool.needs) demand(need);
   const traceparent = begun.trace?.traceparent ?? envelope.trace.traceparent;
-  const fields = { callId, toolName: envelope.toolName, sessionKey: session.sessionKey };
+  const fields = { callId, toolName: envelope.toolName, sessionKey: session.sessionKey, ...traceField(traceparent) };
   const secrets = secretsIn(envelope.payload.params);
   const progressReports = throttled((progress) => {
     const event = { type: 'progress', callId, ...progress };

@@ -1,4 +1,6 @@
 import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { METRICS } from '../../src/shared/metrics.ts';
@@ -69,7 +71,7 @@ async function startStack(environment: Readonly<Record<string, string>> = {}) {
 }
 
 test('TR-13: success, retry, failure, open, half-open and closed are counted with the labels of the seed and logged; callers add no series', {
-  timeout: 30_000,
+  timeout: 60_000,
 }, async () => {
   const { call, ofProducer, ofWorker, worker } = await startStack();
   const swing = (failures: number, key: string) => call({ tool: 'swing', params: { failures }, idempotencyKey: key });
@@ -131,24 +133,62 @@ test('TR-13: success, retry, failure, open, half-open and closed are counted wit
   }
 });
 
-test('TR-15: planted secrets reach no log, metric, page of Bull Board or error', { timeout: 30_000 }, async () => {
+/** A collector that keeps all that it is sent. */
+async function startCollector() {
+  let received = '';
+  const server = createServer(async (request, response) => {
+    for await (const chunk of request) received += chunk;
+    response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+  });
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+  onTestFinished(async () => {
+    const closed = new Promise((resolve) => server.close(resolve));
+    server.closeAllConnections();
+    await closed;
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, received: () => received };
+}
+
+test('TR-15: planted secrets reach no log, trace, metric, page of Bull Board or error; log lines lead to the trace', {
+  timeout: 60_000,
+}, async () => {
   const planted = {
     password: 'four plain words here',
     token: ['ghp', 'a1B2c3D4e5F6g7H8i9J0k1L2m3N4'].join('_'),
     environment: 'a-token-of-the-environment',
     signing: 'a-signing-key-of-the-fleet',
     address: 'ada@example.org',
+    card: ['4111', '1111', '1111', '1111'].join(' '),
+    ofAddress: 'hunter22-of-the-database',
+    jwt: ['eyJhbGciOiJIUzI1NiJ9', 'eyJzdWIiOiIxMjM0NTY3ODkwIn0', 'dozjgNryP4J3jVmNHl0w5N'].join('.'),
   };
+  const collector = await startCollector();
   const { call, worker, serve, url, text, ofProducer, ofWorker } = await startStack({
     SERVICE_TOKEN: planted.environment,
     PAWL_SIGNING_KEYS: `k1:${planted.signing}`,
+    OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+    OTEL_BSP_SCHEDULE_DELAY: '50',
   });
-  const params = { password: planted.password, note: `Bearer ${planted.token} for ${planted.address}` };
+  const params = {
+    password: planted.password,
+    note: [
+      `Bearer ${planted.token} for ${planted.address}`,
+      `card ${planted.card}`,
+      `postgres://ada:${planted.ofAddress}@db.example.org/x`,
+      planted.jwt,
+    ].join(', '),
+  };
   const failed = await call({ tool: 'leak', params, idempotencyKey: planted.token });
   expect(failed.text).toContain('login failed with [redacted], Bearer [redacted]');
   const refused = await call({ tool: 'leak', params: { ...params, password: 7, secret: planted.password } });
   expect(refused.status).toBe(400);
-  await worker.line('tool_call_end');
+  const end = JSON.parse(await worker.line('tool_call_end')) as { readonly traceId: string };
+  const answered = JSON.parse(await serve.line('tool_call_end')) as { readonly traceId: string };
+  expect(end.traceId).toMatch(/^[0-9a-f]{32}$/);
+  expect(answered.traceId).toBe(end.traceId);
+  expect(JSON.parse(await worker.line('about to log in'))).toMatchObject({ traceId: end.traceId });
+  await eventually(() => ['tool_execution', 'tool_attempt'].every((span) => collector.received().includes(span)));
+  expect(collector.received()).toContain(end.traceId);
   const board = await eventually(
     async () => {
       const queries = ['', '?activeQueue=workspace&status=failed', '?activeQueue=workspace&status=latest'];
@@ -163,6 +203,7 @@ test('TR-15: planted secrets reach no log, metric, page of Bull Board or error',
     'the producer’s log': serve.stderr() + serve.stdout(),
     metrics: (await ofProducer()) + (await ofWorker()),
     'Bull Board': board.join('\n'),
+    traces: collector.received(),
     errors: refused.text + failed.text.replaceAll(planted.address, ''),
   };
   for (const [where, said] of Object.entries(places))

@@ -30,6 +30,22 @@ describe('R31: by what it looks like', () => {
   });
 
   test.each([
+    ['paid with 4111 1111 1111 1111, thanks', `paid with ${REDACTED}, thanks`],
+    ['3782-822463-10005', REDACTED],
+    ['card 5555555555554444.', `card ${REDACTED}.`],
+    ['{"card":4111111111111111,"n":1}', '{"card":0,"n":1}'],
+    ['{"card":"4111-1111-1111-1111"}', `{"card":"${REDACTED}"}`],
+    ['https://ada:hunter22@example.org/x?y=1', `https://ada:${REDACTED}@example.org/x?y=1`],
+    ['https://example.org/x?access_token=abcd1234&y=1', `https://example.org/x?access_token=${REDACTED}&y=1`],
+  ])('cards and addresses: %s', (text, clean) => {
+    expect(redact(text)).toBe(clean);
+    expect(redact(clean)).toBe(clean);
+  });
+
+  test.each([
+    '4111 1111 1111 1112 has no check digit',
+    '{"time":1795318289144,"ns":1795318289144000000}',
+    '0af7651916cd43dd8448eb211c80319c-4111111111111111',
     'maxTokens: 4000',
     'tokens used: 17',
     'the path src/token/index.ts',
