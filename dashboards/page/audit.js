@@ -11,6 +11,8 @@ export const path = '/v1/audit';
 
 const LOOK_EVERY_MS = 1_000;
 const SHOWN = 200;
+const BRIEF = 90;
+const FIRST = ['what', 'action', 'answer', 'state', 'status', 'code', 'reason', 'change', 'attempt', 'fence', 'worker'];
 const FIELDS = { session: 'Session', tool: 'Tool', since: 'Since, as 2026-11-22T10:00Z' };
 const filter = { session: '', tool: '', since: '' };
 /** Shown in columns of their own, or of no use to people. */
@@ -35,7 +37,7 @@ export function open(root, page) {
     key: (record) => record.id ?? JSON.stringify(record),
     empty: 'No record matches.',
     columns: [
-      { title: 'When', kind: 'number', cell: ({ atMs }) => (atMs === undefined ? '' : moment(atMs)) },
+      { title: 'When', kind: 'moment', cell: ({ atMs }) => (atMs === undefined ? '' : moment(atMs)) },
       { title: 'What', cell: ({ type }) => element('strong', {}, String(type ?? '').replaceAll('-', ' ')) },
       { title: 'Who', kind: 'long', cell: ({ by, actorId }) => by ?? actorId ?? '' },
       { title: 'Tool', cell: ({ tool, toolName }) => text(tool ?? toolName) },
@@ -87,16 +89,15 @@ function text(value) {
   return typeof value === 'object' && value !== null ? (value.name ?? '') : (value ?? '');
 }
 
+/** What tells most comes first; the rest is under the pointer, and in `pawl audit ls --json`. */
 function more(record) {
-  const told = Object.entries(record).filter(
-    ([name, value]) => !ELSEWHERE.includes(name) && value !== '' && value !== null,
-  );
+  const rank = ([name]) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
+  const told = Object.entries(record)
+    .filter(([name, value]) => !ELSEWHERE.includes(name) && value !== '' && value !== null)
+    .sort((one, other) => rank(one) - rank(other));
   const shown = told
     .map(([name, value]) => `${name} ${typeof value === 'string' ? value : JSON.stringify(value)}`)
     .join(', ');
-  return element(
-    'span',
-    { title: shownText(shown) },
-    shownText(shown.length > 160 ? `${shown.slice(0, 160)}…` : shown),
-  );
+  const brief = shown.length > BRIEF ? `${shown.slice(0, BRIEF)}…` : shown;
+  return element('span', { title: shownText(shown) }, shownText(brief));
 }

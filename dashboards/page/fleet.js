@@ -1,6 +1,6 @@
 /** The fleet: tiers and how much they have to do, and the workers that serve them. */
 import { ask, part } from './api.js';
-import { ago, count, element } from './dom.js';
+import { ago, count, duration, element } from './dom.js';
 import { button, confirm, heading, liveTable, pill } from './parts.js';
 
 export const id = 'fleet';
@@ -25,7 +25,13 @@ export function open(root, page) {
       { title: 'Workers', kind: 'number', cell: ({ workers }) => String(workers) },
       { title: 'Slots', kind: 'number spare', cell: ({ slots }) => slots.toLocaleString('en') },
       { title: 'In flight', kind: 'number spare', cell: ({ inflight }) => inflight.toLocaleString('en') },
-      { title: 'Load', kind: 'wide', cell: ({ inflight, slots }) => load(inflight, slots) },
+      { title: 'Waiting', kind: 'number', cell: ({ waiting }) => waiting.toLocaleString('en') },
+      {
+        title: 'Oldest wait',
+        kind: 'number',
+        cell: ({ waiting, oldestWaitMs }) => (waiting === 0 ? '' : duration(oldestWaitMs)),
+      },
+      { title: 'Load', kind: 'wide', cell: ({ running, slots }) => load(running, slots) },
     ],
   });
   const workers = liveTable({

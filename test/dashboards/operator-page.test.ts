@@ -168,9 +168,16 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', { timeout: 60_
     await row(page, 'tool:tools.get_weather').getByText('CLOSED').first().waitFor();
     expect((await call('get_weather', { city: 'Oslo' })).status).toBe('success');
 
+    await page.getByRole('link', { name: 'Audit' }).click();
+    await row(page, 'the service is being moved').getByText('override').waitFor();
+    await page.getByRole('searchbox', { name: 'Tool' }).fill('tools.charge_card');
+    await page.keyboard.press('Tab');
+    await row(page, 'the service is being moved').waitFor({ state: 'detached' });
+    await row(page, 'resolution').waitFor();
+
     await page.getByRole('link', { name: 'Fleet' }).click();
     await call('rebuild_index', {}, 0);
-    await row(page, 'workspace').getByText('1 of 8').waitFor();
+    await row(page, 'workspace').getByText('1 of 8').first().waitFor();
     await keep(page, 'fleet');
     await page.getByRole('button', { name: 'Drain' }).click();
     await page.getByRole('button', { name: 'Drain the worker' }).click();

@@ -1,4 +1,5 @@
 /** `/v1/me` and `/v1/workers`: who asks, and who runs the calls. */
+import { readPlaceState } from '../../shared/store/place-state.ts';
 import { TIERS } from '../../shared/tool.ts';
 import { type Pawl, PLACES } from '../client.ts';
 import { permissionsOf } from './access.ts';
@@ -34,9 +35,10 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
       summary: 'Workers that live, and how much each tier has to do.',
       answers: { 200: 'Workers and tiers' },
       async handle() {
-        const [{ workers }, counts] = await Promise.all([
-          pawl.backend.catalogue.read(),
-          Promise.all(PLACES.map((place) => pawl.backend.ledger.counts(place))),
+        const { backend } = pawl;
+        const [{ workers }, states] = await Promise.all([
+          backend.catalogue.read(),
+          Promise.all(PLACES.map((place) => readPlaceState(backend.redis, backend.prefix, place))),
         ]);
         const tiers = TIERS.map((tier, index) => {
           const here = workers.filter((worker) => worker.tiers.includes(tier));
@@ -44,7 +46,7 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
             tier,
             workers: here.length,
             slots: here.reduce((sum, { concurrency }) => sum + concurrency, 0),
-            inflight: counts[index]?.inflight ?? 0,
+            ...states[index],
           };
         });
         return { status: 200, body: { workers, tiers } };

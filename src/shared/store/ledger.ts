@@ -842,18 +842,14 @@ export class Ledger {
       readonly limit: number;
       readonly offset?: number;
       readonly sessionKey?: string;
-      /** Only those in flight. */
-      readonly inflight?: boolean;
+      /** Only those in flight, or those whose outcome is unknown. */
+      readonly only?: 'inflight' | 'inDoubt' | undefined;
     },
   ): Promise<string[]> {
     const keys = this.keys(place);
     const { limit, offset = 0 } = options;
     return this.#redis.zrevrange(
-      options.sessionKey !== undefined
-        ? keys.sessionCalls(options.sessionKey)
-        : options.inflight === true
-          ? keys.inflight
-          : keys.calls,
+      options.sessionKey !== undefined ? keys.sessionCalls(options.sessionKey) : keys[options.only ?? 'calls'],
       offset,
       offset + limit - 1,
     );
