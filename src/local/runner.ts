@@ -179,6 +179,7 @@ export class LocalRunner implements SessionHost {
       nodeCircuits: { run: async (_tool, _policy, job) => (await job()).value },
       switches,
       ...(tools.some(takesTurns) ? { turns: new AttemptTurns(this.#turns, log) } : {}),
+      isAlone: true,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: async (sessionKey) => this.#sessions.get(sessionKey),
       lastOffered: async () => ({ alive: false, seenAtMs: 0 }),

@@ -101,6 +101,8 @@ export interface AttemptRecord {
   readonly status: 'success' | 'error' | 'lost';
   readonly retriable: boolean;
   readonly errorCode?: string;
+  /** Digest of what it found, where workers have to agree (I11). */
+  readonly vote?: string;
   /** Milliseconds until the next attempt, when one follows. */
   readonly delayMs?: number;
   /** Of the attempt's span, where traces are on. */

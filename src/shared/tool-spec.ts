@@ -5,6 +5,7 @@
  */
 import { z } from 'zod';
 import { connectorSchema } from './connector.ts';
+import { TRUST_CLASSES } from './consensus.ts';
 import { EFFECTS } from './effects.ts';
 import { issuesOf } from './envelope.ts';
 import { type Issue, PawlError } from './failure.ts';
@@ -19,12 +20,14 @@ import { DEFAULT_NAMESPACE, DEFAULT_TIMEOUT_MS, TIERS } from './tool.ts';
 export const SPEC_KINDS = ['http', 'mcp', 'dynamic'] as const;
 export type SpecKind = (typeof SPEC_KINDS)[number];
 
-/** I11: whether one run's result is good enough, or several workers have to agree. */
-export const TRUST_CLASSES = ['BestEffort', 'ConsensusRequired'] as const;
-export type TrustClass = (typeof TRUST_CLASSES)[number];
-
 const schemaSchema = z.record(z.string(), z.unknown());
 const count = z.number().int().min(0);
+const votersSchema = z
+  .number()
+  .int()
+  .min(3)
+  .max(99)
+  .refine((voters) => voters % 2 === 1, 'must be odd');
 const bytes = z.number().int().min(1);
 
 const common = {
@@ -48,6 +51,8 @@ const common = {
   inputSchema: schemaSchema,
   outputSchema: schemaSchema.optional(),
   trustClass: z.enum(TRUST_CLASSES).default('BestEffort'),
+  /** How many workers run a call of the class `ConsensusRequired`: an odd number. */
+  voters: votersSchema.optional(),
   /** Time limit of one attempt. */
   timeoutMs: z.number().int().min(1).max(3_600_000).default(DEFAULT_TIMEOUT_MS),
   maxResultBytes: bytes.optional(),
@@ -168,6 +173,8 @@ export function specRecord(given: unknown, revision: Revision): CheckedSpec {
   const effects = spec.effects ?? specEffects(spec, tier);
   if (tier === 'read-only' && effects !== 'none')
     throw invalid([{ path: 'effects', message: `must be none in the read-only tier; got ${effects}` }]);
+  if (spec.trustClass === 'ConsensusRequired' && tier !== 'read-only')
+    throw invalid([{ path: 'trustClass', message: `ConsensusRequired is for the read-only tier; got ${tier}` }]);
   // C21: what a client of ours does with a call is not ours to know.
   if (spec.kind === 'dynamic' && tier === 'read-only')
     throw invalid([{ path: 'tier', message: 'must not be read-only: dynamic tools always count as mutating' }]);

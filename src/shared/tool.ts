@@ -4,6 +4,7 @@
 import type { z } from 'zod';
 import type { CircuitOverrides } from './breaker.ts';
 import { CAPABILITIES, type Capability } from './capability.ts';
+import { DEFAULT_VOTERS, TRUST_CLASSES, type TrustClass } from './consensus.ts';
 import { EFFECTS, type Effects } from './effects.ts';
 import { PawlError } from './failure.ts';
 import type { RetryOverrides } from './retry.ts';
@@ -107,6 +108,8 @@ export interface Tool<Name extends string = string, Input = unknown, Params = un
   /** Above this, the model sees the beginning, a mark, and where the whole can be read. */
   readonly maxOutputBytes?: number;
   readonly budget?: ToolBudget;
+  readonly trustClass: TrustClass;
+  readonly voters?: number;
   readonly retry: RetryOverrides;
   readonly circuit: CircuitOverrides;
   /** Applies defaults and transforms after the JSON Schema has accepted the parameters. */
@@ -119,6 +122,8 @@ interface ToolFunctions<Params, Output> {
   /** What became of an attempt that left no record (effects `probe`). */
   probe?(params: Params, ctx: ToolContext): Promise<ProbeAnswer<Output>> | ProbeAnswer<Output>;
   compensate?(params: Params, result: ToolResult<Output>, ctx: ToolContext): Promise<void>;
+  /** What of an output counts when workers have to agree on it (I11). Default: all of it. */
+  normalise?(output: Output): unknown;
   /** What the call would do, for a person who decides on it (D4). Changes nothing. */
   preview?(params: Params, ctx: PreviewContext): Promise<ToolPreview> | ToolPreview;
   /** Whether this very call changes something (C3). Default: the tool does, unless it is of the read-only tier. */
@@ -158,6 +163,10 @@ export interface ToolOptions<Params, Output> extends ToolFunctions<Params, Outpu
   readonly maxResultBytes?: number;
   readonly maxOutputBytes?: number;
   readonly budget?: ToolBudget;
+  /** `ConsensusRequired`: several workers run each call and must find the same (I11); for the read-only tier. Default `BestEffort`. */
+  readonly trustClass?: TrustClass;
+  /** How many workers that are: an odd number. Default 3. */
+  readonly voters?: number;
   readonly retry?: RetryOverrides;
   readonly circuit?: CircuitOverrides;
 }
@@ -219,7 +228,8 @@ export function makeTool<Name extends string, Input, Params, Output>(
   form: Pick<Tool<Name, Input, Params, Output>, 'inputSchema' | 'variant' | 'parse'>,
 ): Tool<Name, Input, Params, Output> {
   const { version, description, tier, title, icon, maxOutputBytes, budget, output } = options;
-  const { run, probe, compensate, preview, isMutating, resource } = options;
+  const { run, probe, compensate, normalise, preview, isMutating, resource } = options;
+  const { trustClass = 'BestEffort', voters } = options;
   const annotations = options.annotations ?? {};
   const tool: Tool<Name, Input, Params, Output> = {
     [toolBrand]: true,
@@ -236,11 +246,24 @@ export function makeTool<Name extends string, Input, Params, Output>(
     parallel: options.parallel ?? true,
     timeoutMs: options.timeoutMs ?? DEFAULT_TIMEOUT_MS,
     maxResultBytes: options.maxResultBytes ?? DEFAULT_MAX_RESULT_BYTES,
+    trustClass,
     retry: options.retry ?? {},
     circuit: options.circuit ?? {},
     ...form,
     run,
-    ...present({ title, icon, maxOutputBytes, budget, probe, compensate, preview, isMutating, resource }),
+    ...present({
+      title,
+      icon,
+      maxOutputBytes,
+      budget,
+      voters,
+      probe,
+      compensate,
+      normalise,
+      preview,
+      isMutating,
+      resource,
+    }),
   };
   checkDefinition(tool);
   return tool;
@@ -268,6 +291,13 @@ function checkDefinition(tool: AnyTool): void {
     wrong('probe', "a function, because effects is 'probe'", undefined);
   if (tool.tier === 'read-only' && tool.effects !== 'none')
     wrong('effects', "'none' in the read-only tier", tool.effects);
+  if (!TRUST_CLASSES.includes(tool.trustClass))
+    wrong('trustClass', `one of ${TRUST_CLASSES.join(', ')}`, tool.trustClass);
+  if (tool.trustClass === 'ConsensusRequired' && tool.tier !== 'read-only')
+    wrong('trustClass', "'BestEffort' outside of the read-only tier", tool.trustClass);
+  const { voters = DEFAULT_VOTERS } = tool;
+  if (!(Number.isInteger(voters) && voters >= 3 && voters % 2 === 1))
+    wrong('voters', 'an odd number from 3 on', voters);
   for (const need of tool.needs)
     if (!CAPABILITIES.includes(need)) wrong('needs', `some of ${CAPABILITIES.join(', ')}`, need);
   if (!(tool.timeoutMs > 0)) wrong('timeoutMs', 'a number of milliseconds above 0', tool.timeoutMs);

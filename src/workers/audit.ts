@@ -93,7 +93,7 @@ function common({ callId, envelope, registered, started }: Begun) {
     tenantId,
     actorId,
     estimatedCostUnits: tool.budget?.costUnits ?? 1,
-    trustClass: 'BestEffort',
+    trustClass: tool.trustClass,
     idempotencyKey: started.request.idempotencyKey,
     params: envelope.payload.params,
   } as const;

@@ -105,6 +105,7 @@ export function remainingMs(begun: Begun): number | undefined {
 
 /** The attempts of the call with this one at the end. */
 export function attemptsWith(begun: Begun, failure: Failure | undefined, delayMs?: number): AttemptRecord[] {
+  const { vote } = begun.running;
   const { started, attempt, workerId } = begun;
   const record: AttemptRecord = {
     attempt,
@@ -116,6 +117,7 @@ export function attemptsWith(begun: Begun, failure: Failure | undefined, delayMs
     retriable: failure?.retriable ?? false,
     ...(failure === undefined ? {} : { errorCode: failure.code }),
     ...(delayMs === undefined ? {} : { delayMs }),
+    ...(vote === undefined ? {} : { vote }),
     ...(begun.trace === undefined ? {} : { traceparent: begun.trace.traceparent }),
   };
   return [...started.earlier, record];
@@ -132,9 +134,11 @@ export function outcomeBase(begun: Begun): Pick<Outcome, 'toolName' | 'durationM
 
 /** R7: what the attempts before the last one died of. */
 export function retriedBy(earlier: readonly AttemptRecord[]): Pick<Outcome, 'retriedBy'> {
-  if (earlier.length === 0) return {};
+  // An attempt that left its vote died of nothing.
+  const failed = earlier.filter(({ vote }) => vote === undefined);
+  if (failed.length === 0) return {};
   return {
-    retriedBy: earlier.map((attempt) => ({
+    retriedBy: failed.map((attempt) => ({
       attempt: attempt.attempt,
       delayMs: attempt.delayMs ?? 0,
       reasonCode: attempt.errorCode ?? 'LEASE_LOST',

@@ -87,7 +87,7 @@ export class DeclaredTools {
 
 function toolOf(record: ToolSpecRecord, { limit: _, ...executable }: Executable): AnyTool {
   const { name, namespace, version, description, tier, effects, annotations, inputSchema, outputSchema } = record;
-  const { timeoutMs, maxResultBytes, maxOutputBytes, circuit } = record;
+  const { trustClass, voters, timeoutMs, maxResultBytes, maxOutputBytes, circuit } = record;
   const tool: Tool = defineUntypedTool({
     name,
     namespace,
@@ -99,6 +99,8 @@ function toolOf(record: ToolSpecRecord, { limit: _, ...executable }: Executable)
     annotations: { openWorldHint: true, ...annotations } as AnyTool['annotations'],
     inputSchema,
     timeoutMs,
+    trustClass,
+    ...(voters === undefined ? {} : { voters }),
     ...(maxResultBytes === undefined ? {} : { maxResultBytes }),
     ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }),
     circuit: circuit?.dependency === undefined ? {} : { dependency: circuit.dependency },

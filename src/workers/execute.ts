@@ -55,6 +55,7 @@ import {
   retriedBy,
   waitedMs,
 } from './begun.ts';
+import { type Counted, count, mayRunHere, needsConsensus, split, tooFew } from './consensus.ts';
 import { contextFor } from './context.ts';
 import { type CircuitChange, type CircuitHold, FleetCircuits } from './fleet-circuit.ts';
 import { hasDrifted, misfitOf } from './misfit.ts';
@@ -93,6 +94,8 @@ export interface ExecuteParts {
   readonly audit?: RecordAudit;
   /** Whoever ends the jobs writes a success in the same step: the verdict holds what is `unwritten`. Default: no. */
   readonly endsWithJob?: boolean;
+  /** There are no other workers: what needs a consensus runs once. Default: no. */
+  readonly isAlone?: boolean;
   toolNamed(namespace: string, name: string): RegisteredTool | undefined;
   /** The declared tool that a call was validated with, where it is not, or not yet, the newest one here. */
   readonly toolOf?: (request: StoredRequest) => Promise<RegisteredTool | undefined>;
@@ -208,6 +211,8 @@ export class Executor {
     if ('end' in recovered) return recovered.end;
     const forced = await this.#refuseForcedOpen(begun);
     if (forced !== undefined) return forced;
+    const elsewhere = await this.#leaveToOtherVoters(begun);
+    if (elsewhere !== undefined) return elsewhere;
     const paced = await this.#parts.pace?.enter(begun);
     if (paced !== undefined) return this.#wait(begun, paced.waitMs);
     const prepared = await this.#prepare(begun);
@@ -683,14 +688,49 @@ export class Executor {
   #judge(begun: Begun, ending: Ending, diff: string): Promise<Verdict> {
     switch (ending.kind) {
       case 'value':
-        return this.#succeed(begun, ending.result, diff);
+        return this.#accept(begun, ending.result, diff);
       case 'failure':
         return this.#failed(begun, ending.failure);
       case 'aborted':
         // The tool finished all the same: what happened, happened.
         if (ending.result !== undefined && ending.reason.code !== 'LEASE_LOST')
-          return this.#succeed(begun, ending.result, diff);
+          return this.#accept(begun, ending.result, diff);
         return this.#interrupted(begun, ending.reason, ending.proven ? 'proven' : 'unknown');
+    }
+  }
+
+  // consensus (I11)
+
+  /** This worker has answered already: another one runs the call, if one comes in time. */
+  async #leaveToOtherVoters(begun: Begun): Promise<Verdict | undefined> {
+    if (this.#parts.isAlone === true || mayRunHere(begun)) return undefined;
+    const { started } = begun;
+    const lastVoteAtMs = started.earlier.at(-1)?.finishedAtMs ?? started.firstStartedAtMs;
+    if (started.nowMs - lastVoteAtMs > this.#parts.settings.toolWaitMs) return this.#giveUp(begun, tooFew(begun));
+    return this.#wait(begun, NEXT_WORKER_MS);
+  }
+
+  async #accept(begun: Begun, result: ToolResult<unknown>, diff: string): Promise<Verdict> {
+    if (this.#parts.isAlone === true || !needsConsensus(begun.registered.tool))
+      return this.#succeed(begun, result, diff);
+    let counted: Counted;
+    try {
+      counted = await count(begun, result);
+    } catch (error) {
+      return this.#failed(
+        begun,
+        failureOf('RESULT_INVALID', `The result cannot be compared: ${classify(error).message}`),
+      );
+    }
+    begun.running.vote = counted.vote.digest;
+    switch (counted.kind) {
+      case 'agreed':
+        return this.#succeed(begun, result, diff);
+      case 'split':
+        return this.#fail(begun, split(counted.votes), { status: 'error', ran: true });
+      case 'open':
+        await this.#circuits.release(begun.circuit);
+        return this.#settler.postpone(begun, 'queued', attemptsWith(begun, undefined), 0);
     }
   }
 
@@ -726,7 +766,8 @@ export class Executor {
       {
         failure,
         effects: registered.tool.effects,
-        attempt,
+        // Votes are no tries.
+        attempt: attempt - started.earlier.filter(({ vote }) => vote !== undefined).length,
         elapsedMs: nowMs(begun) - started.firstStartedAtMs,
         remainingMs: remainingMs(begun),
         expectedRetrySafe: envelope.payload.callHints?.expectedRetrySafe ?? false,

@@ -15,6 +15,8 @@ export class RunningAttempt {
   readonly #controller = new AbortController();
   #fence = 0;
   #renewedAtMs: number;
+  /** Digest of what it found, where workers have to agree. */
+  vote: string | undefined;
   /** It has a turn at a resource, with a lease of its own to renew. */
   hasTurn = false;
   #stray: ((error: unknown) => void) | undefined;

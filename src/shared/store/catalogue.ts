@@ -2,6 +2,7 @@
  * What the fleet offers: tools as their workers publish them, and which workers live. Producers know tools from here alone.
  */
 import type { CircuitOverrides } from '../breaker.ts';
+import type { TrustClass } from '../consensus.ts';
 import { canonicalJson, digest } from '../fingerprint.ts';
 import type { JsonSchema } from '../schema.ts';
 import {
@@ -44,6 +45,8 @@ export interface ToolOffer {
   /** False: calls of one session take turns. */
   readonly parallel?: boolean;
   readonly budget?: ToolBudget;
+  /** Absent for `BestEffort`. */
+  readonly trustClass?: TrustClass;
   /** The tool can say what a call would do. */
   readonly previews?: boolean;
   readonly circuit: CircuitOverrides;
@@ -100,6 +103,7 @@ export function offerOf(tool: AnyTool, seenAtMs: number): ToolOffer {
     variant,
     parallel,
     budget,
+    trustClass,
     preview,
   } = tool;
   const content = {
@@ -120,6 +124,7 @@ export function offerOf(tool: AnyTool, seenAtMs: number): ToolOffer {
     ...(variant.type === 'function' ? {} : { variant }),
     ...(parallel ? {} : { parallel }),
     ...(budget === undefined ? {} : { budget }),
+    ...(trustClass === 'BestEffort' ? {} : { trustClass }),
     ...(preview === undefined ? {} : { previews: true }),
   };
   return { ...content, definition: digest(canonicalJson(content)), seenAtMs };

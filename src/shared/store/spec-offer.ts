@@ -20,6 +20,7 @@ export function offerOfSpec(record: ToolSpecRecord): ToolOffer {
     circuit: circuit?.dependency === undefined ? {} : { dependency: circuit.dependency },
     ...(title === undefined ? {} : { title }),
     ...(budget === undefined ? {} : { budget: budget as NonNullable<ToolOffer['budget']> }),
+    ...(record.trustClass === 'BestEffort' ? {} : { trustClass: record.trustClass }),
     definition,
     seenAtMs: updatedAtMs,
   };

@@ -1,0 +1,55 @@
+/** Where an attempt meets the consensus that its tool needs (I11): who runs it, and what the runs come to. */
+import { DEFAULT_VOTERS, mayVote, type Tally, tally, type Vote, votesOf } from '../shared/consensus.ts';
+import { type Failure, failureOf } from '../shared/failure.ts';
+import { canonicalJson, digest } from '../shared/fingerprint.ts';
+import type { AnyTool, ToolResult } from '../shared/tool.ts';
+import type { Begun } from './begun.ts';
+
+export function needsConsensus({ trustClass }: Pick<AnyTool, 'trustClass'>): boolean {
+  return trustClass === 'ConsensusRequired';
+}
+
+/** False: this worker has answered, and the call goes back unspent for another one. */
+export function mayRunHere({ registered, started, workerId }: Begun): boolean {
+  return !needsConsensus(registered.tool) || mayVote(votesOf(started.earlier), workerId, votersOf(registered.tool));
+}
+
+export type Counted = Tally & { readonly vote: Vote; readonly votes: readonly Vote[] };
+
+/** The tool's own `normalise` says what counts; it may throw whatever a tool may. */
+export async function count(
+  { registered: { tool }, started, workerId }: Begun,
+  result: ToolResult<unknown>,
+): Promise<Counted> {
+  const compared: unknown = tool.normalise === undefined ? result.output : await tool.normalise(result.output);
+  const vote = { worker: workerId, digest: digest(canonicalJson(compared ?? null)) };
+  const votes = votesOf(started.earlier);
+  return {
+    ...tally(votes, vote, votersOf(tool)),
+    vote,
+    votes: [...votes.filter(({ worker }) => worker !== workerId), vote],
+  };
+}
+
+/** Too few workers have answered, and nobody else comes. */
+export function tooFew({ registered, started }: Begun): Failure {
+  const voters = votersOf(registered.tool);
+  const votes = votesOf(started.earlier);
+  return noConsensus(`${votes.length} of ${voters} workers answered, and no other one came`, votes);
+}
+
+export function split(votes: readonly Vote[]): Failure {
+  const found = new Set(votes.map(({ digest }) => digest));
+  return noConsensus(`${votes.length} workers found ${found.size} different results`, votes);
+}
+
+function noConsensus(why: string, votes: readonly Vote[]): Failure {
+  const listed = votes.map(({ worker, digest }) => `${worker}: ${digest}`).join('; ');
+  return failureOf('NO_CONSENSUS', `${why}${listed === '' ? '' : ` (${listed})`}.`, {
+    issues: votes.map(({ worker, digest }) => ({ path: worker, message: digest })),
+  });
+}
+
+function votersOf({ voters = DEFAULT_VOTERS }: Pick<AnyTool, 'voters'>): number {
+  return voters;
+}

@@ -1,0 +1,96 @@
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { mayVote, tally } from '../../src/shared/consensus.ts';
+import { type AnyTool, defineTool } from '../../src/shared/tool.ts';
+import { startFleet } from '../producer/fleet.ts';
+
+const vote = (worker: string, digest: string) => ({ worker, digest });
+
+describe('the rule (I11)', () => {
+  test('each worker answers once, and the last one ends the call only if it agrees', () => {
+    expect(tally([], vote('a', 'x'), 3)).toEqual({ kind: 'open' });
+    expect(tally([vote('a', 'x')], vote('b', 'x'), 3)).toEqual({ kind: 'open' });
+    expect(tally([vote('a', 'x'), vote('b', 'y')], vote('c', 'x'), 3)).toEqual({ kind: 'agreed' });
+    expect(tally([vote('a', 'x'), vote('b', 'x')], vote('c', 'y'), 3)).toEqual({ kind: 'open' });
+    expect(tally([vote('a', 'x'), vote('b', 'y')], vote('c', 'z'), 3)).toEqual({ kind: 'split' });
+    const dissent = [vote('a', 'x'), vote('b', 'x'), vote('c', 'y')];
+    expect(['a', 'b', 'c', 'd'].map((worker) => mayVote(dissent, worker, 3))).toEqual([true, true, false, false]);
+    expect(['a', 'b'].map((worker) => mayVote([vote('a', 'x')], worker, 3))).toEqual([false, true]);
+    // A worker that finds something else the second time takes its first word back.
+    expect(tally(dissent, vote('a', 'z'), 3)).toEqual({ kind: 'split' });
+  });
+
+  test('is for the read-only tier, and an odd number of workers', () => {
+    const tool = {
+      name: 'rate',
+      version: '1.0.0',
+      description: 'A rate.',
+      input: z.object({}),
+      run: () => ({ output: 1 }),
+    };
+    const trustClass = 'ConsensusRequired';
+    expect(() => defineTool({ ...tool, tier: 'system', trustClass })).toThrow(/trustClass/);
+    expect(() => defineTool({ ...tool, tier: 'read-only', trustClass, voters: 4 })).toThrow(/voters/);
+  });
+});
+
+/** Each worker has a tool of its own that finds what it is given. */
+async function voters(found: readonly unknown[], options: Partial<Parameters<typeof defineTool>[0]> = {}) {
+  const ran: number[] = [];
+  const tools = found.map(
+    (output, worker): AnyTool =>
+      defineTool({
+        name: 'rate',
+        version: '1.0.0',
+        description: 'An exchange rate.',
+        tier: 'read-only',
+        trustClass: 'ConsensusRequired',
+        input: z.object({}),
+        ...(options as object),
+        run: () => {
+          ran.push(worker);
+          return { output };
+        },
+      }),
+  );
+  const fleet = await startFleet({ tools: [tools[0] as AnyTool], workers: 0 });
+  for (const tool of tools) await fleet.startWorker({ tools: [tool] });
+  return { ...fleet, ran };
+}
+
+describe('a call that needs a consensus', () => {
+  test('runs on three different workers and answers with what they agree on', async () => {
+    const { session, ran } = await voters([5, 5, 5]);
+    expect(await session.call('rate', {})).toMatchObject({ status: 'success', output: { content: 5 }, attempts: 3 });
+    expect([...ran].sort()).toEqual([0, 1, 2]);
+  });
+
+  test('answers with the majority, whoever comes last', async () => {
+    const { session, ran } = await voters([5, 6, 5]);
+    const result = await session.call('rate', {});
+    expect(result).toMatchObject({ status: 'success', output: { content: 5 } });
+    expect(result.attempts).toBe(ran.length);
+    expect(new Set(ran).size).toBe(3);
+  });
+
+  test('compares what `normalise` leaves', async () => {
+    const normalise = (output: unknown) => (output as { rate: number }).rate;
+    const { session } = await voters(
+      [
+        { rate: 5, at: 1 },
+        { rate: 5, at: 2 },
+        { rate: 5, at: 3 },
+      ],
+      { normalise } as object,
+    );
+    expect(await session.call('rate', {})).toMatchObject({ status: 'success', output: { content: { rate: 5 } } });
+  });
+
+  test('ends with NO_CONSENSUS and the digests where they do not agree', async () => {
+    const { session, ran } = await voters([1, 2, 3]);
+    const result = await session.call('rate', {});
+    expect(result).toMatchObject({ status: 'error', error: { code: 'NO_CONSENSUS' }, attempts: 3 });
+    expect(new Set(result.error?.issues?.map(({ message }) => message)).size).toBe(3);
+    expect(ran).toHaveLength(3);
+  });
+});
