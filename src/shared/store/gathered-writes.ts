@@ -15,6 +15,7 @@ export class GatheredWrites {
   #write: (text: string) => unknown = () => {};
   #text = '';
   #commands = 0;
+  #looking = false;
 
   /** `unanswered` says how many commands have no answer yet, those that gather here included. */
   constructor(unanswered: () => number) {
@@ -33,13 +34,13 @@ export class GatheredWrites {
         return write(chunk);
       }
       if (this.#text.length >= LONG_TEXT) this.#flush();
-      if (this.#text === '') process.nextTick(() => this.#flushIfDue());
       this.#text += chunk;
+      this.#lookAfterTurn();
       return true;
     };
     // Behind all that the answers set off.
     stream.on('data', () => {
-      if (this.#text !== '') queueMicrotask(() => process.nextTick(() => this.#flushIfDue()));
+      if (this.#text !== '') queueMicrotask(() => this.#lookAfterTurn());
     });
   }
 
@@ -48,7 +49,14 @@ export class GatheredWrites {
     this.#commands += commands;
   }
 
+  #lookAfterTurn(): void {
+    if (this.#looking) return;
+    this.#looking = true;
+    process.nextTick(() => this.#flushIfDue());
+  }
+
   #flushIfDue(): void {
+    this.#looking = false;
     const underWay = this.#unanswered() - this.#commands;
     if (this.#commands >= underWay || this.#text.length >= LONG_TEXT) this.#flush();
   }

@@ -55,6 +55,19 @@ test('what is less than half of all waits for answers, and needs no further comm
   expect(written).toEqual(['abcd', 'e']);
 });
 
+test('what gathers over several turns goes as soon as it is half of all', async () => {
+  const { written, send } = openLine();
+  send('a');
+  send('b');
+  await turn();
+  send('c');
+  await turn();
+  expect(written).toEqual(['ab']);
+  send('d');
+  await turn();
+  expect(written).toEqual(['ab', 'cd']);
+});
+
 test('the commands of a pipeline count as many', async () => {
   const { written, send } = openLine();
   send('abc', 3);
