@@ -72,7 +72,8 @@ export class WorkerMail {
     const key = this.#keys.mail(workerId);
     const text = JSON.stringify(message);
     const sealed = `${seals.message(`worker ${workerId}`, text)} ${text}`;
-    await redis.multi().rpush(key, sealed).pexpire(key, UNREAD_TTL_MS).exec();
+    // In this order on the wire; a worker's Redis user may have no transactions.
+    await Promise.all([redis.rpush(key, sealed), redis.pexpire(key, UNREAD_TTL_MS)]);
     return async () => (await redis.lrem(key, 1, sealed)) === 1;
   }
 
