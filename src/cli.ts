@@ -235,6 +235,46 @@ function catalogueCommands(program: Command, context: CliContext, end: End): voi
   json(importMcp).action(async (name: string, words: string[], options) =>
     end(await (await import('./cli/import-mcp.ts')).importMcp(context, name, words, options)),
   );
+  registryCommands(tools, context, end);
+}
+
+/** Those that change what all may call. */
+function registryCommands(tools: Command, context: CliContext, end: End): void {
+  const add = command(tools, 'add', 'declare tools, or replace their declarations', ['pawl tools add weather.json'])
+    .argument('<file>', 'JSON or YAML: one declaration, or a list of them')
+    .option('--name <name>', 'of the tool, where the file holds none');
+  json(add).action(async (file: string, options) =>
+    end(await (await import('./cli/registry.ts')).addTools(context, file, options)),
+  );
+  json(command(tools, 'rm', 'remove a declared tool', ['pawl tools rm weather']).argument('<name>')).action(
+    async (name: string, options) => end(await (await import('./cli/registry.ts')).removeTool(context, name, options)),
+  );
+  for (const enabled of [true, false]) {
+    const [word, description] = enabled
+      ? ['enable', 'let a disabled tool be called again']
+      : ['disable', 'refuse all calls of a tool, those that are queued included'];
+    json(command(tools, word, description, [`pawl tools ${word} weather`]).argument('<name>')).action(
+      async (name: string, options) =>
+        end(await (await import('./cli/registry.ts')).switchTool(context, name, enabled, options)),
+    );
+  }
+  const openApi = command(tools, 'import-openapi', 'declare a connector for each operation of an OpenAPI document', [
+    'pawl tools import-openapi github.yaml --tag issues --read-only',
+    'pawl tools import-openapi shop.json --secret apiKey=env:PAWL_SECRET_SHOP --per-second 20',
+  ])
+    .argument('<file>', 'JSON or YAML, OpenAPI 3.0 or 3.1')
+    .option('--namespace <name>', 'of the tools (default: from the title)')
+    .option('--server <url>', 'base of all addresses (default: the first server of the document)')
+    .option('--tag <tag...>', 'only operations with one of these tags')
+    .option('--operation <id...>', 'only these: an operationId, or "GET /path"')
+    .option('--read-only', 'only GET and HEAD')
+    .option('--secret <scheme=source...>', 'of a security scheme: SCHEME=env:NAME, =file:/path or =exec:/program')
+    .option('--concurrency <n>', 'requests at a time, over the whole fleet', positiveInteger)
+    .option('--per-second <n>', 'requests in a second, over the whole fleet', positiveInteger)
+    .option('--dry-run', 'print what would be declared');
+  json(openApi).action(async (file: string, options) =>
+    end(await (await import('./cli/registry.ts')).importOpenApiFile(context, file, options)),
+  );
 }
 
 function sessionCommands(program: Command, context: CliContext, end: End): void {

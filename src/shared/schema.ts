@@ -69,11 +69,7 @@ const MAX_ISSUES = 10;
 /** Longer names are told and compared by their beginning. */
 const MAX_WORD_LENGTH = 128;
 
-/**
- * Compiles a schema once. `ownProperties` keeps inherited names such as `constructor` from satisfying `required`.
- * Throws `CONFIGURATION` when the schema itself is not valid.
- */
-export function compileSchema(schema: JsonSchema): Validator {
+function newAjv(): Ajv2020 {
   const ajv = new Ajv2020({
     allErrors: true,
     ownProperties: true,
@@ -83,6 +79,20 @@ export function compileSchema(schema: JsonSchema): Validator {
     code: { regExp: LINEAR },
   });
   addFormats.default(ajv);
+  return ajv;
+}
+
+/** Learning what a schema may be takes far longer than compiling one. */
+let sharedAjv: Ajv2020 | undefined;
+
+/**
+ * Compiles a schema once. `ownProperties` keeps inherited names such as `constructor` from satisfying `required`.
+ * Throws `CONFIGURATION` when the schema itself is not valid.
+ */
+export function compileSchema(schema: JsonSchema): Validator {
+  // Names of its own would be known to the schemas after it.
+  sharedAjv ??= newAjv();
+  const ajv = JSON.stringify(schema).includes('"$id"') ? newAjv() : sharedAjv;
   let validate: ValidateFunction;
   try {
     validate = ajv.compile(schema);
@@ -92,6 +102,9 @@ export function compileSchema(schema: JsonSchema): Validator {
       `The schema is not valid JSON Schema 2020-12: ${error instanceof Error ? error.message : String(error)}`,
       { cause: error },
     );
+  } finally {
+    // What is compiled stays with whoever asked for it.
+    ajv.removeSchema(schema);
   }
   return (value) => {
     if (validate(value)) return [];

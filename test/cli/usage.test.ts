@@ -88,7 +88,16 @@ describe('help', () => {
         'serve',
       ],
       ...['sessions close', 'sessions ls', 'sessions open', 'sessions show'],
-      ...['tools import-mcp', 'tools ls', 'tools show', 'up', 'worker'],
+      ...[
+        'tools add',
+        'tools disable',
+        'tools enable',
+        'tools import-mcp',
+        'tools import-openapi',
+        'tools ls',
+        'tools rm',
+      ],
+      ...['tools show', 'up', 'worker'],
     ]);
   });
 

@@ -1,0 +1,148 @@
+/** `pawl tools add|rm|enable|disable|import-openapi`: declaring tools while the system runs. */
+import { readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { parse as parseYaml } from 'yaml';
+import type { SecretSource } from '../shared/connector.ts';
+import { importOpenApi } from '../shared/openapi-import.ts';
+import type { PutSpec, RegistryRecord } from '../shared/tool-spec.ts';
+import { type CliContext, print, say, usageError, withPawl } from './context.ts';
+import { EXIT_CODES } from './exit-codes.ts';
+import { count, json, table } from './print.ts';
+
+/** A file of one declaration, or a list of them, each with its `name`. */
+export async function addTools(
+  context: CliContext,
+  file: string,
+  options: { name?: string; json?: boolean },
+): Promise<number> {
+  const content = await readDocument(context, file);
+  const declared = (Array.isArray(content) ? content : [content]) as (PutSpec & {
+    name?: string;
+    namespace?: string;
+  })[];
+  if (options.name !== undefined && declared.length !== 1) throw usageError('--name is for a file of one tool.');
+  return withPawl(context, async (pawl) => {
+    const records: RegistryRecord[] = [];
+    for (const [index, { name, namespace, ...spec }] of declared.entries()) {
+      const named = options.name ?? (namespace === undefined ? name : `${namespace}.${name}`);
+      if (named === undefined) throw usageError(`${file}: tool ${index + 1} has no name; add "name", or give --name.`);
+      records.push((await pawl.registry.put(named, spec as PutSpec, { by: 'cli' })).record);
+    }
+    show(context, records, options.json);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function removeTool(context: CliContext, name: string, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    await pawl.registry.remove(name, { by: 'cli' });
+    if (options.json === true) print(context, json({ removed: name }));
+    else say(context, `${name} was removed`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function switchTool(
+  context: CliContext,
+  name: string,
+  enabled: boolean,
+  options: { json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const record = await pawl.registry.patch(name, { enabled }, { by: 'cli' });
+    if (options.json === true) print(context, json(record));
+    else say(context, `${name} is ${enabled ? 'enabled' : 'disabled'} for the whole fleet`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export interface ImportOpenApiOptions {
+  readonly namespace?: string;
+  readonly server?: string;
+  readonly tag?: readonly string[];
+  readonly operation?: readonly string[];
+  readonly readOnly?: boolean;
+  readonly secret?: readonly string[];
+  readonly concurrency?: number;
+  readonly perSecond?: number;
+  readonly dryRun?: boolean;
+  readonly json?: boolean;
+}
+
+export async function importOpenApiFile(
+  context: CliContext,
+  file: string,
+  options: ImportOpenApiOptions,
+): Promise<number> {
+  const { tag, operation, secret = [], dryRun, json: asJson, ...rest } = options;
+  const imported = importOpenApi(await readDocument(context, file), {
+    ...rest,
+    ...(tag === undefined ? {} : { tags: tag }),
+    ...(operation === undefined ? {} : { operations: operation }),
+    secrets: Object.fromEntries(secret.map(secretOf)),
+  });
+  for (const { operation: left, reason } of imported.skipped) say(context, `left out: ${left}: ${reason}`);
+  if (imported.tools.length === 0) throw usageError(`${file}: no operation was selected that can be imported.`);
+  if (dryRun === true) {
+    const tools = imported.tools.map(({ name, spec }) => ({ name, ...spec }));
+    if (asJson === true) print(context, json({ tools }));
+    else
+      print(
+        context,
+        table(tools, [
+          { title: 'TOOL', text: ({ name }) => name },
+          { title: 'DESCRIPTION', text: ({ description }) => description.split('\n')[0]?.slice(0, 80) ?? '' },
+        ]),
+      );
+    return EXIT_CODES.success.code;
+  }
+  return withPawl(context, async (pawl) => {
+    const records: RegistryRecord[] = [];
+    for (const { name, spec } of imported.tools)
+      records.push((await pawl.registry.put(name, spec, { by: 'cli' })).record);
+    show(context, records, asJson);
+    say(context, `${count(records.length, 'tool')} in the namespace ${imported.namespace}`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+/** `SCHEME=env:NAME`, `SCHEME=file:/path` or `SCHEME=exec:/program`. */
+function secretOf(text: string): [string, SecretSource] {
+  const [, scheme, kind, value] = /^([^=]+)=(env|file|exec):(.+)$/.exec(text) ?? [];
+  if (scheme === undefined || value === undefined)
+    throw usageError(
+      `--secret must be SCHEME=env:NAME, SCHEME=file:/path or SCHEME=exec:/program; got ${JSON.stringify(text)}.`,
+    );
+  return [scheme, kind === 'env' ? { env: value } : kind === 'file' ? { file: value } : { exec: [value] }];
+}
+
+/** JSON or YAML. */
+async function readDocument(context: CliContext, file: string): Promise<unknown> {
+  let text: string;
+  try {
+    text = await readFile(resolve(context.cwd, file), 'utf8');
+  } catch (error) {
+    throw usageError(`${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  try {
+    return text.trimStart().startsWith('{') || text.trimStart().startsWith('[') ? JSON.parse(text) : parseYaml(text);
+  } catch (error) {
+    throw usageError(
+      `${file} is neither JSON nor YAML: ${error instanceof Error ? error.message.split('\n')[0] : String(error)}`,
+    );
+  }
+}
+
+function show(context: CliContext, records: readonly RegistryRecord[], asJson = false): void {
+  if (asJson) print(context, json({ tools: records }));
+  else
+    print(
+      context,
+      table(records, [
+        { title: 'TOOL', text: ({ namespace, name }) => `${namespace}.${name}` },
+        { title: 'KIND', text: ({ kind }) => kind },
+        { title: 'TIER', text: (record) => ('tier' in record ? record.tier : '') },
+        { title: 'REVISION', align: 'right', text: ({ revision }) => String(revision) },
+      ]),
+    );
+}

@@ -1,0 +1,448 @@
+/**
+ * OpenAPI documents (3.0 and 3.1) as connectors: one declared tool for each operation (I8). Pure; references into the document are
+ * followed, references out of it are not.
+ */
+import type { SecretSource } from './connector.ts';
+import { PawlError } from './failure.ts';
+import type { JsonSchema } from './schema.ts';
+import type { PutSpec } from './tool-spec.ts';
+
+export interface OpenApiImport {
+  /** Default: from the document's title. */
+  readonly namespace?: string;
+  /** Default: the document's first server. */
+  readonly server?: string;
+  /** Only operations with one of these tags. */
+  readonly tags?: readonly string[];
+  /** Only operations of these IDs, or `GET /path`. */
+  readonly operations?: readonly string[];
+  /** Only what reads. */
+  readonly readOnly?: boolean;
+  /** Where the secret of each security scheme comes from. Default: `PAWL_SECRET_` and the scheme's name. */
+  readonly secrets?: Readonly<Record<string, SecretSource>>;
+  readonly concurrency?: number;
+  readonly perSecond?: number;
+}
+
+export interface ImportedOpenApi {
+  readonly namespace: string;
+  readonly tools: readonly { readonly name: string; readonly spec: PutSpec }[];
+  readonly skipped: readonly { readonly operation: string; readonly reason: string }[];
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+const METHODS = ['get', 'head', 'post', 'put', 'patch', 'delete'] as const;
+const READING = ['get', 'head'];
+const MAX_DESCRIPTION = 1_024;
+const MAX_DEPTH = 32;
+
+/** Throws `CONTRACT_INVALID` for what is no OpenAPI 3 document, or names no server. */
+export function importOpenApi(given: unknown, options: OpenApiImport = {}): ImportedOpenApi {
+  const document = objectOf(given);
+  const version = document?.['openapi'];
+  if (document === undefined || typeof version !== 'string' || !/^3\.[01]\./.test(version))
+    throw invalid(`is no OpenAPI document of version 3.0 or 3.1 (openapi: ${JSON.stringify(version) ?? 'missing'})`);
+  const info = objectOf(document['info']) ?? {};
+  const namespace = options.namespace ?? namespaceOf(info['title']);
+  const names = new Set<string>();
+  const tools: { name: string; spec: PutSpec }[] = [];
+  const skipped: { operation: string; reason: string }[] = [];
+  for (const [path, pathItem] of Object.entries(objectOf(document['paths']) ?? {})) {
+    const item = resolved(document, pathItem);
+    for (const method of METHODS) {
+      const operation = objectOf(item?.[method]);
+      if (item === undefined || operation === undefined || !isSelected(operation, method, path, options)) continue;
+      const label =
+        typeof operation['operationId'] === 'string' ? operation['operationId'] : `${method.toUpperCase()} ${path}`;
+      try {
+        const spec = specOf({ document, item, operation, method, path, namespace, info, options });
+        const name = uniqueName(operation['operationId'] ?? `${method}_${path}`, names);
+        tools.push({ name: `${namespace}.${name}`, spec });
+      } catch (error) {
+        if (!(error instanceof NotImportable)) throw error;
+        skipped.push({ operation: label, reason: error.message });
+      }
+    }
+  }
+  return { namespace, tools, skipped };
+}
+
+/** An operation that no connector can stand for; the others are imported. */
+class NotImportable extends Error {}
+
+function isSelected(
+  operation: Json,
+  method: string,
+  path: string,
+  { tags, operations, readOnly }: OpenApiImport,
+): boolean {
+  if (readOnly === true && !READING.includes(method)) return false;
+  const own = Array.isArray(operation['tags']) ? operation['tags'] : [];
+  if (tags !== undefined && !tags.some((tag) => own.includes(tag))) return false;
+  if (operations === undefined) return true;
+  return (
+    operations.includes(String(operation['operationId'])) || operations.includes(`${method.toUpperCase()} ${path}`)
+  );
+}
+
+interface Operation {
+  readonly document: Json;
+  readonly item: Json;
+  readonly operation: Json;
+  readonly method: (typeof METHODS)[number];
+  readonly path: string;
+  readonly namespace: string;
+  readonly info: Json;
+  readonly options: OpenApiImport;
+}
+
+type HttpSpec = Extract<PutSpec, { kind: 'http' }>;
+type Routing = { -readonly [K in keyof HttpSpec['routing']]: HttpSpec['routing'][K] };
+
+function specOf(of: Operation): PutSpec {
+  const { document, operation, method, path, info, namespace, options } = of;
+  const properties: Record<string, JsonSchema> = {};
+  const required: string[] = [];
+  const routing: Routing = { method: method.toUpperCase() as Routing['method'], url: '' };
+  const taken = new Set<string>();
+  const mapped: NonNullable<Routing['arguments']> = {};
+  let template = path;
+  const add = (wished: string, schema: JsonSchema, isRequired: boolean): string => {
+    const key = parameterName(wished, taken);
+    properties[key] = schema;
+    if (isRequired) required.push(key);
+    return key;
+  };
+  for (const parameter of parametersOf(of)) {
+    const { name, in: place } = parameter as { readonly name: string; readonly in: string };
+    const needed = parameter['required'] === true || place === 'path';
+    if (place === 'cookie') {
+      if (needed) throw new NotImportable(`it needs the cookie ${name}`);
+      continue;
+    }
+    if (place === 'header' && /^(?:accept|content-type|authorization)$/i.test(name)) continue;
+    const key = add(name, described(parameterSchema(document, parameter), parameter['description']), needed);
+    if (place === 'path') template = template.replaceAll(`{${name}}`, `{${key}}`);
+    else mapped[key] = { in: place as 'query' | 'header', name, style: listStyle(parameter) };
+  }
+  const missing = /\{([^{}]*)\}/.exec(template)?.[1];
+  if (missing !== undefined && !Object.hasOwn(properties, missing))
+    throw new NotImportable(`its path names {${missing}}, which it does not describe`);
+  routing.arguments = mapped;
+  addBody(of, routing, add);
+  addSecurity(of, routing);
+  routing.url = `${serverOf(of)}${template}`;
+  if (options.concurrency !== undefined || options.perSecond !== undefined)
+    routing.limits = {
+      credential: namespace,
+      ...(options.concurrency === undefined ? {} : { concurrency: options.concurrency }),
+      ...(options.perSecond === undefined ? {} : { perSecond: options.perSecond }),
+    };
+  const inputSchema = withDefinitions(document, {
+    type: 'object',
+    properties,
+    ...(required.length === 0 ? {} : { required }),
+    additionalProperties: false,
+  });
+  const semantic = String(info['version'] ?? '');
+  return {
+    kind: 'http',
+    version: /^\d+\.\d+\.\d+$/.test(semantic) ? semantic : '1.0.0',
+    description: descriptionOf(operation, method, path),
+    inputSchema,
+    circuit: { dependency: namespace },
+    routing,
+  };
+}
+
+function descriptionOf(operation: Json, method: string, path: string): string {
+  const texts = [operation['summary'], operation['description']].filter(
+    (text): text is string => typeof text === 'string' && text.trim() !== '',
+  );
+  const text = texts[0] !== undefined && texts[1]?.startsWith(texts[0]) === true ? texts[1] : texts.join('\n\n');
+  return (text === '' ? `${method.toUpperCase()} ${path}` : text).slice(0, MAX_DESCRIPTION);
+}
+
+/** Those of the path, replaced by the operation's own of the same name and place. */
+function parametersOf({ document, item, operation }: Operation): readonly Json[] {
+  const found = new Map<string, Json>();
+  for (const list of [item['parameters'], operation['parameters']])
+    for (const given of Array.isArray(list) ? list : []) {
+      const parameter = resolved(document, given);
+      if (parameter === undefined || typeof parameter['name'] !== 'string')
+        throw new NotImportable('a parameter of it cannot be found');
+      found.set(`${parameter['in']} ${parameter['name']}`, parameter);
+    }
+  return [...found.values()];
+}
+
+function parameterSchema(document: Json, parameter: Json): JsonSchema {
+  const content = objectOf(parameter['content']);
+  const schema = parameter['schema'] ?? objectOf(Object.values(content ?? {})[0])?.['schema'];
+  return converted(document, schema ?? { type: 'string' });
+}
+
+function listStyle(parameter: Json): 'repeat' | 'comma' {
+  return parameter['explode'] === false || parameter['in'] === 'header' ? 'comma' : 'repeat';
+}
+
+function addBody(
+  { document, operation }: Operation,
+  routing: Routing,
+  add: (wished: string, schema: JsonSchema, required: boolean) => string,
+): void {
+  if (operation['requestBody'] === undefined) {
+    routing.body = 'none';
+    return;
+  }
+  const request = resolved(document, operation['requestBody']);
+  const content = objectOf(request?.['content']) ?? {};
+  const kinds = [
+    [/[/+]json\b/, 'json'],
+    [/^application\/x-www-form-urlencoded/, 'form'],
+    [/^text\//, 'text'],
+  ] as const;
+  for (const [pattern, body] of kinds) {
+    const type = Object.keys(content).find((each) => pattern.test(each));
+    if (type === undefined) continue;
+    const schema = converted(document, objectOf(content[type])?.['schema'] ?? {});
+    routing.body = body;
+    routing.bodyFrom = add('body', described(schema, request?.['description']), request?.['required'] === true);
+    return;
+  }
+  if (request?.['required'] === true)
+    throw new NotImportable(`its body is of the type ${Object.keys(content).join(', ') || 'unknown'}`);
+  routing.body = 'none';
+}
+
+/** The first way to authenticate that can be said in a header or the query. */
+function addSecurity({ document, operation, options }: Operation, routing: Routing): void {
+  const asked = operation['security'] ?? document['security'];
+  const ways = (Array.isArray(asked) ? asked : []).map((way) => Object.keys(objectOf(way) ?? {}));
+  const [way] = ways;
+  if (way === undefined || ways.some((each) => each.length === 0)) return;
+  const schemes = objectOf(objectOf(document['components'])?.['securitySchemes']) ?? {};
+  const headers: Record<string, string> = {};
+  const query: Record<string, string> = {};
+  const secrets: Record<string, SecretSource> = {};
+  for (const name of way) {
+    const scheme = resolved(document, schemes[name]) ?? {};
+    const secret = name.replaceAll(/[^A-Za-z0-9_-]/g, '_').replace(/^[^A-Za-z]/, 's$&');
+    secrets[secret] = options.secrets?.[name] ?? { env: `PAWL_SECRET_${secret.replaceAll('-', '_').toUpperCase()}` };
+    const value = `{secret:${secret}}`;
+    if (scheme['type'] === 'apiKey' && scheme['in'] === 'header') headers[String(scheme['name'])] = value;
+    else if (scheme['type'] === 'apiKey' && scheme['in'] === 'query') query[String(scheme['name'])] = value;
+    else if (scheme['type'] === 'http' && String(scheme['scheme']).toLowerCase() === 'basic')
+      headers['authorization'] = `Basic ${value}`;
+    else if (['http', 'oauth2', 'openIdConnect'].includes(String(scheme['type'])))
+      headers['authorization'] = `Bearer ${value}`;
+    else throw new NotImportable(`it is secured by ${name}, which no header can say`);
+  }
+  routing.headers = headers;
+  routing.query = query;
+  routing.secrets = secrets;
+}
+
+function serverOf({ document, item, operation, options }: Operation): string {
+  if (options.server !== undefined) return options.server.replace(/\/+$/, '');
+  const [server] = [operation['servers'], item['servers'], document['servers']].flatMap((servers) =>
+    Array.isArray(servers) ? servers : [],
+  );
+  const variables = objectOf(objectOf(server)?.['variables']) ?? {};
+  const url = String(objectOf(server)?.['url'] ?? '').replaceAll(/\{([^{}]*)\}/g, (_all, name: string) =>
+    String(objectOf(variables[name])?.['default'] ?? ''),
+  );
+  if (!/^https?:\/\//.test(url))
+    throw invalid(`names no server with a whole address (${JSON.stringify(url)}): say which one with --server`);
+  return url.replace(/\/+$/, '');
+}
+
+// Schemas
+
+const DROPPED = [
+  'example',
+  'examples',
+  'externalDocs',
+  'xml',
+  'discriminator',
+  'deprecated',
+  'readOnly',
+  'writeOnly',
+  'nullable',
+  '$schema',
+  '$id',
+];
+const FORMATS = [
+  'date-time',
+  'date',
+  'time',
+  'duration',
+  'uri',
+  'uri-reference',
+  'email',
+  'hostname',
+  'ipv4',
+  'ipv6',
+  'uuid',
+  'int32',
+  'int64',
+  'float',
+  'double',
+  'byte',
+];
+const REFERENCE = '#/components/schemas/';
+
+/** A schema of the document in the dialect of JSON Schema 2020-12; its references stay, and point to `$defs`. */
+function converted(document: Json, schema: unknown, depth = 0): JsonSchema {
+  const given = objectOf(schema);
+  if (given === undefined || depth > MAX_DEPTH) return {};
+  const reference = given['$ref'];
+  if (typeof reference === 'string') {
+    if (reference.startsWith(REFERENCE))
+      return { $ref: `#/$defs/${definitionName(reference.slice(REFERENCE.length))}` };
+    return converted(document, resolved(document, given), depth + 1);
+  }
+  const made: Record<string, unknown> = {};
+  for (const [keyword, value] of Object.entries(given)) {
+    if (DROPPED.includes(keyword) || keyword.startsWith('x-')) continue;
+    if (keyword === 'format') {
+      if (FORMATS.includes(String(value))) made[keyword] = value;
+    } else if (keyword === 'properties') made[keyword] = convertedProperties(document, value, depth);
+    else if (['allOf', 'anyOf', 'oneOf', 'prefixItems'].includes(keyword) && Array.isArray(value))
+      made[keyword] = value.map((part) => converted(document, part, depth + 1));
+    else if (['items', 'additionalProperties', 'not', 'propertyNames', 'contains'].includes(keyword))
+      made[keyword] = typeof value === 'boolean' ? value : converted(document, value, depth + 1);
+    else made[keyword] = value;
+  }
+  // 3.0 says with a boolean that the other bound is exclusive.
+  for (const [exclusive, bound] of [
+    ['exclusiveMinimum', 'minimum'],
+    ['exclusiveMaximum', 'maximum'],
+  ] as const) {
+    if (typeof made[exclusive] !== 'boolean') continue;
+    if (made[exclusive] === true) made[exclusive] = made[bound];
+    else delete made[exclusive];
+    if (made[exclusive] !== undefined) delete made[bound];
+  }
+  if (given['nullable'] === true) return nullable(made);
+  return made;
+}
+
+/** What a service only answers with is nothing that a caller sends. */
+function convertedProperties(document: Json, properties: unknown, depth: number): Json {
+  return Object.fromEntries(
+    Object.entries(objectOf(properties) ?? {})
+      .filter(([, schema]) => objectOf(schema)?.['readOnly'] !== true)
+      .map(([name, schema]) => [name, converted(document, schema, depth + 1)]),
+  );
+}
+
+function nullable(schema: Record<string, unknown>): JsonSchema {
+  const { type, enum: values } = schema;
+  if (typeof type !== 'string') return { anyOf: [schema, { type: 'null' }] };
+  return {
+    ...schema,
+    type: [type, 'null'],
+    ...(Array.isArray(values) && !values.includes(null) ? { enum: [...values, null] } : {}),
+  };
+}
+
+/** With all definitions that it refers to, and those that these refer to. */
+function withDefinitions(document: Json, schema: JsonSchema): JsonSchema {
+  const schemas = objectOf(objectOf(document['components'])?.['schemas']) ?? {};
+  const byName = new Map(Object.keys(schemas).map((name) => [definitionName(name), name]));
+  const definitions: Record<string, JsonSchema> = {};
+  const pending = referencesIn(schema);
+  for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
+    if (Object.hasOwn(definitions, name)) continue;
+    const source = byName.get(name);
+    definitions[name] = source === undefined ? {} : withoutReadOnlyRequired(converted(document, schemas[source]));
+    pending.push(...referencesIn(definitions[name]));
+  }
+  return Object.keys(definitions).length === 0 ? schema : { ...schema, $defs: definitions };
+}
+
+/** What was taken out as an answer's own cannot be required. */
+function withoutReadOnlyRequired(schema: JsonSchema): JsonSchema {
+  const { required, properties } = schema as { readonly required?: unknown; readonly properties?: object };
+  if (!Array.isArray(required) || properties === undefined) return schema;
+  return { ...schema, required: required.filter((name) => Object.hasOwn(properties, String(name))) };
+}
+
+function referencesIn(value: unknown): string[] {
+  if (Array.isArray(value)) return value.flatMap(referencesIn);
+  const given = objectOf(value);
+  if (given === undefined) return [];
+  const own = given['$ref'];
+  const [, name] = typeof own === 'string' ? (/^#\/\$defs\/(.+)$/.exec(own) ?? []) : [];
+  return [...(name === undefined ? [] : [name]), ...Object.values(given).flatMap(referencesIn)];
+}
+
+function definitionName(name: string): string {
+  return decodeURIComponent(name)
+    .replaceAll('~1', '/')
+    .replaceAll('~0', '~')
+    .replaceAll(/[^A-Za-z0-9_.-]/g, '_');
+}
+
+function described(schema: JsonSchema, description: unknown): JsonSchema {
+  if (typeof description !== 'string' || description === '' || schema['description'] !== undefined) return schema;
+  return schema['$ref'] === undefined ? { ...schema, description } : { allOf: [schema], description };
+}
+
+// The document
+
+/** An object of the document, its reference followed. */
+function resolved(document: Json, value: unknown): Json | undefined {
+  let at = objectOf(value);
+  for (let hops = 0; typeof at?.['$ref'] === 'string'; hops += 1) {
+    const reference = at['$ref'];
+    if (!reference.startsWith('#/') || hops > MAX_DEPTH)
+      throw new NotImportable(`its reference ${reference.slice(0, 100)} cannot be followed`);
+    at = objectOf(
+      reference
+        .slice(2)
+        .split('/')
+        .map((part) => decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~'))
+        .reduce<unknown>((from, part) => objectOf(from)?.[part], document),
+    );
+  }
+  return at;
+}
+
+function objectOf(value: unknown): Json | undefined {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : undefined;
+}
+
+function namespaceOf(title: unknown): string {
+  const words = String(title ?? '')
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]+/g, '_')
+    .replaceAll(/^[^a-z]+|_+$/g, '');
+  return words === '' ? 'openapi' : words.slice(0, 32);
+}
+
+function uniqueName(wished: unknown, taken: Set<string>): string {
+  const base =
+    String(wished)
+      .replaceAll(/[^A-Za-z0-9_-]+/g, '_')
+      .replaceAll(/^[^A-Za-z]+|_+$/g, '')
+      .slice(0, 60) || 'operation';
+  let name = base;
+  for (let number = 2; taken.has(name); number += 1) name = `${base}_${number}`;
+  taken.add(name);
+  return name;
+}
+
+function parameterName(wished: string, taken: Set<string>): string {
+  const base = wished.replaceAll(/[^A-Za-z0-9_-]+/g, '_').replaceAll(/^_+|_+$/g, '') || 'parameter';
+  let name = base;
+  for (let number = 2; taken.has(name); number += 1) name = `${base}_${number}`;
+  taken.add(name);
+  return name;
+}
+
+function invalid(message: string): PawlError {
+  return new PawlError('CONTRACT_INVALID', `The document ${message}.`, { issues: [{ path: '', message }] });
+}

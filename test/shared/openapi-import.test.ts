@@ -1,0 +1,162 @@
+import { describe, expect, test } from 'vitest';
+import { importOpenApi } from '../../src/shared/openapi-import.ts';
+
+const document = (paths: object, more: object = {}) => ({
+  openapi: '3.0.3',
+  info: { title: 'The Shop', version: '2.1.0' },
+  servers: [{ url: 'https://{region}.shop.example.com/v1/', variables: { region: { default: 'eu' } } }],
+  paths,
+  ...more,
+});
+
+const only = (paths: object, more: object = {}, options = {}) => {
+  const { tools, skipped } = importOpenApi(document(paths, more), options);
+  return { ...tools[0], skipped };
+};
+
+describe('an OpenAPI document as connectors (I8)', () => {
+  test('an operation is one tool, with its parameters where the service wants them', () => {
+    const { name, spec } = only({
+      '/items/{item-id}': {
+        parameters: [{ name: 'item-id', in: 'path', required: true, schema: { type: 'integer' } }],
+        get: {
+          operationId: 'getItem',
+          summary: 'One item.',
+          parameters: [
+            {
+              name: 'filter[colour]',
+              in: 'query',
+              explode: false,
+              schema: { type: 'array', items: { type: 'string' } },
+            },
+            { name: 'X-Region', in: 'header', schema: { type: 'string', nullable: true } },
+          ],
+        },
+      },
+    });
+    expect(name).toBe('the_shop.getItem');
+    expect(spec).toMatchObject({
+      kind: 'http',
+      version: '2.1.0',
+      description: 'One item.',
+      inputSchema: {
+        required: ['item-id'],
+        properties: {
+          'item-id': { type: 'integer' },
+          filter_colour: { type: 'array' },
+          'X-Region': { type: ['string', 'null'] },
+        },
+      },
+      routing: {
+        method: 'GET',
+        url: 'https://eu.shop.example.com/v1/items/{item-id}',
+        arguments: {
+          filter_colour: { in: 'query', name: 'filter[colour]', style: 'comma' },
+          'X-Region': { in: 'header' },
+        },
+      },
+    });
+  });
+
+  test('references are followed within the document, also in circles; what only answers hold is not sent', () => {
+    const { spec } = only(
+      { '/items': { post: { operationId: 'add', requestBody: { $ref: '#/components/requestBodies/Item' } } } },
+      {
+        components: {
+          requestBodies: {
+            Item: {
+              required: true,
+              content: { 'application/json': { schema: { $ref: '#/components/schemas/Item' } } },
+            },
+          },
+          schemas: {
+            Item: {
+              type: 'object',
+              required: ['id', 'name'],
+              properties: {
+                id: { type: 'string', readOnly: true },
+                name: { type: 'string', example: 'box' },
+                price: { type: 'number', minimum: 0, exclusiveMinimum: true },
+                parts: { type: 'array', items: { $ref: '#/components/schemas/Item' } },
+              },
+            },
+          },
+        },
+      },
+    );
+    expect(spec?.inputSchema).toEqual({
+      type: 'object',
+      properties: { body: { $ref: '#/$defs/Item' } },
+      required: ['body'],
+      additionalProperties: false,
+      $defs: {
+        Item: {
+          type: 'object',
+          required: ['name'],
+          properties: {
+            name: { type: 'string' },
+            price: { type: 'number', exclusiveMinimum: 0 },
+            parts: { type: 'array', items: { $ref: '#/$defs/Item' } },
+          },
+        },
+      },
+    });
+    expect(spec).toMatchObject({ routing: { body: 'json', bodyFrom: 'body' } });
+  });
+
+  test('secrets are named, and never in the document', () => {
+    const components = {
+      securitySchemes: {
+        key: { type: 'apiKey', in: 'header', name: 'X-Key' },
+        open: { type: 'http', scheme: 'bearer' },
+      },
+    };
+    const paths = { '/a': { get: {} }, '/b': { get: { security: [{ open: [] }] } }, '/c': { get: { security: [] } } };
+    const { tools } = importOpenApi(document(paths, { components, security: [{ key: [] }] }), {
+      secrets: { open: { file: '/run/x' } },
+    });
+    expect(tools.map(({ spec }) => (spec.kind === 'http' ? [spec.routing.headers, spec.routing.secrets] : []))).toEqual(
+      [
+        [{ 'X-Key': '{secret:key}' }, { key: { env: 'PAWL_SECRET_KEY' } }],
+        [{ authorization: 'Bearer {secret:open}' }, { open: { file: '/run/x' } }],
+        [undefined, undefined],
+      ],
+    );
+  });
+
+  test('is selected by tag, by operation, and by whether it reads', () => {
+    const paths = {
+      '/a': { get: { operationId: 'a', tags: ['x'] }, delete: { operationId: 'deleteA', tags: ['x'] } },
+      '/b': { get: { operationId: 'b', tags: ['y'] } },
+    };
+    const names = (options: object) =>
+      importOpenApi(document(paths), options).tools.map(({ name }) => name.split('.')[1]);
+    expect(names({})).toEqual(['a', 'deleteA', 'b']);
+    expect(names({ tags: ['x'] })).toEqual(['a', 'deleteA']);
+    expect(names({ readOnly: true })).toEqual(['a', 'b']);
+    expect(names({ operations: ['deleteA', 'GET /b'] })).toEqual(['deleteA', 'b']);
+  });
+
+  test('what no connector can say is left out with its reason; the rest is imported', () => {
+    const { tools, skipped } = importOpenApi(
+      document({
+        '/file': {
+          post: { operationId: 'upload', requestBody: { required: true, content: { 'multipart/form-data': {} } } },
+        },
+        '/far': { get: { operationId: 'far', parameters: [{ $ref: 'https://example.com/p.json' }] } },
+        '/cookie': { get: { operationId: 'cookie', parameters: [{ name: 'sid', in: 'cookie', required: true }] } },
+        '/fine': { get: { operationId: 'fine' } },
+      }),
+    );
+    expect(tools).toHaveLength(1);
+    expect(skipped.map(({ operation }) => operation)).toEqual(['upload', 'far', 'cookie']);
+  });
+
+  test.each([
+    ['another format', { swagger: '2.0' }],
+    ['nothing', undefined],
+    ['no server', { openapi: '3.1.0', info: {}, paths: { '/a': { get: {} } } }],
+  ])('%s is refused', (_what, given) => {
+    expect(() => importOpenApi(given)).toThrow(expect.objectContaining({ code: 'CONTRACT_INVALID' }));
+  });
+});
