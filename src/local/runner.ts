@@ -8,6 +8,7 @@ import { type Cancellation, cancelCall } from '../producer/cancel.ts';
 import { CircuitAdmin } from '../producer/circuit-admin.ts';
 import { CircuitView } from '../producer/circuits.ts';
 import { Dispatch, type DispatchEvent, type Submission, type SubmitOptions } from '../producer/dispatch.ts';
+import { type InvalidParams, ListeningSessions } from '../producer/listening-sessions.ts';
 import { type Offer, unknownTool } from '../producer/offers.ts';
 import { Results } from '../producer/results.ts';
 import { type CallOptions, Session, type SessionHost } from '../producer/session.ts';
@@ -88,6 +89,7 @@ export class LocalRunner implements SessionHost {
   /** What operators do with circuits: look, force open, reset. */
   readonly circuits: CircuitAdmin;
   readonly store: DedupeStore;
+  readonly listening = new ListeningSessions();
   readonly #parts: RunnerParts;
   readonly #tools: ReadonlyMap<string, RegisteredTool>;
   readonly #ledger: LocalLedger;
@@ -248,6 +250,10 @@ export class LocalRunner implements SessionHost {
     this.#terminals.endSession(sessionKey);
     const calls = this.#ledger.ownCallsOf(sessionKey);
     await Promise.all(calls.map((callId) => this.cancel(callId)));
+  }
+
+  async tellInvalidParams(sessionKey: string, event: InvalidParams): Promise<void> {
+    this.listening.tell(sessionKey, event);
   }
 
   async offeredTo({ kind }: Pick<SessionRecord, 'kind'>): Promise<readonly ToolOffer[]> {

@@ -45,6 +45,7 @@ import { CircuitView } from './circuits.ts';
 import { Dispatch, type DispatchEvent, type Submission, type SubmitOptions } from './dispatch.ts';
 import { type EnforcedCircuit, withEnforcement } from './enforcement.ts';
 import { type Follower, Follows } from './follow.ts';
+import { type InvalidParams, ListeningSessions } from './listening-sessions.ts';
 import { ProducerMetrics } from './metrics.ts';
 import { type Offer, Offers } from './offers.ts';
 import { QuestionDesk } from './questions.ts';
@@ -114,6 +115,7 @@ export class Pawl {
   readonly #catalogueListeners = new Set<() => void>();
   readonly #inboxId: string;
   /** Resolved once the news are heard and the circuits known. */
+  readonly listening = new ListeningSessions();
   readonly #heard = Promise.withResolvers<void>();
   #closed = false;
 
@@ -632,6 +634,12 @@ export class Pawl {
     };
   }
 
+  async tellInvalidParams(sessionKey: string, event: InvalidParams): Promise<void> {
+    this.listening.tell(sessionKey, event);
+    const { redis, prefix } = this.#backend;
+    await publishNews(redis, prefix, { type: 'invalid-params', sessionKey, from: this.#inboxId, event });
+  }
+
   #hear(news: News): void {
     if (news.type === 'circuit') this.#circuits.learn(news);
     else if (news.type === 'catalogue') {
@@ -641,6 +649,8 @@ export class Pawl {
     else if (news.type === 'session') this.#sessions.delete(news.sessionKey);
     else if (news.type === 'switches') this.#learnSwitches().catch(() => {});
     else if (news.type === 'specs') this.#learnSpecs();
+    else if (news.type === 'invalid-params' && news.from !== this.#inboxId)
+      this.listening.tell(news.sessionKey, news.event as InvalidParams);
   }
 
   /** Records of the audit trail, the newest first, as far as Redis keeps them (I4). */

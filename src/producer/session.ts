@@ -24,6 +24,7 @@ import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '..
 import type { AgentEvent } from './agents.ts';
 import type { Cancellation } from './cancel.ts';
 import { jsonParams, type Submission, type SubmitOptions } from './dispatch.ts';
+import type { InvalidParams, ListeningSessions } from './listening-sessions.ts';
 import { callAgainWhenInvalid, type ReaskOptions } from './reask.ts';
 
 export interface CallOptions {
@@ -74,7 +75,10 @@ export interface SessionEvents {
   settled: [ToolResultEnvelope];
   /** A call of this session started a sub-agent, or told one something (C18): answer with `reply`. Told to one listener, once. */
   agent: [AgentEvent];
-  /** A session below this one called a tool whose arguments stayed wrong, although its model was asked again (A15). */
+  /**
+   * A session below this one, in whatever process, called a tool whose arguments stayed wrong, although its model was asked again
+   * (A15). Who does not listen at that moment does not hear of it.
+   */
   'invalid-params': [
     {
       readonly sessionKey: string;
@@ -97,6 +101,9 @@ export interface SessionHost {
     unlisten(session: Session): void;
     reply(parent: string, order: AgentOrder, reply: AgentReply): Promise<boolean>;
   };
+  readonly listening: ListeningSessions;
+  /** Tells those who listen to a session, in whatever process. */
+  tellInvalidParams(sessionKey: string, event: InvalidParams): Promise<void>;
   /** The tools that a session may call. */
   offeredTo(session: SessionRecord): Promise<readonly ExportableTool[]>;
 }
@@ -104,8 +111,6 @@ export interface SessionHost {
 export class Session {
   readonly #host: SessionHost;
   readonly #clock: Pick<Clock, 'now'>;
-  /** The session that opened this one here, which hears what this one cannot mend. */
-  #parent: Session | undefined;
   readonly record: SessionRecord;
   readonly events = new EventEmitter<SessionEvents>();
 
@@ -113,15 +118,18 @@ export class Session {
     this.#host = host;
     this.#clock = clock;
     this.record = record;
-    const { agents } = host;
-    if (agents === undefined) return;
+    // Typed without the emitter's own two events.
     const events = this.events as EventEmitter;
-    // A message is taken out of its mailbox only where somebody hears it.
+    const { agents, listening } = host;
     events.on('newListener', (name) => {
-      if (name === 'agent') queueMicrotask(() => agents.listen(this));
+      if (name === 'invalid-params') listening.add(this);
+      // A message is taken out of its mailbox only where somebody hears it.
+      if (name === 'agent') queueMicrotask(() => agents?.listen(this));
     });
     events.on('removeListener', (name) => {
-      if (name === 'agent' && events.listenerCount('agent') === 0) agents.unlisten(this);
+      if (events.listenerCount(name) > 0) return;
+      if (name === 'invalid-params') listening.remove(this);
+      if (name === 'agent') agents?.unlisten(this);
     });
   }
 
@@ -275,8 +283,13 @@ export class Session {
       },
     );
     if (result.error?.code === 'INVALID_PARAMS')
-      this.#parent?.events.emit('invalid-params', { sessionKey: this.key, toolName, reasks, result });
+      await this.#tellParent({ sessionKey: this.key, toolName, reasks, result });
     return result;
+  }
+
+  async #tellParent(event: InvalidParams): Promise<void> {
+    const { parent } = this.record;
+    if (parent !== undefined) await this.#host.tellInvalidParams(parent, event);
   }
 
   async #schemaOf(name: string, namespace = DEFAULT_NAMESPACE): Promise<JsonSchema> {
@@ -310,9 +323,7 @@ export class Session {
   }
 
   async #below(kind: 'branch' | 'worker'): Promise<Session> {
-    const session = await this.#host.openSession({ kind, parent: this.key });
-    session.#parent = this;
-    return session;
+    return this.#host.openSession({ kind, parent: this.key });
   }
 
   /**
@@ -327,6 +338,7 @@ export class Session {
 
   /** Closes this session and those below it, and cancels their calls. */
   close(): Promise<void> {
+    this.#host.listening.remove(this);
     return this.#host.closeSession(this.key);
   }
 }

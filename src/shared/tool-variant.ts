@@ -28,7 +28,7 @@ export interface ToolExample {
   readonly description?: string;
 }
 
-/** What a call costs, and how many are sensible. Kept by whoever keeps budgets; published with the tool. */
+/** What a call costs, and how many are sensible. Enforced in the claim, by fleets: `docs/budgets.md`. */
 export interface ToolBudget {
   /** In units of the operator's choice. Default 1. */
   readonly costUnits?: number;

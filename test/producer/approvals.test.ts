@@ -51,7 +51,7 @@ async function withChannel(fleet: Fleet): Promise<Session> {
   return fleet.pawl.openSession({ actorId: 'agent-7', channel: { kind: 'operator' } });
 }
 
-describe('A4: an elevated call waits for a person', () => {
+describe('A4, A7: an elevated call waits for a person', () => {
   test('it runs once it is approved, and the session hears that it was asked for', async () => {
     const { tool, ran } = transfer();
     const fleet = await startFleet({ tools: [tool, echo], settings: KEYS, concurrency: 1 });

@@ -12,6 +12,8 @@ export type News =
   | { readonly type: 'session'; readonly sessionKey: string }
   /** A sub-agent of the session was told something, or answered. */
   | { readonly type: 'agent'; readonly sessionKey: string; readonly agentId: string }
+  /** A session below this one sent arguments that stayed invalid; `from` names the process that says so. */
+  | { readonly type: 'invalid-params'; readonly sessionKey: string; readonly from: string; readonly event: object }
   /** A question to people has ended. */
   | { readonly type: 'question'; readonly id: string }
   /** A worker should finish what it runs, and end. */

@@ -17,6 +17,8 @@ export const shell = defineTool({
     'Everything that the program started, background processes included, is ended when the program ends or the time limit is reached. Programs get no terminal: use flags such as --yes, and never start something that waits for input. Only what is written below the workspace lasts, and there may be no network.',
     'To read or change files prefer read, write and edit.',
   ].join(' '),
+  // Models that know a local shell send a program and its arguments.
+  variant: { type: 'local-shell' },
   tier: 'system',
   effects: 'once',
   annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },

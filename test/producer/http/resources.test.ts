@@ -69,6 +69,30 @@ test('/v1/tools lists what the fleet offers, and what a session may use of it', 
   expect((await ask('/v1/tools?session=nobody')).status).toBe(404);
 });
 
+test('/v1/tools?provider= gives the tools as that API takes them, with reports and names (A2, A22)', async () => {
+  const { ask } = await startRig(testTools());
+  await ask('/v1/sessions', { method: 'POST', json: { kind: 'worker', sessionKey: 'w' } });
+  const { status, body } = await ask('/v1/tools?session=w&provider=anthropic');
+  expect(status).toBe(200);
+  const names = body.tools.map(({ name }: { name: string }) => name);
+  expect(names).toEqual(expect.arrayContaining(['fail', 'hold']));
+  expect(body.tools[0]).toMatchObject({ input_schema: { type: 'object' } });
+  expect(body.names.hold).toEqual({ namespace: 'tools', name: 'hold' });
+  expect(body.reports).toHaveLength(names.length);
+  expect((await ask('/v1/tools?provider=openai&strict=false')).body.tools[0]).toMatchObject({ strict: false });
+  expect(await ask('/v1/tools?provider=nobody')).toMatchObject({ status: 400 });
+});
+
+test('/v1/calls/{callId}/output gives the whole of what its result shows a part of (A12)', async () => {
+  const { ask, call } = await startRig({ ...testTools(), settings: { tools: { echo: { maxOutputBytes: 100 } } } });
+  const text = 'long '.repeat(200);
+  const { body } = await call({ tool: 'echo', params: { text }, session: 's' });
+  expect(body.output.metadata.whole.href).toBe(`/v1/calls/${body.callId}/output`);
+  expect(JSON.stringify(body.output.content).length).toBeLessThan(400);
+  expect((await ask(body.output.metadata.whole.href)).body.content).toMatchObject({ text });
+  expect((await ask(`/v1/calls/r0.${'x'.repeat(43)}/output`)).status).toBe(404);
+});
+
 describe('/debug/tool-reliability', () => {
   test('forces a circuit open and resets it (R25); an open circuit is a finished answer, in under 10 ms', async () => {
     const { ask, call } = await startRig(testTools());
