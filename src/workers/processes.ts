@@ -42,6 +42,8 @@ export interface ProcessesOptions {
   readonly sandbox?: SandboxPolicy | 'auto' | Means;
   /** Whether programs in a sandbox may use the network. Default: no. */
   readonly network?: boolean;
+  /** Folders below /tmp, which a sandbox replaces, that the program is made of: shown read-only. */
+  readonly programs?: readonly string[];
 }
 
 /**
@@ -62,7 +64,7 @@ export function openProcesses(options: ProcessesOptions): Processes {
 
 /** Finds the program and its folder, and how it is confined. Starts nothing. */
 export async function prepareProgram(
-  { root, callId, env, sandbox: wanted = 'auto', network = false }: Omit<ProcessesOptions, 'signal'>,
+  { root, callId, env, sandbox: wanted = 'auto', network = false, programs = [] }: Omit<ProcessesOptions, 'signal'>,
   request: Pick<ProcessRequest, 'argv' | 'cwd' | 'env'>,
 ): Promise<{ readonly sandbox: Sandbox; readonly launch: LaunchRequest; readonly environment: ProgramEnvironment }> {
   refuseImpossible(request);
@@ -71,7 +73,7 @@ export async function prepareProgram(
   const program = await findProgram(request.argv[0], folder, environment.PATH);
   const sandbox = await sandboxFor(wanted);
   const marker = `${callId}.${randomBytes(8).toString('hex')}`;
-  const confine = confinementFor(network, environment.PATH);
+  const confine = confinementFor(network, environment.PATH, programs);
   const argv = [program, ...request.argv.slice(1)] as const;
   return { sandbox, launch: { root: realRoot, folder, argv, marker, confine }, environment };
 }
@@ -96,14 +98,14 @@ export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Means): Promis
   }
 }
 
-/** Of programs installed below /tmp, which the sandbox replaces, the folders are shown: those on the PATH and this Node's. */
-export function confinementFor(network: boolean, searchPath: string): Confinement {
-  const folders = [...searchPath.split(':').filter(isAbsolute), dirname(realpathSync(process.execPath))];
-  const programs = folders
+/** Of programs installed below /tmp, which the sandbox replaces, the folders are shown: those on the PATH, this Node's, and those asked for. */
+export function confinementFor(network: boolean, searchPath: string, more: readonly string[] = []): Confinement {
+  const folders = [...more, ...searchPath.split(':').filter(isAbsolute), dirname(realpathSync(process.execPath))];
+  const shown = folders
     // Links in node_modules/.bin lead to its neighbours.
     .map((folder) => (basename(folder) === '.bin' ? dirname(folder) : folder))
     .filter((folder) => /^\/(tmp|run|var\/tmp)\/./.test(folder));
-  return { network, hidden: protectedFolders(), programs: [...new Set(programs)] };
+  return { network, hidden: protectedFolders(), programs: [...new Set(shown)] };
 }
 
 /** Which means work on this machine, the strongest first; the first is what `auto` takes. */

@@ -2,8 +2,10 @@
  * An MCP server as a program of this worker: started exactly as declared, in the sandbox that policy asks for, with an environment
  * of its own, and ended with all that it started when the connection ends or the worker dies.
  */
+
+import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, isAbsolute, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import {
   isJSONRPCNotification,
@@ -31,6 +33,13 @@ export interface StdioOptions {
   readonly settings: Pick<Settings, 'dataDir' | 'sandbox'>;
   readonly environment: Environment;
   readonly messageTimeoutMs?: number;
+}
+
+/** The folder that a file of a program was installed with: the nearest one above it with packages, or its own. */
+function installation(file: string): string {
+  for (let folder = dirname(file); folder !== dirname(folder); folder = dirname(folder))
+    if (existsSync(join(folder, 'node_modules'))) return folder;
+  return dirname(file);
 }
 
 export class StdioTransport implements Transport {
@@ -74,6 +83,7 @@ export class StdioTransport implements Transport {
         env: environment,
         sandbox: settings.sandbox,
         network: connection.network,
+        programs: connection.command.filter(isAbsolute).map(installation),
       },
       { argv: connection.command, env: resolveValues(connection.environment, environment) },
     );
