@@ -22,9 +22,14 @@ if (folder === undefined) {
 
 /** Commands of a process that takes part: records, queues, scripts, news; nothing that administers Redis. */
 const TAKES_PART =
-  '-@all +@read +@write +@scripting +@pubsub +@connection +@blocking +@stream -@dangerous +time +info +config|get +waitaof';
+  '-@all +@read +@write +@scripting +@pubsub +@connection +@blocking +@stream +@transaction -@dangerous +time +info +config|get +waitaof';
 /** Commands of one that only looks. Its scripts may run, and fail where they write: the keys are readable, not writable. */
 const LOOKS = '-@all +@read +@connection +eval +evalsha -@dangerous +info +time';
+
+/** What the whole fleet shares: workers and tools, sessions, turns at resources, limits, budgets, the audit trail. */
+const SHARED = ['{fleet}*', '{turns}*', '{limit:*', '{budgets}*', '{audit}*']
+  .map((keys) => `~${PREFIX}:${keys}`)
+  .join(' ');
 
 /** Redis' users by name: who may touch which keys, with which commands. */
 const USERS = {
@@ -37,7 +42,7 @@ const USERS = {
   ...Object.fromEntries(
     TIERS.map((tier) => [
       `worker-${tier}`,
-      `~${PREFIX}:{${tier}}* ~${PREFIX}:{${tier}.* ~${PREFIX}:{fleet}* &${PREFIX}:* ${TAKES_PART}`,
+      `~${PREFIX}:{${tier}}* ~${PREFIX}:{${tier}.* ${SHARED} &${PREFIX}:* ${TAKES_PART}`,
     ]),
   ),
 };
