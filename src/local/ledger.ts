@@ -25,6 +25,7 @@ import type {
 import type { CallJob } from '../shared/store/queues.ts';
 import type { CallLedger, KnownCall } from '../shared/store/records.ts';
 import type { Schedule } from '../shared/time.ts';
+import { LocalBudgets } from './budgets.ts';
 import type { LocalCircuits } from './circuits.ts';
 import { LocalLoops } from './loops.ts';
 import { LocalRetryBudgets } from './retry-budgets.ts';
@@ -78,6 +79,7 @@ export class LocalLedger implements CallLedger {
   readonly #merged = new Map<string, string>();
   readonly #retries = new LocalRetryBudgets();
   readonly #loops = new LocalLoops();
+  readonly #budgets = new LocalBudgets();
   readonly #turns = new Turns();
   #closed = false;
 
@@ -106,6 +108,8 @@ export class LocalLedger implements CallLedger {
     for (;;) {
       const present = await store.get(claim.callId);
       if (present === undefined || mayRunAnew(present, claim)) {
+        const spent = this.#budgets.refusal(claim, nowMs);
+        if (spent !== undefined) return spent;
         repetitions ??= this.#loops.count(claim.loop, nowMs);
         if (repetitions >= (claim.loop?.refuseAt ?? Number.POSITIVE_INFINITY))
           return { kind: 'loop', callId: claim.callId, repetitions, retryAfterMs: claim.loop?.windowMs ?? 0 };
@@ -162,7 +166,13 @@ export class LocalLedger implements CallLedger {
     };
   }
 
+  spendTime(names: readonly string[], timeMs: number): Promise<void> {
+    this.#budgets.spendTime(names, timeMs);
+    return Promise.resolve();
+  }
+
   #take(claim: Claim, record: DedupeRecord, repetitions = 0): ClaimAnswer {
+    this.#budgets.take(claim, record.createdAtMs);
     this.#run(claim, record, [], false);
     return { kind: 'claimed', callId: claim.callId, ...(repetitions > 0 ? { repetitions } : {}) };
   }

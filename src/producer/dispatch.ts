@@ -4,12 +4,14 @@
  */
 import type { ApprovalRequest } from '../shared/approval.ts';
 import { circuitKey } from '../shared/breaker.ts';
+import { budgetExhausted } from '../shared/budget.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import { defined } from '../shared/defined.ts';
 import { contractInvalid, parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { type Identity, type IdentityRules, identify, paramsDigest } from '../shared/fingerprint.ts';
 import type { Hooks } from '../shared/hooks.ts';
+import { overloaded } from '../shared/importance.ts';
 import { envelopeOf, type Outcome, refusal, resultError } from '../shared/outcome.ts';
 import { denied, permit, taintOf, type Verdict } from '../shared/policy.ts';
 import { redact, secretsIn } from '../shared/redaction.ts';
@@ -20,6 +22,7 @@ import type { ReliabilityModes, ShadowKind, Switches } from '../shared/switches.
 import { backgroundSchedule, type Clock, type Schedule, uuidv7 } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { ApprovalDesk } from './approvals.ts';
+import { type Admission, admissionOf, timedOf } from './budgets.ts';
 import { submitHooked } from './call-hooks.ts';
 import type { CircuitView } from './circuits.ts';
 import type { Offer, Offers } from './offers.ts';
@@ -62,7 +65,7 @@ export type DispatchEvent =
       readonly type: 'accepted';
       readonly envelope: ToolCallEnvelope;
       readonly callId: string;
-      readonly answer: Exclude<ClaimAnswer['kind'], 'loop'>;
+      readonly answer: Exclude<ClaimAnswer['kind'], 'loop' | 'overloaded' | 'spent'>;
       readonly paramsDigest: string;
       readonly submittedBy?: string | undefined;
     }
@@ -125,6 +128,7 @@ interface Admitted {
   readonly identity: Identity;
   readonly circuit: string;
   readonly modes: ReliabilityModes;
+  readonly admission: Admission;
   /** When the session's agent is to be warned, or stopped. */
   readonly loop?: { readonly loopId: string; readonly guard: LoopGuard };
   /** In shadow mode: the slot in which the call would have met its duplicates. */
@@ -211,14 +215,21 @@ export class Dispatch {
       dependency: policy.circuit?.dependency ?? offer.circuit.dependency,
       tenantId: envelope.target.tenantId,
     });
+    const admission = admissionOf(envelope, offer, session, {
+      settings: this.#parts.settings,
+      registry: this.#parts.offers.ruleFor?.(offer),
+      channel,
+      nowMs: this.#parts.clock.now(),
+    });
     const asks = verdict.decision === 'ask' && (await this.#mustAsk(envelope, offer, session, verdict));
     return {
-      envelope,
+      envelope: admission.envelope,
       offer,
       paramsDigest: digest,
       identity,
       circuit,
       modes,
+      admission,
       ...this.#loopGuard(offer, identity, modes),
       ...(modes.dedupe === 'shadow'
         ? { shadow: { slotId: known.mergeId ?? known.callId, derived: known.mergeId !== undefined } }
@@ -342,6 +353,10 @@ export class Dispatch {
         true,
       );
     }
+    if (answer.kind === 'overloaded' || answer.kind === 'spent') {
+      waiting.stop();
+      return this.#refused(notTaken(admitted, answer), envelope);
+    }
     if (answer.kind === 'loop') {
       waiting.stop();
       const { repetitions, retryAfterMs } = answer;
@@ -419,9 +434,10 @@ export class Dispatch {
   }
 
   #plainClaimOf(
-    { envelope, offer, paramsDigest: digest, identity, circuit, modes, shadow, loop, channel }: Admitted,
+    { envelope, offer, paramsDigest: digest, identity, circuit, modes, shadow, loop, channel, admission }: Admitted,
     options: SubmitOptions,
   ): Claim {
+    const { room, spends } = admission;
     const request: StoredRequest = {
       envelope,
       tool: { version: offer.version, definition: offer.definition },
@@ -429,9 +445,12 @@ export class Dispatch {
       ...(modes.enabled ? {} : { direct: true }),
       ...(options.submittedBy === undefined ? {} : { submittedBy: options.submittedBy }),
       ...(channel === undefined ? {} : { channel }),
+      ...timedOf(spends),
     };
     return {
       callId: identity.callId,
+      room,
+      ...(spends === undefined ? {} : { spends }),
       ...(identity.mergeId === undefined ? {} : { mergeId: identity.mergeId }),
       ...(shadow === undefined ? {} : { shadow }),
       ...(loop === undefined
@@ -556,6 +575,16 @@ export class Dispatch {
 /** What only observes refuses nothing. */
 function refuseAt(guard: LoopGuard, modes: ReliabilityModes): number {
   return modes.circuits === 'on' ? guard.refuseAt : Number.MAX_SAFE_INTEGER;
+}
+
+function notTaken(
+  { offer, admission }: Admitted,
+  answer: Extract<ClaimAnswer, { kind: 'overloaded' | 'spent' }>,
+): PawlError {
+  if (answer.kind === 'overloaded') return overloaded(offer.tier, admission.importance, answer.inflight);
+  const { account, unit, spent, leftMs } = answer;
+  const asked = unit === 'calls' ? 1 : unit === 'costUnits' ? (admission.spends?.costUnits ?? 1) : 0;
+  return budgetExhausted(account, unit, spent, asked, leftMs);
 }
 
 function looping(tool: string, repetitions: number, retryAfterMs: number): PawlError {

@@ -3,6 +3,7 @@
  * is allowed, and nothing starts.
  */
 import { z } from 'zod';
+import { budgetSettingsSchema } from './budget.ts';
 import { DEFAULT_TTLS } from './call.ts';
 import { type Issue, PawlError } from './failure.ts';
 import { policySettingsSchema } from './policy-file.ts';
@@ -220,6 +221,14 @@ export const settingsSchema = z.strictObject({
     .prefault({}),
   memory: memorySchema.prefault({}),
   audit: auditSchema.prefault({}),
+  /** What tenants may spend (I17; docs/budgets.md). */
+  budgets: budgetSettingsSchema.prefault({}),
+  admission: z
+    .strictObject({
+      /** Calls that wait or run in one tier: a critical call is taken below it, a normal one below 90 %, one in the background below half. */
+      maxInflight: z.number().int().min(1).default(100_000),
+    })
+    .prefault({}),
   /** Whether programs must run in a sandbox, do so where it works, or run without one. */
   sandbox: z.enum(SANDBOX_POLICIES).default('preferred'),
   /** Whether programs in a sandbox may use the network. */

@@ -122,6 +122,18 @@ export const FAILURES = {
     'This very call was made again and again; repeating it once more will not change its result.',
     'A session repeats one call: look at its agent. Raise reliability.loopGuard if that is meant to be.',
   ),
+  BUDGET_EXHAUSTED: kind(
+    'throttle',
+    'n',
+    'A budget that the call takes from is spent.',
+    'The message says whose budget, and what is spent of what. Raise it, or open a session with one of its own.',
+  ),
+  OVERLOADED: kind(
+    'throttle',
+    'rn',
+    'There is too much work; calls that matter less are not taken for now.',
+    'Calls come faster than workers of the tier end them: add workers, or raise admission.maxInflight.',
+  ),
   CIRCUIT_OPEN: kind(
     'circuit',
     'rn',

@@ -6,6 +6,7 @@ import { TIERS } from './tool.ts';
 export const POLICY_DECISIONS = ['allow', 'ask', 'deny'] as const;
 export type PolicyDecision = (typeof POLICY_DECISIONS)[number];
 const decision = z.enum(POLICY_DECISIONS);
+const count = z.number().int().min(0).max(1_000_000);
 
 /** C23, C24: what to do with a command that starts with these words. */
 const commandRuleSchema = z.strictObject({
@@ -24,6 +25,10 @@ export const toolRuleSchema = z.strictObject({
   hosts: z.array(z.string().min(1)).optional(),
   paths: z.array(z.string().min(1)).optional(),
   methods: z.array(z.string().regex(/^[A-Z]+$/, 'must be in capital letters')).optional(),
+  /** I3: calls of one session, in a minute, in one of its turns, and in all (docs/budgets.md). */
+  perMinute: count.optional(),
+  perTurn: count.optional(),
+  perSession: count.optional(),
 });
 export type ToolRule = z.output<typeof toolRuleSchema>;
 

@@ -8,6 +8,7 @@
  */
 import { posix } from 'node:path';
 import type { Amendment } from './approval.ts';
+import type { ToolLimits } from './budget.ts';
 import type { ToolPolicy } from './config.ts';
 import type { DedupeMode } from './envelope.ts';
 import { PawlError } from './failure.ts';
@@ -152,6 +153,17 @@ function layersOf({ policy, session, channel, registry, tool }: PolicyRequest): 
   add('channels', channel ?? 'none');
   add('sessions', session.sessionKey);
   return named;
+}
+
+/** I3: how many calls of the tool the layers allow one session; who claims the call counts them. */
+export function toolLimits(request: PolicyRequest): readonly ToolLimits[] {
+  return layersOf(request).flatMap(({ path, layer }) => {
+    const found = toolRuleOf(layer, request.tool);
+    if (found === undefined) return [];
+    const { perMinute, perTurn, perSession } = found.rule;
+    if (perMinute === undefined && perTurn === undefined && perSession === undefined) return [];
+    return [{ title: `${path}.tools.${found.name}`, perMinute, perTurn, perSession }];
+  });
 }
 
 function layerRulings(request: PolicyRequest, { path, layer }: NamedLayer): Ruling[] {

@@ -3,9 +3,11 @@
  */
 import { resolve } from 'node:path';
 import { z } from 'zod';
+import { type Budget, budgetSchema, type SessionBudget } from './budget.ts';
 import { defined } from './defined.ts';
 import { identifierSchema, issuesOf } from './envelope.ts';
 import { PawlError } from './failure.ts';
+import { IMPORTANCES, type Importance } from './importance.ts';
 import { type Capability, TIERS, type Tier } from './tool.ts';
 
 export const SESSION_KINDS = ['main', 'branch', 'worker'] as const;
@@ -69,7 +71,9 @@ export const openSessionSchema = z.strictObject({
   workspaceRoot: z.string().min(1).max(4_096).optional(),
   channel: channelSchema.optional(),
   skills: z.array(z.string().min(1).max(256)).max(64).optional(),
-  budget: z.record(z.string(), z.number()).optional(),
+  budget: budgetSchema.optional(),
+  /** Of its calls, and of those of the sessions below it, where they say nothing themselves. */
+  importance: z.enum(IMPORTANCES).optional(),
 });
 export type OpenSession = z.input<typeof openSessionSchema>;
 
@@ -85,7 +89,10 @@ export interface SessionRecord {
   readonly workspaceRoot: string;
   readonly channel?: z.output<typeof channelSchema>;
   readonly skills?: readonly string[];
-  readonly budget?: Readonly<Record<string, number>>;
+  readonly budget?: Budget;
+  /** Its own budget and those of the sessions above it. */
+  readonly budgets?: readonly SessionBudget[];
+  readonly importance?: Importance;
   readonly createdAtMs: number;
 }
 
@@ -109,11 +116,16 @@ export function newSession(
 ): SessionRecord {
   if (above?.kind === 'worker' && asked.kind !== 'worker')
     throw new PawlError('PERMISSION_DENIED', 'A worker session can only open worker sessions.');
-  const inherited = above === undefined ? {} : { agentId: above.agentId, tenantId: above.tenantId };
+  const inherited =
+    above === undefined ? {} : { agentId: above.agentId, tenantId: above.tenantId, importance: above.importance };
+  const key = sessionKey ?? defaults.sessionKey;
+  const own = asked.budget === undefined ? [] : [{ sessionKey: key, budget: asked.budget }];
+  const budgets = [...(above?.budgets ?? []), ...own];
   return defined<SessionRecord>({
     ...inherited,
     ...asked,
-    sessionKey: sessionKey ?? defaults.sessionKey,
+    budgets: budgets.length === 0 ? undefined : budgets,
+    sessionKey: key,
     state: 'open',
     actorId: actorId ?? above?.actorId ?? 'anonymous',
     workspaceRoot:

@@ -226,6 +226,7 @@ export class Executor {
     const ending = await this.#run(begun, guarded.go);
     this.#ran.add(begun);
     await this.#audit.ended(begun, ending);
+    await this.#spend(begun);
     const final = await this.#hooks.after(begun, guarded.go, ending);
     return this.#judge(begun, final, guarded.go.context.changes.unified());
   }
@@ -666,6 +667,20 @@ export class Executor {
       const ending = await tool();
       return { value: ending, failed: speaksAgainstNode(ending) };
     });
+  }
+
+  /** The attempt's time, from the budgets that count it. One that cannot be reached now has it for nothing. */
+  async #spend({ started, clock, beganMonotonicMs, callId }: Begun): Promise<void> {
+    const { timed } = started.request;
+    if (timed === undefined) return;
+    try {
+      await this.#parts.backend.ledger.spendTime(timed, clock.monotonic() - beganMonotonicMs);
+    } catch (error) {
+      this.#parts.log.warn(
+        { callId, error: error instanceof Error ? error.message : String(error) },
+        'time was not counted',
+      );
+    }
   }
 
   // judge

@@ -1,8 +1,9 @@
 /** `/v1/sessions`: opening, finding and closing sessions. */
 import { relative, resolve, sep } from 'node:path';
 import { z } from 'zod';
+import { sessionAccount } from '../../shared/budget.ts';
 import { PawlError } from '../../shared/failure.ts';
-import { type OpenSession, openSessionSchema } from '../../shared/session.ts';
+import { type OpenSession, openSessionSchema, type SessionRecord } from '../../shared/session.ts';
 import type { Pawl } from '../client.ts';
 import type { Session } from '../session.ts';
 import { type Caller, checkTenant, seesTenant } from './access.ts';
@@ -57,7 +58,8 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
       summary: 'One session.',
       answers: { 200: 'The session' },
       async handle({ path, caller }) {
-        return { status: 200, body: (await sessionFor(pawl, caller, path['key'] ?? '')).record };
+        const { record } = await sessionFor(pawl, caller, path['key'] ?? '');
+        return { status: 200, body: { ...record, ...(await spentBy(pawl, record)) } };
       },
     }),
     route({
@@ -94,6 +96,12 @@ function checkWebhook(
 ): void {
   if (caller.role !== 'agent' || channel?.kind !== 'webhook' || allowed.includes(String(channel['url']))) return;
   throw new PawlError('PERMISSION_DENIED', 'The url of the webhook channel is not one of the setting `webhooks`.');
+}
+
+/** What the session and those below it took from its own budget. */
+async function spentBy(pawl: Pawl, { sessionKey, budget }: SessionRecord): Promise<object> {
+  if (budget === undefined) return {};
+  return { spent: await pawl.backend.ledger.spent(sessionAccount(sessionKey, budget).name) };
 }
 
 /** Where the operator has named a workspace, agents open theirs inside it. Throws `PERMISSION_DENIED`. */

@@ -198,6 +198,11 @@ export class FleetKeys {
     return `${this.prefix}:{fleet}:metrics:${processId}`;
   }
 
+  /** What was spent of a budget. */
+  budget(name: string): string {
+    return `${this.prefix}:{budget}:${name}`;
+  }
+
   task(taskId: string): string {
     return `${this.prefix}:{fleet}:task:${taskId}`;
   }

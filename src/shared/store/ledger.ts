@@ -2,6 +2,7 @@
  * The ledger: the durable record of every call (R11 to R16). Each method is one Lua script that checks before it writes.
  */
 import type { ApprovalRequest } from '../approval.ts';
+import { type Account, type Limits, UNITS, type Unit } from '../budget.ts';
 import type { AttemptRecord, CallState, Phase } from '../call.ts';
 import type { DedupeMode, ToolCallEnvelope } from '../envelope.ts';
 import { PawlError } from '../failure.ts';
@@ -37,6 +38,8 @@ export interface StoredRequest {
   readonly submittedBy?: string;
   /** Kind of the channel that the session's requests reach, where policy asks for it. */
   readonly channel?: string;
+  /** Names of the budgets that the time of its attempts is taken from. */
+  readonly timed?: readonly string[];
 }
 
 export interface Claim {
@@ -46,6 +49,10 @@ export interface Claim {
   readonly shadow?: { readonly slotId: string; readonly derived: boolean };
   /** Counts how often a session makes this very call (R26). */
   readonly loop?: { readonly loopId: string; readonly refuseAt: number; readonly windowMs: number };
+  /** So many calls in flight in the tier, and no more like this one are taken (I20). */
+  readonly room?: number;
+  /** Taken from when the call is claimed (I17). */
+  readonly spends?: { readonly accounts: readonly Account[]; readonly costUnits: number };
   readonly mode: DedupeMode;
   readonly paramsDigest: string;
   readonly request: StoredRequest;
@@ -72,6 +79,18 @@ export type ClaimAnswer =
     }
   /** The session made this very call too often: nothing was claimed. */
   | { readonly kind: 'loop'; readonly callId: string; readonly repetitions: number; readonly retryAfterMs: number }
+  /** The tier takes no more calls of this importance: nothing was claimed. */
+  | { readonly kind: 'overloaded'; readonly callId: string; readonly inflight: number }
+  /** A budget is spent: nothing was claimed. */
+  | {
+      readonly kind: 'spent';
+      readonly callId: string;
+      readonly account: Account;
+      readonly unit: Unit;
+      readonly spent: number;
+      /** Until its window ends. */
+      readonly leftMs: number;
+    }
   | { readonly kind: 'inflight'; readonly callId: string; readonly phase: Phase; readonly ageMs: number }
   | {
       readonly kind: 'ended';
@@ -251,6 +270,7 @@ const claimScript = new Script('claim', 6, ENQUEUE_LUA);
 const beginScript = new Script('begin', 2);
 const settleScript = new Script('settle', 6);
 const postponeScript = new Script('postpone', 2);
+const spendTimeScript = new Script('spend-time', 0);
 const tellScript = new Script('tell', 2);
 const cancelScript = new Script('cancel', 2);
 const watchScript = new Script('watch', 1);
@@ -269,6 +289,7 @@ const finishScript = new Script('finish', 7, [
 export class Ledger {
   readonly #redis: Redis;
   readonly #prefix: string;
+  readonly #fleet: FleetKeys;
   readonly #news: string;
   readonly #retentionMs: number;
   readonly #seals: Seals;
@@ -278,7 +299,8 @@ export class Ledger {
     this.#seals = seals;
     this.#redis = redis;
     this.#prefix = prefix;
-    this.#news = new FleetKeys(prefix).news;
+    this.#fleet = new FleetKeys(prefix);
+    this.#news = this.#fleet.news;
     this.#retentionMs = retentionMs;
   }
 
@@ -336,6 +358,8 @@ export class Ledger {
         claim.loop?.windowMs ?? 0,
         keys.sizes,
         `${toolNamespace}.${toolName}`,
+        claim.room ?? '',
+        ...this.#budgetArguments(claim.spends),
       ],
     );
     const [code, callId] = answer as [string, string];
@@ -353,6 +377,15 @@ export class Ledger {
       }
       case 'conflict':
         return { kind: code, callId };
+      case 'overloaded':
+        return { kind: code, callId, inflight: Number(answer[3]) };
+      case 'spent': {
+        const account = claim.spends?.accounts[Number(answer[3])];
+        const unit = UNITS[Number(answer[4]) - 1];
+        if (account === undefined || unit === undefined)
+          throw new Error('claim.lua named a budget that was not asked for');
+        return { kind: code, callId, account, unit, spent: Number(answer[5]), leftMs: Math.max(0, Number(answer[6])) };
+      }
       case 'loop':
         return { kind: code, callId, repetitions: Number(answer[3]), retryAfterMs: Math.max(0, Number(answer[4])) };
       case 'inflight':
@@ -411,6 +444,28 @@ export class Ledger {
     if (approval === undefined) return ['', '', '', '', ''];
     const request = JSON.stringify(approval);
     return [request, this.#seals.approval(approval, request), approval.id, keys.approvals, approval.expiresAtMs];
+  }
+
+  #budgetArguments(spends: Claim['spends']): (string | number)[] {
+    if (spends === undefined) return [0, 0];
+    const { accounts, costUnits } = spends;
+    const one = ({ name, limits, keptMs, window }: Account) => {
+      const { calls = '', costUnits: cost = '', timeMs = '' } = limits;
+      return [this.#fleet.budget(name), calls, cost, timeMs, keptMs, window ? '1' : '0'];
+    };
+    return [accounts.length, costUnits, ...accounts.flatMap(one)];
+  }
+
+  /** Takes the time of an attempt from the budgets that count it. */
+  async spendTime(names: readonly string[], timeMs: number): Promise<void> {
+    const keys = names.map((name) => this.#fleet.budget(name));
+    await spendTimeScript.run(this.#redis, [], [Math.max(0, Math.round(timeMs)), ...keys]);
+  }
+
+  /** What was taken from a budget. */
+  async spent(name: string): Promise<Required<Limits>> {
+    const [calls, costUnits, timeMs] = await this.#redis.hmget(this.#fleet.budget(name), ...UNITS);
+    return { calls: Number(calls ?? 0), costUnits: Number(costUnits ?? 0), timeMs: Number(timeMs ?? 0) };
   }
 
   async #largeOutcome(keys: PlaceKeys, callId: string): Promise<string> {

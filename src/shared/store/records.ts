@@ -7,7 +7,10 @@ import type { CallRecord, Ledger } from './ledger.ts';
 import type { Turns } from './turns.ts';
 
 export interface CallLedger
-  extends Pick<Ledger, 'claim' | 'begin' | 'settle' | 'postpone' | 'tell' | 'cancel' | 'outcome' | 'now'> {
+  extends Pick<
+    Ledger,
+    'claim' | 'begin' | 'settle' | 'postpone' | 'tell' | 'cancel' | 'outcome' | 'now' | 'spendTime'
+  > {
   /** Reads a call; with an inbox, its owner is told when the call settles. */
   read(callId: string, inboxId?: string): Promise<KnownCall | undefined>;
 }

@@ -10,10 +10,16 @@
 --       20 approval to wait for (JSON), '' for none  21 its signature  22 its ID  23 key prefix of approvals  24 when it expires
 --       25 count at which the call is refused, '' counts nothing  26 how long is counted, ms
 --       27 key prefix of how many calls of each tool there are  28 tool
+--       29 calls in flight at which the tier takes no more like it, '' for no bound  30 number of budgets  31 what the call costs
+--       32.. of each budget: key, most calls, cost units and time, ms ('' for no bound), how long it is kept, ms, '1' when that is
+--         from its first call on
 -- Returns {code, call ID, now, …}:
 --   claimed    duplicate count  a new record, queued; in shadow mode, the state of what it would have met, or 'conflict'; how often
 --                               the session made this very call
 --   loop       count ms         it made it too often; nothing was written but the count, which starts anew in so many ms
+--   overloaded in flight        the tier takes no more of its importance; nothing was written
+--   spent      budget unit spent ms  a budget is spent (counted from 0; 1 calls, 2 cost units, 3 time), and is full again in so many
+--                               ms; nothing was written
 --   inflight   phase createdAt  somebody else's call runs; an enforced caller has been added to those who are told
 --   done | failed | cancelled   outcome (JSON), settledAt, the outcome's signature
 --   conflict                    the key was used with other parameters; nothing was written
@@ -78,12 +84,35 @@ if record.exists then
   anew = true
 end
 
+if ARGV[29] ~= '' then
+  local inflight = redis.call('ZCARD', KEYS[3])
+  if inflight >= tonumber(ARGV[29]) then return {'overloaded', callId, now, inflight} end
+end
+local budgets, cost, firstBudget = tonumber(ARGV[30]), ARGV[31], 32
+for budget = 0, budgets - 1 do
+  local at = firstBudget + budget * 6
+  local spent = redis.call('HMGET', ARGV[at], 'calls', 'costUnits', 'timeMs')
+  for unit = 1, 3 do
+    local limit, used = tonumber(ARGV[at + unit]), tonumber(spent[unit] or 0)
+    local after = unit == 1 and used + 1 or unit == 2 and used + cost or used
+    if limit and (after > limit or (unit == 3 and used >= limit)) then
+      return {'spent', callId, now, budget, unit, tostring(used), redis.call('PTTL', ARGV[at])}
+    end
+  end
+end
+
 -- Only what would run is counted: duplicates that are merged and replays do nothing.
 local repetitions = 0
 if ARGV[25] ~= '' then
   repetitions = redis.call('INCR', KEYS[6])
   if repetitions == 1 then redis.call('PEXPIRE', KEYS[6], ARGV[26]) end
   if repetitions >= tonumber(ARGV[25]) then return {'loop', callId, now, repetitions, redis.call('PTTL', KEYS[6])} end
+end
+for budget = 0, budgets - 1 do
+  local at = firstBudget + budget * 6
+  redis.call('HINCRBYFLOAT', ARGV[at], 'costUnits', cost)
+  local calls = redis.call('HINCRBY', ARGV[at], 'calls', 1)
+  if calls == 1 or ARGV[at + 5] == '0' then redis.call('PEXPIRE', ARGV[at], ARGV[at + 4]) end
 end
 if anew then
   fence = redis.call('HGET', key, 'fence')

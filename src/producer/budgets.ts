@@ -1,0 +1,66 @@
+/** What a call that is handed in takes from budgets, and how much it matters (I17, I20). */
+import { accountsOf, checkCall } from '../shared/budget.ts';
+import type { Settings } from '../shared/config.ts';
+import type { ToolCallEnvelope } from '../shared/envelope.ts';
+import { type Importance, importanceOf, roomFor } from '../shared/importance.ts';
+import { matches, type PolicyRequest, toolLimits } from '../shared/policy.ts';
+import type { SessionRecord } from '../shared/session.ts';
+import type { Claim } from '../shared/store/ledger.ts';
+import { qualifiedName } from '../shared/tool.ts';
+import type { Offer } from './offers.ts';
+
+export interface Admission {
+  /** The call, with a deadline where its budget bounds its time. */
+  readonly envelope: ToolCallEnvelope;
+  readonly importance: Importance;
+  readonly room: number;
+  readonly spends?: NonNullable<Claim['spends']>;
+}
+
+/** Throws `BUDGET_EXHAUSTED` for a call that alone costs too much, and `CONTRACT_INVALID` for an importance that does not exist. */
+export function admissionOf(
+  envelope: ToolCallEnvelope,
+  offer: Offer,
+  session: SessionRecord,
+  {
+    settings,
+    nowMs,
+    ...about
+  }: Pick<PolicyRequest, 'registry' | 'channel'> & {
+    readonly settings: Settings;
+    readonly nowMs: number;
+  },
+): Admission {
+  const importance = importanceOf(envelope, session);
+  const room = roomFor(importance, settings.admission.maxInflight);
+  const { costUnits = 1, maxCallsPerTurn: perTurn, maxCallsPerSession: perSession } = offer.budget ?? {};
+  const timeMs = checkCall(session.budgets, costUnits);
+  const own = perTurn === undefined && perSession === undefined ? [] : [{ title: 'its tool', perTurn, perSession }];
+  const accounts = accountsOf({
+    envelope,
+    tool: qualifiedName(offer),
+    sessionKey: session.sessionKey,
+    tenantId: session.tenantId,
+    budgets: session.budgets,
+    settings: settings.budgets,
+    toolLimits: [...own, ...toolLimits({ tool: offer, session, policy: settings.policy, ...about })],
+    matches,
+  });
+  return {
+    envelope: timeMs === undefined ? envelope : endingBy(envelope, nowMs + timeMs),
+    importance,
+    room,
+    ...(accounts.length === 0 ? {} : { spends: { accounts, costUnits } }),
+  };
+}
+
+function endingBy(envelope: ToolCallEnvelope, atMs: number): ToolCallEnvelope {
+  const deadlineAtMs = Math.min(envelope.control.deadlineAtMs ?? atMs, atMs);
+  return { ...envelope, control: { ...envelope.control, deadlineAtMs } };
+}
+
+/** The names of the budgets that the time of attempts is taken from. */
+export function timedOf(spends: Claim['spends']): { readonly timed?: readonly string[] } {
+  const timed = (spends?.accounts ?? []).filter(({ limits }) => limits.timeMs !== undefined).map(({ name }) => name);
+  return timed.length === 0 ? {} : { timed };
+}

@@ -1,0 +1,161 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import type { Session } from '../../src/producer/session.ts';
+import { eventually } from '../helpers/signal.ts';
+import { type Fleet, pending, startFleet } from './fleet.ts';
+import { gated, scripted } from './tools.ts';
+
+const task = () => scripted('task', () => ({ output: 1 }), { budget: { costUnits: 2.5 } });
+
+/** Calls with the same parameters at the same time would be one. */
+let made = 0;
+
+async function call(session: Session, options: Parameters<Session['call']>[2] = {}, name = 'task') {
+  made += 1;
+  const params = options.idempotencyKey === undefined ? { number: made } : {};
+  const result = await session.call(name, params, options);
+  return result.status === 'success' ? 'success' : result.error.code;
+}
+
+async function many(count: number, one: () => Promise<string>): Promise<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const code of await Promise.all(Array.from({ length: count }, one))) counts[code] = (counts[code] ?? 0) + 1;
+  return counts;
+}
+
+const spentOf = (fleet: Fleet, name: string) => fleet.pawl.backend.ledger.spent(name);
+
+describe('I17: budgets', () => {
+  test('of a session tree: exact under concurrency, taken from by the sessions below, and the error says what is spent', async () => {
+    const { tool, contexts } = task();
+    const fleet = await startFleet({ tools: [tool], workers: 2 });
+    const root = await fleet.pawl.openSession({ budget: { calls: 12, costUnits: 1_000 } });
+    const branch = await root.branch();
+    const below = await fleet.pawl.openSession({ parent: branch.key, kind: 'branch', budget: { calls: 3 } });
+    expect(await many(8, () => call(below))).toEqual({ success: 3, BUDGET_EXHAUSTED: 5 });
+    const producer = await fleet.openProducer();
+    const elsewhere = await producer.session(branch.key);
+    const counts = await Promise.all([many(10, () => call(branch)), many(10, () => call(elsewhere))]);
+    expect(counts.reduce((sum, { success = 0 }) => sum + success, 0)).toBe(9);
+    expect(contexts).toHaveLength(12);
+    const refused = await root.call('task', {});
+    expect(refused).toMatchObject({
+      status: 'error',
+      attempts: 0,
+      error: {
+        code: 'BUDGET_EXHAUSTED',
+        retriable: false,
+        message: `The budget of session ${root.key} is spent: 12 of 12 calls.`,
+        issues: [{ path: 'budget.calls', message: `session ${root.key}: 12 of 12 spent` }],
+      },
+    });
+    expect(refused.callId).toBeUndefined();
+  });
+
+  test('in cost units, per call and in all; replays and calls that were merged take nothing', async () => {
+    const { tool } = task();
+    const fleet = await startFleet({ tools: [tool] });
+    const session = await fleet.pawl.openSession({ budget: { costUnits: 6 } });
+    expect(await call(session, { idempotencyKey: 'one' })).toBe('success');
+    expect(await many(5, () => call(session, { idempotencyKey: 'one' }))).toEqual({ success: 5 });
+    expect(await call(session)).toBe('success');
+    const refused = await session.call('task', {});
+    expect(refused.error?.message).toContain('5 of 6 cost units and this call takes 2.5');
+    const cheap = await fleet.pawl.openSession({ budget: { perCall: { costUnits: 2 } } });
+    expect(await call(cheap)).toBe('BUDGET_EXHAUSTED');
+  });
+
+  test('in time: of all attempts, and of one call', async () => {
+    const slow = scripted('slow', () => sleep(60, { output: 1 }));
+    const gate = gated();
+    const fleet = await startFleet({ tools: [slow.tool, gate.tool] });
+    const session = await fleet.pawl.openSession({ budget: { timeMs: 100 } });
+    expect(await call(session, {}, 'slow')).toBe('success');
+    expect(await call(session, {}, 'slow')).toBe('success');
+    const refused = await session.call('slow', {});
+    expect(refused.error?.message).toMatch(/is spent: \d{3,} of 100 milliseconds/);
+    const brief = await fleet.pawl.openSession({ budget: { perCall: { timeMs: 150 } } });
+    expect(await call(brief, {}, 'gate')).toMatch(/DEADLINE_EXCEEDED|TIMEOUT/);
+  });
+
+  test('of a turn, by its tag or its correlation; of a tool in policy and in its own definition', async () => {
+    const { tool } = scripted('task', () => ({ output: 1 }), { budget: { maxCallsPerTurn: 2 } });
+    const other = scripted('other', () => ({ output: 1 }));
+    const fleet = await startFleet({
+      tools: [tool, other.tool],
+      settings: { policy: { global: { tools: { other: { perMinute: 2, perSession: 3 } } } } },
+    });
+    const turn = (turnId: string) => many(3, () => call(fleet.session, { turnId }));
+    expect(await turn('t1')).toEqual({ success: 2, BUDGET_EXHAUSTED: 1 });
+    expect(await turn('t2')).toEqual({ success: 2, BUDGET_EXHAUSTED: 1 });
+    expect(await many(3, () => call(fleet.session))).toEqual({ success: 3 });
+    expect(await many(4, () => call(fleet.session, {}, 'other'))).toEqual({ success: 2, BUDGET_EXHAUSTED: 2 });
+    const refused = await fleet.session.call('other', {});
+    expect(refused.error).toMatchObject({
+      message: 'The budget of policy.global.tools.other for tools.other in a minute is spent: 2 of 2 calls.',
+      retryAfterMs: expect.any(Number),
+    });
+    const session = await fleet.pawl.openSession({ budget: { perTurn: { calls: 1 } } });
+    const correlated = () => call(session, { correlationId: 'c1' });
+    expect(await many(3, correlated)).toEqual({ success: 1, BUDGET_EXHAUSTED: 2 });
+  });
+
+  test('of a tenant: each has its own, which is full again when its window is over', async () => {
+    const { tool } = task();
+    const fleet = await startFleet({
+      tools: [tool],
+      settings: { budgets: { tenants: { 'team-*': { calls: 2, windowMs: 300 } } } },
+    });
+    const [one, other, free] = await Promise.all(
+      ['team-a', 'team-b', 'others'].map((tenantId) => fleet.pawl.openSession({ tenantId })),
+    );
+    for (const session of [one, other])
+      if (session !== undefined) expect((await many(3, () => call(session)))['success']).toBe(2);
+    if (free !== undefined) expect(await many(3, () => call(free))).toEqual({ success: 3 });
+    if (one !== undefined)
+      await eventually(async () => (await call(one)) === 'success', { what: 'the tenant’s next window' });
+  });
+
+  test('a session opens with a budget that can be understood, or not at all', async () => {
+    const fleet = await startFleet({ tools: [], workers: 0 });
+    for (const budget of [{ cals: 3 }, { calls: -1 }, { calls: 1.5 }, { perTurn: 3 }, { perCall: { timeMs: 0 } }])
+      await expect(fleet.pawl.openSession({ budget: budget as never })).rejects.toMatchObject({
+        code: 'CONTRACT_INVALID',
+        issues: [{ path: expect.stringMatching(/^budget/) }],
+      });
+    expect(await spentOf(fleet, 'nothing')).toEqual({ calls: 0, costUnits: 0, timeMs: 0 });
+  });
+});
+
+describe('I20: importance', () => {
+  test('when a tier is full, what matters least is refused first, with a time to come back; the rest goes on', async () => {
+    const gate = gated();
+    const fleet = await startFleet({ tools: [gate.tool], settings: { admission: { maxInflight: 10 } } });
+    const { pawl, session } = fleet;
+    const background = await pawl.openSession({ importance: 'background' });
+    const child = await background.branch();
+    expect(child.record.importance).toBe('background');
+    const submit = async (from: Session, number: number, tags: readonly string[] = []) => {
+      const envelope = from.envelope('gate', { number, tags });
+      const control = { ...envelope.control, requestTags: [...(envelope.control.requestTags ?? []), ...tags] };
+      return pawl.submit({ ...envelope, control });
+    };
+    const taken = async (from: Session, tags: readonly string[] = []) => {
+      let number = 0;
+      for (;;) {
+        const submission = await submit(from, number, tags);
+        if (submission.kind === 'answered') return { number, error: submission.result.error };
+        pending(submission);
+        number += 1;
+      }
+    };
+    expect(await taken(child)).toMatchObject({ number: 5, error: { code: 'OVERLOADED', retryAfterMs: 10_000 } });
+    expect(await taken(session)).toMatchObject({ number: 4, error: { code: 'OVERLOADED', retriable: true } });
+    expect(await taken(session, ['importance:critical'])).toMatchObject({ number: 1, error: { retryAfterMs: 1_000 } });
+    const wrong = await submit(session, 99, ['importance:huge']);
+    expect(wrong).toMatchObject({ result: { error: { code: 'CONTRACT_INVALID' } } });
+    gate.open();
+    await eventually(async () => (await pawl.backlog()) === 0, { what: 'the end of the calls' });
+    expect(pending(await submit(child, 100)).callId).toBeDefined();
+  });
+});
