@@ -27,7 +27,7 @@ const TAKES_PART =
 const LOOKS = '-@all +@read +@connection +eval +evalsha -@dangerous +info +time';
 
 /** What the whole fleet shares: workers and tools, sessions, turns at resources, limits, budgets, the audit trail. */
-const SHARED = ['{fleet}*', '{turns}*', '{limit:*', '{budgets}*', '{audit}*']
+const SHARED = ['{fleet}*', '{turns}*', '{limit:*', '{budget}*', '{audit}*']
   .map((keys) => `~${PREFIX}:${keys}`)
   .join(' ');
 
