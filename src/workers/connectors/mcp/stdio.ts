@@ -3,7 +3,7 @@
  * of its own, and ended with all that it started when the connection ends or the worker dies.
  */
 
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, isAbsolute, join } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -35,11 +35,17 @@ export interface StdioOptions {
   readonly messageTimeoutMs?: number;
 }
 
-/** The folder that a file of a program was installed with: the nearest one above it with packages, or its own. */
+/** Folders among the arguments are what the program works on, not what it is made of. */
+function isFile(argument: string): boolean {
+  return isAbsolute(argument) && (statSync(argument, { throwIfNoEntry: false })?.isFile() ?? false);
+}
+
+/** The folder that a file of a program was installed with: the outermost above it with packages, where nested ones lead, or its own. */
 function installation(file: string): string {
+  let found = dirname(file);
   for (let folder = dirname(file); folder !== dirname(folder); folder = dirname(folder))
-    if (existsSync(join(folder, 'node_modules'))) return folder;
-  return dirname(file);
+    if (existsSync(join(folder, 'node_modules'))) found = folder;
+  return found;
 }
 
 export class StdioTransport implements Transport {
@@ -83,7 +89,7 @@ export class StdioTransport implements Transport {
         env: environment,
         sandbox: settings.sandbox,
         network: connection.network,
-        programs: connection.command.filter(isAbsolute).map(installation),
+        programs: connection.command.filter(isFile).map(installation),
       },
       { argv: connection.command, env: resolveValues(connection.environment, environment) },
     );
