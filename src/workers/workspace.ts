@@ -34,7 +34,7 @@ const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 export function openWorkspace(
   root: string,
   access: 'read' | 'write',
-  signal = new AbortController().signal,
+  signal: AbortSignal = new AbortController().signal,
 ): Workspace {
   const absoluteRoot = resolve(root);
   const commit: Workspace['commit'] = async (changes) => {
