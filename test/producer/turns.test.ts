@@ -78,7 +78,7 @@ test('C3: a hook that rewrites the parameters changes whom the call waits for, a
   const { tool, seen, inside, open } = desk();
   const hook: Hook = {
     name: 'absolute',
-    beforeAttempt: ({ params }) => ({ params: { ...params, file: `/work/${params['file']}` } }),
+    beforeAttempt: ({ params }) => ({ params: { ...params, file: `/root/${params['file']}` } }),
   };
   const { session } = await startFleet({ tools: [tool], hooks: [hook] });
   const held = session.call(tool, { file: 'a', name: 'held' });
