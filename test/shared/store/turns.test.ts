@@ -30,7 +30,7 @@ async function open(names: readonly string[]) {
   /** As if so much time had passed for those who have turns at A. */
   const age = async (ms: number) => {
     const holders = `${new FleetKeys(world.prefix).turns}holders:${A.resource}`;
-    for (const holder of await redis.zrange(holders, 0, -1)) await redis.zincrby(holders, -ms, holder);
+    for (const holder of await redis.zrange(holders, '0', '-1')) await redis.zincrby(holders, -ms, holder);
   };
   return { world, redis, keys, turns: new Turns(redis, world.prefix, LEASE_MS), called, age };
 }
