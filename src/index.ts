@@ -57,7 +57,7 @@ export {
 export { repairParams } from './shared/repair.ts';
 export { type SanitizedSchema, sanitizeSchema } from './shared/schema-sanitize.ts';
 export type { OpenSession, SessionKind, SessionRecord } from './shared/session.ts';
-export type { CallRecord } from './shared/store/ledger.ts';
+export type { CallRecord } from './shared/store/call-record.ts';
 export {
   type Answer,
   type AnyTool,

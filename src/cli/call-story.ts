@@ -1,7 +1,7 @@
 /** A call's whole story, for people: who asked for what, each attempt and wait, and how it ended. */
 import type { AttemptRecord } from '../shared/call.ts';
 import type { Outcome } from '../shared/outcome.ts';
-import type { CallRecord } from '../shared/store/ledger.ts';
+import type { CallRecord } from '../shared/store/call-record.ts';
 import { duration, json, moment, oneLine, plainText } from './print.ts';
 
 const MAX_PARAMS_LENGTH = 400;

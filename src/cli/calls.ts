@@ -2,7 +2,7 @@
 import type { Resolution } from '../producer/client.ts';
 import { callSummary, callView } from '../producer/http/views.ts';
 import { PawlError } from '../shared/failure.ts';
-import type { CallRecord } from '../shared/store/ledger.ts';
+import type { CallRecord } from '../shared/store/call-record.ts';
 import { SETTLEMENT_SENTENCES } from './call.ts';
 import { storyOf } from './call-story.ts';
 import { type CliContext, print, say, usageError, withPawl } from './context.ts';

@@ -1,7 +1,7 @@
 /** `pawl calls watch`: new and changing calls, as a live table on a terminal and as lines in a pipe. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { callSummary } from '../producer/http/views.ts';
-import type { CallRecord } from '../shared/store/ledger.ts';
+import type { CallRecord } from '../shared/store/call-record.ts';
 import { CALL_COLUMNS, standingOf } from './calls.ts';
 import { type CliContext, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';

@@ -11,19 +11,14 @@ import { failureOf, PawlError } from '../shared/failure.ts';
 import { placeOf } from '../shared/fingerprint.ts';
 import { type Outcome, resultError } from '../shared/outcome.ts';
 import type { RetryAllowance } from '../shared/retry-budget.ts';
+import type { BeginAnswer, BeginAttempt } from '../shared/store/begin.ts';
+import type { StoredRequest } from '../shared/store/call-record.ts';
+import type { Claim, ClaimAnswer } from '../shared/store/claim.ts';
 import type { InboxEvent } from '../shared/store/inbox.ts';
 import type { Place } from '../shared/store/keys.ts';
-import type {
-  BeginAnswer,
-  BeginAttempt,
-  Claim,
-  ClaimAnswer,
-  Settle,
-  StoredRequest,
-  WriteAnswer,
-} from '../shared/store/ledger.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import type { CallLedger, KnownCall } from '../shared/store/records.ts';
+import type { Settle, WriteAnswer } from '../shared/store/settle.ts';
 import type { Schedule } from '../shared/time.ts';
 import { LocalBudgets } from './budgets.ts';
 import type { LocalCircuits } from './circuits.ts';

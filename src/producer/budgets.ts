@@ -5,7 +5,7 @@ import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { type Importance, importanceOf, roomFor } from '../shared/importance.ts';
 import { matches, type PolicyRequest, toolLimits } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
-import type { Claim } from '../shared/store/ledger.ts';
+import type { Claim } from '../shared/store/claim.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { Offer } from './offers.ts';
 

@@ -24,11 +24,12 @@ import {
 import type { AuditEntry } from '../shared/store/audit.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import type { CircuitChange } from '../shared/store/breakers.ts';
+import type { Flushed } from '../shared/store/call-index.ts';
+import type { CallRecord } from '../shared/store/call-record.ts';
 import type { ToolOffer } from '../shared/store/catalogue.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/fleet-metrics.ts';
 import { InboxReader } from '../shared/store/inbox.ts';
 import type { Place } from '../shared/store/keys.ts';
-import type { CallRecord, Flushed } from '../shared/store/ledger.ts';
 import { type News, NewsListener, publishNews } from '../shared/store/news.ts';
 import type { ShadowCount } from '../shared/store/switches.ts';
 import { type ReliabilityModes, Switches, type SwitchWords } from '../shared/switches.ts';

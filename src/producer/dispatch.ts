@@ -16,7 +16,8 @@ import { envelopeOf, type Outcome, refusal, resultError } from '../shared/outcom
 import { denied, permit, taintOf, type Verdict } from '../shared/policy.ts';
 import { redact, secretsIn } from '../shared/redaction.ts';
 import type { SessionRecord } from '../shared/session.ts';
-import type { Claim, ClaimAnswer, StoredRequest } from '../shared/store/ledger.ts';
+import type { StoredRequest } from '../shared/store/call-record.ts';
+import type { Claim, ClaimAnswer } from '../shared/store/claim.ts';
 import type { CallLedger } from '../shared/store/records.ts';
 import type { ReliabilityModes, ShadowKind, Switches } from '../shared/switches.ts';
 import { backgroundSchedule, type Clock, type Schedule, uuidv7 } from '../shared/time.ts';

@@ -1,6 +1,7 @@
 /** Looking for calls by what they are: walks the tiers' indexes from the newest call on, page by page. */
 import { type CallState, PHASES, type Phase, UNKNOWN_CODES } from '../shared/call.ts';
-import type { CallRecord, Ledger } from '../shared/store/ledger.ts';
+import type { CallRecord } from '../shared/store/call-record.ts';
+import type { Ledger } from '../shared/store/ledger.ts';
 import { PLACES } from './client.ts';
 
 export interface CallFilter {

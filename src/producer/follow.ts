@@ -2,7 +2,8 @@
  * Following calls: whoever does hears of everything that becomes of a call, in order and once, from wherever they left off. An
  * inbox event only wakes; what is told comes from the record, so that neither a lost event nor a restart loses anything.
  */
-import type { CallRecord, KeptProgress, Ledger } from '../shared/store/ledger.ts';
+import type { CallRecord, KeptProgress } from '../shared/store/call-record.ts';
+import type { Ledger } from '../shared/store/ledger.ts';
 import type { Results } from './results.ts';
 import { type CallEvent, compare, type Position, timeline } from './timeline.ts';
 

@@ -3,7 +3,7 @@
  * asks, by whatever process: an event's ID says where it stands in the call's life, so that nobody needs to remember what was sent.
  */
 import { envelopeOf } from '../shared/outcome.ts';
-import type { CallRecord, KeptProgress } from '../shared/store/ledger.ts';
+import type { CallRecord, KeptProgress } from '../shared/store/call-record.ts';
 
 export const CALL_EVENTS = ['approval-requested', 'queued', 'attempt', 'progress', 'retrying', 'settled'] as const;
 

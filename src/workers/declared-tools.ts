@@ -2,7 +2,7 @@
  * The tools of the registry as this worker runs them. Their executors are compiled in, one for each kind; a tool is made from its
  * record when the first call of it comes.
  */
-import type { StoredRequest } from '../shared/store/ledger.ts';
+import type { StoredRequest } from '../shared/store/call-record.ts';
 import type { FleetLimit } from '../shared/store/limits.ts';
 import { SpecCopy, type Specs } from '../shared/store/specs.ts';
 import type { AnyTool, Tool, ToolOptions } from '../shared/tool.ts';

@@ -5,9 +5,12 @@
  * as it has free lanes for were taken in one step.
  */
 import { type BackendFactory, createRedisBackend, type RedisQueueBackend, raw2NextJobData } from 'bullmq';
+import type { BeginAnswer } from '../shared/store/begin.ts';
+import type { Delivery, Finished, Taken } from '../shared/store/deliveries.ts';
 import type { Place } from '../shared/store/keys.ts';
-import type { BeginAnswer, Delivery, Finished, Ledger, Settle, Taken } from '../shared/store/ledger.ts';
+import type { Ledger } from '../shared/store/ledger.ts';
 import { callOfJob } from '../shared/store/queues.ts';
+import type { Settle } from '../shared/store/settle.ts';
 import type { Clock } from '../shared/time.ts';
 
 export interface DeliveryParts {

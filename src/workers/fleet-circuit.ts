@@ -13,8 +13,8 @@ import {
 } from '../shared/breaker.ts';
 import type { Failure } from '../shared/failure.ts';
 import type { Place } from '../shared/store/keys.ts';
-import type { Settle } from '../shared/store/ledger.ts';
 import type { CircuitRecords } from '../shared/store/records.ts';
+import type { Settle } from '../shared/store/settle.ts';
 
 /** The circuit as one attempt knows it. */
 export interface CircuitHold {

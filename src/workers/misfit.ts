@@ -3,8 +3,8 @@
  * does not know it passes on, unread.
  */
 import { CONTRACT_VERSION } from '../shared/envelope.ts';
+import type { StoredRequest } from '../shared/store/call-record.ts';
 import type { CatalogueContent } from '../shared/store/catalogue.ts';
-import type { StoredRequest } from '../shared/store/ledger.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import { runsCallsOf } from '../shared/versions.ts';
 import type { RegisteredTool } from './begun.ts';

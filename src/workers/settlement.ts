@@ -2,15 +2,14 @@
  * The writing end of an attempt: the outcome of its call, or word that there will be another attempt. One script each, which
  * only the newest fence may run, again and again while Redis cannot take it and the lease still holds.
  */
-
 import type { CircuitState } from '../shared/breaker.ts';
 import { type AttemptRecord, type CallState, mayHaveHappened, type Settlement, UNKNOWN_CODES } from '../shared/call.ts';
 import type { Settings, ToolPolicy } from '../shared/config.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import { type FailureStatus, type Outcome, resultError, stateOf } from '../shared/outcome.ts';
-import type { Settle, WriteAnswer } from '../shared/store/ledger.ts';
 import type { CallLedger } from '../shared/store/records.ts';
+import type { Settle, WriteAnswer } from '../shared/store/settle.ts';
 import { type Schedule, systemSchedule } from '../shared/time.ts';
 import { attemptsWith, type Begun, outcomeBase } from './begun.ts';
 import type { RunningAttempt } from './running.ts';

@@ -16,7 +16,7 @@ import {
   trace,
 } from '@opentelemetry/api';
 import type { Failure } from '../shared/failure.ts';
-import type { StartedAttempt } from '../shared/store/ledger.ts';
+import type { StartedAttempt } from '../shared/store/begin.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import { keyHash } from '../shared/telemetry.ts';
 import type { ToolContext } from '../shared/tool.ts';

@@ -9,7 +9,7 @@ import {
 } from '../../shared/envelope.ts';
 import { PawlError } from '../../shared/failure.ts';
 import { nearest } from '../../shared/schema.ts';
-import type { CallRecord } from '../../shared/store/ledger.ts';
+import type { CallRecord } from '../../shared/store/call-record.ts';
 import { DEFAULT_NAMESPACE } from '../../shared/tool.ts';
 import type { Pawl } from '../client.ts';
 import type { Submission } from '../dispatch.ts';

@@ -1,8 +1,8 @@
 /** The shapes in which the API shows calls, tools and circuits (INTERFACE, "Lists"). */
 import { envelopeOf } from '../../shared/outcome.ts';
 import { redactFields, secretsIn } from '../../shared/redaction.ts';
+import type { CallRecord } from '../../shared/store/call-record.ts';
 import type { CatalogueContent } from '../../shared/store/catalogue.ts';
-import type { CallRecord } from '../../shared/store/ledger.ts';
 import type { EnforcedCircuit } from '../enforcement.ts';
 
 /** A call as lists show it: without its result, which may be large. */

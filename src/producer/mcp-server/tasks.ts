@@ -7,7 +7,7 @@ import { ProtocolError, ProtocolErrorCode, type Result } from '@modelcontextprot
 import { isQuestion } from '../../shared/asking.ts';
 import { defined } from '../../shared/defined.ts';
 import { envelopeOf } from '../../shared/outcome.ts';
-import type { CallRecord } from '../../shared/store/ledger.ts';
+import type { CallRecord } from '../../shared/store/call-record.ts';
 import type { TaskRecord } from '../../shared/store/tasks.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/access.ts';

@@ -3,7 +3,8 @@
  */
 import type { ToolCallEnvelope } from '../envelope.ts';
 import type { Breakers } from './breakers.ts';
-import type { CallRecord, Ledger } from './ledger.ts';
+import type { CallRecord } from './call-record.ts';
+import type { Ledger } from './ledger.ts';
 import type { Turns } from './turns.ts';
 
 export interface CallLedger

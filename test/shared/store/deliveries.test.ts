@@ -1,6 +1,6 @@
 import { QueueEvents } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { Delivery, Finished, Taken } from '../../../src/shared/store/ledger.ts';
+import type { Delivery, Finished, Taken } from '../../../src/shared/store/deliveries.ts';
 import { jobIdOf, KEPT_JOBS } from '../../../src/shared/store/queues.ts';
 import { redisOptions } from '../../../src/shared/store/redis.ts';
 import { type Books, begin, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from './calls.ts';

@@ -4,13 +4,13 @@ import { PawlError } from '../../../src/shared/failure.ts';
 import { resultError } from '../../../src/shared/outcome.ts';
 import { Seals } from '../../../src/shared/seals.ts';
 import { Signer } from '../../../src/shared/signature.ts';
+import { Ledger } from '../../../src/shared/store/ledger.ts';
+import { jobIdOf } from '../../../src/shared/store/queues.ts';
 import {
-  Ledger,
   MAX_EVENT_OUTCOME_BYTES,
   MAX_INLINE_OUTCOME_BYTES,
   type WriteAnswer,
-} from '../../../src/shared/store/ledger.ts';
-import { jobIdOf } from '../../../src/shared/store/queues.ts';
+} from '../../../src/shared/store/settle.ts';
 import {
   type Books,
   begin,

@@ -1,0 +1,108 @@
+/**
+ * The indices of calls: finding, counting, pruning and forgetting them.
+ */
+import type { StoredRequest } from './call-record.ts';
+import type { Place, PlaceKeys } from './keys.ts';
+import type { LedgerAccess } from './ledger-access.ts';
+import { Script } from './redis.ts';
+
+/** As `claim.lua` divides the retention. */
+const SIZE_PARTS = 24;
+const FLUSH_BATCH = 200;
+/** Longer than any straggler of a forgotten call lives. */
+const FENCE_REMEMBERED_MS = 600_000;
+
+/** What became of the calls that a flush looked at. */
+export interface Flushed {
+  flushed: number;
+  inflight: number;
+  /** Their outcome is unknown: resolve them first. */
+  unresolved: number;
+}
+
+/** Which calls of a place are listed. */
+export interface Selection {
+  readonly limit: number;
+  readonly offset?: number;
+  readonly sessionKey?: string;
+  /** Only those in flight, or those whose outcome is unknown. */
+  readonly only?: 'inflight' | 'inDoubt' | undefined;
+}
+
+const flushScript = new Script('flush', 4);
+
+/** The calls of a place: by time, by session, in flight, in doubt, and how many there are. */
+export class CallIndex {
+  readonly #access: LedgerAccess;
+
+  constructor(access: LedgerAccess) {
+    this.#access = access;
+  }
+
+  async list(place: Place, options: Selection): Promise<string[]> {
+    const keys = this.#access.keys(place);
+    const { limit, offset = 0 } = options;
+    return this.#access.redis.zrevrange(
+      options.sessionKey !== undefined ? keys.sessionCalls(options.sessionKey) : keys[options.only ?? 'calls'],
+      offset,
+      offset + limit - 1,
+    );
+  }
+
+  async inflightBefore(place: Place, beforeMs: number, limit: number): Promise<string[]> {
+    return this.#access.redis.zrangebyscore(this.#access.keys(place).inflight, '-inf', beforeMs, 'LIMIT', 0, limit);
+  }
+
+  async prune(place: Place, nowMs: number): Promise<void> {
+    await this.#access.redis.zremrangebyscore(this.#access.keys(place).calls, '-inf', nowMs - this.#access.retentionMs);
+  }
+
+  async flush(place: Place, select: { readonly sessionKey?: string; readonly tool?: string }): Promise<Flushed> {
+    const keys = this.#access.keys(place);
+    const counts = { flushed: 0, inflight: 0, unresolved: 0 };
+    let cursor = '0';
+    do {
+      const index = select.sessionKey === undefined ? keys.calls : keys.sessionCalls(select.sessionKey);
+      const [next, entries] = await this.#access.redis.zscan(index, cursor, 'COUNT', FLUSH_BATCH);
+      cursor = next;
+      const callIds = entries.filter((_entry, position) => position % 2 === 0);
+      const codes = await Promise.all(callIds.map((callId) => this.#flushOne(keys, callId, select.tool)));
+      for (const code of codes) if (code in counts) counts[code as keyof Flushed] += 1;
+    } while (cursor !== '0');
+    return counts;
+  }
+
+  async #flushOne(keys: PlaceKeys, callId: string, tool: string | undefined): Promise<string> {
+    const request = await this.#access.redis.hget(keys.record(callId), 'request');
+    if (request === null) return 'gone';
+    const { toolNamespace, toolName, target } = (JSON.parse(request) as StoredRequest).envelope;
+    if (tool !== undefined && tool !== `${toolNamespace}.${toolName}`) return 'other';
+    const [code] = await flushScript.run(
+      this.#access.redis,
+      [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey), keys.outcome(callId)],
+      [callId, FENCE_REMEMBERED_MS, keys.sizes, this.#access.retentionMs, `${toolNamespace}.${toolName}`],
+    );
+    return code as string;
+  }
+
+  async sizes(place: Place): Promise<ReadonlyMap<string, number>> {
+    const keys = this.#access.keys(place);
+    const newest = Math.floor(((await this.#access.now()) * SIZE_PARTS) / this.#access.retentionMs);
+    const parts = await Promise.all(
+      Array.from({ length: SIZE_PARTS }, (_, age) => this.#access.redis.hgetall(`${keys.sizes}${newest - age}`)),
+    );
+    const sizes = new Map<string, number>();
+    for (const part of parts)
+      for (const [tool, count] of Object.entries(part)) sizes.set(tool, (sizes.get(tool) ?? 0) + Number(count));
+    return sizes;
+  }
+
+  async counts(place: Place): Promise<{ readonly inflight: number; readonly calls: number }> {
+    const keys = this.#access.keys(place);
+    const [inflight, calls] = await Promise.all([
+      this.#access.redis.zcard(keys.inflight),
+      this.#access.redis.zcard(keys.calls),
+    ]);
+    return { inflight, calls };
+  }
+}

@@ -1,0 +1,105 @@
+/**
+ * What the ledger keeps of a call, and how a record reads.
+ */
+import type { AttemptRecord, CallState, Phase } from '../call.ts';
+import type { ToolCallEnvelope } from '../envelope.ts';
+import type { Outcome } from '../outcome.ts';
+
+/** What the record keeps of the request: the envelope, and what it was validated with. */
+export interface StoredRequest {
+  readonly envelope: ToolCallEnvelope;
+  readonly tool: { readonly version: string; readonly definition: string };
+  /** Seen by the tool and by those downstream. */
+  readonly idempotencyKey: string;
+  /** Handed in while the reliability layer was off: one attempt, and no circuit. */
+  readonly direct?: boolean;
+  /** Who handed the call in, where the front door knows them: they cannot approve it. */
+  readonly submittedBy?: string;
+  /** Kind of the channel that the session's requests reach, where policy asks for it. */
+  readonly channel?: string;
+  /** Names of the budgets that the time of its attempts is taken from. */
+  readonly timed?: readonly string[];
+}
+
+/** A record, read. */
+export interface CallRecord {
+  readonly callId: string;
+  readonly state: CallState;
+  readonly phase?: Phase;
+  readonly generation: string;
+  readonly fence: number;
+  readonly request: StoredRequest;
+  readonly paramsDigest: string;
+  readonly circuit: string;
+  readonly attempts: readonly AttemptRecord[];
+  readonly lostAttempts: number;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+  readonly expiresAtMs?: number;
+  readonly lockUntilMs?: number;
+  readonly worker?: string;
+  readonly startedAtMs?: number;
+  readonly cancelRequested: boolean;
+  /** Version for optimistic concurrency (R14). */
+  readonly version: number;
+  readonly outcome?: Outcome;
+  /** Redis' clock when the record was read. */
+  readonly readAtMs: number;
+}
+
+/** What a tool reported of its progress, as `tell` kept it. */
+export interface ProgressReport {
+  readonly progress: number;
+  readonly total?: number;
+  readonly message?: string;
+}
+
+export interface KeptProgress {
+  readonly fence: number;
+  /** Counted over all attempts of the call. */
+  readonly number: number;
+  readonly event: ProgressReport;
+}
+
+export function recordOf(
+  callId: string,
+  fields: Readonly<Record<string, string>>,
+  outcome: string | undefined,
+  readAtMs: number,
+): CallRecord {
+  const number = (name: string) => (fields[name] === undefined ? {} : { [name]: Number(fields[name]) });
+  return {
+    callId,
+    state: fields['state'] as CallState,
+    ...(fields['phase'] === undefined ? {} : { phase: fields['phase'] as Phase }),
+    generation: fields['generation'] ?? '',
+    fence: Number(fields['fence'] ?? 0),
+    request: JSON.parse(fields['request'] ?? '{}') as StoredRequest,
+    paramsDigest: fields['paramsDigest'] ?? '',
+    circuit: fields['circuit'] ?? '',
+    attempts: parseAttempts(fields['attempts'] ?? ''),
+    lostAttempts: Number(fields['lost'] ?? 0),
+    createdAtMs: Number(fields['createdAtMs']),
+    updatedAtMs: Number(fields['updatedAtMs'] ?? fields['startedAtMs'] ?? fields['createdAtMs']),
+    ...number('expiresAtMs'),
+    ...number('lockUntilMs'),
+    ...number('startedAtMs'),
+    ...(fields['worker'] === undefined ? {} : { worker: fields['worker'] }),
+    cancelRequested: fields['cancelRequested'] === '1',
+    version: Number(fields['version']),
+    ...(outcome === undefined ? {} : { outcome: JSON.parse(outcome) as Outcome }),
+    readAtMs,
+  };
+}
+
+/** Attempts are lines of JSON, so that a script can append one. Their number is their position. */
+export function formatAttempts(attempts: readonly AttemptRecord[]): string {
+  return attempts.map(({ attempt: _position, ...rest }) => `${JSON.stringify(rest)}\n`).join('');
+}
+
+export function parseAttempts(lines: string): AttemptRecord[] {
+  return lines
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line, index) => ({ attempt: index + 1, ...(JSON.parse(line) as Omit<AttemptRecord, 'attempt'>) }));
+}

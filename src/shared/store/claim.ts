@@ -1,0 +1,169 @@
+/**
+ * Claiming a call: the first writer of an identity gets it, everybody else hears what became of it (R11 to R16).
+ */
+import type { ApprovalRequest } from '../approval.ts';
+import { type Account, UNITS, type Unit } from '../budget.ts';
+import type { CallState, Phase } from '../call.ts';
+import type { DedupeMode } from '../envelope.ts';
+import type { StoredRequest } from './call-record.ts';
+import type { PlaceKeys } from './keys.ts';
+import type { LedgerAccess } from './ledger-access.ts';
+import { type CallJob, ENQUEUE_LUA, enqueueArguments } from './queues.ts';
+import { Script } from './redis.ts';
+import { budgetArguments } from './spending.ts';
+
+export interface Claim {
+  readonly callId: string;
+  readonly mergeId?: string;
+  /** Shadow mode: look for the call that this one would have met, and run it all the same. */
+  readonly shadow?: { readonly slotId: string; readonly derived: boolean };
+  /** Counts how often a session makes this very call (R26). */
+  readonly loop?: { readonly loopId: string; readonly refuseAt: number; readonly windowMs: number };
+  /** So many calls in flight in the tier, and no more like this one are taken (I20). */
+  readonly room?: number;
+  /** Taken from when the call is claimed (I17). */
+  readonly spends?: { readonly accounts: readonly Account[]; readonly costUnits: number };
+  readonly mode: DedupeMode;
+  readonly paramsDigest: string;
+  readonly request: StoredRequest;
+  readonly generation: string;
+  readonly circuit: string;
+  /** Keep the finished job for Bull Board. */
+  readonly kept: boolean;
+  /** The tool's effects are `once`: an attempt must not start unless somebody hears of it. Default: no. */
+  readonly once?: boolean;
+  /** Who waits; absent when nobody does. */
+  readonly inboxId?: string;
+  /** The call waits for a person's decision before it is queued. */
+  readonly approval?: ApprovalRequest;
+}
+
+export type ClaimAnswer =
+  | {
+      readonly kind: 'claimed';
+      readonly callId: string;
+      /** Shadow mode: what the call would have met. */
+      readonly duplicateOf?: CallState | 'conflict';
+      /** How often the session made this very call, this time included, when that is counted. */
+      readonly repetitions?: number;
+    }
+  /** The session made this very call too often: nothing was claimed. */
+  | { readonly kind: 'loop'; readonly callId: string; readonly repetitions: number; readonly retryAfterMs: number }
+  /** The tier takes no more calls of this importance: nothing was claimed. */
+  | { readonly kind: 'overloaded'; readonly callId: string; readonly inflight: number }
+  /** A budget is spent: nothing was claimed. */
+  | {
+      readonly kind: 'spent';
+      readonly callId: string;
+      readonly account: Account;
+      readonly unit: Unit;
+      readonly spent: number;
+      /** Until its window ends. */
+      readonly leftMs: number;
+    }
+  | { readonly kind: 'inflight'; readonly callId: string; readonly phase: Phase; readonly ageMs: number }
+  | {
+      readonly kind: 'ended';
+      readonly callId: string;
+      readonly state: Exclude<CallState, 'inflight'>;
+      readonly outcome: string;
+      readonly ageMs: number;
+    }
+  | { readonly kind: 'conflict'; readonly callId: string };
+
+const claimScript = new Script('claim', 6, ENQUEUE_LUA);
+
+export async function claimCall(access: LedgerAccess, claim: Claim): Promise<ClaimAnswer> {
+  const keys = access.placed(claim.callId);
+  const record = keys.record(claim.callId);
+  const slotId = claim.shadow?.slotId ?? claim.mergeId;
+  const { toolNamespace, toolName, target } = claim.request.envelope;
+  const { sessionKey } = target;
+  const request = JSON.stringify(claim.request);
+  const job: CallJob = { callId: claim.callId, generation: claim.generation, session: sessionKey };
+  const answer = await claimScript.run(
+    access.redis,
+    [
+      record,
+      slotId === undefined ? record : keys.merge(slotId),
+      keys.inflight,
+      keys.calls,
+      keys.sessionCalls(sessionKey),
+      claim.loop === undefined ? record : keys.loop(claim.loop.loopId),
+    ],
+    [
+      claim.callId,
+      claim.shadow === undefined ? (claim.mergeId === undefined ? '0' : '1') : claim.shadow.derived ? '3' : '2',
+      keys.records,
+      claim.inboxId ?? '',
+      claim.mode,
+      claim.paramsDigest,
+      request,
+      claim.generation,
+      claim.circuit,
+      access.retentionMs,
+      access.seals.request(claim.callId, claim.generation, '', request),
+      claim.once ? '1' : '0',
+      ...enqueueArguments(keys, claim.request.envelope.toolName, job, claim.kept),
+      ...approvalArguments(access, keys, claim.approval),
+      claim.loop?.refuseAt ?? '',
+      claim.loop?.windowMs ?? 0,
+      keys.sizes,
+      `${toolNamespace}.${toolName}`,
+      claim.room ?? '',
+      ...budgetArguments(access, claim.spends),
+    ],
+  );
+  const [code, callId] = answer as [string, string];
+  const nowMs = Number(answer[2]);
+  switch (code) {
+    case 'claimed': {
+      const repetitions = Number(answer[4] ?? 0);
+      const duplicateOf = answer[3] as CallState | 'conflict' | null | undefined;
+      return {
+        kind: code,
+        callId,
+        ...(duplicateOf ? { duplicateOf } : {}),
+        ...(repetitions > 0 ? { repetitions } : {}),
+      };
+    }
+    case 'conflict':
+      return { kind: code, callId };
+    case 'overloaded':
+      return { kind: code, callId, inflight: Number(answer[3]) };
+    case 'spent': {
+      const account = claim.spends?.accounts[Number(answer[3])];
+      const unit = UNITS[Number(answer[4]) - 1];
+      if (account === undefined || unit === undefined)
+        throw new Error('claim.lua named a budget that was not asked for');
+      return { kind: code, callId, account, unit, spent: Number(answer[5]), leftMs: Math.max(0, Number(answer[6])) };
+    }
+    case 'loop':
+      return { kind: code, callId, repetitions: Number(answer[3]), retryAfterMs: Math.max(0, Number(answer[4])) };
+    case 'inflight':
+      return { kind: 'inflight', callId, phase: answer[3] as Phase, ageMs: nowMs - Number(answer[4]) };
+    default:
+      return {
+        kind: 'ended',
+        callId,
+        state: code as 'done',
+        outcome: access.seals.believedOutcome(
+          callId,
+          code,
+          (answer[3] as string | null) ?? (await access.largeOutcome(keys, callId)),
+          answer[5] as string,
+        ),
+        ageMs: nowMs - Number(answer[4]),
+      };
+  }
+}
+
+function approvalArguments(
+  access: LedgerAccess,
+  keys: PlaceKeys,
+  approval: ApprovalRequest | undefined,
+): (string | number)[] {
+  if (approval === undefined) return ['', '', '', '', ''];
+  const request = JSON.stringify(approval);
+  return [request, access.seals.approval(approval, request), approval.id, keys.approvals, approval.expiresAtMs];
+}
