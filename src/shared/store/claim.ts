@@ -114,6 +114,10 @@ export async function claimCall(access: LedgerAccess, claim: Claim): Promise<Cla
       ...budgetArguments(access, claim.spends),
     ],
   );
+  return claimAnswerOf(access, claim, answer);
+}
+
+async function claimAnswerOf(access: LedgerAccess, claim: Claim, answer: unknown[]): Promise<ClaimAnswer> {
   const [code, callId] = answer as [string, string];
   const nowMs = Number(answer[2]);
   switch (code) {
@@ -150,7 +154,7 @@ export async function claimCall(access: LedgerAccess, claim: Claim): Promise<Cla
         outcome: access.seals.believedOutcome(
           callId,
           code,
-          (answer[3] as string | null) ?? (await access.largeOutcome(keys, callId)),
+          (answer[3] as string | null) ?? (await access.largeOutcome(access.placed(claim.callId), callId)),
           answer[5] as string,
         ),
         ageMs: nowMs - Number(answer[4]),
