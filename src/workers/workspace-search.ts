@@ -1,16 +1,18 @@
 /**
  * Finding files and lines below the root. The walk goes through open folders, as every other way into the workspace does, follows
  * no symbolic link, and leaves out what `.gitignore` files leave out. Patterns run on RE2, whose time grows with the text only.
+ * Where a scout has named the files worth a look (`ripgrep.ts`), the walk goes to these alone.
  */
 import { constants } from 'node:fs';
 import { open, readdir } from 'node:fs/promises';
-import { join, matchesGlob, relative } from 'node:path';
+import { dirname, join, matchesGlob, relative } from 'node:path';
 import createIgnore, { type Ignore } from 'ignore';
 import { RE2JS } from 're2js';
 import { PawlError } from '../shared/failure.ts';
 import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../shared/tool.ts';
 import { isProtected } from './protected-folders.ts';
-import { absent, at, enter, entry, type Folder, hasDescriptorPaths, lookUp } from './workspace-walk.ts';
+import { ripgrep, type Scout } from './ripgrep.ts';
+import { absent, at, descriptorPath, enter, entry, type Folder, hasDescriptorPaths, lookUp } from './workspace-walk.ts';
 
 const DEFAULT_LIMIT = 1_000;
 const MAX_FILE_BYTES = 8 * 1024 * 1024;
@@ -19,12 +21,14 @@ const MAX_LINES_WITH_CONTEXT = 5_000;
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 /** Never of interest, and often large. */
 const ALWAYS_LEFT_OUT = ['.git'];
+const IGNORE_FILES = ['.gitignore', '.ignore', '.rgignore'];
 
 /** Errors: `INVALID_PARAMS` for a pattern that RE2 does not know, `NOT_FOUND`, and the signal's reason. */
 export async function searchWithin(
   root: string,
   search: WorkspaceSearch,
   signal: AbortSignal,
+  scout: Scout = ripgrep,
 ): Promise<WorkspaceFinding> {
   const task = new SearchTask(search, signal);
   const path = search.path ?? '.';
@@ -35,6 +39,8 @@ export async function searchWithin(
     if (name !== undefined && stats?.isFile()) return task.file(folder, name, join(prefix, name), stats);
     const start = await enter(location, path);
     try {
+      const named = hasDescriptorPaths ? await scout(descriptorPath(start), search, signal) : undefined;
+      if (named !== undefined) task.lookOnlyAt(named);
       await task.folder(start, relative(realRoot, start.path), '', []);
     } finally {
       if (start !== folder) await start.handle.close();
@@ -58,12 +64,24 @@ class SearchTask {
   readonly #lines: WorkspaceLine[] = [];
   #matches = 0;
   #truncated = false;
+  /** Files, and the folders that lead to them, from where the search begins. */
+  #only: ReadonlySet<string> | undefined;
 
   constructor(search: WorkspaceSearch, signal: AbortSignal) {
     this.#search = search;
     this.#signal = signal;
     this.#limit = search.limit ?? DEFAULT_LIMIT;
     this.#pattern = search.pattern === undefined ? undefined : compile(search.pattern, search);
+  }
+
+  lookOnlyAt(paths: readonly string[]): void {
+    const { glob } = this.#search;
+    const only = new Set<string>();
+    for (const path of paths) {
+      if (glob !== undefined && !globFits(path, glob)) continue;
+      for (let each = path; each !== '.' && !only.has(each); each = dirname(each)) only.add(each);
+    }
+    this.#only = only;
   }
 
   finding(): WorkspaceFinding {
@@ -73,13 +91,12 @@ class SearchTask {
   /** `path` from the root, `below` from where the search begins. */
   async folder(folder: Folder, path: string, below: string, above: readonly IgnoreLevel[]): Promise<void> {
     this.#signal.throwIfAborted();
-    const entries = await readdir(hasDescriptorPaths ? `/proc/self/fd/${folder.handle.fd}` : folder.path, {
-      withFileTypes: true,
-    });
+    const entries = await readdir(hasDescriptorPaths ? descriptorPath(folder) : folder.path, { withFileTypes: true });
     const levels = this.#search.includeIgnored ? above : await withIgnoreFile(folder, below, entries, above);
     for (const each of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
       if (this.#truncated) return;
       const [from, inRoot] = [join(below, each.name), join(path, each.name)];
+      if (this.#only?.has(from) === false) continue;
       if (this.#isLeftOut(each.name, from, each.isDirectory(), levels)) continue;
       if (each.isDirectory()) {
         if (isProtected(join(folder.path, each.name))) continue;
@@ -163,7 +180,7 @@ async function withIgnoreFile(
   above: readonly IgnoreLevel[],
 ): Promise<readonly IgnoreLevel[]> {
   let levels = above;
-  for (const name of ['.gitignore', '.ignore']) {
+  for (const name of IGNORE_FILES) {
     if (!entries.some((each) => each.name === name)) continue;
     const handle = await open(entry(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => undefined);
     if (handle === undefined) continue;

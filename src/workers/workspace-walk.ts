@@ -153,6 +153,11 @@ export async function enter(location: Location, path: string): Promise<Folder> {
   return openFolder(entry(folder, name), join(folder.path, name));
 }
 
+/** Leads to the folder whatever is renamed, for a child process as well. Only where `hasDescriptorPaths`. */
+export function descriptorPath(folder: Folder): string {
+  return `/proc/${process.pid}/fd/${folder.handle.fd}`;
+}
+
 export function entry(folder: Folder, name: string): string {
   return hasDescriptorPaths ? `/proc/self/fd/${folder.handle.fd}/${name}` : join(folder.path, name);
 }
