@@ -83,6 +83,7 @@ function openSession(root, page, key) {
         ['Below', session.parent === undefined ? undefined : link('sessions', session.parent)],
         ['Channel', session.channel?.kind],
         ['Workspace', session.workspaceRoot],
+        ['From outside', session.taint?.map(({ source }) => shownText(source)).join(', ')],
         ['Skills', session.skills?.join(', ')],
         ['Opened', moment(session.createdAtMs)],
       ]),

@@ -1,7 +1,7 @@
 /** `pawl policy explain`: what policy says about a call, and which rule decided. */
 import type { Pawl } from '../producer/client.ts';
 import { toolPolicy } from '../shared/config.ts';
-import { evaluate, type Verdict } from '../shared/policy.ts';
+import { evaluate, taintOf, type Verdict } from '../shared/policy.ts';
 import { readParams } from './call.ts';
 import { type CliContext, print, usageError, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
@@ -54,6 +54,6 @@ async function verdictOn(
     policy: pawl.settings.policy,
     channel: route?.channel.kind ?? 'none',
     ...(params === undefined ? {} : { params }),
-    taint,
+    taint: [...taint, ...taintOf([], record)],
   });
 }

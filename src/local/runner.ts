@@ -27,6 +27,7 @@ import {
   type SessionRecord,
   sessionTaken,
   usable,
+  withTaint,
 } from '../shared/session.ts';
 import { offerOf, type ToolOffer } from '../shared/store/catalogue.ts';
 import type { CallJob } from '../shared/store/queues.ts';
@@ -184,6 +185,10 @@ export class LocalRunner implements SessionHost {
       isAlone: true,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: async (sessionKey) => this.#sessions.get(sessionKey),
+      taint: async (sessionKey, source, atMs) => {
+        const record = this.#sessions.get(sessionKey);
+        if (record !== undefined) this.#sessions.set(sessionKey, withTaint(record, [source], atMs));
+      },
       lastOffered: async () => ({ alive: false, seenAtMs: 0 }),
       onEvent: parts.onEvent,
     });

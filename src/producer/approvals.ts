@@ -122,7 +122,7 @@ export class ApprovalDesk {
       ...(session.agentId === undefined ? {} : { agentId: session.agentId }),
       ...(submittedBy === undefined ? {} : { submittedBy }),
       ...(typeof justification === 'string' ? { justification } : {}),
-      taint: taintOf(envelope.control.requestTags),
+      taint: taintOf(envelope.control.requestTags, session),
       rule: verdict.rule,
       reason: verdict.reason,
       amendment: verdict.amendment ?? { kind: 'same-parameters', paramsDigest },

@@ -238,6 +238,7 @@ export class Pawl {
       clock,
       ...defined({ traces: this.#traces }),
       sessionOf: (envelope) => this.#sessionOf(envelope),
+      taint: (sessionKey, source) => this.#taint(sessionKey, source),
       onEvent: (event) => this.#told(event),
     });
   }
@@ -483,6 +484,14 @@ export class Pawl {
     return this.#sessions.get(sessionKey) ?? (await this.#backend.sessions.read(sessionKey));
   }
 
+  /** The news of it may still be on their way: whoever has a result from outside is judged by it from then on. */
+  async #taint(sessionKey: string, source: string): Promise<void> {
+    const { sessions, clock } = this.#backend;
+    if (this.#sessions.get(sessionKey)?.taint?.some((seen) => seen.source === source) === true) return;
+    const record = await sessions.taint(sessionKey, [source], clock.now());
+    if (record !== undefined) this.#remember(record);
+  }
+
   #workspaceRoot(): string {
     return resolve(this.settings.workspaceRoot ?? this.#options.defaultWorkspaceRoot);
   }
@@ -647,7 +656,7 @@ export class Pawl {
       this.#offers.refresh();
       for (const listener of this.#catalogueListeners) listener();
     } else if (news.type === 'agent') this.agents.hear(news.sessionKey, news.agentId);
-    else if (news.type === 'session') this.#sessions.delete(news.sessionKey);
+    else if (news.type === 'session' || news.type === 'taint') this.#sessions.delete(news.sessionKey);
     else if (news.type === 'switches') this.#learnSwitches().catch(() => {});
     else if (news.type === 'specs') this.#learnSpecs();
     else if (news.type === 'invalid-params' && news.from !== this.#inboxId)

@@ -12,7 +12,7 @@ import { failureOf, PawlError } from '../shared/failure.ts';
 import { type Identity, type IdentityRules, identify, paramsDigest } from '../shared/fingerprint.ts';
 import type { Hooks } from '../shared/hooks.ts';
 import { overloaded } from '../shared/importance.ts';
-import { envelopeOf, type Outcome, refusal, resultError } from '../shared/outcome.ts';
+import { bringsTaint, envelopeOf, type Outcome, refusal, resultError } from '../shared/outcome.ts';
 import { denied, permit, taintOf, type Verdict } from '../shared/policy.ts';
 import { redact, secretsIn } from '../shared/redaction.ts';
 import type { SessionRecord } from '../shared/session.ts';
@@ -55,6 +55,8 @@ export interface DispatchParts {
   readonly schedule?: Schedule;
   /** Without one, what a person must approve is denied. */
   readonly approvals?: ApprovalDesk;
+  /** Writes down that a session has seen what a tool brought from outside; resolves when its next call is judged by it. */
+  taint?(sessionKey: string, source: string): Promise<void>;
   /** Finds the session that an envelope names. Throws `SESSION_CLOSED`. */
   sessionOf(envelope: ToolCallEnvelope): Promise<SessionRecord> | SessionRecord;
   onEvent(event: DispatchEvent): void;
@@ -250,7 +252,7 @@ export class Dispatch {
       registry: this.#parts.offers.ruleFor?.(offer),
       channel,
       params: envelope.payload.params,
-      taint: taintOf(envelope.control.requestTags),
+      taint: taintOf(envelope.control.requestTags, session),
       dedupeMode: envelope.transport.dedupeMode,
     });
   }
@@ -401,7 +403,7 @@ export class Dispatch {
         callId: answer.callId,
         cache: { matchedOn: 'completed', ageMs: answer.ageMs },
       });
-      this.#parts.onEvent({ type: 'ended', envelope, offer, result });
+      await this.#ended(envelope, offer, result);
       return { kind: 'answered', callId: answer.callId, result };
     }
     return this.#refused(
@@ -468,6 +470,16 @@ export class Dispatch {
     };
   }
 
+  /**
+   * Before the caller has the result. The worker has marked the session that made the call; this one may be another, which is given
+   * the same call's result, and what this process knows of its own is older.
+   */
+  #ended(envelope: ToolCallEnvelope, offer: Offer, result: ToolResultEnvelope): Promise<void> | undefined {
+    this.#parts.onEvent({ type: 'ended', envelope, offer, result });
+    if (!bringsTaint(result, offer)) return undefined;
+    return this.#parts.taint?.(envelope.target.sessionKey, qualifiedName(offer));
+  }
+
   /** A bounded sample for Bull Board: everything while little happens, a few a second under load. */
   #keepJob(): boolean {
     const second = Math.floor(this.#parts.clock.monotonic() / 1_000);
@@ -492,8 +504,8 @@ export class Dispatch {
     };
     const settled = waiting.outcome.then((outcome) => envelopeOf(outcome, asked));
     const own = attachedAgeMs === undefined;
-    const result = this.#withDeadline(envelope, callId, settled, waiting.stop, own).then((ended) => {
-      this.#parts.onEvent({ type: 'ended', envelope, offer, result: ended });
+    const result = this.#withDeadline(envelope, callId, settled, waiting.stop, own).then(async (ended) => {
+      await this.#ended(envelope, offer, ended);
       return ended;
     });
     const stop = () => {

@@ -25,6 +25,8 @@ export interface AgentReport {
   readonly state: AgentState;
   /** What the program replied to the newest message. */
   readonly output?: string;
+  /** The agent has seen text from outside: so may have what it replies (I23). */
+  readonly tainted?: boolean;
 }
 
 /** What a program is told to do with an agent. */

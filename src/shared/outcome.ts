@@ -7,6 +7,7 @@ import type { CallState, Settlement } from './call.ts';
 import type { ResultError, ResultStatus, RetriedBy, ToolResultEnvelope } from './envelope.ts';
 import { type Failure, failureOf, type PawlError } from './failure.ts';
 import { capOutput } from './output-cap.ts';
+import type { ToolAnnotations } from './tool.ts';
 
 export interface Outcome {
   readonly status: ResultStatus;
@@ -36,6 +37,15 @@ export function resultError(failure: Failure, status: FailureStatus, breakerStat
     ...(failure.issues === undefined ? {} : { issues: [...failure.issues] }),
     ...(failure.retryAfterMs === undefined ? {} : { retryAfterMs: failure.retryAfterMs }),
   };
+}
+
+/** Whether a result holds text from outside (I23): its tool says so, or the tool works outside and came back with an error. */
+export function bringsTaint(
+  { output, error, attempts }: Pick<Outcome | ToolResultEnvelope, 'output' | 'error' | 'attempts'>,
+  { annotations }: { readonly annotations: ToolAnnotations },
+): boolean {
+  if (error !== undefined) return attempts > 0 && annotations.openWorldHint === true;
+  return output?.metadata?.['tainted'] === true;
 }
 
 /** The record's end state for an outcome. */

@@ -13,7 +13,7 @@ import type { ToolPolicy } from './config.ts';
 import type { DedupeMode } from './envelope.ts';
 import { PawlError } from './failure.ts';
 import type { PolicyDecision, PolicyLayer, PolicySettings, ToolRule } from './policy-file.ts';
-import { SESSION_TIERS, type SessionKind } from './session.ts';
+import { SESSION_TIERS, type SessionKind, type SessionRecord } from './session.ts';
 import type { Effects, Tier } from './tool.ts';
 import type { RegistryRule } from './tool-spec.ts';
 
@@ -308,7 +308,16 @@ export function matches(pattern: string, text: string): boolean {
   return true;
 }
 
-/** Tags of a request that say where its parameters may come from: `taint:web` (I23). */
-export function taintOf(tags: readonly string[] | undefined): readonly string[] {
-  return (tags ?? []).filter((tag) => tag.startsWith('taint:')).map((tag) => tag.slice('taint:'.length));
+/**
+ * Where the parameters of a call may come from (I23): what its request says, in tags such as `taint:web`, and what its session had
+ * seen when the call was made.
+ */
+export function taintOf(
+  tags: readonly string[] | undefined,
+  { taint = [] }: Pick<SessionRecord, 'taint'> = {},
+  madeAtMs = Number.POSITIVE_INFINITY,
+): readonly string[] {
+  const said = (tags ?? []).filter((tag) => tag.startsWith('taint:')).map((tag) => tag.slice('taint:'.length));
+  const seen = taint.filter(({ atMs }) => atMs <= madeAtMs).map(({ source }) => source);
+  return [...new Set([...said, ...seen])];
 }

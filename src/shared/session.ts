@@ -77,7 +77,18 @@ export const openSessionSchema = z.strictObject({
 });
 export type OpenSession = z.input<typeof openSessionSchema>;
 
-/** A session as stored. All but `state` never changes after opening. */
+/** Text from outside that a session has seen: it may steer whoever makes the session's calls (I23). */
+export interface Taint {
+  /** The tool that brought it. */
+  readonly source: string;
+  /** Redis' clock, before anybody could read the text. */
+  readonly atMs: number;
+}
+
+/** Of one session. Which further ones there are changes nothing. */
+const MAX_TAINTS = 32;
+
+/** A session as stored. All but `state` and `taint` never changes after opening. */
 export interface SessionRecord {
   readonly sessionKey: string;
   readonly kind: SessionKind;
@@ -93,7 +104,17 @@ export interface SessionRecord {
   /** Its own budget and those of the sessions above it. */
   readonly budgets?: readonly SessionBudget[];
   readonly importance?: Importance;
+  /** It only grows, and the sessions below begin with it. */
+  readonly taint?: readonly Taint[];
   readonly createdAtMs: number;
+}
+
+/** The session after it has seen text from these tools; itself where it had before. */
+export function withTaint(record: SessionRecord, sources: readonly string[], atMs: number): SessionRecord {
+  const { taint = [] } = record;
+  const fresh = sources.filter((source) => !taint.some((seen) => seen.source === source));
+  const room = fresh.slice(0, MAX_TAINTS - taint.length);
+  return room.length === 0 ? record : { ...record, taint: [...taint, ...room.map((source) => ({ source, atMs }))] };
 }
 
 /** Throws `CONTRACT_INVALID` with every fault. */
@@ -117,7 +138,9 @@ export function newSession(
   if (above?.kind === 'worker' && asked.kind !== 'worker')
     throw new PawlError('PERMISSION_DENIED', 'A worker session can only open worker sessions.');
   const inherited =
-    above === undefined ? {} : { agentId: above.agentId, tenantId: above.tenantId, importance: above.importance };
+    above === undefined
+      ? {}
+      : { agentId: above.agentId, tenantId: above.tenantId, importance: above.importance, taint: above.taint };
   const key = sessionKey ?? defaults.sessionKey;
   const own = asked.budget === undefined ? [] : [{ sessionKey: key, budget: asked.budget }];
   const budgets = [...(above?.budgets ?? []), ...own];

@@ -45,8 +45,10 @@ export class WorkerAgents {
     };
   }
 
-  async #spawn({ callId, session }: AgentCaller, message: AgentMessage): Promise<AgentReport> {
+  async #spawn({ callId, session: known }: AgentCaller, message: AgentMessage): Promise<AgentReport> {
     const { agents, sessions, ledger } = this.#backend;
+    // What this worker remembers of the session may be from before it saw text from outside.
+    const session = (await sessions.read(known.sessionKey)) ?? known;
     // An attempt that runs again finds what the one before made.
     const agentId = `agent-${digest(callId).slice(0, 22)}`;
     const { sessionKey, workspaceRoot } = session;
@@ -66,6 +68,7 @@ export class WorkerAgents {
   }
 
   async #tell({ callId, session }: AgentCaller, agentId: string, message: AgentMessage): Promise<AgentReport> {
+    if (message.message !== undefined) await this.#taint(session, agentId);
     const told = await this.#backend.agents.tell(agentId, session.sessionKey, callId, message);
     if (told === 'unknown') throw noAgent(agentId);
     if (told === 'closed' && message.type !== 'closed')
@@ -74,9 +77,21 @@ export class WorkerAgents {
   }
 
   async #report({ sessionKey }: SessionRecord, agentId: string): Promise<AgentReport> {
-    const report = await this.#backend.agents.read(agentId, sessionKey);
+    const { agents, sessions } = this.#backend;
+    const report = await agents.read(agentId, sessionKey);
     if (report === undefined) throw noAgent(agentId);
-    return report;
+    const agent = report.output === undefined ? undefined : await sessions.read(agentId);
+    return agent?.taint === undefined ? report : { ...report, tainted: true };
+  }
+
+  /** What the session has seen may stand in what it tells its agent. */
+  async #taint({ sessionKey }: SessionRecord, agentId: string): Promise<void> {
+    const { sessions, ledger } = this.#backend;
+    const { parent } = (await sessions.read(agentId)) ?? {};
+    const { taint } = (await sessions.read(sessionKey)) ?? {};
+    if (parent !== sessionKey || taint === undefined) return;
+    const sources = taint.map(({ source }) => source);
+    await sessions.taint(agentId, sources, await ledger.now());
   }
 
   async #wait(

@@ -25,7 +25,11 @@ import type { Means } from './sandbox/means.ts';
 import { openWorkspace } from './workspace.ts';
 
 export interface CapabilityOptions {
-  readonly session: { readonly kind: SessionKind; readonly workspaceRoot?: string };
+  readonly session: {
+    readonly kind: SessionKind;
+    readonly workspaceRoot?: string;
+    readonly taint?: readonly unknown[];
+  };
   /** What the tool declares. A tool that declares nothing gets what its session and tier allow. */
   readonly needs?: readonly Capability[];
   /** A tool of the read-only tier gets no handle that changes anything, whatever it declares. */
@@ -75,7 +79,7 @@ export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities
     changes,
     processes: guardedProcesses(processes, demand),
     terminals: guardedTerminals(options.terminals, demand),
-    memory: guardedMemory(options.memory, demand),
+    memory: guardedMemory(options.memory, demand, options.session.taint !== undefined),
     channel: new GuardedChannel(options.channel, demand),
     agents: guardedAgents(options.agents, demand),
     fetch: async (input, init) => {
@@ -200,7 +204,8 @@ function guardedAgents(agents: Agents | undefined, demand: Demand): Agents {
   };
 }
 
-function guardedMemory(memory: Memory | undefined, demand: Demand): Memory {
+/** What a session stores that has seen text from outside comes from there, too: it is not washed clean by being remembered. */
+function guardedMemory(memory: Memory | undefined, demand: Demand, tainted: boolean): Memory {
   const present = (capability: Capability): Memory => {
     demand(capability);
     if (memory === undefined) throw new PawlError('PERMISSION_DENIED', 'No memory store is configured.');
@@ -208,7 +213,7 @@ function guardedMemory(memory: Memory | undefined, demand: Demand): Memory {
   };
   return {
     search: async (query, options) => present('memory:search').search(query, options),
-    store: async (text, options) => present('memory:store').store(text, options),
+    store: async (text, options) => present('memory:store').store(text, tainted ? { ...options, tainted } : options),
   };
 }
 

@@ -24,7 +24,7 @@ import { classify, type Failure, failureOf, PawlError } from '../shared/failure.
 import { placeOf } from '../shared/fingerprint.ts';
 import type { Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
-import { type Outcome, resultError } from '../shared/outcome.ts';
+import { bringsTaint, type Outcome, resultError } from '../shared/outcome.ts';
 import { denied, permit, taintOf } from '../shared/policy.ts';
 import { redact, secretsIn, secretsOf } from '../shared/redaction.ts';
 import { decideRetry, mayRunAgain, retryPolicy } from '../shared/retry.ts';
@@ -63,7 +63,7 @@ import { hasDrifted, misfitOf } from './misfit.ts';
 import type { NodeCircuits } from './node-circuit.ts';
 import type { Pace } from './pace.ts';
 import type { RunningAttempt } from './running.ts';
-import { type FailureDetails, Settler, type Verdict } from './settlement.ts';
+import { type FailureDetails, patiently, Settler, type Verdict } from './settlement.ts';
 import type { TerminalHost } from './terminals.ts';
 import type { AttemptTraces } from './traces.ts';
 import type { AttemptTurns } from './turns.ts';
@@ -103,6 +103,8 @@ export interface ExecuteParts {
   /** What the registry says of calls of a tool now. */
   readonly ruleFor?: (tool: { readonly namespace: string; readonly name: string }) => RegistryRule | undefined;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
+  /** Writes down that a session has seen what a tool brought from outside. */
+  taint?(sessionKey: string, source: string, atMs: number): Promise<void>;
   /** When the fleet could last run a call like this one. */
   lastOffered(request: StoredRequest): Promise<{ readonly alive: boolean; readonly seenAtMs: number }>;
   /** Resolves when all that Redis has acknowledged is on its disk; absent where no tool asks for it. */
@@ -612,7 +614,8 @@ export class Executor {
       registry: this.#parts.ruleFor?.(tool),
       channel: begun.started.request.channel,
       params,
-      taint: taintOf(envelope.control.requestTags),
+      // What the session saw after the call was made is not in its parameters.
+      taint: taintOf(envelope.control.requestTags, session, Number(begun.generation)),
       queueTier: placeFor(begun.callId).tier,
     });
     if (verdict.decision === 'allow') return params;
@@ -753,6 +756,7 @@ export class Executor {
       const message = `The result of ${registered.tool.name} is ${bytes} bytes large; at most ${maxBytes} are allowed.`;
       return this.#failed(begun, failureOf('RESULT_TOO_LARGE', message));
     }
+    if (!(await this.#tainted(begun, bringsTaint(outcome, registered.tool)))) return { kind: 'abandoned' };
     const sample = await this.#circuits.succeeded(circuit);
     this.#tellEnd(begun, outcome);
     return this.#settler.succeed(begun, outcome, outcomeJson, sample);
@@ -861,12 +865,26 @@ export class Executor {
     return this.#settleFailure(begun, failure, details);
   }
 
-  #settleFailure(begun: Begun, raw: Failure, details: FailureDetails): Promise<Verdict> {
+  async #settleFailure(begun: Begun, raw: Failure, details: FailureDetails): Promise<Verdict> {
+    const outside = details.ran && begun.registered.tool.annotations.openWorldHint === true;
+    if (!(await this.#tainted(begun, outside))) return { kind: 'abandoned' };
     const failure = withoutSecrets(raw, [...secretsIn(begun.envelope.payload.params), ...this.#secrets]);
     const { status, breakerState } = details;
     const error = resultError(failure, status, breakerState);
     this.#tellEnd(begun, { ...outcomeBase(begun), status, attempts: begun.attempt, error });
     return this.#settler.fail(begun, failure, details);
+  }
+
+  /** Before anybody can read what came from outside, the session is marked (I23). False when the lease was lost over it. */
+  async #tainted(begun: Begun, outside: boolean): Promise<boolean> {
+    const { taint, log, schedule } = this.#parts;
+    if (!outside || taint === undefined) return true;
+    const { envelope, registered, running } = begun;
+    const mark = async () => {
+      await taint(envelope.target.sessionKey, qualifiedName(registered.tool), nowMs(begun));
+      return true;
+    };
+    return (await patiently(mark, running, log, schedule)) === true;
   }
 
   #tellEnd(begun: Begun, outcome: Outcome): void {

@@ -241,6 +241,7 @@ export class ToolWorker {
       toolOf: (request) => this.#declared.toolOf(request),
       ruleFor: (tool) => this.#declared.ruleFor(tool),
       sessionOf: (sessionKey) => this.#sessionOf(sessionKey),
+      taint: (sessionKey, source, atMs) => this.#taint(sessionKey, source, atMs),
       lastOffered: async (request) => lastOffered(request, await backend.catalogue.read()),
       onEvent: (event) => this.#told(event),
     });
@@ -463,6 +464,13 @@ export class ToolWorker {
     return record;
   }
 
+  async #taint(sessionKey: string, source: string, atMs: number): Promise<void> {
+    const known = await this.#sessionOf(sessionKey);
+    if (known === undefined || known.taint?.some((seen) => seen.source === source) === true) return;
+    await this.#backend.sessions.taint(sessionKey, [source], atMs);
+    this.#sessions.delete(sessionKey);
+  }
+
   // Leases and cancellation
 
   /** Renews the record's lease; learns on the way whether the call was cancelled or taken over. */
@@ -493,7 +501,8 @@ export class ToolWorker {
     else if (news.type === 'session') {
       this.#sessions.delete(news.sessionKey);
       this.#terminals.endSession(news.sessionKey);
-    } else if (news.type === 'switches') this.#learnSwitches().catch((error: Error) => this.#onError(error));
+    } else if (news.type === 'taint') this.#sessions.delete(news.sessionKey);
+    else if (news.type === 'switches') this.#learnSwitches().catch((error: Error) => this.#onError(error));
     else if (news.type === 'specs') this.#declared.catchUp().catch((error: Error) => this.#onError(error));
     else if (news.type === 'agent') this.#agents.heard(news.agentId);
     else if (news.type === 'question') this.#channels.heard(news.id);

@@ -129,6 +129,18 @@ test('I23: parameters from outside send a call with effects to a person, when po
   );
 });
 
+test('I23: what the session had seen when the call was made counts like what the call says of itself, once', () => {
+  const session = {
+    taint: [
+      { source: 'web', atMs: 5 },
+      { source: 'mail', atMs: 9 },
+    ],
+  };
+  expect(taintOf(['taint:web', 'taint:user'], session)).toEqual(['web', 'user', 'mail']);
+  expect(taintOf([], session, 5)).toEqual(['web']);
+  expect(taintOf(undefined)).toEqual([]);
+});
+
 test('patterns: a star stands for any text', () => {
   expect(['a*c', '*', 'abc', 'a*b*c', 'ab*bc'].map((pattern) => matches(pattern, 'abc'))).toEqual([
     true,

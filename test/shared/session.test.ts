@@ -1,5 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { openSessionSchema, SESSION_CAPABILITIES, SESSION_KINDS, SESSION_TIERS } from '../../src/shared/session.ts';
+import {
+  openSessionSchema,
+  SESSION_CAPABILITIES,
+  SESSION_KINDS,
+  SESSION_TIERS,
+  type SessionRecord,
+  withTaint,
+} from '../../src/shared/session.ts';
 import { CAPABILITIES, TIERS } from '../../src/shared/tool.ts';
 
 describe('what a session’s kind allows (A9, A17, A18)', () => {
@@ -43,4 +50,28 @@ describe('what opens a session', () => {
     const parsed = openSessionSchema.safeParse(open);
     expect(parsed.error?.issues.map((issue) => issue.path.join('.'))).toContain(path);
   });
+});
+
+test('I23: a session names each source of taint once, and a bounded number of them', () => {
+  const clean: SessionRecord = {
+    sessionKey: 's',
+    kind: 'main',
+    state: 'open',
+    actorId: 'ada',
+    workspaceRoot: '/tmp',
+    createdAtMs: 1,
+  };
+  const once = withTaint(clean, ['a', 'b'], 5);
+  expect(once.taint).toEqual([
+    { source: 'a', atMs: 5 },
+    { source: 'b', atMs: 5 },
+  ]);
+  expect(withTaint(once, ['b'], 9)).toBe(once);
+  const full = withTaint(
+    once,
+    Array.from({ length: 100 }, (_, index) => `t${index}`),
+    6,
+  );
+  expect(full.taint).toHaveLength(32);
+  expect(withTaint(full, ['more'], 7)).toBe(full);
 });

@@ -53,6 +53,22 @@ describe.each(SESSION_KINDS)('a %s session (A17)', (kind) => {
   });
 });
 
+test('I23: what a session stores that has seen text from outside is remembered as coming from there', async () => {
+  const stored: unknown[] = [];
+  const store: Memory['store'] = async (_text, options) => {
+    stored.push(options);
+    return { id: 'memory-1' };
+  };
+  const session = { kind: 'main', workspaceRoot: temporaryFolder() } as const;
+  const taint = [{ source: 'tools.web_fetch', atMs: 1 }];
+  for (const seen of [session, { ...session, taint }])
+    await granted({ session: seen, memory: { ...memory, store } }).memory.store('x', { source: 's', tainted: false });
+  expect(stored).toEqual([
+    { source: 's', tainted: false },
+    { source: 's', tainted: true },
+  ]);
+});
+
 describe('least privilege (A9, A10)', () => {
   test('a tool that declares what it needs gets nothing else', async () => {
     const capabilities = granted({ needs: ['workspace:read'] });

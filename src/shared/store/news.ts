@@ -10,6 +10,8 @@ export type News =
   | CircuitNews
   | { readonly type: 'cancel'; readonly callId: string; readonly because: string }
   | { readonly type: 'session'; readonly sessionKey: string }
+  /** The session has seen text from outside. */
+  | { readonly type: 'taint'; readonly sessionKey: string }
   /** A sub-agent of the session was told something, or answered. */
   | { readonly type: 'agent'; readonly sessionKey: string; readonly agentId: string }
   /** A session below this one sent arguments that stayed invalid; `from` names the process that says so. */

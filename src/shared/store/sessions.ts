@@ -1,10 +1,12 @@
-/** The records of sessions. All but the state never changes, so readers may keep what they read until told otherwise. */
+/** The records of sessions. Readers may keep what they read until told otherwise: see `SessionRecord` for what changes. */
 import type { ApprovalRoute } from '../approval.ts';
 import { Seals } from '../seals.ts';
-import type { SessionRecord } from '../session.ts';
+import { type SessionRecord, withTaint } from '../session.ts';
 import { FleetKeys } from './keys.ts';
 import { publishNews } from './news.ts';
-import type { Redis } from './redis.ts';
+import { type Redis, Script } from './redis.ts';
+
+const replaceScript = new Script('session-replace', 1);
 
 /** The first session with a channel, from one upwards (A5). */
 export async function routeOf(
@@ -77,6 +79,22 @@ export class Sessions {
     await this.#redis.set(this.#keys.session(sessionKey), this.#sealed(closed), 'PX', CLOSED_TTL_MS);
     await publishNews(this.#redis, this.#prefix, { type: 'session', sessionKey });
     return closed;
+  }
+
+  /** Writes down that a session has seen text from these tools, once each; undefined when there is no such session. */
+  async taint(sessionKey: string, sources: readonly string[], atMs: number): Promise<SessionRecord | undefined> {
+    for (;;) {
+      const stored = await this.#redis.get(this.#keys.session(sessionKey));
+      const record = stored === null ? undefined : this.#opened(sessionKey, stored);
+      if (stored === null || record === undefined) return undefined;
+      const changed = withTaint(record, sources, atMs);
+      if (changed === record) return record;
+      const keys = [this.#keys.session(sessionKey)];
+      const [replaced] = await replaceScript.run(this.#redis, keys, [stored, this.#sealed(changed)]);
+      if (replaced !== 1) continue;
+      await publishNews(this.#redis, this.#prefix, { type: 'taint', sessionKey });
+      return changed;
+    }
   }
 
   /** The newest first. Expired ones are dropped from the index on the way. */

@@ -15,8 +15,12 @@ const agent = z.object({
 });
 const agentId = z.string().min(1).max(256).describe('The id that spawn_agent returned.');
 
-const shape = ({ agentId: id, ...report }: AgentReport) => ({ id, ...report });
-const result = (report: AgentReport) => ({ output: shape(report), display: `${report.agentId}: ${report.state}` });
+const shape = ({ agentId: id, tainted: _, ...report }: AgentReport) => ({ id, ...report });
+const result = (report: AgentReport) => ({
+  output: shape(report),
+  display: `${report.agentId}: ${report.state}`,
+  tainted: report.tainted === true,
+});
 const common = {
   version: '1.0.0',
   tier: 'system',
@@ -91,6 +95,7 @@ export const wait = defineTool({
     return {
       output: { agents: reports.map(shape), timed_out: !reports.some(({ state }) => hasAnswered(state)) },
       display: reports.map((report) => `${report.agentId}: ${report.state}`).join(', '),
+      tainted: reports.some((report) => report.tainted === true),
     };
   },
   isMutating: () => false,

@@ -45,6 +45,25 @@ describe('sessions in Redis', () => {
     expect(await sessions.close('two')).toBeUndefined();
   });
 
+  test('I23: marks of taint that come at once are all kept, once each, beside the end of the session', async () => {
+    const { sessions, redis, keys } = await openSessions();
+    await sessions.create(session('one'));
+    const marks = Array.from({ length: 12 }, (_, index) => sessions.taint('one', [`tools.t${index % 6}`], 7));
+    await Promise.all(marks);
+    await Promise.all([sessions.close('one'), sessions.taint('one', ['tools.last'], 8)]);
+    const found = await sessions.read('one');
+    expect(found?.state).toBe('closed');
+    expect(new Set(found?.taint?.map(({ source }) => source)).size).toBe(found?.taint?.length);
+    expect(
+      found?.taint
+        ?.slice(0, 6)
+        .map(({ source }) => source)
+        .sort(),
+    ).toEqual([0, 1, 2, 3, 4, 5].map((index) => `tools.t${index}`));
+    expect(await redis.pttl(keys.session('one'))).toBeGreaterThan(0);
+    expect(await sessions.taint('two', ['tools.t'], 9)).toBeUndefined();
+  });
+
   test('the list has the newest first, and drops what has expired', async () => {
     const { sessions, redis, keys } = await openSessions();
     for (const [index, key] of ['a', 'b', 'c'].entries()) await sessions.create(session(key, { createdAtMs: index }));
