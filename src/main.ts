@@ -16,7 +16,7 @@ import type { ToolOffer } from './shared/store/catalogue.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tool.ts';
 import { resolveToolsets, type Toolset } from './shared/toolset.ts';
 import { openTracing } from './tracing.ts';
-import type { ExecuteEvent } from './workers/execute.ts';
+import type { ExecuteEvent } from './workers/attempt-events.ts';
 import { openMemory } from './workers/memory.ts';
 import { protectFolder } from './workers/protected-folders.ts';
 import { baseTools } from './workers/tools/index.ts';

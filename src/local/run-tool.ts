@@ -1,7 +1,6 @@
 /**
  * Composition root of runs without a fleet: local development and tests.
  */
-
 import { z } from 'zod';
 import type { DispatchEvent } from '../producer/dispatch.ts';
 import { resolveSettings, type SettingsInput } from '../shared/config.ts';
@@ -19,7 +18,7 @@ import {
   systemSchedule,
 } from '../shared/time.ts';
 import { type AnyTool, type Channels, defineTool, type Effects, type MemoryStore } from '../shared/tool.ts';
-import type { ExecuteEvent } from '../workers/execute.ts';
+import type { ExecuteEvent } from '../workers/attempt-events.ts';
 import { protectFolder } from '../workers/protected-folders.ts';
 import { LocalRunner } from './runner.ts';
 

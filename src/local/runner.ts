@@ -3,7 +3,6 @@
  * dispatch and are carried out by the worker's executor. What stands here is what lies between the two in a fleet: a queue that is
  * a loop, records that are a dedupe store, and sessions that are a map.
  */
-
 import { type Cancellation, cancelCall } from '../producer/cancel.ts';
 import { CircuitAdmin } from '../producer/circuit-admin.ts';
 import { CircuitView } from '../producer/circuits.ts';
@@ -43,8 +42,9 @@ import {
   TIERS,
 } from '../shared/tool.ts';
 import { takesTurns } from '../shared/turn.ts';
+import type { ExecuteEvent } from '../workers/attempt-events.ts';
 import { type RegisteredTool, register } from '../workers/begun.ts';
-import { type ExecuteEvent, Executor } from '../workers/execute.ts';
+import { Executor } from '../workers/execute.ts';
 import { RunningAttempt } from '../workers/running.ts';
 import type { Verdict } from '../workers/settlement.ts';
 import { TerminalHost } from '../workers/terminals.ts';

@@ -141,3 +141,10 @@ export function placeOf(callId: string): { readonly tier: Tier; readonly shard: 
   const tier = (Object.keys(TIER_LETTERS) as Tier[]).find((candidate) => TIER_LETTERS[candidate] === match[1]);
   return tier === undefined ? undefined : { tier, shard: Number(match[2]) };
 }
+
+/** The same for what has to be a call's ID. Throws `UNKNOWN_CALL`. */
+export function placeFor(callId: string): { readonly tier: Tier; readonly shard: number } {
+  const place = placeOf(callId);
+  if (place === undefined) throw new PawlError('UNKNOWN_CALL', `${JSON.stringify(callId)} is not a call ID.`);
+  return place;
+}

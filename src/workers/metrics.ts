@@ -4,7 +4,7 @@ import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { MetricSet } from '../shared/metric-set.ts';
 import { METRICS, reasonLabel, ToolLabels } from '../shared/metrics.ts';
 import type { AnyTool, Tier } from '../shared/tool.ts';
-import type { ExecuteEvent } from './execute.ts';
+import type { ExecuteEvent } from './attempt-events.ts';
 
 export class WorkerMetrics {
   readonly #set = new MetricSet();

@@ -32,6 +32,9 @@ export type Verdict =
   /** This worker must not touch the job again: others will notice and recover it. `fenced`: a newer attempt holds the call. */
   | { readonly kind: 'abandoned'; readonly fenced?: boolean };
 
+/** A step's answer: go on with a value, or the job's end. */
+export type Step<T> = { readonly go: T } | { readonly end: Verdict };
+
 const WRITE_AGAIN_MS = 250;
 
 export interface FailureDetails {

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { DispatchEvent } from '../../src/producer/dispatch.ts';
 import type { ToolCallEnvelope } from '../../src/shared/envelope.ts';
 import { CALL_EVENTS, logLine, producerLine, workerLine } from '../../src/shared/telemetry.ts';
-import type { ExecuteEvent } from '../../src/workers/execute.ts';
+import type { ExecuteEvent } from '../../src/workers/attempt-events.ts';
 
 const KEY = 'trip-1';
 const SECRET = 'a parameter that no log may hold';

@@ -1,0 +1,282 @@
+/**
+ * begin and admit: the next fence or the reason why there is none, the tool that the call means, and the fleet's circuit.
+ */
+import { type CircuitPolicy, type CircuitState, circuitPolicy } from '../shared/breaker.ts';
+import { toolPolicy } from '../shared/config.ts';
+import { failureOf, PawlError } from '../shared/failure.ts';
+import { placeFor } from '../shared/fingerprint.ts';
+import { type Outcome, resultError } from '../shared/outcome.ts';
+import { retryPolicy } from '../shared/retry.ts';
+import { retryAllowance } from '../shared/retry-budget.ts';
+import type { BeginAnswer, StartedAttempt } from '../shared/store/begin.ts';
+import { parseCircuit } from '../shared/store/breakers.ts';
+import type { StoredRequest } from '../shared/store/call-record.ts';
+import type { CallJob } from '../shared/store/queues.ts';
+import { DIRECT, type ReliabilityModes } from '../shared/switches.ts';
+import { type Effects, qualifiedName } from '../shared/tool.ts';
+import { tellShadow } from './attempt-events.ts';
+import { type Begun, type RegisteredTool, retriedBy } from './begun.ts';
+import type { ExecuteParts } from './executor-parts.ts';
+import type { CircuitHold, FleetCircuits } from './fleet-circuit.ts';
+import { misfitOf } from './misfit.ts';
+import type { RunningAttempt } from './running.ts';
+import type { Settler, Step, Verdict } from './settlement.ts';
+
+/** How long a job waits when this worker cannot run its tool. */
+export const ELSEWHERE_MS = 1_000;
+/** The same, when another one lives that can: who takes the job next is left to chance. */
+export const NEXT_WORKER_MS = 200;
+/** How long a job waits while this worker runs another one that took a worker down before. */
+const ONE_SUSPECT_AT_A_TIME_MS = 500;
+
+/** The way of a job to an attempt that has begun, or to the end that it has instead. */
+export class Admission {
+  readonly #parts: ExecuteParts;
+  readonly #circuits: FleetCircuits;
+  readonly #settler: Settler;
+  /**
+   * The one attempt of this worker whose call already lost one. When a worker dies, all that it ran comes back at once: run
+   * together again, the one that killed it would take the others with it until they are all set aside.
+   */
+  #suspect: RunningAttempt | undefined;
+
+  constructor(parts: ExecuteParts, circuits: FleetCircuits, settler: Settler) {
+    this.#parts = parts;
+    this.#circuits = circuits;
+    this.#settler = settler;
+  }
+
+  /** `answer` is what begin answered already, when the job was taken. */
+  enter(job: CallJob, running: RunningAttempt, answer: BeginAnswer | undefined): Promise<Step<Begun>> {
+    return answer === undefined ? this.#begin(job, running) : this.#begun(job, running, answer);
+  }
+
+  /** The attempt has ended, or never began. */
+  left(running: RunningAttempt): void {
+    if (this.#suspect === running) this.#suspect = undefined;
+  }
+
+  async #begin(
+    job: CallJob,
+    running: RunningAttempt,
+    hold?: Pick<CircuitHold, 'seen' | 'probe'>,
+    harmless = false,
+  ): Promise<Step<Begun>> {
+    const { backend, workerId, settings } = this.#parts;
+    const answer = await backend.ledger.begin(job, {
+      workerId,
+      leaseMs: settings.lockDurationMs,
+      token: running.token,
+      suspects: harmless || this.#suspect === running ? 'accept' : 'refuse',
+      ...(hold === undefined ? {} : { probeEpoch: hold.seen.epoch }),
+    });
+    return this.#begun(job, running, answer, hold);
+  }
+
+  async #begun(
+    job: CallJob,
+    running: RunningAttempt,
+    answer: BeginAnswer,
+    hold?: Pick<CircuitHold, 'seen' | 'probe'>,
+  ): Promise<Step<Begun>> {
+    switch (answer.kind) {
+      case 'stale':
+      case 'ended':
+        return { end: { kind: 'dropped' } };
+      case 'awaiting':
+        if (this.#parts.gate === undefined) return { end: { kind: 'dropped' } };
+        return { end: await this.#parts.gate.attend(answer.approvalId, answer.nowMs, this.#parts.toolNamed) };
+      case 'early':
+        return { end: { kind: 'later', delayMs: answer.remainingMs } };
+      case 'suspect':
+        // It is only settled, which takes no worker down.
+        if (answer.takenOver && this.#effectsOf(answer.request) === 'once')
+          return this.#begin(job, running, hold, true);
+        if (this.#suspect !== undefined) return { end: { kind: 'later', delayMs: ONE_SUSPECT_AT_A_TIME_MS } };
+        this.#suspect = running;
+        return this.#begin(job, running, hold);
+      case 'forged':
+        return { end: await this.#refuseForged(job, answer.fence) };
+      case 'circuit':
+        return this.#admit(job, running, answer);
+      case 'started':
+        return this.#started(job, running, answer, hold?.probe);
+    }
+  }
+
+  async #started(
+    job: CallJob,
+    running: RunningAttempt,
+    started: StartedAttempt,
+    probe: string | undefined,
+  ): Promise<Step<Begun>> {
+    const { settings, clock, workerId } = this.#parts;
+    const { envelope } = started.request;
+    running.began(started.fence);
+    const named = this.#parts.toolNamed(envelope.toolNamespace, envelope.toolName);
+    const registered = this.#isMeant(started.request, named)
+      ? named
+      : ((await this.#parts.toolOf?.(started.request)) ?? named);
+    const misfit = misfitOf(started.request, registered);
+    if (registered === undefined || misfit !== undefined)
+      return { end: await this.#passOn(job.callId, started, misfit ?? '') };
+    if (started.cancelRequested) running.abort(new PawlError('CANCELLED'));
+    const policy = toolPolicy(settings, registered.tool);
+    const modes = this.#modesOf(started.request, registered);
+    const circuit: CircuitHold = {
+      place: placeFor(job.callId),
+      key: started.circuit,
+      policy: this.#circuitPolicy(registered),
+      seen: parseCircuit(started.circuitRaw),
+      probe,
+      bypassed: !modes.enabled,
+    };
+    const begun: Begun = {
+      callId: job.callId,
+      generation: job.generation,
+      running,
+      started,
+      envelope,
+      registered,
+      policy,
+      modes,
+      retry: retryPolicy(registered.tool.retry, policy.retry, envelope.transport.retryBudget),
+      allowance: retryAllowance(qualifiedName(registered.tool), envelope.target.tenantId, policy.retry?.budget),
+      circuit,
+      attempt: started.earlier.length + 1,
+      workerId,
+      clock,
+      beganMonotonicMs: clock.monotonic(),
+      ...(this.#parts.traces === undefined ? {} : { trace: this.#parts.traces.begin(job, started, circuit) }),
+    };
+    return { go: begun };
+  }
+
+  /** Only declared tools change while a worker runs. */
+  #isMeant({ tool }: StoredRequest, named: RegisteredTool | undefined): boolean {
+    return named !== undefined && (named.definition === tool.definition || named.declared !== true);
+  }
+
+  /** A call that was handed in as a direct one stays one. */
+  #modesOf(request: StoredRequest, { tool }: RegisteredTool): ReliabilityModes {
+    return request.direct === true ? DIRECT : this.#parts.switches.modes(tool);
+  }
+
+  /**
+   * Another worker of the tier may be able to run the call: the attempt goes back unspent. When the fleet has not offered what the
+   * call needs for long, the call ends.
+   */
+  async #passOn(callId: string, started: StartedAttempt, misfit: string): Promise<Verdict> {
+    const { settings, backend, log } = this.#parts;
+    const { request, nowMs: atMs, fence, takenOver, earlier } = started;
+    const offered = await this.#parts.lastOffered(request);
+    const waitedMs = atMs - Math.max(started.firstStartedAtMs, offered.seenAtMs);
+    if (offered.alive || waitedMs < settings.toolWaitMs) {
+      const delayMs = offered.alive ? NEXT_WORKER_MS : ELSEWHERE_MS;
+      // What became of an attempt that left no record stays for a worker to decide that knows the tool.
+      await backend.ledger.postpone(callId, fence, 'queued', earlier, delayMs);
+      return { kind: 'later', delayMs };
+    }
+    log.warn({ event: 'tool_unavailable', callId, misfit }, 'no worker could run a call for long');
+    const failure = takenOver
+      ? failureOf('OUTCOME_UNKNOWN')
+      : failureOf('TOOL_UNAVAILABLE', `No worker could run the call for ${Math.round(waitedMs / 1_000)} s: ${misfit}.`);
+    const error = resultError(failure, 'error');
+    const { toolName } = request.envelope;
+    const outcome: Outcome = {
+      status: 'error',
+      toolName,
+      durationMs: 0,
+      attempts: earlier.length,
+      error,
+      ...retriedBy(earlier),
+    };
+    return this.#settler.refuse(callId, fence, outcome, earlier);
+  }
+
+  #effectsOf({ envelope }: StoredRequest): Effects | undefined {
+    return this.#parts.toolNamed(envelope.toolNamespace, envelope.toolName)?.tool.effects;
+  }
+
+  #circuitPolicy({ tool }: RegisteredTool): CircuitPolicy {
+    return circuitPolicy(tool.tier === 'read-only', tool.circuit, toolPolicy(this.#parts.settings, tool).circuit);
+  }
+
+  /** The call's circuit is not closed: be its probe, wait, or refuse the call. */
+  async #admit(
+    job: CallJob,
+    running: RunningAttempt,
+    answer: Extract<BeginAnswer, { kind: 'circuit' }>,
+  ): Promise<Step<Begun>> {
+    const { envelope } = answer.request;
+    const registered = this.#parts.toolNamed(envelope.toolNamespace, envelope.toolName);
+    // Who can run it asks the circuit; who cannot passes it on, closed or not.
+    if (registered === undefined || misfitOf(answer.request, registered) !== undefined)
+      return this.#begin(job, running, { seen: parseCircuit(answer.circuitRaw), probe: undefined });
+    const policy = this.#circuitPolicy(registered);
+    const seen = parseCircuit(answer.circuitRaw);
+    const modes = this.#modesOf(answer.request, registered);
+    const bypassed = !modes.enabled;
+    const hold: CircuitHold = {
+      place: placeFor(job.callId),
+      key: answer.circuit,
+      policy,
+      seen,
+      probe: undefined,
+      bypassed,
+    };
+    if (bypassed) return this.#begin(job, running, hold);
+    const holder = `${this.#parts.workerId} ${job.callId} ${answer.fence + 1}`;
+    const entry = await this.#circuits.enter(hold, holder, answer.nowMs);
+    switch (entry.kind) {
+      case 'pass':
+      case 'again':
+        return this.#begin(job, running);
+      case 'probe': {
+        const begun = await this.#begin(job, running, entry.hold);
+        if ('end' in begun) await this.#circuits.release(entry.hold);
+        return begun;
+      }
+      case 'refuse':
+        if (modes.circuits !== 'on') {
+          const attempt = answer.earlier.length + 1;
+          tellShadow(this.#parts, modes.circuits, { callId: job.callId, envelope, attempt }, 'refused', seen.state);
+          return this.#begin(job, running, hold);
+        }
+        if (policy.whenOpen === 'park') return { end: { kind: 'later', delayMs: entry.retryAfterMs } };
+        return { end: await this.#refuse(job, answer, seen.state, entry.retryAfterMs) };
+    }
+  }
+
+  #refuse(
+    { callId }: CallJob,
+    { fence, request, earlier }: Extract<BeginAnswer, { kind: 'circuit' }>,
+    breakerState: CircuitState,
+    retryAfterMs: number,
+  ): Promise<Verdict> {
+    const { envelope } = request;
+    const failure = failureOf('CIRCUIT_OPEN', undefined, { retryAfterMs });
+    const outcome: Outcome = {
+      status: 'circuit_open',
+      toolName: envelope.toolName,
+      durationMs: 0,
+      attempts: earlier.length,
+      error: resultError(failure, 'circuit_open', breakerState),
+      ...retriedBy(earlier),
+    };
+    const event = { callId, envelope, attempt: earlier.length, errorCode: failure.code, breakerState };
+    this.#parts.onEvent({ type: 'tool_call_blocked', ...event });
+    return this.#settler.refuse(callId, fence, outcome, earlier);
+  }
+
+  #refuseForged({ callId }: CallJob, fence: number): Promise<Verdict> {
+    this.#parts.log.error({ event: 'signature_invalid', callId }, 'a call without a valid signature was refused');
+    const error = resultError(failureOf('SIGNATURE_INVALID'), 'error');
+    return this.#settler.refuse(
+      callId,
+      fence,
+      { status: 'error', toolName: '', durationMs: 0, attempts: 0, error },
+      [],
+    );
+  }
+}

@@ -1,0 +1,67 @@
+/**
+ * What an executor is made of.
+ */
+import type { RecordAudit } from '../shared/audit.ts';
+import type { Settings } from '../shared/config.ts';
+import type { Hooks } from '../shared/hooks.ts';
+import type { Logger } from '../shared/log.ts';
+import type { SessionRecord } from '../shared/session.ts';
+import type { StoredRequest } from '../shared/store/call-record.ts';
+import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
+import type { Switches } from '../shared/switches.ts';
+import type { Clock, Random, Schedule } from '../shared/time.ts';
+import type { Channels, MemoryStore } from '../shared/tool.ts';
+import type { RegistryRule } from '../shared/tool-spec.ts';
+import type { WorkerAgents } from './agents.ts';
+import type { ApprovalGate } from './approval-gate.ts';
+import type { ExecuteEvent } from './attempt-events.ts';
+import type { RegisteredTool } from './begun.ts';
+import type { NodeCircuits } from './node-circuit.ts';
+import type { Pace } from './pace.ts';
+import type { TerminalHost } from './terminals.ts';
+import type { AttemptTraces } from './traces.ts';
+import type { AttemptTurns } from './turns.ts';
+
+export interface ExecuteParts {
+  readonly settings: Settings;
+  readonly backend: { readonly ledger: CallLedger; readonly breakers: CircuitRecords };
+  readonly workerId: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Of time limits and of writing again. Default: the system's timers. */
+  readonly schedule?: Schedule;
+  readonly log: Logger;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly hooks: Hooks;
+  readonly memory?: MemoryStore;
+  readonly channels?: Channels;
+  readonly terminals?: TerminalHost;
+  readonly agents?: WorkerAgents;
+  readonly nodeCircuits: Pick<NodeCircuits, 'run'>;
+  readonly traces?: AttemptTraces;
+  readonly switches: Pick<Switches, 'modes'>;
+  /** Absent where no tool takes turns. */
+  readonly turns?: AttemptTurns;
+  /** Limits that hold for the whole fleet. Default: none. */
+  readonly pace?: Pick<Pace, 'enter' | 'leave'>;
+  /** Without one, what a person must approve is denied. */
+  readonly gate?: Pick<ApprovalGate, 'attend' | 'pass' | 'leave'>;
+  readonly audit?: RecordAudit;
+  /** Whoever ends the jobs writes a success in the same step: the verdict holds what is `unwritten`. Default: no. */
+  readonly endsWithJob?: boolean;
+  /** There are no other workers: what needs a consensus runs once. Default: no. */
+  readonly isAlone?: boolean;
+  toolNamed(namespace: string, name: string): RegisteredTool | undefined;
+  /** The declared tool that a call was validated with, where it is not, or not yet, the newest one here. */
+  readonly toolOf?: (request: StoredRequest) => Promise<RegisteredTool | undefined>;
+  /** What the registry says of calls of a tool now. */
+  readonly ruleFor?: (tool: { readonly namespace: string; readonly name: string }) => RegistryRule | undefined;
+  sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
+  /** Writes down that a session has seen what a tool brought from outside. */
+  taint?(sessionKey: string, source: string, atMs: number): Promise<void>;
+  /** When the fleet could last run a call like this one. */
+  lastOffered(request: StoredRequest): Promise<{ readonly alive: boolean; readonly seenAtMs: number }>;
+  /** Resolves when all that Redis has acknowledged is on its disk; absent where no tool asks for it. */
+  readonly onDisk?: () => Promise<void>;
+  onEvent(event: ExecuteEvent): void;
+}

@@ -1,0 +1,263 @@
+/**
+ * judge: settle, try again later, hand back, or leave it to others.
+ */
+import type { CircuitState } from '../shared/breaker.ts';
+import { settlementOfAborted } from '../shared/call.ts';
+import { classify, type Failure, failureOf, type PawlError } from '../shared/failure.ts';
+import { bringsTaint, type Outcome, resultError } from '../shared/outcome.ts';
+import { redact, secretsIn, secretsOf } from '../shared/redaction.ts';
+import { decideRetry, mayRunAgain } from '../shared/retry.ts';
+import { RETRY_BUDGET_EXHAUSTED } from '../shared/retry-budget.ts';
+import { qualifiedName, type ToolResult } from '../shared/tool.ts';
+import { resultMetadata } from '../shared/tool-result.ts';
+import type { Ending } from './attempt.ts';
+import { tellShadow } from './attempt-events.ts';
+import type { AttemptHooks } from './attempt-hooks.ts';
+import { attemptsWith, type Begun, nowMs, outcomeBase, remainingMs } from './begun.ts';
+import { type Counted, count, needsConsensus, split } from './consensus.ts';
+import type { ExecuteParts } from './executor-parts.ts';
+import type { FleetCircuits } from './fleet-circuit.ts';
+import { type FailureDetails, patiently, type Settler, type Verdict } from './settlement.ts';
+
+/** Ends attempts: every way in which one can, and what it means for the call. */
+export class Judge {
+  readonly #parts: ExecuteParts;
+  readonly #circuits: FleetCircuits;
+  readonly #settler: Settler;
+  readonly #hooks: AttemptHooks;
+  /** Of this process. */
+  readonly #secrets: readonly string[];
+
+  constructor(parts: ExecuteParts, circuits: FleetCircuits, settler: Settler, hooks: AttemptHooks) {
+    this.#parts = parts;
+    this.#circuits = circuits;
+    this.#settler = settler;
+    this.#hooks = hooks;
+    this.#secrets = secretsOf(parts.settings, parts.environment);
+  }
+
+  decide(begun: Begun, ending: Ending, diff: string): Promise<Verdict> {
+    switch (ending.kind) {
+      case 'value':
+        return this.#accept(begun, ending.result, diff);
+      case 'failure':
+        return this.#failed(begun, ending.failure);
+      case 'aborted':
+        // The tool finished all the same: what happened, happened.
+        if (ending.result !== undefined && ending.reason.code !== 'LEASE_LOST')
+          return this.#accept(begun, ending.result, diff);
+        return this.interrupted(begun, ending.reason, ending.proven ? 'proven' : 'unknown');
+    }
+  }
+
+  async #accept(begun: Begun, result: ToolResult<unknown>, diff: string): Promise<Verdict> {
+    if (this.#parts.isAlone === true || !needsConsensus(begun.registered.tool))
+      return this.succeed(begun, result, diff);
+    let counted: Counted;
+    try {
+      counted = await count(begun, result);
+    } catch (error) {
+      return this.#failed(
+        begun,
+        failureOf('RESULT_INVALID', `The result cannot be compared: ${classify(error).message}`),
+      );
+    }
+    begun.running.vote = counted.vote.digest;
+    switch (counted.kind) {
+      case 'agreed':
+        return this.succeed(begun, result, diff);
+      case 'split':
+        return this.fail(begun, split(counted.votes), { status: 'error', ran: true });
+      case 'open':
+        await this.#circuits.release(begun.circuit);
+        return this.#settler.postpone(begun, 'queued', attemptsWith(begun, undefined), 0);
+    }
+  }
+
+  async succeed(begun: Begun, result: ToolResult<unknown>, diff = ''): Promise<Verdict> {
+    const { registered, policy, circuit } = begun;
+    const outcome = successOutcome(begun, result, diff);
+    let outcomeJson: string;
+    try {
+      outcomeJson = JSON.stringify(outcome);
+    } catch (error) {
+      return this.#failed(
+        begun,
+        failureOf('RESULT_INVALID', `The output cannot be said in JSON: ${classify(error).message}`),
+      );
+    }
+    const maxBytes = policy.maxResultBytes ?? registered.tool.maxResultBytes;
+    const bytes = sizeAbove(outcomeJson, maxBytes);
+    if (bytes !== undefined) {
+      const message = `The result of ${registered.tool.name} is ${bytes} bytes large; at most ${maxBytes} are allowed.`;
+      return this.#failed(begun, failureOf('RESULT_TOO_LARGE', message));
+    }
+    if (!(await this.#tainted(begun, bringsTaint(outcome, registered.tool)))) return { kind: 'abandoned' };
+    const sample = await this.#circuits.succeeded(circuit);
+    this.#tellEnd(begun, outcome);
+    return this.#settler.succeed(begun, outcome, outcomeJson, sample);
+  }
+
+  /** The attempt failed by itself: count it, then try again or give up. */
+  async #failed(begun: Begun, failure: Failure): Promise<Verdict> {
+    const { callId, envelope, started, attempt, registered, modes } = begun;
+    begun.trace?.failed(failure);
+    const circuitState = await this.#circuits.failed(begun.circuit, failure);
+    const decision = decideRetry(
+      {
+        failure,
+        effects: registered.tool.effects,
+        // Votes are no tries.
+        attempt: attempt - started.earlier.filter(({ vote }) => vote !== undefined).length,
+        elapsedMs: nowMs(begun) - started.firstStartedAtMs,
+        remainingMs: remainingMs(begun),
+        expectedRetrySafe: envelope.payload.callHints?.expectedRetrySafe ?? false,
+        // A circuit that only observes refuses no retry either.
+        circuitState: modes.circuits === 'on' ? circuitState : 'CLOSED',
+      },
+      begun.retry,
+      this.#parts.random,
+    );
+    if (decision.kind === 'stop') {
+      const details = { status: decision.status, ran: true, breakerState: circuitState };
+      return this.#settleFailure(begun, failure, details);
+    }
+    if (modes.retry !== 'on') {
+      tellShadow(this.#parts, modes.retry, { callId, envelope, attempt }, 'retried', failure.code);
+      const status = failure.class === 'timeout' ? 'timeout' : 'retriable_error';
+      return this.#settleFailure(begun, failure, { status, ran: true, breakerState: circuitState });
+    }
+    const { delayMs } = decision;
+    if (!(await this.#hooks.mayRetry(begun, failure, delayMs)))
+      return this.#settleFailure(begun, failure, { status: 'retry_exhausted', ran: true, breakerState: circuitState });
+    const verdict = await this.#settler.postpone(
+      begun,
+      'waiting-retry',
+      attemptsWith(begun, failure, delayMs),
+      delayMs,
+      {
+        event: { type: 'retrying', callId, attempt, delayMs, reasonCode: failure.code },
+        refused: () => this.#refuseRetry(begun, failure, circuitState),
+      },
+    );
+    if (verdict.kind === 'later')
+      this.#parts.onEvent({ type: 'tool_call_retry', callId, envelope, attempt, delayMs, errorCode: failure.code });
+    return verdict;
+  }
+
+  /** The tool's calls have used up their retries together: the call ends with its last failure. */
+  #refuseRetry(begun: Begun, failure: Failure, breakerState: CircuitState): Promise<Verdict> {
+    const { callId, envelope, attempt, allowance } = begun;
+    const { bucket } = allowance;
+    this.#parts.onEvent({
+      type: 'tool_call_retry_refused',
+      callId,
+      envelope,
+      attempt,
+      errorCode: failure.code,
+      bucket,
+    });
+    const status = failure.class === 'timeout' ? 'timeout' : 'retry_exhausted';
+    const message = `${failure.message} (not tried again: ${RETRY_BUDGET_EXHAUSTED})`;
+    return this.#settleFailure(begun, { ...failure, message }, { status, ran: true, breakerState });
+  }
+
+  /**
+   * The attempt was ended from outside. `evidence` says what is known of its effect: the code was not reached, the tool proved
+   * that nothing happened, or nothing is known.
+   */
+  async interrupted(begun: Begun, reason: PawlError, evidence: 'not-run' | 'proven' | 'unknown'): Promise<Verdict> {
+    const { effects } = begun.registered.tool;
+    const { started, envelope } = begun;
+    const nothingHappened = evidence === 'proven' || (evidence === 'not-run' && !started.takenOver);
+    const failure = { ...failureOf(reason.code, reason.message), nothingHappened };
+    const ran = evidence !== 'not-run';
+    switch (reason.code) {
+      case 'LEASE_LOST':
+        // Whoever takes the job over finds an attempt without a record, and knows what to do with it.
+        return { kind: 'abandoned' };
+      case 'CANCELLED':
+        return this.fail(begun, failure, {
+          status: 'error',
+          ran,
+          settlement: settlementOfAborted(effects, nothingHappened),
+        });
+      case 'DRAINED': {
+        if (effects === 'probe' && !nothingHappened) return { kind: 'abandoned' };
+        const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
+        const again = mayRunAgain({ failure, effects, expectedRetrySafe });
+        if (!again) return this.fail(begun, failureOf('OUTCOME_UNKNOWN'), { status: 'error', ran: true });
+        await this.#circuits.release(begun.circuit);
+        return this.#settler.postpone(begun, 'queued', started.earlier, 0);
+      }
+      default:
+        return this.#failed(begun, failure);
+    }
+  }
+
+  /** Ends a call whose code this attempt did not reach. */
+  giveUp(begun: Begun, failure: Failure): Promise<Verdict> {
+    return this.fail(begun, failure, { status: 'error', ran: false });
+  }
+
+  /** Ends a call with an error that says nothing about the service behind the tool. */
+  async fail(begun: Begun, failure: Failure, details: FailureDetails): Promise<Verdict> {
+    await this.#circuits.release(begun.circuit);
+    return this.#settleFailure(begun, failure, details);
+  }
+
+  async #settleFailure(begun: Begun, raw: Failure, details: FailureDetails): Promise<Verdict> {
+    const outside = details.ran && begun.registered.tool.annotations.openWorldHint === true;
+    if (!(await this.#tainted(begun, outside))) return { kind: 'abandoned' };
+    const failure = withoutSecrets(raw, [...secretsIn(begun.envelope.payload.params), ...this.#secrets]);
+    const { status, breakerState } = details;
+    const error = resultError(failure, status, breakerState);
+    this.#tellEnd(begun, { ...outcomeBase(begun), status, attempts: begun.attempt, error });
+    return this.#settler.fail(begun, failure, details);
+  }
+
+  /** Before anybody can read what came from outside, the session is marked (I23). False when the lease was lost over it. */
+  async #tainted(begun: Begun, outside: boolean): Promise<boolean> {
+    const { taint, log, schedule } = this.#parts;
+    if (!outside || taint === undefined) return true;
+    const { envelope, registered, running } = begun;
+    const mark = async () => {
+      await taint(envelope.target.sessionKey, qualifiedName(registered.tool), nowMs(begun));
+      return true;
+    };
+    return (await patiently(mark, running, log, schedule)) === true;
+  }
+
+  #tellEnd(begun: Begun, outcome: Outcome): void {
+    const { callId, envelope, attempt, started } = begun;
+    const elapsedMs = nowMs(begun) - started.nowMs;
+    this.#parts.onEvent({ type: 'tool_call_end', callId, envelope, attempt, outcome, elapsedMs });
+  }
+}
+
+/** A tool's message may quote the secrets that it was given (R31). */
+function withoutSecrets(failure: Failure, known: readonly string[]): Failure {
+  if (known.length === 0) return failure;
+  const issues = failure.issues?.map((issue) => ({ ...issue, message: redact(issue.message, known) }));
+  return { ...failure, message: redact(failure.message, known), ...(issues === undefined ? {} : { issues }) };
+}
+
+function successOutcome(begun: Begun, result: ToolResult<unknown>, diff: string): Outcome {
+  const { tool } = begun.registered;
+  const metadata = resultMetadata(result, { outside: tool.annotations.openWorldHint === true, diff });
+  const shownBytes = begun.policy.maxOutputBytes ?? tool.maxOutputBytes;
+  return {
+    ...outcomeBase(begun),
+    status: 'success',
+    attempts: begun.attempt,
+    output: { content: result.output ?? null, ...(Object.keys(metadata).length === 0 ? {} : { metadata }) },
+    ...(shownBytes === undefined ? {} : { shownBytes }),
+  };
+}
+
+/** The text's size in bytes when it is above the limit. Counting is skipped where it cannot be. */
+function sizeAbove(text: string, maxBytes: number): number | undefined {
+  if (text.length * 3 <= maxBytes) return undefined;
+  const bytes = Buffer.byteLength(text);
+  return bytes > maxBytes ? bytes : undefined;
+}

@@ -1,0 +1,113 @@
+/**
+ * prepare: tool, permission, parameters and context, all from this worker's own registry.
+ */
+import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
+import { placeFor } from '../shared/fingerprint.ts';
+import { denied, permit, taintOf } from '../shared/policy.ts';
+import type { SessionRecord } from '../shared/session.ts';
+import type { AttemptOptions } from './attempt.ts';
+import { type Begun, remainingMs } from './begun.ts';
+import { contextFor } from './context.ts';
+import type { ExecuteParts } from './executor-parts.ts';
+import type { Judge } from './judge.ts';
+import { hasDrifted } from './misfit.ts';
+import type { Step } from './settlement.ts';
+
+/** Makes an attempt ready to run, from this worker's own registry and records; the job is not believed. */
+export class Preparation {
+  readonly #parts: ExecuteParts;
+  readonly #judge: Judge;
+  /** Attempts whose parameters a person decided on. */
+  readonly #decided = new WeakSet<Begun>();
+
+  constructor(parts: ExecuteParts, judge: Judge) {
+    this.#parts = parts;
+    this.#judge = judge;
+  }
+
+  async prepare(begun: Begun): Promise<Step<AttemptOptions>> {
+    const { envelope, registered, running, policy } = begun;
+    const { tool, validate, validateOutput } = registered;
+    const { settings, backend, log, environment, schedule } = this.#parts;
+    const remaining = remainingMs(begun);
+    if (remaining !== undefined && remaining <= 0) {
+      return { end: await this.#judge.fail(begun, failureOf('DEADLINE_EXCEEDED'), { status: 'timeout', ran: false }) };
+    }
+    try {
+      const session = await this.#parts.sessionOf(envelope.target.sessionKey);
+      if (session === undefined) throw new PawlError('UNKNOWN_SESSION');
+      // Checked again here: the producer's word is not enough (DESIGN, decision 11).
+      const approved = await this.#permitted(begun, session);
+      const issues = validate(approved);
+      if (issues.length > 0)
+        throw new PawlError(
+          hasDrifted(begun.started.request, registered) ? 'DEFINITION_CHANGED' : 'INVALID_PARAMS',
+          undefined,
+          { issues },
+        );
+      const { context, flushProgress } = await contextFor(begun, session, {
+        settings,
+        ledger: backend.ledger,
+        log,
+        environment,
+        ...(this.#parts.memory === undefined ? {} : { memory: this.#parts.memory }),
+        ...(this.#parts.channels === undefined ? {} : { channels: this.#parts.channels }),
+        ...(this.#parts.agents === undefined ? {} : { agents: this.#parts.agents }),
+        ...(this.#parts.terminals === undefined ? {} : { terminals: this.#parts.terminals }),
+      });
+      const params: unknown = tool.parse(approved);
+      const timeoutMs = Math.min(
+        envelope.payload.callHints?.timeoutMs ?? tool.timeoutMs,
+        policy.timeoutMs ?? Number.POSITIVE_INFINITY,
+      );
+      const options = {
+        tool,
+        params,
+        given: approved,
+        decided: this.#decided.has(begun),
+        context,
+        flushProgress,
+        running,
+        timeoutMs,
+        remainingMs: remaining,
+        validateOutput,
+        log,
+        ...(schedule === undefined ? {} : { schedule }),
+      };
+      return { go: { ...options, policy: begun.retry } };
+    } catch (error) {
+      return { end: await this.#judge.giveUp(begun, refusalOf(error)) };
+    }
+  }
+
+  /** The parameters that policy, and where it asks a person, that person let run. */
+  async #permitted(begun: Begun, session: SessionRecord): Promise<Readonly<Record<string, unknown>>> {
+    const { envelope, registered, policy: toolPolicy } = begun;
+    const { tool } = registered;
+    const { params } = envelope.payload;
+    const verdict = permit({
+      tool,
+      // A call that was accepted while its session was open goes on.
+      session: { ...session, state: 'open' },
+      toolPolicy,
+      policy: this.#parts.settings.policy,
+      registry: this.#parts.ruleFor?.(tool),
+      channel: begun.started.request.channel,
+      params,
+      // What the session saw after the call was made is not in its parameters.
+      taint: taintOf(envelope.control.requestTags, session, Number(begun.generation)),
+      queueTier: placeFor(begun.callId).tier,
+    });
+    if (verdict.decision === 'allow') return params;
+    if (this.#parts.gate === undefined) throw denied(tool, `${verdict.reason}, and here nobody can be asked`);
+    this.#decided.add(begun);
+    return this.#parts.gate.pass(begun, session, verdict);
+  }
+}
+
+/** Whatever stands in the way of a call before its tool runs. */
+export function refusalOf(error: unknown): Failure {
+  if (!(error instanceof PawlError))
+    return failureOf('INVALID_PARAMS', error instanceof Error ? error.message : String(error));
+  return failureOf(error.code, error.message, error.issues === undefined ? {} : { issues: error.issues });
+}
