@@ -13,10 +13,10 @@ import type { Hook } from './shared/hooks.ts';
 import type { Logger } from './shared/log.ts';
 import { redactLine, secretsOf } from './shared/redaction.ts';
 import type { ToolOffer } from './shared/store/catalogue.ts';
+import type { WorkerEvent } from './shared/telemetry.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tool.ts';
 import { resolveToolsets, type Toolset } from './shared/toolset.ts';
 import { openTracing } from './tracing.ts';
-import type { ExecuteEvent } from './workers/attempt-events.ts';
 import { openMemory } from './workers/memory.ts';
 import { protectFolder } from './workers/protected-folders.ts';
 import { baseTools } from './workers/tools/index.ts';
@@ -133,7 +133,7 @@ export interface StartWorkerOptions extends Partial<Omit<SettingsInput, 'tools'>
   /** Of the kinds beforeAttempt, afterAttempt and onRetry. */
   readonly hooks?: readonly Hook[];
   /** Told what the attempts in this process do (R27). */
-  readonly onEvent?: (event: ExecuteEvent) => void;
+  readonly onEvent?: (event: WorkerEvent) => void;
   /** An operator asks this worker to finish what it runs, and end. Default: it closes itself. */
   readonly onDrainAsked?: () => void;
 }

@@ -9,6 +9,7 @@ import type { ToolResultEnvelope } from '../shared/envelope.ts';
 import type { Hook } from '../shared/hooks.ts';
 import { type Logger, silentLogger } from '../shared/log.ts';
 import { InMemoryDedupeStore } from '../shared/store/dedupe-memory.ts';
+import type { WorkerEvent } from '../shared/telemetry.ts';
 import {
   backgroundSchedule,
   type Clock,
@@ -18,7 +19,6 @@ import {
   systemSchedule,
 } from '../shared/time.ts';
 import { type AnyTool, type Channels, defineTool, type Effects, type MemoryStore } from '../shared/tool.ts';
-import type { ExecuteEvent } from '../workers/attempt-events.ts';
 import { protectFolder } from '../workers/protected-folders.ts';
 import { LocalRunner } from './runner.ts';
 
@@ -43,7 +43,7 @@ export interface LocalRunnerOptions {
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
   /** Told what becomes of the calls (R27). */
-  readonly onEvent?: (event: DispatchEvent | ExecuteEvent) => void;
+  readonly onEvent?: (event: DispatchEvent | WorkerEvent) => void;
 }
 
 /** A runner of tools in this process. Close it when done. Throws `CONFIGURATION`. */

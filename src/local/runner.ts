@@ -31,6 +31,7 @@ import {
 import { offerOf, type ToolOffer } from '../shared/store/catalogue.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import { Switches } from '../shared/switches.ts';
+import type { WorkerEvent } from '../shared/telemetry.ts';
 import { type Clock, type Random, type Schedule, uuidv7 } from '../shared/time.ts';
 import {
   type AnyTool,
@@ -42,7 +43,6 @@ import {
   TIERS,
 } from '../shared/tool.ts';
 import { takesTurns } from '../shared/turn.ts';
-import type { ExecuteEvent } from '../workers/attempt-events.ts';
 import { type RegisteredTool, register } from '../workers/begun.ts';
 import { Executor } from '../workers/execute.ts';
 import { RunningAttempt } from '../workers/running.ts';
@@ -70,7 +70,7 @@ export interface RunnerParts {
   readonly hooks?: readonly Hook[];
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
-  readonly onEvent: (event: DispatchEvent | ExecuteEvent) => void;
+  readonly onEvent: (event: DispatchEvent | WorkerEvent) => void;
 }
 
 export interface RunOptions extends CallOptions {

@@ -19,7 +19,8 @@ import type { SessionRecord } from '../shared/session.ts';
 import type { StoredRequest } from '../shared/store/call-record.ts';
 import type { Claim, ClaimAnswer } from '../shared/store/claim.ts';
 import type { CallLedger } from '../shared/store/records.ts';
-import type { ReliabilityModes, ShadowKind, Switches } from '../shared/switches.ts';
+import type { ReliabilityModes, Switches } from '../shared/switches.ts';
+import type { ProducerEvent } from '../shared/telemetry.ts';
 import { backgroundSchedule, type Clock, type Schedule, uuidv7 } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { ApprovalDesk } from './approvals.ts';
@@ -63,38 +64,7 @@ export interface DispatchParts {
 }
 
 /** What operators and metrics hear of (R27). */
-export type DispatchEvent =
-  | {
-      readonly type: 'accepted';
-      readonly envelope: ToolCallEnvelope;
-      readonly callId: string;
-      readonly answer: Exclude<ClaimAnswer['kind'], 'loop' | 'overloaded' | 'spent'>;
-      readonly paramsDigest: string;
-      readonly submittedBy?: string | undefined;
-    }
-  /** A session makes the same call again and again (R26). */
-  | {
-      readonly type: 'loop';
-      readonly envelope: ToolCallEnvelope;
-      readonly callId: string;
-      readonly action: 'warned' | 'refused';
-      readonly repetitions: number;
-    }
-  | { readonly type: 'refused'; readonly envelope?: ToolCallEnvelope; readonly code: string; readonly message: string }
-  /** What the reliability layer would have done, were it not in shadow mode. */
-  | {
-      readonly type: 'shadow';
-      readonly envelope: ToolCallEnvelope;
-      readonly callId: string;
-      readonly kind: ShadowKind;
-      readonly detail: string;
-    }
-  | {
-      readonly type: 'ended';
-      readonly envelope: ToolCallEnvelope;
-      readonly offer: Offer;
-      readonly result: ToolResultEnvelope;
-    };
+export type DispatchEvent = ProducerEvent<Offer>;
 
 /** A call that was handed in. */
 export type Submission =

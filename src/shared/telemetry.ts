@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import type { CircuitState } from './breaker.ts';
 import type { CallState, Phase } from './call.ts';
-import type { ResultStatus, ToolCallEnvelope } from './envelope.ts';
+import type { ToolCallEnvelope, ToolResultEnvelope } from './envelope.ts';
 import { FAILURES, type FailureCode } from './failure.ts';
 import type { Logger } from './log.ts';
 import { type Outcome, stateOf } from './outcome.ts';
@@ -23,17 +23,31 @@ export const CALL_EVENTS = [
 ] as const;
 export type CallEventName = (typeof CALL_EVENTS)[number];
 
-interface AttemptEvent {
+/** Of what an attempt's events tell. */
+export interface AttemptEvent {
   readonly callId: string;
   readonly envelope: ToolCallEnvelope;
   readonly attempt: number;
 }
 
+export interface CircuitChange {
+  readonly circuit: string;
+  readonly from: CircuitState;
+  readonly to: CircuitState;
+  readonly reason?: string;
+}
+
 /** What a worker tells about its attempts. */
 export type WorkerEvent =
-  | ({ readonly type: 'tool_call_start'; readonly fence: number } & AttemptEvent)
+  | ({
+      readonly type: 'tool_call_start';
+      readonly fence: number;
+      /** In the queue; of a first attempt. */
+      readonly waitedMs?: number;
+    } & AttemptEvent)
   | ({ readonly type: 'tool_call_end'; readonly outcome: Outcome; readonly elapsedMs: number } & AttemptEvent)
   | ({ readonly type: 'tool_call_retry'; readonly delayMs: number; readonly errorCode: string } & AttemptEvent)
+  /** A retry that the tool's budget does not allow. */
   | ({
       readonly type: 'tool_call_retry_refused';
       readonly errorCode: string;
@@ -44,24 +58,21 @@ export type WorkerEvent =
       readonly errorCode: string;
       readonly breakerState: CircuitState;
     } & AttemptEvent)
-  | {
-      readonly type: 'tool_call_circuit_state';
-      readonly circuit: string;
-      readonly from: CircuitState;
-      readonly to: CircuitState;
-      readonly reason?: string;
-    }
+  | ({ readonly type: 'tool_call_circuit_state' } & CircuitChange)
+  /** What the reliability layer would have done, were it not in shadow mode. */
   | ({ readonly type: 'tool_call_shadow'; readonly kind: ShadowKind; readonly detail: string } & AttemptEvent);
 
-/** What a producer tells about the calls that were handed to it. */
-export type ProducerEvent =
+/** What a producer tells about the calls that were handed to it. `Offer` is the tool as its fleet offers it. */
+export type ProducerEvent<Offer = unknown> =
   | {
       readonly type: 'accepted';
       readonly envelope: ToolCallEnvelope;
       readonly callId: string;
       readonly answer: 'claimed' | 'inflight' | 'ended' | 'conflict';
+      readonly paramsDigest: string;
+      readonly submittedBy?: string | undefined;
     }
-  | { readonly type: 'refused'; readonly envelope?: ToolCallEnvelope; readonly code: string; readonly message: string }
+  /** A session makes the same call again and again (R26). */
   | {
       readonly type: 'loop';
       readonly envelope: ToolCallEnvelope;
@@ -69,6 +80,8 @@ export type ProducerEvent =
       readonly action: 'warned' | 'refused';
       readonly repetitions: number;
     }
+  | { readonly type: 'refused'; readonly envelope?: ToolCallEnvelope; readonly code: string; readonly message: string }
+  /** What the reliability layer would have done, were it not in shadow mode. */
   | {
       readonly type: 'shadow';
       readonly envelope: ToolCallEnvelope;
@@ -79,18 +92,8 @@ export type ProducerEvent =
   | {
       readonly type: 'ended';
       readonly envelope: ToolCallEnvelope;
-      readonly result: {
-        readonly callId?: string;
-        readonly status: ResultStatus;
-        readonly fromCache: boolean;
-        readonly attempts: number;
-        readonly durationMs: number;
-        readonly error?: {
-          readonly code: string;
-          readonly retriable: boolean;
-          readonly breakerState?: CircuitState | undefined;
-        };
-      };
+      readonly offer: Offer;
+      readonly result: ToolResultEnvelope;
     };
 
 /** A log line: the seeds' fields, and what finds the call again. */

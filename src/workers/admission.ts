@@ -14,13 +14,13 @@ import type { StoredRequest } from '../shared/store/call-record.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import { DIRECT, type ReliabilityModes } from '../shared/switches.ts';
 import { type Effects, qualifiedName } from '../shared/tool.ts';
-import { tellShadow } from './attempt-events.ts';
 import { type Begun, type RegisteredTool, retriedBy } from './begun.ts';
 import type { ExecuteParts } from './executor-parts.ts';
 import type { CircuitHold, FleetCircuits } from './fleet-circuit.ts';
 import { misfitOf } from './misfit.ts';
 import type { RunningAttempt } from './running.ts';
 import type { Settler, Step, Verdict } from './settlement.ts';
+import { tellShadow } from './shadow.ts';
 
 /** How long a job waits when this worker cannot run its tool. */
 export const ELSEWHERE_MS = 1_000;

@@ -22,7 +22,6 @@ import type { CallJob } from '../shared/store/queues.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import { Admission, ELSEWHERE_MS, NEXT_WORKER_MS } from './admission.ts';
 import { type AttemptOptions, type Ending, runProbe, runTool } from './attempt.ts';
-import { tellShadow } from './attempt-events.ts';
 import { AttemptHooks } from './attempt-hooks.ts';
 import { AttemptAudit } from './audit.ts';
 import { type Begun, waitedMs } from './begun.ts';
@@ -33,6 +32,7 @@ import { Judge } from './judge.ts';
 import { Preparation, refusalOf } from './preparation.ts';
 import type { RunningAttempt } from './running.ts';
 import { Settler, type Step, type Verdict } from './settlement.ts';
+import { tellShadow } from './shadow.ts';
 
 export class Executor {
   readonly #parts: ExecuteParts;

@@ -9,12 +9,12 @@ import type { SessionRecord } from '../shared/session.ts';
 import type { StoredRequest } from '../shared/store/call-record.ts';
 import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
 import type { Switches } from '../shared/switches.ts';
+import type { WorkerEvent } from '../shared/telemetry.ts';
 import type { Clock, Random, Schedule } from '../shared/time.ts';
 import type { Channels, MemoryStore } from '../shared/tool.ts';
 import type { RegistryRule } from '../shared/tool-spec.ts';
 import type { WorkerAgents } from './agents.ts';
 import type { ApprovalGate } from './approval-gate.ts';
-import type { ExecuteEvent } from './attempt-events.ts';
 import type { RegisteredTool } from './begun.ts';
 import type { NodeCircuits } from './node-circuit.ts';
 import type { Pace } from './pace.ts';
@@ -63,5 +63,5 @@ export interface ExecuteParts {
   lastOffered(request: StoredRequest): Promise<{ readonly alive: boolean; readonly seenAtMs: number }>;
   /** Resolves when all that Redis has acknowledged is on its disk; absent where no tool asks for it. */
   readonly onDisk?: () => Promise<void>;
-  onEvent(event: ExecuteEvent): void;
+  onEvent(event: WorkerEvent): void;
 }

@@ -15,6 +15,7 @@ import type { Failure } from '../shared/failure.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { CircuitRecords } from '../shared/store/records.ts';
 import type { Settle } from '../shared/store/settle.ts';
+import type { CircuitChange } from '../shared/telemetry.ts';
 
 /** The circuit as one attempt knows it. */
 export interface CircuitHold {
@@ -26,13 +27,6 @@ export interface CircuitHold {
   readonly probe: string | undefined;
   /** The kill switch is thrown: nothing is counted. */
   readonly bypassed?: boolean;
-}
-
-export interface CircuitChange {
-  readonly circuit: string;
-  readonly from: CircuitState;
-  readonly to: CircuitState;
-  readonly reason?: string;
 }
 
 export type Entry =

@@ -11,13 +11,13 @@ import { RETRY_BUDGET_EXHAUSTED } from '../shared/retry-budget.ts';
 import { qualifiedName, type ToolResult } from '../shared/tool.ts';
 import { resultMetadata } from '../shared/tool-result.ts';
 import type { Ending } from './attempt.ts';
-import { tellShadow } from './attempt-events.ts';
 import type { AttemptHooks } from './attempt-hooks.ts';
 import { attemptsWith, type Begun, nowMs, outcomeBase, remainingMs } from './begun.ts';
 import { type Counted, count, needsConsensus, split } from './consensus.ts';
 import type { ExecuteParts } from './executor-parts.ts';
 import type { FleetCircuits } from './fleet-circuit.ts';
 import { type FailureDetails, patiently, type Settler, type Verdict } from './settlement.ts';
+import { tellShadow } from './shadow.ts';
 
 /** Ends attempts: every way in which one can, and what it means for the call. */
 export class Judge {

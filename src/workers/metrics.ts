@@ -3,8 +3,8 @@ import { UNKNOWN_CODES } from '../shared/call.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { MetricSet } from '../shared/metric-set.ts';
 import { METRICS, reasonLabel, ToolLabels } from '../shared/metrics.ts';
+import type { WorkerEvent } from '../shared/telemetry.ts';
 import type { AnyTool, Tier } from '../shared/tool.ts';
-import type { ExecuteEvent } from './attempt-events.ts';
 
 export class WorkerMetrics {
   readonly #set = new MetricSet();
@@ -17,7 +17,7 @@ export class WorkerMetrics {
   }
 
   /** Counts an event of the executor. */
-  observe(event: ExecuteEvent): void {
+  observe(event: WorkerEvent): void {
     const set = this.#set;
     switch (event.type) {
       case 'tool_call_start': {

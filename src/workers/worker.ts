@@ -33,13 +33,13 @@ import { type News, NewsListener } from '../shared/store/news.ts';
 import { type CallJob, fetchAtEveryMarker, KEPT_EVENTS, scriptsOnRedisTime } from '../shared/store/queues.ts';
 import { redisOptions } from '../shared/store/redis.ts';
 import { Switches } from '../shared/switches.ts';
+import type { WorkerEvent } from '../shared/telemetry.ts';
 import { type Clock, type Random, systemClock, systemSchedule, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier } from '../shared/tool.ts';
 import { takesTurns } from '../shared/turn.ts';
 import type { Tracing } from '../tracing.ts';
 import { WorkerAgents } from './agents.ts';
 import { ApprovalGate } from './approval-gate.ts';
-import type { ExecuteEvent } from './attempt-events.ts';
 import { type RegisteredTool, register } from './begun.ts';
 import { WorkerChannels } from './channels.ts';
 import { compiledIn } from './connectors/index.ts';
@@ -82,7 +82,7 @@ export interface WorkerOptions {
   readonly channels?: Channels;
   readonly clock?: Clock;
   readonly random?: Random;
-  readonly onEvent?: (event: ExecuteEvent) => void;
+  readonly onEvent?: (event: WorkerEvent) => void;
   readonly tracing?: Tracing;
   /** An operator asks this worker to finish what it runs, and end. Default: `close()`. */
   readonly onDrainAsked?: () => void;
@@ -520,7 +520,7 @@ export class ToolWorker {
     this.#switches.learn(await this.#backend.switches.read());
   }
 
-  #told(event: ExecuteEvent): void {
+  #told(event: WorkerEvent): void {
     this.#metrics.observe(event);
     this.#options.onEvent?.(event);
     if (event.type !== 'tool_call_shadow') return;

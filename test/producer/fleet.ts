@@ -10,9 +10,9 @@ import type { ToolResultEnvelope } from '../../src/shared/envelope.ts';
 import type { Hook } from '../../src/shared/hooks.ts';
 import { silentLogger } from '../../src/shared/log.ts';
 import { Catalogue, offerId, offerOf } from '../../src/shared/store/catalogue.ts';
+import type { WorkerEvent } from '../../src/shared/telemetry.ts';
 import type { AnyTool } from '../../src/shared/tool.ts';
 import { TIERS } from '../../src/shared/tool.ts';
-import type { ExecuteEvent } from '../../src/workers/attempt-events.ts';
 import type { ToolMakers } from '../../src/workers/declared-tools.ts';
 import { ToolWorker } from '../../src/workers/worker.ts';
 import { eventually } from '../helpers/signal.ts';
@@ -24,7 +24,7 @@ export interface Fleet {
   readonly pawl: Pawl;
   readonly session: Session;
   /** What producers and workers told, in order. */
-  readonly events: readonly (DispatchEvent | ExecuteEvent)[];
+  readonly events: readonly (DispatchEvent | WorkerEvent)[];
   /** What would be found in the audit trail. */
   readonly audited: readonly AuditEvent[];
   openProducer(change?: Partial<SettingsInput>): Promise<Pawl>;
@@ -59,8 +59,8 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
   const settingsWith = (change: Partial<SettingsInput> = {}) =>
     resolveSettings({ options: { redisUrl: world.redisUrl, prefix: world.prefix, ...options.settings, ...change } });
   const settings = settingsWith();
-  const events: (DispatchEvent | ExecuteEvent)[] = [];
-  const onEvent = (event: DispatchEvent | ExecuteEvent) => void events.push(event);
+  const events: (DispatchEvent | WorkerEvent)[] = [];
+  const onEvent = (event: DispatchEvent | WorkerEvent) => void events.push(event);
   const audited: AuditEvent[] = [];
   const audit = (event: AuditEvent) => void audited.push(event);
 

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import type { DispatchEvent } from '../../src/producer/dispatch.ts';
 import type { ToolCallEnvelope } from '../../src/shared/envelope.ts';
+import type { WorkerEvent } from '../../src/shared/telemetry.ts';
 import { CALL_EVENTS, logLine, producerLine, workerLine } from '../../src/shared/telemetry.ts';
-import type { ExecuteEvent } from '../../src/workers/attempt-events.ts';
 
 const KEY = 'trip-1';
 const SECRET = 'a parameter that no log may hold';
@@ -36,7 +36,7 @@ const identity = {
   correlationId: 'turn-7',
 };
 
-const workerEvents: readonly ExecuteEvent[] = [
+const workerEvents: readonly WorkerEvent[] = [
   { type: 'tool_call_start', callId, envelope: envelope(KEY), attempt: 1, fence: 3 },
   {
     type: 'tool_call_end',
@@ -165,7 +165,17 @@ describe('log events (R27)', () => {
     const ended = producerLine({
       type: 'ended',
       envelope: envelope(KEY),
-      result: { callId, status: 'success', fromCache: true, attempts: 1, durationMs: 30 },
+      offer: undefined,
+      result: {
+        requestId: identity.requestId,
+        toolName: identity.toolName,
+        callId,
+        status: 'success',
+        fromCache: true,
+        attempts: 1,
+        durationMs: 30,
+        output: { content: SECRET },
+      },
     });
     expect(ended.fields).toMatchObject({ event: 'tool_call_end', ...identity, state: 'done', fromCache: true });
   });

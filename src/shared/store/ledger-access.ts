@@ -2,7 +2,7 @@
  * What the ledger's parts share: the connection, the keys of every place, the seals and the retention.
  */
 import { PawlError } from '../failure.ts';
-import { placeOf } from '../fingerprint.ts';
+import { placeFor } from '../fingerprint.ts';
 import type { Seals } from '../seals.ts';
 import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
 import type { Redis } from './redis.ts';
@@ -37,9 +37,7 @@ export class LedgerAccess {
 
   /** The keys of the place that a call ID names. Throws `UNKNOWN_CALL` for what is no call ID. */
   placed(callId: string): PlaceKeys {
-    const place = placeOf(callId);
-    if (place === undefined) throw new PawlError('UNKNOWN_CALL', `${JSON.stringify(callId)} is not a call ID.`);
-    return this.keys(place);
+    return this.keys(placeFor(callId));
   }
 
   /** An outcome that was too large for its record. Throws `UNKNOWN_CALL` when it has expired. */
