@@ -26,6 +26,23 @@ export interface HunkLine {
   readonly text: string;
 }
 
+/** The `*** Begin Patch` format in Lark's notation, for models that can be bound to it: all that it makes is read. */
+export const PATCH_GRAMMAR = String.raw`start: BEGIN file+ END
+file: ADD ADDED+ | DELETE | UPDATE (MOVE hunk* | hunk+)
+hunk: HEAD LINE+ END_OF_FILE?
+
+BEGIN: "*** Begin Patch\n"
+END: /\*\*\* End Patch\n?/
+ADD: /\*\*\* Add File: \S[^\n]*\n/
+DELETE: /\*\*\* Delete File: \S[^\n]*\n/
+UPDATE: /\*\*\* Update File: \S[^\n]*\n/
+MOVE: /\*\*\* Move to: \S[^\n]*\n/
+HEAD: /@@( [^\n]+)?\n/
+ADDED: /\+[^\n]*\n/
+LINE: /[ +-][^\n]*\n/
+END_OF_FILE: "*** End of File\n"
+`;
+
 /** Throws `INVALID_PARAMS` with the number of the line that cannot be read, and what was expected there. */
 export function parsePatch(text: string): readonly FilePatch[] {
   const lines = text.replaceAll('\r\n', '\n').split('\n');

@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import { inputJsonSchema, type JsonSchema } from './schema.ts';
 import { makeTool, type Tool, type ToolOptions } from './tool.ts';
 import type { ToolContext } from './tool-context.ts';
-import type { FreeformFormat, ToolVariant } from './tool-variant.ts';
+import type { FreeformFormat, VariantWithParameters } from './tool-variant.ts';
 
 type Parameters = Readonly<Record<string, unknown>>;
 
@@ -41,7 +41,7 @@ export interface UntypedToolSpec<Name extends string, Output> extends ToolOption
   readonly name: Name;
   /** JSON Schema 2020-12 of an object. Schemas of others go through `sanitizeSchema` first. */
   readonly inputSchema: JsonSchema;
-  readonly variant?: Exclude<ToolVariant, { readonly type: 'freeform' }>;
+  readonly variant?: VariantWithParameters;
 }
 
 /** A tool with plain JSON Schema: its parameters are what the schema accepts, without defaults. */

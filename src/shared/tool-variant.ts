@@ -9,12 +9,20 @@ export type FreeformFormat =
 
 export type ToolVariant =
   | { readonly type: 'function' }
-  /** One text instead of arguments. Where a provider has no such tools, a function with the parameter `input`. */
-  | { readonly type: 'freeform'; readonly format: FreeformFormat }
+  /**
+   * One text instead of arguments. Where a provider has no such tools, a function with the parameter `input`. A tool that names another
+   * `parameter` for the text, the only one that it requires, is a function unless the provider's own forms are asked for.
+   */
+  | { readonly type: 'freeform'; readonly format: FreeformFormat; readonly parameter?: string }
   /** The provider's own shell tool where it has one; elsewhere the function that it is. Needs a parameter `command`. */
   | { readonly type: 'local-shell' }
   /** The provider's own web search where it has one, run by the provider; elsewhere the function that it is. */
   | { readonly type: 'web-search'; readonly externalWebAccess?: boolean };
+
+/** Of a tool with parameters of its own choice: free text has to say which one it is. */
+export type VariantWithParameters =
+  | Exclude<ToolVariant, { readonly type: 'freeform' }>
+  | (Extract<ToolVariant, { readonly type: 'freeform' }> & { readonly parameter: string });
 
 export interface ToolIcon {
   /** `https:` or `data:`. */

@@ -11,7 +11,15 @@ import type { RetryOverrides } from './retry.ts';
 import { compileSchema, inputJsonSchema, type JsonSchema, outputJsonSchema } from './schema.ts';
 import type { ToolContext } from './tool-context.ts';
 import type { ProbeAnswer, ToolResult } from './tool-result.ts';
-import type { PreviewContext, ToolBudget, ToolExample, ToolIcon, ToolPreview, ToolVariant } from './tool-variant.ts';
+import type {
+  PreviewContext,
+  ToolBudget,
+  ToolExample,
+  ToolIcon,
+  ToolPreview,
+  ToolVariant,
+  VariantWithParameters,
+} from './tool-variant.ts';
 
 export type { AgentReport, AgentState, Agents } from './agent.ts';
 export {
@@ -177,7 +185,7 @@ export interface ToolSpec<Name extends string, Schema extends z.ZodType, Output>
   readonly input: Schema;
   /** In place of the JSON Schema that is made from `input` (D7); `input` still parses what it accepts. */
   readonly schema?: JsonSchema;
-  readonly variant?: Exclude<ToolVariant, { readonly type: 'freeform' }>;
+  readonly variant?: VariantWithParameters;
 }
 
 const NAME = /^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/;
@@ -312,10 +320,30 @@ function checkDefinition(tool: AnyTool): void {
   const command = (tool.inputSchema['properties'] as { readonly command?: unknown } | undefined)?.command;
   if (tool.variant.type === 'local-shell' && command === undefined)
     wrong('input', 'a schema with the parameter command, because variant is local-shell', tool.inputSchema);
+  if (tool.variant.type === 'freeform') checkFreeform(tool, tool.variant, wrong);
   checkExamples(tool, wrong);
 }
 
-function checkExamples(tool: AnyTool, wrong: (field: string, expected: string, came: unknown) => never): void {
+type Wrong = (field: string, expected: string, came: unknown) => never;
+
+function checkFreeform(
+  { inputSchema }: AnyTool,
+  { parameter = 'input' }: { readonly parameter?: string },
+  wrong: Wrong,
+): void {
+  const { [parameter]: text } = (inputSchema['properties'] ?? {}) as Readonly<
+    Record<string, { readonly type?: unknown }>
+  >;
+  const others = ((inputSchema['required'] ?? []) as readonly string[]).filter((name) => name !== parameter);
+  if (text?.type !== 'string' || others.length > 0)
+    wrong(
+      'input',
+      `a schema with the text ${parameter} and nothing else that is required, because variant is freeform`,
+      inputSchema,
+    );
+}
+
+function checkExamples(tool: AnyTool, wrong: Wrong): void {
   if (tool.examples.length === 0) return;
   const validate = compileSchema(tool.inputSchema);
   for (const [index, { params }] of tool.examples.entries()) {

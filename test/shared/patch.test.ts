@@ -1,5 +1,6 @@
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { applyHunks, parsePatch } from '../../src/shared/patch.ts';
+import { applyHunks, PATCH_GRAMMAR, parsePatch } from '../../src/shared/patch.ts';
 
 const patch = (...lines: string[]): string => ['*** Begin Patch', ...lines, '*** End Patch'].join('\n');
 
@@ -100,6 +101,30 @@ describe('a patch is read (C17)', () => {
     ]);
     expect(applied('a\nb\n', text)).toBe('a\nc');
   });
+});
+
+test('whatever the grammar lets a model write is read (C6)', () => {
+  const rules = new Map(
+    PATCH_GRAMMAR.split('\n').flatMap((line) => {
+      const [, name, body] = /^(\w+): (.+)$/.exec(line) ?? [];
+      return name === undefined || body === undefined ? [] : [[name, body] as const];
+    }),
+  );
+  /** The grammar has no recursion: as one regular expression. */
+  const expression = (name: string): string => {
+    const body = rules.get(name) ?? '';
+    if (body.startsWith('/')) return body.slice(1, -1);
+    if (body.startsWith('"')) return JSON.parse(body).replaceAll('*', '\\*');
+    return body.replaceAll(/\w+/g, (part) => `(?:${expression(part)})`).replaceAll(/ +(?=[(|]|$)|(?<=\|) +/g, '');
+  };
+  const written = fc.stringMatching(new RegExp(`^${expression('start')}$`), { maxLength: 400 });
+  fc.assert(
+    fc.property(written, (text) => {
+      const headings = text.match(/^\*\*\* (?:Add|Delete|Update) File: /gm)?.length ?? 0;
+      expect(parsePatch(text)).toHaveLength(headings);
+    }),
+    { numRuns: 300 },
+  );
 });
 
 describe('hunks are applied', () => {

@@ -65,7 +65,7 @@ defineTool({ ...tool, isMutating: () => 'yes', run: () => ({ output: 1 }) });
 defineTool({ ...tool, resource: () => 7, run: () => ({ output: 1 }) });
 // @ts-expect-error there is no such variant
 defineTool({ ...tool, variant: { type: 'local_shell' }, run: () => ({ output: 1 }) });
-// @ts-expect-error a freeform tool is defined by defineFreeformTool
+// @ts-expect-error free text says which parameter it is
 defineTool({ ...tool, variant: { type: 'freeform', format: { type: 'text' } }, run: () => ({ output: 1 }) });
 // @ts-expect-error a preview has a summary
 defineTool({ ...tool, preview: () => ({ details: 'x' }), run: () => ({ output: 1 }) });

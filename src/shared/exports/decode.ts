@@ -29,10 +29,9 @@ export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[
     );
   const target = { namespace: tool.namespace, name: tool.name };
   if (call.kind === 'local-shell') return { ...target, params: shellParams(tool, call.action) };
-  const isFreeform = tool.variant?.type === 'freeform';
   if (call.kind === 'custom') {
-    if (!isFreeform) throw invalid(`${tool.name} takes JSON arguments, not free text`);
-    return { ...target, params: { input: call.input } };
+    if (tool.variant?.type !== 'freeform') throw invalid(`${tool.name} takes JSON arguments, not free text`);
+    return { ...target, params: { [tool.variant.parameter ?? 'input']: call.input } };
   }
   const given = typeof call.arguments === 'string' ? parse(tool.name, call.arguments) : call.arguments;
   if (typeof given !== 'object' || given === null || Array.isArray(given))

@@ -27,7 +27,10 @@ export interface ExportOptions {
   readonly strict?: boolean;
   /** Names or qualified names: these get Anthropic's limited strict places first, in this order. */
   readonly priority?: readonly string[];
-  /** Use the provider's own shell and web search for tools that are variants of them (OpenAI). Default false. */
+  /**
+   * Use the provider's own shell, web search and free text for tools that are variants of them (OpenAI). Default: only the free text of
+   * tools that take nothing else.
+   */
   readonly native?: boolean;
 }
 
@@ -184,10 +187,10 @@ function oneFor(
   }
 }
 
-function forOpenAi(tool: ExportableTool, name: string, { strict = true, native = false }: ExportOptions): Made {
+function forOpenAi(tool: ExportableTool, name: string, { strict = true, native }: ExportOptions): Made {
   const { description, variant = { type: 'function' } } = tool;
   const plain = { strict: false, dropped: [], warnings: [] } as const;
-  if (variant.type === 'freeform') {
+  if (variant.type === 'freeform' && (native ?? variant.parameter === undefined)) {
     const { format } = variant;
     const grammar = {
       type: 'grammar',

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
-import { applyHunks, type FilePatch, parsePatch } from '../../shared/patch.ts';
+import { applyHunks, type FilePatch, PATCH_GRAMMAR, parsePatch } from '../../shared/patch.ts';
 import { type Artifact, defineTool, type ToolContext, type WorkspaceChange } from '../../shared/tool.ts';
 import { hashOf, readText } from './text.ts';
 
@@ -24,6 +24,11 @@ export const applyPatch = defineTool({
     'A hunk begins with "@@", optionally followed by a line of the file that stands above the change (such as a function head), then lines that begin with a space (kept), "-" (removed) or "+" (added); give about three kept lines around each change. "*** End of File" after a hunk pins it to the end of the file.',
     'Unified diffs as "git diff" writes them are understood too. Paths are relative to the workspace root.',
   ].join(' '),
+  variant: {
+    type: 'freeform',
+    parameter: 'patch',
+    format: { type: 'grammar', syntax: 'lark', definition: PATCH_GRAMMAR },
+  },
   tier: 'workspace',
   effects: 'probe',
   annotations: {

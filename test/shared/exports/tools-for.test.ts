@@ -17,7 +17,7 @@ import { PROVIDERS, type ToolReport, toolsFor } from '../../../src/shared/export
 import { compileSchema, type JsonSchema } from '../../../src/shared/schema.ts';
 import { type AnyTool, defineTool } from '../../../src/shared/tool.ts';
 import { defineFreeformTool, defineUntypedTool } from '../../../src/shared/tool-forms.ts';
-import { baseTools } from '../../../src/workers/tools/index.ts';
+import { applyPatch, baseTools } from '../../../src/workers/tools/index.ts';
 
 // One for all: making it takes longer than compiling a schema.
 const ajv = new Ajv2020({ strict: false, ownProperties: true, allErrors: true });
@@ -157,7 +157,34 @@ describe('C5, rule 4: OpenAI', () => {
       { type: 'web_search', external_web_access: false },
     ]);
     expect(toolsFor('openai', all).tools.map(({ type }) => type)).toEqual(['custom', 'function', 'function']);
+    expect(toolsFor('openai', all, { native: false }).tools[0]).toMatchObject({ type: 'function', name: 'patch' });
     expect(toolsFor('anthropic', [freeform]).tools[0]).toMatchObject({ input_schema: { required: ['input'] } });
+  });
+
+  test('C6: apply_patch is a function, and free text with a grammar where the provider’s own forms are asked for', () => {
+    const [plain] = toolsFor('openai', [applyPatch]).tools;
+    expect(plain).toMatchObject({ type: 'function', parameters: { required: ['patch'] } });
+    const exported = toolsFor('openai', [applyPatch], { native: true });
+    expect(exported.tools[0]).toMatchObject({
+      type: 'custom',
+      name: 'apply_patch',
+      format: { type: 'grammar', syntax: 'lark', definition: expect.stringContaining('start: BEGIN file+ END') },
+    });
+    const call = { kind: 'custom', name: 'apply_patch', input: '*** Begin Patch' } as const;
+    expect(decodeCall(exported, [applyPatch], call)).toMatchObject({ params: { patch: '*** Begin Patch' } });
+  });
+
+  test('C6: a tool whose text is not a parameter, or not the only one that it requires, is no freeform tool', () => {
+    const variant = { type: 'freeform', parameter: 'text', format: { type: 'text' } } as const;
+    const text = { type: 'string' };
+    for (const inputSchema of [
+      object({ input: text }),
+      object({ text: { type: 'number' } }),
+      object({ text, more: text }, { required: ['text', 'more'] }),
+    ])
+      expect(() => defineUntypedTool({ ...base, name: 'x', inputSchema, variant })).toThrow(
+        /because variant is freeform/,
+      );
   });
 });
 
