@@ -55,5 +55,6 @@ async function verdictOn(
     channel: route?.channel.kind ?? 'none',
     ...(params === undefined ? {} : { params }),
     taint: [...taint, ...taintOf([], record)],
+    sandbox: pawl.settings.sandbox,
   });
 }

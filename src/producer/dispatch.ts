@@ -223,6 +223,7 @@ export class Dispatch {
       channel,
       params: envelope.payload.params,
       taint: taintOf(envelope.control.requestTags, session),
+      sandbox: settings.sandbox,
       dedupeMode: envelope.transport.dedupeMode,
     });
   }

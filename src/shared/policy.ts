@@ -9,8 +9,9 @@
 import { posix } from 'node:path';
 import type { Amendment } from './approval.ts';
 import type { ToolLimits } from './budget.ts';
-import type { ToolPolicy } from './config.ts';
+import type { SandboxPolicy, ToolPolicy } from './config.ts';
 import type { DedupeMode } from './envelope.ts';
+import { asksToEscalate } from './escalation.ts';
 import { PawlError } from './failure.ts';
 import type { PolicyDecision, PolicyLayer, PolicySettings, ToolRule } from './policy-file.ts';
 import { SESSION_TIERS, type SessionKind, type SessionRecord } from './session.ts';
@@ -41,6 +42,8 @@ export interface PolicyRequest {
   readonly params?: Readonly<Record<string, unknown>>;
   /** Where the parameters may come from. */
   readonly taint?: readonly string[];
+  /** The operator's word on the sandbox of programs. */
+  readonly sandbox?: SandboxPolicy;
   /** As asked for; undefined where the call has been claimed already. */
   readonly dedupeMode?: DedupeMode | undefined;
   /** The tier of the queue that the call came through. */
@@ -73,7 +76,7 @@ export function evaluate(request: PolicyRequest): Verdict {
   return {
     ...deciding,
     rulings,
-    ...(deciding.decision === 'ask' && command !== undefined
+    ...(deciding.decision === 'ask' && command !== undefined && !asksToEscalate(request.params)
       ? { amendment: { kind: 'command-prefix', prefix: command.slice(0, 2) } }
       : {}),
   };
@@ -117,6 +120,16 @@ function builtIn(request: PolicyRequest): Ruling[] {
       `session-kinds.${session.kind}`,
       `a ${session.kind} session may only use the tiers ${SESSION_TIERS[session.kind].join(', ')}`,
     );
+  if (asksToEscalate(request.params)) {
+    if (request.sandbox === 'required')
+      deny('sandbox', 'the setting `sandbox: required` lets nothing run outside of it');
+    else
+      rulings.push({
+        decision: 'ask',
+        rule: 'built-in.sandbox-permissions',
+        reason: 'it asks to run outside of the sandbox',
+      });
+  }
   if (dedupeMode === 'disabled' && tool.tier !== 'read-only' && toolPolicy?.allowDisabledDedupe !== true)
     deny(
       'dedupe',

@@ -23,6 +23,8 @@ export interface ContextParts {
   readonly ledger: CallLedger;
   readonly log: Logger;
   readonly environment: Readonly<Record<string, string | undefined>>;
+  /** A person has let the call's programs run outside of the sandbox (C25). */
+  readonly escalated?: boolean;
 }
 
 const PROGRESS_INTERVAL_MS = 100;
@@ -37,7 +39,7 @@ export interface PreparedContext {
 export async function contextFor(begun: Begun, session: SessionRecord, parts: ContextParts): Promise<PreparedContext> {
   const { envelope, started, callId, running } = begun;
   const { tool } = begun.registered;
-  const { settings, ledger, log } = parts;
+  const { settings, ledger, log, escalated = false } = parts;
   const turnId = turnOf(envelope);
   const owner: CapabilityOwner = {
     callId,
@@ -51,7 +53,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
   const { signal } = running;
   const ownChannel = await parts.channels?.open(owner, signal);
   const { sessionKey, workspaceRoot: root } = session;
-  const ownTerminals = parts.terminals?.open({ callId, sessionKey, root, signal });
+  const ownTerminals = parts.terminals?.open({ callId, sessionKey, root, signal, escalated });
   const ownAgents = parts.agents?.open({ callId, session, signal });
   const { workspace, changes, processes, terminals, memory, channel, agents, fetch, demand } = capabilitiesFor({
     session,
@@ -61,7 +63,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     signal,
     env: parts.environment,
     allowedHosts: settings.allowedHosts,
-    sandbox: settings.sandbox,
+    sandbox: escalated ? 'off' : settings.sandbox,
     sandboxNetwork: settings.sandboxNetwork === 'on',
     ...(ownTerminals === undefined ? {} : { terminals: ownTerminals }),
     ...(ownAgents === undefined ? {} : { agents: ownAgents }),

@@ -1,6 +1,7 @@
 /**
  * prepare: tool, permission, parameters and context, all from this worker's own registry.
  */
+import { asksToEscalate } from '../shared/escalation.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
 import { denied, permit, taintOf } from '../shared/policy.ts';
@@ -50,6 +51,7 @@ export class Preparation {
         ledger: backend.ledger,
         log,
         environment,
+        escalated: this.#decided.has(begun) && asksToEscalate(approved),
         ...(this.#parts.memory === undefined ? {} : { memory: this.#parts.memory }),
         ...(this.#parts.channels === undefined ? {} : { channels: this.#parts.channels }),
         ...(this.#parts.agents === undefined ? {} : { agents: this.#parts.agents }),
@@ -96,6 +98,7 @@ export class Preparation {
       params,
       // What the session saw after the call was made is not in its parameters.
       taint: taintOf(envelope.control.requestTags, session, Number(begun.generation)),
+      sandbox: this.#parts.settings.sandbox,
       queueTier: placeFor(begun.callId).tier,
     });
     if (verdict.decision === 'allow') return params;

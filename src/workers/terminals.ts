@@ -38,10 +38,16 @@ export interface TerminalCaller {
   readonly sessionKey: string;
   readonly root: string;
   readonly signal: AbortSignal;
+  /** A person has let what the call starts run outside of the sandbox (C25). */
+  readonly escalated?: boolean;
 }
+
+/** What ends a program: all that may be typed into one that runs outside of the sandbox. A shell there would take any command. */
+const CONTROL = /^[\u0003\u0004]*$/;
 
 interface Held {
   readonly terminal: Terminal;
+  readonly escalated: boolean;
   idle: NodeJS.Timeout | undefined;
 }
 
@@ -73,8 +79,9 @@ export class TerminalHost {
   }
 
   async #start(caller: TerminalCaller, request: TerminalRequest): Promise<TerminalReport> {
-    const { callId, sessionKey, root, signal } = caller;
-    const { env, sandbox = 'preferred', network = false, link } = this.#options;
+    const { callId, sessionKey, root, signal, escalated = false } = caller;
+    const { env, network = false, link } = this.#options;
+    const sandbox = escalated ? 'off' : (this.#options.sandbox ?? 'preferred');
     signal.throwIfAborted();
     this.#refuseTooMany(sessionKey);
     const id = randomBytes(8).toString('hex');
@@ -82,7 +89,7 @@ export class TerminalHost {
     let terminal: Terminal;
     try {
       terminal = await Terminal.start(id, sessionKey, { root, callId, env, sandbox, network }, request);
-      this.#held.set(id, { terminal, idle: undefined });
+      this.#held.set(id, { terminal, escalated, idle: undefined });
     } finally {
       this.#starting.delete(id);
     }
@@ -125,6 +132,11 @@ export class TerminalHost {
   ): Promise<TerminalReport> {
     const held = this.#held.get(terminalId);
     if (held === undefined || held.terminal.sessionKey !== sessionKey) throw noTerminal(terminalId);
+    if (held.escalated && !CONTROL.test(chars))
+      throw new PawlError(
+        'PERMISSION_DENIED',
+        'A person let this command run outside of the sandbox, and nobody let it be told more: only Ctrl-C and Ctrl-D ("\\u0003", "\\u0004") can be typed. Ask for another command with exec_command.',
+      );
     clearTimeout(held.idle);
     try {
       // What has ended takes no input, but its last output is still to be had.

@@ -109,6 +109,19 @@ describe('commands by prefix (C23, C24)', () => {
   });
 });
 
+test('C25: what asks to leave the sandbox goes to a person, whatever allows the rest; `sandbox: required` denies it', () => {
+  const policy = { global: { tools: { shell: 'allow' } } };
+  const params = { command: ['git', 'push', 'origin'], sandbox_permissions: 'require_escalated' };
+  const asked = verdictOn(policy, { params });
+  expect(asked).toMatchObject({ decision: 'ask', rule: 'built-in.sandbox-permissions' });
+  expect(asked.amendment).toBeUndefined();
+  expect(verdictOn(policy, { params, sandbox: 'required' })).toMatchObject({
+    decision: 'deny',
+    rule: 'built-in.sandbox',
+  });
+  expect(verdictOn(policy, { params: { ...params, sandbox_permissions: 'use_default' } }).decision).toBe('allow');
+});
+
 test('I16: hosts, paths and methods are lists of what is allowed', () => {
   const rule = { hosts: ['*.example.com'], paths: ['docs/*'], methods: ['GET'] };
   const on = (params: object) =>

@@ -3,6 +3,7 @@
  * under a key of what it allows, so that looking for one is one read.
  */
 import type { Amendment, ApprovalRequest } from '../approval.ts';
+import { asksToEscalate } from '../escalation.ts';
 import { canonicalJson, digest } from '../fingerprint.ts';
 import { commandOf, startsWith } from '../policy.ts';
 import type { Seals } from '../seals.ts';
@@ -88,6 +89,8 @@ function covers({ tool, amendment }: Grant, asked: Grant['tool'], params: Readon
     tool.definition === asked.definition;
   if (!same) return false;
   if (amendment.kind === 'same-parameters') return amendment.paramsDigest === digest(canonicalJson(params));
+  // What was allowed for commands like this one was allowed inside the sandbox.
+  if (asksToEscalate(params)) return false;
   const command = commandOf(params);
   return command !== undefined && startsWith(command, amendment.prefix);
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { defineTool, type TerminalReport, type ToolResult } from '../../shared/tool.ts';
+import { escalation, where } from './escalation.ts';
 
 const DEFAULT_TIMEOUT_MS = 30 * 60_000;
 const MAX_TIMEOUT_MS = 6 * 3_600_000;
@@ -57,6 +58,7 @@ export const execCommand = defineTool({
       .max(MAX_WAIT_MS)
       .default(DEFAULT_WAIT_MS)
       .describe(`How long to wait for its end before returning what it wrote. Default ${DEFAULT_WAIT_MS}.`),
+    ...escalation,
   }),
   output: terminalOutput,
   async run({ cmd, workdir, shell, timeout, tty, yield_time_ms: waitMs }, ctx) {
@@ -69,8 +71,8 @@ export const execCommand = defineTool({
     });
     return terminalResult(oneLine(cmd), report);
   },
-  preview: ({ cmd, workdir, shell }) => ({
-    summary: `Run ${oneLine(cmd)} in a terminal${workdir === undefined ? '' : ` in ${workdir}`}`,
+  preview: ({ cmd, workdir, shell, ...asked }) => ({
+    summary: `Run ${oneLine(cmd)} in a terminal${workdir === undefined ? '' : ` in ${workdir}`}${where(asked)}`,
     details: `${shell}: ${cmd}`,
   }),
 });

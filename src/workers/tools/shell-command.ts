@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tool.ts';
+import { escalation, where } from './escalation.ts';
 import { marked } from './shell.ts';
 
 const DEFAULT_TIMEOUT_MS = 120_000;
@@ -34,6 +35,7 @@ export const shellCommand = defineTool({
       .max(MAX_TIMEOUT_MS)
       .default(DEFAULT_TIMEOUT_MS)
       .describe(`Time limit in milliseconds, at most ${MAX_TIMEOUT_MS}. Default ${DEFAULT_TIMEOUT_MS}.`),
+    ...escalation,
   }),
   output: z.object({
     exitCode: z.int().nullable().describe('0 means success; null when it was killed at its time limit.'),
@@ -63,8 +65,8 @@ export const shellCommand = defineTool({
       success: exitCode === 0,
     };
   },
-  preview: ({ command, workdir }) => ({
-    summary: `Run ${oneLine(command)}${workdir === undefined ? '' : ` in ${workdir}`}`,
+  preview: ({ command, workdir, ...asked }) => ({
+    summary: `Run ${oneLine(command)}${workdir === undefined ? '' : ` in ${workdir}`}${where(asked)}`,
     details: command,
   }),
 });

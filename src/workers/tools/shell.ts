@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tool.ts';
+import { escalation, where } from './escalation.ts';
 
 const DEFAULT_TIMEOUT_MS = 120_000;
 const MAX_TIMEOUT_MS = 600_000;
@@ -39,6 +40,7 @@ export const shell = defineTool({
       .default(DEFAULT_TIMEOUT_MS)
       .describe(`Time limit in milliseconds, at most ${MAX_TIMEOUT_MS}. Default ${DEFAULT_TIMEOUT_MS}.`),
     stdin: z.string().optional().describe('Text for the standard input of the program. Default: no input.'),
+    ...escalation,
   }),
   output: z.object({
     exitCode: z
@@ -78,8 +80,8 @@ export const shell = defineTool({
       display: `Ran ${shown(command)}: ${how}, ${result.durationMs} ms`,
     };
   },
-  preview: ({ command, cwd, stdin }) => ({
-    summary: `Run ${shown(command)}${cwd === undefined ? '' : ` in ${cwd}`}`,
+  preview: ({ command, cwd, stdin, ...asked }) => ({
+    summary: `Run ${shown(command)}${cwd === undefined ? '' : ` in ${cwd}`}${where(asked)}`,
     details: JSON.stringify({ command, cwd, stdin }, undefined, 2),
   }),
 });

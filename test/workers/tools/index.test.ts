@@ -3,6 +3,8 @@ import { compileSchema } from '../../../src/shared/schema.ts';
 import { isTool } from '../../../src/shared/tool.ts';
 import { baseTools } from '../../../src/workers/tools/index.ts';
 
+const ESCALATION = ['sandbox_permissions', 'justification'];
+
 test('the base tools have their names, tiers and parameters (A16)', () => {
   const shape = baseTools.map((tool) => [tool.name, tool.tier, Object.keys(tool.inputSchema['properties'] ?? {})]);
   expect(shape).toEqual([
@@ -18,9 +20,9 @@ test('the base tools have their names, tiers and parameters (A16)', () => {
     ],
     ['glob', 'read-only', ['pattern', 'path', 'include_ignored', 'limit']],
     ['view_image', 'read-only', ['path']],
-    ['shell', 'system', ['command', 'cwd', 'timeout_ms', 'stdin']],
-    ['shell_command', 'system', ['command', 'workdir', 'timeout_ms']],
-    ['exec_command', 'system', ['cmd', 'workdir', 'shell', 'timeout', 'tty', 'yield_time_ms']],
+    ['shell', 'system', ['command', 'cwd', 'timeout_ms', 'stdin', ...ESCALATION]],
+    ['shell_command', 'system', ['command', 'workdir', 'timeout_ms', ...ESCALATION]],
+    ['exec_command', 'system', ['cmd', 'workdir', 'shell', 'timeout', 'tty', 'yield_time_ms', ...ESCALATION]],
     ['write_stdin', 'system', ['session_id', 'chars', 'yield_time_ms']],
     ['message', 'system', ['text', 'format']],
     ['request_user_input', 'system', ['question', 'options', 'free_text', 'timeout_ms']],
