@@ -18,7 +18,7 @@ export default defineConfig({
     pool: 'forks',
     // Most tests wait for processes and timers; one worker for each core leaves the cores idle.
     maxWorkers: 3,
-    testTimeout: 20_000,
+    testTimeout: 60_000,
     hookTimeout: 60_000,
     teardownTimeout: 10_000,
   },

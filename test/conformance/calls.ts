@@ -30,7 +30,8 @@ type Script = (ctx: ToolContext, run: number) => unknown;
 
 const COOLDOWN_MS = 150;
 const tolerant = { consecutiveFailures: 1_000, rateMinimum: 1_000, rateSamples: 1_000 } as const;
-const fragile = { consecutiveFailures: 3, cooldownMs: COOLDOWN_MS } as const;
+const fragile = { consecutiveFailures: 3, cooldownMs: 60_000 } as const;
+const briefly = { ...fragile, cooldownMs: COOLDOWN_MS } as const;
 
 let scripts = new Map<string, Script>();
 let runs = new Map<string, ToolContext[]>();
@@ -66,8 +67,8 @@ const elevated = scriptedTool('work_elevated', { tier: 'elevated' });
 const small = scriptedTool('work_small', { maxResultBytes: 200 });
 const parcels = scriptedTool('work_parcels', { output: z.object({ parcels: z.number() }) as never });
 const opening = scriptedTool('work_opening', { circuit: fragile });
-const recovering = scriptedTool('work_recovering', { circuit: fragile });
-const relapsing = scriptedTool('work_relapsing', { circuit: fragile });
+const recovering = scriptedTool('work_recovering', { circuit: briefly });
+const relapsing = scriptedTool('work_relapsing', { circuit: briefly });
 const storming = scriptedTool('work_storming', {
   circuit: fragile,
   retry: { baseMs: 1, maxDelayMs: 1, maxAttempts: 10 },
@@ -110,7 +111,6 @@ const TOOLS = [
 const plenty = { retry: { budget: { floor: 1_000 } } };
 
 const SETTINGS: Partial<SettingsInput> = {
-  lockDurationMs: 2_000,
   tools: {
     work_independent: { onConflict: 'independent' },
     work_disabled: { enabled: false },
@@ -507,8 +507,9 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
       /** The producer may learn of an open circuit a moment later than the worker. */
       const refused = (tool: AnyTool, label: string) =>
         eventually(async () => {
+          const ran = timesRun(label);
           const result = await session.call(tool.name, { label });
-          return result.status === 'circuit_open' && result.attempts === 0 && result;
+          return result.status === 'circuit_open' && result.attempts === 0 && timesRun(label) === ran && result;
         });
 
       test('TR-8: failures in a row open the circuit; then calls are refused and the tool is left alone', async () => {
@@ -549,8 +550,8 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
         const probe = await session.call(relapsing, { label: 'relapsing' });
         expect(probe).toMatchObject({ status: 'circuit_open', attempts: 1 });
         expect(await front.circuit(relapsing.name)).toMatchObject({ state: 'OPEN', reason: 'a probe failed' });
-        await refused(relapsing, 'relapsing');
         expect(timesRun('relapsing')).toBe(4);
+        await refused(relapsing, 'relapsing');
       });
 
       test('TR-11: no retry against an open circuit: an outage costs no storm', async () => {

@@ -16,8 +16,10 @@ export interface StoreRig {
 }
 
 const LONG_MS = 60_000;
-/** Long enough to look at a record on a busy machine, short enough to wait for its end. */
-const SHORT_MS = 400;
+/** Short enough to wait for its end; nothing may depend on what is done within it. */
+const SHORT_MS = 100;
+/** What a busy machine may take between two steps of a test. */
+const STANDSTILL_MS = 2_500;
 
 type Change = Partial<Omit<DedupeRecord, 'request'>> & { readonly sessionKey?: string };
 
@@ -154,7 +156,6 @@ export function describeDedupeStore(name: string, openRig: () => Promise<StoreRi
       const store = rig.open();
       const { expiresAtMs } = await finish(store, 'brief', { ttlMs: SHORT_MS });
       await finish(store, 'lasting');
-      expect(await store.get('brief')).toBeDefined();
       for (;;) {
         const beforeMs = await store.now();
         const found = await store.get('brief');
@@ -190,7 +191,7 @@ export function describeDedupeStore(name: string, openRig: () => Promise<StoreRi
     test('replacing a record gives it the new record’s time to live', async () => {
       const rig = await openRig();
       const store = rig.open();
-      const first = await claim(store, 'prolonged', { ttlMs: SHORT_MS });
+      const first = await claim(store, 'prolonged', { ttlMs: STANDSTILL_MS + SHORT_MS });
       const second = await recordFor(store, 'prolonged', { state: 'done' });
       await store.compareAndSet('prolonged', 1, second);
       await rig.pass(first.expiresAtMs + 1);
@@ -282,9 +283,9 @@ export function describeDedupeStore(name: string, openRig: () => Promise<StoreRi
       const store = rig.open();
       await finish(store, 'lasting');
       await claim(store, 'running');
+      expect(await store.sweep()).toBe(0);
       let lastMs = 0;
       for (const key of ['a', 'b', 'c']) lastMs = (await finish(store, key, { ttlMs: SHORT_MS })).expiresAtMs;
-      expect(await store.sweep()).toBe(0);
       await rig.pass(lastMs + 1);
       expect(await store.sweep()).toBe(3);
       expect(await store.sweep()).toBe(0);

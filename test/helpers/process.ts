@@ -28,7 +28,7 @@ export interface TestProcess extends AsyncDisposable {
   stderr(): string;
   /**
    * The first line, past or to come, of standard output or error that contains or matches `wanted`.
-   * @throws Error after the deadline (default 15 s) or when the process ends first, with its output
+   * @throws Error after the deadline (default 30 s) or when the process ends first, with its output
    */
   line(wanted: string | RegExp, options?: { deadlineMs?: number }): Promise<string>;
   /** Writes a line to standard input. */
@@ -101,7 +101,7 @@ function start(args: readonly string[], options: ProcessOptions): TestProcess {
     ended,
     stdout: () => output.text('stdout'),
     stderr: () => output.text('stderr'),
-    line: (wanted, { deadlineMs = 15_000 } = {}) => output.line(wanted, deadlineMs),
+    line: (wanted, { deadlineMs = 30_000 } = {}) => output.line(wanted, deadlineMs),
     say: (line) => void child.stdin.write(`${line}\n`),
     endInput: () => void child.stdin.end(),
     signal: (signal) => void child.kill(signal),

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 export interface EventuallyOptions {
-  /** Default 10 s. */
+  /** Default 30 s. */
   readonly deadlineMs?: number;
   /** Between two looks; default 10 ms. */
   readonly everyMs?: number;
@@ -23,7 +23,7 @@ export async function eventually<T>(
   condition: () => T | Promise<T>,
   options: EventuallyOptions = {},
 ): Promise<Exclude<T, Falsy>> {
-  const deadlineMs = performance.now() + (options.deadlineMs ?? 10_000);
+  const deadlineMs = performance.now() + (options.deadlineMs ?? 30_000);
   let cause: unknown;
   for (;;) {
     try {
@@ -37,7 +37,7 @@ export async function eventually<T>(
     await sleep(options.everyMs ?? 10);
   }
   const last = cause instanceof Error ? `: ${cause.message}` : '';
-  throw new Error(`no sign of ${options.what ?? condition} within ${options.deadlineMs ?? 10_000} ms${last}`, {
+  throw new Error(`no sign of ${options.what ?? condition} within ${options.deadlineMs ?? 30_000} ms${last}`, {
     cause,
   });
 }

@@ -16,7 +16,10 @@ import type { AnyTool } from '../../src/shared/tool.ts';
 
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==';
 const SOUND = 'UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=';
-/** Reports of progress that come faster are merged. */
+/**
+ * The suite asks for tools that take their time, so some of these sleep; nothing waits for that. Reports of progress that come
+ * faster than this are merged.
+ */
 const BETWEEN_REPORTS_MS = 130;
 
 type Answer = { readonly output: unknown; readonly display?: string };

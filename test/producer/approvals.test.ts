@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { ApprovalListing } from '../../src/producer/approvals.ts';
@@ -187,7 +186,7 @@ test('1,000 races of approve, deny, expire and cancel: one decision each, at mos
     if (record === undefined) throw new Error('there is no approval');
     const { id, expiresAtMs } = record.request;
     const digest = digestOf(record.request);
-    if (number % 5 === 0) await sleep(expiresAtMs - 4 - (await ledger.now()));
+    if (number % 5 === 0) await eventually(async () => (await ledger.now()) >= expiresAtMs - 4, { everyMs: 1 });
     const racers = [
       () => fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace' }).then(() => 'approved'),
       () => other.approvals.decide(id, { decision: 'approve', digest, by: 'joan' }).then(() => 'approved'),

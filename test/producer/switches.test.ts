@@ -6,7 +6,7 @@ import { eventually } from '../helpers/signal.ts';
 import { startFleet } from './fleet.ts';
 
 /** A tool of a tier that fails as often as it is told, with what a retry may mend. */
-function flaky(name: string, tier: Tier = 'workspace') {
+function flaky(name: string, tier: Tier = 'workspace', cooldownMs = 60_000) {
   const told = { failures: 0, runs: 0 };
   const tool = defineTool({
     name,
@@ -15,7 +15,7 @@ function flaky(name: string, tier: Tier = 'workspace') {
     tier,
     effects: tier === 'read-only' ? 'none' : 'idempotent',
     retry: { baseMs: 1, maxDelayMs: 1 },
-    circuit: { consecutiveFailures: 3, cooldownMs: 200 },
+    circuit: { consecutiveFailures: 3, cooldownMs },
     input: z.object({}),
     run() {
       told.runs += 1;
@@ -55,11 +55,17 @@ test('open mode shadow: nothing is refused, merged or retried, and what would ha
       { kind: 'refused', tool: 'tools.ask', count: 1 },
     ]),
   );
-  // The circuit is watched as if it refused: after its cooldown a call is its probe, and successes close it.
+});
+
+test('the circuit of a tool in shadow mode is watched as if it refused: after its cooldown a call is its probe, and successes close it', async () => {
+  const { tool, told } = flaky('ask', 'workspace', 200);
+  const { session, pawl } = await startFleet({ tools: [tool], settings: reliability({ openMode: 'shadow' }) });
+  told.failures = 3;
+  for (let call = 0; call < 3; call += 1) await session.call(tool, {});
+  expect(await pawl.circuits()).toMatchObject([{ circuit: { state: 'OPEN' } }]);
   await eventually(async () => {
-    await session.call(tool, {});
-    const [listed] = await pawl.circuits();
-    return listed?.circuit.state === 'CLOSED';
+    expect((await session.call(tool, {})).status).toBe('success');
+    return (await pawl.circuits())[0]?.circuit.state === 'CLOSED';
   });
 });
 
@@ -92,7 +98,7 @@ test('shadow mode tells a call that would have met a conflict, or one in flight 
 });
 
 test('open mode off: circuits observe and say so, close again by themselves, and refuse nothing; merging and retrying go on (R33)', async () => {
-  const { tool, told } = flaky('ask');
+  const { tool, told } = flaky('ask', 'workspace', 200);
   const { session, pawl, events } = await startFleet({ tools: [tool], settings: reliability({ openMode: 'off' }) });
   told.failures = 3;
   expect(await session.call(tool, {}, { idempotencyKey: 'k' })).toMatchObject({ status: 'success', attempts: 4 });

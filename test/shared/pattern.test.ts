@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { linearPattern } from '../../src/shared/pattern.ts';
 import { compileSchema, inputJsonSchema } from '../../src/shared/schema.ts';
+import { cpuMsOf } from '../helpers/cpu.ts';
 
 describe('patterns are matched in linear time (A15)', () => {
   test.each([
@@ -13,11 +14,10 @@ describe('patterns are matched in linear time (A15)', () => {
     ['^.$', '😀', true],
   ])('%s on %s', (pattern, text, matches) => expect(linearPattern(pattern).test(text)).toBe(matches));
 
-  test('a text that takes a backtracking engine hours takes none', () => {
+  test('a text that takes a backtracking engine hours takes none', async () => {
     const validate = compileSchema({ type: 'string', pattern: '^(a+)+$' });
-    const startedMs = performance.now();
-    expect(validate(`${'a'.repeat(50_000)}!`)).toHaveLength(1);
-    expect(performance.now() - startedMs).toBeLessThan(2_000);
+    const spentMs = await cpuMsOf(() => expect(validate(`${'a'.repeat(50_000)}!`)).toHaveLength(1));
+    expect(spentMs).toBeLessThan(2_000);
   });
 
   test('several patterns of one schema stay apart', () => {

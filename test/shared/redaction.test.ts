@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { failureOf } from '../../src/shared/failure.ts';
 import { REDACTED, redact, redactLine, secretsIn } from '../../src/shared/redaction.ts';
+import { cpuMsOf } from '../helpers/cpu.ts';
 
 // Put together here, so that no scanner takes this file for a leak.
 const TOKENS: Readonly<Record<string, string>> = {
@@ -59,11 +60,12 @@ describe('R31: by what it looks like', () => {
     expect(() => JSON.parse(clean)).not.toThrow();
   });
 
-  test('long hostile text takes no long time', () => {
-    const from = performance.now();
-    for (const part of ['a', 'sk-', 'password:', 'x://', '-----BEGIN PRIVATE KEY-----', 'a@a.', 'eyJ'])
-      redactLine(part.repeat(20_000));
-    expect(performance.now() - from).toBeLessThan(2_000);
+  test('long hostile text takes no long time', async () => {
+    const spentMs = await cpuMsOf(() => {
+      for (const part of ['a', 'sk-', 'password:', 'x://', '-----BEGIN PRIVATE KEY-----', 'a@a.', 'eyJ'])
+        redactLine(part.repeat(20_000));
+    });
+    expect(spentMs).toBeLessThan(2_000);
   });
 });
 

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { glob, grepFiles, listDir, viewImage } from '../../src/workers/tools/index.ts';
 import { temporaryFolder, testContext } from '../helpers/context.ts';
+import { cpuMsOf } from '../helpers/cpu.ts';
 
 /** A tree with ignored, hidden, binary and linked files, next to a folder with a secret. */
 function tree() {
@@ -75,9 +76,8 @@ describe('grep_files (C17)', () => {
   test('a pattern that takes a backtracking engine for ever ends at once', async () => {
     const ctx = testContext();
     await ctx.workspace.write('a', `${'a'.repeat(20_000)}!\n`);
-    const startedMs = performance.now();
-    await grepFiles.run(grepFiles.parse({ pattern: '^(a+)+$' }), ctx);
-    expect(performance.now() - startedMs).toBeLessThan(5_000);
+    const spentMs = await cpuMsOf(() => grepFiles.run(grepFiles.parse({ pattern: '^(a+)+$' }), ctx));
+    expect(spentMs).toBeLessThan(5_000);
   });
 
   test.each(['../outside', 'out', 'src/secret.ts', '/etc'])('%s leaves the workspace (A11)', async (path) => {

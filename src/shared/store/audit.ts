@@ -192,9 +192,9 @@ export class AuditTrail {
     }: { readonly limit: number; readonly sinceMs?: number; readonly maxLooked: number },
   ): Promise<readonly AuditEntry[]> {
     const found: AuditEntry[] = [];
-    const head = await this.head();
     const waiting = await this.#redis.xrange(this.#keys.pending, '-', '+');
-    // What was sealed since then stands in both.
+    // Asked for afterwards: what is sealed meanwhile, in a trail's first seal as well, stands in both.
+    const head = await this.head();
     const seen = new Set<string>();
     const add = (entry: AuditEntry) => {
       if (seen.has(entry.record.id) || entry.record.atMs < sinceMs || !wanted(entry.record)) return;

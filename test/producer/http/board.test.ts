@@ -53,11 +53,18 @@ describe('Bull Board at /queues', () => {
   });
 
   test('refuses every write with 405, and changes nothing in Redis by being there', async () => {
-    const { ask, call, world } = await startRig(testTools());
+    const { ask, call, world, pawl } = await startRig(testTools());
     const { body } = await call({ tool: 'echo', session: 's', params: { text: 'x' } });
     const redis = new Redis(world.redisUrl);
     onTestFinished(() => redis.disconnect());
     const meta = new PlaceKeys(world.prefix, { tier: 'workspace', shard: 0 }).job('meta');
+    await eventually(
+      async () => {
+        const records = await pawl.audit();
+        return records.length >= 2 && records.every(({ seq }) => seq !== undefined);
+      },
+      { what: 'the seals of the call and its attempt' },
+    );
     const before = [await redis.hgetall(meta), await world.keys()];
     await ask('/queues/api/queues?activeQueue=workspace');
     for (const [method, path] of [

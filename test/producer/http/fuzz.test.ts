@@ -86,12 +86,12 @@ const valid = () => ({
   toolName: 'echo',
   toolNamespace: 'tools',
   target: { sessionKey: 'fuzz', actorId: 'anonymous', correlationId: 'c' },
-  payload: { version: '1.0', params: { text: 'x' }, idempotencyKey: 'k', callHints: { timeoutMs: 1_000 } },
-  transport: { dedupeMode: 'enforced', retryBudget: { maxAttempts: 1, maxElapsedMs: 1_000 } },
+  payload: { version: '1.0', params: { text: 'x' }, idempotencyKey: 'k', callHints: { timeoutMs: 10_000 } },
+  transport: { dedupeMode: 'enforced', retryBudget: { maxAttempts: 1, maxElapsedMs: 10_000 } },
   control: { deadlineAtMs: 4_000_000_000_000, requestTags: ['a'] },
   trace: { traceparent: '00-0-0-00', baggage: { a: 'b' } },
 });
-const short = () => ({ tool: 'echo', params: { text: 'x' }, session: 'fuzz', idempotencyKey: 'k2', timeoutMs: 1_000 });
+const short = () => ({ tool: 'echo', params: { text: 'x' }, session: 'fuzz', idempotencyKey: 'k2', timeoutMs: 10_000 });
 
 test(`${REQUESTS} seeded requests: no 500, no crash, no path and no stack`, { timeout: 60_000 }, async () => {
   const rig = await startRig(testTools());

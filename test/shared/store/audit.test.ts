@@ -41,7 +41,7 @@ async function open() {
     const gaps: object[] = [];
     return { gaps, files: new AuditFiles({ trail, folder, maxFileBytes, onGap: (gap) => void gaps.push(gap) }) };
   };
-  return { redis, keys: new AuditKeys(prefix), writer, sealer, trail, sink, lost };
+  return { redis, prefix, keys: new AuditKeys(prefix), writer, sealer, trail, sink, lost };
 }
 
 async function toTheEnd(keeper: { step(): Promise<'more' | 'idle'> }): Promise<void> {
@@ -101,6 +101,26 @@ test('the newest are listed first, with those that wait to be sealed, each once'
   expect(wanted.map(({ record }) => record['action'])).toEqual(['number 4', 'number 2']);
   const { atMs } = all[0]?.record ?? { atMs: 0 };
   expect(await trail.newest(() => true, { limit: 10, maxLooked: 1_000, sinceMs: atMs + 1 })).toEqual([]);
+});
+
+test('records whose trail begins while they are listed are listed all the same', async () => {
+  const { redis, prefix, writer, sealer } = await open();
+  const from = writer();
+  void from.record(override(0));
+  await from.written();
+  let sealed = false;
+  const between = new Proxy(redis, {
+    get:
+      (target, name) =>
+      async (...args: unknown[]) => {
+        const answer = await (Reflect.get(target, name) as (...args: unknown[]) => unknown).apply(target, args);
+        if (!sealed) await toTheEnd(sealer());
+        sealed = true;
+        return answer;
+      },
+  });
+  const listed = await new AuditTrail(between, prefix).newest(() => true, { limit: 10, maxLooked: 1_000 });
+  expect(listed.map(({ record }) => record['action'])).toEqual(['number 0']);
 });
 
 test('a crash in the middle of a line, and another process in the same folder, leave a whole trail', async () => {

@@ -345,10 +345,10 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     const books = await openBooks();
     const claim = claimOf('a');
     await books.ledger.claim(claim);
-    await books.ledger.postpone(claim.callId, (await started(books, claim)).fence, 'waiting-retry', [], 5_000);
+    await books.ledger.postpone(claim.callId, (await started(books, claim)).fence, 'waiting-retry', [], 50_000);
     const answer = await begin(books, claim);
     expect(answer).toMatchObject({ kind: 'early' });
-    expect(answer.kind === 'early' && answer.remainingMs).toBeGreaterThan(4_000);
+    expect(answer.kind === 'early' && answer.remainingMs).toBeGreaterThan(30_000);
   });
 
   test('a circuit that is not closed is told instead, and nothing is written; the probe passes', async () => {
@@ -418,10 +418,11 @@ describe('settling', () => {
       expect(await books.redis.pttl(record)).toBe(-1);
       const { fence } = await started(books, claim);
       expect(await books.redis.pttl(record)).toBe(-1);
+      const beganAtMs = performance.now();
       await settle(books, claim, fence, SUCCESS, { state, ttlMs });
       const leftMs = await books.redis.pttl(record);
       expect(leftMs).toBeLessThanOrEqual(ttlMs);
-      expect(leftMs).toBeGreaterThan(ttlMs - 2_000);
+      expect(leftMs).toBeGreaterThan(ttlMs - (performance.now() - beganAtMs) - 2);
     },
   );
 
@@ -651,7 +652,7 @@ describe('telling', () => {
     const event = { type: 'progress', callId: claim.callId, progress: 1 };
     expect(await books.ledger.tell(claim.callId, fence, 90_000, event)).toEqual({ held: true, cancelRequested: false });
     const record = await books.ledger.read(claim.callId);
-    expect((record?.lockUntilMs ?? 0) - (record?.readAtMs ?? 0)).toBeGreaterThan(80_000);
+    expect((record?.lockUntilMs ?? 0) - (record?.readAtMs ?? 0)).toBeGreaterThan(LEASE_MS);
     expect(await inbox(books)).toEqual([event]);
     await cancel(books, claim.callId);
     expect(await books.ledger.tell(claim.callId, fence, 1_000)).toEqual({ held: true, cancelRequested: true });
@@ -728,11 +729,11 @@ describe('resolving an unknown outcome', () => {
   test('as succeeded: replayed from then on, with the new time to live', async () => {
     const books = await openBooks();
     const { claim } = await STANDINGS.unknown(books);
-    await books.ledger.resolve(claim.callId, 'done', SUCCESS, 9_000);
+    await books.ledger.resolve(claim.callId, 'done', SUCCESS, 90_000);
     expect(await books.ledger.claim(claimOf('a'))).toMatchObject({ kind: 'ended', state: 'done' });
     const leftMs = await books.redis.pttl(books.ledger.keys(PLACE).record(claim.callId));
-    expect(leftMs).toBeLessThanOrEqual(9_000);
-    expect(leftMs).toBeGreaterThan(7_000);
+    expect(leftMs).toBeLessThanOrEqual(90_000);
+    expect(leftMs).toBeGreaterThan(60_000);
     expect(await books.ledger.resolve(claim.callId, 'failed', CANCELLED, 9_000)).toBe('refused');
   });
 
