@@ -40,7 +40,7 @@ const MODULES_OF_EFFECTS = [
 const BULLMQ_USERS = [
   /^src\/shared\/store\/queues\.ts$/,
   /^src\/producer\/(dispatch|results)\.ts$/,
-  /^src\/workers\/(deliveries|worker)\.ts$/,
+  /^src\/workers\/(deliveries|job-queue|worker)\.ts$/,
   /^(dashboards|src\/operator|src\/dashboards)\//,
 ];
 /** Runs without a fleet put both sides together in one process. */
@@ -121,7 +121,7 @@ function librariesStayHome(path: string, specifier: string, report: Report): rea
     return report(
       3,
       `'bullmq' is named only in src/shared/store/queues.ts, src/producer/dispatch.ts, src/producer/results.ts, ` +
-        `src/workers/worker.ts, src/workers/deliveries.ts and the operator's app`,
+        `src/workers/worker.ts, src/workers/job-queue.ts, src/workers/deliveries.ts and the operator's app`,
     );
   }
   return [];
