@@ -151,7 +151,6 @@ export class ToolWorker {
     const onError = (error: Error) => this.#onError(error);
     if (served.some((tool) => durabilityOf(settings, tool) === 'waitaof'))
       this.#disk = DiskBarrier.open(backend, onError);
-    const disk = this.#disk;
     const offers = served.map((tool) => offerOf(tool, nowMs));
     this.tools = offers.map(offerId);
     this.#tools = register(served);
@@ -188,12 +187,44 @@ export class ToolWorker {
       network: settings.sandboxNetwork === 'on',
       link: new TerminalLink({ backend, workerId: this.id, onError }),
     });
+    this.#executor = this.#newExecutor(served);
+    this.#presence = new Presence({
+      backend,
+      workerId: this.id,
+      tiers: options.tiers,
+      concurrency: options.concurrency,
+      pawlVersion: options.pawlVersion,
+      prefix: settings.prefix,
+      log,
+      offers,
+      startedAtMs: nowMs,
+      running: () => this.#running.size,
+      kinds: () => this.#declared.kinds,
+    });
+    this.#queues = options.tiers.map((tier) => this.#queue(tier));
+    this.#news = NewsListener.open({
+      url: backend.url,
+      prefix: settings.prefix,
+      name: 'worker',
+      onNews: (news) => this.#hear(news),
+      onSubscribed: () => void this.#renewAll().catch((error: Error) => this.#onError(error)),
+      onError: (error) => this.#onError(error),
+    });
+    this.#releaseStray = containStrayErrors(log);
+    this.#auditKeeper = AuditKeeper.open(backend, settings, { files: false, log });
+  }
+
+  #newExecutor(served: readonly AnyTool[]): Executor {
+    const options = this.#options;
+    const { settings, log } = options;
+    const backend = this.#backend;
+    const disk = this.#disk;
     const hooks = new Hooks(options.hooks ?? [], {
       schedule: systemSchedule,
       onFailure: (hook, kind, message) =>
         log.warn({ event: 'hook_failed', hook, kind, error: message }, 'a hook failed'),
     });
-    this.#executor = new Executor({
+    return new Executor({
       settings,
       backend,
       workerId: this.id,
@@ -213,7 +244,7 @@ export class ToolWorker {
       ...(options.tracing === undefined ? {} : { traces: new AttemptTraces(options.tracing.tracer) }),
       ...(served.some(takesTurns) ? { turns: new AttemptTurns(backend.turns, log) } : {}),
       switches: this.#switches,
-      pace: new Pace(backend.limits, onError),
+      pace: new Pace(backend.limits, (error) => this.#onError(error)),
       endsWithJob: true,
       toolNamed: (namespace, name) =>
         this.#tools.get(`${namespace}.${name}`) ?? this.#declared.toolNamed(namespace, name),
@@ -224,48 +255,43 @@ export class ToolWorker {
       lastOffered: async (request) => lastOffered(request, await backend.catalogue.read()),
       onEvent: (event) => this.#told(event),
     });
-    this.#presence = new Presence({
-      backend,
-      workerId: this.id,
-      tiers: options.tiers,
-      concurrency: options.concurrency,
-      pawlVersion: options.pawlVersion,
-      prefix: settings.prefix,
+  }
+
+  #gate(hooks: Hooks): ApprovalGate {
+    const { settings, log } = this.#options;
+    const { approvals, grants, ledger, audit } = this.#backend;
+    const used = new UsedApprovals(settings.dataDir);
+    return new ApprovalGate({
+      settings,
+      approvals,
+      grants,
+      ledger,
+      used,
+      audit,
+      hooks: new ApprovalHooks(hooks, async (callId) => (await ledger.glance(callId))?.request.envelope.requestId),
       log,
-      offers,
-      startedAtMs: nowMs,
-      running: () => this.#running.size,
-      kinds: () => this.#declared.kinds,
+      announce: (record) => this.#channels.announce(record),
     });
-    this.#queues = options.tiers.map(
-      (tier) =>
-        new JobQueue({
-          backend,
-          settings,
-          tier,
-          concurrency: options.concurrency,
-          workerId: this.id,
-          clock: this.#clock,
-          log,
-          running: this.#running,
-          executor: this.#executor,
-          metrics: this.#metrics,
-          workers: () => this.#presence.workersOf(tier),
-          unwanted: (toolName) => this.#unwanted(toolName),
-          renew: (attempt) => this.#renew(attempt),
-          onError,
-        }),
-    );
-    this.#news = NewsListener.open({
-      url: backend.url,
-      prefix: settings.prefix,
-      name: 'worker',
-      onNews: (news) => this.#hear(news),
-      onSubscribed: () => void this.#renewAll().catch((error: Error) => this.#onError(error)),
+  }
+
+  #queue(tier: Tier): JobQueue {
+    const { settings, concurrency, log } = this.#options;
+    return new JobQueue({
+      backend: this.#backend,
+      settings,
+      tier,
+      concurrency,
+      workerId: this.id,
+      clock: this.#clock,
+      log,
+      running: this.#running,
+      executor: this.#executor,
+      metrics: this.#metrics,
+      workers: () => this.#presence.workersOf(tier),
+      unwanted: (toolName) => this.#unwanted(toolName),
+      renew: (attempt) => this.#renew(attempt),
       onError: (error) => this.#onError(error),
     });
-    this.#releaseStray = containStrayErrors(log);
-    this.#auditKeeper = AuditKeeper.open(backend, settings, { files: false, log });
   }
 
   get running(): number {
@@ -291,23 +317,6 @@ export class ToolWorker {
   /** Whether Redis answers is what this worker's readiness depends on. */
   get redis(): Backend['redis'] {
     return this.#backend.redis;
-  }
-
-  #gate(hooks: Hooks): ApprovalGate {
-    const { settings, log } = this.#options;
-    const { approvals, grants, ledger, audit } = this.#backend;
-    const used = new UsedApprovals(settings.dataDir);
-    return new ApprovalGate({
-      settings,
-      approvals,
-      grants,
-      ledger,
-      used,
-      audit,
-      hooks: new ApprovalHooks(hooks, async (callId) => (await ledger.glance(callId))?.request.envelope.requestId),
-      log,
-      announce: (record) => this.#channels.announce(record),
-    });
   }
 
   // Jobs
