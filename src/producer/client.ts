@@ -217,7 +217,7 @@ export class Pawl {
       isCode: async (namespace, name) =>
         (await this.#offers.code()).some((offer) => offer.namespace === namespace && offer.name === name),
     });
-    this.questions = new QuestionDesk(backend.questions);
+    this.questions = new QuestionDesk(backend.questions, backend.audit);
     this.agents = new AgentDesk({
       agents: backend.agents,
       session: (key) => this.session(key),

@@ -1,4 +1,5 @@
 /** Questions of tools to people, and the people's answers (C19): read and given here, waited for in the worker. */
+import type { RecordAudit } from '../shared/audit.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { Given, QuestionRecord, Questions } from '../shared/store/questions.ts';
 
@@ -7,8 +8,11 @@ export type Reply = { readonly answer: string } | { readonly dismiss: true };
 export class QuestionDesk {
   readonly #questions: Questions;
 
-  constructor(questions: Questions) {
+  readonly #audit: RecordAudit;
+
+  constructor(questions: Questions, audit: RecordAudit) {
     this.#questions = questions;
+    this.#audit = audit;
   }
 
   /** Questions that wait, the most urgent first. */
@@ -34,6 +38,11 @@ export class QuestionDesk {
     const code = await this.#questions.give(id, given);
     if (code !== 'ended')
       throw new PawlError('APPROVAL_STALE', 'The question was answered already, or its time is over.');
+    const { text: question, callId, session: sessionKey, tenantId } = record;
+    const { state } = given;
+    const said = given.state === 'answered' ? { answer: given.value } : {};
+    const about = { questionId: id, callId, sessionKey, tenantId };
+    void this.#audit({ type: 'question-ended', ...about, state, question, ...said, by });
   }
 }
 

@@ -81,7 +81,17 @@ function shortened(value: unknown, depth: number): unknown {
 }
 
 /** Fields with words of people and tools in them. The others are names and digests of ours. */
-const WORDS = new Set(['reason', 'by', 'action', 'actorId', 'agentId', 'correlationId', 'turnId']);
+const WORDS = new Set([
+  'reason',
+  'question',
+  'answer',
+  'by',
+  'action',
+  'actorId',
+  'agentId',
+  'correlationId',
+  'turnId',
+]);
 
 function cleaned(fields: object, known: readonly string[]): object {
   const clean: Record<string, unknown> = {};

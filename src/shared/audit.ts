@@ -122,6 +122,18 @@ export type AuditEvent =
       readonly worker: string;
       readonly tenantId?: string | undefined;
     }
+  /** A person has answered what a tool asked, or nobody did in time (C19). */
+  | {
+      readonly type: 'question-ended';
+      readonly questionId: string;
+      readonly callId: string;
+      readonly sessionKey: string;
+      readonly state: 'answered' | 'dismissed' | 'expired';
+      readonly question: string;
+      readonly answer?: string;
+      readonly by?: string;
+      readonly tenantId?: string | undefined;
+    }
   | RegistryChange
   /** Something that nobody with a key wrote, or that was used already: it had no effect. */
   | {
@@ -136,7 +148,9 @@ export type AuditEvent =
         | 'replay'
         | 'job'
         | 'spec'
-        | 'message';
+        | 'message'
+        | 'question'
+        | 'answer';
       readonly callId?: string;
       readonly sessionKey?: string;
       readonly reason: string;

@@ -13,6 +13,8 @@
  * | grant    | its session                                                             |
  * | spec     | its tool's qualified name; the revision stands in itself                |
  * | message  | whom it is for, or what it is about                                     |
+ * | question | its ID                                                                  |
+ * | answer   | its question                                                            |
  * | audit    | its record's number and the seal of the record before it                |
  */
 import { type ApprovalRequest, type Decision, digestOf } from './approval.ts';
@@ -154,6 +156,24 @@ export class Seals {
   isMessage(about: string, text: string, signature: string): boolean {
     const refused = { what: 'message', reason: `a message about ${about} is not signed by this fleet` } as const;
     return this.#holds(signature, refused, 'message', about, text);
+  }
+
+  question(id: string, text: string): string {
+    return this.#sign('question', id, text);
+  }
+
+  isQuestion(id: string, text: string, signature: string): boolean {
+    const refused = { what: 'question', reason: `the question ${id} is not signed by this fleet` } as const;
+    return this.#holds(signature, refused, 'question', id, text);
+  }
+
+  answer(id: string, text: string): string {
+    return this.#sign('answer', id, text);
+  }
+
+  isAnswer(id: string, text: string, signature: string): boolean {
+    const refused = { what: 'answer', reason: `the answer to ${id} is not signed by this fleet` } as const;
+    return this.#holds(signature, refused, 'answer', id, text);
   }
 
   /** Without keys a plain digest: it shows edits, and cannot show who made them. */

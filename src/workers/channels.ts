@@ -2,7 +2,9 @@
  * The channels of a worker (A19): what a session's tools say to people, through the nearest session that has a channel, as far as
  * the channel's policy lets this session send. And the announcement of approvals, which takes the same way.
  */
+
 import { type ApprovalRoute, digestOf } from '../shared/approval.ts';
+import type { RecordAudit } from '../shared/audit.ts';
 import type { Settings } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
@@ -24,6 +26,7 @@ export interface WorkerChannelsParts {
   readonly log: Logger;
   readonly messages: Messages;
   readonly questions: Questions;
+  readonly audit: RecordAudit;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   /** Redis' clock. */
   now(): Promise<number>;
@@ -37,7 +40,7 @@ export class WorkerChannels implements Channels {
 
   constructor(parts: WorkerChannelsParts) {
     this.#parts = parts;
-    this.#asking = new Asking(parts.questions);
+    this.#asking = new Asking(parts.questions, parts.audit);
   }
 
   /** A question has ended, here or elsewhere. */

@@ -1,4 +1,5 @@
 /** The asking side of questions to people: asks, waits for the news of an answer, and looks by itself in case the news is missed. */
+import type { RecordAudit } from '../shared/audit.ts';
 import { PawlError } from '../shared/failure.ts';
 import { digest } from '../shared/fingerprint.ts';
 import type { QuestionRequest, Questions } from '../shared/store/questions.ts';
@@ -12,8 +13,11 @@ export class Asking {
   /** Who waits for news of a question. */
   readonly #waiting = new Map<string, () => void>();
 
-  constructor(questions: Questions) {
+  readonly #audit: RecordAudit;
+
+  constructor(questions: Questions, audit: RecordAudit) {
     this.#questions = questions;
+    this.#audit = audit;
   }
 
   heard(id: string): void {
@@ -36,9 +40,15 @@ export class Asking {
         await this.#questions.withdraw(id).catch(() => {});
         throw signal.reason instanceof Error ? signal.reason : new PawlError('CANCELLED');
       }
-      standing = await this.#questions.expire(id);
+      const ended = await this.#questions.expire(id);
+      if ('now' in ended) this.#expired(id, request);
+      standing = 'now' in ended ? { state: 'expired' } : ended;
     }
     return standing;
+  }
+
+  #expired(questionId: string, { callId, session: sessionKey, tenantId, text: question }: QuestionRequest): void {
+    void this.#audit({ type: 'question-ended', questionId, callId, sessionKey, tenantId, state: 'expired', question });
   }
 
   #news(id: string, limitMs: number, signal: AbortSignal | undefined): Promise<void> {

@@ -170,12 +170,13 @@ export class ToolWorker {
       mcp: (record) => this.#mcp.executable(record),
       ...options.declared,
     });
-    const { seals, messages, questions, ledger } = backend;
+    const { seals, messages, questions, audit, ledger } = backend;
     this.#channels = new WorkerChannels({
       settings,
       seals,
       messages,
       questions,
+      audit,
       log,
       sessionOf: (sessionKey) => this.#sessions.of(sessionKey),
       now: () => ledger.now(),

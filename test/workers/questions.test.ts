@@ -42,11 +42,13 @@ async function rig(settings = {}) {
   const end = async (callId: string) => (await started.ask(`/v1/calls/${callId}?wait=8000`)).body;
   const reply = (id: string, json: object) =>
     started.ask(`/v1/questions/${encodeURIComponent(id)}`, { method: 'POST', json });
-  return { ...started, pending, oneOf, open, start, end, reply };
+  /** How questions ended, the newest first, as the audit trail has it. */
+  const ended = async () => (await started.pawl.audit({ type: 'question-ended' })).map(({ record }) => record);
+  return { ...started, pending, oneOf, open, start, end, reply, ended };
 }
 
 test('a question with options waits for a person, takes one of them, once, and the answer reaches the tool (C19)', async () => {
-  const { oneOf, open, start, end, reply, pending } = await rig({
+  const { oneOf, open, start, end, reply, pending, ended } = await rig({
     signingKeys: [{ kid: 'k', key: 'a key that nobody else has' }],
   });
   await open({ kind: 'operator' });
@@ -62,6 +64,20 @@ test('a question with options waits for a person, takes one of them, once, and t
   const won = both[0]?.status === 200 ? 'yes' : 'no';
   expect(result.output.content).toEqual({ state: 'answered', answer: won, by: 'local operator' });
   expect(await pending()).toEqual([]);
+  const [record, ...more] = await eventually(async () => {
+    const records = await ended();
+    return records.length > 0 && records;
+  });
+  expect(record).toMatchObject({
+    questionId: question.id,
+    callId,
+    sessionKey: 's',
+    state: 'answered',
+    question: 'Delete the old index?',
+    answer: won,
+    by: 'local operator',
+  });
+  expect(more).toEqual([]);
 });
 
 test('the same words asked twice are two questions; one is answered freely, one dismissed', async () => {
@@ -82,10 +98,11 @@ test('the same words asked twice are two questions; one is answered freely, one 
 });
 
 test('a question nobody answers expires; a cancelled call takes its question back; a webhook cannot ask', async () => {
-  const { ask, oneOf, open, start, end, pending } = await rig();
+  const { ask, oneOf, open, start, end, pending, ended } = await rig();
   await open({ kind: 'operator' });
   const late = await end(await start({ question: 'Anybody?', timeout_ms: 1_000 }));
-  expect(JSON.stringify(late.result)).toContain('expired');
+  expect(late.result.output.content).toEqual({ state: 'expired' });
+  await eventually(async () => (await ended()).some(({ state }) => state === 'expired'), { what: 'the record' });
   const callId = await start({ question: 'Still there?' });
   await oneOf();
   expect((await ask(`/v1/calls/${callId}`, { method: 'DELETE' })).status).toBe(200);
@@ -98,17 +115,29 @@ test('a question nobody answers expires; a cancelled call takes its question bac
   expect(oneWay.body.error.message).toContain('webhook channel cannot bring answers back');
 });
 
-test('an answer that was written without the key is not believed', async () => {
-  const { world, oneOf, open, start, end, pawl } = await rig({
+test('an answer that was written without the key is not believed, a question is not shown; both are on record', async () => {
+  const { world, oneOf, open, start, end, pending, pawl } = await rig({
     signingKeys: [{ kid: 'k', key: 'a key that nobody else has' }],
   });
   await open({ kind: 'operator' });
   const callId = await start({ question: 'Pay?', options: OPTIONS });
   const [{ id }] = await oneOf();
-  await pawl.backend.redis.hset(`${world.prefix}:{fleet}:question:${id}`, {
+  const key = `${world.prefix}:{fleet}:question:${id}`;
+  const stored = (await pawl.backend.redis.hget(key, 'question')) ?? '';
+  await pawl.backend.redis.hset(key, 'question', stored.replace('Pay?', 'Shall I wait?'));
+  expect(await pending()).toEqual([]);
+  await pawl.backend.redis.hset(key, {
     state: 'answered',
     answer: JSON.stringify({ state: 'answered', value: 'yes', by: 'admin' }),
     signature: 'k:forged',
   });
-  expect((await end(callId)).result.output.content).toEqual({ state: 'expired' });
+  expect((await end(callId)).result.output.content).toMatchObject({ state: 'expired' });
+  const refused = async () => (await pawl.audit({ type: 'refused' })).map(({ record }) => record['what']);
+  await eventually(
+    async () => {
+      const found = new Set(await refused());
+      return found.has('question') && found.has('answer');
+    },
+    { what: 'both refusals in the audit trail' },
+  );
 });

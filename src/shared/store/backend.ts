@@ -204,6 +204,7 @@ const AUDIT_SENTENCES: Partial<Readonly<Record<AuditType, string>>> = {
   'approval-requested': 'a call waits for a decision',
   'approval-decided': 'an approval was decided',
   'approval-used': 'an approved call is about to run',
+  'question-ended': 'a question to people has ended',
   override: 'somebody has put their word in place of the system’s',
   'registry-changed': 'the registry of tools was changed',
   refused: 'something that this fleet did not write was refused',

@@ -58,9 +58,10 @@ export class Questions {
   }
 
   async ask(id: string, request: QuestionRequest, timeoutMs: number): Promise<Standing> {
+    const text = JSON.stringify(request);
     const [state, nowMs, expiresAtMs, answer, signature] = await askScript.run(this.#redis, this.#places(id), [
       id,
-      JSON.stringify(request),
+      `${this.#seals.question(id, text)} ${text}`,
       timeoutMs,
       KEPT_MS,
     ]);
@@ -68,10 +69,11 @@ export class Questions {
     return this.#believed(id, String(answer), String(signature));
   }
 
-  /** Ends a question whose time is over, and answers how it stands. */
-  async expire(id: string): Promise<Standing> {
+  /** Ends a question whose time is over, and answers how it stands; `now`: it was this that ended it. */
+  async expire(id: string): Promise<Standing | { readonly state: 'expired'; readonly now: true }> {
     const [code, , detail, answer, signature] = await this.#end(id, 'expired');
     if (code === 'early') return { state: 'waits', leftMs: Number(detail) };
+    if (code === 'ended') return { state: 'expired', now: true };
     return code === 'already' ? this.#believed(id, String(answer), String(signature)) : { state: 'expired' };
   }
 
@@ -87,22 +89,25 @@ export class Questions {
   }
 
   #end(id: string, state: string, answer = ''): Promise<unknown[]> {
-    const signature = answer === '' ? '' : (this.#seals.token(signed(id, answer)) ?? '');
+    const signature = answer === '' ? '' : this.#seals.answer(id, answer);
     const news = JSON.stringify({ type: 'question', id });
     return endScript.run(this.#redis, this.#places(id), [id, state, answer, signature, this.#keys.news, news]);
   }
 
   /** An answer that nobody with a key gave counts as none. */
   #believed(id: string, answer: string, signature: string): Answer {
-    const holds = !this.#seals.present || this.#seals.isToken(signed(id, answer), signature);
-    return answer !== '' && holds ? (JSON.parse(answer) as Given) : { state: 'expired' };
+    const holds = answer !== '' && this.#seals.isAnswer(id, answer, signature);
+    return holds ? (JSON.parse(answer) as Given) : { state: 'expired' };
   }
 
-  /** A question that waits; undefined for another one. */
+  /** A question that waits, as a worker with a key asked it; undefined for another one. */
   async read(id: string): Promise<QuestionRecord | undefined> {
     const { state, question, createdAtMs, expiresAtMs } = await this.#redis.hgetall(this.#keys.question(id));
     if (state !== 'pending' || question === undefined) return undefined;
-    const request = JSON.parse(question) as QuestionRequest;
+    const split = question.indexOf(' {');
+    const text = question.slice(split + 1);
+    if (!this.#seals.isQuestion(id, text, question.slice(0, split))) return undefined;
+    const request = JSON.parse(text) as QuestionRequest;
     return { id, ...request, createdAtMs: Number(createdAtMs), expiresAtMs: Number(expiresAtMs) };
   }
 
@@ -119,8 +124,4 @@ export class Questions {
     );
     return (await Promise.all(ids.map((id) => this.read(id)))).filter((record) => record !== undefined);
   }
-}
-
-function signed(id: string, answer: string): string {
-  return `answer ${id} ${answer}`;
 }

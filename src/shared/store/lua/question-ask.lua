@@ -1,7 +1,7 @@
 -- Asks people a question. One that is there already is not asked twice: a call that runs again gets the answer to its first asking.
 --
 -- KEYS  1 question  2 index of pending questions, by expiry
--- ARGV  1 question ID  2 the question (JSON)  3 time to answer, ms  4 how long an end is kept, ms
+-- ARGV  1 question ID  2 signature and question (JSON)  3 time to answer, ms  4 how long an end is kept, ms
 -- Returns {state, now, expiresAtMs, answer or '', its signature or ''}
 local now = nowMs()
 local state, expiresAtMs, answer, signature = unpack(redis.call('HMGET', KEYS[1], 'state', 'expiresAtMs', 'answer', 'signature'))
