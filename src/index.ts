@@ -3,9 +3,9 @@ export { baseTools, type ConnectOptions, connect, type StartWorkerOptions, start
 export type { AgentEvent } from './producer/agents.ts';
 export type { CircuitListing, CircuitSelection } from './producer/circuit-admin.ts';
 export { type Cancellation, Pawl, type Resolution } from './producer/client.ts';
-export type { Submission } from './producer/dispatch.ts';
 export { MAX_REASKS, type Reask, type ReaskOptions } from './producer/reask.ts';
 export { type CallOptions, Session, type SessionEvents } from './producer/session.ts';
+export type { Submission } from './producer/submission.ts';
 export { acceptedForm, askCaller, type CallerAnswers, type ClientRequest, callerAnswers } from './shared/asking.ts';
 export type { CircuitState } from './shared/breaker.ts';
 export type { AttemptRecord, CallState, Phase, Settlement } from './shared/call.ts';

@@ -6,11 +6,12 @@
 import { type Cancellation, cancelCall } from '../producer/cancel.ts';
 import { CircuitAdmin } from '../producer/circuit-admin.ts';
 import { CircuitView } from '../producer/circuits.ts';
-import { Dispatch, type DispatchEvent, type Submission, type SubmitOptions } from '../producer/dispatch.ts';
+import { Dispatch, type DispatchEvent } from '../producer/dispatch.ts';
 import { type InvalidParams, ListeningSessions } from '../producer/listening-sessions.ts';
 import { type Offer, unknownTool } from '../producer/offers.ts';
 import { Results } from '../producer/results.ts';
 import { type CallOptions, Session, type SessionHost } from '../producer/session.ts';
+import type { Submission, SubmitOptions } from '../producer/submission.ts';
 import type { Settings } from '../shared/config.ts';
 import type { DedupeStore } from '../shared/dedupe.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';

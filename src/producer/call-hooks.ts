@@ -1,7 +1,7 @@
 /** Where the hooks of a producer meet a call: around its way into the queue and back (D5, R32). */
 import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope, turnOf } from '../shared/envelope.ts';
 import type { BeforeCallAnswer, HookEvent, HookedTool, Hooks, ShortCircuit } from '../shared/hooks.ts';
-import type { Submission } from './dispatch.ts';
+import type { Submission } from './submission.ts';
 
 type Submit = (envelope: ToolCallEnvelope) => Promise<Submission>;
 type Refuse = (error: unknown, envelope: ToolCallEnvelope) => Submission;

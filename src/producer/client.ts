@@ -43,7 +43,7 @@ import { type AuditQuery, callEvent, findRecords } from './audit.ts';
 import { type Cancellation, cancelCall, requestCancellation } from './cancel.ts';
 import { CircuitAdmin, type CircuitSelection } from './circuit-admin.ts';
 import { CircuitView } from './circuits.ts';
-import { Dispatch, type DispatchEvent, type Submission, type SubmitOptions } from './dispatch.ts';
+import { Dispatch, type DispatchEvent } from './dispatch.ts';
 import { type EnforcedCircuit, withEnforcement } from './enforcement.ts';
 import { type Follower, Follows } from './follow.ts';
 import { type InvalidParams, ListeningSessions } from './listening-sessions.ts';
@@ -53,6 +53,7 @@ import { QuestionDesk } from './questions.ts';
 import { Registry } from './registry.ts';
 import { Results } from './results.ts';
 import { Session } from './session.ts';
+import type { Submission, SubmitOptions } from './submission.ts';
 import type { Position } from './timeline.ts';
 import { CallTraces } from './traces.ts';
 

@@ -3,41 +3,31 @@
  * narrower value on or ends the call with a typed error, before anything is written.
  */
 import type { ApprovalRequest } from '../shared/approval.ts';
-import { circuitKey } from '../shared/breaker.ts';
 import { budgetExhausted } from '../shared/budget.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
-import { defined } from '../shared/defined.ts';
-import { contractInvalid, parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
-import { failureOf, PawlError } from '../shared/failure.ts';
-import { type Identity, type IdentityRules, identify, paramsDigest } from '../shared/fingerprint.ts';
+import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
+import { PawlError } from '../shared/failure.ts';
 import type { Hooks } from '../shared/hooks.ts';
 import { overloaded } from '../shared/importance.ts';
-import { bringsTaint, envelopeOf, type Outcome, refusal, resultError } from '../shared/outcome.ts';
-import { denied, permit, taintOf, type Verdict } from '../shared/policy.ts';
-import { redact, secretsIn } from '../shared/redaction.ts';
+import { bringsTaint, envelopeOf, type Outcome, refusal } from '../shared/outcome.ts';
 import type { SessionRecord } from '../shared/session.ts';
-import type { StoredRequest } from '../shared/store/call-record.ts';
 import type { Claim, ClaimAnswer } from '../shared/store/claim.ts';
 import type { CallLedger } from '../shared/store/records.ts';
-import type { ReliabilityModes, Switches } from '../shared/switches.ts';
+import type { Switches } from '../shared/switches.ts';
 import type { ProducerEvent } from '../shared/telemetry.ts';
-import { backgroundSchedule, type Clock, type Schedule, uuidv7 } from '../shared/time.ts';
+import type { Clock, Schedule } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { ApprovalDesk } from './approvals.ts';
-import { type Admission, admissionOf, timedOf } from './budgets.ts';
+import { type Admitted, CallChecks } from './call-checks.ts';
 import { submitHooked } from './call-hooks.ts';
 import type { CircuitView } from './circuits.ts';
+import { Claims } from './claims.ts';
+import { heardWithin, SILENCE_GRACE_MS, withDeadline } from './deadline.ts';
 import type { Offer, Offers } from './offers.ts';
-import type { ProgressEvent, Results } from './results.ts';
+import type { Results } from './results.ts';
+import type { Submission, SubmitOptions } from './submission.ts';
 import type { CallTraces } from './traces.ts';
 
-/** Jobs per second that are kept for Bull Board after they finish; the rest is removed at once. */
-const KEPT_PER_SECOND = 20;
-/** After the deadline of a call that no worker ended, its waiter ends the waiting. */
-const DEADLINE_GRACE_MS = 250;
-/** After the deadline of a call that Redis has not answered for, its caller hears of it. */
-const SILENCE_GRACE_MS = 1_000;
-const MAX_PARAMS_BYTES = 4 * 1_024 * 1_024;
 /** As long as nobody changes the configuration and starts anew. */
 const FORCED_BY_CONFIGURATION = { state: 'FORCED_OPEN', retryAfterMs: 30_000 } as const;
 
@@ -66,58 +56,15 @@ export interface DispatchParts {
 /** What operators and metrics hear of (R27). */
 export type DispatchEvent = ProducerEvent<Offer>;
 
-/** A call that was handed in. */
-export type Submission =
-  /** Refused or already known: the envelope is final. */
-  | { readonly kind: 'answered'; readonly callId?: string; readonly result: ToolResultEnvelope }
-  /** In the queue or running. `stop` ends the waiting, not the call. */
-  | {
-      readonly kind: 'pending';
-      readonly callId: string;
-      readonly requestId: string;
-      readonly result: Promise<ToolResultEnvelope>;
-      /** Another's call is waited for: no attempt runs for this one. */
-      readonly merged?: boolean;
-      stop(): void;
-    };
-
-export interface SubmitOptions {
-  readonly onProgress?: (event: ProgressEvent) => void;
-  /** Who hands the call in, where the front door knows them: they cannot approve it. */
-  readonly submittedBy?: string;
-  /** Told when a person has to decide before the call can run. */
-  readonly onApproval?: (request: ApprovalRequest) => void;
-  /** Told as soon as the call has its ID. */
-  readonly onAccepted?: (callId: string) => void;
-}
-
-type LoopGuard = Settings['reliability']['loopGuard'];
-
-/** A call whose every part has been checked. */
-interface Admitted {
-  readonly envelope: ToolCallEnvelope;
-  readonly offer: Offer;
-  readonly paramsDigest: string;
-  readonly identity: Identity;
-  readonly circuit: string;
-  readonly modes: ReliabilityModes;
-  readonly admission: Admission;
-  /** When the session's agent is to be warned, or stopped. */
-  readonly loop?: { readonly loopId: string; readonly guard: LoopGuard };
-  /** In shadow mode: the slot in which the call would have met its duplicates. */
-  readonly shadow?: Claim['shadow'];
-  /** A person has to decide: what policy says, and for which session. */
-  readonly asks: { readonly verdict: Verdict; readonly session: SessionRecord } | undefined;
-  readonly channel: string | undefined;
-}
-
 export class Dispatch {
   readonly #parts: DispatchParts;
-  #keptSecond = 0;
-  #keptCount = 0;
+  readonly #checks: CallChecks;
+  readonly #claims: Claims;
 
   constructor(parts: DispatchParts) {
     this.#parts = parts;
+    this.#checks = new CallChecks(parts);
+    this.#claims = new Claims(parts);
   }
 
   /** Hands in an envelope from outside, which may be malformed. */
@@ -159,95 +106,13 @@ export class Dispatch {
     const envelope = this.#parts.traces?.begin(asked) ?? asked;
     let admitted: Admitted;
     try {
-      admitted = await this.#admit(envelope);
+      admitted = await this.#checks.admit(envelope);
     } catch (error) {
       return this.#refused(error, envelope);
     }
     const refused = this.#refusedByCircuit(admitted);
     if (refused !== undefined) return refused;
     return this.#claim(admitted, options);
-  }
-
-  async #admit(envelope: ToolCallEnvelope): Promise<Admitted> {
-    const session = await this.#parts.sessionOf(envelope);
-    const offer =
-      this.#parts.offers.peek(envelope.toolNamespace, envelope.toolName) ??
-      (await this.#parts.offers.find(envelope.toolNamespace, envelope.toolName));
-    const policy = toolPolicy(this.#parts.settings, offer);
-    const channel = await this.#channelOf(session);
-    const verdict = this.#permit(envelope, offer, session, channel);
-    checkParams(envelope, offer);
-    const digest = paramsDigest(envelope.payload.params, offer.inputSchema);
-    const modes = this.#parts.switches.modes(offer);
-    const known = this.#identify(envelope, offer, digest, {});
-    const identity =
-      modes.dedupe === 'on' ? known : this.#identify(envelope, offer, digest, { apart: uuidv7(this.#parts.clock) });
-    const circuit = circuitKey({
-      hint: envelope.transport.circuitBreakerHint ?? 'tool',
-      tool: qualifiedName(offer),
-      dependency: policy.circuit?.dependency ?? offer.circuit.dependency,
-      tenantId: envelope.target.tenantId,
-    });
-    const admission = admissionOf(envelope, offer, session, {
-      settings: this.#parts.settings,
-      registry: this.#parts.offers.ruleFor?.(offer),
-      channel,
-      nowMs: this.#parts.clock.now(),
-    });
-    const asks = verdict.decision === 'ask' && (await this.#mustAsk(envelope, offer, session, verdict));
-    return {
-      envelope: admission.envelope,
-      offer,
-      paramsDigest: digest,
-      identity,
-      circuit,
-      modes,
-      admission,
-      ...this.#loopGuard(offer, identity, modes),
-      ...(modes.dedupe === 'shadow'
-        ? { shadow: { slotId: known.mergeId ?? known.callId, derived: known.mergeId !== undefined } }
-        : {}),
-      channel,
-      asks: asks ? { verdict, session } : undefined,
-    };
-  }
-
-  #permit(envelope: ToolCallEnvelope, offer: Offer, session: SessionRecord, channel: string | undefined): Verdict {
-    const { settings } = this.#parts;
-    return permit({
-      tool: offer,
-      session,
-      toolPolicy: toolPolicy(settings, offer),
-      policy: settings.policy,
-      registry: this.#parts.offers.ruleFor?.(offer),
-      channel,
-      params: envelope.payload.params,
-      taint: taintOf(envelope.control.requestTags, session),
-      sandbox: settings.sandbox,
-      dedupeMode: envelope.transport.dedupeMode,
-    });
-  }
-
-  /** Asked for only where policy has a layer for channels. */
-  #channelOf(session: SessionRecord): Promise<string | undefined> | undefined {
-    const { settings, approvals } = this.#parts;
-    if (Object.keys(settings.policy.channels).length === 0) return undefined;
-    return approvals?.routeOf(session).then((route) => route?.channel.kind ?? 'none');
-  }
-
-  /** Whether a person has to decide on this very call. Throws `PERMISSION_DENIED` where nobody can be asked. */
-  async #mustAsk(envelope: ToolCallEnvelope, offer: Offer, session: SessionRecord, verdict: Verdict): Promise<boolean> {
-    const { approvals } = this.#parts;
-    if (approvals === undefined) throw denied(offer, `${verdict.reason}, and here nobody can be asked`, verdict.rule);
-    return !(await approvals.isGranted(session, offer, envelope.payload.params));
-  }
-
-  /** R26. The kill switch counts nothing. */
-  #loopGuard(offer: Offer, { loopId }: Identity, modes: ReliabilityModes): Pick<Admitted, 'loop'> {
-    if (loopId === undefined || !modes.enabled) return {};
-    const { settings } = this.#parts;
-    const own = defined<Partial<LoopGuard>>(toolPolicy(settings, offer).loopGuard ?? {});
-    return { loop: { loopId, guard: { ...settings.reliability.loopGuard, ...own } } };
   }
 
   /** What is told of a call that was made again and again. */
@@ -257,24 +122,6 @@ export class Dispatch {
       this.#parts.onEvent({ type: 'loop', envelope, callId, action: 'warned', repetitions });
     if (modes.circuits === 'shadow' && repetitions >= loop.guard.refuseAt)
       this.#parts.onEvent({ type: 'shadow', envelope, callId, kind: 'refused', detail: 'LOOP_DETECTED' });
-  }
-
-  #identify(
-    envelope: ToolCallEnvelope,
-    offer: Offer,
-    digest: string,
-    rules: Pick<IdentityRules, 'independent' | 'apart'>,
-  ): Identity {
-    const { reliability } = this.#parts.settings;
-    const scope = toolPolicy(this.#parts.settings, offer).scope ?? 'session';
-    return identify(envelope, digest, {
-      tier: offer.tier,
-      shard: 0,
-      scope: scope === 'global' && offer.effects === 'none' ? 'global' : 'session',
-      derive: reliability.deriveKeys === 'on',
-      derivedReplay: reliability.derivedReplay,
-      ...rules,
-    });
   }
 
   /** R22: answered from the pushed copy, without a round trip. */
@@ -300,7 +147,7 @@ export class Dispatch {
     const { envelope, offer, identity } = admitted;
     let claim: Claim;
     try {
-      claim = await this.#claimOf(admitted, options);
+      claim = await this.#claims.of(admitted, options);
     } catch (error) {
       return this.#refused(error, envelope);
     }
@@ -322,7 +169,7 @@ export class Dispatch {
     ) {
       waiting.stop();
       return this.#claim(
-        { ...admitted, identity: this.#identify(envelope, offer, admitted.paramsDigest, { independent: true }) },
+        { ...admitted, identity: this.#checks.identify(envelope, offer, admitted.paramsDigest, { independent: true }) },
         options,
         true,
       );
@@ -394,53 +241,6 @@ export class Dispatch {
     options.onApproval?.(approval);
   }
 
-  /** Throws `PERMISSION_DENIED` for a call that a person must approve and whose session reaches nobody (A6). */
-  #claimOf(admitted: Admitted, options: SubmitOptions): Claim | Promise<Claim> {
-    const claim = this.#plainClaimOf(admitted, options);
-    const { asks, envelope, offer } = admitted;
-    const { approvals } = this.#parts;
-    if (asks === undefined || approvals === undefined) return claim;
-    const { callId, generation } = claim;
-    const { submittedBy } = options;
-    return approvals
-      .requestFor({ envelope, offer, ...asks, callId, generation, submittedBy })
-      .then((approval) => ({ ...claim, approval }));
-  }
-
-  #plainClaimOf(
-    { envelope, offer, paramsDigest: digest, identity, circuit, modes, shadow, loop, channel, admission }: Admitted,
-    options: SubmitOptions,
-  ): Claim {
-    const { room, spends } = admission;
-    const request: StoredRequest = {
-      envelope,
-      tool: { version: offer.version, definition: offer.definition },
-      idempotencyKey: envelope.payload.idempotencyKey ?? identity.callId,
-      ...(modes.enabled ? {} : { direct: true }),
-      ...(options.submittedBy === undefined ? {} : { submittedBy: options.submittedBy }),
-      ...(channel === undefined ? {} : { channel }),
-      ...timedOf(spends),
-    };
-    return {
-      callId: identity.callId,
-      room,
-      ...(spends === undefined ? {} : { spends }),
-      ...(identity.mergeId === undefined ? {} : { mergeId: identity.mergeId }),
-      ...(shadow === undefined ? {} : { shadow }),
-      ...(loop === undefined
-        ? {}
-        : { loop: { loopId: loop.loopId, windowMs: loop.guard.windowMs, refuseAt: refuseAt(loop.guard, modes) } }),
-      mode: envelope.transport.dedupeMode,
-      paramsDigest: digest,
-      request,
-      generation: String(this.#parts.clock.now()),
-      circuit,
-      kept: this.#keepJob(),
-      once: offer.effects === 'once',
-      inboxId: this.#parts.inboxId,
-    };
-  }
-
   /**
    * Before the caller has the result. The worker has marked the session that made the call; this one may be another, which is given
    * the same call's result, and what this process knows of its own is older.
@@ -449,17 +249,6 @@ export class Dispatch {
     this.#parts.onEvent({ type: 'ended', envelope, offer, result });
     if (!bringsTaint(result, offer)) return undefined;
     return this.#parts.taint?.(envelope.target.sessionKey, qualifiedName(offer));
-  }
-
-  /** A bounded sample for Bull Board: everything while little happens, a few a second under load. */
-  #keepJob(): boolean {
-    const second = Math.floor(this.#parts.clock.monotonic() / 1_000);
-    if (second !== this.#keptSecond) {
-      this.#keptSecond = second;
-      this.#keptCount = 0;
-    }
-    this.#keptCount += 1;
-    return this.#keptCount <= KEPT_PER_SECOND;
   }
 
   #pending(
@@ -475,7 +264,7 @@ export class Dispatch {
     };
     const settled = waiting.outcome.then((outcome) => envelopeOf(outcome, asked));
     const own = attachedAgeMs === undefined;
-    const result = this.#withDeadline(envelope, callId, settled, waiting.stop, own).then(async (ended) => {
+    const result = withDeadline(this.#parts, envelope, callId, settled, waiting.stop, own).then(async (ended) => {
       await this.#ended(envelope, offer, ended);
       return ended;
     });
@@ -487,50 +276,6 @@ export class Dispatch {
     result.catch(() => {});
     const pending = { kind: 'pending', callId, requestId: envelope.requestId, result, stop } as const;
     return own ? pending : { ...pending, merged: true };
-  }
-
-  /**
-   * A call that is still queued at its deadline never starts; a running one is ended by its worker. Who joined another's call
-   * (`own` is false) only stops waiting: the call has its own deadline.
-   */
-  #withDeadline(
-    envelope: ToolCallEnvelope,
-    callId: string,
-    settled: Promise<ToolResultEnvelope>,
-    stop: () => void,
-    own: boolean,
-  ): Promise<ToolResultEnvelope> {
-    const { deadlineAtMs } = envelope.control;
-    if (deadlineAtMs === undefined) return settled;
-    const { promise, resolve, reject } = Promise.withResolvers<ToolResultEnvelope>();
-    const late = deadlineOutcome(envelope.toolName);
-    const giveUpNow = () => {
-      stop();
-      resolve(envelopeOf(late, { requestId: envelope.requestId, callId }));
-    };
-    const expire = async () => {
-      if (!own) return giveUpNow();
-      const answer = await this.#parts.ledger.cancel(callId, {
-        state: 'failed',
-        beforeStart: late,
-        betweenAttempts: late,
-        ttlMs: this.#parts.settings.ttl.failedMs,
-        inboxId: this.#parts.inboxId,
-      });
-      if (answer.kind === 'cancelled') await this.#parts.approvals?.cancelled(callId);
-      // Whatever is left of the attempt settles by itself; its outcome can be read by ID.
-      stopGivingUp = schedule(giveUpNow, this.#parts.settings.lockDurationMs);
-    };
-    // Whoever waits is kept alive by the connections; a deadline alone keeps no process.
-    const schedule = this.#parts.schedule ?? backgroundSchedule;
-    let stopGivingUp = () => {};
-    const remainingMs = Math.max(0, deadlineAtMs - this.#parts.clock.now());
-    const stopTimer = schedule(() => void expire().catch(reject), remainingMs + DEADLINE_GRACE_MS);
-    settled.then(resolve, reject).finally(() => {
-      stopTimer();
-      stopGivingUp();
-    });
-    return promise;
   }
 
   /** Errors that are answers become envelopes; Redis out of reach and defects stay exceptions. */
@@ -556,11 +301,6 @@ export class Dispatch {
   }
 }
 
-/** What only observes refuses nothing. */
-function refuseAt(guard: LoopGuard, modes: ReliabilityModes): number {
-  return modes.circuits === 'on' ? guard.refuseAt : Number.MAX_SAFE_INTEGER;
-}
-
 function notTaken(
   { offer, admission }: Admitted,
   answer: Extract<ClaimAnswer, { kind: 'overloaded' | 'spent' }>,
@@ -580,38 +320,6 @@ function looping(tool: string, repetitions: number, retryAfterMs: number): PawlE
   );
 }
 
-/** Who sets a time limit hears within it that Redis does not answer; whether it has taken the call is then not known. */
-async function heardWithin(submission: Promise<Submission>, limitMs: number): Promise<Submission> {
-  const { promise: late, reject } = Promise.withResolvers<never>();
-  const stopTimer = backgroundSchedule(() => {
-    submission.then(
-      (answered) => answered.kind === 'pending' && answered.stop(),
-      () => {},
-    );
-    reject(
-      new PawlError(
-        'BACKEND_UNAVAILABLE',
-        'Redis did not answer within the call’s time limit; ask again with the same key.',
-      ),
-    );
-  }, limitMs);
-  try {
-    return await Promise.race([submission, late]);
-  } finally {
-    stopTimer();
-  }
-}
-
-export function deadlineOutcome(toolName: string): Outcome {
-  return {
-    status: 'timeout',
-    toolName,
-    durationMs: 0,
-    attempts: 0,
-    error: resultError(failureOf('DEADLINE_EXCEEDED'), 'timeout'),
-  };
-}
-
 function asking(envelope: ToolCallEnvelope): { requestId: string; toolName: string } {
   return { requestId: envelope.requestId, toolName: envelope.toolName };
 }
@@ -621,41 +329,4 @@ function nameIn(value: unknown): { requestId: string; toolName: string } {
   const fields = (typeof value === 'object' && value !== null ? value : {}) as Record<string, unknown>;
   const text = (field: unknown) => (typeof field === 'string' ? field.slice(0, 256) : '');
   return { requestId: text(fields['requestId']), toolName: text(fields['toolName']) };
-}
-
-function checkParams(envelope: ToolCallEnvelope, offer: Offer): void {
-  const { params } = envelope.payload;
-  const faults = offer.validate(params);
-  if (faults.length > 0) {
-    const known = secretsIn(params);
-    const issues = faults.map((issue) => ({ ...issue, message: redact(issue.message, known) }));
-    const listed = issues
-      .map((issue) => `${issue.path === '' ? 'the parameters' : issue.path}: ${issue.message}`)
-      .join('; ');
-    throw new PawlError('INVALID_PARAMS', `The parameters of ${offer.name} are not valid: ${listed}.`, { issues });
-  }
-}
-
-/** Parameters as they will look to the worker; throws `CONTRACT_INVALID` when JSON cannot say them or they are too large. */
-export function jsonParams(params: unknown): Record<string, unknown> {
-  let text: string | undefined;
-  try {
-    text = JSON.stringify(params);
-  } catch (error) {
-    throw contractInvalid([
-      { path: 'payload.params', message: error instanceof Error ? error.message : String(error) },
-    ]);
-  }
-  if (text === undefined || !text.startsWith('{'))
-    throw contractInvalid([
-      {
-        path: 'payload.params',
-        message: `must be an object; got ${text === undefined ? typeof params : text.slice(0, 40)}`,
-      },
-    ]);
-  if (text.length > MAX_PARAMS_BYTES)
-    throw contractInvalid([
-      { path: 'payload.params', message: `is ${text.length} characters long; at most ${MAX_PARAMS_BYTES} are allowed` },
-    ]);
-  return params as Record<string, unknown>;
 }

@@ -23,9 +23,10 @@ import { type Clock, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../shared/tool.ts';
 import type { AgentEvent } from './agents.ts';
 import type { Cancellation } from './cancel.ts';
-import { jsonParams, type Submission, type SubmitOptions } from './dispatch.ts';
 import type { InvalidParams, ListeningSessions } from './listening-sessions.ts';
+import { jsonParams } from './params.ts';
 import { callAgainWhenInvalid, type ReaskOptions } from './reask.ts';
+import type { Submission, SubmitOptions } from './submission.ts';
 
 export interface CallOptions {
   /** Names the call: the same key gives the same call. Any text up to 1 KiB. */

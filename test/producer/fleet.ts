@@ -2,8 +2,9 @@
 import { tmpdir } from 'node:os';
 import { expect, onTestFinished } from 'vitest';
 import { Pawl } from '../../src/producer/client.ts';
-import type { DispatchEvent, Submission } from '../../src/producer/dispatch.ts';
+import type { DispatchEvent } from '../../src/producer/dispatch.ts';
 import type { Session } from '../../src/producer/session.ts';
+import type { Submission } from '../../src/producer/submission.ts';
 import type { AuditEvent } from '../../src/shared/audit.ts';
 import { resolveSettings, type Settings, type SettingsInput } from '../../src/shared/config.ts';
 import type { ToolResultEnvelope } from '../../src/shared/envelope.ts';

@@ -2,7 +2,7 @@
  * Requests that wait for a call's end. The waiting ends with the call, the request's own limit, the client's going or the
  * server's closing; the call ends only by itself.
  */
-import type { Submission } from '../dispatch.ts';
+import type { Submission } from '../submission.ts';
 
 type Pending = Extract<Submission, { readonly kind: 'pending' }>;
 

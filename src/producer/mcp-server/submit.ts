@@ -3,9 +3,9 @@ import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
 import { idempotencyKeySchema } from '../../shared/envelope.ts';
 import { canonicalJson, digest } from '../../shared/fingerprint.ts';
 import type { Pawl } from '../client.ts';
-import type { Submission } from '../dispatch.ts';
 import { submitterOf } from '../http/approvals.ts';
 import type { ProgressEvent } from '../results.ts';
+import type { Submission } from '../submission.ts';
 import { type McpClient, sessionFor } from './request.ts';
 import type { McpOffer } from './tools.ts';
 

@@ -1,0 +1,147 @@
+/**
+ * What is checked of a call before anything is written: session, tool, permission, schema, identity, budgets, approval.
+ */
+import { circuitKey } from '../shared/breaker.ts';
+import { type Settings, toolPolicy } from '../shared/config.ts';
+import { defined } from '../shared/defined.ts';
+import type { ToolCallEnvelope } from '../shared/envelope.ts';
+import { type Identity, type IdentityRules, identify, paramsDigest } from '../shared/fingerprint.ts';
+import { denied, permit, taintOf, type Verdict } from '../shared/policy.ts';
+import type { SessionRecord } from '../shared/session.ts';
+import type { Claim } from '../shared/store/claim.ts';
+import type { ReliabilityModes } from '../shared/switches.ts';
+import { uuidv7 } from '../shared/time.ts';
+import { qualifiedName } from '../shared/tool.ts';
+import { type Admission, admissionOf } from './budgets.ts';
+import type { DispatchParts } from './dispatch.ts';
+import type { Offer } from './offers.ts';
+import { checkParams } from './params.ts';
+
+export type LoopGuard = Settings['reliability']['loopGuard'];
+
+/** A call whose every part has been checked. */
+export interface Admitted {
+  readonly envelope: ToolCallEnvelope;
+  readonly offer: Offer;
+  readonly paramsDigest: string;
+  readonly identity: Identity;
+  readonly circuit: string;
+  readonly modes: ReliabilityModes;
+  readonly admission: Admission;
+  /** When the session's agent is to be warned, or stopped. */
+  readonly loop?: { readonly loopId: string; readonly guard: LoopGuard };
+  /** In shadow mode: the slot in which the call would have met its duplicates. */
+  readonly shadow?: Claim['shadow'];
+  /** A person has to decide: what policy says, and for which session. */
+  readonly asks: { readonly verdict: Verdict; readonly session: SessionRecord } | undefined;
+  readonly channel: string | undefined;
+}
+
+/** Checks calls, one after the other; whatever does not hold is thrown as a typed error. */
+export class CallChecks {
+  readonly #parts: DispatchParts;
+
+  constructor(parts: DispatchParts) {
+    this.#parts = parts;
+  }
+
+  async admit(envelope: ToolCallEnvelope): Promise<Admitted> {
+    const session = await this.#parts.sessionOf(envelope);
+    const offer =
+      this.#parts.offers.peek(envelope.toolNamespace, envelope.toolName) ??
+      (await this.#parts.offers.find(envelope.toolNamespace, envelope.toolName));
+    const policy = toolPolicy(this.#parts.settings, offer);
+    const channel = await this.#channelOf(session);
+    const verdict = this.#permit(envelope, offer, session, channel);
+    checkParams(envelope, offer);
+    const digest = paramsDigest(envelope.payload.params, offer.inputSchema);
+    const modes = this.#parts.switches.modes(offer);
+    const known = this.identify(envelope, offer, digest, {});
+    const identity =
+      modes.dedupe === 'on' ? known : this.identify(envelope, offer, digest, { apart: uuidv7(this.#parts.clock) });
+    const circuit = circuitKey({
+      hint: envelope.transport.circuitBreakerHint ?? 'tool',
+      tool: qualifiedName(offer),
+      dependency: policy.circuit?.dependency ?? offer.circuit.dependency,
+      tenantId: envelope.target.tenantId,
+    });
+    const admission = admissionOf(envelope, offer, session, {
+      settings: this.#parts.settings,
+      registry: this.#parts.offers.ruleFor?.(offer),
+      channel,
+      nowMs: this.#parts.clock.now(),
+    });
+    const asks = verdict.decision === 'ask' && (await this.#mustAsk(envelope, offer, session, verdict));
+    return {
+      envelope: admission.envelope,
+      offer,
+      paramsDigest: digest,
+      identity,
+      circuit,
+      modes,
+      admission,
+      ...this.#loopGuard(offer, identity, modes),
+      ...(modes.dedupe === 'shadow'
+        ? { shadow: { slotId: known.mergeId ?? known.callId, derived: known.mergeId !== undefined } }
+        : {}),
+      channel,
+      asks: asks ? { verdict, session } : undefined,
+    };
+  }
+
+  #permit(envelope: ToolCallEnvelope, offer: Offer, session: SessionRecord, channel: string | undefined): Verdict {
+    const { settings } = this.#parts;
+    return permit({
+      tool: offer,
+      session,
+      toolPolicy: toolPolicy(settings, offer),
+      policy: settings.policy,
+      registry: this.#parts.offers.ruleFor?.(offer),
+      channel,
+      params: envelope.payload.params,
+      taint: taintOf(envelope.control.requestTags, session),
+      sandbox: settings.sandbox,
+      dedupeMode: envelope.transport.dedupeMode,
+    });
+  }
+
+  /** Asked for only where policy has a layer for channels. */
+  #channelOf(session: SessionRecord): Promise<string | undefined> | undefined {
+    const { settings, approvals } = this.#parts;
+    if (Object.keys(settings.policy.channels).length === 0) return undefined;
+    return approvals?.routeOf(session).then((route) => route?.channel.kind ?? 'none');
+  }
+
+  /** Whether a person has to decide on this very call. Throws `PERMISSION_DENIED` where nobody can be asked. */
+  async #mustAsk(envelope: ToolCallEnvelope, offer: Offer, session: SessionRecord, verdict: Verdict): Promise<boolean> {
+    const { approvals } = this.#parts;
+    if (approvals === undefined) throw denied(offer, `${verdict.reason}, and here nobody can be asked`, verdict.rule);
+    return !(await approvals.isGranted(session, offer, envelope.payload.params));
+  }
+
+  /** R26. The kill switch counts nothing. */
+  #loopGuard(offer: Offer, { loopId }: Identity, modes: ReliabilityModes): Pick<Admitted, 'loop'> {
+    if (loopId === undefined || !modes.enabled) return {};
+    const { settings } = this.#parts;
+    const own = defined<Partial<LoopGuard>>(toolPolicy(settings, offer).loopGuard ?? {});
+    return { loop: { loopId, guard: { ...settings.reliability.loopGuard, ...own } } };
+  }
+
+  identify(
+    envelope: ToolCallEnvelope,
+    offer: Offer,
+    digest: string,
+    rules: Pick<IdentityRules, 'independent' | 'apart'>,
+  ): Identity {
+    const { reliability } = this.#parts.settings;
+    const scope = toolPolicy(this.#parts.settings, offer).scope ?? 'session';
+    return identify(envelope, digest, {
+      tier: offer.tier,
+      shard: 0,
+      scope: scope === 'global' && offer.effects === 'none' ? 'global' : 'session',
+      derive: reliability.deriveKeys === 'on',
+      derivedReplay: reliability.derivedReplay,
+      ...rules,
+    });
+  }
+}

@@ -1,0 +1,87 @@
+/**
+ * The claim of a call, with the request for approval where a person has to decide.
+ */
+import type { StoredRequest } from '../shared/store/call-record.ts';
+import type { Claim } from '../shared/store/claim.ts';
+import type { ReliabilityModes } from '../shared/switches.ts';
+import { timedOf } from './budgets.ts';
+import type { Admitted, LoopGuard } from './call-checks.ts';
+import type { DispatchParts } from './dispatch.ts';
+import type { SubmitOptions } from './submission.ts';
+
+/** Jobs per second that are kept for Bull Board after they finish; the rest is removed at once. */
+const KEPT_PER_SECOND = 20;
+
+/** Says of calls that have been checked what is to be claimed. */
+export class Claims {
+  readonly #parts: DispatchParts;
+  #keptSecond = 0;
+  #keptCount = 0;
+
+  constructor(parts: DispatchParts) {
+    this.#parts = parts;
+  }
+
+  /** Throws `PERMISSION_DENIED` for a call that a person must approve and whose session reaches nobody (A6). */
+  of(admitted: Admitted, options: SubmitOptions): Claim | Promise<Claim> {
+    const claim = this.#plain(admitted, options);
+    const { asks, envelope, offer } = admitted;
+    const { approvals } = this.#parts;
+    if (asks === undefined || approvals === undefined) return claim;
+    const { callId, generation } = claim;
+    const { submittedBy } = options;
+    return approvals
+      .requestFor({ envelope, offer, ...asks, callId, generation, submittedBy })
+      .then((approval) => ({ ...claim, approval }));
+  }
+
+  #plain(
+    { envelope, offer, paramsDigest: digest, identity, circuit, modes, shadow, loop, channel, admission }: Admitted,
+    options: SubmitOptions,
+  ): Claim {
+    const { room, spends } = admission;
+    const request: StoredRequest = {
+      envelope,
+      tool: { version: offer.version, definition: offer.definition },
+      idempotencyKey: envelope.payload.idempotencyKey ?? identity.callId,
+      ...(modes.enabled ? {} : { direct: true }),
+      ...(options.submittedBy === undefined ? {} : { submittedBy: options.submittedBy }),
+      ...(channel === undefined ? {} : { channel }),
+      ...timedOf(spends),
+    };
+    return {
+      callId: identity.callId,
+      room,
+      ...(spends === undefined ? {} : { spends }),
+      ...(identity.mergeId === undefined ? {} : { mergeId: identity.mergeId }),
+      ...(shadow === undefined ? {} : { shadow }),
+      ...(loop === undefined
+        ? {}
+        : { loop: { loopId: loop.loopId, windowMs: loop.guard.windowMs, refuseAt: refuseAt(loop.guard, modes) } }),
+      mode: envelope.transport.dedupeMode,
+      paramsDigest: digest,
+      request,
+      generation: String(this.#parts.clock.now()),
+      circuit,
+      kept: this.#keepJob(),
+      once: offer.effects === 'once',
+      inboxId: this.#parts.inboxId,
+    };
+  }
+
+  /** A bounded sample for Bull Board: everything while little happens, a few a second under load. */
+  #keepJob(): boolean {
+    const second = Math.floor(this.#parts.clock.monotonic() / 1_000);
+    if (second !== this.#keptSecond) {
+      this.#keptSecond = second;
+      this.#keptCount = 0;
+    }
+    this.#keptCount += 1;
+    return this.#keptCount <= KEPT_PER_SECOND;
+  }
+}
+
+/** What only observes refuses nothing. */
+function refuseAt(guard: LoopGuard, modes: ReliabilityModes): number {
+  return modes.circuits === 'on' ? guard.refuseAt : Number.MAX_SAFE_INTEGER;
+}

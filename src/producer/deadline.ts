@@ -1,0 +1,91 @@
+/**
+ * The time limit of a call, as its caller keeps it: whoever waits hears of the end in time, whatever became of the call.
+ */
+import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
+import { failureOf, PawlError } from '../shared/failure.ts';
+import { envelopeOf, type Outcome, resultError } from '../shared/outcome.ts';
+import { backgroundSchedule } from '../shared/time.ts';
+import type { DispatchParts } from './dispatch.ts';
+import type { Submission } from './submission.ts';
+
+/** After the deadline of a call that no worker ended, its waiter ends the waiting. */
+const DEADLINE_GRACE_MS = 250;
+/** After the deadline of a call that Redis has not answered for, its caller hears of it. */
+export const SILENCE_GRACE_MS = 1_000;
+
+/**
+ * A call that is still queued at its deadline never starts; a running one is ended by its worker. Who joined another's call
+ * (`own` is false) only stops waiting: the call has its own deadline.
+ */
+export function withDeadline(
+  parts: Pick<DispatchParts, 'ledger' | 'approvals' | 'settings' | 'inboxId' | 'clock' | 'schedule'>,
+  envelope: ToolCallEnvelope,
+  callId: string,
+  settled: Promise<ToolResultEnvelope>,
+  stop: () => void,
+  own: boolean,
+): Promise<ToolResultEnvelope> {
+  const { deadlineAtMs } = envelope.control;
+  if (deadlineAtMs === undefined) return settled;
+  const { promise, resolve, reject } = Promise.withResolvers<ToolResultEnvelope>();
+  const late = deadlineOutcome(envelope.toolName);
+  const giveUpNow = () => {
+    stop();
+    resolve(envelopeOf(late, { requestId: envelope.requestId, callId }));
+  };
+  const expire = async () => {
+    if (!own) return giveUpNow();
+    const answer = await parts.ledger.cancel(callId, {
+      state: 'failed',
+      beforeStart: late,
+      betweenAttempts: late,
+      ttlMs: parts.settings.ttl.failedMs,
+      inboxId: parts.inboxId,
+    });
+    if (answer.kind === 'cancelled') await parts.approvals?.cancelled(callId);
+    // Whatever is left of the attempt settles by itself; its outcome can be read by ID.
+    stopGivingUp = schedule(giveUpNow, parts.settings.lockDurationMs);
+  };
+  // Whoever waits is kept alive by the connections; a deadline alone keeps no process.
+  const schedule = parts.schedule ?? backgroundSchedule;
+  let stopGivingUp = () => {};
+  const remainingMs = Math.max(0, deadlineAtMs - parts.clock.now());
+  const stopTimer = schedule(() => void expire().catch(reject), remainingMs + DEADLINE_GRACE_MS);
+  settled.then(resolve, reject).finally(() => {
+    stopTimer();
+    stopGivingUp();
+  });
+  return promise;
+}
+
+/** Who sets a time limit hears within it that Redis does not answer; whether it has taken the call is then not known. */
+export async function heardWithin(submission: Promise<Submission>, limitMs: number): Promise<Submission> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const stopTimer = backgroundSchedule(() => {
+    submission.then(
+      (answered) => answered.kind === 'pending' && answered.stop(),
+      () => {},
+    );
+    reject(
+      new PawlError(
+        'BACKEND_UNAVAILABLE',
+        'Redis did not answer within the call’s time limit; ask again with the same key.',
+      ),
+    );
+  }, limitMs);
+  try {
+    return await Promise.race([submission, late]);
+  } finally {
+    stopTimer();
+  }
+}
+
+export function deadlineOutcome(toolName: string): Outcome {
+  return {
+    status: 'timeout',
+    toolName,
+    durationMs: 0,
+    attempts: 0,
+    error: resultError(failureOf('DEADLINE_EXCEEDED'), 'timeout'),
+  };
+}

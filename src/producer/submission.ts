@@ -1,0 +1,31 @@
+/**
+ * A call that was handed in, and what whoever does it may ask for.
+ */
+import type { ApprovalRequest } from '../shared/approval.ts';
+import type { ToolResultEnvelope } from '../shared/envelope.ts';
+import type { ProgressEvent } from './results.ts';
+
+/** A call that was handed in. */
+export type Submission =
+  /** Refused or already known: the envelope is final. */
+  | { readonly kind: 'answered'; readonly callId?: string; readonly result: ToolResultEnvelope }
+  /** In the queue or running. `stop` ends the waiting, not the call. */
+  | {
+      readonly kind: 'pending';
+      readonly callId: string;
+      readonly requestId: string;
+      readonly result: Promise<ToolResultEnvelope>;
+      /** Another's call is waited for: no attempt runs for this one. */
+      readonly merged?: boolean;
+      stop(): void;
+    };
+
+export interface SubmitOptions {
+  readonly onProgress?: (event: ProgressEvent) => void;
+  /** Who hands the call in, where the front door knows them: they cannot approve it. */
+  readonly submittedBy?: string;
+  /** Told when a person has to decide before the call can run. */
+  readonly onApproval?: (request: ApprovalRequest) => void;
+  /** Told as soon as the call has its ID. */
+  readonly onAccepted?: (callId: string) => void;
+}
