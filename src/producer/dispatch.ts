@@ -56,6 +56,8 @@ export interface DispatchParts {
 /** What operators and metrics hear of (R27). */
 export type DispatchEvent = ProducerEvent<Offer>;
 
+type Accepted = Exclude<ClaimAnswer, { kind: 'overloaded' | 'spent' | 'loop' }>;
+
 export class Dispatch {
   readonly #parts: DispatchParts;
   readonly #checks: CallChecks;
@@ -184,6 +186,17 @@ export class Dispatch {
       this.#parts.onEvent({ type: 'loop', envelope, callId: answer.callId, action: 'refused', repetitions });
       return this.#refused(looping(offer.name, repetitions, retryAfterMs), envelope);
     }
+    return this.#accepted(admitted, claim, answer, waiting, options);
+  }
+
+  async #accepted(
+    admitted: Admitted,
+    claim: Claim,
+    answer: Accepted,
+    waiting: ReturnType<Results['wait']>,
+    options: SubmitOptions,
+  ): Promise<Submission> {
+    const { envelope, identity } = admitted;
     const { submittedBy } = options;
     const { paramsDigest: digest } = admitted;
     const told = { envelope, callId: answer.callId, answer: answer.kind, paramsDigest: digest, submittedBy };
@@ -204,6 +217,11 @@ export class Dispatch {
       return this.#pending(admitted, answer.callId, leading, answer.ageMs);
     }
     waiting.stop();
+    return this.#known(admitted, answer);
+  }
+
+  /** What became of the call that is known already, where nobody waits for it. */
+  async #known({ envelope, offer }: Admitted, answer: Exclude<Accepted, { kind: 'claimed' }>): Promise<Submission> {
     if (answer.kind === 'conflict') {
       return this.#refused(
         new PawlError(
