@@ -92,6 +92,11 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'the model sent null, the tool gets {"city":"Rome"}',
     'ada sees book, cancel; everybody sees book',
   ],
+  'dynamic-tools.ts': [
+    'open_file: success, notes.md is open',
+    'with other parameters: INVALID_PARAMS',
+    'without the editor: CLIENT_GONE',
+  ],
   'progress.ts': ['build_index is queued', '1 of 5', '4 of 5', 'success: 5 documents indexed'],
 };
 

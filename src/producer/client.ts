@@ -52,9 +52,11 @@ import { type Offer, Offers } from './offers.ts';
 import { QuestionDesk } from './questions.ts';
 import { Registry } from './registry.ts';
 import { Results } from './results.ts';
+import { type ServedTool, ServedTools, type ServeOptions } from './served-tools.ts';
 import { Session } from './session.ts';
 import type { Submission, SubmitOptions } from './submission.ts';
 import type { Position } from './timeline.ts';
+import { ToolClients } from './tool-clients.ts';
 import { CallTraces } from './traces.ts';
 
 export const PLACES: readonly Place[] = TIERS.map((tier) => ({ tier, shard: 0 }));
@@ -95,6 +97,8 @@ export class Pawl {
   readonly agents: AgentDesk;
   /** Tools that are declared while the system runs. */
   readonly registry: Registry;
+  /** Clients that run declared tools themselves. */
+  readonly toolClients: ToolClients;
   readonly questions: QuestionDesk;
   /** What this process counts; `fleetMetrics` adds it up with what others do. */
   readonly metrics: ProducerMetrics;
@@ -114,6 +118,7 @@ export class Pawl {
   readonly #traces: CallTraces | undefined;
   readonly #hooks: Hooks;
   readonly #sessions = new Map<string, SessionRecord>();
+  readonly #serving = new Set<ServedTools>();
   readonly #catalogueListeners = new Set<() => void>();
   readonly #inboxId: string;
   /** Resolved once the news are heard and the circuits known. */
@@ -218,6 +223,8 @@ export class Pawl {
       isCode: async (namespace, name) =>
         (await this.#offers.code()).some((offer) => offer.namespace === namespace && offer.name === name),
     });
+    const { handovers, audit } = backend;
+    this.toolClients = new ToolClients({ handovers, registry: this.registry, audit });
     this.questions = new QuestionDesk(backend.questions, backend.audit);
     this.agents = new AgentDesk({
       agents: backend.agents,
@@ -531,6 +538,14 @@ export class Pawl {
     return shown.filter((offer) => known.has(offer));
   }
 
+  /** Declares tools, and runs their calls here, as an outside client does over HTTP (C21). */
+  async serveTools(tools: readonly ServedTool[], options?: ServeOptions): Promise<ServedTools> {
+    this.#checkOpen();
+    const serving = await ServedTools.start({ clients: this.toolClients, registry: this.registry }, tools, options);
+    this.#serving.add(serving);
+    return serving;
+  }
+
   /** Calls back whenever tools or workers have come or gone. The answer ends that. */
   onCatalogueChange(listener: () => void): () => void {
     this.#catalogueListeners.add(listener);
@@ -660,6 +675,7 @@ export class Pawl {
     else if (news.type === 'session' || news.type === 'taint') this.#sessions.delete(news.sessionKey);
     else if (news.type === 'switches') this.#learnSwitches().catch(() => {});
     else if (news.type === 'specs') this.#learnSpecs();
+    else if (news.type === 'offered') this.toolClients.hear(news.tool);
     else if (news.type === 'invalid-params' && news.from !== this.#inboxId)
       this.listening.tell(news.sessionKey, news.event as InvalidParams);
   }
@@ -742,6 +758,7 @@ export class Pawl {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
+    await Promise.all([...this.#serving].map((serving) => serving.close().catch(() => {})));
     await this.#publisher.close(LAST_METRICS_MS);
     this.#follows.close();
     this.agents.close();

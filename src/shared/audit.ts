@@ -162,7 +162,16 @@ export interface RegistryChange {
   /** `namespace.name`. */
   readonly tool: string;
   readonly kind: string;
-  readonly action: 'declared' | 'changed' | 'enabled' | 'disabled' | 'removed' | 'rolled-back' | 'redefined';
+  readonly action:
+    | 'declared'
+    | 'changed'
+    | 'enabled'
+    | 'disabled'
+    | 'removed'
+    | 'rolled-back'
+    | 'redefined'
+    | 'served'
+    | 'left';
   /** Of the registry; a worker's own tool has none. */
   readonly revision?: number;
   readonly definition?: string;

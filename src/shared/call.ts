@@ -66,14 +66,15 @@ export type Settlement = (typeof SETTLEMENTS)[number];
 /** After this many attempts that took their worker down, a call is set aside. */
 export const MAX_LOST_ATTEMPTS = 2;
 
-/** What to do with a call whose attempt began and left no record (DESIGN, decision 5). */
+/** What to do with a call whose attempt began and left no record (DESIGN, decision 5). `isAnswerable`: it can be asked for. */
 export function recovery(
   effects: Effects,
   lostAttempts: number,
+  isAnswerable = false,
 ): { readonly kind: 'run-again' | 'probe' } | { readonly kind: 'stop'; readonly code: FailureCode } {
-  if (effects === 'once') return { kind: 'stop', code: 'OUTCOME_UNKNOWN' };
+  if (effects === 'once' && !isAnswerable) return { kind: 'stop', code: 'OUTCOME_UNKNOWN' };
   if (lostAttempts >= MAX_LOST_ATTEMPTS) return { kind: 'stop', code: 'POISONED' };
-  return { kind: effects === 'probe' ? 'probe' : 'run-again' };
+  return { kind: effects === 'probe' || effects === 'once' ? 'probe' : 'run-again' };
 }
 
 /** Error codes that leave open what happened: such a call can be resolved, and is kept as long as a success. */

@@ -243,6 +243,18 @@ export const FAILURES = {
     'The connection broke.',
     'The service or something between closed the connection.',
   ),
+  CLIENT_GONE: kind(
+    'transport',
+    'n',
+    'No client serves the tool now.',
+    'The program that runs the tool is not connected: start it.',
+  ),
+  CLIENT_LOST: kind(
+    'lost',
+    'r',
+    'The client that ran the call left before it answered.',
+    'The program that ran the call died, or was cut off for longer than its lease.',
+  ),
   MCP_UNAVAILABLE: kind(
     'transport',
     'rnc',

@@ -69,11 +69,16 @@ const common = {
   mutable: z.boolean().default(true),
 };
 
+/** How many calls are handed to clients at a time, all clients together; the others wait in the queue. */
+const dynamicRoutingSchema = z
+  .strictObject({ concurrency: z.number().int().min(1).max(10_000).default(4) })
+  .prefault({});
+
 /** What `PUT /v1/tools/{name}` takes. */
 export const putSpecSchema = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('http'), ...common, routing: connectorSchema }),
   z.strictObject({ kind: z.literal('mcp'), ...common, routing: mcpRoutingSchema }),
-  z.strictObject({ kind: z.literal('dynamic'), ...common, routing: z.strictObject({}).default({}) }),
+  z.strictObject({ kind: z.literal('dynamic'), ...common, routing: dynamicRoutingSchema }),
 ]);
 export type PutSpec = z.input<typeof putSpecSchema>;
 type ParsedSpec = z.output<typeof putSpecSchema>;
@@ -178,6 +183,8 @@ export function specRecord(given: unknown, revision: Revision): CheckedSpec {
   // C21: what a client of ours does with a call is not ours to know.
   if (spec.kind === 'dynamic' && tier === 'read-only')
     throw invalid([{ path: 'tier', message: 'must not be read-only: dynamic tools always count as mutating' }]);
+  if (spec.kind === 'dynamic' && effects === 'none')
+    throw invalid([{ path: 'effects', message: 'must not be none: dynamic tools always count as mutating' }]);
   const input = usableSchema(spec.inputSchema, 'inputSchema');
   const output = spec.outputSchema === undefined ? undefined : usableSchema(spec.outputSchema, 'outputSchema');
   const content = {

@@ -33,6 +33,14 @@ export interface RegisteredTool {
   readonly declared?: true;
 }
 
+/**
+ * Whether an attempt that left no record can be asked for. Of `once` tools only those that run outside of the workers: what they
+ * do goes on when a worker dies.
+ */
+export function isAnswerable({ tool, declared }: RegisteredTool): boolean {
+  return tool.probe !== undefined && (tool.effects === 'probe' || (tool.effects === 'once' && declared === true));
+}
+
 /** Tools under their qualified names. Throws `CONFIGURATION` for two of one name, and for a schema that cannot be compiled. */
 export function register(tools: readonly AnyTool[]): ReadonlyMap<string, RegisteredTool> {
   const registered = new Map<string, RegisteredTool>();

@@ -15,7 +15,10 @@ export type ToolMakers = { readonly [Kind in SpecKind]?: (record: SpecOf<Kind>) 
 
 /** The functions that an executor gives a declared tool. */
 export interface Executable
-  extends Pick<ToolOptions<Readonly<Record<string, unknown>>, unknown>, 'run' | 'needs' | 'resource' | 'preview'> {
+  extends Pick<
+    ToolOptions<Readonly<Record<string, unknown>>, unknown>,
+    'run' | 'probe' | 'needs' | 'resource' | 'preview'
+  > {
   /** What of the fleet's limits its calls count against. */
   readonly limit?: FleetLimit;
 }

@@ -24,7 +24,7 @@ import { Admission, ELSEWHERE_MS, NEXT_WORKER_MS } from './admission.ts';
 import { type AttemptOptions, type Ending, runProbe, runTool } from './attempt.ts';
 import { AttemptHooks } from './attempt-hooks.ts';
 import { AttemptAudit } from './audit.ts';
-import { type Begun, waitedMs } from './begun.ts';
+import { type Begun, isAnswerable, waitedMs } from './begun.ts';
 import { mayRunHere, tooFew } from './consensus.ts';
 import type { ExecuteParts } from './executor-parts.ts';
 import { FleetCircuits } from './fleet-circuit.ts';
@@ -117,7 +117,7 @@ export class Executor {
   async #recover(begun: Begun): Promise<Step<void>> {
     const { started, registered, circuit, running } = begun;
     if (started.takenOver) {
-      const plan = recovery(registered.tool.effects, started.lostAttempts);
+      const plan = recovery(registered.tool.effects, started.lostAttempts, isAnswerable(registered));
       if (plan.kind === 'stop') return { end: await this.#judge.giveUp(begun, failureOf(plan.code)) };
       if (plan.kind === 'probe') {
         const prepared = await this.#preparation.prepare(begun);

@@ -12,7 +12,7 @@ import { qualifiedName, type ToolResult } from '../shared/tool.ts';
 import { resultMetadata } from '../shared/tool-result.ts';
 import type { Ending } from './attempt.ts';
 import type { AttemptHooks } from './attempt-hooks.ts';
-import { attemptsWith, type Begun, nowMs, outcomeBase, remainingMs } from './begun.ts';
+import { attemptsWith, type Begun, isAnswerable, nowMs, outcomeBase, remainingMs } from './begun.ts';
 import { type Counted, count, needsConsensus, split } from './consensus.ts';
 import type { ExecuteParts } from './executor-parts.ts';
 import type { FleetCircuits } from './fleet-circuit.ts';
@@ -183,7 +183,7 @@ export class Judge {
           settlement: settlementOfAborted(effects, nothingHappened),
         });
       case 'DRAINED': {
-        if (effects === 'probe' && !nothingHappened) return { kind: 'abandoned' };
+        if (isAnswerable(begun.registered) && !nothingHappened) return { kind: 'abandoned' };
         const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
         const again = mayRunAgain({ failure, effects, expectedRetrySafe });
         if (!again) return this.fail(begun, failureOf('OUTCOME_UNKNOWN'), { status: 'error', ran: true });

@@ -27,6 +27,7 @@ import { WorkerAgents } from './agents.ts';
 import { ApprovalGate } from './approval-gate.ts';
 import { type RegisteredTool, register } from './begun.ts';
 import { WorkerChannels } from './channels.ts';
+import { DynamicCalls } from './connectors/dynamic.ts';
 import { compiledIn } from './connectors/index.ts';
 import { McpConnections } from './connectors/mcp/tools.ts';
 import { DeclaredTools, type ToolMakers } from './declared-tools.ts';
@@ -104,6 +105,7 @@ export class ToolWorker {
   readonly #switches: Switches;
   readonly #declared: DeclaredTools;
   readonly #mcp: McpConnections;
+  readonly #dynamic: DynamicCalls;
   readonly #news: NewsListener;
   readonly #queues: readonly JobQueue[];
   readonly #presence: Presence;
@@ -165,9 +167,11 @@ export class ToolWorker {
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
     this.#switches = new Switches(settings.reliability);
     this.#mcp = new McpConnections(options);
+    this.#dynamic = new DynamicCalls(backend.handovers);
     this.#declared = new DeclaredTools(backend.specs, {
       ...compiledIn({ settings, environment: options.environment, limits: backend.limits }),
       mcp: (record) => this.#mcp.executable(record),
+      dynamic: (record) => this.#dynamic.executable(record),
       ...options.declared,
     });
     const { seals, messages, questions, audit, ledger } = backend;
@@ -372,6 +376,7 @@ export class ToolWorker {
     else if (news.type === 'specs') this.#declared.catchUp().catch((error: Error) => this.#onError(error));
     else if (news.type === 'agent') this.#agents.heard(news.agentId);
     else if (news.type === 'question') this.#channels.heard(news.id);
+    else if (news.type === 'handover') this.#dynamic.heard(news.callId);
     else if (news.type === 'drain' && news.workerId === this.id) this.#drainAsked();
     else if (news.type === 'catalogue') this.#presence.learnPeers().catch((error: Error) => this.#onError(error));
   }

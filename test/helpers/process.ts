@@ -55,26 +55,31 @@ export function startScript(
   args: readonly string[] = [],
   options: ProcessOptions = {},
 ): TestProcess {
-  return start([typeof file === 'string' ? file : fileURLToPath(file), ...args], options);
+  return start(process.execPath, [typeof file === 'string' ? file : fileURLToPath(file), ...args], options);
 }
 
 /** Runs `pawl …`. */
 export function startPawl(args: readonly string[], options: ProcessOptions = {}): TestProcess {
-  return start([LAUNCHER, ...args], options);
+  return start(process.execPath, [LAUNCHER, ...args], options);
 }
 
-function start(args: readonly string[], options: ProcessOptions): TestProcess {
+/** Runs a program that is no script of Node's. */
+export function startProgram(program: string, args: readonly string[], options: ProcessOptions = {}): TestProcess {
+  return start(program, args, options);
+}
+
+function start(program: string, args: readonly string[], options: ProcessOptions): TestProcess {
   const env: NodeJS.ProcessEnv = { ...process.env, NODE_OPTIONS: '', ...options.env };
   for (const name of Object.keys(env)) if (env[name] === undefined || name.startsWith('VITEST')) delete env[name];
   // A group of its own, so that cleaning up reaches its children as well.
-  const child = spawn(process.execPath, [...args], {
+  const child = spawn(program, [...args], {
     cwd: options.cwd ?? ROOT,
     env,
     stdio: ['pipe', 'pipe', 'pipe'],
     detached: true,
   });
   const { pid } = child;
-  if (pid === undefined) throw new Error(`${process.execPath} could not be started`);
+  if (pid === undefined) throw new Error(`${program} could not be started`);
   running.add(child);
   const output = new Output();
   child.stdin.on('error', () => {});

@@ -13,6 +13,7 @@ import { questionRoutes } from './questions.ts';
 import { registryRoutes } from './registry.ts';
 import type { Route } from './routes.ts';
 import { sessionRoutes } from './sessions.ts';
+import { toolClientRoutes } from './tool-clients.ts';
 import { toolRoutes } from './tools.ts';
 import type { Waits } from './waits.ts';
 
@@ -38,6 +39,7 @@ export function apiRoutes(parts: ApiParts): readonly Route[] {
     ...questionRoutes(parts),
     ...toolRoutes(pawl),
     ...registryRoutes(pawl),
+    ...toolClientRoutes(parts),
     ...circuitRoutes(pawl),
     ...fleetRoutes(pawl),
     ...auditRoutes(pawl),

@@ -19,6 +19,7 @@ import { Breakers } from './breakers.ts';
 import { Catalogue } from './catalogue.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './embedded-redis.ts';
 import { Grants } from './grants.ts';
+import { Handovers } from './handovers.ts';
 import { Ledger } from './ledger.ts';
 import { Limits } from './limits.ts';
 import { WorkerMail } from './mail.ts';
@@ -55,6 +56,8 @@ export interface Backend {
   readonly catalogue: Catalogue;
   /** Tools that are declared while the system runs. */
   readonly specs: Specs;
+  /** Calls that outside clients run. */
+  readonly handovers: Handovers;
   readonly switches: SwitchRecords;
   /** Redis' clock, for every time that another process will compare. */
   readonly clock: FollowedClock;
@@ -121,6 +124,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       trail: new AuditTrail(redis, settings.prefix),
       catalogue: new Catalogue(redis, settings.prefix),
       specs: new Specs(redis, settings.prefix, seals),
+      handovers: new Handovers(redis, settings.prefix, seals),
       switches: new SwitchRecords(redis, settings.prefix),
       clock: following.clock,
       server,

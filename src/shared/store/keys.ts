@@ -112,6 +112,8 @@ export class FleetKeys {
   readonly disk: string;
   /** Prefix of what is kept of turns at resources, which calls of all tiers may share. */
   readonly turns: string;
+  /** Prefix of what is kept of clients that run tools, and of their calls. */
+  readonly clients: string;
   /** What all processes have counted. */
   readonly metrics: string;
   readonly prefix: string;
@@ -131,6 +133,7 @@ export class FleetKeys {
     this.shadows = `${prefix}:{fleet}:shadows`;
     this.questions = `${prefix}:{fleet}:questions`;
     this.turns = `${prefix}:{turns}:`;
+    this.clients = `${prefix}:{clients}:`;
     this.disk = `${prefix}:{fleet}:disk`;
     this.metrics = `${prefix}:{fleet}:metrics`;
   }

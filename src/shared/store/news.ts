@@ -22,7 +22,11 @@ export type News =
   | { readonly type: 'drain'; readonly workerId: string }
   | { readonly type: 'catalogue' }
   | { readonly type: 'switches' }
-  | { readonly type: 'specs' };
+  | { readonly type: 'specs' }
+  /** A call of the tool waits for a client, or a client's call is cancelled. */
+  | { readonly type: 'offered'; readonly tool: string }
+  /** A client said something about a call, or left it. */
+  | { readonly type: 'handover'; readonly callId: string };
 
 export interface NewsListenerOptions {
   readonly url: string;

@@ -1,0 +1,201 @@
+/** A client in this process (C21): declares tools, runs their calls with functions of its own, and tells what came of them. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ClientCall, PostedAnswer } from '../shared/dynamic-tool.ts';
+import { classify, PawlError } from '../shared/failure.ts';
+import { qualifiedName, type ToolResult } from '../shared/tool.ts';
+import type { Progress } from '../shared/tool-context.ts';
+import { normalizeResult } from '../shared/tool-result.ts';
+import { isToolSpec, type PutSpec, parseToolName, specRecord } from '../shared/tool-spec.ts';
+import type { Registry } from './registry.ts';
+import type { ClientNews, ToolClient, ToolClients } from './tool-clients.ts';
+
+/** What the function of a served tool gets beside its parameters. */
+export interface ServedCall extends ClientCall {
+  /** Aborted when nobody waits for the call any more. */
+  readonly signal: AbortSignal;
+  progress(progress: Progress): void;
+}
+
+type DynamicSpec = Extract<PutSpec, { readonly kind: 'dynamic' }>;
+
+/** A tool that this process runs by itself. `concurrency`: how many calls at a time, all clients together. Default 4. */
+export interface ServedTool extends Omit<DynamicSpec, 'kind' | 'routing' | 'inputSchema'> {
+  /** `name`, or `namespace.name`. */
+  readonly name: string;
+  readonly inputSchema: Readonly<Record<string, unknown>>;
+  readonly concurrency?: number;
+  run(params: Readonly<Record<string, unknown>>, call: ServedCall): Promise<ToolResult<unknown>> | ToolResult<unknown>;
+}
+
+export interface ServeOptions {
+  /** How long this process may be silent before its calls are given up, milliseconds. Default 30,000. */
+  readonly leaseMs?: number;
+  /** For the registry and the audit trail. Default `local`. */
+  readonly by?: string;
+  /** Told of calls whose result could not be handed back, and of what was tried again. */
+  readonly onError?: (error: Error) => void;
+}
+
+const WAIT_MS = 60_000;
+const AGAIN_MS = 500;
+
+export interface ServedToolsParts {
+  readonly clients: ToolClients;
+  readonly registry: Registry;
+}
+
+export class ServedTools {
+  readonly #clients: ToolClients;
+  readonly #tools: ReadonlyMap<string, ServedTool>;
+  readonly #options: ServeOptions;
+  readonly #running = new Map<string, AbortController>();
+  readonly #closing = new AbortController();
+  #client: ToolClient;
+  #heartbeat: NodeJS.Timeout | undefined;
+  readonly #loop: Promise<void>;
+
+  /** Declares what is not declared so yet, and begins to take calls. Throws `CONTRACT_INVALID` for what cannot be declared. */
+  static async start(
+    { clients, registry }: ServedToolsParts,
+    tools: readonly ServedTool[],
+    options: ServeOptions = {},
+  ): Promise<ServedTools> {
+    for (const tool of tools) await declare(registry, tool, options.by);
+    const named = new Map(tools.map((tool) => [qualifiedName(parseToolName(tool.name)), tool]));
+    return new ServedTools(clients, named, options, await join(clients, named, options));
+  }
+
+  private constructor(
+    clients: ToolClients,
+    tools: ReadonlyMap<string, ServedTool>,
+    options: ServeOptions,
+    client: ToolClient,
+  ) {
+    this.#clients = clients;
+    this.#tools = tools;
+    this.#options = options;
+    this.#client = client;
+    this.#beat();
+    this.#loop = this.#take();
+  }
+
+  /** How many calls run. */
+  get running(): number {
+    return this.#running.size;
+  }
+
+  /** Takes calls one after the other; each runs beside the others. */
+  async #take(): Promise<void> {
+    const { signal } = this.#closing;
+    while (!signal.aborted) {
+      try {
+        const running = [...this.#running.keys()];
+        const news = await this.#clients.next(this.#client.clientId, { running, waitMs: WAIT_MS, signal });
+        this.#cancel(news);
+        if (news.call !== undefined) void this.#run(news.call);
+      } catch (error) {
+        await this.#mend(error);
+      }
+    }
+  }
+
+  /** The lease was lost, or Redis is away: what runs is not wanted any more, or cannot be handed back now. */
+  async #mend(error: unknown): Promise<void> {
+    const { onError } = this.#options;
+    if (this.#closing.signal.aborted) return;
+    onError?.(error as Error);
+    try {
+      if (error instanceof PawlError && error.code === 'NOT_FOUND') {
+        for (const controller of this.#running.values()) controller.abort(new PawlError('LEASE_LOST'));
+        this.#client = await join(this.#clients, this.#tools, this.#options);
+        return;
+      }
+    } catch (again) {
+      onError?.(again as Error);
+    }
+    await sleep(AGAIN_MS, undefined, { signal: this.#closing.signal }).catch(() => {});
+  }
+
+  #beat(): void {
+    this.#heartbeat = setInterval(() => {
+      this.#clients.heartbeat(this.#client.clientId, [...this.#running.keys()]).then(
+        (news) => this.#cancel(news),
+        // The poll meets the same trouble, and mends it.
+        () => {},
+      );
+    }, this.#client.leaseMs / 3).unref();
+  }
+
+  #cancel({ cancelled }: ClientNews): void {
+    for (const callId of cancelled) {
+      this.#running.get(callId)?.abort(new PawlError('CANCELLED'));
+      this.#running.delete(callId);
+    }
+  }
+
+  async #run(call: ClientCall): Promise<void> {
+    const controller = new AbortController();
+    const { clientId } = this.#client;
+    this.#running.set(call.callId, controller);
+    try {
+      const posted = await this.#posted(call, clientId, controller.signal);
+      if (!controller.signal.aborted) await this.#clients.answer(clientId, call.callId, posted);
+    } catch (error) {
+      this.#options.onError?.(error as Error);
+    } finally {
+      if (this.#running.get(call.callId) === controller) this.#running.delete(call.callId);
+    }
+  }
+
+  /** What the function made of the call, whatever it is, as an answer. */
+  async #posted(call: ClientCall, clientId: string, signal: AbortSignal): Promise<PostedAnswer> {
+    const { callId, fence } = call;
+    const progress = (report: Progress) =>
+      void this.#clients
+        .progress(clientId, callId, fence, report)
+        .catch((error: Error) => this.#options.onError?.(error));
+    try {
+      const tool = this.#tools.get(call.tool);
+      if (tool === undefined) throw new PawlError('UNKNOWN_TOOL', `This client does not serve ${call.tool}.`);
+      const result = normalizeResult(tool.name, await tool.run(call.arguments, { ...call, signal, progress }));
+      if (typeof result === 'string') throw new PawlError('RESULT_INVALID', result);
+      return { fence, ...result } as unknown as PostedAnswer;
+    } catch (error) {
+      const { code, message, retriable, nothingHappened, retryAfterMs } = classify(error);
+      const failure = { code, message, retriable, nothingHappened };
+      return { fence, error: retryAfterMs === undefined ? failure : { ...failure, retryAfterMs } };
+    }
+  }
+
+  /** Leaves at once: calls that still run here end with a typed error for whoever waits. Their declarations stay. */
+  async close(): Promise<void> {
+    if (this.#closing.signal.aborted) return;
+    clearInterval(this.#heartbeat);
+    this.#closing.abort();
+    await this.#loop;
+    for (const controller of this.#running.values()) controller.abort(new PawlError('DRAINED'));
+    await this.#clients.leave(this.#client.clientId, this.#options.by).catch((error: unknown) => {
+      if (!(error instanceof PawlError && error.code === 'NOT_FOUND')) throw error;
+    });
+  }
+}
+
+function join(
+  clients: ToolClients,
+  tools: ReadonlyMap<string, ServedTool>,
+  { leaseMs, by }: ServeOptions,
+): Promise<ToolClient> {
+  return clients.join([...tools.keys()], {
+    ...(leaseMs === undefined ? {} : { leaseMs }),
+    ...(by === undefined ? {} : { by }),
+  });
+}
+
+/** A declaration that says the same already is left alone, and so is its switch. */
+async function declare(registry: Registry, { run: _, concurrency, name, ...tool }: ServedTool, by?: string) {
+  const spec = { kind: 'dynamic', ...tool, routing: concurrency === undefined ? {} : { concurrency } } as DynamicSpec;
+  const known = await registry.read(name);
+  const named = { ...parseToolName(name), revision: 0, updatedAtMs: 0, updatedBy: '' };
+  if (isToolSpec(known) && known.definition === specRecord(spec, named).record.definition) return;
+  await registry.put(name, spec, by === undefined ? {} : { by });
+}

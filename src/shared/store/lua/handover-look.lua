@@ -1,0 +1,25 @@
+-- What became of a call that was handed over. Where its clients are gone, that is written down: nobody takes or answers it any more.
+--
+-- KEYS  1 call  2 calls of the tool that wait  3 clients of the tool
+-- ARGV  1 call ID  2 how long it is kept, ms
+-- Returns {state, …}:
+--   waiting     for a client    nobody  there is none; the call is not offered any more
+--   taken       ms that its client's lease lasts, newest progress (JSON) or ''
+--   answered    fence, answer (sealed)
+--   lost        its client is gone     withdrawn     unknown  there is no record
+local now = nowMs()
+local state, client, fence, answer, progress =
+  unpack(redis.call('HMGET', KEYS[1], 'state', 'client', 'fence', 'answer', 'progress'))
+if not state then return {'unknown'} end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+if state == 'waiting' and redis.call('ZCOUNT', KEYS[3], '(' .. now, '+inf') == 0 then
+  redis.call('LREM', KEYS[2], 0, ARGV[1])
+  redis.call('DEL', KEYS[1])
+  return {'nobody'}
+end
+if state == 'answered' then return {state, tonumber(fence), answer} end
+if state ~= 'taken' then return {state} end
+local left = tonumber(redis.call('ZSCORE', KEYS[3], client) or 0) - now
+if left > 0 then return {state, left, progress or ''} end
+redis.call('HSET', KEYS[1], 'state', 'lost')
+return {'lost'}

@@ -1,0 +1,19 @@
+-- Offers an attempt of a call to the clients of its tool. One that a client runs for an earlier attempt, or has done, is taken on
+-- as it is: the worker that waited for it died, the client did not.
+--
+-- KEYS  1 call  2 calls of the tool that wait  3 clients of the tool
+-- ARGV  1 call ID  2 fence  3 tool  4 request, sealed  5 '1' to take on a failure, too  6 how long it is kept, ms  7 news channel
+-- Returns {code}: offered · adopted · nobody, there is no client
+local now = nowMs()
+local state, client, ok = unpack(redis.call('HMGET', KEYS[1], 'state', 'client', 'ok'))
+if state == 'taken' and tonumber(redis.call('ZSCORE', KEYS[3], client) or 0) > now then return {'adopted'} end
+if state == 'answered' and (ok == '1' or ARGV[5] == '1') then return {'adopted'} end
+redis.call('LREM', KEYS[2], 0, ARGV[1])
+redis.call('DEL', KEYS[1])
+if redis.call('ZCOUNT', KEYS[3], '(' .. now, '+inf') == 0 then return {'nobody'} end
+redis.call('HSET', KEYS[1], 'state', 'waiting', 'fence', ARGV[2], 'request', ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[6])
+redis.call('RPUSH', KEYS[2], ARGV[1])
+redis.call('PEXPIRE', KEYS[2], ARGV[6])
+redis.call('PUBLISH', ARGV[7], '{"type":"offered","tool":"' .. ARGV[3] .. '"}')
+return {'offered'}

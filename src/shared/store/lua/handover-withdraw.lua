@@ -1,0 +1,16 @@
+-- Whoever waited for a call wants it no more.
+--
+-- KEYS  1 call  2 calls of the tool that wait
+-- ARGV  1 call ID  2 tool  3 news channel
+-- Returns {code, …}: untouched, no client has seen it · taken, its client is told · answered, fence and answer (sealed) · gone
+local state, fence, answer = unpack(redis.call('HMGET', KEYS[1], 'state', 'fence', 'answer'))
+if state == 'waiting' then
+  redis.call('LREM', KEYS[2], 0, ARGV[1])
+  redis.call('DEL', KEYS[1])
+  return {'untouched'}
+end
+if state == 'answered' then return {state, tonumber(fence), answer} end
+if state ~= 'taken' then return {'gone'} end
+redis.call('HSET', KEYS[1], 'state', 'withdrawn')
+redis.call('PUBLISH', ARGV[3], '{"type":"offered","tool":"' .. ARGV[2] .. '"}')
+return {'taken'}
