@@ -52,8 +52,7 @@ export interface Ending {
   write(attempt: () => Promise<Finished>): Promise<Finished | undefined>;
 }
 
-type Asked = Delivery & { readonly askedAtMs: number };
-type Ahead = { readonly taken: Taken & { readonly job: unknown[] }; readonly asked: Asked };
+type Ahead = { readonly taken: Taken & { readonly job: unknown[] }; readonly delivery: Delivery };
 type MoveToActive = RedisQueueBackend['moveToActive'];
 type MoveToCompleted = RedisQueueBackend['moveToCompleted'];
 type MoveToFailed = RedisQueueBackend['moveToFailed'];
@@ -122,28 +121,28 @@ export class Deliveries {
     this.#endings.set(jobId, ending);
   }
 
-  #delivery(lockToken: string): Asked {
+  #delivery(lockToken: string): Delivery {
     const { workerId, leaseMs, clock } = this.#parts;
-    const token = this.#parts.nextToken();
-    return { lockToken, timestampMs: clock.now(), askedAtMs: clock.monotonic(), leaseMs, workerId, token };
+    const [token, workers] = [this.#parts.nextToken(), this.#parts.workers()];
+    return { lockToken, timestampMs: clock.now(), askedAtMs: clock.monotonic(), leaseMs, workerId, token, workers };
   }
 
   async #take(lockToken: string): Promise<unknown[]> {
     const ahead = this.#ahead.shift();
-    if (ahead !== undefined) return this.#next(ahead.taken, ahead.asked);
+    if (ahead !== undefined) return this.#next(ahead.taken, ahead.delivery);
     if (this.#closed) return [];
     if (this.#enough) {
       this.#enough = false;
       return [];
     }
-    const asked = this.#delivery(lockToken);
-    const { ledger, place, freeLanes, workers } = this.#parts;
+    const delivery = this.#delivery(lockToken);
+    const { ledger, place, freeLanes } = this.#parts;
     const most = Math.min(MAX_TAKEN, Math.max(1, freeLanes()));
-    const [first, ...others] = await ledger.take(place, asked, { most, workers: workers() });
-    for (const taken of others) if (isJob(taken)) this.#ahead.push({ taken, asked });
+    const [first, ...others] = await ledger.take(place, delivery, most);
+    for (const taken of others) if (isJob(taken)) this.#ahead.push({ taken, delivery });
     if (first === undefined || !isJob(first)) return [];
-    if (!this.#closed) return this.#next(first, asked);
-    this.#ahead.push({ taken: first, asked });
+    if (!this.#closed) return this.#next(first, delivery);
+    this.#ahead.push({ taken: first, delivery });
     await this.#putBack();
     return [];
   }
@@ -155,12 +154,12 @@ export class Deliveries {
   }
 
   async #putBack(): Promise<void> {
-    for (const { taken, asked } of this.#ahead.splice(0)) {
+    for (const { taken, delivery } of this.#ahead.splice(0)) {
       const { job, begun } = taken;
       const jobId = job[1] as string;
       if (begun?.kind === 'started')
         await this.#parts.ledger.postpone(callOfJob(jobId).callId, begun.fence, 'unstarted', begun.earlier, 0);
-      await this.#backend?.moveJobFromActiveToWait(jobId, asked.lockToken);
+      await this.#backend?.moveJobFromActiveToWait(jobId, delivery.lockToken);
     }
   }
 
@@ -177,15 +176,18 @@ export class Deliveries {
   ): ReturnType<MoveToCompleted> {
     const delivery = this.#delivery(job.lockToken);
     const finished = await ending.write(() => this.#parts.ledger.finish(ending.settle, job, delivery));
-    if (typeof finished?.job === 'number' && finished.job < 0)
-      throw backend.finishedErrors({ code: finished.job, jobId: job.id, command: 'moveToFinished', state: 'active' });
     const { timestampMs: finishedOn } = delivery;
-    if (finished?.job === undefined) return { result: undefined, finishedOn };
-    return { result: isJob(finished) ? this.#next(finished, delivery) : [], finishedOn };
+    if (finished === undefined || finished.code === 'fenced') return { result: undefined, finishedOn };
+    const { refused, next, idle } = finished;
+    if (refused !== undefined)
+      throw backend.finishedErrors({ code: refused, jobId: job.id, command: 'moveToFinished', state: 'active' });
+    if (next !== undefined && isJob(next)) return { result: this.#next(next, next.delivery), finishedOn };
+    if (idle) this.#enough = true;
+    return { result: [], finishedOn };
   }
 
   /** A job as BullMQ's worker wants it. */
-  #next({ job, begun, token }: Ahead['taken'], { lockToken, askedAtMs }: Asked): unknown[] {
+  #next({ job, begun, token }: Ahead['taken'], { lockToken, askedAtMs }: Delivery): unknown[] {
     this.#enough = job[4] === 1;
     this.#taken.set(job[1] as string, {
       lockToken,
@@ -195,7 +197,7 @@ export class Deliveries {
   }
 }
 
-function isJob(taken: Taken): taken is Ahead['taken'] {
+function isJob<Answer extends Taken>(taken: Answer): taken is Answer & Ahead['taken'] {
   return Array.isArray(taken.job);
 }
 

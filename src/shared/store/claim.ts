@@ -5,11 +5,12 @@ import type { ApprovalRequest } from '../approval.ts';
 import { type Account, UNITS, type Unit } from '../budget.ts';
 import type { CallState, Phase } from '../call.ts';
 import type { DedupeMode } from '../envelope.ts';
+import { Batches } from './batches.ts';
 import type { StoredRequest } from './call-record.ts';
 import type { PlaceKeys } from './keys.ts';
 import type { LedgerAccess } from './ledger-access.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments } from './queues.ts';
-import { Script } from './redis.ts';
+import { backendError, luaFunction, Script } from './redis.ts';
 import { budgetArguments } from './spending.ts';
 
 export interface Claim {
@@ -71,19 +72,55 @@ export type ClaimAnswer =
     }
   | { readonly kind: 'conflict'; readonly callId: string };
 
-const claimScript = new Script('claim', 6, ENQUEUE_LUA);
+const claimsScript = new Script('claims', undefined, [...ENQUEUE_LUA, luaFunction('claim')]);
 
-export async function claimCall(access: LedgerAccess, claim: Claim): Promise<ClaimAnswer> {
-  const keys = access.placed(claim.callId);
+interface Asked {
+  readonly keys: readonly string[];
+  readonly args: readonly (string | number)[];
+}
+
+/** Claims calls and puts their jobs into the queue: those of one place that are handed in at the same time in one step. */
+export class Claims {
+  readonly #access: LedgerAccess;
+  readonly #batches = new Map<PlaceKeys, Batches<Asked, unknown[]>>();
+
+  constructor(access: LedgerAccess) {
+    this.#access = access;
+  }
+
+  async claim(claim: Claim): Promise<ClaimAnswer> {
+    const access = this.#access;
+    const keys = access.placed(claim.callId);
+    let batches = this.#batches.get(keys);
+    if (batches === undefined) {
+      batches = new Batches((asked) => this.#claim(asked));
+      this.#batches.set(keys, batches);
+    }
+    return claimAnswerOf(access, claim, await batches.add(askedOf(access, keys, claim)));
+  }
+
+  async #claim(asked: readonly Asked[]): Promise<(unknown[] | Error)[]> {
+    const answers = (await claimsScript.run(
+      this.#access.redis,
+      asked.flatMap(({ keys }) => keys),
+      [asked.length, ...asked.flatMap(({ args }) => [args.length, ...args])],
+    )) as unknown[][];
+    return answers.map((answer) => (answer[0] === 'error' ? backendError(new Error(String(answer[1]))) : answer)) as (
+      | unknown[]
+      | Error
+    )[];
+  }
+}
+
+function askedOf(access: LedgerAccess, keys: PlaceKeys, claim: Claim): Asked {
   const record = keys.record(claim.callId);
   const slotId = claim.shadow?.slotId ?? claim.mergeId;
   const { toolNamespace, toolName, target } = claim.request.envelope;
   const { sessionKey } = target;
   const request = JSON.stringify(claim.request);
   const job: CallJob = { callId: claim.callId, generation: claim.generation, session: sessionKey };
-  const answer = await claimScript.run(
-    access.redis,
-    [
+  return {
+    keys: [
       record,
       slotId === undefined ? record : keys.merge(slotId),
       keys.inflight,
@@ -91,7 +128,7 @@ export async function claimCall(access: LedgerAccess, claim: Claim): Promise<Cla
       keys.sessionCalls(sessionKey),
       claim.loop === undefined ? record : keys.loop(claim.loop.loopId),
     ],
-    [
+    args: [
       claim.callId,
       claim.shadow === undefined ? (claim.mergeId === undefined ? '0' : '1') : claim.shadow.derived ? '3' : '2',
       keys.records,
@@ -104,7 +141,7 @@ export async function claimCall(access: LedgerAccess, claim: Claim): Promise<Cla
       access.retentionMs,
       access.seals.request(claim.callId, claim.generation, '', request),
       claim.once ? '1' : '0',
-      ...enqueueArguments(keys, claim.request.envelope.toolName, job, claim.kept),
+      ...enqueueArguments(keys, toolName, job, claim.kept),
       ...approvalArguments(access, keys, claim.approval),
       claim.loop?.refuseAt ?? '',
       claim.loop?.windowMs ?? 0,
@@ -113,8 +150,7 @@ export async function claimCall(access: LedgerAccess, claim: Claim): Promise<Cla
       claim.room ?? '',
       ...budgetArguments(access, claim.spends),
     ],
-  );
-  return claimAnswerOf(access, claim, answer);
+  };
 }
 
 async function claimAnswerOf(access: LedgerAccess, claim: Claim, answer: unknown[]): Promise<ClaimAnswer> {

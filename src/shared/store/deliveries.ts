@@ -1,31 +1,29 @@
 /**
- * Jobs taken from a queue together with the begin of their attempts, and ended together with their calls.
+ * Jobs taken from a queue together with the begin of their attempts, and ended together with their calls and with the taking of
+ * the next ones.
  */
+import { Batches } from './batches.ts';
 import { type BeginAnswer, beginAnswerOf } from './begin.ts';
 import type { Place, PlaceKeys } from './keys.ts';
 import type { LedgerAccess } from './ledger-access.ts';
 import { callOfJob, KEPT_EVENTS, MOVE_LUA } from './queues.ts';
-import { luaFunction, Script } from './redis.ts';
+import { backendError, luaFunction, Script } from './redis.ts';
 import { type Settle, settleArguments, settleKeys, type WriteAnswer } from './settle.ts';
 
-/** How a worker takes a job. */
+/** How a worker takes jobs. */
 export interface Delivery {
   /** Of BullMQ's lock. */
   readonly lockToken: string;
   /** The worker's own clock, for BullMQ's answers about the future. */
   readonly timestampMs: number;
+  /** When the worker asked, on its monotonic clock: locks and leases run since then. */
+  readonly askedAtMs: number;
   /** Of lock and lease. */
   readonly leaseMs: number;
   readonly workerId: string;
-  /** Of the attempt, if one is started; of several, each one's number is added. */
+  /** Of the attempts that are started: each one's number is added. */
   readonly token: string;
-}
-
-/** How much of a queue a worker takes at a time. */
-export interface Share {
-  /** As many as it has free lanes for. */
-  readonly most: number;
-  /** How many workers take from this queue. */
+  /** How many workers take from this queue: of what waits, each takes its share at most. */
   readonly workers: number;
 }
 
@@ -47,67 +45,113 @@ export interface FinishedJob {
   readonly takeNext: boolean;
 }
 
-export interface Finished extends Taken {
+/** What became of a call that ended, and the job that was taken for its lane, if any. */
+export interface Finished {
   readonly code: WriteAnswer;
+  /** BullMQ's code when it could not end the job, such as -2 for a lost lock. */
+  readonly refused?: number;
+  readonly next?: Taken & { readonly delivery: Delivery };
+  /** There was nothing to take, and will not be by itself: whatever comes leaves its marker. */
+  readonly idle: boolean;
 }
 
 const NEXT_JOBS_LUA = [luaFunction('next-jobs'), luaFunction('begin'), luaFunction('begin-taken')];
 const takeScript = new Script('take', 2, [...NEXT_JOBS_LUA, MOVE_LUA.toActive]);
-const finishScript = new Script('finish', 7, [
+const finishScript = new Script('finish', undefined, [
   ...NEXT_JOBS_LUA,
   luaFunction('settle'),
   luaFunction('complete-job'),
   MOVE_LUA.toFinished,
 ]);
 
-export async function takeJobs(
-  access: LedgerAccess,
-  place: Place,
-  delivery: Delivery,
-  share: Share = { most: 1, workers: 1 },
-): Promise<Taken[]> {
+/** Takes at most so many jobs, and begins their attempts. */
+export async function takeJobs(access: LedgerAccess, place: Place, delivery: Delivery, most = 1): Promise<Taken[]> {
   const keys = access.keys(place);
-  const answers = await takeScript.run(
-    access.redis,
-    [keys.circuits, keys.job('wait')],
-    [...deliveryArguments(keys, delivery), share.most, share.workers],
-  );
+  const answers = await takeScript.run(access.redis, takeKeys(keys), takeArguments(keys, delivery, most));
+  return takenOf(access, delivery, answers);
+}
+
+interface Ended {
+  readonly settle: Settle;
+  readonly job: FinishedJob;
+  readonly delivery: Delivery;
+}
+
+/** Ends calls together with their jobs: those of one place that end at the same time in one step. */
+export class Endings {
+  readonly #access: LedgerAccess;
+  readonly #batches = new Map<PlaceKeys, Batches<Ended, Finished>>();
+
+  constructor(access: LedgerAccess) {
+    this.#access = access;
+  }
+
+  /** Ends a call and takes a next job, under the delivery of one of those that end with it. */
+  finish(settle: Settle, job: FinishedJob, delivery: Delivery): Promise<Finished> {
+    const keys = this.#access.placed(settle.callId);
+    let batches = this.#batches.get(keys);
+    if (batches === undefined) {
+      batches = new Batches((ended) => this.#finish(keys, ended));
+      this.#batches.set(keys, batches);
+    }
+    return batches.add({ settle, job, delivery });
+  }
+
+  async #finish(keys: PlaceKeys, ended: readonly Ended[]): Promise<(Finished | Error)[]> {
+    const access = this.#access;
+    const delivery = ended[0]?.delivery as Delivery;
+    const [endings, idle, ...answers] = (await finishScript.run(
+      access.redis,
+      [...takeKeys(keys), ...ended.flatMap(({ settle }) => settleKeys(access, settle))],
+      [
+        ...takeArguments(keys, delivery, 0),
+        KEPT_EVENTS,
+        ended.length,
+        ...ended.flatMap(({ settle, job, delivery: { lockToken } }) => [
+          job.id,
+          lockToken,
+          job.returnValue,
+          job.kept,
+          job.takeNext ? '1' : '0',
+          ...settleArguments(access, settle),
+        ]),
+      ],
+    )) as [[string, number | string, string][], string, ...unknown[]];
+    const taken = takenOf(access, delivery, answers);
+    return endings.map(([code, refused, free]) => {
+      if (code === 'error') return backendError(new Error(String(refused))) as Error;
+      const next = free === '1' ? taken.shift() : undefined;
+      return {
+        code: code as WriteAnswer,
+        idle: idle === '1',
+        ...(typeof refused === 'number' && refused < 0 ? { refused } : {}),
+        ...(next === undefined ? {} : { next: { ...next, delivery } }),
+      };
+    });
+  }
+}
+
+function takeKeys(keys: PlaceKeys): string[] {
+  return [keys.circuits, keys.job('wait')];
+}
+
+function takeArguments(keys: PlaceKeys, delivery: Delivery, most: number): (string | number)[] {
+  const { lockToken, timestampMs, leaseMs, workerId, token, workers } = delivery;
+  return [
+    ...[keys.records, keys.inboxes, keys.job('')],
+    ...[lockToken, timestampMs, leaseMs, workerId, token, most, workers],
+  ];
+}
+
+function takenOf(access: LedgerAccess, { token }: Delivery, answers: readonly unknown[]): Taken[] {
   const taken: Taken[] = [];
   for (let index = 0; index < answers.length; index += 2)
-    taken.push({ ...takenOf(access, answers[index], answers[index + 1]), token: `${delivery.token}.${index / 2 + 1}` });
+    taken.push({ ...oneTaken(access, answers[index], answers[index + 1]), token: `${token}.${index / 2 + 1}` });
   return taken;
 }
 
-export async function finishJob(
-  access: LedgerAccess,
-  settle: Settle,
-  job: FinishedJob,
-  delivery: Delivery,
-): Promise<Finished> {
-  const keys = access.placed(settle.callId);
-  const [code, next, begun] = await finishScript.run(
-    access.redis,
-    [...settleKeys(access, settle), keys.job('wait')],
-    [
-      ...deliveryArguments(keys, delivery),
-      job.takeNext ? '1' : '0',
-      job.id,
-      job.returnValue,
-      job.kept,
-      KEPT_EVENTS,
-      ...settleArguments(access, settle),
-    ],
-  );
-  return { code: code as WriteAnswer, token: delivery.token, ...takenOf(access, next, begun) };
-}
-
-function takenOf(access: LedgerAccess, job: unknown, begun: unknown): Omit<Taken, 'token'> {
+function oneTaken(access: LedgerAccess, job: unknown, begun: unknown): Omit<Taken, 'token'> {
   if (!Array.isArray(job)) return { job: job as number | undefined };
   if (!Array.isArray(begun) || begun[0] === 'apart') return { job };
   return { job, begun: beginAnswerOf(access, callOfJob(job[1] as string), begun) };
-}
-
-function deliveryArguments(keys: PlaceKeys, delivery: Delivery): (string | number)[] {
-  const { lockToken, timestampMs, leaseMs, workerId, token } = delivery;
-  return [keys.records, keys.inboxes, keys.job(''), lockToken, timestampMs, leaseMs, workerId, token];
 }

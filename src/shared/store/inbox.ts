@@ -53,6 +53,7 @@ export class InboxReader {
   readonly #client: Redis;
   readonly #keys: readonly string[];
   #closed = false;
+  #takesMany = true;
   #reading: Promise<void> = Promise.resolve();
 
   private constructor(options: InboxReaderOptions, client: Redis) {
@@ -89,19 +90,35 @@ export class InboxReader {
     }
   }
 
-  /** Blocks for the first event, then takes what has gathered since, together with the next blocking read. */
+  /** Delivers what is there, and asks for more meanwhile. */
   async #readOnce(): Promise<void> {
-    let popped = await this.#client.blpop([...this.#keys], BLOCK_SECONDS);
-    while (popped !== null && !this.#closed) {
-      const [key, first] = popped;
-      this.#deliver(first);
-      const more = this.#client.lpop(key, BATCH);
-      const next = this.#client.blpop([...this.#keys], BLOCK_SECONDS);
-      // When the connection ends here, the first of the two is enough to hear of it.
+    let events = await this.#pop();
+    while (!this.#closed) {
+      const next = this.#pop();
+      // When a delivery fails, that is what is told.
       next.catch(() => {});
-      for (const event of (await more) ?? []) this.#deliver(event);
-      popped = await next;
+      for (const event of events) this.#deliver(event);
+      events = await next;
     }
+  }
+
+  /** Blocks until there are events, and takes all of one place: who is woken once for many calls goes on with them together. */
+  async #pop(): Promise<readonly string[]> {
+    const keys = [...this.#keys];
+    if (this.#takesMany) {
+      try {
+        const popped = await this.#client.blmpop(BLOCK_SECONDS, keys.length, keys, 'LEFT', 'COUNT', BATCH);
+        return popped?.[1] ?? [];
+      } catch (error) {
+        // Redis 6.2 has no such command.
+        if (!/unknown command/i.test((error as Error).message)) throw error;
+        this.#takesMany = false;
+      }
+    }
+    const popped = await this.#client.blpop(keys, BLOCK_SECONDS);
+    if (popped === null) return [];
+    const [key, first] = popped;
+    return [first, ...((await this.#client.lpop(key, BATCH)) ?? [])];
   }
 
   #deliver(text: string): void {

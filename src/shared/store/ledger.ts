@@ -10,16 +10,8 @@ import { Seals } from '../seals.ts';
 import { type BeginAnswer, type BeginAttempt, beginAttempt } from './begin.ts';
 import { CallIndex, type Flushed, type Selection } from './call-index.ts';
 import { type CallRecord, formatAttempts, type KeptProgress, type ProgressReport, recordOf } from './call-record.ts';
-import { type Claim, type ClaimAnswer, claimCall } from './claim.ts';
-import {
-  type Delivery,
-  type Finished,
-  type FinishedJob,
-  finishJob,
-  type Share,
-  type Taken,
-  takeJobs,
-} from './deliveries.ts';
+import { type Claim, type ClaimAnswer, Claims } from './claim.ts';
+import { type Delivery, Endings, type Finished, type FinishedJob, type Taken, takeJobs } from './deliveries.ts';
 import type { InboxEvent } from './inbox.ts';
 import type { Place, PlaceKeys } from './keys.ts';
 import { LedgerAccess } from './ledger-access.ts';
@@ -38,10 +30,14 @@ const requeueScript = new Script('requeue', 4, ENQUEUE_LUA);
 export class Ledger {
   readonly #access: LedgerAccess;
   readonly #index: CallIndex;
+  readonly #claims: Claims;
+  readonly #endings: Endings;
 
   constructor(redis: Redis, prefix: string, retentionMs: number, seals = new Seals()) {
     this.#access = new LedgerAccess(redis, prefix, retentionMs, seals);
     this.#index = new CallIndex(this.#access);
+    this.#claims = new Claims(this.#access);
+    this.#endings = new Endings(this.#access);
   }
 
   keys(place: Place): PlaceKeys {
@@ -50,7 +46,7 @@ export class Ledger {
 
   /** Claims a call and queues it in one step, or says what became of it. */
   claim(claim: Claim): Promise<ClaimAnswer> {
-    return claimCall(this.#access, claim);
+    return this.#claims.claim(claim);
   }
 
   /** Starts an attempt, or says why there is none. */
@@ -67,13 +63,13 @@ export class Ledger {
    * Takes the next jobs of a place's queue, at least one if there is any, and starts their attempts where a lost answer can do no
    * harm. The last answer may be BullMQ's code for none.
    */
-  take(place: Place, delivery: Delivery, share?: Share): Promise<Taken[]> {
-    return takeJobs(this.#access, place, delivery, share);
+  take(place: Place, delivery: Delivery, most?: number): Promise<Taken[]> {
+    return takeJobs(this.#access, place, delivery, most);
   }
 
   /** Ends a call together with its job, and takes the next one. */
   finish(settle: Settle, job: FinishedJob, delivery: Delivery): Promise<Finished> {
-    return finishJob(this.#access, settle, job, delivery);
+    return this.#endings.finish(settle, job, delivery);
   }
 
   /** Takes the time of an attempt from the budgets that count it. */

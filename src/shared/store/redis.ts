@@ -149,15 +149,21 @@ export function luaFunction(name: string, lua: string = luaFile(name)): string {
   return `local function ${name.replaceAll('-', '_')}(KEYS, ARGV)\n${lua}\nend\n`;
 }
 
-/** A Lua file of `lua/`, callable on any connection; it can call the given functions. */
+/** A Lua file of `lua/`, callable on any connection; it can call the given functions. What it gathered is written when it returns. */
 export class Script {
   readonly #name: string;
   readonly #lua: string;
-  readonly #numberOfKeys: number;
+  readonly #numberOfKeys: number | undefined;
 
-  constructor(name: string, numberOfKeys: number, functions: readonly string[] = []) {
+  /** Without a number of keys, each run says how many it has. */
+  constructor(name: string, numberOfKeys: number | undefined, functions: readonly string[] = []) {
     this.#name = `pawl:${name}`;
-    this.#lua = `${INCLUDES}${functions.join('')}${luaFile(name)}`;
+    this.#lua = [
+      INCLUDES,
+      ...functions,
+      luaFunction('script', luaFile(name)),
+      'local answer = script(KEYS, ARGV)\nwriteGathered()\nreturn answer\n',
+    ].join('');
     this.#numberOfKeys = numberOfKeys;
   }
 
@@ -168,10 +174,14 @@ export class Script {
       ((...args: ScriptArgument[]) => Promise<unknown[]>) | undefined
     >;
     if (commands[this.#name] === undefined)
-      client.defineCommand(this.#name, { numberOfKeys: this.#numberOfKeys, lua: this.#lua });
+      client.defineCommand(this.#name, {
+        lua: this.#lua,
+        ...(this.#numberOfKeys === undefined ? {} : { numberOfKeys: this.#numberOfKeys }),
+      });
     const command = commands[this.#name] as (...args: ScriptArgument[]) => Promise<unknown[]>;
+    const count = this.#numberOfKeys === undefined ? [keys.length] : [];
     try {
-      return await command.call(client, ...keys, ...args);
+      return await command.call(client, ...count, ...keys, ...args);
     } catch (error) {
       throw backendError(error);
     }

@@ -12,14 +12,16 @@ function delivery(): Delivery {
   return {
     lockToken: 'lane-1',
     timestampMs: Date.now(),
+    askedAtMs: performance.now(),
+    workers: 1,
     leaseMs: LEASE_MS,
     workerId: 'worker-1',
     token: `delivery-${deliveries}`,
   };
 }
 
-function idOf({ job }: Taken): string | undefined {
-  return Array.isArray(job) ? (job[1] as string) : undefined;
+function idOf(taken: Taken | undefined): string | undefined {
+  return Array.isArray(taken?.job) ? (taken.job[1] as string) : undefined;
 }
 
 async function take({ ledger }: Pick<Books, 'ledger'>): Promise<Taken> {
@@ -125,13 +127,16 @@ describe('ending a call with its job', () => {
     await books.ledger.claim(second);
     await take(books);
     const finished = await finish(books, first, 1);
-    expect(finished).toMatchObject({ code: 'settled', begun: { kind: 'started', request: second.request } });
-    expect(idOf(finished)).toBe(jobIdOf(second.callId, second.generation));
+    expect(finished).toMatchObject({
+      code: 'settled',
+      next: { begun: { kind: 'started', request: second.request }, delivery: { lockToken: 'lane-1' } },
+    });
+    expect(idOf(finished.next)).toBe(jobIdOf(second.callId, second.generation));
     expect(await books.ledger.read(first.callId)).toMatchObject({ state: 'done', outcome: SUCCESS });
     const keys = books.ledger.keys(PLACE);
     const jobId = jobIdOf(first.callId, first.generation);
     expect(await books.redis.exists(keys.job(jobId), keys.job(`${jobId}:lock`))).toBe(0);
-    expect(await books.redis.lrange(keys.job('active'), 0, -1)).toEqual([idOf(finished)]);
+    expect(await books.redis.lrange(keys.job('active'), 0, -1)).toEqual([idOf(finished.next)]);
   });
 
   test('tells BullMQ’s listeners, with a summary only', async () => {
@@ -178,7 +183,8 @@ describe('ending a call with its job', () => {
     await books.ledger.claim(claim);
     await take(books);
     expect(await begin(books, claim)).toMatchObject({ kind: 'started', fence: 2, takenOver: true });
-    expect(await finish(books, claim, 1)).toMatchObject({ code: 'fenced', job: undefined });
+    const finished = await finish(books, claim, 1);
+    expect([finished.code, finished.next]).toEqual(['fenced', undefined]);
     expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'inflight', fence: 2 });
     const keys = books.ledger.keys(PLACE);
     expect(await books.redis.exists(keys.job(jobIdOf(claim.callId, claim.generation)))).toBe(1);
@@ -192,7 +198,7 @@ describe('ending a call with its job', () => {
     const LOCK_OF_ANOTHER = -6;
     expect(await finish(books, claim, 1, { lockToken: 'lane-2' })).toMatchObject({
       code: 'settled',
-      job: LOCK_OF_ANOTHER,
+      refused: LOCK_OF_ANOTHER,
     });
     expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'done' });
   });
@@ -204,7 +210,45 @@ describe('ending a call with its job', () => {
     await take(books);
     await finish(books, claim, 1);
     const MISSING_JOB = -1;
-    expect(await finish(books, claim, 1)).toMatchObject({ code: 'ended', job: MISSING_JOB });
+    expect(await finish(books, claim, 1)).toMatchObject({ code: 'ended', refused: MISSING_JOB });
     expect(await books.redis.llen(`${books.ledger.keys(PLACE).inboxes}producer-1`)).toBe(1);
+  });
+
+  test('those that end at the same time end in one step: each with its own outcome, and with a next job where one is wanted', async () => {
+    const books = await openBooks();
+    const [first, second, taken, ...waiting] = ['a', 'b', 'c', 'd', 'e'].map((name) => claimOf(name, { kept: false }));
+    if (first === undefined || second === undefined || taken === undefined) throw new Error('there are five');
+    for (const claim of [first, second, taken, ...waiting]) await books.ledger.claim(claim);
+    await books.ledger.take(PLACE, delivery(), 3);
+    // A newer attempt has it.
+    await begin(books, second);
+    const scripts = () =>
+      books.redis.info('commandstats').then((text) => Number(/cmdstat_evalsha:calls=(\d+)/.exec(text)?.[1]));
+    const before = await scripts();
+    const ended = await Promise.all([
+      finish(books, first, 1),
+      finish(books, second, 1),
+      finish(books, taken, 1, { takeNext: false }),
+    ]);
+    expect((await scripts()) - before).toBeLessThanOrEqual(1);
+    expect(ended.map(({ code, next }) => [code, idOf(next)])).toEqual([
+      ['settled', jobIdOf(waiting[0]?.callId ?? '', waiting[0]?.generation ?? '')],
+      ['fenced', undefined],
+      ['settled', undefined],
+    ]);
+    expect(await books.redis.llen(books.ledger.keys(PLACE).job('wait'))).toBe(1);
+    expect(await books.redis.zcard(books.ledger.keys(PLACE).inflight)).toBe(3);
+  });
+
+  test('what goes wrong with one of several is told for that one, and the others end', async () => {
+    const books = await openBooks();
+    const [good, broken] = [claimOf('a', { kept: false }), claimOf('b', { kept: false })];
+    for (const claim of [good, broken]) await books.ledger.claim(claim);
+    await books.ledger.take(PLACE, delivery(), 2);
+    await books.redis.set(books.ledger.keys(PLACE).record(broken.callId), 'no record');
+    const [first, second] = await Promise.allSettled([finish(books, good, 1), finish(books, broken, 1)]);
+    expect(first).toMatchObject({ status: 'fulfilled', value: { code: 'settled' } });
+    expect(second).toMatchObject({ status: 'rejected', reason: { message: expect.stringContaining('WRONGTYPE') } });
+    expect(await books.ledger.read(good.callId)).toMatchObject({ state: 'done' });
   });
 });

@@ -57,7 +57,7 @@ describe('DESIGN, decision 6: a producer’s inbox', () => {
       const list = String(await books.redis.client('LIST'));
       return list
         .split('\n')
-        .find((line) => line.includes(`name=${ownName}`) && line.includes('cmd=blpop'))
+        .find((line) => line.includes(`name=${ownName}`) && line.includes('cmd=blmpop'))
         ?.match(/^id=(\d+)/)?.[1];
     });
     await books.redis.client('KILL', 'ID', clientId);

@@ -85,7 +85,7 @@ if record.exists then
 end
 
 if ARGV[29] ~= '' then
-  local inflight = redis.call('ZCARD', KEYS[3])
+  local inflight = cardinality(KEYS[3])
   if inflight >= tonumber(ARGV[29]) then return {'overloaded', callId, now, inflight} end
 end
 local budgets, cost, firstBudget = tonumber(ARGV[30]), ARGV[31], 32
@@ -146,14 +146,12 @@ if ARGV[20] ~= '' then
   redis.call('ZADD', approvals .. 's:pending', ARGV[24], id)
   redis.call('ZREMRANGEBYSCORE', approvals .. 's', '-inf', now - 2 * ARGV[10])
 end
-redis.call('ZADD', KEYS[3], now, callId)
+later('ZADD', KEYS[3], now, callId)
 -- How many calls of a tool there are, by the part of the retention in which they were claimed: the parts expire, the count is kept.
-local size = ARGV[27] .. string.format('%.0f', math.floor(now * 24 / ARGV[10]))
-if redis.call('HINCRBY', size, ARGV[28], 1) == 1 then redis.call('PEXPIRE', size, 2 * ARGV[10]) end
-redis.call('ZADD', KEYS[4], now, callId)
-redis.call('ZADD', KEYS[5], now, callId)
--- Renewed with room to spare, so that not every claim has to.
-if redis.call('PTTL', KEYS[5]) < tonumber(ARGV[10]) then redis.call('PEXPIRE', KEYS[5], 2 * ARGV[10]) end
+countLater(ARGV[27] .. string.format('%.0f', math.floor(now * 24 / ARGV[10])), ARGV[28], 2 * ARGV[10])
+later('ZADD', KEYS[4], now, callId)
+later('ZADD', KEYS[5], now, callId)
+keepLater(KEYS[5], ARGV[10])
 if merging then redis.call('SET', KEYS[2], callId, 'PX', ARGV[10]) end
 -- The indexes forget with the records: a few entries a claim keep them bounded.
 if now % 16 == 0 then

@@ -1,5 +1,5 @@
 -- Ends and removes a job that has succeeded: what BullMQ's moveToFinished does for a job without relatives, and no more. Returns
--- false for everything else (a lost lock, a job of a flow, one with logs), which is left to BullMQ: nothing was written then.
+-- false for everything else (a lost lock, a job of a flow), which is left to BullMQ: nothing was written then.
 --
 -- KEYS  1 key prefix of the queue
 -- ARGV  1 job ID  2 lock token  3 return value (JSON)  4 largest length of the event stream
@@ -11,7 +11,8 @@ if redis.call('EXISTS', job .. ':dependencies', job .. ':processed', job .. ':fa
   return false
 end
 if redis.call('LREM', queue .. 'active', -1, jobId) == 0 then return false end
-redis.call('SREM', queue .. 'stalled', jobId)
-redis.call('DEL', job, job .. ':lock')
+later('SREM', queue .. 'stalled', jobId)
+later('DEL', job)
+later('DEL', job .. ':lock')
 redis.call('XADD', queue .. 'events', 'MAXLEN', '~', ARGV[4], '*', 'event', 'completed', 'jobId', jobId, 'returnvalue', ARGV[3], 'prev', 'active')
 return true

@@ -3,13 +3,15 @@
 -- KEYS  1 key prefix of the queue
 -- ARGV  1 job ID  2 name of the tool  3 time, ms  4 the job's data (JSON)  5 its options (JSON)  6 largest length of the event stream
 local queue, jobId = KEYS[1], ARGV[1]
-local job, events = queue .. jobId, queue .. 'events'
+local job, events, wait = queue .. jobId, queue .. 'events', queue .. 'wait'
 if redis.call('EXISTS', job) == 1 then return end
 redis.call('HSET', job, 'name', ARGV[2], 'data', ARGV[4], 'opts', ARGV[5], 'timestamp', ARGV[3], 'delay', '0', 'priority', '0')
 redis.call('XADD', events, '*', 'event', 'added', 'jobId', jobId, 'name', ARGV[2])
-redis.call('LPUSH', queue .. 'wait', jobId)
+redis.call('XADD', events, 'MAXLEN', '~', ARGV[6], '*', 'event', 'waiting', 'jobId', jobId)
+local others = gatheredAt['LPUSH ' .. wait]
+later('LPUSH', wait, jobId)
+if others then return end
 -- Wakes a worker. Nothing does so while the queue is paused or has all that may run at a time: BullMQ does afterwards.
 local settings = redis.call('HMGET', queue .. 'meta', 'paused', 'concurrency')
 local full = settings[2] and redis.call('LLEN', queue .. 'active') >= tonumber(settings[2])
-if not settings[1] and not full then redis.call('ZADD', queue .. 'marker', '0', '0') end
-redis.call('XADD', events, 'MAXLEN', '~', ARGV[6], '*', 'event', 'waiting', 'jobId', jobId)
+if not settings[1] and not full then later('ZADD', queue .. 'marker', '0', '0') end

@@ -1,30 +1,36 @@
--- Ends a call together with its job and goes on to the next one, in one step. A job that another attempt holds is left alone.
+-- Ends calls together with their jobs, and takes as many next ones, in one step. A job that another attempt holds is left alone.
 --
--- KEYS  1 to 6 as settle takes them  7 the queue's wait list
--- ARGV  1 key prefix of records  2 key prefix of inboxes  3 key prefix of the queue  4 lock token  5 the worker's time, ms
---       6 lock and lease, ms  7 worker ID  8 token of the next attempt  9 '1' takes the next job  10 job ID
---       11 the job's return value (JSON)  12 how many finished jobs are kept, 0 keeps none  13 largest length of the event stream
---       14.. as settle takes them
--- Returns {settle's code, the next job or BullMQ's code for none, the answer of begin_taken}
-local SETTLE_ARGS = 13
-local written = settle(KEYS, {unpack(ARGV, SETTLE_ARGS + 1)})[1]
-if written == 'fenced' then return {written} end
-local queue, kept, job = ARGV[3], tonumber(ARGV[12]), nil
-local completed = kept == 0 and complete_job({queue}, {ARGV[10], ARGV[4], ARGV[11], ARGV[13]})
-if completed then
-  if ARGV[9] == '1' then job = (next_jobs({queue}, {ARGV[4], ARGV[6], 1, 1}) or {})[1] end
-  if not job then
-    if redis.call('EXISTS', queue .. 'active', queue .. 'wait') == 0 then redis.call('XADD', queue .. 'events', '*', 'event', 'drained') end
-    return {written, 0}
+-- KEYS  1 circuits  2 the queue's wait list  3.. for each call those of settle
+-- ARGV  1 to 10 as take takes them  11 largest length of the event stream  12 number of calls
+--       13.. for each call: job ID, its lock token, its return value (JSON), how many finished jobs are kept (0 keeps none), '1' when
+--       a next job is wanted for it, and what settle takes
+-- Returns {for each call {settle's code, BullMQ's code or 0, '1' when a next job may be given to it}, '1' when there is nothing to
+-- take now or later, BullMQ's answer, what begin_taken says of it, …}
+local SETTLE_KEYS, SETTLE_ARGS, JOB_ARGS = 6, 20, 5
+local queue, wanted, endings = ARGV[3], 0, {}
+for number = 1, tonumber(ARGV[12]) do
+  local key, at = 3 + (number - 1) * SETTLE_KEYS, 13 + (number - 1) * (JOB_ARGS + SETTLE_ARGS)
+  local jobId, token, value, kept, next = unpack(ARGV, at, at + JOB_ARGS - 1)
+  local ok, settled = pcall(settle, {unpack(KEYS, key, key + SETTLE_KEYS - 1)}, {unpack(ARGV, at + JOB_ARGS, at + JOB_ARGS + SETTLE_ARGS - 1)})
+  local written, code = ok and settled[1] or 'error', 0
+  if not ok then
+    code = type(settled) == 'table' and settled.err or settled
+  elseif written ~= 'fenced' and not (kept == '0' and complete_job({queue}, {jobId, token, value, ARGV[11]})) then
+    code = moveToFinished(
+      keysOf(queue, {
+        'wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'completed', jobId,
+        'metrics:completed', 'marker'}),
+      {jobId, nowMs(), 'returnvalue', value, 'completed', '0', queue,
+        {token = token, lockDuration = ARGV[6], keepJobs = {count = tonumber(kept)}, attempts = 1, maxMetricsSize = ''}})
   end
-else
-  local now = nowMs()
-  job = moveToFinished(
-    keysOf(queue, {
-      'wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'completed', ARGV[10],
-      'metrics:completed', 'marker'}),
-    {ARGV[10], now, 'returnvalue', ARGV[11], 'completed', ARGV[9], queue,
-      {token = ARGV[4], lockDuration = ARGV[6], keepJobs = {count = kept}, attempts = 1, maxMetricsSize = ''}})
-  onClockOf(ARGV[5], job, now)
+  local free = next == '1' and ok and written ~= 'fenced' and code == 0
+  if free then wanted = wanted + 1 end
+  endings[number] = {written, code, free and '1' or '0'}
 end
-return {written, job, begin_taken({ARGV[1], KEYS[3]}, {job, ARGV[7], ARGV[6], ARGV[8], ARGV[2]})}
+local jobs = wanted > 0 and next_jobs({queue}, {ARGV[4], ARGV[6], wanted, ARGV[10]}) or {}
+local idle = false
+if #jobs == 0 and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized', queue .. 'paused') == 0 then
+  idle = redis.call('EXISTS', queue .. 'delayed') == 0
+  if redis.call('EXISTS', queue .. 'active') == 0 then redis.call('XADD', queue .. 'events', '*', 'event', 'drained') end
+end
+return {endings, idle and '1' or '0', unpack(begin_taken({ARGV[1], KEYS[1]}, {jobs, ARGV[7], ARGV[6], ARGV[8], ARGV[2]}))}

@@ -1,11 +1,49 @@
 -- Shared by the scripts of this folder, which are loaded with this text in front of them.
 -- Time is Redis' own, so that no two machines' clocks are ever compared.
 
--- Milliseconds since the epoch.
+-- Milliseconds since the epoch; the same at every point of a script.
+local clock
 local function nowMs()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
+  if not clock then
+    local time = redis.call('TIME')
+    clock = time[1] * 1000 + math.floor(time[2] / 1000)
+  end
+  return clock
 end
+
+-- Writes at the end of the script, for what it does not read again: those to one key become one command, however many calls the
+-- script is about.
+local gathered, gatheredAt, counts, lifetimes, events = {}, {}, {}, {}, {}
+local function later(command, key, ...)
+  local name = command == 'DEL' and command or command .. ' ' .. key
+  local write = gatheredAt[name]
+  if not write then
+    write = {command}
+    if command ~= 'DEL' then write[2] = key end
+    gathered[#gathered + 1], gatheredAt[name] = write, write
+  end
+  if command == 'DEL' then write[#write + 1] = key end
+  for _, argument in ipairs({...}) do write[#write + 1] = argument end
+end
+
+-- Members of a sorted set, those that will be added included.
+local function cardinality(key)
+  local added = gatheredAt['ZADD ' .. key]
+  return redis.call('ZCARD', key) + (added and (#added - 2) / 2 or 0)
+end
+
+-- Counts one more in a hash that lives so long from its first count on.
+local function countLater(key, field, ttlMs)
+  local fields = counts[key]
+  if not fields then
+    fields = {ttlMs = ttlMs, by = {}}
+    counts[key] = fields
+  end
+  fields.by[field] = (fields.by[field] or 0) + 1
+end
+
+-- Lets a key live for twice `ttlMs` when it has less than that left: with room to spare, so that not every script has to.
+local function keepLater(key, ttlMs) lifetimes[key] = ttlMs end
 
 -- The keys of a prefix.
 local function keysOf(prefix, names)
@@ -19,16 +57,33 @@ local function onClockOf(workerNow, answer, now)
   if type(answer) == 'table' and tonumber(answer[4] or 0) > 0 then answer[4] = answer[4] + (workerNow - now) end
 end
 
--- Appends an event to the inbox of every producer that waits. An inbox that nobody empties ends by itself.
+-- Appends an event to the inbox of every producer that waits.
 --   inboxes  producer IDs, separated by spaces; inboxPrefix  key of an inbox without its ID; event  JSON
-local INBOX_TTL_MS = 600000
-local INBOX_MAX_LENGTH = 20000
 local function notify(inboxes, inboxPrefix, event)
   if not inboxes then return end
   for id in string.gmatch(inboxes, '%S+') do
     local inbox = inboxPrefix .. id
-    local length = redis.call('RPUSH', inbox, event)
-    if length == 1 then
+    local told = events[inbox]
+    if told then told[#told + 1] = event else events[inbox] = {event} end
+  end
+end
+
+-- An inbox that nobody empties ends by itself.
+local INBOX_TTL_MS = 600000
+local INBOX_MAX_LENGTH = 20000
+local function writeGathered()
+  for _, write in ipairs(gathered) do redis.call(unpack(write)) end
+  for key, fields in pairs(counts) do
+    for field, count in pairs(fields.by) do
+      if redis.call('HINCRBY', key, field, count) == count then redis.call('PEXPIRE', key, fields.ttlMs) end
+    end
+  end
+  for key, ttlMs in pairs(lifetimes) do
+    if redis.call('PTTL', key) < tonumber(ttlMs) then redis.call('PEXPIRE', key, 2 * ttlMs) end
+  end
+  for inbox, told in pairs(events) do
+    local length = redis.call('RPUSH', inbox, unpack(told))
+    if length == #told then
       redis.call('PEXPIRE', inbox, INBOX_TTL_MS)
     elseif length > INBOX_MAX_LENGTH then
       -- The oldest go: whoever waits for them reads the record.
@@ -62,7 +117,9 @@ local function circuitOf(circuitsKey, name)
 end
 
 -- Adds an outcome to a closed circuit's window: '1' success, '0' failure. An outcome of an earlier epoch is dropped.
+local steady = {}
 local function addSample(circuitsKey, windowKey, name, epoch, ok, size, ttlMs, now)
+  if ok == '1' and steady[windowKey] == epoch then return true end
   local currentEpoch, state = circuitOf(circuitsKey, name)
   if state ~= 'CLOSED' or currentEpoch ~= epoch then return false end
   local sample = now .. ':' .. ok
@@ -71,7 +128,10 @@ local function addSample(circuitsKey, windowKey, name, epoch, ok, size, ttlMs, n
     local newest = redis.call('LINDEX', windowKey, 0)
     local atMs, row = string.match(newest or '', '^(%d+):1:(%d+)$')
     row = tonumber(row or 0)
-    if row >= tonumber(size) and now - atMs < 1000 then return true end
+    if row >= tonumber(size) and now - atMs < 1000 then
+      steady[windowKey] = epoch
+      return true
+    end
     sample = sample .. ':' .. math.min(row + 1, size)
   end
   redis.call('LPUSH', windowKey, sample)

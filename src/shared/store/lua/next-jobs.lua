@@ -12,23 +12,25 @@ if settings[1] or settings[2] or settings[3] then return nil end
 local due = redis.call('ZRANGEBYSCORE', queue .. 'delayed', 0, (now + 1) * 0x1000 - 1, 'LIMIT', 0, 1)
 if #due > 0 then return nil end
 if most > 1 then most = math.min(most, math.max(1, math.ceil(redis.call('LLEN', queue .. 'wait') / ARGV[4]))) end
-local jobs = {}
-for number = 1, most do
-  local jobId = redis.call('RPOPLPUSH', queue .. 'wait', queue .. 'active')
-  if not jobId then break end
+local jobs, jobIds = {}, redis.call('LRANGE', queue .. 'wait', -most, -1)
+if #jobIds == 0 then return nil end
+redis.call('LTRIM', queue .. 'wait', 0, -#jobIds - 1)
+for number = 1, #jobIds do
+  -- The last is the oldest.
+  local jobId = jobIds[#jobIds + 1 - number]
   local job = queue .. jobId
   local fields = redis.call('HMGET', job, 'name', 'data', 'opts', 'timestamp', 'ats')
   redis.call('SET', job .. ':lock', ARGV[1], 'PX', ARGV[2])
   redis.call('HSET', job, 'processedOn', now, 'ats', (fields[5] or 0) + 1)
   redis.call('XADD', queue .. 'events', '*', 'event', 'active', 'jobId', jobId, 'prev', 'waiting')
+  later('LPUSH', queue .. 'active', jobId)
   jobs[number] = {
     {'name', fields[1] or '', 'data', fields[2] or '{}', 'opts', fields[3] or '{}', 'timestamp', fields[4] or now, 'processedOn', now},
     jobId, 0, 0, 0}
 end
-if #jobs == 0 then return nil end
 local more = redis.call('EXISTS', queue .. 'wait') == 1
 -- Wakes a worker for the rest.
 if more then redis.call('ZADD', queue .. 'marker', '0', '0') end
-local later = not more and redis.call('EXISTS', queue .. 'delayed', queue .. 'prioritized') > 0
-if not later and (not more or #jobs > 1) then jobs[#jobs][5] = 1 end
+local upcoming = not more and redis.call('EXISTS', queue .. 'delayed', queue .. 'prioritized') > 0
+if not upcoming and (not more or #jobs > 1) then jobs[#jobs][5] = 1 end
 return jobs

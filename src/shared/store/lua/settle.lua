@@ -23,7 +23,7 @@ redis.call('HSET', KEYS[1], large and 'outcomeAt' or 'outcome', large and KEYS[5
   'retriable', ARGV[6], 'updatedAtMs', now, 'expiresAtMs', now + ttlMs, 'version', fields[4] + 1)
 redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'lockUntilMs', 'notBeforeMs', 'worker', 'token', 'cancelRequested')
 redis.call('PEXPIRE', KEYS[1], ttlMs)
-redis.call('ZREM', KEYS[2], ARGV[7])
+later('ZREM', KEYS[2], ARGV[7])
 if ARGV[2] == 'failed' and isUnknown(ARGV[3]) then redis.call('ZADD', ARGV[20], now + ttlMs, ARGV[7]) end
 if ARGV[10] ~= '' then addSample(KEYS[3], KEYS[4], ARGV[10], ARGV[11], '1', ARGV[12], ARGV[13], now) end
 if ARGV[15] ~= '' then refillRetries(KEYS[6], ARGV[15], ARGV[16], ARGV[17], ARGV[18]) end

@@ -1,0 +1,65 @@
+import { expect, test } from 'vitest';
+import { Batches } from '../../../src/shared/store/batches.ts';
+
+/** Batches whose answers come when they are asked for: the text of each item. */
+function openBatches() {
+  const sent: { readonly items: readonly number[]; answer: (error?: Error) => void }[] = [];
+  const batches = new Batches<number, string>(async (items) => {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    sent.push({ items, answer: (error) => (error === undefined ? resolve() : reject(error)) });
+    await promise;
+    return items.map((item) => (item < 0 ? new Error(`no ${item}`) : String(item)));
+  });
+  const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
+  return { batches, sent, turn };
+}
+
+test('what is asked for in one turn goes together, and each gets its own answer', async () => {
+  const { batches, sent, turn } = openBatches();
+  const answers = Promise.allSettled([batches.add(1), batches.add(-2), Promise.resolve().then(() => batches.add(3))]);
+  await turn();
+  expect(sent.map(({ items }) => items)).toEqual([[1, -2, 3]]);
+  sent[0]?.answer();
+  expect(await answers).toMatchObject([{ value: '1' }, { reason: { message: 'no -2' } }, { value: '3' }]);
+});
+
+test('one goes at once, and others gather while as many are under way', async () => {
+  const { batches, sent, turn } = openBatches();
+  const all = [1, 2, 3, 4].map((item) => batches.add(item));
+  await turn();
+  all.push(batches.add(5), batches.add(6));
+  await turn();
+  expect(sent.map(({ items }) => items)).toEqual([[1, 2, 3, 4]]);
+  sent[0]?.answer();
+  await turn();
+  expect(sent.map(({ items }) => items)).toEqual([
+    [1, 2, 3, 4],
+    [5, 6],
+  ]);
+  sent[1]?.answer();
+  expect(await Promise.all(all)).toEqual(['1', '2', '3', '4', '5', '6']);
+});
+
+test('no more go together than Redis should serve at a time', async () => {
+  const { batches, sent, turn } = openBatches();
+  const all = Array.from({ length: 80 }, (_, item) => batches.add(item));
+  await turn();
+  expect(sent.map(({ items }) => items.length)).toEqual([32, 32]);
+  for (const { answer } of sent) answer();
+  await turn();
+  expect(sent[2]?.items).toHaveLength(16);
+  sent[2]?.answer();
+  expect(await Promise.all(all)).toHaveLength(80);
+});
+
+test('a failure is told to all who were together, and those who come next go on', async () => {
+  const { batches, sent, turn } = openBatches();
+  const failed = Promise.allSettled([batches.add(1), batches.add(2)]);
+  await turn();
+  sent[0]?.answer(new Error('away'));
+  expect((await failed).map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+  const next = batches.add(3);
+  await turn();
+  sent[1]?.answer();
+  expect(await next).toBe('3');
+});
