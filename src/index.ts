@@ -85,6 +85,7 @@ export {
   type ProbeAnswer,
   type Processes,
   type Question,
+  type Readiness,
   type Tier,
   type Tool,
   type ToolAnnotations,

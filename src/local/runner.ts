@@ -295,7 +295,8 @@ export class LocalRunner implements SessionHost {
   async #work(job: CallJob): Promise<void> {
     for (;;) {
       const verdict = await this.#attempt(job);
-      if (verdict.kind === 'later') await Promise.race([this.#parts.sleep(verdict.delayMs), this.#closing.promise]);
+      if (verdict.kind === 'later' || verdict.kind === 'waiting')
+        await Promise.race([this.#parts.sleep(verdict.delayMs), this.#closing.promise]);
       else if (verdict.kind === 'turn') await Promise.race([this.#turns.granted(job.callId), this.#closing.promise]);
       else if (verdict.kind !== 'handed-back') return;
       if (this.#closed !== undefined) return;

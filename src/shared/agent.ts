@@ -57,7 +57,8 @@ export interface Agents {
   spawn(message: string, agentType?: string): Promise<AgentReport>;
   send(agentId: string, message: string, interrupt?: boolean): Promise<AgentReport>;
   resume(agentId: string): Promise<AgentReport>;
-  /** Until the first of them has answered, or for `timeoutMs`. */
-  wait(agentIds: readonly string[], timeoutMs: number): Promise<readonly AgentReport[]>;
+  look(agentIds: readonly string[]): Promise<readonly AgentReport[]>;
+  /** Whether one of them has answered. While none has, the first that does wakes this call, should it have been put aside. */
+  haveAnswered(agentIds: readonly string[]): Promise<boolean>;
   close(agentId: string): Promise<AgentReport>;
 }

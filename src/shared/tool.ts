@@ -85,6 +85,9 @@ export interface ToolAnnotations {
   readonly taskSupport?: 'forbidden' | 'optional' | 'required';
 }
 
+/** Whether a call can go on, or when to ask again at the latest. */
+export type Readiness = { readonly ready: true } | { readonly ready: false; readonly againInMs: number };
+
 const toolBrand: unique symbol = Symbol.for('pawl.tool');
 
 /** A tool as workers run it. `Input` is what callers pass, `Params` what `run` receives after defaults. */
@@ -132,6 +135,11 @@ interface ToolFunctions<Params, Output> {
   compensate?(params: Params, result: ToolResult<Output>, ctx: ToolContext): Promise<void>;
   /** What of an output counts when workers have to agree on it (I11). Default: all of it. */
   normalise?(output: Output): unknown;
+  /**
+   * Whether what the call waits for has come; `waitedMs` since it was first asked. While it has not, the call is put aside: it holds no
+   * worker and spends no attempt, and is asked again when it is due or woken. Changes nothing.
+   */
+  ready?(params: Params, ctx: ToolContext, waitedMs: number): Promise<Readiness> | Readiness;
   /** What the call would do, for a person who decides on it (D4). Changes nothing. */
   preview?(params: Params, ctx: PreviewContext): Promise<ToolPreview> | ToolPreview;
   /** Whether this very call changes something (C3). Default: the tool does, unless it is of the read-only tier. */
@@ -236,7 +244,7 @@ export function makeTool<Name extends string, Input, Params, Output>(
   form: Pick<Tool<Name, Input, Params, Output>, 'inputSchema' | 'variant' | 'parse'>,
 ): Tool<Name, Input, Params, Output> {
   const { version, description, tier, title, icon, maxOutputBytes, budget, output } = options;
-  const { run, probe, compensate, normalise, preview, isMutating, resource } = options;
+  const { run, probe, compensate, normalise, ready, preview, isMutating, resource } = options;
   const { trustClass = 'BestEffort', voters } = options;
   const annotations = options.annotations ?? {};
   const tool: Tool<Name, Input, Params, Output> = {
@@ -268,6 +276,7 @@ export function makeTool<Name extends string, Input, Params, Output>(
       probe,
       compensate,
       normalise,
+      ready,
       preview,
       isMutating,
       resource,

@@ -7,26 +7,19 @@ import type { Backend } from '../shared/store/backend.ts';
 
 /** Of one session, closed ones not counted. */
 const MAX_AGENTS = 16;
-/** News may be lost: whoever waits looks by itself now and then. */
-const LOOK_MS = 2_000;
 
 export interface AgentCaller {
   readonly callId: string;
+  /** Of the call's job. */
+  readonly generation: string;
   readonly session: SessionRecord;
-  readonly signal: AbortSignal;
 }
 
 export class WorkerAgents {
   readonly #backend: Pick<Backend, 'agents' | 'sessions' | 'ledger'>;
-  readonly #waiting = new Map<string, Set<() => void>>();
 
   constructor(backend: Pick<Backend, 'agents' | 'sessions' | 'ledger'>) {
     this.#backend = backend;
-  }
-
-  /** Something became of an agent. */
-  heard(agentId: string): void {
-    for (const wake of this.#waiting.get(agentId) ?? []) wake();
   }
 
   open(caller: AgentCaller): Agents {
@@ -36,7 +29,13 @@ export class WorkerAgents {
       send: (agentId, message, interrupt = false) =>
         this.#tell(caller, agentId, { type: 'input', message, ...(interrupt ? { interrupt } : {}) }),
       resume: (agentId) => this.#tell(caller, agentId, { type: 'resumed' }),
-      wait: (agentIds, timeoutMs) => this.#wait(caller, agentIds, timeoutMs),
+      look: (agentIds) => this.#look(caller, agentIds),
+      haveAnswered: async (agentIds) => {
+        const job = { callId: caller.callId, generation: caller.generation };
+        // Asked for before looking, so that no answer falls between the two.
+        await Promise.all(agentIds.map((agentId) => this.#backend.agents.await(agentId, job)));
+        return (await this.#look(caller, agentIds)).some(({ state }) => hasAnswered(state));
+      },
       close: async (agentId) => {
         const report = await this.#tell(caller, agentId, { type: 'closed' });
         await this.#backend.sessions.close(agentId);
@@ -76,6 +75,10 @@ export class WorkerAgents {
     return this.#report(session, agentId);
   }
 
+  #look({ session }: AgentCaller, agentIds: readonly string[]): Promise<readonly AgentReport[]> {
+    return Promise.all(agentIds.map((agentId) => this.#report(session, agentId)));
+  }
+
   async #report({ sessionKey }: SessionRecord, agentId: string): Promise<AgentReport> {
     const { agents, sessions } = this.#backend;
     const report = await agents.read(agentId, sessionKey);
@@ -92,54 +95,6 @@ export class WorkerAgents {
     if (parent !== sessionKey || taint === undefined) return;
     const sources = taint.map(({ source }) => source);
     await sessions.taint(agentId, sources, await ledger.now());
-  }
-
-  async #wait(
-    { session, signal }: AgentCaller,
-    agentIds: readonly string[],
-    timeoutMs: number,
-  ): Promise<readonly AgentReport[]> {
-    const deadlineMs = performance.now() + timeoutMs;
-    for (;;) {
-      // Listening begins before looking, so that nothing falls between the two.
-      const news = this.#listen(agentIds, signal);
-      try {
-        const reports = await Promise.all(agentIds.map((agentId) => this.#report(session, agentId)));
-        const leftMs = deadlineMs - performance.now();
-        if (leftMs <= 0 || reports.some(({ state }) => hasAnswered(state))) return reports;
-        await news.within(Math.min(leftMs, LOOK_MS));
-      } finally {
-        news.stop();
-      }
-    }
-  }
-
-  #listen(agentIds: readonly string[], signal: AbortSignal) {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const onAbort = () => reject(signal.reason);
-    let timer: NodeJS.Timeout | undefined;
-    promise.catch(() => undefined);
-    if (signal.aborted) onAbort();
-    signal.addEventListener('abort', onAbort, { once: true });
-    for (const agentId of agentIds) {
-      const listeners = this.#waiting.get(agentId) ?? new Set();
-      this.#waiting.set(agentId, listeners.add(resolve));
-    }
-    return {
-      within: (limitMs: number): Promise<void> => {
-        timer = setTimeout(resolve, limitMs);
-        return promise;
-      },
-      stop: (): void => {
-        clearTimeout(timer);
-        signal.removeEventListener('abort', onAbort);
-        for (const agentId of agentIds) {
-          const listeners = this.#waiting.get(agentId);
-          listeners?.delete(resolve);
-          if (listeners?.size === 0) this.#waiting.delete(agentId);
-        }
-      },
-    };
   }
 }
 

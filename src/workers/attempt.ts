@@ -7,7 +7,7 @@ import { redact, secretsIn } from '../shared/redaction.ts';
 import type { RetryPolicy } from '../shared/retry.ts';
 import type { Validator } from '../shared/schema.ts';
 import { type Schedule, systemSchedule } from '../shared/time.ts';
-import type { AnyTool, ProbeAnswer, ToolContext, ToolResult } from '../shared/tool.ts';
+import type { AnyTool, ProbeAnswer, Readiness, ToolContext, ToolResult } from '../shared/tool.ts';
 import { normalizeResult } from '../shared/tool-result.ts';
 import type { RunningAttempt } from './running.ts';
 import { inAttempt } from './stray.ts';
@@ -71,6 +71,38 @@ export async function runProbe(options: AttemptOptions): Promise<ProbeAnswer<unk
     },
   );
   return ending.kind === 'value' ? answer : { state: 'unknown' };
+}
+
+/** What a tool says of whether its call can go on; a failure and an abort happened before anything did. */
+export type Readied =
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'waiting'; readonly againInMs: number }
+  | Exclude<Ending, { readonly kind: 'value' }>;
+
+/** A tool that wants to be asked again at once is not. */
+const SHORTEST_WAIT_MS = 50;
+
+/** Asks the tool whether what the call waits for has come. */
+export async function askReady(options: AttemptOptions, waitedMs: number): Promise<Readied> {
+  let answer = { ready: true } as Readiness;
+  const ending = await conclude(
+    options,
+    () => options.tool.ready?.(options.params, options.context, waitedMs),
+    (value) => {
+      answer = (value ?? answer) as Readiness;
+      return { kind: 'value', result: { output: null } };
+    },
+  );
+  switch (ending.kind) {
+    case 'value':
+      return answer.ready
+        ? { kind: 'ready' }
+        : { kind: 'waiting', againInMs: Math.max(answer.againInMs, SHORTEST_WAIT_MS) };
+    case 'failure':
+      return { kind: 'failure', failure: { ...ending.failure, nothingHappened: true } };
+    case 'aborted':
+      return { kind: 'aborted', reason: ending.reason, proven: true };
+  }
 }
 
 async function conclude(

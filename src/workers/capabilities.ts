@@ -199,7 +199,8 @@ function guardedAgents(agents: Agents | undefined, demand: Demand): Agents {
     spawn: async (message, agentType) => present().spawn(message, agentType),
     send: async (agentId, message, interrupt) => present().send(agentId, message, interrupt),
     resume: async (agentId) => present().resume(agentId),
-    wait: async (agentIds, timeoutMs) => present().wait(agentIds, timeoutMs),
+    look: async (agentIds) => present().look(agentIds),
+    haveAnswered: async (agentIds) => present().haveAnswered(agentIds),
     close: async (agentId) => present().close(agentId),
   };
 }

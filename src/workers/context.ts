@@ -54,7 +54,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
   const ownChannel = await parts.channels?.open(owner, signal);
   const { sessionKey, workspaceRoot: root } = session;
   const ownTerminals = parts.terminals?.open({ callId, sessionKey, root, signal, escalated });
-  const ownAgents = parts.agents?.open({ callId, session, signal });
+  const ownAgents = parts.agents?.open({ callId, generation: begun.generation, session });
   const { workspace, changes, processes, terminals, memory, channel, agents, fetch, demand } = capabilitiesFor({
     session,
     needs: tool.needs,

@@ -6,6 +6,7 @@
  * recover   decide what became of an attempt that left no record, and whether configuration forces the circuit open
  * pace      wait, without holding anything, until the fleet's limits let the call start
  * prepare   tool, permission, parameters, context: all from this worker's own registry, nothing from the job (`preparation.ts`)
+ * await     wait, without holding anything, until what the tool waits for has come
  * take turns  wait until nobody else changes the resource that the call works on, where the tool names one
  * secure    bring the begin to disk where the tool's durability asks for it
  * guard     the hooks before the attempt, which may rewrite or deny
@@ -21,10 +22,10 @@ import type { BeginAnswer } from '../shared/store/begin.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import { Admission, ELSEWHERE_MS, NEXT_WORKER_MS } from './admission.ts';
-import { type AttemptOptions, type Ending, runProbe, runTool } from './attempt.ts';
+import { type AttemptOptions, askReady, type Ending, runProbe, runTool } from './attempt.ts';
 import { AttemptHooks } from './attempt-hooks.ts';
 import { AttemptAudit } from './audit.ts';
-import { type Begun, isAnswerable, waitedMs } from './begun.ts';
+import { type Begun, isAnswerable, nowMs, waitedMs } from './begun.ts';
 import { mayRunHere, tooFew } from './consensus.ts';
 import type { ExecuteParts } from './executor-parts.ts';
 import { FleetCircuits } from './fleet-circuit.ts';
@@ -97,6 +98,8 @@ export class Executor {
     if (paced !== undefined) return this.#wait(begun, paced.waitMs);
     const prepared = await this.#preparation.prepare(begun);
     if ('end' in prepared) return prepared.end;
+    const ready = await this.#awaitReady(begun, prepared.go);
+    if ('end' in ready) return ready.end;
     const turn = await this.#takeTurn(begun, prepared.go.params, true);
     if ('end' in turn) return turn.end;
     const secured = await this.#secure(begun);
@@ -174,6 +177,22 @@ export class Executor {
     return this.#settler.postpone(begun, 'queued', begun.started.earlier, waitMs);
   }
 
+  // await
+
+  /** What the call waits for has not come yet: it goes back unspent, and looks once more when its job has been put aside. */
+  async #awaitReady(begun: Begun, options: AttemptOptions): Promise<Step<void>> {
+    const { started } = begun;
+    if (options.tool.ready === undefined) return { go: undefined };
+    const ask = () => askReady(options, nowMs(begun) - started.firstStartedAtMs);
+    const answer = await ask();
+    if (answer.kind === 'ready') return { go: undefined };
+    if (answer.kind !== 'waiting') return { end: await this.#judge.decide(begun, answer, '') };
+    const { againInMs } = answer;
+    const verdict = await this.#wait(begun, Math.min(againInMs, options.remainingMs ?? againInMs));
+    if (verdict.kind !== 'later') return { end: verdict };
+    return { end: { ...verdict, kind: 'waiting', isReady: async () => (await ask()).kind !== 'waiting' } };
+  }
+
   // secure
 
   /** A power failure must not forget that a `once` attempt began: whoever asked again would cause a second effect. */
@@ -235,7 +254,7 @@ export class Executor {
 
   async #run(begun: Begun, options: AttemptOptions): Promise<Ending> {
     const { callId, envelope, attempt, started, registered, circuit } = begun;
-    const waited = attempt === 1 ? { waitedMs: waitedMs(begun) } : {};
+    const waited = attempt === 1 && registered.tool.ready === undefined ? { waitedMs: waitedMs(begun) } : {};
     this.#parts.onEvent({ type: 'tool_call_start', callId, envelope, attempt, fence: started.fence, ...waited });
     const tool = () => (begun.trace === undefined ? runTool(options) : begun.trace.run(() => runTool(options)));
     if (circuit.bypassed) return tool();

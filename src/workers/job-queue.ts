@@ -19,6 +19,7 @@ import type { Finished } from '../shared/store/deliveries.ts';
 import { PlaceKeys } from '../shared/store/keys.ts';
 import { type CallJob, fetchAtEveryMarker, scriptsOnRedisTime } from '../shared/store/queues.ts';
 import { redisOptions } from '../shared/store/redis.ts';
+import { wake } from '../shared/store/wake.ts';
 import type { Clock } from '../shared/time.ts';
 import type { Tier } from '../shared/tool.ts';
 import { Deliveries } from './deliveries.ts';
@@ -196,6 +197,12 @@ export class JobQueue {
         await job.moveToDelayed(Date.now() + verdict.delayMs, token);
         await this.#parts.backend.turns.parked(job.data);
         throw new DelayedError();
+      case 'waiting': {
+        await job.moveToDelayed(Date.now() + verdict.delayMs, token);
+        const { redis, prefix } = this.#parts.backend;
+        if (await verdict.isReady()) await wake(redis, prefix, String(job.id));
+        throw new DelayedError();
+      }
       case 'handed-back':
         await job.moveToWait(token);
         throw new WaitingError();

@@ -27,6 +27,8 @@ export type Verdict =
   | { readonly kind: 'later'; readonly delayMs: number }
   /** It waits for its turn at a resource, `delayMs` at most: whoever gives up a turn wakes it. */
   | { readonly kind: 'turn'; readonly delayMs: number }
+  /** It waits for what its tool waits for, `delayMs` at most. Once its job is put aside, it is asked again. */
+  | { readonly kind: 'waiting'; readonly delayMs: number; isReady(): Promise<boolean> }
   /** Back to the queue at once, for another worker. */
   | { readonly kind: 'handed-back' }
   /** This worker must not touch the job again: others will notice and recover it. `fenced`: a newer attempt holds the call. */

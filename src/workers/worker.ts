@@ -100,7 +100,6 @@ export class ToolWorker {
   readonly #publisher: MetricsPublisher;
   readonly #channels: WorkerChannels;
   readonly #terminals: TerminalHost;
-  readonly #agents: WorkerAgents;
   readonly #executor: Executor;
   readonly #switches: Switches;
   readonly #declared: DeclaredTools;
@@ -185,7 +184,6 @@ export class ToolWorker {
       sessionOf: (sessionKey) => this.#sessions.of(sessionKey),
       now: () => ledger.now(),
     });
-    this.#agents = new WorkerAgents(backend);
     this.#terminals = new TerminalHost({
       env: options.environment,
       sandbox: settings.sandbox,
@@ -241,7 +239,7 @@ export class ToolWorker {
       ...(options.memory === undefined ? {} : { memory: options.memory }),
       channels: options.channels ?? this.#channels,
       terminals: this.#terminals,
-      agents: this.#agents,
+      agents: new WorkerAgents(backend),
       ...(disk === undefined ? {} : { onDisk: () => disk.passed() }),
       gate: this.#gate(hooks),
       audit: backend.audit,
@@ -374,7 +372,6 @@ export class ToolWorker {
     } else if (news.type === 'taint') this.#sessions.forget(news.sessionKey);
     else if (news.type === 'switches') this.#learnSwitches().catch((error: Error) => this.#onError(error));
     else if (news.type === 'specs') this.#declared.catchUp().catch((error: Error) => this.#onError(error));
-    else if (news.type === 'agent') this.#agents.heard(news.agentId);
     else if (news.type === 'question') this.#channels.heard(news.id);
     else if (news.type === 'handover') this.#dynamic.heard(news.callId);
     else if (news.type === 'drain' && news.workerId === this.id) this.#drainAsked();

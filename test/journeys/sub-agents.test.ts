@@ -74,19 +74,48 @@ test('agents are told in order, by one of several listeners, and waited for on w
   expect(foreign.error).toMatchObject({ code: 'NOT_FOUND' });
 });
 
-test('a session has sixteen agents and no more, and an answer reaches a wait that began before', async () => {
+test('a session has sixteen agents and no more', async () => {
   const fleet = await startFleet({ workers: 1, script: './base-worker.ts' });
   const { session } = fleet;
-  const heard = signal<AgentEvent>();
-  session.events.on('agent', heard.fire);
   const spawned = await Promise.all(
     Array.from({ length: 17 }, (_, number) => session.call('spawn_agent', { message: `task ${number}` })),
   );
   const refused = spawned.filter(({ status }) => status !== 'success');
   expect(refused.map(({ error }) => error?.code)).toEqual(['TOO_MANY_AGENTS']);
-  const event = await within(heard.promise, 10_000, 'a task');
-  const waiting = waited(session, [event.agentId]);
-  await eventually(() => fleet.workers[0]?.stdout().includes('began wait'));
-  await session.reply(event, { state: 'completed', output: 'soon' });
-  expect((await waiting).agents[0]?.output).toBe('soon');
+});
+
+test('whoever waits holds no worker: one with a single place goes on, and the answer wakes them', async () => {
+  const fleet = await startFleet({ workers: 1, concurrency: 1, script: './base-worker.ts' });
+  const { session } = fleet;
+  const heard = signal<AgentEvent>();
+  session.events.on('agent', heard.fire);
+  agentOf(await session.call('spawn_agent', { message: 'think' }));
+  const event = await within(heard.promise, 10_000, 'the task');
+  const params = { ids: [event.agentId], timeout_ms: 300_000 };
+  const waiting = await Promise.all(
+    ['first', 'second', 'third'].map(async (idempotencyKey) => {
+      const call = await session.submit('wait', params, { idempotencyKey });
+      if (call.kind !== 'pending') throw new Error(`the call is ${call.kind}`);
+      return call;
+    }),
+  );
+  const isAside = async ({ callId }: { readonly callId: string }) => {
+    const call = await fleet.pawl.read(callId);
+    return call?.phase === 'queued' && call.fence > 0;
+  };
+  await eventually(async () => (await Promise.all(waiting.map(isAside))).every(Boolean));
+  expect(agentOf(await session.call('send_input', { id: event.agentId, message: 'more' }))).toMatchObject({
+    id: event.agentId,
+  });
+  const [first, , third] = waiting;
+  expect(await session.cancel(third?.callId ?? '')).toMatchObject({ settlement: 'cancelled' });
+
+  const order = { ...event, turn: 2 };
+  expect(await session.reply(order, { state: 'completed', output: 'soon' })).toBe(true);
+  for (const { result } of waiting.slice(0, 2)) {
+    const { status, output, attempts } = await within(result, 20_000, 'the answer');
+    expect({ status, attempts }).toEqual({ status: 'success', attempts: 1 });
+    expect(output?.content).toMatchObject({ agents: [{ state: 'completed', output: 'soon' }], timed_out: false });
+  }
+  expect((await fleet.pawl.read(first?.callId ?? ''))?.attempts).toHaveLength(1);
 });

@@ -77,6 +77,37 @@ describe('time', () => {
     expect(slept).toEqual([198, 396]);
   });
 
+  test('a call whose tool is not ready is put aside, spends no attempt, and runs when it is', async () => {
+    const asked: number[] = [];
+    const hooked: string[] = [];
+    const tool = defineTool({
+      name: 'ripen',
+      version: '1.0.0',
+      description: 'Waits for what ripens.',
+      tier: 'read-only',
+      timeoutMs: 1_000,
+      input: z.object({ bad: z.boolean().default(false) }),
+      ready: ({ bad }, _ctx, waitedMs) => {
+        if (bad) throw Object.assign(new Error('no such fruit'), { status: 404 });
+        asked.push(waitedMs);
+        return waitedMs < 60_000 ? { ready: false, againInMs: 25_000 } : { ready: true };
+      },
+      run: () => ({ output: 'ripe' }),
+    });
+    const hooks = [{ name: 'count', beforeAttempt: () => void hooked.push('attempt') }];
+    const { clock, runner } = openTimeless(tool, { hooks });
+    const { value, ms } = await elapsed(clock, runner.run(tool, {}));
+    expect(value).toMatchObject({ status: 'success', attempts: 1, output: { content: 'ripe' }, durationMs: 75_000 });
+    expect(asked).toEqual([0, 25_000, 50_000, 75_000]);
+    expect([hooked, ms]).toEqual([['attempt'], 75_000]);
+
+    const bad = await clock.until(runner.run(tool, { bad: true }));
+    expect(bad).toMatchObject({ status: 'error', error: { message: expect.stringContaining('no such fruit') } });
+    const late = await elapsed(clock, runner.run(tool, {}, { deadlineAtMs: clock.now() + 30_000 }));
+    expect(late.value).toMatchObject({ status: 'timeout', error: { code: 'DEADLINE_EXCEEDED' } });
+    expect(late.ms).toBeLessThan(31_000);
+  });
+
   test('a tool that hangs is timed out after its limit, and a deadline ends the call', async () => {
     const { tool } = scripted('once', () => new Promise(() => {}));
     const { clock, runner } = openTimeless(tool);

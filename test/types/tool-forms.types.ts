@@ -63,6 +63,8 @@ defineTool({ ...tool, isMutating: ({ a }) => a > 0, resource: ({ b }) => `r:${b}
 defineTool({ ...tool, isMutating: () => 'yes', run: () => ({ output: 1 }) });
 // @ts-expect-error a resource is named by a text
 defineTool({ ...tool, resource: () => 7, run: () => ({ output: 1 }) });
+// @ts-expect-error a tool that is not ready says when to ask again
+defineTool({ ...tool, ready: () => ({ ready: false }), run: () => ({ output: 1 }) });
 // @ts-expect-error there is no such variant
 defineTool({ ...tool, variant: { type: 'local_shell' }, run: () => ({ output: 1 }) });
 // @ts-expect-error free text says which parameter it is

@@ -7,7 +7,14 @@ import { temporaryFolder } from '../helpers/context.ts';
 const memory: Memory = { search: async () => [], store: async () => ({ id: 'memory-1' }) };
 const channel: Channel = { kind: 'console', send: async () => {} };
 const report = async () => ({ agentId: 'agent', state: 'closed' }) as const;
-const agents: Agents = { spawn: report, send: report, resume: report, close: report, wait: async () => [] };
+const agents: Agents = {
+  spawn: report,
+  send: report,
+  resume: report,
+  close: report,
+  look: async () => [],
+  haveAnswered: async () => true,
+};
 
 function granted(options: Partial<CapabilityOptions> = {}): GrantedCapabilities {
   return capabilitiesFor({

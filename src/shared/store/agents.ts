@@ -3,23 +3,29 @@ import type { AgentMessage, AgentOrder, AgentReply, AgentReport, AgentState } fr
 import type { Seals } from '../seals.ts';
 import { FleetKeys } from './keys.ts';
 import type { News } from './news.ts';
+import { type CallJob, jobIdOf } from './queues.ts';
 import { type Redis, Script } from './redis.ts';
+import { wake } from './wake.ts';
 
 const spawnScript = new Script('agent-spawn', 3);
-const tellScript = new Script('agent-tell', 3);
+const tellScript = new Script('agent-tell', 4);
 const takeScript = new Script('agent-take', 3);
-const replyScript = new Script('agent-reply', 1);
+const replyScript = new Script('agent-reply', 2);
 
 /** After the last message or reply. */
 const KEPT_MS = 7 * 24 * 3_600_000;
+/** A call that waits says so again, more often than that. */
+const AWAITED_MS = 600_000;
 
 export class Agents {
   readonly #redis: Redis;
+  readonly #prefix: string;
   readonly #keys: FleetKeys;
   readonly #seals: Seals;
 
   constructor(redis: Redis, prefix: string, seals: Seals) {
     this.#redis = redis;
+    this.#prefix = prefix;
     this.#keys = new FleetKeys(prefix);
     this.#seals = seals;
   }
@@ -43,10 +49,11 @@ export class Agents {
     messageId: string,
     message: AgentMessage,
   ): Promise<'told' | 'again' | 'unknown' | 'closed'> {
-    const keys = this.#places(agentId, parent);
+    const keys = [...this.#places(agentId, parent), this.#keys.agentAwaited(agentId)];
     const sealed = this.#sealed(agentId, message);
     const args = [parent, messageId, message.type, sealed, KEPT_MS, ...this.#news(agentId, parent)];
-    const [code] = await tellScript.run(this.#redis, keys, args);
+    const [code, ...awaiting] = await tellScript.run(this.#redis, keys, args);
+    await this.#wake(awaiting as string[]);
     return code as 'told' | 'again' | 'unknown' | 'closed';
   }
 
@@ -68,8 +75,16 @@ export class Agents {
   ): Promise<'replied' | 'late' | 'unknown'> {
     const sealed = this.#sealed(agentId, { ...reply, turn });
     const args = [parent, turn, reply.state, sealed, KEPT_MS, ...this.#news(agentId, parent)];
-    const [code] = await replyScript.run(this.#redis, [this.#keys.agent(agentId)], args);
+    const keys = [this.#keys.agent(agentId), this.#keys.agentAwaited(agentId)];
+    const [code, ...awaiting] = await replyScript.run(this.#redis, keys, args);
+    await this.#wake(awaiting as string[]);
     return code as 'replied' | 'late' | 'unknown';
+  }
+
+  /** The call's job is woken when the agent answers or is closed. To be asked for before one looks. */
+  async await(agentId: string, job: Pick<CallJob, 'callId' | 'generation'>): Promise<void> {
+    const key = this.#keys.agentAwaited(agentId);
+    await this.#redis.multi().sadd(key, jobIdOf(job.callId, job.generation)).pexpire(key, AWAITED_MS).exec();
   }
 
   /** Undefined when there is none, or it is another session's. */
@@ -87,6 +102,10 @@ export class Agents {
   /** Agents of a session that are not closed, or whose closing nobody has heard of. */
   list(parent: string): Promise<string[]> {
     return this.#redis.smembers(this.#keys.agentsOf(parent));
+  }
+
+  async #wake(jobIds: readonly string[]): Promise<void> {
+    for (const jobId of jobIds) await wake(this.#redis, this.#prefix, jobId);
   }
 
   #places(agentId: string, parent: string): string[] {

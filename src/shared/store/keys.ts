@@ -181,6 +181,11 @@ export class FleetKeys {
     return `${this.agent(agentId)}:mail`;
   }
 
+  /** Jobs of calls that wait for an agent's answer. */
+  agentAwaited(agentId: string): string {
+    return `${this.agent(agentId)}:awaited`;
+  }
+
   /** The sub-agents of a session. */
   agentsOf(sessionKey: string): string {
     return `${this.prefix}:{fleet}:agents:${sessionKey}`;

@@ -3,11 +3,11 @@
  * whose waiters are delayed jobs. Giving up a turn grants the next one and promotes its job, so that nobody asks again and again;
  * what a worker held that died is free when its lease ends, which is when those who wait are due by themselves.
  */
-import { placeOf } from '../fingerprint.ts';
 import type { Turn } from '../turn.ts';
-import { FleetKeys, PlaceKeys } from './keys.ts';
+import { FleetKeys } from './keys.ts';
 import { type CallJob, callOfJob, jobIdOf } from './queues.ts';
 import { luaFunction, type Redis, Script } from './redis.ts';
+import { wake } from './wake.ts';
 
 export type TurnAnswer =
   | { readonly kind: 'granted' }
@@ -23,7 +23,6 @@ const LEAVE_LUA = [GRANT_LUA, luaFunction('turn-leave')];
 const takeScript = new Script('turn-take', 1, LEAVE_LUA);
 const leaveScript = new Script('turn-leave', 1, [GRANT_LUA]);
 const renewScript = new Script('turn-renew', 1);
-const promoteScript = new Script('promote', 2);
 
 export class Turns {
   readonly #redis: Redis;
@@ -78,12 +77,8 @@ export class Turns {
 
   async #wake(jobIds: readonly string[]): Promise<void> {
     for (const jobId of jobIds) {
-      const job = callOfJob(jobId);
-      const place = placeOf(job.callId);
-      if (place === undefined) continue;
-      const keys = new PlaceKeys(this.#prefix, place);
-      const [code] = await promoteScript.run(this.#redis, [keys.record(job.callId), keys.job('')], [jobId]);
-      if (code === 'ended') await this.leave(job, 0);
+      const code = await wake(this.#redis, this.#prefix, jobId);
+      if (code === 'ended') await this.leave(callOfJob(jobId), 0);
     }
   }
 }

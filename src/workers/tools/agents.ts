@@ -4,6 +4,8 @@ import { defineTool } from '../../shared/tool.ts';
 
 const DEFAULT_WAIT_MS = 30_000;
 const MAX_WAIT_MS = 300_000;
+/** Whoever was to wake a call may have died: it looks by itself now and then. */
+const LOOK_MS = 10_000;
 const MAX_MESSAGE = 65_536;
 
 const agent = z.object({
@@ -79,7 +81,6 @@ export const wait = defineTool({
   description:
     'Waits until the first of some sub-agents has answered, failed, paused or been closed, and returns the state of all. When the time is over it returns as well: look at timed_out.',
   annotations: { ...common.annotations, readOnlyHint: true },
-  timeoutMs: MAX_WAIT_MS + 15_000,
   input: z.object({
     ids: z.array(agentId).min(1).max(16).describe('The agents to wait for, by the id of each.'),
     timeout_ms: z
@@ -90,8 +91,14 @@ export const wait = defineTool({
       .describe(`How long to wait, in milliseconds, at most ${MAX_WAIT_MS}. Default ${DEFAULT_WAIT_MS}.`),
   }),
   output: z.object({ agents: z.array(agent), timed_out: z.boolean() }),
-  async run({ ids, timeout_ms: timeoutMs }, ctx) {
-    const reports = await ctx.agents.wait(ids, timeoutMs);
+  // Whoever waits holds no worker: the agents' answers wake the call.
+  async ready({ ids, timeout_ms: timeoutMs }, ctx, waitedMs) {
+    const leftMs = timeoutMs - waitedMs;
+    if (leftMs <= 0 || (await ctx.agents.haveAnswered(ids))) return { ready: true };
+    return { ready: false, againInMs: Math.min(leftMs, LOOK_MS) };
+  },
+  async run({ ids }, ctx) {
+    const reports = await ctx.agents.look(ids);
     return {
       output: { agents: reports.map(shape), timed_out: !reports.some(({ state }) => hasAnswered(state)) },
       display: reports.map((report) => `${report.agentId}: ${report.state}`).join(', '),

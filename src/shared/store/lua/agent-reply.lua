@@ -1,12 +1,15 @@
 -- Writes what an agent's turn came to, unless it has got more to do meanwhile.
 --
--- KEYS  1 record
+-- KEYS  1 record  2 jobs that wait for its answer
 -- ARGV  1 parent  2 turn  3 'completed', 'failed' or 'paused'  4 reply, sealed  5 time to live, ms  6 news channel  7 news (JSON)
--- Returns {code}: replied · late · unknown
+-- Returns {code}: late · unknown
+--   replied, and the jobs to be woken
 local fields = redis.call('HMGET', KEYS[1], 'parent', 'state', 'turn')
 if fields[1] ~= ARGV[1] then return {'unknown'} end
 if fields[2] == 'closed' or fields[3] ~= ARGV[2] then return {'late'} end
 redis.call('HSET', KEYS[1], 'state', ARGV[3], 'reply', ARGV[4])
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 redis.call('PUBLISH', ARGV[6], ARGV[7])
-return {'replied'}
+local jobs = redis.call('SMEMBERS', KEYS[2])
+redis.call('DEL', KEYS[2])
+return {'replied', unpack(jobs)}

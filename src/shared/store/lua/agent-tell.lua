@@ -1,9 +1,11 @@
 -- Gives an agent more to do, or closes it. The same message a second time changes nothing.
 --
 -- KEYS  1 record  2 mailbox  3 agents of the session that are not closed, or whose closing nobody has heard of
+--       4 jobs that wait for its answer
 -- ARGV  1 parent  2 ID of the message  3 'input', 'resumed' or 'closed'  4 message, sealed  5 time to live, ms
 --       6 news channel  7 news (JSON)
--- Returns {code}: told · again · unknown · closed
+-- Returns {code}: again · unknown · closed
+--   told, and the jobs to be woken: there will be no answer
 local fields = redis.call('HMGET', KEYS[1], 'parent', 'state')
 if fields[1] ~= ARGV[1] then return {'unknown'} end
 if redis.call('HSETNX', KEYS[1], 'told:' .. ARGV[2], '') == 0 then return {'again'} end
@@ -16,4 +18,7 @@ redis.call('RPUSH', KEYS[2], turn .. ' ' .. ARGV[4])
 redis.call('PEXPIRE', KEYS[2], ARGV[5])
 redis.call('PEXPIRE', KEYS[3], ARGV[5])
 redis.call('PUBLISH', ARGV[6], ARGV[7])
-return {'told'}
+if ARGV[3] ~= 'closed' then return {'told'} end
+local jobs = redis.call('SMEMBERS', KEYS[4])
+redis.call('DEL', KEYS[4])
+return {'told', unpack(jobs)}

@@ -1,0 +1,17 @@
+/** Calls that were put aside, and whose waiting is over: their delayed jobs are taken up at once. */
+import { placeOf } from '../fingerprint.ts';
+import { PlaceKeys } from './keys.ts';
+import { callOfJob } from './queues.ts';
+import { type Redis, Script } from './redis.ts';
+
+const promoteScript = new Script('promote', 2);
+
+/** `absent`: it is on its way already, or not put aside yet. `ended`: its call needs it no more. */
+export async function wake(redis: Redis, prefix: string, jobId: string): Promise<'promoted' | 'absent' | 'ended'> {
+  const { callId } = callOfJob(jobId);
+  const place = placeOf(callId);
+  if (place === undefined) return 'ended';
+  const keys = new PlaceKeys(prefix, place);
+  const [code] = await promoteScript.run(redis, [keys.record(callId), keys.job('')], [jobId]);
+  return code as 'promoted' | 'absent' | 'ended';
+}
