@@ -1,6 +1,6 @@
 /** What `pawl doctor` finds out about the fleet: whether somebody serves each tier, holds the same keys, and knows the time. */
 import type { Settings } from '../shared/config.ts';
-import { keyFingerprints } from '../shared/signature.ts';
+import { keyFingerprints, UNSIGNED } from '../shared/signature.ts';
 import { Catalogue, type CatalogueContent } from '../shared/store/catalogue.ts';
 import { type PlaceState, readPlaceState } from '../shared/store/place-state.ts';
 import type { Redis } from '../shared/store/redis.ts';
@@ -72,7 +72,7 @@ export function signatureFinding(
   return {
     check,
     state: 'warn',
-    message: 'calls are not signed: whoever can write to this Redis can make workers run calls that no producer sent',
+    message: `nothing is signed: ${UNSIGNED}`,
     fix: 'set PAWL_SIGNING_KEYS=kid:key (16 characters or more) alike for all processes',
   };
 }

@@ -4,6 +4,10 @@
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
+/** What is not protected without keys (DESIGN, decision 11). */
+export const UNSIGNED =
+  'whoever can write to this Redis can make workers run calls that no producer sent, approve calls, and have results of their own believed';
+
 export interface SigningKey {
   readonly kid: string;
   readonly key: string;

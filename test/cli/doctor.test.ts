@@ -39,7 +39,11 @@ test('doctor finds everything usable, says what the persistence promises and tha
     ].sort(),
   );
   expect(found.get('persistence')?.message).toMatch(/^appendfsync \w+: .*forget/);
-  expect(found.get('signatures')).toMatchObject({ state: 'warn', fix: expect.stringContaining('PAWL_SIGNING_KEYS') });
+  expect(found.get('signatures')).toMatchObject({
+    state: 'warn',
+    message: expect.stringContaining('approve calls'),
+    fix: expect.stringContaining('PAWL_SIGNING_KEYS'),
+  });
   expect(found.get('workers')).toMatchObject({ state: 'warn', fix: expect.stringContaining('pawl up') });
 });
 

@@ -388,3 +388,42 @@ describe('somebody who can do all in Redis, but has no key', () => {
     expect(refusedOf(fleet)).toContain('session');
   });
 });
+
+describe('keys on one side, or on none (DESIGN, decisions 9 and 11)', () => {
+  const forge = async ({ fleet, ask }: Pick<Awaited<ReturnType<typeof start>>, 'fleet' | 'ask'>) => {
+    const { redis, queue, record, approval } = inRedis(fleet);
+    const { callId, id, digest, result } = await ask(1);
+    const { record: shown } = await fleet.pawl.approvals.show(id);
+    const { paramsDigest } = shown.request;
+    const decision = { approvalId: id, decision: 'approve', digest, paramsDigest, by: 'grace', validUntilMs: 9e15 };
+    await redis.hset(approval(id), { state: 'approved', decision: JSON.stringify(decision) });
+    await redis.hset(record(callId), 'phase', 'queued');
+    const generation = await redis.hget(record(callId), 'generation');
+    await queue.add('wire', { callId, generation, session: 'x' }, { jobId: `forged-${callId}` });
+    return result;
+  };
+
+  test('without keys whoever can write to Redis can decide, as every process says when it starts', async () => {
+    const { tool, ran } = wire();
+    expect((await forge(await start([tool], { signingKeys: [] }))).status).toBe('success');
+    expect(ran).toHaveLength(1);
+  });
+
+  test('the very same with keys has no effect, and stands in the audit trail', async () => {
+    const { tool, ran } = wire();
+    const { fleet, ask } = await start([tool]);
+    expect((await forge({ fleet, ask })).error?.code).toBe('APPROVAL_INVALID');
+    expect(ran).toEqual([]);
+    expect(refusedOf(fleet)).toContain('decision');
+  });
+
+  test('a worker with keys believes no decision of a producer without: it fails closed', async () => {
+    const { tool, ran } = wire();
+    const { fleet, ask, approve } = await start([tool], { signingKeys: [] }, 0);
+    const asked = await ask(1);
+    await approve(asked);
+    await fleet.startWorker({ settings: { signingKeys: [{ kid: 'k1', key: 'a key that nobody else has' }] } });
+    await eventually(() => refusedOf(fleet).includes('request'), { what: 'the refusal' });
+    expect(ran).toEqual([]);
+  });
+});

@@ -10,7 +10,7 @@ import { evicts, isAtLeast, type Persistence, PROMISES, type ServerFacts, WAITAO
 import { PawlError } from '../failure.ts';
 import { secretsOf } from '../redaction.ts';
 import { Seals } from '../seals.ts';
-import { Signer, type SigningKey } from '../signature.ts';
+import { Signer, type SigningKey, UNSIGNED } from '../signature.ts';
 import { FollowedClock } from '../time.ts';
 import { Agents } from './agents.ts';
 import { Approvals } from './approvals.ts';
@@ -218,10 +218,7 @@ const AUDIT_SENTENCES: Partial<Readonly<Record<AuditType, string>>> = {
 function signerOf({ settings, log }: BackendOptions, embedded: boolean): Signer | undefined {
   if (settings.signingKeys.length > 0) return new Signer(settings.signingKeys);
   if (embedded) return new Signer([ownKey(settings.dataDir)]);
-  log(
-    'warn',
-    'Without PAWL_SIGNING_KEYS, whoever can write to this Redis can make workers run calls that no producer sent.',
-  );
+  log('warn', `Without PAWL_SIGNING_KEYS nothing is signed: ${UNSIGNED}.`);
   return undefined;
 }
 
