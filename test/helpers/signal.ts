@@ -68,6 +68,23 @@ export async function within<T>(promise: Promise<T>, deadlineMs: number, what: s
   }
 }
 
+/**
+ * Runs cases that mostly wait at the same time, each to its end.
+ *
+ * @throws AggregateError that says which of them failed, and of what
+ */
+export async function atOnce<Case>(
+  cases: Readonly<Record<string, Case>>,
+  run: (value: Case, name: string) => Promise<void>,
+): Promise<void> {
+  const names = Object.keys(cases);
+  const ends = await Promise.allSettled(names.map((name) => run(cases[name] as Case, name)));
+  const failed = ends.flatMap((end, index) =>
+    end.status === 'rejected' ? [new Error(`${names[index]}: ${end.reason}`, { cause: end.reason })] : [],
+  );
+  if (failed.length > 0) throw new AggregateError(failed, failed.map(({ message }) => message).join('\n'));
+}
+
 /** Ended, reaped or not: a zombie still answers signal 0. */
 export function isGone(pid: number): boolean {
   try {

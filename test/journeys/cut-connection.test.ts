@@ -30,9 +30,9 @@ test('a call that ends while its producer is cut off is heard of when the wire i
   await expect(call.session.call('record_once', {}, { idempotencyKey: 'meanwhile' })).rejects.toMatchObject({
     code: 'BACKEND_UNAVAILABLE',
   });
-  expect(performance.now() - cutAtMs).toBeLessThan(5_000);
+  expect(performance.now() - cutAtMs).toBeLessThan(8_000);
   wire.heal();
-  const result = await within(call.result, 5_000, 'the result after the wire is whole again');
+  const result = await within(call.result, 30_000, 'the result after the wire is whole again');
   expect(result).toMatchObject({ status: 'success', callId: call.callId, attempts: 1 });
   expect(fleet.effects()).toHaveLength(2);
   const after = await eventually(() => call.session.call('record_once', {}, { idempotencyKey: 'after' }));
@@ -55,7 +55,7 @@ test('a call whose answer gets lost with the wire is the same call when it is as
   expect(again).toMatchObject({ status: 'success', attempts: 1 });
   const first = await within(
     unheard.catch(({ code }: { code: string }) => ({ code })),
-    10_000,
+    30_000,
     'the first answer',
   );
   if ('code' in first) expect(first.code).toBe('BACKEND_UNAVAILABLE');
@@ -77,12 +77,12 @@ test('half-open connections, on which nothing comes and nobody says so, are noti
   await Promise.all([one.settle(), other.settle()]);
   // A producer takes 8 s without a word on its inbox for life, and 5 s for an answer.
   const [first, second] = await Promise.all(
-    [one, other].map(({ result }) => within(result, 20_000, 'the result over a new connection')),
+    [one, other].map(({ result }) => within(result, 30_000, 'the result over a new connection')),
   );
   expect(first).toMatchObject({ status: 'success', callId: one.callId });
   expect(second).toMatchObject({ status: 'success', callId: other.callId });
   for (const { session } of [one, other]) {
-    const after = await eventually(() => session.call('who_runs', {}), { deadlineMs: 15_000 });
+    const after = await eventually(() => session.call('who_runs', {}));
     expect(after).toMatchObject({ status: 'success' });
   }
 });

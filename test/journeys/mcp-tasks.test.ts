@@ -45,7 +45,7 @@ test('a task outlives the server that made it and the worker that ran it, both k
   const env = {
     REDIS_URL: world.redisUrl,
     PAWL_PREFIX: world.prefix,
-    PAWL_LOCK_DURATION_MS: '1000',
+    PAWL_LOCK_DURATION_MS: '5000',
     PAWL_STALLED_INTERVAL_MS: '500',
   };
   const cwd = temporaryFolder();

@@ -19,7 +19,7 @@ export const swing = defineTool({
   tier: 'workspace',
   effects: 'idempotent',
   retry: { baseMs: 1, maxDelayMs: 1 },
-  circuit: { consecutiveFailures: 3, cooldownMs: 150 },
+  circuit: { consecutiveFailures: 3, cooldownMs: 3_000 },
   input: z.object({ failures: z.number() }),
   run({ failures }, ctx) {
     if (ctx.attempt <= failures) throw Object.assign(new Error('down'), { status: 503 });
@@ -81,10 +81,13 @@ test('TR-13: success, retry, failure, open, half-open and closed are counted wit
   expect((await swing(9, 'c')).text).toContain('circuit_open');
   expect((await swing(0, 'd')).text).toContain('CIRCUIT_OPEN');
   let number = 0;
-  await eventually(async () => {
-    await swing(0, `e${number++}`);
-    return /from_state="HALF_OPEN",to_state="CLOSED"\} 1/.test(await ofProducer());
-  });
+  await eventually(
+    async () => {
+      await swing(0, `e${number++}`);
+      return /from_state="HALF_OPEN",to_state="CLOSED"\} 1/.test(await ofProducer());
+    },
+    { everyMs: 100 },
+  );
   for (let name = 0; name < 40; name += 1) await call({ tool: `made-up-${name}`, params: {} });
 
   // What was read of the ledger is shown for a few seconds.
@@ -93,7 +96,7 @@ test('TR-13: success, retry, failure, open, half-open and closed are counted wit
       const shown = await ofProducer();
       return shown.includes('dedupe_cache_size{tool="swing"') && shown.includes('tool="other",status="error"') && shown;
     },
-    { everyMs: 200, deadlineMs: 10_000 },
+    { everyMs: 200 },
   );
   const own = await ofWorker();
   const ofAttempts = [

@@ -2,10 +2,13 @@ import { expect, test } from 'vitest';
 import { eventually } from '../helpers/signal.ts';
 import { startFleet } from './fixtures/fleet.ts';
 
+/** Soon over; a worker that stands still for longer loses what it runs, which ends well all the same. */
+const LOCK_MS = 1_500;
+
 test('a call that kills its workers is set aside after 2 starts, and the fleet and all other calls live on', {
   timeout: 40_000,
 }, async () => {
-  const { session, workers, effects, pawl } = await startFleet({ workers: 4, concurrency: 2 });
+  const { session, workers, effects, pawl } = await startFleet({ workers: 4, concurrency: 2, lockDurationMs: LOCK_MS });
   const poison = await session.submit('poison', {}, { idempotencyKey: 'poison' });
   const others = Array.from({ length: 60 }, (_, number) =>
     session.call(
@@ -41,7 +44,11 @@ test('a call that kills its workers is set aside after 2 starts, and the fleet a
 test('calls that only shared a worker with a poisonous one are not set aside with it', {
   timeout: 40_000,
 }, async () => {
-  const { session, effects, workers, addWorker } = await startFleet({ workers: 1, concurrency: 16 });
+  const { session, effects, workers, addWorker } = await startFleet({
+    workers: 1,
+    concurrency: 16,
+    lockDurationMs: LOCK_MS,
+  });
   const innocents = await Promise.all(
     Array.from({ length: 5 }, (_, number) =>
       session.submit('record_idempotent', { beforeMs: 300 }, { idempotencyKey: `innocent-${number}` }),

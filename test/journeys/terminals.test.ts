@@ -6,7 +6,7 @@ import type { ToolResultEnvelope } from '../../src/index.ts';
 import type { Session } from '../../src/producer/session.ts';
 import type { TestProcess } from '../helpers/process.ts';
 import { eventually } from '../helpers/signal.ts';
-import { type Fleet, startFleet } from './fixtures/fleet.ts';
+import { type Fleet, SHORT_LOCK_MS, startFleet } from './fixtures/fleet.ts';
 
 interface Output {
   readonly session_id: string | null;
@@ -70,7 +70,7 @@ const COUNTER = 'n=0; while read line; do n=$((n + 1)); echo "$n: $line"; done; 
 test('twenty lines typed through two workers reach the one program, each once; kill -9 of its worker leaves nothing', {
   timeout: 40_000,
 }, async () => {
-  const fleet = await startFleet({ workers: 2, script: './base-worker.ts' });
+  const fleet = await startFleet({ workers: 2, lockDurationMs: SHORT_LOCK_MS, script: './base-worker.ts' });
   const { session } = fleet;
   const token = `1000.${randomInt(1e9, 1e10)}`;
   const counter = outputOf(await session.call('exec_command', { cmd: COUNTER, yield_time_ms: 0 }));

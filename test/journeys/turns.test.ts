@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { eventually, within } from '../helpers/signal.ts';
-import { type Fleet, startFleet } from './fixtures/fleet.ts';
+import { type Fleet, SHORT_LOCK_MS, startFleet } from './fixtures/fleet.ts';
 
 interface Span {
   readonly callId: string;
@@ -41,7 +41,7 @@ test('C3: calls that change one account take turns over three workers and two ti
   expect(elsewhere.status, 'another account waits for nobody').toBe('success');
   expect(fleet.effects().filter(({ callId }) => calls.slice(1).some((call) => call.callId === callId))).toEqual([]);
   gate.open();
-  const results = await within(Promise.all(calls.map(({ result }) => result)), 15_000, 'the end of all calls');
+  const results = await within(Promise.all(calls.map(({ result }) => result)), 30_000, 'the end of all calls');
   for (const result of results) expect(result).toMatchObject({ status: 'success', attempts: 1 });
   const changes = calls.filter((_, index) => index === 0 || (index - 1) % 4 >= 2).map(({ callId }) => callId);
   const looks = calls.filter((_, index) => index > 0 && (index - 1) % 4 < 2).map(({ callId }) => callId);
@@ -59,7 +59,7 @@ test('C3: calls that change one account take turns over three workers and two ti
 test('C3: what a killed worker held is free after its lease, and nobody spends an attempt on waiting', {
   timeout: 40_000,
 }, async () => {
-  const fleet = await startFleet({ workers: 2, concurrency: 6 });
+  const fleet = await startFleet({ workers: 2, concurrency: 6, lockDurationMs: SHORT_LOCK_MS });
   const gate = fleet.gate('held');
   const held = await handIn(fleet, 'change_account', 'held', { gate: gate.path });
   await eventually(() => fleet.effects(held.callId).length > 0, { what: 'the change that is killed' });
@@ -77,8 +77,8 @@ test('C3: what a killed worker held is free after its lease, and nobody spends a
   await fleet.workerOf(holder).kill();
   gate.open();
   for (const { result } of waiting)
-    expect(await within(result, 15_000, 'a call that waited')).toMatchObject({ status: 'success', attempts: 1 });
-  expect(await within(held.result, 15_000, 'the killed call')).toMatchObject({ status: 'success', attempts: 2 });
+    expect(await within(result, 30_000, 'a call that waited')).toMatchObject({ status: 'success', attempts: 1 });
+  expect(await within(held.result, 30_000, 'the killed call')).toMatchObject({ status: 'success', attempts: 2 });
   expect(fleet.effects(cancelled.callId)).toEqual([]);
   const spans = spansOf(
     fleet,
