@@ -6,22 +6,23 @@
  * process: it is followed until it ends, or until its lease does and it is taken over, which its tool's effects then judge.
  */
 import type { AttemptRecord, Phase } from '../shared/call.ts';
-import { DEDUPE_DEFAULTS, type DedupeAttempt, type DedupeRecord, type DedupeStore } from '../shared/dedupe.ts';
+import { DEDUPE_DEFAULTS, type DedupeRecord, type DedupeStore } from '../shared/dedupe.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
-import { placeOf } from '../shared/fingerprint.ts';
+import { placeFor } from '../shared/fingerprint.ts';
 import { type Outcome, resultError } from '../shared/outcome.ts';
 import type { RetryAllowance } from '../shared/retry-budget.ts';
 import type { BeginAnswer, BeginAttempt } from '../shared/store/begin.ts';
 import type { StoredRequest } from '../shared/store/call-record.ts';
 import type { Claim, ClaimAnswer } from '../shared/store/claim.ts';
 import type { InboxEvent } from '../shared/store/inbox.ts';
-import type { Place } from '../shared/store/keys.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import type { CallLedger, KnownCall } from '../shared/store/records.ts';
 import type { Settle, WriteAnswer } from '../shared/store/settle.ts';
 import type { Schedule } from '../shared/time.ts';
 import { LocalBudgets } from './budgets.ts';
+import { errorOf, executionOf, leased, lostAttempt, mayRunAnew, recordFor } from './call-record.ts';
 import type { LocalCircuits } from './circuits.ts';
+import { FollowedCalls } from './followed-calls.ts';
 import { LocalLoops } from './loops.ts';
 import { LocalRetryBudgets } from './retry-budgets.ts';
 import { Turns } from './turns.ts';
@@ -60,15 +61,12 @@ interface OwnCall {
   cancelRequested: boolean;
 }
 
-/** How often another process's call is looked at. */
-const FOLLOW_MS = 50;
 /** Requests that were merged into another call, which is remembered for when they are repeated. */
 const MAX_MERGED = 10_000;
 
 export class LocalLedger implements CallLedger {
   readonly #parts: LocalLedgerParts;
   readonly #own = new Map<string, OwnCall>();
-  readonly #followed = new Set<string>();
   /** The call in flight for a merge ID. */
   readonly #leaders = new Map<string, string>();
   readonly #merged = new Map<string, string>();
@@ -76,10 +74,19 @@ export class LocalLedger implements CallLedger {
   readonly #loops = new LocalLoops();
   readonly #budgets = new LocalBudgets();
   readonly #turns = new Turns();
-  #closed = false;
+  readonly #followed: FollowedCalls;
 
   constructor(parts: LocalLedgerParts) {
     this.#parts = parts;
+    const { store, schedule } = parts;
+    this.#followed = new FollowedCalls({
+      store,
+      schedule,
+      isOwn: (callId) => this.#own.has(callId),
+      onTakenOver: (claim, record, attempts, leftNoRecord) => this.#run(claim, record, attempts, leftNoRecord),
+      onEvent: (event) => parts.onEvent(event),
+      onError: (error) => parts.onError(error),
+    });
   }
 
   now(): Promise<number> {
@@ -99,7 +106,7 @@ export class LocalLedger implements CallLedger {
     if (leader !== undefined && !mayRunAnew(leader, claim)) return this.#known(leader, claim, nowMs);
     this.#merged.delete(claim.callId);
     let repetitions: number | undefined;
-    const fresh = this.#recordFor(claim, nowMs);
+    const fresh = recordFor(claim, nowMs, this.#parts.retentionMs);
     for (;;) {
       const present = await store.get(claim.callId);
       if (present === undefined || mayRunAnew(present, claim)) {
@@ -135,30 +142,6 @@ export class LocalLedger implements CallLedger {
       if (this.#merged.size > MAX_MERGED && oldest !== undefined) this.#merged.delete(oldest);
     }
     return leader;
-  }
-
-  #recordFor(claim: Claim, nowMs: number): DedupeRecord {
-    const { envelope, idempotencyKey } = claim.request;
-    const { toolNamespace, toolName, requestId, toolCallId, target } = envelope;
-    return {
-      key: claim.callId,
-      tool: `${toolNamespace}.${toolName}`,
-      idempotencyKey,
-      state: 'inflight',
-      createdAtMs: nowMs,
-      updatedAtMs: nowMs,
-      expiresAtMs: nowMs + this.#parts.retentionMs,
-      ttlMs: this.#parts.retentionMs,
-      request: {
-        sessionKey: target.sessionKey,
-        actorId: target.actorId,
-        requestId,
-        ...(toolCallId === undefined ? {} : { toolCallId }),
-        paramsDigest: claim.paramsDigest,
-      },
-      lockUntilMs: nowMs + DEDUPE_DEFAULTS.lockMs,
-      version: 1,
-    };
   }
 
   spendTime(names: readonly string[], timeMs: number): Promise<void> {
@@ -198,7 +181,7 @@ export class LocalLedger implements CallLedger {
     if (record.request.paramsDigest !== claim.paramsDigest) return { kind: 'conflict', callId };
     if (record.state === 'inflight') {
       const own = this.#own.get(callId);
-      if (own === undefined) this.#follow(callId, { ...claim, callId });
+      if (own === undefined) this.#followed.follow(callId, { ...claim, callId });
       return { kind: 'inflight', callId, phase: own?.phase ?? 'running', ageMs: nowMs - record.createdAtMs };
     }
     const outcome = JSON.stringify(record.payload);
@@ -219,7 +202,7 @@ export class LocalLedger implements CallLedger {
         return { kind: 'circuit', nowMs, circuit: call.circuit, circuitRaw, request, fence, earlier };
       const attempts = takenOver ? [...earlier, lostAttempt(earlier, nowMs)] : earlier;
       const written = await this.#write(call, {
-        ...this.#leased(call.record, nowMs),
+        ...leased(call.record, nowMs),
         execution: executionOf(attempts, attempts.length + 1),
       });
       if (!written) return { kind: 'stale' };
@@ -273,7 +256,7 @@ export class LocalLedger implements CallLedger {
       const nowMs = await this.now();
       if (allowance !== undefined && !this.#retries.take(allowance, nowMs)) return 'exhausted';
       const execution = executionOf(attempts, attempts.length);
-      if (!(await this.#write(call, { ...this.#leased(call.record, nowMs), execution }))) return 'fenced';
+      if (!(await this.#write(call, { ...leased(call.record, nowMs), execution }))) return 'fenced';
       call.phase = phase === 'unstarted' ? 'queued' : phase;
       call.attempts = attempts;
       if (phase === 'unstarted' && attempts.length === 0) call.firstStartedAtMs = undefined;
@@ -354,11 +337,11 @@ export class LocalLedger implements CallLedger {
 
   /** Leaves the calls that have not ended to whoever else shares the store, and tells those who wait here. */
   async close(): Promise<void> {
-    this.#closed = true;
+    this.#followed.close();
     // Without the store, the leases end by themselves.
     await this.#prolong(-1).catch(this.#parts.onError);
     const waited = new Map([...this.#own.values()].map(({ callId, request }) => [callId, request.envelope.toolName]));
-    for (const callId of this.#followed) waited.set(callId, waited.get(callId) ?? '');
+    for (const callId of this.#followed.callIds) waited.set(callId, waited.get(callId) ?? '');
     for (const [callId, toolName] of waited) {
       const error = resultError(
         failureOf('DRAINED', 'The runner was closed before the call had ended.'),
@@ -375,7 +358,7 @@ export class LocalLedger implements CallLedger {
       [...this.#own.keys()].map((callId) =>
         this.#turns.take(callId, async () => {
           const call = this.#own.get(callId);
-          if (call !== undefined) await this.#write(call, this.#leased(call.record, await this.now(), lockMs));
+          if (call !== undefined) await this.#write(call, leased(call.record, await this.now(), lockMs));
         }),
       ),
     );
@@ -385,10 +368,6 @@ export class LocalLedger implements CallLedger {
   abandon(callId: string): void {
     const call = this.#own.get(callId);
     if (call !== undefined) this.#lose(call);
-  }
-
-  #leased(record: DedupeRecord, nowMs: number, lockMs: number = DEDUPE_DEFAULTS.lockMs): DedupeRecord {
-    return { ...record, updatedAtMs: nowMs, expiresAtMs: nowMs + record.ttlMs, lockUntilMs: nowMs + lockMs };
   }
 
   async #end(
@@ -437,7 +416,7 @@ export class LocalLedger implements CallLedger {
     this.#forget(call);
     this.#parts.onStop(call.callId, new PawlError('LEASE_LOST', 'Another process holds the call.'));
     const { callId, generation, request, circuit, paramsDigest, mergeId } = call;
-    this.#follow(callId, {
+    this.#followed.follow(callId, {
       callId,
       generation,
       request,
@@ -454,101 +433,4 @@ export class LocalLedger implements CallLedger {
     if (call.mergeId !== undefined && this.#leaders.get(call.mergeId) === call.callId)
       this.#leaders.delete(call.mergeId);
   }
-
-  // Calls of other processes
-
-  /** Watches a call that runs elsewhere until it has ended or is taken over. */
-  #follow(callId: string, claim: Claim): void {
-    if (this.#followed.has(callId)) return;
-    this.#followed.add(callId);
-    const look = () => {
-      if (this.#closed) return;
-      this.#look(callId, claim).then(
-        (again) => {
-          if (again) this.#parts.schedule(look, FOLLOW_MS);
-          else this.#followed.delete(callId);
-        },
-        (error: Error) => {
-          this.#parts.onError(error);
-          this.#parts.schedule(look, FOLLOW_MS);
-        },
-      );
-    };
-    look();
-  }
-
-  /** Whether to look again. */
-  async #look(callId: string, claim: Claim): Promise<boolean> {
-    const { store, onEvent } = this.#parts;
-    if (this.#own.has(callId)) return false;
-    const record = await store.get(callId);
-    if (record === undefined) {
-      const { toolName } = claim.request.envelope;
-      const error = resultError(failureOf('OUTCOME_UNKNOWN', 'The record of the call is gone.'), 'error');
-      const outcome: Outcome = { status: 'error', toolName, durationMs: 0, attempts: 0, error };
-      onEvent({ type: 'settled', callId, state: 'failed', outcome });
-      return false;
-    }
-    if (record.state !== 'inflight') {
-      onEvent({ type: 'settled', callId, state: record.state, outcome: record.payload });
-      return false;
-    }
-    const nowMs = await store.now();
-    if (nowMs <= (record.lockUntilMs ?? 0)) return true;
-    const leased = this.#leased(record, nowMs);
-    const taken = await store.compareAndSet(callId, record.version, leased);
-    if (!taken.swapped) return true;
-    const attempts = (record.execution?.attempts ?? []).map(attemptOf);
-    const leftNoRecord = (record.execution?.attemptCount ?? 0) > attempts.length;
-    this.#run(claim, { ...leased, version: taken.version }, attempts, leftNoRecord);
-    return false;
-  }
-}
-
-/** R12: `bestEffort` asks again after a failure that may pass. */
-function mayRunAnew(record: DedupeRecord, { mode, paramsDigest }: Claim): boolean {
-  const mayPass = record.state === 'failed' && record.error?.shouldRetriable === true;
-  return mode === 'bestEffort' && mayPass && record.request.paramsDigest === paramsDigest;
-}
-
-function executionOf(attempts: readonly AttemptRecord[], attemptCount: number): NonNullable<DedupeRecord['execution']> {
-  return {
-    attemptCount,
-    attempts: attempts.map(({ startedAtMs, finishedAtMs, status, retriable, errorCode }) => ({
-      startedAtMs,
-      finishedAtMs,
-      status: status === 'success' ? 'success' : 'error',
-      retriable,
-      ...(status === 'lost' ? { errorCode: LOST } : errorCode === undefined ? {} : { errorCode }),
-    })),
-  };
-}
-
-const LOST = 'LEASE_LOST';
-
-/** As much of an attempt of another process as its record says. */
-function attemptOf(attempt: DedupeAttempt, index: number): AttemptRecord {
-  const status = attempt.errorCode === LOST ? 'lost' : attempt.status;
-  return { ...attempt, status, attempt: index + 1, fence: index + 1, worker: '' };
-}
-
-function lostAttempt(earlier: readonly AttemptRecord[], nowMs: number): AttemptRecord {
-  const attempt = earlier.length + 1;
-  const times = { startedAtMs: nowMs, finishedAtMs: nowMs };
-  return { attempt, fence: attempt, worker: '', ...times, status: 'lost', retriable: false };
-}
-
-function errorOf({
-  code,
-  message,
-  retriable,
-  terminal,
-}: NonNullable<Outcome['error']>): NonNullable<DedupeRecord['error']> {
-  return { code, message, terminal, shouldRetriable: retriable };
-}
-
-function placeFor(callId: string): Place {
-  const place = placeOf(callId);
-  if (place === undefined) throw new PawlError('UNKNOWN_CALL', `${JSON.stringify(callId)} is not a call ID.`);
-  return place;
 }

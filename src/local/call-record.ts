@@ -1,0 +1,80 @@
+/**
+ * A call as the dedupe store keeps it, and as the ledger of this process reads it.
+ */
+import type { AttemptRecord } from '../shared/call.ts';
+import { DEDUPE_DEFAULTS, type DedupeAttempt, type DedupeRecord } from '../shared/dedupe.ts';
+import type { Outcome } from '../shared/outcome.ts';
+import type { Claim } from '../shared/store/claim.ts';
+
+export function recordFor(claim: Claim, nowMs: number, retentionMs: number): DedupeRecord {
+  const { envelope, idempotencyKey } = claim.request;
+  const { toolNamespace, toolName, requestId, toolCallId, target } = envelope;
+  return {
+    key: claim.callId,
+    tool: `${toolNamespace}.${toolName}`,
+    idempotencyKey,
+    state: 'inflight',
+    createdAtMs: nowMs,
+    updatedAtMs: nowMs,
+    expiresAtMs: nowMs + retentionMs,
+    ttlMs: retentionMs,
+    request: {
+      sessionKey: target.sessionKey,
+      actorId: target.actorId,
+      requestId,
+      ...(toolCallId === undefined ? {} : { toolCallId }),
+      paramsDigest: claim.paramsDigest,
+    },
+    lockUntilMs: nowMs + DEDUPE_DEFAULTS.lockMs,
+    version: 1,
+  };
+}
+
+/** R12: `bestEffort` asks again after a failure that may pass. */
+export function mayRunAnew(record: DedupeRecord, { mode, paramsDigest }: Claim): boolean {
+  const mayPass = record.state === 'failed' && record.error?.shouldRetriable === true;
+  return mode === 'bestEffort' && mayPass && record.request.paramsDigest === paramsDigest;
+}
+
+const LOST = 'LEASE_LOST';
+
+export function executionOf(
+  attempts: readonly AttemptRecord[],
+  attemptCount: number,
+): NonNullable<DedupeRecord['execution']> {
+  return {
+    attemptCount,
+    attempts: attempts.map(({ startedAtMs, finishedAtMs, status, retriable, errorCode }) => ({
+      startedAtMs,
+      finishedAtMs,
+      status: status === 'success' ? 'success' : 'error',
+      retriable,
+      ...(status === 'lost' ? { errorCode: LOST } : errorCode === undefined ? {} : { errorCode }),
+    })),
+  };
+}
+
+/** As much of an attempt of another process as its record says. */
+export function attemptOf(attempt: DedupeAttempt, index: number): AttemptRecord {
+  const status = attempt.errorCode === LOST ? 'lost' : attempt.status;
+  return { ...attempt, status, attempt: index + 1, fence: index + 1, worker: '' };
+}
+
+export function lostAttempt(earlier: readonly AttemptRecord[], nowMs: number): AttemptRecord {
+  const attempt = earlier.length + 1;
+  const times = { startedAtMs: nowMs, finishedAtMs: nowMs };
+  return { attempt, fence: attempt, worker: '', ...times, status: 'lost', retriable: false };
+}
+
+export function errorOf({
+  code,
+  message,
+  retriable,
+  terminal,
+}: NonNullable<Outcome['error']>): NonNullable<DedupeRecord['error']> {
+  return { code, message, terminal, shouldRetriable: retriable };
+}
+
+export function leased(record: DedupeRecord, nowMs: number, lockMs: number = DEDUPE_DEFAULTS.lockMs): DedupeRecord {
+  return { ...record, updatedAtMs: nowMs, expiresAtMs: nowMs + record.ttlMs, lockUntilMs: nowMs + lockMs };
+}
