@@ -2,7 +2,7 @@
  * OpenTelemetry in this process (R29): spans go out as OTLP over HTTP where the standard variables name an endpoint, or to the
  * provider that the program around has registered. Without either, nothing is loaded and nothing is measured.
  */
-import { type ProxyTracerProvider, type Tracer, trace } from '@opentelemetry/api';
+import { type ProxyTracerProvider, type Span, type Tracer, trace } from '@opentelemetry/api';
 
 const ENDPOINTS = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'] as const;
 const SERVICE = 'pawl';
@@ -47,4 +47,10 @@ async function start(serviceName: string): Promise<() => Promise<void>> {
   });
   sdk.start();
   return () => processor.forceFlush();
+}
+
+/** As W3C's `traceparent` header says where a span is. */
+export function traceparentOf(span: Span): string {
+  const { traceId, spanId, traceFlags } = span.spanContext();
+  return `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`;
 }

@@ -13,6 +13,7 @@ import {
 } from '@opentelemetry/api';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { keyHash } from '../shared/telemetry.ts';
+import { traceparentOf } from '../tracing.ts';
 import type { DispatchEvent } from './dispatch.ts';
 
 export class CallTraces {
@@ -86,9 +87,4 @@ export class CallTraces {
     this.#open.delete(requestId);
     span.end();
   }
-}
-
-function traceparentOf(span: Span): string {
-  const { traceId, spanId, traceFlags } = span.spanContext();
-  return `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`;
 }

@@ -20,6 +20,7 @@ import type { StartedAttempt } from '../shared/store/begin.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import { keyHash } from '../shared/telemetry.ts';
 import type { ToolContext } from '../shared/tool.ts';
+import { traceparentOf } from '../tracing.ts';
 import type { CircuitHold } from './fleet-circuit.ts';
 import type { Verdict } from './settlement.ts';
 
@@ -128,9 +129,4 @@ function scopeOf(traceparent: string | undefined): SpanScope {
   return traceparent === undefined
     ? ROOT_CONTEXT
     : propagation.extract(ROOT_CONTEXT, { traceparent }, defaultTextMapGetter);
-}
-
-function traceparentOf(span: Span): string {
-  const { traceId, spanId, traceFlags } = span.spanContext();
-  return `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`;
 }
