@@ -1,7 +1,8 @@
 /** A client in this process (C21): declares tools, runs their calls with functions of its own, and tells what came of them. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { classify } from '../shared/classify.ts';
 import type { ClientCall, PostedAnswer } from '../shared/dynamic-tool.ts';
-import { classify, PawlError } from '../shared/failure.ts';
+import { PawlError } from '../shared/failure.ts';
 import { qualifiedName, type ToolResult } from '../shared/tool.ts';
 import type { Progress } from '../shared/tool-context.ts';
 import { normalizeResult } from '../shared/tool-result.ts';

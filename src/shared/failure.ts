@@ -2,9 +2,7 @@
  * The one catalogue of what can go wrong with a call: code, class, whether another try could help, whether it proves that
  * nothing happened, whether it speaks against a circuit, and the sentences for the model and for the operator (R18, R19, R21).
  */
-
 import { redact } from './redaction.ts';
-import { systemClock } from './time.ts';
 
 export type FailureClass =
   | 'request'
@@ -370,32 +368,7 @@ export interface Failure {
   readonly issues?: readonly Issue[];
 }
 
-/** A tool's or an operator's own lists (R21): they win over the catalogue. */
-export interface ClassificationOverrides {
-  readonly retriableCodes?: readonly string[];
-  readonly terminalCodes?: readonly string[];
-}
-
 const MAX_MESSAGE_LENGTH = 2_000;
-
-const NODE_CODES: Readonly<Record<string, FailureCode>> = {
-  ECONNREFUSED: 'CONNECTION_REFUSED',
-  ENOTFOUND: 'DNS_FAILED',
-  EAI_AGAIN: 'DNS_FAILED',
-  EHOSTUNREACH: 'UNREACHABLE',
-  ENETUNREACH: 'UNREACHABLE',
-  EHOSTDOWN: 'UNREACHABLE',
-  ECONNRESET: 'CONNECTION_RESET',
-  ECONNABORTED: 'CONNECTION_RESET',
-  EPIPE: 'CONNECTION_RESET',
-  ETIMEDOUT: 'UPSTREAM_TIMEOUT',
-  ESOCKETTIMEDOUT: 'UPSTREAM_TIMEOUT',
-  UND_ERR_CONNECT_TIMEOUT: 'CONNECT_TIMEOUT',
-  UND_ERR_HEADERS_TIMEOUT: 'UPSTREAM_TIMEOUT',
-  UND_ERR_BODY_TIMEOUT: 'UPSTREAM_TIMEOUT',
-  UND_ERR_SOCKET: 'CONNECTION_RESET',
-  UND_ERR_CLOSED: 'CONNECTION_RESET',
-};
 
 export function failureOf(
   code: FailureCode,
@@ -414,142 +387,10 @@ export function failureOf(
   };
 }
 
-/**
- * Turns anything that a tool can throw, an Error, a string, `undefined`, into a failure (D12, R18, R19).
- * Looks at Pawl's and the tool's own errors first, then at an HTTP status, then at Node's and undici's codes along the cause chain.
- */
-export function classify(thrown: unknown, overrides: ClassificationOverrides = {}): Failure {
-  let failure: Failure;
-  try {
-    failure = classifyByKind(thrown);
-  } catch {
-    // A proxy's trap or a getter threw while we looked: what was thrown says nothing.
-    failure = failureOf('TOOL_FAILED');
-  }
-  if (overrides.terminalCodes?.includes(failure.code)) return { ...failure, retriable: false };
-  if (overrides.retriableCodes?.includes(failure.code)) return { ...failure, retriable: true };
-  return failure;
-}
-
-function classifyByKind(thrown: unknown): Failure {
-  if (thrown instanceof PawlError)
-    return failureOf(thrown.code, thrown.message, thrown.issues === undefined ? {} : { issues: thrown.issues });
-  if (thrown instanceof ToolError) return fromToolError(thrown);
-  const message = messageOf(thrown);
-  const retryAfterMs = retryAfterOf(thrown);
-  const extra = retryAfterMs === undefined ? {} : { retryAfterMs };
-  for (const error of causeChain(thrown)) {
-    const status = httpStatusOf(error);
-    if (status !== undefined) return fromHttpStatus(status, message, extra);
-    const code = field(error, 'code');
-    const known = typeof code === 'string' ? NODE_CODES[code] : undefined;
-    if (known !== undefined) return failureOf(known, message, extra);
-    if (field(error, 'name') === 'TimeoutError') return failureOf('UPSTREAM_TIMEOUT', message, extra);
-  }
-  return failureOf('TOOL_FAILED', message, extra);
-}
-
-function fromToolError(error: ToolError): Failure {
-  const known = Object.hasOwn(FAILURES, error.code) ? FAILURES[error.code as FailureCode] : undefined;
-  return {
-    code: error.code,
-    class: known?.class ?? 'tool',
-    retriable: error.retriable,
-    nothingHappened: error.nothingHappened,
-    againstCircuit: known?.againstCircuit ?? error.retriable,
-    message: clip(error.message),
-    ...(error.retryAfterMs === undefined ? {} : { retryAfterMs: error.retryAfterMs }),
-  };
-}
-
-/** Statuses outside the catalogue keep their own number in the code and take their family's properties. */
-function fromHttpStatus(status: number, message: string, extra: { retryAfterMs?: number }): Failure {
-  const exact = `HTTP_${status}`;
-  if (Object.hasOwn(FAILURES, exact)) return failureOf(exact as FailureCode, message, extra);
-  const family = failureOf(status >= 500 ? 'HTTP_5XX' : 'HTTP_4XX', message, extra);
-  return { ...family, code: exact };
-}
-
-function* causeChain(thrown: unknown): Generator<object> {
-  const pending: unknown[] = [thrown];
-  for (let seen = 0; pending.length > 0 && seen < 16; seen += 1) {
-    const error = pending.shift();
-    if (typeof error !== 'object' || error === null) continue;
-    yield error;
-    pending.push(field(error, 'cause'));
-    const several = field(error, 'errors');
-    if (Array.isArray(several)) pending.push(...several.slice(0, 4));
-  }
-}
-
-function httpStatusOf(error: object): number | undefined {
-  const response = field(error, 'response');
-  const candidates = [
-    field(error, 'status'),
-    field(error, 'statusCode'),
-    typeof response === 'object' && response !== null ? field(response, 'status') : undefined,
-  ];
-  return candidates.find((status): status is number => typeof status === 'number' && status >= 400 && status <= 599);
-}
-
-/** Milliseconds from `retryAfterMs`, or from a Retry-After header in seconds or as a date. */
-function retryAfterOf(thrown: unknown): number | undefined {
-  if (typeof thrown !== 'object' || thrown === null) return undefined;
-  const own = field(thrown, 'retryAfterMs');
-  if (typeof own === 'number' && own >= 0 && own < Number.POSITIVE_INFINITY) return own;
-  const response = field(thrown, 'response');
-  const header =
-    headerOf(field(thrown, 'headers')) ??
-    (typeof response === 'object' && response !== null ? headerOf(field(response, 'headers')) : undefined);
-  if (header === undefined) return undefined;
-  const seconds = Number(header);
-  if (Number.isFinite(seconds)) return Math.max(0, seconds * 1_000);
-  const atMs = Date.parse(header);
-  return Number.isNaN(atMs) ? undefined : Math.max(0, atMs - systemClock.now());
-}
-
-function headerOf(headers: unknown): string | undefined {
-  if (headers instanceof Headers) return headers.get('retry-after') ?? undefined;
-  if (typeof headers !== 'object' || headers === null) return undefined;
-  const value = field(headers, 'retry-after') ?? field(headers, 'Retry-After');
-  return typeof value === 'string' || typeof value === 'number' ? String(value) : undefined;
-}
-
-/** For the log: the stack, or what else can be said of anything thrown. Never throws. */
-export function stackOf(thrown: unknown): string {
-  try {
-    return (thrown instanceof Error ? thrown.stack : undefined) ?? String(thrown);
-  } catch {
-    return 'something that cannot be shown';
-  }
-}
-
-function messageOf(thrown: unknown): string {
-  if (thrown instanceof Error && thrown.message !== '') {
-    const cause = thrown.cause instanceof Error && thrown.cause.message !== '' ? `: ${thrown.cause.message}` : '';
-    return `${thrown.message}${cause}`;
-  }
-  if (typeof thrown === 'string' && thrown !== '') return thrown;
-  if (typeof thrown === 'object' && thrown !== null) {
-    const message = field(thrown, 'message');
-    if (typeof message === 'string' && message !== '') return message;
-  }
-  return FAILURES.TOOL_FAILED.sentence;
-}
-
 /** Short, and without what looks like a secret: a message goes to the model, into records and onto pages (R31). */
-function clip(message: string): string {
+export function clip(message: string): string {
   // Looked at beyond its end, so that no token is cut until it looks like none.
   const clean = redact(message.slice(0, 2 * MAX_MESSAGE_LENGTH));
   if (message.length <= MAX_MESSAGE_LENGTH) return clean;
   return `${clean.slice(0, MAX_MESSAGE_LENGTH)}… [${message.length - MAX_MESSAGE_LENGTH} more characters]`;
-}
-
-/** A property, or undefined where reading it throws: thrown values can be proxies or have getters. */
-function field(value: object, name: string): unknown {
-  try {
-    return (value as Record<string, unknown>)[name];
-  } catch {
-    return undefined;
-  }
 }

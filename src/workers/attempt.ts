@@ -1,7 +1,8 @@
 /**
  * The one place that meets a tool's code. Whatever happens there, a value, an exception of any kind, an abort, comes out as a value.
  */
-import { classify, type Failure, failureOf, PawlError, stackOf } from '../shared/failure.ts';
+import { classify, stackOf } from '../shared/classify.ts';
+import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import { redact, secretsIn } from '../shared/redaction.ts';
 import type { RetryPolicy } from '../shared/retry.ts';

@@ -10,8 +10,9 @@ import {
   UnrecoverableError,
   WaitingError,
 } from 'bullmq';
+import { stackOf } from '../shared/classify.ts';
 import type { Settings } from '../shared/config.ts';
-import { PawlError, stackOf } from '../shared/failure.ts';
+import { PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import type { Backend } from '../shared/store/backend.ts';
 import type { BeginAnswer } from '../shared/store/begin.ts';

@@ -3,7 +3,8 @@
  */
 import type { CircuitState } from '../shared/breaker.ts';
 import { settlementOfAborted } from '../shared/call.ts';
-import { classify, type Failure, failureOf, type PawlError } from '../shared/failure.ts';
+import { classify } from '../shared/classify.ts';
+import { type Failure, failureOf, type PawlError } from '../shared/failure.ts';
 import { bringsTaint, type Outcome, resultError } from '../shared/outcome.ts';
 import { redact, secretsIn, secretsOf } from '../shared/redaction.ts';
 import { decideRetry, mayRunAgain } from '../shared/retry.ts';

@@ -3,7 +3,7 @@
  * attempt started the work, and the process lives on (D12).
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { stackOf } from '../shared/failure.ts';
+import { stackOf } from '../shared/classify.ts';
 import type { Logger } from '../shared/log.ts';
 import type { RunningAttempt } from './running.ts';
 

@@ -1,5 +1,6 @@
 /** Where an attempt meets the turns of its resource (C3): it has one before its tool runs, and gives it up when it ends. */
-import { classify, type Failure } from '../shared/failure.ts';
+import { classify } from '../shared/classify.ts';
+import type { Failure } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import type { TurnRecords } from '../shared/store/records.ts';

@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { classify, FAILURES, type FailureCode, failureOf, PawlError, ToolError } from '../../src/shared/failure.ts';
+import { classify } from '../../src/shared/classify.ts';
+import { FAILURES, type FailureCode, failureOf, PawlError, ToolError } from '../../src/shared/failure.ts';
 
 /** An error with members that Error's constructor does not take. */
 function error(message: string, members: object = {}): Error {
