@@ -1,0 +1,47 @@
+/**
+ * What the declarations of commands are made of.
+ */
+import { type Command, InvalidArgumentError, Option } from 'commander';
+
+export function command(parent: Command, name: string, description: string, examples: readonly string[]): Command {
+  return parent
+    .command(name)
+    .description(description)
+    .addHelpText(
+      'after',
+      `\n${examples.length === 1 ? 'Example' : 'Examples'}:\n${examples.map((each) => `  ${each}`).join('\n')}`,
+    );
+}
+
+/** A command that only holds others. */
+export function group(parent: Command, name: string, description: string, examples: readonly string[]): Command {
+  return command(parent, name, description, examples).usage('[ls|…]');
+}
+
+export function json(target: Command, description = 'print JSON'): Command {
+  return target.option('--json', description);
+}
+
+export function limit(target: Command): Command {
+  return target.option('--limit <n>', 'how many at most', positiveInteger, 50);
+}
+
+export function portOption(): Option {
+  return new Option('--port <n>', 'port of the HTTP API (default: PAWL_HTTP_PORT, or 7070)').argParser((text) => {
+    const port = Number(text);
+    if (!/^\d+$/.test(text) || port > 65_535) throw new InvalidArgumentError('A port is a number from 0 to 65535.');
+    return port;
+  });
+}
+
+export function wholeNumber(text: string): number {
+  if (!/^\d{1,4}$/.test(text)) throw new InvalidArgumentError('It must be a whole number.');
+  return Number(text);
+}
+
+export function positiveInteger(text: string): number {
+  const number = Number(text);
+  if (!/^\d+$/.test(text) || number < 1 || !Number.isSafeInteger(number))
+    throw new InvalidArgumentError('It must be a whole number above 0.');
+  return number;
+}

@@ -1,0 +1,64 @@
+/**
+ * What commands get from the process.
+ */
+import { fileURLToPath } from 'node:url';
+import type { CliContext } from './context.ts';
+import { EXIT_CODES } from './exit-codes.ts';
+
+const LAUNCHER = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));
+
+export function contextOf(): CliContext {
+  return {
+    out: process.stdout,
+    err: process.stderr,
+    input: process.stdin as CliContext['input'],
+    environment: process.env,
+    cwd: process.cwd(),
+    launcher: LAUNCHER,
+    onInterrupt,
+    supervisor: supervisor(),
+    endNow: (code) => process.exit(code),
+  };
+}
+
+function onInterrupt(listener: (count: number, signal: NodeJS.Signals) => void): () => void {
+  let times = 0;
+  const hear = (signal: NodeJS.Signals) => {
+    times += 1;
+    listener(times, signal);
+  };
+  process.on('SIGINT', hear);
+  process.on('SIGTERM', hear);
+  return () => {
+    process.off('SIGINT', hear);
+    process.off('SIGTERM', hear);
+  };
+}
+
+/** A process that is started with a channel has somebody at its other end. */
+function supervisor(): CliContext['supervisor'] {
+  if (process.send === undefined) return undefined;
+  return {
+    // It may have gone meanwhile; then `disconnect` says so.
+    tell: (message) => process.send?.(message, () => {}),
+    onWord: (listener) => {
+      process.on('message', (message) => {
+        if (message === 'drain' || message === 'hurry') listener(message);
+      });
+      // Listening would keep the process alive as long as the channel.
+      process.channel?.unref();
+      if (process.connected) process.once('disconnect', () => listener('gone'));
+      else listener('gone');
+    },
+  };
+}
+
+/** `pawl calls ls | head -1` closes our output early, which is no error. */
+export function endWhenNobodyReads(context: CliContext): void {
+  for (const stream of [context.out, context.err]) {
+    stream.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EPIPE') process.exit(EXIT_CODES.success.code);
+      throw error;
+    });
+  }
+}
