@@ -58,6 +58,7 @@ export {
 export { repairParams } from './shared/repair.ts';
 export { type SanitizedSchema, sanitizeSchema } from './shared/schema-sanitize.ts';
 export type { OpenSession, SessionKind, SessionRecord } from './shared/session.ts';
+export type { PutSkill, SkillRecord } from './shared/skill.ts';
 export type { CallRecord } from './shared/store/call-record.ts';
 export {
   type Answer,

@@ -97,6 +97,12 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'with other parameters: INVALID_PARAMS',
     'without the editor: CLIENT_GONE',
   ],
+  'skills.ts': [
+    'for this task: research, "Quote the file and the line of everything that you claim"',
+    'its tools: grep_files, read',
+    'read: success',
+    'shell: PERMISSION_DENIED',
+  ],
   'progress.ts': ['build_index is queued', '1 of 5', '4 of 5', 'success: 5 documents indexed'],
 };
 

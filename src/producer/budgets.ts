@@ -3,10 +3,11 @@ import { accountsOf, checkCall } from '../shared/budget.ts';
 import type { Settings } from '../shared/config.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { type Importance, importanceOf, roomFor } from '../shared/importance.ts';
-import { matches, type PolicyRequest, toolLimits } from '../shared/policy.ts';
+import { type PolicyRequest, toolLimits } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { Claim } from '../shared/store/claim.ts';
 import { qualifiedName } from '../shared/tool.ts';
+import { matches } from '../shared/wildcard.ts';
 import type { Offer } from './offers.ts';
 
 export interface Admission {

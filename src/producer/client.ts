@@ -21,6 +21,7 @@ import {
   sessionTaken,
   usable,
 } from '../shared/session.ts';
+import { refusedBySkills, skillRule } from '../shared/skill-rule.ts';
 import type { AuditEntry } from '../shared/store/audit.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import type { CircuitChange } from '../shared/store/breakers.ts';
@@ -54,6 +55,7 @@ import { Registry } from './registry.ts';
 import { Results } from './results.ts';
 import { type ServedTool, ServedTools, type ServeOptions } from './served-tools.ts';
 import { Session } from './session.ts';
+import { checkRequired, Skills } from './skills.ts';
 import type { Submission, SubmitOptions } from './submission.ts';
 import type { Position } from './timeline.ts';
 import { ToolClients } from './tool-clients.ts';
@@ -97,6 +99,8 @@ export class Pawl {
   readonly agents: AgentDesk;
   /** Tools that are declared while the system runs. */
   readonly registry: Registry;
+  /** Instructions, and the tools that go with them. */
+  readonly skills: Skills;
   /** Clients that run declared tools themselves. */
   readonly toolClients: ToolClients;
   readonly questions: QuestionDesk;
@@ -224,6 +228,8 @@ export class Pawl {
         (await this.#offers.code()).some((offer) => offer.namespace === namespace && offer.name === name),
     });
     const { handovers, audit } = backend;
+    const now = () => backend.ledger.now();
+    this.skills = new Skills({ records: backend.skills, folders: settings.skillFolders, audit, now });
     this.toolClients = new ToolClients({ handovers, registry: this.registry, audit });
     this.questions = new QuestionDesk(backend.questions, backend.audit);
     this.agents = new AgentDesk({
@@ -417,11 +423,19 @@ export class Pawl {
     this.#checkOpen();
     const asked = parseOpenSession(open);
     const above = asked.parent === undefined ? undefined : await this.session(asked.parent);
-    const record = newSession(asked, above?.record, {
-      sessionKey: uuidv7(),
-      workspaceRoot: this.#workspaceRoot(),
-      createdAtMs: await this.#backend.ledger.now(),
-    });
+    const skills = await this.skills.named(asked.skills ?? []);
+    const record = newSession(
+      asked,
+      above?.record,
+      {
+        sessionKey: uuidv7(),
+        workspaceRoot: this.#workspaceRoot(),
+        createdAtMs: await this.#backend.ledger.now(),
+      },
+      skillRule(skills),
+    );
+    if (skills.some(({ requiredTools }) => requiredTools.length > 0))
+      checkRequired(skills, await this.offeredTo(record));
     if (!(await this.#backend.sessions.create(record))) throw sessionTaken(record.sessionKey);
     this.#remember(record);
     return new Session(this, record, this.#options.clock ?? this.#backend.clock);
@@ -518,18 +532,22 @@ export class Pawl {
     const content = await this.#offers.all();
     if (sessionKey === undefined) return content;
     const { record } = await this.session(sessionKey);
-    const tools = content.tools.filter(
-      (tool) => SESSION_TIERS[record.kind].includes(tool.tier) && this.#offers.ruleFor(tool)?.enabled !== false,
-    );
+    const tools = content.tools.filter((tool) => this.#isFor(record, tool));
     return { ...content, tools };
   }
 
-  /** The tools that a session may call, one of each name. */
-  async offeredTo(session: SessionRecord | Pick<SessionRecord, 'kind'>): Promise<readonly ToolOffer[]> {
-    const offers = await this.#offers.current();
-    const offered = offers.filter(
-      (offer) => SESSION_TIERS[session.kind].includes(offer.tier) && this.#offers.ruleFor(offer)?.enabled !== false,
+  #isFor({ kind, skillRules }: Pick<SessionRecord, 'kind' | 'skillRules'>, tool: ToolOffer): boolean {
+    return (
+      SESSION_TIERS[kind].includes(tool.tier) &&
+      this.#offers.ruleFor(tool)?.enabled !== false &&
+      refusedBySkills(skillRules, tool) === undefined
     );
+  }
+
+  /** The tools that a session may call, one of each name. */
+  async offeredTo(session: SessionRecord | Pick<SessionRecord, 'kind' | 'skillRules'>): Promise<readonly ToolOffer[]> {
+    const offers = await this.#offers.current();
+    const offered = offers.filter((offer) => this.#isFor(session, offer));
     const { toolsets } = this.#options;
     if (toolsets === undefined) return offered;
     const shown = await resolveToolsets(toolsets, 'sessionKey' in session ? { session, offered } : { offered });

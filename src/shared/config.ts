@@ -201,6 +201,8 @@ export const settingsSchema = z.strictObject({
   workspaceRoot: z.string().min(1).optional(),
   /** Hosts (`host` or `host:port`) that `ctx.fetch` may reach although their address is private. */
   allowedHosts: z.array(z.string().min(1)).default([]),
+  /** Folders with skills: `NAME/SKILL.md` below them, or a `SKILL.md` in them. */
+  skillFolders: z.array(z.string().min(1)).default([]),
   /** Addresses of webhook channels that the API's agents may open sessions with; others may use any. */
   webhooks: z.array(z.url()).default([]),
   /** What declared HTTP connectors get from a worker. */
@@ -307,6 +309,7 @@ export const VARIABLES: readonly Variable[] = [
   { name: 'PAWL_DRAIN_MS', path: ['drainMs'], read: asNumber },
   { name: 'PAWL_WORKSPACE_ROOT', path: ['workspaceRoot'], read: asText },
   { name: 'PAWL_ALLOWED_HOSTS', path: ['allowedHosts'], read: asList },
+  { name: 'PAWL_SKILL_FOLDERS', path: ['skillFolders'], read: asList },
   { name: 'PAWL_SANDBOX', path: ['sandbox'], read: asText },
   { name: 'PAWL_SANDBOX_NETWORK', path: ['sandboxNetwork'], read: asText },
 ];

@@ -4,7 +4,7 @@
  */
 import { type Connector, type ConnectorArgument, hostMatches } from './connector.ts';
 import { PawlError } from './failure.ts';
-import { matches } from './policy.ts';
+import { matches } from './wildcard.ts';
 
 export interface ConnectorRequest {
   readonly method: string;

@@ -15,8 +15,10 @@ import { asksToEscalate } from './escalation.ts';
 import { PawlError } from './failure.ts';
 import type { PolicyDecision, PolicyLayer, PolicySettings, ToolRule } from './policy-file.ts';
 import { SESSION_TIERS, type SessionKind, type SessionRecord } from './session.ts';
+import { refusedBySkills, type SkillRule } from './skill-rule.ts';
 import type { Effects, Tier } from './tool.ts';
 import type { RegistryRule } from './tool-spec.ts';
+import { matches } from './wildcard.ts';
 
 export interface PolicyRequest {
   readonly tool: {
@@ -31,6 +33,7 @@ export interface PolicyRequest {
     readonly agentId?: string | undefined;
     readonly tenantId?: string | undefined;
     readonly state?: 'open' | 'closed';
+    readonly skillRules?: readonly SkillRule[];
   };
   /** The operator's entry for this tool in `tools`. */
   readonly toolPolicy?: Pick<ToolPolicy, 'enabled' | 'allowDisabledDedupe'>;
@@ -113,6 +116,8 @@ function builtIn(request: PolicyRequest): Ruling[] {
       rule: `registry.${tool.name}.enabled`,
       reason: request.registry.reason ?? 'the tool is disabled in the registry',
     });
+  const unskilled = refusedBySkills(session.skillRules, tool);
+  if (unskilled !== undefined) deny('skills', unskilled);
   if (session.state === 'closed') deny('session-state', 'the session is closed');
   if (queueTier !== tool.tier) deny('queue', 'the call came through the queue of another tier');
   if (!SESSION_TIERS[session.kind].includes(tool.tier))
@@ -304,21 +309,6 @@ function pathsIn(params: Readonly<Record<string, unknown>>): { readonly name: st
   return Object.entries(params).flatMap(([name, value]) =>
     typeof value === 'string' && PATH_NAMES.test(name) ? [{ name, path: posix.normalize(value) }] : [],
   );
-}
-
-/** `*` stands for any text. */
-export function matches(pattern: string, text: string): boolean {
-  if (!pattern.includes('*')) return pattern === text;
-  const [first = '', ...rest] = pattern.split('*');
-  if (!text.startsWith(first)) return false;
-  let at = first.length;
-  for (const [index, part] of rest.entries()) {
-    if (index === rest.length - 1) return text.length - part.length >= at && text.endsWith(part);
-    const found = text.indexOf(part, at);
-    if (found < 0) return false;
-    at = found + part.length;
-  }
-  return true;
 }
 
 /**

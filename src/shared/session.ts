@@ -8,6 +8,7 @@ import { defined } from './defined.ts';
 import { identifierSchema, issuesOf } from './envelope.ts';
 import { PawlError } from './failure.ts';
 import { IMPORTANCES, type Importance } from './importance.ts';
+import type { SkillRule } from './skill-rule.ts';
 import { type Capability, TIERS, type Tier } from './tool.ts';
 
 export const SESSION_KINDS = ['main', 'branch', 'worker'] as const;
@@ -100,6 +101,8 @@ export interface SessionRecord {
   readonly workspaceRoot: string;
   readonly channel?: z.output<typeof channelSchema>;
   readonly skills?: readonly string[];
+  /** What its skills, and those of the sessions above it, leave it of its tools. */
+  readonly skillRules?: readonly SkillRule[];
   readonly budget?: Budget;
   /** Its own budget and those of the sessions above it. */
   readonly budgets?: readonly SessionBudget[];
@@ -134,6 +137,7 @@ export function newSession(
   { sessionKey, workspaceRoot, actorId, ...asked }: z.output<typeof openSessionSchema>,
   above: SessionRecord | undefined,
   defaults: Pick<SessionRecord, 'sessionKey' | 'workspaceRoot' | 'createdAtMs'>,
+  skillRule?: SkillRule,
 ): SessionRecord {
   if (above?.kind === 'worker' && asked.kind !== 'worker')
     throw new PawlError('PERMISSION_DENIED', 'A worker session can only open worker sessions.');
@@ -144,10 +148,12 @@ export function newSession(
   const key = sessionKey ?? defaults.sessionKey;
   const own = asked.budget === undefined ? [] : [{ sessionKey: key, budget: asked.budget }];
   const budgets = [...(above?.budgets ?? []), ...own];
+  const skillRules = [...(above?.skillRules ?? []), ...(skillRule === undefined ? [] : [skillRule])];
   return defined<SessionRecord>({
     ...inherited,
     ...asked,
     budgets: budgets.length === 0 ? undefined : budgets,
+    skillRules: skillRules.length === 0 ? undefined : skillRules,
     sessionKey: key,
     state: 'open',
     actorId: actorId ?? above?.actorId ?? 'anonymous',

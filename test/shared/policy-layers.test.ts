@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { resolveSettings } from '../../src/shared/config.ts';
-import { evaluate, matches, type PolicyRequest, taintOf } from '../../src/shared/policy.ts';
+import { evaluate, type PolicyRequest, taintOf } from '../../src/shared/policy.ts';
 import { POLICY_DECISIONS, type PolicyDecision } from '../../src/shared/policy-file.ts';
 import { SESSION_KINDS } from '../../src/shared/session.ts';
 import { shownJson, shownText } from '../../src/shared/shown.ts';
 import { TIERS } from '../../src/shared/tool.ts';
+import { matches } from '../../src/shared/wildcard.ts';
 
 const policyOf = (policy: object) => resolveSettings({ options: { policy } }).policy;
 const STRICTNESS: readonly PolicyDecision[] = POLICY_DECISIONS;

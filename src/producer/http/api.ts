@@ -13,6 +13,7 @@ import { questionRoutes } from './questions.ts';
 import { registryRoutes } from './registry.ts';
 import type { Route } from './routes.ts';
 import { sessionRoutes } from './sessions.ts';
+import { skillRoutes } from './skills.ts';
 import { toolClientRoutes } from './tool-clients.ts';
 import { toolRoutes } from './tools.ts';
 import type { Waits } from './waits.ts';
@@ -40,6 +41,7 @@ export function apiRoutes(parts: ApiParts): readonly Route[] {
     ...toolRoutes(pawl),
     ...registryRoutes(pawl),
     ...toolClientRoutes(parts),
+    ...skillRoutes(pawl),
     ...circuitRoutes(pawl),
     ...fleetRoutes(pawl),
     ...auditRoutes(pawl),

@@ -27,6 +27,7 @@ import { Messages } from './messages.ts';
 import { Questions } from './questions.ts';
 import { closeConnection, openConnection, type Redis, whenReady } from './redis.ts';
 import { Sessions } from './sessions.ts';
+import { SkillRecords } from './skills.ts';
 import { Specs } from './specs.ts';
 import { SwitchRecords } from './switches.ts';
 import { Tasks } from './tasks.ts';
@@ -56,6 +57,7 @@ export interface Backend {
   readonly catalogue: Catalogue;
   /** Tools that are declared while the system runs. */
   readonly specs: Specs;
+  readonly skills: SkillRecords;
   /** Calls that outside clients run. */
   readonly handovers: Handovers;
   readonly switches: SwitchRecords;
@@ -124,6 +126,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       trail: new AuditTrail(redis, settings.prefix),
       catalogue: new Catalogue(redis, settings.prefix),
       specs: new Specs(redis, settings.prefix, seals),
+      skills: new SkillRecords(redis, settings.prefix, seals),
       handovers: new Handovers(redis, settings.prefix, seals),
       switches: new SwitchRecords(redis, settings.prefix),
       clock: following.clock,

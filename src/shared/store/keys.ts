@@ -99,6 +99,8 @@ export class FleetKeys {
   readonly tools: string;
   /** The registry's records, by tool. */
   readonly specs: string;
+  /** Records of skills, by name. */
+  readonly skills: string;
   /** When each record of the registry changed last, as a number of `specSequence`. */
   readonly specChanges: string;
   readonly specSequence: string;
@@ -126,6 +128,7 @@ export class FleetKeys {
     this.workerLoads = `${prefix}:{fleet}:worker-records`;
     this.tools = `${prefix}:{fleet}:tools`;
     this.specs = `${prefix}:{fleet}:specs`;
+    this.skills = `${prefix}:{fleet}:skills`;
     this.specChanges = `${prefix}:{fleet}:spec-changes`;
     this.specSequence = `${prefix}:{fleet}:spec-sequence`;
     this.sessions = `${prefix}:{fleet}:sessions`;

@@ -9,7 +9,7 @@ import { promisify } from 'node:util';
 import { SECRET_VARIABLES, type Settings } from '../../shared/config.ts';
 import type { SecretSource } from '../../shared/connector.ts';
 import { PawlError } from '../../shared/failure.ts';
-import { matches } from '../../shared/policy.ts';
+import { matches } from '../../shared/wildcard.ts';
 
 const run = promisify(execFile);
 /** What a program or a file said is believed this long: a secret that was changed is taken up without a restart. */

@@ -1,0 +1,49 @@
+/** The records of skills (I6), by name. Sessions keep what they need of theirs: nobody has to be told of a change. */
+import type { Seals } from '../seals.ts';
+import type { SkillRecord } from '../skill.ts';
+import { FleetKeys } from './keys.ts';
+import type { Redis } from './redis.ts';
+
+export class SkillRecords {
+  readonly #redis: Redis;
+  readonly #keys: FleetKeys;
+  readonly #seals: Seals;
+
+  constructor(redis: Redis, prefix: string, seals: Seals) {
+    this.#redis = redis;
+    this.#keys = new FleetKeys(prefix);
+    this.#seals = seals;
+  }
+
+  async write(record: SkillRecord): Promise<void> {
+    const text = JSON.stringify(record);
+    await this.#redis.hset(this.#keys.skills, record.name, `${this.#seals.spec(sealOf(record.name), text)} ${text}`);
+  }
+
+  async read(name: string): Promise<SkillRecord | undefined> {
+    const stored = await this.#redis.hget(this.#keys.skills, name);
+    return stored === null ? undefined : this.#opened(name, stored);
+  }
+
+  async list(): Promise<SkillRecord[]> {
+    const stored = await this.#redis.hgetall(this.#keys.skills);
+    return Object.entries(stored).flatMap(([name, text]) => this.#opened(name, text) ?? []);
+  }
+
+  /** False when there is none. */
+  async remove(name: string): Promise<boolean> {
+    return (await this.#redis.hdel(this.#keys.skills, name)) === 1;
+  }
+
+  /** The record, when somebody with a key wrote it under this name. */
+  #opened(name: string, stored: string): SkillRecord | undefined {
+    const split = stored.indexOf(' {');
+    const text = stored.slice(split + 1);
+    if (!this.#seals.isSpec(sealOf(name), text, stored.slice(0, split))) return undefined;
+    return JSON.parse(text) as SkillRecord;
+  }
+}
+
+function sealOf(name: string): string {
+  return `skill ${name}`;
+}

@@ -1,0 +1,14 @@
+/** `*` stands for any text. */
+export function matches(pattern: string, text: string): boolean {
+  if (!pattern.includes('*')) return pattern === text;
+  const [first = '', ...rest] = pattern.split('*');
+  if (!text.startsWith(first)) return false;
+  let at = first.length;
+  for (const [index, part] of rest.entries()) {
+    if (index === rest.length - 1) return text.length - part.length >= at && text.endsWith(part);
+    const found = text.indexOf(part, at);
+    if (found < 0) return false;
+    at = found + part.length;
+  }
+  return true;
+}
