@@ -81,7 +81,11 @@ export class Admission {
   ): Promise<Step<Begun>> {
     switch (answer.kind) {
       case 'stale':
+        return { end: { kind: 'dropped' } };
       case 'ended':
+        // The job of a call that was cancelled while it waited comes by in its time.
+        if (placeFor(job.callId).tier === 'elevated' && answer.state !== 'cancelled')
+          this.#parts.gate?.again(job.callId);
         return { end: { kind: 'dropped' } };
       case 'awaiting':
         if (this.#parts.gate === undefined) return { end: { kind: 'dropped' } };

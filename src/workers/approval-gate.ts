@@ -63,6 +63,11 @@ export class ApprovalGate {
     const remainingMs = record.request.expiresAtMs - atMs;
     if (record.state !== 'pending') return { kind: 'dropped' };
     if (remainingMs <= 0) return this.#expire(record);
+    if (record.preview !== undefined && record.announced)
+      this.#tellEarly(
+        record.request.callId,
+        'waits for a decision, and its job came before the time for that was over',
+      );
     const { namespace, name } = record.request.tool;
     const again: Verdict = { kind: 'later', delayMs: Math.min(AGAIN_MS, remainingMs + GRACE_MS) };
     let preview = record.preview;
@@ -77,6 +82,16 @@ export class ApprovalGate {
       await approvals.markAnnounced(approvalId);
     }
     return { kind: 'later', delayMs: remainingMs + GRACE_MS };
+  }
+
+  /** A call that has ended came by once more. */
+  again(callId: string): void {
+    this.#tellEarly(callId, 'has ended, and its job came again');
+  }
+
+  #tellEarly(callId: string, what: string): void {
+    const reason = `the call ${what}: somebody promoted, retried or copied it, or its worker died. Nothing ran`;
+    void this.#parts.audit({ type: 'refused', what: 'job', callId, reason });
   }
 
   /** What the tool says, as people may read it. */

@@ -45,7 +45,7 @@ export interface ExecuteParts {
   /** Limits that hold for the whole fleet. Default: none. */
   readonly pace?: Pick<Pace, 'enter' | 'leave'>;
   /** Without one, what a person must approve is denied. */
-  readonly gate?: Pick<ApprovalGate, 'attend' | 'pass' | 'leave'>;
+  readonly gate?: Pick<ApprovalGate, 'attend' | 'again' | 'pass' | 'leave'>;
   readonly audit?: RecordAudit;
   /** Whoever ends the jobs writes a success in the same step: the verdict holds what is `unwritten`. Default: no. */
   readonly endsWithJob?: boolean;

@@ -13,12 +13,13 @@ import {
 import { stackOf } from '../shared/classify.ts';
 import type { Settings } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
+import { placeOf } from '../shared/fingerprint.ts';
 import type { Logger } from '../shared/log.ts';
 import type { Backend } from '../shared/store/backend.ts';
 import type { BeginAnswer } from '../shared/store/begin.ts';
 import type { Finished } from '../shared/store/deliveries.ts';
 import { PlaceKeys } from '../shared/store/keys.ts';
-import { type CallJob, fetchAtEveryMarker, scriptsOnRedisTime } from '../shared/store/queues.ts';
+import { type CallJob, callOfJob, fetchAtEveryMarker, scriptsOnRedisTime } from '../shared/store/queues.ts';
 import { redisOptions } from '../shared/store/redis.ts';
 import { wake } from '../shared/store/wake.ts';
 import type { Clock } from '../shared/time.ts';
@@ -136,12 +137,12 @@ export class JobQueue {
     const taken = this.#deliveries.taken(jobId ?? '');
     const token = taken?.lockToken ?? laneToken;
     job.token = token;
-    if (jobId === undefined || typeof data?.callId !== 'string' || typeof data.generation !== 'string')
-      throw new UnrecoverableError('This is not a job of Pawl.');
+    const call = this.#callOf(jobId ?? '', data);
+    if (jobId === undefined || call === undefined) throw new UnrecoverableError('This is not a job of Pawl.');
     const begun = taken?.attempt;
     const unwanted = this.#parts.unwanted(name);
     if (unwanted !== undefined && begun?.answer.kind !== 'started') return this.#conclude(job, token, unwanted);
-    const running = attempts.add(data.callId, jobId, begun);
+    const running = attempts.add(call.callId, jobId, begun);
     // It has begun already, and goes back as an attempt that did nothing yet.
     if (unwanted !== undefined) running.abort(new PawlError('DRAINED'));
     this.#locks.hold(jobId, token);
@@ -150,7 +151,7 @@ export class JobQueue {
       this.#locks.release(jobId, token);
     };
     const startedAtMs = clock.monotonic();
-    const verdict = await this.#execute(data, running, begun?.answer);
+    const verdict = await this.#execute(call, running, begun?.answer);
     if (running.fence > 0) metrics.attemptEnded(tier, clock.monotonic() - startedAtMs, running);
     if (verdict.kind === 'abandoned' && verdict.fenced === true) metrics.writeFenced(tier);
     if (verdict.kind === 'finished' && verdict.unwritten !== undefined) {
@@ -164,6 +165,28 @@ export class JobQueue {
     }
     end();
     return this.#conclude(job, token, verdict.kind === 'handed-back' ? (unwanted ?? verdict) : verdict);
+  }
+
+  /** A job is taken by its name, so that is what counts: its data may be anybody's, and say anything. */
+  #callOf(jobId: string, data: unknown): CallJob | undefined {
+    const { callId, generation } = callOfJob(jobId);
+    const told = (typeof data === 'object' && data !== null ? data : {}) as Partial<CallJob>;
+    const ours = placeOf(callId)?.tier === this.#parts.tier && /^\d+$/.test(generation);
+    const { audit } = this.#parts.backend;
+    if (!ours)
+      void audit({
+        type: 'refused',
+        what: 'job',
+        reason: 'a job whose name is none that this fleet gives: nothing ran',
+      });
+    else if (told.callId !== callId || told.generation !== generation)
+      void audit({
+        type: 'refused',
+        what: 'job',
+        callId,
+        reason: 'the data of a job named another call: not believed',
+      });
+    return ours ? { callId, generation, session: typeof told.session === 'string' ? told.session : '' } : undefined;
   }
 
   async #execute(data: CallJob, running: RunningAttempt, begun: BeginAnswer | undefined): Promise<Verdict> {

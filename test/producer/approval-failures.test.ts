@@ -8,6 +8,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import type { Session } from '../../src/producer/session.ts';
 import type { SettingsInput } from '../../src/shared/config.ts';
+import { jobIdOf } from '../../src/shared/store/queues.ts';
 import { type AnyTool, defineTool, type Effects } from '../../src/shared/tool.ts';
 import { eventually, signal } from '../helpers/signal.ts';
 import { contentOf, type Fleet, pending, startFleet } from './fleet.ts';
@@ -75,6 +76,23 @@ function inRedis(fleet: Fleet) {
     record: (callId: string) => `${base}:call:${callId}`,
     approval: (id: string) => `${base}:approval:${id}`,
   };
+}
+
+/** A job of the fleet's own name, in place of the one that is there. */
+async function bringBack(
+  queue: Queue,
+  callId: string,
+  generation: string | null,
+  change: () => Promise<unknown> = async () => {},
+): Promise<void> {
+  const jobId = jobIdOf(callId, generation ?? '');
+  await eventually(async () => {
+    const there = await queue.getJob(jobId);
+    await there?.remove();
+    return true;
+  });
+  await change();
+  await queue.add('wire', { callId, generation, session: 'x' }, { jobId });
 }
 
 describe('what went wrong elsewhere', () => {
@@ -264,12 +282,49 @@ describe('somebody who can do all in Redis, but has no key', () => {
     await job.promote();
     const copies = Array.from({ length: 5 }, (_, number) => queue.add('wire', job.data, { jobId: `copy-${number}` }));
     await Promise.all(copies);
-    await queue.add('wire', { ...job.data, generation: '1' }, { jobId: 'older' });
+    await queue.add('wire', { ...job.data, generation: '1' }, { jobId: jobIdOf(callId, '1') });
     await eventually(async () => (await queue.getWaitingCount()) + (await queue.getActiveCount()) === 0);
     await queue.retryJobs({ state: 'failed' }).catch(() => {});
     await eventually(async () => (await queue.getWaitingCount()) + (await queue.getActiveCount()) === 0);
     expect((await fleet.pawl.read(callId))?.phase).toBe('awaiting-approval');
     expect((await fleet.pawl.approvals.show(id)).record.state).toBe('pending');
+    expect(ran).toEqual([]);
+    // The job itself, which came before its time, and five copies under names of their own, each retried once.
+    expect(refusedOf(fleet).filter((what) => what === 'job')).toHaveLength(11);
+  });
+
+  test('the job of a call that ran, brought back, runs nothing, and each try is on record', async () => {
+    const { tool, ran } = wire();
+    const { fleet, ask, approve } = await start([tool]);
+    const asked = await ask(1);
+    await approve(asked);
+    await asked.result;
+    const { queue, redis, record } = inRedis(fleet);
+    const generation = (await redis.hget(record(asked.callId), 'generation')) ?? '';
+    const jobId = jobIdOf(asked.callId, generation);
+    for (let tries = 1; tries <= 3; tries += 1) {
+      await eventually(async () => (await queue.getActiveCount()) === 0);
+      await (await queue.getJob(jobId))?.remove();
+      await queue.add('wire', { callId: asked.callId, generation, session: 'x' }, { jobId });
+      await eventually(() => refusedOf(fleet).filter((what) => what === 'job').length === tries);
+    }
+    expect(ran).toHaveLength(1);
+  });
+
+  test('a job whose data name another call gives that call no result', async () => {
+    const { tool, ran } = wire();
+    const { fleet, session, ask } = await start([tool, echo], {}, 0);
+    const victim = await ask(1);
+    const pays = pending(await session.submit('echo', { text: 'paid' }));
+    const { redis } = inRedis(fleet);
+    const base = `${fleet.world.prefix}:{read-only}:read-only`;
+    const [name = ''] = await redis.keys(`${base}:${pays.callId}.*`);
+    const { generation } = (await fleet.pawl.read(victim.callId)) ?? {};
+    await redis.hset(name, 'data', JSON.stringify({ callId: victim.callId, generation, session: 'x' }));
+    await fleet.startWorker();
+    expect(contentOf(await pays.result)).toEqual({ text: 'paid' });
+    expect((await fleet.pawl.read(victim.callId))?.phase).toBe('awaiting-approval');
+    expect(refusedOf(fleet)).toContain('job');
     expect(ran).toEqual([]);
   });
 
@@ -280,9 +335,9 @@ describe('somebody who can do all in Redis, but has no key', () => {
     const forge = async (decide: (id: string, digest: string) => Promise<unknown>) => {
       const { callId, id, digest, result } = await ask(ran.length + 1);
       await decide(id, digest);
-      const generation = await redis.hget(record(callId), 'generation');
-      await redis.hset(record(callId), 'phase', 'queued');
-      await queue.add('wire', { callId, generation, session: 'x' }, { jobId: `forged-${callId}` });
+      await bringBack(queue, callId, await redis.hget(record(callId), 'generation'), () =>
+        redis.hset(record(callId), 'phase', 'queued'),
+      );
       return (await result).error?.code;
     };
     expect(await forge(async () => {})).toBe('APPROVAL_INVALID');
@@ -323,7 +378,7 @@ describe('somebody who can do all in Redis, but has no key', () => {
       await redis.del(record(asked.callId));
       await redis.hset(record(asked.callId), { ...before, fence: String(round * 10), createdAtMs: '1', version: '1' });
       await redis.persist(approval(asked.id));
-      await queue.add('wire', { callId: asked.callId, generation, session: 'x' }, { jobId: `replay-${round}` });
+      await bringBack(queue, asked.callId, generation);
       await eventually(async () => (await redis.hget(record(asked.callId), 'state')) === 'failed');
     }
     expect((await fleet.pawl.read(asked.callId))?.outcome?.error?.code).toBe('APPROVAL_INVALID');
@@ -345,7 +400,11 @@ describe('somebody who can do all in Redis, but has no key', () => {
     const fields = await redis.hgetall(record(asked.callId));
     const copy = `${asked.callId.slice(0, -4)}AAAA`;
     await redis.hset(record(copy), fields);
-    await queue.add('wire', { callId: copy, generation: fields['generation'], session: 'x' }, { jobId: 'copy' });
+    await queue.add(
+      'wire',
+      { callId: copy, generation: fields['generation'], session: 'x' },
+      { jobId: jobIdOf(copy, fields['generation'] ?? '') },
+    );
     await fleet.startWorker();
     expect((await asked.result).status).toBe('success');
     await eventually(async () => (await redis.hget(record(copy), 'state')) === 'failed');
@@ -397,9 +456,9 @@ describe('keys on one side, or on none (DESIGN, decisions 9 and 11)', () => {
     const { paramsDigest } = shown.request;
     const decision = { approvalId: id, decision: 'approve', digest, paramsDigest, by: 'grace', validUntilMs: 9e15 };
     await redis.hset(approval(id), { state: 'approved', decision: JSON.stringify(decision) });
-    await redis.hset(record(callId), 'phase', 'queued');
-    const generation = await redis.hget(record(callId), 'generation');
-    await queue.add('wire', { callId, generation, session: 'x' }, { jobId: `forged-${callId}` });
+    await bringBack(queue, callId, await redis.hget(record(callId), 'generation'), () =>
+      redis.hset(record(callId), 'phase', 'queued'),
+    );
     return result;
   };
 

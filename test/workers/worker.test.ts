@@ -133,7 +133,13 @@ describe('jobs', () => {
     const { callId = '' } = await fleet.session.call(tool, {});
     const record = await fleet.pawl.read(callId);
     const queue = queueOf(fleet);
-    const again = await queue.add('note', { callId, generation: record?.generation, session: fleet.session.key });
+    const { generation = '' } = record ?? {};
+    const jobId = jobIdOf(callId, generation);
+    await eventually(async () => {
+      await (await queue.getJob(jobId))?.remove();
+      return true;
+    });
+    const again = await queue.add('note', { callId, generation, session: fleet.session.key }, { jobId });
     await eventually(async () => (await again.getState()) === 'completed');
     expect(contexts).toHaveLength(1);
   });

@@ -1,7 +1,7 @@
 /**
  * Beginning an attempt: the next fence, or why there is none.
  */
-import type { AttemptRecord } from '../call.ts';
+import type { AttemptRecord, CallState } from '../call.ts';
 import { parseAttempts, type StoredRequest } from './call-record.ts';
 import type { LedgerAccess } from './ledger-access.ts';
 import type { CallJob } from './queues.ts';
@@ -51,7 +51,7 @@ export type BeginAnswer =
     }
   /** The request does not carry a valid signature: somebody without a key wrote it. */
   | { readonly kind: 'forged'; readonly fence: number }
-  | { readonly kind: 'ended' }
+  | { readonly kind: 'ended'; readonly state: CallState }
   | { readonly kind: 'stale' }
   /** A person has not decided yet. */
   | { readonly kind: 'awaiting'; readonly nowMs: number; readonly approvalId: string }
@@ -135,7 +135,9 @@ export function beginAnswerOf(
         takenOver: answer[2] === '1',
         request: JSON.parse(answer[3] as string) as StoredRequest,
       };
+    case 'ended':
+      return { kind: 'ended', state: answer[2] as CallState };
     default:
-      return { kind: answer[0] as 'ended' | 'stale' };
+      return { kind: 'stale' };
   }
 }

@@ -57,7 +57,7 @@ async function forge({ stack, server: { admin } }: Rig, queue: Queue): Promise<v
     };
     await admin.hset(`pawl:{workspace}:call:${callId}`, forged);
     const data = { callId, generation: rest['generation'], session: 'chaos' };
-    await queue.add('record_once', data, { jobId: `${callId}-${rest['generation']}` });
+    await queue.add('record_once', data, { jobId: `${callId}.${rest['generation']}` });
   }
 }
 
@@ -102,7 +102,9 @@ async function replay({ stack, server: { admin } }: Rig, queue: Queue): Promise<
     await admin.hset(record, { state: 'inflight', phase: 'queued' });
     await admin.persist(record);
     const callId = record.slice(record.lastIndexOf(':') + 1);
-    await queue.add('record_once', { callId, generation, session: 'chaos' }, { jobId: `again-${callId}` });
+    const jobId = `${callId}.${generation}`;
+    await queue.remove(jobId);
+    await queue.add('record_once', { callId, generation, session: 'chaos' }, { jobId });
   }
 }
 
