@@ -2,8 +2,9 @@
 export { baseTools, type ConnectOptions, connect, type StartWorkerOptions, startWorker } from './main.ts';
 export type { AgentEvent } from './producer/agents.ts';
 export type { CircuitListing, CircuitSelection } from './producer/circuit-admin.ts';
-export { type Cancellation, Pawl, type Resolution } from './producer/client.ts';
+export { type Cancellation, Pawl } from './producer/client.ts';
 export { MAX_REASKS, type Reask, type ReaskOptions } from './producer/reask.ts';
+export type { Resolution } from './producer/resolution.ts';
 export type { ServedCall, ServedTool, ServedTools, ServeOptions } from './producer/served-tools.ts';
 export { type CallOptions, Session, type SessionEvents } from './producer/session.ts';
 export type { Submission } from './producer/submission.ts';

@@ -1,6 +1,6 @@
 /** `pawl calls`: the ledger. */
-import type { Resolution } from '../producer/client.ts';
 import { callSummary, callView } from '../producer/http/views.ts';
+import type { Resolution } from '../producer/resolution.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
 import { SETTLEMENT_SENTENCES } from './call.ts';

@@ -8,10 +8,10 @@ import type { AuditEvent, RecordAudit } from '../shared/audit.ts';
 import type { Settings } from '../shared/config.ts';
 import { defined } from '../shared/defined.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
-import { failureOf, PawlError } from '../shared/failure.ts';
+import { PawlError } from '../shared/failure.ts';
 import { type Hook, Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
-import { envelopeOf, type Outcome, resultError } from '../shared/outcome.ts';
+import { envelopeOf, type Outcome } from '../shared/outcome.ts';
 import {
   newSession,
   type OpenSession,
@@ -19,7 +19,6 @@ import {
   SESSION_TIERS,
   type SessionRecord,
   sessionTaken,
-  usable,
 } from '../shared/session.ts';
 import { refusedBySkills, skillRule } from '../shared/skill-rule.ts';
 import type { AuditEntry } from '../shared/store/audit.ts';
@@ -47,11 +46,13 @@ import { CircuitView } from './circuits.ts';
 import { Dispatch, type DispatchEvent } from './dispatch.ts';
 import { type EnforcedCircuit, withEnforcement } from './enforcement.ts';
 import { type Follower, Follows } from './follow.ts';
+import { KnownSessions } from './known-sessions.ts';
 import { type InvalidParams, ListeningSessions } from './listening-sessions.ts';
 import { ProducerMetrics } from './metrics.ts';
 import { type Offer, Offers } from './offers.ts';
 import { QuestionDesk } from './questions.ts';
 import { Registry } from './registry.ts';
+import { type Resolution, resolveAs } from './resolution.ts';
 import { Results } from './results.ts';
 import { type ServedTool, ServedTools, type ServeOptions } from './served-tools.ts';
 import { Session } from './session.ts';
@@ -66,7 +67,6 @@ export const PLACES: readonly Place[] = TIERS.map((tier) => ({ tier, shard: 0 })
 const LAST_METRICS_MS = 500;
 /** How long a new client waits for its first news; without them circuits are asked in the worker. */
 const NEWS_MS = 3_000;
-const MAX_SESSIONS = 10_000;
 
 export interface PawlOptions {
   readonly settings: Settings;
@@ -86,11 +86,6 @@ export interface PawlOptions {
 }
 
 export type { Cancellation };
-
-export type Resolution =
-  | { readonly as: 'succeeded'; readonly output?: unknown }
-  | { readonly as: 'failed' }
-  | { readonly as: 'retry' };
 
 export class Pawl {
   /** Calls that wait for a person, and their decisions. */
@@ -121,7 +116,7 @@ export class Pawl {
   readonly #publisher: MetricsPublisher;
   readonly #traces: CallTraces | undefined;
   readonly #hooks: Hooks;
-  readonly #sessions = new Map<string, SessionRecord>();
+  readonly #sessions: KnownSessions;
   readonly #serving = new Set<ServedTools>();
   readonly #catalogueListeners = new Set<() => void>();
   readonly #inboxId: string;
@@ -155,6 +150,12 @@ export class Pawl {
     this.#options = options;
     this.#backend = backend;
     this.#inboxId = uuidv7(clock).slice(-12) + Math.random().toString(36).slice(2, 8);
+    this.#sessions = new KnownSessions({
+      sessions: backend.sessions,
+      clock: backend.clock,
+      workspaceRoot: () => this.#workspaceRoot(),
+      now: () => backend.ledger.now(),
+    });
     this.#results = new Results(backend.ledger, this.#inboxId, onError);
     this.#follows = new Follows({
       ledger: backend.ledger,
@@ -216,7 +217,7 @@ export class Pawl {
         this.#hooks,
         async (callId) => (await backend.ledger.glance(callId))?.request.envelope.requestId,
       ),
-      sessionOf: (key) => this.#knownSession(key),
+      sessionOf: (key) => this.#sessions.find(key),
       now: () => backend.ledger.now(),
     });
     this.registry = new Registry({
@@ -251,8 +252,8 @@ export class Pawl {
       inboxId: this.#inboxId,
       clock,
       ...defined({ traces: this.#traces }),
-      sessionOf: (envelope) => this.#sessionOf(envelope),
-      taint: (sessionKey, source) => this.#taint(sessionKey, source),
+      sessionOf: (envelope) => this.#sessions.of(envelope),
+      taint: (sessionKey, source) => this.#sessions.taint(sessionKey, source),
       onEvent: (event) => this.#told(event),
     });
   }
@@ -353,7 +354,7 @@ export class Pawl {
     const answer =
       resolution.as === 'retry'
         ? await ledger.requeue(record, 'resolved', String(record.readAtMs))
-        : await this.#resolveAs(record, resolution);
+        : await resolveAs({ ledger, ttl: this.settings.ttl }, record, resolution);
     if (answer === 'gone') throw new PawlError('UNKNOWN_CALL');
     if (answer === 'refused') {
       throw new PawlError(
@@ -363,35 +364,6 @@ export class Pawl {
     }
     await this.#overridden('resolution', resolution.as, by, aboutOf(callId, record));
     return (await ledger.read(callId)) ?? record;
-  }
-
-  #resolveAs(
-    record: CallRecord,
-    resolution: Extract<Resolution, { readonly as: 'succeeded' | 'failed' }>,
-  ): Promise<'resolved' | 'refused' | 'gone'> {
-    const base = {
-      toolName: record.request.envelope.toolName,
-      durationMs: record.readAtMs - record.createdAtMs,
-      attempts: record.attempts.length,
-    };
-    if (resolution.as === 'succeeded') {
-      const outcome: Outcome = {
-        ...base,
-        status: 'success',
-        output: { content: resolution.output ?? null, metadata: { resolved: true } },
-      };
-      return this.#backend.ledger.resolve(record.callId, 'done', outcome, this.settings.ttl.doneMs);
-    }
-    const error = resultError(
-      failureOf('TOOL_FAILED', 'Somebody found out that the effect did not take place.'),
-      'error',
-    );
-    return this.#backend.ledger.resolve(
-      record.callId,
-      'failed',
-      { ...base, status: 'error', error },
-      this.settings.ttl.failedMs,
-    );
   }
 
   /** Calls of all tiers, the newest first. Outcomes that are stored apart, because they are large, are left out. */
@@ -437,16 +409,16 @@ export class Pawl {
     if (skills.some(({ requiredTools }) => requiredTools.length > 0))
       checkRequired(skills, await this.offeredTo(record));
     if (!(await this.#backend.sessions.create(record))) throw sessionTaken(record.sessionKey);
-    this.#remember(record);
+    this.#sessions.remember(record);
     return new Session(this, record, this.#options.clock ?? this.#backend.clock);
   }
 
   /** An open session by its key. Throws `UNKNOWN_SESSION`. */
   async session(sessionKey: string): Promise<Session> {
-    const record = await this.#knownSession(sessionKey);
+    const record = await this.#sessions.find(sessionKey);
     if (record === undefined)
       throw new PawlError('UNKNOWN_SESSION', `There is no session ${JSON.stringify(sessionKey)}.`);
-    this.#remember(record);
+    this.#sessions.remember(record);
     return new Session(this, record, this.#options.clock ?? this.#backend.clock);
   }
 
@@ -462,7 +434,7 @@ export class Pawl {
     for (const key of keys) {
       const closed = await this.#backend.sessions.close(key);
       if (closed === undefined) continue;
-      this.#remember(closed);
+      this.#sessions.remember(closed);
       await this.#overridden('session-closed', 'close', by, { sessionKey: key, tenantId: closed.tenantId });
     }
     for (const key of keys) {
@@ -473,56 +445,8 @@ export class Pawl {
     }
   }
 
-  /** The session that an envelope names. One that nobody opened is opened as a main session of that actor. */
-  #sessionOf(envelope: ToolCallEnvelope): SessionRecord | Promise<SessionRecord> {
-    const known = this.#sessions.get(envelope.target.sessionKey);
-    return known === undefined ? this.#findOrOpen(envelope) : usable(known, envelope.target);
-  }
-
-  async #findOrOpen(envelope: ToolCallEnvelope): Promise<SessionRecord> {
-    const { target } = envelope;
-    const stored = await this.#backend.sessions.read(target.sessionKey);
-    if (stored !== undefined) {
-      this.#remember(stored);
-      return usable(stored, target);
-    }
-    const { sessionKey, actorId, agentId, tenantId } = target;
-    const record = defined<SessionRecord>({
-      sessionKey,
-      kind: 'main',
-      state: 'open',
-      actorId,
-      agentId,
-      tenantId,
-      workspaceRoot: this.#workspaceRoot(),
-      createdAtMs: await this.#backend.ledger.now(),
-    });
-    if (!(await this.#backend.sessions.create(record))) return this.#findOrOpen(envelope);
-    this.#remember(record);
-    return record;
-  }
-
-  async #knownSession(sessionKey: string): Promise<SessionRecord | undefined> {
-    return this.#sessions.get(sessionKey) ?? (await this.#backend.sessions.read(sessionKey));
-  }
-
-  /** The news of it may still be on their way: whoever has a result from outside is judged by it from then on. */
-  async #taint(sessionKey: string, source: string): Promise<void> {
-    const { sessions, clock } = this.#backend;
-    if (this.#sessions.get(sessionKey)?.taint?.some((seen) => seen.source === source) === true) return;
-    const record = await sessions.taint(sessionKey, [source], clock.now());
-    if (record !== undefined) this.#remember(record);
-  }
-
   #workspaceRoot(): string {
     return resolve(this.settings.workspaceRoot ?? this.#options.defaultWorkspaceRoot);
-  }
-
-  #remember(record: SessionRecord): void {
-    this.#sessions.delete(record.sessionKey);
-    this.#sessions.set(record.sessionKey, record);
-    const oldest = this.#sessions.keys().next().value;
-    if (this.#sessions.size > MAX_SESSIONS && oldest !== undefined) this.#sessions.delete(oldest);
   }
 
   // The fleet
@@ -690,7 +614,7 @@ export class Pawl {
       this.#offers.refresh();
       for (const listener of this.#catalogueListeners) listener();
     } else if (news.type === 'agent') this.agents.hear(news.sessionKey, news.agentId);
-    else if (news.type === 'session' || news.type === 'taint') this.#sessions.delete(news.sessionKey);
+    else if (news.type === 'session' || news.type === 'taint') this.#sessions.forget(news.sessionKey);
     else if (news.type === 'switches') this.#learnSwitches().catch(() => {});
     else if (news.type === 'specs') this.#learnSpecs();
     else if (news.type === 'offered') this.toolClients.hear(news.tool);

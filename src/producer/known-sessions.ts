@@ -1,0 +1,82 @@
+import { defined } from '../shared/defined.ts';
+import type { ToolCallEnvelope } from '../shared/envelope.ts';
+import { type SessionRecord, usable } from '../shared/session.ts';
+import type { Backend } from '../shared/store/backend.ts';
+import type { Clock } from '../shared/time.ts';
+
+const MAX_SESSIONS = 10_000;
+
+export interface KnownSessionsParts {
+  readonly sessions: Backend['sessions'];
+  readonly clock: Clock;
+  /** Of sessions that nobody opened. */
+  workspaceRoot(): string;
+  /** Redis' clock, milliseconds. */
+  now(): Promise<number>;
+}
+
+/** Sessions as this process last read or wrote them; whoever hears that one has changed forgets it. */
+export class KnownSessions {
+  readonly #parts: KnownSessionsParts;
+  readonly #known = new Map<string, SessionRecord>();
+
+  constructor(parts: KnownSessionsParts) {
+    this.#parts = parts;
+  }
+
+  /** The session that an envelope names. One that nobody opened is opened as a main session of that actor. */
+  of(envelope: ToolCallEnvelope): SessionRecord | Promise<SessionRecord> {
+    const known = this.#known.get(envelope.target.sessionKey);
+    return known === undefined ? this.#findOrOpen(envelope) : usable(known, envelope.target);
+  }
+
+  async #findOrOpen(envelope: ToolCallEnvelope): Promise<SessionRecord> {
+    const { target } = envelope;
+    const stored = await this.#parts.sessions.read(target.sessionKey);
+    if (stored !== undefined) {
+      this.remember(stored);
+      return usable(stored, target);
+    }
+    const { sessionKey, actorId, agentId, tenantId } = target;
+    const record = defined<SessionRecord>({
+      sessionKey,
+      kind: 'main',
+      state: 'open',
+      actorId,
+      agentId,
+      tenantId,
+      workspaceRoot: this.#parts.workspaceRoot(),
+      createdAtMs: await this.#parts.now(),
+    });
+    if (!(await this.#parts.sessions.create(record))) return this.#findOrOpen(envelope);
+    this.remember(record);
+    return record;
+  }
+
+  async find(sessionKey: string): Promise<SessionRecord | undefined> {
+    return this.#known.get(sessionKey) ?? (await this.#parts.sessions.read(sessionKey));
+  }
+
+  /** The news of it may still be on their way: whoever has a result from outside is judged by it from then on. */
+  async taint(sessionKey: string, source: string): Promise<void> {
+    const { sessions, clock } = this.#parts;
+    if (this.#known.get(sessionKey)?.taint?.some((seen) => seen.source === source) === true) return;
+    const record = await sessions.taint(sessionKey, [source], clock.now());
+    if (record !== undefined) this.remember(record);
+  }
+
+  remember(record: SessionRecord): void {
+    this.#known.delete(record.sessionKey);
+    this.#known.set(record.sessionKey, record);
+    const oldest = this.#known.keys().next().value;
+    if (this.#known.size > MAX_SESSIONS && oldest !== undefined) this.#known.delete(oldest);
+  }
+
+  forget(sessionKey: string): void {
+    this.#known.delete(sessionKey);
+  }
+
+  clear(): void {
+    this.#known.clear();
+  }
+}

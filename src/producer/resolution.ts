@@ -1,0 +1,38 @@
+/**
+ * What a person found out of a call whose outcome was unknown.
+ */
+import type { Settings } from '../shared/config.ts';
+import { failureOf } from '../shared/failure.ts';
+import { type Outcome, resultError } from '../shared/outcome.ts';
+import type { CallRecord } from '../shared/store/call-record.ts';
+import type { Ledger } from '../shared/store/ledger.ts';
+
+export type Resolution =
+  | { readonly as: 'succeeded'; readonly output?: unknown }
+  | { readonly as: 'failed' }
+  | { readonly as: 'retry' };
+
+export function resolveAs(
+  { ledger, ttl }: { readonly ledger: Ledger; readonly ttl: Settings['ttl'] },
+  record: CallRecord,
+  resolution: Extract<Resolution, { readonly as: 'succeeded' | 'failed' }>,
+): Promise<'resolved' | 'refused' | 'gone'> {
+  const base = {
+    toolName: record.request.envelope.toolName,
+    durationMs: record.readAtMs - record.createdAtMs,
+    attempts: record.attempts.length,
+  };
+  if (resolution.as === 'succeeded') {
+    const outcome: Outcome = {
+      ...base,
+      status: 'success',
+      output: { content: resolution.output ?? null, metadata: { resolved: true } },
+    };
+    return ledger.resolve(record.callId, 'done', outcome, ttl.doneMs);
+  }
+  const error = resultError(
+    failureOf('TOOL_FAILED', 'Somebody found out that the effect did not take place.'),
+    'error',
+  );
+  return ledger.resolve(record.callId, 'failed', { ...base, status: 'error', error }, ttl.failedMs);
+}
