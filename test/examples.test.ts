@@ -97,6 +97,13 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'with other parameters: INVALID_PARAMS',
     'without the editor: CLIENT_GONE',
   ],
+  'compensation.ts': [
+    'hotel: booked, flight: booked, car: HTTP_422',
+    'undone: flight, hotel',
+    'undone again: from the record true',
+    'booked in the end: nothing',
+    'what failed: CALL_NOT_COMPENSABLE',
+  ],
   'skills.ts': [
     'for this task: research, "Quote the file and the line of everything that you claim"',
     'its tools: grep_files, read',

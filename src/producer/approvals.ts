@@ -15,6 +15,7 @@ import {
 } from '../shared/approval.ts';
 import type { ApprovalHooks } from '../shared/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit.ts';
+import { compensated } from '../shared/compensation.ts';
 import type { Settings } from '../shared/config.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
@@ -109,6 +110,7 @@ export class ApprovalDesk {
     const { justification } = params;
     const createdAtMs = await this.#parts.now();
     const paramsDigest = digest(canonicalJson(params));
+    const undone = compensated(envelope);
     const request: ApprovalRequest = {
       id: approvalId(callId, generation),
       callId,
@@ -124,7 +126,7 @@ export class ApprovalDesk {
       ...(typeof justification === 'string' ? { justification } : {}),
       taint: taintOf(envelope.control.requestTags, session),
       rule: verdict.rule,
-      reason: verdict.reason,
+      reason: undone === undefined ? verdict.reason : `it undoes the call ${undone}, and ${verdict.reason}`,
       amendment: verdict.amendment ?? { kind: 'same-parameters', paramsDigest },
       route,
       createdAtMs,

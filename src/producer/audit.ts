@@ -1,5 +1,6 @@
 /** What a producer tells the audit trail of the calls that are handed in (I4), and how the trail is read. */
 import type { AuditEvent } from '../shared/audit.ts';
+import { compensated } from '../shared/compensation.ts';
 import { turnOf } from '../shared/envelope.ts';
 import type { AuditEntry, AuditRecord, AuditTrail } from '../shared/store/audit.ts';
 import { qualifiedName } from '../shared/tool.ts';
@@ -28,6 +29,7 @@ export function callEvent(
     agentId: target.agentId,
     turnId: turnOf(envelope),
     correlationId: target.correlationId,
+    compensates: compensated(envelope),
     ...(offer === undefined
       ? {}
       : { toolVersion: offer.version, tier: offer.tier, estimatedCostUnits: offer.budget?.costUnits ?? 1 }),

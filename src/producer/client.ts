@@ -291,6 +291,11 @@ export class Pawl {
     return this.#backend.ledger.read(callId);
   }
 
+  /** The same, for a session whose call is undone. */
+  callOf(callId: string): Promise<CallRecord | undefined> {
+    return this.read(callId);
+  }
+
   /** The whole output of a call that succeeded, where its envelope shows only a part. Throws `UNKNOWN_CALL` when there is none. */
   async output(callId: string): Promise<unknown> {
     const text = await this.#backend.ledger.outcome(callId);

@@ -4,6 +4,7 @@
 import { EventEmitter } from 'node:events';
 import type { AgentOrder, AgentReply } from '../shared/agent.ts';
 import { digestOf } from '../shared/approval.ts';
+import { type CompensatedCall, compensation } from '../shared/compensation.ts';
 import type { DedupeMode, ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
 import { CONTRACT_VERSION, parseEnvelope, turnTag } from '../shared/envelope.ts';
 import { type DecodedCall, decodeCall, type ProviderCall } from '../shared/exports/decode.ts';
@@ -94,6 +95,8 @@ export interface SessionEvents {
 export interface SessionHost {
   submit(envelope: ToolCallEnvelope, options: SubmitOptions): Promise<Submission>;
   cancel(callId: string): Promise<Cancellation>;
+  /** The record of a call. Absent where none can be undone. */
+  callOf?(callId: string): Promise<CompensatedCall | undefined>;
   openSession(open: OpenSession): Promise<Session>;
   closeSession(sessionKey: string): Promise<void>;
   /** Absent where there are no sub-agents. */
@@ -145,7 +148,10 @@ export class Session {
   call<T extends AnyTool>(tool: T, params: InputOf<T>, options?: CallOptions): Promise<ToolResultEnvelope<OutputOf<T>>>;
   call(tool: string, params: Readonly<Record<string, unknown>>, options?: CallOptions): Promise<ToolResultEnvelope>;
   async call(tool: AnyTool | string, params: unknown, options: CallOptions = {}): Promise<ToolResultEnvelope> {
-    const submission = await this.submit(tool, params, options);
+    return this.#ended(await this.submit(tool, params, options));
+  }
+
+  async #ended(submission: Submission): Promise<ToolResultEnvelope> {
     const result = submission.kind === 'answered' ? submission.result : await submission.result;
     if (result.status === 'circuit_open')
       this.events.emit('circuit-open', {
@@ -172,6 +178,10 @@ export class Session {
         }),
       };
     }
+    return this.#send(envelope, options.signal);
+  }
+
+  async #send(envelope: ToolCallEnvelope, signal: AbortSignal | undefined): Promise<Submission> {
     let stopListening = () => {};
     const following: SubmitOptions = {
       onProgress: (event) => this.#pass(event),
@@ -188,13 +198,34 @@ export class Session {
       },
       onAccepted: (callId) => {
         this.events.emit('queued', { callId, toolName: envelope.toolName });
-        stopListening = this.#cancelOnAbort(callId, options.signal);
+        stopListening = this.#cancelOnAbort(callId, signal);
       },
     };
     const submission = await this.#host.submit(envelope, following);
     if (submission.kind === 'answered') stopListening();
     else submission.result.finally(stopListening).catch(() => {});
     return submission;
+  }
+
+  /**
+   * Undoes a call of this session that succeeded, once, with its tool's `compensate` (I18): as a call of its own, which is queued,
+   * approved where the tool's calls are, retried and audited. Rejects with `UNKNOWN_CALL`, and with `CALL_NOT_COMPENSABLE` for a call
+   * that did not succeed; a tool without `compensate` answers so.
+   */
+  async compensate(
+    callId: string,
+    options: Pick<CallOptions, 'timeoutMs' | 'turnId' | 'signal' | 'traceparent'> = {},
+  ): Promise<ToolResultEnvelope> {
+    return this.#ended(await this.#send(await this.compensation(callId, options), options.signal));
+  }
+
+  /** The envelope that undoes a call. Throws as `compensate` rejects. */
+  async compensation(callId: string, options: CallOptions = {}): Promise<ToolCallEnvelope> {
+    const call = await this.#host.callOf?.(callId);
+    const asked = call?.request.envelope;
+    if (call === undefined || asked?.target.sessionKey !== this.key)
+      throw new PawlError('UNKNOWN_CALL', `This session has no call ${JSON.stringify(callId.slice(0, 100))}.`);
+    return compensation(call, this.envelope(asked.toolName, {}, { ...options, namespace: asked.toolNamespace }));
   }
 
   /** The envelope that a call of this session is sent in. */

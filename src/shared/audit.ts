@@ -25,6 +25,8 @@ export type AuditEvent =
       readonly agentId?: string | undefined;
       readonly turnId?: string | undefined;
       readonly correlationId?: string | undefined;
+      /** The call that this one undoes. */
+      readonly compensates?: string | undefined;
       readonly toolVersion?: string;
       readonly tier?: Tier;
       readonly idempotencyKey?: string | undefined;
@@ -54,6 +56,8 @@ export type AuditEvent =
       readonly latencyMs: number;
       readonly estimatedCostUnits: number;
       readonly trustClass: string;
+      /** The call that this one undoes. */
+      readonly compensates?: string | undefined;
       readonly idempotencyKey: string;
       /** Of the call: what is secret in it may stand in the result, too. */
       readonly params: unknown;

@@ -72,6 +72,12 @@ export const FAILURES = {
     'Only a call whose outcome is unknown can be resolved.',
     'A resolution came for a call in another state.',
   ),
+  CALL_NOT_COMPENSABLE: kind(
+    'conflict',
+    'n',
+    'The call cannot be undone.',
+    'An undoing came for a call that did not succeed, is another one, or whose tool has no compensate.',
+  ),
   PERMISSION_DENIED: kind(
     'permission',
     'n',

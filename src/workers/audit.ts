@@ -1,5 +1,6 @@
 /** What a worker tells the audit trail (I4): every attempt, lost ones included, and calls that ended without one. */
 import type { AuditEvent, RecordAudit } from '../shared/audit.ts';
+import { compensated } from '../shared/compensation.ts';
 import type { Logger } from '../shared/log.ts';
 import { type Schedule, systemSchedule } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
@@ -94,6 +95,7 @@ function common({ callId, envelope, registered, started }: Begun) {
     actorId,
     estimatedCostUnits: tool.budget?.costUnits ?? 1,
     trustClass: tool.trustClass,
+    compensates: compensated(envelope),
     idempotencyKey: started.request.idempotencyKey,
     params: envelope.payload.params,
   } as const;

@@ -2,6 +2,7 @@
  * What an executor is made of.
  */
 import type { RecordAudit } from '../shared/audit.ts';
+import type { CompensatedCall } from '../shared/compensation.ts';
 import type { Settings } from '../shared/config.ts';
 import type { Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
@@ -56,6 +57,8 @@ export interface ExecuteParts {
   readonly toolOf?: (request: StoredRequest) => Promise<RegisteredTool | undefined>;
   /** What the registry says of calls of a tool now. */
   readonly ruleFor?: (tool: { readonly namespace: string; readonly name: string }) => RegistryRule | undefined;
+  /** The record of another call, for one that undoes it. Default: none can be. */
+  readonly callOf?: (callId: string) => Promise<CompensatedCall | undefined>;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
   /** Writes down that a session has seen what a tool brought from outside. */
   taint?(sessionKey: string, source: string, atMs: number): Promise<void>;

@@ -8,6 +8,7 @@ import { denied, permit, taintOf } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { AttemptOptions } from './attempt.ts';
 import { type Begun, remainingMs } from './begun.ts';
+import { meantTool } from './compensation.ts';
 import { contextFor } from './context.ts';
 import type { ExecuteParts } from './executor-parts.ts';
 import type { Judge } from './judge.ts';
@@ -28,7 +29,7 @@ export class Preparation {
 
   async prepare(begun: Begun): Promise<Step<AttemptOptions>> {
     const { envelope, registered, running, policy } = begun;
-    const { tool, validate, validateOutput } = registered;
+    const { validate } = registered;
     const { settings, backend, log, environment, schedule } = this.#parts;
     const remaining = remainingMs(begun);
     if (remaining !== undefined && remaining <= 0) {
@@ -57,6 +58,7 @@ export class Preparation {
         ...(this.#parts.agents === undefined ? {} : { agents: this.#parts.agents }),
         ...(this.#parts.terminals === undefined ? {} : { terminals: this.#parts.terminals }),
       });
+      const { tool, validateOutput } = await meantTool(begun, this.#parts.callOf);
       const params: unknown = tool.parse(approved);
       const timeoutMs = Math.min(
         envelope.payload.callHints?.timeoutMs ?? tool.timeoutMs,

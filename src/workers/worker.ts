@@ -253,6 +253,7 @@ export class ToolWorker {
         this.#tools.get(`${namespace}.${name}`) ?? this.#declared.toolNamed(namespace, name),
       toolOf: (request) => this.#declared.toolOf(request),
       ruleFor: (tool) => this.#declared.ruleFor(tool),
+      callOf: (callId) => backend.ledger.read(callId),
       sessionOf: (sessionKey) => this.#sessions.of(sessionKey),
       taint: (sessionKey, source, atMs) => this.#sessions.taint(sessionKey, source, atMs),
       lastOffered: async (request) => lastOffered(request, await backend.catalogue.read()),

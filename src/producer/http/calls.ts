@@ -148,6 +148,26 @@ export function callRoutes({
     }),
     route({
       method: 'post',
+      path: '/v1/calls/{callId}/compensation',
+      permission: 'use',
+      summary:
+        'Undoes a call that succeeded, once, with its tool’s `compensate`: as a call of its own, waited for like one.',
+      query: z.strictObject({
+        wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
+      }),
+      answers: { 200: 'The result envelope, whatever its status', 202: 'The undoing goes on: its ID, state and phase' },
+      async handle({ path, query, caller, onGone }) {
+        await checkAccepting();
+        const { callId, request } = await callFor(pawl, caller, path['callId'] ?? '');
+        const session = await sessionFor(pawl, caller, request.envelope.target.sessionKey);
+        const submission = await pawl.submit(await session.compensation(callId), submitterOf(caller));
+        if (submission.kind === 'answered') return answered(pawl, submission, {});
+        const result = await waits.until(submission, query.wait, onGone);
+        return result === undefined ? underWay(pawl, submission) : { status: 200, body: result };
+      },
+    }),
+    route({
+      method: 'post',
       path: '/v1/calls/{callId}/resolution',
       permission: 'operate',
       summary: 'Gives a call with an unknown outcome a known one, or lets it run again.',

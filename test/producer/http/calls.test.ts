@@ -298,3 +298,30 @@ describe('the other routes of a call', () => {
     expect(again.body).toMatchObject({ fromCache: true, output: { content: { receipt: 7 } } });
   });
 });
+
+test('POST /v1/calls/{callId}/compensation undoes a call once, for who may see it (I18)', async () => {
+  const undone: string[] = [];
+  const add = defineTool({
+    name: 'add',
+    version: '1.0.0',
+    description: 'Adds a line.',
+    tier: 'workspace',
+    input: z.object({ line: z.string() }),
+    run: ({ line }) => ({ output: { line } }),
+    compensate: async (_params, { output }) => void undone.push(output.line),
+  });
+  const { ask, call } = await startRig({ tools: [add] });
+  const { body: added } = await call({ tool: 'add', params: { line: 'a' }, session: 's' });
+  const compensate = (callId: string) => ask(`/v1/calls/${callId}/compensation`, { method: 'POST' });
+  for (let times = 0; times < 2; times += 1)
+    expect(await compensate(added.callId)).toMatchObject({
+      status: 200,
+      body: { status: 'success', output: { content: { compensated: added.callId } }, fromCache: times === 1 },
+    });
+  expect(undone).toEqual(['a']);
+  expect((await compensate('w0.unknown')).status).toBe(404);
+  const { body: wrong } = await call({ tool: 'add', params: {}, session: 's' });
+  expect(wrong.error.code).toBe('INVALID_PARAMS');
+  const { callId } = (await compensate(added.callId)).body;
+  expect(await compensate(callId)).toMatchObject({ status: 409, body: { error: { code: 'CALL_NOT_COMPENSABLE' } } });
+});

@@ -1,0 +1,89 @@
+/**
+ * Undoing what a call did (I18): a call of the same tool with the same parameters, which runs the tool's `compensate` in the place of
+ * its `run`. It goes through the queue like any other call, and once: its key is made from the call that it undoes.
+ */
+import type { ToolCallEnvelope } from './envelope.ts';
+import { PawlError } from './failure.ts';
+import { canonicalJson } from './fingerprint.ts';
+import type { Outcome } from './outcome.ts';
+import type { ToolResult } from './tool-result.ts';
+
+const TAG = 'compensates:';
+
+/** As much of a call's record as undoing it takes. */
+export interface CompensatedCall {
+  readonly callId: string;
+  readonly state: string;
+  readonly outcome?: Outcome;
+  readonly request: { readonly envelope: ToolCallEnvelope };
+}
+
+/** The call that a call undoes; undefined for an ordinary one. */
+export function compensated({ control }: Pick<ToolCallEnvelope, 'control'>): string | undefined {
+  return control.requestTags?.find((tag) => tag.startsWith(TAG))?.slice(TAG.length);
+}
+
+export function compensationKey(callId: string): string {
+  return `${TAG}${callId}`;
+}
+
+/**
+ * An envelope that undoes a call, made from one of its session's for the same tool. Throws `CALL_NOT_COMPENSABLE` for a call that
+ * did not succeed, and for one that undid another itself.
+ */
+export function compensation(call: CompensatedCall, envelope: ToolCallEnvelope): ToolCallEnvelope {
+  checkCompensable(call);
+  const { target, payload } = call.request.envelope;
+  return {
+    ...envelope,
+    // Whoever asks, it is one call: its identity holds the actor.
+    target,
+    payload: { ...envelope.payload, params: payload.params, idempotencyKey: compensationKey(call.callId) },
+    control: {
+      ...envelope.control,
+      requestTags: [...(envelope.control.requestTags ?? []), `${TAG}${call.callId}`],
+    },
+  };
+}
+
+function checkCompensable(call: CompensatedCall): void {
+  const refuse = (why: string) => {
+    throw new PawlError('CALL_NOT_COMPENSABLE', `Call ${call.callId} cannot be undone: ${why}.`);
+  };
+  if (compensated(call.request.envelope) !== undefined) refuse('it undid another call itself');
+  const { state, outcome } = call;
+  if (state !== 'done' || outcome?.status !== 'success')
+    refuse(`it is ${state}${outcome?.error === undefined ? '' : ` (${outcome.error.code})`}, and has not succeeded`);
+}
+
+/**
+ * The same in the worker, which takes no producer's word for it: it must be a call of this session and actor with this tool and
+ * these parameters, and the undoing must carry the one key that it can have. Throws `CALL_NOT_COMPENSABLE`.
+ */
+export function checkCompensation(envelope: ToolCallEnvelope, call: CompensatedCall): void {
+  checkCompensable(call);
+  const said = ({ toolNamespace, toolName, target, payload }: ToolCallEnvelope) =>
+    canonicalJson([
+      toolNamespace,
+      toolName,
+      target.tenantId ?? null,
+      target.sessionKey,
+      target.actorId,
+      payload.params,
+    ]);
+  const once =
+    envelope.payload.idempotencyKey === compensationKey(call.callId) && envelope.transport.dedupeMode !== 'disabled';
+  if (said(envelope) !== said(call.request.envelope) || !once)
+    throw new PawlError('CALL_NOT_COMPENSABLE', `Call ${call.callId} is not what this one says that it undoes.`);
+}
+
+/** What the tool returned, from what was recorded of it. */
+export function recordedResult({ output }: Pick<Outcome, 'output'>): ToolResult<unknown> {
+  const { display, artifacts, content } = (output?.metadata ?? {}) as Partial<ToolResult<unknown>>;
+  return {
+    output: output?.content,
+    ...(display === undefined ? {} : { display }),
+    ...(artifacts === undefined ? {} : { artifacts }),
+    ...(content === undefined ? {} : { content }),
+  };
+}

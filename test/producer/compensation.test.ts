@@ -1,0 +1,102 @@
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { compensationKey } from '../../src/shared/compensation.ts';
+import { ToolError } from '../../src/shared/failure.ts';
+import { defineTool, type Tier } from '../../src/shared/tool.ts';
+import { eventually } from '../helpers/signal.ts';
+import { contentOf, pending, startFleet } from './fleet.ts';
+import { echo } from './tools.ts';
+
+function bookingTool(tier: Tier = 'workspace', failures: readonly Error[] = []) {
+  const undone: [string, unknown, string | undefined][] = [];
+  const left = [...failures];
+  const book = defineTool({
+    name: 'book',
+    version: '1.0.0',
+    description: 'Books a room.',
+    tier,
+    effects: 'idempotent',
+    input: z.object({ room: z.string() }),
+    output: z.object({ booking: z.string() }),
+    run: ({ room }) => ({ output: { booking: `${room}-1` }, display: `booked ${room}` }),
+    compensate: async ({ room }, { output, display }) => {
+      const failure = left.shift();
+      if (failure !== undefined) throw failure;
+      undone.push([room, output, display]);
+    },
+  });
+  return { book, undone };
+}
+
+test('a call that succeeded is undone once, through the queue, and audited (I18)', async () => {
+  const { book, undone } = bookingTool();
+  const { session, pawl, audited } = await startFleet({ tools: [book] });
+  const { callId, result: booked } = pending(await session.submit('book', { room: 'a' }, { idempotencyKey: 'one' }));
+  await booked;
+  const results = await Promise.all([session.compensate(callId), session.compensate(callId)]);
+  for (const result of results) expect(contentOf(result)).toEqual({ compensated: callId });
+  const later = await session.compensate(callId);
+  expect(later).toMatchObject({ status: 'success', fromCache: true });
+  expect(undone).toEqual([['a', { booking: 'a-1' }, 'booked a']]);
+  // The call itself stays what it was, and is replayed as it was.
+  expect(contentOf(await session.call('book', { room: 'a' }, { idempotencyKey: 'one' }))).toEqual({ booking: 'a-1' });
+  const told = audited.filter((event) => 'compensates' in event && event.compensates === callId);
+  expect(told.map(({ type }) => type).sort()).toEqual(['attempt', 'call', 'call', 'call']);
+  const again = await pawl.session(session.key);
+  await expect(again.compensate(later.callId ?? '')).rejects.toThrow('it undid another call itself');
+});
+
+test('an undoing that fails is retried like any attempt, and can be asked for again (I18)', async () => {
+  const failures = [new ToolError('busy', { retriable: true }), new ToolError('no')];
+  const { book, undone } = bookingTool('workspace', failures);
+  const { session } = await startFleet({ tools: [book], settings: { ttl: { failedMs: 1 } } });
+  const { callId, result } = pending(await session.submit('book', { room: 'a' }));
+  await result;
+  expect(await session.compensate(callId)).toMatchObject({ status: 'error', attempts: 2, error: { message: 'no' } });
+  await eventually(async () => (await session.compensate(callId)).status === 'success');
+  expect(undone).toHaveLength(1);
+});
+
+test('what did not succeed, has no compensate, or is of another session is not undone (I18)', async () => {
+  const { book, undone } = bookingTool();
+  const { pawl, session } = await startFleet({ tools: [book, echo] });
+  const { callId, result } = pending(await session.submit('book', { room: 'a' }));
+  await result;
+  const read = pending(await session.submit('echo', { text: 'a' }));
+  await read.result;
+  expect((await session.compensate(read.callId)).error).toMatchObject({ code: 'CALL_NOT_COMPENSABLE' });
+  await expect(session.compensate('w0.unknown')).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
+  const other = await pawl.openSession({});
+  await expect(other.compensate(callId)).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
+  // Nor by an envelope made by hand, which the worker does not believe.
+  const forged = (params: object, key: string, control = {}) =>
+    pawl.dispatch({
+      ...session.envelope('book', params, { idempotencyKey: key }),
+      control: { requestTags: [compensationKey(callId)], ...control },
+    });
+  expect((await forged({ room: 'b' }, compensationKey(callId))).error?.code).toBe('CALL_NOT_COMPENSABLE');
+  expect((await forged({ room: 'a' }, 'another key')).error?.code).toBe('CALL_NOT_COMPENSABLE');
+  expect(undone).toEqual([]);
+});
+
+test('a person who decides on an undoing is told that it is one (A4, I18)', async () => {
+  const { book, undone } = bookingTool('elevated');
+  const { pawl } = await startFleet({ tools: [book] });
+  const session = await pawl.openSession({ actorId: 'ada', channel: { kind: 'operator' } });
+  const decideNext = async () => {
+    const [asked] = await eventually(async () => {
+      const pendingOnes = await pawl.approvals.list({ state: 'pending' });
+      return pendingOnes.length === 1 && pendingOnes;
+    });
+    const { record, digest } = asked as NonNullable<typeof asked>;
+    await pawl.approvals.decide(record.request.id, { decision: 'approve', digest, by: 'grace' });
+    return record.request.reason;
+  };
+  const { callId, result } = pending(await session.submit('book', { room: 'a' }));
+  expect(await decideNext()).not.toContain('undoes');
+  await result;
+  const undoing = session.compensate(callId);
+  expect(await decideNext()).toContain(`it undoes the call ${callId}`);
+  expect(contentOf(await undoing)).toEqual({ compensated: callId });
+  expect(undone).toHaveLength(1);
+});
