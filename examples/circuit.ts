@@ -11,7 +11,7 @@ const stock = defineTool({
   description: 'How many there are.',
   tier: 'read-only',
   retry: { maxAttempts: 1 },
-  circuit: { consecutiveFailures: 3, cooldownMs: 500 }, // read-only tools otherwise: 8 failures, 20 s
+  circuit: { consecutiveFailures: 3, cooldownMs: 3_000 }, // read-only tools otherwise: 8 failures, 20 s
   input: z.object({ item: z.string() }),
   run: async ({ item }) => {
     requests += 1;

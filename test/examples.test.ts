@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { temporaryFolder } from './helpers/context.ts';
 import { startScript } from './helpers/process.ts';
+import { atOnce } from './helpers/signal.ts';
 import { createWorld } from './helpers/world.ts';
 
 const FOLDER = new URL('../examples/', import.meta.url);
@@ -124,7 +125,19 @@ test('the quick start is the program of the README', () => {
   expect(lines.join('\n')).toBe(program);
 });
 
-test.each(Object.keys(PRINTED))('the example %s does what it says, and leaves no connection', async (name) => {
+/** So many at a time: they mostly wait. */
+const LANES = 3;
+
+test(`${Object.keys(PRINTED).join(', ')} do what they say, and leave no connection`, { timeout: 180_000 }, async () => {
+  const queue = Object.keys(PRINTED).values();
+  const lane = async () => {
+    for (const name of queue) await expectExample(name);
+  };
+  const lanes = Array.from({ length: LANES }, (_, number) => [`lane ${number}`, lane] as const);
+  await atOnce(Object.fromEntries(lanes), (run) => run());
+});
+
+async function expectExample(name: string): Promise<void> {
   const world = await createWorld();
   const example = startScript(fileURLToPath(new URL(name, FOLDER)), [], {
     cwd: temporaryFolder(),
@@ -132,16 +145,16 @@ test.each(Object.keys(PRINTED))('the example %s does what it says, and leaves no
   });
   const ending = await example.ended;
   const output = example.stdout();
-  expect(ending, output + example.stderr()).toEqual({ code: 0, signal: null });
+  expect(ending, name + output + example.stderr()).toEqual({ code: 0, signal: null });
   let from = 0;
   for (const line of PRINTED[name] ?? []) {
     const at = output.indexOf(line, from);
-    expect(at, `"${line}" in its place in:\n${output}`).toBeGreaterThanOrEqual(0);
+    expect(at, `"${line}" in its place in ${name}:\n${output}`).toBeGreaterThanOrEqual(0);
     from = at + line.length;
   }
-  expect(example.stderr()).toBe('');
-  expect(await world.connections()).toEqual([]);
-});
+  expect(example.stderr(), name).toBe('');
+  expect(await world.connections(), name).toEqual([]);
+}
 
 test('the quick start needs nothing: it brings its own Redis, and ends it', async () => {
   const example = startScript(new URL('quick-start.ts', FOLDER), [], {

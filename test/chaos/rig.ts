@@ -166,10 +166,7 @@ export class Rig implements AsyncDisposable {
 
   /** The first line of a call in this phase. */
   reached(key: string, phase: EffectLine['phase']): Promise<EffectLine> {
-    return eventually(() => this.effects(key).find((line) => line.phase === phase), {
-      deadlineMs: SETTLE_MS,
-      what: `the ${phase} of ${key}`,
-    });
+    return eventually(() => this.effects(key).find((line) => line.phase === phase), { what: `the ${phase} of ${key}` });
   }
 
   /** A file that does not exist yet; tools can wait for it. */

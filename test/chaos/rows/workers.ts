@@ -28,15 +28,17 @@ const killedAfterEffect: Row = {
   async run(rig) {
     const producer = await rig.producer();
     const pending: Promise<unknown>[] = [];
+    const gate = rig.gate('ends');
     for (const round of ['first', 'second']) {
       const worker = await rig.worker();
-      const asks = mixedAsks(rig, 6, () => ({ afterMs: 700 })).map((ask) => {
+      const asks = mixedAsks(rig, 6, () => ({ lastGate: gate.path })).map((ask) => {
         const key = `${round}-${ask.key}`;
         return { ...ask, key, params: { ...ask.params, label: key } };
       });
       pending.push(...(await inTheMiddle(rig, producer, asks, 'effect')));
       await worker.kill();
     }
+    gate.open();
     rig.healed();
     // Each runs the calls that lost an attempt one at a time.
     await Promise.all([rig.worker(), rig.worker()]);
