@@ -15,7 +15,7 @@ import type { ToolResultEnvelope } from '../../shared/envelope.ts';
 import type { Pawl } from '../client.ts';
 import type { ProgressEvent } from '../results.ts';
 import { approvalAnswer, decided, whenAsked } from './approvals.ts';
-import { type McpClient, sessionFor, TASKS_EXTENSION } from './request.ts';
+import { keyed, type McpClient, sessionFor, TASKS_EXTENSION } from './request.ts';
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
 import { createTask } from './tasks.ts';
@@ -43,7 +43,8 @@ export async function callTool(
   const approved = await decided(pawl, client, ctx);
   if (approved !== undefined) return resultOf(pawl, approved, ctx.mcpReq.signal);
   const asked = Promise.withResolvers<void>();
-  const submission = await submitCall(pawl, client, offer, params.arguments ?? {}, {
+  const { given, idempotencyKey } = keyed(client, offer, params.arguments ?? {});
+  const submission = await submitCall(pawl, { ...client, idempotencyKey }, offer, given, {
     responses: ctx.mcpReq.inputResponses ?? {},
     state: await stateOf(pawl, client, params, ctx),
     onProgress: (event) => report(event, offer, ctx),
@@ -60,7 +61,7 @@ export async function callTool(
   ];
   const newTask = async () => {
     stopListening();
-    return createTask(pawl, client, { tool: params.name, params: params.arguments ?? {}, callId });
+    return createTask(pawl, client, { tool: params.name, params: given, callId });
   };
   const waiting = asked.promise.then(() => {
     stopListening();

@@ -2,6 +2,8 @@
 import {
   CLIENT_CAPABILITIES_META_KEY,
   type ClientCapabilities,
+  ProtocolError,
+  ProtocolErrorCode,
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { ASKABLE } from '../../shared/asking.ts';
@@ -9,10 +11,12 @@ import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/access.ts';
 import { sessionOrNew } from '../http/sessions.ts';
 import type { Session } from '../session.ts';
+import type { McpOffer } from './tools.ts';
 
 export const TASKS_EXTENSION = 'io.modelcontextprotocol/tasks';
-/** Either in `_meta` or as a header of the same name in its usual spelling. */
+/** Either in `_meta`, or as a header of the same name in its usual spelling, or, the key alone, as an argument. */
 const KEY_META = 'pawl/idempotencyKey';
+const KEY_ARGUMENT = 'idempotency_key';
 const SESSION_META = 'pawl/session';
 
 export interface McpClient {
@@ -51,6 +55,27 @@ export function clientOf(
     isLocal: caller.id === 'local' || caller.id === 'stdio',
     takesTasks: envelope !== undefined && capabilities.extensions?.[TASKS_EXTENSION] !== undefined,
   };
+}
+
+/**
+ * The caller's key, for clients that can set neither `_meta` nor a header, as an argument: of a tool that has no parameter of that
+ * name, and not a part of what the tool gets. Throws -32602 for two different keys, and for one that is no text.
+ */
+export function keyed(
+  { idempotencyKey }: Pick<McpClient, 'idempotencyKey'>,
+  { inputSchema }: Pick<McpOffer, 'inputSchema'>,
+  { [KEY_ARGUMENT]: argument, ...others }: Readonly<Record<string, unknown>>,
+): { readonly given: Readonly<Record<string, unknown>>; readonly idempotencyKey: string | undefined } {
+  const properties = inputSchema['properties'] as Readonly<Record<string, unknown>> | undefined;
+  if (argument === undefined) return { given: others, idempotencyKey };
+  if (properties !== undefined && Object.hasOwn(properties, KEY_ARGUMENT))
+    return { given: { ...others, [KEY_ARGUMENT]: argument }, idempotencyKey };
+  if (typeof argument !== 'string' || argument === '' || (idempotencyKey ?? argument) !== argument)
+    throw new ProtocolError(
+      ProtocolErrorCode.InvalidParams,
+      `The argument ${KEY_ARGUMENT} must be a text, and the same as the key in _meta or the header, where there is one.`,
+    );
+  return { given: others, idempotencyKey: argument };
 }
 
 /** The session of a client's calls. People are reached on the operator's page. */

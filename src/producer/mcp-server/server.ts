@@ -3,11 +3,13 @@
  * in the ledger, so that servers come and go.
  */
 import {
+  type CallToolResult,
   type ClientCapabilities,
   MissingRequiredClientCapabilityError,
   ProtocolError,
   Server,
   type ServerContext,
+  type Tool,
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
@@ -43,8 +45,8 @@ export function createMcpServer({ pawl, version, extend }: McpServerParts, calle
     {
       capabilities: { tools: { listChanged: true }, logging: {}, extensions: { [TASKS_EXTENSION]: {} } },
       instructions:
-        'Each call runs once: repeat a call with the same idempotency key (_meta "pawl/idempotencyKey" or the header ' +
-        'Idempotency-Key) to get the same result. Elevated tools wait for a person.',
+        'Each call runs once: repeat a call with the same idempotency key (_meta "pawl/idempotencyKey", the header ' +
+        'Idempotency-Key or the argument idempotency_key) to get the same result. Elevated tools wait for a person.',
     },
   );
   /** The client as it shows itself in this request, and one place that turns failures into errors of the protocol. */
@@ -61,14 +63,14 @@ export function createMcpServer({ pawl, version, extend }: McpServerParts, calle
     'tools/list',
     serve(async (client) => {
       const session = await sessionFor(pawl, client);
-      // biome-ignore lint/suspicious/noExplicitAny: the schemas are JSON Schema of any shape, checked when the tool was defined.
-      return { tools: (await offersFor(pawl, session.key)).map(toolView) as any[] };
+      // The schemas are JSON Schema of any shape, checked when the tool was defined: the protocol's type knows some shapes only.
+      return { tools: (await offersFor(pawl, session.key)).map(toolView) as readonly object[] as Tool[] };
     }),
   );
   server.setRequestHandler(
     'tools/call',
-    // biome-ignore lint/suspicious/noExplicitAny: a task or a question in place of a result, which the method's type does not know.
-    serve((client, { params }, ctx): Promise<any> => callTool(pawl, client, params, ctx)),
+    // A task or a question may stand in place of a result, which the method's type does not know.
+    serve((client, { params }, ctx) => callTool(pawl, client, params, ctx) as Promise<CallToolResult>),
   );
   const task = <Asked extends { readonly taskId: string }>(
     handle: (client: McpClient, asked: Asked) => Promise<object>,

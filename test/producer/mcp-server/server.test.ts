@@ -192,9 +192,17 @@ describe('an elevated call', () => {
 });
 
 describe('/mcp', () => {
-  test('the same key is the same call, whether it comes in _meta or as a header', async () => {
+  test('the same key is the same call, whether it comes in _meta, as a header or as an argument', async () => {
     const { tools, runs } = testTools();
-    const ask = modern(await startRig({ tools }));
+    const own = defineTool({
+      name: 'own_key',
+      version: '1.0.0',
+      description: 'Has a parameter of that name.',
+      tier: 'read-only',
+      input: z.object({ idempotency_key: z.string() }),
+      run: (params) => ({ output: params }),
+    });
+    const ask = modern(await startRig({ tools: [...tools, own] }));
     const call = { name: 'echo', arguments: { text: 'x' } };
     const first = await ask('tools/call', { ...call, _meta: { 'pawl/idempotencyKey': 'k' } });
     const again = await ask('tools/call', call, { 'idempotency-key': '"k"' });
@@ -203,7 +211,23 @@ describe('/mcp', () => {
       'pawl/fromCache': true,
       'pawl/callId': first.result._meta['pawl/callId'],
     });
+    const argument = { name: 'echo', arguments: { text: 'x', idempotency_key: 'k' } };
+    for (const headers of [{}, { 'idempotency-key': 'k' }])
+      expect((await ask('tools/call', argument, headers)).result).toMatchObject({
+        structuredContent: { text: 'x' },
+        _meta: { 'pawl/callId': first.result._meta['pawl/callId'] },
+      });
     expect(runs()).toBe(1);
+    for (const [key, headers] of [
+      [7, {}],
+      ['', {}],
+      ['k', { 'idempotency-key': 'other' }],
+    ] as const) {
+      const call = { name: 'echo', arguments: { text: 'x', idempotency_key: key } };
+      expect((await ask('tools/call', call, headers)).error.code).toBe(-32_602);
+    }
+    const kept = await ask('tools/call', { name: 'own_key', arguments: { idempotency_key: 'mine' } });
+    expect(kept.result.structuredContent).toEqual({ idempotency_key: 'mine' });
     const other = await ask('tools/call', { name: 'echo', arguments: { text: 'y' } }, { 'idempotency-key': 'k' });
     expect(other.result).toMatchObject({ isError: true, _meta: { 'pawl/error': { code: 'IDEMPOTENCY_CONFLICT' } } });
   });
