@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { defineTool, type ToolContext } from '../../src/index.ts';
+import { defineTool, defineUntypedTool, type ToolContext } from '../../src/index.ts';
 import {
   acceptedForm,
   askCaller,
@@ -337,4 +337,37 @@ const headers = tool(
   ({ region }) => text(`region=${region ?? '<none>'}`),
 );
 
-export const fixtureTools: readonly AnyTool[] = [...content, ...interaction, ...tasks, headers];
+/** What of JSON Schema 2020-12 must reach clients as it is (SEP-1613, SEP-2106). */
+const schema2020 = defineUntypedTool({
+  name: 'json_schema_2020_12_tool',
+  version: '1.0.0',
+  description: 'Tool with JSON Schema 2020-12 features',
+  tier: 'read-only',
+  inputSchema: {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    type: 'object',
+    $defs: {
+      address: {
+        $anchor: 'addressDef',
+        type: 'object',
+        properties: { street: { type: 'string' }, city: { type: 'string' } },
+      },
+    },
+    properties: {
+      name: { type: 'string' },
+      address: { $ref: '#/$defs/address' },
+      contactMethod: { type: 'string', enum: ['phone', 'email'] },
+      phone: { type: 'string' },
+      email: { type: 'string' },
+    },
+    allOf: [{ anyOf: [{ required: ['phone'] }, { required: ['email'] }] }],
+    if: { properties: { contactMethod: { const: 'phone' } }, required: ['contactMethod'] },
+    // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema.
+    then: { required: ['phone'] },
+    else: { required: ['email'] },
+    additionalProperties: false,
+  },
+  run: () => text('JSON Schema 2020-12'),
+});
+
+export const fixtureTools: readonly AnyTool[] = [...content, ...interaction, ...tasks, headers, schema2020];
