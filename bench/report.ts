@@ -235,8 +235,8 @@ const LIMITS = `- **One producer, 64 in flight: CPU time of all three.** A call 
 - **One call at a time: waking processes up.** Both sides have four hops on the way: in, wake, take, and back; what differs is the
   work at each of them.
 - **16 producers: waking processes up.** With 4 calls in flight each, every answer wakes a process for itself. Each hand-written
-  producer is also woken for every event of all others. Per call, the worker's and Redis' cost does not grow with the number of
-  Pawl's producers; that of the callers does, because fewer answers share a wake-up.
+  producer is also woken for every event of all others. What a call costs Pawl's worker and Redis with sixteen
+  producers, against one, is among the targets; the callers pay most, because fewer answers share a wake-up.
 - **32 KiB: copies.** Each copy of a result that a script writes costs Redis about 2.5 µs per KiB (arguments, value,
   append-only file). A result of more than 4 KiB is written once, into the record, and fetched from there by whoever waits;
   BullMQ writes it twice, and sends it to every producer.

@@ -1,6 +1,8 @@
 /** The composed stack as an operator meets it: brought up with one command, scaled, and robbed of a container under load. */
 import { randomBytes } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { eventually } from '../helpers/signal.ts';
@@ -11,6 +13,10 @@ const PROJECT = `pawl-test-${randomBytes(3).toString('hex')}`;
 const PROMETHEUS = ['prom/prometheus:v3.8.0', 'prom/prometheus:latest'];
 /** The API, three workers for reads and one for each other tier. */
 const PROCESSES = 7;
+
+/** What the stack of this test has no reason to count. */
+const NOT_HAPPENED =
+  /circuit_breaker|retry_attempts|retries_refused|in_doubt_total|lease_losses|fenced_writes|loop_guard|shadow|tier="elevated"/;
 
 const here = hasDocker();
 const prometheus = here ? PROMETHEUS.find(hasImage) : undefined;
@@ -128,21 +134,59 @@ describe.skipIf(!here)('docker compose', () => {
     expect(ask('api', 'DEL', 'pawl:{read-only}:probe')).toContain('1');
   });
 
-  test.skipIf(prometheus === undefined)('Prometheus scrapes every process, however many there are', async () => {
-    compose('--profile', 'observability', 'up', '-d', 'prometheus');
-    const address = `http://127.0.0.1:${process.env['PAWL_PROMETHEUS_PORT']}`;
-    const up = await eventually(
-      async () => {
-        const answer = await fetch(`${address}/api/v1/query?query=sum(up)`).catch(() => undefined);
-        if (answer?.ok !== true) return undefined;
-        const { data } = (await answer.json()) as { data: { result: { value: [number, string] }[] } };
-        return Number(data.result[0]?.value[1]) === PROCESSES;
-      },
-      { what: 'every process to be scraped', deadlineMs: 60_000, everyMs: 500 },
-    );
-    expect(up).toBe(true);
-  });
+  test.skipIf(prometheus === undefined)(
+    'Prometheus scrapes every process, and the dashboards’ queries return data',
+    async () => {
+      compose('--profile', 'observability', 'up', '-d', 'prometheus');
+      const address = `http://127.0.0.1:${process.env['PAWL_PROMETHEUS_PORT']}`;
+      const ask = async (query: string) => {
+        const body = new URLSearchParams({ query });
+        const answer = await fetch(`${address}/api/v1/query`, { method: 'POST', body }).catch(() => undefined);
+        if (answer === undefined) return undefined;
+        const { data, error } = (await answer.json()) as {
+          data?: { result: { value: [number, string] }[] };
+          error?: string;
+        };
+        expect(error, query).toBeUndefined();
+        return data?.result;
+      };
+      const up = async () => Number((await ask('sum(up)'))?.[0]?.value[1]) === PROCESSES;
+      expect(await eventually(up, { what: 'every process to be scraped', deadlineMs: 60_000, everyMs: 500 })).toBe(
+        true,
+      );
+
+      // Errors and replays, beside the calls that came before; the rest of what can go wrong did not, and has no series.
+      const { sessionKey } = await request<{ sessionKey: string }>('/v1/sessions', { kind: 'main' });
+      const missing = { tool: 'read', params: { path: 'missing.txt' }, session: sessionKey, idempotencyKey: 'missing' };
+      const silent = async () => {
+        await request('/v1/calls?wait=30000', missing);
+        const answers = await Promise.all(
+          dashboardQueries().map(async (query) => ({ query, result: await ask(query) })),
+        );
+        const empty = answers.filter(({ result }) => result?.length === 0).map(({ query }) => query);
+        return empty.filter((query) => !NOT_HAPPENED.test(query));
+      };
+      // A rate needs two scrapes of what it counts.
+      const isTold = async () => (await silent()).length === 0;
+      await eventually(isTold, { what: 'data', deadlineMs: 60_000, everyMs: 2_000 }).catch(() => undefined);
+      expect(await silent()).toEqual([]);
+    },
+  );
 });
+
+/** All queries of the Grafana dashboards, as Grafana sends them with nothing chosen. */
+function dashboardQueries(): string[] {
+  const folder = join(ROOT, 'dashboards/grafana');
+  return readdirSync(folder)
+    .filter((name) => name.endsWith('.json'))
+    .flatMap((name) => {
+      const { panels } = JSON.parse(readFileSync(join(folder, name), 'utf8')) as {
+        readonly panels: readonly { readonly targets: readonly { readonly expr: string }[] }[];
+      };
+      return panels.flatMap(({ targets }) => targets.map(({ expr }) => expr));
+    })
+    .map((expr) => expr.replaceAll('$__rate_interval', '1m').replaceAll(/"\$\w+"/g, '".*"'));
+}
 
 async function freePort(): Promise<number> {
   const server = createServer();

@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { parse } from 'yaml';
+import { exposition, MetricSet } from '../../src/shared/metric-set.ts';
 import { METRICS, type MetricDefinition } from '../../src/shared/metrics.ts';
 
 const FOLDER = fileURLToPath(new URL('../../dashboards/', import.meta.url));
@@ -100,6 +102,19 @@ test('every alert says how bad it is, and leads to an entry of the runbook', () 
   }
 });
 
+test('the collector uses what it defines, and takes spans where the stack sends them', () => {
+  interface Collector {
+    readonly receivers: { readonly otlp: { readonly protocols: { readonly http: { readonly endpoint: string } } } };
+    readonly service: { readonly pipelines: { readonly traces: Readonly<Record<string, readonly string[]>> } };
+  }
+  const collector = parse(file('otel/collector.yml')) as Collector;
+  for (const [kind, names] of Object.entries(collector.service.pipelines.traces))
+    expect(Object.keys(collector[kind as keyof Collector]), kind).toEqual(expect.arrayContaining([...names]));
+  const port = collector.receivers.otlp.protocols.http.endpoint.split(':').at(-1);
+  const deployment = readFileSync(join(FOLDER, '../docs/deployment.md'), 'utf8');
+  expect(deployment).toContain(`http://otel-collector:${port}`);
+});
+
 test('the seeds’ four alerts are there (R30)', () => {
   for (const name of ['PawlReadToolsSlow', 'PawlCircuitReopens', 'PawlFewReplays', 'PawlStaleInFlight'])
     expect(alerts).toContain(`- alert: ${name}\n`);
@@ -120,6 +135,21 @@ describe.skipIf(!HAS_PROMTOOL)('with promtool (skipped where it is not on the PA
     const path = join(folder, 'queries.yml');
     writeFileSync(path, JSON.stringify({ groups: [{ name: 'queries', rules }] }));
     expect(promtool('check', 'rules', path)).toContain(`${queries.length} rules found`);
+  });
+
+  test('what a process says of itself is Prometheus’ text format, with every metric in it', () => {
+    const set = new MetricSet();
+    for (const definition of Object.values<MetricDefinition>(METRICS)) {
+      const labels = Object.fromEntries(definition.labels.map((label) => [label, 'a "quoted" \\ value\n']));
+      if (definition.type === 'histogram') set.observe(definition, labels, 7);
+      else set.set(definition, labels, 1);
+    }
+    const { status, stderr } = spawnSync('promtool', ['check', 'metrics'], {
+      input: exposition('openclaw_tool', set.series()),
+      encoding: 'utf8',
+    });
+    // It also has opinions on names, which are the seed's: those are told with status 3, what cannot be read with 1.
+    expect([0, 3], stderr).toContain(status);
   });
 
   test('each alert fires when it should, and is quiet when it should be', () => {

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import {
   CALL_STATES,
@@ -6,6 +7,7 @@ import {
   recovery,
   type Standing,
   settlementOfAborted,
+  TRANSITIONS,
   transition,
 } from '../../src/shared/call.ts';
 import { PawlError } from '../../src/shared/failure.ts';
@@ -86,4 +88,14 @@ describe('after a crash the effects decide (DESIGN, decision 5)', () => {
       expect(settlementOfAborted(effects, nothing)).toBe(settlement);
     },
   );
+});
+
+test('the picture in docs/call-lifecycle.md shows the legal transitions, and no others', () => {
+  const text = readFileSync(new URL('../../docs/call-lifecycle.md', import.meta.url), 'utf8');
+  const drawn = [...text.matchAll(/^ +(\[\*\]|\w+) --> (\w+): /gm)].map(([, from = '', to = '']) =>
+    `${from} > ${to}`.replace('[*]', 'claimed').replaceAll('_', '-'),
+  );
+  const legal = Object.entries(TRANSITIONS).flatMap(([from, to]) => Object.keys(to).map((each) => `${from} > ${each}`));
+  // A claim and its job are one step: nobody can come between the two.
+  expect(drawn.toSorted()).toEqual(legal.filter((each) => each !== 'claimed > cancelled').toSorted());
 });

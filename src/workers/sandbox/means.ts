@@ -23,6 +23,7 @@
 import { realpath } from 'node:fs/promises';
 import { release, tmpdir } from 'node:os';
 import { PawlError } from '../../shared/failure.ts';
+import { processGroups } from './process-limit.ts';
 import { findTrusted } from './program.ts';
 
 export const MEANS = ['bubblewrap', 'namespace', 'keeper', 'group'] as const;
@@ -33,6 +34,8 @@ export interface Launch {
   readonly argv: readonly [string, ...string[]];
   /** Killing the first child of the started process ends the tree, and that process lives until the tree has ended. */
   readonly hasInit: boolean;
+  /** To be called when the tree has ended. */
+  clean?(): Promise<void>;
 }
 
 export interface LaunchRequest {
@@ -135,7 +138,7 @@ export const MAX_PROCESSES = 1_024;
 
 /**
  * Whether the kernel counts processes for each user namespace, and so for each run (since 5.14). Before, a limit would count all that
- * the worker's user runs; and for root it does not hold at all.
+ * the worker's user runs; and for root it does not hold at all: there `process-limit.ts` does what it can.
  */
 export function countsProcesses(userId = process.getuid?.(), kernel = release()): boolean {
   const [major = 0, minor = 0] = kernel.split('.').map(Number);
@@ -201,18 +204,22 @@ async function candidates(means: Means): Promise<readonly Sandbox[]> {
       if (bubblewrap === undefined) return [];
       const prlimit = await findTrusted('prlimit');
       const limits = prlimit === undefined ? [] : [prlimit, ...hardLimits(), '--'];
+      const groups = countsProcesses() ? undefined : processGroups(MAX_PROCESSES);
       return [
         {
           means,
-          launch: ({ root, folder, argv, marker, terminal, confine = OPEN }) => ({
-            argv: [
+          launch: ({ root, folder, argv, marker, terminal, confine = OPEN }) => {
+            const group = groups?.();
+            const confined = [
               bubblewrap,
               ...confinement(confine),
               ...view(root, folder, confine),
               ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session(terminal), ...limits, ...argv],
-            ],
-            hasInit: true,
-          }),
+            ] as const;
+            if (group === undefined) return { argv: confined, hasInit: true };
+            const [first = bubblewrap, ...rest] = [...group.enter, ...confined];
+            return { argv: [first, ...rest], hasInit: true, clean: group.remove };
+          },
         },
       ];
     }

@@ -60,8 +60,14 @@ type Ending =
 export function startTree(sandbox: Sandbox, request: TreeRequest): Tree {
   request.signal.throwIfAborted();
   const launch = sandbox.launch(request.launch);
-  const child = start(sandbox, launch, request);
-  const ended = treeEnd(sandbox, launch, child, request);
+  let child: Child;
+  try {
+    child = start(sandbox, launch, request);
+  } catch (error) {
+    void launch.clean?.();
+    throw error;
+  }
+  const ended = treeEnd(sandbox, launch, child, request).finally(() => launch.clean?.());
   // Whoever only reads the streams must not be ended by it.
   ended.catch(() => undefined);
   return { stdin: child.stdin, stdout: child.stdout, stderr: child.stdio[4] as Duplex | null, ended };

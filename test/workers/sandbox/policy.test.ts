@@ -1,14 +1,16 @@
 /** What policy and kernel make of the sandbox, on machines other than this one. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { chmodSync } from 'node:fs';
+import { chmodSync, existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
-import { detectMeans } from '../../../src/workers/processes.ts';
+import { detectMeans, openProcesses } from '../../../src/workers/processes.ts';
 import { countsProcesses, MAX_PROCESSES } from '../../../src/workers/sandbox/means.ts';
+import { processGroups } from '../../../src/workers/sandbox/process-limit.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 
 const fixture = (name: string) => fileURLToPath(new URL(`../fixtures/${name}`, import.meta.url));
 const isRoot = process.getuid?.() === 0;
+const hasBubblewrap = (await detectMeans()).includes('bubblewrap');
 
 /** In a mount namespace of its own every bubblewrap of the machine is hidden. */
 const HIDE =
@@ -45,9 +47,43 @@ test('processes are counted for others than root, from Linux 5.14 on', () => {
   expect(countsProcesses(0, '6.1.0')).toBe(false);
 });
 
+const groups = isRoot && hasBubblewrap ? processGroups(MAX_PROCESSES) : undefined;
+if (isRoot && groups === undefined) console.warn('skipped: no control group can be made here');
+
+test.skipIf(groups === undefined)(
+  'as root a run has a control group of its own, which it cannot leave, and which is gone after it',
+  { timeout: 30_000 },
+  async () => {
+    const line = execFileSync(process.execPath, [fixture('fork-many.ts'), temporaryFolder()], { encoding: 'utf8' });
+    const started = Number(/^started (\d+)/.exec(line)?.[1]);
+    expect(started, line).toBeGreaterThan(MAX_PROCESSES - 50);
+    expect(started, line).toBeLessThan(MAX_PROCESSES);
+
+    const processes = openProcesses({
+      root: temporaryFolder(),
+      callId: 'group',
+      signal: new AbortController().signal,
+      env: process.env,
+    });
+    const leave =
+      'cat /proc/self/cgroup; for each in /sys/fs/cgroup /sys/fs/cgroup/pids; do echo 0 > $each/cgroup.procs && echo left; done';
+    const { stdout } = await processes.run({ argv: ['sh', '-c', leave] });
+    const [, group = ''] = /:(\/.*pawl-\d+-\d+)$/m.exec(stdout) ?? [];
+    expect(group).not.toBe('');
+    expect(stdout).not.toContain('left');
+    const folders = ['/sys/fs/cgroup', '/sys/fs/cgroup/pids'].map((mount) => mount + group);
+    expect(folders.filter((folder) => existsSync(folder))).toEqual([]);
+  },
+);
+
+test('where no control group can be made, there is none, and nothing fails', () => {
+  expect(processGroups(8, '')).toBeUndefined();
+  expect(processGroups(8, '0::/no/such/group\n7:pids:/../../..\n')).toBeUndefined();
+});
+
 const other = isRoot ? ['setpriv', '--reuid', '65534', '--clear-groups'] : ['env'];
 const canCount =
-  (await detectMeans()).includes('bubblewrap') &&
+  hasBubblewrap &&
   countsProcesses(65_534) &&
   spawnSync('sh', ['-c', `${other.join(' ')} test -r ${fixture('fork-many.ts')}`]).status === 0;
 
