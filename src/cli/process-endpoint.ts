@@ -4,6 +4,7 @@
  */
 import type { AddressInfo } from 'node:net';
 import express from 'express';
+import { collectDefaultMetrics, Registry } from 'prom-client';
 import { type HealthOptions, mountHealth } from '../producer/http/health.ts';
 import type { Settings } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
@@ -25,9 +26,12 @@ export async function openProcessEndpoint(
   if (metricsPort === undefined) return undefined;
   const app = express().disable('x-powered-by');
   mountHealth(app, watched);
+  // Beside what Pawl counts, how the process itself is: event loop, memory, processor, descriptors.
+  const ofNode = new Registry();
+  collectDefaultMetrics({ register: ofNode });
   app.get('/metrics', async (_request, response) => {
     const { contentType, text } = await watched.metrics();
-    response.type(contentType).send(text);
+    response.type(contentType).send(text + (await ofNode.metrics()));
   });
   const { promise: listening, resolve, reject } = Promise.withResolvers<void>();
   const server = app.listen(metricsPort, metricsHost, (error) => (error === undefined ? resolve() : reject(error)));

@@ -35,14 +35,16 @@ test('a worker tells its pid, tiers and tools once, and its log follows each att
   expect(worker.stderr()).not.toMatch(/Secret|my-key/);
 });
 
-test('with PAWL_METRICS_PORT a worker answers for itself: alive, ready, and what it counted (R28)', async () => {
+test('with PAWL_METRICS_PORT a worker answers for itself: alive, ready, what it counted, and how its process is (R28)', async () => {
   const worker = place.start(['worker', '--tools', 'tools.ts', '--json'], { PAWL_METRICS_PORT: '0' });
   const { metricsPort } = JSON.parse(await worker.line('"event":"ready"')) as { metricsPort: number };
   const get = async (path: string) => await fetch(`http://127.0.0.1:${metricsPort}${path}`);
   await place.run(['call', 'greet', '--params', '{"name":"Ada"}', '--key', 'counted']);
   expect((await get('/healthz')).status).toBe(200);
   expect((await get('/readyz')).status).toBe(200);
-  expect(await (await get('/metrics')).text()).toMatch(/^openclaw_tool_attempts_total\{[^}]*tool="greet"[^}]*\} 1$/m);
+  const metrics = await (await get('/metrics')).text();
+  expect(metrics).toMatch(/^openclaw_tool_attempts_total\{[^}]*tool="greet"[^}]*\} 1$/m);
+  expect(metrics).toMatch(/^nodejs_eventloop_lag_p99_seconds \S+$/m);
   const call = place.start(['call', 'linger', '--params', '{"ms":1000}', '--key', 'drained-ready']);
   await worker.line('"toolName":"linger"');
   worker.signal('SIGTERM');
