@@ -90,13 +90,13 @@ async function verifyTrail(
   const head = await backend.trail.head();
   const current = head?.trail === trail;
   // Without files, only the newest records can be checked: those that Redis keeps.
-  const oldest = files.length > 0 ? undefined : (await backend.trail.sealed(trail, 0, 1))[0]?.seq;
+  const oldest = files.length > 0 ? undefined : (await backend.trail.sealed(trail, 0))[0]?.seq;
   const first = from ?? oldest ?? 1;
   const check = new ChainCheck(backend.seals, { seq: first - 1, seal: first === 1 ? trail : undefined });
   for await (const line of linesOf(files)) check.addLine(line);
   if (told?.trail === trail) check.reaches(told.seq);
   while (current && check.last < head.seq) {
-    const records = await backend.trail.sealed(trail, check.last + 1, 1_000);
+    const records = await backend.trail.sealed(trail, check.last + 1);
     for (const record of records) if (record.seq <= head.seq) check.add(record);
     if (records.length === 0) break;
   }

@@ -12,7 +12,6 @@ import { createInterface } from 'node:readline';
 import { lineOf, recordOf, type TrailHead } from '../audit-chain.ts';
 import type { AuditTrail } from './audit.ts';
 
-const READ_AT_A_TIME = 1_000;
 const LAST_LINE_BYTES = 64 * 1_024;
 const FILE = /^audit-([0-9a-f]{18})-(\d{16})\.jsonl$/;
 
@@ -104,7 +103,7 @@ export class AuditFiles {
       return 'more';
     }
     if (file.seq === head.seq) return 'idle';
-    const records = await trail.sealed(head.trail, file.seq + 1, READ_AT_A_TIME);
+    const records = await trail.sealed(head.trail, file.seq + 1);
     const first = records[0];
     if (first === undefined) return 'idle';
     if (first.seq > file.seq + 1) onGap({ from: file.seq + 1, to: first.seq - 1 });
@@ -115,7 +114,7 @@ export class AuditFiles {
     file.seq = records.at(-1)?.seq ?? file.seq;
     await trail.setPosition(this.#name, { trail: head.trail, seq: file.seq });
     if (file.bytes >= maxFileBytes) await this.#close();
-    return records.length === READ_AT_A_TIME ? 'more' : 'idle';
+    return file.seq < head.seq ? 'more' : 'idle';
   }
 
   /** The file to append to. Another process may have written meanwhile, if this one stood still for long. */

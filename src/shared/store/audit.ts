@@ -4,7 +4,7 @@
  * Every process appends what it has to tell to one stream of records that wait: at once when nothing is on its way, else together
  * with all that came meanwhile, so that a busy process sends a few commands for hundreds of records and an idle one has written
  * before its call's outcome is. One process at a time, the holder of a lease (`AuditSealer`), takes them from there, seals each with
- * the one before it (`audit-chain.ts`) and appends them to the trail; sinks (`audit-files.ts`) copy the trail to files.
+ * the one before it (`audit-chain.ts`) and appends them to the trail as one block; sinks (`audit-files.ts`) copy the trail to files.
  */
 import { randomBytes } from 'node:crypto';
 import { type AuditEvent, mustBeWritten } from '../audit.ts';
@@ -31,6 +31,8 @@ export interface AuditWriterParts {
   /** Values that must never be written. */
   readonly secrets: readonly string[];
   readonly onLost: (records: number) => void;
+  /** How long records gather before they are sent; default 0: at once when nothing is on its way. */
+  readonly gatherMs?: number;
 }
 
 /** The writing end of one process. */
@@ -42,8 +44,10 @@ export class AuditWriter {
   #waiting: string[] = [];
   #sending: Promise<void> | undefined;
   #lost = 0;
+  /** Redis could not take the last ones. */
+  #away = false;
   #closed = false;
-  #retry: NodeJS.Timeout | undefined;
+  #timer: NodeJS.Timeout | undefined;
 
   constructor(parts: AuditWriterParts) {
     this.#parts = parts;
@@ -59,7 +63,7 @@ export class AuditWriter {
       this.#waiting.shift();
       this.#lost += 1;
     }
-    this.#send();
+    this.#sendSoon();
     return undefined;
   }
 
@@ -79,20 +83,37 @@ export class AuditWriter {
   }
 
   async #append(texts: readonly string[]): Promise<void> {
-    const fields = texts.flatMap((text) => ['record', text]);
-    await this.#parts.redis.xadd(this.#pending, 'MAXLEN', '~', MAX_UNSEALED, '*', ...fields);
+    await this.#parts.redis.xadd(this.#pending, 'MAXLEN', '~', MAX_UNSEALED, '*', 'records', texts.join('\n'));
+  }
+
+  #sendSoon(): void {
+    const { gatherMs = 0 } = this.#parts;
+    if (gatherMs === 0 || this.#closed) this.#send();
+    else if (this.#sending === undefined) this.#sendIn(gatherMs);
+  }
+
+  #sendIn(ms: number): void {
+    if (this.#timer !== undefined) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#send();
+    }, ms);
+    this.#timer.unref();
   }
 
   #send(): void {
-    if (this.#sending !== undefined || this.#waiting.length === 0 || this.#retry !== undefined) return;
+    if (this.#sending !== undefined || this.#waiting.length === 0 || this.#timer !== undefined) return;
     const batch = this.#waiting.splice(0, MAX_BATCH);
     const sent = this.#append(batch).then(
-      () => this.#tellLost(),
+      () => {
+        this.#away = false;
+        this.#tellLost();
+      },
       () => this.#keep(batch),
     );
     this.#sending = sent.then(() => {
       this.#sending = undefined;
-      this.#send();
+      if (this.#waiting.length > 0 && !this.#away) this.#sendSoon();
     });
   }
 
@@ -100,12 +121,8 @@ export class AuditWriter {
     const room = Math.max(0, MAX_WAITING - this.#waiting.length);
     this.#lost += Math.max(0, batch.length - room);
     this.#waiting.unshift(...batch.slice(batch.length - room));
-    if (this.#closed) return;
-    this.#retry = setTimeout(() => {
-      this.#retry = undefined;
-      this.#send();
-    }, AGAIN_MS);
-    this.#retry.unref();
+    this.#away = true;
+    if (!this.#closed) this.#sendIn(AGAIN_MS);
   }
 
   #tellLost(): void {
@@ -115,16 +132,22 @@ export class AuditWriter {
     this.#parts.onLost(records);
   }
 
+  #sendNow(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#send();
+  }
+
   /** Resolves when all that was recorded until now is in Redis, or could not be written there for now. */
   async written(): Promise<void> {
-    while (this.#sending !== undefined) await this.#sending;
+    do {
+      this.#sendNow();
+      await this.#sending;
+    } while (this.#waiting.length > 0 && !this.#away);
   }
 
   async close(): Promise<void> {
     this.#closed = true;
-    clearTimeout(this.#retry);
-    this.#retry = undefined;
-    this.#send();
     let limit: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {
       limit = setTimeout(resolve, CLOSE_LIMIT_MS);
@@ -141,6 +164,8 @@ const LEASE_MS = 5_000;
 const LEFT_TRAIL_MS = 7 * 24 * 3_600_000;
 /** Batches. Sealing some thousand records takes an event loop some ten milliseconds. */
 const TAKEN_AT_A_TIME = 16;
+/** Blocks that are read from the trail at a time. */
+const BLOCKS_READ = 32;
 /** Sinks may be this many times further behind than what is kept without them. */
 const BEHIND_FACTOR = 4;
 
@@ -163,10 +188,13 @@ export interface AuditEntry {
 export class AuditTrail {
   readonly #redis: Redis;
   readonly #keys: AuditKeys;
+  readonly #own: Pick<AuditWriter, 'written'> | undefined;
 
-  constructor(redis: Redis, prefix: string) {
+  /** `own`: who reads finds what this process has recorded. */
+  constructor(redis: Redis, prefix: string, own?: Pick<AuditWriter, 'written'>) {
     this.#redis = redis;
     this.#keys = new AuditKeys(prefix);
+    this.#own = own;
   }
 
   /** Undefined before the first record. */
@@ -176,10 +204,10 @@ export class AuditTrail {
     return { trail, seq: Number(seq), seal: sealed ?? '' };
   }
 
-  /** Sealed records of a trail from a number on. */
-  async sealed(trail: string, from: number, limit: number): Promise<readonly SealedRecord[]> {
-    const entries = await this.#redis.xrange(this.#keys.chain(trail), `${from}-0`, '+', 'COUNT', limit);
-    return entries.map(sealedOf);
+  /** Some sealed records of a trail, from a number on; none when there are no more. */
+  async sealed(trail: string, from: number): Promise<readonly SealedRecord[]> {
+    const blocks = await this.#redis.xrange(this.#keys.chain(trail), `${from}-0`, '+', 'COUNT', BLOCKS_READ);
+    return blocks.flatMap(recordsOf).filter(({ seq }) => seq >= from);
   }
 
   /** The newest first, those that wait to be sealed included, while `wanted` says yes; looks at `maxLooked` at most. */
@@ -191,6 +219,7 @@ export class AuditTrail {
       maxLooked,
     }: { readonly limit: number; readonly sinceMs?: number; readonly maxLooked: number },
   ): Promise<readonly AuditEntry[]> {
+    await this.#own?.written();
     const found: AuditEntry[] = [];
     const waiting = await this.#redis.xrange(this.#keys.pending, '-', '+');
     // Asked for afterwards: what is sealed meanwhile, in a trail's first seal as well, stands in both.
@@ -205,18 +234,17 @@ export class AuditTrail {
       add({ record: JSON.parse(text) as AuditRecord });
     let to = '+';
     for (let looked = 0; head !== undefined && found.length < limit && looked < maxLooked; ) {
-      const page = await this.#redis.xrevrange(this.#keys.chain(head.trail), to, '-', 'COUNT', 500);
-      for (const entry of page) {
-        const { seq, text, seal: sealed } = sealedOf(entry);
+      const blocks = await this.#redis.xrevrange(this.#keys.chain(head.trail), to, '-', 'COUNT', BLOCKS_READ);
+      const page = blocks.flatMap((block) => recordsOf(block).toReversed());
+      for (const { seq, text, seal: sealed } of page)
         add({ seq, seal: sealed, record: JSON.parse(text) as AuditRecord });
-      }
       const last = page.at(-1);
       // Processes write side by side: their records' times are only nearly in order.
-      if (page.length < 500 || last === undefined || atMsOf(last) < sinceMs - 60_000) break;
+      if (blocks.length < BLOCKS_READ || last === undefined || atMsOf(last) < sinceMs - 60_000) break;
       looked += page.length;
-      to = `(${last[0]}`;
+      to = `(${blocks.at(-1)?.[0]}`;
     }
-    return found.slice(0, limit);
+    return found.sort((a, b) => b.record.atMs - a.record.atMs).slice(0, limit);
   }
 
   /** Where the sinks stand: `trail seq` under the name of each. */
@@ -289,18 +317,15 @@ export class AuditSealer {
     if (trail === undefined || waiting === undefined || waiting.length === 0) return 'idle';
     const texts = waiting.flatMap(([, fields]) => textsOf(fields));
     const records = seal({ trail, seq: Number(seq), seal: sealed ?? '' }, texts, sealing);
+    const last = records.at(-1);
+    if (last === undefined) return 'idle';
     const [code] = await sealScript.run(
       redis,
       [writer, head, pending, this.#keys.chain(trail), sinks],
       [
-        this.#holder,
-        trail,
-        seq ?? '0',
-        keptRecords,
-        keptRecords * BEHIND_FACTOR,
-        waiting.length,
+        ...[this.#holder, trail, seq ?? '0', keptRecords, keptRecords * BEHIND_FACTOR],
+        ...[last.seq, last.seal, records.map((record) => `${record.seal} ${record.text}`).join('\n')],
         ...waiting.map(([id]) => id),
-        ...records.flatMap((record) => [record.text, record.seal]),
       ],
     );
     return code === 'sealed' && waiting.length === TAKEN_AT_A_TIME ? 'more' : 'idle';
@@ -316,14 +341,19 @@ function newTrailId(): string {
   return randomBytes(9).toString('hex');
 }
 
-function textsOf(fields: readonly string[]): string[] {
-  return fields.filter((_field, index) => index % 2 === 1);
+/** Records of a waiting entry, one on each line. */
+function textsOf([, texts = '']: readonly string[]): string[] {
+  return texts.split('\n');
 }
 
-function sealedOf([id, fields]: readonly [string, readonly string[]]): SealedRecord {
-  return { seq: Number(id.split('-')[0]), text: fields[1] ?? '', seal: fields[3] ?? '' };
+/** A block of the trail, under the number of its last record: on each line a record behind its seal. */
+function recordsOf([, [, first, , lines = '']]: readonly [string, readonly string[]]): SealedRecord[] {
+  return lines.split('\n').map((line, index) => {
+    const end = line.indexOf(' ');
+    return { seq: Number(first) + index, text: line.slice(end + 1), seal: line.slice(0, end) };
+  });
 }
 
-function atMsOf(entry: readonly [string, readonly string[]]): number {
-  return (JSON.parse(sealedOf(entry).text) as AuditRecord).atMs;
+function atMsOf({ text }: SealedRecord): number {
+  return (JSON.parse(text) as AuditRecord).atMs;
 }

@@ -104,6 +104,8 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       secrets: secretsOf(settings, {}),
       onLost: (records) =>
         options.log('warn', 'records of the audit trail were lost while Redis was away', { records }),
+      // A worker's records go before what they tell of; a producer's tell of what is written.
+      gatherMs: options.mode === 'patient' ? 0 : PRODUCER_GATHERS_MS,
     });
     const audit = auditOf(options, writer);
     const seals = new Seals(signerOf(options, embedded !== undefined), audit);
@@ -123,7 +125,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       questions: new Questions(redis, settings.prefix, seals),
       seals,
       audit,
-      trail: new AuditTrail(redis, settings.prefix),
+      trail: new AuditTrail(redis, settings.prefix, writer),
       catalogue: new Catalogue(redis, settings.prefix),
       specs: new Specs(redis, settings.prefix, seals),
       skills: new SkillRecords(redis, settings.prefix, seals),
@@ -149,6 +151,8 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
     throw error;
   }
 }
+
+const PRODUCER_GATHERS_MS = 5;
 
 function asksForAlways({ durability, tools }: Settings): boolean {
   return [durability, ...Object.values(tools).map((policy) => policy.durability)].includes('always');

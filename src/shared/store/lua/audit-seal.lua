@@ -1,20 +1,16 @@
--- Appends sealed records to the trail, in place of those that waited. Only the holder of the lease may, and only behind the head that
--- the seals continue: of two who believe to be the one, at most one writes.
+-- Appends a block of sealed records to the trail, in place of those that waited. Only the holder of the lease may, and only behind
+-- the head that the seals continue: of two who believe to be the one, at most one writes.
 --
 -- KEYS  1 lease  2 head  3 records that wait  4 the trail  5 positions of the sinks
 -- ARGV  1 who writes  2 trail  3 number of the head  4 how many records are kept here  5 how many at most, while a sink is behind
---       6 number of waiting entries that these replace  7.. their IDs, then text and seal of each record
+--       6 number of the last record  7 its seal  8 the records  9.. IDs of the waiting entries that these replace
 -- Returns {'sealed'} or {'lost'}
 local head = redis.call('HMGET', KEYS[2], 'trail', 'seq')
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or head[1] ~= ARGV[2] or head[2] ~= ARGV[3] then return {'lost'} end
-local seq, entries = tonumber(ARGV[3]), tonumber(ARGV[6])
-local seal
-for at = 7 + entries, #ARGV, 2 do
-  seq, seal = seq + 1, ARGV[at + 1]
-  redis.call('XADD', KEYS[4], string.format('%.0f-0', seq), 'record', ARGV[at], 'seal', seal)
-end
-redis.call('XDEL', KEYS[3], unpack(ARGV, 7, 6 + entries))
-redis.call('HSET', KEYS[2], 'seq', string.format('%.0f', seq), 'seal', seal)
+local seq = tonumber(ARGV[6])
+redis.call('XADD', KEYS[4], ARGV[6] .. '-0', 'first', string.format('%.0f', ARGV[3] + 1), 'records', ARGV[8])
+redis.call('XDEL', KEYS[3], unpack(ARGV, 9))
+redis.call('HSET', KEYS[2], 'seq', ARGV[6], 'seal', ARGV[7])
 -- What no sink has yet is kept longer, but not for ever.
 local first = seq - tonumber(ARGV[4]) + 1
 local positions = redis.call('HVALS', KEYS[5])

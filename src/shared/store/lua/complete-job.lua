@@ -1,18 +1,13 @@
--- Ends and removes a job that has succeeded: what BullMQ's moveToFinished does for a job without relatives, and no more. Returns
--- false for everything else (a lost lock, a job of a flow), which is left to BullMQ: nothing was written then.
+-- Ends and removes a job that has succeeded: what BullMQ's moveToFinished does for a job of ours, which has no relatives, and no
+-- more. Returns false when its lock is lost, which is left to BullMQ: nothing was written then.
 --
 -- KEYS  1 key prefix of the queue
 -- ARGV  1 job ID  2 lock token  3 return value (JSON)  4 largest length of the event stream
 local queue, jobId = KEYS[1], ARGV[1]
 local job = queue .. jobId
 if redis.call('GET', job .. ':lock') ~= ARGV[2] then return false end
-if redis.call('HEXISTS', job, 'parentKey') == 1 then return false end
-if redis.call('EXISTS', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful', job .. ':logs') > 0 then
-  return false
-end
 if redis.call('LREM', queue .. 'active', -1, jobId) == 0 then return false end
 later('SREM', queue .. 'stalled', jobId)
-later('DEL', job)
-later('DEL', job .. ':lock')
+for _, part in ipairs({'', ':lock', ':logs'}) do later('DEL', job .. part) end
 redis.call('XADD', queue .. 'events', 'MAXLEN', '~', ARGV[4], '*', 'event', 'completed', 'jobId', jobId, 'returnvalue', ARGV[3], 'prev', 'active')
 return true

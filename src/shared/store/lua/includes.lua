@@ -27,9 +27,11 @@ local function later(command, key, ...)
 end
 
 -- Members of a sorted set, those that will be added included.
+local cardinalities = {}
 local function cardinality(key)
   local added = gatheredAt['ZADD ' .. key]
-  return redis.call('ZCARD', key) + (added and (#added - 2) / 2 or 0)
+  cardinalities[key] = cardinalities[key] or redis.call('ZCARD', key)
+  return cardinalities[key] + (added and (#added - 2) / 2 or 0)
 end
 
 -- Counts one more in a hash that lives so long from its first count on.
