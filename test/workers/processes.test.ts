@@ -92,7 +92,23 @@ describe.each(MEANS)('by means of %s', (sandbox: Means) => {
 
   run('no shell interprets the arguments, nor takes the program for a builtin', async () => {
     const processes = processesOf({ sandbox });
-    const words = ['$HOME', '`id`', '; exit 9', '*', "'", '"', '\\', '-n', 'ü\n', ''];
+    const words = [
+      '$HOME',
+      '`id`',
+      '$(id)',
+      '; exit 9',
+      '| id',
+      '&& id',
+      '\nid',
+      '<(id)',
+      '> out',
+      '{a,b}',
+      '~',
+      '*',
+      "'",
+      '"',
+    ];
+    words.push('\\', '-n', 'ü\n', '');
     const result = await processes.run({ argv: ['printf', '[%s]', ...words] });
     expect(result.stdout).toBe(words.map((word) => `[${word}]`).join(''));
     for (const builtin of ['eval', 'exec', 'exit', 'export']) {

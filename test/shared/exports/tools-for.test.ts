@@ -1,14 +1,18 @@
 /** The ten rules for exports of tools, checked with the providers' own packages. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { json } from 'node:stream/consumers';
 import { transformJSONSchema } from '@anthropic-ai/sdk/lib/transform-json-schema';
 import type { Tool as AnthropicTool } from '@anthropic-ai/sdk/resources/messages';
-import type { FunctionDeclaration } from '@google/genai';
+import { type FunctionDeclaration, GoogleGenAI } from '@google/genai';
 import { ToolSchema } from '@modelcontextprotocol/core';
 import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import fc from 'fast-check';
 import { toStrictJsonSchema } from 'openai/lib/transform';
 import type { Tool as OpenAiTool } from 'openai/resources/responses/responses';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { withoutNulls } from '../../../src/shared/exports/arguments.ts';
 import { decodeCall } from '../../../src/shared/exports/decode.ts';
@@ -231,6 +235,26 @@ describe('rules 6 and 7: Gemini and MCP', () => {
       path: 'properties.where.properties.city',
       keyword: 'minLength',
     });
+  });
+
+  test('Gemini’s SDK takes the declarations of all base tools, and sends them as they are', async () => {
+    const sent = Promise.withResolvers<{ readonly tools: readonly { readonly functionDeclarations: unknown }[] }>();
+    const server = createServer((request, response) => {
+      json(request).then((body) => sent.resolve(body as never), sent.reject);
+      response.setHeader('content-type', 'application/json').end('{"candidates":[]}');
+    }).listen(0, '127.0.0.1');
+    onTestFinished(() => void server.close());
+    await once(server, 'listening');
+    const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const { tools } = toolsFor('gemini', [...baseTools, rich]);
+    const functionDeclarations = tools as unknown as FunctionDeclaration[];
+    const gemini = new GoogleGenAI({ apiKey: 'none', httpOptions: { baseUrl } });
+    await gemini.models.generateContent({
+      model: 'gemini',
+      contents: 'x',
+      config: { tools: [{ functionDeclarations }] },
+    });
+    expect((await sent.promise).tools).toEqual([{ functionDeclarations: tools }]);
   });
 
   test('A22: MCP gets everything, with annotations from tier and effects', () => {
