@@ -2,7 +2,9 @@ import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
 import { applyHunks, type FilePatch, PATCH_GRAMMAR, parsePatch } from '../../shared/patch.ts';
 import { type Artifact, defineTool, type ToolContext, type WorkspaceChange } from '../../shared/tool.ts';
+import { editsFiles } from './kinds.ts';
 import { hashOf, readText } from './text.ts';
+import { counted } from './words.ts';
 
 const CHANGED = ['added', 'modified', 'deleted', 'moved'] as const;
 const ARTIFACT_KINDS = {
@@ -29,16 +31,7 @@ export const applyPatch = defineTool({
     parameter: 'patch',
     format: { type: 'grammar', syntax: 'lark', definition: PATCH_GRAMMAR },
   },
-  tier: 'workspace',
-  effects: 'probe',
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: true,
-    idempotentHint: false,
-    openWorldHint: false,
-    editHint: true,
-  },
-  needs: ['workspace:read', 'workspace:write'],
+  ...editsFiles,
   input: z.object({
     patch: z.string().min(1).describe('The whole patch, from "*** Begin Patch" to "*** End Patch", or a unified diff.'),
   }),
@@ -154,7 +147,7 @@ function resultOf(patches: readonly FilePatch[]) {
   const told = files.map(({ path, change }) => `${change} ${path}`).join(', ');
   return {
     output: { files },
-    display: `Patched ${files.length} ${files.length === 1 ? 'file' : 'files'}: ${told}`,
+    display: `Patched ${counted(files.length, 'file')}: ${told}`,
     artifacts,
   };
 }

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
 import { defineTool } from '../../shared/tool.ts';
+import { editsFiles } from './kinds.ts';
 import { hashOf, readText } from './text.ts';
 
 const MAX_NAMED_LINES = 10;
@@ -26,16 +27,7 @@ export const edit = defineTool({
     'With expected_hash, the hash that read returned, the edit is refused when the file has changed since.',
     'To delete text give an empty new_string. To create a file or replace all of it use write; to change several files at once use apply_patch.',
   ].join(' '),
-  tier: 'workspace',
-  effects: 'probe',
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: true,
-    idempotentHint: false,
-    openWorldHint: false,
-    editHint: true,
-  },
-  needs: ['workspace:read', 'workspace:write'],
+  ...editsFiles,
   input: z.object({
     path: z.string().min(1).describe('Path of the file, relative to the workspace root.'),
     old_string: z.string().min(1).optional().describe('The text to replace, copied exactly from the file.'),

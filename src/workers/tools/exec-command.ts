@@ -1,6 +1,9 @@
 import { z } from 'zod';
 import { defineTool, type TerminalReport, type ToolResult } from '../../shared/tool.ts';
 import { escalation, where } from './escalation.ts';
+import { runsPrograms } from './kinds.ts';
+import { startFolder } from './parameters.ts';
+import { oneLine } from './words.ts';
 
 const DEFAULT_TIMEOUT_MS = 30 * 60_000;
 const MAX_TIMEOUT_MS = 6 * 3_600_000;
@@ -29,18 +32,11 @@ export const execCommand = defineTool({
     'A running command is ended at its time limit, when nobody asked for it for 15 minutes, when the session is closed, or when its worker stops. End what you no longer need: type "\\u0003" (Ctrl-C).',
     'Only what is written below the workspace lasts, and there may be no network.',
   ].join(' '),
-  tier: 'system',
-  effects: 'once',
-  annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },
-  needs: ['processes'],
+  ...runsPrograms,
   timeoutMs: MAX_WAIT_MS + 15_000,
   input: z.object({
     cmd: z.string().min(1).describe('The command line, for example "npm run dev" or "python3 -i".'),
-    workdir: z
-      .string()
-      .min(1)
-      .optional()
-      .describe('Folder to start in, relative to the workspace root. Default: the root.'),
+    workdir: startFolder,
     shell: z.string().min(1).default('sh').describe('The shell that runs the command line. Default: sh.'),
     timeout: z
       .int()
@@ -98,9 +94,4 @@ export function terminalResult(
     display: `${what}: ${how}`,
     success: running || state.exitCode === 0,
   };
-}
-
-export function oneLine(text: string): string {
-  const line = JSON.stringify(text);
-  return line.length <= 120 ? line : `${line.slice(0, 120)}…`;
 }

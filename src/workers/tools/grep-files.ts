@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tool.ts';
-
-const DEFAULT_LIMIT = 100;
+import { readsFiles } from './kinds.ts';
+import { atMost, folder } from './parameters.ts';
+import { counted } from './words.ts';
 
 /** Tool `grep_files` (C17). */
 export const grepFiles = defineTool({
@@ -13,21 +14,14 @@ export const grepFiles = defineTool({
     'Hidden, binary and very large files and what .gitignore leaves out are not searched; include narrows by name.',
     'output_mode "files" gives only the paths, "lines" the matching lines with their numbers.',
   ].join(' '),
-  tier: 'read-only',
-  effects: 'none',
-  annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
-  needs: ['workspace:read'],
+  ...readsFiles,
   input: z.object({
     pattern: z
       .string()
       .min(1)
       .max(2_000)
       .describe('Regular expression that a line must match, for example "function \\\\w+\\\\(".'),
-    path: z
-      .string()
-      .min(1)
-      .default('.')
-      .describe('Folder or file to search, relative to the workspace root. Default: the root.'),
+    path: folder('Folder or file to search'),
     include: z
       .string()
       .min(1)
@@ -41,12 +35,7 @@ export const grepFiles = defineTool({
       .enum(['lines', 'files'])
       .default('lines')
       .describe('"files" gives only the paths of the files with a match.'),
-    limit: z
-      .int()
-      .min(1)
-      .max(2_000)
-      .default(DEFAULT_LIMIT)
-      .describe(`At most this many matches. Default ${DEFAULT_LIMIT}.`),
+    limit: atMost('matches', 100, 2_000),
   }),
   output: z.object({
     files: z.array(z.string()).describe('Files with a match, relative to the workspace root.'),
@@ -73,7 +62,7 @@ export const grepFiles = defineTool({
     const matches = lines.filter((line) => line.isMatch).length;
     return {
       output: { files: files.map((file) => file.path), lines: mode === 'lines' ? lines : [], truncated },
-      display: `Found ${matches} ${matches === 1 ? 'match' : 'matches'} in ${files.length} ${files.length === 1 ? 'file' : 'files'}${truncated ? ', and more' : ''}`,
+      display: `Found ${counted(matches, 'match', 'matches')} in ${counted(files.length, 'file')}${truncated ? ', and more' : ''}`,
     };
   },
 });

@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { defineTool, type ToolContext, type WorkspaceEntry } from '../../shared/tool.ts';
+import { readsFiles } from './kinds.ts';
+import { atMost, folder } from './parameters.ts';
+import { counted } from './words.ts';
 
-const DEFAULT_LIMIT = 200;
-const MAX_LIMIT = 2_000;
 const MAX_DEPTH = 10;
 
 /** Tool `list_dir` (C17). */
@@ -14,12 +15,9 @@ export const listDir = defineTool({
     'depth goes into the folders below; hidden names are listed, symbolic links are not followed.',
     'To find files by name use glob, by content use grep_files.',
   ].join(' '),
-  tier: 'read-only',
-  effects: 'none',
-  annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
-  needs: ['workspace:read'],
+  ...readsFiles,
   input: z.object({
-    path: z.string().min(1).default('.').describe('Folder, relative to the workspace root. Default: the root.'),
+    path: folder('Folder'),
     depth: z
       .int()
       .min(1)
@@ -27,12 +25,7 @@ export const listDir = defineTool({
       .default(1)
       .describe(`How many levels to list, 1 to ${MAX_DEPTH}. Default 1: the folder itself.`),
     offset: z.int().min(0).default(0).describe('How many entries to leave out, to go on after a cut list.'),
-    limit: z
-      .int()
-      .min(1)
-      .max(MAX_LIMIT)
-      .default(DEFAULT_LIMIT)
-      .describe(`At most this many entries. Default ${DEFAULT_LIMIT}.`),
+    limit: atMost('entries', 200, 2_000),
   }),
   output: z.object({
     path: z.string(),
@@ -55,7 +48,7 @@ export const listDir = defineTool({
     const entries = found.slice(offset, wanted);
     return {
       output: { path, entries, truncated: found.length > wanted },
-      display: `Listed ${entries.length} ${entries.length === 1 ? 'entry' : 'entries'} of ${path}`,
+      display: `Listed ${counted(entries.length, 'entry', 'entries')} of ${path}`,
     };
   },
 });

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tool.ts';
+import { counted } from './words.ts';
 
 /** Base tool `memory_search` (A16, A24). */
 export const memorySearch = defineTool({
@@ -46,7 +47,7 @@ export const memorySearch = defineTool({
     }));
     return {
       output: { results },
-      display: `Found ${results.length} ${results.length === 1 ? 'memory' : 'memories'} for ${JSON.stringify(query)}`,
+      display: `Found ${counted(results.length, 'memory', 'memories')} for ${JSON.stringify(query)}`,
       tainted: results.some((result) => result.tainted),
     };
   },

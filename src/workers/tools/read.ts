@@ -2,7 +2,9 @@ import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
 import { nearest } from '../../shared/schema.ts';
 import { defineTool, type ToolContext } from '../../shared/tool.ts';
+import { readsFiles } from './kinds.ts';
 import { hashOf, imageTypeOf, isBinary } from './text.ts';
+import { counted } from './words.ts';
 
 const DEFAULT_LINES = 2_000;
 const MAX_BYTES = 256 * 1024;
@@ -18,10 +20,7 @@ export const read = defineTool({
     'Read a file before you edit it, and again after another call may have changed it.',
     'For a folder or a missing file the error names what is there instead.',
   ].join(' '),
-  tier: 'read-only',
-  effects: 'none',
-  annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
-  needs: ['workspace:read'],
+  ...readsFiles,
   input: z.object({
     path: z.string().min(1).describe('Path of the file, relative to the workspace root, for example "src/main.ts".'),
     offset: z
@@ -87,7 +86,7 @@ export const read = defineTool({
         truncated,
         hash: hashOf(bytes),
       },
-      display: `Read ${count} ${count === 1 ? 'line' : 'lines'} of ${path}${count === lines.length ? '' : ` (${first + 1} to ${endLine} of ${lines.length})`}`,
+      display: `Read ${counted(count, 'line')} of ${path}${count === lines.length ? '' : ` (${first + 1} to ${endLine} of ${lines.length})`}`,
     };
   },
 });

@@ -1,11 +1,9 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tool.ts';
 import { escalation, where } from './escalation.ts';
-import { marked } from './shell.ts';
-
-const DEFAULT_TIMEOUT_MS = 120_000;
-const MAX_TIMEOUT_MS = 600_000;
-const MAX_OUTPUT_BYTES = 64 * 1024;
+import { runsPrograms } from './kinds.ts';
+import { MAX_OUTPUT_BYTES, startFolder, TIME_LIMIT_OF_CALL_MS, timeLimit } from './parameters.ts';
+import { howEnded, marked, oneLine } from './words.ts';
 
 /** Tool `shell_command` (C16). What a script did cannot be asked afterwards: effects `once`. */
 export const shellCommand = defineTool({
@@ -17,24 +15,12 @@ export const shellCommand = defineTool({
     'A non-zero exit code is a result, not an error. Standard output and standard error come as one text, as on a terminal; where the end of a long one is missing, it says so.',
     'Everything that the script started is ended when it ends or the time limit is reached. There is no terminal and no input.',
   ].join(' '),
-  tier: 'system',
-  effects: 'once',
-  annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },
-  needs: ['processes'],
-  timeoutMs: MAX_TIMEOUT_MS + 15_000,
+  ...runsPrograms,
+  timeoutMs: TIME_LIMIT_OF_CALL_MS,
   input: z.object({
     command: z.string().min(1).describe('The script, for example "grep -rn TODO src | sort | head -20".'),
-    workdir: z
-      .string()
-      .min(1)
-      .optional()
-      .describe('Folder to start in, relative to the workspace root. Default: the root.'),
-    timeout_ms: z
-      .int()
-      .min(1)
-      .max(MAX_TIMEOUT_MS)
-      .default(DEFAULT_TIMEOUT_MS)
-      .describe(`Time limit in milliseconds, at most ${MAX_TIMEOUT_MS}. Default ${DEFAULT_TIMEOUT_MS}.`),
+    workdir: startFolder,
+    timeout_ms: timeLimit,
     ...escalation,
   }),
   output: z.object({
@@ -52,7 +38,7 @@ export const shellCommand = defineTool({
       maxOutputBytes: MAX_OUTPUT_BYTES,
       ...(workdir === undefined ? {} : { cwd: workdir }),
     });
-    const how = timedOut ? `killed at its time limit of ${timeoutMs} ms` : `exit code ${exitCode}`;
+    const how = howEnded({ timedOut, signal: null, exitCode }, timeoutMs);
     return {
       output: {
         exitCode,
@@ -70,8 +56,3 @@ export const shellCommand = defineTool({
     details: command,
   }),
 });
-
-function oneLine(command: string): string {
-  const text = JSON.stringify(command);
-  return text.length <= 120 ? text : `${text.slice(0, 120)}…`;
-}

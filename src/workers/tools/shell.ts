@@ -1,10 +1,9 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tool.ts';
 import { escalation, where } from './escalation.ts';
-
-const DEFAULT_TIMEOUT_MS = 120_000;
-const MAX_TIMEOUT_MS = 600_000;
-const MAX_OUTPUT_BYTES = 64 * 1024;
+import { runsPrograms } from './kinds.ts';
+import { MAX_OUTPUT_BYTES, startFolder, TIME_LIMIT_OF_CALL_MS, timeLimit } from './parameters.ts';
+import { clipped, howEnded, marked } from './words.ts';
 
 /** Base tool `shell` (A16). What a program did cannot be asked afterwards: effects `once`. */
 export const shell = defineTool({
@@ -20,25 +19,12 @@ export const shell = defineTool({
   ].join(' '),
   // Models that know a local shell send a program and its arguments.
   variant: { type: 'local-shell' },
-  tier: 'system',
-  effects: 'once',
-  annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },
-  needs: ['processes'],
-  // Above the longest time limit that a caller can ask for: a program that runs into its own limit gives its outputs.
-  timeoutMs: MAX_TIMEOUT_MS + 15_000,
+  ...runsPrograms,
+  timeoutMs: TIME_LIMIT_OF_CALL_MS,
   input: z.object({
     command: z.array(z.string()).min(1).describe('The program, then each of its arguments: ["ls", "-la", "src"].'),
-    cwd: z
-      .string()
-      .min(1)
-      .optional()
-      .describe('Folder to start in, relative to the workspace root. Default: the root.'),
-    timeout_ms: z
-      .int()
-      .min(1)
-      .max(MAX_TIMEOUT_MS)
-      .default(DEFAULT_TIMEOUT_MS)
-      .describe(`Time limit in milliseconds, at most ${MAX_TIMEOUT_MS}. Default ${DEFAULT_TIMEOUT_MS}.`),
+    cwd: startFolder,
+    timeout_ms: timeLimit,
     stdin: z.string().optional().describe('Text for the standard input of the program. Default: no input.'),
     ...escalation,
   }),
@@ -65,11 +51,6 @@ export const shell = defineTool({
       ...(cwd === undefined ? {} : { cwd }),
       ...(stdin === undefined ? {} : { stdin }),
     });
-    const how = result.timedOut
-      ? `killed at its time limit of ${timeoutMs} ms`
-      : result.signal === null
-        ? `exit code ${result.exitCode}`
-        : `ended by ${result.signal}`;
     return {
       output: {
         ...result,
@@ -77,7 +58,7 @@ export const shell = defineTool({
         stderr: marked(stderr, truncated.stderrBytes),
         truncated,
       },
-      display: `Ran ${shown(command)}: ${how}, ${result.durationMs} ms`,
+      display: `Ran ${shown(command)}: ${howEnded(result, timeoutMs)}, ${result.durationMs} ms`,
     };
   },
   preview: ({ command, cwd, stdin, ...asked }) => ({
@@ -86,12 +67,7 @@ export const shell = defineTool({
   }),
 });
 
-export function marked(text: string, droppedBytes: number): string {
-  return droppedBytes === 0 ? text : `${text}\n[truncated: ${droppedBytes} more bytes]\n`;
-}
-
 /** The command for people: quoted where a word could be taken for two, control characters written out. */
 function shown(command: readonly string[]): string {
-  const text = command.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : JSON.stringify(word))).join(' ');
-  return text.length <= 120 ? text : `${text.slice(0, 120)}…`;
+  return clipped(command.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : JSON.stringify(word))).join(' '));
 }

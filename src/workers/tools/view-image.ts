@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
 import { defineTool } from '../../shared/tool.ts';
+import { readsFiles } from './kinds.ts';
 import { imageTypeOf } from './text.ts';
 
 /** What the providers take: 5 MB for an image, in base64. */
@@ -11,10 +12,7 @@ export const viewImage = defineTool({
   name: 'view_image',
   version: '1.0.0',
   description: `Shows an image of the workspace (PNG, JPEG, GIF or WebP, at most ${MAX_BYTES} bytes) to a model that can see. The type is told by the content, not by the name.`,
-  tier: 'read-only',
-  effects: 'none',
-  annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
-  needs: ['workspace:read'],
+  ...readsFiles,
   input: z.object({ path: z.string().min(1).describe('Path of the image, relative to the workspace root.') }),
   output: z.object({ path: z.string(), mimeType: z.string(), bytes: z.int() }),
   async run({ path }, ctx) {

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
 import { defineTool } from '../../shared/tool.ts';
 import { type SearchProvider, searchProviders } from './search-providers.ts';
+import { counted } from './words.ts';
 
 const DEFAULT_COUNT = 8;
 const MAX_COUNT = 20;
@@ -84,7 +85,7 @@ export const webSearch = defineTool({
       .map((result) => ({ ...result, source: new URL(result.url).hostname }));
     return {
       output: { provider, results: found },
-      display: `Found ${found.length} ${found.length === 1 ? 'result' : 'results'} for ${JSON.stringify(query)}`,
+      display: `Found ${counted(found.length, 'result')} for ${JSON.stringify(query)}`,
       tainted: true,
     };
   },

@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tool.ts';
-import { MAX_WAIT_MS, oneLine, terminalOutput, terminalResult } from './exec-command.ts';
+import { MAX_WAIT_MS, terminalOutput, terminalResult } from './exec-command.ts';
+import { runsPrograms } from './kinds.ts';
+import { oneLine } from './words.ts';
 
 const DEFAULT_WAIT_MS = 1_000;
 
@@ -13,10 +15,7 @@ export const writeStdin = defineTool({
     'End a line with "\\n". Control characters work in a terminal: "\\u0003" is Ctrl-C, "\\u0004" is Ctrl-D, the end of input. Empty chars only look.',
     'It returns when the command ends, or after yield_time_ms: to wait for something, look seldom and long.',
   ].join(' '),
-  tier: 'system',
-  effects: 'once',
-  annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },
-  needs: ['processes'],
+  ...runsPrograms,
   timeoutMs: MAX_WAIT_MS + 15_000,
   input: z.object({
     session_id: z.string().min(1).max(64).describe('What exec_command returned as session_id.'),

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { defineTool } from '../../shared/tool.ts';
+import { editsFiles } from './kinds.ts';
 import { hashOf } from './text.ts';
 
 /** Base tool `write` (A16). Writing the same content again leaves the same file: effects `idempotent`. */
@@ -11,16 +12,9 @@ export const write = defineTool({
     'Readers see the old content or the new one, never a part. The content is written exactly as given.',
     'To change a part of an existing file use edit; read a file first when you replace it.',
   ].join(' '),
-  tier: 'workspace',
+  ...editsFiles,
   effects: 'idempotent',
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: true,
-    idempotentHint: true,
-    openWorldHint: false,
-    editHint: true,
-  },
-  needs: ['workspace:read', 'workspace:write'],
+  annotations: { ...editsFiles.annotations, idempotentHint: true },
   input: z.object({
     path: z.string().min(1).describe('Path of the file, relative to the workspace root, for example "docs/notes.md".'),
     content: z

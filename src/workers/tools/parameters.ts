@@ -1,0 +1,33 @@
+/** Parameters that several tools take, said in the same words. */
+import { z } from 'zod';
+
+/** Where to look. */
+export const folder = (what: string) =>
+  z.string().min(1).default('.').describe(`${what}, relative to the workspace root. Default: the root.`);
+
+/** Where a program starts. */
+export const startFolder = z
+  .string()
+  .min(1)
+  .optional()
+  .describe('Folder to start in, relative to the workspace root. Default: the root.');
+
+export const atMost = (what: string, byDefault: number, max: number) =>
+  z.int().min(1).max(max).default(byDefault).describe(`At most this many ${what}. Default ${byDefault}.`);
+
+const DEFAULT_TIME_LIMIT_MS = 120_000;
+const MAX_TIME_LIMIT_MS = 600_000;
+
+/** Of a program that ends within its call. */
+export const timeLimit = z
+  .int()
+  .min(1)
+  .max(MAX_TIME_LIMIT_MS)
+  .default(DEFAULT_TIME_LIMIT_MS)
+  .describe(`Time limit in milliseconds, at most ${MAX_TIME_LIMIT_MS}. Default ${DEFAULT_TIME_LIMIT_MS}.`);
+
+/** Of its call: a program that runs into the longest limit still gives its outputs. */
+export const TIME_LIMIT_OF_CALL_MS = MAX_TIME_LIMIT_MS + 15_000;
+
+/** Of each output of such a program. */
+export const MAX_OUTPUT_BYTES = 64 * 1024;

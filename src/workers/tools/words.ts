@@ -1,0 +1,35 @@
+/** Words for people, and marks for models. */
+
+const MAX_LENGTH = 120;
+
+/** "1 file", "2 files". */
+export function counted(count: number, one: string, several = `${one}s`): string {
+  return `${count} ${count === 1 ? one : several}`;
+}
+
+export function clipped(text: string): string {
+  return text.length <= MAX_LENGTH ? text : `${text.slice(0, MAX_LENGTH)}…`;
+}
+
+/** With line ends and control characters written out. */
+export function oneLine(text: string): string {
+  return clipped(JSON.stringify(text));
+}
+
+/** With a mark where the end of an output is missing. */
+export function marked(text: string, droppedBytes: number): string {
+  return droppedBytes === 0 ? text : `${text}\n[truncated: ${droppedBytes} more bytes]\n`;
+}
+
+/** How a program ended. */
+export function howEnded(
+  {
+    timedOut,
+    signal,
+    exitCode,
+  }: { readonly timedOut: boolean; readonly signal: string | null; readonly exitCode: number | null },
+  timeLimitMs: number,
+): string {
+  if (timedOut) return `killed at its time limit of ${timeLimitMs} ms`;
+  return signal === null ? `exit code ${exitCode}` : `ended by ${signal}`;
+}
