@@ -93,6 +93,24 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'the model sent null, the tool gets {"city":"Rome"}',
     'ada sees book, cancel; everybody sees book',
   ],
+  'ai-sdk.ts': [
+    'meanwhile: {"type":"progress"',
+    'result: {"type":"result","text":"{\\"city\\":\\"Paris\\",\\"celsius\\":21}","isError":false}',
+    'It is 21 degrees in Paris.',
+  ],
+  'openai.ts': ['1: INVALID_PARAMS', '2: {"city":"Paris","celsius":21}', 'It is 21 degrees in Paris.'],
+  'anthropic.ts': [
+    'progress',
+    'a: {"city":"Paris","celsius":21}',
+    'b: an error, INVALID_PARAMS',
+    'It is 21 degrees in Paris.',
+  ],
+  'langchain.ts': [
+    'progress',
+    'x: success, {"city":"Paris","celsius":21}',
+    'y: error, INVALID_PARAMS',
+    'It is 21 degrees in Paris.',
+  ],
   'dynamic-tools.ts': [
     'open_file: success, notes.md is open',
     'with other parameters: INVALID_PARAMS',

@@ -1,9 +1,17 @@
 /** `pawl/anthropic`: a session's tools for the Messages API. Needs nothing of Anthropic's packages. */
-import type { ExportedTool } from '../../shared/exports/tools-for.ts';
 import type { Session } from '../session.ts';
 import { type AdapterOptions, type ModelCallOptions, ModelTools } from './model-tools.ts';
 
 export type { AdapterOptions, CallNews } from './model-tools.ts';
+
+/** A tool as a request takes it. */
+export interface MessagesTool {
+  readonly name: string;
+  readonly description: string;
+  readonly input_schema: { type: 'object'; [keyword: string]: unknown };
+  readonly strict?: boolean;
+  readonly input_examples?: Record<string, unknown>[];
+}
 
 /** A content block of a message, as far as it matters here. */
 export interface MessageBlock {
@@ -22,7 +30,7 @@ export interface ToolResultBlock {
 
 export interface MessagesTools {
   /** `tools` of a request. */
-  readonly tools: readonly ExportedTool[];
+  readonly tools: MessagesTool[];
   /** Runs the `tool_use` blocks of a message at the same time; the answers are the content of the next user message. */
   run(content: readonly MessageBlock[], options?: ModelCallOptions): Promise<ToolResultBlock[]>;
 }
@@ -38,7 +46,7 @@ export async function messagesTools(session: Session, options?: AdapterOptions):
     return { type: 'tool_result', tool_use_id: id, content: text, ...(isError ? { is_error: true } : {}) };
   };
   return {
-    tools: tools.exported.tools,
+    tools: [...tools.exported.tools] as object[] as MessagesTool[],
     run: (content, given = {}) =>
       Promise.all(content.filter(({ type }) => type === 'tool_use').map((block) => runOne(block, given))),
   };

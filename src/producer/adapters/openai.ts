@@ -4,31 +4,48 @@
  */
 
 import type { ProviderCall } from '../../shared/exports/decode.ts';
-import type { ExportedTool } from '../../shared/exports/tools-for.ts';
 import type { Session } from '../session.ts';
 import { type AdapterOptions, type ModelAnswer, type ModelCallOptions, ModelTools } from './model-tools.ts';
 
 export type { AdapterOptions, CallNews } from './model-tools.ts';
+
+/** A tool as a request takes it; those after the first for free text, and with `native: true`. */
+export type ResponsesTool =
+  | {
+      readonly type: 'function';
+      readonly name: string;
+      readonly description: string;
+      readonly parameters: Record<string, unknown>;
+      readonly strict: boolean;
+    }
+  | {
+      readonly type: 'custom';
+      readonly name: string;
+      readonly description: string;
+      readonly format:
+        | { readonly type: 'text' }
+        | { readonly type: 'grammar'; readonly syntax: 'lark' | 'regex'; readonly definition: string };
+    }
+  | { readonly type: 'local_shell' }
+  | { readonly type: 'web_search'; readonly external_web_access?: boolean };
 
 /** An item of a response's `output`, as far as it matters here. */
 export interface ResponseItem {
   readonly type: string;
   readonly call_id?: string | null;
   readonly name?: string;
-  readonly arguments?: string;
-  readonly input?: string;
+  readonly arguments?: unknown;
+  readonly input?: unknown;
   readonly action?: unknown;
 }
 
-export interface ToolOutput {
-  readonly type: 'function_call_output' | 'custom_tool_call_output' | 'local_shell_call_output';
-  readonly call_id: string;
-  readonly output: string;
-}
+export type ToolOutput =
+  | { type: 'function_call_output' | 'custom_tool_call_output'; call_id: string; output: string }
+  | { type: 'local_shell_call_output'; id: string; call_id: string; output: string };
 
 export interface ResponsesTools {
   /** `tools` of a request. */
-  readonly tools: readonly ExportedTool[];
+  readonly tools: ResponsesTool[];
   /** Runs the calls among a response's output items, at the same time; the answers are input of the next request. */
   run(output: readonly ResponseItem[], options?: ModelCallOptions): Promise<ToolOutput[]>;
 }
@@ -38,10 +55,18 @@ export async function responsesTools(session: Session, options?: AdapterOptions)
   const runOne = async (item: ResponseItem, call: ProviderCall, given: ModelCallOptions): Promise<ToolOutput> => {
     const toolCallId = item.call_id ?? undefined;
     const { text } = await tools.answer(call, { ...given, toolCallId });
-    return { type: `${item.type}_output` as ToolOutput['type'], call_id: toolCallId ?? '', output: text };
+    const answer = { call_id: toolCallId ?? '', output: text };
+    switch (call.kind) {
+      case 'local-shell':
+        return { type: 'local_shell_call_output', id: answer.call_id, ...answer };
+      case 'custom':
+        return { type: 'custom_tool_call_output', ...answer };
+      default:
+        return { type: 'function_call_output', ...answer };
+    }
   };
   return {
-    tools: tools.exported.tools,
+    tools: [...tools.exported.tools] as object[] as ResponsesTool[],
     run: (output, given = {}) =>
       Promise.all(
         output.flatMap((item) => {
@@ -61,9 +86,9 @@ function callOf({
 }: ResponseItem): ProviderCall | undefined {
   switch (type) {
     case 'function_call':
-      return { kind: 'function', name, arguments: given };
+      return { kind: 'function', name, arguments: String(given) };
     case 'custom_tool_call':
-      return { kind: 'custom', name, input };
+      return { kind: 'custom', name, input: String(input) };
     case 'local_shell_call':
       return { kind: 'local-shell', action: action as Readonly<Record<string, unknown>> };
     default:
