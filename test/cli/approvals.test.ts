@@ -27,7 +27,7 @@ async function pendingOne(): Promise<Pending> {
       const { stdout } = await place.run(['approvals', '--json']);
       return (JSON.parse(stdout) as { approvals: Pending[] }).approvals[0];
     },
-    { deadlineMs: 20_000, what: 'a pending approval' },
+    { what: 'a pending approval' },
   );
 }
 

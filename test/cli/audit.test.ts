@@ -45,7 +45,7 @@ test('I4: pawl audit lists what was called, and verify finds what was changed in
       const path = join(folder, name ?? '');
       return name !== undefined && readFileSync(path, 'utf8').split('\n').length >= 5 && path;
     },
-    { deadlineMs: 10_000, what: 'four records in a file' },
+    { what: 'four records in a file' },
   );
   expect(await verify()).toMatchObject({ code: 0, intact: true, trails: [{ faults: [] }] });
 

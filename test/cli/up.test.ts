@@ -20,7 +20,7 @@ interface Ready {
 
 async function up(...args: readonly string[]): Promise<{ readonly process: TestProcess; readonly ready: Ready }> {
   const process = place.start(['up', '--port', '0', '--json', ...args]);
-  const ready = JSON.parse(await process.line('"event":"ready"', { deadlineMs: 30_000 })) as Ready;
+  const ready = JSON.parse(await process.line('"event":"ready"')) as Ready;
   return { process, ready };
 }
 
@@ -49,11 +49,14 @@ test('up serves calls, replaces a worker that dies, and Ctrl-C drains it and lea
   expect(isGone(first)).toBe(true);
   expect([first, second]).not.toContain(replacement);
 
-  const call = place.start(['call', 'linger', '--params', '{"ms":1500}', '--key', 'last']);
+  const gate = join(place.folder, 'the last call may end');
+  const params = JSON.stringify({ ms: 60_000, until: gate });
+  const call = place.start(['call', 'linger', '--params', params, '--key', 'last']);
   await process.line('"tool_call_start"');
   process.signal('SIGINT');
   await process.line('draining: 2 workers');
   expect(await statusOf(`${ready.url}/readyz`)).toBe(503);
+  writeFileSync(gate, '');
   expect(await call.ended).toEqual({ code: 0, signal: null });
   expect(await process.ended).toEqual({ code: 0, signal: null });
   await allGone([second, replacement]);
@@ -64,7 +67,6 @@ test('the first call after /readyz says ready finds its tool', async () => {
   const process = place.start(['up', '--port', String(port), '--workers', '1', '--tools', 'tools.ts']);
   const url = `http://127.0.0.1:${port}`;
   await eventually(async () => (await fetch(`${url}/readyz`).catch(() => undefined))?.status === 200, {
-    deadlineMs: 30_000,
     everyMs: 5,
   });
   const answer = await fetch(`${url}/v1/calls`, {

@@ -45,11 +45,14 @@ test('with PAWL_METRICS_PORT a worker answers for itself: alive, ready, what it 
   const metrics = await (await get('/metrics')).text();
   expect(metrics).toMatch(/^openclaw_tool_attempts_total\{[^}]*tool="greet"[^}]*\} 1$/m);
   expect(metrics).toMatch(/^nodejs_eventloop_lag_p99_seconds \S+$/m);
-  const call = place.start(['call', 'linger', '--params', '{"ms":1000}', '--key', 'drained-ready']);
+  const gate = join(place.folder, 'the drained call may end');
+  const params = JSON.stringify({ ms: 60_000, until: gate });
+  const call = place.start(['call', 'linger', '--params', params, '--key', 'drained-ready']);
   await worker.line('"toolName":"linger"');
   worker.signal('SIGTERM');
   await worker.line('"worker_draining"');
   expect((await get('/readyz')).status).toBe(503);
+  writeFileSync(gate, '');
   await call.ended;
   expect(await worker.ended).toEqual({ code: 0, signal: null });
 });

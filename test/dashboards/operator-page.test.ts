@@ -97,7 +97,7 @@ async function fastestOpeningMs(page: Page): Promise<number> {
   return Math.min(...openings);
 }
 
-describe.skipIf(!hasBrowser)('the operator’s page in Chromium', { timeout: 60_000 }, () => {
+describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
   test('shows calls as they come, filters them, and tells a call’s whole story, by keyboard', async () => {
     const { server, call } = await rig({ traceUrl: 'http://127.0.0.1:16686/trace/{traceId}' });
     const page = await openPage(server.url, { viewport: { width: 1180, height: 760 } });

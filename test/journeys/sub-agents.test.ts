@@ -46,7 +46,7 @@ test('agents are told in order, by one of several listeners, and waited for on w
   const order = told.find(({ agentId }) => agentId === first) as AgentEvent;
   const waiting = waited(session, ids);
   expect(await second.reply(order, { state: 'completed', output: 'done' })).toBe(true);
-  const answered = await within(waiting, 10_000, 'the first answer');
+  const answered = await within(waiting, 30_000, 'the first answer');
   expect(answered.timed_out).toBe(false);
   expect(answered.agents[0]).toEqual({ id: first, state: 'completed', output: 'done' });
   expect(answered.agents.slice(1).map(({ state }) => state)).toEqual(['running', 'running', 'running']);

@@ -372,7 +372,7 @@ describe('a runner that shares its store', () => {
     );
     await eventually(() => contexts.length > 0);
     gate.fire();
-    const results = await within(Promise.all(calls), 10_000, 'the results');
+    const results = await within(Promise.all(calls), 30_000, 'the results');
     expect(results.filter((result) => result?.fromCache === false)).toHaveLength(1);
     expect(new Set(results.map((result) => JSON.stringify(result?.output))).size).toBe(1);
     expect(contexts).toHaveLength(1);

@@ -215,7 +215,7 @@ test('A15: the parent session hears of arguments that stayed wrong in another pr
   session.events.on('invalid-params', (event) => heard.fire(event));
   other.events.on('invalid-params', (event) => misheard.push(event));
   const result = await branch.callWithReask('book', { seats: 'many' }, { ask: ({ params }) => params });
-  expect(await within(heard.promise, 5_000, 'word from below')).toEqual({
+  expect(await within(heard.promise, 30_000, 'word from below')).toEqual({
     sessionKey: branch.key,
     toolName: 'book',
     reasks: 2,

@@ -43,7 +43,7 @@ describe('a tool that is declared while the system runs (I7, I8)', () => {
     expect(refused.error?.message).toContain('disabled in the registry');
     await eventually(
       async () => (await further.call('weather', { city: 'Bonn' })).error?.code === 'PERMISSION_DENIED',
-      { deadlineMs: 1_000, what: 'the refusal of another producer' },
+      { deadlineMs: 4_000, what: 'the refusal of another producer, sooner than it would ask by itself' },
     );
     expect((await pawl.offeredTo(session.record)).map(({ name }) => name)).toEqual(['echo']);
     expect(await registry.rollback('weather', 1)).toMatchObject({ revision: 4, description: 'Current weather.' });

@@ -35,14 +35,14 @@ describe('who waits for which call', () => {
     const callId = await settled('a');
     const { outcome } = results.wait(callId);
     results.deliver(end(callId));
-    expect(await within(outcome, 5_000, 'the outcome')).toEqual(SUCCESS);
+    expect(await within(outcome, 30_000, 'the outcome')).toEqual(SUCCESS);
   });
 
   test('an end that came between a claim and its answer is not missed', async () => {
     const { results, settled } = await open();
     const callId = await settled('a');
     results.deliver(end(callId, SUCCESS));
-    expect(await within(results.wait(callId, undefined, true).outcome, 5_000, 'the outcome')).toEqual(SUCCESS);
+    expect(await within(results.wait(callId, undefined, true).outcome, 30_000, 'the outcome')).toEqual(SUCCESS);
   });
 
   test('an end from before the claim is not taken for the next one', async () => {
@@ -85,7 +85,7 @@ describe('who waits for which call', () => {
     const { outcome } = results.wait(callId);
     results.wait(running.callId);
     results.check();
-    expect(await within(outcome, 5_000, 'the outcome')).toEqual(SUCCESS);
+    expect(await within(outcome, 30_000, 'the outcome')).toEqual(SUCCESS);
     const record = books.ledger.keys({ tier: 'workspace', shard: 0 }).record(running.callId);
     await eventually(async () => (await books.redis.hget(record, 'inboxes')) === 'producer-1');
   });

@@ -137,7 +137,7 @@ describe.each(MEANS)('by means of %s', (sandbox: Means) => {
     const argv = tree(token);
     const result = await processesOf({ sandbox }).run({
       argv: [argv[0], '-c', `echo first; ${argv[2]}`],
-      timeoutMs: 300,
+      timeoutMs: 2_500,
     });
     expect(result).toMatchObject({ exitCode: null, signal: 'SIGKILL', timedOut: true, stdout: 'first\n', stderr: '' });
     expect(processesWith(token)).toEqual([]);

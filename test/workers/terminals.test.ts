@@ -122,7 +122,7 @@ test('of a long output the beginning and the end are kept, with a mark between',
 test('the time limit ends the tree, and says so', async () => {
   const { terminals } = hostWith();
   const token = uniqueSleep();
-  const report = await start(terminals, `echo on; sleep ${token}`, { timeoutMs: 300 });
+  const report = await start(terminals, `echo on; sleep ${token}`, { timeoutMs: 2_500 });
   expect(report).toMatchObject({ output: 'on\r\n', state: { kind: 'ended', exitCode: null, timedOut: true } });
   expect(running(token)).toBe(false);
 });

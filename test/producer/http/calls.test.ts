@@ -81,7 +81,7 @@ describe('POST /v1/calls', () => {
     expect(early.body).toMatchObject({ state: 'inflight', requestId: expect.any(String) });
     expect(['queued', 'running']).toContain(early.body.phase);
     expect(early.headers.get('location')).toBe(`/v1/calls/${early.body.callId}`);
-    await within(started.promise, 5_000, 'the tool');
+    await within(started.promise, 30_000, 'the tool');
     const attached = await call({ tool: 'hold', session: 's', idempotencyKey: 'k' }, { wait: 50 });
     expect(attached).toMatchObject({ status: 202, body: { callId: early.body.callId, phase: 'running' } });
     release.fire();
@@ -118,7 +118,7 @@ describe('POST /v1/calls', () => {
     const gone = new AbortController();
     const body = { tool: 'hold', session: 's', idempotencyKey: 'k' };
     const waiting = call(body, { signal: gone.signal });
-    await within(started.promise, 5_000, 'the tool');
+    await within(started.promise, 30_000, 'the tool');
     gone.abort();
     await expect(waiting).rejects.toThrow();
     const [record] = await pawl.calls();
@@ -188,7 +188,7 @@ describe('the other routes of a call', () => {
     const { tools, started } = testTools();
     const { call, ask } = await startRig({ tools });
     const { body } = await call({ tool: 'hold', session: 's' }, { wait: 0 });
-    await within(started.promise, 5_000, 'the tool');
+    await within(started.promise, 30_000, 'the tool');
     const cancelled = await ask(`/v1/calls/${body.callId}`, { method: 'DELETE' });
     expect(cancelled).toMatchObject({
       status: 200,

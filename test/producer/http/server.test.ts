@@ -180,15 +180,15 @@ describe('health and closing', () => {
     const { ask } = await startRig({ redisUrl: wire.url });
     expect((await ask('/readyz')).status).toBe(200);
     wire.silence();
-    expect(await within(ask('/readyz'), 3_000, 'an answer')).toMatchObject({ status: 503 });
-    expect((await within(ask('/metrics'), 5_000, 'metrics')).status).toBe(200);
+    expect(await within(ask('/readyz'), 8_000, 'an answer')).toMatchObject({ status: 503 });
+    expect((await within(ask('/metrics'), 8_000, 'metrics')).status).toBe(200);
   }, 40_000);
 
   test('a draining server is not ready, takes no further call and tells those who wait where their call stands', async () => {
     const { tools, started, release } = testTools();
     const { call, ask, server, pawl } = await startRig({ tools });
     const waiting = call({ tool: 'hold', session: 's', idempotencyKey: 'k' });
-    await within(started.promise, 5_000, 'the tool');
+    await within(started.promise, 30_000, 'the tool');
     server.drain();
     const told = await waiting;
     expect(told).toMatchObject({ status: 202, body: { state: 'inflight', phase: 'running' } });
@@ -207,7 +207,7 @@ describe('health and closing', () => {
     const { tools, started } = testTools();
     const { call, server, pawl, board, world } = await startRig({ tools });
     const waiting = call({ tool: 'hold', session: 's' });
-    await within(started.promise, 5_000, 'the tool');
+    await within(started.promise, 30_000, 'the tool');
     const [answer] = await Promise.all([waiting, within(server.close(), 4_000, 'the end of the server')]);
     expect(answer.status).toBe(202);
     await expect(askServer(server.url, '/healthz')).rejects.toThrow();

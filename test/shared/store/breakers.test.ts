@@ -93,12 +93,12 @@ describe('the fleet’s circuits in Redis (R22)', () => {
       onError: subscribed.fail,
     });
     try {
-      await within(subscribed.promise, 5_000, 'the subscription');
+      await within(subscribed.promise, 30_000, 'the subscription');
       await breakers.change(PLACE, CIRCUIT, CLOSED_CIRCUIT, OPEN, 700);
       expect((await breakers.change(PLACE, CIRCUIT, CLOSED_CIRCUIT, OPEN, 700)).changed).toBe(false);
       const closed: Circuit = { state: 'CLOSED', epoch: 2 };
       await breakers.change(PLACE, CIRCUIT, OPEN, closed, 0);
-      await within(news.promise, 5_000, 'the news');
+      await within(news.promise, 30_000, 'the news');
       expect(heard).toEqual([
         { type: 'circuit', place: PLACE, key: CIRCUIT, circuit: OPEN, retryAfterMs: 700 },
         { type: 'circuit', place: PLACE, key: CIRCUIT, circuit: closed, retryAfterMs: 0 },

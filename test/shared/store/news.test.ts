@@ -19,7 +19,7 @@ async function listen(prefix: string, url: string) {
     onError: () => {},
   });
   onTestFinished(() => listener.close());
-  await within(first.promise, 5_000, 'the subscription');
+  await within(first.promise, 30_000, 'the subscription');
   return { heard, listener, subscriptions: () => subscriptions };
 }
 
