@@ -5,7 +5,7 @@
  *
  * - It runs a pattern only where its syntax means to it what it means to RE2, on bytes. Where text need not be ASCII for a match to
  *   differ, it names every file that holds anything else.
- * - Of ignore files it reads those that the walk reads, or fewer.
+ * - Of ignore files it reads those that the walk reads, in the same order.
  *
  * It is started without a shell, in the folder that the walk has open, with no environment, and follows no symbolic link.
  */
@@ -25,14 +25,9 @@ const MAX_NAMES_BYTES = 32 * 1024 * 1024;
 
 const QUIET = ['--no-config', '--no-messages', '--null', '--color=never'];
 /** Not those of the machine, of the repository's own folder, or above the search. */
-const IGNORE_FILES = [
-  '--no-require-git',
-  '--no-ignore-global',
-  '--no-ignore-exclude',
-  '--no-ignore-parent',
-  '--no-ignore-dot',
-];
-const BYTES = ['--text', '--encoding=none', '--no-unicode'];
+const IGNORE_FILES = ['--no-require-git', '--no-ignore-global', '--no-ignore-exclude', '--no-ignore-parent'];
+/** All bytes of all files but those that the walk finds too large. */
+const BYTES = ['--text', '--encoding=none', '--no-unicode', '--max-filesize=8M'];
 const NOT_ASCII = '[\\x80-\\xFF]';
 
 /** Characters that stand for themselves, groups, alternatives, classes without set operations, repetitions and common escapes. */

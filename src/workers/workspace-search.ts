@@ -21,7 +21,8 @@ const MAX_LINES_WITH_CONTEXT = 5_000;
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 /** Never of interest, and often large. */
 const ALWAYS_LEFT_OUT = ['.git'];
-const IGNORE_FILES = ['.gitignore', '.ignore', '.rgignore'];
+/** Of two that disagree the first counts; of one name, that of the deeper folder. As in ripgrep. */
+const IGNORE_FILES = ['.rgignore', '.ignore', '.gitignore'] as const;
 
 /** Errors: `INVALID_PARAMS` for a pattern that RE2 does not know, `NOT_FOUND`, and the signal's reason. */
 export async function searchWithin(
@@ -49,8 +50,9 @@ export async function searchWithin(
   return task.finding();
 }
 
-/** The ignore file of one folder, whose patterns are relative to it. */
+/** An ignore file of one folder, whose patterns are relative to it. */
 interface IgnoreLevel {
+  readonly name: (typeof IGNORE_FILES)[number];
   readonly below: string;
   readonly rules: Ignore;
 }
@@ -120,7 +122,13 @@ class SearchTask {
     if (ALWAYS_LEFT_OUT.includes(name)) return true;
     if (this.#search.includeIgnored) return false;
     if (name.startsWith('.')) return true;
-    return levels.some(({ below, rules }) => rules.ignores(relative(below, from) + (isDirectory ? '/' : '')));
+    for (const file of IGNORE_FILES) {
+      for (const { below, rules } of levels.filter((level) => level.name === file).reverse()) {
+        const { ignored, unignored } = rules.test(relative(below, from) + (isDirectory ? '/' : ''));
+        if (ignored || unignored) return ignored;
+      }
+    }
+    return false;
   }
 
   async file(folder: Folder, name: string, path: string, stats: { size: number; mtimeMs: number }): Promise<void> {
@@ -186,7 +194,7 @@ async function withIgnoreFile(
     if (handle === undefined) continue;
     try {
       if ((await handle.stat()).size < MAX_FILE_BYTES)
-        levels = [...levels, { below, rules: createIgnore().add(await handle.readFile('utf8')) }];
+        levels = [...levels, { name, below, rules: createIgnore().add(await handle.readFile('utf8')) }];
     } finally {
       await handle.close();
     }

@@ -62,6 +62,15 @@ describe('grep_files (C17)', () => {
     expect((await grep({ pattern: 'needle', output_mode: 'files' })).lines).toEqual([]);
   });
 
+  test('a deeper ignore file overrules those above it', async () => {
+    const ctx = tree();
+    await ctx.workspace.write('src/deep/.gitignore', '!ignored.log\n');
+    const { files } = (await grepFiles.run(grepFiles.parse({ pattern: '^needle', path: 'src/deep' }), ctx)).output;
+    expect(files).toEqual(['src/deep/b.test.ts', 'src/deep/ignored.log']);
+    const all = (await grepFiles.run(grepFiles.parse({ pattern: '^needle', path: 'src' }), ctx)).output;
+    expect(all.files).toContain('src/deep/ignored.log');
+  });
+
   test('a cut is told', async () => {
     expect(await grep({ pattern: 'needle', limit: 2 })).toMatchObject({
       files: ['README.md', 'src/a.ts'],

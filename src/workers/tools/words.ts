@@ -1,4 +1,5 @@
 /** Words for people, and marks for models. */
+import type { ProcessResult } from '../../shared/tool.ts';
 
 const MAX_LENGTH = 120;
 
@@ -23,11 +24,7 @@ export function marked(text: string, droppedBytes: number): string {
 
 /** How a program ended. */
 export function howEnded(
-  {
-    timedOut,
-    signal,
-    exitCode,
-  }: { readonly timedOut: boolean; readonly signal: string | null; readonly exitCode: number | null },
+  { timedOut, signal, exitCode }: Pick<ProcessResult, 'timedOut' | 'signal' | 'exitCode'>,
   timeLimitMs: number,
 ): string {
   if (timedOut) return `killed at its time limit of ${timeLimitMs} ms`;
