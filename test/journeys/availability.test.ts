@@ -1,35 +1,12 @@
 /** A17, cell by cell, through the real fleet: the nine base tools times three session kinds, a producer, Redis and a worker. */
 import { expect, onTestFinished, test } from 'vitest';
 import { baseTools, connect, startWorker } from '../../src/index.ts';
-import { SESSION_KINDS, type SessionKind } from '../../src/shared/session.ts';
+import { SESSION_KINDS } from '../../src/shared/session.ts';
+import { AVAILABLE, PARAMS } from '../conformance/availability.ts';
 import { temporaryFolder } from '../helpers/context.ts';
 import { createWorld } from '../helpers/world.ts';
 
-/** The seed's table. */
-const AVAILABLE: Readonly<Record<string, readonly SessionKind[]>> = {
-  read: ['main', 'branch', 'worker'],
-  write: ['main', 'branch'],
-  edit: ['main', 'branch'],
-  shell: ['main', 'branch'],
-  message: ['main', 'branch'],
-  memory_search: ['main', 'branch', 'worker'],
-  memory_store: ['main', 'branch'],
-  web_search: ['main', 'branch', 'worker'],
-  web_fetch: ['main', 'branch', 'worker'],
-};
-const PARAMS: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
-  read: { path: 'absent.txt' },
-  write: { path: 'a.txt', content: 'x' },
-  edit: { path: 'absent.txt', old_string: 'a', new_string: 'b' },
-  shell: { command: ['true'] },
-  message: { text: 'x' },
-  memory_search: { query: 'x' },
-  memory_store: { text: 'x' },
-  web_search: { query: 'x' },
-  web_fetch: { url: 'http://127.0.0.1:9/' },
-};
-
-test('A17, A18: nine base tools times three session kinds', { timeout: 30_000 }, async () => {
+test('A17, A18: nine base tools times three session kinds', async () => {
   const world = await createWorld();
   const folder = temporaryFolder();
   const common = {

@@ -2,34 +2,12 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { createLocalRunner } from '../../src/local/run-tool.ts';
-import { SESSION_KINDS, type SessionKind } from '../../src/shared/session.ts';
+import { SESSION_KINDS } from '../../src/shared/session.ts';
 import { defineTool } from '../../src/shared/tool.ts';
 import { baseTools } from '../../src/workers/tools/index.ts';
+import { AVAILABLE, PARAMS } from '../conformance/availability.ts';
 import { temporaryFolder } from '../helpers/context.ts';
 
-/** The seed's table. */
-const AVAILABLE: Readonly<Record<string, readonly SessionKind[]>> = {
-  read: ['main', 'branch', 'worker'],
-  write: ['main', 'branch'],
-  edit: ['main', 'branch'],
-  shell: ['main', 'branch'],
-  message: ['main', 'branch'],
-  memory_search: ['main', 'branch', 'worker'],
-  memory_store: ['main', 'branch'],
-  web_search: ['main', 'branch', 'worker'],
-  web_fetch: ['main', 'branch', 'worker'],
-};
-const PARAMS: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
-  read: { path: 'absent.txt' },
-  write: { path: 'a.txt', content: 'x' },
-  edit: { path: 'absent.txt', old_string: 'a', new_string: 'b' },
-  shell: { command: ['true'] },
-  message: { text: 'x' },
-  memory_search: { query: 'x' },
-  memory_store: { text: 'x' },
-  web_search: { query: 'x' },
-  web_fetch: { url: 'http://127.0.0.1:9/' },
-};
 const memory = { open: () => ({ search: async () => [], store: async () => ({ id: 'm' }) }), close: async () => {} };
 const channels = { open: async () => ({ kind: 'console', send: async () => {} }) };
 
