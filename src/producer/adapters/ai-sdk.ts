@@ -1,33 +1,48 @@
 /** `pawl/ai-sdk`: a session's tools for the AI SDK (`generateText`, `streamText`, agents). Its peer is `ai`, version 7. */
 import { dynamicTool, jsonSchema, type ToolSet } from 'ai';
+
 import type { Session } from '../session.ts';
 import { type AdapterOptions, type CallNews, ModelTools } from './model-tools.ts';
 
 export type { AdapterOptions, CallNews } from './model-tools.ts';
 
+type Execute = NonNullable<Parameters<typeof dynamicTool>[0]['execute']>;
+
 /** What a call gives while it runs (preliminary results), and at its end. */
 export type AiToolOutput = CallNews | { readonly type: 'result'; readonly text: string; readonly isError: boolean };
+
+export interface AiSdkOptions extends AdapterOptions {
+  /** Whether news of a call come as preliminary results. Mastra, which takes the SDK's tools, takes none. Default: true. */
+  readonly preliminary?: boolean;
+}
 
 /**
  * `tools` of a request. Progress and approvals that are asked for come as preliminary results; a call that waits for a person goes on
  * by itself when they decide. The model reads the last result's text.
  */
-export async function aiSdkTools(session: Session, options?: AdapterOptions): Promise<ToolSet> {
+export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): Promise<ToolSet> {
   // The SDK makes each provider's form itself: it gets the canonical schema.
   const tools = await ModelTools.of(session, 'mcp', options);
   return Object.fromEntries(
     tools.exported.tools.map((exported) => {
       const name = String(exported['name']);
+      const callOf = (input: unknown) =>
+        ({ kind: 'function', name, arguments: input as Record<string, unknown> }) as const;
+      const meanwhile: Execute = async function* (input, { toolCallId, abortSignal }) {
+        const { text, isError } = yield* tools.run(callOf(input), { toolCallId, signal: abortSignal });
+        yield { type: 'result', text, isError } satisfies AiToolOutput;
+      };
+      const atOnce: Execute = async (input, { toolCallId, abortSignal }) => {
+        const { text, isError } = await tools.answer(callOf(input), { toolCallId, signal: abortSignal });
+        return { type: 'result', text, isError } satisfies AiToolOutput;
+      };
       const made = dynamicTool({
         description: String(exported['description']),
         inputSchema: jsonSchema(exported['inputSchema'] as Parameters<typeof jsonSchema>[0]),
-        async *execute(input, { toolCallId, abortSignal }): AsyncGenerator<AiToolOutput> {
-          const call = { kind: 'function', name, arguments: input as Record<string, unknown> } as const;
-          const { text, isError } = yield* tools.run(call, { toolCallId, signal: abortSignal });
-          yield { type: 'result', text, isError };
-        },
-        toModelOutput: ({ output }) => {
-          const result = output as AiToolOutput;
+        execute: options.preliminary === false ? atOnce : meanwhile,
+        toModelOutput: (given) => {
+          // Mastra hands in the output itself.
+          const result = ('output' in given ? given.output : given) as AiToolOutput;
           if (result.type !== 'result') return { type: 'text', value: '' };
           return { type: result.isError ? 'error-text' : 'text', value: result.text };
         },

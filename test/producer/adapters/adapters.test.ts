@@ -167,6 +167,25 @@ test('pawl/ai-sdk: the SDK’s own loop streams progress and ends with the model
   expect(JSON.stringify(prompts[1])).toContain('\\"degrees\\":21');
 });
 
+test('pawl/ai-sdk: without preliminary results a call has one, in the form that Mastra hands back as well', async () => {
+  const { tool } = weather();
+  const { session } = await startFleet({ tools: [tool] });
+  const { weather: made } = await aiSdkTools(session, { preliminary: false });
+  const run = async (input: object) => {
+    const options = { toolCallId: JSON.stringify(input), messages: [], context: undefined } as never;
+    const output = await made?.execute?.(input, options);
+    const toModelOutput = made?.toModelOutput as unknown as (given: unknown) => unknown;
+    // The SDK's form, and Mastra's.
+    expect(toModelOutput({ output })).toEqual(toModelOutput(output));
+    return toModelOutput(output);
+  };
+  expect(await run({ city: 'Oslo' })).toEqual({ type: 'text', value: expect.stringContaining('"degrees":21') });
+  expect(await run({ city: 'Atlantis' })).toEqual({
+    type: 'error-text',
+    value: expect.stringContaining('no such city'),
+  });
+});
+
 test('pawl/langchain: a message’s tool calls become tool messages, with custom events on the way', async () => {
   const { tool } = weather();
   const { session } = await startFleet({ tools: [tool] });
