@@ -34,7 +34,8 @@ export async function temporaryFolder(): Promise<string> {
 export async function startMcpFleet(options: Partial<FleetOptions> = {}): Promise<McpFleet> {
   const [folder, dataDir] = await Promise.all([temporaryFolder(), temporaryFolder()]);
   const fleet = await startFleet({ tools: [echo], ...options, settings: { dataDir, ...options.settings } });
-  const parts = { settings: fleet.settings, environment: process.env, log: silentLogger, pawlVersion: '0.0.0' };
+  const environment = { ...process.env, ...options.environment };
+  const parts = { settings: fleet.settings, environment, log: silentLogger, pawlVersion: '0.0.0' };
   return {
     ...fleet,
     folder,

@@ -255,7 +255,7 @@ export class McpConnection {
       },
     };
     const client = new Client({ name: 'pawl', version: pawlVersion }, options);
-    const transport = this.#transport();
+    const transport = this.#transport(() => open !== undefined && this.#lost(open));
     open = { client, transport, fault: undefined, closed: false, definitions: undefined, givenUp: 0 };
     const made = open;
     client.onclose = () => this.#closed(made);
@@ -271,10 +271,10 @@ export class McpConnection {
     return open;
   }
 
-  #transport(): Transport {
+  #transport(onLost: () => void): Transport {
     const { settings, environment, messageTimeoutMs } = this.#parts;
     const options = this.#options;
-    if (options.transport === 'http') return openHttpTransport(options, settings.allowedHosts, environment);
+    if (options.transport === 'http') return openHttpTransport(options, settings.allowedHosts, environment, onLost);
     return new StdioTransport({
       server: this.server,
       connection: options,
@@ -294,6 +294,13 @@ export class McpConnection {
     }
     const message = `The MCP server ${this.server} answered a request that nobody made: its connection was closed.`;
     open.fault ??= new PawlError('MCP_PROTOCOL', message);
+    void open.transport.close().catch(() => undefined);
+  }
+
+  /** A stream broke and cannot be taken up again. */
+  #lost(open: Open): void {
+    const message = `The connection to the MCP server ${this.server} broke before it answered.`;
+    open.fault ??= new ToolError(message, { code: 'CONNECTION_RESET', retriable: true });
     void open.transport.close().catch(() => undefined);
   }
 

@@ -4,16 +4,29 @@ import type { McpConnectionOptions } from '../../../shared/mcp.ts';
 import { openNetwork } from '../../network.ts';
 import { type Environment, resolveValues } from './values.ts';
 
+/** A stream that broke and can be taken up again (era 2025-11-25) is asked for this often. */
+const RECONNECT_TRIES = 2;
+const RECONNECT = { initialReconnectionDelay: 1_000, maxReconnectionDelay: 5_000, reconnectionDelayGrowFactor: 1.5 };
+
+/** `onLost`: an answer that was under way will not come. */
 export function openHttpTransport(
   { url, headers }: Extract<McpConnectionOptions, { transport: 'http' }>,
   allowedHosts: readonly string[],
   environment: Environment,
+  onLost: () => void,
 ): Transport {
   const closed = new AbortController();
   const network = openNetwork({ signal: closed.signal, allowedHosts });
   const transport = new StreamableHTTPClientTransport(new URL(url), {
     fetch: (input, init) => network(input, init),
     requestInit: { headers: resolveValues(headers, environment) },
+    // The SDK would give a stream up without a word to whoever waits for its answer.
+    reconnectionScheduler: (reconnect, delayMs, tries) => {
+      if (tries >= RECONNECT_TRIES) return onLost();
+      const timer = setTimeout(reconnect, delayMs);
+      return () => clearTimeout(timer);
+    },
+    reconnectionOptions: { ...RECONNECT, maxRetries: Number.POSITIVE_INFINITY },
   });
   const close = transport.close.bind(transport);
   transport.close = async () => {

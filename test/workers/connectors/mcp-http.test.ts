@@ -1,0 +1,197 @@
+import { createServer, type IncomingHttpHeaders, request } from 'node:http';
+import { createRequire } from 'node:module';
+import type { AddressInfo } from 'node:net';
+import { dirname, join } from 'node:path';
+import { pipeline } from 'node:stream';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { z } from 'zod';
+import { defineTool } from '../../../src/shared/tool.ts';
+import { startScript } from '../../helpers/process.ts';
+import { eventually, signal } from '../../helpers/signal.ts';
+import { contentOf, pending } from '../../producer/fleet.ts';
+import { startRig } from '../../producer/http/rig.ts';
+import { startMcpFleet } from './mcp-rig.ts';
+
+const TOKEN = 'a-token-of-the-service';
+
+interface Wiretap {
+  readonly url: string;
+  /** `host:port`. */
+  readonly host: string;
+  /** Of the requests, in order. */
+  readonly seen: readonly IncomingHttpHeaders[];
+  /** Breaks all connections, and answers none from now on. */
+  cut(): void;
+  mend(): void;
+}
+
+/** Stands in front of a server, and writes down what is asked of it. */
+async function tap(target: string): Promise<Wiretap> {
+  const seen: IncomingHttpHeaders[] = [];
+  let isCut = false;
+  const proxy = createServer((asked, response) => {
+    seen.push(asked.headers);
+    const options = { method: asked.method ?? 'GET', headers: asked.headers, agent: false } as const;
+    const onward = request(`${target}${asked.url}`, options, (answer) => {
+      response.writeHead(answer.statusCode ?? 502, answer.headers);
+      // A server that dies takes its answer along.
+      pipeline(answer, response, () => response.destroy());
+    });
+    onward.on('error', () => response.destroy());
+    response.on('close', () => onward.destroy());
+    asked.pipe(onward);
+  });
+  proxy.on('connection', (socket) => isCut && socket.destroy());
+  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+  const end = () => proxy.closeAllConnections();
+  onTestFinished(() => {
+    proxy.close();
+    end();
+  });
+  const host = `127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  const cut = () => {
+    isCut = true;
+    end();
+  };
+  return { url: `http://${host}/mcp`, host, seen, cut, mend: () => (isCut = false) };
+}
+
+/** Another Pawl, whose tools are offered at `/mcp`. */
+async function otherPawl() {
+  const [started, release] = [signal(), signal()];
+  const add = defineTool({
+    name: 'add',
+    version: '1.0.0',
+    description: 'Adds two numbers.',
+    tier: 'read-only',
+    input: z.object({ a: z.number(), b: z.number() }),
+    output: z.object({ sum: z.number() }),
+    run: ({ a, b }, ctx) => {
+      ctx.progress({ progress: 1, total: 1, message: 'adding' });
+      return { output: { sum: a + b } };
+    },
+  });
+  const hold = defineTool({
+    name: 'hold',
+    version: '1.0.0',
+    description: 'Waits until the test lets it go.',
+    tier: 'workspace',
+    input: z.object({}),
+    run: async (_params, ctx) => {
+      started.fire();
+      const aborted = new Promise((resolve) => ctx.signal.addEventListener('abort', resolve, { once: true }));
+      await Promise.race([release.promise, aborted]);
+      ctx.signal.throwIfAborted();
+      return { output: 'held' };
+    },
+  });
+  const rig = await startRig({
+    tools: [add, hold],
+    settings: { apiTokens: [{ token: TOKEN, role: 'agent' }] },
+  });
+  return { rig, started, release };
+}
+
+const connectionTo = (url: string, headers = {}) => ({ transport: 'http' as const, url, headers });
+const authorization = { env: 'SERVICE_AUTHORIZATION' };
+const environment = { SERVICE_AUTHORIZATION: `Bearer ${TOKEN}` };
+
+describe('an MCP server over streamable HTTP, of the era 2026-07-28: another Pawl (C22)', () => {
+  test('its tools are called with headers from the environment, and its results and progress come back', async () => {
+    const { rig } = await otherPawl();
+    const wire = await tap(rig.server.url);
+    const fleet = await startMcpFleet({ settings: { allowedHosts: [wire.host] }, environment });
+    const outcome = await fleet.bring('sums', connectionTo(wire.url, { authorization }), { readOnly: ['add'] });
+    expect(outcome).toMatchObject({ state: 'declared', refused: [] });
+    const stored = JSON.stringify(await fleet.pawl.registry.read('mcp.sums.add'));
+    expect(stored).not.toContain(TOKEN);
+    const progress: unknown[] = [];
+    fleet.session.events.on('progress', ({ message }) => progress.push(message));
+    const result = await fleet.session.call('add', { a: 2, b: 3 }, { namespace: 'mcp.sums' });
+    expect(contentOf(result)).toEqual({ sum: 5 });
+    expect(result.output?.metadata).toMatchObject({ tainted: true });
+    expect(progress).toEqual(['adding']);
+    expect((await fleet.session.call('add', { a: 2 }, { namespace: 'mcp.sums' })).error?.code).toBe('INVALID_PARAMS');
+    expect(wire.seen.every((headers) => headers.authorization === environment.SERVICE_AUTHORIZATION)).toBe(true);
+    expect(wire.seen.at(-1)).toMatchObject({ 'mcp-protocol-version': '2026-07-28', 'mcp-name': 'add' });
+    expect(wire.seen.some((headers) => 'mcp-session-id' in headers)).toBe(false);
+  });
+
+  test('cancelling a call cancels it there, and the connection stays', async () => {
+    const { rig, started } = await otherPawl();
+    const wire = await tap(rig.server.url);
+    const fleet = await startMcpFleet({ settings: { allowedHosts: [wire.host] }, environment });
+    await fleet.bring('sums', connectionTo(wire.url, { authorization }));
+    const { callId } = pending(await fleet.session.submit('hold', {}, { namespace: 'mcp.sums' }));
+    await started.promise;
+    expect(await fleet.session.cancel(callId)).toMatchObject({ settlement: 'unsettled' });
+    await eventually(async () => (await rig.pawl.calls()).every(({ state }) => state === 'cancelled'));
+    expect(contentOf(await fleet.session.call('add', { a: 1, b: 1 }, { namespace: 'mcp.sums' }))).toEqual({ sum: 2 });
+  });
+
+  test('whose connection breaks in the middle of a call: a typed error, and the next call has another one', async () => {
+    const { rig, started } = await otherPawl();
+    const wire = await tap(rig.server.url);
+    const fleet = await startMcpFleet({ settings: { allowedHosts: [wire.host] }, environment });
+    await fleet.bring('sums', connectionTo(wire.url, { authorization }));
+    const held = pending(await fleet.session.submit('hold', {}, { namespace: 'mcp.sums' }));
+    await started.promise;
+    wire.cut();
+    // The tool is `once`, and what became of it there nobody knows.
+    expect(await held.result).toMatchObject({ status: 'retriable_error', attempts: 1 });
+    wire.mend();
+    const add = () => fleet.session.call('add', { a: 1, b: 1 }, { namespace: 'mcp.sums' });
+    await eventually(async () => contentOf(await add()));
+  });
+
+  test('that refuses us, or stands on a private address that nobody allowed, says so', async () => {
+    const { rig } = await otherPawl();
+    const url = `${rig.server.url}/mcp`;
+    const { host } = new URL(url);
+    const allowed = await startMcpFleet({ settings: { allowedHosts: [host] } });
+    await expect(allowed.bring('sums', connectionTo(url))).rejects.toMatchObject({ status: 401 });
+    const strict = await startMcpFleet({ environment });
+    await expect(strict.bring('sums', connectionTo(url, { authorization }))).rejects.toThrow(
+      'unless policy allows the host',
+    );
+  });
+});
+
+test('an MCP server over streamable HTTP, of the era 2025-11-25: the official one, killed in the middle of a call (C22)', async () => {
+  const folder = dirname(
+    createRequire(import.meta.url).resolve('@modelcontextprotocol/server-everything/package.json'),
+  );
+  const port = await freePort();
+  const start = async () => {
+    const env = { PORT: String(port) };
+    const server = startScript(join(folder, 'dist/index.js'), ['streamableHttp'], { env });
+    await server.line('listening on port');
+    return server;
+  };
+  const server = await start();
+  const wire = await tap(`http://127.0.0.1:${port}`);
+  const fleet = await startMcpFleet({ settings: { allowedHosts: [wire.host] } });
+  const outcome = await fleet.bring('everything', connectionTo(wire.url), { readOnly: ['echo'] });
+  expect(outcome).toMatchObject({ state: 'declared', resources: true });
+  const call = (name: string, params: Record<string, unknown>) =>
+    fleet.session.call(name, params, { namespace: 'mcp.everything' });
+  expect(contentOf(await call('echo', { message: 'hi' }))).toBe('Echo: hi');
+  expect(wire.seen.at(-1)).toMatchObject({ 'mcp-session-id': expect.any(String) });
+
+  const progressed = signal();
+  fleet.session.events.on('progress', () => progressed.fire());
+  const long = call('trigger-long-running-operation', { duration: 60, steps: 60 });
+  await progressed.promise;
+  await server.kill();
+  expect(await long).toMatchObject({ status: 'retriable_error', attempts: 1, error: { code: 'CONNECTION_RESET' } });
+  await start();
+  await eventually(async () => contentOf(await call('echo', { message: `again ${Math.random()}` })));
+});
+
+async function freePort(): Promise<number> {
+  const taken = createServer();
+  await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
+  const { port } = taken.address() as AddressInfo;
+  await new Promise((resolve) => taken.close(resolve));
+  return port;
+}
