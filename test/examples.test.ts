@@ -116,6 +116,22 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'with other parameters: INVALID_PARAMS',
     'without the editor: CLIENT_GONE',
   ],
+  'registry.ts': [
+    'before: UNKNOWN_TOOL',
+    'declared: {"city":"Paris","celsius":21}',
+    'changed: {"celsius":21,"wind":3}',
+    'rolled back: {"city":"Paris","celsius":21}',
+    'switched off: PERMISSION_DENIED',
+    'revisions: 4 3 2 1',
+    'the secret is in the registry: false',
+  ],
+  'mcp-servers.ts': [
+    'mcp.files.read_text_file read-only none',
+    'mcp.files.write_file system once',
+    'read: {"content":"buy tea"}, tainted true',
+    'without content: INVALID_PARAMS',
+  ],
+  'consensus.ts': ['dollars: 1.08, whatever one node says', 'yen: NO_CONSENSUS after 3 workers'],
   'compensation.ts': [
     'hotel: booked, flight: booked, car: HTTP_422',
     'undone: flight, hotel',

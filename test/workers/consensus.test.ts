@@ -60,9 +60,12 @@ async function voters(found: readonly unknown[], options: Partial<Parameters<typ
 
 describe('a call that needs a consensus', () => {
   test('runs on three different workers and answers with what they agree on', async () => {
-    const { session, ran } = await voters([5, 5, 5]);
+    const { session, ran, audited } = await voters([5, 5, 5]);
     expect(await session.call('rate', {})).toMatchObject({ status: 'success', output: { content: 5 }, attempts: 3 });
     expect([...ran].sort()).toEqual([0, 1, 2]);
+    // I11: the trail says what each attempt was run for.
+    const classes = audited.flatMap((event) => (event.type === 'attempt' ? [event.trustClass] : []));
+    expect(classes).toEqual(Array(3).fill('ConsensusRequired'));
   });
 
   test('answers with the majority, whoever comes last', async () => {

@@ -1,0 +1,157 @@
+import { writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+import { defineTool } from '../../src/shared/tool.ts';
+import { startRig } from '../producer/http/rig.ts';
+import { sendJson, startTestService } from '../workers/connectors/service.ts';
+import { openPlace, type Place } from './pawl.ts';
+
+let place: Place;
+beforeAll(async () => {
+  place = await openPlace();
+});
+afterAll(() => place[Symbol.asyncDispose]());
+
+const require = createRequire(import.meta.url);
+
+function officialServer(name: string): readonly string[] {
+  const folder = dirname(require.resolve(`@modelcontextprotocol/server-${name}/package.json`));
+  return [process.execPath, join(folder, 'dist/index.js')];
+}
+
+const SHOP = `
+openapi: 3.1.0
+info: { title: Shop, version: 1.0.0 }
+components:
+  securitySchemes: { key: { type: apiKey, in: header, name: x-key } }
+security: [{ key: [] }]
+paths:
+  /orders/{id}:
+    get:
+      operationId: getOrder
+      tags: [orders]
+      parameters: [{ name: id, in: path, required: true, schema: { type: integer } }]
+      responses: { '200': { description: The order } }
+    delete:
+      operationId: deleteOrder
+      tags: [orders]
+      parameters: [{ name: id, in: path, required: true, schema: { type: integer } }]
+      responses: { '204': { description: Gone } }
+  /picture:
+    post:
+      operationId: addPicture
+      requestBody: { required: true, content: { multipart/form-data: { schema: { type: object } } } }
+      responses: { '200': { description: Added } }
+`;
+
+test('pawl tools import-mcp, import-openapi: what they declare is called through a worker (C22, I8)', async () => {
+  const add = defineTool({
+    name: 'add',
+    version: '1.0.0',
+    description: 'Adds two numbers.',
+    tier: 'read-only',
+    input: z.object({ a: z.number(), b: z.number() }),
+    run: ({ a, b }) => ({ output: { sum: a + b } }),
+  });
+  const token = 'a-token-of-the-service';
+  const other = await startRig({ tools: [add], settings: { apiTokens: [{ token, role: 'agent' }] } });
+  const shop = await startTestService(({ url, headers }, response) =>
+    sendJson(response, { url, key: headers['x-key'] }),
+  );
+  const env = {
+    PAWL_ALLOWED_HOSTS: `${shop.host},${new URL(other.server.url).host}`,
+    SUMS_AUTHORIZATION: `Bearer ${token}`,
+    PAWL_SECRET_SHOP: 'the-shop-key',
+  };
+  writeFileSync(join(place.folder, 'note.txt'), 'hello');
+  writeFileSync(join(place.folder, 'shop.yaml'), SHOP);
+  const run = (...args: string[]) => place.run(args, { env });
+  const importFiles = ['tools', 'import-mcp', 'files', '--folder', place.folder];
+
+  const [files, sums, dry] = await Promise.all([
+    run(...importFiles, '--read-only', 'read_text_file', '--', ...officialServer('filesystem'), place.folder),
+    run(
+      'tools',
+      'import-mcp',
+      'sums',
+      '--url',
+      `${other.server.url}/mcp`,
+      '--read-only',
+      'add',
+      '--header',
+      'Authorization: env:SUMS_AUTHORIZATION',
+    ),
+    run('tools', 'import-openapi', 'shop.yaml', '--server', shop.url, '--dry-run', '--json'),
+  ]);
+  expect(files, files.stderr).toMatchObject({ code: 0 });
+  expect(files.stdout).toMatch(/mcp\.files\.read_text_file +read-only +none +added/);
+  expect(files.stdout).toMatch(/mcp\.files\.write_file +system +once +added/);
+  expect(sums, sums.stderr).toMatchObject({ code: 0 });
+  expect(sums.stdout).toContain('mcp.sums.add');
+  expect(dry.stderr).toMatch(/left out: .*multipart/);
+  expect(JSON.parse(dry.stdout).tools.map(({ name }: { name: string }) => name)).toEqual([
+    'shop.getOrder',
+    'shop.deleteOrder',
+  ]);
+
+  const [imported, drifted] = await Promise.all([
+    run(
+      'tools',
+      'import-openapi',
+      'shop.yaml',
+      '--read-only',
+      '--server',
+      shop.url,
+      '--secret',
+      'key=env:PAWL_SECRET_SHOP',
+    ),
+    run(...importFiles, '--', ...officialServer('memory')),
+  ]);
+  expect(imported, imported.stderr).toMatchObject({ code: 0 });
+  expect(imported.stdout).toMatch(/shop\.getOrder +http +read-only +1/);
+  expect(drifted, drifted.stdout).toMatchObject({ code: 1 });
+  expect(drifted.stdout).toMatch(/mcp\.files\.read_text_file +gone/);
+  expect(drifted.stderr).toContain('nothing was changed');
+
+  const worker = await place.worker(env);
+  const call = async (namespace: string, tool: string, params: object) => {
+    const called = await run('call', tool, '--namespace', namespace, '--params', JSON.stringify(params), '--json');
+    expect(called, called.stdout).toMatchObject({ code: 0 });
+    return JSON.parse(called.stdout).output.content as unknown;
+  };
+  const [note, sum, order] = await Promise.all([
+    call('mcp.files', 'read_text_file', { path: join(place.folder, 'note.txt') }),
+    call('mcp.sums', 'add', { a: 2, b: 3 }),
+    call('shop', 'getOrder', { id: 7 }),
+  ]);
+  expect(note).toEqual({ content: 'hello' });
+  expect(sum).toEqual({ sum: 5 });
+  // What the service sends back of the secret is taken out.
+  expect(order).toEqual({ url: '/orders/7', key: '[secret]' });
+  expect(shop.asked[0]?.headers['x-key']).toBe('the-shop-key');
+
+  const accepted = await run(...importFiles, '--accept', '--', ...officialServer('memory'));
+  expect(accepted, accepted.stderr).toMatchObject({ code: 0 });
+  expect(accepted.stdout).toMatch(/mcp\.files\.create_entities +system +once +added/);
+  worker.signal('SIGTERM');
+  expect(await worker.ended).toEqual({ code: 0, signal: null });
+});
+
+test('what cannot be imported is a usage error, or says why, and changes nothing', async () => {
+  writeFileSync(join(place.folder, 'broken.yaml'), 'openapi: [');
+  const results = await Promise.all([
+    place.run(['tools', 'import-mcp', '9lives', '--', 'true']),
+    place.run(['tools', 'import-mcp', 'both', '--url', 'http://127.0.0.1:9/mcp', '--', 'true']),
+    place.run(['tools', 'import-mcp', 'nobody', '--', 'no-such-program']),
+    place.run(['tools', 'import-openapi', 'nothing.yaml']),
+    place.run(['tools', 'import-openapi', 'broken.yaml']),
+  ]);
+  expect(results.map(({ code }) => code)).toEqual([2, 2, 1, 2, 2]);
+  for (const { stdout, stderr } of results) {
+    expect(stdout).toBe('');
+    expect(stderr).toMatch(/^\S.*\n/);
+    expect(stderr).not.toMatch(/\n\s+at /);
+  }
+});
