@@ -14,7 +14,7 @@ export interface Child extends AsyncDisposable {
   signal(signal: NodeJS.Signals): void;
 }
 
-const START_MS = 30_000;
+const START_MS = 60_000;
 
 /** The process ended before it was ready. */
 export class EarlyEnd extends Error {}

@@ -5,18 +5,19 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { seeded } from './random.ts';
 import { page, table } from './report.ts';
 import { STACKS, type StackName } from './rig.ts';
 import { ROWS } from './rows/index.ts';
+import type { Row } from './rows/row.ts';
 import { type RowResult, runRow } from './run.ts';
+import { soakRow } from './soak.ts';
 
 const USAGE = `npm run chaos -- [options]
   --rows 1,2,5     only these rows of the matrix
   --stacks pawl    only this stack (pawl, naive)
   --seed N         the first seed (default 1); the same seed gives the same plan
   --seeds N        so many seeds, one after the other (default 1)
-  --soak MINUTES   random rows of Pawl's with random seeds, until the time is up
+  --soak MINUTES   one fleet under load for so long, faults of all rows at random; the rounds are told on stderr
   --write          write docs/reliability.md although not all rows ran
   --json           print results as lines of JSON
   --page FILE      run nothing; write docs/reliability.md from such lines, of one run or of several put together`;
@@ -45,20 +46,24 @@ else process.exitCode = await main();
 
 async function main(): Promise<number> {
   const wanted = values.rows?.split(',').map(Number);
-  const rows = ROWS.filter(({ number }) => wanted?.includes(number) ?? true);
-  const stacks = STACKS.filter((name) => values.stacks?.split(',').includes(name) ?? true);
-  const firstSeed = Number(values.seed);
-  const seeds = Array.from({ length: Number(values.seeds) }, (_, index) => firstSeed + index);
-  if (rows.length === 0 || stacks.length === 0 || seeds.some((seed) => !Number.isInteger(seed))) {
+  const rows =
+    values.soak === undefined
+      ? ROWS.filter(({ number }) => wanted?.includes(number) ?? true)
+      : [soakRow(Number(values.soak), (line) => console.error(line))];
+  const stacks = STACKS.filter((name) => (values.stacks ?? (values.soak && 'pawl'))?.split(',').includes(name) ?? true);
+  const seeds = Array.from({ length: Number(values.seeds) }, (_, index) => Number(values.seed) + index);
+  if (
+    rows.length === 0 ||
+    Number.isNaN(Number(values.soak ?? 0)) ||
+    stacks.length === 0 ||
+    seeds.some((seed) => !Number.isInteger(seed))
+  ) {
     console.error(USAGE);
     return 2;
   }
   const results: RowResult[] = [];
-  if (values.soak === undefined) {
-    for (const seed of seeds)
-      for (const row of rows)
-        results.push(...(await Promise.all(stacks.map((stack) => attempt(row.number, stack, seed)))));
-  } else await soak(Number(values.soak) * 60_000, firstSeed, results);
+  for (const seed of seeds)
+    for (const row of rows) results.push(...(await Promise.all(stacks.map((stack) => attempt(row, stack, seed)))));
   if (!values.json) console.log(`\n${table(results)}`);
   const complete = values.soak === undefined && rows.length === ROWS.length && stacks.length === STACKS.length;
   if (complete || values.write) writePage(results);
@@ -76,18 +81,7 @@ function writePage(results: readonly RowResult[]): void {
   writeFileSync(fileURLToPath(new URL('../../docs/reliability.md', import.meta.url)), page(results, seeds));
 }
 
-async function soak(forMs: number, firstSeed: number, results: RowResult[]): Promise<void> {
-  const endMs = performance.now() + forMs;
-  const random = seeded(firstSeed);
-  while (performance.now() < endMs) {
-    const row = ROWS[random.between(0, ROWS.length - 1)];
-    if (row !== undefined) results.push(await attempt(row.number, 'pawl', random.between(1, 1_000_000)));
-  }
-}
-
-async function attempt(number: number, stack: StackName, seed: number): Promise<RowResult> {
-  const row = ROWS.find((candidate) => candidate.number === number);
-  if (row === undefined) throw new Error(`there is no row ${number}`);
+async function attempt(row: Row, stack: StackName, seed: number): Promise<RowResult> {
   const result = await runRow(row, stack, seed);
   if (values.json) console.log(JSON.stringify(result));
   else tell(result);

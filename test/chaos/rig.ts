@@ -1,5 +1,5 @@
 /** What a row works with: a Redis of its own, processes of one stack, an effect log outside of both, and the history. */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startWire, type Wire } from '../helpers/proxy.ts';
 import { eventually } from '../helpers/signal.ts';
@@ -51,6 +51,7 @@ export class Rig implements AsyncDisposable {
   #env: Readonly<Record<string, string>>;
   readonly #parts: AsyncDisposable[] = [];
   readonly #effectLog: string;
+  readonly #earlierLogs: string[] = [];
   #healedAtMs: number | undefined;
 
   static async open(options: RigOptions): Promise<Rig> {
@@ -161,7 +162,21 @@ export class Rig implements AsyncDisposable {
   }
 
   effects(key?: string): readonly EffectLine[] {
-    return readEffects(this.#effectLog).filter((line) => key === undefined || line.key === key);
+    const lines = [...this.#earlierLogs, this.#effectLog].flatMap(readEffects);
+    return lines.filter((line) => key === undefined || line.key === key);
+  }
+
+  /** Since the log was turned over for the last time. */
+  latestEffects(): readonly EffectLine[] {
+    return readEffects(this.#effectLog);
+  }
+
+  /** What comes from here on is written to a new file: tools that look something up in a long one would stand still. */
+  turnLogOver(): void {
+    const earlier = `${this.#effectLog}.${this.#earlierLogs.length}`;
+    if (!existsSync(this.#effectLog)) return;
+    renameSync(this.#effectLog, earlier);
+    this.#earlierLogs.push(earlier);
   }
 
   /** The first line of a call in this phase. */
@@ -187,10 +202,14 @@ export class Rig implements AsyncDisposable {
   }
 
   /** Asks, from a producer of its own, after every call that was acknowledged, until each has ended or the time is up. */
-  async settle(pending: readonly Promise<unknown>[] = []): Promise<void> {
-    const observer = await this.producer();
-    const endMs = performance.now() + SETTLE_MS;
-    const open = new Set(this.history.calls.filter(({ callId }) => callId !== undefined));
+  async settle(
+    pending: readonly Promise<unknown>[] = [],
+    calls: readonly CallHistory[] = this.history.calls,
+    withinMs = SETTLE_MS,
+  ): Promise<void> {
+    await using observer = await this.producer();
+    const endMs = performance.now() + withinMs;
+    const open = new Set(calls.filter(({ callId }) => callId !== undefined));
     while (open.size > 0 && performance.now() < endMs) {
       await Promise.all([...open].map((call) => this.#lookAt(observer, call, open)));
       if (open.size > 0) await new Promise((next) => setTimeout(next, 100));

@@ -188,7 +188,7 @@ const proberKilled: Row = {
 const FAKETIME = ['/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1', '/usr/lib/faketime/libfaketimeMT.so.1'];
 const HOUR_MS = 3_600_000;
 
-function wrongBy(hours: 1 | -1): Readonly<Record<string, string>> {
+export function wrongBy(hours: 1 | -1): Readonly<Record<string, string>> {
   const library = FAKETIME.find((file) => existsSync(file));
   if (library === undefined) return { CLOCK_SKEW_MS: String(hours * HOUR_MS) };
   return { LD_PRELOAD: library, FAKETIME: hours === 1 ? '+1h' : '-1h', FAKETIME_DONT_FAKE_MONOTONIC: '1' };

@@ -4,7 +4,7 @@ import type { Producer, Rig, StackName } from '../rig.ts';
 import { mixedAsks, type Row } from './row.ts';
 
 /** Scripts of workers and of producers, and the moment. */
-const POINTS: Readonly<
+export const POINTS: Readonly<
   Record<StackName, { readonly workers: readonly string[]; readonly producers: readonly string[] }>
 > = {
   pawl: {
@@ -16,7 +16,7 @@ const POINTS: Readonly<
       'pawl:finish@before',
       'pawl:finish@after',
     ],
-    producers: ['pawl:claim@before', 'pawl:claim@after'],
+    producers: ['pawl:claims@before', 'pawl:claims@after'],
   },
   naive: {
     workers: ['moveToActive@before', 'moveToActive@after', 'moveToFinished@before', 'moveToFinished@after'],

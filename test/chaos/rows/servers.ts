@@ -1,5 +1,5 @@
 /** Redis servers that are torn, doubled or set up wrongly. */
-import { copyFile, open, readdir, stat, truncate } from 'node:fs/promises';
+import { copyFile, readdir, readFile, stat, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { eventually } from '../../helpers/signal.ts';
 import { type Server, startServer } from '../server.ts';
@@ -13,14 +13,12 @@ async function appendedFile({ folder }: Server): Promise<string> {
   return join(parts, part);
 }
 
+/** Over the beginning of a command: Redis cannot tell what is wrong inside of a value. */
 async function corruptMiddle(file: string): Promise<void> {
-  const { size } = await stat(file);
-  const handle = await open(file, 'r+');
-  try {
-    await handle.write(Buffer.alloc(64, 0xff), 0, 64, Math.floor(size / 2));
-  } finally {
-    await handle.close();
-  }
+  const bytes = await readFile(file);
+  const command = bytes.indexOf('\r\n*', Math.floor(bytes.length / 2));
+  bytes.fill(0xff, command, command + 64);
+  await writeFile(file, bytes);
 }
 
 const tornFile: Row = {
