@@ -24,7 +24,7 @@ import type { CircuitView } from './circuits.ts';
 import { Claims } from './claims.ts';
 import { heardWithin, SILENCE_GRACE_MS, withDeadline } from './deadline.ts';
 import type { Offer, Offers } from './offers.ts';
-import type { Results } from './results.ts';
+import type { Results, Waiting } from './results.ts';
 import type { Submission, SubmitOptions } from './submission.ts';
 import type { CallTraces } from './traces.ts';
 
@@ -193,7 +193,7 @@ export class Dispatch {
     admitted: Admitted,
     claim: Claim,
     answer: Accepted,
-    waiting: ReturnType<Results['wait']>,
+    waiting: Waiting,
     options: SubmitOptions,
   ): Promise<Submission> {
     const { envelope, identity } = admitted;
@@ -208,6 +208,7 @@ export class Dispatch {
       this.#parts.onEvent({ type: 'shadow', envelope, callId: answer.callId, kind, detail: answer.duplicateOf });
     }
     if (answer.kind === 'claimed' && claim.approval !== undefined) this.#asked(claim.approval, options);
+    if (answer.kind === 'claimed' || answer.kind === 'inflight') waiting.claimed();
     if (answer.kind === 'claimed') return this.#pending(admitted, answer.callId, waiting, undefined);
     if (answer.kind === 'inflight' && envelope.transport.dedupeMode === 'enforced') {
       // Under its own name the first waiter stays: it may have been told of the end already.

@@ -13,7 +13,15 @@ interface Waiter {
   settle: (outcome: Outcome) => void;
   abandon: (error: PawlError) => void;
   progress: ((event: ProgressEvent) => void) | undefined;
+  /** Redis has acknowledged the call: there must be a record of it. */
+  claimed: boolean;
   readonly sinceMs: number;
+}
+
+export interface Waiting {
+  readonly outcome: Promise<Outcome>;
+  stop(): void;
+  claimed(): void;
 }
 
 /** Calls that settled before somebody waited: a merged call's ID is known only from the claim's answer. */
@@ -49,17 +57,14 @@ export class Results {
 
   /**
    * Waits for a call's outcome; `stop` ends the waiting without an answer. Who knows the call's ID only from a claim's answer
-   * waits with `sinceClaim`: the call may have settled in between. All others must not be told of an end that was before.
+   * waits with `sinceClaim`: the call may have settled in between. All others must not be told of an end that was before, and say
+   * that it is `claimed` when they have the answer.
    */
-  wait(
-    callId: string,
-    onProgress?: (event: ProgressEvent) => void,
-    sinceClaim = false,
-  ): { readonly outcome: Promise<Outcome>; stop(): void } {
+  wait(callId: string, onProgress?: (event: ProgressEvent) => void, sinceClaim = false): Waiting {
     let waiter: Waiter | undefined;
     const outcome = new Promise<Outcome>((settle, abandon) => {
       if (this.#closed !== undefined) return abandon(this.#closed);
-      waiter = { settle, abandon, progress: onProgress, sinceMs: performance.now() };
+      waiter = { settle, abandon, progress: onProgress, claimed: sinceClaim, sinceMs: performance.now() };
       const waiters = this.#waiters.get(callId);
       if (waiters === undefined) this.#waiters.set(callId, new Set([waiter]));
       else waiters.add(waiter);
@@ -67,7 +72,13 @@ export class Results {
     // Nobody may be waiting any more when the client is closed.
     outcome.catch(() => {});
     if (this.#early.delete(callId) && sinceClaim) this.#fetch(callId);
-    return { outcome, stop: () => waiter !== undefined && this.#forget(callId, waiter) };
+    return {
+      outcome,
+      stop: () => waiter !== undefined && this.#forget(callId, waiter),
+      claimed: () => {
+        if (waiter !== undefined) waiter.claimed = true;
+      },
+    };
   }
 
   #forget(callId: string, waiter: Waiter): void {
@@ -125,10 +136,11 @@ export class Results {
     for (const [callId, waiters] of this.#waiters) {
       const oldest = Math.min(...[...waiters].map((waiter) => waiter.sinceMs));
       if (now - oldest < olderThanMs) continue;
+      const claimed = [...waiters].some((waiter) => waiter.claimed);
       this.#ledger.read(callId, this.#inboxId).then((record) => {
         if (record?.outcome !== undefined && record.state !== 'inflight') this.#settle(callId, record.outcome);
-        // Long after its claim was answered there must be a record: Redis has forgotten the call.
-        else if (record === undefined && now - oldest >= CHECK_INTERVAL_MS) this.#abandon(callId);
+        // What Redis acknowledged has a record, or was forgotten; for all else, it is given some time.
+        else if (record === undefined && (claimed || now - oldest >= CHECK_INTERVAL_MS)) this.#abandon(callId);
       }, this.#onError);
     }
   }

@@ -90,6 +90,21 @@ describe('who waits for which call', () => {
     await eventually(async () => (await books.redis.hget(record, 'inboxes')) === 'producer-1');
   });
 
+  test('a call that Redis acknowledged and has no record of is given up at once; one on its way is waited for', async () => {
+    const { results } = await open();
+    const { callId } = claimOf('forgotten');
+    const waiting = results.wait(callId);
+    waiting.claimed();
+    const onItsWay = results.wait(claimOf('on its way').callId);
+    results.check();
+    await expect(within(waiting.outcome, 5_000, 'the end of waiting')).rejects.toMatchObject({
+      code: 'BACKEND_UNAVAILABLE',
+      message: `Redis has lost call ${callId}: ask again with the same key.`,
+    });
+    expect(results.size).toBe(1);
+    onItsWay.stop();
+  });
+
   test('calls that were asked for just now are left alone by the regular check', async () => {
     const { results, settled } = await open();
     results.wait(await settled('a'));

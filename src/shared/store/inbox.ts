@@ -95,8 +95,6 @@ export class InboxReader {
     let events = await this.#pop();
     while (!this.#closed) {
       const next = this.#pop();
-      // When a delivery fails, that is what is told.
-      next.catch(() => {});
       for (const event of events) this.#deliver(event);
       events = await next;
     }
@@ -121,8 +119,14 @@ export class InboxReader {
     return [first, ...((await this.#client.lpop(key, BATCH)) ?? [])];
   }
 
+  /** What cannot be delivered must not cost the events behind it, which nobody else gets any more. */
   #deliver(text: string): void {
-    this.#options.onEvent(JSON.parse(text) as InboxEvent);
+    try {
+      this.#options.onEvent(JSON.parse(text) as InboxEvent);
+    } catch (error) {
+      this.#options.onError(error as Error);
+      this.#options.onGap();
+    }
   }
 
   async close(): Promise<void> {

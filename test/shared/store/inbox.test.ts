@@ -49,6 +49,15 @@ describe('DESIGN, decision 6: a producer’s inbox', () => {
     expect(events.map((item) => item.callId).sort()).toEqual(['call 1', 'call 2']);
   });
 
+  test('an event that nobody can read is a gap, and those behind it arrive', async () => {
+    const books = await openBooks();
+    await books.redis.rpush(books.ledger.keys(PLACE).inbox('producer-1'), event(1), '{"type":', event(2));
+    const { events, gaps } = read(books);
+    await eventually(() => events.length === 2);
+    expect(events.map(({ callId }) => callId)).toEqual(['call 1', 'call 2']);
+    expect(gaps).toEqual([1]);
+  });
+
   test('a cut connection is a gap that the owner hears of, and the reader goes on', async () => {
     const books = await openBooks();
     const { events, gaps } = read(books);
