@@ -26,8 +26,8 @@ const TAKES_PART =
 /** Commands of one that only looks. Its scripts may run, and fail where they write: the keys are readable, not writable. */
 const LOOKS = '-@all +@read +@connection +eval +evalsha -@dangerous +info +time';
 
-/** What the whole fleet shares: workers and tools, sessions, turns at resources, limits, budgets, the audit trail. */
-const SHARED = ['{fleet}*', '{turns}*', '{limit:*', '{budget}*', '{audit}*']
+/** What the whole fleet shares: workers and tools, sessions, turns at resources, limits, budgets, calls that clients run, the audit trail. */
+const SHARED = ['{fleet}*', '{turns}*', '{limit:*', '{budget}*', '{clients}*', '{audit}*']
   .map((keys) => `~${PREFIX}:${keys}`)
   .join(' ');
 

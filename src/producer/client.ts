@@ -488,7 +488,12 @@ export class Pawl {
   /** Declares tools, and runs their calls here, as an outside client does over HTTP (C21). */
   async serveTools(tools: readonly ServedTool[], options?: ServeOptions): Promise<ServedTools> {
     this.#checkOpen();
-    const serving = await ServedTools.start({ clients: this.toolClients, registry: this.registry }, tools, options);
+    const parts = {
+      clients: this.toolClients,
+      registry: this.registry,
+      onClosed: (closed: ServedTools) => void this.#serving.delete(closed),
+    };
+    const serving = await ServedTools.start(parts, tools, options);
     this.#serving.add(serving);
     return serving;
   }

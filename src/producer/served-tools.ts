@@ -43,6 +43,7 @@ const AGAIN_MS = 500;
 export interface ServedToolsParts {
   readonly clients: ToolClients;
   readonly registry: Registry;
+  onClosed(serving: ServedTools): void;
 }
 
 export class ServedTools {
@@ -50,20 +51,22 @@ export class ServedTools {
   readonly #tools: ReadonlyMap<string, ServedTool>;
   readonly #options: ServeOptions;
   readonly #running = new Map<string, AbortController>();
+  readonly #work = new Set<Promise<void>>();
   readonly #closing = new AbortController();
+  readonly #onClosed: (serving: ServedTools) => void;
   #client: ToolClient;
   #heartbeat: NodeJS.Timeout | undefined;
   readonly #loop: Promise<void>;
 
   /** Declares what is not declared so yet, and begins to take calls. Throws `CONTRACT_INVALID` for what cannot be declared. */
   static async start(
-    { clients, registry }: ServedToolsParts,
+    { clients, registry, onClosed }: ServedToolsParts,
     tools: readonly ServedTool[],
     options: ServeOptions = {},
   ): Promise<ServedTools> {
     for (const tool of tools) await declare(registry, tool, options.by);
     const named = new Map(tools.map((tool) => [qualifiedName(parseToolName(tool.name)), tool]));
-    return new ServedTools(clients, named, options, await join(clients, named, options));
+    return new ServedTools(clients, named, options, await join(clients, named, options), onClosed);
   }
 
   private constructor(
@@ -71,7 +74,9 @@ export class ServedTools {
     tools: ReadonlyMap<string, ServedTool>,
     options: ServeOptions,
     client: ToolClient,
+    onClosed: (serving: ServedTools) => void,
   ) {
+    this.#onClosed = onClosed;
     this.#clients = clients;
     this.#tools = tools;
     this.#options = options;
@@ -93,7 +98,7 @@ export class ServedTools {
         const running = [...this.#running.keys()];
         const news = await this.#clients.next(this.#client.clientId, { running, waitMs: WAIT_MS, signal });
         this.#cancel(news);
-        if (news.call !== undefined) void this.#run(news.call);
+        if (news.call !== undefined) this.#start(news.call);
       } catch (error) {
         await this.#mend(error);
       }
@@ -134,6 +139,11 @@ export class ServedTools {
     }
   }
 
+  #start(call: ClientCall): void {
+    const work = this.#run(call).finally(() => this.#work.delete(work));
+    this.#work.add(work);
+  }
+
   async #run(call: ClientCall): Promise<void> {
     const controller = new AbortController();
     const { clientId } = this.#client;
@@ -168,12 +178,20 @@ export class ServedTools {
     }
   }
 
-  /** Leaves at once: calls that still run here end with a typed error for whoever waits. Their declarations stay. */
-  async close(): Promise<void> {
+  /**
+   * Takes no further calls, waits `graceMs` for those that run, and leaves: what runs then ends with a typed error for whoever
+   * waits. The declarations stay.
+   */
+  async close(graceMs = 0): Promise<void> {
     if (this.#closing.signal.aborted) return;
-    clearInterval(this.#heartbeat);
     this.#closing.abort();
+    this.#onClosed(this);
     await this.#loop;
+    const late = new AbortController();
+    const grace = sleep(graceMs, undefined, { signal: late.signal }).catch(() => {});
+    await Promise.race([Promise.all(this.#work), grace]);
+    late.abort();
+    clearInterval(this.#heartbeat);
     for (const controller of this.#running.values()) controller.abort(new PawlError('DRAINED'));
     await this.#clients.leave(this.#client.clientId, this.#options.by).catch((error: unknown) => {
       if (!(error instanceof PawlError && error.code === 'NOT_FOUND')) throw error;

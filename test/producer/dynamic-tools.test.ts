@@ -85,6 +85,24 @@ describe('a tool that an outside client runs (C21)', () => {
     expect(await pawl.registry.history('open_file')).toHaveLength(1);
   });
 
+  test('is closed gracefully: what runs is finished, and nothing more is taken', async () => {
+    const { pawl, session } = await startFleet({ tools: [echo] });
+    const [begun, gate] = [signal(), signal()];
+    const run = async () => {
+      begun.fire();
+      await gate.promise;
+      return { output: 'finished' };
+    };
+    const serving = await pawl.serveTools([servedTool({ run })]);
+    const { result } = pending(await session.submit('open_file', { file: 'a' }));
+    await begun.promise;
+    const closed = serving.close(60_000);
+    gate.fire();
+    await closed;
+    expect(contentOf(await result)).toBe('finished');
+    expect((await session.call('open_file', { file: 'b' })).error?.code).toBe('CLIENT_GONE');
+  });
+
   test('is what the client says it is: failures, soft failures, images, and nothing that is no result', async () => {
     const { pawl, session } = await startFleet({ tools: [echo] });
     const answers: (() => unknown)[] = [
