@@ -2,10 +2,11 @@
 import { accountsOf, checkCall } from '../shared/budget.ts';
 import type { Settings } from '../shared/config.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
-import { type Importance, importanceOf, roomFor } from '../shared/importance.ts';
+import { type Importance, importanceOf, lineOf, roomFor } from '../shared/importance.ts';
 import { type PolicyRequest, toolLimits } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { Claim } from '../shared/store/claim.ts';
+import { tenantWeight } from '../shared/tenant.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import { matches } from '../shared/wildcard.ts';
 import type { Offer } from './offers.ts';
@@ -15,6 +16,7 @@ export interface Admission {
   readonly envelope: ToolCallEnvelope;
   readonly importance: Importance;
   readonly room: number;
+  readonly line: string;
   readonly spends?: NonNullable<Claim['spends']>;
 }
 
@@ -33,7 +35,6 @@ export function admissionOf(
   },
 ): Admission {
   const importance = importanceOf(envelope, session);
-  const room = roomFor(importance, settings.admission.maxInflight);
   const { costUnits = 1, maxCallsPerTurn: perTurn, maxCallsPerSession: perSession } = offer.budget ?? {};
   const timeMs = checkCall(session.budgets, costUnits);
   const own = perTurn === undefined && perSession === undefined ? [] : [{ title: 'its tool', perTurn, perSession }];
@@ -50,7 +51,8 @@ export function admissionOf(
   return {
     envelope: timeMs === undefined ? envelope : endingBy(envelope, nowMs + timeMs),
     importance,
-    room,
+    room: roomFor(importance, settings.admission.maxInflight),
+    line: lineOf(importance, session.tenantId, tenantWeight(settings.tenants, session.tenantId)),
     ...(accounts.length === 0 ? {} : { spends: { accounts, costUnits } }),
   };
 }

@@ -39,7 +39,7 @@ export class Claims {
     { envelope, offer, paramsDigest: digest, identity, circuit, modes, shadow, loop, channel, admission }: Admitted,
     options: SubmitOptions,
   ): Claim {
-    const { room, spends } = admission;
+    const { room, line, spends } = admission;
     const request: StoredRequest = {
       envelope,
       tool: { version: offer.version, definition: offer.definition },
@@ -52,6 +52,7 @@ export class Claims {
     return {
       callId: identity.callId,
       room,
+      line,
       ...(spends === undefined ? {} : { spends }),
       ...(identity.mergeId === undefined ? {} : { mergeId: identity.mergeId }),
       ...(shadow === undefined ? {} : { shadow }),

@@ -8,6 +8,7 @@ import { DEFAULT_TTLS } from './call.ts';
 import { type Issue, PawlError } from './failure.ts';
 import { policySettingsSchema } from './policy-file.ts';
 import { MODES } from './switches.ts';
+import { tenantSettingsSchema } from './tenant.ts';
 import { TIERS } from './tool.ts';
 
 const milliseconds = z.number().int().positive();
@@ -225,6 +226,7 @@ export const settingsSchema = z.strictObject({
   audit: auditSchema.prefault({}),
   /** What tenants may spend (I17; docs/budgets.md). */
   budgets: budgetSettingsSchema.prefault({}),
+  tenants: tenantSettingsSchema.default({}),
   admission: z
     .strictObject({
       /** Calls that wait or run in one tier: a critical call is taken below it, a normal one below 90 %, one in the background below half. */

@@ -1,6 +1,6 @@
 /**
  * How much a call matters when not all can be taken (I20). A tier takes calls up to a number in flight; the less a call matters, the
- * sooner that number is reached for it.
+ * sooner that number is reached for it, and the fewer turns it has among those that wait.
  */
 import { contractInvalid, type ToolCallEnvelope } from './envelope.ts';
 import { PawlError } from './failure.ts';
@@ -12,6 +12,8 @@ export type Importance = (typeof IMPORTANCES)[number];
 const TAG = 'importance:';
 /** Of what a tier takes. */
 const SHARES: Readonly<Record<Importance, number>> = { critical: 1, normal: 0.9, background: 0.5 };
+/** Turns while a normal call has one. Never none: what matters little waits longer, not for ever. */
+const TURNS: Readonly<Record<Importance, number>> = { critical: 4, normal: 1, background: 1 / 8 };
 const AGAIN_MS: Readonly<Record<Importance, number>> = { critical: 1_000, normal: 2_000, background: 10_000 };
 
 /**
@@ -34,6 +36,14 @@ export function importanceOf(
 /** How many calls may be in flight in a tier for one more of this importance to be taken. */
 export function roomFor(importance: Importance, maxInflight: number): number {
   return Math.max(1, Math.floor(maxInflight * SHARES[importance]));
+}
+
+/**
+ * The line in which a call waits when its tier is busy: one for each tenant and importance. Lines take turns by weight, and in a line
+ * its sessions do (`stand-in-line.lua` reads the weight, which comes first).
+ */
+export function lineOf(importance: Importance, tenantId: string | undefined, tenantWeight: number): string {
+  return `${TURNS[importance] * tenantWeight} ${importance} ${tenantId ?? ''}`;
 }
 
 export function overloaded(tier: string, importance: Importance, inflight: number): PawlError {

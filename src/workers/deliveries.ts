@@ -95,8 +95,9 @@ export class Deliveries {
         lockToken,
       });
     };
-    const moveToFailed: MoveToFailed = (job, reason, kept, laneToken, ...rest) =>
-      ownFailed(job, reason, kept, lockTokenOf(job) ?? laneToken, ...rest);
+    // BullMQ's text would take the next job by its own rule: the worker asks for it instead.
+    const moveToFailed: MoveToFailed = (job, reason, kept, laneToken, _takeNext, ...rest) =>
+      ownFailed(job, reason, kept, lockTokenOf(job) ?? laneToken, false, ...rest);
     const wait = backend.waitForJob.bind(backend);
     const waitForJob: RedisQueueBackend['waitForJob'] = async (blockSeconds) => {
       try {

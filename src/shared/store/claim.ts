@@ -5,6 +5,7 @@ import type { ApprovalRequest } from '../approval.ts';
 import { type Account, UNITS, type Unit } from '../budget.ts';
 import type { CallState, Phase } from '../call.ts';
 import type { DedupeMode } from '../envelope.ts';
+import { lineOf } from '../importance.ts';
 import { Batches } from './batches.ts';
 import type { StoredRequest } from './call-record.ts';
 import type { PlaceKeys } from './keys.ts';
@@ -22,6 +23,8 @@ export interface Claim {
   readonly loop?: { readonly loopId: string; readonly refuseAt: number; readonly windowMs: number };
   /** So many calls in flight in the tier, and no more like this one are taken (I20). */
   readonly room?: number;
+  /** Where the call waits when others do (`lineOf`). Default: among normal calls of no tenant. */
+  readonly line?: string;
   /** Taken from when the call is claimed (I17). */
   readonly spends?: { readonly accounts: readonly Account[]; readonly costUnits: number };
   readonly mode: DedupeMode;
@@ -148,6 +151,8 @@ function askedOf(access: LedgerAccess, keys: PlaceKeys, claim: Claim): Asked {
       keys.sizes,
       `${toolNamespace}.${toolName}`,
       claim.room ?? '',
+      claim.line ?? lineOf('normal', undefined, 1),
+      sessionKey,
       ...budgetArguments(access, claim.spends),
     ],
   };

@@ -55,7 +55,7 @@ export interface Finished {
   readonly idle: boolean;
 }
 
-const NEXT_JOBS_LUA = [luaFunction('next-jobs'), luaFunction('begin'), luaFunction('begin-taken')];
+const NEXT_JOBS_LUA = ['next-in-line', 'next-jobs', 'begin', 'begin-taken'].map((name) => luaFunction(name));
 const takeScript = new Script('take', 2, [...NEXT_JOBS_LUA, MOVE_LUA.toActive]);
 const finishScript = new Script('finish', undefined, [
   ...NEXT_JOBS_LUA,

@@ -18,7 +18,7 @@ export const KEPT_JOBS = 500;
 export const KEPT_EVENTS = 1_000;
 
 /** For `Script`: `enqueue`. */
-export const ENQUEUE_LUA = [luaFunction('enqueue')];
+export const ENQUEUE_LUA = [luaFunction('stand-in-line'), luaFunction('enqueue')];
 /** For `Script`: `moveToActive` and `moveToFinished`. */
 export const MOVE_LUA = {
   toActive: bullmqFunction('moveToActive', 11),

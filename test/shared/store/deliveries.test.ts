@@ -235,7 +235,7 @@ describe('ending a call with its job', () => {
       ['fenced', undefined],
       ['settled', undefined],
     ]);
-    expect(await books.redis.llen(books.ledger.keys(PLACE).job('wait'))).toBe(1);
+    expect(await books.redis.zcard(books.ledger.keys(PLACE).job('prioritized'))).toBe(1);
     expect(await books.redis.zcard(books.ledger.keys(PLACE).inflight)).toBe(3);
   });
 

@@ -10,8 +10,9 @@
 --       20 approval to wait for (JSON), '' for none  21 its signature  22 its ID  23 key prefix of approvals  24 when it expires
 --       25 count at which the call is refused, '' counts nothing  26 how long is counted, ms
 --       27 key prefix of how many calls of each tool there are  28 tool
---       29 calls in flight at which the tier takes no more like it, '' for no bound  30 number of budgets  31 what the call costs
---       32.. of each budget: key, most calls, cost units and time, ms ('' for no bound), how long it is kept, ms, '1' when that is
+--       29 calls in flight at which the tier takes no more like it, '' for no bound  30, 31 line and session of the job, as enqueue takes
+--       them  32 number of budgets  33 what the call costs
+--       34.. of each budget: key, most calls, cost units and time, ms ('' for no bound), how long it is kept, ms, '1' when that is
 --         from its first call on
 -- Returns {code, call ID, now, …}:
 --   claimed    duplicate count  a new record, queued; in shadow mode, the state of what it would have met, or 'conflict'; how often
@@ -88,7 +89,7 @@ if ARGV[29] ~= '' then
   local inflight = cardinality(KEYS[3])
   if inflight >= tonumber(ARGV[29]) then return {'overloaded', callId, now, inflight} end
 end
-local budgets, cost, firstBudget = tonumber(ARGV[30]), ARGV[31], 32
+local budgets, cost, firstBudget = tonumber(ARGV[32]), ARGV[33], 34
 for budget = 0, budgets - 1 do
   local at = firstBudget + budget * 6
   local spent = redis.call('HMGET', ARGV[at], 'calls', 'costUnits', 'timeMs')
@@ -160,5 +161,7 @@ if now % 16 == 0 then
     if #expired > 0 then redis.call('ZREM', KEYS[index], unpack(expired)) end
   end
 end
-enqueue({ARGV[13]}, {unpack(ARGV, 14, 19)})
+local job = {unpack(ARGV, 14, 19)}
+job[7], job[8] = ARGV[30], ARGV[31]
+enqueue({ARGV[13]}, job)
 return {'claimed', callId, now, duplicate, repetitions}

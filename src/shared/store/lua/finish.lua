@@ -28,9 +28,9 @@ for number = 1, tonumber(ARGV[12]) do
   endings[number] = {written, code, free and '1' or '0'}
 end
 local jobs, idle = {}, false
-if redis.call('EXISTS', queue .. 'wait') == 1 then
+if redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') > 0 then
   if wanted > 0 then jobs = next_jobs({queue}, {ARGV[4], ARGV[6], wanted, ARGV[10]}) or {} end
-elseif redis.call('EXISTS', queue .. 'prioritized', queue .. 'paused') == 0 then
+elseif redis.call('EXISTS', queue .. 'paused') == 0 then
   idle = redis.call('EXISTS', queue .. 'delayed') == 0
   if redis.call('EXISTS', queue .. 'active') == 0 then redis.call('XADD', queue .. 'events', '*', 'event', 'drained') end
 end

@@ -34,6 +34,9 @@ local function cardinality(key)
   return cardinalities[key] + (added and (#added - 2) / 2 or 0)
 end
 
+-- Lines of jobs (stand_in_line): how far their scores are apart, and those that this script knows.
+local LINE, lines = 0x100000000, {}
+
 -- Counts one more in a hash that lives so long from its first count on.
 local function countLater(key, field, ttlMs)
   local fields = counts[key]

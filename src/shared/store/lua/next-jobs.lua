@@ -1,5 +1,6 @@
 -- Takes the next waiting jobs: what BullMQ's moveToActive does for an ordinary job of an ordinary queue, and no more. Returns nil
--- for everything else (paused or limited queues, due or prioritized jobs, an empty queue), which is left to BullMQ.
+-- for everything else (paused or limited queues, due jobs, an empty queue), which is left to BullMQ. What comes back (a retry, a
+-- call that was woken) goes before the jobs in line, every other time: neither holds up the other.
 --
 -- KEYS  1 key prefix of the queue
 -- ARGV  1 lock token of all of them  2 lock, ms  3 how many at most  4 workers that take from this queue: of several jobs each
@@ -9,15 +10,23 @@
 local queue, now, most = KEYS[1], nowMs(), tonumber(ARGV[3])
 local settings = redis.call('HMGET', queue .. 'meta', 'paused', 'concurrency', 'max')
 if settings[1] or settings[2] or settings[3] then return nil end
-local due = redis.call('ZRANGEBYSCORE', queue .. 'delayed', 0, (now + 1) * 0x1000 - 1, 'LIMIT', 0, 1)
-if #due > 0 then return nil end
-if most > 1 then most = math.min(most, math.max(1, math.ceil(redis.call('LLEN', queue .. 'wait') / ARGV[4]))) end
-local jobs, jobIds = {}, redis.call('LRANGE', queue .. 'wait', -most, -1)
-if #jobIds == 0 then return nil end
-redis.call('LTRIM', queue .. 'wait', 0, -#jobIds - 1)
-for number = 1, #jobIds do
+local due = #redis.call('ZRANGEBYSCORE', queue .. 'delayed', 0, (now + 1) * 0x1000 - 1, 'LIMIT', 0, 1) > 0
+local back, inLine = redis.call('LLEN', queue .. 'wait'), redis.call('ZCARD', queue .. 'prioritized')
+local lineFirst = inLine > 0 and (due or back > 0) and redis.call('HINCRBY', queue .. 'lines', 'served', 1) % 2 == 0
+if due and not lineFirst or back + inLine == 0 then return nil end
+if most > 1 then most = math.min(most, math.max(1, math.ceil((back + inLine) / ARGV[4]))) end
+local jobIds = lineFirst and next_in_line({queue}, {most}) or {}
+if #jobIds < most and back > 0 then
   -- The last is the oldest.
-  local jobId = jobIds[#jobIds + 1 - number]
+  local returned = redis.call('LRANGE', queue .. 'wait', #jobIds - most, -1)
+  redis.call('LTRIM', queue .. 'wait', 0, -#returned - 1)
+  for position = #returned, 1, -1 do jobIds[#jobIds + 1] = returned[position] end
+end
+if #jobIds < most and inLine > 0 and not lineFirst then
+  for _, jobId in ipairs(next_in_line({queue}, {most - #jobIds})) do jobIds[#jobIds + 1] = jobId end
+end
+local jobs = {}
+for number, jobId in ipairs(jobIds) do
   local job = queue .. jobId
   local fields = redis.call('HMGET', job, 'name', 'data', 'opts', 'timestamp', 'ats')
   redis.call('SET', job .. ':lock', ARGV[1], 'PX', ARGV[2])
@@ -28,9 +37,9 @@ for number = 1, #jobIds do
     {'name', fields[1] or '', 'data', fields[2] or '{}', 'opts', fields[3] or '{}', 'timestamp', fields[4] or now, 'processedOn', now},
     jobId, 0, 0, 0}
 end
-local more = redis.call('EXISTS', queue .. 'wait') == 1
+local more = due or #jobs < back + inLine
 -- Wakes a worker for the rest.
 if more then redis.call('ZADD', queue .. 'marker', '0', '0') end
-local upcoming = not more and redis.call('EXISTS', queue .. 'delayed', queue .. 'prioritized') > 0
-if not upcoming and (not more or #jobs > 1) then jobs[#jobs][5] = 1 end
+local enough = more and #jobs > 1 or not more and redis.call('EXISTS', queue .. 'delayed') == 0
+if enough then jobs[#jobs][5] = 1 end
 return jobs

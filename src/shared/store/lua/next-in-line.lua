@@ -1,0 +1,28 @@
+-- Takes the next jobs out of their lines. The line whose turn is the earliest is served until it is behind the next one; each job
+-- puts its line's next turn off by 1 / weight.
+--
+-- KEYS  1 key prefix of the queue
+-- ARGV  1 how many at most
+-- Returns job IDs
+local queue, most, jobIds = KEYS[1], tonumber(ARGV[1]), {}
+local prioritized, order = queue .. 'prioritized', queue .. 'line-order'
+while #jobIds < most do
+  local member, turn, _, nextTurn = unpack(redis.call('ZRANGE', order, 0, 1, 'WITHSCORES'))
+  -- None is left, or only what somebody gave a priority of BullMQ's.
+  local number, weight = string.match(member or '0 1', '^(%d+) (%S+)$')
+  local share = most - #jobIds
+  if nextTurn then share = math.min(share, math.floor((nextTurn - turn) * weight) + 1) end
+  local taken = redis.call('ZRANGEBYSCORE', prioritized, number * LINE, member and (number + 1) * LINE - 1 or '+inf', 'LIMIT', 0, share)
+  if #taken > 0 then
+    redis.call('ZREM', prioritized, unpack(taken))
+    for _, jobId in ipairs(taken) do jobIds[#jobIds + 1] = jobId end
+    if nextTurn then redis.call('ZINCRBY', order, #taken / weight, member) end
+  elseif member then
+    -- Nobody stands there, and its turn has come: it owes the others nothing.
+    redis.call('ZREM', order, member)
+  else
+    break
+  end
+end
+if redis.call('EXISTS', prioritized) == 0 then redis.call('DEL', queue .. 'lines', order, queue .. 'line-sessions') end
+return jobIds

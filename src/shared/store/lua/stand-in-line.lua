@@ -1,0 +1,34 @@
+-- Puts a job into its line, where the sessions take turns: a session's next job stands one behind its last, and none stands before
+-- the first of the line. So a session that comes late is not behind the backlog of the others (start-time fair queuing).
+--
+-- A line is one of BullMQ's priorities: its jobs have scores from its number * LINE on. Lines take turns, too (next_in_line).
+--
+-- KEYS  1 key prefix of the queue
+-- ARGV  1 job ID  2 line: its weight (how many turns it has while a line of weight 1 has one), a space, its name  3 session
+local queue, jobId, name, session = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local prioritized, numbers, order, sessions = queue .. 'prioritized', queue .. 'lines', queue .. 'line-order', queue .. 'line-sessions'
+local line = lines[name]
+if not line then
+  local number = redis.call('HGET', numbers, name)
+  if not number then
+    number = redis.call('HINCRBY', numbers, '', 1)
+    redis.call('HSET', numbers, name, number)
+  end
+  local from = number * LINE
+  local to = from + LINE - 1
+  local first = redis.call('ZRANGEBYSCORE', prioritized, from, to, 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  -- Sessions whose turns are over are forgotten.
+  if not first or nowMs() % 16 == 0 then redis.call('ZREMRANGEBYSCORE', sessions, from, first and '(' .. first or to) end
+  line = {number = number, first = tonumber(first or from), last = {}}
+  lines[name] = line
+  local member = number .. ' ' .. string.match(name, '^%S+')
+  if not redis.call('ZSCORE', order, member) then
+    redis.call('ZADD', order, redis.call('ZRANGE', order, 0, 0, 'WITHSCORES')[2] or 0, member)
+  end
+end
+local member = line.number .. ' ' .. session
+local last = line.last[session] or tonumber(redis.call('ZSCORE', sessions, member) or -1)
+local turn = math.max(line.first, last + 1)
+line.last[session] = turn
+later('ZADD', prioritized, turn, jobId)
+later('ZADD', sessions, turn, member)
