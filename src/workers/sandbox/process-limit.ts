@@ -1,7 +1,8 @@
 /**
  * A limit on the processes of a run where the kernel counts none for its user, which is so for root: a control group of its own, of
- * either version, below the worker's or beside it. Where neither can be made there is no limit, and nothing fails.
+ * either version, below the worker's or beside it. Where none can be made there is no limit, and nothing fails.
  */
+import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,7 +12,7 @@ const ROOTS = [
   { line: /^0::(?<path>\/.*)$/m, mount: '/sys/fs/cgroup' },
   { line: /^\d+:(?:[\w=]+,)*pids(?:,[\w=]+)*:(?<path>\/.*)$/m, mount: '/sys/fs/cgroup/pids' },
 ] as const;
-const NAME = /^pawl-(\d+)-\d+$/;
+const NAME = /^pawl-(\d+)-[0-9a-f]+$/;
 
 export interface ProcessGroup {
   /** Stands before a command, and makes it and all that it starts members. */
@@ -20,8 +21,8 @@ export interface ProcessGroup {
   remove(): Promise<void>;
 }
 
-/** Makes groups of at most `limit` processes; undefined where none can be made. */
-export function processGroups(limit: number, own = readOwn()): (() => ProcessGroup) | undefined {
+/** Makes groups of at most `limit` processes; undefined where none can be made. To be asked for before the first run. */
+export function processGroups(limit: number, own = readOwn()): (() => ProcessGroup | undefined) | undefined {
   for (const { line, mount } of ROOTS) {
     const path = line.exec(own)?.groups?.['path'];
     if (path === undefined) continue;
@@ -30,7 +31,7 @@ export function processGroups(limit: number, own = readOwn()): (() => ProcessGro
       try {
         void makeGroup(parent, limit).remove();
         removeOrphans(parent);
-        return () => makeGroup(parent, limit);
+        return () => groupOrNone(parent, limit);
       } catch {
         // Not there, not writable, or the controller is not handed on.
       }
@@ -43,14 +44,20 @@ export function processGroups(limit: number, own = readOwn()): (() => ProcessGro
 const TRY_AGAIN_MS = 2;
 const MAX_TRIES = 25;
 
-let made = 0;
 /** Groups of this worker that could not be removed in time: tried once more with the next one. */
 const leftOver = new Set<string>();
 
+function groupOrNone(parent: string, limit: number): ProcessGroup | undefined {
+  try {
+    return makeGroup(parent, limit);
+  } catch {
+    return undefined;
+  }
+}
+
 function makeGroup(parent: string, limit: number): ProcessGroup {
   for (const folder of leftOver) remove(folder);
-  made += 1;
-  const folder = join(parent, `pawl-${process.pid}-${made}`);
+  const folder = join(parent, `pawl-${process.pid}-${randomBytes(6).toString('hex')}`);
   mkdirSync(folder);
   try {
     // The kernel has made it, where the controller is there: a folder of another kind must not look like a group.
@@ -78,11 +85,12 @@ function remove(folder: string): boolean {
   }
 }
 
-/** What workers left behind that were killed. */
+/** What workers left behind that were killed: also one with this process' ID, which is always the same in a container. */
 function removeOrphans(parent: string): void {
   for (const name of readdirSync(parent)) {
     const owner = NAME.exec(name)?.[1];
-    if (owner !== undefined && !isAlive(Number(owner))) remove(join(parent, name));
+    if (owner === undefined) continue;
+    if (Number(owner) === process.pid || !isAlive(Number(owner))) remove(join(parent, name));
   }
 }
 

@@ -68,7 +68,7 @@ test.skipIf(groups === undefined)(
     const leave =
       'cat /proc/self/cgroup; for each in /sys/fs/cgroup /sys/fs/cgroup/pids; do echo 0 > $each/cgroup.procs && echo left; done';
     const { stdout } = await processes.run({ argv: ['sh', '-c', leave] });
-    const [, group = ''] = /:(\/.*pawl-\d+-\d+)$/m.exec(stdout) ?? [];
+    const [, group = ''] = /:(\/.*pawl-\d+-[0-9a-f]+)$/m.exec(stdout) ?? [];
     expect(group).not.toBe('');
     expect(stdout).not.toContain('left');
     const folders = ['/sys/fs/cgroup', '/sys/fs/cgroup/pids'].map((mount) => mount + group);
