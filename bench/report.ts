@@ -227,23 +227,22 @@ ${LIMITS}
 ${memory === undefined ? '' : `\n## Memory\n\n${memory.calls.toLocaleString('en')} calls through one producer and one worker (\`npm run bench -- --memory\`, ${memory.date}); the heap is measured after a collection.\n\n${memoryText(memory)}\n`}`;
 }
 
-const LIMITS = `- **One producer, 64 in flight: CPU time of all three.** A call is two scripts and a part of a third: claim and enqueue; take and
-  begin, for up to 16 calls at once, where lanes are idle; settle, end the job, take and begin the next. Redis spends 45 to 70 µs in each, most of it on the commands
-  inside: a record of about 25 fields, three index entries, a job, four events for BullMQ's listeners, a lock, the expiry and the
-  producer's event, 6 KB of append-only file in all. Hand-written BullMQ has no record, no index, no fence and no signature to
-  check. The worker spends about as much again as BullMQ's does: it validates, limits, traces and fences each attempt.
+const LIMITS = `- **One producer, 64 in flight: CPU time of all three.** Calls that come at the same time share their steps: claim and enqueue in
+  one script, settle, end, take and begin in another. What is left for each call in Redis is about 20 commands inside these: a record of
+  about 25 fields, a job, four events for BullMQ's listeners, a lock, the expiry, its share of the audit trail; 8 KB of append-only
+  file in all. Hand-written BullMQ has no record, no index, no fence, no trail and no signature to check. The worker spends half as
+  much again as BullMQ's does: it validates, limits, traces, audits and fences each attempt.
 - **One call at a time: waking processes up.** Both sides have four hops on the way: in, wake, take, and back; what differs is the
-  work at each of them.
-- **16 producers: waking processes up.** With 4 calls in flight each, every answer wakes a process for itself. Each hand-written
-  producer is also woken for every event of all others. What a call costs Pawl's worker and Redis with sixteen
-  producers, against one, is among the targets; the callers pay most, because fewer answers share a wake-up.
-- **32 KiB: copies.** Each copy of a result that a script writes costs Redis about 2.5 µs per KiB (arguments, value,
-  append-only file). A result of more than 4 KiB is written once, into the record, and fetched from there by whoever waits;
-  BullMQ writes it twice, and sends it to every producer.
-- **Replays: one script each way.** Nothing is written; the producer's own CPU time is what is left.
+  work at each of them. Nothing can be shared with other calls here, so that every script, record and event is paid in full.
+- **16 producers: waking processes up.** With 4 calls in flight each, an answer wakes a process for few calls; calls that ended
+  together stay together, and share it. Each hand-written producer is also woken for every event of all others. What a call costs
+  Pawl's worker and Redis with sixteen producers, against one, is among the targets.
+- **32 KiB: copies.** Each copy of a result that a script writes costs Redis about 2.5 µs per KiB (arguments, value, append-only
+  file). It is written into the record and into the event for whoever waits; BullMQ writes it twice, too, and sends it to every producer.
+- **Replays: one script each way.** Nothing is written but the audit record; the producer's own CPU time is what is left.
 - **Refusals: no round trip.** The producer answers from its pushed copy of the circuit.
 
 Tried and not kept, with the effect on CPU time per call in paired rounds: ioredis' auto-pipelining (+24 %), BullMQ's whole text for
 taking and ending inside our one script (Redis ±0 %, worker +13 %), plain \`EVALSHA\` instead of ioredis' script commands (+2 %, within
-the noise), \`BLMPOP\` for the inbox instead of \`BLPOP\` and \`LPOP\` (none), Redis' time as text, so that Lua formats no numbers
+the noise), Redis' time as text, so that Lua formats no numbers
 (none).`;
