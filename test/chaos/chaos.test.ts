@@ -14,7 +14,7 @@ const SELECTION = [
 const SEED = Number(process.env['PAWL_TEST_SEED'] ?? 1);
 
 describe.each(SELECTION)('of the fault matrix, at the same time', (...numbers) => {
-  test(`rows ${numbers.join(' and ')} leave Pawl clean`, { timeout: 120_000 }, () =>
+  test(`rows ${numbers.join(' and ')} leave Pawl clean`, { timeout: 180_000 }, () =>
     atOnce(Object.fromEntries(numbers.map((number) => [`row ${number}`, number])), async (number) => {
       const row = ROWS.find((candidate) => candidate.number === number);
       if (row === undefined) throw new Error(`there is no row ${number}`);
@@ -25,7 +25,7 @@ describe.each(SELECTION)('of the fault matrix, at the same time', (...numbers) =
   );
 });
 
-test('row 2 of the fault matrix finds the second effects of a naive application', { timeout: 120_000 }, async () => {
+test('row 2 of the fault matrix finds the second effects of a naive application', { timeout: 180_000 }, async () => {
   const row = ROWS.find(({ number }) => number === 2);
   if (row === undefined) throw new Error('there is no row 2');
   const { secondEffects, falseVerdicts } = await runRow(row, 'naive', SEED);
