@@ -35,7 +35,7 @@ async function setUp() {
   const env = {
     REDIS_URL: world.redisUrl,
     PAWL_PREFIX: world.prefix,
-    PAWL_LOCK_DURATION_MS: '1500',
+    PAWL_LOCK_DURATION_MS: '5000',
     PAWL_STALLED_INTERVAL_MS: '250',
     PAWL_SIGNING_KEYS: 'k1:a key of this journey alone',
     EFFECT_LOG: effects,
@@ -99,11 +99,14 @@ test('asked, killed, approved, killed, run: an approved call runs once, and its 
   const tally = JSON.parse((await producer.line(/^tally /)).slice('tally '.length)) as Tally;
   expect(tally).toEqual({ outputs: { [JSON.stringify(BATCH.params)]: 1 }, errors: {}, callIds: [callId] });
   expect(effects()).toMatchObject([{ callId, key: 'rent', attempt: 1 }]);
-  const { records } = await third.ask(`/v1/audit?call=${callId}`);
-  const steps = records.map(({ type }) => type).reverse();
-  expect(steps.filter((type) => type.startsWith('approval'))).toEqual([
-    'approval-requested',
-    'approval-decided',
-    'approval-used',
-  ]);
+  await eventually(async () => {
+    const { records } = await third.ask(`/v1/audit?call=${callId}`);
+    const steps = records.map(({ type }) => type).reverse();
+    expect(steps.filter((type) => type.startsWith('approval'))).toEqual([
+      'approval-requested',
+      'approval-decided',
+      'approval-used',
+    ]);
+    return true;
+  });
 });
