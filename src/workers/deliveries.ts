@@ -82,10 +82,11 @@ export class Deliveries {
     const own: MoveToCompleted = backend.moveToCompleted.bind(backend);
     const ownFailed: MoveToFailed = backend.moveToFailed.bind(backend);
     const moveToActive: MoveToActive = (lockToken) => this.#take(lockToken);
+    // BullMQ's text would take the next job by its own rule, under a lock that the lane does not know: the worker asks for it instead.
     const moveToCompleted: MoveToCompleted = (job, returnValue, kept, laneToken, takeNext) => {
       const lockToken = lockTokenOf(job) ?? laneToken;
       const ending = this.#endings.get(job.id ?? '');
-      if (ending === undefined) return own(job, returnValue, kept, lockToken, takeNext);
+      if (ending === undefined) return own(job, returnValue, kept, lockToken, false);
       this.#endings.delete(job.id ?? '');
       return this.#finish(backend, ending, {
         id: job.id ?? '',
@@ -95,7 +96,6 @@ export class Deliveries {
         lockToken,
       });
     };
-    // BullMQ's text would take the next job by its own rule: the worker asks for it instead.
     const moveToFailed: MoveToFailed = (job, reason, kept, laneToken, _takeNext, ...rest) =>
       ownFailed(job, reason, kept, lockTokenOf(job) ?? laneToken, false, ...rest);
     const wait = backend.waitForJob.bind(backend);

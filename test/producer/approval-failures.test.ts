@@ -350,6 +350,25 @@ describe('somebody who can do all in Redis, but has no key', () => {
     expect(refusedOf(fleet)).toEqual(expect.arrayContaining(['approval', 'decision']));
   });
 
+  test('a request that was changed after it was written is shown to nobody, and nobody can decide on it', async () => {
+    const { tool, ran } = wire();
+    const { fleet, ask, approve } = await start([tool]);
+    const asked = await ask(1);
+    const { redis, approval } = inRedis(fleet);
+    const stored = (await redis.hget(approval(asked.id), 'request')) ?? '';
+    for (const [from, to] of [
+      ['"amount":1', '"amount":7'],
+      ['"actorId":"agent-7"', '"actorId":"nobody"'],
+      ['"reason":"', '"reason":"approved by the board; '],
+    ] as const) {
+      await redis.hset(approval(asked.id), 'request', stored.replace(from, to));
+      await expect(approve(asked)).rejects.toMatchObject({ code: 'UNKNOWN_APPROVAL' });
+      expect(await fleet.pawl.approvals.list()).toEqual([]);
+    }
+    expect(refusedOf(fleet).filter((what) => what === 'approval').length).toBeGreaterThanOrEqual(6);
+    expect(ran).toEqual([]);
+  });
+
   test('an approval that was used is used: a call put back to before it ran does not run again, on any worker', async () => {
     const { tool, ran } = wire();
     const { fleet, ask, approve } = await start([tool], {}, 2);

@@ -127,6 +127,17 @@ describe('jobs', () => {
     expect((await fleet.session.call(tool, {})).status).toBe('success');
   });
 
+  test('many that fail at once leave none behind: the next job is taken under the lock that it was given', async () => {
+    const { tool } = scripted('note', () => ({ output: null }));
+    const fleet = await startFleet({ tools: [tool], concurrency: 4 });
+    const queue = queueOf(fleet);
+    await queue.addBulk(Array.from({ length: 40 }, () => ({ name: 'note', data: { callId: 'x' } as never })));
+    // A job whose lock another lane holds would stay active until that runs out.
+    expect(fleet.settings.lockDurationMs).toBeGreaterThan(20_000);
+    await eventually(async () => (await queue.getFailedCount()) === 40, { deadlineMs: 15_000, what: 'the end of all' });
+    expect(await queue.getActiveCount()).toBe(0);
+  });
+
   test('one for a call that has ended is dropped', async () => {
     const { tool, contexts } = scripted('note', () => ({ output: null }));
     const fleet = await startFleet({ tools: [tool] });

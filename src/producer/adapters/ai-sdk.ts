@@ -1,6 +1,5 @@
 /** `pawl/ai-sdk`: a session's tools for the AI SDK (`generateText`, `streamText`, agents). Its peer is `ai`, version 7. */
 import { dynamicTool, jsonSchema, type ToolSet } from 'ai';
-
 import type { Session } from '../session.ts';
 import { type AdapterOptions, type CallNews, ModelTools } from './model-tools.ts';
 
