@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { startScript } from '../helpers/process.ts';
-import { startFleet } from './fixtures/fleet.ts';
+import { SHORT_LOCK_MS, startFleet } from './fixtures/fleet.ts';
 
 test('kill -9 of the worker, then of the client, each in the middle of a call: nothing runs twice, nothing is lost (C21)', async () => {
-  const fleet = await startFleet({ workers: 1 });
+  const fleet = await startFleet({ workers: 1, lockDurationMs: SHORT_LOCK_MS });
   const { folder, environment, gate } = fleet;
   const client = startScript(new URL('./fixtures/tool-client.ts', import.meta.url), [], {
     env: { ...environment, FOLDER: folder },
