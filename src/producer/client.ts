@@ -4,7 +4,7 @@
  */
 import { resolve } from 'node:path';
 import { ApprovalHooks } from '../shared/approval-hooks.ts';
-import type { AuditEvent, RecordAudit } from '../shared/audit.ts';
+import type { RecordAudit } from '../shared/audit.ts';
 import type { Settings } from '../shared/config.ts';
 import { defined } from '../shared/defined.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
@@ -31,10 +31,9 @@ import { FleetMetrics, MetricsPublisher } from '../shared/store/fleet-metrics.ts
 import { InboxReader } from '../shared/store/inbox.ts';
 import type { Place } from '../shared/store/keys.ts';
 import { type News, NewsListener, publishNews } from '../shared/store/news.ts';
-import type { ShadowCount } from '../shared/store/switches.ts';
-import { type ReliabilityModes, Switches, type SwitchWords } from '../shared/switches.ts';
+import { Switches } from '../shared/switches.ts';
 import { backgroundSchedule, type Clock, uuidv7 } from '../shared/time.ts';
-import { TIERS, toolNamed } from '../shared/tool.ts';
+import { TIERS } from '../shared/tool.ts';
 import { resolveToolsets, type Toolset } from '../shared/toolset.ts';
 import type { Tracing } from '../tracing.ts';
 import { AgentDesk } from './agents.ts';
@@ -44,12 +43,13 @@ import { type Cancellation, cancelCall, requestCancellation } from './cancel.ts'
 import { CircuitAdmin, type CircuitSelection } from './circuit-admin.ts';
 import { CircuitView } from './circuits.ts';
 import { Dispatch, type DispatchEvent } from './dispatch.ts';
-import { type EnforcedCircuit, withEnforcement } from './enforcement.ts';
+import type { EnforcedCircuit } from './enforcement.ts';
 import { type Follower, Follows } from './follow.ts';
 import { KnownSessions } from './known-sessions.ts';
 import { type InvalidParams, ListeningSessions } from './listening-sessions.ts';
 import { ProducerMetrics } from './metrics.ts';
 import { type Offer, Offers } from './offers.ts';
+import { type FlushSelection, OperatorDesk, type Reliability, type ReliabilityWord } from './operators.ts';
 import { QuestionDesk } from './questions.ts';
 import { Registry } from './registry.ts';
 import { type Resolution, resolveAs } from './resolution.ts';
@@ -112,6 +112,7 @@ export class Pawl {
   readonly #circuits: CircuitView;
   readonly #switches: Switches;
   readonly #circuitAdmin: CircuitAdmin;
+  readonly #operators: OperatorDesk;
   readonly #dispatch: Dispatch;
   readonly #publisher: MetricsPublisher;
   readonly #traces: CallTraces | undefined;
@@ -178,6 +179,16 @@ export class Pawl {
     this.#circuitAdmin = new CircuitAdmin(backend, PLACES, (key, from, to) =>
       this.metrics.circuitChanged(key, from, to),
     );
+    this.#operators = new OperatorDesk({
+      backend,
+      settings,
+      places: PLACES,
+      offers: this.#offers,
+      circuits: this.#circuitAdmin,
+      switches: this.#switches,
+      metrics: this.metrics,
+      operator: options.operator ?? 'library',
+    });
     this.#inbox = InboxReader.open({
       url: backend.url,
       prefix: settings.prefix,
@@ -336,7 +347,12 @@ export class Pawl {
     const onCancelled = (ended: string) => this.approvals.cancelled(ended);
     const parts = { ledger, results: this.#results, inboxId: this.#inboxId, ttlMs, onCancelled };
     const ended = await cancelCall(parts, callId);
-    await this.#overridden('cancellation', ended.settlement, by, aboutOf(callId, await ledger.glance(callId)));
+    await this.#operators.overridden(
+      'cancellation',
+      ended.settlement,
+      by,
+      aboutOf(callId, await ledger.glance(callId)),
+    );
     return ended;
   }
 
@@ -347,7 +363,7 @@ export class Pawl {
     if (record === undefined) throw new PawlError('UNKNOWN_CALL');
     const answer = await requestCancellation({ ledger, ttlMs: this.settings.ttl.cancelledMs }, record);
     if (answer.kind === 'cancelled') await this.approvals.cancelled(callId);
-    await this.#overridden('cancellation', 'requested', by, aboutOf(callId, record));
+    await this.#operators.overridden('cancellation', 'requested', by, aboutOf(callId, record));
   }
 
   /** Gives a call with an unknown outcome a known one, or lets it run again. Throws `UNKNOWN_CALL` and `CALL_NOT_RESOLVABLE`. */
@@ -367,7 +383,7 @@ export class Pawl {
         `Only a call whose outcome is unknown can be resolved; ${callId} is ${record.state}${record.outcome?.error === undefined ? '' : ` (${record.outcome.error.code})`}.`,
       );
     }
-    await this.#overridden('resolution', resolution.as, by, aboutOf(callId, record));
+    await this.#operators.overridden('resolution', resolution.as, by, aboutOf(callId, record));
     return (await ledger.read(callId)) ?? record;
   }
 
@@ -440,7 +456,7 @@ export class Pawl {
       const closed = await this.#backend.sessions.close(key);
       if (closed === undefined) continue;
       this.#sessions.remember(closed);
-      await this.#overridden('session-closed', 'close', by, { sessionKey: key, tenantId: closed.tenantId });
+      await this.#operators.overridden('session-closed', 'close', by, { sessionKey: key, tenantId: closed.tenantId });
     }
     for (const key of keys) {
       const records = await this.calls({ sessionKey: key, limit: 10_000 });
@@ -510,106 +526,49 @@ export class Pawl {
   }
 
   /** Circuits that ever left CLOSED, those that configuration forces open, and what each does to calls. */
-  async circuits(): Promise<EnforcedCircuit[]> {
-    const [listings, { tools }] = await Promise.all([this.#circuitAdmin.list(), this.#offers.all()]);
-    return withEnforcement(listings, tools, this.settings, this.#switches);
+  circuits(): Promise<EnforcedCircuit[]> {
+    return this.#operators.circuits();
   }
 
   /** What became of circuits, the newest first. */
-  async circuitHistory(limit = 100): Promise<CircuitChange[]> {
-    const changes = await Promise.all(PLACES.map((place) => this.#backend.breakers.history(place, limit)));
-    return changes
-      .flat()
-      .sort((one, other) => other.atMs - one.atMs)
-      .slice(0, limit);
-  }
-
-  /** Asks a worker to finish what it runs, and end. Throws `NOT_FOUND`. */
-  async drainWorker(workerId: string, by?: string): Promise<void> {
-    const { workers } = await this.#backend.catalogue.read();
-    if (!workers.some(({ id }) => id === workerId))
-      throw new PawlError('NOT_FOUND', `There is no worker ${JSON.stringify(workerId.slice(0, 200))}.`);
-    await publishNews(this.#backend.redis, this.settings.prefix, { type: 'drain', workerId });
-    await this.#overridden('worker', `drain ${workerId}`, by);
+  circuitHistory(limit = 100): Promise<CircuitChange[]> {
+    return this.#operators.circuitHistory(limit);
   }
 
   /** Forces circuits open, or resets them to closed (R25). Returns them as they are now. */
-  async setCircuit(
+  setCircuit(
     action: 'force_open' | 'reset',
     select: CircuitSelection,
-    reason = 'forced by an operator',
+    reason?: string,
     by?: string,
   ): Promise<EnforcedCircuit[]> {
-    const { tools } = await this.#offers.all();
-    for (const tool of tools) this.metrics.tools.learn(tool);
-    const changed = await this.#circuitAdmin.set(action, select, reason);
-    const circuits = changed.map(({ key }) => key);
-    await this.#overridden('circuit', action, by, { tool: select.tool, circuits, reason });
-    return withEnforcement(changed, tools, { tools: {} }, this.#switches);
+    return this.#operators.setCircuit(action, select, reason, by);
+  }
+
+  /** Asks a worker to finish what it runs, and end. Throws `NOT_FOUND`. */
+  drainWorker(workerId: string, by?: string): Promise<void> {
+    return this.#operators.drainWorker(workerId, by);
   }
 
   /**
    * The kill switch (R33): says to all processes that the reliability layer is off, or on again, for one tool or for all.
    * Throws `UNKNOWN_TOOL`.
    */
-  async setReliability(
-    enabled: boolean,
-    { tool, reason, by }: { readonly tool?: string; readonly reason?: string; readonly by?: string } = {},
-  ): Promise<void> {
-    const about = tool === undefined ? {} : { tool: await this.#qualified(tool) };
-    await this.#backend.switches.say(enabled, { ...about, ...(reason === undefined ? {} : { reason }) });
-    await this.#overridden('reliability', enabled ? 'enable' : 'disable', by, { ...about, reason });
-    await this.#learnSwitches();
+  setReliability(enabled: boolean, about: ReliabilityWord = {}): Promise<void> {
+    return this.#operators.setReliability(enabled, about);
+  }
+
+  /** What operators said of the reliability layer, what works for each tool here, and what shadow mode would have done. */
+  reliability(): Promise<Reliability> {
+    return this.#operators.reliability();
   }
 
   /**
    * Forgets calls that have ended, of a session, a tool or all: asked for again, they run again (R25). Never one in flight, nor
    * one whose outcome is unknown. Throws `UNKNOWN_TOOL`.
    */
-  async flush({
-    sessionKey,
-    tool,
-    by,
-  }: {
-    readonly sessionKey?: string;
-    readonly tool?: string;
-    readonly by?: string;
-  } = {}): Promise<Flushed> {
-    const select = {
-      ...(sessionKey === undefined ? {} : { sessionKey }),
-      ...(tool === undefined ? {} : { tool: await this.#qualified(tool) }),
-    };
-    const all = await Promise.all(PLACES.map((place) => this.#backend.ledger.flush(place, select)));
-    const sum = (name: keyof Flushed) => all.reduce((total, counts) => total + counts[name], 0);
-    await this.#overridden('flush', `${sum('flushed')} forgotten`, by, select);
-    return { flushed: sum('flushed'), inflight: sum('inflight'), unresolved: sum('unresolved') };
-  }
-
-  async #qualified(name: string): Promise<string> {
-    const { tools } = await this.#offers.all();
-    const offer = toolNamed(tools, name);
-    if (offer === undefined) throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}.`);
-    return `${offer.namespace}.${offer.name}`;
-  }
-
-  /** What operators said of the reliability layer, what works for each tool here, and what shadow mode would have done. */
-  async reliability(): Promise<{
-    readonly enabled: boolean;
-    readonly words: SwitchWords;
-    readonly tools: readonly { readonly tool: string; readonly modes: ReliabilityModes }[];
-    readonly shadow: readonly ShadowCount[];
-  }> {
-    const [{ tools }, shadow] = await Promise.all([
-      this.#offers.all(),
-      this.#backend.switches.shadows(),
-      this.#learnSwitches(),
-    ]);
-    return {
-      enabled: this.#switches.enabled,
-      words: this.#switches.words,
-      tools: tools.map((tool) => ({ tool: `${tool.namespace}.${tool.name}`, modes: this.#switches.modes(tool) })),
-      shadow,
-    };
+  flush(select: FlushSelection = {}): Promise<Flushed> {
+    return this.#operators.flush(select);
   }
 
   async tellInvalidParams(sessionKey: string, event: InvalidParams): Promise<void> {
@@ -625,7 +584,7 @@ export class Pawl {
       for (const listener of this.#catalogueListeners) listener();
     } else if (news.type === 'agent') this.agents.hear(news.sessionKey, news.agentId);
     else if (news.type === 'session' || news.type === 'taint') this.#sessions.forget(news.sessionKey);
-    else if (news.type === 'switches') this.#learnSwitches().catch(() => {});
+    else if (news.type === 'switches') this.#operators.learnSwitches().catch(() => {});
     else if (news.type === 'specs') this.#learnSpecs();
     else if (news.type === 'offered') this.toolClients.hear(news.tool);
     else if (news.type === 'invalid-params' && news.from !== this.#inboxId)
@@ -635,15 +594,6 @@ export class Pawl {
   /** Records of the audit trail, the newest first, as far as Redis keeps them (I4). */
   audit(query: AuditQuery = {}): Promise<readonly AuditEntry[]> {
     return findRecords(this.#backend.trail, query);
-  }
-
-  async #overridden(
-    what: Extract<AuditEvent, { type: 'override' }>['what'],
-    action: string,
-    by = this.#options.operator ?? 'library',
-    about: Omit<Extract<AuditEvent, { type: 'override' }>, 'type' | 'what' | 'action' | 'by'> = {},
-  ): Promise<void> {
-    await this.#backend.audit({ type: 'override', what, action, by, ...about });
   }
 
   #told(event: DispatchEvent): void {
@@ -682,13 +632,9 @@ export class Pawl {
     this.metrics.roundTrip(performance.now() - askedAtMs);
   }
 
-  async #learnSwitches(): Promise<void> {
-    this.#switches.learn(await this.#backend.switches.read());
-  }
-
   /** Reads what the channel cannot repeat. */
   async #catchUp(): Promise<void> {
-    await Promise.all([this.#learnSwitches(), this.#readCircuits(), this.#offers.specs.catchUp()]);
+    await Promise.all([this.#operators.learnSwitches(), this.#readCircuits(), this.#offers.specs.catchUp()]);
     this.agents.catchUp();
   }
 
