@@ -100,7 +100,11 @@ describe('I4: one record per call, attempt, decision and override', () => {
     await eventually(() => fleet.pawl.catalogue().then(({ tools }) => tools.length === 2), { what: 'the tool' });
     const refused = await fleet.session.call('write', {});
     expect(refused.error?.code).toBe('PERMISSION_DENIED');
-    const told = await trailOf(fleet);
+    // The worker tells of it, and is not waited for.
+    const told = await eventually(async () => {
+      const records = await trailOf(fleet);
+      return records.length >= 2 && records;
+    });
     expect(types(told)).toEqual(['call', 'call-ended']);
     expect(told[1]).toMatchObject({ code: 'PERMISSION_DENIED', tool: 'tools.write', callId: refused.callId });
   });
