@@ -14,7 +14,8 @@ export interface Child extends AsyncDisposable {
   signal(signal: NodeJS.Signals): void;
 }
 
-const START_MS = 60_000;
+/** Generous: a machine that is short of time is no fault of the stack. */
+const START_MS = 300_000;
 
 /** The process ended before it was ready. */
 export class EarlyEnd extends Error {}

@@ -12,6 +12,13 @@ export interface Ask {
   readonly timeoutMs?: number;
 }
 
+/** What a person does about a call that waits for a decision; `amount` stands in for that parameter of the call's. */
+export interface Deed {
+  readonly kind: 'approve' | 'deny' | 'cancel';
+  readonly by: string;
+  readonly amount?: number;
+}
+
 /**
  * What one observer was told about a call. `ok` and `fail` are definite: it happened, it did not. `doubt` is an end that says
  * itself that the effect may have happened. `info` is no end: this observer does not know. `refused` is about who asked, not about
@@ -23,7 +30,8 @@ export type Told =
 
 export type Question =
   | { readonly id: number; readonly kind: 'call'; readonly ask: Ask }
-  | { readonly id: number; readonly kind: 'look'; readonly callId: string };
+  | { readonly id: number; readonly kind: 'look'; readonly callId: string }
+  | { readonly id: number; readonly kind: 'act'; readonly callId: string; readonly deed: Deed };
 
 export type Reply =
   | { readonly kind: 'ready' }
@@ -35,19 +43,29 @@ export interface Client {
   call(ask: Ask, accepted: (callId: string) => void): Promise<Told>;
   /** What somebody who asks later is told. */
   look(callId: string): Promise<Told>;
+  /** Resolves when it went through, rejects when it did not. */
+  act(callId: string, deed: Deed): Promise<void>;
 }
 
 /** Answers the rig until it goes away. Everything that is thrown is an `info`: nobody knows. */
 export function serve(client: Client): void {
   const say = (reply: Reply) => void process.send?.(reply);
+  const answerTo = async (question: Question): Promise<Told> => {
+    const { id } = question;
+    switch (question.kind) {
+      case 'call':
+        return client.call(question.ask, (callId) => say({ kind: 'accepted', id, callId }));
+      case 'look':
+        return client.look(question.callId);
+      case 'act':
+        await client.act(question.callId, question.deed);
+        return { kind: 'ok', output: null };
+    }
+  };
   const answer = async (question: Question) => {
     const { id } = question;
     try {
-      const told =
-        question.kind === 'look'
-          ? await client.look(question.callId)
-          : await client.call(question.ask, (callId) => say({ kind: 'accepted', id, callId }));
-      say({ kind: 'told', id, told });
+      say({ kind: 'told', id, told: await answerTo(question) });
     } catch (error) {
       const { code, message } = error as { code?: string; message?: string };
       say({ kind: 'told', id, told: { kind: 'info', code: code ?? 'ERROR', message: message ?? String(error) } });

@@ -7,7 +7,7 @@ import { type EffectLine, readEffects } from '../journeys/fixtures/effect-log.ts
 import type { Bound } from './checker.ts';
 import { type Child, startChild } from './child.ts';
 import { type CallHistory, History, hasEnded, isEnd } from './history.ts';
-import type { Ask, Question, Reply, Told } from './protocol.ts';
+import type { Ask, Deed, Question, Reply, Told } from './protocol.ts';
 import type { Random } from './random.ts';
 import { type Server, startServer } from './server.ts';
 
@@ -25,6 +25,7 @@ export interface Producer extends Child {
   /** Asks once; resolves with what it was told, `info` when the producer died or said nothing. */
   call(ask: Ask): Promise<Told>;
   look(callId: string): Promise<Told>;
+  act(callId: string, deed: Deed): Promise<Told>;
 }
 
 export interface RigOptions {
@@ -71,6 +72,7 @@ export class Rig implements AsyncDisposable {
       PAWL_LOCK_DURATION_MS: String(LEASE_MS),
       PAWL_STALLED_INTERVAL_MS: String(STALLED_MS),
       PAWL_WORKSPACE_ROOT: folder,
+      PAWL_DATA_DIR: join(folder, 'data'),
       PAWL_DRAIN_MS: '1000',
       EFFECT_LOG: this.#effectLog,
       CONCURRENCY: '8',
@@ -125,7 +127,11 @@ export class Rig implements AsyncDisposable {
       this.history.told(known, told, typeof label === 'string' ? label : undefined);
       return told;
     };
-    return Object.assign(child, { call, look: (callId: string) => question((id) => ({ id, kind: 'look', callId })) });
+    return Object.assign(child, {
+      call,
+      look: (callId: string) => question((id) => ({ id, kind: 'look', callId })),
+      act: (callId: string, deed: Deed) => question((id) => ({ id, kind: 'act', callId, deed })),
+    });
   }
 
   async wire(): Promise<Wire> {
@@ -159,6 +165,12 @@ export class Rig implements AsyncDisposable {
       if (told.kind !== 'info' || performance.now() > endMs || !producer.alive) return told;
       await new Promise((next) => setTimeout(next, 100));
     }
+  }
+
+  /** Under which Redis has acknowledged it. */
+  acknowledged(ask: Ask): Promise<string> {
+    const callId = () => this.history.calls.find(({ name }) => name === ask.key)?.callId;
+    return eventually(callId, { what: `the acknowledgement of ${ask.key}` });
   }
 
   effects(key?: string): readonly EffectLine[] {

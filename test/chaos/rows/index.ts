@@ -1,4 +1,5 @@
 /** All rows of the fault matrix, by number. */
+import { approvalRows } from './approvals.ts';
 import { keyRows } from './keys.ts';
 import { loadRows } from './load.ts';
 import { pointRows } from './points.ts';
@@ -18,6 +19,7 @@ export const ROWS: readonly Row[] = [
   ...serverRows,
   ...keyRows,
   ...loadRows,
+  ...approvalRows,
   ...tamperRows,
   ...versionRows,
 ].sort((one, other) => one.number - other.number);
