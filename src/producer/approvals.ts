@@ -22,9 +22,10 @@ import { PawlError } from '../shared/failure.ts';
 import { canonicalJson, digest } from '../shared/fingerprint.ts';
 import { denied, taintOf, type Verdict } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
-import type { ApprovalRecord, Approvals } from '../shared/store/approvals.ts';
+import type { ApprovalRecord } from '../shared/store/approvals.ts';
 import type { Grants } from '../shared/store/grants.ts';
 import type { Place } from '../shared/store/keys.ts';
+import type { ApprovalRecords } from '../shared/store/records.ts';
 import { routeOf } from '../shared/store/sessions.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { Offer, Offers } from './offers.ts';
@@ -49,8 +50,8 @@ export interface ApprovalListing {
 
 export interface ApprovalDeskParts {
   readonly settings: Settings;
-  readonly approvals: Approvals;
-  readonly grants: Grants;
+  readonly approvals: ApprovalRecords;
+  readonly grants: Pick<Grants, 'find' | 'add'>;
   readonly offers: Pick<Offers, 'peek'>;
   readonly places: readonly Place[];
   readonly audit: RecordAudit;

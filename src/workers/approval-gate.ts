@@ -16,9 +16,9 @@ import { resultError } from '../shared/outcome.ts';
 import { denied, type Verdict as PolicyVerdict } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import { shownText } from '../shared/shown.ts';
-import type { ApprovalRecord, Approvals, Preview } from '../shared/store/approvals.ts';
+import type { ApprovalRecord, Preview } from '../shared/store/approvals.ts';
 import type { Grants } from '../shared/store/grants.ts';
-import type { CallLedger } from '../shared/store/records.ts';
+import type { ApprovalRecords, CallLedger } from '../shared/store/records.ts';
 import { type AnyTool, qualifiedName } from '../shared/tool.ts';
 import { type Begun, nowMs, type RegisteredTool } from './begun.ts';
 import { previewCall } from './preview.ts';
@@ -27,10 +27,10 @@ import type { UsedApprovals } from './used-approvals.ts';
 
 export interface ApprovalGateParts {
   readonly settings: Settings;
-  readonly approvals: Approvals;
-  readonly grants: Grants;
+  readonly approvals: ApprovalRecords;
+  readonly grants: Pick<Grants, 'find'>;
   readonly ledger: Pick<CallLedger, 'cancel'>;
-  readonly used: UsedApprovals;
+  readonly used: Pick<UsedApprovals, 'begin' | 'end'>;
   readonly audit: RecordAudit;
   readonly hooks: ApprovalHooks;
   readonly log: Logger;

@@ -11,10 +11,26 @@ import { digest } from '../shared/fingerprint.ts';
  * free     the last attempt ended in a way that lets another one follow
  * ended    the call has its outcome
  */
-interface Use {
+export interface Use {
   readonly state: 'running' | 'free' | 'ended';
   readonly fence: number;
   readonly token: string;
+}
+
+/** An attempt that wants to use an approval. */
+export interface NextUse {
+  readonly fence: number;
+  readonly token: string;
+  readonly mayRepeat: boolean;
+}
+
+/** Says why an approval that was used before may not be used by this attempt; undefined when it may, or is. */
+export function whyNotAgain(before: Use, use: NextUse): string | undefined {
+  if (before.token === use.token && before.state === 'running') return undefined;
+  if (before.state === 'ended') return 'it was used already';
+  if (before.fence >= use.fence) return 'an attempt under it began before this one';
+  if (before.state === 'running' && !use.mayRepeat) return 'an attempt under it began and left no record';
+  return undefined;
 }
 
 const KEPT_MS = 8 * 24 * 3_600_000;
@@ -41,10 +57,7 @@ export class UsedApprovals {
   }
 
   /** Writes down that an attempt uses an approval; says why it may not. */
-  async begin(
-    name: string,
-    use: { readonly fence: number; readonly token: string; readonly mayRepeat: boolean },
-  ): Promise<string | undefined> {
+  async begin(name: string, use: NextUse): Promise<string | undefined> {
     await this.#prepare();
     const file = this.#file(name);
     const next: Use = { state: 'running', fence: use.fence, token: use.token };
@@ -61,12 +74,9 @@ export class UsedApprovals {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     }
     const before = JSON.parse(await readFile(file, 'utf8')) as Use;
-    if (before.token === use.token && before.state === 'running') return undefined;
-    if (before.state === 'ended') return 'it was used already';
-    if (before.fence >= use.fence) return 'an attempt under it began before this one';
-    if (before.state === 'running' && !use.mayRepeat) return 'an attempt under it began and left no record';
-    await this.#write(file, next);
-    return undefined;
+    const why = whyNotAgain(before, use);
+    if (why === undefined) await this.#write(file, next);
+    return why;
   }
 
   async end(

@@ -2,6 +2,7 @@
  * What running calls asks of the records, whatever keeps them: Redis for a fleet, one process for runs without a fleet.
  */
 import type { ToolCallEnvelope } from '../envelope.ts';
+import type { Approvals } from './approvals.ts';
 import type { Breakers } from './breakers.ts';
 import type { CallRecord } from './call-record.ts';
 import type { Ledger } from './ledger.ts';
@@ -25,3 +26,8 @@ export interface KnownCall extends Pick<CallRecord, 'callId' | 'state' | 'outcom
 export type TurnRecords = Pick<Turns, 'take' | 'renew' | 'leave'>;
 
 export type CircuitRecords = Pick<Breakers, 'addFailure' | 'change' | 'read' | 'list' | 'window'>;
+
+export type ApprovalRecords = Pick<
+  Approvals,
+  'read' | 'idOfCall' | 'list' | 'addPreview' | 'markAnnounced' | 'decide' | 'expire'
+>;

@@ -48,9 +48,15 @@ function diedStarting(error: unknown): undefined {
 async function producersDie(rig: Rig): Promise<Promise<unknown>[]> {
   const pending: Promise<unknown>[] = [];
   for (const point of POINTS[rig.stack].producers) {
-    const victim = await rig.producer({ CRASH_AT: `${point}@${rig.random.between(2, CALLS)}` });
+    const nth = rig.random.between(2, CALLS / 2);
+    const victim = await rig.producer({ CRASH_AT: `${point}@${nth}` });
     const asks = named(point, mixedAsks(rig, CALLS));
-    pending.push(...asks.map((ask) => victim.call(ask)));
+    // One after the other; then those that are left go together.
+    for (const ask of asks.slice(0, nth - 1)) {
+      pending.push(victim.call(ask));
+      await rig.acknowledged(ask);
+    }
+    pending.push(...asks.slice(nth - 1).map((ask) => victim.call(ask)));
     await died(rig, victim, point);
     const next = await rig.producer();
     pending.push(...asks.map((ask) => rig.persist(next, ask)));

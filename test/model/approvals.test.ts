@@ -1,0 +1,506 @@
+/**
+ * Calls that a person must approve, under people, time limits, cancellations, somebody with access to Redis and workers that die, whose
+ * steps interleave as fast-check likes, in virtual time. The desk at which people decide, the gate before the effect and the rules are
+ * the real ones; each script of the records is one step of the model.
+ */
+import fc, { type Scheduler } from 'fast-check';
+import { expect, test } from 'vitest';
+import { ApprovalDesk } from '../../src/producer/approvals.ts';
+import type { Offer } from '../../src/producer/offers.ts';
+import { type ApprovalRequest, approvalId, DECISION_VALID_MS, type Decision } from '../../src/shared/approval.ts';
+import { ApprovalHooks } from '../../src/shared/approval-hooks.ts';
+import { recovery } from '../../src/shared/call.ts';
+import { resolveSettings } from '../../src/shared/config.ts';
+import type { ToolCallEnvelope } from '../../src/shared/envelope.ts';
+import { PawlError } from '../../src/shared/failure.ts';
+import { Hooks } from '../../src/shared/hooks.ts';
+import { silentLogger } from '../../src/shared/log.ts';
+import type { Verdict } from '../../src/shared/policy.ts';
+import type { SessionRecord } from '../../src/shared/session.ts';
+import type { ApprovalRecord, DecideAnswer } from '../../src/shared/store/approvals.ts';
+import type { ApprovalRecords } from '../../src/shared/store/records.ts';
+import { ApprovalGate } from '../../src/workers/approval-gate.ts';
+import type { Begun } from '../../src/workers/begun.ts';
+import { type NextUse, type Use, whyNotAgain } from '../../src/workers/used-approvals.ts';
+import { type Bound, type Verdict as Judgement, judge } from '../chaos/checker.ts';
+import { History } from '../chaos/history.ts';
+import type { EffectLine } from '../journeys/fixtures/effect-log.ts';
+import { VirtualTime } from './time.ts';
+
+const RUNS = Number(process.env['PAWL_TEST_SCHEDULES'] ?? 10_000);
+const SEED = Number(process.env['PAWL_TEST_SEED'] ?? 1);
+const MINUTE_MS = 60_000;
+const LEASE_MS = 30_000;
+const CALLER = 'agent-7';
+/** The first one's tool is `once`, the other's `idempotent`. */
+const KEYS = ['a', 'b'] as const;
+type Key = (typeof KEYS)[number];
+
+const session = {
+  sessionKey: 'model',
+  kind: 'main',
+  workspaceRoot: '/nowhere',
+  actorId: CALLER,
+  channel: { kind: 'operator' },
+} as unknown as SessionRecord;
+const settings = resolveSettings({ options: {} });
+const asks = { decision: 'ask', rule: 'model', reason: 'the model asks', rulings: [] } as unknown as Verdict;
+const noHooks = new ApprovalHooks(
+  new Hooks([], { schedule: () => () => {}, onFailure: () => {} }),
+  async () => undefined,
+);
+
+/** The tool as one generation of workers has it. */
+function offerOf(key: Key, version: number): Offer {
+  const effects = key === 'a' ? 'once' : 'idempotent';
+  const named = {
+    name: key,
+    namespace: 'tools',
+    version: `${version}.0.0`,
+    tier: 'elevated',
+    effects,
+    annotations: {},
+  };
+  return { ...named, definition: `definition ${version}`, validate: () => [] } as unknown as Offer;
+}
+
+interface Call {
+  readonly callId: string;
+  readonly approvalId: string;
+  /** As the record has them: somebody with access to Redis can change them. */
+  params: Readonly<Record<string, unknown>>;
+  generation: string;
+  state: 'inflight' | 'done' | 'failed' | 'cancelled';
+  phase: 'awaiting-approval' | 'queued' | 'running';
+  fence: number;
+  lost: number;
+  leaseUntilMs: number;
+  /** Somebody took its outcome away: what it ends with then is no word about the first run. */
+  again?: true;
+  /** The code it failed with. */
+  code?: string;
+}
+
+interface Approval {
+  state: ApprovalRecord['state'];
+  readonly request: ApprovalRequest;
+  decision?: Decision;
+}
+
+interface Machine {
+  alive: boolean;
+  version: number;
+}
+
+/** A rule that is broken on purpose. */
+type Broken = 'decide twice' | 'no gate' | 'use twice';
+
+class People {
+  readonly #scheduler: Scheduler;
+  readonly #broken: Broken | undefined;
+  readonly #time = new VirtualTime();
+  readonly #history = new History();
+  readonly #calls = new Map<string, Call>();
+  readonly #approvals = new Map<string, Approval>();
+  readonly #used = new Map<string, Use>();
+  readonly #log: (EffectLine & { readonly definition: string; readonly begunAtMs: number })[] = [];
+  readonly #decisions: Decision[] = [];
+  readonly #bounds: Bound[] = [];
+  readonly machines: Machine[] = [
+    { alive: true, version: 1 },
+    { alive: true, version: 1 },
+  ];
+  #published = 1;
+  #tokens = 0;
+  #looks = 0;
+
+  constructor(scheduler: Scheduler, broken?: Broken) {
+    this.#scheduler = scheduler;
+    this.#broken = broken;
+  }
+
+  /** A moment that fast-check picks; for a machine that died before, there is none any more. */
+  async #step(machine?: Machine): Promise<void> {
+    await this.#scheduler.schedule(Promise.resolve());
+    if (machine?.alive === false) await new Promise<never>(() => {});
+  }
+
+  // The records: what stands between two steps is one script.
+
+  #records(machine?: Machine): ApprovalRecords {
+    const read = async (id: string): Promise<ApprovalRecord | undefined> => {
+      await this.#step(machine);
+      const approval = this.#approvals.get(id);
+      return approval === undefined ? undefined : { ...approval, preview: { summary: '' }, announced: true };
+    };
+    const decide = async (request: ApprovalRequest, to: Approval['state'], decision?: Decision) => {
+      await this.#step(machine);
+      const answer = this.#decide(request, to, decision);
+      await this.#step(machine);
+      return answer;
+    };
+    return {
+      read,
+      idOfCall: async (callId) => this.#calls.get(callId)?.approvalId,
+      list: async () => [],
+      addPreview: async () => {},
+      markAnnounced: async () => {},
+      decide: ({ request }, decision) =>
+        decide(request, decision.decision === 'approve' ? 'approved' : 'denied', decision),
+      expire: ({ request }) => decide(request, 'expired'),
+    };
+  }
+
+  /** `decide.lua` */
+  #decide(request: ApprovalRequest, to: Approval['state'], decision?: Decision): DecideAnswer {
+    const nowMs = this.#time.now();
+    const approval = this.#approvals.get(request.id);
+    const call = this.#calls.get(request.callId);
+    if (approval === undefined || call === undefined) return { kind: 'gone' };
+    const broken = this.#broken === 'decide twice' && to === 'approved';
+    if (approval.state !== 'pending' && !broken) return { kind: 'already', state: approval.state };
+    const waits = call.state === 'inflight' && call.phase === 'awaiting-approval';
+    if (!waits && !broken) {
+      approval.state = 'cancelled';
+      return { kind: 'already', state: 'cancelled' };
+    }
+    if (to === 'expired' && request.expiresAtMs > nowMs)
+      return { kind: 'early', remainingMs: request.expiresAtMs - nowMs };
+    if (to !== 'expired' && request.expiresAtMs <= nowMs) return { kind: 'late' };
+    approval.state = to;
+    if (decision !== undefined) {
+      approval.decision = decision;
+      this.#decisions.push(decision);
+    }
+    if (to === 'approved') this.#queue(call);
+    else this.#end(call, 'failed', 'PERMISSION_DENIED');
+    return { kind: 'decided' };
+  }
+
+  #queue(call: Call): void {
+    Object.assign(call, { phase: 'queued', state: 'inflight', generation: `${Number(call.generation) + 1}` });
+  }
+
+  #end(call: Call, state: Call['state'], code?: string): void {
+    Object.assign(call, { state, ...(code === undefined ? {} : { code }) });
+  }
+
+  /** `settle.lua` */
+  #settle(call: Call, fence: number, state: Call['state'], code?: string): void {
+    if (call.state === 'inflight' && call.fence === fence) this.#end(call, state, code);
+  }
+
+  // People
+
+  #desk(): ApprovalDesk {
+    return new ApprovalDesk({
+      settings,
+      approvals: this.#records(),
+      grants: { find: async () => undefined, add: async () => {} },
+      offers: { peek: (_, name) => offerOf(name as Key, this.#published) },
+      places: [],
+      audit: async () => {},
+      hooks: noHooks,
+      sessionOf: async () => undefined,
+      now: async () => this.#time.now(),
+    });
+  }
+
+  async ask(key: Key): Promise<void> {
+    const params = { label: key, amount: 1 };
+    const call = this.#history.invoked({ tool: key === 'a' ? 'record_once' : 'record_idempotent', key, params });
+    const generation = String(this.#time.now());
+    const envelope = { payload: { params }, target: { actorId: CALLER }, control: {} } as unknown as ToolCallEnvelope;
+    const asked = { envelope, offer: offerOf(key, this.#published), session, verdict: asks, callId: key, generation };
+    const request = await this.#desk().requestFor(asked);
+    await this.#step();
+    if (!this.#calls.has(key)) {
+      const id = approvalId(key, generation);
+      const leaseUntilMs = 0;
+      const fresh = { callId: key, approvalId: id, params, generation, fence: 0, lost: 0, leaseUntilMs };
+      this.#calls.set(key, { ...fresh, state: 'inflight', phase: 'awaiting-approval' });
+      this.#approvals.set(id, { state: 'pending', request });
+    }
+    this.#history.accepted(call, key);
+  }
+
+  /** Somebody looks, thinks, and decides on what they saw. */
+  async decide(key: Key, decision: 'approve' | 'deny', by: string, amount?: number): Promise<void> {
+    const id = this.#calls.get(key)?.approvalId;
+    if (id === undefined) return;
+    this.#looks += 1;
+    const reason = `look ${this.#looks}`;
+    try {
+      const { digest } = await this.#desk().show(id);
+      await this.#step();
+      const params = amount === undefined ? {} : { params: { label: key, amount } };
+      await this.#desk().decide(id, { decision, digest, by, reason, ...params });
+    } catch (error) {
+      if (!(error instanceof PawlError)) throw error;
+      const counted = this.#decisions.filter((made) => made.reason === reason);
+      this.#bound('decisions that were said to have no effect, and had one', counted.length);
+    }
+  }
+
+  async cancel(key: Key): Promise<void> {
+    await this.#step();
+    const call = this.#calls.get(key);
+    if (call?.state !== 'inflight' || call.phase === 'running') return;
+    const approval = this.#approvals.get(call.approvalId);
+    if (call.phase === 'awaiting-approval' && approval !== undefined) approval.state = 'cancelled';
+    this.#end(call, 'cancelled');
+  }
+
+  /** Writes into Redis, without a key: queues what nobody approved, or changes what was. */
+  forge(key: Key, what: 'queue' | 'params' | 'again'): void {
+    const call = this.#calls.get(key);
+    if (call === undefined) return;
+    if (what === 'params') call.params = { ...call.params, amount: 99 };
+    if (what === 'queue' && call.phase === 'awaiting-approval') this.#queue(call);
+    if (what === 'again' && call.state === 'done') {
+      call.again = true;
+      this.#queue(call);
+    }
+  }
+
+  // Workers
+
+  crash(at: number, version?: number): void {
+    const machine = this.machines[at];
+    if (machine === undefined) return;
+    machine.alive = false;
+    this.#published = Math.max(this.#published, version ?? 1);
+    this.machines[at] = { alive: true, version: version ?? machine.version };
+  }
+
+  /** Takes what waits, what a dead worker left, or what it is time to look after. */
+  async work(at: number, key: Key): Promise<void> {
+    const machine = this.machines[at];
+    await this.#step(machine);
+    const call = this.#calls.get(key);
+    if (machine === undefined || call?.state !== 'inflight') return;
+    const gate = this.#gate(machine);
+    if (call.phase === 'awaiting-approval')
+      return void (await gate.attend(call.approvalId, this.#time.now(), () => undefined));
+    const takenOver = call.phase === 'running';
+    if (takenOver && call.leaseUntilMs > this.#time.now()) return;
+    if (takenOver) call.lost += 1;
+    Object.assign(call, { phase: 'running', fence: call.fence + 1, leaseUntilMs: this.#time.now() + LEASE_MS });
+    await this.#attempt(machine, gate, call, takenOver);
+  }
+
+  async #attempt(machine: Machine, gate: ApprovalGate, call: Call, takenOver: boolean): Promise<void> {
+    this.#tokens += 1;
+    const { fence } = call;
+    const begunAtMs = this.#time.now();
+    const tool = offerOf(call.callId as Key, machine.version);
+    const begun = {
+      callId: call.callId,
+      envelope: { payload: { params: call.params }, target: { actorId: CALLER } },
+      started: { fence, takenOver, approvalId: call.approvalId, nowMs: begunAtMs },
+      registered: { tool, definition: tool.definition },
+      running: { token: `token ${this.#tokens}` },
+      workerId: 'worker',
+      clock: this.#time,
+      beganMonotonicMs: this.#time.monotonic(),
+    } as unknown as Begun;
+    await this.#step(machine);
+    const plan = takenOver ? recovery(tool.effects, call.lost) : { kind: 'run-again' as const };
+    if (plan.kind === 'stop') return this.#settle(call, fence, 'failed', plan.code);
+    let allowed: Readonly<Record<string, unknown>>;
+    try {
+      allowed = this.#broken === 'no gate' ? call.params : await gate.pass(begun, session, asks);
+    } catch (error) {
+      if (!(error instanceof PawlError)) throw error;
+      this.#settle(call, fence, 'failed', error.code);
+      return;
+    }
+    await this.#step(machine);
+    const { amount } = allowed;
+    const line = { callId: call.callId, key: call.callId, attempt: fence, fence, phase: 'effect', pid: 0 } as const;
+    const mono = this.#time.monotonic();
+    this.#log.push({ ...line, mono, amount: Number(amount), definition: tool.definition, begunAtMs });
+    await this.#step(machine);
+    this.#settle(call, fence, 'done');
+    await gate.leave(begun, { kind: 'finished' } as Parameters<ApprovalGate['leave']>[1]);
+  }
+
+  #gate(machine: Machine): ApprovalGate {
+    return new ApprovalGate({
+      settings,
+      approvals: this.#records(machine),
+      grants: { find: async () => undefined },
+      ledger: { cancel: async () => ({ kind: 'gone' }) },
+      used: {
+        begin: async (name, use) => {
+          await this.#step(machine);
+          return this.#use(name, use);
+        },
+        end: async (name, { fence, token, ended }) => {
+          await this.#step(machine);
+          this.#used.set(name, { state: ended ? 'ended' : 'free', fence, token });
+        },
+      },
+      audit: () => this.#step(machine),
+      hooks: noHooks,
+      log: silentLogger,
+      announce: async () => true,
+    });
+  }
+
+  #use(name: string, use: NextUse): string | undefined {
+    const before = this.#used.get(name);
+    const why = before === undefined || this.#broken === 'use twice' ? undefined : whyNotAgain(before, use);
+    if (why === undefined) this.#used.set(name, { state: 'running', fence: use.fence, token: use.token });
+    return why;
+  }
+
+  // The course of things
+
+  pass(ms: number): void {
+    this.#time.reach(this.#time.now() + ms);
+  }
+
+  async happen(steps: number): Promise<void> {
+    for (let step = 0; step < steps; step += 1) {
+      await new Promise((resolve) => setImmediate(resolve));
+      if (this.#scheduler.count() === 0) return;
+      await this.#scheduler.waitOne();
+    }
+  }
+
+  #bound(what: string, value: number): void {
+    if (value > 0) this.#bounds.push({ invariant: 'I6', what, value, atMost: 0 });
+  }
+
+  /** Nothing else goes wrong: workers look after every call until it has ended, and its caller is told. */
+  async judged(): Promise<Judgement> {
+    await this.happen(Number.POSITIVE_INFINITY);
+    for (const key of KEYS)
+      for (let time = 0; time < 4 && this.#calls.get(key)?.state === 'inflight'; time += 1) {
+        this.pass(settings.policy.approvalLimitMs);
+        void this.work(0, key);
+        await this.happen(Number.POSITIVE_INFINITY);
+      }
+    for (const call of this.#history.calls) this.#tell(call);
+    this.#boundEffects();
+    return judge(this.#history.calls, this.#log, this.#bounds);
+  }
+
+  #tell(asked: ReturnType<History['invoked']>): void {
+    const call = this.#calls.get(asked.name);
+    if (call === undefined || call.state === 'inflight') return;
+    const { state, code = 'CANCELLED' } = call;
+    const doubt = code === 'OUTCOME_UNKNOWN' || code === 'POISONED' || call.lost > 0 || call.again;
+    if (state === 'done') this.#history.told(asked, { kind: 'ok', output: null });
+    else this.#history.told(asked, { kind: doubt ? 'doubt' : 'fail', code, message: '' });
+  }
+
+  #boundEffects(): void {
+    const decisionsOn = Map.groupBy(this.#decisions, (decision) => decision.approvalId);
+    for (const [id, made] of decisionsOn) this.#bound(`second decisions on ${id}`, made.length - 1);
+    for (const { key, amount, definition, begunAtMs } of this.#log) {
+      const { approvalId: id = '' } = this.#calls.get(key) ?? {};
+      const approval = this.#approvals.get(id);
+      const [decision] = decisionsOn.get(id) ?? [];
+      const covered =
+        decision?.decision === 'approve' &&
+        decision.by !== CALLER &&
+        amount === (decision.params?.['amount'] ?? 1) &&
+        definition === approval?.request.tool.definition &&
+        begunAtMs <= decision.validUntilMs;
+      this.#bound(`effects of ${key} that no decision covers`, covered ? 0 : 1);
+    }
+  }
+}
+
+type Command = fc.AsyncCommand<Record<string, never>, People>;
+
+const steps = fc.nat({ max: 8 });
+const key = fc.constantFrom(...KEYS);
+const place = fc.nat({ max: 1 });
+
+/** After each command, the schedule goes on for a while; what is under way then stays under way. */
+function command<T>(of: fc.Arbitrary<T>, text: (value: T) => string, act: (people: People, value: T) => unknown) {
+  return fc.tuple(of, steps).map(
+    ([value, count]): Command => ({
+      check: () => true,
+      run: async (_, people) => {
+        void act(people, value);
+        await people.happen(count);
+      },
+      toString: () => `${text(value)}, ${count} steps`,
+    }),
+  );
+}
+
+const decision = fc.tuple(
+  key,
+  fc.constantFrom('approve', 'approve', 'deny'),
+  fc.constantFrom('grace', 'joan', CALLER),
+  fc.constantFrom(undefined, undefined, 2),
+);
+const ask = command(
+  key,
+  (name) => `ask ${name}`,
+  (people, name) => people.ask(name),
+);
+const decide = command(
+  decision,
+  ([name, what, by, amount]) => `${by}: ${what} ${name}${amount === undefined ? '' : ` with ${amount}`}`,
+  (people, [name, what, by, amount]) => people.decide(name, what, by, amount),
+);
+const work = command(
+  fc.tuple(place, key),
+  ([at, name]) => `${at} works on ${name}`,
+  (people, [at, name]) => people.work(at, name),
+);
+const cancel = command(
+  key,
+  (name) => `cancel ${name}`,
+  (people, name) => people.cancel(name),
+);
+const crash = command(
+  fc.tuple(place, fc.constantFrom(undefined, undefined, 2)),
+  ([at, version]) => `crash ${at}${version === undefined ? '' : ', the next one has another version'}`,
+  (people, [at, version]) => people.crash(at, version),
+);
+const forge = command(
+  fc.tuple(key, fc.constantFrom('queue', 'params', 'again')),
+  ([name, what]) => `forge ${what} of ${name}`,
+  (people, [name, what]) => people.forge(name, what),
+);
+const pass = command(
+  fc.constantFrom(LEASE_MS + 1, 9 * MINUTE_MS, DECISION_VALID_MS),
+  (ms) => `${ms} ms pass`,
+  (people, ms) => people.pass(ms),
+);
+
+const stories = fc.commands([ask, ask, decide, decide, decide, work, work, work, cancel, crash, forge, pass], {
+  maxCommands: 20,
+  size: 'max',
+});
+
+function holds(broken?: Broken) {
+  return fc.asyncProperty(fc.scheduler(), stories, async (scheduler, story) => {
+    const people = new People(scheduler, broken);
+    await fc.asyncModelRun(() => ({ model: {}, real: people }), story);
+    const { breaches } = await people.judged();
+    if (breaches.length > 0) throw new Error(breaches.join('; '));
+  });
+}
+
+test(`no elevated effect without one decision on exactly that, and one effect at most, over ${RUNS} schedules of approving, denying, editing, expiring, cancelling, forging and crashing`, {
+  timeout: 60 * RUNS,
+}, async () => {
+  await fc.assert(holds(), { numRuns: RUNS, seed: SEED });
+});
+
+test.each<[Broken, RegExp]>([
+  ['decide twice', /second decisions on/],
+  ['no gate', /that no decision covers/],
+  ['use twice', /I2: a had 2 effects/],
+])('a broken rule is found: %s', async (broken, breach) => {
+  const result = await fc.check(holds(broken), { numRuns: 10_000, seed: 1, endOnFailure: true });
+  expect(String(result.errorInstance ?? 'nothing')).toMatch(breach);
+});
