@@ -34,7 +34,7 @@ local function cardinality(key)
   return cardinalities[key] + (added and (#added - 2) / 2 or 0)
 end
 
--- Lines of jobs (stand_in_line): how far their scores are apart, and those that this script knows.
+-- Lines of jobs (stand_in_line): how far their scores are apart, and those of this script with their sessions' last places.
 local LINE, lines = 0x100000000, {}
 
 -- Counts one more in a hash that lives so long from its first count on.
@@ -82,6 +82,13 @@ local function writeGathered()
     for field, count in pairs(fields.by) do
       if redis.call('HINCRBY', key, field, count) == count then redis.call('PEXPIRE', key, fields.ttlMs) end
     end
+  end
+  for _, line in pairs(lines) do
+    local turns = {}
+    for session, turn in pairs(line.turns) do
+      turns[#turns + 1], turns[#turns + 2] = turn, line.number .. ' ' .. session
+    end
+    if #turns > 0 then redis.call('ZADD', line.sessions, unpack(turns)) end
   end
   for key, ttlMs in pairs(lifetimes) do
     if redis.call('PTTL', key) < tonumber(ttlMs) then redis.call('PEXPIRE', key, 2 * ttlMs) end

@@ -19,16 +19,14 @@ if not line then
   local first = redis.call('ZRANGEBYSCORE', prioritized, from, to, 'WITHSCORES', 'LIMIT', 0, 1)[2]
   -- Sessions whose turns are over are forgotten.
   if not first or nowMs() % 16 == 0 then redis.call('ZREMRANGEBYSCORE', sessions, from, first and '(' .. first or to) end
-  line = {number = number, first = tonumber(first or from), last = {}}
-  lines[name] = line
+  line = {number = number, first = tonumber(first or from), sessions = sessions, turns = {}}
   local member = number .. ' ' .. string.match(name, '^%S+')
   if not redis.call('ZSCORE', order, member) then
     redis.call('ZADD', order, redis.call('ZRANGE', order, 0, 0, 'WITHSCORES')[2] or 0, member)
   end
+  lines[name] = line
 end
-local member = line.number .. ' ' .. session
-local last = line.last[session] or tonumber(redis.call('ZSCORE', sessions, member) or -1)
+local last = line.turns[session] or tonumber(redis.call('ZSCORE', sessions, line.number .. ' ' .. session) or -1)
 local turn = math.max(line.first, last + 1)
-line.last[session] = turn
+line.turns[session] = turn
 later('ZADD', prioritized, turn, jobId)
-later('ZADD', sessions, turn, member)
