@@ -1,11 +1,14 @@
 /** What `pawl doctor` finds out about the fleet: whether somebody serves each tier, holds the same keys, and knows the time. */
-import type { Settings } from '../shared/config.ts';
+import { type Settings, toolPolicy } from '../shared/config.ts';
+import { toolLimit } from '../shared/fleet-limit.ts';
 import { keyFingerprints, UNSIGNED } from '../shared/signature.ts';
 import { Catalogue, type CatalogueContent } from '../shared/store/catalogue.ts';
+import { Limits } from '../shared/store/limits.ts';
 import { type PlaceState, readPlaceState } from '../shared/store/place-state.ts';
 import type { Redis } from '../shared/store/redis.ts';
+import { tenantLimits } from '../shared/tenant.ts';
 import { FollowedClock } from '../shared/time.ts';
-import { TIERS } from '../shared/tool.ts';
+import { qualifiedName, TIERS } from '../shared/tool.ts';
 import type { Finding } from './doctor.ts';
 import { count } from './print.ts';
 
@@ -16,12 +19,17 @@ const CLOCK_TOLERANCE_MS = 1_000;
 
 export async function checkFleet(redis: Redis, settings: Settings): Promise<readonly Finding[]> {
   const { prefix } = settings;
-  const [{ workers }, states, ownAheadMs] = await Promise.all([
+  const [{ workers, tools }, states, ownAheadMs] = await Promise.all([
     new Catalogue(redis, prefix).read(),
     Promise.all(TIERS.map((tier) => readPlaceState(redis, prefix, { tier, shard: 0 }))),
     aheadOf(redis),
   ]);
-  return [signatureFinding(settings, workers), workersFinding(workers, states), clockFinding(workers, ownAheadMs)];
+  return [
+    signatureFinding(settings, workers),
+    workersFinding(workers, states),
+    clockFinding(workers, ownAheadMs),
+    ...(await limitFindings(new Limits(redis, prefix), settings, tools)),
+  ];
 }
 
 export function workersFinding(
@@ -47,6 +55,46 @@ export function workersFinding(
     return { check, state: 'warn', message: `${message}: calls of a tier without a worker wait`, fix };
   const waits = stuck.map(({ tier, waiting }) => `${count(waiting, 'call')} of the tier ${tier}`).join(', ');
   return { check, state: 'fail', message: `${waits} wait, and no worker serves them (${message})`, fix };
+}
+
+/** How the configured limits stand; one of a tool that nobody offers may be misspelt. */
+async function limitFindings(
+  limits: Limits,
+  settings: Settings,
+  tools: readonly { readonly namespace: string; readonly name: string }[],
+): Promise<readonly Finding[]> {
+  const check = 'limits';
+  const limited = Object.keys(settings.tools).filter((name) => settings.tools[name]?.limits !== undefined);
+  const known = new Set(tools.flatMap((tool) => [tool.name, qualifiedName(tool)]));
+  const unknown = limited.filter((name) => !known.has(name));
+  const offered = new Map(tools.map((tool) => [qualifiedName(tool), tool]));
+  const named = [
+    ...[...offered].flatMap(([title, tool]) =>
+      toolLimit(tool, toolPolicy(settings, tool).limits).map((limit) => ({ title, limit })),
+    ),
+    ...Object.keys(settings.tenants)
+      .filter((tenant) => !tenant.includes('*'))
+      .flatMap((tenant) =>
+        tenantLimits(settings.tenants, tenant).map((limit) => ({ title: `tenant ${tenant}`, limit })),
+      ),
+  ];
+  const stand = await Promise.all(
+    named.map(async ({ title, limit }) => {
+      const { running, waiting } = await limits.standing(limit);
+      const most = limit.concurrency === undefined ? '' : `${running} of ${limit.concurrency} run, ${waiting} wait`;
+      const rate = limit.perSecond === undefined ? '' : `${limit.perSecond} starts a second`;
+      return `${title}: ${[most, rate].filter((part) => part !== '').join(', ')}`;
+    }),
+  );
+  return [
+    ...(stand.length === 0 ? [] : [{ check, state: 'ok' as const, message: stand.join('; ') }]),
+    ...unknown.map((name) => ({
+      check,
+      state: 'warn' as const,
+      message: `tools.${name}.limits: no worker offers a tool of this name`,
+      fix: `correct the name in pawl.config, or start a worker that offers ${name}`,
+    })),
+  ];
 }
 
 /** Processes understand each other when each verifies what the other signs: with its first key. */

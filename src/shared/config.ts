@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { budgetSettingsSchema } from './budget.ts';
 import { DEFAULT_TTLS } from './call.ts';
 import { type Issue, PawlError } from './failure.ts';
+import { limitSettingsSchema } from './fleet-limit.ts';
 import { policySettingsSchema } from './policy-file.ts';
 import { MODES } from './switches.ts';
 import { tenantSettingsSchema } from './tenant.ts';
@@ -38,6 +39,8 @@ const toolPolicySchema = z.strictObject({
   /** Accept `dedupeMode: "disabled"` above the read-only tier. */
   allowDisabledDedupe: z.boolean().optional(),
   ttl: z.strictObject({ doneMs: milliseconds.optional(), failedMs: milliseconds.optional() }).optional(),
+  /** Of its calls in the whole fleet. */
+  limits: limitSettingsSchema.optional(),
   /** Of a tool with effects `once`; default: the setting of this name. */
   durability: durability.optional(),
   retry: z

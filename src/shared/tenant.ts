@@ -1,5 +1,6 @@
-/** What an operator says of tenants: how much of a busy tier is theirs (docs/scaling.md). */
+/** What an operator says of tenants: how much of a busy tier is theirs, and how much they may run (docs/scaling.md). */
 import { z } from 'zod';
+import { limitSettingsSchema, type NamedLimit } from './fleet-limit.ts';
 import { matches } from './wildcard.ts';
 
 /** Under a tenant's ID, or a pattern with `*`. */
@@ -8,6 +9,8 @@ export const tenantSettingsSchema = z.record(
   z.strictObject({
     /** Turns that its waiting calls have while a tenant of weight 1 has one. */
     weight: z.number().min(0.01).max(1_000).optional(),
+    /** Under a pattern, of each tenant that fits. */
+    limits: limitSettingsSchema.optional(),
   }),
 );
 export type TenantSettings = z.output<typeof tenantSettingsSchema>;
@@ -20,4 +23,12 @@ export function tenantWeight(settings: TenantSettings, tenantId: string | undefi
   for (const [pattern, { weight }] of Object.entries(settings))
     if (weight !== undefined && matches(pattern, tenantId)) return weight;
   return 1;
+}
+
+/** What the tenant's calls count against: its own entry, and each pattern that fits. */
+export function tenantLimits(settings: TenantSettings, tenantId: string | undefined): NamedLimit[] {
+  if (tenantId === undefined) return [];
+  return Object.entries(settings).flatMap(([pattern, { limits }]) =>
+    limits !== undefined && matches(pattern, tenantId) ? [{ name: `tenant:${pattern}:${tenantId}`, ...limits }] : [],
+  );
 }

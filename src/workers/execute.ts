@@ -95,7 +95,7 @@ export class Executor {
     const elsewhere = await this.#leaveToOtherVoters(begun);
     if (elsewhere !== undefined) return elsewhere;
     const paced = await this.#parts.pace?.enter(begun);
-    if (paced !== undefined) return this.#wait(begun, paced.waitMs);
+    if (paced !== undefined) return this.#waitUntil(begun, paced.waitMs, paced.isReady);
     const prepared = await this.#preparation.prepare(begun);
     if ('end' in prepared) return prepared.end;
     const ready = await this.#awaitReady(begun, prepared.go);
@@ -177,6 +177,12 @@ export class Executor {
     return this.#settler.postpone(begun, 'queued', begun.started.earlier, waitMs);
   }
 
+  /** The same for a call that is woken: what woke it may have come before its job was put aside. */
+  async #waitUntil(begun: Begun, waitMs: number, isReady: () => Promise<boolean>): Promise<Verdict> {
+    const verdict = await this.#wait(begun, waitMs);
+    return verdict.kind === 'later' ? { ...verdict, kind: 'waiting', isReady } : verdict;
+  }
+
   // await
 
   /** What the call waits for has not come yet: it goes back unspent, and looks once more when its job has been put aside. */
@@ -188,9 +194,8 @@ export class Executor {
     if (answer.kind === 'ready') return { go: undefined };
     if (answer.kind !== 'waiting') return { end: await this.#judge.decide(begun, answer, '') };
     const { againInMs } = answer;
-    const verdict = await this.#wait(begun, Math.min(againInMs, options.remainingMs ?? againInMs));
-    if (verdict.kind !== 'later') return { end: verdict };
-    return { end: { ...verdict, kind: 'waiting', isReady: async () => (await ask()).kind !== 'waiting' } };
+    const isReady = async () => (await ask()).kind !== 'waiting';
+    return { end: await this.#waitUntil(begun, Math.min(againInMs, options.remainingMs ?? againInMs), isReady) };
   }
 
   // secure

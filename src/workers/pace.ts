@@ -1,41 +1,76 @@
 /** The fleet's limits, as an attempt meets them: it starts, or goes back to its queue unspent until there is room. */
-import type { FleetLimit, Limits } from '../shared/store/limits.ts';
+
+import { toolLimit } from '../shared/fleet-limit.ts';
+import type { FleetLimit, Limits, Starter } from '../shared/store/limits.ts';
+import { type TenantSettings, tenantLimits } from '../shared/tenant.ts';
 import type { Begun } from './begun.ts';
 
 /** A slot outlives its attempt's time limit by as much as winding it down may take. */
 const SLACK_MS = 5_000;
 
-export class Pace {
-  readonly #limits: Pick<Limits, 'take' | 'release'>;
-  readonly #onError: (error: Error) => void;
-  readonly #held = new WeakMap<Begun, FleetLimit>();
+export interface PaceParts {
+  readonly limits: Pick<Limits, 'take' | 'release' | 'giveBack' | 'hasSlot'>;
+  readonly tenants: TenantSettings;
+  onError(error: Error): void;
+}
 
-  constructor(limits: Pick<Limits, 'take' | 'release'>, onError: (error: Error) => void) {
-    this.#limits = limits;
-    this.#onError = onError;
+export interface Waiting {
+  readonly waitMs: number;
+  /** Once the call has been put aside: whether it may start after all. */
+  isReady(): Promise<boolean>;
+}
+
+export class Pace {
+  readonly #parts: PaceParts;
+  readonly #held = new WeakMap<Begun, readonly FleetLimit[]>();
+
+  constructor(parts: PaceParts) {
+    this.#parts = parts;
   }
 
-  /** How long the call has to wait; undefined when it may start now. */
-  async enter(begun: Begun): Promise<{ readonly waitMs: number } | undefined> {
-    const { registered, policy, running } = begun;
-    const { limit, tool } = registered;
-    if (limit === undefined) return undefined;
-    const leaseMs = Math.max(tool.timeoutMs, policy.timeoutMs ?? 0) + SLACK_MS;
-    const { waitMs } = await this.#limits.take(limit, running.jobId, leaseMs, startOf(begun));
-    if (waitMs > 0) return { waitMs };
-    this.#held.set(begun, limit);
+  /** Undefined when the call may start now: under all limits that it counts against, taken one after the other. */
+  async enter(begun: Begun): Promise<Waiting | undefined> {
+    const { limits } = this.#parts;
+    const { registered, policy } = begun;
+    const leaseMs = Math.max(registered.tool.timeoutMs, policy.timeoutMs ?? 0) + SLACK_MS;
+    const starter = starterOf(begun);
+    const held: FleetLimit[] = [];
+    for (const limit of this.#limitsOf(begun)) {
+      const answer = await limits.take(limit, starter, leaseMs);
+      if (answer.kind === 'granted') {
+        this.#held.set(begun, [...held, limit]);
+        held.push(limit);
+        continue;
+      }
+      const { waitMs } = answer;
+      this.#held.delete(begun);
+      // Who is nearly through keeps what it has: giving it back each time, it might never have all at once.
+      const keptMs = answer.kind === 'waiting' && answer.near ? waitMs + SLACK_MS : 0;
+      for (const each of held) await limits.giveBack(each, starter, keptMs);
+      return { waitMs, isReady: async () => answer.kind === 'waiting' && limits.hasSlot(limit, starter) };
+    }
     return undefined;
   }
 
-  /** Lets the next one start. A slot that cannot be given back now ends with its lease. */
+  /** Lets the next ones start. A slot that cannot be given back now ends with its lease. */
   async leave(begun: Begun): Promise<void> {
-    const limit = this.#held.get(begun);
-    if (limit !== undefined)
-      await this.#limits.release(limit, begun.running.jobId, startOf(begun)).catch(this.#onError);
+    const { limits, onError } = this.#parts;
+    const held = this.#held.get(begun) ?? [];
+    await Promise.all(held.map((limit) => limits.release(limit, starterOf(begun)).catch(onError)));
+  }
+
+  /** In the same order for all calls, so that no two wait for each other. */
+  #limitsOf({ envelope, registered, policy }: Begun): readonly FleetLimit[] {
+    const { tool, limit } = registered;
+    return [
+      ...tenantLimits(this.#parts.tenants, envelope.target.tenantId),
+      ...toolLimit(tool, policy.limits),
+      ...(limit === undefined ? [] : [limit]),
+    ];
   }
 }
 
 /** Each attempt is a start of its own. */
-function startOf({ running, started }: Begun): string {
-  return `${running.jobId} ${started.fence}`;
+function starterOf({ running: { jobId }, started: { fence }, envelope: { target } }: Begun): Starter {
+  return { jobId, start: `${jobId} ${fence}`, session: target.sessionKey };
 }

@@ -247,7 +247,11 @@ export class ToolWorker {
       ...(options.tracing === undefined ? {} : { traces: new AttemptTraces(options.tracing.tracer) }),
       ...(served.some(takesTurns) ? { turns: new AttemptTurns(backend.turns, log) } : {}),
       switches: this.#switches,
-      pace: new Pace(backend.limits, (error) => this.#onError(error)),
+      pace: new Pace({
+        limits: backend.limits,
+        tenants: settings.tenants,
+        onError: (error) => this.#onError(error),
+      }),
       endsWithJob: true,
       toolNamed: (namespace, name) =>
         this.#tools.get(`${namespace}.${name}`) ?? this.#declared.toolNamed(namespace, name),

@@ -1,7 +1,13 @@
 import { expect, test } from 'vitest';
-import { clockFinding, signatureFinding, workersFinding } from '../../src/cli/doctor-fleet.ts';
+import { z } from 'zod';
+import { checkFleet, clockFinding, signatureFinding, workersFinding } from '../../src/cli/doctor-fleet.ts';
+import { defineTool } from '../../src/index.ts';
+import { resolveSettings } from '../../src/shared/config.ts';
 import { keyFingerprints } from '../../src/shared/signature.ts';
+import { Catalogue, offerOf } from '../../src/shared/store/catalogue.ts';
+import { Limits } from '../../src/shared/store/limits.ts';
 import { TIERS } from '../../src/shared/tool.ts';
+import { openBooks } from '../shared/store/calls.ts';
 
 const key = (kid: string, key: string) => ({ kid, key: key.padEnd(16, key) });
 const [OLD, NEW, OTHER] = [key('k1', 'old'), key('k2', 'new'), key('k1', 'other')];
@@ -45,4 +51,37 @@ test('tiers without a worker: worth knowing, and something to mend once calls wa
     message: expect.stringContaining('2 calls of the tier system wait'),
     fix: `start one with 'pawl worker --tiers workspace,system,elevated'`,
   });
+});
+
+test('limits: how many run and wait under each, and one of a tool that nobody offers', async () => {
+  const { redis, world } = await openBooks();
+  const tool = defineTool({
+    name: 'search',
+    version: '1.0.0',
+    description: 'Searches.',
+    tier: 'read-only',
+    input: z.strictObject({}),
+    run: () => ({ output: '' }),
+  });
+  await new Catalogue(redis, world.prefix).publish([offerOf(tool, Date.now())]);
+  const limits = { concurrency: 1, perSecond: 9 };
+  const settings = resolveSettings({
+    options: {
+      redisUrl: world.redisUrl,
+      prefix: world.prefix,
+      tools: { search: { limits }, serach: { limits } },
+      tenants: { acme: { limits: { perSecond: 3 } }, 'trial-*': { limits } },
+    },
+  });
+  for (const jobId of ['a', 'b'])
+    await new Limits(redis, world.prefix).take({ name: 'policy:tools.search', ...limits }, { jobId }, 30_000);
+  const findings = (await checkFleet(redis, settings)).filter(({ check }) => check === 'limits');
+  expect(findings).toEqual([
+    {
+      check: 'limits',
+      state: 'ok',
+      message: 'tools.search: 1 of 1 run, 1 wait, 9 starts a second; tenant acme: 3 starts a second',
+    },
+    expect.objectContaining({ state: 'warn', message: 'tools.serach.limits: no worker offers a tool of this name' }),
+  ]);
 });

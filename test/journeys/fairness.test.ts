@@ -35,7 +35,7 @@ test('a person, another tenant and background work each get their turns beside o
   const order = fleet.effects().filter(({ phase }) => phase === 'begin');
   const startedAmong = (first: number, session: string) =>
     order.slice(1, 1 + first).filter(({ key }) => key.startsWith(`${session}-`)).length;
-  expect(startedAmong(14, 'person')).toBe(1);
+  expect(startedAmong(18, 'person')).toBe(1);
   expect(startedAmong(20, 'large'), 'four turns while the others have one').toBe(12);
   expect(startedAmong(36, 'batch'), 'not starved').toBeGreaterThanOrEqual(2);
   expect(startedAmong(36, 'batch'), 'behind the normal calls').toBeLessThanOrEqual(4);

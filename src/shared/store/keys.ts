@@ -158,7 +158,13 @@ export class FleetKeys {
   /** Who holds a limit of the fleet, who waits, and the newest starts. */
   limit(name: string) {
     const base = `${this.prefix}:{limit:${name}}`;
-    return { holders: `${base}:holders`, waiters: `${base}:waiters`, starts: `${base}:starts`, told: `${base}:told` };
+    return {
+      holders: `${base}:holders`,
+      waiters: `${base}:waiters`,
+      starts: `${base}:starts`,
+      told: `${base}:told`,
+      places: `${base}:places`,
+    };
   }
 
   /** What people allowed for the rest of a session. */

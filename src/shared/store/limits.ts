@@ -2,10 +2,9 @@
  * Limits that hold for the whole fleet, whoever runs the calls: how many at a time, and how many starts in a second (I17, I20). Who
  * has to wait gives its worker back; whoever ends wakes the next one.
  */
-import { placeOf } from '../fingerprint.ts';
-import { FleetKeys, PlaceKeys } from './keys.ts';
-import { callOfJob } from './queues.ts';
-import { type Redis, Script } from './redis.ts';
+import { FleetKeys } from './keys.ts';
+import { luaFunction, type Redis, Script } from './redis.ts';
+import { wake } from './wake.ts';
 
 export interface FleetLimit {
   /** Calls under one name share the limit: of a tool, a tenant, a credential. */
@@ -26,9 +25,25 @@ const WINDOW_MS = 1_002;
 /** A slot is kept this long for a call that was woken for it. */
 const WOKEN_MS = 2_000;
 
-const takeScript = new Script('limit-take', 4);
-const releaseScript = new Script('limit-release', 3);
-const wakeScript = new Script('wake', 3);
+const GRANT_LUA = [luaFunction('limit-grant')];
+const takeScript = new Script('limit-take', 5, GRANT_LUA);
+const releaseScript = new Script('limit-release', 3, GRANT_LUA);
+
+/** Who asks for a start. */
+export interface Starter {
+  readonly jobId: string;
+  /** Names one of several starts of the job. Default: the job's ID. */
+  readonly start?: string;
+  /** Those of one session take turns with other sessions'. Default: the job's ID. */
+  readonly session?: string;
+}
+
+export type LimitAnswer =
+  | { readonly kind: 'granted' }
+  /** Until its time comes. */
+  | { readonly kind: 'later'; readonly waitMs: number }
+  /** For a slot: it is woken for it, or asks again. `near`: as many are before it as may run at a time, or fewer. */
+  | { readonly kind: 'waiting'; readonly waitMs: number; readonly near: boolean };
 
 export class Limits {
   readonly #redis: Redis;
@@ -39,38 +54,63 @@ export class Limits {
     this.#prefix = prefix;
   }
 
-  /**
-   * Takes a start for a job, or says in how many milliseconds to ask again; the job keeps its place in the queue of those that wait.
-   * `leaseMs`: how long a slot is held at most. `start` names one of several starts of the job.
-   */
-  async take(limit: FleetLimit, jobId: string, leaseMs: number, start = jobId): Promise<{ readonly waitMs: number }> {
+  /** Takes a start; who has to wait keeps its place among those that wait. `leaseMs`: how long a slot is held at most. */
+  async take(limit: FleetLimit, starter: Starter, leaseMs: number): Promise<LimitAnswer> {
+    const { jobId, start = jobId, session = jobId } = starter;
     const { concurrency = 0, perSecond = 0 } = limit;
     const keys = this.#keysOf(limit);
-    const [taken, waitMs] = await takeScript.run(
+    const [kind, waitMs, near, woken] = (await takeScript.run(
       this.#redis,
-      [keys.holders, keys.waiters, keys.starts, keys.told],
-      [jobId, concurrency, perSecond, WINDOW_MS, Math.ceil(leaseMs), start, ARRIVES_WITHIN_MS],
-    );
-    return { waitMs: taken === 1 ? 0 : Number(waitMs) };
+      [keys.holders, keys.waiters, keys.starts, keys.told, keys.places],
+      [
+        ...[jobId, concurrency, perSecond, WINDOW_MS, Math.ceil(leaseMs), start],
+        ...[ARRIVES_WITHIN_MS, WOKEN_MS, session],
+      ],
+    )) as [LimitAnswer['kind'], number?, string?, string[]?];
+    await this.#wake(limit, woken);
+    if (kind === 'granted') return { kind };
+    return kind === 'later' ? { kind, waitMs: Number(waitMs) } : { kind, waitMs: Number(waitMs), near: near === '1' };
   }
 
   /** Says that a start has ended, gives the job's slot back and wakes those that are next. */
-  async release(limit: FleetLimit, jobId: string, start = jobId): Promise<void> {
+  release(limit: FleetLimit, { jobId, start = jobId }: Starter): Promise<void> {
+    return this.#release(limit, jobId, start, false, 0);
+  }
+
+  /** Takes a start back that was not used. Its slot is kept for it for `keptMs`, or goes to those that are next. */
+  giveBack(limit: FleetLimit, { jobId, start = jobId }: Starter, keptMs = 0): Promise<void> {
+    return this.#release(limit, jobId, start, true, keptMs);
+  }
+
+  /** Whether the job has a slot: one that it was woken for, when it was not put aside yet. */
+  async hasSlot(limit: FleetLimit, { jobId }: Starter): Promise<boolean> {
+    return (await this.#redis.zscore(this.#keysOf(limit).holders, jobId)) !== null;
+  }
+
+  /** How many run and how many wait for a slot. */
+  async standing(limit: FleetLimit): Promise<{ readonly running: number; readonly waiting: number }> {
+    const { holders, waiters } = this.#keysOf(limit);
+    const [running, waiting] = await Promise.all([this.#redis.zcard(holders), this.#redis.zcard(waiters)]);
+    return { running, waiting };
+  }
+
+  async #release(limit: FleetLimit, jobId: string, start: string, unused: boolean, keptMs: number): Promise<void> {
     const { holders, waiters, starts } = this.#keysOf(limit);
     const woken = await releaseScript.run(
       this.#redis,
       [holders, waiters, starts],
-      [jobId, limit.concurrency ?? 0, WOKEN_MS, start],
+      [jobId, limit.concurrency ?? 0, WOKEN_MS, start, unused ? '1' : '0', Math.ceil(keptMs)],
     );
-    await Promise.all(woken.map((next) => this.#wake(String(next))));
+    await this.#wake(limit, woken as string[]);
   }
 
-  async #wake(jobId: string): Promise<void> {
-    const { callId } = callOfJob(jobId);
-    const place = placeOf(callId);
-    if (place === undefined) return;
-    const keys = new PlaceKeys(this.#prefix, place);
-    await wakeScript.run(this.#redis, [keys.record(callId), keys.job('delayed'), keys.job('marker')], [jobId]);
+  async #wake(limit: FleetLimit, jobIds: readonly string[] = []): Promise<void> {
+    await Promise.all(
+      jobIds.map(async (jobId) => {
+        // Whoever was cancelled meanwhile leaves its slot to the next.
+        if ((await wake(this.#redis, this.#prefix, jobId)) === 'ended') await this.giveBack(limit, { jobId });
+      }),
+    );
   }
 
   #keysOf({ name }: FleetLimit) {

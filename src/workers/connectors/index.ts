@@ -25,9 +25,9 @@ export function compiledIn({ settings, environment, limits }: ConnectorParts): T
         const { concurrency: _, ...rate } = limit;
         const start = `${callId} ${fence} ${crypto.randomUUID()}`;
         for (;;) {
-          const { waitMs } = await limits.take(rate, start, SLOT_MS);
-          if (waitMs === 0) return () => limits.release(rate, start).catch(() => {});
-          await sleep(waitMs, undefined, { signal });
+          const answer = await limits.take(rate, { jobId: start }, SLOT_MS);
+          if (answer.kind === 'granted') return () => limits.release(rate, { jobId: start }).catch(() => {});
+          await sleep(answer.waitMs, undefined, { signal });
         }
       },
     }),

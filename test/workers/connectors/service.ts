@@ -42,3 +42,25 @@ export async function startTestService(
 export function sendJson(response: ServerResponse, value: unknown, status = 200, headers: object = {}): void {
   response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(value));
 }
+
+/** While the door is open, whoever should not have come is seen. */
+const OPEN_MS = 50;
+
+/** Lets visitors go when so many are there, or all that are left: who limits them to fewer would wait for ever. */
+export function door(atATime: number, total: number) {
+  const inside: (() => void)[] = [];
+  let [left, most] = [total, 0];
+  const open = () => {
+    left -= inside.length;
+    for (const go of inside.splice(0)) go();
+  };
+  return {
+    /** Were there together. */
+    most: () => most,
+    enter: () =>
+      new Promise<void>((leave) => {
+        most = Math.max(most, inside.push(leave));
+        if (inside.length === Math.min(atATime, left)) setTimeout(open, OPEN_MS);
+      }),
+  };
+}

@@ -1,30 +1,38 @@
 -- Asks for one start under a limit that holds for the whole fleet: at most so many at a time, and so many starts in a window.
--- Who cannot start is told when to ask again. Slots are given in the order in which they were first asked for.
+-- Who cannot start is told when to ask again. Slots are given in the order in which they were first asked for, sessions taking turns.
 --
--- KEYS  1 holders, by the end of their lease  2 waiters, by the order in which they came  3 starts, by the latest time at which they arrive
---       4 waiters for the rate, by the time that they were told
+-- KEYS  1 holders, by the end of their lease  2 waiters, by their places  3 starts, by the latest time at which they arrive
+--       4 waiters for the rate, by the time that they were told  5 sessions of waiters, by their last places
 -- ARGV  1 who asks  2 how many at a time, '0' for any number  3 starts in a window, '0' for any number  4 window, ms
---       5 lease of a slot, ms  6 name of this start  7 how long it may take to arrive, ms
--- Returns {1, 0} or {0, ms}
+--       5 lease of a slot, ms  6 name of this start  7 how long it may take to arrive, ms  8 how long a slot is kept for whoever
+--       was woken, ms  9 session
+-- Returns {'granted'}, {'later', ms} until its time comes, or {'waiting', ms, '1' when its turn is near, the names of those to wake}
 local FORGOTTEN_MS = 600000
-local SHORTEST_MS, LONGEST_MS, EACH_MS = 250, 5000, 20
+local SHORTEST_MS, LONGEST_MS, EACH_MS = 500, 300000, 50
 local now = nowMs()
-local holders, waiters, starts, told = unpack(KEYS)
-local who, most, rate, window = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local holders, waiters, starts, told, places = unpack(KEYS)
+local who, most, rate, window, session = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[9]
 
 if most > 0 then
   redis.call('ZREMRANGEBYSCORE', holders, '-inf', now)
   if not redis.call('ZSCORE', holders, who) then
     local free = most - redis.call('ZCARD', holders)
-    local ahead = redis.call('ZRANK', waiters, who) or redis.call('ZCARD', waiters)
-    if ahead >= free then
-      if not redis.call('ZSCORE', waiters, who) then
-        local last = redis.call('ZREVRANGE', waiters, 0, 0, 'WITHSCORES')
-        redis.call('ZADD', waiters, math.max(now, (tonumber(last[2] or 0)) + 1), who)
+    local ahead = redis.call('ZRANK', waiters, who)
+    if (ahead or redis.call('ZCARD', waiters)) >= free then
+      if not ahead then
+        local first = redis.call('ZRANGE', waiters, 0, 0, 'WITHSCORES')[2]
+        redis.call('ZREMRANGEBYSCORE', places, '-inf', first and '(' .. first or '+inf')
+        local place = math.max(first and first + 1 or 0, (redis.call('ZSCORE', places, session) or -1) + 1)
+        redis.call('ZADD', waiters, place, who)
+        redis.call('ZADD', places, place, session)
+        ahead = redis.call('ZRANK', waiters, who)
       end
       redis.call('PEXPIRE', waiters, FORGOTTEN_MS)
-      -- Whoever ends wakes the first that waits; this is for the case that nobody does.
-      return {0, math.min(LONGEST_MS, SHORTEST_MS + EACH_MS * ahead)}
+      redis.call('PEXPIRE', places, FORGOTTEN_MS)
+      -- Whoever ends wakes the first that waits. Asking again is for the case that nobody does: twenty times a second, whatever
+      -- their number, one of those that wait finds what was left lying.
+      return {'waiting', math.min(LONGEST_MS, SHORTEST_MS + EACH_MS * ahead), ahead < most and '1' or '0',
+        limit_grant({holders, waiters}, {most, ARGV[8]})}
     end
     redis.call('ZREM', waiters, who)
   end
@@ -54,10 +62,10 @@ if most > 0 then
   redis.call('ZADD', holders, now + (waitMs > 0 and waitMs + 2000 or ARGV[5]), who)
   redis.call('PEXPIRE', holders, math.max(FORGOTTEN_MS, tonumber(ARGV[5])))
 end
-if waitMs > 0 then return {0, waitMs} end
+if waitMs > 0 then return {'later', waitMs} end
 if rate > 0 then
   redis.call('ZREM', told, who)
   redis.call('ZADD', starts, now + ARGV[7], ARGV[6])
   redis.call('PEXPIRE', starts, window + ARGV[7])
 end
-return {1, 0}
+return {'granted'}

@@ -1,5 +1,5 @@
--- Puts a job into its line, where the sessions take turns: a session's next job stands one behind its last, and none stands before
--- the first of the line. So a session that comes late is not behind the backlog of the others (start-time fair queuing).
+-- Puts a job into its line, where the sessions take turns: a session's next job stands one behind its last, and one that comes late
+-- stands one behind the first of the line, not behind the backlog of the others (start-time fair queuing).
 --
 -- A line is one of BullMQ's priorities: its jobs have scores from its number * LINE on. Lines take turns, too (next_in_line).
 --
@@ -19,14 +19,15 @@ if not line then
   local first = redis.call('ZRANGEBYSCORE', prioritized, from, to, 'WITHSCORES', 'LIMIT', 0, 1)[2]
   -- Sessions whose turns are over are forgotten.
   if not first or nowMs() % 16 == 0 then redis.call('ZREMRANGEBYSCORE', sessions, from, first and '(' .. first or to) end
-  line = {number = number, first = tonumber(first or from), sessions = sessions, turns = {}}
-  local member = number .. ' ' .. string.match(name, '^%S+')
+  line = {number = number, join = first and first + 1 or from, sessions = sessions, turns = {}}
+  -- Of lines with equal turns, the older goes first.
+  local member = string.format('%010d ', number) .. string.match(name, '^%S+')
   if not redis.call('ZSCORE', order, member) then
     redis.call('ZADD', order, redis.call('ZRANGE', order, 0, 0, 'WITHSCORES')[2] or 0, member)
   end
   lines[name] = line
 end
 local last = line.turns[session] or tonumber(redis.call('ZSCORE', sessions, line.number .. ' ' .. session) or -1)
-local turn = math.max(line.first, last + 1)
+local turn = math.max(line.join, last + 1)
 line.turns[session] = turn
 later('ZADD', prioritized, turn, jobId)
