@@ -23,10 +23,9 @@ export class CircuitView {
   learn(news: Pick<CircuitNews, 'place' | 'key' | 'circuit' | 'retryAfterMs'>): void {
     const name = nameOf(news.place, news.key);
     const known = this.#held.get(name);
-    // News and readings may overtake each other: the higher epoch is the later one.
+    // News and readings may overtake each other, also when the circuit has closed since: the higher epoch is the later one.
     if (known !== undefined && known.circuit.epoch > news.circuit.epoch) return;
-    if (news.circuit.state === 'CLOSED') this.#held.delete(name);
-    else this.#held.set(name, { circuit: news.circuit, untilMonotonicMs: this.#clock.monotonic() + news.retryAfterMs });
+    this.#held.set(name, { circuit: news.circuit, untilMonotonicMs: this.#clock.monotonic() + news.retryAfterMs });
   }
 
   /** Forgets what may have changed while nobody listened. */

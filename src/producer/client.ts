@@ -40,7 +40,7 @@ import { AgentDesk } from './agents.ts';
 import { ApprovalDesk } from './approvals.ts';
 import { type AuditQuery, callEvent, findRecords } from './audit.ts';
 import { type Cancellation, cancelCall, requestCancellation } from './cancel.ts';
-import { CircuitAdmin, type CircuitSelection } from './circuit-admin.ts';
+import { CircuitAdmin, type CircuitListing, type CircuitSelection } from './circuit-admin.ts';
 import { CircuitView } from './circuits.ts';
 import { Dispatch, type DispatchEvent } from './dispatch.ts';
 import type { EnforcedCircuit } from './enforcement.ts';
@@ -188,6 +188,7 @@ export class Pawl {
       switches: this.#switches,
       metrics: this.metrics,
       operator: options.operator ?? 'library',
+      onCircuits: (changed, nowMs) => this.#learnCircuits(changed, nowMs),
     });
     this.#inbox = InboxReader.open({
       url: backend.url,
@@ -641,8 +642,12 @@ export class Pawl {
   async #readCircuits(): Promise<void> {
     this.#circuits.clear();
     this.#sessions.clear();
-    const nowMs = await this.#backend.ledger.now();
-    for (const { key, place, circuit } of await this.#circuitAdmin.list()) {
+    const listings = await this.#circuitAdmin.list();
+    this.#learnCircuits(listings, await this.#backend.ledger.now());
+  }
+
+  #learnCircuits(listings: readonly CircuitListing[], nowMs: number): void {
+    for (const { key, place, circuit } of listings) {
       const retryAfterMs = circuit.state === 'OPEN' ? circuit.openedAtMs + circuit.cooldownMs - nowMs : 0;
       this.#circuits.learn({ place, key, circuit, retryAfterMs });
     }

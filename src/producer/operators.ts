@@ -10,7 +10,7 @@ import { publishNews } from '../shared/store/news.ts';
 import type { ShadowCount } from '../shared/store/switches.ts';
 import type { ReliabilityModes, Switches, SwitchWords } from '../shared/switches.ts';
 import { toolNamed } from '../shared/tool.ts';
-import type { CircuitAdmin, CircuitSelection } from './circuit-admin.ts';
+import type { CircuitAdmin, CircuitListing, CircuitSelection } from './circuit-admin.ts';
 import { type EnforcedCircuit, withEnforcement } from './enforcement.ts';
 import type { ProducerMetrics } from './metrics.ts';
 import type { Offers } from './offers.ts';
@@ -48,6 +48,8 @@ export interface OperatorDeskParts {
   readonly metrics: ProducerMetrics;
   /** Whose word it is when whoever says it does not name themselves. */
   readonly operator: string;
+  /** Circuits are what somebody has just made them, before the news of it are heard. */
+  readonly onCircuits: (changed: readonly CircuitListing[], nowMs: number) => void;
 }
 
 export class OperatorDesk {
@@ -108,6 +110,7 @@ export class OperatorDesk {
     const { tools } = await this.#parts.offers.all();
     for (const tool of tools) this.#parts.metrics.tools.learn(tool);
     const changed = await this.#parts.circuits.set(action, select, reason);
+    this.#parts.onCircuits(changed, await this.#parts.backend.ledger.now());
     const circuits = changed.map(({ key }) => key);
     await this.overridden('circuit', action, by, { tool: select.tool, circuits, reason });
     return withEnforcement(changed, tools, { tools: {} }, this.#parts.switches);

@@ -193,6 +193,19 @@ describe('R25: circuits', () => {
     await expect(pawl.setCircuit('force_open', { tool: 'nonsense' })).rejects.toMatchObject({ code: 'UNKNOWN_TOOL' });
   });
 
+  test('whoever forces or resets one finds it so at once, news or not', async () => {
+    const { pawl, session } = await startFleet({ tools: [echo] });
+    await session.call(echo, { text: 'x' });
+    for (let round = 0; round < 20; round += 1) {
+      await pawl.setCircuit('force_open', { tool: 'echo' });
+      const refused = await session.call(echo, { text: 'x' });
+      // Refused here: there is not even a record.
+      expect([refused.status, refused.callId]).toEqual(['circuit_open', undefined]);
+      await pawl.setCircuit('reset', { tool: 'echo' });
+      expect((await session.call(echo, { text: String(round) })).status).toBe('success');
+    }
+  });
+
   test('of one tenant are not those of another', async () => {
     const { pawl } = await startFleet({ tools: [echo] });
     const acme = await pawl.openSession({ tenantId: 'acme' });
