@@ -1,5 +1,4 @@
 /** The fleet's limits, as an attempt meets them: it starts, or goes back to its queue unspent until there is room. */
-
 import { toolLimit } from '../shared/fleet-limit.ts';
 import type { FleetLimit, Limits, Starter } from '../shared/store/limits.ts';
 import { type TenantSettings, tenantLimits } from '../shared/tenant.ts';
@@ -7,6 +6,8 @@ import type { Begun } from './begun.ts';
 
 /** A slot outlives its attempt's time limit by as much as winding it down may take. */
 const SLACK_MS = 5_000;
+/** Who keeps slots while it waits for another asks again after that time, and keeps them on. */
+const KEEPS_MS = 2_000;
 
 export interface PaceParts {
   readonly limits: Pick<Limits, 'take' | 'release' | 'giveBack' | 'hasSlot'>;
@@ -35,18 +36,22 @@ export class Pace {
     const leaseMs = Math.max(registered.tool.timeoutMs, policy.timeoutMs ?? 0) + SLACK_MS;
     const starter = starterOf(begun);
     const held: FleetLimit[] = [];
-    for (const limit of this.#limitsOf(begun)) {
+    this.#held.set(begun, held);
+    const all = this.#limitsOf(begun);
+    for (const limit of all) {
       const answer = await limits.take(limit, starter, leaseMs);
       if (answer.kind === 'granted') {
-        this.#held.set(begun, [...held, limit]);
         held.push(limit);
         continue;
       }
-      const { waitMs } = answer;
       this.#held.delete(begun);
       // Who is nearly through keeps what it has: giving it back each time, it might never have all at once.
-      const keptMs = answer.kind === 'waiting' && answer.near ? waitMs + SLACK_MS : 0;
+      const keeps = answer.kind === 'waiting' && answer.near && held.length > 0;
+      const waitMs = keeps ? Math.min(answer.waitMs, KEEPS_MS) : answer.waitMs;
+      const keptMs = keeps ? waitMs + SLACK_MS : 0;
       for (const each of held) await limits.giveBack(each, starter, keptMs);
+      // It may have been woken for one of these.
+      for (const each of all.slice(held.length + 1)) await limits.giveBack(each, starter);
       return { waitMs, isReady: async () => answer.kind === 'waiting' && limits.hasSlot(limit, starter) };
     }
     return undefined;

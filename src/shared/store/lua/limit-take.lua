@@ -29,10 +29,11 @@ if most > 0 then
       end
       redis.call('PEXPIRE', waiters, FORGOTTEN_MS)
       redis.call('PEXPIRE', places, FORGOTTEN_MS)
-      -- Whoever ends wakes the first that waits. Asking again is for the case that nobody does: twenty times a second, whatever
-      -- their number, one of those that wait finds what was left lying.
-      return {'waiting', math.min(LONGEST_MS, SHORTEST_MS + EACH_MS * ahead), ahead < most and '1' or '0',
-        limit_grant({holders, waiters}, {most, ARGV[8]})}
+      local woken = limit_grant({holders, waiters}, {most, ARGV[8]})
+      -- Whoever ends wakes the first that waits. Who does not end, or does not come when woken, is past its lease then: one after the
+      -- other, those that wait look for that.
+      local lease = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2] - now
+      return {'waiting', math.min(LONGEST_MS, math.max(SHORTEST_MS, lease) + EACH_MS * ahead), ahead < most and '1' or '0', woken}
     end
     redis.call('ZREM', waiters, who)
   end
