@@ -34,6 +34,10 @@ export class History {
     return [...this.#calls.values()];
   }
 
+  isOnce(name: string): boolean {
+    return this.#calls.get(name)?.once ?? false;
+  }
+
   static nameOf({ key, name }: Ask): string {
     return name ?? key;
   }

@@ -63,13 +63,18 @@ function unclean(results: readonly RowResult[]): string {
   return found.length === 0 ? 'Nothing.' : found.join('\n');
 }
 
+function seedsOf(results: readonly RowResult[], stack: RowResult['stack']): string {
+  const seeds = new Set(results.filter((result) => result.stack === stack).map(({ seed }) => seed));
+  return [...seeds].sort((one, other) => one - other).join(', ');
+}
+
 /** `docs/reliability.md`. */
-export function page(results: readonly RowResult[], seeds: readonly number[]): string {
+export function page(results: readonly RowResult[]): string {
   const ran = results.filter(({ skipped, stack }) => skipped === undefined && stack === 'pawl');
   const calls = ran.reduce((total, result) => total + result.calls, 0);
   return `# Reliability, proved
 
-> Written by \`npm run chaos\`. Seeds ${seeds.join(', ')}; ${calls} calls of Pawl's under fault.
+> Written by \`npm run chaos\`. Seeds ${seedsOf(results, 'pawl')} (naive: ${seedsOf(results, 'naive')}); ${calls} calls of Pawl's under fault.
 
 Every row breaks something on purpose, in two systems that run the same tools on real processes and a real Redis: Pawl, and
 a BullMQ application as one writes it by hand (\`queue.add\` with the key as job ID, three attempts, \`waitUntilFinished\`).
@@ -84,9 +89,14 @@ ${table(results)}
 - **false verdicts**: success without an effect, an error although the effect took place, somebody else's result, or two
   observers who were told different ends. An end that says itself that the outcome is unknown is no verdict.
 
+Row 39 is the soak: \`npm run chaos -- --soak 30 --seed 1\`. One Redis and its fleet live through all of its rounds; each round's faults
+are picked by the seed, told while it runs, and judged as soon as all calls of the round have ended. Row 42 needs \`WAITAOF\`: its remark
+names the Redis that it ran on; all other rows ran on the embedded one.
+
 Before the rig breaks real processes, a model breaks modelled ones: \`test/model\` runs the same dispatch, executor and rules on a
 shared store in virtual time, over 10,000 schedules of crashes, freezes, cut wires, drains and cancellations in every test run,
-judged by the same checker; rules that are broken on purpose there are found.
+judged by the same checker; as many schedules each of circuits, and of approvals: approved, denied, edited, expired, cancelled, forged,
+and crashed over. Rules that are broken on purpose there are found.
 
 What is checked beyond these three (fences, bounds, liveness, neighbours) fails the run as well: see
 \`test/chaos/checker.ts\`. Found in Pawl in this run:

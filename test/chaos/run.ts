@@ -35,7 +35,7 @@ export async function runRow(row: Row, stack: StackName, seed: number): Promise<
   const base = { row: row.number, fault: row.fault, stack, seed };
   const disk = row.diskBytes === undefined ? undefined : mountDisk(folder, row.diskBytes);
   try {
-    const refused = disk?.refused ?? row.needs?.();
+    const refused = disk?.refused ?? (await row.needs?.());
     if (refused !== undefined) return { ...base, ...nothing, skipped: refused };
     // The stacks get the same dice.
     const random = seeded(seed * 1_000 + row.number);

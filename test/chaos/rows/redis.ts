@@ -1,10 +1,11 @@
 /** Redis itself: killed, without power, full, replaced. */
 import { open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { isAtLeast } from '../../../src/shared/durability.ts';
 import { eventually } from '../../helpers/signal.ts';
 import type { Ask } from '../protocol.ts';
 import { type Producer, type Rig, SETTLE_MS } from '../rig.ts';
-import { forgetSince, type Server, startServer } from '../server.ts';
+import { forgetSince, type Server, serverVersion, startServer } from '../server.ts';
 import { inTheMiddle, load, mixedAsks, passes, type Row } from './row.ts';
 
 const killedUnderLoad: Row = {
@@ -79,6 +80,22 @@ const powerLoss: Row = {
   redisOptions: ['--aof-timestamp-enabled', 'yes'],
   stated: 'everysec says that it may forget the last two seconds',
   run: (rig) => losePower(rig, 1_000),
+};
+
+/** `PAWL_REDIS_SERVER` and `PAWL_REDIS_CHECK_AOF` name another Redis than the one that is here. */
+const powerLossBegins: Row = {
+  number: 42,
+  fault: 'power loss, AOF everysec, where `once` calls begin on disk (durability `waitaof`)',
+  redisOptions: ['--aof-timestamp-enabled', 'yes'],
+  env: { DURABILITY: 'waitaof' },
+  stated: 'no second effects of `once` calls; ends that were told may be forgotten',
+  needs: async () => (isAtLeast(await serverVersion(), [7, 2]) ? undefined : 'needs Redis 7.2, which has WAITAOF'),
+  async run(rig) {
+    await losePower(rig, 1_000);
+    const onces = rig.effects().filter(({ key, phase }) => phase === 'effect' && rig.history.isOnce(key));
+    rig.bound('I5', 'second effects of `once` calls', onces.length - new Set(onces.map(({ key }) => key)).size, 0);
+    rig.notes.push(`Redis ${await serverVersion()}`);
+  },
 };
 
 const powerLossAlways: Row = {
@@ -207,6 +224,7 @@ export const redisRows: readonly Row[] = [
   killedUnderLoad,
   awayForLong,
   powerLoss,
+  powerLossBegins,
   powerLossAlways,
   diskFull,
   failover,

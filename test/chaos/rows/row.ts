@@ -16,7 +16,7 @@ export interface Row {
   /** A file system of so many bytes for Redis' files; needs root. */
   readonly diskBytes?: number;
   /** Why it cannot run on this machine; undefined when it can. */
-  needs?(): string | undefined;
+  needs?(): string | undefined | Promise<string | undefined>;
   run(rig: Rig): Promise<void>;
 }
 
