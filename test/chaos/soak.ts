@@ -149,9 +149,9 @@ class Soak {
       }),
     );
     over = true;
+    await this.mend();
     const healedAtMs = performance.now();
     this.#deadlineMs = healedAtMs + SETTLE_MS;
-    await this.mend();
     await Promise.all(lanes);
     const recoveryMs = performance.now() - healedAtMs;
     const calls = this.rig.history.calls.filter(({ name }) => name.startsWith(this.#prefix));
@@ -301,7 +301,7 @@ export function soakRow(minutes: number, tell: (line: string) => void): Row {
         clean = breaches.length === 0;
         slowestMs = Math.max(slowestMs, recoveryMs);
         const minute = ((performance.now() - startMs) / MINUTE_MS).toFixed(1);
-        const verdict = clean ? 'clean' : breaches.join('; ');
+        const verdict = clean ? `clean, recovered in ${(recoveryMs / 1_000).toFixed(1)} s` : breaches.join('; ');
         const what = faults.map(({ name }) => name).join(' + ');
         tell(`minute ${minute}, round ${rounds}: ${what}: ${calls} calls, ${verdict}`);
       }
