@@ -41,9 +41,13 @@ const awayForLong: Row = {
     const taken = Promise.all(asks.slice(0, 200).map(persist));
     await passes(rig.random.between(300, 500));
     await rig.server.kill();
+    const killedAtMs = performance.now();
     // These are refused, again and again, each within the producer's limit.
     const refused = Promise.all(asks.slice(200).map(persist));
-    await passes(AWAY_MS);
+    const refusedMs = await timeOfRefusal(producer, 'meanwhile');
+    rig.bound('I7', 'ms until a producer hears that Redis is away', refusedMs, 12_000);
+    rig.notes.push(`refused after ${(refusedMs / 1_000).toFixed(1)} s`);
+    await passes(killedAtMs + AWAY_MS - performance.now());
     await rig.server.start();
     rig.healed();
     await Promise.all([taken, refused]);
