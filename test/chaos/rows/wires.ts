@@ -2,16 +2,19 @@
 import type { Wire } from '../../helpers/proxy.ts';
 import type { Child } from '../child.ts';
 import type { Ask } from '../protocol.ts';
-import { LEASE_MS, type Rig } from '../rig.ts';
+import { LEASE_MS, type Rig, SETTLE_MS } from '../rig.ts';
 import { inTheMiddle, load, mixedAsks, passes, type Row } from './row.ts';
 
 /** As the matrix has it: 12 s for locks of 3 s. */
 const OUTAGE_MS = 4 * LEASE_MS;
 const CALLS = 8;
+const LONG_MS = 2 * LEASE_MS;
+/** A worker runs calls that lost an attempt one after the other. */
+const ONE_BY_ONE_MS = SETTLE_MS + CALLS * LONG_MS;
 
 /** Half of them do not hear when they are told to stop. */
 function longAsks(rig: Rig): Ask[] {
-  return mixedAsks(rig, CALLS, (number) => ({ beforeMs: LEASE_MS * 2, deaf: number % 2 === 1 }));
+  return mixedAsks(rig, CALLS, (number) => ({ beforeMs: LONG_MS, deaf: number % 2 === 1 }));
 }
 
 /** I4: a worker that cannot renew gives its attempts up before the lease is over: those that listen have no effect. */
@@ -36,7 +39,7 @@ async function behindWire(rig: Rig, fault: (wire: Wire) => void, heal: (wire: Wi
   boundZombies(rig, [zombie]);
   heal(wire);
   rig.healed();
-  await rig.settle(pending);
+  await rig.settle(pending, rig.history.calls, ONE_BY_ONE_MS);
 }
 
 const cut: Row = {
@@ -89,7 +92,7 @@ const paused: Row = {
     await rig.server.admin.client('PAUSE', OUTAGE_MS, 'ALL');
     await passes(OUTAGE_MS);
     rig.healed();
-    await rig.settle(pending);
+    await rig.settle(pending, rig.history.calls, ONE_BY_ONE_MS);
   },
 };
 
