@@ -79,8 +79,8 @@ export function page(results: readonly RowResult[]): string {
 Every row breaks something on purpose, in two systems that run the same tools on real processes and a real Redis: Pawl, and
 a BullMQ application as one writes it by hand (\`queue.add\` with the key as job ID, three attempts, \`waitUntilFinished\`).
 Locks last 1.5 s in both. Effects are logged outside of Redis and of the workers, by appending to a file. Clients ask again
-with the same key until they are told how a call ended. Cells are Pawl / naive, summed over the seeds; recovery is the
-longest time from the end of the fault to the last answer.
+with the same key until they are told how a call ended. Cells are Pawl / naive, each summed over its own seeds; recovery is the
+longest time from the end of the fault to the last answer, the start of new processes included.
 
 ${table(results)}
 
