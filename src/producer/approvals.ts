@@ -297,7 +297,7 @@ export class ApprovalDesk {
   ): Promise<void> {
     const { request } = record;
     const { id, callId, tool, session, tenantId } = request;
-    void this.#parts.audit({
+    await this.#parts.audit({
       type: 'approval-decided',
       approvalId: id,
       callId,

@@ -42,7 +42,7 @@ export class QuestionDesk {
     const { state } = given;
     const said = given.state === 'answered' ? { answer: given.value } : {};
     const about = { questionId: id, callId, sessionKey, tenantId };
-    void this.#audit({ type: 'question-ended', ...about, state, question, ...said, by });
+    await this.#audit({ type: 'question-ended', ...about, state, question, ...said, by });
   }
 }
 

@@ -152,7 +152,7 @@ export class Registry {
         if (ifRevision === undefined && tries < TRIES) continue;
         throw revisionConflict(tool, String(seen), written.revision);
       }
-      void audit({
+      await audit({
         type: 'registry-changed',
         tool: qualified,
         kind: record.kind,

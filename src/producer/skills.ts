@@ -68,7 +68,7 @@ export class Skills {
     const before = await this.#parts.records.read(name);
     if (before?.mutable === false && !isSwitch(before, record)) throw isProtected(name);
     await this.#parts.records.write(record);
-    this.#told(name, 'declared', by);
+    await this.#told(name, 'declared', by);
     return record;
   }
 
@@ -77,11 +77,11 @@ export class Skills {
     if ((await this.#parts.records.read(name))?.mutable === false) throw isProtected(name);
     if (!(await this.#parts.records.remove(name)))
       throw new PawlError('NOT_FOUND', `There is no record of a skill ${JSON.stringify(name.slice(0, 200))}.`);
-    this.#told(name, 'removed', by);
+    await this.#told(name, 'removed', by);
   }
 
-  #told(skill: string, action: 'declared' | 'removed', by: string): void {
-    void this.#parts.audit({ type: 'registry-changed', tool: skill, kind: 'skill', action, by });
+  async #told(skill: string, action: 'declared' | 'removed', by: string): Promise<void> {
+    await this.#parts.audit({ type: 'registry-changed', tool: skill, kind: 'skill', action, by });
   }
 }
 

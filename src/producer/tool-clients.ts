@@ -77,7 +77,7 @@ export class ToolClients {
     }
     const clientId = `client-${randomBytes(16).toString('hex')}`;
     await this.#parts.handovers.join(clientId, [...names], leaseMs);
-    for (const tool of names) this.#told(tool, 'served', by);
+    for (const tool of names) await this.#told(tool, 'served', by);
     return { clientId, tools: [...names], leaseMs };
   }
 
@@ -131,11 +131,11 @@ export class ToolClients {
   async leave(clientId: string, by = 'local'): Promise<void> {
     const tools = await this.#parts.handovers.toolsOf(clientId);
     if (!(await this.#parts.handovers.leave(clientId))) throw left();
-    for (const tool of tools) this.#told(tool, 'left', by);
+    for (const tool of tools) await this.#told(tool, 'left', by);
   }
 
-  #told(tool: string, action: 'served' | 'left', by: string): void {
-    void this.#parts.audit({ type: 'registry-changed', tool, kind: 'dynamic', action, by });
+  async #told(tool: string, action: 'served' | 'left', by: string): Promise<void> {
+    await this.#parts.audit({ type: 'registry-changed', tool, kind: 'dynamic', action, by });
   }
 
   #listen(tools: readonly string[], signal: AbortSignal | undefined) {

@@ -185,12 +185,18 @@ export interface RegistryChange {
 export type AuditType = AuditEvent['type'];
 
 /**
- * Never throws. The promise need not be awaited, but for `approval-used` and the attempts of elevated tools: it rejects with
- * `AUDIT_UNAVAILABLE` when the record cannot be written, and whoever cannot write that down must not run the tool.
+ * Never throws. What comes back is to be awaited where the record must be there before it goes on: for what must be written
+ * (`mustBeWritten`), where it rejects with `AUDIT_UNAVAILABLE` when the record cannot be written, and for what people say
+ * (`isWord`), where it never rejects.
  */
 export type RecordAudit = (event: AuditEvent) => void | Promise<void>;
 
-/** What must be written before it may go on. All else is written in the background, a moment later. */
+/** What must be written before it may go on: whoever cannot write that down must not run the tool. */
 export function mustBeWritten(event: AuditEvent): boolean {
   return event.type === 'approval-used' || (event.type === 'attempt' && event.tier === 'elevated');
+}
+
+/** Somebody's word, which is written before they hear that it counts. All else is written in the background, a moment later. */
+export function isWord({ type }: AuditEvent): boolean {
+  return type === 'approval-decided' || type === 'override' || type === 'registry-changed' || type === 'question-ended';
 }

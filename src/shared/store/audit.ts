@@ -7,7 +7,7 @@
  * the one before it (`audit-chain.ts`) and appends them to the trail as one block; sinks (`audit-files.ts`) copy the trail to files.
  */
 import { randomBytes } from 'node:crypto';
-import { type AuditEvent, mustBeWritten } from '../audit.ts';
+import { type AuditEvent, isWord, mustBeWritten } from '../audit.ts';
 import { type SealedRecord, type Sealing, seal, type TrailHead } from '../audit-chain.ts';
 import { auditText } from '../audit-record.ts';
 import { PawlError } from '../failure.ts';
@@ -54,7 +54,7 @@ export class AuditWriter {
     this.#pending = new AuditKeys(parts.prefix).pending;
   }
 
-  /** A promise only for what must be written before it may go on; that one rejects with `AUDIT_UNAVAILABLE`. */
+  /** A promise for what must be written before it may go on, which rejects with `AUDIT_UNAVAILABLE`, and for somebody's word. */
   record(event: AuditEvent): void | Promise<void> {
     const text = this.#textOf(event);
     if (mustBeWritten(event)) return this.#writeNow(text);
@@ -63,6 +63,7 @@ export class AuditWriter {
       this.#waiting.shift();
       this.#lost += 1;
     }
+    if (isWord(event)) return this.written();
     this.#sendSoon();
     return undefined;
   }
