@@ -238,7 +238,8 @@ const LIMITS = `- **One producer, 64 in flight: CPU time of all three.** Calls t
   together stay together, and share it. Each hand-written producer is also woken for every event of all others. What a call costs
   Pawl's worker and Redis with sixteen producers, against one, is among the targets.
 - **32 KiB: copies.** Each copy of a result that a script writes costs Redis about 2.5 µs per KiB (arguments, value, append-only
-  file). It is written into the record and into the event for whoever waits; BullMQ writes it twice, too, and sends it to every producer.
+  file). A result of more than 4 KiB is written once, into the record, and fetched from there by whoever waits; BullMQ writes it
+  twice, and sends it to every producer.
 - **Replays: one script each way.** Nothing is written but the audit record; the producer's own CPU time is what is left.
 - **Refusals: no round trip.** The producer answers from its pushed copy of the circuit.
 

@@ -11,10 +11,7 @@ import { Script } from './redis.ts';
 /** Larger outcomes are stored once and fetched by those who want them. */
 export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;
 
-/**
- * Larger ones are copied into the event that announces them only for a single producer that keeps up with its inbox, so that inboxes
- * stay small: others read the record.
- */
+/** Larger ones are not copied into the event that announces them: whoever waits reads the record. */
 export const MAX_EVENT_OUTCOME_BYTES = 4 * 1_024;
 
 export type WriteAnswer = 'settled' | 'postponed' | 'fenced' | 'ended' | 'gone' | 'cancelled' | 'exhausted';

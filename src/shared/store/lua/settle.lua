@@ -5,7 +5,7 @@
 -- ARGV  1 fence  2 state  3 outcome (JSON)  4 attempts  5 time to live, ms  6 '1' when asking again may help
 --       7 call ID  8 key prefix of inboxes  9 largest outcome that is kept in the record, bytes
 --       10 circuit's name, '' counts nothing  11 its epoch  12 window size  13 window time, ms
---       14 largest outcome that travels with every event, bytes; larger ones that the record holds do to one who reads its inbox
+--       14 largest outcome that travels with the event, bytes
 --       15 tokens that this success puts back, '' for none  16 floor  17 capacity  18 how long the bucket is kept, ms
 --       19 the outcome's signature  20 index of calls in doubt, by when they are forgotten
 -- Returns {code, now}: settled · fenced (a newer attempt holds the call) · ended (it has its outcome already) · gone
@@ -27,7 +27,5 @@ later('ZREM', KEYS[2], ARGV[7])
 if ARGV[2] == 'failed' and isUnknown(ARGV[3]) then redis.call('ZADD', ARGV[20], now + ttlMs, ARGV[7]) end
 if ARGV[10] ~= '' then addSample(KEYS[3], KEYS[4], ARGV[10], ARGV[11], '1', ARGV[12], ARGV[13], now) end
 if ARGV[15] ~= '' then refillRetries(KEYS[6], ARGV[15], ARGV[16], ARGV[17], ARGV[18]) end
-local travels = #ARGV[3] <= tonumber(ARGV[14])
-  or (not large and fields[3] and string.match(fields[3], '^%S+$') and redis.call('LLEN', ARGV[8] .. fields[3]) < 64)
-notify(fields[3], ARGV[8], settledEvent(ARGV[7], ARGV[2], ARGV[19], travels and ARGV[3] or nil, now))
+notify(fields[3], ARGV[8], settledEvent(ARGV[7], ARGV[2], ARGV[19], #ARGV[3] <= tonumber(ARGV[14]) and ARGV[3] or nil, now))
 return {'settled', now}
