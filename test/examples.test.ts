@@ -99,6 +99,7 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
     'It is 21 degrees in Paris.',
   ],
   'openai.ts': ['1: INVALID_PARAMS', '2: {"city":"Paris","celsius":21}', 'It is 21 degrees in Paris.'],
+  'openai-agents.ts': ['1: INVALID_PARAMS', '2: {"city":"Paris","celsius":21}', 'It is 21 degrees in Paris.'],
   'anthropic.ts': [
     'progress',
     'a: {"city":"Paris","celsius":21}',

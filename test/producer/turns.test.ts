@@ -77,8 +77,8 @@ test('C3: a tool that is not parallel has its resource to itself even when it on
 test('C3: a hook that rewrites the parameters changes whom the call waits for, and waiting is no attempt', async () => {
   const { tool, seen, inside, open } = desk();
   const hook: Hook = {
-    name: 'absolute',
-    beforeAttempt: ({ params }) => ({ params: { ...params, file: `/root/${params['file']}` } }),
+    name: 'in-folder',
+    beforeAttempt: ({ params }) => ({ params: { ...params, file: `folder/${params['file']}` } }),
   };
   const { session } = await startFleet({ tools: [tool], hooks: [hook] });
   const held = session.call(tool, { file: 'a', name: 'held' });
