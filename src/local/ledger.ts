@@ -9,6 +9,7 @@ import type { AttemptRecord, Phase } from '../shared/call.ts';
 import { DEDUPE_DEFAULTS, type DedupeRecord, type DedupeStore } from '../shared/dedupe.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
+import { parsedParts } from '../shared/large-text.ts';
 import { type Outcome, resultError } from '../shared/outcome.ts';
 import type { RetryAllowance } from '../shared/retry-budget.ts';
 import type { BeginAnswer, BeginAttempt } from '../shared/store/begin.ts';
@@ -184,7 +185,7 @@ export class LocalLedger implements CallLedger {
       if (own === undefined) this.#followed.follow(callId, { ...claim, callId });
       return { kind: 'inflight', callId, phase: own?.phase ?? 'running', ageMs: nowMs - record.createdAtMs };
     }
-    const outcome = JSON.stringify(record.payload);
+    const outcome = record.payload as Outcome;
     return { kind: 'ended', callId, state: record.state, outcome, ageMs: nowMs - record.updatedAtMs };
   }
 
@@ -229,10 +230,13 @@ export class LocalLedger implements CallLedger {
   }
 
   async settle({ callId, fence, state, outcomeJson, attempts, ttlMs, sample, refill }: Settle): Promise<WriteAnswer> {
+    const outcome = (
+      typeof outcomeJson === 'string' ? JSON.parse(outcomeJson) : await parsedParts(outcomeJson.parts)
+    ) as Outcome;
     return this.#turns.take(callId, async () => {
       const call = this.#own.get(callId);
       if (call === undefined || call.fence !== fence) return 'fenced';
-      if (!(await this.#end(call, state, JSON.parse(outcomeJson) as Outcome, attempts, ttlMs))) return 'fenced';
+      if (!(await this.#end(call, state, outcome, attempts, ttlMs))) return 'fenced';
       if (sample !== undefined)
         this.#parts.circuits.addSuccess(placeFor(callId), sample.circuit, sample.epoch, sample.windowSize);
       if (refill !== undefined) this.#retries.refill(refill, await this.now());
@@ -316,9 +320,9 @@ export class LocalLedger implements CallLedger {
     };
   }
 
-  async outcome(callId: string): Promise<string | undefined> {
+  async outcome(callId: string): Promise<Outcome | undefined> {
     const record = await this.#parts.store.get(callId);
-    return record === undefined || record.state === 'inflight' ? undefined : JSON.stringify(record.payload);
+    return record === undefined || record.state === 'inflight' ? undefined : (record.payload as Outcome);
   }
 
   /** Calls of a session that run here. */

@@ -11,7 +11,7 @@ import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts
 import { PawlError } from '../shared/failure.ts';
 import { type Hook, Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
-import { envelopeOf, type Outcome } from '../shared/outcome.ts';
+import { envelopeOf } from '../shared/outcome.ts';
 import {
   newSession,
   type OpenSession,
@@ -310,8 +310,7 @@ export class Pawl {
 
   /** The whole output of a call that succeeded, where its envelope shows only a part. Throws `UNKNOWN_CALL` when there is none. */
   async output(callId: string): Promise<unknown> {
-    const text = await this.#backend.ledger.outcome(callId);
-    const output = text === undefined ? undefined : (JSON.parse(text) as Outcome).output;
+    const output = (await this.#backend.ledger.outcome(callId))?.output;
     if (output === undefined)
       throw new PawlError('UNKNOWN_CALL', `Call ${callId} has no output: it failed, still runs, or has expired.`);
     return output.content;

@@ -235,7 +235,7 @@ export class Dispatch {
       );
     }
     if (answer.kind === 'ended') {
-      const result = envelopeOf(JSON.parse(answer.outcome) as Outcome, {
+      const result = envelopeOf(answer.outcome, {
         requestId: envelope.requestId,
         callId: answer.callId,
         cache: { matchedOn: 'completed', ageMs: answer.ageMs },

@@ -125,8 +125,8 @@ export class Results {
   }
 
   #fetch(callId: string): void {
-    this.#ledger.outcome(callId).then((text) => {
-      if (text !== undefined) this.#settle(callId, JSON.parse(text) as Outcome);
+    this.#ledger.outcome(callId).then((outcome) => {
+      if (outcome !== undefined) this.#settle(callId, outcome);
     }, this.#onError);
   }
 

@@ -54,7 +54,7 @@ function notJson(value: unknown): PawlError {
 }
 
 /** SHA-256, base64url: 43 characters that are safe in Redis keys, job IDs and URLs. */
-export function digest(text: string): string {
+export function digest(text: string | Buffer): string {
   return hash('sha256', text, 'base64url');
 }
 

@@ -6,6 +6,7 @@ import type { CircuitState } from './breaker.ts';
 import type { CallState, Settlement } from './call.ts';
 import type { ResultError, ResultStatus, RetriedBy, ToolResultEnvelope } from './envelope.ts';
 import { type Failure, failureOf, type PawlError } from './failure.ts';
+import { type LargeText, LargeTextWriter } from './large-text.ts';
 import { capOutput } from './output-cap.ts';
 import type { ToolAnnotations } from './tool.ts';
 
@@ -46,6 +47,24 @@ export function bringsTaint(
 ): boolean {
   if (error !== undefined) return attempts > 0 && annotations.openWorldHint === true;
   return output?.metadata?.['tainted'] === true;
+}
+
+/**
+ * The text of an outcome that is long (`isLong`), with its output behind all else; undefined when it has more than `maxBytes`. Throws
+ * what `JSON.stringify` throws.
+ */
+export async function longOutcomeText({ output, ...rest }: Outcome, maxBytes: number): Promise<LargeText | undefined> {
+  const writer = new LargeTextWriter(maxBytes);
+  writer.add(`${JSON.stringify(rest).slice(0, -1)},"output":{"content":`);
+  const from = writer.bytes;
+  await writer.addJson(output?.content);
+  const to = writer.bytes;
+  if (output?.metadata !== undefined) {
+    writer.add(',"metadata":');
+    await writer.addJson(output.metadata);
+  }
+  writer.add('}}');
+  return writer.isFull ? undefined : writer.end([from, to]);
 }
 
 /** The record's end state for an outcome. */

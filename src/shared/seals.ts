@@ -5,7 +5,8 @@
  * | signed   | bound to                                                                |
  * |----------|-------------------------------------------------------------------------|
  * | request  | its call, its generation (which is also the time from which it holds)   |
- * | outcome  | its call and the state that it ended in                                 |
+ * | outcome  | its call and the state that it ended in; a large one is signed by its   |
+ * |          | reference, which holds the digest of every part                         |
  * | approval | its ID and the digest of all that a decision is about                   |
  * | preview  | its approval                                                            |
  * | decision | its approval; what it covers stands in itself                           |
@@ -28,6 +29,8 @@ import type { Signer } from './signature.ts';
 const REQUEST_VALID_MS = 7 * 24 * 3_600_000;
 
 type Refused = Extract<AuditEvent, { type: 'refused' }>;
+/** What is signed of an outcome. */
+type OutcomeKind = 'outcome' | 'outcome-parts';
 
 export class Seals {
   readonly #signer: Signer | undefined;
@@ -74,18 +77,25 @@ export class Seals {
     return false;
   }
 
-  outcome(callId: string, state: string, text: string): string {
-    return this.#sign('outcome', callId, state, text);
+  /** `kind`: the outcome itself, or the reference to a large one. */
+  outcome(callId: string, state: string, text: string, kind: OutcomeKind = 'outcome'): string {
+    return this.#sign(kind, callId, state, text);
   }
 
-  isOutcome(callId: string, state: string, text: string, signature: string): boolean {
+  isOutcome(callId: string, state: string, text: string, signature: string, kind: OutcomeKind = 'outcome'): boolean {
     const refused = { what: 'outcome', callId, reason: 'the outcome is not signed by this fleet' } as const;
-    return this.#holds(signature, refused, 'outcome', callId, state, text);
+    return this.#holds(signature, refused, kind, callId, state, text);
   }
 
   /** The outcome, or in place of one that nobody with a key wrote, an error. */
-  believedOutcome(callId: string, state: string, text: string, signature: string): string {
-    return this.isOutcome(callId, state, text, signature) ? text : JSON.stringify(FORGED);
+  believedOutcome(callId: string, state: string, text: string, signature: string): Outcome {
+    return this.isOutcome(callId, state, text, signature) ? (JSON.parse(text) as Outcome) : FORGED_OUTCOME;
+  }
+
+  /** What stands in for an outcome whose parts are not what its reference says. */
+  changedOutcome(callId: string): Outcome {
+    void this.#audit({ type: 'refused', what: 'outcome', callId, reason: 'a part of the outcome was changed' });
+    return FORGED_OUTCOME;
   }
 
   approval(request: ApprovalRequest, text: string): string {
@@ -201,7 +211,7 @@ function plainSeal(seq: number, previous: string, text: string): string {
 }
 
 /** Stands in for an outcome that nobody with a key wrote. */
-const FORGED: Outcome = {
+export const FORGED_OUTCOME: Outcome = {
   status: 'error',
   toolName: '',
   durationMs: 0,

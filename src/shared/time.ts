@@ -110,3 +110,8 @@ function randomByte(): number {
   used += 1;
   return byte;
 }
+
+/** Lets everything else that waits for the event loop go first: between the parts of what would hold it for long. */
+export function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}

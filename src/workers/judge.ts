@@ -5,7 +5,9 @@ import type { CircuitState } from '../shared/breaker.ts';
 import { settlementOfAborted } from '../shared/call.ts';
 import { classify } from '../shared/classify.ts';
 import { type Failure, failureOf, type PawlError } from '../shared/failure.ts';
-import { bringsTaint, type Outcome, resultError } from '../shared/outcome.ts';
+import { isLong } from '../shared/json-pieces.ts';
+import type { LargeText } from '../shared/large-text.ts';
+import { bringsTaint, longOutcomeText, type Outcome, resultError } from '../shared/outcome.ts';
 import { redact, secretsIn, secretsOf } from '../shared/redaction.ts';
 import { decideRetry, mayRunAgain } from '../shared/retry.ts';
 import { RETRY_BUDGET_EXHAUSTED } from '../shared/retry-budget.ts';
@@ -78,19 +80,18 @@ export class Judge {
   async succeed(begun: Begun, result: ToolResult<unknown>, diff = ''): Promise<Verdict> {
     const { registered, policy, circuit } = begun;
     const outcome = successOutcome(begun, result, diff);
-    let outcomeJson: string;
+    const maxBytes = policy.maxResultBytes ?? registered.tool.maxResultBytes;
+    let outcomeJson: string | LargeText | undefined;
     try {
-      outcomeJson = JSON.stringify(outcome);
+      outcomeJson = isLong(outcome) ? await longOutcomeText(outcome, maxBytes) : shortText(outcome, maxBytes);
     } catch (error) {
       return this.#failed(
         begun,
         failureOf('RESULT_INVALID', `The output cannot be said in JSON: ${classify(error).message}`),
       );
     }
-    const maxBytes = policy.maxResultBytes ?? registered.tool.maxResultBytes;
-    const bytes = sizeAbove(outcomeJson, maxBytes);
-    if (bytes !== undefined) {
-      const message = `The result of ${registered.tool.name} is ${bytes} bytes large; at most ${maxBytes} are allowed.`;
+    if (outcomeJson === undefined) {
+      const message = `The result of ${registered.tool.name} is larger than the ${maxBytes} bytes that are allowed.`;
       return this.#failed(begun, failureOf('RESULT_TOO_LARGE', message));
     }
     if (!(await this.#tainted(begun, bringsTaint(outcome, registered.tool)))) return { kind: 'abandoned' };
@@ -256,9 +257,8 @@ function successOutcome(begun: Begun, result: ToolResult<unknown>, diff: string)
   };
 }
 
-/** The text's size in bytes when it is above the limit. Counting is skipped where it cannot be. */
-function sizeAbove(text: string, maxBytes: number): number | undefined {
-  if (text.length * 3 <= maxBytes) return undefined;
-  const bytes = Buffer.byteLength(text);
-  return bytes > maxBytes ? bytes : undefined;
+/** Undefined when it has more than `maxBytes`. They are not counted where that cannot be. */
+function shortText(outcome: Outcome, maxBytes: number): string | undefined {
+  const text = JSON.stringify(outcome);
+  return text.length * 3 <= maxBytes || Buffer.byteLength(text) <= maxBytes ? text : undefined;
 }

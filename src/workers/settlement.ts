@@ -77,7 +77,12 @@ export class Settler {
   }
 
   /** Ends a call with its tool's result. */
-  async succeed(begun: Begun, outcome: Outcome, outcomeJson: string, sample: Settle['sample']): Promise<Verdict> {
+  async succeed(
+    begun: Begun,
+    outcome: Outcome,
+    outcomeJson: Settle['outcomeJson'],
+    sample: Settle['sample'],
+  ): Promise<Verdict> {
     const settle: Settle = {
       ...this.#ending(begun.callId, begun.started.fence, outcome, begun.policy),
       outcomeJson,

@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest';
+import { startWire } from '../helpers/proxy.ts';
+import { eventually } from '../helpers/signal.ts';
 import { connectTo, startFleet } from './fixtures/fleet.ts';
 
 const KIB = 1_024;
@@ -12,6 +14,8 @@ test('results around 64 KiB, of 1 MiB and above the cap come back alike, and Bul
   const base = `${world.prefix}:{workspace}`;
   const produce = (bytes: number, seed = 'x', key = `${bytes}-${seed}`) =>
     session.call('produce', { bytes, seed }, { idempotencyKey: key });
+  const textsOf = async ({ callId }: Awaited<ReturnType<typeof produce>>) =>
+    (await world.keys()).filter((key) => key.startsWith(`${base}:outcome:${callId}:`));
   const lengthOf = ({ output }: Awaited<ReturnType<typeof produce>>) => (output?.content as string | undefined)?.length;
 
   // What the outcome says beside the text, so that the boundary is met to the byte.
@@ -26,7 +30,7 @@ test('results around 64 KiB, of 1 MiB and above the cap come back alike, and Bul
     const result = await produce(bytes);
     expect(result).toMatchObject({ status: 'success' });
     expect(lengthOf(result)).toBe(bytes);
-    expect(await redis.exists(`${base}:outcome:${result.callId}`), `${bytes} by reference`).toBe(large ? 1 : 0);
+    expect(await textsOf(result), `${bytes} by reference`).toHaveLength(large ? 1 : 0);
   }
   // Bytes and characters are not the same.
   expect(lengthOf(await produce(30_000, 'é'))).toBe(30_000);
@@ -48,7 +52,7 @@ test('results around 64 KiB, of 1 MiB and above the cap come back alike, and Bul
   const excess = await produce(2_048 * KIB);
   expect(excess).toMatchObject({ status: 'error', attempts: 1, error: { code: 'RESULT_TOO_LARGE', retriable: false } });
   expect(Buffer.byteLength(JSON.stringify(excess))).toBeLessThan(KIB);
-  expect(await redis.exists(`${base}:outcome:${excess.callId}`)).toBe(0);
+  expect(await textsOf(excess)).toEqual([]);
 
   const events = await redis.xrange(`${base}:workspace:events`, '-', '+');
   expect(events.length).toBeGreaterThan(10);
@@ -60,5 +64,27 @@ test('results around 64 KiB, of 1 MiB and above the cap come back alike, and Bul
     for (const [name, value] of Object.entries(fields))
       if (name !== 'stacktrace') expect(Buffer.byteLength(value), `${name} of a job`).toBeLessThanOrEqual(KIB);
     expect(Buffer.byteLength(fields['stacktrace'] ?? '')).toBeLessThanOrEqual(4 * KIB);
+  }
+});
+
+test('a worker that is killed between the parts of a large result and the settle leaves nothing but what expires', async () => {
+  const { world, session, pawl, addWorker, effects } = await startFleet({ workers: 0 });
+  const wire = await startWire(world.redisUrl);
+  // It writes the first parts, and hears nothing any more: it never comes to the settle.
+  wire.deafenWhenSaid(':outcome:w0.');
+  const worker = await addWorker({ REDIS_URL: wire.url });
+  const { callId = '' } = await session.submit('produce', { bytes: 1_900 * KIB }, { idempotencyKey: 'killed' });
+  const textsOf = async () => (await world.keys()).filter((key) => key.includes(`:outcome:${callId}:`));
+  await eventually(async () => (await textsOf()).length > 0, { what: 'the first parts' });
+  await worker.kill();
+  expect(effects(callId)).not.toEqual([]);
+  expect(await pawl.read(callId)).toMatchObject({ state: 'inflight', phase: 'running' });
+  expect(await pawl.backend.ledger.outcome(callId)).toBeUndefined();
+  const texts = await textsOf();
+  expect(texts).toHaveLength(1);
+  for (const text of texts) {
+    const leftMs = await pawl.backend.redis.pttl(text);
+    expect(leftMs).toBeGreaterThan(0);
+    expect(leftMs).toBeLessThanOrEqual(600_000);
   }
 });

@@ -29,7 +29,7 @@ export interface Selection {
   readonly only?: 'inflight' | 'inDoubt' | undefined;
 }
 
-const flushScript = new Script('flush', 4);
+const flushScript = new Script('flush', 3);
 
 /** The calls of a place: by time, by session, in flight, in doubt, and how many there are. */
 export class CallIndex {
@@ -79,7 +79,7 @@ export class CallIndex {
     if (tool !== undefined && tool !== `${toolNamespace}.${toolName}`) return 'other';
     const [code] = await flushScript.run(
       this.#access.redis,
-      [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey), keys.outcome(callId)],
+      [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey)],
       [callId, FENCE_REMEMBERED_MS, keys.sizes, this.#access.retentionMs, `${toolNamespace}.${toolName}`],
     );
     return code as string;

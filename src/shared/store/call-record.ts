@@ -64,7 +64,7 @@ export interface KeptProgress {
 export function recordOf(
   callId: string,
   fields: Readonly<Record<string, string>>,
-  outcome: string | undefined,
+  outcome: Outcome | undefined,
   readAtMs: number,
 ): CallRecord {
   const number = (name: string) => (fields[name] === undefined ? {} : { [name]: Number(fields[name]) });
@@ -87,7 +87,7 @@ export function recordOf(
     ...(fields['worker'] === undefined ? {} : { worker: fields['worker'] }),
     cancelRequested: fields['cancelRequested'] === '1',
     version: Number(fields['version']),
-    ...(outcome === undefined ? {} : { outcome: JSON.parse(outcome) as Outcome }),
+    ...(outcome === undefined ? {} : { outcome }),
     readAtMs,
   };
 }

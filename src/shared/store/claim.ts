@@ -6,6 +6,7 @@ import { type Account, UNITS, type Unit } from '../budget.ts';
 import type { CallState, Phase } from '../call.ts';
 import type { DedupeMode } from '../envelope.ts';
 import { lineOf } from '../importance.ts';
+import type { Outcome } from '../outcome.ts';
 import { Batches } from './batches.ts';
 import type { StoredRequest } from './call-record.ts';
 import type { PlaceKeys } from './keys.ts';
@@ -70,7 +71,7 @@ export type ClaimAnswer =
       readonly kind: 'ended';
       readonly callId: string;
       readonly state: Exclude<CallState, 'inflight'>;
-      readonly outcome: string;
+      readonly outcome: Outcome;
       readonly ageMs: number;
     }
   | { readonly kind: 'conflict'; readonly callId: string };
@@ -187,19 +188,24 @@ async function claimAnswerOf(access: LedgerAccess, claim: Claim, answer: unknown
       return { kind: code, callId, repetitions: Number(answer[3]), retryAfterMs: Math.max(0, Number(answer[4])) };
     case 'inflight':
       return { kind: 'inflight', callId, phase: answer[3] as Phase, ageMs: nowMs - Number(answer[4]) };
-    default:
+    default: {
+      const [inline, , signature, at, parts] = answer.slice(3);
       return {
         kind: 'ended',
         callId,
         state: code as 'done',
-        outcome: access.seals.believedOutcome(
-          callId,
-          code,
-          (answer[3] as string | null) ?? (await access.largeOutcome(access.placed(claim.callId), callId)),
-          answer[5] as string,
-        ),
+        outcome:
+          typeof inline === 'string'
+            ? access.seals.believedOutcome(callId, code, inline, signature as string)
+            : await access.largeOutcome(callId, {
+                state: code,
+                at: at as string,
+                parts: (parts as string | null) ?? undefined,
+                signature: signature as string,
+              }),
         ageMs: nowMs - Number(answer[4]),
       };
+    }
   }
 }
 

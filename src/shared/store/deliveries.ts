@@ -8,7 +8,7 @@ import type { Place, PlaceKeys } from './keys.ts';
 import type { LedgerAccess } from './ledger-access.ts';
 import { callOfJob, KEPT_EVENTS, MOVE_LUA } from './queues.ts';
 import { backendError, luaFunction, Script } from './redis.ts';
-import { type Settle, settleArguments, settleKeys, type WriteAnswer } from './settle.ts';
+import { type ReadySettle, readySettle, type Settle, settleArguments, settleKeys, type WriteAnswer } from './settle.ts';
 
 /** How a worker takes jobs. */
 export interface Delivery {
@@ -72,7 +72,7 @@ export async function takeJobs(access: LedgerAccess, place: Place, delivery: Del
 }
 
 interface Ended {
-  readonly settle: Settle;
+  readonly settle: ReadySettle;
   readonly job: FinishedJob;
   readonly delivery: Delivery;
 }
@@ -88,13 +88,20 @@ export class Endings {
 
   /** Ends a call and takes a next job, under the delivery of one of those that end with it. */
   finish(settle: Settle, job: FinishedJob, delivery: Delivery): Promise<Finished> {
+    const ready = readySettle(this.#access, settle);
+    if (ready instanceof Promise) return ready.then((made) => this.#add({ settle: made, job, delivery }));
+    return this.#add({ settle: ready, job, delivery });
+  }
+
+  #add(ended: Ended): Promise<Finished> {
+    const { settle } = ended;
     const keys = this.#access.placed(settle.callId);
     let batches = this.#batches.get(keys);
     if (batches === undefined) {
-      batches = new Batches((ended) => this.#finish(keys, ended));
+      batches = new Batches((all) => this.#finish(keys, all));
       this.#batches.set(keys, batches);
     }
-    return batches.add({ settle, job, delivery });
+    return batches.add(ended);
   }
 
   async #finish(keys: PlaceKeys, ended: readonly Ended[]): Promise<(Finished | Error)[]> {

@@ -77,9 +77,9 @@ export class PlaceKeys {
     return `${this.base}:retries:${bucket}`;
   }
 
-  /** An outcome too large for its record. */
-  outcome(callId: string): string {
-    return `${this.base}:outcome:${callId}`;
+  /** An outcome too large for its record: one of those that attempts wrote for a call. */
+  outcome(callId: string, textId: string): string {
+    return `${this.base}:outcome:${callId}:${textId}`;
   }
 
   /** The newest reports of a call's progress. */

@@ -3,15 +3,29 @@
  */
 import { PawlError } from '../failure.ts';
 import { placeFor } from '../fingerprint.ts';
-import type { Seals } from '../seals.ts';
+import { parsedParts } from '../large-text.ts';
+import type { Outcome } from '../outcome.ts';
+import { FORGED_OUTCOME, type Seals } from '../seals.ts';
 import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
+import { LargeTexts, type TextReference } from './large-texts.ts';
 import type { Redis } from './redis.ts';
+
+/** Where a large outcome is, as its record says. */
+export interface StoredOutcome {
+  readonly state: string;
+  /** Its key. */
+  readonly at: string;
+  /** The reference to its parts (`TextReference`, JSON). */
+  readonly parts: string | undefined;
+  readonly signature: string;
+}
 
 /** What every part of the ledger works with. */
 export class LedgerAccess {
   readonly redis: Redis;
   readonly fleet: FleetKeys;
   readonly seals: Seals;
+  readonly texts: LargeTexts;
   /** How long ended calls are kept in the indices. */
   readonly retentionMs: number;
   readonly #prefix: string;
@@ -23,6 +37,7 @@ export class LedgerAccess {
     this.fleet = new FleetKeys(prefix);
     this.retentionMs = retentionMs;
     this.seals = seals;
+    this.texts = new LargeTexts(redis);
   }
 
   keys(place: Place): PlaceKeys {
@@ -40,11 +55,29 @@ export class LedgerAccess {
     return this.keys(placeFor(callId));
   }
 
-  /** An outcome that was too large for its record. Throws `UNKNOWN_CALL` when it has expired. */
-  async largeOutcome(keys: PlaceKeys, callId: string): Promise<string> {
-    const outcome = await this.redis.get(keys.outcome(callId));
-    if (outcome === null) throw new PawlError('UNKNOWN_CALL', `The result of ${callId} has expired.`);
-    return outcome;
+  /** An outcome that was too large for its record, as it may be believed. Throws `UNKNOWN_CALL` when it has expired. */
+  async largeOutcome(callId: string, stored: StoredOutcome): Promise<Outcome> {
+    const { at, parts, state, signature } = stored;
+    // Records of earlier versions refer to one text.
+    if (parts === undefined) {
+      const text = await this.redis.get(at);
+      if (text === null) throw new PawlError('UNKNOWN_CALL', `The result of ${callId} has expired.`);
+      return this.seals.believedOutcome(callId, state, text, signature);
+    }
+    const reference = this.believedReference(callId, stored);
+    if (reference === undefined) return FORGED_OUTCOME;
+    try {
+      return (await parsedParts(this.texts.read(at, reference))) as Outcome;
+    } catch (error) {
+      if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') return this.seals.changedOutcome(callId);
+      throw error;
+    }
+  }
+
+  /** Undefined for one that nobody with a key wrote. */
+  believedReference(callId: string, { parts = '', state, signature }: StoredOutcome): TextReference | undefined {
+    if (!this.seals.isOutcome(callId, state, parts, signature, 'outcome-parts')) return undefined;
+    return JSON.parse(parts) as TextReference;
   }
 
   /** Redis' clock, milliseconds. */

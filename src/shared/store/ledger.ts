@@ -14,7 +14,7 @@ import { type Claim, type ClaimAnswer, Claims } from './claim.ts';
 import { type Delivery, Endings, type Finished, type FinishedJob, type Taken, takeJobs } from './deliveries.ts';
 import type { InboxEvent } from './inbox.ts';
 import type { Place, PlaceKeys } from './keys.ts';
-import { LedgerAccess } from './ledger-access.ts';
+import { LedgerAccess, type StoredOutcome } from './ledger-access.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from './queues.ts';
 import { type Redis, Script } from './redis.ts';
 import { type Settle, settleCall, type WriteAnswer } from './settle.ts';
@@ -247,30 +247,30 @@ export class Ledger {
     for (let index = 0; index < flat.length; index += 2) fields[flat[index] as string] = flat[index + 1] as string;
     if (fields['state'] === undefined) return undefined;
     const id = fields['callId'] ?? callId;
-    const apart = fields['outcomeAt'] !== undefined && withLargeOutcome;
-    const stored = apart ? await this.#access.largeOutcome(keys, id) : fields['outcome'];
-    const outcome =
-      stored === undefined
-        ? undefined
-        : this.#access.seals.believedOutcome(id, fields['state'], stored, fields['outcomeSignature'] ?? '');
+    const { state, outcome: inline, outcomeAt: at, outcomeParts: parts, outcomeSignature: signature = '' } = fields;
+    let outcome: Outcome | undefined;
+    if (inline !== undefined) outcome = this.#access.seals.believedOutcome(id, state, inline, signature);
+    else if (at !== undefined && withLargeOutcome)
+      outcome = await this.#access.largeOutcome(id, { state, at, parts, signature });
     return recordOf(id, fields, outcome, Number(nowMs));
   }
 
   /** The outcome alone, when the event that announced it was too small to carry it. */
-  async outcome(callId: string): Promise<string | undefined> {
-    const keys = this.#access.placed(callId);
-    const [state, inline, signature] = await this.#access.redis.hmget(
-      keys.record(callId),
-      'state',
-      'outcome',
-      'outcomeSignature',
+  async outcome(callId: string): Promise<Outcome | undefined> {
+    const stored = await this.#storedOutcome(callId);
+    if (stored === undefined || typeof stored.inline !== 'string')
+      return stored === undefined ? undefined : this.#access.largeOutcome(callId, stored);
+    return this.#access.seals.believedOutcome(callId, stored.state, stored.inline, stored.signature);
+  }
+
+  async #storedOutcome(callId: string): Promise<(StoredOutcome & { readonly inline: string | null }) | undefined> {
+    const [state, inline = null, signature, at, parts] = await this.#access.redis.hmget(
+      this.#access.placed(callId).record(callId),
+      ...['state', 'outcome', 'outcomeSignature', 'outcomeAt', 'outcomeParts'],
     );
     // What is still in flight has no outcome, whatever somebody announced.
-    if (typeof state !== 'string' || state === 'inflight') return undefined;
-    const outcome = inline ?? (await this.#access.redis.get(keys.outcome(callId)));
-    return typeof outcome === 'string'
-      ? this.#access.seals.believedOutcome(callId, state, outcome, signature ?? '')
-      : undefined;
+    if (typeof state !== 'string' || state === 'inflight' || (inline ?? at ?? null) === null) return undefined;
+    return { state, inline, signature: signature ?? '', at: at ?? '', parts: parts ?? undefined };
   }
 
   /** Gives a call with an unknown outcome a known one. */

@@ -142,7 +142,7 @@ export async function whenReady(client: Redis, timeoutMs: number): Promise<void>
 }
 
 const INCLUDES = luaFile('includes');
-type ScriptArgument = string | number;
+type ScriptArgument = string | number | Buffer;
 
 /** A script as a function that other scripts can call, with its own KEYS and ARGV: whatever it returns is what it would answer. */
 export function luaFunction(name: string, lua: string = luaFile(name)): string {
@@ -192,11 +192,14 @@ function luaFile(name: string): string {
   return readFileSync(new URL(`lua/${name}.lua`, import.meta.url), 'utf8');
 }
 
-/** What Redis says when it cannot take a command now, as one typed error; anything else is a defect and passes through. */
+/**
+ * What Redis says when it cannot take a command now, or has lost what came before it (`UNKEPT`, a word of our scripts), as one typed
+ * error; anything else is a defect and passes through.
+ */
 export function backendError(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof PawlError) return error;
   const transient =
-    /OOM|READONLY|MISCONF|LOADING|MASTERDOWN|CLUSTERDOWN|NOREPLICAS|NOAUTH|WRONGPASS|max retries per request|Connection is closed|Command timed out|Stream isn't writeable|ECONN|ENOENT|EPIPE|ETIMEDOUT/i;
+    /OOM|UNKEPT|READONLY|MISCONF|LOADING|MASTERDOWN|CLUSTERDOWN|NOREPLICAS|NOAUTH|WRONGPASS|max retries per request|Connection is closed|Command timed out|Stream isn't writeable|ECONN|ENOENT|EPIPE|ETIMEDOUT/i;
   return transient.test(`${error.name} ${error.message}`) ? unavailable(error) : error;
 }
 

@@ -2,13 +2,14 @@
  * Settling a call: its outcome, written once, by the newest fence only.
  */
 import type { AttemptRecord, CallState } from '../call.ts';
+import { type LargeText, largeTextOf } from '../large-text.ts';
 import type { Outcome } from '../outcome.ts';
 import type { RetryAllowance } from '../retry-budget.ts';
 import { formatAttempts } from './call-record.ts';
 import type { LedgerAccess } from './ledger-access.ts';
 import { Script } from './redis.ts';
 
-/** Larger outcomes are stored once and fetched by those who want them. */
+/** Larger outcomes are stored once, in parts, and fetched by those who want them. */
 export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;
 
 /** Larger ones are not copied into the event that announces them: whoever waits reads the record. */
@@ -22,7 +23,7 @@ export interface Settle {
   readonly state: Exclude<CallState, 'inflight'>;
   readonly outcome: Outcome;
   /** The outcome as it is stored. */
-  readonly outcomeJson: string;
+  readonly outcomeJson: string | LargeText;
   readonly attempts: readonly AttemptRecord[];
   readonly ttlMs: number;
   /** Success to be added to a circuit's window. */
@@ -38,25 +39,50 @@ export interface Settle {
 
 const settleScript = new Script('settle', 6);
 
+/** A settle that a script can take. */
+export interface ReadySettle extends Omit<Settle, 'outcomeJson'> {
+  /** '' for a large one. */
+  readonly outcomeJson: string;
+  /** Where a large one is, and its reference (`TextReference`, JSON). */
+  readonly apart?: { readonly key: string; readonly reference: string };
+}
+
+/** A large outcome is written first. Nothing has to be waited for when it is small. */
+export function readySettle(access: LedgerAccess, settle: Settle): ReadySettle | Promise<ReadySettle> {
+  const { outcomeJson } = settle;
+  if (typeof outcomeJson !== 'string') return writeApart(access, settle, outcomeJson);
+  const fits =
+    outcomeJson.length * 3 <= MAX_INLINE_OUTCOME_BYTES || Buffer.byteLength(outcomeJson) <= MAX_INLINE_OUTCOME_BYTES;
+  return fits ? (settle as ReadySettle) : writeApart(access, settle, largeTextOf(outcomeJson));
+}
+
+async function writeApart(access: LedgerAccess, settle: Settle, text: LargeText): Promise<ReadySettle> {
+  const key = access.placed(settle.callId).outcome(settle.callId, text.id);
+  const reference = JSON.stringify(await access.texts.write(key, text));
+  return { ...settle, outcomeJson: '', apart: { key, reference } };
+}
+
 export async function settleCall(access: LedgerAccess, settle: Settle): Promise<WriteAnswer> {
-  const [code] = await settleScript.run(access.redis, settleKeys(access, settle), settleArguments(access, settle));
+  const ready = readySettle(access, settle);
+  const made = ready instanceof Promise ? await ready : ready;
+  const [code] = await settleScript.run(access.redis, settleKeys(access, made), settleArguments(access, made));
   return code as WriteAnswer;
 }
 
-export function settleKeys(access: LedgerAccess, { callId, sample, refill }: Settle): string[] {
+export function settleKeys(access: LedgerAccess, { callId, sample, refill, apart }: ReadySettle): string[] {
   const keys = access.placed(callId);
   return [
     keys.record(callId),
     keys.inflight,
     keys.circuits,
     keys.window(sample?.circuit ?? ''),
-    keys.outcome(callId),
+    apart?.key ?? keys.record(callId),
     keys.retries(refill?.bucket ?? ''),
   ];
 }
 
-export function settleArguments(access: LedgerAccess, settle: Settle): (string | number)[] {
-  const { callId, sample, refill } = settle;
+export function settleArguments(access: LedgerAccess, settle: ReadySettle): (string | number)[] {
+  const { callId, sample, refill, apart } = settle;
   return [
     settle.fence,
     settle.state,
@@ -66,7 +92,7 @@ export function settleArguments(access: LedgerAccess, settle: Settle): (string |
     settle.outcome.error?.retriable === true ? '1' : '0',
     callId,
     access.placed(callId).inboxes,
-    MAX_INLINE_OUTCOME_BYTES,
+    apart?.reference ?? '',
     sample?.circuit ?? '',
     sample?.epoch ?? 0,
     sample?.windowSize ?? 0,
@@ -76,7 +102,9 @@ export function settleArguments(access: LedgerAccess, settle: Settle): (string |
     refill?.budget.floor ?? 0,
     refill?.budget.capacity ?? 0,
     refill?.budget.windowMs ?? 0,
-    access.seals.outcome(callId, settle.state, settle.outcomeJson),
+    apart === undefined
+      ? access.seals.outcome(callId, settle.state, settle.outcomeJson)
+      : access.seals.outcome(callId, settle.state, apart.reference, 'outcome-parts'),
     access.placed(callId).inDoubt,
   ];
 }

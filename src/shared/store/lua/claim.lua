@@ -22,18 +22,18 @@
 --   spent      budget unit spent ms  a budget is spent (counted from 0; 1 calls, 2 cost units, 3 time), and is full again in so many
 --                               ms; nothing was written
 --   inflight   phase createdAt  somebody else's call runs; an enforced caller has been added to those who are told
---   done | failed | cancelled   outcome (JSON), settledAt, the outcome's signature
+--   done | failed | cancelled   outcome (JSON), settledAt, the outcome's signature, where a large outcome is, its reference
 --   conflict                    the key was used with other parameters; nothing was written
 local callId, merging, recordPrefix, inbox, mode = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4], ARGV[5]
 local now = nowMs()
 
 local function read(key)
   local fields = redis.call('HMGET', key, 'state', 'paramsDigest', 'phase', 'createdAtMs', 'outcome', 'updatedAtMs', 'retriable', 'inboxes', 'sameAs', 'request',
-    'outcomeSignature', 'fence')
+    'outcomeSignature', 'fence', 'outcomeAt', 'outcomeParts')
   return {
     exists = fields[1] or fields[9], state = fields[1], paramsDigest = fields[2], phase = fields[3], createdAtMs = fields[4],
     outcome = fields[5], updatedAtMs = fields[6], retriable = fields[7] == '1', inboxes = fields[8], sameAs = fields[9],
-    request = fields[10], signature = fields[11], fence = fields[12],
+    request = fields[10], signature = fields[11], fence = fields[12], outcomeAt = fields[13], outcomeParts = fields[14],
   }
 end
 
@@ -79,7 +79,7 @@ if record.exists then
     return {'inflight', callId, now, record.phase, record.createdAtMs}
   end
   local again = record.state == 'failed' and record.retriable and mode == 'bestEffort'
-  if not again then return {record.state, callId, now, record.outcome, record.updatedAtMs, record.signature or ''} end
+  if not again then return {record.state, callId, now, record.outcome, record.updatedAtMs, record.signature or '', record.outcomeAt, record.outcomeParts} end
   -- It runs anew: under its own name if it had been merged, and with the fences counted on, so that stragglers stay refused.
   callId, key = ARGV[1], KEYS[1]
   anew = true

@@ -1,0 +1,279 @@
+/**
+ * JSON of values of any size, written and read piece by piece, so that whoever does it can let others go in between: JSON of 16 MiB in
+ * one step holds an event loop for 50 to 150 ms.
+ *
+ * Writing: parts of a value that are short are left to `JSON.stringify`, together with their neighbours; only what is longer than a
+ * piece is taken apart. Reading: of what has come, all whole members of the innermost container that is open are left to
+ * `JSON.parse`; a container or text that is longer than a piece is opened, and filled as it comes.
+ */
+
+/** About so many characters are written, and left unread, at a time. */
+const PIECE_LENGTH = 64 * 1_024;
+/** What is nested deeper counts as short. It is written in one step, and what cannot be written at all is refused there. */
+const MAX_DEPTH = 64;
+
+/** Whether the value's JSON is longer than a piece, as far as can be seen without writing it. */
+export function isLong(value: unknown): boolean {
+  return roomBehind(value, PIECE_LENGTH, 0) < 0;
+}
+
+/** How much of the room is left behind a value, about; below 0 when it does not fit. Looks no further than that. */
+function roomBehind(value: unknown, room: number, depth: number): number {
+  if (typeof value === 'string') return room - value.length - 2;
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH || isSelfWriting(value)) return room - 4;
+  let left = room - 2;
+  if (Array.isArray(value)) {
+    for (const item of value) {
+      left = roomBehind(item, left - 1, depth + 1);
+      if (left < 0) break;
+    }
+    return left;
+  }
+  for (const name in value) {
+    left = roomBehind((value as Record<string, unknown>)[name], left - name.length - 4, depth + 1);
+    if (left < 0) break;
+  }
+  return left;
+}
+
+/** Says by itself what its JSON is. */
+function isSelfWriting(value: object): boolean {
+  if ('toJSON' in value && typeof value.toJSON === 'function') return true;
+  return value instanceof String || value instanceof Number || value instanceof Boolean;
+}
+
+/**
+ * The text that `JSON.stringify` makes of a long value (`isLong`), in pieces. Throws what `JSON.stringify` throws: for a BigInt, for a
+ * value that holds itself.
+ */
+export function* jsonPieces(value: unknown): Generator<string, void, undefined> {
+  let text = '';
+  for (const piece of piecesOf(value, 0)) {
+    text += piece;
+    if (text.length < PIECE_LENGTH) continue;
+    yield text;
+    text = '';
+  }
+  if (text !== '') yield text;
+}
+
+function* piecesOf(value: unknown, depth: number): Generator<string, void, undefined> {
+  if (typeof value === 'string') yield* stringPieces(value);
+  else if (Array.isArray(value)) {
+    let before = '[';
+    for (const { members, long } of runsOf(value, (item) => item, depth)) {
+      yield before;
+      if (long) yield* piecesOf(members[0], depth + 1);
+      else yield JSON.stringify(members).slice(1, -1);
+      before = ',';
+    }
+    yield before === '[' ? '[]' : ']';
+  } else {
+    let before = '{';
+    for (const { members, long } of runsOf(Object.entries(value as object), ([, member]) => member, depth)) {
+      const text = long ? '' : JSON.stringify(Object.fromEntries(members)).slice(1, -1);
+      // What has no JSON leaves nothing behind.
+      if (!long && text === '') continue;
+      yield before;
+      if (long) {
+        const [name, member] = members[0] as [string, unknown];
+        yield `${JSON.stringify(name)}:`;
+        yield* piecesOf(member, depth + 1);
+      } else yield text;
+      before = ',';
+    }
+    yield before === '{' ? '{}' : '}';
+  }
+}
+
+function* stringPieces(text: string): Generator<string, void, undefined> {
+  yield '"';
+  for (let from = 0; from < text.length; ) {
+    const to = from + PIECE_LENGTH;
+    // Half of a pair would be written as an escape.
+    const isPair = to < text.length && (text.charCodeAt(to - 1) & 0xfc00) === 0xd800;
+    yield JSON.stringify(text.slice(from, isPair ? to + 1 : to)).slice(1, -1);
+    from = isPair ? to + 1 : to;
+  }
+  yield '"';
+}
+
+/** Neighbours that are short together, and each long one by itself. */
+function* runsOf<Member>(
+  all: readonly Member[],
+  valueIn: (member: Member) => unknown,
+  depth: number,
+): Generator<{ readonly members: readonly Member[]; readonly long: boolean }, void, undefined> {
+  let members: Member[] = [];
+  let room = PIECE_LENGTH;
+  for (const member of all) {
+    const left = roomBehind(valueIn(member), room, depth + 1);
+    if (left >= 0) {
+      members.push(member);
+      room = left;
+      continue;
+    }
+    if (members.length > 0) yield { members, long: false };
+    room = roomBehind(valueIn(member), PIECE_LENGTH, depth + 1);
+    members = room < 0 ? [] : [member];
+    if (room >= 0) continue;
+    yield { members: [member], long: true };
+    room = PIECE_LENGTH;
+  }
+  if (members.length > 0) yield { members, long: false };
+}
+
+type Container = unknown[] | Record<string, unknown>;
+/** A container that has not ended yet, or the text of a member that has not. */
+type Open =
+  | { readonly kind: 'container'; readonly value: Container }
+  | { readonly kind: 'text'; value: string; readonly name: string };
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const BACKSLASH = 0x5c;
+
+/** Reads JSON without white space between its tokens, as `JSON.stringify` writes it, from pieces of any length. */
+export class JsonReader {
+  /** What has come and is not read: less than a piece, unless it is a name or a number. */
+  #text = '';
+  readonly #root: unknown[] = [];
+  /** From the outermost to the innermost; the first one holds the whole value, and has no end of its own. */
+  readonly #open: Open[] = [{ kind: 'container', value: this.#root }];
+
+  push(piece: string): void {
+    this.#text += piece;
+    while (this.#read());
+  }
+
+  /** The value, when all has come. Throws a `SyntaxError` for what is no JSON. */
+  end(): unknown {
+    if (this.#open.length > 1) throw new SyntaxError('The JSON ends before its value does.');
+    if (this.#text !== '') this.#root.push(JSON.parse(this.#text));
+    this.#text = '';
+    if (this.#root.length !== 1) throw new SyntaxError(`The JSON holds ${this.#root.length} values in place of one.`);
+    return this.#root[0];
+  }
+
+  /** One step; false when more must come first. */
+  #read(): boolean {
+    const open = this.#open.at(-1) as Open;
+    return open.kind === 'text' ? this.#readText(open) : this.#readMembers(open.value);
+  }
+
+  #readText(open: Extract<Open, { kind: 'text' }>): boolean {
+    const end = endOfString(this.#text, 0);
+    const to = end < 0 ? endOfEscapes(this.#text) : end;
+    open.value += JSON.parse(`"${this.#text.slice(0, to)}"`) as string;
+    this.#text = this.#text.slice(end < 0 ? to : end + 1);
+    if (end < 0) return false;
+    this.#open.pop();
+    add(this.#container(), open.name, open.value);
+    return true;
+  }
+
+  #readMembers(container: Container): boolean {
+    const from = this.#text.charCodeAt(0) === COMMA ? 1 : 0;
+    const { comma, close } = lookFor(this.#text, from);
+    const to = close ?? comma;
+    if (to !== undefined) {
+      addAll(container, this.#text.slice(from, to));
+      this.#text = this.#text.slice(to + 1);
+      if (close !== undefined) {
+        if (this.#open.length === 1) throw new SyntaxError('The JSON closes what it did not open.');
+        this.#open.pop();
+        return true;
+      }
+    } else this.#text = this.#text.slice(from);
+    return this.#text.length > PIECE_LENGTH && this.#enter(container);
+  }
+
+  /** Opens the member that has begun. Its name, or a number, is waited for. */
+  #enter(container: Container): boolean {
+    let name = '';
+    let at = 0;
+    if (!Array.isArray(container)) {
+      const end = endOfString(this.#text, 1);
+      if (end < 0 || end + 2 >= this.#text.length) return false;
+      name = JSON.parse(this.#text.slice(0, end + 1)) as string;
+      at = end + 2;
+    }
+    const first = this.#text[at];
+    if (first !== '"' && first !== '[' && first !== '{') return false;
+    this.#text = this.#text.slice(at + 1);
+    if (first === '"') this.#open.push({ kind: 'text', value: '', name });
+    else {
+      const value: Container = first === '[' ? [] : {};
+      add(container, name, value);
+      this.#open.push({ kind: 'container', value });
+    }
+    return true;
+  }
+
+  #container(): Container {
+    return (this.#open.at(-1) as Extract<Open, { kind: 'container' }>).value;
+  }
+}
+
+function add(container: Container, name: string, value: unknown): void {
+  if (Array.isArray(container)) container.push(value);
+  // An assignment would change what the object inherits from.
+  else if (name === '__proto__')
+    Object.defineProperty(container, name, { value, writable: true, enumerable: true, configurable: true });
+  else container[name] = value;
+}
+
+function addAll(container: Container, members: string): void {
+  if (members === '') return;
+  if (Array.isArray(container)) for (const item of JSON.parse(`[${members}]`) as unknown[]) container.push(item);
+  else for (const [name, value] of Object.entries(JSON.parse(`{${members}}`) as object)) add(container, name, value);
+}
+
+/** The last comma between members, or the end of their container, if they have come. */
+function lookFor(text: string, from: number): { readonly comma?: number; readonly close?: number } {
+  let depth = 0;
+  let comma: number | undefined;
+  for (let at = from; at < text.length; at += 1) {
+    switch (text.charCodeAt(at)) {
+      case QUOTE:
+        at = endOfString(text, at + 1);
+        if (at < 0) return comma === undefined ? {} : { comma };
+        break;
+      case 0x5b: // [
+      case 0x7b: // {
+        depth += 1;
+        break;
+      case 0x5d: // ]
+      case 0x7d: // }
+        if (depth === 0) return { close: at };
+        depth -= 1;
+        break;
+      case COMMA:
+        if (depth === 0) comma = at;
+        break;
+    }
+  }
+  return comma === undefined ? {} : { comma };
+}
+
+/** Where the quote stands that ends a string; -1 when it has not come. */
+function endOfString(text: string, from: number): number {
+  for (let quote = text.indexOf('"', from); quote >= 0; quote = text.indexOf('"', quote + 1)) {
+    if (backslashesBefore(text, quote, from) % 2 === 0) return quote;
+  }
+  return -1;
+}
+
+function backslashesBefore(text: string, at: number, from: number): number {
+  let first = at;
+  while (first > from && text.charCodeAt(first - 1) === BACKSLASH) first -= 1;
+  return at - first;
+}
+
+/** As much of an unended string as holds no part of an escape at its end. */
+function endOfEscapes(text: string): number {
+  const last = text.lastIndexOf('\\');
+  if (last < 0 || backslashesBefore(text, last, 0) % 2 === 1) return text.length;
+  const length = text[last + 1] === 'u' ? 6 : 2;
+  return last + length > text.length ? last : text.length;
+}

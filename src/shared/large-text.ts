@@ -1,0 +1,89 @@
+/**
+ * JSON that is too large for one step: made, stored and read in parts of one size, with a turn of the event loop between them, so
+ * that neither a process nor Redis handles all of it at once.
+ */
+import { isLong, JsonReader, jsonPieces } from './json-pieces.ts';
+import { nextTurn, uuidv7 } from './time.ts';
+
+/** Bytes of every part but the last. A process takes about a millisecond for any step with one. */
+export const PART_BYTES = 256 * 1_024;
+
+/** A range of bytes, the end excluded. */
+export type ByteRange = readonly [from: number, to: number];
+
+export interface LargeText {
+  /** Names it wherever it is stored: written twice, it is the same. */
+  readonly id: string;
+  /** UTF-8. A part may end within a character. */
+  readonly parts: readonly Buffer[];
+  readonly bytes: number;
+  /** Where the output's content stands in an outcome. */
+  readonly content?: ByteRange;
+}
+
+/** Puts text together to parts. */
+export class LargeTextWriter {
+  readonly #maxBytes: number;
+  readonly #parts: Buffer[] = [];
+  #part = Buffer.allocUnsafe(PART_BYTES);
+  #used = 0;
+
+  /** Nothing more is taken once it has more than `maxBytes`. */
+  constructor(maxBytes = Number.POSITIVE_INFINITY) {
+    this.#maxBytes = maxBytes;
+  }
+
+  get bytes(): number {
+    return this.#parts.length * PART_BYTES + this.#used;
+  }
+
+  get isFull(): boolean {
+    return this.bytes > this.#maxBytes;
+  }
+
+  add(text: string): void {
+    const bytes = Buffer.from(text);
+    for (let from = 0; from < bytes.length && !this.isFull; ) {
+      const copied = bytes.copy(this.#part, this.#used, from);
+      from += copied;
+      this.#used += copied;
+      if (this.#used < PART_BYTES) continue;
+      this.#parts.push(this.#part);
+      this.#part = Buffer.allocUnsafe(PART_BYTES);
+      this.#used = 0;
+    }
+  }
+
+  /** Adds a value's JSON. Throws what `JSON.stringify` throws. */
+  async addJson(value: unknown): Promise<void> {
+    if (!isLong(value)) return this.add(JSON.stringify(value) ?? 'null');
+    for (const piece of jsonPieces(value)) {
+      if (this.isFull) return;
+      this.add(piece);
+      await nextTurn();
+    }
+  }
+
+  end(content?: ByteRange): LargeText {
+    const parts = this.#used === 0 ? this.#parts : [...this.#parts, this.#part.subarray(0, this.#used)];
+    return { id: uuidv7(), parts, bytes: this.bytes, ...(content === undefined ? {} : { content }) };
+  }
+}
+
+/** A text that is there already, in parts. */
+export function largeTextOf(text: string): LargeText {
+  const writer = new LargeTextWriter();
+  writer.add(text);
+  return writer.end();
+}
+
+/** The value that the parts of a JSON text hold. Throws a `SyntaxError` for what is no JSON, and what the parts throw. */
+export async function parsedParts(parts: Iterable<Buffer> | AsyncIterable<Buffer>): Promise<unknown> {
+  const decoder = new TextDecoder();
+  const reader = new JsonReader();
+  for await (const part of parts) {
+    reader.push(decoder.decode(part, { stream: true }));
+    await nextTurn();
+  }
+  return reader.end();
+}

@@ -1,0 +1,105 @@
+/**
+ * Large texts, apart from the records that refer to them: one hash for each, with a field for every part, compressed where that pays.
+ * The parts are written before the record that refers to them is, and expire by themselves when it never is. The reference tells
+ * the digest of every part as it is stored, and is signed with its record: a part that somebody else wrote is refused before it is
+ * decompressed, and one that has grown is not decompressed further than it was large.
+ */
+import { promisify } from 'node:util';
+import { constants, zstdCompress, zstdDecompress } from 'node:zlib';
+import { PawlError } from '../failure.ts';
+import { digest } from '../fingerprint.ts';
+import { type ByteRange, type LargeText, PART_BYTES } from '../large-text.ts';
+import { type Redis, Script } from './redis.ts';
+
+/** How a record refers to a large text. */
+export interface TextReference {
+  /** Before it was compressed. */
+  readonly bytes: number;
+  /** `encoding:digest` of every part as it is stored. */
+  readonly parts: readonly string[];
+  readonly content?: ByteRange;
+}
+
+/** Longer than it takes to write what refers to a text, again and again while Redis is away. */
+const UNREFERRED_MS = 600_000;
+/** Compressing is kept when it leaves at most this much. */
+const WORTHWHILE = 0.8;
+/** Parts that are on their way to Redis at a time. */
+const MAX_UNDER_WAY = 4;
+
+const keepPartScript = new Script('keep-part', 1);
+const compress = promisify(zstdCompress);
+const decompress = promisify(zstdDecompress);
+const FASTEST = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
+
+export class LargeTexts {
+  readonly #redis: Redis;
+
+  constructor(redis: Redis) {
+    this.#redis = redis;
+  }
+
+  /** Writes the parts. They expire soon, unless something that refers to them lets them live. */
+  async write(key: string, text: LargeText): Promise<TextReference> {
+    const parts: string[] = [];
+    const underWay = new Set<Promise<unknown>>();
+    for (const [number, part] of text.parts.entries()) {
+      const compressed = await compress(part, FASTEST);
+      const pays = compressed.length <= part.length * WORTHWHILE;
+      const stored = pays ? compressed : part;
+      parts.push(`${pays ? 'zstd' : 'plain'}:${digest(stored)}`);
+      const kept = keepPartScript.run(this.#redis, [key], [number, stored, UNREFERRED_MS]);
+      underWay.add(kept);
+      kept.then(
+        () => underWay.delete(kept),
+        () => {},
+      );
+      if (underWay.size >= MAX_UNDER_WAY) await Promise.race(underWay);
+    }
+    await Promise.all(underWay);
+    return { bytes: text.bytes, parts, ...(text.content === undefined ? {} : { content: text.content }) };
+  }
+
+  /**
+   * The bytes of a text, or of a range of them, part by part. Throws `UNKNOWN_CALL` for a part that has expired, and
+   * `SIGNATURE_INVALID` for one that is not what was written.
+   */
+  async *read(
+    key: string,
+    { bytes, parts }: TextReference,
+    [from, to]: ByteRange = [0, bytes],
+  ): AsyncGenerator<Buffer, void, undefined> {
+    const last = Math.ceil(to / PART_BYTES) - 1;
+    let next = Math.floor(from / PART_BYTES);
+    let fetched = this.#fetch(key, next);
+    for (; next <= last; next += 1) {
+      const stored = await fetched;
+      // The next one comes while this one is worked on.
+      if (next < last) fetched = this.#fetch(key, next + 1);
+      const start = next * PART_BYTES;
+      const plain = await plainPart(stored, parts[next] ?? '', Math.min(PART_BYTES, bytes - start));
+      yield plain.subarray(Math.max(0, from - start), to - start);
+    }
+  }
+
+  #fetch(key: string, number: number): Promise<Buffer | null> {
+    const fetched = this.#redis.hgetBuffer(key, String(number));
+    // Whoever reads no further does not want to hear what became of it.
+    fetched.catch(() => {});
+    return fetched;
+  }
+}
+
+async function plainPart(stored: Buffer | null, name: string, bytes: number): Promise<Buffer> {
+  if (stored === null) throw new PawlError('UNKNOWN_CALL', 'A part of what the record refers to has expired.');
+  const [encoding, expected] = name.split(':');
+  if (digest(stored) !== expected) throw forged();
+  if (encoding === 'plain') return stored;
+  const plain = await decompress(stored, { maxOutputLength: bytes }).catch(() => undefined);
+  if (plain?.length !== bytes) throw forged();
+  return plain;
+}
+
+function forged(): PawlError {
+  return new PawlError('SIGNATURE_INVALID', 'A part of what the record refers to is not what was written.');
+}
