@@ -1,5 +1,6 @@
 /** The inside of a benchmark process: says that it is ready, answers questions, and ends with whoever started it. */
 import type { Message, ProcessOptions, Question, Questions, Topic, Usage } from './protocol.ts';
+import { runAtMs, runCount, runsBetween } from './runs.ts';
 
 export type Answers = {
   readonly [T in Topic]?: (asked: Questions[T]['asked']) => Promise<Questions[T]['answered']>;
@@ -8,6 +9,12 @@ export type Answers = {
 export function processOptions(): ProcessOptions {
   return JSON.parse(process.argv[2] ?? '{}') as ProcessOptions;
 }
+
+/** What every worker that notes its runs can tell. */
+export const workerAnswers: Answers = {
+  'run-times': async ({ numbers }) => numbers.map((number) => runAtMs(number) ?? null),
+  'runs-between': async ({ spans }) => spans.map(({ calledAtMs, startedAtMs }) => runsBetween(calledAtMs, startedAtMs)),
+};
 
 /** Call it when everything is connected. `close` ends the connections. */
 export function serve(close: () => Promise<void>, answers: Answers): void {
@@ -53,5 +60,5 @@ export function cpuMs(since?: NodeJS.CpuUsage): number {
 function usage(collect: boolean): Usage {
   if (collect) globalThis.gc?.();
   const { rss, heapUsed } = process.memoryUsage();
-  return { cpuMs: cpuMs(), rssBytes: rss, heapBytes: heapUsed };
+  return { cpuMs: cpuMs(), rssBytes: rss, heapBytes: heapUsed, runs: runCount() };
 }

@@ -1,6 +1,6 @@
 /**
- * Compares Pawl with hand-written BullMQ in paired rounds: in each, every contender runs once, in turns of order, so that
- * whatever else the machine does meets all of them alike. A ratio is the median of the ratios within the rounds.
+ * Compares Pawl with another side in paired rounds: in each, every contender runs once, in turns of order, so that whatever
+ * else the machine does meets all of them alike. A ratio is the median of the ratios within the rounds.
  */
 import type { Fleet, Measured, Side } from './fleet.ts';
 import type { Load } from './protocol.ts';
@@ -23,23 +23,27 @@ export interface Ratio {
 export interface Compared {
   readonly name: string;
   readonly title: string;
+  readonly against: Side;
   /** That were run, and how many of them were left out because other programs took much of the machine meanwhile. */
   readonly rounds: { readonly run: number; readonly disturbed: number; readonly leftOut: number };
-  readonly bullmq: Measured;
+  readonly theirs: Measured;
   readonly pawl: Measured;
-  /** Pawl's calls per second divided by those of hand-written BullMQ in the same round. */
+  /** Pawl's calls per second divided by those of the other side in the same round. */
   readonly throughputRatio: Ratio;
   readonly latencyRatio: Ratio;
   /** CPU time of all processes together. */
   readonly cpuRatio: Ratio;
-  /** Cost per call with all producers divided by that with one of them. */
-  readonly growth?: { readonly worker: Ratio; readonly redis: Ratio; readonly one: Measured };
+  /** Pawl's cost per call with all producers divided by that with one of them. */
+  readonly growth?: { readonly worker: Ratio; readonly store: Ratio; readonly one: Measured };
+  /** Pawl's calls per second divided by those of the same load with fresh keys. */
+  readonly overFresh?: { readonly throughput: Ratio; readonly fresh: Measured };
 }
 
 interface Contender {
-  readonly id: 'bullmq' | 'pawl' | 'one';
+  readonly id: 'theirs' | 'pawl' | 'beside';
   readonly side: Side;
   readonly producers: number;
+  readonly keys: Load['keys'];
 }
 
 type Round = ReadonlyMap<Contender['id'], Measured>;
@@ -49,70 +53,86 @@ const DISTURBED_SHARE = 0.3;
 /** Disturbed rounds are left out where so many others remain. */
 const ENOUGH_ROUNDS = 3;
 
-export async function compare(fleet: Fleet, workload: Workload, effort: Effort): Promise<Compared> {
+export async function compare(fleet: Fleet, workload: Workload, effort: Effort, against: Side): Promise<Compared> {
+  const { producers, keys, resultBytes, beside, longer = 1 } = workload;
   const contenders: readonly Contender[] = [
-    { id: 'bullmq', side: 'bullmq', producers: workload.producers },
-    { id: 'pawl', side: 'pawl', producers: workload.producers },
-    ...(workload.growth === true ? [{ id: 'one', side: 'pawl', producers: 1 } as const] : []),
+    { id: 'theirs', side: against, producers, keys },
+    { id: 'pawl', side: 'pawl', producers, keys },
+    ...(beside === 'one-producer' ? [{ id: 'beside', side: 'pawl', producers: 1, keys } as const] : []),
+    ...(beside === 'fresh-keys' ? [{ id: 'beside', side: 'pawl', producers, keys: 'fresh' } as const] : []),
   ];
-  const run = (contender: Contender, load: Omit<Load, 'startAtMs'>) =>
-    fleet.run(contender.side, contender.producers, load);
+  const run = (contender: Contender, pace: Load['pace']) =>
+    fleet.run(contender.side, contender.producers, { pace, resultBytes, keys: contender.keys });
+  const until =
+    workload.callsPerRound === undefined ? { durationMs: effort.roundMs * longer } : { calls: workload.callsPerRound };
   // At full load, whatever is measured afterwards: code that runs seldom takes long to be compiled.
-  const warmUp = { ...loadOf(workload), inFlight: IN_FLIGHT, until: { durationMs: effort.warmUpMs } };
-  for (const contender of contenders) await run(contender, warmUp);
+  const warmUp = { inFlight: IN_FLIGHT, until: { durationMs: effort.warmUpMs } };
+  for (const contender of contenders) await run({ ...contender, keys: warmUpKeys(contender.keys) }, warmUp);
   const rounds: Round[] = [];
-  for (let number = 0; number < effort.rounds; number += 1) {
+  for (let number = 0; number < Math.ceil(effort.rounds / longer); number += 1) {
     const round = new Map<Contender['id'], Measured>();
-    for (const contender of number % 2 === 0 ? contenders : contenders.toReversed())
-      round.set(contender.id, await run(contender, { ...loadOf(workload), until: { durationMs: effort.roundMs } }));
+    for (const contender of number % 2 === 0 ? contenders : contenders.toReversed()) {
+      const measured = await run(contender, { inFlight: workload.inFlight, until });
+      if (keys === 'same' && measured.runs !== 1)
+        throw new Error(`${contender.side} ran the tool ${measured.runs} times for one key`);
+      round.set(contender.id, measured);
+    }
     rounds.push(round);
   }
   const quiet = rounds.filter((round) => [...round.values()].every((one) => one.othersShare <= DISTURBED_SHARE));
   const kept = quiet.length >= ENOUGH_ROUNDS ? quiet : rounds;
-  return summary(workload, kept, {
+  return summary(workload, against, kept, {
     run: rounds.length,
     disturbed: rounds.length - quiet.length,
     leftOut: rounds.length - kept.length,
   });
 }
 
-function loadOf({ inFlight, resultBytes, keys }: Workload) {
-  return { inFlight, resultBytes, keys };
+/** A key that all share would warm nothing up but its replay. */
+function warmUpKeys(keys: Load['keys']): Load['keys'] {
+  return keys === 'same' ? 'fresh' : keys;
 }
 
-function summary(workload: Workload, rounds: readonly Round[], counted: Compared['rounds']): Compared {
+function summary(workload: Workload, against: Side, rounds: readonly Round[], counted: Compared['rounds']): Compared {
   const all = (id: Contender['id']) => rounds.map((round) => round.get(id)).filter((one) => one !== undefined);
-  const [bullmq, pawl, one] = [all('bullmq'), all('pawl'), all('one')];
-  const ratio = (above: readonly Measured[], below: readonly Measured[], figure: (one: Measured) => number): Ratio => {
-    const ratios = above.map((value, index) => {
-      const other = below[index];
-      return other === undefined ? Number.NaN : figure(value) / figure(other);
-    });
-    return { median: median(ratios), lowest: Math.min(...ratios), highest: Math.max(...ratios) };
-  };
+  const [theirs, pawl, beside] = [all('theirs'), all('pawl'), all('beside')];
+  const throughput = (round: Measured) => round.callsPerSecond;
   return {
     name: workload.name,
     title: workload.title,
+    against,
     rounds: counted,
-    bullmq: middle(bullmq),
+    theirs: middle(theirs),
     pawl: middle(pawl),
-    throughputRatio: ratio(pawl, bullmq, (round) => round.callsPerSecond),
-    latencyRatio: ratio(pawl, bullmq, (round) => round.p50Ms),
-    cpuRatio: ratio(pawl, bullmq, ({ cpu }) => cpu.worker + cpu.callers + cpu.redis),
-    ...(one.length === 0
-      ? {}
-      : {
+    throughputRatio: ratioOf(pawl, theirs, throughput),
+    latencyRatio: ratioOf(pawl, theirs, (round) => round.p50Ms),
+    cpuRatio: ratioOf(pawl, theirs, ({ cpu }) => cpu.worker + cpu.callers + cpu.store),
+    ...(workload.beside === 'one-producer'
+      ? {
           growth: {
-            worker: ratio(pawl, one, (round) => round.cpu.worker),
-            redis: ratio(pawl, one, (round) => round.cpu.redis),
-            one: middle(one),
+            worker: ratioOf(pawl, beside, (round) => round.cpu.worker),
+            store: ratioOf(pawl, beside, (round) => round.cpu.store),
+            one: middle(beside),
           },
-        }),
+        }
+      : {}),
+    ...(workload.beside === 'fresh-keys'
+      ? { overFresh: { throughput: ratioOf(pawl, beside, throughput), fresh: middle(beside) } }
+      : {}),
   };
 }
 
+/** The median of the ratios within the rounds. */
+export function ratioOf<T>(above: readonly T[], below: readonly T[], figure: (one: T) => number): Ratio {
+  const ratios = above.map((value, index) => {
+    const other = below[index];
+    return other === undefined ? Number.NaN : figure(value) / figure(other);
+  });
+  return { median: median(ratios), lowest: Math.min(...ratios), highest: Math.max(...ratios) };
+}
+
 /** The median of each figure by itself. */
-function middle(rounds: readonly Measured[]): Measured {
+export function middle(rounds: readonly Measured[]): Measured {
   const of = (figure: (round: Measured) => number) => median(rounds.map(figure));
   return {
     callsPerSecond: of((round) => round.callsPerSecond),
@@ -121,9 +141,10 @@ function middle(rounds: readonly Measured[]): Measured {
     cpu: {
       worker: of((round) => round.cpu.worker),
       callers: of((round) => round.cpu.callers),
-      redis: of((round) => round.cpu.redis),
+      store: of((round) => round.cpu.store),
     },
     fileBytesPerCall: of((round) => round.fileBytesPerCall),
+    runs: of((round) => round.runs),
     othersShare: of((round) => round.othersShare),
   };
 }

@@ -1,16 +1,22 @@
-/** The processes of one comparison: for each side a worker and its producers, on one Redis that both take turns with. */
+/**
+ * The processes of one comparison: for each side its workers and producers, on a store that it has to itself or shares with
+ * another side. Sides take turns; those that wait are connected and idle.
+ */
+import { randomUUID } from 'node:crypto';
 import { cpus } from 'node:os';
 import { BenchProcess } from './processes.ts';
 import type { Load, LoadReport } from './protocol.ts';
-import type { BenchServer } from './server.ts';
 import { median, sum } from './statistics.ts';
-import { IN_FLIGHT } from './workloads.ts';
+import type { Store } from './stores/store.ts';
+import { IN_FLIGHT, type Peer } from './workloads.ts';
 
-export const SIDES = ['bullmq', 'pawl'] as const;
-export type Side = (typeof SIDES)[number];
+/** Pawl, hand-written BullMQ, and the other systems, each of which has a folder of its name in `peers/`. */
+export type Side = 'pawl' | 'bullmq' | Peer;
 
 /** A finished call's record lives so long: short, so that every round also pays for forgetting. */
 export const TTL_MS = 5_000;
+/** More than the keys that are called repeatedly. */
+const KEPT_JOBS = 1_000;
 /** From the order to start until the start: time for it to reach every producer. */
 const HEAD_START_MS = 50;
 
@@ -18,7 +24,7 @@ const HEAD_START_MS = 50;
 export interface CpuCost {
   readonly worker: number;
   readonly callers: number;
-  readonly redis: number;
+  readonly store: number;
 }
 
 /** One round of one side. */
@@ -27,63 +33,56 @@ export interface Measured {
   readonly p50Ms: number;
   readonly p99Ms: number;
   readonly cpu: CpuCost;
-  /** What a call adds to Redis' append-only file. */
+  /** What a call adds to the store's log. */
   readonly fileBytesPerCall: number;
+  /** How often the tool ran. */
+  readonly runs: number;
   /** Share of the machine's CPU time, 0 to 1, that went to programs which are not being measured. */
   readonly othersShare: number;
 }
 
 interface Crew {
-  readonly worker: BenchProcess;
+  readonly store: Store;
+  readonly workers: readonly BenchProcess[];
   readonly producers: readonly BenchProcess[];
 }
 
+export interface FleetOptions {
+  readonly sides: ReadonlyMap<Side, Store>;
+  /** Of each side. */
+  readonly producers: number;
+  /** Of each side. Default 1. */
+  readonly workers?: number;
+  readonly ttlMs?: number;
+  readonly kept?: number;
+  readonly nodeOptions?: readonly string[];
+}
+
 export class Fleet {
-  readonly #server: BenchServer;
   readonly #crews: ReadonlyMap<Side, Crew>;
 
-  private constructor(server: BenchServer, crews: ReadonlyMap<Side, Crew>) {
-    this.#server = server;
+  private constructor(crews: ReadonlyMap<Side, Crew>) {
     this.#crews = crews;
   }
 
-  static async start(
-    server: BenchServer,
-    options: {
-      readonly sides: readonly Side[];
-      readonly producers: number;
-      readonly ttlMs?: number;
-      readonly nodeOptions?: readonly string[];
-    },
-  ): Promise<Fleet> {
-    const start = (program: Parameters<typeof BenchProcess.start>[0]) =>
-      BenchProcess.start(
-        program,
-        {
-          redisUrl: server.url,
-          prefix: `bench-${program.split('-')[1]}`,
-          ttlMs: options.ttlMs ?? TTL_MS,
-          concurrency: IN_FLIGHT,
-        },
-        options.nodeOptions ?? [],
-      );
+  static async start(options: FleetOptions): Promise<Fleet> {
     const crews = new Map<Side, Crew>();
-    for (const side of options.sides) {
-      const worker = await start(`worker-${side}`);
-      const producers = await Promise.all(Array.from({ length: options.producers }, () => start(`producer-${side}`)));
-      crews.set(side, { worker, producers });
+    const fleet = new Fleet(crews);
+    try {
+      for (const [side, store] of options.sides) crews.set(side, await startCrew(side, store, options));
+    } catch (error) {
+      await fleet.stop();
+      throw error;
     }
-    return new Fleet(server, crews);
+    return fleet;
   }
 
   worker(side: Side): BenchProcess {
-    return this.#crew(side).worker;
+    return first(this.#crew(side).workers);
   }
 
   producer(side: Side): BenchProcess {
-    const [first] = this.#crew(side).producers;
-    if (first === undefined) throw new Error(`the side ${side} has no producer`);
-    return first;
+    return first(this.#crew(side).producers);
   }
 
   #crew(side: Side): Crew {
@@ -93,22 +92,32 @@ export class Fleet {
   }
 
   /** Runs a load, shared by the first `producerCount` producers of a side. */
-  async run(side: Side, producerCount: number, load: Omit<Load, 'startAtMs'>): Promise<Measured> {
-    const { worker, producers } = this.#crew(side);
-    await this.#server.tidy();
+  async run(side: Side, producerCount: number, load: Pick<Load, 'pace' | 'resultBytes' | 'keys'>): Promise<Measured> {
+    const { store, workers, producers } = this.#crew(side);
+    await store.tidy();
     const machineBefore = machineCpuMs();
-    const fileBefore = await this.#server.fileBytes();
-    const usageBefore = await worker.ask('usage', { collect: false });
-    const redisBeforeMs = await this.#server.cpuMs();
-    const share = { ...load, inFlight: load.inFlight / producerCount, startAtMs: Date.now() + HEAD_START_MS };
-    const reports = await Promise.all(producers.slice(0, producerCount).map((producer) => producer.ask('load', share)));
-    const redisCpuMs = (await this.#server.cpuMs()) - redisBeforeMs;
-    const workerCpuMs = (await worker.ask('usage', { collect: false })).cpuMs - usageBefore.cpuMs;
-    const fileBytes = (await this.#server.fileBytes()) - fileBefore;
+    const fileBefore = await store.fileBytes();
+    const workersBefore = await usageOf(workers);
+    const storeBeforeMs = await store.cpuMs();
+    const shared = { ...load, sharedKey: randomUUID() };
+    const startAtMs = Date.now() + HEAD_START_MS;
+    const reports = await Promise.all(
+      producers
+        .slice(0, producerCount)
+        .map((producer, index) => producer.ask('load', shareOf({ ...shared, startAtMs }, producerCount, index))),
+    );
+    const storeCpuMs = (await store.cpuMs()) - storeBeforeMs;
+    const workersAfter = await usageOf(workers);
+    const fileBytes = (await store.fileBytes()) - fileBefore;
     const machine = machineCpuMs();
     return measured(
       reports,
-      { workerCpuMs, redisCpuMs, fileBytes },
+      {
+        workerCpuMs: workersAfter.cpuMs - workersBefore.cpuMs,
+        runs: workersAfter.runs - workersBefore.runs,
+        storeCpuMs,
+        fileBytes,
+      },
       machine.busy - machineBefore.busy,
       machine.all - machineBefore.all,
     );
@@ -117,8 +126,60 @@ export class Fleet {
   async stop(): Promise<void> {
     const crews = [...this.#crews.values()];
     await Promise.all(crews.flatMap(({ producers }) => producers).map((producer) => producer.stop()));
-    await Promise.all(crews.map(({ worker }) => worker.stop()));
+    await Promise.all(crews.flatMap(({ workers }) => workers).map((worker) => worker.stop()));
   }
+}
+
+/** Workers first: what prepares the store, and makes the tool known, is theirs. */
+async function startCrew(side: Side, store: Store, options: FleetOptions): Promise<Crew> {
+  const start = (role: 'worker' | 'producer') =>
+    BenchProcess.start(
+      side,
+      role,
+      {
+        storeUrl: store.url,
+        prefix: `bench-${side}`,
+        ttlMs: options.ttlMs ?? TTL_MS,
+        concurrency: IN_FLIGHT,
+        kept: options.kept ?? KEPT_JOBS,
+      },
+      options.nodeOptions ?? [],
+    );
+  const workers = [await start('worker')];
+  while (workers.length < (options.workers ?? 1)) workers.push(await start('worker'));
+  const producers = await Promise.all(Array.from({ length: options.producers }, () => start('producer')));
+  return { store, workers, producers };
+}
+
+function first(processes: readonly BenchProcess[]): BenchProcess {
+  const [one] = processes;
+  if (one === undefined) throw new Error('the side has no such process');
+  return one;
+}
+
+/** One producer's part of a load. */
+function shareOf(load: Load, producerCount: number, index: number): Load {
+  const { pace, startAtMs } = load;
+  if ('perSecond' in pace)
+    return {
+      ...load,
+      pace: { ...pace, perSecond: pace.perSecond / producerCount },
+      // The producers' calls alternate, so that together they have the rate.
+      startAtMs: startAtMs + (index * 1_000) / pace.perSecond,
+    };
+  const { inFlight, until } = pace;
+  return {
+    ...load,
+    pace: {
+      inFlight: inFlight / producerCount,
+      until: 'calls' in until ? { calls: until.calls / producerCount } : until,
+    },
+  };
+}
+
+async function usageOf(workers: readonly BenchProcess[]): Promise<{ readonly cpuMs: number; readonly runs: number }> {
+  const usages = await Promise.all(workers.map((worker) => worker.ask('usage', { collect: false })));
+  return { cpuMs: sum(usages.map((usage) => usage.cpuMs)), runs: sum(usages.map((usage) => usage.runs)) };
 }
 
 /** What all cores did since the machine started. */
@@ -130,7 +191,12 @@ function machineCpuMs(): { readonly busy: number; readonly all: number } {
 
 function measured(
   reports: readonly LoadReport[],
-  cost: { readonly workerCpuMs: number; readonly redisCpuMs: number; readonly fileBytes: number },
+  cost: {
+    readonly workerCpuMs: number;
+    readonly storeCpuMs: number;
+    readonly fileBytes: number;
+    readonly runs: number;
+  },
   machineBusyMs: number,
   machineMs: number,
 ): Measured {
@@ -145,9 +211,10 @@ function measured(
     cpu: {
       worker: perThousand(cost.workerCpuMs),
       callers: perThousand(callersMs),
-      redis: perThousand(cost.redisCpuMs),
+      store: perThousand(cost.storeCpuMs),
     },
     fileBytesPerCall: cost.fileBytes / calls,
-    othersShare: Math.max(0, (machineBusyMs - cost.workerCpuMs - cost.redisCpuMs - callersMs) / machineMs),
+    runs: cost.runs,
+    othersShare: Math.max(0, (machineBusyMs - cost.workerCpuMs - cost.storeCpuMs - callersMs) / machineMs),
   };
 }

@@ -1,9 +1,10 @@
 /** The outside of the benchmark's processes: starts them, asks them, ends them. */
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import type { Side } from './fleet.ts';
 import type { Message, ProcessOptions, Question, Questions, Topic } from './protocol.ts';
 
-export type Program = 'worker-pawl' | 'producer-pawl' | 'worker-bullmq' | 'producer-bullmq';
+export type Role = 'worker' | 'producer';
 
 const STOP_TIMEOUT_MS = 10_000;
 
@@ -18,24 +19,29 @@ export class BenchProcess {
   readonly #exited: Promise<void>;
   #lastId = 0;
 
-  private constructor(child: ChildProcess, program: Program) {
+  private constructor(child: ChildProcess, name: string) {
     this.#child = child;
     this.#exited = new Promise((resolve) => child.once('exit', () => resolve()));
     child.on('message', (message: Message) => this.#hear(message));
     child.once('exit', (code, signal) => {
-      const error = new Error(`${program} ended with ${signal ?? `code ${code}`}`);
+      const error = new Error(`${name} ended with ${signal ?? `code ${code}`}`);
       for (const asker of this.#askers.values()) asker.reject(error);
       this.#askers.clear();
     });
   }
 
-  /** Starts a program; resolves when it is connected. */
-  static async start(program: Program, options: ProcessOptions, nodeOptions: readonly string[]): Promise<BenchProcess> {
-    const child = fork(fileURLToPath(new URL(`${program}.ts`, import.meta.url)), [JSON.stringify(options)], {
+  /** Starts a side's program; resolves when it is connected. */
+  static async start(
+    side: Side,
+    role: Role,
+    options: ProcessOptions,
+    nodeOptions: readonly string[] = [],
+  ): Promise<BenchProcess> {
+    const child = fork(programOf(side, role), [JSON.stringify(options)], {
       execArgv: [...nodeOptions],
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
-    const started = new BenchProcess(child, program);
+    const started = new BenchProcess(child, `the ${role} of ${side}`);
     // Being ready is the answer to a question that nobody has to ask.
     await new Promise<unknown>((resolve, reject) => started.#askers.set(0, { resolve, reject }));
     return started;
@@ -65,4 +71,9 @@ export class BenchProcess {
     await this.#exited;
     clearTimeout(timer);
   }
+}
+
+function programOf(side: Side, role: Role): string {
+  const file = side === 'pawl' || side === 'bullmq' ? `${role}-${side}.ts` : `peers/${side}/${role}.ts`;
+  return fileURLToPath(new URL(file, import.meta.url));
 }

@@ -2,22 +2,22 @@
  * A producer as one writes it by hand with BullMQ: `add` with a job ID, then `waitUntilFinished`.
  *
  * Done right: one QueueEvents for the whole process, ready before the first job; room for any number of listeners; finished
- * jobs kept, but boundedly, because with `removeOnComplete: true` a fast job counts as failed; a time limit on each wait.
+ * jobs and events kept, but boundedly, because with `removeOnComplete: true` a fast job counts as failed; a time limit on each wait.
  */
 import { Queue, QueueEvents } from 'bullmq';
 import { processOptions, serve } from './child.ts';
-import { runLoad } from './load.ts';
+import { fill, runLoad } from './load.ts';
 
-const KEPT_JOBS = 1_000;
 const WAIT_MS = 60_000;
 
-const { redisUrl, prefix } = processOptions();
+const { storeUrl, prefix, kept } = processOptions();
 const queue = new Queue<{ readonly bytes: number }, { readonly text: string }>('calls', {
-  connection: { url: redisUrl },
+  connection: { url: storeUrl },
   prefix,
-  defaultJobOptions: { removeOnComplete: { count: KEPT_JOBS }, removeOnFail: { count: KEPT_JOBS } },
+  defaultJobOptions: { removeOnComplete: { count: kept }, removeOnFail: { count: kept } },
+  streams: { events: { maxLen: 10 * kept } },
 });
-const events = new QueueEvents('calls', { connection: { url: redisUrl, maxRetriesPerRequest: null }, prefix });
+const events = new QueueEvents('calls', { connection: { url: storeUrl, maxRetriesPerRequest: null }, prefix });
 queue.setMaxListeners(0);
 events.setMaxListeners(0);
 await Promise.all([queue.waitUntilReady(), events.waitUntilReady()]);
@@ -33,5 +33,8 @@ serve(
     await events.close();
     await queue.close();
   },
-  { load: (load) => runLoad(call, load) },
+  {
+    load: (load) => runLoad(call, load),
+    fill: ({ calls }) => fill(calls, (key) => queue.add('reply', { bytes: 200 }, { jobId: key })),
+  },
 );

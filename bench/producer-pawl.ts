@@ -1,44 +1,103 @@
 /** A producer of Pawl: one session that calls tools. */
-import { connect } from '../src/index.ts';
+import { randomUUID } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { connect, type Session } from '../src/index.ts';
 import { processOptions, serve } from './child.ts';
-import { runLoad } from './load.ts';
-import type { RefusalReport } from './protocol.ts';
+import { fill, inLanes, runLoad } from './load.ts';
+import type { Lanes, RefusalReport, Turn } from './protocol.ts';
 import { quantile } from './statistics.ts';
 
-const { redisUrl, prefix, ttlMs } = processOptions();
+const { storeUrl: redisUrl, prefix, ttlMs } = processOptions();
 const pawl = await connect({ redisUrl, prefix, ttl: { doneMs: ttlMs, failedMs: ttlMs } });
+/** Longer than any queue here. */
+const QUEUE_TIME_MS = 1_800_000;
+/** Refusals that are asked for at once. */
+const BULK = 1_000;
+
 const session = await pawl.openSession({ actorId: 'benchmark' });
 
-async function call(key: string, resultBytes: number): Promise<string> {
-  const result = await session.call('reply', { bytes: resultBytes }, { idempotencyKey: key });
+/** One for all producers: a key means a call of its session. */
+const sharedSession = await pawl
+  .openSession({ sessionKey: 'shared', actorId: 'benchmark' })
+  .catch(() => pawl.session('shared'));
+
+async function call(by: Session, key: string, resultBytes: number): Promise<string> {
+  const result = await by.call('reply', { bytes: resultBytes }, { idempotencyKey: key });
   if (result.status !== 'success') throw new Error(`${result.status}: ${result.error.message}`);
   return (result.output.content as { readonly text: string }).text;
 }
 
-/** Lets the tool fail until its circuit is open here, then times the refusals, one at a time. */
-async function refusals(calls: number): Promise<RefusalReport> {
+/** Hands a call in; what becomes of it is another's affair. */
+async function handIn(key: string, toolMs: number): Promise<void> {
+  const [tool, params] = toolMs === 0 ? (['reply', { bytes: 200 }] as const) : (['slow', { ms: toolMs }] as const);
+  const submission = await session.submit(tool, params, { idempotencyKey: key, timeoutMs: QUEUE_TIME_MS });
+  if (submission.kind === 'answered') throw new Error(`not queued: ${JSON.stringify(submission.result)}`);
+  submission.result.catch(() => {});
+}
+
+async function turns(until: Lanes['until']): Promise<readonly Turn[]> {
+  const made: Turn[] = [];
+  await inLanes(
+    async () => {
+      const calledAtMs = performance.timeOrigin + performance.now();
+      const result = await session.call('clock', {}, { idempotencyKey: randomUUID() });
+      if (result.status !== 'success') throw new Error(`${result.status}: ${result.error.message}`);
+      made.push({ calledAtMs, ...(result.output.content as Omit<Turn, 'calledAtMs'>) });
+    },
+    { inFlight: 1, until },
+  );
+  return made;
+}
+
+async function openCircuit(): Promise<void> {
   const deadlineMs = performance.now() + 10_000;
   for (;;) {
     const result = await session.call('broken', {});
-    if (result.status === 'circuit_open' && result.callId === undefined) break;
+    if (result.status === 'circuit_open' && result.callId === undefined) return;
     if (performance.now() > deadlineMs) throw new Error(`the circuit did not open: ${JSON.stringify(result)}`);
   }
+}
+
+async function refused(): Promise<void> {
+  const { status } = await session.call('broken', {});
+  if (status !== 'circuit_open') throw new Error(`the circuit let a call through: ${status}`);
+}
+
+async function refusals(calls: number, bulkMs: number): Promise<RefusalReport> {
   const latenciesMs: number[] = [];
   for (let made = -calls / 4; made < calls; made += 1) {
     const calledMs = performance.now();
-    const { status } = await session.call('broken', {});
+    await refused();
     if (made >= 0) latenciesMs.push(performance.now() - calledMs);
-    if (status !== 'circuit_open') throw new Error(`the circuit let a call through: ${status}`);
+  }
+  let bulkCalls = 0;
+  const startedMs = performance.now();
+  while (performance.now() - startedMs < bulkMs) {
+    await Promise.all(Array.from({ length: BULK }, refused));
+    bulkCalls += BULK;
+    // Answers of others, heartbeats and timers have their turn, as in a program.
+    await nextTurn();
   }
   return {
     calls,
     p50Ms: quantile(latenciesMs, 0.5),
     p99Ms: quantile(latenciesMs, 0.99),
     maxMs: quantile(latenciesMs, 1),
+    bulkCalls,
+    bulkPerSecond: (1_000 * bulkCalls) / (performance.now() - startedMs),
   };
 }
 
 serve(() => pawl.close(), {
-  load: (load) => runLoad(call, load),
-  refusals: (asked) => refusals(asked.calls),
+  load: (load) => {
+    const by = load.keys === 'same' ? sharedSession : session;
+    return runLoad((key, bytes) => call(by, key, bytes), load);
+  },
+  fill: ({ calls, toolMs }) => fill(calls, (key) => handIn(key, toolMs)),
+  turns,
+  'open-circuit': async () => {
+    await openCircuit();
+    return null;
+  },
+  refusals: ({ calls, bulkMs }) => refusals(calls, bulkMs),
 });

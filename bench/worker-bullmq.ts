@@ -1,14 +1,18 @@
 /** A worker as one writes it by hand with BullMQ, whose jobs answer at once. */
 import { Worker } from 'bullmq';
-import { processOptions, serve } from './child.ts';
+import { processOptions, serve, workerAnswers } from './child.ts';
 import { replyText } from './reply-text.ts';
+import { noteRun } from './runs.ts';
 
-const { redisUrl, prefix, concurrency } = processOptions();
+const { storeUrl, prefix, concurrency } = processOptions();
 const worker = new Worker<{ readonly bytes: number }, { readonly text: string }>(
   'calls',
-  async (job) => ({ text: replyText(job.data.bytes) }),
-  { connection: { url: redisUrl, maxRetriesPerRequest: null }, prefix, concurrency },
+  async (job) => {
+    noteRun();
+    return { text: replyText(job.data.bytes) };
+  },
+  { connection: { url: storeUrl, maxRetriesPerRequest: null }, prefix, concurrency },
 );
 worker.on('error', (error) => console.error(error));
 await worker.waitUntilReady();
-serve(() => worker.close(), {});
+serve(() => worker.close(), workerAnswers);

@@ -1,88 +1,166 @@
-/** What is measured. 64 calls are in flight in all, however many producers share them: the same work for the worker. */
+/**
+ * What is measured. Of the workloads, each side runs the same in turn: 64 calls are in flight in all, however many producers
+ * share them, so that the worker has the same work. The scenarios ask what no such comparison answers.
+ */
 import type { Load } from './protocol.ts';
 
 export const IN_FLIGHT = 64;
 export const MANY_PRODUCERS = 16;
+export const MOST_PRODUCERS = 64;
 
-export interface Target {
-  readonly of: 'throughput' | 'latency';
-  /** Pawl's figure divided by that of hand-written BullMQ: at least for throughput, at most for latency. */
-  readonly ratio: number;
-}
+export type Target =
+  /** Pawl's figure divided by the other side's: at least for throughput, at most for latency and CPU time. */
+  | { readonly of: 'throughput' | 'latency' | 'cpu'; readonly ratio: number }
+  /** CPU time per call of the worker, and of Redis, divided by that with one producer: at most. */
+  | { readonly of: 'growth'; readonly ratio: number }
+  /** Pawl's calls per second divided by those of fresh calls: at least. */
+  | { readonly of: 'fresh'; readonly ratio: number };
 
 export interface Workload {
   readonly name: string;
   readonly title: string;
   readonly producers: number;
+  /** Worker processes of each side. */
+  readonly workers: number;
   readonly inFlight: number;
   readonly resultBytes: number;
   readonly keys: Load['keys'];
-  readonly target?: Target;
-  /** Also run the same load through one of Pawl's producers, to see whether the cost grows with their number. */
-  readonly growth?: true;
+  readonly targets?: readonly Target[];
+  /**
+   * Pawl runs another load, too: the same through one producer only, to see whether the cost grows with their number, or the
+   * same with fresh keys.
+   */
+  readonly beside?: 'one-producer' | 'fresh-keys';
+  /** A round makes so many calls, instead of lasting for a time. */
+  readonly callsPerRound?: number;
+  /** Rounds are this many times as long, and so many times fewer: for what answers slowly. */
+  readonly longer?: number;
+  /** Finished jobs and events that the hand-written side keeps. */
+  readonly kept?: number;
+  /** Part of the long record only (`--full`). */
+  readonly full?: true;
 }
 
 const SMALL_BYTES = 200;
 const LARGE_BYTES = 32 * 1_024;
+const HUGE_BYTES = 1_024 * 1_024;
+const DUPLICATES = 1_000;
+
+const SMALL = {
+  producers: 1,
+  workers: 1,
+  inFlight: IN_FLIGHT,
+  resultBytes: SMALL_BYTES,
+  keys: 'fresh',
+} as const satisfies Partial<Workload>;
 
 export const WORKLOADS: readonly Workload[] = [
   {
+    ...SMALL,
     name: 'small-1',
     title: '200 B, 1 producer',
-    producers: 1,
-    inFlight: IN_FLIGHT,
-    resultBytes: SMALL_BYTES,
-    keys: 'fresh',
-    target: { of: 'throughput', ratio: 1 },
+    targets: [
+      { of: 'throughput', ratio: 1 },
+      { of: 'throughput', ratio: 1.4 },
+      { of: 'cpu', ratio: 0.7 },
+    ],
   },
   {
+    ...SMALL,
     name: 'one-at-a-time',
     title: '200 B, one call at a time',
-    producers: 1,
     inFlight: 1,
-    resultBytes: SMALL_BYTES,
-    keys: 'fresh',
-    target: { of: 'latency', ratio: 1.25 },
+    targets: [
+      { of: 'latency', ratio: 1.25 },
+      { of: 'latency', ratio: 1.15 },
+    ],
   },
   {
+    ...SMALL,
     name: 'replays',
     title: '200 B, calls that ended before',
-    producers: 1,
-    inFlight: IN_FLIGHT,
-    resultBytes: SMALL_BYTES,
     keys: 'repeated',
+    beside: 'fresh-keys',
+    targets: [
+      { of: 'throughput', ratio: 1 },
+      { of: 'fresh', ratio: 4 },
+    ],
+  },
+  { ...SMALL, name: 'large-1', title: '32 KiB, 1 producer', resultBytes: LARGE_BYTES },
+  {
+    ...SMALL,
+    name: 'huge-1',
+    title: '1,024 KiB, 1 producer',
+    resultBytes: HUGE_BYTES,
+    longer: 3,
+    kept: 100,
+    full: true,
+  },
+  { ...SMALL, name: 'small-4', title: '200 B, 4 producers', producers: 4, full: true },
+  { ...SMALL, name: 'workers-2', title: '200 B, 4 producers, 2 workers', producers: 4, workers: 2, full: true },
+  { ...SMALL, name: 'workers-4', title: '200 B, 4 producers, 4 workers', producers: 4, workers: 4, full: true },
+  {
+    ...SMALL,
+    name: 'duplicates',
+    title: '1,000 callers in 4 producers, one key',
+    producers: 4,
+    keys: 'same',
+    inFlight: DUPLICATES,
+    callsPerRound: DUPLICATES,
+    full: true,
   },
   {
-    name: 'large-1',
-    title: '32 KiB, 1 producer',
-    producers: 1,
-    inFlight: IN_FLIGHT,
-    resultBytes: LARGE_BYTES,
-    keys: 'fresh',
-  },
-  {
+    ...SMALL,
     name: 'small-16',
     title: '200 B, 16 producers',
     producers: MANY_PRODUCERS,
-    inFlight: IN_FLIGHT,
-    resultBytes: SMALL_BYTES,
-    keys: 'fresh',
-    target: { of: 'throughput', ratio: 3 },
-    growth: true,
+    beside: 'one-producer',
+    targets: [
+      { of: 'throughput', ratio: 3 },
+      { of: 'throughput', ratio: 4 },
+      { of: 'growth', ratio: 1.25 },
+    ],
   },
   {
+    ...SMALL,
     name: 'large-16',
     title: '32 KiB, 16 producers',
     producers: MANY_PRODUCERS,
-    inFlight: IN_FLIGHT,
     resultBytes: LARGE_BYTES,
-    keys: 'fresh',
-    target: { of: 'throughput', ratio: 4 },
+    targets: [
+      { of: 'throughput', ratio: 4 },
+      { of: 'throughput', ratio: 5 },
+    ],
+  },
+  {
+    ...SMALL,
+    name: 'small-64',
+    title: '200 B, 64 producers',
+    producers: MOST_PRODUCERS,
+    beside: 'one-producer',
+    longer: 3,
+    full: true,
+    targets: [{ of: 'growth', ratio: 1.2 }],
   },
 ];
 
-/** Redis' and the worker's CPU time per call with 16 producers, divided by that with one. */
-export const GROWTH_TARGET = 1.25;
-/** At the producer, 99th percentile. */
+/** What a comparison of two sides under one load does not show, in the order of the page. */
+export const SCENARIOS = [
+  { name: 'refusals', title: 'Refusals by an open circuit', full: false },
+  { name: 'fixed-rates', title: 'Latency at fixed rates', full: true },
+  { name: 'backlog', title: '100,000 calls in the queue', full: true },
+  { name: 'start', title: 'From a worker’s start to its first call', full: true },
+  { name: 'memory', title: 'Memory', full: true },
+] as const;
+export type Scenario = (typeof SCENARIOS)[number]['name'];
+
+/** Of an open circuit's refusals, one at a time, at the producer: the 99th percentile. */
 export const REFUSAL_TARGET_MS = 1;
-export const REFUSALS = 'refusals';
+/** Of a producer that is refused with many calls in flight. */
+export const REFUSALS_PER_SECOND_TARGET = 200_000;
+
+/** Other systems that do the same work, each in a folder of its name in `peers/`; only with `--full`, or by name. */
+export const PEERS = ['pg-boss', 'graphile-worker', 'dbos', 'restate'] as const;
+export type Peer = (typeof PEERS)[number];
+/** Of the workloads, those that they run. */
+export const PEER_WORKLOADS: readonly string[] = ['small-1', 'one-at-a-time', 'large-1', 'small-16', 'large-16'];

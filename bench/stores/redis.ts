@@ -5,32 +5,30 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { startEmbeddedRedis } from '../src/shared/store/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../src/shared/store/embedded-redis.ts';
+import type { Durability, Store } from './store.ts';
 
 const POLL_MS = 20;
 const END_TIMEOUT_MS = 10_000;
 
-export interface BenchServer {
-  readonly url: string;
+export interface BenchServer extends Store {
   readonly version: string;
-  /** User and system time since the server started. */
-  cpuMs(): Promise<number>;
   usedMemoryBytes(): Promise<number>;
-  /** Bytes of the append-only file. */
-  fileBytes(): Promise<number>;
-  /**
-   * Rewrites the append-only file and waits for that. The server does not do so by itself here: it would fall on whichever
-   * side is being measured, whatever side filled the file.
-   */
-  tidy(): Promise<void>;
-  stop(): Promise<void>;
+  /** Commands that it has run since it started. */
+  commands(): Promise<number>;
 }
 
-export async function startServer(): Promise<BenchServer> {
+export const REDIS_DURABILITY: Readonly<Record<Durability, string>> = {
+  'each second': '`appendfsync everysec`',
+  'each write': '`appendfsync always`',
+};
+
+export async function startServer(durability: Durability = 'each second'): Promise<BenchServer> {
   const dataDir = await mkdtemp(join(tmpdir(), 'pawl-bench-'));
   const embedded = await startEmbeddedRedis({ dataDir, log: (line) => console.error(line) });
   const redis = new Redis(embedded.url);
   await redis.config('SET', 'auto-aof-rewrite-percentage', '0');
+  await redis.config('SET', 'appendfsync', durability === 'each write' ? 'always' : 'everysec');
   const info = async (section: string, name: string): Promise<number> => {
     const text = await redis.info(section);
     const value = new RegExp(`^${name}:(\\S+)`, 'm').exec(text)?.[1];
@@ -39,10 +37,13 @@ export async function startServer(): Promise<BenchServer> {
   };
   return {
     url: embedded.url,
+    title: `Redis ${embedded.serverVersion}`,
     version: embedded.serverVersion,
     cpuMs: async () => 1_000 * ((await info('cpu', 'used_cpu_user')) + (await info('cpu', 'used_cpu_sys'))),
     usedMemoryBytes: () => info('memory', 'used_memory'),
+    commands: () => info('stats', 'total_commands_processed'),
     fileBytes: () => info('persistence', 'aof_current_size'),
+    // Rewrites the append-only file.
     tidy: async () => {
       await redis.bgrewriteaof();
       while (

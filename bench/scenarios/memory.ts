@@ -3,14 +3,17 @@
  * given back after the record's time to live.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Fleet } from './fleet.ts';
-import type { Usage } from './protocol.ts';
-import { startServer } from './server.ts';
-import { median } from './statistics.ts';
-import { IN_FLIGHT } from './workloads.ts';
+import { Fleet } from '../fleet.ts';
+import { mebibytes } from '../format.ts';
+import type { Lanes, Usage } from '../protocol.ts';
+import { median } from '../statistics.ts';
+import { startServer } from '../stores/redis.ts';
+import { IN_FLIGHT } from '../workloads.ts';
 
 const RESULT_BYTES = 200;
 const FLAT_TTL_MS = 3_000;
+/** Within which what has ended is forgotten. */
+const SWEEP_MS = 1_000;
 /** Growth of the middle of the last quarter of samples over that of the second quarter that still counts as flat. */
 const FLAT_SHARE = 0.1;
 /** Growth that is always allowed: what an allocator or a compiler may still take. */
@@ -24,18 +27,26 @@ const RETURNED_SHARE = 0.95;
 const POLL_MS = 500;
 
 export interface Flatness {
-  readonly process: 'producer' | 'worker';
-  readonly figure: 'RSS' | 'heap';
+  readonly process: 'producer' | 'worker' | 'Redis';
+  readonly figure: 'RSS' | 'heap' | 'data';
   readonly earlyBytes: number;
   readonly lateBytes: number;
   readonly flat: boolean;
+}
+
+export interface Sample {
+  readonly calls: number;
+  readonly producer: Usage;
+  readonly worker: Usage;
+  /** What Redis holds when the records of the calls before have ended. */
+  readonly redisBytes: number;
 }
 
 export interface MemoryResult {
   readonly date: string;
   readonly calls: number;
   readonly flatness: readonly Flatness[];
-  readonly samples: readonly { readonly calls: number; readonly producer: Usage; readonly worker: Usage }[];
+  readonly samples: readonly Sample[];
   readonly record: RecordMemory;
 }
 
@@ -55,32 +66,32 @@ export async function measureMemory(calls: number, say: (line: string) => void):
   return { date: new Date().toISOString().slice(0, 10), calls, flatness: judge(samples), samples, record };
 }
 
-async function sampleProcesses(calls: number, say: (line: string) => void): Promise<MemoryResult['samples']> {
+async function sampleProcesses(calls: number, say: (line: string) => void): Promise<readonly Sample[]> {
   const server = await startServer();
   try {
-    const fleet = await Fleet.start(server, {
-      sides: ['pawl'],
+    const fleet = await Fleet.start({
+      sides: new Map([['pawl', server]]),
       producers: 1,
       ttlMs: FLAT_TTL_MS,
       nodeOptions: ['--expose-gc'],
     });
     try {
-      const samples: MemoryResult['samples'][number][] = [];
+      const samples: Sample[] = [];
       const batch = Math.ceil(calls / 40);
       for (let made = batch; made <= calls; made += batch) {
-        await fleet.run('pawl', 1, {
-          inFlight: IN_FLIGHT,
-          resultBytes: RESULT_BYTES,
-          keys: 'fresh',
-          until: { calls: batch },
-        });
+        await make(fleet, IN_FLIGHT, { calls: batch });
         const [producer, worker] = await Promise.all([
           fleet.producer('pawl').ask('usage', { collect: true }),
           fleet.worker('pawl').ask('usage', { collect: true }),
         ]);
-        samples.push({ calls: made, producer, worker });
+        await sleep(FLAT_TTL_MS + SWEEP_MS);
+        // The indexes forget with the calls that come later.
+        await make(fleet, 1, { calls: 10 });
+        samples.push({ calls: made, producer, worker, redisBytes: await server.usedMemoryBytes() });
         if (samples.length % 10 === 0)
-          say(`${made.toLocaleString('en')} calls: producer ${inWords(producer)}, worker ${inWords(worker)}`);
+          say(
+            `${made.toLocaleString('en')} calls: producer ${inWords(producer)}, worker ${inWords(worker)}, Redis ${mebibytes(samples.at(-1)?.redisBytes ?? 0)} MiB`,
+          );
       }
       return samples;
     } finally {
@@ -91,27 +102,41 @@ async function sampleProcesses(calls: number, say: (line: string) => void): Prom
   }
 }
 
+function make(fleet: Fleet, inFlight: number, until: Lanes['until']): Promise<unknown> {
+  return fleet.run('pawl', 1, { pace: { inFlight, until }, resultBytes: RESULT_BYTES, keys: 'fresh' });
+}
+
 function inWords({ rssBytes, heapBytes }: Usage): string {
-  return `${(rssBytes / 1_048_576).toFixed(1)} MiB (heap ${(heapBytes / 1_048_576).toFixed(1)})`;
+  return `${mebibytes(rssBytes)} MiB (heap ${mebibytes(heapBytes)})`;
 }
 
 /** Compares the last quarter of the samples with the second one; the first is warm-up. */
-export function judge(samples: MemoryResult['samples']): readonly Flatness[] {
+export function judge(samples: readonly Sample[]): readonly Flatness[] {
   const quarter = Math.floor(samples.length / 4);
-  const flatness = (process: Flatness['process'], figure: Flatness['figure']): Flatness => {
-    const values = samples.map((sample) => sample[process][figure === 'RSS' ? 'rssBytes' : 'heapBytes']);
+  const flatness = (
+    process: Flatness['process'],
+    figure: Flatness['figure'],
+    bytesOf: (sample: Sample) => number,
+  ): Flatness => {
+    const values = samples.map(bytesOf);
     const earlyBytes = median(values.slice(quarter, 2 * quarter));
     const lateBytes = median(values.slice(-quarter));
     const flat = lateBytes - earlyBytes <= Math.max(FLAT_BYTES, FLAT_SHARE * earlyBytes);
     return { process, figure, earlyBytes, lateBytes, flat };
   };
-  return (['producer', 'worker'] as const).flatMap((process) => [flatness(process, 'RSS'), flatness(process, 'heap')]);
+  return [
+    flatness('producer', 'RSS', ({ producer }) => producer.rssBytes),
+    flatness('producer', 'heap', ({ producer }) => producer.heapBytes),
+    flatness('worker', 'RSS', ({ worker }) => worker.rssBytes),
+    flatness('worker', 'heap', ({ worker }) => worker.heapBytes),
+    flatness('Redis', 'data', ({ redisBytes }) => redisBytes),
+  ];
 }
 
 async function measureRecords(say: (line: string) => void): Promise<RecordMemory> {
   const server = await startServer();
   try {
-    const fleet = await Fleet.start(server, { sides: ['pawl'], producers: 1, ttlMs: RECORD_TTL_MS });
+    const fleet = await Fleet.start({ sides: new Map([['pawl', server]]), producers: 1, ttlMs: RECORD_TTL_MS });
     try {
       return await takeAndReturn(fleet, () => server.usedMemoryBytes(), say);
     } finally {
@@ -127,21 +152,14 @@ async function takeAndReturn(
   usedMemory: () => Promise<number>,
   say: (line: string) => void,
 ): Promise<RecordMemory> {
-  const make = (calls: number, inFlight: number) =>
-    fleet.run('pawl', 1, { inFlight, resultBytes: RESULT_BYTES, keys: 'fresh', until: { calls } });
   // Kept jobs, the event stream, the connections' buffers.
   say('filling what is bounded anyway');
-  await make(2_000, IN_FLIGHT);
-  await fleet.run('pawl', 1, {
-    inFlight: 1,
-    resultBytes: RESULT_BYTES,
-    keys: 'fresh',
-    until: { durationMs: FILL_MS },
-  });
+  await make(fleet, IN_FLIGHT, { calls: 2_000 });
+  await make(fleet, 1, { durationMs: FILL_MS });
   await sleep(RECORD_TTL_MS + 2_000);
-  await make(1, 1);
+  await make(fleet, 1, { calls: 1 });
   const before = await usedMemory();
-  await make(RECORD_CALLS, IN_FLIGHT);
+  await make(fleet, IN_FLIGHT, { calls: RECORD_CALLS });
   const taken = (await usedMemory()) - before;
   const lastCallMs = performance.now();
   const bytesPerCall = taken / RECORD_CALLS;
@@ -153,7 +171,7 @@ async function takeAndReturn(
   while (returnedShare < RETURNED_SHARE && returnedAfterMs < 2 * RECORD_TTL_MS + 10_000) {
     await sleep(POLL_MS);
     // A call now and then, as in life: the indexes forget with the calls that come later.
-    await make(1, 1);
+    await make(fleet, 1, { calls: 1 });
     returnedAfterMs = performance.now() - lastCallMs;
     returnedShare = (before + taken - (await usedMemory())) / taken;
   }

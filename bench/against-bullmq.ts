@@ -1,0 +1,65 @@
+/** Runs the workloads against hand-written BullMQ, those with the same processes together. */
+import { freemem } from 'node:os';
+import { type Compared, compare, type Effort } from './comparison.ts';
+import { Fleet } from './fleet.ts';
+import { startServer } from './stores/redis.ts';
+import { WORKLOADS, type Workload } from './workloads.ts';
+
+/** Resident memory of one process of either side, amply. */
+const PROCESS_BYTES = 120 * 2 ** 20;
+
+export async function compareWorkloads(
+  wanted: ReadonlySet<string>,
+  effort: Effort,
+  say: (line: string) => void,
+): Promise<readonly Compared[]> {
+  const compared: Compared[] = [];
+  const stages = Map.groupBy(
+    WORKLOADS.filter(({ name }) => wanted.has(name)),
+    ({ producers, workers, kept }) => `${producers} ${workers} ${kept}`,
+  );
+  for (const workloads of stages.values()) compared.push(...(await runStage(workloads, effort, say)));
+  return compared.toSorted((a, b) => placeOf(a.name) - placeOf(b.name));
+}
+
+async function runStage(
+  workloads: readonly Workload[],
+  effort: Effort,
+  say: (line: string) => void,
+): Promise<readonly Compared[]> {
+  const [{ producers, workers, kept } = { producers: 0, workers: 0, kept: undefined }] = workloads;
+  const processes = 2 * (producers + workers);
+  if (processes * PROCESS_BYTES > freemem()) {
+    say(`left out, for ${processes} processes do not fit into memory: ${workloads.map(({ name }) => name).join(', ')}`);
+    return [];
+  }
+  const server = await startServer();
+  try {
+    say(`starting ${processes} processes`);
+    const fleet = await Fleet.start({
+      sides: new Map([
+        ['bullmq', server],
+        ['pawl', server],
+      ]),
+      producers,
+      workers,
+      ...(kept === undefined ? {} : { kept }),
+    });
+    try {
+      const compared: Compared[] = [];
+      for (const workload of workloads) {
+        say(workload.title);
+        compared.push(await compare(fleet, workload, effort, 'bullmq'));
+      }
+      return compared;
+    } finally {
+      await fleet.stop();
+    }
+  } finally {
+    await server.stop();
+  }
+}
+
+function placeOf(name: string): number {
+  return WORKLOADS.findIndex((workload) => workload.name === name);
+}

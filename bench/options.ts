@@ -1,0 +1,81 @@
+/** What the command line asks for. */
+import { parseArgs } from 'node:util';
+import type { Effort } from './comparison.ts';
+import { PEERS, SCENARIOS, WORKLOADS } from './workloads.ts';
+
+export interface Options {
+  /** Names of workloads and scenarios to run. */
+  readonly wanted: ReadonlySet<string>;
+  readonly quick: boolean;
+  readonly json: boolean;
+  /** What becomes of the page: written from this run, or with the rest of the last result, or left as it is. */
+  readonly page: 'new' | 'add' | 'leave';
+  readonly effort: Effort;
+}
+
+/** Many short rounds rather than few long ones: what disturbs a machine comes and goes within seconds. */
+const USUAL: Effort = { rounds: 21, roundMs: 700, warmUpMs: 3_000 };
+const QUICK: Effort = { rounds: 7, roundMs: 300, warmUpMs: 700 };
+
+const NAMES = [...WORKLOADS, ...SCENARIOS, ...PEERS.map((name) => ({ name, title: `against ${name}`, full: true }))];
+
+const HELP = `Measures Pawl against hand-written BullMQ on the same Redis, and writes docs/performance.md.
+
+  npm run bench                      the usual part, about 6 minutes
+  npm run bench -- --full            the whole record, about 45 minutes
+  npm run bench -- --only NAME,NAME  these only; the page is left as it is
+  npm run bench -- --only NAME --add these only, in place of what the last result has of them; the page is written anew
+  npm run bench -- --quick           fewer and shorter rounds, for a first look; the page is left as it is
+  npm run bench -- --json            the figures on standard output as JSON
+
+Names (* only with --full, or by name):
+${NAMES.map(({ name, title, full }) => `  ${(name + (full === true ? ' *' : '')).padEnd(16)} ${title}`).join('\n')}
+
+Other systems are installed from the registry into bench/peers/ when they are wanted; one that does not install here is left
+out, with the reason. Let the machine be quiet: nothing else should run.`;
+
+/** Ends the process for `--help` and for wrong usage. */
+export function options(): Options {
+  const { values } = parse();
+  if (values.help) {
+    console.log(HELP);
+    process.exit(0);
+  }
+  const named = values.only?.split(',').map((name) => name.trim());
+  for (const name of named ?? [])
+    if (!NAMES.some((one) => one.name === name))
+      wrongUsage(
+        `There is no workload or scenario ${JSON.stringify(name)}; there are: ${NAMES.map((one) => one.name).join(', ')}.`,
+      );
+  const wanted = named ?? NAMES.filter(({ full }) => values.full || full !== true).map(({ name }) => name);
+  if (values.add && (named === undefined || values.quick)) wrongUsage('--add goes with --only, and not with --quick.');
+  return {
+    wanted: new Set(wanted),
+    quick: values.quick,
+    json: values.json,
+    page: values.add ? 'add' : named !== undefined || values.quick ? 'leave' : 'new',
+    effort: values.quick ? QUICK : USUAL,
+  };
+}
+
+function parse() {
+  try {
+    return parseArgs({
+      options: {
+        full: { type: 'boolean', default: false },
+        quick: { type: 'boolean', default: false },
+        only: { type: 'string' },
+        add: { type: 'boolean', default: false },
+        json: { type: 'boolean', default: false },
+        help: { type: 'boolean', short: 'h', default: false },
+      },
+    });
+  } catch (error) {
+    return wrongUsage(error instanceof Error ? error.message : String(error));
+  }
+}
+
+function wrongUsage(message: string): never {
+  console.error(`${message}\nnpm run bench -- --help says what there is.`);
+  process.exit(2);
+}

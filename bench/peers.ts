@@ -1,0 +1,174 @@
+/**
+ * Pawl against other systems that run work on other processes: the same calls, each with an idempotency key and waited for, in
+ * paired rounds of the same run. Each system's programs, manifest and lock stand in `peers/`; it is installed there when it is
+ * wanted, and left out, with the reason, where that does not work.
+ */
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { type Compared, compare, type Effort } from './comparison.ts';
+import { Fleet } from './fleet.ts';
+import { findPostgresql, POSTGRESQL_DURABILITY, startPostgresql } from './stores/postgresql.ts';
+import { REDIS_DURABILITY, startServer } from './stores/redis.ts';
+import { RESTATE_DURABILITY, startRestate } from './stores/restate.ts';
+import type { Durability, Store } from './stores/store.ts';
+import { PEER_WORKLOADS, PEERS, type Peer, WORKLOADS } from './workloads.ts';
+
+export type PeerResult = { readonly peer: Peer } & (
+  | { readonly leftOut: string }
+  | { readonly title: string; readonly store: string; readonly comparisons: readonly PeerComparison[] }
+);
+
+export interface PeerComparison {
+  readonly durability: Durability;
+  /** What Pawl's Redis and the peer's store were told. */
+  readonly settings: string;
+  readonly compared: readonly Compared[];
+}
+
+/** The package that is the peer. */
+const PACKAGES: Readonly<Record<Peer, string>> = {
+  'pg-boss': 'pg-boss',
+  'graphile-worker': 'graphile-worker',
+  dbos: '@dbos-inc/dbos-sdk',
+  restate: '@restatedev/restate-server',
+};
+const DURABILITIES = ['each second', 'each write'] as const;
+const INSTALL_TIMEOUT_MS = 300_000;
+
+export async function comparePeers(
+  wanted: ReadonlySet<string>,
+  effort: Effort,
+  say: (line: string) => void,
+): Promise<readonly PeerResult[]> {
+  const results: PeerResult[] = [];
+  // They have many rows: fewer rounds each.
+  const rounds = Math.ceil(effort.rounds / 3);
+  for (const peer of PEERS.filter((name) => wanted.has(name))) {
+    const found = await prepare(peer, say);
+    if ('leftOut' in found) {
+      say(`${peer}: left out: ${found.leftOut}`);
+      results.push({ peer, leftOut: found.leftOut });
+      continue;
+    }
+    const comparisons: PeerComparison[] = [];
+    let store = '';
+    for (const durability of DURABILITIES) {
+      const compared: Compared[] = [];
+      for (const producers of new Set(peerWorkloads().map((workload) => workload.producers))) {
+        const { title, rows } = await onStores(peer, found, durability, producers, { ...effort, rounds }, say);
+        store = title;
+        compared.push(...rows);
+      }
+      comparisons.push({ durability, settings: settingsOf(peer, durability), compared });
+    }
+    results.push({ peer, title: found.title, store, comparisons });
+  }
+  return results;
+}
+
+function peerWorkloads() {
+  return WORKLOADS.filter(({ name }) => PEER_WORKLOADS.includes(name));
+}
+
+interface Prepared {
+  /** Name and version. */
+  readonly title: string;
+  readonly startStore: (durability: Durability) => Promise<Store>;
+}
+
+async function prepare(peer: Peer, say: (line: string) => void): Promise<Prepared | { readonly leftOut: string }> {
+  if (process.platform !== 'linux')
+    return { leftOut: 'the CPU time of its store is read from /proc, which only Linux has' };
+  const folder = fileURLToPath(new URL(`peers/${peer}/`, import.meta.url));
+  const postgresql = peer === 'restate' ? undefined : await findPostgresql();
+  if (peer !== 'restate' && postgresql === undefined)
+    return { leftOut: 'there is no PostgreSQL on the PATH or under /usr/lib/postgresql' };
+  const manifest = JSON.parse(await readFile(`${folder}package.json`, 'utf8')) as {
+    readonly dependencies: Readonly<Record<string, string>>;
+  };
+  try {
+    await install(folder, manifest.dependencies, say);
+  } catch (error) {
+    return { leftOut: `it does not install: ${reasonOf(error)}` };
+  }
+  return {
+    title: `${peer} ${manifest.dependencies[PACKAGES[peer]]}`,
+    startStore: (durability) =>
+      postgresql === undefined ? startRestate(folder, durability) : startPostgresql(postgresql, durability),
+  };
+}
+
+/** Exactly what the lock says; no package's scripts run. */
+async function install(
+  folder: string,
+  wanted: Readonly<Record<string, string>>,
+  say: (line: string) => void,
+): Promise<void> {
+  const installed = await Promise.all(
+    Object.entries(wanted).map(async ([name, version]) => {
+      const file = `${folder}node_modules/${name}/package.json`;
+      return existsSync(file) && (JSON.parse(await readFile(file, 'utf8')) as { version: string }).version === version;
+    }),
+  );
+  if (installed.every(Boolean)) return;
+  say(`installing into ${folder}`);
+  await promisify(execFile)('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel', 'error'], {
+    cwd: folder,
+    timeout: INSTALL_TIMEOUT_MS,
+  });
+}
+
+/** The first line that says something. */
+function reasonOf(error: unknown): string {
+  const { stderr = '', message = String(error) } = error as { stderr?: string; message?: string };
+  const lines = stderr.split('\n').filter((line) => line.includes('error') && !line.includes('A complete log'));
+  return (lines.find((line) => !/npm error code/.test(line)) ?? message.split('\n')[0] ?? '').replace(
+    /^npm error /,
+    '',
+  );
+}
+
+function settingsOf(peer: Peer, durability: Durability): string {
+  const theirs = peer === 'restate' ? RESTATE_DURABILITY : POSTGRESQL_DURABILITY;
+  return `Redis: ${REDIS_DURABILITY[durability]}; ${peer === 'restate' ? 'Restate' : 'PostgreSQL'}: ${theirs[durability]}`;
+}
+
+async function onStores(
+  peer: Peer,
+  { title: name, startStore }: Prepared,
+  durability: Durability,
+  producers: number,
+  effort: Effort,
+  say: (line: string) => void,
+): Promise<{ readonly title: string; readonly rows: readonly Compared[] }> {
+  const redis = await startServer(durability);
+  try {
+    const store = await startStore(durability);
+    try {
+      const fleet = await Fleet.start({
+        sides: new Map([
+          [peer, store],
+          ['pawl', redis],
+        ]),
+        producers,
+      });
+      try {
+        const rows: Compared[] = [];
+        for (const { beside: _, ...workload } of peerWorkloads().filter((one) => one.producers === producers)) {
+          say(`${name}, ${durability}: ${workload.title}`);
+          rows.push(await compare(fleet, workload, effort, peer));
+        }
+        return { title: store.title, rows };
+      } finally {
+        await fleet.stop();
+      }
+    } finally {
+      await store.stop();
+    }
+  } finally {
+    await redis.stop();
+  }
+}

@@ -1,0 +1,27 @@
+/** What `bench/results/latest.json` holds. */
+import type { Compared, Effort } from './comparison.ts';
+import type { Machine } from './machine.ts';
+import type { PeerResult } from './peers.ts';
+import type { BacklogResult } from './scenarios/backlog.ts';
+import type { FixedRatesResult } from './scenarios/fixed-rates.ts';
+import type { MemoryResult } from './scenarios/memory.ts';
+import type { RefusalsResult } from './scenarios/refusals.ts';
+import type { StartResult } from './scenarios/start.ts';
+
+export interface BenchResult {
+  /** Of the run that wrote the file; with `--add`, parts may be older. */
+  readonly machine: Machine;
+  readonly effort: Effort;
+  readonly compared: readonly Compared[];
+  readonly scenarios: Scenarios;
+  readonly peers: readonly PeerResult[];
+}
+
+/** A scenario that was not run is absent. */
+export interface Scenarios {
+  readonly refusals?: RefusalsResult;
+  readonly 'fixed-rates'?: FixedRatesResult;
+  readonly backlog?: BacklogResult;
+  readonly start?: StartResult;
+  readonly memory?: MemoryResult;
+}

@@ -1,0 +1,115 @@
+/** What each scenario found, for the terminal and the page alike. */
+import { mebibytes, milliseconds, spread, table, whole } from './format.ts';
+import type { BacklogResult } from './scenarios/backlog.ts';
+import type { FixedRatesResult } from './scenarios/fixed-rates.ts';
+import type { MemoryResult } from './scenarios/memory.ts';
+import type { RefusalsResult } from './scenarios/refusals.ts';
+import type { StartResult } from './scenarios/start.ts';
+
+export function refusalsText(result: RefusalsResult): string {
+  const { calls, p50Ms, p99Ms, maxMs, bulkCalls, bulkPerSecond, commandsPerThousand } = result;
+  return [
+    `${whole(calls)} calls, one at a time: median ${milliseconds(p50Ms)} ms, 99th percentile ${milliseconds(p99Ms)} ms, longest ${milliseconds(maxMs)} ms.`,
+    `${whole(bulkCalls)} calls, many at once: ${whole(bulkPerSecond)} a second in one producer.`,
+    `Redis ran ${commandsPerThousand.toFixed(2)} commands for 1,000 refusals, heartbeats and metrics of all processes included.`,
+  ].join('\n');
+}
+
+export function fixedRatesText({ resultBytes, rounds, roundMs, rates }: FixedRatesResult): string {
+  return [
+    `Calls start at fixed times, whatever is in flight, and latency counts from when a call should have started; ${resultBytes} B results, ${rounds} rounds of ${roundMs / 1_000} s for each row. "Own" is a share of what the side did with 64 calls in flight in this run; "slower side's" is the same rate for both.`,
+    table([
+      [
+        'producers',
+        'rate',
+        'calls/s, BullMQ → Pawl',
+        'p50 ms, BullMQ → Pawl',
+        'p99 ms, BullMQ → Pawl',
+        'p50 ratio',
+        'p99 ratio',
+      ],
+      ...rates.map(({ producers, share, of, bullmq, pawl, p50Ratio, p99Ratio }) => [
+        String(producers),
+        `${Math.round(100 * share)} % of ${of === 'own' ? 'its own' : "the slower side's"}`,
+        `${whole(bullmq.perSecond)} → ${whole(pawl.perSecond)}`,
+        `${milliseconds(bullmq.p50Ms)} → ${milliseconds(pawl.p50Ms)}`,
+        `${milliseconds(bullmq.p99Ms)} → ${milliseconds(pawl.p99Ms)}`,
+        spread(p50Ratio),
+        spread(p99Ratio),
+      ]),
+    ]),
+  ].join('\n\n');
+}
+
+export function backlogText({ queued, block, rounds, sides, quiet }: BacklogResult): string {
+  return [
+    `${whole(block)} calls are added while no worker runs, and then run by a new worker (its first thousand are not timed): to an empty queue, and to one in which ${whole(queued)} wait, in turns, ${rounds} times. One producer, one worker.`,
+    table([
+      ['side', 'rate', 'empty, calls/s', 'full, calls/s', 'full / empty'],
+      ...sides.flatMap(({ side, enqueue, run }) =>
+        [
+          { name: 'enqueue', rates: enqueue },
+          { name: 'run', rates: run },
+        ].map(({ name, rates }) => [
+          side === 'pawl' ? 'Pawl' : 'BullMQ',
+          name,
+          whole(rates.empty),
+          whole(rates.full),
+          spread(rates.ratio),
+        ]),
+      ),
+    ]),
+    ...(quiet.length === 0
+      ? []
+      : [
+          'A quiet session calls one at a time while a loud one’s calls wait. "Overtaken by" is how many of the loud session’s calls began between the quiet session’s call and its start: the wait in calls’ time.',
+          table([
+            ['loud session', 'quiet calls', 'wait ms, p50', 'wait ms, p99', 'overtaken by, p50', 'overtaken by, p99'],
+            ...quiet.map((row) => [
+              `${whole(row.queued)} calls of ${row.toolMs} ms`,
+              whole(row.calls),
+              milliseconds(row.waitP50Ms),
+              milliseconds(row.waitP99Ms),
+              whole(row.overtakenP50),
+              whole(row.overtakenP99),
+            ]),
+          ]),
+        ]),
+  ].join('\n\n');
+}
+
+export function startText({ rounds, programs }: StartResult): string {
+  return [
+    `From the start of the process until the first call's tool runs, which waits in the queue; ${rounds} times.`,
+    table([
+      ['program', 'median, ms', 'longest, ms', 'CPU time of the process, ms'],
+      ...programs.map(({ program, medianMs, longestMs, cpuMs }) => [
+        program,
+        whole(medianMs),
+        whole(longestMs),
+        whole(cpuMs),
+      ]),
+    ]),
+  ].join('\n\n');
+}
+
+export function memoryText({ date, calls, flatness, record }: MemoryResult): string {
+  return [
+    `${whole(calls)} calls through one producer and one worker (${date}). The heap is measured after a collection, Redis when the calls' records have ended; "after warm-up" is the median of the second quarter of the samples, "at the end" that of the last.`,
+    table([
+      ['process', 'figure', 'after warm-up, MiB', 'at the end, MiB', 'growth', 'flat'],
+      ...flatness.map(({ process, figure, earlyBytes, lateBytes, flat }) => [
+        process,
+        figure,
+        mebibytes(earlyBytes),
+        mebibytes(lateBytes),
+        `${((100 * (lateBytes - earlyBytes)) / earlyBytes).toFixed(1)} %`,
+        flat ? 'yes' : 'NO',
+      ]),
+    ]),
+    [
+      `Redis memory per settled call of ${record.resultBytes} B: ${whole(record.bytesPerCall)} B (over ${whole(record.calls)} calls).`,
+      `${record.returnedShare >= 0.95 ? 'Given back' : 'NOT GIVEN BACK'} after the time to live of ${record.ttlMs / 1_000} s: ${(100 * record.returnedShare).toFixed(1)} % of it, ${(record.returnedAfterMs / 1_000).toFixed(1)} s after the last call.`,
+    ].join('\n'),
+  ].join('\n\n');
+}

@@ -1,0 +1,186 @@
+/**
+ * A full queue against an empty one: how fast calls go in and are run while 100,000 wait, and how long a quiet session waits
+ * behind a loud one's.
+ */
+import { type Ratio, ratioOf } from '../comparison.ts';
+import type { Side } from '../fleet.ts';
+import { BenchProcess } from '../processes.ts';
+import type { ProcessOptions, Turn } from '../protocol.ts';
+import { median, quantile } from '../statistics.ts';
+import { type BenchServer, startServer } from '../stores/redis.ts';
+import { until } from '../until.ts';
+import { IN_FLIGHT } from '../workloads.ts';
+
+export interface BacklogResult {
+  readonly queued: number;
+  /** Calls that are added and run in a round. */
+  readonly block: number;
+  readonly rounds: number;
+  readonly sides: readonly BacklogFigures[];
+  readonly quiet: readonly QuietFigures[];
+}
+
+export interface BacklogFigures {
+  readonly side: Side;
+  readonly enqueue: Rates;
+  readonly run: Rates;
+}
+
+/** Calls per second. */
+interface Rates {
+  readonly empty: number;
+  readonly full: number;
+  /** Full divided by empty, within the rounds. */
+  readonly ratio: Ratio;
+}
+
+/** A quiet session calls one at a time while a loud one's calls wait. */
+export interface QuietFigures {
+  readonly queued: number;
+  /** How long the loud session's tool takes. */
+  readonly toolMs: number;
+  readonly calls: number;
+  /** From the call until its tool runs. */
+  readonly waitP50Ms: number;
+  readonly waitP99Ms: number;
+  /** Calls of the loud session that began meanwhile. */
+  readonly overtakenP50: number;
+  readonly overtakenP99: number;
+}
+
+const QUEUED = 100_000;
+const BLOCK = 5_000;
+/** Runs of a new worker that are not timed: its code is not compiled yet. */
+const WARM_UP_RUNS = 1_000;
+const ROUNDS = 5;
+const TTL_MS = 5_000;
+/** Over before the loud session's calls are. */
+const QUIET_MS = 5_000;
+const SLOW_QUEUED = 20_000;
+const SLOW_MS = 20;
+/** How much less a quick run does. */
+const QUICK = 5;
+const POLL_MS = 20;
+
+export async function measureBacklog(quick: boolean, say: (line: string) => void): Promise<BacklogResult> {
+  const less = quick ? QUICK : 1;
+  const queued = QUEUED / less;
+  const rounds = quick ? 2 : ROUNDS;
+  const sides: BacklogFigures[] = [];
+  const quiet: QuietFigures[] = [];
+  for (const side of ['bullmq', 'pawl'] as const) {
+    const server = await startServer();
+    try {
+      const queues = await openQueues(side, server);
+      try {
+        say(`${side}: filling the queue with ${queued.toLocaleString('en')} calls`);
+        await queues.full.producer.ask('fill', { calls: queued, toolMs: 0 });
+        sides.push({ side, ...(await inTurns(queues, rounds)) });
+        if (side !== 'pawl') continue;
+        say('a quiet session behind a loud one');
+        quiet.push(await behind(queues.full, { queued, toolMs: 0 }, QUIET_MS / less));
+        const slowQueued = SLOW_QUEUED / less;
+        await queues.empty.producer.ask('fill', { calls: slowQueued, toolMs: SLOW_MS });
+        quiet.push(await behind(queues.empty, { queued: slowQueued, toolMs: SLOW_MS }, QUIET_MS / less));
+      } finally {
+        await Promise.all(Object.values(queues).map(({ producer }) => producer.stop()));
+      }
+    } finally {
+      await server.stop();
+    }
+  }
+  return { queued, block: BLOCK, rounds, sides, quiet };
+}
+
+/** A queue with a producer. Workers come and go. */
+interface BenchQueue {
+  readonly producer: BenchProcess;
+  startWorker(): Promise<BenchProcess>;
+  startProducer(): Promise<BenchProcess>;
+}
+
+async function openQueues(
+  side: Side,
+  server: BenchServer,
+): Promise<{ readonly empty: BenchQueue; readonly full: BenchQueue }> {
+  const open = async (name: string): Promise<BenchQueue> => {
+    const options: ProcessOptions = {
+      storeUrl: server.url,
+      prefix: `bench-${name}`,
+      ttlMs: TTL_MS,
+      concurrency: IN_FLIGHT,
+      kept: 1_000,
+    };
+    // Makes the tool known to the producers.
+    const worker = await BenchProcess.start(side, 'worker', options);
+    await worker.stop();
+    const producer = await BenchProcess.start(side, 'producer', options);
+    return {
+      producer,
+      startWorker: () => BenchProcess.start(side, 'worker', options),
+      startProducer: () => BenchProcess.start(side, 'producer', options),
+    };
+  };
+  return { empty: await open('empty'), full: await open('full') };
+}
+
+/** In each round both queues get a block of calls while no worker runs, and then a worker that runs as many. */
+async function inTurns(
+  queues: { readonly empty: BenchQueue; readonly full: BenchQueue },
+  rounds: number,
+): Promise<Pick<BacklogFigures, 'enqueue' | 'run'>> {
+  const names = ['empty', 'full'] as const;
+  const enqueued = { empty: [] as number[], full: [] as number[] };
+  const run = { empty: [] as number[], full: [] as number[] };
+  for (const name of names) await queues[name].producer.ask('fill', { calls: BLOCK, toolMs: 0 });
+  for (const name of names) await runBlock(queues[name]);
+  for (let number = 0; number < rounds; number += 1)
+    for (const name of number % 2 === 0 ? names : names.toReversed()) {
+      const { elapsedMs } = await queues[name].producer.ask('fill', { calls: BLOCK, toolMs: 0 });
+      enqueued[name].push((1_000 * BLOCK) / elapsedMs);
+      run[name].push(await runBlock(queues[name]));
+    }
+  return { enqueue: ratesOf(enqueued), run: ratesOf(run) };
+}
+
+function ratesOf({ empty, full }: { readonly empty: readonly number[]; readonly full: readonly number[] }): Rates {
+  return { empty: median(empty), full: median(full), ratio: ratioOf(full, empty, (rate) => rate) };
+}
+
+/** Calls per second of a worker that is started for as many calls as a block has. */
+async function runBlock(queue: BenchQueue): Promise<number> {
+  const worker = await queue.startWorker();
+  try {
+    await until(async () => (await worker.ask('usage', { collect: false })).runs >= BLOCK, POLL_MS);
+    const [fromMs, toMs] = await worker.ask('run-times', { numbers: [WARM_UP_RUNS, BLOCK] });
+    return (1_000 * (BLOCK - WARM_UP_RUNS)) / ((toMs ?? Number.NaN) - (fromMs ?? Number.NaN));
+  } finally {
+    await worker.stop();
+  }
+}
+
+async function behind(
+  queue: BenchQueue,
+  { queued, toolMs }: Pick<QuietFigures, 'queued' | 'toolMs'>,
+  durationMs: number,
+): Promise<QuietFigures> {
+  const [worker, quiet] = [await queue.startWorker(), await queue.startProducer()];
+  try {
+    await until(async () => (await worker.ask('usage', { collect: false })).runs >= WARM_UP_RUNS, POLL_MS);
+    const turns: readonly Turn[] = await quiet.ask('turns', { durationMs });
+    const overtaken = await worker.ask('runs-between', { spans: turns });
+    const waitsMs = turns.map(({ calledAtMs, startedAtMs }) => startedAtMs - calledAtMs);
+    return {
+      queued,
+      toolMs,
+      calls: turns.length,
+      waitP50Ms: quantile(waitsMs, 0.5),
+      waitP99Ms: quantile(waitsMs, 0.99),
+      overtakenP50: quantile(overtaken, 0.5),
+      overtakenP99: quantile(overtaken, 0.99),
+    };
+  } finally {
+    await quiet.stop();
+    await worker.stop();
+  }
+}

@@ -1,0 +1,113 @@
+/**
+ * Latency at fixed rates. The calls of a side start at fixed times, at shares of what it can do at most, whatever is still in
+ * flight; and a call's latency counts from the moment at which it should have started, so that a standstill shows in all calls
+ * that it held up (no coordinated omission).
+ */
+import { type Effort, type Ratio, ratioOf } from '../comparison.ts';
+import { Fleet, type Measured } from '../fleet.ts';
+import { median } from '../statistics.ts';
+import { startServer } from '../stores/redis.ts';
+import { IN_FLIGHT, MANY_PRODUCERS } from '../workloads.ts';
+
+export interface FixedRatesResult {
+  readonly resultBytes: number;
+  readonly rounds: number;
+  readonly roundMs: number;
+  readonly rates: readonly RateResult[];
+}
+
+export interface RateResult {
+  readonly producers: number;
+  /** Of the side's own throughput with 64 calls in flight, 0 to 1; in the rows of the lower throughput for both sides. */
+  readonly share: number;
+  readonly of: 'own' | 'lower';
+  readonly bullmq: RateFigures;
+  readonly pawl: RateFigures;
+  readonly p50Ratio: Ratio;
+  readonly p99Ratio: Ratio;
+}
+
+export interface RateFigures {
+  readonly perSecond: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+}
+
+const RESULT_BYTES = 200;
+const SHARES = [0.2, 0.5, 0.8];
+const BASE_ROUNDS = 5;
+const SIDES = ['bullmq', 'pawl'] as const;
+type Rates = Readonly<Record<(typeof SIDES)[number], number>>;
+
+export async function measureFixedRates(effort: Effort, say: (line: string) => void): Promise<FixedRatesResult> {
+  const rounds = Math.ceil(effort.rounds / 3);
+  const roundMs = 3 * effort.roundMs;
+  const rates: RateResult[] = [];
+  for (const producers of [1, MANY_PRODUCERS]) {
+    const server = await startServer();
+    try {
+      const fleet = await Fleet.start({ sides: new Map(SIDES.map((side) => [side, server])), producers });
+      try {
+        const most = await throughput(fleet, producers, effort);
+        const lower = Math.min(most.bullmq, most.pawl);
+        for (const share of SHARES) {
+          say(`${producers === 1 ? '1 producer' : `${producers} producers`}, ${100 * share} %`);
+          const own = { bullmq: share * most.bullmq, pawl: share * most.pawl };
+          rates.push({ producers, share, of: 'own', ...(await atRates(fleet, producers, own, rounds, roundMs)) });
+        }
+        const same = { bullmq: 0.5 * lower, pawl: 0.5 * lower };
+        rates.push({ producers, share: 0.5, of: 'lower', ...(await atRates(fleet, producers, same, rounds, roundMs)) });
+      } finally {
+        await fleet.stop();
+      }
+    } finally {
+      await server.stop();
+    }
+  }
+  return { resultBytes: RESULT_BYTES, rounds, roundMs, rates };
+}
+
+/** What each side can do at most, in calls per second. */
+async function throughput(fleet: Fleet, producers: number, effort: Effort): Promise<Rates> {
+  const run = (side: keyof Rates, durationMs: number) =>
+    fleet.run(side, producers, {
+      pace: { inFlight: IN_FLIGHT, until: { durationMs } },
+      resultBytes: RESULT_BYTES,
+      keys: 'fresh',
+    });
+  const found = { bullmq: [] as number[], pawl: [] as number[] };
+  for (const side of SIDES) await run(side, effort.warmUpMs);
+  for (let number = 0; number < BASE_ROUNDS; number += 1)
+    for (const side of SIDES) found[side].push((await run(side, effort.roundMs)).callsPerSecond);
+  return { bullmq: median(found.bullmq), pawl: median(found.pawl) };
+}
+
+async function atRates(
+  fleet: Fleet,
+  producers: number,
+  rates: Rates,
+  rounds: number,
+  durationMs: number,
+): Promise<Pick<RateResult, 'bullmq' | 'pawl' | 'p50Ratio' | 'p99Ratio'>> {
+  const found = { bullmq: [] as Measured[], pawl: [] as Measured[] };
+  for (let number = 0; number < rounds; number += 1)
+    for (const side of number % 2 === 0 ? SIDES : SIDES.toReversed())
+      found[side].push(
+        await fleet.run(side, producers, {
+          pace: { perSecond: rates[side], durationMs },
+          resultBytes: RESULT_BYTES,
+          keys: 'fresh',
+        }),
+      );
+  const figures = (side: keyof Rates): RateFigures => ({
+    perSecond: rates[side],
+    p50Ms: median(found[side].map(({ p50Ms }) => p50Ms)),
+    p99Ms: median(found[side].map(({ p99Ms }) => p99Ms)),
+  });
+  return {
+    bullmq: figures('bullmq'),
+    pawl: figures('pawl'),
+    p50Ratio: ratioOf(found.pawl, found.bullmq, ({ p50Ms }) => p50Ms),
+    p99Ratio: ratioOf(found.pawl, found.bullmq, ({ p99Ms }) => p99Ms),
+  };
+}

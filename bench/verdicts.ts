@@ -1,0 +1,152 @@
+/** What was aimed at, against what was measured. */
+import type { Compared } from './comparison.ts';
+import { milliseconds, table, times, whole } from './format.ts';
+import type { BenchResult } from './result.ts';
+import { REFUSAL_TARGET_MS, REFUSALS_PER_SECOND_TARGET, type Target, WORKLOADS } from './workloads.ts';
+
+export interface Verdict {
+  readonly what: string;
+  readonly measured: string;
+  readonly target: string;
+  readonly met: boolean;
+}
+
+type Measurements = Pick<BenchResult, 'compared' | 'scenarios' | 'peers'>;
+
+/** Full against empty, either way. */
+const BACKLOG_TOLERANCE = 0.1;
+const QUIET_CALLS = 20;
+const START_MS = 1_000;
+
+/** Every target of which there is a figure. */
+export function verdicts({ compared, scenarios, peers }: Measurements): readonly Verdict[] {
+  const { refusals, backlog, start, memory } = scenarios;
+  return [
+    ...compared.flatMap((row) =>
+      (WORKLOADS.find(({ name }) => name === row.name)?.targets ?? []).flatMap((target) => ofWorkload(row, target)),
+    ),
+    ...(refusals === undefined
+      ? []
+      : [
+          {
+            what: 'Refusal by an open circuit: 99th percentile',
+            measured: `${milliseconds(refusals.p99Ms)} ms`,
+            target: `under ${REFUSAL_TARGET_MS} ms`,
+            met: refusals.p99Ms < REFUSAL_TARGET_MS,
+          },
+          {
+            what: 'Refusals in a producer, many at once',
+            measured: `${whole(refusals.bulkPerSecond)}/s`,
+            target: `above ${whole(REFUSALS_PER_SECOND_TARGET)}/s`,
+            met: refusals.bulkPerSecond > REFUSALS_PER_SECOND_TARGET,
+          },
+        ]),
+    ...(backlog?.sides ?? [])
+      .filter(({ side }) => side === 'pawl')
+      .flatMap(({ enqueue, run }) =>
+        [
+          { what: 'enqueue', ratio: enqueue.ratio.median },
+          { what: 'run', ratio: run.ratio.median },
+        ].map(({ what, ratio }) => ({
+          what: `${whole(backlog?.queued ?? 0)} queued: ${what} rate, against an empty queue`,
+          measured: times(ratio),
+          target: `at least ${times(1 - BACKLOG_TOLERANCE)}`,
+          met: ratio >= 1 - BACKLOG_TOLERANCE,
+        })),
+      ),
+    ...(backlog?.quiet ?? []).map(({ queued, toolMs, overtakenP99 }) => ({
+      what: `Quiet session behind ${whole(queued)} calls of ${toolMs} ms: 99th percentile`,
+      measured: `${whole(overtakenP99)} calls' time`,
+      target: `under ${QUIET_CALLS} calls' time`,
+      met: overtakenP99 < QUIET_CALLS,
+    })),
+    ...(start?.programs ?? [])
+      .filter(({ program }) => program !== 'BullMQ by hand')
+      .map(({ program, medianMs }) => ({
+        what: `From the start of \`${program}\` to its first call`,
+        measured: `${whole(medianMs)} ms`,
+        target: `under ${whole(START_MS)} ms`,
+        met: medianMs < START_MS,
+      })),
+    ...(memory?.flatness ?? []).map(({ process, figure, earlyBytes, lateBytes, flat }) => ({
+      what: `Memory over ${whole(memory?.calls ?? 0)} calls: ${process}, ${figure}`,
+      measured: `${((100 * (lateBytes - earlyBytes)) / earlyBytes).toFixed(1)} %`,
+      target: 'flat after warm-up',
+      met: flat,
+    })),
+    ...peers
+      .flatMap((one) =>
+        'leftOut' in one ? [] : one.comparisons.map((comparison) => ({ ...comparison, title: one.title })),
+      )
+      .flatMap(({ title, durability, compared: rows }) =>
+        rows.map((row) => fasterThan(`${title}, ${durability}`, row)),
+      ),
+  ];
+}
+
+function ofWorkload({ title, throughputRatio, latencyRatio, cpuRatio, growth, overFresh }: Compared, target: Target) {
+  const atLeast = (what: string, ratio: number | undefined): readonly Verdict[] =>
+    ratio === undefined
+      ? []
+      : [
+          {
+            what: `${title}: ${what}`,
+            measured: times(ratio),
+            target: `at least ${times(target.ratio)}`,
+            met: ratio >= target.ratio,
+          },
+        ];
+  const atMost = (what: string, ratio: number | undefined): readonly Verdict[] =>
+    ratio === undefined
+      ? []
+      : [
+          {
+            what: `${title}: ${what}`,
+            measured: times(ratio),
+            target: `at most ${times(target.ratio)}`,
+            met: ratio <= target.ratio,
+          },
+        ];
+  switch (target.of) {
+    case 'throughput':
+      return atLeast('throughput', throughputRatio.median);
+    case 'fresh':
+      return atLeast('throughput, against fresh calls', overFresh?.throughput.median);
+    case 'latency':
+      return atMost('median latency', latencyRatio.median);
+    case 'cpu':
+      return atMost('CPU time of all processes', cpuRatio.median);
+    case 'growth':
+      return [
+        ...atMost('CPU per call of the worker, against one producer', growth?.worker.median),
+        ...atMost('CPU per call of Redis, against one producer', growth?.store.median),
+      ];
+    default:
+      return target satisfies never;
+  }
+}
+
+/** What has one call in flight is about latency, all else about throughput. */
+function fasterThan(peer: string, { name, title, throughputRatio, latencyRatio }: Compared): Verdict {
+  const single = WORKLOADS.find((workload) => workload.name === name)?.inFlight === 1;
+  return single
+    ? {
+        what: `${peer}: ${title}: median latency`,
+        measured: times(latencyRatio.median),
+        target: `under ${times(1)}`,
+        met: latencyRatio.median < 1,
+      }
+    : {
+        what: `${peer}: ${title}: throughput`,
+        measured: times(throughputRatio.median),
+        target: `above ${times(1)}`,
+        met: throughputRatio.median > 1,
+      };
+}
+
+export function verdictTable(result: Measurements): string {
+  return table([
+    ['target', 'measured', 'wanted', 'met'],
+    ...verdicts(result).map(({ what, measured, target, met }) => [what, measured, target, met ? 'yes' : 'NO']),
+  ]);
+}
