@@ -3,6 +3,7 @@
  * results back to whoever asked.
  */
 import { resolve } from 'node:path';
+import { Readable } from 'node:stream';
 import { ApprovalHooks } from '../shared/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit.ts';
 import type { Settings } from '../shared/config.ts';
@@ -311,9 +312,19 @@ export class Pawl {
   /** The whole output of a call that succeeded, where its envelope shows only a part. Throws `UNKNOWN_CALL` when there is none. */
   async output(callId: string): Promise<unknown> {
     const output = (await this.#backend.ledger.outcome(callId))?.output;
-    if (output === undefined)
-      throw new PawlError('UNKNOWN_CALL', `Call ${callId} has no output: it failed, still runs, or has expired.`);
+    if (output === undefined) throw withoutOutput(callId);
     return output.content;
+  }
+
+  /**
+   * The same as JSON text, part by part as it comes from Redis: never all of it at once. Throws `UNKNOWN_CALL` when there is none, and
+   * `SIGNATURE_INVALID` for what nobody of the fleet wrote; the stream may still break with either of them.
+   */
+  async outputStream(callId: string): Promise<Readable> {
+    const parts = await this.#backend.ledger.output(callId);
+    if (parts === undefined) throw withoutOutput(callId);
+    const first = await parts.next();
+    return Readable.from(startingWith(first.value ?? Buffer.alloc(0), parts), { objectMode: false });
   }
 
   /** Waits for the end of a call that somebody handed in, maybe before this process started. */
@@ -679,6 +690,15 @@ function aboutOf(callId: string, record: CallRecord | undefined) {
   const { toolNamespace, toolName, target } = record.request.envelope;
   const { sessionKey, tenantId } = target;
   return { callId, tool: `${toolNamespace}.${toolName}`, sessionKey, tenantId };
+}
+
+function withoutOutput(callId: string): PawlError {
+  return new PawlError('UNKNOWN_CALL', `Call ${callId} has no output: it failed, still runs, or has expired.`);
+}
+
+async function* startingWith(first: Buffer, rest: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
+  yield first;
+  yield* rest;
 }
 
 async function within<T>(promise: Promise<T>, waitMs: number | undefined): Promise<T | undefined> {

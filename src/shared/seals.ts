@@ -92,10 +92,9 @@ export class Seals {
     return this.isOutcome(callId, state, text, signature) ? (JSON.parse(text) as Outcome) : FORGED_OUTCOME;
   }
 
-  /** What stands in for an outcome whose parts are not what its reference says. */
-  changedOutcome(callId: string): Outcome {
+  /** A part of an outcome is not what its reference says. */
+  refuseParts(callId: string): void {
     void this.#audit({ type: 'refused', what: 'outcome', callId, reason: 'a part of the outcome was changed' });
-    return FORGED_OUTCOME;
   }
 
   approval(request: ApprovalRequest, text: string): string {

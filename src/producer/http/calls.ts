@@ -18,6 +18,7 @@ import { type Caller, checkTenant, seesTenant } from './access.ts';
 import type { ApiParts } from './api.ts';
 import { nameOf, submitterOf } from './approvals.ts';
 import { type ErrorCode, HttpError, invalidBody } from './errors.ts';
+import { contentAround, sendParts } from './parts.ts';
 import { type Answer, type Asked, queryNumber, type Route, route } from './routes.ts';
 import { sessionFor, sessionOrNew } from './sessions.ts';
 import { callSummary, callView } from './views.ts';
@@ -128,11 +129,17 @@ export function callRoutes({
       method: 'get',
       path: '/v1/calls/{callId}/output',
       permission: 'use',
-      summary: 'The whole output of a call, where its result shows only a part (`output.metadata.whole`).',
+      summary:
+        'The whole output of a call, where its result shows only a part (`output.metadata.whole`), as it comes from the store.',
       answers: { 200: 'The output, as the tool returned it' },
       async handle({ path, caller }) {
-        const { callId } = await callFor(pawl, caller, path['callId'] ?? '');
-        return { status: 200, body: { content: await pawl.output(callId) } };
+        const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+        const content = contentAround(await pawl.outputStream(callId));
+        return {
+          status: 200,
+          headers: { 'Content-Type': 'application/json; charset=utf-8' },
+          stream: (response) => sendParts(response, content),
+        };
       },
     }),
     route({
@@ -142,7 +149,7 @@ export function callRoutes({
       summary: 'Cancels a call wherever it is, and says how that ended.',
       answers: { 200: 'The settlement, and the result if there is one' },
       async handle({ path, caller }) {
-        const { callId } = await callFor(pawl, caller, path['callId'] ?? '');
+        const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
         return { status: 200, body: await pawl.cancel(callId, nameOf(caller)) };
       },
     }),
@@ -158,7 +165,7 @@ export function callRoutes({
       answers: { 200: 'The result envelope, whatever its status', 202: 'The undoing goes on: its ID, state and phase' },
       async handle({ path, query, caller, onGone }) {
         await checkAccepting();
-        const { callId, request } = await callFor(pawl, caller, path['callId'] ?? '');
+        const { callId, request } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
         const session = await sessionFor(pawl, caller, request.envelope.target.sessionKey);
         const submission = await pawl.submit(await session.compensation(callId), submitterOf(caller));
         if (submission.kind === 'answered') return answered(pawl, submission, {});
@@ -174,7 +181,7 @@ export function callRoutes({
       body: resolutionSchema,
       answers: { 200: 'The call' },
       async handle({ path, body, caller }) {
-        const { callId } = await callFor(pawl, caller, path['callId'] ?? '');
+        const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
         return { status: 200, body: callView(await pawl.resolve(callId, body, nameOf(caller))) };
       },
     }),
@@ -295,9 +302,14 @@ async function underWay(pawl: Pawl, { callId, requestId }: Extract<Submission, {
   };
 }
 
-/** A call that this caller may know of. Throws `UNKNOWN_CALL`, also for another tenant's: IDs tell nothing. */
-export async function callFor(pawl: Pawl, caller: Caller, callId: string): Promise<CallRecord> {
-  const record = await pawl.read(callId);
+/** A call that this caller may know of, with `glance` without what is large of it. Throws `UNKNOWN_CALL`, also for another tenant's: IDs tell nothing. */
+export async function callFor(
+  pawl: Pawl,
+  caller: Caller,
+  callId: string,
+  how: 'read' | 'glance' = 'read',
+): Promise<CallRecord> {
+  const record = await pawl.backend.ledger[how](callId);
   if (record === undefined || !seesTenant(caller, record.request.envelope.target.tenantId))
     throw new PawlError(
       'UNKNOWN_CALL',

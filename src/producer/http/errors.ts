@@ -42,6 +42,7 @@ export const STATUSES: Readonly<Partial<Record<ErrorCode, number>>> = {
   OVERLOADED: 429,
   RATE_LIMITED: 429,
   INTERNAL: 500,
+  SIGNATURE_INVALID: 502,
   BACKEND_UNAVAILABLE: 503,
 };
 

@@ -1,10 +1,12 @@
 /** `/v1/calls/{callId}/events`: what becomes of a call, as server-sent events. */
 import type { Response } from 'express';
 import { z } from 'zod';
+import { isLong } from '../../shared/json-pieces.ts';
 import type { Pawl } from '../client.ts';
 import { CALL_EVENTS, type CallEvent, compare, formatPosition, type Position, parsePosition } from '../timeline.ts';
 import type { ApiParts } from './api.ts';
 import { callFor } from './calls.ts';
+import { longJson } from './parts.ts';
 import { type Route, route } from './routes.ts';
 
 /** Keeps what stands between from closing a silent connection. */
@@ -28,7 +30,7 @@ export function eventRoutes({ pawl, streams }: Pick<ApiParts, 'pawl' | 'streams'
       headers: z.object({ 'last-event-id': lastEventIdSchema.optional() }),
       answers: { 200: 'A stream of events', 204: 'The last event was the call’s end: nothing follows' },
       async handle({ path, headers, caller }) {
-        const record = await callFor(pawl, caller, path['callId'] ?? '');
+        const record = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
         const after = headers['last-event-id'];
         const hasAll = after !== undefined && compare(after, [record.fence, 3, record.version]) >= 0;
         if (record.state !== 'inflight' && hasAll) return { status: 204 };
@@ -65,13 +67,16 @@ function send(pawl: Pawl, streams: Streams, response: Response, callId: string, 
     return;
   }
   response.write(`retry: ${RECONNECT_MS}\n\n`);
-  const end = () => void response.end();
+  // A long event is written in pieces: what comes meanwhile waits behind it.
+  let written = Promise.resolve();
+  const end = () => void written.then(() => response.end());
   const stopFollowing = pawl.follow(
     callId,
     {
       onEvents(events) {
-        response.write(events.map(formatEvent).join(''));
+        // Whatever the size of what comes now: of what came before, too much was not read.
         if (response.writableLength > MAX_UNREAD_BYTES) response.destroy();
+        written = written.then(() => writeEvents(response, events));
       },
       onEnd: end,
     },
@@ -86,6 +91,11 @@ function send(pawl: Pawl, streams: Streams, response: Response, callId: string, 
   });
 }
 
-function formatEvent({ type, position, data }: CallEvent): string {
-  return `id: ${formatPosition(position)}\nevent: ${type}\ndata: ${JSON.stringify(data)}\n\n`;
+async function writeEvents(response: Response, events: readonly CallEvent[]): Promise<void> {
+  for (const { type, position, data } of events) {
+    response.write(`id: ${formatPosition(position)}\nevent: ${type}\ndata: `);
+    if (isLong(data)) for await (const piece of longJson(data)) response.write(piece);
+    else response.write(JSON.stringify(data));
+    response.write('\n\n');
+  }
 }

@@ -6,9 +6,11 @@ import express, { type Express, type NextFunction, type Request, type RequestHan
 import { z } from 'zod';
 import { issuesOf } from '../../shared/envelope.ts';
 import { PawlError } from '../../shared/failure.ts';
+import { isLong } from '../../shared/json-pieces.ts';
 import type { Logger } from '../../shared/log.ts';
 import { type Caller, checkPermission, type Permission } from './access.ts';
 import { HttpError, invalidBody, refusalOf } from './errors.ts';
+import { longJson, sendParts } from './parts.ts';
 
 /** Parameters may have 4 MiB; the rest is for the envelope around them. */
 export const MAX_BODY_BYTES = 4 * 1_024 * 1_024 + 64 * 1_024;
@@ -191,8 +193,9 @@ function write(response: Response, { status, body, headers = {}, stream }: Answe
   if (response.closed || response.headersSent) return;
   response.status(status).set(headers);
   if (stream !== undefined) stream(response);
-  else if (typeof body === 'object') response.json(body);
-  else response.end(body);
+  else if (typeof body !== 'object') response.end(body);
+  else if (!isLong(body)) response.json(body);
+  else sendParts(response.type('json'), longJson(body));
 }
 
 /** Turns whatever a route or the body parser threw into the one kind of refusal; logs what is ours to mend. */

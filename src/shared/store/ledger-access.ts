@@ -3,7 +3,7 @@
  */
 import { PawlError } from '../failure.ts';
 import { placeFor } from '../fingerprint.ts';
-import { parsedParts } from '../large-text.ts';
+import { type ByteRange, parsedParts } from '../large-text.ts';
 import type { Outcome } from '../outcome.ts';
 import { FORGED_OUTCOME, type Seals } from '../seals.ts';
 import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
@@ -67,9 +67,19 @@ export class LedgerAccess {
     const reference = this.believedReference(callId, stored);
     if (reference === undefined) return FORGED_OUTCOME;
     try {
-      return (await parsedParts(this.texts.read(at, reference))) as Outcome;
+      return (await parsedParts(this.partsOf(callId, at, reference))) as Outcome;
     } catch (error) {
-      if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') return this.seals.changedOutcome(callId);
+      if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') return FORGED_OUTCOME;
+      throw error;
+    }
+  }
+
+  /** The parts of a large outcome. Throws as `LargeTexts.read` does; what was changed stands in the audit trail. */
+  async *partsOf(callId: string, at: string, reference: TextReference, range?: ByteRange) {
+    try {
+      yield* this.texts.read(at, reference, range);
+    } catch (error) {
+      if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') this.seals.refuseParts(callId);
       throw error;
     }
   }

@@ -3,10 +3,11 @@
  */
 import type { Limits } from '../budget.ts';
 import type { AttemptRecord } from '../call.ts';
+import { PawlError } from '../failure.ts';
 import { placeOf } from '../fingerprint.ts';
 import type { Outcome } from '../outcome.ts';
 import type { RetryAllowance } from '../retry-budget.ts';
-import { Seals } from '../seals.ts';
+import { FORGED_OUTCOME, Seals } from '../seals.ts';
 import { type BeginAnswer, type BeginAttempt, beginAttempt } from './begin.ts';
 import { CallIndex, type Flushed, type Selection } from './call-index.ts';
 import { type CallRecord, formatAttempts, type KeptProgress, type ProgressReport, recordOf } from './call-record.ts';
@@ -263,6 +264,21 @@ export class Ledger {
     return this.#access.seals.believedOutcome(callId, stored.state, stored.inline, stored.signature);
   }
 
+  /**
+   * The content of a call's output as JSON, part by part; undefined when there is none. The parts throw `UNKNOWN_CALL` and
+   * `SIGNATURE_INVALID` as those of a large text do (`LargeTexts`).
+   */
+  async output(callId: string): Promise<AsyncGenerator<Buffer, void, undefined> | undefined> {
+    const stored = await this.#storedOutcome(callId);
+    if (stored?.parts !== undefined) {
+      const reference = this.#access.believedReference(callId, stored);
+      if (reference === undefined) throw new PawlError('SIGNATURE_INVALID', FORGED_OUTCOME.error?.message);
+      if (reference.content !== undefined) return this.#access.partsOf(callId, stored.at, reference, reference.content);
+    }
+    const output = (await this.outcome(callId))?.output;
+    return output === undefined ? undefined : textParts(JSON.stringify(output.content));
+  }
+
   async #storedOutcome(callId: string): Promise<(StoredOutcome & { readonly inline: string | null }) | undefined> {
     const [state, inline = null, signature, at, parts] = await this.#access.redis.hmget(
       this.#access.placed(callId).record(callId),
@@ -354,4 +370,8 @@ export class Ledger {
   now(): Promise<number> {
     return this.#access.now();
   }
+}
+
+async function* textParts(text: string): AsyncGenerator<Buffer, void, undefined> {
+  yield Buffer.from(text);
 }
