@@ -16,6 +16,7 @@ import {
   questionCommands,
   reliabilityCommands,
   sessionCommands,
+  shardCommands,
 } from './cli/commands.ts';
 import { type CliContext, say } from './cli/context.ts';
 import { EXIT_CODES, exitCodeLines, exitCodeOfError } from './cli/exit-codes.ts';
@@ -34,6 +35,7 @@ const GROUPS: readonly string[] = [
   'tools',
   'sessions',
   'circuits',
+  'shards',
   'reliability',
   'approvals',
   'questions',
@@ -99,6 +101,7 @@ export function createProgram(context: CliContext, end: End): Command {
   catalogueCommands(program, context, end);
   sessionCommands(program, context, end);
   circuitCommands(program, context, end);
+  shardCommands(program, context, end);
   approvalCommands(program, context, end);
   questionCommands(program, context, end);
   policyCommands(program, context, end);

@@ -308,6 +308,22 @@ export function circuitCommands(program: Command, context: CliContext, end: End)
   );
 }
 
+export function shardCommands(program: Command, context: CliContext, end: End): void {
+  const shards = group(program, 'shards', 'show and change among how many shards the calls of a tier are spread', [
+    'pawl shards',
+    'pawl shards set read-only 4',
+  ]);
+  json(command(shards, 'ls', 'show the layout: each shard, and how it stands', ['pawl shards ls --json'])).action(
+    async (options) => end(await (await import('./shards.ts')).listShards(context, options)),
+  );
+  const set = command(shards, 'set', 'spread the sessions that are opened from now on among so many shards', [
+    'pawl shards set read-only 4',
+  ]);
+  json(set.argument('<tier>').argument('<number>', '1 to 64')).action(async (tier: string, number: string, options) =>
+    end(await (await import('./shards.ts')).setShards(context, tier, number, options)),
+  );
+}
+
 export function reliabilityCommands(program: Command, context: CliContext, end: End): void {
   const reliability = group(program, 'reliability', 'show and switch deduplication, retries and circuits', [
     'pawl reliability',

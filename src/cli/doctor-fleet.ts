@@ -1,11 +1,13 @@
 /** What `pawl doctor` finds out about the fleet: whether somebody serves each tier, holds the same keys, and knows the time. */
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import { toolLimit } from '../shared/fleet-limit.ts';
+import type { ShardLayout } from '../shared/shards.ts';
 import { keyFingerprints, UNSIGNED } from '../shared/signature.ts';
 import { Catalogue, type CatalogueContent } from '../shared/store/catalogue.ts';
 import { Limits } from '../shared/store/limits.ts';
-import { type PlaceState, readPlaceState } from '../shared/store/place-state.ts';
+import { type PlaceState, readTierStates } from '../shared/store/place-state.ts';
 import type { Redis } from '../shared/store/redis.ts';
+import { Shards } from '../shared/store/shards.ts';
 import { tenantLimits } from '../shared/tenant.ts';
 import { FollowedClock } from '../shared/time.ts';
 import { qualifiedName, TIERS } from '../shared/tool.ts';
@@ -19,14 +21,17 @@ const CLOCK_TOLERANCE_MS = 1_000;
 
 export async function checkFleet(redis: Redis, settings: Settings): Promise<readonly Finding[]> {
   const { prefix } = settings;
+  const shards = new Shards(redis, prefix);
+  const layout = await shards.learn();
   const [{ workers, tools }, states, ownAheadMs] = await Promise.all([
     new Catalogue(redis, prefix).read(),
-    Promise.all(TIERS.map((tier) => readPlaceState(redis, prefix, { tier, shard: 0 }))),
+    readTierStates(redis, prefix, shards),
     aheadOf(redis),
   ]);
   return [
     signatureFinding(settings, workers),
     workersFinding(workers, states),
+    ...shardsFindings(layout, settings.shards),
     clockFinding(workers, ownAheadMs),
     ...(await limitFindings(new Limits(redis, prefix), settings, tools)),
   ];
@@ -55,6 +60,25 @@ export function workersFinding(
     return { check, state: 'warn', message: `${message}: calls of a tier without a worker wait`, fix };
   const waits = stuck.map(({ tier, waiting }) => `${count(waiting, 'call')} of the tier ${tier}`).join(', ');
   return { check, state: 'fail', message: `${waits} wait, and no worker serves them (${message})`, fix };
+}
+
+/** What is configured holds only until somebody has said something else. */
+export function shardsFindings(layout: ShardLayout, configured: Settings['shards']): readonly Finding[] {
+  const check = 'shards';
+  const message = TIERS.filter((tier) => layout[tier].made > 1)
+    .map((tier) => `${tier} ${layout[tier].current}`)
+    .join(', ');
+  const other = TIERS.filter((tier) => (configured[tier] ?? layout[tier].current) !== layout[tier].current);
+  if (other.length > 0)
+    return [
+      {
+        check,
+        state: 'warn',
+        message: `the fleet's layout is not the configured one: ${other.map((tier) => `${tier} has ${layout[tier].current}, not ${configured[tier]}`).join(', ')}`,
+        fix: `'pawl shards set TIER NUMBER', or correct PAWL_SHARDS`,
+      },
+    ];
+  return message === '' ? [] : [{ check, state: 'ok', message }];
 }
 
 /** How the configured limits stand; one of a tool that nobody offers may be misspelt. */

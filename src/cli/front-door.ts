@@ -48,6 +48,7 @@ export async function openFrontDoor(
     settings,
     redisUrl: settings.boardRedisUrl ?? pawl.backend.url,
     basePath: BOARD_PATH,
+    shards: pawl.backend.shards,
     log,
   });
   let server: HttpServer;

@@ -16,6 +16,7 @@ import type { BeginAnswer, BeginAttempt } from '../shared/store/begin.ts';
 import type { StoredRequest } from '../shared/store/call-record.ts';
 import type { Claim, ClaimAnswer } from '../shared/store/claim.ts';
 import type { InboxEvent } from '../shared/store/inbox.ts';
+import { homeOf } from '../shared/store/keys.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import type { CallLedger, KnownCall } from '../shared/store/records.ts';
 import type { Settle, WriteAnswer } from '../shared/store/settle.ts';
@@ -196,7 +197,7 @@ export class LocalLedger implements CallLedger {
       const call = this.#own.get(job.callId);
       if (call === undefined || call.generation !== job.generation) return { kind: 'stale' };
       const nowMs = await this.now();
-      const circuit = this.#parts.circuits.now(placeFor(call.callId), call.circuit);
+      const circuit = this.#parts.circuits.now(homeOf(placeFor(call.callId).tier), call.circuit);
       const { request, fence, attempts: earlier, leftNoRecord: takenOver } = call;
       const circuitRaw = JSON.stringify(circuit);
       if (circuit.state !== 'CLOSED' && circuit.epoch !== probeEpoch && !takenOver)
@@ -238,7 +239,7 @@ export class LocalLedger implements CallLedger {
       if (call === undefined || call.fence !== fence) return 'fenced';
       if (!(await this.#end(call, state, outcome, attempts, ttlMs))) return 'fenced';
       if (sample !== undefined)
-        this.#parts.circuits.addSuccess(placeFor(callId), sample.circuit, sample.epoch, sample.windowSize);
+        this.#parts.circuits.addSuccess(homeOf(placeFor(callId).tier), sample.circuit, sample.epoch, sample.windowSize);
       if (refill !== undefined) this.#retries.refill(refill, await this.now());
       return 'settled';
     });

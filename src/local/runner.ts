@@ -30,6 +30,7 @@ import {
   withTaint,
 } from '../shared/session.ts';
 import { offerOf, type ToolOffer } from '../shared/store/catalogue.ts';
+import { homeOf } from '../shared/store/keys.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import { Switches } from '../shared/switches.ts';
 import type { WorkerEvent } from '../shared/telemetry.ts';
@@ -140,7 +141,7 @@ export class LocalRunner implements SessionHost {
         ledger: this.#ledger,
         catalogue: { read: async () => ({ tools: [...offers.values()], workers: [] }) },
       },
-      TIERS.map((tier) => ({ tier, shard: 0 })),
+      TIERS.map(homeOf),
     );
     this.#dispatch = new Dispatch({
       settings,

@@ -1,5 +1,5 @@
 /**
- * Bull Board, for looking only: the tiers' queues as they are. Nothing on it can change a job, so nothing clicked here can run,
+ * Bull Board, for looking only: the queues as they are. Nothing on it can change a job, so nothing clicked here can run,
  * repeat or approve a call.
  */
 import { createBullBoard } from '@bull-board/api';
@@ -13,7 +13,7 @@ import type { Logger } from '../shared/log.ts';
 import { redact } from '../shared/redaction.ts';
 import { PlaceKeys } from '../shared/store/keys.ts';
 import { redisOptions } from '../shared/store/redis.ts';
-import { TIERS, type Tier } from '../shared/tool.ts';
+import type { Shards } from '../shared/store/shards.ts';
 
 export interface BoardOptions {
   readonly settings: Pick<Settings, 'prefix'>;
@@ -22,6 +22,8 @@ export interface BoardOptions {
   /** Where the router will be mounted. */
   readonly basePath: string;
   readonly log: Logger;
+  /** Queues are of places; more may come. */
+  readonly shards: Pick<Shards, 'places' | 'onChange'>;
 }
 
 export interface Board {
@@ -31,11 +33,21 @@ export interface Board {
 }
 
 export function openBoard(options: BoardOptions): Board {
-  const queues = TIERS.map((tier) => openQueue(tier, options));
+  const queues = new Map<string, Queue>();
+  const opened = () =>
+    options.shards
+      .places()
+      .map((place) => new PlaceKeys(options.settings.prefix, place))
+      .filter((keys) => !queues.has(keys.queue))
+      .map((keys) => {
+        const queue = openQueue(keys, options);
+        queues.set(keys.queue, queue);
+        return readOnly(queue);
+      });
   const adapter = new ExpressAdapter();
   adapter.setBasePath(options.basePath);
-  createBullBoard({
-    queues: queues.map(readOnly),
+  const board = createBullBoard({
+    queues: opened(),
     serverAdapter: adapter,
     options: {
       uiConfig: {
@@ -45,6 +57,9 @@ export function openBoard(options: BoardOptions): Board {
       },
       handlerHooks: { after: (_context, result) => ({ ...result, body: redacted(result.body) as typeof result.body }) },
     },
+  });
+  const stop = options.shards.onChange(() => {
+    for (const queue of opened()) board.addQueue(queue);
   });
   // The board's own handler would send the error's text, which may name hosts.
   adapter.setErrorHandler((error) => {
@@ -56,17 +71,17 @@ export function openBoard(options: BoardOptions): Board {
   return {
     router,
     close: async () => {
-      await Promise.all(queues.map((queue) => queue.disconnect().catch(() => {})));
+      stop();
+      await Promise.all([...queues.values()].map((queue) => queue.disconnect().catch(() => {})));
     },
   };
 }
 
-function openQueue(tier: Tier, { settings, redisUrl, log }: BoardOptions): Queue {
-  const keys = new PlaceKeys(settings.prefix, { tier, shard: 0 });
+function openQueue(keys: PlaceKeys, { settings, redisUrl, log }: BoardOptions): Queue {
   const queue = new Queue(keys.queue, {
     connection: redisOptions({
       url: redisUrl,
-      name: `${settings.prefix}:board:${tier}`,
+      name: `${settings.prefix}:board:${keys.queue}`,
       mode: 'fail-fast',
     }) as ConnectionOptions,
     prefix: keys.base,

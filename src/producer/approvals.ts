@@ -27,7 +27,7 @@ import type { Grants } from '../shared/store/grants.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { ApprovalRecords } from '../shared/store/records.ts';
 import { routeOf } from '../shared/store/sessions.ts';
-import { qualifiedName } from '../shared/tool.ts';
+import { qualifiedName, type Tier } from '../shared/tool.ts';
 import type { Offer, Offers } from './offers.ts';
 
 export interface DecideOptions {
@@ -53,7 +53,8 @@ export interface ApprovalDeskParts {
   readonly approvals: ApprovalRecords;
   readonly grants: Pick<Grants, 'find' | 'add'>;
   readonly offers: Pick<Offers, 'peek'>;
-  readonly places: readonly Place[];
+  /** Where approvals are, of these tiers or of all. */
+  places(tiers?: readonly Tier[]): readonly Place[];
   readonly audit: RecordAudit;
   readonly hooks: ApprovalHooks;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
@@ -167,7 +168,7 @@ export class ApprovalDesk {
     const pending = state === 'pending';
     const nowMs = await this.#parts.now();
     const found = await Promise.all(
-      this.#parts.places.map((place) => this.#parts.approvals.list(place, { pending, limit })),
+      this.#parts.places().map((place) => this.#parts.approvals.list(place, { pending, limit })),
     );
     const records = await Promise.all(found.flat().map((record) => this.#expired(record, nowMs)));
     return records
@@ -196,10 +197,13 @@ export class ApprovalDesk {
 
   /** Decisions on the same tool before, the newest first. */
   async similarTo({ request }: ApprovalRecord): Promise<ApprovalRecord[]> {
-    const place = this.#parts.places.find(({ tier }) => tier === request.tool.tier);
-    if (place === undefined) return [];
-    const all = await this.#parts.approvals.list(place, { pending: false, limit: 100 });
+    const places = this.#parts.places([request.tool.tier]);
+    const all = await Promise.all(
+      places.map((place) => this.#parts.approvals.list(place, { pending: false, limit: 100 })),
+    );
     return all
+      .flat()
+      .sort((one, next) => next.request.createdAtMs - one.request.createdAtMs)
       .filter(
         ({ state, request: other }) =>
           (state === 'approved' || state === 'denied') &&

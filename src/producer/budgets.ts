@@ -27,10 +27,13 @@ export function admissionOf(
   session: SessionRecord,
   {
     settings,
+    shards,
     nowMs,
     ...about
   }: Pick<PolicyRequest, 'registry' | 'channel'> & {
     readonly settings: Settings;
+    /** Of its tier: each has its part of the tier's room. */
+    readonly shards: number;
     readonly nowMs: number;
   },
 ): Admission {
@@ -51,7 +54,7 @@ export function admissionOf(
   return {
     envelope: timeMs === undefined ? envelope : endingBy(envelope, nowMs + timeMs),
     importance,
-    room: roomFor(importance, settings.admission.maxInflight),
+    room: roomFor(importance, Math.ceil(settings.admission.maxInflight / shards)),
     line: lineOf(importance, session.tenantId, tenantWeight(settings.tenants, session.tenantId)),
     ...(accounts.length === 0 ? {} : { spends: { accounts, costUnits } }),
   };

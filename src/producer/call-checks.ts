@@ -56,9 +56,12 @@ export class CallChecks {
     checkParams(envelope, offer);
     const digest = paramsDigest(envelope.payload.params, offer.inputSchema);
     const modes = this.#parts.switches.modes(offer);
-    const known = this.identify(envelope, offer, digest, {});
+    const shard = session.shards?.[offer.tier] ?? 0;
+    const known = this.identify(envelope, offer, digest, { shard });
     const identity =
-      modes.dedupe === 'on' ? known : this.identify(envelope, offer, digest, { apart: uuidv7(this.#parts.clock) });
+      modes.dedupe === 'on'
+        ? known
+        : this.identify(envelope, offer, digest, { shard, apart: uuidv7(this.#parts.clock) });
     const circuit = circuitKey({
       hint: envelope.transport.circuitBreakerHint ?? 'tool',
       tool: qualifiedName(offer),
@@ -69,6 +72,7 @@ export class CallChecks {
       settings: this.#parts.settings,
       registry: this.#parts.offers.ruleFor?.(offer),
       channel,
+      shards: this.#parts.shards?.layout[offer.tier].current ?? 1,
       nowMs: this.#parts.clock.now(),
     });
     const asks = verdict.decision === 'ask' && (await this.#mustAsk(envelope, offer, session, verdict));
@@ -131,14 +135,16 @@ export class CallChecks {
     envelope: ToolCallEnvelope,
     offer: Offer,
     digest: string,
-    rules: Pick<IdentityRules, 'independent' | 'apart'>,
+    { shard, ...rules }: Pick<IdentityRules, 'shard' | 'independent' | 'apart'>,
   ): Identity {
     const { reliability } = this.#parts.settings;
-    const scope = toolPolicy(this.#parts.settings, offer).scope ?? 'session';
+    const { scope = 'session' } = toolPolicy(this.#parts.settings, offer);
+    const isGlobal = scope === 'global' && offer.effects === 'none';
     return identify(envelope, digest, {
       tier: offer.tier,
-      shard: 0,
-      scope: scope === 'global' && offer.effects === 'none' ? 'global' : 'session',
+      // A call that all sessions share is where every session finds it.
+      shard: isGlobal ? 0 : shard,
+      scope: isGlobal ? 'global' : 'session',
       derive: reliability.deriveKeys === 'on',
       derivedReplay: reliability.derivedReplay,
       ...rules,

@@ -2,7 +2,7 @@
 import { type Circuit, type CircuitState, CLOSED_CIRCUIT, forcedOpen, reset } from '../shared/breaker.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { Catalogue } from '../shared/store/catalogue.ts';
-import type { Place } from '../shared/store/keys.ts';
+import { homeOf, type Place } from '../shared/store/keys.ts';
 import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
 import { toolNamed } from '../shared/tool.ts';
 
@@ -100,7 +100,7 @@ export class CircuitAdmin {
     if (known.some((listing) => listing.key === key)) return undefined;
     if (offer === undefined)
       throw new PawlError('UNKNOWN_TOOL', `There is no tool or circuit ${JSON.stringify(select.key ?? name)}.`);
-    return { key, place: { tier: offer.tier, shard: 0 }, circuit: CLOSED_CIRCUIT, failures: 0 };
+    return { key, place: homeOf(offer.tier), circuit: CLOSED_CIRCUIT, failures: 0 };
   }
 }
 

@@ -30,11 +30,11 @@ import type { CallRecord } from '../shared/store/call-record.ts';
 import type { ToolOffer } from '../shared/store/catalogue.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/fleet-metrics.ts';
 import { InboxReader } from '../shared/store/inbox.ts';
-import type { Place } from '../shared/store/keys.ts';
+import { homeOf } from '../shared/store/keys.ts';
 import { type News, NewsListener, publishNews } from '../shared/store/news.ts';
 import { Switches } from '../shared/switches.ts';
 import { backgroundSchedule, type Clock, uuidv7 } from '../shared/time.ts';
-import { TIERS } from '../shared/tool.ts';
+import { TIERS, type Tier } from '../shared/tool.ts';
 import { resolveToolsets, type Toolset } from '../shared/toolset.ts';
 import type { Tracing } from '../tracing.ts';
 import { AgentDesk } from './agents.ts';
@@ -57,13 +57,13 @@ import { type Resolution, resolveAs } from './resolution.ts';
 import { Results } from './results.ts';
 import { type ServedTool, ServedTools, type ServeOptions } from './served-tools.ts';
 import { Session } from './session.ts';
+import { type ShardView, viewShards } from './shards.ts';
 import { checkRequired, Skills } from './skills.ts';
 import type { Submission, SubmitOptions } from './submission.ts';
 import type { Position } from './timeline.ts';
 import { ToolClients } from './tool-clients.ts';
 import { CallTraces } from './traces.ts';
 
-export const PLACES: readonly Place[] = TIERS.map((tier) => ({ tier, shard: 0 }));
 /** A client that ends says what it counted last, if Redis takes it by then. */
 const LAST_METRICS_MS = 500;
 /** How long a new client waits for its first news; without them circuits are asked in the worker. */
@@ -177,13 +177,12 @@ export class Pawl {
       measure: () => this.#measure(),
       onError,
     });
-    this.#circuitAdmin = new CircuitAdmin(backend, PLACES, (key, from, to) =>
+    this.#circuitAdmin = new CircuitAdmin(backend, TIERS.map(homeOf), (key, from, to) =>
       this.metrics.circuitChanged(key, from, to),
     );
     this.#operators = new OperatorDesk({
       backend,
       settings,
-      places: PLACES,
       offers: this.#offers,
       circuits: this.#circuitAdmin,
       switches: this.#switches,
@@ -195,7 +194,7 @@ export class Pawl {
       url: backend.url,
       prefix: settings.prefix,
       id: this.#inboxId,
-      places: PLACES,
+      places: () => backend.shards.places(),
       onEvent: (event) => {
         if (event.type === 'settled' && event.atMs !== undefined) this.metrics.heard(backend.clock.now() - event.atMs);
         this.#results.deliver(backend.ledger.believed(event));
@@ -224,7 +223,7 @@ export class Pawl {
       approvals: backend.approvals,
       grants: backend.grants,
       offers: this.#offers,
-      places: PLACES,
+      places: (tier) => backend.shards.places(tier),
       audit: backend.audit,
       hooks: new ApprovalHooks(
         this.#hooks,
@@ -264,6 +263,7 @@ export class Pawl {
       results: this.#results,
       inboxId: this.#inboxId,
       clock,
+      shards: backend.shards,
       ...defined({ traces: this.#traces }),
       sessionOf: (envelope) => this.#sessions.of(envelope),
       taint: (sessionKey, source) => this.#sessions.taint(sessionKey, source),
@@ -401,10 +401,13 @@ export class Pawl {
   /** Calls of all tiers, the newest first. Outcomes that are stored apart, because they are large, are left out. */
   async calls(options: { readonly limit?: number; readonly sessionKey?: string } = {}): Promise<CallRecord[]> {
     const limit = options.limit ?? 50;
-    const { ledger } = this.#backend;
+    const { ledger, shards } = this.#backend;
     const ids = await Promise.all(
-      PLACES.map((place) =>
-        ledger.list(place, { limit, ...(options.sessionKey === undefined ? {} : { sessionKey: options.sessionKey }) }),
+      shards.places().map((place) =>
+        ledger.list(place, {
+          limit,
+          ...(options.sessionKey === undefined ? {} : { sessionKey: options.sessionKey }),
+        }),
       ),
     );
     const records = await Promise.all(ids.flat().map((callId) => ledger.glance(callId)));
@@ -416,7 +419,8 @@ export class Pawl {
 
   /** How many calls wait or run in the whole fleet. */
   async backlog(): Promise<number> {
-    const counts = await Promise.all(PLACES.map((place) => this.#backend.ledger.counts(place)));
+    const { ledger, shards } = this.#backend;
+    const counts = await Promise.all(shards.places().map((place) => ledger.counts(place)));
     return counts.reduce((sum, { inflight }) => sum + inflight, 0);
   }
 
@@ -440,9 +444,10 @@ export class Pawl {
     );
     if (skills.some(({ requiredTools }) => requiredTools.length > 0))
       checkRequired(skills, await this.offeredTo(record));
-    if (!(await this.#backend.sessions.create(record))) throw sessionTaken(record.sessionKey);
-    this.#sessions.remember(record);
-    return new Session(this, record, this.#options.clock ?? this.#backend.clock);
+    const opened = await this.#backend.sessions.create(record, asked.sessionKey === undefined ? 'fresh' : undefined);
+    if (opened === undefined) throw sessionTaken(record.sessionKey);
+    this.#sessions.remember(opened);
+    return new Session(this, opened, this.#options.clock ?? this.#backend.clock);
   }
 
   /** An open session by its key. Throws `UNKNOWN_SESSION`. */
@@ -556,6 +561,16 @@ export class Pawl {
     return this.#operators.setCircuit(action, select, reason, by);
   }
 
+  /** How the shards of all tiers stand. */
+  shards(): Promise<ShardView[]> {
+    return viewShards(this.#backend);
+  }
+
+  /** Spreads the sessions that are opened from now on among so many shards (1 to 64) of a tier; all others stay where they are. */
+  setShards(tier: Tier, shards: number, by?: string): Promise<void> {
+    return this.#operators.setShards(tier, shards, by);
+  }
+
   /** Asks a worker to finish what it runs, and end. Throws `NOT_FOUND`. */
   drainWorker(workerId: string, by?: string): Promise<void> {
     return this.#operators.drainWorker(workerId, by);
@@ -596,6 +611,7 @@ export class Pawl {
     } else if (news.type === 'agent') this.agents.hear(news.sessionKey, news.agentId);
     else if (news.type === 'session' || news.type === 'taint') this.#sessions.forget(news.sessionKey);
     else if (news.type === 'switches') this.#operators.learnSwitches().catch(() => {});
+    else if (news.type === 'shards') this.#backend.shards.learn().catch(() => {});
     else if (news.type === 'specs') this.#learnSpecs();
     else if (news.type === 'offered') this.toolClients.hear(news.tool);
     else if (news.type === 'invalid-params' && news.from !== this.#inboxId)
@@ -645,7 +661,13 @@ export class Pawl {
 
   /** Reads what the channel cannot repeat. */
   async #catchUp(): Promise<void> {
-    await Promise.all([this.#operators.learnSwitches(), this.#readCircuits(), this.#offers.specs.catchUp()]);
+    const { shards } = this.#backend;
+    await Promise.all([
+      this.#operators.learnSwitches(),
+      this.#readCircuits(),
+      this.#offers.specs.catchUp(),
+      shards.learn(),
+    ]);
     this.agents.catchUp();
   }
 

@@ -7,12 +7,15 @@ import { budgetExhausted } from '../shared/budget.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
+import { placeFor } from '../shared/fingerprint.ts';
 import type { Hooks } from '../shared/hooks.ts';
 import { overloaded } from '../shared/importance.ts';
 import { bringsTaint, envelopeOf, type Outcome, refusal } from '../shared/outcome.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { Claim, ClaimAnswer } from '../shared/store/claim.ts';
+import { homeOf } from '../shared/store/keys.ts';
 import type { CallLedger } from '../shared/store/records.ts';
+import type { Shards } from '../shared/store/shards.ts';
 import type { Switches } from '../shared/switches.ts';
 import type { ProducerEvent } from '../shared/telemetry.ts';
 import type { Clock, Schedule } from '../shared/time.ts';
@@ -41,6 +44,8 @@ export interface DispatchParts {
   readonly results: Results;
   readonly inboxId: string;
   readonly clock: Clock;
+  /** Default: one of each tier. */
+  readonly shards?: Pick<Shards, 'layout'>;
   readonly traces?: CallTraces;
   /** Of deadlines. Default: the system's timers. */
   readonly schedule?: Schedule;
@@ -132,9 +137,7 @@ export class Dispatch {
     // What only observes, the worker observes.
     if (modes.circuits !== 'on' || (policy?.whenOpen ?? offer.circuit.whenOpen) === 'park') return undefined;
     const open =
-      policy?.forcedOpen === true
-        ? FORCED_BY_CONFIGURATION
-        : this.#parts.circuits.refusal({ tier: offer.tier, shard: 0 }, circuit);
+      policy?.forcedOpen === true ? FORCED_BY_CONFIGURATION : this.#parts.circuits.refusal(homeOf(offer.tier), circuit);
     if (open === undefined) return undefined;
     const error = new PawlError(
       'CIRCUIT_OPEN',
@@ -170,8 +173,12 @@ export class Dispatch {
       toolPolicy(this.#parts.settings, offer).onConflict === 'independent'
     ) {
       waiting.stop();
+      const { shard } = placeFor(identity.callId);
       return this.#claim(
-        { ...admitted, identity: this.#checks.identify(envelope, offer, admitted.paramsDigest, { independent: true }) },
+        {
+          ...admitted,
+          identity: this.#checks.identify(envelope, offer, admitted.paramsDigest, { shard, independent: true }),
+        },
         options,
         true,
       );

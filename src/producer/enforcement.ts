@@ -1,6 +1,7 @@
 /** What the fleet's circuits do to calls: a listing says so of each, and shows those that only configuration knows of (R25, R33). */
 import { isCircuitOf } from '../shared/breaker.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
+import { homeOf } from '../shared/store/keys.ts';
 import type { Switches } from '../shared/switches.ts';
 import { qualifiedName, type Tier } from '../shared/tool.ts';
 import type { CircuitListing } from './circuit-admin.ts';
@@ -42,7 +43,7 @@ function ownCircuit(tool: KnownTool): string {
 function forcedByConfiguration(tool: KnownTool): CircuitListing {
   return {
     key: ownCircuit(tool),
-    place: { tier: tool.tier, shard: 0 },
+    place: homeOf(tool.tier),
     circuit: { state: 'FORCED_OPEN', epoch: 0, reason: 'forced by configuration' },
     failures: 0,
   };

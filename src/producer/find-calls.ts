@@ -1,8 +1,8 @@
-/** Looking for calls by what they are: walks the tiers' indexes from the newest call on, page by page. */
+/** Looking for calls by what they are: walks the places' indexes from the newest call on, page by page. */
 import { type CallState, PHASES, type Phase, UNKNOWN_CODES } from '../shared/call.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
+import type { Place } from '../shared/store/keys.ts';
 import type { Ledger } from '../shared/store/ledger.ts';
-import { PLACES } from './client.ts';
 
 export interface CallFilter {
   /** A part of `namespace.name`. */
@@ -18,11 +18,12 @@ export interface CallSearch extends CallFilter {
 }
 
 const PAGE = 200;
-/** Calls of one tier that are looked at, at most. */
+/** Calls of one place that are looked at, at most. */
 const MAX_LOOKED_AT = 5_000;
 
 /** The newest first; `complete` unless older calls were not looked at. */
 export async function findCalls(
+  places: readonly Place[],
   ledger: Pick<Ledger, 'list' | 'glance'>,
   search: CallSearch,
 ): Promise<{ readonly records: readonly CallRecord[]; readonly complete: boolean }> {
@@ -30,7 +31,7 @@ export async function findCalls(
   // An index of its own is shorter than that of all calls.
   const isInFlight = state === 'inflight' || PHASES.some((phase) => phase === state);
   const only = isInFlight ? 'inflight' : state === 'unresolved' ? 'inDoubt' : undefined;
-  const ofPlace = async (place: (typeof PLACES)[number]) => {
+  const ofPlace = async (place: Place) => {
     const found: CallRecord[] = [];
     // A page is as large as the answer, unless most of it will be left out.
     const page = search.tool === undefined && search.state === undefined ? Math.max(limit, 20) : PAGE;
@@ -47,12 +48,12 @@ export async function findCalls(
     }
     return { found, complete: false };
   };
-  const places = await Promise.all(PLACES.map(ofPlace));
-  const records = places
+  const looked = await Promise.all(places.map(ofPlace));
+  const records = looked
     .flatMap(({ found }) => found)
     .sort((one, other) => other.createdAtMs - one.createdAtMs)
     .slice(0, limit);
-  return { records, complete: places.every(({ complete }) => complete) };
+  return { records, complete: looked.every(({ complete }) => complete) };
 }
 
 function isWanted(record: CallRecord, { tool, state, isSeen }: CallSearch): boolean {

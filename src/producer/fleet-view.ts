@@ -10,9 +10,10 @@ import { METRICS, scopeLabel } from '../shared/metrics.ts';
 import { neededWorkers } from '../shared/scaling.ts';
 import { inspectServer } from '../shared/store/backend.ts';
 import type { CatalogueContent } from '../shared/store/catalogue.ts';
-import { type PlaceState, readPlaceState } from '../shared/store/place-state.ts';
+import { type PlaceState, readTierStates } from '../shared/store/place-state.ts';
 import { TIERS, type Tier } from '../shared/tool.ts';
-import { type Pawl, PLACES } from './client.ts';
+import type { Pawl } from './client.ts';
+import { tierCounts, tierSizes } from './tiers.ts';
 
 /** What was read for one look serves the next ones for this long. */
 const CACHE_MS = 2_000;
@@ -84,15 +85,15 @@ export class FleetView {
 
   async #readNow(): Promise<void> {
     const pawl = this.#pawl;
-    const { redis, prefix, ledger } = pawl.backend;
+    const { redis, prefix, shards } = pawl.backend;
     // What was counted here is part of the fleet's.
     await pawl.publishMetrics();
     const [content, circuits, states, counts, sizes, totals, isDurable] = await Promise.all([
       pawl.backend.catalogue.read(),
       pawl.circuits(),
-      Promise.all(PLACES.map((place) => readPlaceState(redis, prefix, place))),
-      Promise.all(PLACES.map((place) => ledger.counts(place))),
-      Promise.all(PLACES.map((place) => ledger.sizes(place))),
+      readTierStates(redis, prefix, shards),
+      tierCounts(pawl.backend),
+      tierSizes(pawl.backend),
       pawl.fleetMetrics.read(),
       this.#isDurable(),
     ]);

@@ -48,9 +48,10 @@ export class KnownSessions {
       workspaceRoot: this.#parts.workspaceRoot(),
       createdAtMs: await this.#parts.now(),
     });
-    if (!(await this.#parts.sessions.create(record))) return this.#findOrOpen(envelope);
-    this.remember(record);
-    return record;
+    const opened = await this.#parts.sessions.create(record);
+    if (opened === undefined) return this.#findOrOpen(envelope);
+    this.remember(opened);
+    return opened;
   }
 
   async find(sessionKey: string): Promise<SessionRecord | undefined> {

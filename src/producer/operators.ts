@@ -5,11 +5,11 @@ import { PawlError } from '../shared/failure.ts';
 import type { Backend } from '../shared/store/backend.ts';
 import type { CircuitChange } from '../shared/store/breakers.ts';
 import type { Flushed } from '../shared/store/call-index.ts';
-import type { Place } from '../shared/store/keys.ts';
+import { homeOf } from '../shared/store/keys.ts';
 import { publishNews } from '../shared/store/news.ts';
 import type { ShadowCount } from '../shared/store/switches.ts';
 import type { ReliabilityModes, Switches, SwitchWords } from '../shared/switches.ts';
-import { toolNamed } from '../shared/tool.ts';
+import { TIERS, type Tier, toolNamed } from '../shared/tool.ts';
 import type { CircuitAdmin, CircuitListing, CircuitSelection } from './circuit-admin.ts';
 import { type EnforcedCircuit, withEnforcement } from './enforcement.ts';
 import type { ProducerMetrics } from './metrics.ts';
@@ -41,7 +41,6 @@ type Override = Extract<AuditEvent, { type: 'override' }>;
 export interface OperatorDeskParts {
   readonly backend: Backend;
   readonly settings: Settings;
-  readonly places: readonly Place[];
   readonly offers: Offers;
   readonly circuits: CircuitAdmin;
   readonly switches: Switches;
@@ -82,9 +81,8 @@ export class OperatorDesk {
 
   /** What became of circuits, the newest first. */
   async circuitHistory(limit: number): Promise<CircuitChange[]> {
-    const changes = await Promise.all(
-      this.#parts.places.map((place) => this.#parts.backend.breakers.history(place, limit)),
-    );
+    const { breakers } = this.#parts.backend;
+    const changes = await Promise.all(TIERS.map((tier) => breakers.history(homeOf(tier), limit)));
     return changes
       .flat()
       .sort((one, other) => other.atMs - one.atMs)
@@ -98,6 +96,12 @@ export class OperatorDesk {
       throw new PawlError('NOT_FOUND', `There is no worker ${JSON.stringify(workerId.slice(0, 200))}.`);
     await publishNews(this.#parts.backend.redis, this.#parts.settings.prefix, { type: 'drain', workerId });
     await this.overridden('worker', `drain ${workerId}`, by);
+  }
+
+  /** Spreads the sessions that are opened from now on among so many shards of a tier. */
+  async setShards(tier: Tier, shards: number, by?: string): Promise<void> {
+    await this.#parts.backend.shards.set(tier, shards);
+    await this.overridden('shards', `${tier} ${shards}`, by);
   }
 
   /** Forces circuits open, or resets them to closed (R25). Returns them as they are now. */
@@ -136,7 +140,8 @@ export class OperatorDesk {
       ...(sessionKey === undefined ? {} : { sessionKey }),
       ...(tool === undefined ? {} : { tool: await this.#qualified(tool) }),
     };
-    const all = await Promise.all(this.#parts.places.map((place) => this.#parts.backend.ledger.flush(place, select)));
+    const { ledger, shards } = this.#parts.backend;
+    const all = await Promise.all(shards.places().map((place) => ledger.flush(place, select)));
     const sum = (name: keyof Flushed) => all.reduce((total, counts) => total + counts[name], 0);
     await this.overridden('flush', `${sum('flushed')} forgotten`, by, select);
     return { flushed: sum('flushed'), inflight: sum('inflight'), unresolved: sum('unresolved') };

@@ -77,7 +77,15 @@ export type AuditEvent =
   /** Somebody put their own word in place of the system's. */
   | {
       readonly type: 'override';
-      readonly what: 'circuit' | 'reliability' | 'flush' | 'resolution' | 'cancellation' | 'session-closed' | 'worker';
+      readonly what:
+        | 'circuit'
+        | 'reliability'
+        | 'flush'
+        | 'resolution'
+        | 'cancellation'
+        | 'session-closed'
+        | 'worker'
+        | 'shards';
       /** Such as `force_open` or `retry`. */
       readonly action: string;
       readonly by: string;

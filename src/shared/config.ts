@@ -8,6 +8,7 @@ import { DEFAULT_TTLS } from './call.ts';
 import { type Issue, PawlError } from './failure.ts';
 import { limitSettingsSchema } from './fleet-limit.ts';
 import { policySettingsSchema } from './policy-file.ts';
+import { shardCountSchema } from './shards.ts';
 import { MODES } from './switches.ts';
 import { tenantSettingsSchema } from './tenant.ts';
 import { TIERS } from './tool.ts';
@@ -230,6 +231,8 @@ export const settingsSchema = z.strictObject({
   /** What tenants may spend (I17; docs/budgets.md). */
   budgets: budgetSettingsSchema.prefault({}),
   tenants: tenantSettingsSchema.default({}),
+  /** Of tiers of which nobody has said anything else (`pawl shards set`): among how many their new sessions are spread. */
+  shards: z.partialRecord(z.enum(TIERS), shardCountSchema).default({}),
   admission: z
     .strictObject({
       /** Calls that wait or run in one tier: a critical call is taken below it, a normal one below 90 %, one in the background below half. */
@@ -307,6 +310,19 @@ export const VARIABLES: readonly Variable[] = [
   { name: 'PAWL_METRICS_PORT', path: ['metricsPort'], read: asNumber },
   { name: 'PAWL_METRICS_HOST', path: ['metricsHost'], read: asText },
   { name: 'PAWL_BOARD_REDIS_URL', path: ['boardRedisUrl'], read: asText },
+  {
+    name: 'PAWL_SHARDS',
+    path: ['shards'],
+    // A number for all tiers, or `read-only=4,workspace=2`.
+    read: (text) =>
+      text.includes('=')
+        ? Object.fromEntries(
+            asList(text)
+              .map((part) => part.split('='))
+              .map(([tier = '', n = '']) => [tier, asNumber(n)]),
+          )
+        : Object.fromEntries(TIERS.map((tier) => [tier, asNumber(text)])),
+  },
   { name: 'PAWL_DURABILITY', path: ['durability'], read: asText },
   { name: 'LOG_LEVEL', path: ['logLevel'], read: asText },
   { name: 'PAWL_LOCK_DURATION_MS', path: ['lockDurationMs'], read: asNumber },

@@ -8,6 +8,7 @@ import { defined } from './defined.ts';
 import { identifierSchema, issuesOf } from './envelope.ts';
 import { PawlError } from './failure.ts';
 import { IMPORTANCES, type Importance } from './importance.ts';
+import type { SessionShards } from './shards.ts';
 import type { SkillRule } from './skill-rule.ts';
 import { type Capability, TIERS, type Tier } from './tool.ts';
 
@@ -109,6 +110,8 @@ export interface SessionRecord {
   readonly importance?: Importance;
   /** It only grows, and the sessions below begin with it. */
   readonly taint?: readonly Taint[];
+  /** Where its calls are. */
+  readonly shards?: SessionShards;
   readonly createdAtMs: number;
 }
 

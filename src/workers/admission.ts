@@ -11,6 +11,7 @@ import { retryAllowance } from '../shared/retry-budget.ts';
 import type { BeginAnswer, StartedAttempt } from '../shared/store/begin.ts';
 import { parseCircuit } from '../shared/store/breakers.ts';
 import type { StoredRequest } from '../shared/store/call-record.ts';
+import { homeOf } from '../shared/store/keys.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import { DIRECT, type ReliabilityModes } from '../shared/switches.ts';
 import { type Effects, qualifiedName } from '../shared/tool.ts';
@@ -128,7 +129,7 @@ export class Admission {
     const policy = toolPolicy(settings, registered.tool);
     const modes = this.#modesOf(started.request, registered);
     const circuit: CircuitHold = {
-      place: placeFor(job.callId),
+      place: homeOf(placeFor(job.callId).tier),
       key: started.circuit,
       policy: this.#circuitPolicy(registered),
       seen: parseCircuit(started.circuitRaw),
@@ -222,7 +223,7 @@ export class Admission {
     const modes = this.#modesOf(answer.request, registered);
     const bypassed = !modes.enabled;
     const hold: CircuitHold = {
-      place: placeFor(job.callId),
+      place: homeOf(placeFor(job.callId).tier),
       key: answer.circuit,
       policy,
       seen,

@@ -53,7 +53,7 @@ export class WorkerAgents {
     const { sessionKey, workspaceRoot } = session;
     const asked = parseOpenSession({ kind: 'worker', sessionKey: agentId, parent: sessionKey });
     const createdAtMs = await ledger.now();
-    await sessions.create(newSession(asked, session, { sessionKey: agentId, workspaceRoot, createdAtMs }));
+    await sessions.create(newSession(asked, session, { sessionKey: agentId, workspaceRoot, createdAtMs }), 'fresh');
     const spawned = await agents.spawn(agentId, sessionKey, message, MAX_AGENTS);
     if (spawned === 'full') {
       await sessions.close(agentId);

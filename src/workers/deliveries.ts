@@ -12,6 +12,7 @@ import type { Ledger } from '../shared/store/ledger.ts';
 import { callOfJob } from '../shared/store/queues.ts';
 import type { Settle } from '../shared/store/settle.ts';
 import type { Clock } from '../shared/time.ts';
+import type { Slots } from './slots.ts';
 
 export interface DeliveryParts {
   readonly ledger: Pick<Ledger, 'take' | 'finish' | 'postpone'>;
@@ -22,8 +23,10 @@ export interface DeliveryParts {
   readonly clock: Clock;
   /** Names an attempt, or several that are taken together. */
   nextToken(): string;
-  /** How many jobs more this worker could run now. */
+  /** How many jobs more of this queue this worker could run now, its slots aside. */
   freeLanes(): number;
+  /** Of the tier: each job that was taken holds one until it ends. */
+  readonly slots: Slots;
   /** How many workers take from the same queue. */
   workers(): number;
 }
@@ -63,6 +66,8 @@ export class Deliveries {
   readonly #endings = new Map<string, Ending>();
   /** Taken, and not asked for yet: BullMQ's worker asks again in the same turn. */
   readonly #ahead: Ahead[] = [];
+  /** Jobs with a slot. */
+  readonly #holding = new Set<string>();
   #backend: RedisQueueBackend | undefined;
   #closed = false;
   /**
@@ -92,12 +97,15 @@ export class Deliveries {
         id: job.id ?? '',
         returnValue: JSON.stringify(returnValue),
         kept: typeof kept === 'object' ? (kept.count ?? 0) : 0,
-        takeNext: takeNext && backend.closing === undefined,
+        takeNext: takeNext && backend.closing === undefined && this.#parts.slots.takeNow(1) === 1,
         lockToken,
       });
     };
-    const moveToFailed: MoveToFailed = (job, reason, kept, laneToken, _takeNext, ...rest) =>
-      ownFailed(job, reason, kept, lockTokenOf(job) ?? laneToken, false, ...rest);
+    const moveToFailed: MoveToFailed = (job, reason, kept, laneToken, _takeNext, ...rest) => {
+      // BullMQ fails some jobs by itself, without having them run.
+      this.ended(job.id ?? '');
+      return ownFailed(job, reason, kept, lockTokenOf(job) ?? laneToken, false, ...rest);
+    };
     const wait = backend.waitForJob.bind(backend);
     const waitForJob: RedisQueueBackend['waitForJob'] = async (blockSeconds) => {
       try {
@@ -136,16 +144,37 @@ export class Deliveries {
       this.#enough = false;
       return [];
     }
-    const delivery = this.#delivery(lockToken);
-    const { ledger, place, freeLanes } = this.#parts;
-    const most = Math.min(MAX_TAKEN, Math.max(1, freeLanes()));
-    const [first, ...others] = await ledger.take(place, delivery, most);
-    for (const taken of others) if (isJob(taken)) this.#ahead.push({ taken, delivery });
-    if (first === undefined || !isJob(first)) return [];
-    if (!this.#closed) return this.#next(first, delivery);
-    this.#ahead.push({ taken: first, delivery });
-    await this.#putBack();
-    return [];
+    const { ledger, place, freeLanes, slots } = this.#parts;
+    await slots.take();
+    const most = 1 + slots.takeNow(Math.min(MAX_TAKEN, Math.max(1, freeLanes())) - 1);
+    let used = 0;
+    try {
+      const delivery = this.#delivery(lockToken);
+      const taken = this.#closed ? [] : await ledger.take(place, delivery, most);
+      for (const answer of taken.filter(isAnswer)) {
+        this.#ahead.push({ taken: answer, delivery });
+        if (this.#holds(answer)) used += 1;
+      }
+    } finally {
+      slots.give(most - used);
+    }
+    if (this.#closed) await this.#putBack();
+    const first = this.#ahead.shift();
+    return first === undefined ? [] : this.#next(first.taken, first.delivery);
+  }
+
+  /** Whether it is a job, which keeps a slot from here on; BullMQ may also say when the next one is due. */
+  #holds({ job }: Ahead['taken']): boolean {
+    const [, jobId] = job;
+    // One that came back although it still runs here has its slot already.
+    if (typeof jobId !== 'string' || this.#holding.has(jobId)) return false;
+    this.#holding.add(jobId);
+    return true;
+  }
+
+  /** The job has ended here, or went elsewhere: another may have its slot. */
+  ended(jobId: string): void {
+    if (this.#holding.delete(jobId)) this.#parts.slots.give(1);
   }
 
   /** Takes no further jobs, and puts back those that nobody has asked for yet. */
@@ -158,6 +187,7 @@ export class Deliveries {
     for (const { taken, delivery } of this.#ahead.splice(0)) {
       const { job, begun } = taken;
       const jobId = job[1] as string;
+      this.ended(jobId);
       if (begun?.kind === 'started')
         await this.#parts.ledger.postpone(callOfJob(jobId).callId, begun.fence, 'unstarted', begun.earlier, 0);
       await this.#backend?.moveJobFromActiveToWait(jobId, delivery.lockToken);
@@ -176,15 +206,26 @@ export class Deliveries {
     },
   ): ReturnType<MoveToCompleted> {
     const delivery = this.#delivery(job.lockToken);
-    const finished = await ending.write(() => this.#parts.ledger.finish(ending.settle, job, delivery));
     const { timestampMs: finishedOn } = delivery;
-    if (finished === undefined || finished.code === 'fenced') return { result: undefined, finishedOn };
-    const { refused, next, idle } = finished;
-    if (refused !== undefined)
-      throw backend.finishedErrors({ code: refused, jobId: job.id, command: 'moveToFinished', state: 'active' });
-    if (next !== undefined && isJob(next)) return { result: this.#next(next, next.delivery), finishedOn };
-    if (idle) this.#enough = true;
-    return { result: [], finishedOn };
+    let next: (Ahead['taken'] & Pick<Ahead, 'delivery'>) | undefined;
+    let holds = false;
+    try {
+      const finished = await ending.write(() => this.#parts.ledger.finish(ending.settle, job, delivery));
+      if (finished === undefined || finished.code === 'fenced') return { result: undefined, finishedOn };
+      if (finished.refused !== undefined)
+        throw backend.finishedErrors({
+          code: finished.refused,
+          jobId: job.id,
+          command: 'moveToFinished',
+          state: 'active',
+        });
+      if (finished.next !== undefined && isAnswer(finished.next)) next = finished.next;
+      else if (finished.idle) this.#enough = true;
+      holds = next !== undefined && this.#holds(next);
+    } finally {
+      if (job.takeNext && !holds) this.#parts.slots.give(1);
+    }
+    return { result: next === undefined ? [] : this.#next(next, next.delivery), finishedOn };
   }
 
   /** A job as BullMQ's worker wants it. */
@@ -198,7 +239,7 @@ export class Deliveries {
   }
 }
 
-function isJob<Answer extends Taken>(taken: Answer): taken is Answer & Ahead['taken'] {
+function isAnswer<Answer extends Taken>(taken: Answer): taken is Answer & Ahead['taken'] {
   return Array.isArray(taken.job);
 }
 

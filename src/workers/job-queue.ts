@@ -1,5 +1,5 @@
 /**
- * One tier's queue, as BullMQ has it: takes its jobs, has them executed, and tells BullMQ in its own terms what became of each.
+ * The queue of one place, as BullMQ has it: takes its jobs, has them executed, and tells BullMQ in its own terms what became of each.
  */
 import {
   Worker as BullWorker,
@@ -18,25 +18,32 @@ import type { Logger } from '../shared/log.ts';
 import type { Backend } from '../shared/store/backend.ts';
 import type { BeginAnswer } from '../shared/store/begin.ts';
 import type { Finished } from '../shared/store/deliveries.ts';
-import { PlaceKeys } from '../shared/store/keys.ts';
-import { type CallJob, callOfJob, fetchAtEveryMarker, scriptsOnRedisTime } from '../shared/store/queues.ts';
+import { type Place, PlaceKeys } from '../shared/store/keys.ts';
+import {
+  type CallJob,
+  callOfJob,
+  fetchAtEveryMarker,
+  KEPT_EVENTS,
+  scriptsOnRedisTime,
+} from '../shared/store/queues.ts';
 import { redisOptions } from '../shared/store/redis.ts';
 import { wake } from '../shared/store/wake.ts';
 import type { Clock } from '../shared/time.ts';
-import type { Tier } from '../shared/tool.ts';
 import { Deliveries } from './deliveries.ts';
 import type { Executor } from './execute.ts';
 import { LockRenewal } from './lock-renewal.ts';
 import type { WorkerMetrics } from './metrics.ts';
 import type { RunningAttempt, RunningAttempts } from './running.ts';
 import { patiently, type Verdict } from './settlement.ts';
+import type { Slots } from './slots.ts';
 
 export interface JobQueueParts {
   readonly backend: Backend;
   readonly settings: Settings;
-  readonly tier: Tier;
-  /** Attempts at a time. */
+  readonly place: Place;
+  /** Attempts at a time; those of the tier's other queues count, too. */
   readonly concurrency: number;
+  readonly slots: Slots;
   readonly workerId: string;
   readonly clock: Clock;
   readonly log: Logger;
@@ -62,8 +69,7 @@ export class JobQueue {
 
   constructor(parts: JobQueueParts) {
     this.#parts = parts;
-    const { backend, settings, tier, concurrency, clock, running, onError } = parts;
-    const place = { tier, shard: 0 };
+    const { backend, settings, place, concurrency, clock, running, onError } = parts;
     const keys = new PlaceKeys(settings.prefix, place);
     this.#deliveries = new Deliveries({
       ledger: backend.ledger,
@@ -72,12 +78,13 @@ export class JobQueue {
       leaseMs: settings.lockDurationMs,
       clock,
       nextToken: () => running.nextToken(),
+      slots: parts.slots,
       freeLanes: () => concurrency - lanesOf(this.#bull),
       workers: () => parts.workers(),
     });
     const connection = redisOptions({
       url: backend.url,
-      name: `${settings.prefix}:worker:${tier}`,
+      name: `${settings.prefix}:worker:${keys.queue}`,
       mode: 'patient',
     });
     const options: BullWorkerOptions = {
@@ -92,7 +99,8 @@ export class JobQueue {
       maxStalledCount: Number.MAX_SAFE_INTEGER,
       runRetryDelay: 1_000,
     };
-    const process = (job: Job<CallJob>, token = '') => this.#process(job, token);
+    const process = (job: Job<CallJob>, token = '') =>
+      this.#process(job, token).finally(() => this.#deliveries.ended(job.id ?? ''));
     this.#bull = new BullWorker(keys.queue, process, options, this.#deliveries.backend);
     this.#bull.on('error', onError);
     fetchAtEveryMarker(this.#bull);
@@ -108,11 +116,11 @@ export class JobQueue {
   }
 
   /** Begins to take jobs. */
-  run(): void {
-    this.#bull.run().catch((error: Error) => this.#parts.onError(error));
-  }
-
-  async whenReady(): Promise<void> {
+  async run(): Promise<void> {
+    const { backend, settings, place, onError } = this.#parts;
+    const meta = new PlaceKeys(settings.prefix, place).job('meta');
+    await backend.redis.hset(meta, 'opts.maxLenEvents', KEPT_EVENTS);
+    this.#bull.run().catch(onError);
     await this.#bull.waitUntilReady();
   }
 
@@ -132,7 +140,8 @@ export class JobQueue {
   }
 
   async #process(job: Job<CallJob>, laneToken: string): Promise<object> {
-    const { tier, running: attempts, clock, metrics, log } = this.#parts;
+    const { place, running: attempts, clock, metrics, log } = this.#parts;
+    const { tier } = place;
     const { id: jobId, data, name } = job;
     const taken = this.#deliveries.taken(jobId ?? '');
     const token = taken?.lockToken ?? laneToken;
@@ -171,8 +180,10 @@ export class JobQueue {
   #callOf(jobId: string, data: unknown): CallJob | undefined {
     const { callId, generation } = callOfJob(jobId);
     const told = (typeof data === 'object' && data !== null ? data : {}) as Partial<CallJob>;
-    const ours = placeOf(callId)?.tier === this.#parts.tier && /^\d+$/.test(generation);
-    const { audit } = this.#parts.backend;
+    const { place, backend } = this.#parts;
+    const named = placeOf(callId);
+    const ours = named?.tier === place.tier && named.shard === place.shard && /^\d+$/.test(generation);
+    const { audit } = backend;
     if (!ours)
       void audit({
         type: 'refused',

@@ -5,8 +5,6 @@ import { hostname } from 'node:os';
 import type { Logger } from '../shared/log.ts';
 import type { Backend } from '../shared/store/backend.ts';
 import { offerId, type ToolOffer, type WorkerRecord } from '../shared/store/catalogue.ts';
-import { PlaceKeys } from '../shared/store/keys.ts';
-import { KEPT_EVENTS } from '../shared/store/queues.ts';
 import { qualifiedName, type Tier } from '../shared/tool.ts';
 
 export interface PresenceParts {
@@ -15,7 +13,6 @@ export interface PresenceParts {
   readonly tiers: readonly Tier[];
   readonly concurrency: number;
   readonly pawlVersion: string;
-  readonly prefix: string;
   readonly log: Logger;
   readonly offers: readonly ToolOffer[];
   readonly startedAtMs: number;
@@ -47,7 +44,7 @@ export class Presence {
   }
 
   async publish(): Promise<void> {
-    const { backend, log, tiers, prefix, offers, workerId } = this.#parts;
+    const { backend, log, offers, workerId } = this.#parts;
     const drifted = await backend.catalogue.publish(offers);
     for (const offer of drifted) {
       const told = {
@@ -61,10 +58,6 @@ export class Presence {
         { event: 'definition_drift', tool: offerId(offer) },
         'another worker published this tool and version with a different definition; the latest one is offered',
       );
-    }
-    for (const tier of tiers) {
-      const keys = new PlaceKeys(prefix, { tier, shard: 0 });
-      await backend.redis.hset(keys.job('meta'), 'opts.maxLenEvents', KEPT_EVENTS);
     }
     await this.beat();
     await this.learnPeers();

@@ -1,17 +1,17 @@
 import type { Logger } from '../shared/log.ts';
+import type { Place } from '../shared/store/keys.ts';
 import type { Ledger } from '../shared/store/ledger.ts';
-import type { Tier } from '../shared/tool.ts';
 
 /** Calls in flight that are older than this are looked at: their job may have been lost. */
 const SWEEP_AFTER_MS = 60_000;
 const SWEEP_BATCH = 200;
 
 /** Forgets what has expired, and queues again what is in flight without a job: somebody removed it, or Redis lost it. */
-export async function sweep(ledger: Ledger, tiers: readonly Tier[], log: Logger): Promise<void> {
+export async function sweep(ledger: Ledger, places: readonly Place[], log: Logger): Promise<void> {
   const nowMs = await ledger.now();
-  for (const tier of tiers) {
-    await ledger.prune({ tier, shard: 0 }, nowMs);
-    const old = await ledger.inflightBefore({ tier, shard: 0 }, nowMs - SWEEP_AFTER_MS, SWEEP_BATCH);
+  for (const place of places) {
+    await ledger.prune(place, nowMs);
+    const old = await ledger.inflightBefore(place, nowMs - SWEEP_AFTER_MS, SWEEP_BATCH);
     for (const callId of old) {
       const record = await ledger.read(callId);
       if (record === undefined || (await ledger.requeue(record, 'missing', String(nowMs))) !== 'queued') continue;

@@ -16,6 +16,7 @@ import { type Backend, openBackend } from '../shared/store/backend.ts';
 import { HEARTBEAT_MS, offerId, offerOf } from '../shared/store/catalogue.ts';
 import { DiskBarrier } from '../shared/store/disk-barrier.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/fleet-metrics.ts';
+import type { Place } from '../shared/store/keys.ts';
 import { type News, NewsListener } from '../shared/store/news.ts';
 import { Switches } from '../shared/switches.ts';
 import type { WorkerEvent } from '../shared/telemetry.ts';
@@ -40,6 +41,8 @@ import { NodeCircuits } from './node-circuit.ts';
 import { Pace } from './pace.ts';
 import { Presence } from './presence.ts';
 import { type RunningAttempt, RunningAttempts } from './running.ts';
+import { ServedQueues } from './served-queues.ts';
+import type { Slots } from './slots.ts';
 import { containStrayErrors } from './stray.ts';
 import { sweep } from './sweep.ts';
 import { TerminalLink } from './terminal-link.ts';
@@ -106,7 +109,7 @@ export class ToolWorker {
   readonly #mcp: McpConnections;
   readonly #dynamic: DynamicCalls;
   readonly #news: NewsListener;
-  readonly #queues: readonly JobQueue[];
+  readonly #queues: ServedQueues;
   readonly #presence: Presence;
   readonly #sessions: KnownSessions;
   readonly #disk: DiskBarrier | undefined;
@@ -132,8 +135,7 @@ export class ToolWorker {
       await Promise.all([worker.#learnSwitches(), worker.#declared.catchUp()]);
       await worker.#presence.publish();
       worker.#startTimers();
-      for (const queue of worker.#queues) queue.run();
-      await Promise.all(worker.#queues.map((queue) => queue.whenReady()));
+      await worker.#queues.follow();
       return worker;
     } catch (error) {
       await backend.close();
@@ -197,14 +199,19 @@ export class ToolWorker {
       tiers: options.tiers,
       concurrency: options.concurrency,
       pawlVersion: options.pawlVersion,
-      prefix: settings.prefix,
       log,
       offers,
       startedAtMs: nowMs,
       running: () => this.#running.size,
       kinds: () => this.#declared.kinds,
     });
-    this.#queues = options.tiers.map((tier) => this.#queue(tier));
+    this.#queues = new ServedQueues({
+      shards: backend.shards,
+      tiers: options.tiers,
+      kept: async (place) => (await ledger.counts(place)).calls,
+      open: (place, slots) => this.#queue(place, slots),
+      concurrency: options.concurrency,
+    });
     this.#news = NewsListener.open({
       url: backend.url,
       prefix: settings.prefix,
@@ -282,12 +289,13 @@ export class ToolWorker {
     });
   }
 
-  #queue(tier: Tier): JobQueue {
+  #queue(place: Place, slots: Slots): JobQueue {
     const { settings, concurrency, log } = this.#options;
     return new JobQueue({
       backend: this.#backend,
       settings,
-      tier,
+      place,
+      slots,
       concurrency,
       workerId: this.id,
       clock: this.#clock,
@@ -295,7 +303,7 @@ export class ToolWorker {
       running: this.#running,
       executor: this.#executor,
       metrics: this.#metrics,
-      workers: () => this.#presence.workersOf(tier),
+      workers: () => this.#presence.workersOf(place.tier),
       unwanted: (toolName) => this.#unwanted(toolName),
       renew: (attempt) => this.#renew(attempt),
       onError: (error) => this.#onError(error),
@@ -363,7 +371,7 @@ export class ToolWorker {
   /** News may have been missed while the subscription was away. */
   async #renewAll(): Promise<void> {
     this.#sessions.clear();
-    await Promise.all([this.#learnSwitches(), this.#declared.catchUp()]);
+    await Promise.all([this.#learnSwitches(), this.#declared.catchUp(), this.#followShards()]);
     await Promise.all([...this.#running.all()].map((attempt) => this.#renew(attempt)));
   }
 
@@ -377,6 +385,7 @@ export class ToolWorker {
     } else if (news.type === 'taint') this.#sessions.forget(news.sessionKey);
     else if (news.type === 'switches') this.#learnSwitches().catch((error: Error) => this.#onError(error));
     else if (news.type === 'specs') this.#declared.catchUp().catch((error: Error) => this.#onError(error));
+    else if (news.type === 'shards') this.#followShards().catch((error: Error) => this.#onError(error));
     else if (news.type === 'question') this.#channels.heard(news.id);
     else if (news.type === 'handover') this.#dynamic.heard(news.callId);
     else if (news.type === 'drain' && news.workerId === this.id) this.#drainAsked();
@@ -390,6 +399,11 @@ export class ToolWorker {
 
   async #learnSwitches(): Promise<void> {
     this.#switches.learn(await this.#backend.switches.read());
+  }
+
+  async #followShards(): Promise<void> {
+    await this.#backend.shards.learn();
+    await this.#queues.follow();
   }
 
   #told(event: WorkerEvent): void {
@@ -412,9 +426,10 @@ export class ToolWorker {
     };
     every(HEARTBEAT_MS, () => this.#presence.beat());
     every(HEARTBEAT_MS, () => this.#declared.catchUp());
+    every(HEARTBEAT_MS, () => this.#followShards());
     every(60_000, () => this.#presence.renewOffers());
     every(Math.max(1_000, this.#options.settings.stalledIntervalMs), () =>
-      sweep(this.#backend.ledger, this.#options.tiers, this.#options.log),
+      sweep(this.#backend.ledger, this.#backend.shards.places(this.#options.tiers), this.#options.log),
     );
   }
 
@@ -440,16 +455,15 @@ export class ToolWorker {
   async #drain(graceMs: number): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
     // From here on nothing is fetched; what was fetched in this moment goes back (`#unwanted`).
-    const putBack = this.#queues.map((queue) => queue.putBack().catch((error: Error) => this.#onError(error)));
-    const finished = Promise.all(putBack).then(() => Promise.all(this.#queues.map((queue) => queue.close())));
+    const putBack = this.#queues.putBack().catch((error: Error) => this.#onError(error));
+    const finished = putBack.then(() => this.#queues.close());
     await this.#backend.catalogue.leave(this.id).catch(() => {});
     if (!(await endsWithin(finished, graceMs))) {
       this.interrupt();
-      if (!(await endsWithin(finished, INTERRUPT_MS)))
-        await Promise.all(this.#queues.map((queue) => queue.close(true)));
+      if (!(await endsWithin(finished, INTERRUPT_MS))) await this.#queues.close(true);
     }
     await this.#terminals.close();
-    for (const queue of this.#queues) queue.closeLocks();
+    this.#queues.closeLocks();
     this.#disk?.close();
     this.#running.close();
     this.#nodeCircuits.close();

@@ -88,6 +88,7 @@ describe('help', () => {
         'serve',
       ],
       ...['sessions close', 'sessions ls', 'sessions open', 'sessions show'],
+      ...['shards ls', 'shards set'],
       ...[
         'tools add',
         'tools disable',

@@ -198,7 +198,7 @@ class People {
       approvals: this.#records(),
       grants: { find: async () => undefined, add: async () => {} },
       offers: { peek: (_, name) => offerOf(name as Key, this.#published) },
-      places: [],
+      places: () => [],
       audit: async () => {},
       hooks: noHooks,
       sessionOf: async () => undefined,

@@ -4,10 +4,14 @@ import { callOfJob, jobIdOf } from '../../src/shared/store/queues.ts';
 import { redisOptions } from '../../src/shared/store/redis.ts';
 import { systemClock } from '../../src/shared/time.ts';
 import { Deliveries } from '../../src/workers/deliveries.ts';
+import { Slots } from '../../src/workers/slots.ts';
 import { type Books, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from '../shared/store/calls.ts';
 
 /** A worker's way to its queue, asked by hand in the place of BullMQ's loop. */
-async function openDeliveries(books: Books, share: { readonly freeLanes?: number; readonly workers?: number } = {}) {
+async function openDeliveries(
+  books: Books,
+  share: { readonly freeLanes?: number; readonly workers?: number; readonly slots?: number } = {},
+) {
   const { freeLanes = 8, workers = 1 } = share;
   const keys = books.ledger.keys(PLACE);
   let tokens = 0;
@@ -21,6 +25,7 @@ async function openDeliveries(books: Books, share: { readonly freeLanes?: number
       tokens += 1;
       return `attempt-${tokens}`;
     },
+    slots: new Slots(share.slots ?? 100),
     freeLanes: () => freeLanes,
     workers: () => workers,
   });

@@ -324,7 +324,7 @@ async function list(
 ): Promise<Answer> {
   const { session, tool, state, limit } = query;
   if (session !== undefined) await sessionFor(pawl, caller, session);
-  const { records, complete } = await findCalls(pawl.backend.ledger, {
+  const { records, complete } = await findCalls(pawl.backend.shards.places(), pawl.backend.ledger, {
     limit,
     ...(session === undefined ? {} : { sessionKey: session }),
     ...(tool === undefined ? {} : { tool }),

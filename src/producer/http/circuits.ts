@@ -3,7 +3,8 @@ import { z } from 'zod';
 import { defined } from '../../shared/defined.ts';
 import { PawlError } from '../../shared/failure.ts';
 import { TIERS, toolNamed } from '../../shared/tool.ts';
-import { type Pawl, PLACES } from '../client.ts';
+import type { Pawl } from '../client.ts';
+import { tierCounts } from '../tiers.ts';
 import { nameOf } from './approvals.ts';
 import { queryNumber, type Route, route } from './routes.ts';
 import { circuitView } from './views.ts';
@@ -113,11 +114,7 @@ async function tenantCircuit(pawl: Pawl, tool: string, tenantId: string): Promis
 }
 
 async function reliability(pawl: Pawl): Promise<object> {
-  const [circuits, counts, layer] = await Promise.all([
-    pawl.circuits(),
-    Promise.all(PLACES.map((place) => pawl.backend.ledger.counts(place))),
-    pawl.reliability(),
-  ]);
+  const [circuits, counts, layer] = await Promise.all([pawl.circuits(), tierCounts(pawl.backend), pawl.reliability()]);
   const { enabled, openMode, deriveKeys, derivedReplay, tiers } = pawl.settings.reliability;
   return {
     circuits: circuits.map(circuitView),

@@ -1,7 +1,7 @@
 /** `/v1/me` and `/v1/workers`: who asks, and who runs the calls. */
-import { readPlaceState } from '../../shared/store/place-state.ts';
+import { readTierStates } from '../../shared/store/place-state.ts';
 import { TIERS } from '../../shared/tool.ts';
-import { type Pawl, PLACES } from '../client.ts';
+import type { Pawl } from '../client.ts';
 import { permissionsOf } from './access.ts';
 import { nameOf } from './approvals.ts';
 import { type Route, route } from './routes.ts';
@@ -38,7 +38,7 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
         const { backend } = pawl;
         const [{ workers }, states] = await Promise.all([
           backend.catalogue.read(),
-          Promise.all(PLACES.map((place) => readPlaceState(backend.redis, backend.prefix, place))),
+          readTierStates(backend.redis, backend.prefix, backend.shards),
         ]);
         const tiers = TIERS.map((tier, index) => {
           const here = workers.filter((worker) => worker.tiers.includes(tier));

@@ -12,6 +12,7 @@ import { secretsOf } from '../redaction.ts';
 import { Seals } from '../seals.ts';
 import { Signer, type SigningKey, UNSIGNED } from '../signature.ts';
 import { FollowedClock } from '../time.ts';
+import { TIERS } from '../tool.ts';
 import { Agents } from './agents.ts';
 import { Approvals } from './approvals.ts';
 import { AuditTrail, AuditWriter } from './audit.ts';
@@ -27,6 +28,7 @@ import { Messages } from './messages.ts';
 import { Questions } from './questions.ts';
 import { closeConnection, openConnection, type Redis, whenReady } from './redis.ts';
 import { Sessions } from './sessions.ts';
+import { Shards } from './shards.ts';
 import { SkillRecords } from './skills.ts';
 import { Specs } from './specs.ts';
 import { SwitchRecords } from './switches.ts';
@@ -46,6 +48,8 @@ export interface Backend {
   readonly breakers: Breakers;
   readonly limits: Limits;
   readonly sessions: Sessions;
+  /** Where calls are. */
+  readonly shards: Shards;
   readonly approvals: Approvals;
   readonly grants: Grants;
   readonly agents: Agents;
@@ -109,6 +113,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
     });
     const audit = auditOf(options, writer);
     const seals = new Seals(signerOf(options, embedded !== undefined), audit);
+    const shards = await knownShards(redis, settings);
     const ledger = new Ledger(redis, settings.prefix, settings.ttl.doneMs, seals);
     return {
       url,
@@ -117,7 +122,8 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       ledger,
       breakers: new Breakers(redis, settings.prefix),
       limits: new Limits(redis, settings.prefix),
-      sessions: new Sessions(redis, settings.prefix, seals),
+      sessions: new Sessions(redis, settings.prefix, seals, shards),
+      shards,
       approvals: new Approvals(redis, ledger, seals, settings.ttl),
       grants: new Grants(redis, settings.prefix, seals),
       agents: new Agents(redis, settings.prefix, seals),
@@ -150,6 +156,17 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
     await embedded?.stop();
     throw error;
   }
+}
+
+/** What is configured holds for a tier of which nobody has said anything else. */
+async function knownShards(redis: Redis, { prefix, shards: configured }: Settings): Promise<Shards> {
+  const shards = new Shards(redis, prefix);
+  await shards.learn();
+  for (const tier of TIERS) {
+    const count = configured[tier];
+    if (count !== undefined && count !== shards.layout[tier].current) await shards.set(tier, count, true);
+  }
+  return shards;
 }
 
 const PRODUCER_GATHERS_MS = 5;

@@ -65,7 +65,7 @@ export async function beginAttempt(access: LedgerAccess, job: CallJob, attempt: 
   const keys = access.placed(job.callId);
   const answer = await beginScript.run(
     access.redis,
-    [keys.record(job.callId), keys.circuits],
+    [keys.record(job.callId), access.home(keys).circuits],
     [
       job.generation,
       attempt.workerId,

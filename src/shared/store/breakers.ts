@@ -1,5 +1,5 @@
 /**
- * Remembers the fleet's circuits (`breaker.ts` decides). A circuit lives in the place of the calls that go through it.
+ * Remembers the fleet's circuits (`breaker.ts` decides). One circuit holds for all shards of a tier.
  */
 import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../breaker.ts';
 import { FleetKeys, type Place, PlaceKeys } from './keys.ts';

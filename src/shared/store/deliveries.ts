@@ -67,7 +67,7 @@ const finishScript = new Script('finish', undefined, [
 /** Takes at most so many jobs, and begins their attempts. */
 export async function takeJobs(access: LedgerAccess, place: Place, delivery: Delivery, most = 1): Promise<Taken[]> {
   const keys = access.keys(place);
-  const answers = await takeScript.run(access.redis, takeKeys(keys), takeArguments(keys, delivery, most));
+  const answers = await takeScript.run(access.redis, takeKeys(access, keys), takeArguments(keys, delivery, most));
   return takenOf(access, delivery, answers);
 }
 
@@ -109,7 +109,7 @@ export class Endings {
     const delivery = ended[0]?.delivery as Delivery;
     const [endings, idle, ...answers] = (await finishScript.run(
       access.redis,
-      [...takeKeys(keys), ...ended.flatMap(({ settle }) => settleKeys(access, settle))],
+      [...takeKeys(access, keys), ...ended.flatMap(({ settle }) => settleKeys(access, settle))],
       [
         ...takeArguments(keys, delivery, 0),
         KEPT_EVENTS,
@@ -138,8 +138,8 @@ export class Endings {
   }
 }
 
-function takeKeys(keys: PlaceKeys): string[] {
-  return [keys.circuits, keys.job('wait')];
+function takeKeys(access: LedgerAccess, keys: PlaceKeys): string[] {
+  return [access.home(keys).circuits, keys.job('wait')];
 }
 
 function takeArguments(keys: PlaceKeys, delivery: Delivery, most: number): (string | number)[] {

@@ -41,7 +41,8 @@ export interface InboxReaderOptions {
   readonly url: string;
   readonly prefix: string;
   readonly id: string;
-  readonly places: readonly Place[];
+  /** Asked again before each reading: there may be more by then. */
+  places(): readonly Place[];
   onEvent(event: InboxEvent): void;
   /** The connection was away: events may have been lost. */
   onGap(): void;
@@ -51,7 +52,6 @@ export interface InboxReaderOptions {
 export class InboxReader {
   readonly #options: InboxReaderOptions;
   readonly #client: Redis;
-  readonly #keys: readonly string[];
   #closed = false;
   #takesMany = true;
   #reading: Promise<void> = Promise.resolve();
@@ -59,7 +59,6 @@ export class InboxReader {
   private constructor(options: InboxReaderOptions, client: Redis) {
     this.#options = options;
     this.#client = client;
-    this.#keys = options.places.map((place) => new PlaceKeys(options.prefix, place).inbox(options.id));
   }
 
   static open(options: InboxReaderOptions): InboxReader {
@@ -102,7 +101,8 @@ export class InboxReader {
 
   /** Blocks until there are events, and takes all of one place: who is woken once for many calls goes on with them together. */
   async #pop(): Promise<readonly string[]> {
-    const keys = [...this.#keys];
+    const { prefix, id, places } = this.#options;
+    const keys = places().map((place) => new PlaceKeys(prefix, place).inbox(id));
     if (this.#takesMany) {
       try {
         const popped = await this.#client.blmpop(BLOCK_SECONDS, keys.length, keys, 'LEFT', 'COUNT', BATCH);

@@ -9,7 +9,13 @@ export interface Place {
   readonly shard: number;
 }
 
+/** Where that is which the shards of a tier share: their circuits and retry budgets. */
+export function homeOf(tier: Tier): Place {
+  return { tier, shard: 0 };
+}
+
 export class PlaceKeys {
+  readonly place: Place;
   /** Prefix of all keys of the place, and BullMQ's prefix. */
   readonly base: string;
   /** BullMQ's queue name: `read-only`, or `read-only.1` for a further shard. */
@@ -25,6 +31,7 @@ export class PlaceKeys {
   readonly sizes: string;
 
   constructor(prefix: string, place: Place) {
+    this.place = place;
     this.queue = place.shard === 0 ? place.tier : `${place.tier}.${place.shard}`;
     this.base = `${prefix}:{${this.queue}}`;
     this.records = `${this.base}:call:`;
@@ -106,6 +113,8 @@ export class FleetKeys {
   readonly specSequence: string;
   readonly sessions: string;
   readonly switches: string;
+  /** How many shards each tier has, and how many it ever had. */
+  readonly shards: string;
   /** What shadow mode would have done, counted. */
   readonly shadows: string;
   /** Questions that wait for a person, by expiry. */
@@ -133,6 +142,7 @@ export class FleetKeys {
     this.specSequence = `${prefix}:{fleet}:spec-sequence`;
     this.sessions = `${prefix}:{fleet}:sessions`;
     this.switches = `${prefix}:{fleet}:switches`;
+    this.shards = `${prefix}:{fleet}:shards`;
     this.shadows = `${prefix}:{fleet}:shadows`;
     this.questions = `${prefix}:{fleet}:questions`;
     this.turns = `${prefix}:{turns}:`;

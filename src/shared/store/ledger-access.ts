@@ -6,7 +6,7 @@ import { placeFor } from '../fingerprint.ts';
 import { type ByteRange, parsedParts } from '../large-text.ts';
 import type { Outcome } from '../outcome.ts';
 import { FORGED_OUTCOME, type Seals } from '../seals.ts';
-import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
+import { FleetKeys, homeOf, type Place, PlaceKeys } from './keys.ts';
 import { LargeTexts, type TextReference } from './large-texts.ts';
 import type { Redis } from './redis.ts';
 
@@ -53,6 +53,12 @@ export class LedgerAccess {
   /** The keys of the place that a call ID names. Throws `UNKNOWN_CALL` for what is no call ID. */
   placed(callId: string): PlaceKeys {
     return this.keys(placeFor(callId));
+  }
+
+  /** Where the circuits and retry budgets of a place's calls are. */
+  home(keys: PlaceKeys): PlaceKeys {
+    const { tier, shard } = keys.place;
+    return shard === 0 ? keys : this.keys(homeOf(tier));
   }
 
   /** An outcome that was too large for its record, as it may be believed. Throws `UNKNOWN_CALL` when it has expired. */

@@ -135,7 +135,7 @@ export class Ledger {
     const keys = this.#access.placed(callId);
     const [code] = await postponeScript.run(
       this.#access.redis,
-      [keys.record(callId), keys.retries(allowance?.bucket ?? '')],
+      [keys.record(callId), this.#access.home(keys).retries(allowance?.bucket ?? '')],
       [
         fence,
         phase,

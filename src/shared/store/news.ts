@@ -22,6 +22,8 @@ export type News =
   | { readonly type: 'drain'; readonly workerId: string }
   | { readonly type: 'catalogue' }
   | { readonly type: 'switches' }
+  /** Tiers have more or fewer shards. */
+  | { readonly type: 'shards' }
   | { readonly type: 'specs' }
   /** A call of the tool waits for a client, or a client's call is cancelled. */
   | { readonly type: 'offered'; readonly tool: string }

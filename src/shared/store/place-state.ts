@@ -1,6 +1,7 @@
-/** How the tiers stand, for whoever watches them: counts alone, read in one step each. */
+/** How places stand, and the tiers that they make up, for whoever watches them: counts alone, read in one step each. */
 import { type Place, PlaceKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
+import type { Shards } from './shards.ts';
 
 export interface PlaceState {
   readonly inflight: number;
@@ -19,7 +20,7 @@ export interface PlaceState {
   readonly stale: number;
 }
 
-/** Of each tier. */
+/** Of each place. */
 const LOOKED_AT = 500;
 const stateScript = new Script('place-state', 5);
 
@@ -32,6 +33,24 @@ export async function readPlaceState(redis: Redis, prefix: string, place: Place)
   );
   const [inflight, running, delayed, awaitingApproval, inDoubt, oldestWaitMs, stale] = numbers as number[];
   return stateOf({ inflight, running, delayed, awaitingApproval, inDoubt, oldestWaitMs, stale });
+}
+
+/** Of all tiers, in order. */
+export function readTierStates(redis: Redis, prefix: string, shards: Pick<Shards, 'ofTiers'>): Promise<PlaceState[]> {
+  return shards.ofTiers((place) => readPlaceState(redis, prefix, place), together);
+}
+
+function together(one: PlaceState, other: PlaceState): PlaceState {
+  return {
+    inflight: one.inflight + other.inflight,
+    running: one.running + other.running,
+    delayed: one.delayed + other.delayed,
+    awaitingApproval: one.awaitingApproval + other.awaitingApproval,
+    waiting: one.waiting + other.waiting,
+    inDoubt: one.inDoubt + other.inDoubt,
+    oldestWaitMs: Math.max(one.oldestWaitMs, other.oldestWaitMs),
+    stale: one.stale + other.stale,
+  };
 }
 
 /** Calls wait for a worker in more than one list: they are what is in flight and neither runs nor waits for something else. */

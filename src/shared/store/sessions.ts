@@ -5,6 +5,7 @@ import { type SessionRecord, withTaint } from '../session.ts';
 import { FleetKeys } from './keys.ts';
 import { publishNews } from './news.ts';
 import { type Redis, Script } from './redis.ts';
+import type { Shards } from './shards.ts';
 
 const replaceScript = new Script('session-replace', 1);
 
@@ -30,16 +31,24 @@ export class Sessions {
   readonly #prefix: string;
   readonly #keys: FleetKeys;
   readonly #seals: Seals;
+  readonly #shards: Pick<Shards, 'assign' | 'know'> | undefined;
 
-  constructor(redis: Redis, prefix: string, seals = new Seals()) {
+  /** Without shards, all calls of all sessions are in the first one of their tier. */
+  constructor(redis: Redis, prefix: string, seals = new Seals(), shards?: Pick<Shards, 'assign' | 'know'>) {
+    this.#shards = shards;
     this.#seals = seals;
     this.#redis = redis;
     this.#prefix = prefix;
     this.#keys = new FleetKeys(prefix);
   }
 
-  /** Stores a new session; false when the key is taken. */
-  async create(record: SessionRecord): Promise<boolean> {
+  /**
+   * Stores a new session, and says where its calls will be; undefined when the key is taken. There can be no earlier calls of a key
+   * that was made for it (`fresh`).
+   */
+  async create(asked: SessionRecord, key?: 'fresh'): Promise<SessionRecord | undefined> {
+    const shards = (await this.#shards?.assign(asked.sessionKey, key === 'fresh')) ?? {};
+    const record = Object.keys(shards).length === 0 ? asked : { ...asked, shards };
     const created = await this.#redis.set(
       this.#keys.session(record.sessionKey),
       this.#sealed(record),
@@ -47,14 +56,16 @@ export class Sessions {
       OPEN_TTL_MS,
       'NX',
     );
-    if (created === null) return false;
+    if (created === null) return undefined;
     await this.#redis.zadd(this.#keys.sessions, record.createdAtMs, record.sessionKey);
-    return true;
+    return record;
   }
 
   async read(sessionKey: string): Promise<SessionRecord | undefined> {
     const stored = await this.#redis.get(this.#keys.session(sessionKey));
-    return stored === null ? undefined : this.#opened(sessionKey, stored);
+    const record = stored === null ? undefined : this.#opened(sessionKey, stored);
+    if (record?.shards !== undefined) await this.#shards?.know(record.shards);
+    return record;
   }
 
   #sealed(record: SessionRecord): string {

@@ -71,13 +71,14 @@ export async function settleCall(access: LedgerAccess, settle: Settle): Promise<
 
 export function settleKeys(access: LedgerAccess, { callId, sample, refill, apart }: ReadySettle): string[] {
   const keys = access.placed(callId);
+  const home = access.home(keys);
   return [
     keys.record(callId),
     keys.inflight,
-    keys.circuits,
-    keys.window(sample?.circuit ?? ''),
+    home.circuits,
+    home.window(sample?.circuit ?? ''),
     apart?.key ?? keys.record(callId),
-    keys.retries(refill?.bucket ?? ''),
+    home.retries(refill?.bucket ?? ''),
   ];
 }
 

@@ -73,7 +73,13 @@ export async function startRig(options: RigOptions = {}): Promise<Rig> {
     defaultWorkspaceRoot: process.cwd(),
   });
   onTestFinished(() => pawl.close());
-  const board = openBoard({ settings, redisUrl: pawl.backend.url, basePath: BOARD_PATH, log });
+  const board = openBoard({
+    settings,
+    redisUrl: pawl.backend.url,
+    shards: pawl.backend.shards,
+    basePath: BOARD_PATH,
+    log,
+  });
   onTestFinished(() => board.close());
   const fleet = new FleetView(pawl, { cacheMs: 0 });
   const server = await startHttpServer({ pawl, settings, log, port: 0, board: board.router, fleet });

@@ -13,7 +13,7 @@ function read({ world }: Books) {
     url: world.redisUrl,
     prefix: world.prefix,
     id: 'producer-1',
-    places: [PLACE, OTHER],
+    places: () => [PLACE, OTHER],
     onEvent: (event) => events.push(event),
     onGap: () => gaps.push(events.length),
     onError: () => {},

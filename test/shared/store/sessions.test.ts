@@ -28,7 +28,7 @@ describe('sessions in Redis', () => {
       sessions.create(session('one')),
       sessions.create(session('one')),
     ]);
-    expect(answers).toEqual([true, false, false]);
+    expect(answers).toEqual([one, undefined, undefined]);
     expect(await sessions.read('one')).toEqual(one);
     expect(await sessions.read('two')).toBeUndefined();
   });

@@ -1,0 +1,11 @@
+-- Says among how many shards the new sessions of a tier are spread, and tells all processes.
+--
+-- KEYS  1 layout
+-- ARGV  1 tier  2 number of shards  3 '1' only where nobody has said so before  4 news channel
+-- Returns {number before, as many as there ever were before}
+local current, made = unpack(redis.call('HMGET', KEYS[1], ARGV[1], ARGV[1] .. ':made'))
+current, made = tonumber(current or 1), tonumber(made or 1)
+if ARGV[3] == '1' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return {current, made} end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2], ARGV[1] .. ':made', math.max(made, ARGV[2]))
+redis.call('PUBLISH', ARGV[4], '{"type":"shards"}')
+return {current, made}
