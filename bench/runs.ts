@@ -20,7 +20,7 @@ export function runAtMs(number: number): number | undefined {
 
 /** How many runs began in this span of wall-clock milliseconds, its ends left out. */
 export function runsBetween(fromMs: number, toMs: number): number {
-  return firstAfter(toMs, false) - firstAfter(fromMs, true);
+  return Math.max(0, firstAfter(toMs, false) - firstAfter(fromMs, true));
 }
 
 /** Number, from 0, of the first kept run that began after a time, or at it. */

@@ -75,7 +75,8 @@ export async function startPostgresql(bin: string, durability: Durability): Prom
   }, POLL_MS);
   const version = await sql('show server_version');
   return {
-    url: `postgresql://bench@/postgres?host=${encodeURIComponent(dir)}`,
+    // The folder is what counts; a name must stand in a URL all the same.
+    url: `postgresql://bench@localhost/postgres?host=${encodeURIComponent(dir)}`,
     title: `PostgreSQL ${version.split(' ')[0]}`,
     cpuMs: () => processTreeCpuMs(server.pid),
     fileBytes: async () => Number(await sql("select pg_current_wal_insert_lsn() - '0/0'::pg_lsn")),
