@@ -321,6 +321,11 @@ export class LocalLedger implements CallLedger {
     };
   }
 
+  /** Nothing is kept apart here. */
+  async wholeRequest(_callId: string, request: StoredRequest): Promise<StoredRequest> {
+    return request;
+  }
+
   async outcome(callId: string): Promise<Outcome | undefined> {
     const record = await this.#parts.store.get(callId);
     return record === undefined || record.state === 'inflight' ? undefined : (record.payload as Outcome);

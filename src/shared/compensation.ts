@@ -15,7 +15,8 @@ export interface CompensatedCall {
   readonly callId: string;
   readonly state: string;
   readonly outcome?: Outcome;
-  readonly request: { readonly envelope: ToolCallEnvelope };
+  /** With `largeParams`, those of the envelope could not be read. */
+  readonly request: { readonly envelope: ToolCallEnvelope; readonly largeParams?: object };
 }
 
 /** The call that a call undoes; undefined for an ordinary one. */
@@ -51,6 +52,7 @@ function checkCompensable(call: CompensatedCall): void {
     throw new PawlError('CALL_NOT_COMPENSABLE', `Call ${call.callId} cannot be undone: ${why}.`);
   };
   if (compensated(call.request.envelope) !== undefined) refuse('it undid another call itself');
+  if (call.request.largeParams !== undefined) refuse('its parameters are not there any more');
   const { state, outcome } = call;
   if (state !== 'done' || outcome?.status !== 'success')
     refuse(`it is ${state}${outcome?.error === undefined ? '' : ` (${outcome.error.code})`}, and has not succeeded`);

@@ -226,6 +226,12 @@ export const FAILURES = {
     'No worker can run the call.',
     'No living worker has the tool in a version, or knows the contract, that the call was made for.',
   ),
+  PARAMS_LOST: kind(
+    'backend',
+    'rn',
+    'The call’s parameters are not there any more.',
+    'Redis has lost a part of parameters that are kept apart because they are large: it evicts, was restored, or somebody deleted keys.',
+  ),
   DEFINITION_CHANGED: kind(
     'conflict',
     'rn',

@@ -77,6 +77,13 @@ export function largeTextOf(text: string): LargeText {
   return writer.end();
 }
 
+/** A value's JSON, in parts. Throws what `JSON.stringify` throws. */
+export async function largeJson(value: unknown): Promise<LargeText> {
+  const writer = new LargeTextWriter();
+  await writer.addJson(value);
+  return writer.end();
+}
+
 /** The value that the parts of a JSON text hold. Throws a `SyntaxError` for what is no JSON, and what the parts throw. */
 export async function parsedParts(parts: Iterable<Buffer> | AsyncIterable<Buffer>): Promise<unknown> {
   const decoder = new TextDecoder();

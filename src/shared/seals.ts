@@ -92,9 +92,9 @@ export class Seals {
     return this.isOutcome(callId, state, text, signature) ? (JSON.parse(text) as Outcome) : FORGED_OUTCOME;
   }
 
-  /** A part of an outcome is not what its reference says. */
-  refuseParts(callId: string): void {
-    void this.#audit({ type: 'refused', what: 'outcome', callId, reason: 'a part of the outcome was changed' });
+  /** A part of what is large of a call is not what its reference says. */
+  refuseParts(callId: string, what: 'outcome' | 'request'): void {
+    void this.#audit({ type: 'refused', what, callId, reason: `a part of the ${what} was changed` });
   }
 
   approval(request: ApprovalRequest, text: string): string {

@@ -3,7 +3,7 @@
  */
 import { type CircuitPolicy, type CircuitState, circuitPolicy } from '../shared/breaker.ts';
 import { toolPolicy } from '../shared/config.ts';
-import { failureOf, PawlError } from '../shared/failure.ts';
+import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
 import { type Outcome, resultError } from '../shared/outcome.ts';
 import { retryPolicy } from '../shared/retry.ts';
@@ -20,7 +20,7 @@ import type { ExecuteParts } from './executor-parts.ts';
 import type { CircuitHold, FleetCircuits } from './fleet-circuit.ts';
 import { misfitOf } from './misfit.ts';
 import type { RunningAttempt } from './running.ts';
-import type { Settler, Step, Verdict } from './settlement.ts';
+import { patiently, type Settler, type Step, type Verdict } from './settlement.ts';
 import { tellShadow } from './shadow.ts';
 
 /** How long a job waits when this worker cannot run its tool. */
@@ -112,11 +112,12 @@ export class Admission {
   async #started(
     job: CallJob,
     running: RunningAttempt,
-    started: StartedAttempt,
+    answer: StartedAttempt,
     probe: string | undefined,
   ): Promise<Step<Begun>> {
     const { settings, clock, workerId } = this.#parts;
-    const { envelope } = started.request;
+    let started = answer;
+    let { envelope } = started.request;
     running.began(started.fence);
     const named = this.#parts.toolNamed(envelope.toolNamespace, envelope.toolName);
     const registered = this.#isMeant(started.request, named)
@@ -126,6 +127,17 @@ export class Admission {
     if (registered === undefined || misfit !== undefined)
       return { end: await this.#passOn(job.callId, started, misfit ?? '') };
     if (started.cancelRequested) running.abort(new PawlError('CANCELLED'));
+    const beganMonotonicMs = clock.monotonic();
+    let unreadable: Failure | undefined;
+    if (started.request.largeParams !== undefined) {
+      const request = await this.#wholeRequest(job.callId, started.request, running);
+      if (request === undefined) return { end: { kind: 'abandoned' } };
+      if ('code' in request) unreadable = request;
+      else {
+        started = { ...started, request };
+        envelope = request.envelope;
+      }
+    }
     const policy = toolPolicy(settings, registered.tool);
     const modes = this.#modesOf(started.request, registered);
     const circuit: CircuitHold = {
@@ -151,10 +163,29 @@ export class Admission {
       attempt: started.earlier.length + 1,
       workerId,
       clock,
-      beganMonotonicMs: clock.monotonic(),
+      beganMonotonicMs,
+      ...(unreadable === undefined ? {} : { unreadable }),
       ...(this.#parts.traces === undefined ? {} : { trace: this.#parts.traces.begin(job, started, circuit) }),
     };
     return { go: begun };
+  }
+
+  /** With its parameters, or why they cannot be read; undefined when the lease was lost over it. */
+  #wholeRequest(
+    callId: string,
+    request: StoredRequest,
+    running: RunningAttempt,
+  ): Promise<StoredRequest | Failure | undefined> {
+    const { backend, log, schedule } = this.#parts;
+    const read = async () => {
+      try {
+        return await backend.ledger.wholeRequest(callId, request);
+      } catch (error) {
+        if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
+        return failureOf(error.code, error.message);
+      }
+    };
+    return patiently(read, running, log, schedule);
   }
 
   /** Only declared tools change while a worker runs. */

@@ -79,6 +79,8 @@ export interface Begun {
   readonly running: RunningAttempt;
   readonly started: StartedAttempt;
   readonly envelope: ToolCallEnvelope;
+  /** Why its parameters, which are kept apart, could not be read. */
+  readonly unreadable?: Failure;
   readonly registered: RegisteredTool;
   readonly policy: ToolPolicy;
   /** What of the reliability layer works for this attempt. */

@@ -35,6 +35,11 @@ export class Preparation {
     if (remaining !== undefined && remaining <= 0) {
       return { end: await this.#judge.fail(begun, failureOf('DEADLINE_EXCEEDED'), { status: 'timeout', ran: false }) };
     }
+    if (begun.unreadable !== undefined) {
+      // What became of an attempt before this one cannot be asked, nor found out by running it again.
+      const isKnown = !begun.started.takenOver || registered.tool.effects === 'none';
+      return { end: await this.#judge.giveUp(begun, isKnown ? begun.unreadable : failureOf('OUTCOME_UNKNOWN')) };
+    }
     try {
       const session = await this.#parts.sessionOf(envelope.target.sessionKey);
       if (session === undefined) throw new PawlError('UNKNOWN_SESSION');

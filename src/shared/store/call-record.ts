@@ -4,10 +4,13 @@
 import type { AttemptRecord, CallState, Phase } from '../call.ts';
 import type { ToolCallEnvelope } from '../envelope.ts';
 import type { Outcome } from '../outcome.ts';
+import type { TextReference } from './large-texts.ts';
 
 /** What the record keeps of the request: the envelope, and what it was validated with. */
 export interface StoredRequest {
   readonly envelope: ToolCallEnvelope;
+  /** Where the envelope's parameters are, when they are large and have not been read (or could not be). */
+  readonly largeParams?: TextReference & { readonly id: string };
   readonly tool: { readonly version: string; readonly definition: string };
   /** Seen by the tool and by those downstream. */
   readonly idempotencyKey: string;
@@ -19,6 +22,11 @@ export interface StoredRequest {
   readonly channel?: string;
   /** Names of the budgets that the time of its attempts is taken from. */
   readonly timed?: readonly string[];
+}
+
+/** The envelope with other parameters. */
+export function withParams(envelope: ToolCallEnvelope, params: Record<string, unknown>): ToolCallEnvelope {
+  return { ...envelope, payload: { ...envelope.payload, params } };
 }
 
 /** A record, read. */
@@ -64,6 +72,7 @@ export interface KeptProgress {
 export function recordOf(
   callId: string,
   fields: Readonly<Record<string, string>>,
+  request: StoredRequest,
   outcome: Outcome | undefined,
   readAtMs: number,
 ): CallRecord {
@@ -74,7 +83,7 @@ export function recordOf(
     ...(fields['phase'] === undefined ? {} : { phase: fields['phase'] as Phase }),
     generation: fields['generation'] ?? '',
     fence: Number(fields['fence'] ?? 0),
-    request: JSON.parse(fields['request'] ?? '{}') as StoredRequest,
+    request,
     paramsDigest: fields['paramsDigest'] ?? '',
     circuit: fields['circuit'] ?? '',
     attempts: parseAttempts(fields['attempts'] ?? ''),

@@ -6,9 +6,11 @@ import { type Account, UNITS, type Unit } from '../budget.ts';
 import type { CallState, Phase } from '../call.ts';
 import type { DedupeMode } from '../envelope.ts';
 import { lineOf } from '../importance.ts';
+import { isLong } from '../json-pieces.ts';
+import { largeJson } from '../large-text.ts';
 import type { Outcome } from '../outcome.ts';
 import { Batches } from './batches.ts';
-import type { StoredRequest } from './call-record.ts';
+import { type StoredRequest, withParams } from './call-record.ts';
 import type { PlaceKeys } from './keys.ts';
 import type { LedgerAccess } from './ledger-access.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments } from './queues.ts';
@@ -92,7 +94,24 @@ export class Claims {
     this.#access = access;
   }
 
-  async claim(claim: Claim): Promise<ClaimAnswer> {
+  claim(claim: Claim): Promise<ClaimAnswer> {
+    return isLong(claim.request.envelope.payload.params) ? this.#claimLarge(claim) : this.#claimOne(claim);
+  }
+
+  /** Writes the parameters first. Where the call is another's, they are not needed. */
+  async #claimLarge(claim: Claim): Promise<ClaimAnswer> {
+    const { redis, texts } = this.#access;
+    const { envelope } = claim.request;
+    const text = await largeJson(envelope.payload.params);
+    const key = this.#access.placed(claim.callId).params(claim.callId, text.id);
+    const largeParams = { id: text.id, ...(await texts.write(key, text)) };
+    const request = { ...claim.request, envelope: withParams(envelope, {}), largeParams };
+    const answer = await this.#claimOne({ ...claim, request });
+    if (answer.kind !== 'claimed') redis.unlink(key).catch(() => {});
+    return answer;
+  }
+
+  async #claimOne(claim: Claim): Promise<ClaimAnswer> {
     const access = this.#access;
     const keys = access.placed(claim.callId);
     let batches = this.#batches.get(keys);
@@ -155,6 +174,7 @@ function askedOf(access: LedgerAccess, keys: PlaceKeys, claim: Claim): Asked {
       claim.line ?? lineOf('normal', undefined, 1),
       sessionKey,
       ...budgetArguments(access, claim.spends),
+      claim.request.largeParams === undefined ? '' : keys.params(claim.callId, claim.request.largeParams.id),
     ],
   };
 }

@@ -89,6 +89,11 @@ export class PlaceKeys {
     return `${this.base}:outcome:${callId}:${textId}`;
   }
 
+  /** Parameters too large for their request: one of those that producers wrote for a call. */
+  params(callId: string, textId: string): string {
+    return `${this.base}:params:${callId}:${textId}`;
+  }
+
   /** The newest reports of a call's progress. */
   progress(callId: string): string {
     return `${this.base}:progress:${callId}`;

@@ -6,6 +6,7 @@ import { placeFor } from '../fingerprint.ts';
 import { type ByteRange, parsedParts } from '../large-text.ts';
 import type { Outcome } from '../outcome.ts';
 import { FORGED_OUTCOME, type Seals } from '../seals.ts';
+import { type StoredRequest, withParams } from './call-record.ts';
 import { FleetKeys, homeOf, type Place, PlaceKeys } from './keys.ts';
 import { LargeTexts, type TextReference } from './large-texts.ts';
 import type { Redis } from './redis.ts';
@@ -73,19 +74,40 @@ export class LedgerAccess {
     const reference = this.believedReference(callId, stored);
     if (reference === undefined) return FORGED_OUTCOME;
     try {
-      return (await parsedParts(this.partsOf(callId, at, reference))) as Outcome;
+      return (await parsedParts(this.outcomeParts(callId, at, reference))) as Outcome;
     } catch (error) {
       if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') return FORGED_OUTCOME;
       throw error;
     }
   }
 
-  /** The parts of a large outcome. Throws as `LargeTexts.read` does; what was changed stands in the audit trail. */
-  async *partsOf(callId: string, at: string, reference: TextReference, range?: ByteRange) {
+  /**
+   * A request with its parameters, when they are kept apart. Throws `PARAMS_LOST` when they are not there any more, and
+   * `SIGNATURE_INVALID` when they are not what was written.
+   */
+  async wholeRequest(callId: string, request: StoredRequest): Promise<StoredRequest> {
+    const { largeParams, ...rest } = request;
+    if (largeParams === undefined) return request;
+    const at = this.placed(callId).params(callId, largeParams.id);
     try {
-      yield* this.texts.read(at, reference, range);
+      const params = await parsedParts(this.#authentic(this.texts.read(at, largeParams), callId, 'request'));
+      return { ...rest, envelope: withParams(rest.envelope, params as Record<string, unknown>) };
     } catch (error) {
-      if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') this.seals.refuseParts(callId);
+      throw error instanceof PawlError && error.code === 'UNKNOWN_CALL' ? new PawlError('PARAMS_LOST') : error;
+    }
+  }
+
+  /** The parts of a large outcome. Throws as `LargeTexts.read` does. */
+  outcomeParts(callId: string, at: string, reference: TextReference, range?: ByteRange) {
+    return this.#authentic(this.texts.read(at, reference, range), callId, 'outcome');
+  }
+
+  /** What was changed stands in the audit trail. */
+  async *#authentic(parts: AsyncIterable<Buffer>, callId: string, what: 'outcome' | 'request') {
+    try {
+      yield* parts;
+    } catch (error) {
+      if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') this.seals.refuseParts(callId, what);
       throw error;
     }
   }

@@ -10,7 +10,14 @@ import type { RetryAllowance } from '../retry-budget.ts';
 import { FORGED_OUTCOME, Seals } from '../seals.ts';
 import { type BeginAnswer, type BeginAttempt, beginAttempt } from './begin.ts';
 import { CallIndex, type Flushed, type Selection } from './call-index.ts';
-import { type CallRecord, formatAttempts, type KeptProgress, type ProgressReport, recordOf } from './call-record.ts';
+import {
+  type CallRecord,
+  formatAttempts,
+  type KeptProgress,
+  type ProgressReport,
+  recordOf,
+  type StoredRequest,
+} from './call-record.ts';
 import { type Claim, type ClaimAnswer, Claims } from './claim.ts';
 import { type Delivery, Endings, type Finished, type FinishedJob, type Taken, takeJobs } from './deliveries.ts';
 import type { InboxEvent } from './inbox.ts';
@@ -224,17 +231,20 @@ export class Ledger {
     });
   }
 
-  /** Reads a call without an outcome that is large. */
+  /**
+   * A request as it was handed in, when its parameters are kept apart. Throws `PARAMS_LOST` when they are not there any more, and
+   * `SIGNATURE_INVALID` when they are not what was written.
+   */
+  wholeRequest(callId: string, request: StoredRequest): Promise<StoredRequest> {
+    return this.#access.wholeRequest(callId, request);
+  }
+
+  /** Reads a call without what is large of it: its parameters, its outcome. */
   async glance(callId: string): Promise<CallRecord | undefined> {
     return this.#read(callId, '', false);
   }
 
-  async #read(
-    callId: string,
-    inboxId: string,
-    withLargeOutcome: boolean,
-    following = false,
-  ): Promise<CallRecord | undefined> {
+  async #read(callId: string, inboxId: string, whole: boolean, following = false): Promise<CallRecord | undefined> {
     const place = placeOf(callId);
     if (place === undefined) return undefined;
     const keys = this.keys(place);
@@ -249,11 +259,14 @@ export class Ledger {
     if (fields['state'] === undefined) return undefined;
     const id = fields['callId'] ?? callId;
     const { state, outcome: inline, outcomeAt: at, outcomeParts: parts, outcomeSignature: signature = '' } = fields;
+    let request = JSON.parse(fields['request'] ?? '{}') as StoredRequest;
+    // Who waits for the end asks again and again, and not for the parameters.
+    if (request.largeParams !== undefined && whole && inboxId === '')
+      request = await this.#access.wholeRequest(id, request).catch(unlessLost(request));
     let outcome: Outcome | undefined;
     if (inline !== undefined) outcome = this.#access.seals.believedOutcome(id, state, inline, signature);
-    else if (at !== undefined && withLargeOutcome)
-      outcome = await this.#access.largeOutcome(id, { state, at, parts, signature });
-    return recordOf(id, fields, outcome, Number(nowMs));
+    else if (at !== undefined && whole) outcome = await this.#access.largeOutcome(id, { state, at, parts, signature });
+    return recordOf(id, fields, request, outcome, Number(nowMs));
   }
 
   /** The outcome alone, when the event that announced it was too small to carry it. */
@@ -273,7 +286,8 @@ export class Ledger {
     if (stored?.parts !== undefined) {
       const reference = this.#access.believedReference(callId, stored);
       if (reference === undefined) throw new PawlError('SIGNATURE_INVALID', FORGED_OUTCOME.error?.message);
-      if (reference.content !== undefined) return this.#access.partsOf(callId, stored.at, reference, reference.content);
+      if (reference.content !== undefined)
+        return this.#access.outcomeParts(callId, stored.at, reference, reference.content);
     }
     const output = (await this.outcome(callId))?.output;
     return output === undefined ? undefined : textParts(JSON.stringify(output.content));
@@ -370,6 +384,15 @@ export class Ledger {
   now(): Promise<number> {
     return this.#access.now();
   }
+}
+
+/** A record without its parameters is still one. */
+function unlessLost(request: StoredRequest): (error: unknown) => StoredRequest {
+  return (error) => {
+    if (error instanceof PawlError && (error.code === 'PARAMS_LOST' || error.code === 'SIGNATURE_INVALID'))
+      return request;
+    throw error;
+  };
 }
 
 async function* textParts(text: string): AsyncGenerator<Buffer, void, undefined> {

@@ -11,7 +11,7 @@ import type { Turns } from './turns.ts';
 export interface CallLedger
   extends Pick<
     Ledger,
-    'claim' | 'begin' | 'settle' | 'postpone' | 'tell' | 'cancel' | 'outcome' | 'now' | 'spendTime'
+    'claim' | 'begin' | 'settle' | 'postpone' | 'tell' | 'cancel' | 'outcome' | 'now' | 'spendTime' | 'wholeRequest'
   > {
   /** Reads a call; with an inbox, its owner is told when the call settles. */
   read(callId: string, inboxId?: string): Promise<KnownCall | undefined>;

@@ -8,7 +8,7 @@
 --   cancelled  generation: the call ended here and now   requested: its worker has been asked
 --   too-late   state: it had ended before                gone: there is no such record
 local now = nowMs()
-local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'inboxes', 'fence', 'approval')
+local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'inboxes', 'fence', 'approval', 'paramsAt')
 if not fields[1] then return {'gone', now} end
 if fields[1] ~= 'inflight' then return {'too-late', now, fields[1]} end
 if fields[2] == 'running' then
@@ -30,6 +30,7 @@ redis.call('HSET', KEYS[1], 'state', ARGV[4], 'outcome', outcome, 'outcomeSignat
 redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'notBeforeMs')
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
+if fields[7] then redis.call('PEXPIRE', fields[7], ARGV[5]) end
 redis.call('ZREM', KEYS[2], ARGV[1])
 notify(withInbox(fields[4], ARGV[6]), ARGV[7], settledEvent(ARGV[1], ARGV[4], signature, outcome, now))
 return {'cancelled', now, fields[3]}

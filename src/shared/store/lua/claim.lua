@@ -14,6 +14,7 @@
 --       them  32 number of budgets  33 what the call costs
 --       34.. of each budget: key, most calls, cost units and time, ms ('' for no bound), how long it is kept, ms, '1' when that is
 --         from its first call on
+--       and behind all of them, where the large parameters of the request are kept, '' for none
 -- Returns {code, call ID, now, …}:
 --   claimed    duplicate count  a new record, queued; in shadow mode, the state of what it would have met, or 'conflict'; how often
 --                               the session made this very call
@@ -24,6 +25,7 @@
 --   inflight   phase createdAt  somebody else's call runs; an enforced caller has been added to those who are told
 --   done | failed | cancelled   outcome (JSON), settledAt, the outcome's signature, where a large outcome is, its reference
 --   conflict                    the key was used with other parameters; nothing was written
+-- Fails with UNKEPT when the large parameters are not there; nothing was written.
 local callId, merging, recordPrefix, inbox, mode = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4], ARGV[5]
 local now = nowMs()
 
@@ -102,6 +104,9 @@ for budget = 0, budgets - 1 do
   end
 end
 
+local params = ARGV[firstBudget + budgets * 6]
+if params ~= '' and redis.call('EXISTS', params) == 0 then error('UNKEPT: the large parameters are not there') end
+
 -- Only what would run is counted: duplicates that are merged and replays do nothing.
 local repetitions = 0
 if ARGV[25] ~= '' then
@@ -137,6 +142,10 @@ redis.call('HSET', key,
 if record.fence then redis.call('PERSIST', key) end
 if fence then redis.call('HSET', key, 'fence', fence) end
 if ARGV[12] == '1' then redis.call('HSET', key, 'once', '1') end
+if params ~= '' then
+  redis.call('HSET', key, 'paramsAt', params)
+  redis.call('PERSIST', params)
+end
 if ARGV[20] ~= '' then
   local approvals, id = ARGV[23], ARGV[22]
   redis.call('HSET', key, 'phase', 'awaiting-approval', 'approval', id)

@@ -14,7 +14,7 @@ local now = nowMs()
 local state, expiresAtMs, generation = unpack(redis.call('HMGET', KEYS[1], 'state', 'expiresAtMs', 'generation'))
 if not state then return {'gone', now} end
 if state ~= 'pending' then return {'already', now, state} end
-local call = redis.call('HMGET', KEYS[3], 'state', 'phase', 'generation', 'inboxes')
+local call = redis.call('HMGET', KEYS[3], 'state', 'phase', 'generation', 'inboxes', 'paramsAt')
 local waits = call[1] == 'inflight' and call[2] == 'awaiting-approval' and call[3] == generation
 local to = ARGV[2]
 if not waits then
@@ -43,6 +43,7 @@ else
   redis.call('HDEL', KEYS[3], 'phase', 'inboxes')
   redis.call('HINCRBY', KEYS[3], 'version', 1)
   redis.call('PEXPIRE', KEYS[3], ARGV[9])
+  if call[5] then redis.call('PEXPIRE', call[5], ARGV[9]) end
   redis.call('ZREM', KEYS[4], ARGV[5])
   notify(call[4], ARGV[10], settledEvent(ARGV[5], 'failed', ARGV[8], ARGV[7], now))
 end

@@ -4,14 +4,14 @@
 -- ARGV  1 call ID  2 how long the fence is remembered, ms: until then a straggler of the forgotten call stays refused
 --       3 key prefix of how many calls of each tool there are  4 retention, ms  5 tool
 -- Returns {code}: flushed · inflight · unresolved · gone
-local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'fence', 'createdAtMs', 'outcomeAt')
+local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'fence', 'createdAtMs', 'outcomeAt', 'paramsAt')
 if not fields[1] then
   redis.call('ZREM', KEYS[2], ARGV[1])
   return {'gone'}
 end
 if fields[1] == 'inflight' then return {'inflight'} end
 if fields[1] == 'failed' and isUnknown(fields[2]) then return {'unresolved'} end
-redis.call('UNLINK', KEYS[1], fields[5] or KEYS[1])
+redis.call('UNLINK', KEYS[1], fields[5] or KEYS[1], fields[6] or KEYS[1])
 local size = ARGV[3] .. string.format('%.0f', math.floor(fields[4] * 24 / ARGV[4]))
 if redis.call('EXISTS', size) == 1 then redis.call('HINCRBY', size, ARGV[5], -1) end
 if fields[3] then

@@ -6,7 +6,7 @@
 --       7 resolution: what makes this life of the call another one  8 key prefix of the queue  9.. the job, as enqueue takes it
 -- Returns {code, now, …}: queued · refused state · gone
 local now = nowMs()
-local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'inboxes', 'request')
+local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'inboxes', 'request', 'paramsAt')
 if not fields[1] then return {'gone', now} end
 if fields[4] ~= ARGV[5] then return {'refused', now, fields[1]} end
 if ARGV[3] == '1' then
@@ -15,6 +15,7 @@ if ARGV[3] == '1' then
   redis.call('HSET', KEYS[1], 'state', 'inflight', 'phase', 'queued', 'lost', 0)
   redis.call('HDEL', KEYS[1], 'outcome', 'outcomeSignature', 'retriable', 'expiresAtMs', 'firstStartedAtMs', 'startedAtMs')
   redis.call('PERSIST', KEYS[1])
+  if fields[5] then redis.call('PERSIST', fields[5]) end
   redis.call('ZADD', KEYS[2], now, ARGV[1])
   redis.call('ZREM', KEYS[4], ARGV[1])
 elseif fields[1] ~= 'inflight' or (redis.call('EXISTS', KEYS[3]) == 1 and redis.call('HEXISTS', KEYS[3], 'finishedOn') == 0) then

@@ -4,11 +4,12 @@
 -- ARGV  1 state: done or failed  2 outcome (JSON)  3 time to live, ms  4 the outcome's signature  5 call ID
 -- Returns {code, now, …}: resolved · refused state · gone
 local now = nowMs()
-local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome')
+local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'paramsAt')
 if not fields[1] then return {'gone', now} end
 if fields[1] ~= 'failed' or not isUnknown(fields[2]) then return {'refused', now, fields[1]} end
 redis.call('HSET', KEYS[1], 'state', ARGV[1], 'outcome', ARGV[2], 'outcomeSignature', ARGV[4], 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', now + ARGV[3])
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
+if fields[3] then redis.call('PEXPIRE', fields[3], ARGV[3]) end
 redis.call('ZREM', KEYS[2], ARGV[5])
 return {'resolved', now}

@@ -11,7 +11,7 @@
 -- Returns {code, now}: settled · fenced (a newer attempt holds the call) · ended (it has its outcome already) · gone
 -- Fails with UNKEPT when the text of a large outcome is not there; nothing was written.
 local now = nowMs()
-local fields = redis.call('HMGET', KEYS[1], 'state', 'fence', 'inboxes', 'version')
+local fields = redis.call('HMGET', KEYS[1], 'state', 'fence', 'inboxes', 'version', 'paramsAt')
 if not fields[1] then return {'gone', now} end
 if fields[1] ~= 'inflight' then return {'ended', now} end
 if (fields[2] or '0') ~= ARGV[1] then return {'fenced', now} end
@@ -24,6 +24,7 @@ redis.call('HSET', KEYS[1], large and 'outcomeParts' or 'outcome', large and ARG
   'retriable', ARGV[6], 'updatedAtMs', now, 'expiresAtMs', now + ttlMs, 'version', fields[4] + 1)
 redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'lockUntilMs', 'notBeforeMs', 'worker', 'token', 'cancelRequested')
 redis.call('PEXPIRE', KEYS[1], ttlMs)
+if fields[5] then redis.call('PEXPIRE', fields[5], ttlMs) end
 if large then
   redis.call('HSET', KEYS[1], 'outcomeAt', KEYS[5])
   redis.call('PEXPIRE', KEYS[5], ttlMs)
