@@ -34,8 +34,12 @@ export interface RateFigures {
 }
 
 const RESULT_BYTES = 200;
-const SHARES = [0.2, 0.5, 0.8];
-const BASE_ROUNDS = 5;
+const LOADS = [
+  { producers: 1, shares: [0.2, 0.5, 0.8] },
+  { producers: MANY_PRODUCERS, shares: [0.5] },
+];
+const SAME_SHARE = 0.5;
+const BASE_ROUNDS = 3;
 const SIDES = ['bullmq', 'pawl'] as const;
 type Rates = Readonly<Record<(typeof SIDES)[number], number>>;
 
@@ -43,20 +47,25 @@ export async function measureFixedRates(effort: Effort, say: (line: string) => v
   const rounds = Math.ceil(effort.rounds / 3);
   const roundMs = 3 * effort.roundMs;
   const rates: RateResult[] = [];
-  for (const producers of [1, MANY_PRODUCERS]) {
+  for (const { producers, shares } of LOADS) {
     const server = await startServer();
     try {
       const fleet = await Fleet.start({ sides: new Map(SIDES.map((side) => [side, server])), producers });
       try {
-        const most = await throughput(fleet, producers, effort);
+        const most = await throughput(fleet, producers, effort.warmUpMs, roundMs);
         const lower = Math.min(most.bullmq, most.pawl);
-        for (const share of SHARES) {
+        for (const share of shares) {
           say(`${producers === 1 ? '1 producer' : `${producers} producers`}, ${100 * share} %`);
           const own = { bullmq: share * most.bullmq, pawl: share * most.pawl };
           rates.push({ producers, share, of: 'own', ...(await atRates(fleet, producers, own, rounds, roundMs)) });
         }
-        const same = { bullmq: 0.5 * lower, pawl: 0.5 * lower };
-        rates.push({ producers, share: 0.5, of: 'lower', ...(await atRates(fleet, producers, same, rounds, roundMs)) });
+        const same = { bullmq: SAME_SHARE * lower, pawl: SAME_SHARE * lower };
+        rates.push({
+          producers,
+          share: SAME_SHARE,
+          of: 'lower',
+          ...(await atRates(fleet, producers, same, rounds, roundMs)),
+        });
       } finally {
         await fleet.stop();
       }
@@ -68,7 +77,7 @@ export async function measureFixedRates(effort: Effort, say: (line: string) => v
 }
 
 /** What each side can do at most, in calls per second. */
-async function throughput(fleet: Fleet, producers: number, effort: Effort): Promise<Rates> {
+async function throughput(fleet: Fleet, producers: number, warmUpMs: number, roundMs: number): Promise<Rates> {
   const run = (side: keyof Rates, durationMs: number) =>
     fleet.run(side, producers, {
       pace: { inFlight: IN_FLIGHT, until: { durationMs } },
@@ -76,9 +85,9 @@ async function throughput(fleet: Fleet, producers: number, effort: Effort): Prom
       keys: 'fresh',
     });
   const found = { bullmq: [] as number[], pawl: [] as number[] };
-  for (const side of SIDES) await run(side, effort.warmUpMs);
+  for (const side of SIDES) await run(side, warmUpMs);
   for (let number = 0; number < BASE_ROUNDS; number += 1)
-    for (const side of SIDES) found[side].push((await run(side, effort.roundMs)).callsPerSecond);
+    for (const side of SIDES) found[side].push((await run(side, roundMs)).callsPerSecond);
   return { bullmq: median(found.bullmq), pawl: median(found.pawl) };
 }
 

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { fill, runLoad } from '../../bench/load.ts';
 import type { Load } from '../../bench/protocol.ts';
+import { replyText } from '../../bench/reply-text.ts';
 import { noteRun, runAtMs, runCount, runsBetween } from '../../bench/runs.ts';
 
 const load = { resultBytes: 3, keys: 'fresh', sharedKey: 'shared', startAtMs: 0 } as const satisfies Omit<Load, 'pace'>;
@@ -54,6 +55,14 @@ test('a result of another length than asked for ends the benchmark', async () =>
     'a result of 3 B came back with 2 B',
   );
 });
+
+test.each([0, 1, 200, 32_768])(
+  'the text of a result of %i B has that length, and is the same in every process',
+  (bytes) => {
+    expect(replyText(bytes)).toHaveLength(bytes);
+    expect('uwaww roiaaoffit').toContain(replyText(bytes).slice(0, 16));
+  },
+);
 
 test('filling a queue hands in so many calls', async () => {
   let handedIn = 0;
