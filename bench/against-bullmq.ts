@@ -3,6 +3,7 @@ import { freemem } from 'node:os';
 import { type Compared, compare, type Effort } from './comparison.ts';
 import { Fleet } from './fleet.ts';
 import { startServer } from './stores/redis.ts';
+import { withStore } from './stores/store.ts';
 import { WORKLOADS, type Workload } from './workloads.ts';
 
 /** Resident memory of one process of either side, amply. */
@@ -33,31 +34,21 @@ async function runStage(
     say(`left out, for ${processes} processes do not fit into memory: ${workloads.map(({ name }) => name).join(', ')}`);
     return [];
   }
-  const server = await startServer();
-  try {
-    say(`starting ${processes} processes`);
-    const fleet = await Fleet.start({
-      sides: new Map([
-        ['bullmq', server],
-        ['pawl', server],
-      ]),
-      producers,
-      workers,
-      ...(kept === undefined ? {} : { kept }),
-    });
-    try {
+  say(`starting ${processes} processes`);
+  return withStore(startServer(), (server) => {
+    const sides = new Map([
+      ['bullmq', server],
+      ['pawl', server],
+    ] as const);
+    return Fleet.with({ sides, producers, workers, ...(kept === undefined ? {} : { kept }) }, async (fleet) => {
       const compared: Compared[] = [];
       for (const workload of workloads) {
         say(workload.title);
         compared.push(await compare(fleet, workload, effort, 'bullmq'));
       }
       return compared;
-    } finally {
-      await fleet.stop();
-    }
-  } finally {
-    await server.stop();
-  }
+    });
+  });
 }
 
 function placeOf(name: string): number {

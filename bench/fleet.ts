@@ -65,16 +65,16 @@ export class Fleet {
     this.#crews = crews;
   }
 
-  static async start(options: FleetOptions): Promise<Fleet> {
+  /** Starts a fleet, and stops it when its use is over, however that ends. */
+  static async with<T>(options: FleetOptions, use: (fleet: Fleet) => Promise<T>): Promise<T> {
     const crews = new Map<Side, Crew>();
     const fleet = new Fleet(crews);
     try {
       for (const [side, store] of options.sides) crews.set(side, await startCrew(side, store, options));
-    } catch (error) {
-      await fleet.stop();
-      throw error;
+      return await use(fleet);
+    } finally {
+      await fleet.#stop();
     }
-    return fleet;
   }
 
   worker(side: Side): BenchProcess {
@@ -123,7 +123,7 @@ export class Fleet {
     );
   }
 
-  async stop(): Promise<void> {
+  async #stop(): Promise<void> {
     const crews = [...this.#crews.values()];
     await Promise.all(crews.flatMap(({ producers }) => producers).map((producer) => producer.stop()));
     await Promise.all(crews.flatMap(({ workers }) => workers).map((worker) => worker.stop()));

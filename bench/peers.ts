@@ -13,7 +13,7 @@ import { Fleet } from './fleet.ts';
 import { findPostgresql, POSTGRESQL_DURABILITY, startPostgresql } from './stores/postgresql.ts';
 import { REDIS_DURABILITY, startServer } from './stores/redis.ts';
 import { RESTATE_DURABILITY, startRestate } from './stores/restate.ts';
-import type { Durability, Store } from './stores/store.ts';
+import { type Durability, type Store, withStore } from './stores/store.ts';
 import { PEER_WORKLOADS, PEERS, type Peer, WORKLOADS } from './workloads.ts';
 
 export type PeerResult = { readonly peer: Peer } & (
@@ -144,31 +144,20 @@ async function onStores(
   effort: Effort,
   say: (line: string) => void,
 ): Promise<{ readonly title: string; readonly rows: readonly Compared[] }> {
-  const redis = await startServer(durability);
-  try {
-    const store = await startStore(durability);
-    try {
-      const fleet = await Fleet.start({
-        sides: new Map([
-          [peer, store],
-          ['pawl', redis],
-        ]),
-        producers,
-      });
-      try {
+  return withStore(startServer(durability), (redis) =>
+    withStore(startStore(durability), (store) => {
+      const sides = new Map([
+        [peer, store],
+        ['pawl', redis],
+      ] as const);
+      return Fleet.with({ sides, producers }, async (fleet) => {
         const rows: Compared[] = [];
         for (const { beside: _, ...workload } of peerWorkloads().filter((one) => one.producers === producers)) {
           say(`${name}, ${durability}: ${workload.title}`);
           rows.push(await compare(fleet, workload, effort, peer));
         }
         return { title: store.title, rows };
-      } finally {
-        await fleet.stop();
-      }
-    } finally {
-      await store.stop();
-    }
-  } finally {
-    await redis.stop();
-  }
+      });
+    }),
+  );
 }

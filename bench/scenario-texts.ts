@@ -62,16 +62,25 @@ export function backlogText({ queued, block, rounds, sides, quiet }: BacklogResu
     ...(quiet.length === 0
       ? []
       : [
-          'A quiet session calls one at a time while a loud one’s calls wait. "Overtaken by" is how many of the loud session’s calls began between the quiet session’s call and its start: the wait in calls’ time.',
+          "A quiet session calls one at a time while a loud one's calls wait. A call's time is how long a call of the loud session holds its slot in the worker; \"overtaken by\" is how many of them began between the quiet session's call and its start.",
           table([
-            ['loud session', 'quiet calls', 'wait ms, p50', 'wait ms, p99', 'overtaken by, p50', 'overtaken by, p99'],
+            [
+              'loud session',
+              'slots',
+              'quiet calls',
+              'wait ms, p50 / p99',
+              "a call's time, ms",
+              "wait in calls' time, p99",
+              'overtaken by, p50 / p99',
+            ],
             ...quiet.map((row) => [
               `${whole(row.queued)} calls of ${row.toolMs} ms`,
+              whole(row.slots),
               whole(row.calls),
-              milliseconds(row.waitP50Ms),
-              milliseconds(row.waitP99Ms),
-              whole(row.overtakenP50),
-              whole(row.overtakenP99),
+              `${milliseconds(row.waitP50Ms)} / ${milliseconds(row.waitP99Ms)}`,
+              milliseconds(row.callMs),
+              (row.waitP99Ms / row.callMs).toFixed(1),
+              `${whole(row.overtakenP50)} / ${whole(row.overtakenP99)}`,
             ]),
           ]),
         ]),

@@ -2,12 +2,14 @@
  * A full queue against an empty one: how fast calls go in and are run while 100,000 wait, and how long a quiet session waits
  * behind a loud one's.
  */
+import { randomUUID } from 'node:crypto';
 import { type Ratio, ratioOf } from '../comparison.ts';
 import type { Side } from '../fleet.ts';
 import { BenchProcess } from '../processes.ts';
 import type { ProcessOptions, Turn } from '../protocol.ts';
 import { median, quantile } from '../statistics.ts';
 import { type BenchServer, startServer } from '../stores/redis.ts';
+import { withStore } from '../stores/store.ts';
 import { until } from '../until.ts';
 import { IN_FLIGHT } from '../workloads.ts';
 
@@ -39,7 +41,11 @@ export interface QuietFigures {
   readonly queued: number;
   /** How long the loud session's tool takes. */
   readonly toolMs: number;
+  /** Calls that the worker runs at a time. */
+  readonly slots: number;
   readonly calls: number;
+  /** How long a call of the loud session holds its slot: slots divided by the rate at which its calls begin. */
+  readonly callMs: number;
   /** From the call until its tool runs. */
   readonly waitP50Ms: number;
   readonly waitP99Ms: number;
@@ -52,76 +58,74 @@ const QUEUED = 100_000;
 const BLOCK = 5_000;
 /** Runs of a new worker that are not timed: its code is not compiled yet. */
 const WARM_UP_RUNS = 1_000;
+/** Of a worker whose callers are timed, and not its rate. */
+const WARM_RUNS = 200;
 const ROUNDS = 5;
 const TTL_MS = 5_000;
 /** Over before the loud session's calls are. */
 const QUIET_MS = 5_000;
-const SLOW_QUEUED = 20_000;
-const SLOW_MS = 20;
+/** With one slot, a call that has to wait for one other waits for a call's time; with many, for a part of it. */
+const LOUD = [
+  { toolMs: 20, slots: IN_FLIGHT, queued: 20_000 },
+  { toolMs: 5, slots: 1, queued: 10_000 },
+];
 /** How much less a quick run does. */
 const QUICK = 5;
 const POLL_MS = 20;
 
 export async function measureBacklog(quick: boolean, say: (line: string) => void): Promise<BacklogResult> {
   const less = quick ? QUICK : 1;
-  const queued = QUEUED / less;
-  const rounds = quick ? 2 : ROUNDS;
+  const [queued, rounds] = [QUEUED / less, quick ? 2 : ROUNDS];
   const sides: BacklogFigures[] = [];
   const quiet: QuietFigures[] = [];
-  for (const side of ['bullmq', 'pawl'] as const) {
-    const server = await startServer();
-    try {
-      const queues = await openQueues(side, server);
-      try {
-        say(`${side}: filling the queue with ${queued.toLocaleString('en')} calls`);
-        await queues.full.producer.ask('fill', { calls: queued, toolMs: 0 });
-        sides.push({ side, ...(await inTurns(queues, rounds)) });
-        if (side !== 'pawl') continue;
+  for (const side of ['bullmq', 'pawl'] as const)
+    await withStore(startServer(), async (server) => {
+      const [empty, full] = [await openQueue(side, server), await openQueue(side, server)];
+      say(`${side}: filling the queue with ${queued.toLocaleString('en')} calls`);
+      await full.producer.ask('fill', { calls: queued, toolMs: 0 });
+      sides.push({ side, ...(await inTurns({ empty, full }, rounds)) });
+      await empty.producer.stop();
+      if (side === 'pawl') {
         say('a quiet session behind a loud one');
-        quiet.push(await behind(queues.full, { queued, toolMs: 0 }, QUIET_MS / less));
-        const slowQueued = SLOW_QUEUED / less;
-        await queues.empty.producer.ask('fill', { calls: slowQueued, toolMs: SLOW_MS });
-        quiet.push(await behind(queues.empty, { queued: slowQueued, toolMs: SLOW_MS }, QUIET_MS / less));
-      } finally {
-        await Promise.all(Object.values(queues).map(({ producer }) => producer.stop()));
+        quiet.push(await behind(full, { queued, toolMs: 0, slots: IN_FLIGHT }, QUIET_MS / less));
       }
-    } finally {
-      await server.stop();
-    }
-  }
+      await full.producer.stop();
+    });
+  for (const loud of LOUD)
+    await withStore(startServer(), async (server) => {
+      const queue = await openQueue('pawl', server);
+      const calls = loud.queued / less;
+      await queue.producer.ask('fill', { calls, toolMs: loud.toolMs });
+      quiet.push(await behind(queue, { ...loud, queued: calls }, QUIET_MS / less));
+      await queue.producer.stop();
+    });
   return { queued, block: BLOCK, rounds, sides, quiet };
 }
 
 /** A queue with a producer. Workers come and go. */
 interface BenchQueue {
   readonly producer: BenchProcess;
-  startWorker(): Promise<BenchProcess>;
+  startWorker(slots?: number): Promise<BenchProcess>;
   startProducer(): Promise<BenchProcess>;
 }
 
-async function openQueues(
-  side: Side,
-  server: BenchServer,
-): Promise<{ readonly empty: BenchQueue; readonly full: BenchQueue }> {
-  const open = async (name: string): Promise<BenchQueue> => {
-    const options: ProcessOptions = {
-      storeUrl: server.url,
-      prefix: `bench-${name}`,
-      ttlMs: TTL_MS,
-      concurrency: IN_FLIGHT,
-      kept: 1_000,
-    };
-    // Makes the tool known to the producers.
-    const worker = await BenchProcess.start(side, 'worker', options);
-    await worker.stop();
-    const producer = await BenchProcess.start(side, 'producer', options);
-    return {
-      producer,
-      startWorker: () => BenchProcess.start(side, 'worker', options),
-      startProducer: () => BenchProcess.start(side, 'producer', options),
-    };
+async function openQueue(side: Side, server: BenchServer): Promise<BenchQueue> {
+  const options: ProcessOptions = {
+    storeUrl: server.url,
+    prefix: `bench-${randomUUID()}`,
+    ttlMs: TTL_MS,
+    concurrency: IN_FLIGHT,
+    kept: 1_000,
   };
-  return { empty: await open('empty'), full: await open('full') };
+  // Makes the tools known to the producers.
+  const worker = await BenchProcess.start(side, 'worker', options);
+  await worker.stop();
+  const producer = await BenchProcess.start(side, 'producer', options);
+  return {
+    producer,
+    startWorker: (slots = IN_FLIGHT) => BenchProcess.start(side, 'worker', { ...options, concurrency: slots }),
+    startProducer: () => BenchProcess.start(side, 'producer', options),
+  };
 }
 
 /** In each round both queues get a block of calls while no worker runs, and then a worker that runs as many. */
@@ -161,19 +165,22 @@ async function runBlock(queue: BenchQueue): Promise<number> {
 
 async function behind(
   queue: BenchQueue,
-  { queued, toolMs }: Pick<QuietFigures, 'queued' | 'toolMs'>,
+  loud: Pick<QuietFigures, 'queued' | 'toolMs' | 'slots'>,
   durationMs: number,
 ): Promise<QuietFigures> {
-  const [worker, quiet] = [await queue.startWorker(), await queue.startProducer()];
+  const [worker, quiet] = [await queue.startWorker(loud.slots), await queue.startProducer()];
   try {
-    await until(async () => (await worker.ask('usage', { collect: false })).runs >= WARM_UP_RUNS, POLL_MS);
+    await until(async () => (await worker.ask('usage', { collect: false })).runs >= WARM_RUNS, POLL_MS);
     const turns: readonly Turn[] = await quiet.ask('turns', { durationMs });
-    const overtaken = await worker.ask('runs-between', { spans: turns });
+    const [first, last] = [turns[0], turns.at(-1)];
+    if (first === undefined || last === undefined) throw new Error('the quiet session made no call');
+    const whole = { ...first, startedAtMs: last.startedAtMs };
+    const [runs = 0, ...overtaken] = await worker.ask('runs-between', { spans: [whole, ...turns] });
     const waitsMs = turns.map(({ calledAtMs, startedAtMs }) => startedAtMs - calledAtMs);
     return {
-      queued,
-      toolMs,
+      ...loud,
       calls: turns.length,
+      callMs: (loud.slots * (whole.startedAtMs - whole.calledAtMs)) / runs,
       waitP50Ms: quantile(waitsMs, 0.5),
       waitP99Ms: quantile(waitsMs, 0.99),
       overtakenP50: quantile(overtaken, 0.5),

@@ -7,6 +7,7 @@ import { type Effort, type Ratio, ratioOf } from '../comparison.ts';
 import { Fleet, type Measured } from '../fleet.ts';
 import { median } from '../statistics.ts';
 import { startServer } from '../stores/redis.ts';
+import { withStore } from '../stores/store.ts';
 import { IN_FLIGHT, MANY_PRODUCERS } from '../workloads.ts';
 
 export interface FixedRatesResult {
@@ -47,32 +48,22 @@ export async function measureFixedRates(effort: Effort, say: (line: string) => v
   const rounds = Math.ceil(effort.rounds / 3);
   const roundMs = 3 * effort.roundMs;
   const rates: RateResult[] = [];
-  for (const { producers, shares } of LOADS) {
-    const server = await startServer();
-    try {
-      const fleet = await Fleet.start({ sides: new Map(SIDES.map((side) => [side, server])), producers });
-      try {
+  for (const { producers, shares } of LOADS)
+    await withStore(startServer(), (server) =>
+      Fleet.with({ sides: new Map(SIDES.map((side) => [side, server])), producers }, async (fleet) => {
         const most = await throughput(fleet, producers, effort.warmUpMs, roundMs);
         const lower = Math.min(most.bullmq, most.pawl);
-        for (const share of shares) {
+        const wanted = [
+          ...shares.map((share) => ({ share, of: 'own' as const, most })),
+          { share: SAME_SHARE, of: 'lower' as const, most: { bullmq: lower, pawl: lower } },
+        ];
+        for (const { share, of, most } of wanted) {
           say(`${producers === 1 ? '1 producer' : `${producers} producers`}, ${100 * share} %`);
-          const own = { bullmq: share * most.bullmq, pawl: share * most.pawl };
-          rates.push({ producers, share, of: 'own', ...(await atRates(fleet, producers, own, rounds, roundMs)) });
+          const perSecond = { bullmq: share * most.bullmq, pawl: share * most.pawl };
+          rates.push({ producers, share, of, ...(await atRates(fleet, producers, perSecond, rounds, roundMs)) });
         }
-        const same = { bullmq: SAME_SHARE * lower, pawl: SAME_SHARE * lower };
-        rates.push({
-          producers,
-          share: SAME_SHARE,
-          of: 'lower',
-          ...(await atRates(fleet, producers, same, rounds, roundMs)),
-        });
-      } finally {
-        await fleet.stop();
-      }
-    } finally {
-      await server.stop();
-    }
-  }
+      }),
+    );
   return { resultBytes: RESULT_BYTES, rounds, roundMs, rates };
 }
 

@@ -8,6 +8,7 @@ import { mebibytes } from '../format.ts';
 import type { Lanes, Usage } from '../protocol.ts';
 import { median } from '../statistics.ts';
 import { startServer } from '../stores/redis.ts';
+import { withStore } from '../stores/store.ts';
 import { IN_FLIGHT } from '../workloads.ts';
 
 const RESULT_BYTES = 200;
@@ -24,6 +25,7 @@ const RECORD_CALLS = 10_000;
 const FILL_MS = 30_000;
 /** Share of a call's memory that must be given back. */
 const RETURNED_SHARE = 0.95;
+const SAMPLES = 40;
 const POLL_MS = 500;
 
 export interface Flatness {
@@ -67,17 +69,11 @@ export async function measureMemory(calls: number, say: (line: string) => void):
 }
 
 async function sampleProcesses(calls: number, say: (line: string) => void): Promise<readonly Sample[]> {
-  const server = await startServer();
-  try {
-    const fleet = await Fleet.start({
-      sides: new Map([['pawl', server]]),
-      producers: 1,
-      ttlMs: FLAT_TTL_MS,
-      nodeOptions: ['--expose-gc'],
-    });
-    try {
+  return withStore(startServer(), (server) => {
+    const sides = new Map([['pawl', server]] as const);
+    return Fleet.with({ sides, producers: 1, ttlMs: FLAT_TTL_MS, nodeOptions: ['--expose-gc'] }, async (fleet) => {
       const samples: Sample[] = [];
-      const batch = Math.ceil(calls / 40);
+      const batch = Math.ceil(calls / SAMPLES);
       for (let made = batch; made <= calls; made += batch) {
         await make(fleet, IN_FLIGHT, { calls: batch });
         const [producer, worker] = await Promise.all([
@@ -87,27 +83,22 @@ async function sampleProcesses(calls: number, say: (line: string) => void): Prom
         await sleep(FLAT_TTL_MS + SWEEP_MS);
         // The indexes forget with the calls that come later.
         await make(fleet, 1, { calls: 10 });
-        samples.push({ calls: made, producer, worker, redisBytes: await server.usedMemoryBytes() });
-        if (samples.length % 10 === 0)
-          say(
-            `${made.toLocaleString('en')} calls: producer ${inWords(producer)}, worker ${inWords(worker)}, Redis ${mebibytes(samples.at(-1)?.redisBytes ?? 0)} MiB`,
-          );
+        const sample = { calls: made, producer, worker, redisBytes: await server.usedMemoryBytes() };
+        samples.push(sample);
+        if (samples.length % 10 === 0) say(inWords(sample));
       }
       return samples;
-    } finally {
-      await fleet.stop();
-    }
-  } finally {
-    await server.stop();
-  }
+    });
+  });
 }
 
 function make(fleet: Fleet, inFlight: number, until: Lanes['until']): Promise<unknown> {
   return fleet.run('pawl', 1, { pace: { inFlight, until }, resultBytes: RESULT_BYTES, keys: 'fresh' });
 }
 
-function inWords({ rssBytes, heapBytes }: Usage): string {
-  return `${mebibytes(rssBytes)} MiB (heap ${mebibytes(heapBytes)})`;
+function inWords({ calls, producer, worker, redisBytes }: Sample): string {
+  const usage = ({ rssBytes, heapBytes }: Usage) => `${mebibytes(rssBytes)} MiB (heap ${mebibytes(heapBytes)})`;
+  return `${calls.toLocaleString('en')} calls: producer ${usage(producer)}, worker ${usage(worker)}, Redis ${mebibytes(redisBytes)} MiB`;
 }
 
 /** Compares the last quarter of the samples with the second one; the first is warm-up. */
@@ -134,17 +125,11 @@ export function judge(samples: readonly Sample[]): readonly Flatness[] {
 }
 
 async function measureRecords(say: (line: string) => void): Promise<RecordMemory> {
-  const server = await startServer();
-  try {
-    const fleet = await Fleet.start({ sides: new Map([['pawl', server]]), producers: 1, ttlMs: RECORD_TTL_MS });
-    try {
-      return await takeAndReturn(fleet, () => server.usedMemoryBytes(), say);
-    } finally {
-      await fleet.stop();
-    }
-  } finally {
-    await server.stop();
-  }
+  return withStore(startServer(), (server) =>
+    Fleet.with({ sides: new Map([['pawl', server]]), producers: 1, ttlMs: RECORD_TTL_MS }, (fleet) =>
+      takeAndReturn(fleet, () => server.usedMemoryBytes(), say),
+    ),
+  );
 }
 
 async function takeAndReturn(

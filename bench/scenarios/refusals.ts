@@ -2,6 +2,7 @@
 import { Fleet } from '../fleet.ts';
 import type { RefusalReport } from '../protocol.ts';
 import { startServer } from '../stores/redis.ts';
+import { withStore } from '../stores/store.ts';
 
 export interface RefusalsResult extends RefusalReport {
   /** Commands that Redis ran meanwhile, of heartbeats and all, for 1,000 refusals. */
@@ -12,20 +13,14 @@ const CALLS = 20_000;
 const BULK_MS = 5_000;
 
 export async function measureRefusals(quick: boolean): Promise<RefusalsResult> {
-  const server = await startServer();
-  try {
-    const fleet = await Fleet.start({ sides: new Map([['pawl', server]]), producers: 1 });
-    try {
+  return withStore(startServer(), (server) =>
+    Fleet.with({ sides: new Map([['pawl', server]]), producers: 1 }, async (fleet) => {
       const producer = fleet.producer('pawl');
       await producer.ask('open-circuit', {});
       const commandsBefore = await server.commands();
       const report = await producer.ask('refusals', { calls: CALLS, bulkMs: quick ? BULK_MS / 5 : BULK_MS });
       const commands = (await server.commands()) - commandsBefore;
       return { ...report, commandsPerThousand: (1_000 * commands) / (report.calls + report.bulkCalls) };
-    } finally {
-      await fleet.stop();
-    }
-  } finally {
-    await server.stop();
-  }
+    }),
+  );
 }

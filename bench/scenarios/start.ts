@@ -9,6 +9,7 @@ import { BenchProcess } from '../processes.ts';
 import type { ProcessOptions } from '../protocol.ts';
 import { median } from '../statistics.ts';
 import { startServer } from '../stores/redis.ts';
+import { withStore } from '../stores/store.ts';
 import { IN_FLIGHT } from '../workloads.ts';
 
 export interface StartResult {
@@ -35,35 +36,28 @@ const TOOLS = fileURLToPath(new URL('../tools.ts', import.meta.url));
 
 export async function measureStart(quick: boolean, say: (line: string) => void): Promise<StartResult> {
   const rounds = quick ? 3 : ROUNDS;
-  const server = await startServer();
-  const optionsOf = (prefix: string): ProcessOptions => ({
-    storeUrl: server.url,
-    prefix,
-    ttlMs: 5_000,
-    concurrency: IN_FLIGHT,
-    kept: 1_000,
-  });
   const found = new Map<StartFigures['program'], Start[]>();
-  try {
+  const note = (program: StartFigures['program'], start: Start) =>
+    found.set(program, [...(found.get(program) ?? []), start]);
+  await withStore(startServer(), async (server) => {
     for (const side of ['pawl', 'bullmq'] as const) {
-      const options = optionsOf(`bench-${side}`);
+      const options: ProcessOptions = {
+        storeUrl: server.url,
+        prefix: `bench-${side}`,
+        ttlMs: 5_000,
+        concurrency: IN_FLIGHT,
+        kept: 1_000,
+      };
       // Makes the tools known to the producer.
       await (await BenchProcess.start(side, 'worker', options)).stop();
       const producer = await BenchProcess.start(side, 'producer', options);
-      try {
-        for (let number = 0; number < rounds; number += 1) {
-          const note = (program: StartFigures['program'], start: Start) =>
-            found.set(program, [...(found.get(program) ?? []), start]);
-          if (side === 'pawl') note('pawl worker', await command(producer, options));
-          note(side === 'pawl' ? 'startWorker' : 'BullMQ by hand', await program(side, producer, options));
-        }
-      } finally {
-        await producer.stop();
+      for (let number = 0; number < rounds; number += 1) {
+        if (side === 'pawl') note('pawl worker', await command(producer, options));
+        note(side === 'pawl' ? 'startWorker' : 'BullMQ by hand', await program(side, producer, options));
       }
+      await producer.stop();
     }
-  } finally {
-    await server.stop();
-  }
+  });
   const programs = [...found].map(([program, starts]) => ({
     program,
     medianMs: median(starts.map(({ ms }) => ms)),

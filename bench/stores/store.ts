@@ -21,6 +21,16 @@ export interface Store {
   stop(): Promise<void>;
 }
 
+/** Stops a store when its use is over, however that ends. */
+export async function withStore<S extends Store, T>(started: Promise<S>, use: (store: S) => Promise<T>): Promise<T> {
+  const store = await started;
+  try {
+    return await use(store);
+  } finally {
+    await store.stop();
+  }
+}
+
 /** Linux counts CPU time in these. */
 const TICKS_PER_SECOND = 100;
 
