@@ -21,6 +21,8 @@ export interface Outcome {
   readonly retriedBy?: readonly RetriedBy[];
   /** What callers are shown of the output, in bytes; the record holds the whole. */
   readonly shownBytes?: number;
+  /** Of the content's JSON, where it is long and a part of it is shown: nobody has to write it again to count them. */
+  readonly contentBytes?: number;
   /** How a cancelled call ended. */
   readonly settlement?: Settlement;
 }
@@ -63,7 +65,7 @@ export async function longOutcomeText({ output, ...rest }: Outcome, maxBytes: nu
     writer.add(',"metadata":');
     await writer.addJson(output.metadata);
   }
-  writer.add('}}');
+  writer.add(rest.shownBytes === undefined ? '}}' : `},"contentBytes":${to - from}}`);
   return writer.isFull ? undefined : writer.end([from, to]);
 }
 
@@ -81,7 +83,7 @@ export interface Asked {
 
 /** The envelope for one of those who asked. */
 export function envelopeOf(outcome: Outcome, asked: Asked): ToolResultEnvelope {
-  const { settlement, shownBytes, status, output, error, ...rest } = outcome;
+  const { settlement, shownBytes, contentBytes, status, output, error, ...rest } = outcome;
   const base = {
     requestId: asked.requestId,
     callId: asked.callId,
@@ -89,13 +91,13 @@ export function envelopeOf(outcome: Outcome, asked: Asked): ToolResultEnvelope {
     ...(asked.cache === undefined ? {} : { cache: { ...asked.cache, keyFingerprint: asked.callId } }),
     ...rest,
   };
-  if (status === 'success') return { ...base, status, output: shownOutput(output, shownBytes, asked.callId) };
+  if (status === 'success') return { ...base, status, output: shownOutput(outcome, asked.callId) };
   return { ...base, status, error: error ?? resultError(failureOf('RESULT_INVALID'), status) };
 }
 
-function shownOutput(output: Outcome['output'], shownBytes: number | undefined, callId: string) {
+function shownOutput({ output, shownBytes, contentBytes }: Outcome, callId: string) {
   if (output === undefined) return { content: null };
-  const { content, whole } = capOutput(output.content, shownBytes, callId);
+  const { content, whole } = capOutput(output.content, shownBytes, callId, contentBytes);
   return whole === undefined ? output : { content, metadata: { ...output.metadata, whole } };
 }
 

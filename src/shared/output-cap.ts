@@ -6,10 +6,15 @@ export interface CutOutput {
   readonly whole?: { readonly bytes: number; readonly shownBytes: number; readonly href: string };
 }
 
-/** Keeps the shape of the output: long texts lose their end, lists and objects their last members. */
-export function capOutput(content: unknown, maxBytes: number | undefined, callId: string): CutOutput {
+/** Keeps the shape of the output: long texts lose their end, lists and objects their last members. `jsonBytes`, if they are known. */
+export function capOutput(
+  content: unknown,
+  maxBytes: number | undefined,
+  callId: string,
+  jsonBytes?: number,
+): CutOutput {
   if (maxBytes === undefined) return { content };
-  const bytes = sizeOf(content);
+  const bytes = jsonBytes === undefined || typeof content === 'string' ? sizeOf(content) : jsonBytes;
   if (bytes <= maxBytes) return { content };
   const href = `/v1/calls/${callId}/output`;
   const mark = `… [cut: ${maxBytes} of ${bytes} bytes are shown; the whole is at ${href}]`;

@@ -88,17 +88,34 @@ export function redactLine(line: string, known: readonly string[] = []): string 
 
 /** The texts under names that say they are secret, at every depth. The longest first, so that none leaves a part of another. */
 export function secretsIn(value: unknown): string[] {
-  const found = new Set<string>();
+  let found: Set<string> | undefined;
   const look = (part: unknown, secret: boolean, depth: number): void => {
     if (depth > MAX_DEPTH) return;
     if (typeof part === 'string') {
-      if (secret && part.length >= MIN_VALUE_LENGTH) found.add(part);
+      if (!secret || part.length < MIN_VALUE_LENGTH) return;
+      found ??= new Set();
+      found.add(part);
     } else if (Array.isArray(part)) for (const item of part) look(item, secret, depth + 1);
     else if (typeof part === 'object' && part !== null)
-      for (const [name, member] of Object.entries(part)) look(member, secret || SECRET_NAME.test(name), depth + 1);
+      for (const name of Object.keys(part))
+        look((part as Record<string, unknown>)[name], secret || isSecretName(name), depth + 1);
   };
   look(value, false, 0);
-  return [...found].sort((one, other) => other.length - one.length);
+  return found === undefined ? [] : [...found].sort((one, other) => other.length - one.length);
+}
+
+/** Names come again and again: what was found of the newest is remembered, as far as they are short. */
+const MAX_NAMES = 1_000;
+const MAX_NAME_LENGTH = 64;
+const secretNames = new Map<string, boolean>();
+
+function isSecretName(name: string): boolean {
+  const known = secretNames.get(name);
+  if (known !== undefined) return known;
+  const secret = SECRET_NAME.test(name);
+  if (secretNames.size >= MAX_NAMES) secretNames.clear();
+  if (name.length <= MAX_NAME_LENGTH) secretNames.set(name, secret);
+  return secret;
 }
 
 /** What a process must never say: its keys, its callers' tokens, the password of its Redis, and secrets of its environment. */

@@ -73,3 +73,33 @@ test('parameters that were lost or changed before the call began end it with a t
   expect(seen).toEqual([]);
   expect(audited).toContainEqual(expect.objectContaining({ type: 'refused', what: 'request' }));
 });
+
+test('parameters that wait for a person are there when they are approved, and go with the record when they are not', async () => {
+  const { tool, seen } = measuring();
+  const elevated = defineTool({
+    name: 'publish',
+    version: '1.0.0',
+    description: 'Publishes a text.',
+    tier: 'elevated',
+    input: z.strictObject({ text: z.string() }),
+    run: ({ text }) => {
+      seen.push(text.length);
+      return { output: text.length };
+    },
+  });
+  const { pawl, world } = await startFleet({
+    tools: [tool, elevated],
+    settings: { signingKeys: [{ kid: 'k1', key: 'a key that nobody else has' }] },
+  });
+  const session = await pawl.openSession({ actorId: 'agent-7', channel: { kind: 'operator' } });
+  for (const decision of ['approve', 'deny'] as const) {
+    const call = pending(await session.submit('publish', { text: decision.repeat(20_000) }));
+    const listed = await eventually(async () => (await pawl.approvals.list({ state: 'pending' }))[0]);
+    await pawl.approvals.decide(listed.record.request.id, { decision, digest: listed.digest, by: 'eve' });
+    const result = await call.result;
+    expect(result.error?.code).toBe(decision === 'approve' ? undefined : 'PERMISSION_DENIED');
+    const [key = ''] = (await world.keys()).filter((text) => text.includes(`:params:${call.callId}`));
+    expect(await pawl.backend.redis.pttl(key)).toBeGreaterThan(0);
+  }
+  expect(seen).toEqual(['approve'.length * 20_000]);
+});

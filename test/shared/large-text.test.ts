@@ -54,7 +54,8 @@ describe('texts in parts', () => {
     for (const output of [{ content }, { content, metadata }, { content: null, metadata }]) {
       const made = await longOutcomeText({ ...base, output, shownBytes: 7 }, MIB);
       const text = Buffer.concat(made?.parts ?? []);
-      expect(JSON.parse(text.toString())).toEqual({ ...base, output, shownBytes: 7 });
+      const contentBytes = Buffer.byteLength(JSON.stringify(output.content));
+      expect(JSON.parse(text.toString())).toEqual({ ...base, output, shownBytes: 7, contentBytes });
       expect(JSON.parse(text.subarray(...(made?.content ?? [])).toString())).toEqual(output.content);
     }
   });
