@@ -192,6 +192,7 @@ export class Pawl {
     });
     this.#inbox = InboxReader.open({
       url: backend.url,
+      redis: backend.redis,
       prefix: settings.prefix,
       id: this.#inboxId,
       places: () => backend.shards.places(),
@@ -700,7 +701,7 @@ export class Pawl {
     this.#offers.close();
     this.#results.close();
     this.#news.close();
-    await this.#inbox.close();
+    this.#inbox.close();
     await this.#backend.close();
     await this.#options.tracing?.flush();
   }

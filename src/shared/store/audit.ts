@@ -1,162 +1,16 @@
 /**
  * The trail of records (I4), outside the life of queues and calls.
  *
- * Every process appends what it has to tell to one stream of records that wait: at once when nothing is on its way, else together
- * with all that came meanwhile, so that a busy process sends a few commands for hundreds of records and an idle one has written
- * before its call's outcome is. One process at a time, the holder of a lease (`AuditSealer`), takes them from there, seals each with
- * the one before it (`audit-chain.ts`) and appends them to the trail as one block; sinks (`audit-files.ts`) copy the trail to files.
+ * Every process appends what it has to tell to one stream of records that wait (`audit-writer.ts`). One process at a time, the holder
+ * of a lease (`AuditSealer`), takes them from there, seals each with the one before it (`audit-chain.ts`) and appends them to the
+ * trail as one block; sinks (`audit-files.ts`) copy the trail to files.
  */
 import { randomBytes } from 'node:crypto';
-import { type AuditEvent, isWord, mustBeWritten } from '../audit.ts';
+import type { AuditEvent } from '../audit.ts';
 import { type SealedRecord, type Sealing, seal, type TrailHead } from '../audit-chain.ts';
-import { auditText } from '../audit-record.ts';
-import { PawlError } from '../failure.ts';
-import type { Clock } from '../time.ts';
+import type { AuditWriter } from './audit-writer.ts';
 import { AuditKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
-
-const MAX_BATCH = 256;
-/** Records that a process keeps while Redis cannot take them; of more, the oldest are dropped, and that is told. */
-const MAX_WAITING = 20_000;
-const AGAIN_MS = 250;
-/** A fleet that nobody seals for, because no worker and no front door runs, keeps about this many batches. */
-const MAX_UNSEALED = 100_000;
-/** How long a closing process waits for its last records to be taken. */
-const CLOSE_LIMIT_MS = 2_000;
-
-export interface AuditWriterParts {
-  readonly redis: Redis;
-  readonly prefix: string;
-  readonly clock: Pick<Clock, 'now'>;
-  /** Values that must never be written. */
-  readonly secrets: readonly string[];
-  readonly onLost: (records: number) => void;
-  /** How long records gather before they are sent; default 0: at once when nothing is on its way. */
-  readonly gatherMs?: number;
-}
-
-/** The writing end of one process. */
-export class AuditWriter {
-  readonly #parts: AuditWriterParts;
-  readonly #pending: string;
-  readonly #name = randomBytes(6).toString('base64url');
-  #number = 0;
-  #waiting: string[] = [];
-  #sending: Promise<void> | undefined;
-  #lost = 0;
-  /** Redis could not take the last ones. */
-  #away = false;
-  #closed = false;
-  #timer: NodeJS.Timeout | undefined;
-
-  constructor(parts: AuditWriterParts) {
-    this.#parts = parts;
-    this.#pending = new AuditKeys(parts.prefix).pending;
-  }
-
-  /** A promise for what must be written before it may go on, which rejects with `AUDIT_UNAVAILABLE`, and for somebody's word. */
-  record(event: AuditEvent): void | Promise<void> {
-    const text = this.#textOf(event);
-    if (mustBeWritten(event)) return this.#writeNow(text);
-    this.#waiting.push(text);
-    if (this.#waiting.length > MAX_WAITING) {
-      this.#waiting.shift();
-      this.#lost += 1;
-    }
-    if (isWord(event)) return this.written();
-    this.#sendSoon();
-    return undefined;
-  }
-
-  #textOf(event: AuditEvent): string {
-    this.#number += 1;
-    const { clock, secrets } = this.#parts;
-    return auditText(event, clock.now(), `${this.#name}.${this.#number}`, secrets);
-  }
-
-  async #writeNow(text: string): Promise<void> {
-    try {
-      await this.#append([text]);
-    } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
-      throw new PawlError('AUDIT_UNAVAILABLE', `The audit record cannot be written: ${message}`, { cause: error });
-    }
-  }
-
-  async #append(texts: readonly string[]): Promise<void> {
-    await this.#parts.redis.xadd(this.#pending, 'MAXLEN', '~', MAX_UNSEALED, '*', 'records', texts.join('\n'));
-  }
-
-  #sendSoon(): void {
-    const { gatherMs = 0 } = this.#parts;
-    if (gatherMs === 0 || this.#closed) this.#send();
-    else if (this.#sending === undefined) this.#sendIn(gatherMs);
-  }
-
-  #sendIn(ms: number): void {
-    if (this.#timer !== undefined) return;
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined;
-      this.#send();
-    }, ms);
-    this.#timer.unref();
-  }
-
-  #send(): void {
-    if (this.#sending !== undefined || this.#waiting.length === 0 || this.#timer !== undefined) return;
-    const batch = this.#waiting.splice(0, MAX_BATCH);
-    const sent = this.#append(batch).then(
-      () => {
-        this.#away = false;
-        this.#tellLost();
-      },
-      () => this.#keep(batch),
-    );
-    this.#sending = sent.then(() => {
-      this.#sending = undefined;
-      if (this.#waiting.length > 0 && !this.#away) this.#sendSoon();
-    });
-  }
-
-  #keep(batch: readonly string[]): void {
-    const room = Math.max(0, MAX_WAITING - this.#waiting.length);
-    this.#lost += Math.max(0, batch.length - room);
-    this.#waiting.unshift(...batch.slice(batch.length - room));
-    this.#away = true;
-    if (!this.#closed) this.#sendIn(AGAIN_MS);
-  }
-
-  #tellLost(): void {
-    if (this.#lost === 0) return;
-    const records = this.#lost;
-    this.#lost = 0;
-    this.#parts.onLost(records);
-  }
-
-  #sendNow(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.#send();
-  }
-
-  /** Resolves when all that was recorded until now is in Redis, or could not be written there for now. */
-  async written(): Promise<void> {
-    do {
-      this.#sendNow();
-      await this.#sending;
-    } while (this.#waiting.length > 0 && !this.#away);
-  }
-
-  async close(): Promise<void> {
-    this.#closed = true;
-    let limit: NodeJS.Timeout | undefined;
-    const late = new Promise<void>((resolve) => {
-      limit = setTimeout(resolve, CLOSE_LIMIT_MS);
-    });
-    await Promise.race([this.written(), late]);
-    clearTimeout(limit);
-  }
-}
 
 const leaseScript = new Script('audit-lease', 3);
 const sealScript = new Script('audit-seal', 5);

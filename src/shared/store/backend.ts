@@ -15,7 +15,8 @@ import { FollowedClock } from '../time.ts';
 import { TIERS } from '../tool.ts';
 import { Agents } from './agents.ts';
 import { Approvals } from './approvals.ts';
-import { AuditTrail, AuditWriter } from './audit.ts';
+import { AuditTrail } from './audit.ts';
+import { AuditWriter } from './audit-writer.ts';
 import { Breakers } from './breakers.ts';
 import { Catalogue } from './catalogue.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './embedded-redis.ts';
@@ -108,13 +109,11 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       secrets: secretsOf(settings, {}),
       onLost: (records) =>
         options.log('warn', 'records of the audit trail were lost while Redis was away', { records }),
-      // A worker's records go before what they tell of; a producer's tell of what is written.
-      gatherMs: options.mode === 'patient' ? 0 : PRODUCER_GATHERS_MS,
     });
     const audit = auditOf(options, writer);
     const seals = new Seals(signerOf(options, embedded !== undefined), audit);
     const shards = await knownShards(redis, settings);
-    const ledger = new Ledger(redis, settings.prefix, settings.ttl.doneMs, seals);
+    const ledger = new Ledger(redis, settings.prefix, settings.ttl.doneMs, seals, writer);
     return {
       url,
       prefix: settings.prefix,
@@ -168,8 +167,6 @@ async function knownShards(redis: Redis, { prefix, shards: configured }: Setting
   }
   return shards;
 }
-
-const PRODUCER_GATHERS_MS = 5;
 
 function asksForAlways({ durability, tools }: Settings): boolean {
   return [durability, ...Object.values(tools).map((policy) => policy.durability)].includes('always');

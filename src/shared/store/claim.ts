@@ -123,8 +123,8 @@ export class Claims {
   }
 
   async #claim(asked: readonly Asked[]): Promise<(unknown[] | Error)[]> {
-    const answers = (await claimsScript.run(
-      this.#access.redis,
+    const answers = (await this.#access.carry(
+      claimsScript,
       asked.flatMap(({ keys }) => keys),
       [asked.length, ...asked.flatMap(({ args }) => [args.length, ...args])],
     )) as unknown[][];

@@ -107,8 +107,8 @@ export class Endings {
   async #finish(keys: PlaceKeys, ended: readonly Ended[]): Promise<(Finished | Error)[]> {
     const access = this.#access;
     const delivery = ended[0]?.delivery as Delivery;
-    const [endings, idle, ...answers] = (await finishScript.run(
-      access.redis,
+    const [endings, idle, ...answers] = (await access.carry(
+      finishScript,
       [...takeKeys(access, keys), ...ended.flatMap(({ settle }) => settleKeys(access, settle))],
       [
         ...takeArguments(keys, delivery, 0),

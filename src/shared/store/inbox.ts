@@ -1,9 +1,10 @@
 /**
- * Where one producer hears of its own calls. One list for each place, read by one blocking connection; what a cut connection
- * loses, the reader's owner gets from the records (`onGap`).
+ * Where one producer hears of its own calls: a channel, and for each place a list that keeps events while nobody listens. What a
+ * cut connection loses, the reader's owner gets from the records (`onGap`).
  */
-import { type Place, PlaceKeys } from './keys.ts';
-import { closeConnection, openConnection, type Redis } from './redis.ts';
+import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
+import type { Redis } from './redis.ts';
+import { Subscription } from './subscription.ts';
 
 export type InboxEvent =
   | {
@@ -32,16 +33,15 @@ export type InboxEvent =
       readonly reasonCode: string;
     };
 
-const BLOCK_SECONDS = 5;
-/** Nothing heard for this long, not even the end of a blocking read: the connection is dead. */
-const SILENCE_MS = 8_000;
 const BATCH = 500;
 
 export interface InboxReaderOptions {
   readonly url: string;
+  /** Reads what was kept while nobody listened. */
+  readonly redis: Redis;
   readonly prefix: string;
   readonly id: string;
-  /** Asked again before each reading: there may be more by then. */
+  /** Where events may have been kept. */
   places(): readonly Place[];
   onEvent(event: InboxEvent): void;
   /** The connection was away: events may have been lost. */
@@ -51,87 +51,67 @@ export interface InboxReaderOptions {
 
 export class InboxReader {
   readonly #options: InboxReaderOptions;
-  readonly #client: Redis;
+  readonly #subscription: Subscription;
+  #subscribedBefore = false;
   #closed = false;
-  #takesMany = true;
-  #reading: Promise<void> = Promise.resolve();
 
-  private constructor(options: InboxReaderOptions, client: Redis) {
+  private constructor(options: InboxReaderOptions) {
+    const { url, prefix, id, onError } = options;
     this.#options = options;
-    this.#client = client;
+    this.#subscription = Subscription.open({
+      url,
+      name: `${prefix}:inbox:${id}`,
+      channels: [new FleetKeys(prefix).inbox(id)],
+      onMessage: (text) => this.#deliver(text),
+      onSubscribed: () => void this.#catchUp().catch((error: Error) => this.#lost(error)),
+      onError,
+    });
   }
 
   static open(options: InboxReaderOptions): InboxReader {
-    const client = openConnection(
-      { url: options.url, name: `${options.prefix}:inbox:${options.id}`, mode: 'patient', socketTimeoutMs: SILENCE_MS },
-      options.onError,
-    );
-    const reader = new InboxReader(options, client);
-    let connectedBefore = false;
-    client.on('ready', () => {
-      if (connectedBefore) options.onGap();
-      connectedBefore = true;
-    });
-    reader.#reading = reader.#readLoop();
-    return reader;
+    return new InboxReader(options);
   }
 
-  async #readLoop(): Promise<void> {
-    while (!this.#closed) {
-      try {
-        await this.#readOnce();
-      } catch (error) {
-        if (this.#closed) return;
-        this.#options.onError(error as Error);
-        this.#options.onGap();
-        await new Promise((resolve) => setTimeout(resolve, 100));
+  /** What was kept until now; from here on, events arrive by themselves. */
+  async #catchUp(): Promise<void> {
+    if (this.#subscribedBefore) this.#options.onGap();
+    this.#subscribedBefore = true;
+    const { prefix, id, places, redis } = this.#options;
+    for (const place of places()) {
+      const key = new PlaceKeys(prefix, place).inbox(id);
+      for (let kept: string[] | null = []; kept !== null && !this.#closed; ) {
+        for (const event of kept) this.#deliver(`[${event}]`);
+        kept = await redis.lpop(key, BATCH);
       }
     }
-  }
-
-  /** Delivers what is there, and asks for more meanwhile. */
-  async #readOnce(): Promise<void> {
-    let events = await this.#pop();
-    while (!this.#closed) {
-      const next = this.#pop();
-      for (const event of events) this.#deliver(event);
-      events = await next;
-    }
-  }
-
-  /** Blocks until there are events, and takes all of one place: who is woken once for many calls goes on with them together. */
-  async #pop(): Promise<readonly string[]> {
-    const { prefix, id, places } = this.#options;
-    const keys = places().map((place) => new PlaceKeys(prefix, place).inbox(id));
-    if (this.#takesMany) {
-      try {
-        const popped = await this.#client.blmpop(BLOCK_SECONDS, keys.length, keys, 'LEFT', 'COUNT', BATCH);
-        return popped?.[1] ?? [];
-      } catch (error) {
-        // Redis 6.2 has no such command.
-        if (!/unknown command/i.test((error as Error).message)) throw error;
-        this.#takesMany = false;
-      }
-    }
-    const popped = await this.#client.blpop(keys, BLOCK_SECONDS);
-    if (popped === null) return [];
-    const [key, first] = popped;
-    return [first, ...((await this.#client.lpop(key, BATCH)) ?? [])];
   }
 
   /** What cannot be delivered must not cost the events behind it, which nobody else gets any more. */
   #deliver(text: string): void {
+    if (this.#closed) return;
     try {
-      this.#options.onEvent(JSON.parse(text) as InboxEvent);
+      for (const event of JSON.parse(text) as InboxEvent[]) this.#hand(event);
     } catch (error) {
-      this.#options.onError(error as Error);
-      this.#options.onGap();
+      this.#lost(error as Error);
     }
   }
 
-  async close(): Promise<void> {
+  #hand(event: InboxEvent): void {
+    try {
+      this.#options.onEvent(event);
+    } catch (error) {
+      this.#lost(error as Error);
+    }
+  }
+
+  #lost(error: Error): void {
+    if (this.#closed) return;
+    this.#options.onError(error);
+    this.#options.onGap();
+  }
+
+  close(): void {
     this.#closed = true;
-    closeConnection(this.#client);
-    await this.#reading.catch(() => {});
+    this.#subscription.close();
   }
 }

@@ -160,6 +160,11 @@ export class FleetKeys {
     return `${this.prefix}:{fleet}:session:${sessionKey}`;
   }
 
+  /** The channel on which a producer hears of its calls. `includes.lua` derives it from an inbox's key. */
+  inbox(id: string): string {
+    return `${this.prefix}:inbox:${id}`;
+  }
+
   /** What tools said to the people of a session. */
   messages(sessionKey: string): string {
     return `${this.prefix}:{fleet}:messages:${sessionKey}`;

@@ -6,10 +6,11 @@ import { placeFor } from '../fingerprint.ts';
 import { type ByteRange, parsedParts } from '../large-text.ts';
 import type { Outcome } from '../outcome.ts';
 import { FORGED_OUTCOME, type Seals } from '../seals.ts';
+import { type AuditWriter, MAX_UNSEALED } from './audit-writer.ts';
+import { AuditKeys, FleetKeys, homeOf, type Place, PlaceKeys } from './keys.ts';
 import { type StoredRequest, withParams } from './call-record.ts';
-import { FleetKeys, homeOf, type Place, PlaceKeys } from './keys.ts';
 import { LargeTexts, type TextReference } from './large-texts.ts';
-import type { Redis } from './redis.ts';
+import type { Redis, Script } from './redis.ts';
 
 /** Where a large outcome is, as its record says. */
 export interface StoredOutcome {
@@ -29,11 +30,15 @@ export class LedgerAccess {
   readonly texts: LargeTexts;
   /** How long ended calls are kept in the indices. */
   readonly retentionMs: number;
+  readonly records: AuditWriter | undefined;
+  readonly #pendingRecords: string;
   readonly #prefix: string;
   readonly #keys = new Map<string, PlaceKeys>();
 
-  constructor(redis: Redis, prefix: string, retentionMs: number, seals: Seals) {
+  constructor(redis: Redis, prefix: string, retentionMs: number, seals: Seals, records?: AuditWriter) {
     this.redis = redis;
+    this.records = records;
+    this.#pendingRecords = new AuditKeys(prefix).pending;
     this.#prefix = prefix;
     this.fleet = new FleetKeys(prefix);
     this.retentionMs = retentionMs;
@@ -54,6 +59,23 @@ export class LedgerAccess {
   /** The keys of the place that a call ID names. Throws `UNKNOWN_CALL` for what is no call ID. */
   placed(callId: string): PlaceKeys {
     return this.keys(placeFor(callId));
+  }
+
+  /**
+   * Runs a script that takes along what this process has to tell the audit trail: its first key and its first two arguments are for
+   * `add_records`, whose answer is its own last one.
+   */
+  async carry(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown[]> {
+    const carried = this.records?.carry();
+    let written = false;
+    try {
+      const all = [carried?.texts ?? '', MAX_UNSEALED, ...args];
+      const answers = await script.run(this.redis, [this.#pendingRecords, ...keys], all);
+      written = answers.pop() === 1;
+      return answers;
+    } finally {
+      carried?.settled(written);
+    }
   }
 
   /** Where the circuits and retry budgets of a place's calls are. */

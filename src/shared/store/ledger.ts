@@ -8,6 +8,7 @@ import { placeOf } from '../fingerprint.ts';
 import type { Outcome } from '../outcome.ts';
 import type { RetryAllowance } from '../retry-budget.ts';
 import { FORGED_OUTCOME, Seals } from '../seals.ts';
+import type { AuditWriter } from './audit-writer.ts';
 import { type BeginAnswer, type BeginAttempt, beginAttempt } from './begin.ts';
 import { CallIndex, type Flushed, type Selection } from './call-index.ts';
 import {
@@ -41,8 +42,9 @@ export class Ledger {
   readonly #claims: Claims;
   readonly #endings: Endings;
 
-  constructor(redis: Redis, prefix: string, retentionMs: number, seals = new Seals()) {
-    this.#access = new LedgerAccess(redis, prefix, retentionMs, seals);
+  /** `records` of the audit trail travel with the calls that they tell of. */
+  constructor(redis: Redis, prefix: string, retentionMs: number, seals = new Seals(), records?: AuditWriter) {
+    this.#access = new LedgerAccess(redis, prefix, retentionMs, seals, records);
     this.#index = new CallIndex(this.#access);
     this.#claims = new Claims(this.#access);
     this.#endings = new Endings(this.#access);
@@ -140,6 +142,7 @@ export class Ledger {
     allowance?: RetryAllowance,
   ): Promise<WriteAnswer> {
     const keys = this.#access.placed(callId);
+    this.#access.records?.send();
     const [code] = await postponeScript.run(
       this.#access.redis,
       [keys.record(callId), this.#access.home(keys).retries(allowance?.bucket ?? '')],

@@ -4,7 +4,8 @@
  */
 import type { CircuitNews } from './breakers.ts';
 import { FleetKeys } from './keys.ts';
-import { closeConnection, openConnection, type Redis } from './redis.ts';
+import type { Redis } from './redis.ts';
+import { Subscription } from './subscription.ts';
 
 export type News =
   | CircuitNews
@@ -40,40 +41,28 @@ export interface NewsListenerOptions {
   onError(error: Error): void;
 }
 
-/** A subscription has nothing to say by itself; a question now and then shows that somebody is there. */
-const ASK_MS = 5_000;
-
 export class NewsListener {
-  readonly #client: Redis;
-  readonly #timer: NodeJS.Timeout;
+  readonly #subscription: Subscription;
 
-  private constructor(client: Redis) {
-    this.#client = client;
-    this.#timer = setInterval(() => {
-      if (client.status === 'ready') client.ping().catch(() => {});
-    }, ASK_MS);
-    this.#timer.unref();
+  private constructor(subscription: Subscription) {
+    this.#subscription = subscription;
   }
 
-  static open(options: NewsListenerOptions): NewsListener {
-    const client = openConnection(
-      { url: options.url, name: `${options.prefix}:news:${options.name}`, mode: 'patient', socketTimeoutMs: ASK_MS },
-      options.onError,
+  static open({ url, prefix, name, onNews, onSubscribed, onError }: NewsListenerOptions): NewsListener {
+    return new NewsListener(
+      Subscription.open({
+        url,
+        name: `${prefix}:news:${name}`,
+        channels: [new FleetKeys(prefix).news],
+        onMessage: (text) => onNews(JSON.parse(text) as News),
+        onSubscribed,
+        onError,
+      }),
     );
-    const channel = new FleetKeys(options.prefix).news;
-    client.on('message', (_channel, text) => options.onNews(JSON.parse(text) as News));
-    client.on('ready', () => {
-      client.subscribe(channel).then(
-        () => options.onSubscribed(),
-        (error: Error) => options.onError(error),
-      );
-    });
-    return new NewsListener(client);
   }
 
   close(): void {
-    clearInterval(this.#timer);
-    closeConnection(this.#client);
+    this.#subscription.close();
   }
 }
 

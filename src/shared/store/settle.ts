@@ -65,6 +65,7 @@ async function writeApart(access: LedgerAccess, settle: Settle, text: LargeText)
 export async function settleCall(access: LedgerAccess, settle: Settle): Promise<WriteAnswer> {
   const ready = readySettle(access, settle);
   const made = ready instanceof Promise ? await ready : ready;
+  access.records?.send();
   const [code] = await settleScript.run(access.redis, settleKeys(access, made), settleArguments(access, made));
   return code as WriteAnswer;
 }

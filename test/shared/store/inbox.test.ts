@@ -6,11 +6,12 @@ import { type Books, claimOf, openBooks, PLACE, settle, started } from './calls.
 
 const OTHER = { tier: 'system', shard: 0 } as const;
 
-function read({ world }: Books) {
+function read({ world, redis }: Books) {
   const events: InboxEvent[] = [];
   const gaps: number[] = [];
   const reader = InboxReader.open({
     url: world.redisUrl,
+    redis,
     prefix: world.prefix,
     id: 'producer-1',
     places: () => [PLACE, OTHER],
@@ -32,7 +33,7 @@ describe('DESIGN, decision 6: a producer’s inbox', () => {
     await books.redis.rpush(inbox, ...all.slice(0, 1_200));
     const { events, gaps } = read(books);
     await eventually(() => events.length === 1_200);
-    await books.redis.rpush(inbox, ...all.slice(1_200));
+    for (const one of all.slice(1_200)) await books.redis.publish(inbox, `[${one}]`);
     await eventually(() => events.length === 1_300);
     expect(events.map((item) => item.callId)).toEqual(all.map((_, index) => `call ${index}`));
     expect(gaps).toEqual([]);
@@ -42,11 +43,16 @@ describe('DESIGN, decision 6: a producer’s inbox', () => {
   test('events of all its places arrive, and those of others do not', async () => {
     const books = await openBooks();
     await books.redis.rpush(books.ledger.keys(PLACE).inbox('producer-2'), event(7));
-    await books.redis.rpush(new PlaceKeys(books.world.prefix, OTHER).inbox('producer-1'), event(2));
-    await books.redis.rpush(books.ledger.keys(PLACE).inbox('producer-1'), event(1));
+    const inboxes = [new PlaceKeys(books.world.prefix, OTHER), books.ledger.keys(PLACE)].map((keys) =>
+      keys.inbox('producer-1'),
+    );
+    for (const [index, inbox] of inboxes.entries()) await books.redis.rpush(inbox, event(index));
     const { events } = read(books);
     await eventually(() => events.length === 2);
-    expect(events.map((item) => item.callId).sort()).toEqual(['call 1', 'call 2']);
+    for (const [index, inbox] of inboxes.entries())
+      expect(await books.redis.publish(inbox, `[${event(10 + index)},${event(20 + index)}]`)).toBe(1);
+    await eventually(() => events.length === 6);
+    expect(events.map((item) => item.callId).sort()).toEqual([0, 1, 10, 11, 20, 21].map((index) => `call ${index}`));
   });
 
   test('an event that nobody can read is a gap, and those behind it arrive', async () => {
@@ -66,20 +72,39 @@ describe('DESIGN, decision 6: a producer’s inbox', () => {
       const list = String(await books.redis.client('LIST'));
       return list
         .split('\n')
-        .find((line) => line.includes(`name=${ownName}`) && line.includes('cmd=blmpop'))
+        .find((line) => line.includes(`name=${ownName}`) && line.includes('sub=2'))
         ?.match(/^id=(\d+)/)?.[1];
     });
     await books.redis.client('KILL', 'ID', clientId);
     await eventually(() => gaps.length > 0);
-    await books.redis.rpush(books.ledger.keys(PLACE).inbox('producer-1'), event(1));
+    await books.redis.publish(books.ledger.keys(PLACE).inbox('producer-1'), `[${event(1)}]`);
     await eventually(() => events.length === 1);
+  });
+
+  test('an end is told to a producer that listens, and kept for one that does not until it is back', async () => {
+    const books = await openBooks();
+    const inbox = books.ledger.keys(PLACE).inbox('producer-1');
+    const end = async (key: string) => {
+      const claim = claimOf(key);
+      await books.ledger.claim(claim);
+      await settle(books, claim, (await started(books, claim)).fence);
+      return claim.callId;
+    };
+    const first = await end('first');
+    expect(await books.redis.llen(inbox)).toBe(1);
+    const { events } = read(books);
+    await eventually(() => events.length === 1);
+    const second = await end('second');
+    await eventually(() => events.length === 2);
+    expect(events.map(({ callId }) => callId)).toEqual([first, second]);
+    expect(await books.redis.exists(inbox)).toBe(0);
   });
 
   test('closing leaves no connection', async () => {
     const books = await openBooks();
     const { reader } = read(books);
     await eventually(async () => (await books.world.connections()).some((name) => name.includes(':inbox:')));
-    await reader.close();
+    reader.close();
     await eventually(async () => !(await books.world.connections()).some((name) => name.includes(':inbox:')));
   });
 

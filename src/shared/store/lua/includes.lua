@@ -94,14 +94,26 @@ local function writeGathered()
     if redis.call('PTTL', key) < tonumber(ttlMs) then redis.call('PEXPIRE', key, 2 * ttlMs) end
   end
   for inbox, told in pairs(events) do
-    local length = redis.call('RPUSH', inbox, unpack(told))
-    if length == #told then
-      redis.call('PEXPIRE', inbox, INBOX_TTL_MS)
-    elseif length > INBOX_MAX_LENGTH then
-      -- The oldest go: whoever waits for them reads the record.
-      redis.call('LTRIM', inbox, -INBOX_MAX_LENGTH, -1)
+    -- Who listens has them now, on one channel for all places; for one that is away they are kept.
+    if redis.call('PUBLISH', (string.gsub(inbox, '{[^}]*}:', '', 1)), '[' .. table.concat(told, ',') .. ']') == 0 then
+      local length = redis.call('RPUSH', inbox, unpack(told))
+      if length == #told then
+        redis.call('PEXPIRE', inbox, INBOX_TTL_MS)
+      elseif length > INBOX_MAX_LENGTH then
+        -- The oldest go: whoever waits for them reads the record.
+        redis.call('LTRIM', inbox, -INBOX_MAX_LENGTH, -1)
+      end
     end
   end
+end
+
+-- Appends records to those of the audit trail that wait to be sealed.
+--   texts  one on each line, '' for none; most  how many entries may wait
+-- Returns 1 when they are written. A server that is full still answers what needs no room.
+local function add_records(key, texts, most)
+  if texts == '' then return 1 end
+  local added = redis.pcall('XADD', key, 'MAXLEN', '~', most, '*', 'records', texts)
+  return type(added) == 'string' and 1 or 0
 end
 
 -- The event that tells of a call's end, now; without an outcome, whoever waits reads the record.
