@@ -23,6 +23,8 @@ export interface Executable
   readonly limit?: FleetLimit;
 }
 
+export type RuleFound = RegistryRule | undefined | Promise<RegistryRule | undefined>;
+
 /** Definitions that are kept made, the newest used last. */
 const MAX_MADE = 2_000;
 
@@ -46,8 +48,10 @@ export class DeclaredTools {
     return this.#copy.catchUp();
   }
 
-  ruleFor(tool: { readonly namespace: string; readonly name: string }): RegistryRule | undefined {
-    return this.#copy.ruleFor(tool);
+  /** What the registry says of a tool. A call may be here before the news: a refusal is read again before it counts. */
+  ruleFor(tool: { readonly namespace: string; readonly name: string }): RuleFound {
+    const rule = this.#copy.ruleFor(tool);
+    return rule?.enabled === false ? this.catchUp().then(() => this.#copy.ruleFor(tool)) : rule;
   }
 
   /** The newest declaration that this worker knows and can run. */

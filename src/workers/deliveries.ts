@@ -1,17 +1,19 @@
 /**
  * The way of jobs between a queue and this worker, in one step each way: jobs are taken together with the start of their attempts,
- * and a success is written together with the end of its job and the next one's beginning. BullMQ's worker keeps the rest: when
- * to take, how many run at a time, locks, stalled jobs. It asks for one job after the other; it gets them from here, where as many
- * as it has free lanes for were taken in one step.
+ * and a success is written together with the end of its job and the next one's beginning. A worker with free slots is pushed new
+ * jobs, and takes what had to stand in line. BullMQ's worker keeps the rest: when to take, how many run at a time, locks, stalled
+ * jobs. It asks for one job after the other; it gets them from here, where several may have come in one step.
  */
 import { type BackendFactory, createRedisBackend, type RedisQueueBackend, raw2NextJobData } from 'bullmq';
 import type { BeginAnswer } from '../shared/store/begin.ts';
-import type { Delivery, Finished, Taken } from '../shared/store/deliveries.ts';
+import type { Delivery, Finished, Lanes, Taken } from '../shared/store/deliveries.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { Ledger } from '../shared/store/ledger.ts';
+import type { Pushed } from '../shared/store/pushes.ts';
 import { callOfJob } from '../shared/store/queues.ts';
 import type { Settle } from '../shared/store/settle.ts';
 import type { Clock } from '../shared/time.ts';
+import { type Marker, MarkerWait } from './marker-wait.ts';
 import type { Slots } from './slots.ts';
 
 export interface DeliveryParts {
@@ -21,6 +23,7 @@ export interface DeliveryParts {
   /** Of lock and lease. */
   readonly leaseMs: number;
   readonly clock: Clock;
+  readonly redisClock: Pick<Clock, 'now'>;
   /** Names an attempt, or several that are taken together. */
   nextToken(): string;
   /** How many jobs more of this queue this worker could run now, its slots aside. */
@@ -29,6 +32,10 @@ export interface DeliveryParts {
   readonly slots: Slots;
   /** How many workers take from the same queue. */
   workers(): number;
+  /** Whether jobs may be pushed here: whenever no other queue shares the slots. */
+  isPushable(): boolean;
+  /** Gives a marker that nobody here waits for to another worker. */
+  passOn(marker: NonNullable<Marker>): void;
 }
 
 /** A job as it was taken. */
@@ -55,7 +62,8 @@ export interface Ending {
   write(attempt: () => Promise<Finished>): Promise<Finished | undefined>;
 }
 
-type Ahead = { readonly taken: Taken & { readonly job: unknown[] }; readonly delivery: Delivery };
+type Answer = Taken & { readonly job: unknown[] };
+type Ahead = { readonly taken: Answer; readonly delivery: Pick<Delivery, 'lockToken' | 'askedAtMs'> };
 type MoveToActive = RedisQueueBackend['moveToActive'];
 type MoveToCompleted = RedisQueueBackend['moveToCompleted'];
 type MoveToFailed = RedisQueueBackend['moveToFailed'];
@@ -64,10 +72,13 @@ export class Deliveries {
   readonly #parts: DeliveryParts;
   readonly #taken = new Map<string, TakenJob>();
   readonly #endings = new Map<string, Ending>();
-  /** Taken, and not asked for yet: BullMQ's worker asks again in the same turn. */
+  /** Here, and not asked for yet: BullMQ's worker asks again in the same turn. */
   readonly #ahead: Ahead[] = [];
   /** Jobs with a slot. */
   readonly #holding = new Set<string>();
+  /** How many jobs were pushed to this worker. */
+  #received = 0;
+  readonly #marker: MarkerWait;
   #backend: RedisQueueBackend | undefined;
   #closed = false;
   /**
@@ -78,6 +89,7 @@ export class Deliveries {
 
   constructor(parts: DeliveryParts) {
     this.#parts = parts;
+    this.#marker = new MarkerWait(parts.passOn);
   }
 
   /** What BullMQ's worker runs on: its own backend, with these two ways replaced. */
@@ -109,7 +121,9 @@ export class Deliveries {
     const wait = backend.waitForJob.bind(backend);
     const waitForJob: RedisQueueBackend['waitForJob'] = async (blockSeconds) => {
       try {
-        return await wait(blockSeconds);
+        const waiting = this.#marker.wait(blockSeconds, () => wait(blockSeconds));
+        if (this.#ahead.length > 0) this.#marker.wake();
+        return await waiting;
       } finally {
         // The marker is gone now: only asking tells what it stood for, whatever was said while this waited.
         this.#enough = false;
@@ -130,10 +144,31 @@ export class Deliveries {
     this.#endings.set(jobId, ending);
   }
 
-  #delivery(lockToken: string): Delivery {
+  /** Jobs were pushed to this worker: as many as `received` until now. */
+  pushed(jobs: readonly Pushed[], received: number): void {
+    const { clock, redisClock, slots } = this.#parts;
+    this.#received = Math.max(this.#received, received);
+    for (const taken of jobs.filter(isAnswer)) {
+      const { lockToken, atMs } = taken;
+      const askedAtMs = clock.monotonic() - Math.max(0, redisClock.now() - atMs);
+      this.#ahead.push({ taken, delivery: { lockToken, askedAtMs } });
+      if (this.#holds(taken)) slots.use(1);
+    }
+    // What comes while this closes is put back at its end.
+    if (jobs.length > 0 && !this.#closed) this.#marker.wake();
+  }
+
+  /** `asked`: slots for which jobs are asked for in the same step. */
+  #lanes(asked = 0): Lanes {
+    const { slots, isPushable } = this.#parts;
+    return { free: slots.free + asked, received: this.#received, pushable: isPushable() && !this.#closed };
+  }
+
+  #delivery(lockToken: string, lanes = () => this.#lanes()): Delivery {
     const { workerId, leaseMs, clock } = this.#parts;
     const [token, workers] = [this.#parts.nextToken(), this.#parts.workers()];
-    return { lockToken, timestampMs: clock.now(), askedAtMs: clock.monotonic(), leaseMs, workerId, token, workers };
+    const [timestampMs, askedAtMs] = [clock.now(), clock.monotonic()];
+    return { lockToken, timestampMs, askedAtMs, leaseMs, workerId, token, workers, lanes };
   }
 
   async #take(lockToken: string): Promise<unknown[]> {
@@ -149,7 +184,7 @@ export class Deliveries {
     const most = 1 + slots.takeNow(Math.min(MAX_TAKEN, Math.max(1, freeLanes())) - 1);
     let used = 0;
     try {
-      const delivery = this.#delivery(lockToken);
+      const delivery = this.#delivery(lockToken, () => this.#lanes(most));
       const taken = this.#closed ? [] : await ledger.take(place, delivery, most);
       for (const answer of taken.filter(isAnswer)) {
         this.#ahead.push({ taken: answer, delivery });
@@ -164,7 +199,7 @@ export class Deliveries {
   }
 
   /** Whether it is a job, which keeps a slot from here on; BullMQ may also say when the next one is due. */
-  #holds({ job }: Ahead['taken']): boolean {
+  #holds({ job }: Answer): boolean {
     const [, jobId] = job;
     // One that came back although it still runs here has its slot already.
     if (typeof jobId !== 'string' || this.#holding.has(jobId)) return false;
@@ -207,7 +242,7 @@ export class Deliveries {
   ): ReturnType<MoveToCompleted> {
     const delivery = this.#delivery(job.lockToken);
     const { timestampMs: finishedOn } = delivery;
-    let next: (Ahead['taken'] & Pick<Ahead, 'delivery'>) | undefined;
+    let next: (Answer & { readonly delivery: Delivery }) | undefined;
     let holds = false;
     try {
       const finished = await ending.write(() => this.#parts.ledger.finish(ending.settle, job, delivery));
@@ -229,7 +264,7 @@ export class Deliveries {
   }
 
   /** A job as BullMQ's worker wants it. */
-  #next({ job, begun, token }: Ahead['taken'], { lockToken, askedAtMs }: Delivery): unknown[] {
+  #next({ job, begun, token }: Answer, { lockToken, askedAtMs }: Ahead['delivery']): unknown[] {
     this.#enough = job[4] === 1;
     this.#taken.set(job[1] as string, {
       lockToken,
@@ -239,7 +274,7 @@ export class Deliveries {
   }
 }
 
-function isAnswer<Answer extends Taken>(taken: Answer): taken is Answer & Ahead['taken'] {
+function isAnswer<Found extends Taken>(taken: Found): taken is Found & Answer {
   return Array.isArray(taken.job);
 }
 

@@ -13,10 +13,10 @@ import type { Switches } from '../shared/switches.ts';
 import type { WorkerEvent } from '../shared/telemetry.ts';
 import type { Clock, Random, Schedule } from '../shared/time.ts';
 import type { Channels, MemoryStore } from '../shared/tool.ts';
-import type { RegistryRule } from '../shared/tool-spec.ts';
 import type { WorkerAgents } from './agents.ts';
 import type { ApprovalGate } from './approval-gate.ts';
 import type { RegisteredTool } from './begun.ts';
+import type { RuleFound } from './declared-tools.ts';
 import type { NodeCircuits } from './node-circuit.ts';
 import type { Pace } from './pace.ts';
 import type { TerminalHost } from './terminals.ts';
@@ -56,7 +56,7 @@ export interface ExecuteParts {
   /** The declared tool that a call was validated with, where it is not, or not yet, the newest one here. */
   readonly toolOf?: (request: StoredRequest) => Promise<RegisteredTool | undefined>;
   /** What the registry says of calls of a tool now. */
-  readonly ruleFor?: (tool: { readonly namespace: string; readonly name: string }) => RegistryRule | undefined;
+  readonly ruleFor?: (tool: { readonly namespace: string; readonly name: string }) => RuleFound;
   /** The record of another call, for one that undoes it. Default: none can be. */
   readonly callOf?: (callId: string) => Promise<CompensatedCall | undefined>;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;

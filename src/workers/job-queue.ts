@@ -19,6 +19,7 @@ import type { Backend } from '../shared/store/backend.ts';
 import type { BeginAnswer } from '../shared/store/begin.ts';
 import type { Finished } from '../shared/store/deliveries.ts';
 import { type Place, PlaceKeys } from '../shared/store/keys.ts';
+import type { PushReader } from '../shared/store/pushes.ts';
 import {
   type CallJob,
   callOfJob,
@@ -52,6 +53,8 @@ export interface JobQueueParts {
   readonly metrics: WorkerMetrics;
   /** How many living workers take from this queue, this one included. */
   workers(): number;
+  /** Whether it is the tier's only queue. */
+  isAlone(): boolean;
   /** What to do with a job that this worker should not start. */
   unwanted(toolName: string): Unwanted | undefined;
   /** BullMQ's lock of a running attempt was renewed: its lease is due too. */
@@ -64,6 +67,7 @@ export type Unwanted = Extract<Verdict, { kind: 'handed-back' | 'later' }>;
 export class JobQueue {
   readonly #parts: JobQueueParts;
   readonly #deliveries: Deliveries;
+  readonly #pushes: PushReader;
   readonly #bull: BullWorker<CallJob>;
   readonly #locks: LockRenewal;
 
@@ -80,7 +84,19 @@ export class JobQueue {
       nextToken: () => running.nextToken(),
       slots: parts.slots,
       freeLanes: () => concurrency - lanesOf(this.#bull),
+      redisClock: backend.clock,
       workers: () => parts.workers(),
+      isPushable: () => parts.isAlone(),
+      passOn: ({ member, score }) => void backend.redis.zadd(keys.job('marker'), score, member).catch(onError),
+    });
+    this.#pushes = backend.ledger.pushes({
+      url: backend.url,
+      prefix: settings.prefix,
+      place,
+      workerId: parts.workerId,
+      leaseMs: settings.lockDurationMs,
+      onJobs: (jobs, received) => this.#deliveries.pushed(jobs, received),
+      onError,
     });
     const connection = redisOptions({
       url: backend.url,
@@ -125,12 +141,16 @@ export class JobQueue {
   }
 
   /** Fetches nothing any more; what was fetched in this moment goes back. */
-  putBack(): Promise<void> {
-    return this.#deliveries.close();
+  async putBack(): Promise<void> {
+    await this.#deliveries.close();
+    await this.#pushes.leave().catch(this.#parts.onError);
+    // Some may have arrived meanwhile.
+    await this.#deliveries.close();
   }
 
   /** Resolves when the jobs that run have ended, with `force` at once. */
   close(force?: boolean): Promise<void> {
+    this.#pushes.close();
     return this.#bull.close(force);
   }
 

@@ -100,7 +100,7 @@ export class Preparation {
       session: { ...session, state: 'open' },
       toolPolicy,
       policy: this.#parts.settings.policy,
-      registry: this.#parts.ruleFor?.(tool),
+      registry: await this.#parts.ruleFor?.(tool),
       channel: begun.started.request.channel,
       params,
       // What the session saw after the call was made is not in its parameters.

@@ -23,6 +23,15 @@ export class Slots {
     return taken;
   }
 
+  get free(): number {
+    return this.#free;
+  }
+
+  /** Uses slots for jobs that are here already, whether they are free or not. */
+  use(slots: number): void {
+    this.#free -= slots;
+  }
+
   give(slots: number): void {
     this.#free += slots;
     while (this.#free > 0 && this.#waiting.length > 0) {

@@ -304,6 +304,7 @@ export class ToolWorker {
       executor: this.#executor,
       metrics: this.#metrics,
       workers: () => this.#presence.workersOf(place.tier),
+      isAlone: () => this.#backend.shards.layout[place.tier].made === 1,
       unwanted: (toolName) => this.#unwanted(toolName),
       renew: (attempt) => this.#renew(attempt),
       onError: (error) => this.#onError(error),

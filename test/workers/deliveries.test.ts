@@ -27,7 +27,10 @@ async function openDeliveries(
     },
     slots: new Slots(share.slots ?? 100),
     freeLanes: () => freeLanes,
+    redisClock: systemClock,
     workers: () => workers,
+    isPushable: () => true,
+    passOn: () => {},
   });
   const connection = redisOptions({ url: books.world.redisUrl, name: `${books.world.prefix}:lanes`, mode: 'patient' });
   const queue = new Worker(

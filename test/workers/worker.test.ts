@@ -64,7 +64,7 @@ describe('draining', () => {
     gate.open();
     await closing;
     expect((await running.result).status).toBe('success');
-    expect(await fleet.pawl.read(waiting.callId)).toMatchObject({ phase: 'queued', fence: 0 });
+    expect(await fleet.pawl.read(waiting.callId)).toMatchObject({ phase: 'queued', attempts: [] });
     expect(gate.contexts).toHaveLength(1);
   });
 

@@ -136,7 +136,10 @@ export class AuditWriter {
   }
 
   #settled(batch: readonly string[], written: boolean): void {
-    if (written) return this.#tellLost();
+    if (written) {
+      this.#tellLost();
+      return;
+    }
     const room = Math.max(0, MAX_WAITING - this.#waiting.length);
     this.#lost += Math.max(0, batch.length - room);
     this.#waiting.unshift(...batch.slice(batch.length - room));

@@ -13,6 +13,7 @@ import { Batches } from './batches.ts';
 import { type StoredRequest, withParams } from './call-record.ts';
 import type { PlaceKeys } from './keys.ts';
 import type { LedgerAccess } from './ledger-access.ts';
+import { PUSH_LUA } from './pushes.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments } from './queues.ts';
 import { backendError, luaFunction, Script } from './redis.ts';
 import { budgetArguments } from './spending.ts';
@@ -78,7 +79,7 @@ export type ClaimAnswer =
     }
   | { readonly kind: 'conflict'; readonly callId: string };
 
-const claimsScript = new Script('claims', undefined, [...ENQUEUE_LUA, luaFunction('claim')]);
+const claimsScript = new Script('claims', undefined, [...ENQUEUE_LUA, ...PUSH_LUA, luaFunction('claim')]);
 
 interface Asked {
   readonly keys: readonly string[];
@@ -150,6 +151,7 @@ function askedOf(access: LedgerAccess, keys: PlaceKeys, claim: Claim): Asked {
       keys.calls,
       keys.sessionCalls(sessionKey),
       claim.loop === undefined ? record : keys.loop(claim.loop.loopId),
+      keys.circuits,
     ],
     args: [
       claim.callId,

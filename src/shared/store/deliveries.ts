@@ -25,6 +25,22 @@ export interface Delivery {
   readonly token: string;
   /** How many workers take from this queue: of what waits, each takes its share at most. */
   readonly workers: number;
+  /** What the worker has room for, when the question is sent. */
+  lanes(): Lanes;
+}
+
+export interface Lanes {
+  /** Those for which jobs are asked for included. */
+  readonly free: number;
+  /** Pushed jobs that arrived so far. */
+  readonly received: number;
+  /** Whether jobs may be pushed to it. */
+  readonly pushable: boolean;
+}
+
+/** The name under which jobs are pushed to a worker (`pushes.ts`): it says how long their locks and leases are. */
+export function pushName({ leaseMs, workerId }: Pick<Delivery, 'leaseMs' | 'workerId'>): string {
+  return `${leaseMs} ${workerId}`;
 }
 
 /** A job that has been taken, as BullMQ's scripts answer it, or BullMQ's code for none. */
@@ -144,9 +160,11 @@ function takeKeys(access: LedgerAccess, keys: PlaceKeys): string[] {
 
 function takeArguments(keys: PlaceKeys, delivery: Delivery, most: number): (string | number)[] {
   const { lockToken, timestampMs, leaseMs, workerId, token, workers } = delivery;
+  const { free, received, pushable } = delivery.lanes();
   return [
     ...[keys.records, keys.inboxes, keys.job('')],
     ...[lockToken, timestampMs, leaseMs, workerId, token, most, workers],
+    ...[pushable ? pushName(delivery) : '', free, received],
   ];
 }
 
@@ -157,7 +175,8 @@ function takenOf(access: LedgerAccess, { token }: Delivery, answers: readonly un
   return taken;
 }
 
-function oneTaken(access: LedgerAccess, job: unknown, begun: unknown): Omit<Taken, 'token'> {
+/** A job as a script gives it, and what begin says of its attempt. */
+export function oneTaken(access: LedgerAccess, job: unknown, begun: unknown): Omit<Taken, 'token'> {
   if (!Array.isArray(job)) return { job: job as number | undefined };
   if (!Array.isArray(begun) || begun[0] === 'apart') return { job };
   return { job, begun: beginAnswerOf(access, callOfJob(job[1] as string), begun) };

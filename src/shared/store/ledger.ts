@@ -24,6 +24,7 @@ import { type Delivery, Endings, type Finished, type FinishedJob, type Taken, ta
 import type { InboxEvent } from './inbox.ts';
 import type { Place, PlaceKeys } from './keys.ts';
 import { LedgerAccess, type StoredOutcome } from './ledger-access.ts';
+import { PushReader, type PushReaderOptions } from './pushes.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from './queues.ts';
 import { type Redis, Script } from './redis.ts';
 import { type Settle, settleCall, type WriteAnswer } from './settle.ts';
@@ -80,6 +81,11 @@ export class Ledger {
   /** Ends a call together with its job, and takes the next one. */
   finish(settle: Settle, job: FinishedJob, delivery: Delivery): Promise<Finished> {
     return this.#endings.finish(settle, job, delivery);
+  }
+
+  /** Hears of the jobs that are pushed to a worker. */
+  pushes(options: PushReaderOptions): PushReader {
+    return new PushReader(this.#access, options);
   }
 
   /** Takes the time of an attempt from the budgets that count it. */

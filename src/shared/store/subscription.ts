@@ -41,6 +41,11 @@ export class Subscription {
     return new Subscription(client);
   }
 
+  /** Nothing is heard any more; what was published until then has been. */
+  async leave(): Promise<void> {
+    await this.#client.unsubscribe();
+  }
+
   close(): void {
     clearInterval(this.#timer);
     closeConnection(this.#client);

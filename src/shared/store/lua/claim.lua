@@ -2,7 +2,7 @@
 -- Everybody else learns what became of the call, and is told when it settles.
 --
 -- KEYS  1 record  2 merge slot (or the record again)  3 in-flight index  4 index of all calls  5 index of the session's calls
---       6 count of the session's calls with this tool and these parameters
+--       6 count of the session's calls with this tool and these parameters  7 circuits
 -- ARGV  1 call ID  2 '1' when a merge slot is used; '2' shadow mode: tell what a call with the slot's key would have met, '3' or one
 --         with its parameters while it was in flight  3 key prefix of records  4 producer's inbox ID, '' when nobody waits
 --       5 dedupe mode  6 parameter digest  7 request (JSON)  8 generation  9 circuit's name  10 index retention, ms  11 signature
@@ -134,10 +134,16 @@ if ARGV[2] == '2' or ARGV[2] == '3' then
   if duplicate and met[2] ~= ARGV[6] then duplicate = 'conflict' end
   if not duplicate then redis.call('SET', KEYS[2], callId, 'PX', ARGV[10]) end
 end
+-- A worker that has nothing to do gets the call at once, and its attempt has begun. A call that must not start twice begins when the
+-- worker asks for it: the message may get lost.
+local job = {unpack(ARGV, 14, 19)}
+local worker = ARGV[20] == '' and redis.call('EXISTS', ARGV[13] .. job[1]) == 0 and idle_worker({ARGV[13]}, {}) or nil
+local _, circuitState, circuit = circuitOf(KEYS[7], ARGV[9])
+local begins = worker and circuitState == 'CLOSED' and ARGV[12] ~= '1'
 -- The first write is one that Redis refuses when its memory is full: after any other, all of them would pass.
 redis.call('HSET', key,
-  'state', 'inflight', 'phase', 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'signature', ARGV[11], 'paramsDigest', ARGV[6],
-  'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'version', 1)
+  'state', 'inflight', 'phase', begins and 'running' or 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'signature', ARGV[11],
+  'paramsDigest', ARGV[6], 'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'version', 1)
 -- Nothing of a flushed call is left but its fence, which goes on counting and expires no more.
 if record.fence then redis.call('PERSIST', key) end
 if fence then redis.call('HSET', key, 'fence', fence) end
@@ -170,7 +176,16 @@ if now % 16 == 0 then
     if #expired > 0 then redis.call('ZREM', KEYS[index], unpack(expired)) end
   end
 end
-local job = {unpack(ARGV, 14, 19)}
-job[7], job[8] = ARGV[30], ARGV[31]
-enqueue({ARGV[13]}, job)
+if not worker then
+  job[7], job[8] = ARGV[30], ARGV[31]
+  enqueue({ARGV[13]}, job)
+else
+  local token, begun = worker.id .. ' ' .. job[1], {'apart'}
+  if begins then
+    fence = (fence or record.fence or 0) + 1
+    redis.call('HSET', key, 'fence', fence, 'worker', worker.id, 'token', token, 'startedAtMs', now, 'lockUntilMs', now + worker.leaseMs)
+    begun = {'started', now, fence, ARGV[7], ARGV[11], '', 0, '0', now, ARGV[9], circuit, '0', '', ''}
+  end
+  push({ARGV[13]}, {worker, job[1], job[2], job[3], job[4], job[5], job[6], token, begun})
+end
 return {'claimed', callId, now, duplicate, repetitions}

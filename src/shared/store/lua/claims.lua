@@ -3,7 +3,7 @@
 -- KEYS  1 as add_records takes it; then for each call those of claim
 -- ARGV  1, 2 as add_records takes them  3 number of calls; then for each: how many arguments claim takes, and these
 -- Returns for each what claim returns, or {'error', what went wrong}; behind them what add_records returns
-local CLAIM_KEYS = 6
+local CLAIM_KEYS = 7
 local answers, at = {}, 4
 for number = 1, tonumber(ARGV[3]) do
   local key, last = 2 + (number - 1) * CLAIM_KEYS, at + tonumber(ARGV[at])

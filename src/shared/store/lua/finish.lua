@@ -1,21 +1,21 @@
 -- Ends calls together with their jobs, and takes as many next ones, in one step. A job that another attempt holds is left alone.
 --
 -- KEYS  1 as add_records takes it  2 circuits  3 the queue's wait list  4.. for each call those of settle
--- ARGV  1, 2 as add_records takes them  3 to 12 as take takes them  13 largest length of the event stream  14 number of calls
---       15.. for each call: job ID, its lock token, its return value (JSON), how many finished jobs are kept (0 keeps none), '1' when
+-- ARGV  1, 2 as add_records takes them  3 to 15 as take takes them  16 largest length of the event stream  17 number of calls
+--       18.. for each call: job ID, its lock token, its return value (JSON), how many finished jobs are kept (0 keeps none), '1' when
 --       a next job is wanted for it, and what settle takes
 -- Returns {for each call {settle's code, BullMQ's code or 0, '1' when a next job may be given to it}, '1' when there is nothing to
 -- take now or later, BullMQ's answer, what begin_taken says of it, …, what add_records returns}
 local SETTLE_KEYS, SETTLE_ARGS, JOB_ARGS = 6, 20, 5
 local queue, wanted, endings = ARGV[5], 0, {}
-for number = 1, tonumber(ARGV[14]) do
-  local key, at = 4 + (number - 1) * SETTLE_KEYS, 15 + (number - 1) * (JOB_ARGS + SETTLE_ARGS)
+for number = 1, tonumber(ARGV[17]) do
+  local key, at = 4 + (number - 1) * SETTLE_KEYS, 18 + (number - 1) * (JOB_ARGS + SETTLE_ARGS)
   local jobId, token, value, kept, next = unpack(ARGV, at, at + JOB_ARGS - 1)
   local ok, settled = pcall(settle, {unpack(KEYS, key, key + SETTLE_KEYS - 1)}, {unpack(ARGV, at + JOB_ARGS, at + JOB_ARGS + SETTLE_ARGS - 1)})
   local written, code = ok and settled[1] or 'error', 0
   if not ok then
     code = type(settled) == 'table' and settled.err or settled
-  elseif written ~= 'fenced' and not (kept == '0' and complete_job({queue}, {jobId, token, value, ARGV[13]})) then
+  elseif written ~= 'fenced' and not (kept == '0' and complete_job({queue}, {jobId, token, value, ARGV[16]})) then
     code = moveToFinished(
       keysOf(queue, {
         'wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'completed', jobId,
@@ -33,6 +33,9 @@ if redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') > 0 then
 elseif redis.call('EXISTS', queue .. 'paused') == 0 then
   idle = redis.call('EXISTS', queue .. 'delayed') == 0
   if redis.call('EXISTS', queue .. 'active') == 0 then redis.call('XADD', queue .. 'events', '*', 'event', 'drained') end
+end
+if ARGV[13] ~= '' then
+  redis.call('ZADD', queue .. 'pushable', room_of(queue, ARGV[13], ARGV[14], ARGV[15]) + wanted - #jobs, ARGV[13])
 end
 local answer = begin_taken({ARGV[3], KEYS[2]}, {jobs, ARGV[9], ARGV[8], ARGV[10], ARGV[4]})
 answer[#answer + 1] = add_records(KEYS[1], ARGV[1], ARGV[2])

@@ -37,6 +37,16 @@ end
 -- Lines of jobs (stand_in_line): how far their scores are apart, and those of this script with their sessions' last places.
 local LINE, lines = 0x100000000, {}
 
+-- Workers that jobs can be pushed to, once idle_worker has looked, and what this script pushes to each.
+local idle
+
+-- How many jobs a worker has room for: its free lanes, less the pushed jobs that are on their way to it. `received` is how many of
+-- these it has had so far. Without a name, nothing is pushed to it.
+local function room_of(queue, worker, free, received)
+  if worker == '' then return tonumber(free) end
+  return free - ((redis.call('HGET', queue .. 'pushed', worker) or 0) - received)
+end
+
 -- Counts one more in a hash that lives so long from its first count on.
 local function countLater(key, field, ttlMs)
   local fields = counts[key]
@@ -92,6 +102,14 @@ local function writeGathered()
   end
   for key, ttlMs in pairs(lifetimes) do
     if redis.call('PTTL', key) < tonumber(ttlMs) then redis.call('PEXPIRE', key, 2 * ttlMs) end
+  end
+  for _, worker in ipairs(idle or {}) do
+    local jobs = #worker.jobs
+    if jobs > 0 then
+      redis.call('ZADD', worker.queue .. 'pushable', worker.room, worker.name)
+      local pushed = redis.call('HINCRBY', worker.queue .. 'pushed', worker.name, jobs)
+      redis.call('PUBLISH', worker.channel, cjson.encode({pushed, nowMs(), worker.jobs}))
+    end
   end
   for inbox, told in pairs(events) do
     -- Who listens has them now, on one channel for all places; for one that is away they are kept.

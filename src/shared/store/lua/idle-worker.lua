@@ -1,0 +1,35 @@
+-- The worker that a new job can be pushed to: of those that listen and have room, the one with the most. Nil while others stand in
+-- line, or the queue is paused or limited.
+--
+-- KEYS  1 key prefix of the queue
+local queue = KEYS[1]
+if not idle then
+  idle = {}
+  local settings = redis.call('HMGET', queue .. 'meta', 'paused', 'concurrency', 'max')
+  local open = not settings[1] and not settings[2] and not settings[3]
+  if open and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') == 0 then
+    -- As next_jobs says it: a worker that has taken a delayed job's marker asks again, to hear when that is due.
+    local enough = redis.call('EXISTS', queue .. 'delayed') == 0 and 1 or 0
+    local workers = redis.call('ZREVRANGE', queue .. 'pushable', 0, 7, 'WITHSCORES')
+    for at = 1, #workers, 2 do
+      -- A worker's name begins with the lease of its locks.
+      local leaseMs, id = string.match(workers[at], '^(%d+) (.+)$')
+      local worker = {
+        queue = queue, enough = enough, name = workers[at], id = id, leaseMs = leaseMs, room = tonumber(workers[at + 1]),
+        channel = queue .. 'push:' .. workers[at], jobs = {}}
+      if redis.call('PUBSUB', 'NUMSUB', worker.channel)[2] > 0 then
+        idle[#idle + 1] = worker
+      else
+        redis.call('ZREM', queue .. 'pushable', worker.name)
+        redis.call('HDEL', queue .. 'pushed', worker.name)
+      end
+    end
+  end
+end
+-- Those with equal room take turns.
+local roomiest
+for turn = 1, #idle do
+  local worker = idle[(nowMs() + turn) % #idle + 1]
+  if worker.room > 0 and (not roomiest or worker.room > roomiest.room) then roomiest = worker end
+end
+return roomiest

@@ -1,0 +1,57 @@
+/**
+ * Waiting for a queue's marker, which says that there is something to take, with a way to be woken before. The question that
+ * blocks stays with Redis then, for whoever waits next; a marker that comes while nobody waits goes back, for another worker.
+ */
+
+/** What BullMQ's `waitForJob` answers. */
+export type Marker = { readonly member: string; readonly score: number } | null;
+
+/** Woken without a marker: look at once. */
+const AT_ONCE: Marker = { member: '0', score: 0 };
+
+export class MarkerWait {
+  readonly #passOn: (marker: NonNullable<Marker>) => void;
+  #asked = false;
+  #waiting: PromiseWithResolvers<Marker> | undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** `passOn` puts a marker back. */
+  constructor(passOn: (marker: NonNullable<Marker>) => void) {
+    this.#passOn = passOn;
+  }
+
+  /** Resolves with a marker, or with null after `seconds`. `ask` blocks for as long. */
+  wait(seconds: number, ask: () => Promise<Marker>): Promise<Marker> {
+    const waiting = Promise.withResolvers<Marker>();
+    this.#waiting = waiting;
+    // What was asked before may block for longer.
+    if (this.#asked) this.#timer = setTimeout(() => this.#take()?.resolve(null), seconds * 1_000);
+    else void this.#ask(ask);
+    return waiting.promise;
+  }
+
+  wake(): void {
+    this.#take()?.resolve(AT_ONCE);
+  }
+
+  async #ask(ask: () => Promise<Marker>): Promise<void> {
+    this.#asked = true;
+    try {
+      const marker = await ask();
+      this.#asked = false;
+      const waiting = this.#take();
+      if (waiting !== undefined) waiting.resolve(marker);
+      else if (marker !== null) this.#passOn(marker);
+    } catch (error) {
+      this.#asked = false;
+      this.#take()?.reject(error);
+    }
+  }
+
+  #take(): PromiseWithResolvers<Marker> | undefined {
+    clearTimeout(this.#timer);
+    const waiting = this.#waiting;
+    this.#waiting = undefined;
+    return waiting;
+  }
+}
