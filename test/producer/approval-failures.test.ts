@@ -445,7 +445,7 @@ describe('somebody who can do all in Redis, but has no key', () => {
     const { callId, result } = await ask(1);
     const [inbox] = String(await redis.hget(`${fleet.world.prefix}:{elevated}:call:${callId}`, 'inboxes')).split(' ');
     const event = { type: 'settled', callId, state: 'done', outcome: JSON.parse(outcome), signature: 'k1:forged' };
-    await redis.publish(`${fleet.world.prefix}:{elevated}:inbox:${inbox}`, JSON.stringify([event]));
+    await redis.publish(`${fleet.world.prefix}:inbox:${inbox}`, JSON.stringify([event]));
     expect((await session.call(echo, { text: 'later' })).status).toBe('success');
     expect((await fleet.pawl.read(callId))?.phase).toBe('awaiting-approval');
     await session.cancel(callId);

@@ -7,8 +7,8 @@ import { type ByteRange, parsedParts } from '../large-text.ts';
 import type { Outcome } from '../outcome.ts';
 import { FORGED_OUTCOME, type Seals } from '../seals.ts';
 import { type AuditWriter, MAX_UNSEALED } from './audit-writer.ts';
-import { AuditKeys, FleetKeys, homeOf, type Place, PlaceKeys } from './keys.ts';
 import { type StoredRequest, withParams } from './call-record.ts';
+import { AuditKeys, FleetKeys, homeOf, type Place, PlaceKeys } from './keys.ts';
 import { LargeTexts, type TextReference } from './large-texts.ts';
 import type { Redis, Script } from './redis.ts';
 
