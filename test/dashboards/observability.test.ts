@@ -24,6 +24,16 @@ interface Dashboard {
   readonly templating: { readonly list: readonly { readonly name: string; readonly definition: string }[] };
 }
 
+/** What is read of a rule that scales workers. */
+interface ScalingRule {
+  readonly kind?: string;
+  readonly spec?: {
+    readonly triggers?: readonly { readonly metadata: { readonly query: string; readonly threshold: string } }[];
+    readonly metrics?: readonly { readonly external: { readonly metric: unknown; readonly target: unknown } }[];
+  };
+  readonly externalRules?: readonly { readonly seriesQuery: string }[];
+}
+
 const file = (path: string) => readFileSync(join(FOLDER, path), 'utf8');
 const dashboards = readdirSync(join(FOLDER, 'grafana'))
   .filter((name) => name.endsWith('.json'))
@@ -81,6 +91,27 @@ test('every query of the dashboards and alerts asks for metrics and labels that 
     'nothing',
     'by nobody',
   ]);
+});
+
+test('the rules that scale workers ask for a gauge and labels that exist, and want one replica for each worker needed', () => {
+  const page = readFileSync(join(FOLDER, '../docs/scaling.md'), 'utf8');
+  const blocks = [...page.matchAll(/^```yaml\n([\s\S]*?)^```/gm)].map(([, text = '']) => parse(text) as ScalingRule);
+  const [keda, adapter, autoscaler] = blocks;
+  expect(blocks.map(({ kind }) => kind)).toEqual(['ScaledObject', undefined, 'HorizontalPodAutoscaler']);
+  const needed = `${PREFIX}${METRICS.needed.name}`;
+  expect(METRICS.needed.type).toBe('gauge');
+
+  const [trigger] = keda?.spec?.triggers ?? [];
+  expect(trigger?.metadata).toMatchObject({ query: `max(${needed}{tier="read-only"})`, threshold: '1' });
+  expect(wrongIn(trigger?.metadata.query ?? '')).toEqual([]);
+
+  expect(adapter?.externalRules?.map(({ seriesQuery }) => seriesQuery)).toEqual([needed]);
+  const [metric] = autoscaler?.spec?.metrics ?? [];
+  expect(metric?.external.metric).toEqual({ name: needed, selector: { matchLabels: { tier: 'read-only' } } });
+  expect(METRICS.needed.labels).toEqual(['tier']);
+  expect(metric?.external.target).toEqual({ type: 'AverageValue', averageValue: '1' });
+  for (const [name = ''] of page.matchAll(/openclaw_tool_\w+/g))
+    expect([...series.keys()].map((one) => PREFIX + one)).toContain(name);
 });
 
 test('every alert says how bad it is, and leads to an entry of the runbook', () => {
