@@ -36,9 +36,11 @@ export class BenchProcess {
     role: Role,
     options: ProcessOptions,
     nodeOptions: readonly string[] = [],
+    env: Readonly<Record<string, string>> = {},
   ): Promise<BenchProcess> {
     const child = fork(programOf(side, role), [JSON.stringify(options)], {
       execArgv: [...nodeOptions],
+      env: { ...process.env, ...env },
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
     const started = new BenchProcess(child, `the ${role} of ${side}`);

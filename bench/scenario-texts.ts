@@ -89,7 +89,7 @@ export function backlogText({ queued, block, rounds, sides, quiet }: BacklogResu
 
 export function startText({ rounds, programs }: StartResult): string {
   return [
-    `From the start of the process until the first call's tool runs, which waits in the queue; ${rounds} times.`,
+    `From the start of the process until the first call's tool runs, which waits in the queue; ${rounds} times, with Node's compile cache (\`pawl worker\` turns it on by itself, a program does with \`NODE_COMPILE_CACHE\`), which is empty the first time for the programs.`,
     table([
       ['program', 'median, ms', 'longest, ms', 'CPU time of the process, ms'],
       ...programs.map(({ program, medianMs, longestMs, cpuMs }) => [

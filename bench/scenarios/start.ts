@@ -4,6 +4,9 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { BenchProcess } from '../processes.ts';
 import type { ProcessOptions } from '../protocol.ts';
@@ -39,6 +42,7 @@ export async function measureStart(quick: boolean, say: (line: string) => void):
   const found = new Map<StartFigures['program'], Start[]>();
   const note = (program: StartFigures['program'], start: Start) =>
     found.set(program, [...(found.get(program) ?? []), start]);
+  const cache = await mkdtemp(join(tmpdir(), 'pawl-bench-cache-'));
   await withStore(startServer(), async (server) => {
     for (const side of ['pawl', 'bullmq'] as const) {
       const options: ProcessOptions = {
@@ -53,11 +57,12 @@ export async function measureStart(quick: boolean, say: (line: string) => void):
       const producer = await BenchProcess.start(side, 'producer', options);
       for (let number = 0; number < rounds; number += 1) {
         if (side === 'pawl') note('pawl worker', await command(producer, options));
-        note(side === 'pawl' ? 'startWorker' : 'BullMQ by hand', await program(side, producer, options));
+        note(side === 'pawl' ? 'startWorker' : 'BullMQ by hand', await program(side, producer, options, cache));
       }
       await producer.stop();
     }
   });
+  await rm(cache, { recursive: true, force: true });
   const programs = [...found].map(([program, starts]) => ({
     program,
     medianMs: median(starts.map(({ ms }) => ms)),
@@ -69,7 +74,7 @@ export async function measureStart(quick: boolean, say: (line: string) => void):
   return { rounds, programs };
 }
 
-/** `pawl worker`, as a container starts it. */
+/** `pawl worker`, which keeps compiled code by itself, as a container starts it. */
 async function command(producer: BenchProcess, options: ProcessOptions): Promise<Start> {
   const turns = producer.ask('turns', { calls: 1 });
   const startedMs = wallClockMs();
@@ -93,8 +98,13 @@ async function endedEarly(child: ChildProcess): Promise<never> {
   throw new Error(`pawl worker ended with code ${code}`);
 }
 
-/** A program of one's own that starts a worker. */
-async function program(side: 'pawl' | 'bullmq', producer: BenchProcess, options: ProcessOptions): Promise<Start> {
+/** A program of one's own that starts a worker, with Node's compile cache on. */
+async function program(
+  side: 'pawl' | 'bullmq',
+  producer: BenchProcess,
+  options: ProcessOptions,
+  cache: string,
+): Promise<Start> {
   const load = producer.ask('load', {
     pace: { inFlight: 1, until: { calls: 1 } },
     resultBytes: 200,
@@ -103,7 +113,7 @@ async function program(side: 'pawl' | 'bullmq', producer: BenchProcess, options:
     startAtMs: 0,
   });
   const startedMs = wallClockMs();
-  const worker = await BenchProcess.start(side, 'worker', options);
+  const worker = await BenchProcess.start(side, 'worker', options, [], { NODE_COMPILE_CACHE: cache });
   try {
     await load;
     const [firstMs] = await worker.ask('run-times', { numbers: [1] });
