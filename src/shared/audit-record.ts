@@ -16,7 +16,12 @@ const MAX_FIELD = 1_024;
 
 /** A record as JSON. `id` names it, so that one that was written twice, because an answer was lost, is known. */
 export function auditText(event: AuditEvent, atMs: number, id: string, known: readonly string[]): string {
-  return JSON.stringify({ id, atMs, ...cleaned(shaped(event, known), known) });
+  const record: Record<string, unknown> = { id, atMs, ...shaped(event, known) };
+  for (const name of WORDS) {
+    const text = record[name];
+    if (typeof text === 'string') record[name] = words(text, known);
+  }
+  return JSON.stringify(record);
 }
 
 function shaped(event: AuditEvent, known: readonly string[]): object {
@@ -81,26 +86,7 @@ function shortened(value: unknown, depth: number): unknown {
 }
 
 /** Fields with words of people and tools in them. The others are names and digests of ours. */
-const WORDS = new Set([
-  'reason',
-  'question',
-  'answer',
-  'by',
-  'action',
-  'actorId',
-  'agentId',
-  'correlationId',
-  'turnId',
-]);
-
-function cleaned(fields: object, known: readonly string[]): object {
-  const clean: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(fields)) {
-    if (value === undefined) continue;
-    clean[name] = WORDS.has(name) && typeof value === 'string' ? words(value, known) : value;
-  }
-  return clean;
-}
+const WORDS = ['reason', 'question', 'answer', 'by', 'action', 'actorId', 'agentId', 'correlationId', 'turnId'];
 
 function words(text: string, known: readonly string[]): string {
   if (text.length > 16 * MAX_FIELD) return REDACTED;

@@ -5,6 +5,7 @@ type LabelsOf<Definition extends MetricDefinition> = Readonly<Record<Definition[
 
 interface HistogramCounts {
   readonly definition: MetricDefinition;
+  /** As they stand in the series. */
   readonly labels: readonly string[];
   /** By bucket, each with those below it left out; the last has no upper bound. */
   readonly counts: number[];
@@ -16,14 +17,32 @@ export const EXPOSITION_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 export class MetricSet {
   readonly #values = new Map<string, number>();
   readonly #histograms = new Map<string, HistogramCounts>();
+  /** Series by metric and labels: the same few come with every call. */
+  readonly #names = new Map<MetricDefinition, Map<string, string>>();
+
+  #seriesOf(definition: MetricDefinition, labels: Readonly<Record<string, string>>): string {
+    let names = this.#names.get(definition);
+    if (names === undefined) {
+      names = new Map();
+      this.#names.set(definition, names);
+    }
+    let key = '';
+    for (const label of definition.labels) key += `${labels[label] ?? ''}\n`;
+    let series = names.get(key);
+    if (series === undefined) {
+      series = seriesOf(definition.name, definition.labels.map(labelIn(labels)));
+      names.set(key, series);
+    }
+    return series;
+  }
 
   count<Definition extends MetricDefinition>(definition: Definition, labels: LabelsOf<Definition>, by = 1): void {
-    const series = seriesOf(definition.name, definition.labels.map(labelIn(labels)));
+    const series = this.#seriesOf(definition, labels);
     this.#values.set(series, (this.#values.get(series) ?? 0) + by);
   }
 
   set<Definition extends MetricDefinition>(definition: Definition, labels: LabelsOf<Definition>, value: number): void {
-    this.#values.set(seriesOf(definition.name, definition.labels.map(labelIn(labels))), value);
+    this.#values.set(this.#seriesOf(definition, labels), value);
   }
 
   observe<Definition extends MetricDefinition>(
@@ -31,16 +50,16 @@ export class MetricSet {
     labels: LabelsOf<Definition>,
     value: number,
   ): void {
-    const pairs = definition.labels.map(labelIn(labels));
-    const id = seriesOf(definition.name, pairs);
+    const id = this.#seriesOf(definition, labels);
     const buckets = definition.buckets ?? [];
     let histogram = this.#histograms.get(id);
     if (histogram === undefined) {
+      const pairs = definition.labels.map(labelIn(labels));
       histogram = { definition, labels: pairs, counts: new Array<number>(buckets.length + 1).fill(0), sum: 0 };
       this.#histograms.set(id, histogram);
     }
-    const bucket = buckets.findIndex((upTo) => value <= upTo);
-    const index = bucket === -1 ? buckets.length : bucket;
+    let index = 0;
+    while (index < buckets.length && value > (buckets[index] as number)) index += 1;
     histogram.counts[index] = (histogram.counts[index] ?? 0) + 1;
     histogram.sum += value;
   }

@@ -137,17 +137,27 @@ end
 -- A worker that has nothing to do gets the call at once, and its attempt has begun. A call that must not start twice begins when the
 -- worker asks for it: the message may get lost.
 local job = {unpack(ARGV, 14, 19)}
-local worker = ARGV[20] == '' and redis.call('EXISTS', ARGV[13] .. job[1]) == 0 and idle_worker({ARGV[13]}, {}) or nil
+local worker = ARGV[20] == '' and idle_worker({ARGV[13]}, {}) or nil
 local _, circuitState, circuit = circuitOf(KEYS[7], ARGV[9])
 local begins = worker and circuitState == 'CLOSED' and ARGV[12] ~= '1'
--- The first write is one that Redis refuses when its memory is full: after any other, all of them would pass.
-redis.call('HSET', key,
+local fields = {
   'state', 'inflight', 'phase', begins and 'running' or 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'signature', ARGV[11],
-  'paramsDigest', ARGV[6], 'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'version', 1)
+  'paramsDigest', ARGV[6], 'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'version', 1}
+local function field(name, value) fields[#fields + 1], fields[#fields + 2] = name, value end
+local token = worker and worker.id .. ' ' .. job[1]
+if begins then
+  fence = (fence or record.fence or 0) + 1
+  field('worker', worker.id)
+  field('token', token)
+  field('startedAtMs', now)
+  field('lockUntilMs', now + worker.leaseMs)
+end
+if fence then field('fence', fence) end
+if ARGV[12] == '1' then field('once', '1') end
+-- The first write is one that Redis refuses when its memory is full: after any other, all of them would pass.
+redis.call('HSET', key, unpack(fields))
 -- Nothing of a flushed call is left but its fence, which goes on counting and expires no more.
 if record.fence then redis.call('PERSIST', key) end
-if fence then redis.call('HSET', key, 'fence', fence) end
-if ARGV[12] == '1' then redis.call('HSET', key, 'once', '1') end
 if params ~= '' then
   redis.call('HSET', key, 'paramsAt', params)
   redis.call('PERSIST', params)
@@ -180,12 +190,7 @@ if not worker then
   job[7], job[8] = ARGV[30], ARGV[31]
   enqueue({ARGV[13]}, job)
 else
-  local token, begun = worker.id .. ' ' .. job[1], {'apart'}
-  if begins then
-    fence = (fence or record.fence or 0) + 1
-    redis.call('HSET', key, 'fence', fence, 'worker', worker.id, 'token', token, 'startedAtMs', now, 'lockUntilMs', now + worker.leaseMs)
-    begun = {'started', now, fence, ARGV[7], ARGV[11], '', 0, '0', now, ARGV[9], circuit, '0', '', ''}
-  end
+  local begun = begins and {'started', now, fence, ARGV[7], ARGV[11], '', 0, '0', now, ARGV[9], circuit, '0', '', ''} or {'apart'}
   push({ARGV[13]}, {worker, job[1], job[2], job[3], job[4], job[5], job[6], token, begun})
 end
 return {'claimed', callId, now, duplicate, repetitions}
