@@ -74,6 +74,22 @@ test('parameters that were lost or changed before the call began end it with a t
   expect(audited).toContainEqual(expect.objectContaining({ type: 'refused', what: 'request' }));
 });
 
+test('of a call whose attempt left no record, parameters that are lost leave its effect unknown', async () => {
+  const { tool, seen } = measuring();
+  const { session, pawl, world, startWorker } = await startFleet({ tools: [tool], workers: 0 });
+  const { redis, ledger } = pawl.backend;
+  const call = pending(await session.submit(tool, { text: 'x'.repeat(100_000) }));
+  const generation = (await ledger.glance(call.callId))?.generation ?? '';
+  const job = { callId: call.callId, generation, session: session.key };
+  const begun = await ledger.begin(job, { workerId: 'one that died', leaseMs: 1, token: 'lost' });
+  expect(begun.kind).toBe('started');
+  const [key = ''] = (await world.keys()).filter((text) => text.includes(`:params:${call.callId}`));
+  await redis.del(key);
+  await startWorker();
+  expect(await call.result).toMatchObject({ status: 'error', error: { code: 'OUTCOME_UNKNOWN' } });
+  expect(seen).toEqual([]);
+});
+
 test('parameters that wait for a person are there when they are approved, and go with the record when they are not', async () => {
   const { tool, seen } = measuring();
   const elevated = defineTool({

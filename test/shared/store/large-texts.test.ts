@@ -1,27 +1,33 @@
 import { randomBytes } from 'node:crypto';
 import { zstdCompressSync } from 'node:zlib';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { digest } from '../../../src/shared/fingerprint.ts';
 import { largeTextOf, PART_BYTES } from '../../../src/shared/large-text.ts';
 import type { Outcome } from '../../../src/shared/outcome.ts';
 import { Seals } from '../../../src/shared/seals.ts';
 import { Signer } from '../../../src/shared/signature.ts';
+import { Endings } from '../../../src/shared/store/deliveries.ts';
 import { LargeTexts } from '../../../src/shared/store/large-texts.ts';
 import { Ledger } from '../../../src/shared/store/ledger.ts';
 import { LedgerAccess } from '../../../src/shared/store/ledger-access.ts';
-import { Script } from '../../../src/shared/store/redis.ts';
-import {
-  MAX_INLINE_OUTCOME_BYTES,
-  type ReadySettle,
-  settleArguments,
-  settleKeys,
-} from '../../../src/shared/store/settle.ts';
-import { type Books, callIdFor, claimOf, openBooks, PLACE, SUCCESS, settle, started } from './calls.ts';
+import { jobIdOf } from '../../../src/shared/store/queues.ts';
+import { MAX_INLINE_OUTCOME_BYTES, settleCall } from '../../../src/shared/store/settle.ts';
+import { type Books, callIdFor, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS, settle, started } from './calls.ts';
 
 const large = (content: unknown = 'x'.repeat(4 * PART_BYTES)): Outcome => ({ ...SUCCESS, output: { content } });
 /** Printable characters in which there is nothing to compress. */
 const noise = (length: number) =>
   [...randomBytes(length)].map((byte) => String.fromCharCode(0x21 + (byte % 94))).join('');
+
+/** What is written first is lost before anything refers to it. */
+function losePartsOnce({ texts, redis }: LedgerAccess): void {
+  const write = texts.write.bind(texts);
+  vi.spyOn(texts, 'write').mockImplementationOnce(async (key, text) => {
+    const reference = await write(key, text);
+    await redis.del(key);
+    return reference;
+  });
+}
 
 async function settled(books: Books, outcome = large()) {
   const claim = claimOf('a');
@@ -92,28 +98,46 @@ describe('large outcomes', () => {
   test('a settle whose parts Redis has lost writes nothing, and can be made again', async () => {
     const books = await openBooks();
     const { redis, world } = books;
-    const access = new LedgerAccess(redis, world.prefix, 60_000, new Seals());
     const claim = claimOf('a');
     await books.ledger.claim(claim);
     const { fence } = await started(books, claim);
-    const lost = {
-      ...{
-        callId: claim.callId,
-        fence,
-        state: 'done' as const,
-        outcome: large(),
-        outcomeJson: '',
-        attempts: [],
-        ttlMs: 9_000,
-      },
-      apart: { key: access.placed(claim.callId).outcome(claim.callId, 'lost'), reference: '{}' },
-    } satisfies ReadySettle;
-    const script = new Script('settle', 6);
-    await expect(script.run(redis, settleKeys(access, lost), settleArguments(access, lost))).rejects.toMatchObject({
-      code: 'BACKEND_UNAVAILABLE',
-    });
+    const access = new LedgerAccess(redis, world.prefix, 60_000, new Seals());
+    losePartsOnce(access);
+    const outcomeJson = JSON.stringify(large());
+    const settling = { callId: claim.callId, fence, state: 'done', outcome: large(), outcomeJson } as const;
+    const again = () => settleCall(access, { ...settling, attempts: [], ttlMs: 9_000 });
+    await expect(again()).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
     expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'inflight', phase: 'running' });
-    expect(await settle(books, claim, fence, large())).toBe('settled');
+    expect(await again()).toBe('settled');
+  });
+
+  test('neither does the end of a job: another call that ends with it is not kept from that', async () => {
+    const books = await openBooks();
+    const { redis, world, ledger } = books;
+    const [lost, whole] = [claimOf('a'), claimOf('b')];
+    await ledger.claim(lost);
+    await ledger.claim(whole);
+    const delivery = {
+      ...{ lockToken: 'lane', timestampMs: Date.now(), askedAtMs: performance.now(), leaseMs: LEASE_MS },
+      ...{ workerId: 'worker-1', token: 'delivery', workers: 1 },
+      lanes: () => ({ free: 2, received: 0, pushable: false }),
+    };
+    expect(await ledger.take(PLACE, delivery, 2)).toHaveLength(2);
+    const access = new LedgerAccess(redis, world.prefix, 60_000, new Seals());
+    losePartsOnce(access);
+    const endings = new Endings(access);
+    const end = ({ callId, generation }: typeof lost, outcome: Outcome) =>
+      endings.finish(
+        { callId, fence: 1, state: 'done', outcome, outcomeJson: JSON.stringify(outcome), attempts: [], ttlMs: 9_000 },
+        { id: jobIdOf(callId, generation), returnValue: '{}', kept: 0, takeNext: false },
+        delivery,
+      );
+    const [first, second] = await Promise.allSettled([end(lost, large()), end(whole, SUCCESS)]);
+    expect(first).toMatchObject({ status: 'rejected', reason: { code: 'BACKEND_UNAVAILABLE' } });
+    expect(second).toMatchObject({ status: 'fulfilled', value: { code: 'settled' } });
+    expect(await ledger.read(lost.callId)).toMatchObject({ state: 'inflight', phase: 'running' });
+    expect(await end(lost, large())).toMatchObject({ code: 'settled' });
+    expect(await ledger.outcome(lost.callId)).toEqual(large());
   });
 
   test('parts that have expired are a typed error', async () => {
