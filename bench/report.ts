@@ -179,7 +179,8 @@ What limits it: loading modules. Connecting, publishing the tools and taking the
 ${memory === undefined ? notRun('memory') : memoryText(memory)}
 
 What limits it: a call's record, which is kept so that the same key gives the same answer. Its size is the envelope's, the result's and
-about 25 fields'; what processes hold is bounded by calls in flight, not by calls made.
+about 25 fields'; what processes hold is bounded by calls in flight, not by calls made. Redis also keeps the newest 50,000 records of the
+audit trail and a sample of finished jobs for Bull Board, which are full before the measuring begins.
 
 ## Against other systems
 

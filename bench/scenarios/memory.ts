@@ -21,10 +21,13 @@ const FLAT_SHARE = 0.1;
 const FLAT_BYTES = 4 * 1_048_576;
 const RECORD_TTL_MS = 15_000;
 const RECORD_CALLS = 10_000;
-/** Fills what is bounded anyway: 20 finished jobs a second are kept for Bull Board until there are 500. */
+/** Fills the audit trail in Redis, of which the newest 50,000 records are kept, two for each call. */
+const FILLING_CALLS = 30_000;
+/** Fills what is bounded by time: 20 finished jobs a second are kept for Bull Board until there are 500. */
 const FILL_MS = 30_000;
 /** Share of a call's memory that must be given back. */
 const RETURNED_SHARE = 0.95;
+const CALLS = 1_000_000;
 const SAMPLES = 40;
 const POLL_MS = 500;
 
@@ -62,18 +65,21 @@ export interface RecordMemory {
   readonly returnedAfterMs: number;
 }
 
-export async function measureMemory(calls: number, say: (line: string) => void): Promise<MemoryResult> {
-  const samples = await sampleProcesses(calls, say);
+export async function measureMemory(quick: boolean, say: (line: string) => void): Promise<MemoryResult> {
+  const calls = quick ? CALLS / 50 : CALLS;
+  const samples = await sampleProcesses(calls, quick ? SAMPLES / 5 : SAMPLES, say);
   const record = await measureRecords(say);
   return { date: new Date().toISOString().slice(0, 10), calls, flatness: judge(samples), samples, record };
 }
 
-async function sampleProcesses(calls: number, say: (line: string) => void): Promise<readonly Sample[]> {
+async function sampleProcesses(calls: number, count: number, say: (line: string) => void): Promise<readonly Sample[]> {
   return withStore(startServer(), (server) => {
     const sides = new Map([['pawl', server]] as const);
     return Fleet.with({ sides, producers: 1, ttlMs: FLAT_TTL_MS, nodeOptions: ['--expose-gc'] }, async (fleet) => {
       const samples: Sample[] = [];
-      const batch = Math.ceil(calls / SAMPLES);
+      const batch = Math.ceil(calls / count);
+      say('filling what is bounded anyway');
+      await make(fleet, IN_FLIGHT, { calls: FILLING_CALLS });
       for (let made = batch; made <= calls; made += batch) {
         await make(fleet, IN_FLIGHT, { calls: batch });
         const [producer, worker] = await Promise.all([
@@ -85,7 +91,7 @@ async function sampleProcesses(calls: number, say: (line: string) => void): Prom
         await make(fleet, 1, { calls: 10 });
         const sample = { calls: made, producer, worker, redisBytes: await server.usedMemoryBytes() };
         samples.push(sample);
-        if (samples.length % 10 === 0) say(inWords(sample));
+        if (samples.length % (count / 4) === 0) say(inWords(sample));
       }
       return samples;
     });
@@ -139,7 +145,7 @@ async function takeAndReturn(
 ): Promise<RecordMemory> {
   // Kept jobs, the event stream, the connections' buffers.
   say('filling what is bounded anyway');
-  await make(fleet, IN_FLIGHT, { calls: 2_000 });
+  await make(fleet, IN_FLIGHT, { calls: FILLING_CALLS });
   await make(fleet, 1, { durationMs: FILL_MS });
   await sleep(RECORD_TTL_MS + 2_000);
   await make(fleet, 1, { calls: 1 });
