@@ -1,5 +1,6 @@
 /** Runs the workloads against hand-written BullMQ, those with the same processes together. */
 import { freemem } from 'node:os';
+import { attempt } from './attempt.ts';
 import { type Compared, compare, type Effort } from './comparison.ts';
 import { Fleet } from './fleet.ts';
 import { startServer } from './stores/redis.ts';
@@ -19,7 +20,10 @@ export async function compareWorkloads(
     WORKLOADS.filter(({ name }) => wanted.has(name)),
     ({ producers, workers, kept }) => `${producers} ${workers} ${kept}`,
   );
-  for (const workloads of stages.values()) compared.push(...(await runStage(workloads, effort, say)));
+  for (const workloads of stages.values()) {
+    const names = workloads.map(({ name }) => name).join(', ');
+    compared.push(...((await attempt(names, () => runStage(workloads, effort, say))) ?? []));
+  }
   return compared.toSorted((a, b) => placeOf(a.name) - placeOf(b.name));
 }
 

@@ -1,10 +1,12 @@
 /**
  * `npm run bench`: Pawl against hand-written BullMQ on the same Redis; `--full` adds what takes longer, and other systems.
- * `--help` says the rest. Writes `bench/results/latest.json` and, from it, `docs/performance.md`.
+ * `--help` says the rest. Writes `bench/results/latest.json` and, from it, `docs/performance.md`; a quick or partial run writes
+ * `bench/results/partial.json` alone.
  */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { compareWorkloads } from './against-bullmq.ts';
+import { attempt } from './attempt.ts';
 import { machine } from './machine.ts';
 import { options } from './options.ts';
 import { comparePeers } from './peers.ts';
@@ -19,6 +21,8 @@ import type { Scenario } from './workloads.ts';
 
 const RESULTS = new URL('results/', import.meta.url);
 const LATEST = new URL('latest.json', RESULTS);
+/** Of a run that leaves the page as it is. */
+const PARTIAL = new URL('partial.json', RESULTS);
 const PAGE = new URL('../docs/performance.md', import.meta.url);
 
 const { wanted, quick, json, page, effort } = options();
@@ -39,11 +43,16 @@ const result: BenchResult = {
   peers: await comparePeers(wanted, effort, say),
 };
 console.log(json ? JSON.stringify(result, undefined, 2) : `\n${reportText(result)}`);
-const whole = page === 'add' ? added(await lastResult(), result) : result;
-await writeFile(LATEST, `${JSON.stringify(whole, undefined, 2)}\n`);
-if (page !== 'leave') {
-  await writeFile(PAGE, reportPage(whole));
-  say(`written: ${fileURLToPath(PAGE)}`);
+if (page === 'leave') await write(PARTIAL, `${JSON.stringify(result, undefined, 2)}\n`);
+else {
+  const whole = page === 'add' ? added(await lastResult(), result) : result;
+  await write(LATEST, `${JSON.stringify(whole, undefined, 2)}\n`);
+  await write(PAGE, reportPage(whole));
+}
+
+async function write(file: URL, text: string): Promise<void> {
+  await writeFile(file, text);
+  say(`written: ${fileURLToPath(file)}`);
 }
 
 async function runScenarios(): Promise<Scenarios> {
@@ -51,7 +60,7 @@ async function runScenarios(): Promise<Scenarios> {
   for (const [name, measure] of Object.entries(measures)) {
     if (!wanted.has(name)) continue;
     say(name);
-    found[name] = await measure();
+    found[name] = await attempt<unknown>(name, measure);
   }
   return found as Scenarios;
 }

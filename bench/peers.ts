@@ -8,6 +8,7 @@ import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { attempt } from './attempt.ts';
 import { type Compared, compare, type Effort } from './comparison.ts';
 import { Fleet } from './fleet.ts';
 import { findPostgresql, POSTGRESQL_DURABILITY, startPostgresql } from './stores/postgresql.ts';
@@ -53,20 +54,30 @@ export async function comparePeers(
       results.push({ peer, leftOut: found.leftOut });
       continue;
     }
-    const comparisons: PeerComparison[] = [];
-    let store = '';
-    for (const durability of DURABILITIES) {
-      const compared: Compared[] = [];
-      for (const producers of new Set(peerWorkloads().map((workload) => workload.producers))) {
-        const { title, rows } = await onStores(peer, found, durability, producers, { ...effort, rounds }, say);
-        store = title;
-        compared.push(...rows);
-      }
-      comparisons.push({ durability, settings: settingsOf(peer, durability), compared });
-    }
-    results.push({ peer, title: found.title, store, comparisons });
+    const result = await attempt(peer, () => compareWith(peer, found, { ...effort, rounds }, say));
+    results.push(result ?? { peer, leftOut: 'it failed in this run' });
   }
   return results;
+}
+
+async function compareWith(
+  peer: Peer,
+  found: Prepared,
+  effort: Effort,
+  say: (line: string) => void,
+): Promise<PeerResult> {
+  const comparisons: PeerComparison[] = [];
+  let store = '';
+  for (const durability of DURABILITIES) {
+    const compared: Compared[] = [];
+    for (const producers of new Set(peerWorkloads().map((workload) => workload.producers))) {
+      const { title, rows } = await onStores(peer, found, durability, producers, effort, say);
+      store = title;
+      compared.push(...rows);
+    }
+    comparisons.push({ durability, settings: settingsOf(peer, durability), compared });
+  }
+  return { peer, title: found.title, store, comparisons };
 }
 
 function peerWorkloads() {
