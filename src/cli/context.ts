@@ -121,5 +121,5 @@ export function withRedisHint(error: unknown, environment: NodeJS.ProcessEnv): u
 }
 
 export function withoutPassword(url: string): string {
-  return url.replace(/\/\/[^@/]*@/, '//***@');
+  return url.replace(/\/\/[^@/]*@/g, '//***@');
 }

@@ -7,7 +7,7 @@ import type { Settings } from '../shared/config.ts';
 import { PROMISES, type ServerFacts, type ServerFault, serverFaults, WAITAOF_PROMISE } from '../shared/durability.ts';
 import { inspectServer } from '../shared/store/backend.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from '../shared/store/embedded-redis.ts';
-import { openConnection, type Redis, whenReady } from '../shared/store/redis.ts';
+import { isClustered, type Redis, reach, serversOf } from '../shared/store/redis.ts';
 import { detectMeans } from '../workers/processes.ts';
 import { type CliContext, print, withoutPassword } from './context.ts';
 import { checkFleet } from './doctor-fleet.ts';
@@ -122,12 +122,12 @@ async function checkRedis(
         log: (line) => lines.push(line),
       });
     const url = settings.redisUrl ?? embedded?.url ?? '';
-    redis = openConnection({ url, name: `${settings.prefix}:doctor`, mode: 'fail-fast' });
-    await whenReady(redis, CONNECT_TIMEOUT_MS);
+    ({ redis } = await reach({ url, name: `${settings.prefix}:doctor`, mode: 'fail-fast' }, CONNECT_TIMEOUT_MS));
     const server = await inspectServer(redis);
     const found =
       embedded === undefined ? `REDIS_URL=${withoutPassword(url)}` : `embedded, ${lines[0] ?? 'running already'}`;
-    add({ check, state: 'ok', message: `version ${server.version} (${found})` });
+    const nodes = isClustered(redis) ? `, a cluster with ${count(serversOf(redis).length, 'master')}` : '';
+    add({ check, state: 'ok', message: `version ${server.version} (${found}${nodes})` });
     const faults = serverFaults(server, baseTools, settings);
     add(evictionFinding(server, faults), persistenceFinding(server, faults, settings));
     add(...(await checkFleet(redis, settings)));

@@ -10,6 +10,7 @@ import { PawlError } from '../shared/failure.ts';
 import type { Hook } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
 import { AuditKeeper } from '../shared/store/audit-keeper.ts';
+import { clusterUrl } from '../shared/store/redis-address.ts';
 import { logLine, producerLine } from '../shared/telemetry.ts';
 import { type CliContext, withoutPassword, withRedisHint } from './context.ts';
 import { openProcessEndpoint } from './process-endpoint.ts';
@@ -46,7 +47,8 @@ export async function openFrontDoor(
   const fleet = new FleetView(pawl);
   const board = openBoard({
     settings,
-    redisUrl: settings.boardRedisUrl ?? pawl.backend.url,
+    redisUrl: boardUrl(settings.boardRedisUrl, pawl.backend),
+    redis: pawl.backend.redis,
     basePath: BOARD_PATH,
     shards: pawl.backend.shards,
     log,
@@ -94,6 +96,12 @@ export async function openFrontDoor(
       await pawl.close();
     },
   };
+}
+
+/** Who looks at one node of a cluster looks at the cluster. */
+function boardUrl(own: string | undefined, { url, clustered }: Pawl['backend']): string {
+  if (own === undefined) return url;
+  return clustered ? clusterUrl(own) : own;
 }
 
 async function openProducer(context: CliContext, log: Logger, hooks: readonly Hook[]): Promise<Pawl> {

@@ -12,13 +12,15 @@ import { FAILURES } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import { redact } from '../shared/redaction.ts';
 import { PlaceKeys } from '../shared/store/keys.ts';
-import { redisOptions } from '../shared/store/redis.ts';
+import { nodeOptions, type Redis, slotOf } from '../shared/store/redis.ts';
 import type { Shards } from '../shared/store/shards.ts';
 
 export interface BoardOptions {
   readonly settings: Pick<Settings, 'prefix'>;
   /** Of Redis: `pawl.backend.url`. */
   readonly redisUrl: string;
+  /** Knows, in a cluster, which node has what. */
+  readonly redis: Redis;
   /** Where the router will be mounted. */
   readonly basePath: string;
   readonly log: Logger;
@@ -33,11 +35,12 @@ export interface Board {
 }
 
 export function openBoard(options: BoardOptions): Board {
+  const { settings, shards } = options;
   const queues = new Map<string, Queue>();
   const opened = () =>
-    options.shards
+    shards
       .places()
-      .map((place) => new PlaceKeys(options.settings.prefix, place))
+      .map((place) => new PlaceKeys(settings.prefix, place))
       .filter((keys) => !queues.has(keys.queue))
       .map((keys) => {
         const queue = openQueue(keys, options);
@@ -58,7 +61,7 @@ export function openBoard(options: BoardOptions): Board {
       handlerHooks: { after: (_context, result) => ({ ...result, body: redacted(result.body) as typeof result.body }) },
     },
   });
-  const stop = options.shards.onChange(() => {
+  const stop = shards.onChange(() => {
     for (const queue of opened()) board.addQueue(queue);
   });
   // The board's own handler would send the error's text, which may name hosts.
@@ -77,13 +80,10 @@ export function openBoard(options: BoardOptions): Board {
   };
 }
 
-function openQueue(keys: PlaceKeys, { settings, redisUrl, log }: BoardOptions): Queue {
+function openQueue(keys: PlaceKeys, { settings, redis, redisUrl, log }: BoardOptions): Queue {
+  const about = { url: redisUrl, name: `${settings.prefix}:board:${keys.queue}`, mode: 'fail-fast' } as const;
   const queue = new Queue(keys.queue, {
-    connection: redisOptions({
-      url: redisUrl,
-      name: `${settings.prefix}:board:${keys.queue}`,
-      mode: 'fail-fast',
-    }) as ConnectionOptions,
+    connection: nodeOptions(about, () => slotOf(redis, keys.calls)?.node) as ConnectionOptions,
     prefix: keys.base,
     // A queue that only looks must not set the length of the event stream anew.
     skipMetasUpdate: true,

@@ -151,7 +151,8 @@ export class Pawl {
     };
     this.#options = options;
     this.#backend = backend;
-    this.#inboxId = uuidv7(clock).slice(-12) + Math.random().toString(36).slice(2, 8);
+    // The dot: see `inbox.ts`.
+    this.#inboxId = (backend.clustered ? '.' : '') + uuidv7(clock).slice(-12) + Math.random().toString(36).slice(2, 8);
     this.#sessions = new KnownSessions({
       sessions: backend.sessions,
       clock: backend.clock,
@@ -206,6 +207,7 @@ export class Pawl {
       },
       onError,
     });
+    backend.shards.onChange(() => this.#inbox.follow());
     this.#news = NewsListener.open({
       url: backend.url,
       prefix: settings.prefix,

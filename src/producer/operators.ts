@@ -100,7 +100,9 @@ export class OperatorDesk {
 
   /** Spreads the sessions that are opened from now on among so many shards of a tier. */
   async setShards(tier: Tier, shards: number, by?: string): Promise<void> {
-    await this.#parts.backend.shards.set(tier, shards);
+    const { backend } = this.#parts;
+    await backend.shards.set(tier, shards);
+    await backend.breakers.spread(homeOf(tier));
     await this.overridden('shards', `${tier} ${shards}`, by);
   }
 

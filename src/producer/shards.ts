@@ -1,6 +1,8 @@
 /** How the shards of all tiers stand. */
 import type { Backend } from '../shared/store/backend.ts';
+import { PlaceKeys } from '../shared/store/keys.ts';
 import { readPlaceState } from '../shared/store/place-state.ts';
+import { slotOf } from '../shared/store/redis.ts';
 import type { Tier } from '../shared/tool.ts';
 
 export interface ShardView {
@@ -25,7 +27,9 @@ export async function viewShards({ redis, prefix, ledger, shards }: Backend): Pr
         readPlaceState(redis, prefix, place),
         ledger.counts(place),
       ]);
-      return { ...place, takesSessions: place.shard < layout[place.tier].current, waiting, running, kept: calls };
+      const where = slotOf(redis, new PlaceKeys(prefix, place).calls);
+      const takesSessions = place.shard < layout[place.tier].current;
+      return { ...place, takesSessions, waiting, running, kept: calls, ...where };
     }),
   );
 }

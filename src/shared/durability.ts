@@ -15,7 +15,8 @@ import { type AnyTool, qualifiedName } from './tool.ts';
  */
 export type Durability = Settings['durability'];
 
-export type Persistence = 'always' | 'everysec' | 'no' | 'none' | 'unknown';
+const PERSISTENCES = ['none', 'no', 'unknown', 'everysec', 'always'] as const;
+export type Persistence = (typeof PERSISTENCES)[number];
 
 /** A server's configuration, as far as it tells. */
 export interface ServerFacts {
@@ -25,6 +26,17 @@ export interface ServerFacts {
   readonly persistence: Persistence;
   /** The last write to disk did not go well. */
   readonly writeFailed?: boolean;
+}
+
+/** Of several servers that keep parts of the same records: what holds for all. */
+export function weakerOf(one: ServerFacts, other: ServerFacts): ServerFacts {
+  const weaker = PERSISTENCES.indexOf(one.persistence) < PERSISTENCES.indexOf(other.persistence) ? one : other;
+  return {
+    version: one.version.localeCompare(other.version, 'en', { numeric: true }) < 0 ? one.version : other.version,
+    evictionPolicy: evicts(one) ? one.evictionPolicy : other.evictionPolicy,
+    persistence: weaker.persistence,
+    ...(one.writeFailed === true || other.writeFailed === true ? { writeFailed: true } : {}),
+  };
 }
 
 /** What each way of persisting promises, in words. */

@@ -147,6 +147,7 @@ export class Admission {
       seen: parseCircuit(started.circuitRaw),
       probe,
       bypassed: !modes.enabled,
+      apart: this.#parts.backend.clustered === true && placeFor(job.callId).shard > 0,
     };
     const begun: Begun = {
       callId: job.callId,

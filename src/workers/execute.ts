@@ -206,7 +206,7 @@ export class Executor {
     const { callId, started, registered, running } = begun;
     if (onDisk === undefined || durabilityOf(settings, registered.tool) !== 'waitaof') return { go: undefined };
     try {
-      await onDisk();
+      await onDisk(callId);
       // What is on disk may be what another server knew: the begin itself must still stand.
       if (!(await backend.ledger.tell(callId, started.fence, settings.lockDurationMs)).held)
         running.abort(new PawlError('LEASE_LOST'));

@@ -25,7 +25,7 @@ import type { AttemptTurns } from './turns.ts';
 
 export interface ExecuteParts {
   readonly settings: Settings;
-  readonly backend: { readonly ledger: CallLedger; readonly breakers: CircuitRecords };
+  readonly backend: { readonly ledger: CallLedger; readonly breakers: CircuitRecords; readonly clustered?: boolean };
   readonly workerId: string;
   readonly clock: Clock;
   readonly random: Random;
@@ -65,6 +65,6 @@ export interface ExecuteParts {
   /** When the fleet could last run a call like this one. */
   lastOffered(request: StoredRequest): Promise<{ readonly alive: boolean; readonly seenAtMs: number }>;
   /** Resolves when all that Redis has acknowledged is on its disk; absent where no tool asks for it. */
-  readonly onDisk?: () => Promise<void>;
+  readonly onDisk?: (callId: string) => Promise<void>;
   onEvent(event: WorkerEvent): void;
 }

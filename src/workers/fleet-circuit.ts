@@ -27,6 +27,8 @@ export interface CircuitHold {
   readonly probe: string | undefined;
   /** The kill switch is thrown: nothing is counted. */
   readonly bypassed?: boolean;
+  /** The circuit is not beside the call: the step that ends the call cannot count its success. */
+  readonly apart?: boolean;
 }
 
 export type Entry =
@@ -73,10 +75,14 @@ export class FleetCircuits {
 
   /** A success answers the probe at once; otherwise it goes into the window together with the outcome (the returned sample). */
   async succeeded(hold: CircuitHold): Promise<Settle['sample']> {
-    const { key, policy, seen } = hold;
+    const { place, key, policy, seen, apart = false, bypassed = false } = hold;
     if (hold.probe !== undefined) await this.#answer(hold, true);
-    if (hold.bypassed === true) return undefined;
-    return { circuit: key, epoch: seen.epoch, windowSize: windowSize(policy), windowMs: policy.windowMs };
+    if (bypassed) return undefined;
+    const sample = { circuit: key, epoch: seen.epoch, windowSize: windowSize(policy), windowMs: policy.windowMs };
+    if (!apart) return sample;
+    // One that is not counted because Redis is away changes nothing for the call.
+    this.#breakers.addSuccessApart?.(place, sample).catch(() => {});
+    return undefined;
   }
 
   /** The attempt ended without an answer: the next probe may go. */

@@ -27,7 +27,7 @@ import {
   KEPT_EVENTS,
   scriptsOnRedisTime,
 } from '../shared/store/queues.ts';
-import { redisOptions } from '../shared/store/redis.ts';
+import { nodeOptions, slotOf } from '../shared/store/redis.ts';
 import { wake } from '../shared/store/wake.ts';
 import type { Clock } from '../shared/time.ts';
 import { Deliveries } from './deliveries.ts';
@@ -98,11 +98,11 @@ export class JobQueue {
       onJobs: (jobs, received) => this.#deliveries.pushed(jobs, received),
       onError,
     });
-    const connection = redisOptions({
-      url: backend.url,
-      name: `${settings.prefix}:worker:${keys.queue}`,
-      mode: 'patient',
-    });
+    const { url, redis } = backend;
+    const connection = nodeOptions(
+      { url, name: `${settings.prefix}:worker:${keys.queue}`, mode: 'patient' },
+      () => slotOf(redis, keys.calls)?.node,
+    );
     const options: BullWorkerOptions = {
       connection: { ...connection, scripts: scriptsOnRedisTime() } as ConnectionOptions,
       prefix: keys.base,

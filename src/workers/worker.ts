@@ -247,7 +247,7 @@ export class ToolWorker {
       channels: options.channels ?? this.#channels,
       terminals: this.#terminals,
       agents: new WorkerAgents(backend),
-      ...(disk === undefined ? {} : { onDisk: () => disk.passed() }),
+      ...(disk === undefined ? {} : { onDisk: (callId: string) => disk.passed(callId) }),
       gate: this.#gate(hooks),
       audit: backend.audit,
       nodeCircuits: this.#nodeCircuits,

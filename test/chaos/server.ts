@@ -126,7 +126,7 @@ async function answers(url: string): Promise<boolean> {
   }
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const listener = createServer();
   await new Promise<void>((listening) => listener.listen(0, '127.0.0.1', listening));
   const address = listener.address();

@@ -1,7 +1,7 @@
 /** A test's own part of the shared, real Redis. */
 import { randomBytes } from 'node:crypto';
-import { Redis } from 'ioredis';
 import { inject, onTestFinished } from 'vitest';
+import { openConnection, serversOf, whenReady } from '../../src/shared/store/redis.ts';
 
 export interface World extends AsyncDisposable {
   readonly redisUrl: string;
@@ -19,27 +19,30 @@ export interface World extends AsyncDisposable {
 export async function createWorld(): Promise<World> {
   const redisUrl = inject('redisUrl');
   const prefix = `test-${randomBytes(6).toString('hex')}`;
-  const redis = new Redis(redisUrl, { lazyConnect: true, maxRetriesPerRequest: 1, connectionName: 'world' });
-  redis.on('error', () => {});
-  await redis.connect();
+  const redis = openConnection({ url: redisUrl, name: 'world', mode: 'fail-fast' });
+  await whenReady(redis, 10_000);
 
   const keys = async () => {
     const found: string[] = [];
     // The prefix may stand inside a hash tag, so it is looked for anywhere in the name.
-    for await (const names of redis.scanStream({ match: `*${prefix}*`, count: 1000 })) {
-      if (Array.isArray(names)) found.push(...names.map(String));
+    for (const server of serversOf(redis)) {
+      for await (const names of server.scanStream({ match: `*${prefix}*`, count: 1000 })) {
+        if (Array.isArray(names)) found.push(...names.map(String));
+      }
     }
     return [...new Set(found)].sort();
   };
   const connections = async () => {
-    const list = String(await redis.client('LIST'));
-    return [...list.matchAll(/ name=(\S*)/g)].map((match) => match[1] ?? '').filter((name) => name.includes(prefix));
+    const lists = await Promise.all(serversOf(redis).map((server) => server.client('LIST')));
+    const names = [...lists.join('\n').matchAll(/ name=(\S*)/g)].map((match) => match[1] ?? '');
+    return names.filter((name) => name.includes(prefix));
   };
   let disposed: Promise<void> | undefined;
   const dispose = () => {
     disposed ??= (async () => {
       const left = await keys();
-      for (let from = 0; from < left.length; from += 1000) await redis.unlink(...left.slice(from, from + 1000));
+      // One by one: in a cluster they are anywhere.
+      await Promise.all(left.map((key) => redis.unlink(key)));
       await redis.quit();
     })();
     return disposed;

@@ -6,7 +6,15 @@ import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'n
 import { join } from 'node:path';
 import type { AuditType, RecordAudit } from '../audit.ts';
 import type { Settings } from '../config.ts';
-import { evicts, isAtLeast, type Persistence, PROMISES, type ServerFacts, WAITAOF_PROMISE } from '../durability.ts';
+import {
+  evicts,
+  isAtLeast,
+  type Persistence,
+  PROMISES,
+  type ServerFacts,
+  WAITAOF_PROMISE,
+  weakerOf,
+} from '../durability.ts';
 import { PawlError } from '../failure.ts';
 import { secretsOf } from '../redaction.ts';
 import { Seals } from '../seals.ts';
@@ -27,7 +35,7 @@ import { Limits } from './limits.ts';
 import { WorkerMail } from './mail.ts';
 import { Messages } from './messages.ts';
 import { Questions } from './questions.ts';
-import { closeConnection, openConnection, type Redis, whenReady } from './redis.ts';
+import { closeConnection, isClustered, type Redis, reach, serversOf } from './redis.ts';
 import { Sessions } from './sessions.ts';
 import { Shards } from './shards.ts';
 import { SkillRecords } from './skills.ts';
@@ -45,6 +53,8 @@ export interface Backend {
   readonly url: string;
   readonly prefix: string;
   readonly redis: Redis;
+  /** Redis is a cluster: a step touches the keys of one hash tag, and what is published counts only who listens at that node. */
+  readonly clustered: boolean;
   readonly ledger: Ledger;
   readonly breakers: Breakers;
   readonly limits: Limits;
@@ -92,11 +102,19 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   const { settings } = options;
   let embedded: EmbeddedRedis | undefined;
   if (settings.redisUrl === undefined) embedded = await startEmbedded(options);
-  const url = settings.redisUrl ?? embedded?.url ?? '';
-  const redis = openConnection({ url, name: `${settings.prefix}:${options.name}`, mode: options.mode });
+  const { url, redis } = await reach(
+    {
+      url: settings.redisUrl ?? embedded?.url ?? '',
+      name: `${settings.prefix}:${options.name}`,
+      mode: options.mode,
+    },
+    READY_TIMEOUT_MS[options.mode],
+  ).catch(async (error: unknown) => {
+    await embedded?.stop();
+    throw error;
+  });
   const following = new ClockFollower(redis);
   try {
-    await whenReady(redis, READY_TIMEOUT_MS[options.mode]);
     await following.read();
     // The embedded server is ours to configure.
     if (embedded !== undefined && asksForAlways(settings)) await redis.config('SET', 'appendfsync', 'always');
@@ -118,8 +136,9 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       url,
       prefix: settings.prefix,
       redis,
+      clustered: isClustered(redis),
       ledger,
-      breakers: new Breakers(redis, settings.prefix),
+      breakers: new Breakers(redis, settings.prefix, shards),
       limits: new Limits(redis, settings.prefix),
       sessions: new Sessions(redis, settings.prefix, seals, shards),
       shards,
@@ -260,8 +279,13 @@ function ownKey(dataDir: string): SigningKey {
   return { kid: 'embedded', key: readFileSync(file, 'utf8') };
 }
 
-/** Reads version, eviction and persistence. Throws `CONFIGURATION` for a server that is too old. */
+/** Reads version, eviction and persistence, of a cluster what is worst among its masters. Throws `CONFIGURATION` for a server that is too old. */
 export async function inspectServer(redis: Redis): Promise<ServerFacts> {
+  const all = await Promise.all(serversOf(redis).map(inspectOne));
+  return all.reduce(weakerOf);
+}
+
+async function inspectOne(redis: Redis): Promise<ServerFacts> {
   const info = `${await redis.info('server')}\n${await redis.info('memory')}\n${await redis.info('persistence')}`;
   const told = (name: string) => new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1];
   const version = told('valkey_version') ?? told('redis_version') ?? 'unknown';

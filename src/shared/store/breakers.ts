@@ -1,12 +1,19 @@
 /**
- * Remembers the fleet's circuits (`breaker.ts` decides). One circuit holds for all shards of a tier.
+ * Remembers the fleet's circuits (`breaker.ts` decides). One circuit holds for all shards of a tier: it lives in the first one.
+ *
+ * A cluster's scripts cannot read it beside a call of another shard. There, each other shard has a copy, which a change brings up to
+ * date right after it: an attempt that begins in between is let in once more, and whoever counts its end sees that the copy is old.
  */
 import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../breaker.ts';
 import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
-import { type Redis, Script } from './redis.ts';
+import { isClustered, type Redis, Script } from './redis.ts';
+import type { CircuitSample } from './settle.ts';
+import type { Shards } from './shards.ts';
 
 const failureScript = new Script('circuit-failure', 2);
 const changeScript = new Script('circuit-change', 3);
+const successScript = new Script('circuit-success', 2);
+const copyScript = new Script('circuit-copy', 1);
 /** Of each place. */
 const CHANGES_KEPT = 500;
 const CHANGES_KEPT_MS = 7 * 24 * 3_600_000;
@@ -35,8 +42,12 @@ export class Breakers {
   readonly #redis: Redis;
   readonly #prefix: string;
   readonly #news: string;
+  readonly #shards: Pick<Shards, 'places'> | undefined;
+  /** Successes that are not counted yet, by window: those that come while others are on their way go together. */
+  readonly #successes = new Map<string, { count: number }>();
 
-  constructor(redis: Redis, prefix: string) {
+  constructor(redis: Redis, prefix: string, shards?: Pick<Shards, 'places'>) {
+    this.#shards = shards;
     this.#redis = redis;
     this.#prefix = prefix;
     this.#news = new FleetKeys(prefix).news;
@@ -70,6 +81,7 @@ export class Breakers {
       [keys.circuits, keys.window(key)],
       [key, epoch, size, windowMs],
     );
+    await this.#refresh(place, key, epoch, raw as string);
     return {
       nowMs: Number(nowMs),
       circuit: parseCircuit(raw as string),
@@ -116,7 +128,51 @@ export class Breakers {
         CHANGES_KEPT_MS,
       ],
     );
+    await this.#copy(place, key, raw as string);
     return { changed: code === 'changed', circuit: parseCircuit(raw as string) };
+  }
+
+  /** Counts a success apart from its call's end: in a cluster, where the call is in another shard. Soon, and told to nobody. */
+  async addSuccessApart(place: Place, { circuit, epoch, windowSize, windowMs }: CircuitSample): Promise<void> {
+    const keys = this.#keys(place);
+    const window = keys.window(circuit);
+    const waiting = this.#successes.get(window);
+    if (waiting !== undefined) {
+      waiting.count = Math.min(waiting.count + 1, windowSize);
+      return;
+    }
+    const added = { count: 1 };
+    this.#successes.set(window, added);
+    try {
+      while (added.count > 0) {
+        const { count } = added;
+        added.count = 0;
+        const args = [circuit, epoch, windowSize, windowMs, count];
+        const [raw] = await successScript.run(this.#redis, [keys.circuits, window], args);
+        await this.#refresh(place, circuit, epoch, raw as string);
+      }
+    } finally {
+      this.#successes.delete(window);
+    }
+  }
+
+  /** Brings all circuits of a tier to its other shards: there may be new ones. */
+  async spread(place: Place): Promise<void> {
+    if (!isClustered(this.#redis)) return;
+    const stored = await this.#redis.hgetall(this.#keys(place).circuits);
+    await Promise.all(Object.entries(stored).map(([key, raw]) => this.#copy(place, key, raw)));
+  }
+
+  /** An attempt was let in by an epoch that is not the circuit's any more: its shard's copy is old. */
+  async #refresh(place: Place, key: string, epoch: number, raw: string): Promise<void> {
+    if (parseCircuit(raw).epoch !== epoch) await this.#copy(place, key, raw);
+  }
+
+  async #copy({ tier }: Place, key: string, raw: string): Promise<void> {
+    if (raw === '' || !isClustered(this.#redis)) return;
+    const others = (this.#shards?.places([tier]) ?? []).filter(({ shard }) => shard > 0);
+    const args = [key, parseCircuit(raw).epoch, raw];
+    await Promise.all(others.map((place) => copyScript.run(this.#redis, [this.#keys(place).circuits], args)));
   }
 }
 

@@ -16,7 +16,7 @@ import type { LedgerAccess } from './ledger-access.ts';
 import { PUSH_LUA } from './pushes.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments } from './queues.ts';
 import { backendError, luaFunction, Script } from './redis.ts';
-import { budgetArguments } from './spending.ts';
+import { budgetArguments, reserve, type Spent } from './spending.ts';
 
 export interface Claim {
   readonly callId: string;
@@ -96,7 +96,7 @@ export class Claims {
   }
 
   claim(claim: Claim): Promise<ClaimAnswer> {
-    return isLong(claim.request.envelope.payload.params) ? this.#claimLarge(claim) : this.#claimOne(claim);
+    return isLong(claim.request.envelope.payload.params) ? this.#claimLarge(claim) : this.#claimPaid(claim);
   }
 
   /** Writes the parameters first. Where the call is another's, they are not needed. */
@@ -107,8 +107,26 @@ export class Claims {
     const key = this.#access.placed(claim.callId).params(claim.callId, text.id);
     const largeParams = { id: text.id, ...(await texts.write(key, text)) };
     const request = { ...claim.request, envelope: withParams(envelope, {}), largeParams };
-    const answer = await this.#claimOne({ ...claim, request });
+    const answer = await this.#claimPaid({ ...claim, request });
     if (answer.kind !== 'claimed') redis.unlink(key).catch(() => {});
+    return answer;
+  }
+
+  #claimPaid(claim: Claim): Promise<ClaimAnswer> {
+    const { spends, ...free } = claim;
+    return this.#access.clustered && spends !== undefined ? this.#claimReserved(free, spends) : this.#claimOne(claim);
+  }
+
+  /** Its budgets are on another node: they are taken before, and given back when nothing of the call runs. */
+  async #claimReserved(claim: Claim, spends: NonNullable<Claim['spends']>): Promise<ClaimAnswer> {
+    const reserved = await reserve(this.#access, spends);
+    if ('spent' in reserved) {
+      // Without any room, only a call that is known already gets another answer.
+      const known = await this.#claimOne({ ...claim, room: 0 });
+      return known.kind === 'overloaded' ? spentAnswer(claim.callId, spends, reserved.spent) : known;
+    }
+    const answer = await this.#claimOne(claim);
+    if (answer.kind !== 'claimed') await reserved.giveBack();
     return answer;
   }
 
@@ -151,7 +169,7 @@ function askedOf(access: LedgerAccess, keys: PlaceKeys, claim: Claim): Asked {
       keys.calls,
       keys.sessionCalls(sessionKey),
       claim.loop === undefined ? record : keys.loop(claim.loop.loopId),
-      keys.circuits,
+      access.home(keys).circuits,
     ],
     args: [
       claim.callId,
@@ -199,13 +217,8 @@ async function claimAnswerOf(access: LedgerAccess, claim: Claim, answer: unknown
       return { kind: code, callId };
     case 'overloaded':
       return { kind: code, callId, inflight: Number(answer[3]) };
-    case 'spent': {
-      const account = claim.spends?.accounts[Number(answer[3])];
-      const unit = UNITS[Number(answer[4]) - 1];
-      if (account === undefined || unit === undefined)
-        throw new Error('claim.lua named a budget that was not asked for');
-      return { kind: code, callId, account, unit, spent: Number(answer[5]), leftMs: Math.max(0, Number(answer[6])) };
-    }
+    case 'spent':
+      return spentAnswer(callId, claim.spends, answer.slice(3) as unknown as Spent);
     case 'loop':
       return { kind: code, callId, repetitions: Number(answer[3]), retryAfterMs: Math.max(0, Number(answer[4])) };
     case 'inflight':
@@ -229,6 +242,13 @@ async function claimAnswerOf(access: LedgerAccess, claim: Claim, answer: unknown
       };
     }
   }
+}
+
+function spentAnswer(callId: string, spends: Claim['spends'], [budget, unitNumber, spent, leftMs]: Spent): ClaimAnswer {
+  const account = spends?.accounts[Number(budget)];
+  const unit = UNITS[Number(unitNumber) - 1];
+  if (account === undefined || unit === undefined) throw new Error('a script named a budget that was not asked for');
+  return { kind: 'spent', callId, account, unit, spent: Number(spent), leftMs: Math.max(0, Number(leftMs)) };
 }
 
 function approvalArguments(

@@ -3,22 +3,28 @@
  * is under way waits for the next. On a connection of its own, which such a command holds up.
  */
 import { PawlError } from '../failure.ts';
-import { FleetKeys } from './keys.ts';
-import { backendError, closeConnection, openConnection, type Redis } from './redis.ts';
+import { placeFor } from '../fingerprint.ts';
+import { FleetKeys, PlaceKeys } from './keys.ts';
+import { backendError, closeConnection, isClustered, openConnection, type Redis } from './redis.ts';
 
 /** With `appendfsync everysec` the disk is reached within two seconds. */
 const WAIT_MS = 5_000;
 const KEPT_MS = 60_000;
 
+/** Of one server's disk. */
+interface Rounds {
+  current?: Promise<void>;
+  next?: Promise<void>;
+}
+
 export class DiskBarrier {
   readonly #client: Redis;
-  readonly #key: string;
-  #current: Promise<void> | undefined;
-  #next: Promise<void> | undefined;
+  readonly #prefix: string;
+  readonly #rounds = new Map<string, Rounds>();
 
-  private constructor(client: Redis, key: string) {
+  private constructor(client: Redis, prefix: string) {
     this.#client = client;
-    this.#key = key;
+    this.#prefix = prefix;
   }
 
   static open(
@@ -26,35 +32,43 @@ export class DiskBarrier {
     onError: (error: Error) => void,
   ): DiskBarrier {
     const { url, prefix } = options;
-    const client = openConnection({ url, name: `${prefix}:disk`, mode: 'fail-fast' }, onError);
-    return new DiskBarrier(client, new FleetKeys(prefix).disk);
+    return new DiskBarrier(openConnection({ url, name: `${prefix}:disk`, mode: 'fail-fast' }, onError), prefix);
   }
 
-  /** Resolves when all that was acknowledged before is on disk. Throws `BACKEND_UNAVAILABLE` when Redis cannot say so. */
-  passed(): Promise<void> {
-    if (this.#current === undefined) {
-      this.#current = this.#round().finally(() => {
-        this.#current = undefined;
+  /**
+   * Resolves when all that was acknowledged before of the calls beside this one is on disk. Throws `BACKEND_UNAVAILABLE` when Redis
+   * cannot say so.
+   */
+  passed(callId: string): Promise<void> {
+    // In a cluster, the server that has the call.
+    const key = isClustered(this.#client)
+      ? `${new PlaceKeys(this.#prefix, placeFor(callId)).base}:disk`
+      : new FleetKeys(this.#prefix).disk;
+    const rounds = this.#rounds.get(key) ?? {};
+    this.#rounds.set(key, rounds);
+    return this.#passed(key, rounds);
+  }
+
+  #passed(key: string, rounds: Rounds): Promise<void> {
+    if (rounds.current === undefined) {
+      rounds.current = this.#round(key).finally(() => {
+        delete rounds.current;
       });
-      return this.#current;
+      return rounds.current;
     }
-    this.#next ??= this.#current
+    rounds.next ??= rounds.current
       .catch(() => {})
       .then(() => {
-        this.#next = undefined;
-        return this.passed();
+        delete rounds.next;
+        return this.#passed(key, rounds);
       });
-    return this.#next;
+    return rounds.next;
   }
 
-  async #round(): Promise<void> {
+  async #round(key: string): Promise<void> {
     // WAITAOF speaks of the writes of its own connection: this one comes after all that was acknowledged. A pipeline that loses
     // its connection half way is not sent again: on a new connection, without a write, WAITAOF would not wait.
-    const answers = await this.#client
-      .pipeline()
-      .set(this.#key, '1', 'PX', KEPT_MS)
-      .call('WAITAOF', 1, 0, WAIT_MS)
-      .exec();
+    const answers = await this.#client.pipeline().set(key, '1', 'PX', KEPT_MS).call('WAITAOF', 1, 0, WAIT_MS).exec();
     for (const [error] of answers ?? []) if (error !== null) throw backendError(error);
     const [onDisk = 0] = (answers?.[1]?.[1] ?? []) as number[];
     if (onDisk < 1)

@@ -3,7 +3,7 @@
  * cut connection loses, the reader's owner gets from the records (`onGap`).
  */
 import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
-import type { Redis } from './redis.ts';
+import { isClustered, type Redis, slotOf } from './redis.ts';
 import { Subscription } from './subscription.ts';
 
 export type InboxEvent =
@@ -51,21 +51,48 @@ export interface InboxReaderOptions {
 
 export class InboxReader {
   readonly #options: InboxReaderOptions;
-  readonly #subscription: Subscription;
-  #subscribedBefore = false;
+  readonly #subscriptions = new Map<string, Subscription>();
   #closed = false;
 
   private constructor(options: InboxReaderOptions) {
-    const { url, prefix, id, onError } = options;
     this.#options = options;
-    this.#subscription = Subscription.open({
+    this.follow();
+  }
+
+  /** Listens to the places that there are by now. */
+  follow(): void {
+    const { prefix, id, places, redis } = this.#options;
+    if (this.#closed) return;
+    if (!isClustered(redis)) this.#listen(new FleetKeys(prefix).inbox(id), places);
+    // A script of the place counts those who listen at its own node.
+    for (const place of isClustered(redis) ? places() : []) {
+      const key = new PlaceKeys(prefix, place).inbox(id);
+      this.#listen(
+        key,
+        () => [place],
+        () => slotOf(redis, key)?.node,
+      );
+    }
+  }
+
+  #listen(channel: string, places: () => readonly Place[], node: () => string | undefined = () => undefined): void {
+    if (this.#subscriptions.has(channel)) return;
+    const { url, prefix, id, onError } = this.#options;
+    let subscribedBefore = false;
+    const subscription = Subscription.open({
       url,
       name: `${prefix}:inbox:${id}`,
-      channels: [new FleetKeys(prefix).inbox(id)],
+      channels: [channel],
+      node,
       onMessage: (text) => this.#deliver(text),
-      onSubscribed: () => void this.#catchUp().catch((error: Error) => this.#lost(error)),
+      onSubscribed: () => {
+        if (subscribedBefore) this.#options.onGap();
+        subscribedBefore = true;
+        this.#catchUp(places()).catch((error: Error) => this.#lost(error));
+      },
       onError,
     });
+    this.#subscriptions.set(channel, subscription);
   }
 
   static open(options: InboxReaderOptions): InboxReader {
@@ -73,11 +100,9 @@ export class InboxReader {
   }
 
   /** What was kept until now; from here on, events arrive by themselves. */
-  async #catchUp(): Promise<void> {
-    if (this.#subscribedBefore) this.#options.onGap();
-    this.#subscribedBefore = true;
-    const { prefix, id, places, redis } = this.#options;
-    for (const place of places()) {
+  async #catchUp(places: readonly Place[]): Promise<void> {
+    const { prefix, id, redis } = this.#options;
+    for (const place of places) {
       const key = new PlaceKeys(prefix, place).inbox(id);
       for (let kept: string[] | null = []; kept !== null && !this.#closed; ) {
         for (const event of kept) this.#deliver(`[${event}]`);
@@ -112,6 +137,6 @@ export class InboxReader {
 
   close(): void {
     this.#closed = true;
-    this.#subscription.close();
+    for (const subscription of this.#subscriptions.values()) subscription.close();
   }
 }

@@ -10,7 +10,7 @@ import { type AuditWriter, MAX_UNSEALED } from './audit-writer.ts';
 import { type StoredRequest, withParams } from './call-record.ts';
 import { AuditKeys, FleetKeys, homeOf, type Place, PlaceKeys } from './keys.ts';
 import { LargeTexts, type TextReference } from './large-texts.ts';
-import type { Redis, Script } from './redis.ts';
+import { isClustered, type Redis, type Script } from './redis.ts';
 
 /** Where a large outcome is, as its record says. */
 export interface StoredOutcome {
@@ -31,6 +31,8 @@ export class LedgerAccess {
   /** How long ended calls are kept in the indices. */
   readonly retentionMs: number;
   readonly records: AuditWriter | undefined;
+  /** Keys of different places are on different nodes: a step touches one place. */
+  readonly clustered: boolean;
   readonly #pendingRecords: string;
   readonly #prefix: string;
   readonly #keys = new Map<string, PlaceKeys>();
@@ -38,6 +40,7 @@ export class LedgerAccess {
   constructor(redis: Redis, prefix: string, retentionMs: number, seals: Seals, records?: AuditWriter) {
     this.redis = redis;
     this.records = records;
+    this.clustered = isClustered(redis);
     this.#pendingRecords = new AuditKeys(prefix).pending;
     this.#prefix = prefix;
     this.fleet = new FleetKeys(prefix);
@@ -63,14 +66,15 @@ export class LedgerAccess {
 
   /**
    * Runs a script that takes along what this process has to tell the audit trail: its first key and its first two arguments are for
-   * `add_records`, whose answer is its own last one.
+   * `add_records`, whose answer is its own last one. In a cluster, where the trail is elsewhere, that is sent by itself before.
    */
   async carry(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown[]> {
-    const carried = this.records?.carry();
+    if (this.clustered) this.records?.send();
+    const carried = this.clustered ? undefined : this.records?.carry();
+    const pending = this.clustered ? (keys[0] as string) : this.#pendingRecords;
     let written = false;
     try {
-      const all = [carried?.texts ?? '', MAX_UNSEALED, ...args];
-      const answers = await script.run(this.redis, [this.#pendingRecords, ...keys], all);
+      const answers = await script.run(this.redis, [pending, ...keys], [carried?.texts ?? '', MAX_UNSEALED, ...args]);
       written = answers.pop() === 1;
       return answers;
     } finally {
@@ -78,10 +82,13 @@ export class LedgerAccess {
     }
   }
 
-  /** Where the circuits and retry budgets of a place's calls are. */
+  /**
+   * Where the circuits and retry budgets of a place's calls are, for a step that touches the place, too. In a cluster, a copy of the
+   * circuits is beside the calls (`breakers.ts`).
+   */
   home(keys: PlaceKeys): PlaceKeys {
     const { tier, shard } = keys.place;
-    return shard === 0 ? keys : this.keys(homeOf(tier));
+    return shard === 0 || this.clustered ? keys : this.keys(homeOf(tier));
   }
 
   /** An outcome that was too large for its record, as it may be believed. Throws `UNKNOWN_CALL` when it has expired. */

@@ -6,7 +6,7 @@
 import { oneTaken, pushName, type Taken } from './deliveries.ts';
 import type { Place } from './keys.ts';
 import type { LedgerAccess } from './ledger-access.ts';
-import { luaFunction } from './redis.ts';
+import { luaFunction, slotOf } from './redis.ts';
 import { Subscription } from './subscription.ts';
 
 /** For `Script`: `idle_worker` and `push`. */
@@ -39,11 +39,12 @@ export class PushReader {
     this.#access = access;
     this.#options = options;
     const { url, prefix, place, onError } = options;
-    const { queue } = access.keys(place);
+    const { queue, calls } = access.keys(place);
     this.#subscription = Subscription.open({
       url,
       name: `${prefix}:worker:push:${queue}`,
       channels: [`${this.#base}push:${pushName(options)}`],
+      node: () => slotOf(access.redis, calls)?.node,
       onMessage: (text) => this.#read(text),
       onSubscribed: () => void this.#catchUp().catch(onError),
       onError,

@@ -25,7 +25,8 @@ export interface KnownCall extends Pick<CallRecord, 'callId' | 'state' | 'outcom
 
 export type TurnRecords = Pick<Turns, 'take' | 'renew' | 'leave'>;
 
-export type CircuitRecords = Pick<Breakers, 'addFailure' | 'change' | 'read' | 'list' | 'window'>;
+export type CircuitRecords = Pick<Breakers, 'addFailure' | 'change' | 'read' | 'list' | 'window'> &
+  Partial<Pick<Breakers, 'addSuccessApart'>>;
 
 export type ApprovalRecords = Pick<
   Approvals,

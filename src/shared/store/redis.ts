@@ -3,14 +3,18 @@
  */
 import { readFileSync } from 'node:fs';
 import type { Duplex } from 'node:stream';
-import { type Command, Redis, type RedisOptions } from 'ioredis';
+import { Cluster, Command, Redis, type RedisOptions } from 'ioredis';
 import { PawlError } from '../failure.ts';
 import { GatheredWrites } from './gathered-writes.ts';
+import { addressOf, clusterUrl, isCluster, nodesOf } from './redis-address.ts';
 
 export type { Redis } from 'ioredis';
 
 export interface ConnectionOptions {
-  /** `redis://`, `rediss://` or `unix:///path/to/socket`. */
+  /**
+   * `redis://`, `rediss://` or `unix:///path/to/socket`; of a cluster, `redis+cluster://host:port`, or several nodes with commas
+   * between them.
+   */
   readonly url: string;
   /** Shown by CLIENT LIST. */
   readonly name: string;
@@ -50,27 +54,6 @@ export function redisOptions(options: ConnectionOptions): RedisOptions & { reply
     : { ...common, maxRetriesPerRequest: 1, commandTimeout: COMMAND_TIMEOUT_MS };
 }
 
-function addressOf(url: string): RedisOptions {
-  if (url.startsWith('/')) return { path: url };
-  const parsed = URL.canParse(url) ? new URL(url) : undefined;
-  if (parsed === undefined || !['redis:', 'rediss:', 'unix:', 'redis+unix:'].includes(parsed.protocol)) {
-    throw new PawlError(
-      'CONFIGURATION',
-      `REDIS_URL must be redis://, rediss:// or unix:///path; got ${parsed === undefined ? 'something else' : `${parsed.protocol}…`}.`,
-    );
-  }
-  if (parsed.protocol === 'unix:' || parsed.protocol === 'redis+unix:')
-    return { path: decodeURIComponent(parsed.pathname) };
-  return {
-    host: parsed.hostname,
-    port: parsed.port === '' ? 6379 : Number(parsed.port),
-    ...(parsed.username === '' ? {} : { username: decodeURIComponent(parsed.username) }),
-    ...(parsed.password === '' ? {} : { password: decodeURIComponent(parsed.password) }),
-    ...(parsed.pathname.length > 1 ? { db: Number(parsed.pathname.slice(1)) } : {}),
-    ...(parsed.protocol === 'rediss:' ? { tls: {} } : {}),
-  };
-}
-
 /**
  * Sends commands together, and says of every one, not only of scripts, in one typed error that Redis cannot take it now.
  */
@@ -102,9 +85,113 @@ class TypedRedis extends Redis {
   }
 }
 
-/** Opens a connection; errors while it is down are told to `onError` and mended by reconnecting. */
+/** The same for a cluster, which sends each command to the node that has its key. */
+class TypedCluster extends Cluster {
+  readonly #typed = new WeakSet<Command>();
+
+  override sendCommand(command: Command, stream?: Parameters<Cluster['sendCommand']>[1], node?: unknown): unknown {
+    if (!this.#typed.has(command)) {
+      this.#typed.add(command);
+      const { reject } = command;
+      command.reject = (error) => reject(backendError(error) as Error);
+      // Of a single server's commands, the connection does that; here they may wait for a node first.
+      const timeoutMs = this.options.redisOptions?.commandTimeout;
+      if (timeoutMs !== undefined) command.setTimeout(timeoutMs);
+    }
+    return super.sendCommand(command, stream, node);
+  }
+}
+
+/** How long a command is tried again while a node fails over: a producer's caller waits, a worker has the time. */
+const TRY_AGAIN_MS = 200;
+const TRIES = { 'fail-fast': 10, patient: Number.MAX_SAFE_INTEGER } as const;
+
+function clusterOptions(options: ConnectionOptions) {
+  // A cluster has one database.
+  const {
+    host: _host,
+    port: _port,
+    db: _db,
+    retryStrategy: _retry,
+    ...node
+  } = redisOptions({ ...options, url: nodesOf(options.url)[0] });
+  return {
+    redisOptions: node,
+    clusterRetryStrategy: (attempt: number) => Math.min(50 * attempt, MAX_RECONNECT_DELAY_MS),
+    maxRedirections: TRIES[options.mode],
+    retryDelayOnFailover: TRY_AGAIN_MS,
+    retryDelayOnClusterDown: TRY_AGAIN_MS,
+  };
+}
+
+function openCluster(options: ConnectionOptions): Cluster {
+  const nodes = nodesOf(options.url).map((node) => {
+    const { host = '127.0.0.1', port = 6379 } = addressOf(node);
+    return { host, port };
+  });
+  return new TypedCluster(nodes, clusterOptions(options));
+}
+
+/**
+ * Opens a connection; errors while it is down are told to `onError` and mended by reconnecting. A cluster's client takes the same
+ * commands, as long as all keys of one are in one slot.
+ */
 export function openConnection(options: ConnectionOptions, onError: (error: Error) => void = () => {}): Redis {
-  const client: Redis = new TypedRedis(redisOptions(options));
+  const client = isCluster(options.url)
+    ? (openCluster(options) as unknown as Redis)
+    : new TypedRedis(redisOptions(options));
+  client.on('error', onError);
+  return client;
+}
+
+/**
+ * Options of a connection to a single server, in a cluster to the node that `node` names (`host:port`) whenever it connects; to one of
+ * those that the address names when it says nothing. A queue's keys are all in one slot: BullMQ's connections are such, too.
+ */
+export function nodeOptions(
+  options: ConnectionOptions,
+  node: () => string | undefined,
+): ReturnType<typeof redisOptions> {
+  if (!isCluster(options.url)) return redisOptions(options);
+  const seeds = nodesOf(options.url);
+  let moved: string | undefined;
+  const targetOf = (attempt: number) => {
+    const named = moved ?? node();
+    moved = undefined;
+    const { host = '127.0.0.1', port = 6379 } = named
+      ? hostAndPort(named)
+      : addressOf(seeds[attempt % seeds.length] ?? '');
+    return { host, port };
+  };
+  const { db: _db, ...plain } = redisOptions({ ...options, url: seeds[0] });
+  return {
+    ...plain,
+    ...targetOf(0),
+    // ioredis connects with what stands in its options then.
+    retryStrategy(this: RedisOptions, attempt) {
+      Object.assign(this, targetOf(attempt));
+      return Math.min(50 * attempt, MAX_RECONNECT_DELAY_MS);
+    },
+    reconnectOnError: (error) => {
+      moved = /^MOVED \d+ (\S+)/.exec(error.message)?.[1];
+      // And send the command again.
+      return moved === undefined ? error.message.startsWith('READONLY') : 2;
+    },
+  };
+}
+
+function hostAndPort(node: string): { readonly host: string; readonly port: number } {
+  const colon = node.lastIndexOf(':');
+  return { host: node.slice(0, colon), port: Number(node.slice(colon + 1)) };
+}
+
+/** Opens such a connection. */
+export function openNodeConnection(
+  options: ConnectionOptions,
+  node: () => string | undefined,
+  onError: (error: Error) => void,
+): Redis {
+  const client: Redis = new TypedRedis(nodeOptions(options, node));
   client.on('error', onError);
   return client;
 }
@@ -115,6 +202,50 @@ export function closeConnection(client: Redis): void {
   client.disconnect();
   // ioredis forgets those commands when it is told to stop between two tries: whoever awaits one would wait for ever.
   if (waiting) (client as unknown as { flushQueue(error: Error): void }).flushQueue(new Error('Connection is closed.'));
+}
+
+/**
+ * Opens a connection and waits until it is usable. Whoever names one node of a cluster means the cluster: the answer's address says so.
+ * Throws `BACKEND_UNAVAILABLE` after `timeoutMs`.
+ */
+export async function reach(
+  options: ConnectionOptions,
+  timeoutMs: number,
+): Promise<{ readonly url: string; readonly redis: Redis }> {
+  const redis = openConnection(options);
+  try {
+    await whenReady(redis, timeoutMs);
+    const { url } = options;
+    if (isCluster(url) || !/^cluster_enabled:1/m.test(await redis.info('cluster'))) return { url, redis };
+  } catch (error) {
+    closeConnection(redis);
+    throw error;
+  }
+  closeConnection(redis);
+  return reach({ ...options, url: clusterUrl(options.url) }, timeoutMs);
+}
+
+function clusterBehind(redis: Redis): Cluster | undefined {
+  const client: unknown = redis;
+  return client instanceof Cluster ? client : undefined;
+}
+
+/** Whether a connection leads to a cluster. */
+export function isClustered(redis: Redis): boolean {
+  return clusterBehind(redis) !== undefined;
+}
+
+/** The servers behind a connection: itself, or a cluster's masters. */
+export function serversOf(redis: Redis): readonly Redis[] {
+  return clusterBehind(redis)?.nodes('master') ?? [redis];
+}
+
+/** The slot of a key, and the node that has it; undefined where there is no cluster. */
+export function slotOf(redis: Redis, key: string): { readonly slot: number; readonly node: string } | undefined {
+  const cluster = clusterBehind(redis);
+  if (cluster === undefined) return undefined;
+  const slot = new Command('get', [key]).getSlot();
+  return { slot, node: cluster.slots[slot]?.[0] ?? '' };
 }
 
 /** Resolves when the connection is usable; rejects with `BACKEND_UNAVAILABLE` after `timeoutMs`. */
@@ -199,7 +330,7 @@ function luaFile(name: string): string {
 export function backendError(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof PawlError) return error;
   const transient =
-    /OOM|UNKEPT|READONLY|MISCONF|LOADING|MASTERDOWN|CLUSTERDOWN|NOREPLICAS|NOAUTH|WRONGPASS|max retries per request|Connection is closed|Command timed out|Stream isn't writeable|ECONN|ENOENT|EPIPE|ETIMEDOUT/i;
+    /OOM|UNKEPT|READONLY|MISCONF|LOADING|MASTERDOWN|CLUSTERDOWN|NOREPLICAS|NOAUTH|WRONGPASS|TRYAGAIN|ClusterAllFailedError|Cluster redirections|Cluster is ended|startup nodes|max retries per request|Connection is closed|Command timed out|Stream isn't writeable|ECONN|ENOENT|EPIPE|ETIMEDOUT/i;
   return transient.test(`${error.name} ${error.message}`) ? unavailable(error) : error;
 }
 

@@ -17,6 +17,14 @@ export const MAX_EVENT_OUTCOME_BYTES = 4 * 1_024;
 
 export type WriteAnswer = 'settled' | 'postponed' | 'fenced' | 'ended' | 'gone' | 'cancelled' | 'exhausted';
 
+/** A success, as a circuit counts it. */
+export interface CircuitSample {
+  readonly circuit: string;
+  readonly epoch: number;
+  readonly windowSize: number;
+  readonly windowMs: number;
+}
+
 export interface Settle {
   readonly callId: string;
   readonly fence: number;
@@ -27,12 +35,7 @@ export interface Settle {
   readonly attempts: readonly AttemptRecord[];
   readonly ttlMs: number;
   /** Success to be added to a circuit's window. */
-  readonly sample?: {
-    readonly circuit: string;
-    readonly epoch: number;
-    readonly windowSize: number;
-    readonly windowMs: number;
-  };
+  readonly sample?: CircuitSample;
   /** A success puts retries back. */
   readonly refill?: RetryAllowance;
 }

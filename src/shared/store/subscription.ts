@@ -1,13 +1,15 @@
 /**
  * A connection that hears what is published on some channels. A channel forgets: who was away reads what it told of elsewhere.
  */
-import { closeConnection, openConnection, type Redis } from './redis.ts';
+import { closeConnection, openNodeConnection, type Redis } from './redis.ts';
 
 export interface SubscriptionOptions {
   readonly url: string;
   /** Shown by CLIENT LIST. */
   readonly name: string;
   readonly channels: readonly string[];
+  /** In a cluster: the node that publishes (`host:port`), where a script counts who listens. Default: any. */
+  node?(): string | undefined;
   onMessage(text: string, channel: string): void;
   /** Subscribed, for the first time or again after the connection was away. */
   onSubscribed(): void;
@@ -21,16 +23,21 @@ export class Subscription {
   readonly #client: Redis;
   readonly #timer: NodeJS.Timeout;
 
-  private constructor(client: Redis) {
+  private constructor(client: Redis, node: () => string | undefined) {
     this.#client = client;
     this.#timer = setInterval(() => {
-      if (client.status === 'ready') client.ping().catch(() => {});
+      if (client.status !== 'ready') return;
+      const { host, port } = client.options;
+      // Another one publishes by now.
+      if ((node() ?? `${host}:${port}`) !== `${host}:${port}`) client.disconnect(true);
+      else client.ping().catch(() => {});
     }, ASK_MS);
     this.#timer.unref();
   }
 
-  static open({ url, name, channels, ...options }: SubscriptionOptions): Subscription {
-    const client = openConnection({ url, name, mode: 'patient', socketTimeoutMs: ASK_MS }, options.onError);
+  static open({ url, name, channels, node = () => undefined, ...options }: SubscriptionOptions): Subscription {
+    const about = { url, name, mode: 'patient', socketTimeoutMs: ASK_MS } as const;
+    const client = openNodeConnection(about, node, options.onError);
     client.on('message', (channel, text) => options.onMessage(text, channel));
     client.on('ready', () => {
       client.subscribe(...channels).then(
@@ -38,7 +45,7 @@ export class Subscription {
         (error: Error) => options.onError(error),
       );
     });
-    return new Subscription(client);
+    return new Subscription(client, node);
   }
 
   /** Nothing is heard any more; what was published until then has been. */

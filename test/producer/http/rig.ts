@@ -76,6 +76,7 @@ export async function startRig(options: RigOptions = {}): Promise<Rig> {
   const board = openBoard({
     settings,
     redisUrl: pawl.backend.url,
+    redis: pawl.backend.redis,
     shards: pawl.backend.shards,
     basePath: BOARD_PATH,
     log,

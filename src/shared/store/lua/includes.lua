@@ -112,8 +112,9 @@ local function writeGathered()
     end
   end
   for inbox, told in pairs(events) do
-    -- Who listens has them now, on one channel for all places; for one that is away they are kept.
-    if redis.call('PUBLISH', (string.gsub(inbox, '{[^}]*}:', '', 1)), '[' .. table.concat(told, ',') .. ']') == 0 then
+    -- Who listens has them now, on one channel for all places; for one that is away they are kept. Whose ID begins with a dot listens
+    -- to each place by itself, in a cluster where the place is.
+    if redis.call('PUBLISH', (string.gsub(inbox, '{[^}]*}:(inbox:[^.])', '%1', 1)), '[' .. table.concat(told, ',') .. ']') == 0 then
       local length = redis.call('RPUSH', inbox, unpack(told))
       if length == #told then
         redis.call('PEXPIRE', inbox, INBOX_TTL_MS)

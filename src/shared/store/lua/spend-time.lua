@@ -1,8 +1,9 @@
 -- Adds time to what was spent of budgets. One that is not kept any more is not made anew.
 --
--- ARGV  1 milliseconds  2.. the budgets' keys
+-- KEYS  the budgets
+-- ARGV  1 milliseconds
 -- Returns {now}
-for at = 2, #ARGV do
-  if redis.call('EXISTS', ARGV[at]) == 1 then redis.call('HINCRBY', ARGV[at], 'timeMs', ARGV[1]) end
+for _, budget in ipairs(KEYS) do
+  if redis.call('EXISTS', budget) == 1 then redis.call('HINCRBY', budget, 'timeMs', ARGV[1]) end
 end
 return {nowMs()}

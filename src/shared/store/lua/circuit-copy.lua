@@ -1,0 +1,9 @@
+-- Keeps a copy of a circuit beside the calls of a shard, whose scripts cannot read the circuit itself. An older one is not kept.
+--
+-- KEYS  1 circuits of the shard
+-- ARGV  1 circuit's name  2 epoch  3 the circuit as stored
+-- Returns {'copied' or 'stale'}
+local epoch = circuitOf(KEYS[1], ARGV[1])
+if tonumber(epoch) >= tonumber(ARGV[2]) then return {'stale'} end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+return {'copied'}

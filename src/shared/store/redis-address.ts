@@ -1,0 +1,49 @@
+/** What the address of a Redis says: one server, or a cluster. */
+import type { RedisOptions } from 'ioredis';
+import { PawlError } from '../failure.ts';
+
+/** Between two nodes of a cluster; a comma of a password is none. */
+const NEXT_NODE = /,(?=\s*rediss?:\/\/|[^@]*$)/;
+
+/** Whether it is the address of a Redis Cluster. */
+export function isCluster(url: string): boolean {
+  return /^rediss?\+cluster:/.test(url) || (/^rediss?:/.test(url) && NEXT_NODE.test(url));
+}
+
+/** Of the cluster that a node belongs to. */
+export function clusterUrl(url: string): string {
+  return url.replace(/^(rediss?):/, '$1+cluster:');
+}
+
+/** A cluster's nodes, each an address of its own; who asks and how is as the first one says. */
+export function nodesOf(url: string): readonly [string, ...string[]] {
+  const [first = '', ...others] = url
+    .replace(/^(rediss?)\+cluster:/, '$1:')
+    .split(NEXT_NODE)
+    .map((node) => node.trim())
+    .filter((node) => node !== '');
+  const scheme = /^rediss?:/.exec(first)?.[0] ?? 'redis:';
+  return [first, ...others.map((node) => (node.includes('://') ? node : `${scheme}//${node}`))];
+}
+
+/** Of one server. Throws `CONFIGURATION`. */
+export function addressOf(url: string): RedisOptions {
+  if (url.startsWith('/')) return { path: url };
+  const parsed = URL.canParse(url) ? new URL(url) : undefined;
+  if (parsed === undefined || !['redis:', 'rediss:', 'unix:', 'redis+unix:'].includes(parsed.protocol)) {
+    throw new PawlError(
+      'CONFIGURATION',
+      `REDIS_URL must be redis://, rediss:// or unix:///path, or several nodes of a cluster; got ${parsed === undefined ? 'something else' : `${parsed.protocol}…`}.`,
+    );
+  }
+  if (parsed.protocol === 'unix:' || parsed.protocol === 'redis+unix:')
+    return { path: decodeURIComponent(parsed.pathname) };
+  return {
+    host: parsed.hostname,
+    port: parsed.port === '' ? 6379 : Number(parsed.port),
+    ...(parsed.username === '' ? {} : { username: decodeURIComponent(parsed.username) }),
+    ...(parsed.password === '' ? {} : { password: decodeURIComponent(parsed.password) }),
+    ...(parsed.pathname.length > 1 ? { db: Number(parsed.pathname.slice(1)) } : {}),
+    ...(parsed.protocol === 'rediss:' ? { tls: {} } : {}),
+  };
+}

@@ -1,0 +1,121 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Session } from '../../src/index.ts';
+import { placeFor } from '../../src/shared/fingerprint.ts';
+import { startCluster, type TestCluster, whyNoCluster } from '../helpers/cluster.ts';
+import { eventually } from '../helpers/signal.ts';
+import { startFleet as startFleetHere } from '../producer/fleet.ts';
+import { scripted } from '../producer/tools.ts';
+import { connectTo, type Fleet, startFleet } from './fixtures/fleet.ts';
+
+const whyNot = await whyNoCluster();
+if (whyNot !== undefined) console.log(`skipped: ${whyNot}`);
+const KEYS = Array.from({ length: 8 }, (_, number) => `session-${number}`);
+
+describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeout: 90_000 }, () => {
+  let cluster: TestCluster;
+  beforeAll(async () => {
+    cluster = await startCluster();
+  }, 60_000);
+  afterAll(() => cluster?.[Symbol.asyncDispose]());
+
+  const start = (shards: number) =>
+    startFleet({ workers: 2, redisUrl: cluster.url, env: { PAWL_SHARDS: `workspace=${shards}` } });
+  const open = ({ pawl, folder }: Fleet) =>
+    Promise.all(KEYS.map((sessionKey) => pawl.openSession({ sessionKey, workspaceRoot: folder })));
+  const held = (sessions: readonly Session[], gate: string) =>
+    Promise.all(
+      sessions.map((session) =>
+        session.submit('record_once', { label: session.key, gate }, { idempotencyKey: 'held' }),
+      ),
+    );
+
+  test('four shards on its nodes run the calls of eight sessions in two worker processes, each once', async () => {
+    const fleet = await start(4);
+    const sessions = await open(fleet);
+    const gate = fleet.gate('held');
+    const calls = await held(sessions, gate.path);
+    const callIds = calls.map(({ callId = '' }) => callId);
+    expect(new Set(callIds.map((callId) => placeFor(callId).shard)).size).toBeGreaterThan(1);
+    const layout = (await fleet.pawl.shards()).filter(({ tier }) => tier === 'workspace');
+    expect(layout.map(({ slot }) => typeof slot)).toEqual(['number', 'number', 'number', 'number']);
+    expect(new Set(layout.map(({ node }) => node)).size).toBeGreaterThan(1);
+    await eventually(() => fleet.effects().filter(({ phase }) => phase === 'begin').length === KEYS.length);
+
+    // Another producer, with more shards by then: it finds the same calls.
+    await fleet.pawl.setShards('workspace', 6);
+    const other = await connectTo(fleet.world, cluster.url);
+    const same = await Promise.all(KEYS.map((key) => other.session(key)));
+    const joined = await held(same, gate.path);
+    expect(joined.map(({ callId }) => callId)).toEqual(callIds);
+    const [cancelled] = callIds as [string];
+    expect((await other.cancel(cancelled)).settlement).not.toBe('too-late');
+    gate.open();
+    const results = await Promise.all([...calls, ...joined].map((call) => call.result));
+    const expected = KEYS.map((_, index) => (index === 0 ? 'error' : 'success'));
+    expect(results.map(({ status }) => status)).toEqual([...expected, ...expected]);
+    const replayed = await Promise.all((await held(sessions, gate.path)).map((call) => call.result));
+    expect(replayed.slice(1).map(({ fromCache, status }) => [fromCache, status])).toEqual(
+      KEYS.slice(1).map(() => [true, 'success']),
+    );
+    const conflict = await same[1]?.call('record_once', { label: 'other' }, { idempotencyKey: 'held' });
+    expect(conflict?.error?.code).toBe('IDEMPOTENCY_CONFLICT');
+    for (const callId of callIds.slice(1))
+      expect(fleet.effects(callId).filter(({ phase }) => phase === 'effect')).toHaveLength(1);
+    expect(new Set(fleet.effects().map(({ pid }) => pid)).size).toBe(2);
+    expect((await fleet.pawl.calls({ limit: 100 })).map(({ callId }) => callId).sort()).toEqual([...callIds].sort());
+  });
+
+  test('a node that dies and comes back has lost no call, and no effect happens twice', async () => {
+    const fleet = await start(4);
+    const sessions = await open(fleet);
+    const gate = fleet.gate('held');
+    const calls = await held(sessions, gate.path);
+    await eventually(() => fleet.effects().filter(({ phase }) => phase === 'begin').length === KEYS.length);
+    const { node } = (await fleet.pawl.shards()).find(({ running }) => running > 0) ?? {};
+    const server = cluster.nodes.find(({ port }) => node?.endsWith(`:${port}`));
+    await server?.kill();
+    gate.open();
+    await server?.start();
+    const results = await Promise.all(calls.map((call) => call.result));
+    expect(results.map(({ status }) => status)).toEqual(KEYS.map(() => 'success'));
+    for (const { callId = '' } of calls)
+      expect(fleet.effects(callId).filter(({ phase }) => phase === 'effect')).toHaveLength(1);
+  });
+
+  test('circuits, budgets and the audit trail are one for all of its nodes', async () => {
+    let down = true;
+    const { tool, contexts } = scripted(
+      'shaky',
+      () => (down ? Promise.reject(Object.assign(new Error('down'), { status: 503 })) : { output: 1 }),
+      { retry: { maxAttempts: 1 }, circuit: { consecutiveFailures: 5, cooldownMs: 600_000 } },
+    );
+    const { pawl } = await startFleetHere({
+      tools: [tool],
+      settings: { redisUrl: cluster.url, shards: { workspace: 4 }, budgets: { tenants: { acme: { calls: 10 } } } },
+    });
+    const sessions = await Promise.all(
+      KEYS.map((sessionKey) => pawl.openSession({ sessionKey, actorId: 'ada', tenantId: 'acme' })),
+    );
+    const shards = new Set(sessions.map(({ record }) => record.shards?.workspace ?? 0));
+    expect(shards.size).toBeGreaterThan(1);
+    const statusOf = async (session: Session | undefined, key?: string) =>
+      (await session?.call(tool, {}, key === undefined ? {} : { idempotencyKey: key }))?.status;
+    for (const session of sessions.slice(0, 4)) expect(await statusOf(session)).toBe('retry_exhausted');
+    for (const session of sessions.slice(4)) expect(await statusOf(session)).toBe('circuit_open');
+    expect(contexts).toHaveLength(5);
+    expect(await pawl.circuits()).toMatchObject([
+      { place: { tier: 'workspace', shard: 0 }, circuit: { state: 'OPEN' } },
+    ]);
+
+    down = false;
+    await pawl.setCircuit('reset', {});
+    // Five of ten calls are left, whatever asks for one again.
+    for (const session of sessions.slice(0, 5)) expect(await statusOf(session, 'k')).toBe('success');
+    expect(await sessions[5]?.call(tool, {})).toMatchObject({ error: { code: 'BUDGET_EXHAUSTED' } });
+    for (const session of sessions.slice(0, 5)) expect(await statusOf(session, 'k')).toBe('success');
+    await eventually(
+      async () => (await pawl.audit({ limit: 200 })).filter(({ record }) => record.type === 'call').length >= 10,
+      { what: 'ten calls in the audit trail' },
+    );
+  });
+});
