@@ -94,8 +94,12 @@ function send(pawl: Pawl, streams: Streams, response: Response, callId: string, 
 async function writeEvents(response: Response, events: readonly CallEvent[]): Promise<void> {
   for (const { type, position, data } of events) {
     response.write(`id: ${formatPosition(position)}\nevent: ${type}\ndata: `);
-    if (isLong(data)) for await (const piece of longJson(data)) response.write(piece);
-    else response.write(JSON.stringify(data));
+    if (!isLong(data)) response.write(JSON.stringify(data));
+    else
+      for await (const piece of longJson(data)) {
+        if (response.destroyed) return;
+        response.write(piece);
+      }
     response.write('\n\n');
   }
 }
