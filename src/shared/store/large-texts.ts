@@ -30,7 +30,9 @@ const MAX_UNDER_WAY = 4;
 const keepPartScript = new Script('keep-part', 1);
 const compress = promisify(zstdCompress);
 const decompress = promisify(zstdDecompress);
-const FASTEST = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
+const FASTEST = { [constants.ZSTD_c_compressionLevel]: 1 };
+/** Smaller buffers than the result would send each part through the thread pool several times. At least what zlib allows. */
+const bufferFor = (bytes: number) => bytes + 64;
 
 export class LargeTexts {
   readonly #redis: Redis;
@@ -44,7 +46,7 @@ export class LargeTexts {
     const parts: string[] = [];
     const underWay = new Set<Promise<unknown>>();
     for (const [number, part] of text.parts.entries()) {
-      const compressed = await compress(part, FASTEST);
+      const compressed = await compress(part, { params: FASTEST, chunkSize: bufferFor(part.length) });
       const pays = compressed.length <= part.length * WORTHWHILE;
       const stored = pays ? compressed : part;
       parts.push(`${pays ? 'zstd' : 'plain'}:${digest(stored)}`);
@@ -95,7 +97,8 @@ async function plainPart(stored: Buffer | null, name: string, bytes: number): Pr
   const [encoding, expected] = name.split(':');
   if (digest(stored) !== expected) throw forged();
   if (encoding === 'plain') return stored;
-  const plain = await decompress(stored, { maxOutputLength: bytes }).catch(() => undefined);
+  const options = { maxOutputLength: bytes, chunkSize: bufferFor(bytes) };
+  const plain = await decompress(stored, options).catch(() => undefined);
   if (plain?.length !== bytes) throw forged();
   return plain;
 }
