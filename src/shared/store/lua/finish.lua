@@ -27,12 +27,12 @@ for number = 1, tonumber(ARGV[17]) do
   if free then wanted = wanted + 1 end
   endings[number] = {written, code, free and '1' or '0'}
 end
-local jobs, idle = {}, false
-if redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') > 0 then
+-- Most often nothing is there: one look tells.
+local jobs, idle = {}, redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized', queue .. 'paused', queue .. 'delayed') == 0
+if not idle and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') > 0 then
   if wanted > 0 then jobs = next_jobs({queue}, {ARGV[6], ARGV[8], wanted, ARGV[12]}) or {} end
-elseif redis.call('EXISTS', queue .. 'paused') == 0 then
-  idle = redis.call('EXISTS', queue .. 'delayed') == 0
-  if redis.call('EXISTS', queue .. 'active') == 0 then redis.call('XADD', queue .. 'events', '*', 'event', 'drained') end
+elseif (idle or redis.call('EXISTS', queue .. 'paused') == 0) and redis.call('EXISTS', queue .. 'active') == 0 then
+  redis.call('XADD', queue .. 'events', '*', 'event', 'drained')
 end
 if ARGV[13] ~= '' then
   redis.call('ZADD', queue .. 'pushable', room_of(queue, ARGV[13], ARGV[14], ARGV[15]) + wanted - #jobs, ARGV[13])

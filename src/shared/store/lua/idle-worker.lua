@@ -7,9 +7,9 @@ if not idle then
   idle = {}
   local settings = redis.call('HMGET', queue .. 'meta', 'paused', 'concurrency', 'max')
   local open = not settings[1] and not settings[2] and not settings[3]
-  if open and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') == 0 then
-    -- As next_jobs says it: a worker that has taken a delayed job's marker asks again, to hear when that is due.
-    local enough = redis.call('EXISTS', queue .. 'delayed') == 0 and 1 or 0
+  -- As next_jobs says it: a worker that has taken a delayed job's marker asks again, to hear when that is due.
+  local enough = open and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized', queue .. 'delayed') == 0 and 1 or 0
+  if open and (enough == 1 or redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') == 0) then
     local workers = redis.call('ZREVRANGE', queue .. 'pushable', 0, 7, 'WITHSCORES')
     for at = 1, #workers, 2 do
       -- A worker's name begins with the lease of its locks.

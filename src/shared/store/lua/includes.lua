@@ -40,6 +40,9 @@ local LINE, lines = 0x100000000, {}
 -- Workers that jobs can be pushed to, once idle_worker has looked, and what this script pushes to each.
 local idle
 
+-- What calls put back into the buckets of their retries, written once for all of the script.
+local refills = {}
+
 -- How many jobs a worker has room for: its free lanes, less the pushed jobs that are on their way to it. `received` is how many of
 -- these it has had so far. Without a name, nothing is pushed to it.
 local function room_of(queue, worker, free, received)
@@ -100,6 +103,12 @@ local function writeGathered()
     end
     if #turns > 0 then redis.call('ZADD', line.sessions, unpack(turns)) end
   end
+  for key, refill in pairs(refills) do
+    local tokens = tonumber(redis.call('GET', key) or refill.floor)
+    if tokens < refill.capacity then
+      redis.call('SET', key, string.format('%.3f', math.min(refill.capacity, tokens + refill.tokens)), 'PX', refill.windowMs)
+    end
+  end
   for key, ttlMs in pairs(lifetimes) do
     if redis.call('PTTL', key) < tonumber(ttlMs) then redis.call('PEXPIRE', key, 2 * ttlMs) end
   end
@@ -151,9 +160,14 @@ local function withInbox(inboxes, id)
   return inboxes .. ' ' .. id
 end
 
--- A stored circuit is 'epoch|STATE|json'. Absent means closed, epoch 0.
+-- A stored circuit is 'epoch|STATE|json'. Absent means closed, epoch 0. No script reads one again that it has written.
+local circuits = {}
 local function circuitOf(circuitsKey, name)
-  local raw = redis.call('HGET', circuitsKey, name)
+  local raw = circuits[name]
+  if raw == nil then
+    raw = redis.call('HGET', circuitsKey, name)
+    circuits[name] = raw
+  end
   if not raw then return '0', 'CLOSED', '' end
   local epoch, state = string.match(raw, '^(%d+)|([A-Z_]+)|')
   return epoch, state, raw
@@ -192,9 +206,12 @@ local function takeRetry(key, floor, windowMs)
 end
 
 local function refillRetries(key, ratio, floor, capacity, windowMs)
-  local tokens = tonumber(redis.call('GET', key) or floor)
-  if tokens >= tonumber(capacity) then return end
-  redis.call('SET', key, string.format('%.3f', math.min(capacity, tokens + ratio)), 'PX', windowMs)
+  local refill = refills[key]
+  if not refill then
+    refill = {tokens = 0, floor = floor, capacity = tonumber(capacity), windowMs = windowMs}
+    refills[key] = refill
+  end
+  refill.tokens = refill.tokens + ratio
 end
 
 -- Whether an outcome (JSON) leaves open what happened: the effect may or may not have taken place.
