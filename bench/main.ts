@@ -35,8 +35,10 @@ const measures: { readonly [S in Scenario]: () => Promise<Required<Scenarios>[S]
 };
 
 await mkdir(RESULTS, { recursive: true });
+const where = await machine();
 const result: BenchResult = {
-  machine: await machine(),
+  machine: where,
+  dates: Object.fromEntries([...wanted].map((name) => [name, where.date])),
   effort,
   compared: await compareWorkloads(wanted, effort, say),
   scenarios: await runScenarios(),
@@ -80,6 +82,7 @@ function added(last: BenchResult | undefined, now: BenchResult): BenchResult {
   const peers = new Set(now.peers.map(({ peer }) => peer));
   return {
     ...now,
+    dates: { ...last.dates, ...now.dates },
     compared: [...last.compared.filter(({ name }) => !names.has(name)), ...now.compared],
     scenarios: { ...last.scenarios, ...now.scenarios },
     peers: [...last.peers.filter(({ peer }) => !peers.has(peer)), ...now.peers],

@@ -7,13 +7,13 @@ import { fill, inLanes, runLoad } from './load.ts';
 import type { Lanes, RefusalReport, Turn } from './protocol.ts';
 import { quantile } from './statistics.ts';
 
-const { storeUrl: redisUrl, prefix, ttlMs } = processOptions();
-const pawl = await connect({ redisUrl, prefix, ttl: { doneMs: ttlMs, failedMs: ttlMs } });
 /** Longer than any queue here. */
 const QUEUE_TIME_MS = 1_800_000;
 /** Refusals that are asked for at once. */
 const BULK = 1_000;
 
+const { storeUrl: redisUrl, prefix, ttlMs } = processOptions();
+const pawl = await connect({ redisUrl, prefix, ttl: { doneMs: ttlMs, failedMs: ttlMs } });
 const session = await pawl.openSession({ actorId: 'benchmark' });
 
 /** One for all producers: a key means a call of its session. */

@@ -119,7 +119,7 @@ Written by \`npm run bench\` (${machine.date}); edit \`bench/report.ts\`, not th
 ${machine.cores} cores (${machine.processor}, ${machine.memoryGiB} GiB, ${machine.platform}), Node ${machine.node}, Redis ${machine.redis} (embedded, \`appendonly yes\`, \`appendfsync everysec\`),
 Pawl ${machine.pawl}, BullMQ ${machine.bullmq}, ioredis ${machine.ioredis}.
 
-## Targets
+${older(result)}## Targets
 
 ${verdictTable(result)}
 
@@ -201,6 +201,12 @@ ${PEER_LIMITS}
 
 ${TRIED}
 `;
+}
+
+/** Names what was measured before the day of the last run. */
+function older({ machine, dates }: BenchResult): string {
+  const names = Object.entries(dates).filter(([, date]) => date !== machine.date);
+  return names.length === 0 ? '' : `Older: ${names.map(([name, date]) => `${name} (${date})`).join(', ')}.\n\n`;
 }
 
 function paragraphs(lines: readonly string[]): string {

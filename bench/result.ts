@@ -9,8 +9,10 @@ import type { RefusalsResult } from './scenarios/refusals.ts';
 import type { StartResult } from './scenarios/start.ts';
 
 export interface BenchResult {
-  /** Of the run that wrote the file; with `--add`, parts may be older. */
+  /** Of the run that wrote the file. */
   readonly machine: Machine;
+  /** When each workload, scenario and peer was measured: with `--add`, parts may be older. */
+  readonly dates: Readonly<Record<string, string>>;
   readonly effort: Effort;
   readonly compared: readonly Compared[];
   readonly scenarios: Scenarios;

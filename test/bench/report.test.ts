@@ -47,6 +47,7 @@ const nothing: BenchResult = {
     bullmq: '6.7.0',
     ioredis: '6.0.0',
   },
+  dates: {},
   effort: { rounds: 21, roundMs: 700, warmUpMs: 3_000 },
   compared: [],
   scenarios: {},
@@ -59,6 +60,12 @@ test('the page says of every workload, scenario and peer that was not measured h
     expect(page).toContain(`\`npm run bench -- --only ${name} --add\` adds it.`);
   for (const { title } of WORKLOADS) expect(page).toContain(title);
   expect(page.match(/^Not part of this run/gm)?.length).toBeGreaterThanOrEqual(SCENARIOS.length + 1);
+});
+
+test('parts that were measured on an earlier day are named with it', () => {
+  const dates = { memory: '2026-11-20', backlog: '2026-11-22' };
+  expect(reportPage({ ...nothing, dates })).toContain('Older: memory (2026-11-20).');
+  expect(reportPage(nothing)).not.toContain('Older:');
 });
 
 test('a peer that does not install is named with the reason', () => {
