@@ -3,8 +3,8 @@ import type { Session } from '../../src/index.ts';
 import { placeFor } from '../../src/shared/fingerprint.ts';
 import { startCluster, type TestCluster, whyNoCluster } from '../helpers/cluster.ts';
 import { eventually } from '../helpers/signal.ts';
-import { startFleet as startFleetHere } from '../producer/fleet.ts';
-import { scripted } from '../producer/tools.ts';
+import { contentOf, startFleet as startFleetHere } from '../producer/fleet.ts';
+import { echo, scripted } from '../producer/tools.ts';
 import { connectTo, type Fleet, startFleet } from './fixtures/fleet.ts';
 
 const whyNot = await whyNoCluster();
@@ -80,6 +80,29 @@ describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeou
     expect(results.map(({ status }) => status)).toEqual(KEYS.map(() => 'success'));
     for (const { callId = '' } of calls)
       expect(fleet.effects(callId).filter(({ phase }) => phase === 'effect')).toHaveLength(1);
+  });
+
+  test('large parameters and results are where their call is, and come back from there', async () => {
+    const { pawl, openProducer } = await startFleetHere({
+      tools: [echo],
+      settings: { redisUrl: cluster.url, shards: { 'read-only': 4 } },
+    });
+    const params = { text: 'é'.repeat(400_000) };
+    const sessions = await Promise.all(KEYS.map((sessionKey) => pawl.openSession({ sessionKey, actorId: 'ada' })));
+    const call = (all: readonly Session[]) =>
+      Promise.all(all.map((session) => session.call(echo, params, { idempotencyKey: 'large' })));
+    const first = await call(sessions);
+    const other = await openProducer();
+    const again = await call(await Promise.all(KEYS.map((key) => other.session(key))));
+    for (const result of [...first, ...again]) expect(contentOf(result)).toEqual(params);
+    expect(again.every(({ fromCache }) => fromCache)).toBe(true);
+    expect(new Set(first.map(({ callId = '' }) => placeFor(callId).shard)).size).toBeGreaterThan(1);
+    const texts = (await cluster.keys()).filter((key) => /:(params|outcome):/.test(key));
+    for (const { callId = '' } of first) {
+      const { base } = pawl.backend.ledger.keys(placeFor(callId));
+      const own = texts.filter((key) => key.includes(callId));
+      expect(own.map((key) => key.slice(0, base.length))).toEqual([base, base]);
+    }
   });
 
   test('circuits, budgets and the audit trail are one for all of its nodes', async () => {
