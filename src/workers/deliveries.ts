@@ -32,8 +32,8 @@ export interface DeliveryParts {
   readonly slots: Slots;
   /** How many workers take from the same queue. */
   workers(): number;
-  /** Whether jobs may be pushed here: whenever no other queue shares the slots. */
-  isPushable(): boolean;
+  /** How jobs are pushed here. None are while other queues share the slots. */
+  pushes(): Lanes['pushes'];
   /** Gives a marker that nobody here waits for to another worker. */
   passOn(marker: NonNullable<Marker>): void;
 }
@@ -76,8 +76,6 @@ export class Deliveries {
   readonly #ahead: Ahead[] = [];
   /** Jobs with a slot. */
   readonly #holding = new Set<string>();
-  /** How many jobs were pushed to this worker. */
-  #received = 0;
   readonly #marker: MarkerWait;
   #backend: RedisQueueBackend | undefined;
   #closed = false;
@@ -144,10 +142,9 @@ export class Deliveries {
     this.#endings.set(jobId, ending);
   }
 
-  /** Jobs were pushed to this worker: as many as `received` until now. */
-  pushed(jobs: readonly Pushed[], received: number): void {
+  /** Jobs were pushed to this worker. */
+  pushed(jobs: readonly Pushed[]): void {
     const { clock, redisClock, slots } = this.#parts;
-    this.#received = Math.max(this.#received, received);
     for (const taken of jobs.filter(isAnswer)) {
       const { lockToken, atMs } = taken;
       const askedAtMs = clock.monotonic() - Math.max(0, redisClock.now() - atMs);
@@ -155,13 +152,13 @@ export class Deliveries {
       if (this.#holds(taken)) slots.use(1);
     }
     // What comes while this closes is put back at its end.
-    if (jobs.length > 0 && !this.#closed) this.#marker.wake();
+    if (!this.#closed) this.#marker.wake();
   }
 
   /** `asked`: slots for which jobs are asked for in the same step. */
   #lanes(asked = 0): Lanes {
-    const { slots, isPushable } = this.#parts;
-    return { free: slots.free + asked, received: this.#received, pushable: isPushable() && !this.#closed };
+    const pushes = this.#closed ? undefined : this.#parts.pushes();
+    return { free: this.#parts.slots.free + asked, ...(pushes === undefined ? {} : { pushes }) };
   }
 
   #delivery(lockToken: string, lanes = () => this.#lanes()): Delivery {

@@ -86,7 +86,7 @@ export class JobQueue {
       freeLanes: () => concurrency - lanesOf(this.#bull),
       redisClock: backend.clock,
       workers: () => parts.workers(),
-      isPushable: () => parts.isAlone(),
+      pushes: () => (parts.isAlone() ? this.#pushes.state : undefined),
       passOn: ({ member, score }) => void backend.redis.zadd(keys.job('marker'), score, member).catch(onError),
     });
     this.#pushes = backend.ledger.pushes({
@@ -95,7 +95,7 @@ export class JobQueue {
       place,
       workerId: parts.workerId,
       leaseMs: settings.lockDurationMs,
-      onJobs: (jobs, received) => this.#deliveries.pushed(jobs, received),
+      onJobs: (jobs) => this.#deliveries.pushed(jobs),
       onError,
     });
     const { url, redis } = backend;

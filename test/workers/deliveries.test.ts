@@ -29,7 +29,7 @@ async function openDeliveries(
     freeLanes: () => freeLanes,
     redisClock: systemClock,
     workers: () => workers,
-    isPushable: () => true,
+    pushes: () => undefined,
     passOn: () => {},
   });
   const connection = redisOptions({ url: books.world.redisUrl, name: `${books.world.prefix}:lanes`, mode: 'patient' });

@@ -32,15 +32,8 @@ export interface Delivery {
 export interface Lanes {
   /** Those for which jobs are asked for included. */
   readonly free: number;
-  /** Pushed jobs that arrived so far. */
-  readonly received: number;
-  /** Whether jobs may be pushed to it. */
-  readonly pushable: boolean;
-}
-
-/** The name under which jobs are pushed to a worker (`pushes.ts`): it says how long their locks and leases are. */
-export function pushName({ leaseMs, workerId }: Pick<Delivery, 'leaseMs' | 'workerId'>): string {
-  return `${leaseMs} ${workerId}`;
+  /** Under which name jobs may be pushed to it (`pushes.ts`), and how many arrived so far. Absent: none may. */
+  readonly pushes?: { readonly name: string; readonly received: number };
 }
 
 /** A job that has been taken, as BullMQ's scripts answer it, or BullMQ's code for none. */
@@ -160,11 +153,11 @@ function takeKeys(access: LedgerAccess, keys: PlaceKeys): string[] {
 
 function takeArguments(keys: PlaceKeys, delivery: Delivery, most: number): (string | number)[] {
   const { lockToken, timestampMs, leaseMs, workerId, token, workers } = delivery;
-  const { free, received, pushable } = delivery.lanes();
+  const { free, pushes } = delivery.lanes();
   return [
     ...[keys.records, keys.inboxes, keys.job('')],
     ...[lockToken, timestampMs, leaseMs, workerId, token, most, workers],
-    ...[pushable ? pushName(delivery) : '', free, received],
+    ...[pushes?.name ?? '', free, pushes?.received ?? 0],
   ];
 }
 

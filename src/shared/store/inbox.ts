@@ -82,7 +82,7 @@ export class InboxReader {
     const subscription = Subscription.open({
       url,
       name: `${prefix}:inbox:${id}`,
-      channels: [channel],
+      channels: () => [channel],
       node,
       onMessage: (text) => this.#deliver(text),
       onSubscribed: () => {

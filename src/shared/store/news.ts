@@ -53,7 +53,7 @@ export class NewsListener {
       Subscription.open({
         url,
         name: `${prefix}:news:${name}`,
-        channels: [new FleetKeys(prefix).news],
+        channels: () => [new FleetKeys(prefix).news],
         onMessage: (text) => onNews(JSON.parse(text) as News),
         onSubscribed,
         onError,

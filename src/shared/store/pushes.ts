@@ -3,7 +3,7 @@
  * second step takes them. The worker says how many lanes it has free whenever it takes or ends jobs; Redis counts down from there,
  * and hands nothing to a worker that does not listen. What a cut connection loses is taken over like the jobs of a lost worker.
  */
-import { oneTaken, pushName, type Taken } from './deliveries.ts';
+import { type Lanes, oneTaken, type Taken } from './deliveries.ts';
 import type { Place } from './keys.ts';
 import type { LedgerAccess } from './ledger-access.ts';
 import { luaFunction, slotOf } from './redis.ts';
@@ -25,8 +25,7 @@ export interface PushReaderOptions {
   readonly place: Place;
   readonly workerId: string;
   readonly leaseMs: number;
-  /** `received`: how many were pushed to this worker until now. */
-  onJobs(jobs: readonly Pushed[], received: number): void;
+  onJobs(jobs: readonly Pushed[]): void;
   onError(error: Error): void;
 }
 
@@ -34,6 +33,8 @@ export class PushReader {
   readonly #access: LedgerAccess;
   readonly #options: PushReaderOptions;
   readonly #subscription: Subscription;
+  #connections = 0;
+  #received = 0;
 
   constructor(access: LedgerAccess, options: PushReaderOptions) {
     this.#access = access;
@@ -43,10 +44,10 @@ export class PushReader {
     this.#subscription = Subscription.open({
       url,
       name: `${prefix}:worker:push:${queue}`,
-      channels: [`${this.#base}push:${pushName(options)}`],
+      channels: () => [this.#begin()],
       node: () => slotOf(access.redis, calls)?.node,
       onMessage: (text) => this.#read(text),
-      onSubscribed: () => void this.#catchUp().catch(onError),
+      onSubscribed: () => {},
       onError,
     });
   }
@@ -55,26 +56,34 @@ export class PushReader {
     return this.#access.keys(this.#options.place).job('');
   }
 
+  /** The present connection, and how many jobs it has brought. */
+  get state(): NonNullable<Lanes['pushes']> {
+    const { leaseMs, workerId } = this.#options;
+    return { name: `${leaseMs} ${this.#connections} ${workerId}`, received: this.#received };
+  }
+
+  /** What a cut connection has lost fills no lanes of the next one, which has a name of its own. */
+  #begin(): string {
+    this.#connections += 1;
+    this.#received = 0;
+    return `${this.#base}push:${this.state.name}`;
+  }
+
   #read(text: string): void {
     const [received, atMs, jobs] = JSON.parse(text) as [number, number, [string, unknown[], unknown[]][]];
+    this.#received = received;
     const pushed = jobs.map(([token, job, begun]) => ({
       ...oneTaken(this.#access, job, begun),
       token,
       lockToken: token,
       atMs,
     }));
-    this.#options.onJobs(pushed, received);
-  }
-
-  /** What was pushed while the connection was away does not come any more: it fills no lanes. */
-  async #catchUp(): Promise<void> {
-    const received = await this.#access.redis.hget(`${this.#base}pushed`, pushName(this.#options));
-    this.#options.onJobs([], Number(received ?? 0));
+    this.#options.onJobs(pushed);
   }
 
   /** No more jobs are pushed; those that were have arrived. */
   async leave(): Promise<void> {
-    const name = pushName(this.#options);
+    const { name } = this.state;
     await this.#access.redis.zrem(`${this.#base}pushable`, name);
     await this.#subscription.leave();
     await this.#access.redis.hdel(`${this.#base}pushed`, name);

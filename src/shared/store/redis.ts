@@ -44,6 +44,8 @@ export function redisOptions(options: ConnectionOptions): RedisOptions & { reply
     connectionName: options.name,
     retryStrategy: (attempt) => Math.min(50 * attempt, MAX_RECONNECT_DELAY_MS),
     enableAutoPipelining: false,
+    // Whoever listens says anew what for (`Subscription`).
+    autoResubscribe: false,
     // After a failover the address may lead elsewhere by now.
     reconnectOnError: (error) => error.message.startsWith('READONLY'),
     connectTimeout: 5_000,

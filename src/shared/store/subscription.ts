@@ -7,7 +7,8 @@ export interface SubscriptionOptions {
   readonly url: string;
   /** Shown by CLIENT LIST. */
   readonly name: string;
-  readonly channels: readonly string[];
+  /** Asked whenever it subscribes. */
+  channels(): readonly string[];
   /** In a cluster: the node that publishes (`host:port`), where a script counts who listens. Default: any. */
   node?(): string | undefined;
   onMessage(text: string, channel: string): void;
@@ -40,7 +41,7 @@ export class Subscription {
     const client = openNodeConnection(about, node, options.onError);
     client.on('message', (channel, text) => options.onMessage(text, channel));
     client.on('ready', () => {
-      client.subscribe(...channels).then(
+      client.subscribe(...channels()).then(
         () => options.onSubscribed(),
         (error: Error) => options.onError(error),
       );

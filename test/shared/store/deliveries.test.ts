@@ -14,7 +14,7 @@ function delivery(): Delivery {
     timestampMs: Date.now(),
     askedAtMs: performance.now(),
     workers: 1,
-    lanes: () => ({ free: 64, received: 0, pushable: true }),
+    lanes: () => ({ free: 64 }),
     leaseMs: LEASE_MS,
     workerId: 'worker-1',
     token: `delivery-${deliveries}`,

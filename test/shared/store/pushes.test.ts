@@ -10,21 +10,18 @@ import { type Books, begin, CIRCUIT, claimOf, LEASE_MS, openBooks, PLACE, SUCCES
 /** A worker that listens; `take` says how many lanes it has free, and takes what stands in line. */
 async function listen(books: Books, workerId = 'worker-1') {
   const arrived: Pushed[] = [];
-  let received = -1;
   const reader = books.ledger.pushes({
     url: books.world.redisUrl,
     prefix: books.world.prefix,
     place: PLACE,
     workerId,
     leaseMs: LEASE_MS,
-    onJobs: (jobs, count) => {
-      arrived.push(...jobs);
-      received = Math.max(received, count);
-    },
+    onJobs: (jobs) => arrived.push(...jobs),
     onError: () => {},
   });
   onTestFinished(() => reader.close());
-  await eventually(() => received === 0);
+  const channel = () => `${books.ledger.keys(PLACE).job('')}push:${reader.state.name}`;
+  await eventually(async () => (await books.redis.pubsub('NUMSUB', channel()))[1] === 1);
   const delivery = (free: number): Delivery => ({
     lockToken: `lane of ${workerId}`,
     timestampMs: Date.now(),
@@ -33,13 +30,12 @@ async function listen(books: Books, workerId = 'worker-1') {
     leaseMs: LEASE_MS,
     workerId,
     token: `delivery ${workerId} ${Math.random()}`,
-    lanes: () => ({ free, received, pushable: true }),
+    lanes: () => ({ free, pushes: reader.state }),
   });
   return {
     reader,
     arrived,
     delivery,
-    received: () => received,
     take: (free: number) => books.ledger.take(PLACE, delivery(free), free),
     jobs: () => arrived.map(({ job }) => (job as unknown[])[1]),
   };
@@ -88,7 +84,7 @@ describe('a worker with nothing to do', () => {
     const keys = books.ledger.keys(PLACE);
     expect(await books.redis.zcard(keys.job('marker'))).toBe(1);
     // It asks while it has not heard of them: they fill its lanes.
-    const deaf = { ...worker.delivery(2), lanes: () => ({ free: 2, received: 0, pushable: true }) };
+    const deaf = { ...worker.delivery(2), lanes: () => ({ free: 2, pushes: { ...worker.reader.state, received: 0 } }) };
     expect(await books.ledger.take(PLACE, deaf, 2)).toEqual([]);
     expect((await worker.take(1)).map(({ job }) => (job as unknown[])[1])).toEqual([jobOf(claims[2] as never)]);
   });
@@ -97,7 +93,7 @@ describe('a worker with nothing to do', () => {
     const books = await openBooks();
     const [first] = await claimAll(books, 'first');
     const worker = await listen(books);
-    await books.redis.zadd(books.ledger.keys(PLACE).job('pushable'), 8, `${LEASE_MS} worker-1`);
+    await books.redis.zadd(books.ledger.keys(PLACE).job('pushable'), 8, worker.reader.state.name);
     await claimAll(books, 'second');
     expect((await worker.take(1)).map(({ job }) => (job as unknown[])[1])).toEqual([jobOf(first as never)]);
     expect(worker.arrived).toEqual([]);
@@ -147,7 +143,7 @@ test('a worker that is dead, or deaf, is pushed nothing: the call waits for othe
   const worker = await listen(books);
   await worker.take(4);
   worker.reader.close();
-  await eventually(async () => (await books.world.connections()).every((name) => !name.includes(':push:')));
+  await eventually(async () => (await books.world.connections()).every((name) => !name.includes(':worker:push:')));
   const [claim] = await claimAll(books, 'a');
   const keys = books.ledger.keys(PLACE);
   expect(await books.redis.lrange(keys.job('wait'), 0, -1)).toEqual([jobOf(claim as never)]);
@@ -179,4 +175,26 @@ test('a worker that ends a call is pushed the next one, as long as nothing stand
   expect(finished).toMatchObject({ code: 'settled', idle: true });
   await claimAll(books, 'second');
   await eventually(() => worker.arrived.length === 2);
+});
+
+test('a worker whose connection was cut is pushed again what its lanes hold; what got lost there fills none of them', async () => {
+  const books = await openBooks();
+  const worker = await listen(books);
+  await worker.take(2);
+  const keys = books.ledger.keys(PLACE);
+  const before = worker.reader.state.name;
+  // As if one had been on its way when the connection broke.
+  await books.redis.hset(keys.job('pushed'), before, 1);
+  const clients = String(await books.redis.client('LIST')).split('\n');
+  const id = clients.find((line) => line.includes(':worker:push:') && line.includes(books.world.prefix));
+  await books.redis.client('KILL', 'ID', /^id=(\d+)/.exec(id ?? '')?.[1] ?? '');
+  await eventually(() => worker.reader.state.name !== before);
+  await eventually(async () => {
+    await worker.take(2);
+    const [, count] = await books.redis.pubsub('NUMSUB', `${keys.job('')}push:${worker.reader.state.name}`);
+    return count === 1;
+  });
+  await claimAll(books, 'a', 'b', 'c');
+  await eventually(() => worker.arrived.length === 2);
+  expect(await books.redis.llen(keys.job('wait'))).toBe(1);
 });

@@ -12,8 +12,8 @@ if not idle then
   if open and (enough == 1 or redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') == 0) then
     local workers = redis.call('ZREVRANGE', queue .. 'pushable', 0, 7, 'WITHSCORES')
     for at = 1, #workers, 2 do
-      -- A worker's name begins with the lease of its locks.
-      local leaseMs, id = string.match(workers[at], '^(%d+) (.+)$')
+      -- The lease of its locks, the number of its connection, and the worker.
+      local leaseMs, id = string.match(workers[at], '^(%d+) %d+ (.+)$')
       local worker = {
         queue = queue, enough = enough, name = workers[at], id = id, leaseMs = leaseMs, room = tonumber(workers[at + 1]),
         channel = queue .. 'push:' .. workers[at], jobs = {}}
