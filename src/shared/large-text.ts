@@ -87,10 +87,18 @@ export async function largeJson(value: unknown): Promise<LargeText> {
 /** The value that the parts of a JSON text hold. Throws a `SyntaxError` for what is no JSON, and what the parts throw. */
 export async function parsedParts(parts: Iterable<Buffer> | AsyncIterable<Buffer>): Promise<unknown> {
   const decoder = new TextDecoder();
-  const reader = new JsonReader();
+  let reader: JsonReader | undefined;
+  let text = '';
   for await (const part of parts) {
-    reader.push(decoder.decode(part, { stream: true }));
-    await nextTurn();
+    if (text !== '') {
+      reader ??= new JsonReader();
+      reader.push(text);
+      await nextTurn();
+    }
+    text = decoder.decode(part, { stream: true });
   }
+  // A single part is short enough for one step, which takes a third of the time.
+  if (reader === undefined) return JSON.parse(text);
+  reader.push(text);
   return reader.end();
 }

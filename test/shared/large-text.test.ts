@@ -37,16 +37,19 @@ describe('texts in parts', () => {
       'many records',
       Array.from({ length: 150_000 }, (_, index) => ({ index, name: `item ${index}`, tags: ['a', 'b'] })),
     ],
-  ])('16 MiB as %s: others have a turn for every part, when it is made and when it is read', async (_what, content) => {
-    const outcome = { ...base, output: { content } };
-    const written = await turnsDuring(() => longOutcomeText(outcome, 32 * MIB));
-    const parts = written.made?.parts ?? [];
-    expect(parts.length).toBeGreaterThan(20);
-    expect(written.turns).toBeGreaterThanOrEqual(parts.length);
-    const read = await turnsDuring(() => parsedParts(parts));
-    expect(read.turns).toBeGreaterThanOrEqual(parts.length);
-    expect(JSON.stringify(read.made) === JSON.stringify(outcome)).toBe(true);
-  });
+  ])(
+    '16 MiB as %s: others have a turn between all parts, when it is made and when it is read',
+    async (_what, content) => {
+      const outcome = { ...base, output: { content } };
+      const written = await turnsDuring(() => longOutcomeText(outcome, 32 * MIB));
+      const parts = written.made?.parts ?? [];
+      expect(parts.length).toBeGreaterThan(20);
+      expect(written.turns).toBeGreaterThanOrEqual(parts.length - 1);
+      const read = await turnsDuring(() => parsedParts(parts));
+      expect(read.turns).toBeGreaterThanOrEqual(parts.length - 1);
+      expect(JSON.stringify(read.made) === JSON.stringify(outcome)).toBe(true);
+    },
+  );
 
   test('a long outcome says where its content stands', async () => {
     const content = ['é'.repeat(PART_BYTES), 1];
