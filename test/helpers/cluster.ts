@@ -6,7 +6,7 @@ import { freePort, type Server, serverVersion, startServer } from '../chaos/serv
 import { eventually } from './signal.ts';
 
 const SLOTS = 16_384;
-const NODES = 3;
+const MASTERS = 3;
 
 export interface TestCluster extends AsyncDisposable {
   /** Of one node: whoever connects finds the others. */
@@ -14,8 +14,8 @@ export interface TestCluster extends AsyncDisposable {
   readonly nodes: readonly Server[];
   /** The names of all keys, of all nodes. */
   keys(): Promise<readonly string[]>;
-  /** The names that connections carry, of all nodes. */
-  connections(): Promise<readonly string[]>;
+  /** Has a further node take the place of this one, as in a failover, and lets this one follow it. */
+  takeOver(from: Server): Promise<void>;
 }
 
 /** Why no cluster can be started here; undefined where one can. */
@@ -28,37 +28,51 @@ export async function whyNoCluster(): Promise<string | undefined> {
 
 export async function startCluster(): Promise<TestCluster> {
   const folder = mkdtempSync(join(tmpdir(), 'pawl-cluster-'));
-  const start = async (_: unknown, number: number) => {
-    const busPort = await freePort();
-    const options = [
-      '--cluster-enabled',
-      'yes',
-      '--cluster-config-file',
-      'nodes.conf',
-      '--cluster-port',
-      String(busPort),
-    ];
-    const server = await startServer(join(folder, String(number)), options);
-    const from = Math.floor((number * SLOTS) / NODES);
-    await server.admin.call('CLUSTER', 'ADDSLOTSRANGE', from, Math.floor(((number + 1) * SLOTS) / NODES) - 1);
-    return { server, busPort };
+  const nodes: Server[] = [];
+  /** The first one makes the others known to each other. */
+  const start = async (): Promise<Server> => {
+    const busPort = String(await freePort());
+    const cluster = ['--cluster-enabled', 'yes', '--cluster-config-file', 'nodes.conf', '--cluster-port', busPort];
+    const options = [...cluster, '--repl-diskless-sync-delay', '0'];
+    const server = await startServer(join(folder, String(nodes.length)), options);
+    await nodes[0]?.admin.call('CLUSTER', 'MEET', '127.0.0.1', server.port, busPort);
+    nodes.push(server);
+    return server;
   };
-  const started = await Promise.all(Array.from({ length: NODES }, start));
-  const nodes = started.map(({ server }) => server);
-  const [first] = nodes as [Server];
-  for (const { server, busPort } of started.slice(1))
-    await first.admin.call('CLUSTER', 'MEET', '127.0.0.1', server.port, busPort);
-  await eventually(async () => (await Promise.all(nodes.map(knowsAll))).every(Boolean), { what: 'a cluster of three' });
-  const ofAll = async (read: (node: Server) => Promise<readonly string[]>) =>
-    (await Promise.all(nodes.map(read))).flat();
+  const settled = () =>
+    eventually(async () => (await Promise.all(nodes.map((node) => isSettled(node, nodes.length)))).every(Boolean), {
+      what: `a cluster of ${nodes.length} nodes`,
+    });
+  for (let number = 0; number < MASTERS; number += 1) {
+    const { admin } = await start();
+    const from = Math.floor((number * SLOTS) / MASTERS);
+    await admin.call('CLUSTER', 'ADDSLOTSRANGE', from, Math.floor(((number + 1) * SLOTS) / MASTERS) - 1);
+  }
+  await settled();
   return {
-    url: first.url,
+    url: nodes[0]?.url ?? '',
     nodes,
-    keys: () => ofAll(({ admin }) => admin.keys('*')),
-    connections: () =>
-      ofAll(async ({ admin }) =>
-        [...String(await admin.client('LIST')).matchAll(/ name=(\S+)/g)].map(([, name = '']) => name),
-      ),
+    // A replica has those of its master.
+    keys: async () => [...new Set((await Promise.all(nodes.map(({ admin }) => admin.keys('*')))).flat())],
+    takeOver: async (from) => {
+      const { admin } = await start();
+      await settled();
+      const master = String(await from.admin.call('CLUSTER', 'MYID'));
+      await admin.call('CLUSTER', 'REPLICATE', master);
+      const follows = async () => /master_link_status:up/.test(await admin.info('replication'));
+      await eventually(follows, { what: 'a replica' });
+      // Who shall vote for it must know it as one.
+      const replicasAt = async (node: Server) => (await node.admin.call('CLUSTER', 'REPLICAS', master)) as string[];
+      const isKnown = async () => (await Promise.all(nodes.map(replicasAt))).every(({ length }) => length === 1);
+      await eventually(isKnown, { what: 'a replica that all nodes know' });
+      // One that the nodes do not agree on in time is asked for again.
+      const isOver = async () => /role:slave/.test(await from.admin.info('replication'));
+      const agree = { deadlineMs: 6_000, what: 'the new master' };
+      while (!(await isOver())) {
+        await admin.call('CLUSTER', 'FAILOVER');
+        await eventually(isOver, agree).catch(() => {});
+      }
+    },
     [Symbol.asyncDispose]: async () => {
       await Promise.all(nodes.map((node) => node[Symbol.asyncDispose]()));
       rmSync(folder, { recursive: true, force: true });
@@ -66,7 +80,7 @@ export async function startCluster(): Promise<TestCluster> {
   };
 }
 
-async function knowsAll({ admin }: Server): Promise<boolean> {
+async function isSettled({ admin }: Server, nodes: number): Promise<boolean> {
   const info = String(await admin.call('CLUSTER', 'INFO'));
-  return /cluster_state:ok/.test(info) && info.includes(`cluster_known_nodes:${NODES}`);
+  return /cluster_state:ok/.test(info) && info.includes(`cluster_known_nodes:${nodes}`);
 }

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Session } from '../../src/index.ts';
 import { placeFor } from '../../src/shared/fingerprint.ts';
+import type { Server } from '../chaos/server.ts';
 import { startCluster, type TestCluster, whyNoCluster } from '../helpers/cluster.ts';
 import { eventually } from '../helpers/signal.ts';
 import { contentOf, startFleet as startFleetHere } from '../producer/fleet.ts';
@@ -65,7 +66,16 @@ describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeou
     expect((await fleet.pawl.calls({ limit: 100 })).map(({ callId }) => callId).sort()).toEqual([...callIds].sort());
   });
 
-  test('a node that dies and comes back has lost no call, and no effect happens twice', async () => {
+  test.each([
+    [
+      'dies and comes back',
+      async (server: Server) => {
+        await server.kill();
+        await server.start();
+      },
+    ],
+    ['gives its slots to a replica', (server: Server) => cluster.takeOver(server)],
+  ])('a node that %s has lost no call, and no effect happens twice', async (_, befall) => {
     const fleet = await start(4);
     const sessions = await open(fleet);
     const gate = fleet.gate('held');
@@ -73,13 +83,14 @@ describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeou
     await eventually(() => fleet.effects().filter(({ phase }) => phase === 'begin').length === KEYS.length);
     const { node } = (await fleet.pawl.shards()).find(({ running }) => running > 0) ?? {};
     const server = cluster.nodes.find(({ port }) => node?.endsWith(`:${port}`));
-    await server?.kill();
+    await befall(server as Server);
     gate.open();
-    await server?.start();
     const results = await Promise.all(calls.map((call) => call.result));
     expect(results.map(({ status }) => status)).toEqual(KEYS.map(() => 'success'));
     for (const { callId = '' } of calls)
       expect(fleet.effects(callId).filter(({ phase }) => phase === 'effect')).toHaveLength(1);
+    const more = await Promise.all(sessions.map((session) => session.call('record_once', { label: 'after' })));
+    expect(more.map(({ status }) => status)).toEqual(KEYS.map(() => 'success'));
   });
 
   test('large parameters and results are where their call is, and come back from there', async () => {
@@ -134,6 +145,8 @@ describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeou
     await pawl.setCircuit('reset', {});
     // Five of ten calls are left, whatever asks for one again.
     for (const session of sessions.slice(0, 5)) expect(await statusOf(session, 'k')).toBe('success');
+    const window = () => pawl.backend.breakers.window({ tier: 'workspace', shard: 0 }, 'tool:tools.shaky@acme');
+    await eventually(async () => (await window()).filter(({ ok }) => ok).length === 5, { what: 'five successes' });
     expect(await sessions[5]?.call(tool, {})).toMatchObject({ error: { code: 'BUDGET_EXHAUSTED' } });
     for (const session of sessions.slice(0, 5)) expect(await statusOf(session, 'k')).toBe('success');
     await eventually(

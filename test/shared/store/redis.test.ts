@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { PawlError } from '../../../src/shared/failure.ts';
 import { backendError, openConnection, redisOptions, whenReady } from '../../../src/shared/store/redis.ts';
+import { isCluster, nodesOf } from '../../../src/shared/store/redis-address.ts';
 
 const options = (url: string) => redisOptions({ url, name: 'n', mode: 'patient' });
 
@@ -56,4 +57,15 @@ describe('Redis out of reach is one typed error', () => {
       client.disconnect();
     }
   });
+});
+
+test.each([
+  ['redis://one:7000', false, ['redis://one:7000']],
+  ['redis://:a,b@one:7000', false, ['redis://:a,b@one:7000']],
+  ['unix:///tmp/a,b', false, ['unix:///tmp/a,b']],
+  ['redis+cluster://u:p@one:7000', true, ['redis://u:p@one:7000']],
+  ['redis://:a,b@one:7000,two:7001, three', true, ['redis://:a,b@one:7000', 'redis://two:7001', 'redis://three']],
+  ['rediss://u:p@one,rediss://u:p@two', true, ['rediss://u:p@one', 'rediss://u:p@two']],
+])('%s is a cluster: %s', (url, clustered, nodes) => {
+  expect([isCluster(url), clustered ? nodesOf(url) : nodes]).toEqual([clustered, nodes]);
 });

@@ -94,14 +94,8 @@ end
 local budgets, cost, firstBudget = tonumber(ARGV[32]), ARGV[33], 34
 for budget = 0, budgets - 1 do
   local at = firstBudget + budget * 6
-  local spent = redis.call('HMGET', ARGV[at], 'calls', 'costUnits', 'timeMs')
-  for unit = 1, 3 do
-    local limit, used = tonumber(ARGV[at + unit]), tonumber(spent[unit] or 0)
-    local after = unit == 1 and used + 1 or unit == 2 and used + cost or used
-    if limit and (after > limit or (unit == 3 and used >= limit)) then
-      return {'spent', callId, now, budget, unit, tostring(used), redis.call('PTTL', ARGV[at])}
-    end
-  end
+  local unit, used = lackOf(ARGV[at], cost, {unpack(ARGV, at + 1, at + 3)})
+  if unit then return {'spent', callId, now, budget, unit, used, redis.call('PTTL', ARGV[at])} end
 end
 
 local params = ARGV[firstBudget + budgets * 6]
@@ -116,9 +110,7 @@ if ARGV[25] ~= '' then
 end
 for budget = 0, budgets - 1 do
   local at = firstBudget + budget * 6
-  redis.call('HINCRBYFLOAT', ARGV[at], 'costUnits', cost)
-  local calls = redis.call('HINCRBY', ARGV[at], 'calls', 1)
-  if calls == 1 or ARGV[at + 5] == '0' then redis.call('PEXPIRE', ARGV[at], ARGV[at + 4]) end
+  takeFrom(ARGV[at], cost, ARGV[at + 4], ARGV[at + 5])
 end
 if anew then
   fence = redis.call('HGET', key, 'fence')

@@ -214,6 +214,24 @@ local function refillRetries(key, ratio, floor, capacity, windowMs)
   refill.tokens = refill.tokens + ratio
 end
 
+-- What a budget lacks for one more call of this cost: unit (1 calls, 2 cost units, 3 time) and what is spent of it; nil when it suffices.
+--   limits  most calls, cost units and time, ms; '' for no bound
+local function lackOf(key, cost, limits)
+  local spent = redis.call('HMGET', key, 'calls', 'costUnits', 'timeMs')
+  for unit = 1, 3 do
+    local limit, used = tonumber(limits[unit]), tonumber(spent[unit] or 0)
+    local after = unit == 1 and used + 1 or unit == 2 and used + cost or used
+    if limit and (after > limit or (unit == 3 and used >= limit)) then return unit, tostring(used) end
+  end
+end
+
+-- Takes a call from a budget, which is kept for so long: from its first call on with `window` '1', or from its last one.
+local function takeFrom(key, cost, keptMs, window)
+  redis.call('HINCRBYFLOAT', key, 'costUnits', cost)
+  local calls = redis.call('HINCRBY', key, 'calls', 1)
+  if calls == 1 or window == '0' then redis.call('PEXPIRE', key, keptMs) end
+end
+
 -- Whether an outcome (JSON) leaves open what happened: the effect may or may not have taken place.
 local function isUnknown(outcome)
   if not outcome then return false end
