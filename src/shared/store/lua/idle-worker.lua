@@ -3,6 +3,15 @@
 --
 -- KEYS  1 key prefix of the queue
 local queue = KEYS[1]
+
+-- One that does not listen is forgotten.
+local function listens(name)
+  if redis.call('PUBSUB', 'NUMSUB', queue .. 'push:' .. name)[2] > 0 then return true end
+  redis.call('ZREM', queue .. 'pushable', name)
+  redis.call('HDEL', queue .. 'pushed', name)
+  return false
+end
+
 if not idle then
   idle = {}
   local settings = redis.call('HMGET', queue .. 'meta', 'paused', 'concurrency', 'max')
@@ -17,12 +26,11 @@ if not idle then
       local worker = {
         queue = queue, enough = enough, name = workers[at], id = id, leaseMs = leaseMs, room = tonumber(workers[at + 1]),
         channel = queue .. 'push:' .. workers[at], jobs = {}}
-      if redis.call('PUBSUB', 'NUMSUB', worker.channel)[2] > 0 then
-        idle[#idle + 1] = worker
-      else
-        redis.call('ZREM', queue .. 'pushable', worker.name)
-        redis.call('HDEL', queue .. 'pushed', worker.name)
-      end
+      if listens(worker.name) then idle[#idle + 1] = worker end
+    end
+    -- Those that died with their lanes full are seldom among the first.
+    if nowMs() % 64 == 0 then
+      for _, name in ipairs(redis.call('ZRANGE', queue .. 'pushable', 0, 3)) do listens(name) end
     end
   end
 end
