@@ -242,7 +242,9 @@ const PEER_LIMITS = `- **pg-boss, graphile-worker: commits and rows.** A call is
 - **DBOS: polling.** Its queue is polled by the worker and the result by the caller, at intervals that trade latency for queries.
 - **Restate: its log, and HTTP.** A call goes through a log and a key-value store, and reaches the worker over HTTP/2; callers wait on
   an HTTP request.
-- **With each write on disk: the disk.** Calls that come together share a flush in all of them.`;
+- **With each write on disk: the disk.** Calls that come together share a flush in all of them. A call that comes alone waits for two with
+  Pawl, when it is claimed and when it has ended. Redis' file grows with each, which the file system writes down, too; PostgreSQL
+  writes its log into room that it made before.`;
 
 const TRIED = `With the effect on CPU time per call in paired rounds: ioredis' auto-pipelining (+24 %), BullMQ's whole text for
 taking and ending inside our one script (Redis ±0 %, worker +13 %), plain \`EVALSHA\` instead of ioredis' script commands (+2 %, within
