@@ -1,4 +1,7 @@
-/** `/v1/me` and `/v1/workers`: who asks, and who runs the calls. */
+/** `/v1/me`, `/v1/workers` and `/v1/shards`: who asks, who runs the calls, and how these are spread. */
+import { z } from 'zod';
+import { PawlError } from '../../shared/failure.ts';
+import { shardCountSchema } from '../../shared/shards.ts';
 import { readTierStates } from '../../shared/store/place-state.ts';
 import { TIERS } from '../../shared/tool.ts';
 import type { Pawl } from '../client.ts';
@@ -50,6 +53,31 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
           };
         });
         return { status: 200, body: { workers, tiers } };
+      },
+    }),
+    route({
+      method: 'get',
+      path: '/v1/shards',
+      permission: 'oversee',
+      summary: 'The shards of each tier, and how they stand.',
+      answers: { 200: 'Shards' },
+      async handle() {
+        return { status: 200, body: { shards: await pawl.shards() } };
+      },
+    }),
+    route({
+      method: 'put',
+      path: '/v1/shards/{tier}',
+      permission: 'administer',
+      summary: 'Spreads the sessions that are opened from now on among so many shards; all others stay where they are.',
+      body: z.strictObject({ shards: shardCountSchema }),
+      answers: { 200: 'The shards of the tier' },
+      async handle({ path, body, caller }) {
+        const tier = TIERS.find((each) => each === path['tier']);
+        if (tier === undefined)
+          throw new PawlError('NOT_FOUND', `There is no tier of that name; tiers are ${TIERS.join(', ')}.`);
+        await pawl.setShards(tier, body.shards, nameOf(caller));
+        return { status: 200, body: { shards: (await pawl.shards()).filter((shard) => shard.tier === tier) } };
       },
     }),
     route({

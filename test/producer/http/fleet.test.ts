@@ -49,6 +49,23 @@ test('who asks is told its role and what it may do; the token of a tenant does n
     expect((await ask(path, { token: 'tenant-secret' })).status, path).toBe(403);
 });
 
+test('an admin spreads new sessions among more shards; an operator sees each of them', async () => {
+  const apiTokens = (['operator', 'admin'] as const).map((role) => ({ token: `${role}-secret`, role }));
+  const { ask } = await startRig({ settings: { apiTokens } });
+  const put = (tier: string, shards: unknown, token: string) =>
+    ask(`/v1/shards/${tier}`, { method: 'PUT', json: { shards }, token });
+  expect((await put('system', 2, 'operator-secret')).status).toBe(403);
+  expect((await put('fast', 2, 'admin-secret')).status).toBe(404);
+  expect((await put('system', 65, 'admin-secret')).body.error.issues).toMatchObject([{ path: 'shards' }]);
+  const changed = await put('system', 2, 'admin-secret');
+  const shard = { tier: 'system', takesSessions: true, waiting: 0, running: 0, kept: 0 };
+  expect(changed.body.shards).toEqual([
+    { ...shard, shard: 0 },
+    { ...shard, shard: 1 },
+  ]);
+  expect((await ask('/v1/shards', { token: 'operator-secret' })).body.shards).toHaveLength(5);
+});
+
 test('the history of circuits says what they became, when and why', async () => {
   const { tools } = testTools();
   const { ask } = await startRig({ tools });
