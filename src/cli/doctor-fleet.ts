@@ -68,7 +68,9 @@ export function shardsFindings(layout: ShardLayout, configured: Settings['shards
   const message = TIERS.filter((tier) => layout[tier].made > 1)
     .map((tier) => `${tier} ${layout[tier].current}`)
     .join(', ');
-  const other = TIERS.filter((tier) => (configured[tier] ?? layout[tier].current) !== layout[tier].current);
+  const other = TIERS.filter(
+    (tier) => layout[tier].isSet && (configured[tier] ?? layout[tier].current) !== layout[tier].current,
+  );
   if (other.length > 0)
     return [
       {

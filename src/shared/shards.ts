@@ -14,12 +14,14 @@ export interface TierShards {
   readonly current: number;
   /** As many as there ever were: sessions that were opened then are still there. */
   readonly made: number;
+  /** Somebody has said how many; before, what is configured holds. */
+  readonly isSet: boolean;
 }
 
 export type ShardLayout = Readonly<Record<Tier, TierShards>>;
 
 export const ONE_SHARD_EACH = Object.fromEntries(
-  TIERS.map((tier) => [tier, { current: 1, made: 1 }]),
+  TIERS.map((tier) => [tier, { current: 1, made: 1, isSet: false }]),
 ) as unknown as ShardLayout;
 
 export const shardCountSchema = z.number().int().min(1).max(MAX_SHARDS);

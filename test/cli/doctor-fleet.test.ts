@@ -1,8 +1,15 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { checkFleet, clockFinding, signatureFinding, workersFinding } from '../../src/cli/doctor-fleet.ts';
+import {
+  checkFleet,
+  clockFinding,
+  shardsFindings,
+  signatureFinding,
+  workersFinding,
+} from '../../src/cli/doctor-fleet.ts';
 import { defineTool } from '../../src/index.ts';
 import { resolveSettings } from '../../src/shared/config.ts';
+import { ONE_SHARD_EACH } from '../../src/shared/shards.ts';
 import { keyFingerprints } from '../../src/shared/signature.ts';
 import { Catalogue, offerOf } from '../../src/shared/store/catalogue.ts';
 import { Limits } from '../../src/shared/store/limits.ts';
@@ -83,5 +90,14 @@ test('limits: how many run and wait under each, and one of a tool that nobody of
       message: 'tools.search: 1 of 1 run, 1 wait, 9 starts a second; tenant acme: 3 starts a second',
     },
     expect.objectContaining({ state: 'warn', message: 'tools.serach.limits: no worker offers a tool of this name' }),
+  ]);
+});
+
+test('shards: a layout that somebody has set is told, and told as a fault where another one is configured', () => {
+  const set = (current: number, made: number) => ({ ...ONE_SHARD_EACH, system: { current, made, isSet: true } });
+  expect(shardsFindings(ONE_SHARD_EACH, { system: 4 })).toEqual([]);
+  expect(shardsFindings(set(2, 4), { system: 2 })).toEqual([{ check: 'shards', state: 'ok', message: 'system 2' }]);
+  expect(shardsFindings(set(2, 2), { system: 4 })).toMatchObject([
+    { state: 'warn', message: expect.stringContaining('system has 2, not 4') },
   ]);
 });

@@ -182,7 +182,7 @@ async function knownShards(redis: Redis, { prefix, shards: configured }: Setting
   await shards.learn();
   for (const tier of TIERS) {
     const count = configured[tier];
-    if (count !== undefined && count !== shards.layout[tier].current) await shards.set(tier, count, true);
+    if (count !== undefined && !shards.layout[tier].isSet) await shards.set(tier, count, true);
   }
   return shards;
 }

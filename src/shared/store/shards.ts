@@ -45,7 +45,8 @@ export class Shards {
     const stored = await this.#redis.hgetall(this.#keys.shards);
     const ofTier = (tier: Tier) => {
       const current = Number(stored[tier] ?? 1);
-      return [tier, { current, made: Math.max(current, Number(stored[`${tier}:made`] ?? 1)) }] as const;
+      const made = Math.max(current, Number(stored[`${tier}:made`] ?? 1));
+      return [tier, { current, made, isSet: stored[tier] !== undefined }] as const;
     };
     const before = this.#layout;
     this.#layout = Object.fromEntries(TIERS.map(ofTier)) as unknown as ShardLayout;
