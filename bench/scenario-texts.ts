@@ -43,7 +43,7 @@ export function fixedRatesText({ resultBytes, rounds, roundMs, rates }: FixedRat
 
 export function backlogText({ queued, block, rounds, sides, quiet }: BacklogResult): string {
   return [
-    `${whole(block)} calls are added while no worker runs, and then run by a new worker (its first thousand are not timed): to an empty queue, and to one in which ${whole(queued)} wait, in turns, ${rounds} times. One producer, one worker.`,
+    `${whole(block)} calls of two producers are added while no worker runs (one of the two is timed), and then run by a new worker (its first thousand are not timed): to an empty queue, and to one in which ${whole(queued)} calls of the other producer wait, in turns, ${rounds} times.`,
     table([
       ['side', 'rate', 'empty, calls/s', 'full, calls/s', 'full / empty'],
       ...sides.flatMap(({ side, enqueue, run }) =>

@@ -82,32 +82,32 @@ export async function measureBacklog(quick: boolean, say: (line: string) => void
     await withStore(startServer(), async (server) => {
       const [empty, full] = [await openQueue(side, server), await openQueue(side, server)];
       say(`${side}: filling the queue with ${queued.toLocaleString('en')} calls`);
-      // Another producer's calls: what is timed is the queue, and not a process that waits for 100,000 answers.
-      const loud = await full.startProducer();
-      await loud.ask('fill', { calls: queued, toolMs: 0 });
+      await full.loud.ask('fill', { calls: queued, toolMs: 0 });
       sides.push({ side, ...(await inTurns({ empty, full }, rounds)) });
-      await empty.producer.stop();
+      await closeQueue(empty);
       if (side === 'pawl') {
         say('a quiet session behind a loud one');
         quiet.push(await behind(full, { queued, toolMs: 0, slots: IN_FLIGHT }, QUIET_MS / less));
       }
-      await full.producer.stop();
-      await loud.stop();
+      await closeQueue(full);
     });
   for (const { toolMs, slots, ...loud } of LOUD)
     await withStore(startServer(), async (server) => {
       const queue = await openQueue('pawl', server);
       const calls = loud.queued / less;
-      await queue.producer.ask('fill', { calls, toolMs });
+      await queue.loud.ask('fill', { calls, toolMs });
       quiet.push(await behind(queue, { queued: calls, toolMs, slots }, QUIET_MS / less));
-      await queue.producer.stop();
+      await closeQueue(queue);
     });
   return { queued, block: BLOCK, rounds, sides, quiet };
 }
 
-/** A queue with a producer. Workers come and go. */
+/** A queue with two producers. Workers come and go. */
 interface BenchQueue {
-  readonly producer: BenchProcess;
+  /** Whose calls wait. */
+  readonly loud: BenchProcess;
+  /** Whose calls are timed: the queue's cost, and not that of a process which waits for 100,000 answers. */
+  readonly timed: BenchProcess;
   startWorker(slots?: number): Promise<BenchProcess>;
   startProducer(): Promise<BenchProcess>;
 }
@@ -123,15 +123,23 @@ async function openQueue(side: Side, server: BenchServer): Promise<BenchQueue> {
   // Makes the tools known to the producers.
   const worker = await BenchProcess.start(side, 'worker', options);
   await worker.stop();
-  const producer = await BenchProcess.start(side, 'producer', options);
+  const startProducer = () => BenchProcess.start(side, 'producer', options);
   return {
-    producer,
+    loud: await startProducer(),
+    timed: await startProducer(),
     startWorker: (slots = IN_FLIGHT) => BenchProcess.start(side, 'worker', { ...options, concurrency: slots }),
-    startProducer: () => BenchProcess.start(side, 'producer', options),
+    startProducer,
   };
 }
 
-/** In each round both queues get a block of calls while no worker runs, and then a worker that runs as many. */
+async function closeQueue({ loud, timed }: BenchQueue): Promise<void> {
+  await Promise.all([loud.stop(), timed.stop()]);
+}
+
+/**
+ * In each round both queues get a block of calls while no worker runs, half of it from either producer, and then a worker that
+ * runs as many: it takes turns between the two, whatever waits.
+ */
 async function inTurns(
   queues: { readonly empty: BenchQueue; readonly full: BenchQueue },
   rounds: number,
@@ -139,13 +147,17 @@ async function inTurns(
   const names = ['empty', 'full'] as const;
   const enqueued = { empty: [] as number[], full: [] as number[] };
   const run = { empty: [] as number[], full: [] as number[] };
-  for (const name of names) await queues[name].producer.ask('fill', { calls: BLOCK, toolMs: 0 });
-  for (const name of names) await runBlock(queues[name]);
+  const round = async ({ loud, timed, startWorker }: BenchQueue) => {
+    const { elapsedMs } = await timed.ask('fill', { calls: BLOCK / 2, toolMs: 0 });
+    await loud.ask('fill', { calls: BLOCK / 2, toolMs: 0 });
+    return { enqueuedPerSecond: (1_000 * (BLOCK / 2)) / elapsedMs, runPerSecond: await runBlock(startWorker) };
+  };
+  for (const name of names) await round(queues[name]);
   for (let number = 0; number < rounds; number += 1)
     for (const name of number % 2 === 0 ? names : names.toReversed()) {
-      const { elapsedMs } = await queues[name].producer.ask('fill', { calls: BLOCK, toolMs: 0 });
-      enqueued[name].push((1_000 * BLOCK) / elapsedMs);
-      run[name].push(await runBlock(queues[name]));
+      const { enqueuedPerSecond, runPerSecond } = await round(queues[name]);
+      enqueued[name].push(enqueuedPerSecond);
+      run[name].push(runPerSecond);
     }
   return { enqueue: ratesOf(enqueued), run: ratesOf(run) };
 }
@@ -155,8 +167,8 @@ function ratesOf({ empty, full }: { readonly empty: readonly number[]; readonly 
 }
 
 /** Calls per second of a worker that is started for as many calls as a block has. */
-async function runBlock(queue: BenchQueue): Promise<number> {
-  const worker = await queue.startWorker();
+async function runBlock(startWorker: BenchQueue['startWorker']): Promise<number> {
+  const worker = await startWorker();
   try {
     await until(async () => (await worker.ask('usage', { collect: false })).runs >= BLOCK, POLL_MS);
     const [fromMs, toMs] = await worker.ask('run-times', { numbers: [WARM_UP_RUNS, BLOCK] });
