@@ -18,7 +18,7 @@ export class Slots {
 
   /** Takes at most so many slots that are free now, none while others wait; returns how many. */
   takeNow(most: number): number {
-    const taken = this.#waiting.length > 0 ? 0 : Math.min(most, this.#free);
+    const taken = this.#waiting.length > 0 ? 0 : Math.max(0, Math.min(most, this.#free));
     this.#free -= taken;
     return taken;
   }
