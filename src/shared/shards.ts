@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { TIERS, type Tier } from './tool.ts';
 
-/** Of one tier: each worker holds three connections for each. */
+/** Of one tier: each worker holds two connections for each. */
 export const MAX_SHARDS = 64;
 
 export interface TierShards {

@@ -140,6 +140,12 @@ export class JobQueue {
     await this.#bull.waitUntilReady();
   }
 
+  /** The tier has further queues that share its slots: nothing is pushed any more, all of them are asked in turn. */
+  async share(): Promise<void> {
+    await this.#pushes.leave();
+    this.#pushes.close();
+  }
+
   /** Fetches nothing any more; what was fetched in this moment goes back. */
   async putBack(): Promise<void> {
     await this.#deliveries.close();

@@ -56,7 +56,12 @@ export class ServedQueues {
       else left.push(served);
     }
     this.#served = this.#served.filter((each) => !left.includes(each));
-    await Promise.all([...opened.map((queue) => queue.run()), ...left.map(leave)]);
+    const sharing = this.#served.filter(({ place }) => shards.layout[place.tier].made > 1);
+    await Promise.all([
+      ...opened.map((queue) => queue.run()),
+      ...left.map(leave),
+      ...sharing.map(({ queue }) => queue.share()),
+    ]);
   }
 
   async #isWanted(place: Place): Promise<boolean> {

@@ -47,6 +47,9 @@ describe('shards of a tier', () => {
 
     for (const tier of ['read-only', 'workspace'] as const) await fleet.pawl.setShards(tier, 4);
     const newer = await fleet.openProducer();
+    const pushes = async () =>
+      (await fleet.world.connections()).filter((name) => /:push:(?:read-only|workspace)/.test(name));
+    await eventually(async () => (await pushes()).length === 0, { what: 'the end of pushes where queues share slots' });
     const joined = await Promise.all(
       KEYS.map(async (each) => (await newer.session(each)).submit(gate.tool, { of: each }, key)),
     );

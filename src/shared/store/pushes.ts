@@ -33,6 +33,7 @@ export class PushReader {
   readonly #access: LedgerAccess;
   readonly #options: PushReaderOptions;
   readonly #subscription: Subscription;
+  #leaving: Promise<void> | undefined;
   #connections = 0;
   #received = 0;
 
@@ -81,8 +82,16 @@ export class PushReader {
     this.#options.onJobs(pushed);
   }
 
-  /** No more jobs are pushed; those that were have arrived. */
-  async leave(): Promise<void> {
+  /** No more jobs are pushed; those that were have arrived. A second call waits for the first. */
+  leave(): Promise<void> {
+    this.#leaving ??= this.#leave().catch((error: unknown) => {
+      this.#leaving = undefined;
+      throw error;
+    });
+    return this.#leaving;
+  }
+
+  async #leave(): Promise<void> {
     const { name } = this.state;
     await this.#access.redis.zrem(`${this.#base}pushable`, name);
     await this.#subscription.leave();
