@@ -146,6 +146,7 @@ export class Claims {
       claimsScript,
       asked.flatMap(({ keys }) => keys),
       [asked.length, ...asked.flatMap(({ args }) => [args.length, ...args])],
+      asked.length,
     )) as unknown[][];
     return answers.map((answer) => (answer[0] === 'error' ? backendError(new Error(String(answer[1]))) : answer)) as (
       | unknown[]

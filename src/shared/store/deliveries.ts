@@ -132,6 +132,7 @@ export class Endings {
           ...settleArguments(access, settle),
         ]),
       ],
+      ended.length,
     )) as [[string, number | string, string][], string, ...unknown[]];
     const taken = takenOf(access, delivery, answers);
     return endings.map(([code, refused, free]) => {
