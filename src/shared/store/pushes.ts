@@ -25,6 +25,7 @@ export interface PushReaderOptions {
   readonly place: Place;
   readonly workerId: string;
   readonly leaseMs: number;
+  /** With none: it listens from now on. */
   onJobs(jobs: readonly Pushed[]): void;
   onError(error: Error): void;
 }
@@ -48,7 +49,8 @@ export class PushReader {
       channels: () => [this.#begin()],
       node: () => slotOf(access.redis, calls)?.node,
       onMessage: (text) => this.#read(text),
-      onSubscribed: () => {},
+      // Whoever found nobody listening has forgotten the worker: it asks for jobs, and so says again what it has room for.
+      onSubscribed: () => options.onJobs([]),
       onError,
     });
   }
