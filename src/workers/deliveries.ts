@@ -142,7 +142,7 @@ export class Deliveries {
     this.#endings.set(jobId, ending);
   }
 
-  /** Jobs were pushed to this worker. */
+  /** Jobs were pushed to this worker. With none, it listens from now on: it asks, to say what it has room for. */
   pushed(jobs: readonly Pushed[]): void {
     const { clock, redisClock, slots } = this.#parts;
     for (const taken of jobs.filter(isAnswer)) {
@@ -152,7 +152,9 @@ export class Deliveries {
       if (this.#holds(taken)) slots.use(1);
     }
     // What comes while this closes is put back at its end.
-    if (!this.#closed) this.#marker.wake();
+    if (this.#closed) return;
+    if (jobs.length > 0) this.#marker.wake();
+    else this.#marker.wakeNow();
   }
 
   /** `asked`: slots for which jobs are asked for in the same step. */

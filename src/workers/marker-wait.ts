@@ -13,6 +13,7 @@ export class MarkerWait {
   readonly #passOn: (marker: NonNullable<Marker>) => void;
   #asked = false;
   #waiting: PromiseWithResolvers<Marker> | undefined;
+  #expected = false;
   #timer: NodeJS.Timeout | undefined;
 
   /** `passOn` puts a marker back. */
@@ -22,6 +23,10 @@ export class MarkerWait {
 
   /** Resolves with a marker, or with null after `seconds`. `ask` blocks for as long. */
   wait(seconds: number, ask: () => Promise<Marker>): Promise<Marker> {
+    if (this.#expected) {
+      this.#expected = false;
+      return Promise.resolve(AT_ONCE);
+    }
     const waiting = Promise.withResolvers<Marker>();
     this.#waiting = waiting;
     // What was asked before may block for longer.
@@ -32,6 +37,12 @@ export class MarkerWait {
 
   wake(): void {
     this.#take()?.resolve(AT_ONCE);
+  }
+
+  /** Wakes whoever waits, or else does not let the next one wait. */
+  wakeNow(): void {
+    if (this.#waiting === undefined) this.#expected = true;
+    else this.wake();
   }
 
   async #ask(ask: () => Promise<Marker>): Promise<void> {

@@ -78,7 +78,9 @@ test('twenty lines typed through two workers reach the one program, each once; k
     await session.call('exec_command', { cmd: `sleep ${token} & (setsid sleep ${token} &); cat`, yield_time_ms: 0 }),
   );
   const id = counter.session_id ?? '';
-  for (let line = 1; line <= 20; line += 1) await converse(session, id, `line ${line}\n`, `${line}: line ${line}\r\n`);
+  const allTyped = () => fleet.workers.every((worker) => worker.stdout().includes('began write_stdin'));
+  for (let line = 1; line <= 20 || !allTyped(); line += 1)
+    await converse(session, id, `line ${line}\n`, `${line}: line ${line}\r\n`);
   for (const worker of fleet.workers) expect(worker.stdout()).toContain('began write_stdin');
   const calls = await fleet.pawl.calls({ limit: 500 });
   expect(calls.filter(({ attempts }) => attempts.length > 1)).toEqual([]);

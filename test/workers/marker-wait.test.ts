@@ -62,3 +62,14 @@ test('a marker that comes while nobody waits is passed on to other workers', asy
   await Promise.resolve();
   expect(passedOn).toEqual([MARKER]);
 });
+
+test('whoever must look now does, also when nobody waits at that moment', async () => {
+  const { asked, ask } = questions();
+  const wait = new MarkerWait(() => {});
+  wait.wakeNow();
+  expect(await wait.wait(60, ask)).not.toBeNull();
+  const second = wait.wait(60, ask);
+  expect(asked).toHaveLength(1);
+  wait.wakeNow();
+  expect(await second).not.toBeNull();
+});
