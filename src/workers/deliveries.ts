@@ -154,7 +154,7 @@ export class Deliveries {
     // What comes while this closes is put back at its end.
     if (this.#closed) return;
     if (jobs.length > 0) this.#marker.wake();
-    else this.#marker.wakeNow();
+    else if (this.#parts.pushes() !== undefined) this.#marker.wakeNow();
   }
 
   /** `asked`: slots for which jobs are asked for in the same step. */
