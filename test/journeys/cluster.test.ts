@@ -135,7 +135,11 @@ describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeou
     const statusOf = async (session: Session | undefined, key?: string) =>
       (await session?.call(tool, {}, key === undefined ? {} : { idempotencyKey: key }))?.status;
     for (const session of sessions.slice(0, 4)) expect(await statusOf(session)).toBe('retry_exhausted');
-    for (const session of sessions.slice(4)) expect(await statusOf(session)).toBe('circuit_open');
+    const refused = [];
+    for (const session of sessions.slice(4)) refused.push(await session.call(tool, {}));
+    expect(refused.map(({ status }) => status)).toEqual(refused.map(() => 'circuit_open'));
+    // The news of the open circuit may come after a call or two that a worker then refuses: those have been claimed.
+    const left = 10 - 4 - refused.filter(({ callId }) => callId !== undefined).length;
     expect(contexts).toHaveLength(5);
     expect(await pawl.circuits()).toMatchObject([
       { place: { tier: 'workspace', shard: 0 }, circuit: { state: 'OPEN' } },
@@ -143,11 +147,11 @@ describe.skipIf(whyNot !== undefined)('a Redis Cluster of three nodes', { timeou
 
     down = false;
     await pawl.setCircuit('reset', {});
-    // Five of ten calls are left, whatever asks for one again.
-    for (const session of sessions.slice(0, 5)) expect(await statusOf(session, 'k')).toBe('success');
+    // So many of ten calls are left, whatever asks for one again.
+    for (const session of sessions.slice(0, left)) expect(await statusOf(session, 'k')).toBe('success');
     const window = () => pawl.backend.breakers.window({ tier: 'workspace', shard: 0 }, 'tool:tools.shaky@acme');
-    await eventually(async () => (await window()).filter(({ ok }) => ok).length === 5, { what: 'five successes' });
-    expect(await sessions[5]?.call(tool, {})).toMatchObject({ error: { code: 'BUDGET_EXHAUSTED' } });
+    await eventually(async () => (await window()).filter(({ ok }) => ok).length === left, { what: 'the successes' });
+    expect(await sessions[left]?.call(tool, {})).toMatchObject({ error: { code: 'BUDGET_EXHAUSTED' } });
     for (const session of sessions.slice(0, 5)) expect(await statusOf(session, 'k')).toBe('success');
     await eventually(
       async () => (await pawl.audit({ limit: 200 })).filter(({ record }) => record.type === 'call').length >= 10,
