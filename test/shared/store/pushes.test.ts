@@ -1,9 +1,14 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { QueueEvents } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Delivery } from '../../../src/shared/store/deliveries.ts';
+import { Ledger } from '../../../src/shared/store/ledger.ts';
 import type { Pushed } from '../../../src/shared/store/pushes.ts';
 import { jobIdOf } from '../../../src/shared/store/queues.ts';
 import { redisOptions } from '../../../src/shared/store/redis.ts';
+import { startServer } from '../../chaos/server.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { type Books, begin, CIRCUIT, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from './calls.ts';
 
@@ -148,6 +153,21 @@ test('a worker that is dead, or deaf, is pushed nothing: the call waits for othe
   const keys = books.ledger.keys(PLACE);
   expect(await books.redis.lrange(keys.job('wait'), 0, -1)).toEqual([jobOf(claim as never)]);
   expect(await books.redis.exists(keys.job('pushable'), keys.job('pushed'))).toBe(0);
+});
+
+test('a Redis that is full refuses a call, also when a dead worker is to be forgotten with it', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'pawl-full-'));
+  await using server = await startServer(folder);
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const { admin } = server;
+  const ledger = new Ledger(admin, 'full', 60_000);
+  const pushable = ledger.keys(PLACE).job('pushable');
+  await admin.zadd(pushable, 4, `${LEASE_MS} 1 died`);
+  await admin.config('SET', 'maxmemory', '1');
+  await expect(ledger.claim(claimOf('a'))).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+  await admin.config('SET', 'maxmemory', '0');
+  expect(await ledger.claim(claimOf('a'))).toMatchObject({ kind: 'claimed' });
+  expect(await admin.exists(pushable)).toBe(0);
 });
 
 test('a worker that ends a call is pushed the next one, as long as nothing stands in line', async () => {

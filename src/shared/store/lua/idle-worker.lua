@@ -4,11 +4,11 @@
 -- KEYS  1 key prefix of the queue
 local queue = KEYS[1]
 
--- One that does not listen is forgotten.
+-- One that does not listen is forgotten, but not yet: behind such a write, Redis would take all others although its memory is full.
 local function listens(name)
   if redis.call('PUBSUB', 'NUMSUB', queue .. 'push:' .. name)[2] > 0 then return true end
-  redis.call('ZREM', queue .. 'pushable', name)
-  redis.call('HDEL', queue .. 'pushed', name)
+  later('ZREM', queue .. 'pushable', name)
+  later('HDEL', queue .. 'pushed', name)
   return false
 end
 
