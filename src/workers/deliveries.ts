@@ -90,7 +90,7 @@ export class Deliveries {
     this.#marker = new MarkerWait(parts.passOn);
   }
 
-  /** What BullMQ's worker runs on: its own backend, with these two ways replaced. */
+  /** What BullMQ's worker runs on: its own backend, with our ways of taking, ending and waiting. */
   readonly backend: BackendFactory<RedisQueueBackend> = (name, options, connections) => {
     const backend = createRedisBackend(name, options, connections);
     this.#backend = backend;

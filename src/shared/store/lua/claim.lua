@@ -16,8 +16,8 @@
 --         from its first call on
 --       and behind all of them, where the large parameters of the request are kept, '' for none
 -- Returns {code, call ID, now, …}:
---   claimed    duplicate count  a new record, queued; in shadow mode, the state of what it would have met, or 'conflict'; how often
---                               the session made this very call
+--   claimed    duplicate count  a new record, queued or pushed; in shadow mode, the state of what it would have met, or 'conflict';
+--                               how often the session made this very call
 --   loop       count ms         it made it too often; nothing was written but the count, which starts anew in so many ms
 --   overloaded in flight        the tier takes no more of its importance; nothing was written
 --   spent      budget unit spent ms  a budget is spent (counted from 0; 1 calls, 2 cost units, 3 time), and is full again in so many

@@ -3,8 +3,8 @@
 -- KEYS  1 circuits  2 the queue's wait list
 -- ARGV  1 key prefix of records  2 key prefix of inboxes  3 key prefix of the queue  4 lock token  5 the worker's time, ms
 --       6 lock and lease, ms  7 worker ID  8 token of the attempts  9 how many at most  10 workers that take from this queue
---       11 name under which jobs are pushed to the worker, '' for none  12, 13 its free lanes and the pushed jobs that it received, as room_of takes
---       them
+--       11 name under which jobs are pushed to the worker, '' for none  12, 13 its free lanes and the pushed jobs that it received, as
+--       room_of takes them
 -- Returns {BullMQ's answer, what begin_taken says of it, …}, for one job, or for none, at least; nothing when the jobs that are on
 -- their way fill all lanes
 local queue = ARGV[3]
