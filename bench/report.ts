@@ -8,57 +8,32 @@ import { median } from './statistics.ts';
 import { verdictTable } from './verdicts.ts';
 import { PEERS, WORKLOADS } from './workloads.ts';
 
-function figures(compared: readonly Compared[]): string {
-  return table([
+/** Pawl beside another queue; `more` are columns for what is not measured everywhere. */
+function figures(other: string, compared: readonly Compared[], ...more: readonly Column[]): string {
+  const columns: readonly Column[] = [
+    ['workload', ({ title }) => title],
+    [`${other} calls/s`, ({ theirs }) => whole(theirs.callsPerSecond)],
+    ['Pawl calls/s', ({ pawl }) => whole(pawl.callsPerSecond)],
+    ['throughput ratio', ({ throughputRatio }) => spread(throughputRatio)],
     [
-      'workload',
-      'BullMQ calls/s',
-      'Pawl calls/s',
-      'throughput ratio',
-      'p50 ms, BullMQ → Pawl',
-      'CPU, BullMQ',
-      'CPU, Pawl',
-      'CPU ratio',
-      'file bytes per call',
+      `p50 ms, ${other} → Pawl`,
+      ({ theirs, pawl, latencyRatio }) =>
+        `${milliseconds(theirs.p50Ms)} → ${milliseconds(pawl.p50Ms)} (${times(latencyRatio.median)})`,
     ],
-    ...compared.map((row) => [
-      row.title,
-      whole(row.theirs.callsPerSecond),
-      whole(row.pawl.callsPerSecond),
-      spread(row.throughputRatio),
-      `${milliseconds(row.theirs.p50Ms)} → ${milliseconds(row.pawl.p50Ms)} (${times(row.latencyRatio.median)})`,
-      cpu(row.theirs.cpu),
-      cpu(row.pawl.cpu),
-      times(row.cpuRatio.median),
-      `${whole(row.theirs.fileBytesPerCall)} → ${whole(row.pawl.fileBytesPerCall)}`,
-    ]),
-  ]);
+    [`CPU, ${other}`, ({ theirs }) => cpu(theirs.cpu)],
+    ['CPU, Pawl', ({ pawl }) => cpu(pawl.cpu)],
+    ['CPU ratio', ({ cpuRatio }) => times(cpuRatio.median)],
+    ...more,
+  ];
+  return table([columns.map(([title]) => title), ...compared.map((row) => columns.map(([, figure]) => figure(row)))]);
 }
 
-function peerFigures(peer: string, compared: readonly Compared[]): string {
-  return table([
-    [
-      'workload',
-      `${peer} calls/s`,
-      'Pawl calls/s',
-      'throughput ratio',
-      `p50 ms, ${peer} → Pawl`,
-      `CPU, ${peer}`,
-      'CPU, Pawl',
-      'CPU ratio',
-    ],
-    ...compared.map((row) => [
-      row.title,
-      whole(row.theirs.callsPerSecond),
-      whole(row.pawl.callsPerSecond),
-      spread(row.throughputRatio),
-      `${milliseconds(row.theirs.p50Ms)} → ${milliseconds(row.pawl.p50Ms)} (${times(row.latencyRatio.median)})`,
-      cpu(row.theirs.cpu),
-      cpu(row.pawl.cpu),
-      times(row.cpuRatio.median),
-    ]),
-  ]);
-}
+type Column = readonly [title: string, figure: (row: Compared) => string];
+
+const FILE_BYTES: Column = [
+  'file bytes per call',
+  ({ theirs, pawl }) => `${whole(theirs.fileBytesPerCall)} → ${whole(pawl.fileBytesPerCall)}`,
+];
 
 /** What the terminal shows. */
 export function reportText(result: BenchResult): string {
@@ -68,7 +43,7 @@ export function reportText(result: BenchResult): string {
   return [
     `${machine.cores} cores (${machine.processor}), Node ${machine.node}, Redis ${machine.redis}, BullMQ ${machine.bullmq}`,
     'CPU: milliseconds per 1,000 calls, worker / callers / store. Medians of paired rounds.',
-    ...(compared.length === 0 ? [] : [figures(compared)]),
+    ...(compared.length === 0 ? [] : [figures('BullMQ', compared, FILE_BYTES)]),
     ...(refusals === undefined ? [] : [refusalsText(refusals)]),
     ...(fixedRates === undefined ? [] : [fixedRatesText(fixedRates)]),
     ...(backlog === undefined ? [] : [backlogText(backlog)]),
@@ -100,7 +75,7 @@ function peerText(result: PeerResult): string {
     .map(({ durability, settings, compared }) =>
       [
         `**${title} on ${store}, durable ${durability}** (${settings})`,
-        peerFigures(peer, compared),
+        figures(peer, compared),
         ...disturbance(compared),
       ].join('\n\n'),
     )
@@ -141,7 +116,7 @@ tool that answers at once.
 - "Calls that ended before" repeats 500 keys: Pawl replays the recorded result, BullMQ ignores the job and reads its stored one.
 - "One key" has its tool run once in each round, on either side, or the benchmark fails.
 
-${figures(compared)}
+${figures('BullMQ', compared, FILE_BYTES)}
 ${paragraphs(disturbance(compared))}${missing.length === 0 ? '' : `\nNot part of this run: ${missing.map(({ title }) => title).join('; ')} (\`npm run bench -- --full\`).\n`}
 What limits each:
 
