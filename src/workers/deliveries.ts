@@ -84,6 +84,8 @@ export class Deliveries {
    * is there or came since has left its marker: waiting finds it.
    */
   #enough = false;
+  /** BullMQ's worker has waited for this question, and goes on meanwhile with whatever else there is. */
+  #waited = false;
 
   constructor(parts: DeliveryParts) {
     this.#parts = parts;
@@ -121,7 +123,9 @@ export class Deliveries {
       try {
         const waiting = this.#marker.wait(blockSeconds, () => wait(blockSeconds));
         if (this.#ahead.length > 0) this.#marker.wake();
-        return await waiting;
+        const marker = await waiting;
+        this.#waited = true;
+        return marker;
       } finally {
         // The marker is gone now: only asking tells what it stood for, whatever was said while this waited.
         this.#enough = false;
@@ -171,6 +175,8 @@ export class Deliveries {
   }
 
   async #take(lockToken: string): Promise<unknown[]> {
+    const waited = this.#waited;
+    this.#waited = false;
     const ahead = this.#ahead.shift();
     if (ahead !== undefined) return this.#next(ahead.taken, ahead.delivery);
     if (this.#closed) return [];
@@ -179,6 +185,11 @@ export class Deliveries {
       return [];
     }
     const { ledger, place, freeLanes, slots } = this.#parts;
+    // BullMQ's worker starts nothing that it has until this is answered: it comes back for the next job, and waits for its slot then.
+    if (!waited && slots.free < 1) {
+      this.#marker.wakeNow();
+      return [];
+    }
     await slots.take();
     const most = 1 + slots.takeNow(Math.min(MAX_TAKEN, Math.max(1, freeLanes())) - 1);
     let used = 0;

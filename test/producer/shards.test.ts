@@ -152,6 +152,27 @@ describe('shards of a tier', () => {
     await eventually(() => worker.running === 0);
   });
 
+  test('a call that a worker took begins at once, although the next one of its shard waits for a slot', async () => {
+    const gate = gated();
+    const fleet = await startFleet({ tools: [gate.tool], settings: { shards: { workspace: 2 } }, workers: 0 });
+    await fleet.startWorker({ concurrency: 2 });
+    const sessions = await Promise.all(KEYS.map((key) => open(fleet.pawl, key)));
+    const [near, far] = [0, 1].map((shard) => sessions.find(({ record }) => (record.shards?.workspace ?? 0) === shard));
+    const { redis, prefix } = fleet.pawl.backend;
+    // Whoever looks and finds nothing waits with nothing else at hand.
+    for (const shard of [0, 1]) {
+      const marker = new PlaceKeys(prefix, { tier: 'workspace', shard }).job('marker');
+      await redis.zadd(marker, 0, '0');
+      await eventually(async () => (await redis.exists(marker)) === 0, { what: 'a look at the queue' });
+    }
+    const calls = [near?.call(gate.tool, {})];
+    await gate.arrived(1);
+    calls.push(far?.call(gate.tool, { of: 'far' }), far?.call(gate.tool, { of: 'farther' }));
+    await gate.arrived(2);
+    gate.open();
+    expect((await Promise.all(calls)).map((result) => result?.status)).toEqual(['success', 'success', 'success']);
+  });
+
   test('calls that all sessions share are where each of them finds them', async () => {
     const shared = scripted('shared', () => ({ output: 1 }), { effects: 'none', tier: 'read-only' });
     const fleet = await startFleet({
