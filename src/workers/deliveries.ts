@@ -34,7 +34,7 @@ export interface DeliveryParts {
   workers(): number;
   /** How jobs are pushed here. None are while other queues share the slots. */
   pushes(): Lanes['pushes'];
-  /** Gives a marker that nobody here waits for to another worker. */
+  /** Gives a marker that nobody here waits for, or has a slot for, to another worker. */
   passOn(marker: NonNullable<Marker>): void;
 }
 
@@ -89,7 +89,7 @@ export class Deliveries {
 
   constructor(parts: DeliveryParts) {
     this.#parts = parts;
-    this.#marker = new MarkerWait(parts.passOn);
+    this.#marker = new MarkerWait(parts.passOn, () => !this.#closed && parts.slots.free > 0);
   }
 
   /** What BullMQ's worker runs on: its own backend, with our ways of taking, ending and waiting. */

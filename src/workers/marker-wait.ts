@@ -1,6 +1,7 @@
 /**
  * Waiting for a queue's marker, which says that there is something to take, with a way to be woken before. The question that
- * blocks stays with Redis then, for whoever waits next; a marker that comes while nobody waits goes back, for another worker.
+ * blocks stays with Redis then, for whoever waits next; a marker that comes while nobody waits, or nothing can be taken, goes back,
+ * for another worker.
  */
 
 /** What BullMQ's `waitForJob` answers. */
@@ -11,14 +12,16 @@ const AT_ONCE: Marker = { member: '0', score: 0 };
 
 export class MarkerWait {
   readonly #passOn: (marker: NonNullable<Marker>) => void;
+  readonly #canTake: () => boolean;
   #asked = false;
   #waiting: PromiseWithResolvers<Marker> | undefined;
   #expected = false;
   #timer: NodeJS.Timeout | undefined;
 
   /** `passOn` puts a marker back. */
-  constructor(passOn: (marker: NonNullable<Marker>) => void) {
+  constructor(passOn: (marker: NonNullable<Marker>) => void, canTake: () => boolean = () => true) {
     this.#passOn = passOn;
+    this.#canTake = canTake;
   }
 
   /** Resolves with a marker, or with null after `seconds`. `ask` blocks for as long. */
@@ -51,8 +54,8 @@ export class MarkerWait {
       const marker = await ask();
       this.#asked = false;
       const waiting = this.#take();
-      if (waiting !== undefined) waiting.resolve(marker);
-      else if (marker !== null) this.#passOn(marker);
+      if (marker !== null && (waiting === undefined || !this.#canTake())) this.#passOn(marker);
+      waiting?.resolve(marker);
     } catch (error) {
       this.#asked = false;
       this.#take()?.reject(error);

@@ -5,12 +5,13 @@ import { redisOptions } from '../../src/shared/store/redis.ts';
 import { systemClock } from '../../src/shared/time.ts';
 import { Deliveries } from '../../src/workers/deliveries.ts';
 import { Slots } from '../../src/workers/slots.ts';
+import { eventually } from '../helpers/signal.ts';
 import { type Books, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from '../shared/store/calls.ts';
 
 /** A worker's way to its queue, asked by hand in the place of BullMQ's loop. */
 async function openDeliveries(
   books: Books,
-  share: { readonly freeLanes?: number; readonly workers?: number; readonly slots?: number } = {},
+  share: { readonly freeLanes?: number; readonly workers?: number; readonly slots?: Slots } = {},
 ) {
   const { freeLanes = 8, workers = 1 } = share;
   const keys = books.ledger.keys(PLACE);
@@ -25,12 +26,12 @@ async function openDeliveries(
       tokens += 1;
       return `attempt-${tokens}`;
     },
-    slots: new Slots(share.slots ?? 100),
+    slots: share.slots ?? new Slots(100),
     freeLanes: () => freeLanes,
     redisClock: systemClock,
     workers: () => workers,
     pushes: () => undefined,
-    passOn: () => {},
+    passOn: ({ member, score }) => void books.redis.zadd(keys.job('marker'), score, member),
   });
   const connection = redisOptions({ url: books.world.redisUrl, name: `${books.world.prefix}:lanes`, mode: 'patient' });
   const queue = new Worker(
@@ -114,4 +115,27 @@ test('whoever is woken asks, although it was said meanwhile that nothing is left
   const [third] = await claimed(books, 'c');
   expect(await woken).not.toBeNull();
   expect(await take('lane-2')).toBe(third);
+});
+
+test('a worker without a free slot leaves the marker to one that has some, and looks itself once a slot is free', async () => {
+  const books = await openBooks();
+  const slots = new Slots(1);
+  expect(slots.takeNow(1)).toBe(1);
+  const [full, idle] = [await openDeliveries(books, { slots }), await openDeliveries(books)];
+  // Redis serves whoever asked first.
+  const asking = async () => {
+    const clients = String(await books.redis.client('LIST')).split('\n');
+    return clients.filter((line) => line.includes(books.world.prefix) && line.includes('cmd=bzpopmin')).length;
+  };
+  const looks = full.backend.waitForJob(10);
+  await eventually(async () => (await asking()) === 1);
+  const woken = idle.backend.waitForJob(10);
+  await eventually(async () => (await asking()) === 2);
+  const [job] = await claimed(books, 'a');
+  await looks;
+  const taken = full.take('lane-1');
+  expect(await woken).not.toBeNull();
+  expect(await idle.take('lane-1')).toBe(job);
+  slots.give(1);
+  expect(await taken).toBeFalsy();
 });

@@ -63,6 +63,19 @@ test('a marker that comes while nobody waits is passed on to other workers', asy
   expect(passedOn).toEqual([MARKER]);
 });
 
+test('a marker goes to other workers, too, when nothing can be taken here; whoever waits hears of it', async () => {
+  const { asked, ask } = questions();
+  const passedOn: Marker[] = [];
+  const wait = new MarkerWait(
+    (marker) => passedOn.push(marker),
+    () => false,
+  );
+  const first = wait.wait(5, ask);
+  asked[0]?.resolve(MARKER);
+  expect(await first).toEqual(MARKER);
+  expect(passedOn).toEqual([MARKER]);
+});
+
 test('whoever must look now does, also when nobody waits at that moment', async () => {
   const { asked, ask } = questions();
   const wait = new MarkerWait(() => {});
