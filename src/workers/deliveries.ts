@@ -158,7 +158,7 @@ export class Deliveries {
     // What comes while this closes is put back at its end.
     if (this.#closed) return;
     if (jobs.length > 0) this.#marker.wake();
-    else if (this.#parts.pushes() !== undefined) this.#marker.wakeNow();
+    else this.#marker.wakeNow();
   }
 
   /** `asked`: slots for which jobs are asked for in the same step. */

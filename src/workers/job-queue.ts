@@ -67,7 +67,8 @@ export type Unwanted = Extract<Verdict, { kind: 'handed-back' | 'later' }>;
 export class JobQueue {
   readonly #parts: JobQueueParts;
   readonly #deliveries: Deliveries;
-  readonly #pushes: PushReader;
+  /** Absent where further queues shared the slots from the beginning. */
+  readonly #pushes: PushReader | undefined;
   readonly #bull: BullWorker<CallJob>;
   readonly #locks: LockRenewal;
 
@@ -86,18 +87,19 @@ export class JobQueue {
       freeLanes: () => concurrency - lanesOf(this.#bull),
       redisClock: backend.clock,
       workers: () => parts.workers(),
-      pushes: () => (parts.isAlone() ? this.#pushes.state : undefined),
+      pushes: () => (parts.isAlone() ? this.#pushes?.state : undefined),
       passOn: ({ member, score }) => void backend.redis.zadd(keys.job('marker'), score, member).catch(onError),
     });
-    this.#pushes = backend.ledger.pushes({
-      url: backend.url,
-      prefix: settings.prefix,
-      place,
-      workerId: parts.workerId,
-      leaseMs: settings.lockDurationMs,
-      onJobs: (jobs) => this.#deliveries.pushed(jobs),
-      onError,
-    });
+    if (parts.isAlone())
+      this.#pushes = backend.ledger.pushes({
+        url: backend.url,
+        prefix: settings.prefix,
+        place,
+        workerId: parts.workerId,
+        leaseMs: settings.lockDurationMs,
+        onJobs: (jobs) => this.#deliveries.pushed(jobs),
+        onError,
+      });
     const { url, redis } = backend;
     const connection = nodeOptions(
       { url, name: `${settings.prefix}:worker:${keys.queue}`, mode: 'patient' },
@@ -142,21 +144,21 @@ export class JobQueue {
 
   /** The tier has further queues that share its slots: nothing is pushed any more, all of them are asked in turn. */
   async share(): Promise<void> {
-    await this.#pushes.leave();
-    this.#pushes.close();
+    await this.#pushes?.leave();
+    this.#pushes?.close();
   }
 
   /** Fetches nothing any more; what was fetched in this moment goes back. */
   async putBack(): Promise<void> {
     await this.#deliveries.close();
-    await this.#pushes.leave().catch(this.#parts.onError);
+    await this.#pushes?.leave().catch(this.#parts.onError);
     // Some may have arrived meanwhile.
     await this.#deliveries.close();
   }
 
   /** Resolves when the jobs that run have ended, with `force` at once. */
   close(force?: boolean): Promise<void> {
-    this.#pushes.close();
+    this.#pushes?.close();
     return this.#bull.close(force);
   }
 

@@ -33,6 +33,8 @@ describe('shards of a tier', () => {
     expect(layout.reduce((sum, { kept }) => sum + kept, 0)).toBe(24);
     expect(layout.every(({ takesSessions, waiting, running }) => takesSessions && waiting + running === 0)).toBe(true);
     expect(await fleet.pawl.flush()).toEqual({ flushed: 24, inflight: 0, unresolved: 0 });
+    const ofShards = (await fleet.world.connections()).filter((name) => /:worker:.*read-only|{read-only/.test(name));
+    expect(ofShards, 'two of each worker for each shard').toHaveLength(2 * 2 * 4);
   });
 
   test('a session stays in its shard, and every key finds its call, whatever is changed and whoever asks', async () => {
