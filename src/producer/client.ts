@@ -3,7 +3,7 @@
  * results back to whoever asked.
  */
 import { resolve } from 'node:path';
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { ApprovalHooks } from '../shared/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit.ts';
 import type { Settings } from '../shared/config.ts';
@@ -40,20 +40,23 @@ import type { Tracing } from '../tracing.ts';
 import { AgentDesk } from './agents.ts';
 import { ApprovalDesk } from './approvals.ts';
 import { type AuditQuery, callEvent, findRecords } from './audit.ts';
-import { type Cancellation, cancelCall, requestCancellation } from './cancel.ts';
+import { CallDesk } from './call-desk.ts';
+import type { Cancellation } from './cancel.ts';
 import { CircuitAdmin, type CircuitListing, type CircuitSelection } from './circuit-admin.ts';
 import { CircuitView } from './circuits.ts';
 import { Dispatch, type DispatchEvent } from './dispatch.ts';
 import type { EnforcedCircuit } from './enforcement.ts';
+import { findCalls } from './find-calls.ts';
 import { type Follower, Follows } from './follow.ts';
 import { KnownSessions } from './known-sessions.ts';
 import { type InvalidParams, ListeningSessions } from './listening-sessions.ts';
 import { ProducerMetrics } from './metrics.ts';
 import { type Offer, Offers } from './offers.ts';
 import { type FlushSelection, OperatorDesk, type Reliability, type ReliabilityWord } from './operators.ts';
+import { readOutput, streamOutput } from './outputs.ts';
 import { QuestionDesk } from './questions.ts';
 import { Registry } from './registry.ts';
-import { type Resolution, resolveAs } from './resolution.ts';
+import type { Resolution } from './resolution.ts';
 import { Results } from './results.ts';
 import { type ServedTool, ServedTools, type ServeOptions } from './served-tools.ts';
 import { Session } from './session.ts';
@@ -114,6 +117,7 @@ export class Pawl {
   readonly #switches: Switches;
   readonly #circuitAdmin: CircuitAdmin;
   readonly #operators: OperatorDesk;
+  readonly #calls: CallDesk;
   readonly #dispatch: Dispatch;
   readonly #publisher: MetricsPublisher;
   readonly #traces: CallTraces | undefined;
@@ -235,6 +239,14 @@ export class Pawl {
       sessionOf: (key) => this.#sessions.find(key),
       now: () => backend.ledger.now(),
     });
+    this.#calls = new CallDesk({
+      ledger: backend.ledger,
+      ttl: settings.ttl,
+      results: this.#results,
+      inboxId: this.#inboxId,
+      approvals: this.approvals,
+      operators: this.#operators,
+    });
     this.registry = new Registry({
       specs: backend.specs,
       copy: this.#offers.specs,
@@ -313,21 +325,16 @@ export class Pawl {
   }
 
   /** The whole output of a call that succeeded, where its envelope shows only a part. Throws `UNKNOWN_CALL` when there is none. */
-  async output(callId: string): Promise<unknown> {
-    const output = (await this.#backend.ledger.outcome(callId))?.output;
-    if (output === undefined) throw withoutOutput(callId);
-    return output.content;
+  output(callId: string): Promise<unknown> {
+    return readOutput(this.#backend.ledger, callId);
   }
 
   /**
    * The same as JSON text, part by part as it comes from Redis: never all of it at once. Throws `UNKNOWN_CALL` when there is none, and
    * `SIGNATURE_INVALID` for what nobody of the fleet wrote; the stream may still break with either of them.
    */
-  async outputStream(callId: string): Promise<Readable> {
-    const parts = await this.#backend.ledger.output(callId);
-    if (parts === undefined) throw withoutOutput(callId);
-    const first = await parts.next();
-    return Readable.from(startingWith(first.value ?? Buffer.alloc(0), parts), { objectMode: false });
+  outputStream(callId: string): Promise<Readable> {
+    return streamOutput(this.#backend.ledger, callId);
   }
 
   /** Waits for the end of a call that somebody handed in, maybe before this process started. */
@@ -355,69 +362,26 @@ export class Pawl {
   }
 
   /** Cancels a call wherever it is. Throws `UNKNOWN_CALL`. */
-  async cancel(callId: string, by?: string): Promise<Cancellation> {
-    const { ledger } = this.#backend;
-    const ttlMs = this.settings.ttl.cancelledMs;
-    const onCancelled = (ended: string) => this.approvals.cancelled(ended);
-    const parts = { ledger, results: this.#results, inboxId: this.#inboxId, ttlMs, onCancelled };
-    const ended = await cancelCall(parts, callId);
-    await this.#operators.overridden(
-      'cancellation',
-      ended.settlement,
-      by,
-      aboutOf(callId, await ledger.glance(callId)),
-    );
-    return ended;
+  cancel(callId: string, by?: string): Promise<Cancellation> {
+    return this.#calls.cancel(callId, by);
   }
 
   /** Asks for a call's end and does not wait for it. Throws `UNKNOWN_CALL`. */
-  async requestCancel(callId: string, by?: string): Promise<void> {
-    const { ledger } = this.#backend;
-    const record = await ledger.read(callId);
-    if (record === undefined) throw new PawlError('UNKNOWN_CALL');
-    const answer = await requestCancellation({ ledger, ttlMs: this.settings.ttl.cancelledMs }, record);
-    if (answer.kind === 'cancelled') await this.approvals.cancelled(callId);
-    await this.#operators.overridden('cancellation', 'requested', by, aboutOf(callId, record));
+  requestCancel(callId: string, by?: string): Promise<void> {
+    return this.#calls.requestCancel(callId, by);
   }
 
   /** Gives a call with an unknown outcome a known one, or lets it run again. Throws `UNKNOWN_CALL` and `CALL_NOT_RESOLVABLE`. */
-  async resolve(callId: string, resolution: Resolution, by?: string): Promise<CallRecord> {
-    const { ledger } = this.#backend;
-    const record = await ledger.read(callId);
-    if (record === undefined)
-      throw new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
-    const answer =
-      resolution.as === 'retry'
-        ? await ledger.requeue(record, 'resolved', String(record.readAtMs))
-        : await resolveAs({ ledger, ttl: this.settings.ttl }, record, resolution);
-    if (answer === 'gone') throw new PawlError('UNKNOWN_CALL');
-    if (answer === 'refused') {
-      throw new PawlError(
-        'CALL_NOT_RESOLVABLE',
-        `Only a call whose outcome is unknown can be resolved; ${callId} is ${record.state}${record.outcome?.error === undefined ? '' : ` (${record.outcome.error.code})`}.`,
-      );
-    }
-    await this.#operators.overridden('resolution', resolution.as, by, aboutOf(callId, record));
-    return (await ledger.read(callId)) ?? record;
+  resolve(callId: string, resolution: Resolution, by?: string): Promise<CallRecord> {
+    return this.#calls.resolve(callId, resolution, by);
   }
 
   /** Calls of all tiers, the newest first. Outcomes that are stored apart, because they are large, are left out. */
   async calls(options: { readonly limit?: number; readonly sessionKey?: string } = {}): Promise<CallRecord[]> {
-    const limit = options.limit ?? 50;
     const { ledger, shards } = this.#backend;
-    const ids = await Promise.all(
-      shards.places().map((place) =>
-        ledger.list(place, {
-          limit,
-          ...(options.sessionKey === undefined ? {} : { sessionKey: options.sessionKey }),
-        }),
-      ),
-    );
-    const records = await Promise.all(ids.flat().map((callId) => ledger.glance(callId)));
-    return records
-      .filter((record): record is CallRecord => record !== undefined)
-      .sort((a, b) => b.createdAtMs - a.createdAtMs)
-      .slice(0, limit);
+    const search = { ...options, limit: options.limit ?? 50, isSeen: () => true };
+    const { records } = await findCalls(shards.places(), ledger, search);
+    return [...records];
   }
 
   /** How many calls wait or run in the whole fleet. */
@@ -707,23 +671,6 @@ export class Pawl {
     await this.#backend.close();
     await this.#options.tracing?.flush();
   }
-}
-
-/** What the audit trail says of a call. */
-function aboutOf(callId: string, record: CallRecord | undefined) {
-  if (record === undefined) return { callId };
-  const { toolNamespace, toolName, target } = record.request.envelope;
-  const { sessionKey, tenantId } = target;
-  return { callId, tool: `${toolNamespace}.${toolName}`, sessionKey, tenantId };
-}
-
-function withoutOutput(callId: string): PawlError {
-  return new PawlError('UNKNOWN_CALL', `Call ${callId} has no output: it failed, still runs, or has expired.`);
-}
-
-async function* startingWith(first: Buffer, rest: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
-  yield first;
-  yield* rest;
 }
 
 async function within<T>(promise: Promise<T>, waitMs: number | undefined): Promise<T | undefined> {

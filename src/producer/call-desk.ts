@@ -1,0 +1,76 @@
+/** Ends calls from outside, and says what became of those whose outcome is unknown: each deed has its record in the audit trail. */
+import type { Settings } from '../shared/config.ts';
+import { PawlError } from '../shared/failure.ts';
+import type { CallRecord } from '../shared/store/call-record.ts';
+import type { Ledger } from '../shared/store/ledger.ts';
+import type { ApprovalDesk } from './approvals.ts';
+import { type Cancellation, cancelCall, requestCancellation } from './cancel.ts';
+import type { OperatorDesk } from './operators.ts';
+import { type Resolution, resolveAs } from './resolution.ts';
+import type { Results } from './results.ts';
+
+export interface CallDeskParts {
+  readonly ledger: Ledger;
+  /** How long the records of calls that have ended live. */
+  readonly ttl: Settings['ttl'];
+  readonly results: Results;
+  readonly inboxId: string;
+  readonly approvals: Pick<ApprovalDesk, 'cancelled'>;
+  readonly operators: Pick<OperatorDesk, 'overridden'>;
+}
+
+export class CallDesk {
+  readonly #parts: CallDeskParts;
+
+  constructor(parts: CallDeskParts) {
+    this.#parts = parts;
+  }
+
+  /** Cancels a call wherever it is. Throws `UNKNOWN_CALL`. */
+  async cancel(callId: string, by?: string): Promise<Cancellation> {
+    const { ledger, ttl, results, inboxId, approvals, operators } = this.#parts;
+    const onCancelled = (ended: string) => approvals.cancelled(ended);
+    const ended = await cancelCall({ ledger, results, inboxId, ttlMs: ttl.cancelledMs, onCancelled }, callId);
+    await operators.overridden('cancellation', ended.settlement, by, aboutOf(callId, await ledger.glance(callId)));
+    return ended;
+  }
+
+  /** Asks for a call's end and does not wait for it. Throws `UNKNOWN_CALL`. */
+  async requestCancel(callId: string, by?: string): Promise<void> {
+    const { ledger, ttl, approvals, operators } = this.#parts;
+    const record = await ledger.read(callId);
+    if (record === undefined) throw new PawlError('UNKNOWN_CALL');
+    const answer = await requestCancellation({ ledger, ttlMs: ttl.cancelledMs }, record);
+    if (answer.kind === 'cancelled') await approvals.cancelled(callId);
+    await operators.overridden('cancellation', 'requested', by, aboutOf(callId, record));
+  }
+
+  /** Gives a call with an unknown outcome a known one, or lets it run again. Throws `UNKNOWN_CALL` and `CALL_NOT_RESOLVABLE`. */
+  async resolve(callId: string, resolution: Resolution, by?: string): Promise<CallRecord> {
+    const { ledger, ttl, operators } = this.#parts;
+    const record = await ledger.read(callId);
+    if (record === undefined)
+      throw new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
+    const answer =
+      resolution.as === 'retry'
+        ? await ledger.requeue(record, 'resolved', String(record.readAtMs))
+        : await resolveAs({ ledger, ttl }, record, resolution);
+    if (answer === 'gone') throw new PawlError('UNKNOWN_CALL');
+    if (answer === 'refused') {
+      throw new PawlError(
+        'CALL_NOT_RESOLVABLE',
+        `Only a call whose outcome is unknown can be resolved; ${callId} is ${record.state}${record.outcome?.error === undefined ? '' : ` (${record.outcome.error.code})`}.`,
+      );
+    }
+    await operators.overridden('resolution', resolution.as, by, aboutOf(callId, record));
+    return (await ledger.read(callId)) ?? record;
+  }
+}
+
+/** What the audit trail says of a call. */
+function aboutOf(callId: string, record: CallRecord | undefined) {
+  if (record === undefined) return { callId };
+  const { toolNamespace, toolName, target } = record.request.envelope;
+  const { sessionKey, tenantId } = target;
+  return { callId, tool: `${toolNamespace}.${toolName}`, sessionKey, tenantId };
+}
