@@ -5,6 +5,7 @@ import { FleetKeys } from './keys.ts';
 import type { News } from './news.ts';
 import { type CallJob, jobIdOf } from './queues.ts';
 import { type Redis, Script } from './redis.ts';
+import { openedMessage, sealedMessage } from './sealed-text.ts';
 import { wake } from './wake.ts';
 
 const spawnScript = new Script('agent-spawn', 3);
@@ -118,13 +119,10 @@ export class Agents {
   }
 
   #sealed(agentId: string, message: object): string {
-    const text = JSON.stringify(message);
-    return `${this.#seals.message(`agent ${agentId}`, text)} ${text}`;
+    return sealedMessage(this.#seals, `agent ${agentId}`, message);
   }
 
   #opened(agentId: string, sealed: string): unknown {
-    const split = sealed.indexOf(' {');
-    const text = sealed.slice(split + 1);
-    return this.#seals.isMessage(`agent ${agentId}`, text, sealed.slice(0, split)) ? JSON.parse(text) : undefined;
+    return openedMessage(this.#seals, `agent ${agentId}`, sealed);
   }
 }

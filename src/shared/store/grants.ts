@@ -9,6 +9,7 @@ import { commandOf, startsWith } from '../policy.ts';
 import type { Seals } from '../seals.ts';
 import { FleetKeys } from './keys.ts';
 import type { Redis } from './redis.ts';
+import { openedText, sealedText } from './sealed-text.ts';
 
 /** A remembered approval holds at most this long. */
 const GRANT_VALID_MS = 12 * 3_600_000;
@@ -52,13 +53,9 @@ export class Grants {
       grantedAtMs: nowMs,
       validUntilMs: nowMs + GRANT_VALID_MS,
     };
-    const text = JSON.stringify(grant);
+    const sealed = sealedText(grant, (text) => this.#seals.grant(session.key, text));
     const key = this.#keys.grants(session.key);
-    await this.#redis.hset(
-      key,
-      digest(canonicalJson([namespace, name, amendment])),
-      `${this.#seals.grant(session.key, text)} ${text}`,
-    );
+    await this.#redis.hset(key, digest(canonicalJson([namespace, name, amendment])), sealed);
     await this.#redis.pexpire(key, GRANT_VALID_MS);
   }
 
@@ -71,11 +68,8 @@ export class Grants {
   ): Promise<Grant | undefined> {
     const stored = await this.#redis.hvals(this.#keys.grants(sessionKey));
     for (const entry of stored) {
-      const split = entry.indexOf(' {');
-      const text = entry.slice(split + 1);
-      if (!this.#seals.isGrant(sessionKey, text, entry.slice(0, split))) continue;
-      const grant = JSON.parse(text) as Grant;
-      if (grant.sessionKey === sessionKey && grant.validUntilMs > nowMs && covers(grant, tool, params)) return grant;
+      const grant = openedText<Grant>(entry, (text, seal) => this.#seals.isGrant(sessionKey, text, seal));
+      if (grant?.sessionKey === sessionKey && grant.validUntilMs > nowMs && covers(grant, tool, params)) return grant;
     }
     return undefined;
   }

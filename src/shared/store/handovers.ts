@@ -12,6 +12,7 @@ import { type ClientAnswer, type ClientCall, MAX_CLIENT_TOOLS } from '../dynamic
 import type { Seals } from '../seals.ts';
 import { FleetKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
+import { openedMessage, sealedMessage } from './sealed-text.ts';
 
 const joinScript = new Script('client-join', 1);
 const nextScript = new Script('client-next', 2);
@@ -60,8 +61,7 @@ export class Handovers {
 
   /** `takeOnFailure`: an earlier attempt's failure stands for this one's; otherwise the call is offered anew. */
   async offer(call: ClientCall, takeOnFailure: boolean): Promise<'offered' | 'adopted' | 'nobody'> {
-    const text = JSON.stringify(call);
-    const sealed = `${this.#seals.message(`call ${call.callId} ${call.fence}`, text)} ${text}`;
+    const sealed = sealedMessage(this.#seals, `call ${call.callId} ${call.fence}`, call);
     const [code] = await offerScript.run(this.#redis, this.#placesOf(call), [
       call.callId,
       call.fence,
@@ -90,7 +90,7 @@ export class Handovers {
   }
 
   #answered(callId: string, fence: number, sealed: string) {
-    const answer = this.#opened(`answer ${callId} ${fence}`, sealed) as ClientAnswer | undefined;
+    const answer = openedMessage<ClientAnswer>(this.#seals, `answer ${callId} ${fence}`, sealed);
     return answer === undefined ? undefined : ({ state: 'answered', answer } as const);
   }
 
@@ -119,7 +119,7 @@ export class Handovers {
       if (kind !== 'renewed') return { kind: kind as 'gone' | 'superseded' };
       const told = { kind, leaseMs: Number(leaseMs), cancelled: words(String(cancelled)) } as const;
       if (callId === undefined) return told;
-      const call = this.#opened(`call ${callId} ${fence}`, String(sealed)) as ClientCall | undefined;
+      const call = openedMessage<ClientCall>(this.#seals, `call ${callId} ${fence}`, String(sealed));
       if (call !== undefined) return { ...told, call };
       // Nobody with a key asked for it.
       await this.#redis.srem(this.#taken(clientId), String(callId));
@@ -136,8 +136,7 @@ export class Handovers {
     fence: number,
     answer: ClientAnswer,
   ): Promise<'told' | 'again' | 'late'> {
-    const text = JSON.stringify(answer);
-    const sealed = `${this.#seals.message(`answer ${callId} ${fence}`, text)} ${text}`;
+    const sealed = sealedMessage(this.#seals, `answer ${callId} ${fence}`, answer);
     return this.#say(clientId, callId, fence, 'answer', sealed, answer.kind === 'result' ? '1' : '0');
   }
 
@@ -152,12 +151,6 @@ export class Handovers {
     const keys = [this.#client(clientId), this.#taken(clientId)];
     const [left] = await leaveScript.run(this.#redis, keys, [clientId, this.#keys.clients, this.#keys.news]);
     return left === 1;
-  }
-
-  #opened(about: string, sealed: string): unknown {
-    const split = sealed.indexOf(' {');
-    const text = sealed.slice(split + 1);
-    return this.#seals.isMessage(about, text, sealed.slice(0, split)) ? JSON.parse(text) : undefined;
   }
 
   #client(clientId: string): string {

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Seals } from '../seals.ts';
 import { FleetKeys } from './keys.ts';
 import { closeConnection, openConnection, type Redis } from './redis.ts';
+import { openedMessage, sealedMessage } from './sealed-text.ts';
 
 const BLOCK_SECONDS = 5;
 /** Nothing heard for this long, not even the end of a blocking read: the connection is dead. */
@@ -60,18 +61,15 @@ export class WorkerMail {
 
   /** The message, when somebody with a key wrote it to this worker. */
   #opened(stored: string): unknown {
-    const split = stored.indexOf(' {');
-    const text = stored.slice(split + 1);
     const { seals, workerId } = this.#options;
-    return seals.isMessage(`worker ${workerId}`, text, stored.slice(0, split)) ? JSON.parse(text) : undefined;
+    return openedMessage(seals, `worker ${workerId}`, stored);
   }
 
   /** The answer takes it back: true when nobody has read it, nor will. */
   async send(workerId: string, message: object): Promise<() => Promise<boolean>> {
     const { redis, seals } = this.#options;
     const key = this.#keys.mail(workerId);
-    const text = JSON.stringify(message);
-    const sealed = `${seals.message(`worker ${workerId}`, text)} ${text}`;
+    const sealed = sealedMessage(seals, `worker ${workerId}`, message);
     // In this order on the wire; a worker's Redis user may have no transactions.
     await Promise.all([redis.rpush(key, sealed), redis.pexpire(key, UNREAD_TTL_MS)]);
     return async () => (await redis.lrem(key, 1, sealed)) === 1;

@@ -10,6 +10,7 @@ import type { Answer, Question } from '../capability.ts';
 import type { Seals } from '../seals.ts';
 import { FleetKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
+import { openedText, sealedText } from './sealed-text.ts';
 
 const askScript = new Script('question-ask', 2);
 const endScript = new Script('question-end', 2);
@@ -58,10 +59,10 @@ export class Questions {
   }
 
   async ask(id: string, request: QuestionRequest, timeoutMs: number): Promise<Standing> {
-    const text = JSON.stringify(request);
+    const sealed = sealedText(request, (text) => this.#seals.question(id, text));
     const [state, nowMs, expiresAtMs, answer, signature] = await askScript.run(this.#redis, this.#places(id), [
       id,
-      `${this.#seals.question(id, text)} ${text}`,
+      sealed,
       timeoutMs,
       KEPT_MS,
     ]);
@@ -104,10 +105,8 @@ export class Questions {
   async read(id: string): Promise<QuestionRecord | undefined> {
     const { state, question, createdAtMs, expiresAtMs } = await this.#redis.hgetall(this.#keys.question(id));
     if (state !== 'pending' || question === undefined) return undefined;
-    const split = question.indexOf(' {');
-    const text = question.slice(split + 1);
-    if (!this.#seals.isQuestion(id, text, question.slice(0, split))) return undefined;
-    const request = JSON.parse(text) as QuestionRequest;
+    const request = openedText<QuestionRequest>(question, (text, seal) => this.#seals.isQuestion(id, text, seal));
+    if (request === undefined) return undefined;
     return { id, ...request, createdAtMs: Number(createdAtMs), expiresAtMs: Number(expiresAtMs) };
   }
 

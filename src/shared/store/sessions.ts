@@ -5,6 +5,7 @@ import { type SessionRecord, withTaint } from '../session.ts';
 import { FleetKeys } from './keys.ts';
 import { publishNews } from './news.ts';
 import { type Redis, Script } from './redis.ts';
+import { openedText, sealedText } from './sealed-text.ts';
 import type { Shards } from './shards.ts';
 
 const replaceScript = new Script('session-replace', 1);
@@ -69,17 +70,12 @@ export class Sessions {
   }
 
   #sealed(record: SessionRecord): string {
-    const text = JSON.stringify(record);
-    return `${this.#seals.session(record.sessionKey, text)} ${text}`;
+    return sealedText(record, (text) => this.#seals.session(record.sessionKey, text));
   }
 
   /** The record, when somebody with a key wrote it. */
   #opened(sessionKey: string, stored: string): SessionRecord | undefined {
-    const split = stored.indexOf(' {');
-    const text = stored.slice(split + 1);
-    return this.#seals.isSession(sessionKey, text, stored.slice(0, split))
-      ? (JSON.parse(text) as SessionRecord)
-      : undefined;
+    return openedText(stored, (text, seal) => this.#seals.isSession(sessionKey, text, seal));
   }
 
   /** Closes a session, so that no further call is accepted; undefined when there is none. */

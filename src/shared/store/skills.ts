@@ -3,6 +3,7 @@ import type { Seals } from '../seals.ts';
 import type { SkillRecord } from '../skill.ts';
 import { FleetKeys } from './keys.ts';
 import type { Redis } from './redis.ts';
+import { openedText, sealedText } from './sealed-text.ts';
 
 export class SkillRecords {
   readonly #redis: Redis;
@@ -16,8 +17,8 @@ export class SkillRecords {
   }
 
   async write(record: SkillRecord): Promise<void> {
-    const text = JSON.stringify(record);
-    await this.#redis.hset(this.#keys.skills, record.name, `${this.#seals.spec(sealOf(record.name), text)} ${text}`);
+    const sealed = sealedText(record, (text) => this.#seals.spec(sealOf(record.name), text));
+    await this.#redis.hset(this.#keys.skills, record.name, sealed);
   }
 
   async read(name: string): Promise<SkillRecord | undefined> {
@@ -37,10 +38,7 @@ export class SkillRecords {
 
   /** The record, when somebody with a key wrote it under this name. */
   #opened(name: string, stored: string): SkillRecord | undefined {
-    const split = stored.indexOf(' {');
-    const text = stored.slice(split + 1);
-    if (!this.#seals.isSpec(sealOf(name), text, stored.slice(0, split))) return undefined;
-    return JSON.parse(text) as SkillRecord;
+    return openedText(stored, (text, seal) => this.#seals.isSpec(sealOf(name), text, seal));
   }
 }
 

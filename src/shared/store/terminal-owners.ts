@@ -2,6 +2,7 @@
 import type { Seals } from '../seals.ts';
 import { FleetKeys } from './keys.ts';
 import type { Redis } from './redis.ts';
+import { openedMessage, sealedMessage } from './sealed-text.ts';
 
 export const OWNER_RENEWAL_MS = 5_000;
 const OWNER_TTL_MS = 15_000;
@@ -24,19 +25,14 @@ export class TerminalOwners {
 
   /** Writes the record, or renews it. */
   async hold(terminalId: string, owner: TerminalOwner): Promise<void> {
-    const text = JSON.stringify(owner);
-    const sealed = `${this.#seals.message(`terminal ${terminalId}`, text)} ${text}`;
+    const sealed = sealedMessage(this.#seals, `terminal ${terminalId}`, owner);
     await this.#redis.set(this.#keys.terminal(terminalId), sealed, 'PX', OWNER_TTL_MS);
   }
 
   async find(terminalId: string): Promise<TerminalOwner | undefined> {
     const stored = await this.#redis.get(this.#keys.terminal(terminalId));
     if (stored === null) return undefined;
-    const split = stored.indexOf(' {');
-    const text = stored.slice(split + 1);
-    return this.#seals.isMessage(`terminal ${terminalId}`, text, stored.slice(0, split))
-      ? (JSON.parse(text) as TerminalOwner)
-      : undefined;
+    return openedMessage(this.#seals, `terminal ${terminalId}`, stored);
   }
 
   async drop(terminalId: string): Promise<void> {
