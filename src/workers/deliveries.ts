@@ -266,6 +266,8 @@ export class Deliveries {
         });
       if (finished.next !== undefined && isAnswer(finished.next)) next = finished.next;
       else if (finished.idle) this.#enough = true;
+      // BullMQ's worker would wait for a marker, and that of a delayed job may be gone: only asking tells when it is due.
+      else this.#marker.wakeNow();
       holds = next !== undefined && this.#holds(next);
     } finally {
       if (job.takeNext && !holds) this.#parts.slots.give(1);

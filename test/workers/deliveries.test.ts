@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { callOfJob, jobIdOf } from '../../src/shared/store/queues.ts';
 import { redisOptions } from '../../src/shared/store/redis.ts';
 import { systemClock } from '../../src/shared/time.ts';
-import { Deliveries } from '../../src/workers/deliveries.ts';
+import { Deliveries, type Ending } from '../../src/workers/deliveries.ts';
 import { Slots } from '../../src/workers/slots.ts';
 import { eventually } from '../helpers/signal.ts';
 import { type Books, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from '../shared/store/calls.ts';
@@ -51,6 +51,15 @@ async function claimed({ ledger }: Books, ...names: readonly string[]): Promise<
   const claims = names.map((name) => claimOf(name, { kept: false }));
   for (const claim of claims) await ledger.claim(claim);
   return claims.map(({ callId, generation }) => jobIdOf(callId, generation));
+}
+
+/** The success of a job's first attempt. */
+function endingOf(jobId: string): Ending {
+  const { callId } = callOfJob(jobId);
+  return {
+    settle: { callId, fence: 1, state: 'done', outcome: SUCCESS, outcomeJson: '{}', attempts: [], ttlMs: 60_000 },
+    write: (attempt) => attempt(),
+  };
 }
 
 test('jobs that wait are taken in one step, in their order, each with an attempt of its own', async () => {
@@ -105,11 +114,7 @@ test('whoever is woken asks, although it was said meanwhile that nothing is left
   expect(await take('lane-1')).toBe(first);
   expect(await backend.waitForJob(1)).not.toBeNull();
   const woken = backend.waitForJob(5);
-  const { callId } = callOfJob(first);
-  deliveries.endWith(first, {
-    settle: { callId, fence: 1, state: 'done', outcome: SUCCESS, outcomeJson: '{}', attempts: [], ttlMs: 60_000 },
-    write: (attempt) => attempt(),
-  });
+  deliveries.endWith(first, endingOf(first));
   const ended = await backend.moveToCompleted({ id: first } as never, {}, true, 'lane-1', true);
   expect((ended.result as unknown[])[1]).toBe(second);
   const [third] = await claimed(books, 'c');
@@ -138,4 +143,18 @@ test('a worker without a free slot leaves the marker to one that has some, and l
   expect(await idle.take('lane-1')).toBe(job);
   slots.give(1);
   expect(await taken).toBeFalsy();
+});
+
+test('whoever ends a job while another one is delayed asks when that is due, whoever had its marker', async () => {
+  const books = await openBooks();
+  const keys = books.ledger.keys(PLACE);
+  const [job = ''] = await claimed(books, 'a');
+  await books.redis.zadd(keys.job('delayed'), (Date.now() + 60_000) * 0x1000, 'later');
+  await books.redis.del(keys.job('marker'));
+  const { deliveries, backend, take } = await openDeliveries(books);
+  expect(await take('lane-1')).toBe(job);
+  deliveries.endWith(job, endingOf(job));
+  expect((await backend.moveToCompleted({ id: job } as never, {}, true, 'lane-1', true)).result).toEqual([]);
+  expect(await backend.waitForJob(10)).not.toBeNull();
+  expect((await backend.moveToActive('lane-1'))[3]).toBeGreaterThan(Date.now());
 });
