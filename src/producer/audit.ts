@@ -1,19 +1,74 @@
 /** What a producer tells the audit trail of the calls that are handed in (I4), and how the trail is read. */
-import type { AuditEvent } from '../shared/audit.ts';
+import type { AuditEvent, RecordAudit } from '../shared/audit.ts';
 import { compensated } from '../shared/compensation.ts';
 import { turnOf } from '../shared/envelope.ts';
 import type { AuditEntry, AuditRecord, AuditTrail } from '../shared/store/audit.ts';
+import { backgroundSchedule, type Schedule } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { DispatchEvent } from './dispatch.ts';
 import type { Offer } from './offers.ts';
 
 const MAX_LOOKED = 100_000;
 
+type Refusal = Extract<DispatchEvent, { type: 'refused' }>;
+type OfferOf = (namespace: string, name: string) => Offer | undefined;
+
+/** Refusals that say nothing of who asked, or for what. */
+const SAME_FOR_ALL: ReadonlySet<string> = new Set(['CIRCUIT_OPEN', 'OVERLOADED', 'BACKEND_UNAVAILABLE']);
+const COUNTED_MS = 1_000;
+
+/**
+ * Tells the trail of the calls that a producer hands in. An agent that goes on asking while a circuit is open is refused many thousand
+ * times a second, and must not push other records out: of its refusals the first is told at once, and those that follow within a
+ * second by one record, the last one's, that says how many they were (`times`).
+ */
+export class CallAudit {
+  readonly #record: RecordAudit;
+  readonly #offerOf: OfferOf;
+  readonly #schedule: Schedule;
+  readonly #counted = new Map<string, { times: number; last: Refusal }>();
+  #stop = () => {};
+
+  constructor(record: RecordAudit, offerOf: OfferOf, schedule: Schedule = backgroundSchedule) {
+    this.#record = record;
+    this.#offerOf = offerOf;
+    this.#schedule = schedule;
+  }
+
+  observe(event: DispatchEvent): void {
+    if (event.type === 'refused' && this.#isCounted(event)) return;
+    const call = callEvent(event, this.#offerOf);
+    if (call !== undefined) void this.#record(call);
+  }
+
+  #isCounted(refusal: Refusal): boolean {
+    const { envelope, code } = refusal;
+    if (envelope === undefined || !SAME_FOR_ALL.has(code)) return false;
+    const kind = `${code} ${envelope.toolNamespace}.${envelope.toolName} ${envelope.target.sessionKey}`;
+    const counted = this.#counted.get(kind);
+    if (counted === undefined) {
+      if (this.#counted.size === 0) this.#stop = this.#schedule(() => this.flush(), COUNTED_MS);
+      this.#counted.set(kind, { times: 0, last: refusal });
+      return false;
+    }
+    counted.times += 1;
+    counted.last = refusal;
+    return true;
+  }
+
+  /** Tells what was counted until now. */
+  flush(): void {
+    this.#stop();
+    for (const { times, last } of this.#counted.values()) {
+      const call = times === 0 ? undefined : callEvent(last, this.#offerOf);
+      if (call !== undefined) void this.#record({ ...call, times });
+    }
+    this.#counted.clear();
+  }
+}
+
 /** Undefined for what is told by another event, or says nothing of a call. */
-export function callEvent(
-  event: DispatchEvent,
-  offerOf: (namespace: string, name: string) => Offer | undefined,
-): AuditEvent | undefined {
+function callEvent(event: DispatchEvent, offerOf: OfferOf): Extract<AuditEvent, { type: 'call' }> | undefined {
   if ((event.type !== 'accepted' && event.type !== 'refused') || event.envelope === undefined) return undefined;
   const { envelope } = event;
   const { target, payload, transport } = envelope;

@@ -19,22 +19,28 @@ import { checkParams } from './params.ts';
 
 export type LoopGuard = Settings['reliability']['loopGuard'];
 
-/** A call whose every part has been checked. */
-export interface Admitted {
+/** A call that its session may make. */
+export interface Permitted {
   readonly envelope: ToolCallEnvelope;
   readonly offer: Offer;
-  readonly paramsDigest: string;
-  readonly identity: Identity;
   readonly circuit: string;
   readonly modes: ReliabilityModes;
+  readonly session: SessionRecord;
+  readonly verdict: Verdict;
+  readonly channel: string | undefined;
+}
+
+/** A call whose every part has been checked. */
+export interface Admitted extends Pick<Permitted, 'envelope' | 'offer' | 'circuit' | 'modes' | 'channel'> {
+  readonly paramsDigest: string;
+  readonly identity: Identity;
   readonly admission: Admission;
   /** When the session's agent is to be warned, or stopped. */
   readonly loop?: { readonly loopId: string; readonly guard: LoopGuard };
   /** In shadow mode: the slot in which the call would have met its duplicates. */
   readonly shadow?: Claim['shadow'];
   /** A person has to decide: what policy says, and for which session. */
-  readonly asks: { readonly verdict: Verdict; readonly session: SessionRecord } | undefined;
-  readonly channel: string | undefined;
+  readonly asks: Pick<Permitted, 'verdict' | 'session'> | undefined;
 }
 
 /** Checks calls, one after the other; whatever does not hold is thrown as a typed error. */
@@ -45,29 +51,33 @@ export class CallChecks {
     this.#parts = parts;
   }
 
-  async admit(envelope: ToolCallEnvelope): Promise<Admitted> {
+  /** Session, tool, permission and schema. */
+  async permit(envelope: ToolCallEnvelope): Promise<Permitted> {
     const session = await this.#parts.sessionOf(envelope);
     const offer =
       this.#parts.offers.peek(envelope.toolNamespace, envelope.toolName) ??
       (await this.#parts.offers.find(envelope.toolNamespace, envelope.toolName));
-    const policy = toolPolicy(this.#parts.settings, offer);
     const channel = await this.#channelOf(session);
     const verdict = this.#permit(envelope, offer, session, channel);
     checkParams(envelope, offer);
+    const circuit = circuitKey({
+      hint: envelope.transport.circuitBreakerHint ?? 'tool',
+      tool: qualifiedName(offer),
+      dependency: toolPolicy(this.#parts.settings, offer).circuit?.dependency ?? offer.circuit.dependency,
+      tenantId: envelope.target.tenantId,
+    });
+    return { envelope, offer, circuit, modes: this.#parts.switches.modes(offer), session, verdict, channel };
+  }
+
+  /** Identity, budgets and approval. */
+  async admit({ envelope, offer, circuit, modes, session, verdict, channel }: Permitted): Promise<Admitted> {
     const digest = paramsDigest(envelope.payload.params, offer.inputSchema);
-    const modes = this.#parts.switches.modes(offer);
     const shard = session.shards?.[offer.tier] ?? 0;
     const known = this.identify(envelope, offer, digest, { shard });
     const identity =
       modes.dedupe === 'on'
         ? known
         : this.identify(envelope, offer, digest, { shard, apart: uuidv7(this.#parts.clock) });
-    const circuit = circuitKey({
-      hint: envelope.transport.circuitBreakerHint ?? 'tool',
-      tool: qualifiedName(offer),
-      dependency: policy.circuit?.dependency ?? offer.circuit.dependency,
-      tenantId: envelope.target.tenantId,
-    });
     const admission = admissionOf(envelope, offer, session, {
       settings: this.#parts.settings,
       registry: this.#parts.offers.ruleFor?.(offer),

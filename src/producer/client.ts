@@ -39,7 +39,7 @@ import { resolveToolsets, type Toolset } from '../shared/toolset.ts';
 import type { Tracing } from '../tracing.ts';
 import { AgentDesk } from './agents.ts';
 import { ApprovalDesk } from './approvals.ts';
-import { type AuditQuery, callEvent, findRecords } from './audit.ts';
+import { type AuditQuery, CallAudit, findRecords } from './audit.ts';
 import { CallDesk } from './call-desk.ts';
 import type { Cancellation } from './cancel.ts';
 import { CircuitAdmin, type CircuitListing, type CircuitSelection } from './circuit-admin.ts';
@@ -122,6 +122,7 @@ export class Pawl {
   readonly #publisher: MetricsPublisher;
   readonly #traces: CallTraces | undefined;
   readonly #hooks: Hooks;
+  readonly #audit: CallAudit;
   readonly #sessions: KnownSessions;
   readonly #serving = new Set<ServedTools>();
   readonly #catalogueListeners = new Set<() => void>();
@@ -256,6 +257,7 @@ export class Pawl {
         (await this.#offers.code()).some((offer) => offer.namespace === namespace && offer.name === name),
     });
     const { handovers, audit } = backend;
+    this.#audit = new CallAudit(audit, (namespace, name) => this.#offers.peek(namespace, name));
     const now = () => backend.ledger.now();
     this.skills = new Skills({ records: backend.skills, folders: settings.skillFolders, audit, now });
     this.toolClients = new ToolClients({ handovers, registry: this.registry, audit });
@@ -587,6 +589,7 @@ export class Pawl {
 
   /** Records of the audit trail, the newest first, as far as Redis keeps them (I4). */
   audit(query: AuditQuery = {}): Promise<readonly AuditEntry[]> {
+    this.#audit.flush();
     return findRecords(this.#backend.trail, query);
   }
 
@@ -598,8 +601,7 @@ export class Pawl {
       if (offer !== undefined) this.metrics.tools.learn(offer);
     }
     this.metrics.observe(event);
-    const call = callEvent(event, (namespace, name) => this.#offers.peek(namespace, name));
-    if (call !== undefined) void this.#backend.audit(call);
+    this.#audit.observe(event);
     this.#options.onEvent?.(event);
     if (event.type !== 'shadow') return;
     const { toolNamespace, toolName } = event.envelope;
@@ -668,6 +670,7 @@ export class Pawl {
     this.#results.close();
     this.#news.close();
     this.#inbox.close();
+    this.#audit.flush();
     await this.#backend.close();
     await this.#options.tracing?.flush();
   }

@@ -21,7 +21,7 @@ import type { ProducerEvent } from '../shared/telemetry.ts';
 import type { Clock, Schedule } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { ApprovalDesk } from './approvals.ts';
-import { type Admitted, CallChecks } from './call-checks.ts';
+import { type Admitted, CallChecks, type Permitted } from './call-checks.ts';
 import { submitHooked } from './call-hooks.ts';
 import type { CircuitView } from './circuits.ts';
 import { Claims } from './claims.ts';
@@ -86,9 +86,15 @@ export class Dispatch {
   }
 
   /** Hands in a well-formed envelope. Rejects only when Redis is out of reach or the code is wrong. */
-  async submit(envelope: ToolCallEnvelope, options: SubmitOptions = {}): Promise<Submission> {
+  submit(envelope: ToolCallEnvelope, options: SubmitOptions = {}): Promise<Submission> {
+    const { hooks } = this.#parts;
+    return hooks.has('beforeCall', 'onShortCircuit', 'afterCall')
+      ? this.#submitHooked(envelope, options)
+      : this.#submit(envelope, options);
+  }
+
+  async #submitHooked(envelope: ToolCallEnvelope, options: SubmitOptions): Promise<Submission> {
     const { hooks, offers } = this.#parts;
-    if (!hooks.has('beforeCall', 'onShortCircuit', 'afterCall')) return this.#submit(envelope, options);
     // A tool that nobody knows has no hooks: the call is refused below.
     const { toolNamespace: namespace, toolName: name } = envelope;
     const offer = offers.peek(namespace, name) ?? (await offers.find(namespace, name).catch(() => undefined));
@@ -102,7 +108,7 @@ export class Dispatch {
     );
   }
 
-  async #submit(envelope: ToolCallEnvelope, options: SubmitOptions): Promise<Submission> {
+  #submit(envelope: ToolCallEnvelope, options: SubmitOptions): Promise<Submission> {
     const submission = this.#handIn(envelope, options);
     const { deadlineAtMs } = envelope.control;
     if (deadlineAtMs === undefined) return submission;
@@ -113,12 +119,13 @@ export class Dispatch {
     const envelope = this.#parts.traces?.begin(asked) ?? asked;
     let admitted: Admitted;
     try {
-      admitted = await this.#checks.admit(envelope);
+      const permitted = await this.#checks.permit(envelope);
+      const refused = this.#refusedByCircuit(permitted);
+      if (refused !== undefined) return refused;
+      admitted = await this.#checks.admit(permitted);
     } catch (error) {
       return this.#refused(error, envelope);
     }
-    const refused = this.#refusedByCircuit(admitted);
-    if (refused !== undefined) return refused;
     return this.#claim(admitted, options);
   }
 
@@ -132,18 +139,19 @@ export class Dispatch {
   }
 
   /** R22: answered from the pushed copy, without a round trip. */
-  #refusedByCircuit({ envelope, offer, circuit, modes }: Admitted): Submission | undefined {
+  #refusedByCircuit({ envelope, offer, circuit, modes }: Permitted): Submission | undefined {
     const policy = toolPolicy(this.#parts.settings, offer).circuit;
     // What only observes, the worker observes.
     if (modes.circuits !== 'on' || (policy?.whenOpen ?? offer.circuit.whenOpen) === 'park') return undefined;
     const open =
       policy?.forcedOpen === true ? FORCED_BY_CONFIGURATION : this.#parts.circuits.refusal(homeOf(offer.tier), circuit);
     if (open === undefined) return undefined;
-    const error = new PawlError(
-      'CIRCUIT_OPEN',
-      `${offer.name} keeps failing and is given time to recover; try again in ${Math.ceil(open.retryAfterMs / 1_000)} s.`,
-      { details: { retryAfterMs: open.retryAfterMs } },
-    );
+    const { retryAfterMs } = open;
+    const error = {
+      code: 'CIRCUIT_OPEN',
+      message: `${offer.name} keeps failing and is given time to recover; try again in ${Math.ceil(retryAfterMs / 1_000)} s.`,
+      details: { retryAfterMs },
+    } as const;
     this.#parts.onEvent({ type: 'refused', envelope, code: error.code, message: error.message });
     return { kind: 'answered', result: refusal(error, asking(envelope), 'circuit_open', open.state) };
   }

@@ -26,6 +26,8 @@ export interface Waiting {
 
 /** Calls that settled before somebody waited: a merged call's ID is known only from the claim's answer. */
 const MAX_EARLY = 5_000;
+/** Of large outcomes: whoever has the first waits for the last. */
+const FETCHED_TOGETHER = 8;
 const CHECK_INTERVAL_MS = 15_000;
 
 /**
@@ -44,6 +46,7 @@ export class Results {
   readonly #onError: (error: Error) => void;
   readonly #waiters = new Map<string, Set<Waiter>>();
   readonly #early = new Set<string>();
+  readonly #toFetch: string[] = [];
   readonly #timer: NodeJS.Timeout;
   #closed: PawlError | undefined;
 
@@ -124,10 +127,23 @@ export class Results {
     for (const waiter of waiters ?? []) waiter.abandon(forgotten);
   }
 
+  /** Those that are told of together are answered together: what their callers do next goes to Redis as one step, too. */
   #fetch(callId: string): void {
-    this.#ledger.outcome(callId).then((outcome) => {
-      if (outcome !== undefined) this.#settle(callId, outcome);
-    }, this.#onError);
+    this.#toFetch.push(callId);
+    if (this.#toFetch.length === 1) process.nextTick(() => this.#fetchAll());
+  }
+
+  #fetchAll(): void {
+    while (this.#toFetch.length > 0) {
+      const callIds = this.#toFetch.splice(0, FETCHED_TOGETHER);
+      const outcomes = callIds.map((callId) => this.#ledger.outcome(callId));
+      void Promise.allSettled(outcomes).then((fetched) => {
+        fetched.forEach((answer, index) => {
+          if (answer.status === 'rejected') this.#onError(answer.reason as Error);
+          else if (answer.value !== undefined) this.#settle(callIds[index] as string, answer.value);
+        });
+      });
+    }
   }
 
   /** Reads the records of all calls that were waited for longer than `olderThanMs`, and asks to be told again. */

@@ -6,7 +6,7 @@ import type { AgentOrder, AgentReply } from '../shared/agent.ts';
 import { digestOf } from '../shared/approval.ts';
 import { type CompensatedCall, compensation } from '../shared/compensation.ts';
 import type { DedupeMode, ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
-import { CONTRACT_VERSION, parseEnvelope, turnTag } from '../shared/envelope.ts';
+import { CONTRACT_VERSION, isIdempotencyKey, parseEnvelope, turnTag } from '../shared/envelope.ts';
 import { type DecodedCall, decodeCall, type ProviderCall } from '../shared/exports/decode.ts';
 import {
   type ExportableTool,
@@ -112,11 +112,25 @@ export interface SessionHost {
   offeredTo(session: SessionRecord): Promise<readonly ExportableTool[]>;
 }
 
+/** Models invent names of tools. */
+const MAX_FORMS = 1_000;
+
+/** Nothing but the key becomes part of the envelope. */
+function isPlain(options: CallOptions): boolean {
+  for (const name of Object.keys(options))
+    if (name !== 'idempotencyKey' && name !== 'signal' && options[name as keyof CallOptions] !== undefined)
+      return false;
+  return true;
+}
+
 export class Session {
   readonly #host: SessionHost;
   readonly #clock: Pick<Clock, 'now'>;
   readonly record: SessionRecord;
   readonly events = new EventEmitter<SessionEvents>();
+
+  /** Tools that were called without any option but a key. */
+  readonly #wellFormed = new Set<string>();
 
   constructor(host: SessionHost, record: SessionRecord, clock: Pick<Clock, 'now'> = systemClock) {
     this.#host = host;
@@ -167,7 +181,7 @@ export class Session {
     let envelope: ToolCallEnvelope;
     try {
       envelope = this.envelope(tool, params, options);
-      parseEnvelope(envelope);
+      this.#check(envelope, options);
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;
       return {
@@ -179,6 +193,19 @@ export class Session {
       };
     }
     return this.#send(envelope, options.signal);
+  }
+
+  /** Throws `CONTRACT_INVALID`. Of a form that was checked before, only what differs from call to call is looked at. */
+  #check(envelope: ToolCallEnvelope, options: CallOptions): void {
+    const { toolNamespace, toolName, payload } = envelope;
+    const named = typeof toolName === 'string' && typeof toolNamespace === 'string';
+    const form = named && isPlain(options) ? `${toolName.length} ${toolName} ${toolNamespace}` : undefined;
+    const { idempotencyKey: key } = payload;
+    if (form !== undefined && this.#wellFormed.has(form) && (key === undefined || isIdempotencyKey(key))) return;
+    parseEnvelope(envelope);
+    if (form === undefined) return;
+    if (this.#wellFormed.size >= MAX_FORMS) this.#wellFormed.clear();
+    this.#wellFormed.add(form);
   }
 
   async #send(envelope: ToolCallEnvelope, signal: AbortSignal | undefined): Promise<Submission> {

@@ -36,6 +36,8 @@ export type AuditEvent =
       /** Of a refusal. */
       readonly code?: string;
       readonly reason?: string;
+      /** So many refusals like this one, which followed another within a second. */
+      readonly times?: number;
       /** The front door's caller. */
       readonly submittedBy?: string | undefined;
     })

@@ -415,12 +415,16 @@ function isPlainObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+const NO_POLICY: ToolPolicy = {};
+
 /** The operator's policy for one tool: the qualified name's entry over the plain name's. */
 export function toolPolicy(
   settings: Pick<Settings, 'tools'>,
   tool: { readonly namespace: string; readonly name: string },
 ): ToolPolicy {
-  return { ...settings.tools[tool.name], ...settings.tools[`${tool.namespace}.${tool.name}`] };
+  const plain = settings.tools[tool.name];
+  const qualified = settings.tools[`${tool.namespace}.${tool.name}`];
+  return plain === undefined && qualified === undefined ? NO_POLICY : { ...plain, ...qualified };
 }
 
 /** Tiers in a list such as `read-only,workspace`; throws `CONFIGURATION` for anything else. */

@@ -30,6 +30,11 @@ export const idempotencyKeySchema = z
     error: `must be at most ${MAX_KEY_BYTES} bytes of UTF-8`,
   });
 
+/** The same without a list of faults. */
+export function isIdempotencyKey(key: unknown): key is string {
+  return typeof key === 'string' && key !== '' && Buffer.byteLength(key) <= MAX_KEY_BYTES;
+}
+
 export const toolCallEnvelopeSchema = z.strictObject({
   contractVersion: z.literal(CONTRACT_VERSION),
   requestId: z.string().refine((id) => UUIDV7.test(id) || ULID.test(id), { error: 'must be a UUIDv7 or a ULID' }),

@@ -399,8 +399,18 @@ export function failureOf(
   };
 }
 
+/** The same failure often comes again and again. */
+let lastClipped = { message: '', clipped: '' };
+
 /** Short, and without what looks like a secret: a message goes to the model, into records and onto pages (R31). */
 export function clip(message: string): string {
+  if (message === lastClipped.message) return lastClipped.clipped;
+  const short = clipped(message);
+  if (message.length <= MAX_MESSAGE_LENGTH) lastClipped = { message, clipped: short };
+  return short;
+}
+
+function clipped(message: string): string {
   // Looked at beyond its end, so that no token is cut until it looks like none.
   const clean = redact(message.slice(0, 2 * MAX_MESSAGE_LENGTH));
   if (message.length <= MAX_MESSAGE_LENGTH) return clean;

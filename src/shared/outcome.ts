@@ -101,9 +101,9 @@ function shownOutput({ output, shownBytes, contentBytes }: Outcome, callId: stri
   return whole === undefined ? output : { content, metadata: { ...output.metadata, whole } };
 }
 
-/** The envelope of a call that was refused before it existed. */
+/** The envelope of a call that was refused before it existed. What is refused often needs no error with a stack. */
 export function refusal(
-  error: PawlError,
+  error: Pick<PawlError, 'code' | 'message' | 'issues' | 'details'>,
   asked: { readonly requestId: string; readonly toolName: string; readonly callId?: string },
   status: FailureStatus = 'error',
   breakerState?: CircuitState,

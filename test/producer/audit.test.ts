@@ -1,10 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { CallAudit } from '../../src/producer/audit.ts';
 import { ToolError } from '../../src/shared/failure.ts';
 import type { AuditRecord } from '../../src/shared/store/audit.ts';
 import { AuditKeys } from '../../src/shared/store/keys.ts';
 import { defineTool } from '../../src/shared/tool.ts';
 import { eventually } from '../helpers/signal.ts';
+import { VirtualTime } from '../model/time.ts';
+import { envelopeFor } from '../shared/store/calls.ts';
 import { contentOf, type Fleet, pending, startFleet } from './fleet.ts';
 import { echo, gated, scripted } from './tools.ts';
 
@@ -15,6 +18,56 @@ async function trailOf(fleet: Fleet, query: Parameters<Fleet['pawl']['audit']>[0
 }
 
 const types = (records: readonly AuditRecord[]) => records.map(({ type }) => type);
+
+describe('refusals that come again and again', () => {
+  function open() {
+    const time = new VirtualTime();
+    const told: [sessionKey: string, code: string | undefined, times: number | undefined][] = [];
+    const audit = new CallAudit(
+      (event) => {
+        if (event.type === 'call') told.push([event.sessionKey, event.code, event.times]);
+      },
+      () => undefined,
+      time.schedule,
+    );
+    const refuse = (sessionKey: string, code = 'CIRCUIT_OPEN') => {
+      const envelope = envelopeFor('key', sessionKey);
+      audit.observe({ type: 'refused', envelope, code, message: 'not now' });
+    };
+    return { time, audit, told, refuse };
+  }
+
+  test('of an open circuit, the first is told at once, and those that follow within a second as one with their number', () => {
+    const { time, told, refuse } = open();
+    for (let refusals = 0; refusals < 5; refusals += 1) refuse('trip');
+    refuse('other');
+    expect(told.splice(0)).toEqual([
+      ['trip', 'CIRCUIT_OPEN', undefined],
+      ['other', 'CIRCUIT_OPEN', undefined],
+    ]);
+    expect(time.next()).toBe(true);
+    expect(told.splice(0)).toEqual([['trip', 'CIRCUIT_OPEN', 4]]);
+    refuse('trip');
+    expect(told).toEqual([['trip', 'CIRCUIT_OPEN', undefined]]);
+    expect(time.next()).toBe(true);
+    expect(time.next()).toBe(false);
+    expect(told).toHaveLength(1);
+  });
+
+  test('what is refused for what was asked is told each time', () => {
+    const { told, refuse } = open();
+    for (let refusals = 0; refusals < 3; refusals += 1) refuse('trip', 'PERMISSION_DENIED');
+    expect(told).toHaveLength(3);
+  });
+
+  test('whoever closes or reads tells what was counted until then', () => {
+    const { time, audit, told, refuse } = open();
+    for (let refusals = 0; refusals < 3; refusals += 1) refuse('trip');
+    audit.flush();
+    expect(told.at(-1)).toEqual(['trip', 'CIRCUIT_OPEN', 2]);
+    expect(time.next()).toBe(false);
+  });
+});
 
 describe('I4: one record per call, attempt, decision and override', () => {
   test('a call and its attempt stand in the trail when its caller has the result, and are sealed soon', async () => {

@@ -38,6 +38,21 @@ describe('who waits for which call', () => {
     expect(await within(outcome, 30_000, 'the outcome')).toEqual(SUCCESS);
   });
 
+  test('outcomes that are told of together and fetched arrive together', async () => {
+    const { promise: late, resolve } = Promise.withResolvers<Outcome>();
+    const ledger = { outcome: async (callId: string) => (callId === 'late' ? late : SUCCESS) } as CallLedger;
+    const results = new Results(ledger, 'producer-1', () => {});
+    onTestFinished(() => results.close());
+    const arrived: string[] = [];
+    const both = ['early', 'late'].map((callId) => results.wait(callId).outcome.then(() => arrived.push(callId)));
+    for (const callId of ['early', 'late']) results.deliver(end(callId));
+    await new Promise(setImmediate);
+    expect(arrived).toEqual([]);
+    resolve(SUCCESS);
+    await Promise.all(both);
+    expect(arrived).toEqual(['early', 'late']);
+  });
+
   test('an end that came between a claim and its answer is not missed', async () => {
     const { results, settled } = await open();
     const callId = await settled('a');

@@ -65,6 +65,21 @@ describe('the envelope of a session’s call (R1 to R6)', () => {
     expect(await keysOfCalls(world)).toEqual([]);
   });
 
+  test('TR-1: what is wrong is also found behind a call of the same tool that was right', async () => {
+    const { session } = await startFleet({ tools: [echo] });
+    await session.call('echo', { text: 'x' }, { idempotencyKey: 'right' });
+    for (const [path, options] of [
+      ['payload.idempotencyKey', { idempotencyKey: '' }],
+      ['payload.idempotencyKey', { idempotencyKey: 'é'.repeat(513) }],
+      ['payload.idempotencyKey', { idempotencyKey: 7 as never }],
+      ['requestId', { requestId: 'nonsense' }],
+      ['toolNamespace', { namespace: '' }],
+    ] as const) {
+      const { error } = await session.call('echo', { text: 'x' }, options);
+      expect([error?.code, error?.issues?.map((issue) => issue.path)]).toEqual(['CONTRACT_INVALID', [path]]);
+    }
+  });
+
   const cycle: Record<string, unknown> = {};
   cycle['self'] = cycle;
   test.each<[string, unknown]>([

@@ -66,8 +66,7 @@ export class AuditWriter {
     if (mustBeWritten(event)) return this.#writeNow(text);
     this.#waiting.push(text);
     if (this.#waiting.length > MAX_WAITING) {
-      this.#waiting.shift();
-      this.#lost += 1;
+      this.#lost += this.#waiting.splice(0, MAX_BATCH).length;
     }
     if (isWord(event)) return this.written();
     if (this.#closed) this.send();
