@@ -142,12 +142,13 @@ export class Claims {
   }
 
   async #claim(asked: readonly Asked[]): Promise<(unknown[] | Error)[]> {
-    const answers = (await this.#access.carry(
-      claimsScript,
-      asked.flatMap(({ keys }) => keys),
-      [asked.length, ...asked.flatMap(({ args }) => [args.length, ...args])],
-      asked.length,
-    )) as unknown[][];
+    const keys: string[] = [];
+    const args: (string | number)[] = [asked.length];
+    for (const one of asked) {
+      keys.push(...one.keys);
+      args.push(one.args.length, ...one.args);
+    }
+    const answers = (await this.#access.carry(claimsScript, keys, args, asked.length)) as unknown[][];
     return answers.map((answer) => (answer[0] === 'error' ? backendError(new Error(String(answer[1]))) : answer)) as (
       | unknown[]
       | Error

@@ -116,24 +116,18 @@ export class Endings {
   async #finish(keys: PlaceKeys, ended: readonly Ended[]): Promise<(Finished | Error)[]> {
     const access = this.#access;
     const delivery = ended[0]?.delivery as Delivery;
-    const [endings, idle, ...answers] = (await access.carry(
-      finishScript,
-      [...takeKeys(access, keys), ...ended.flatMap(({ settle }) => settleKeys(access, settle))],
-      [
-        ...takeArguments(keys, delivery, 0),
-        KEPT_EVENTS,
-        ended.length,
-        ...ended.flatMap(({ settle, job, delivery: { lockToken } }) => [
-          job.id,
-          lockToken,
-          job.returnValue,
-          job.kept,
-          job.takeNext ? '1' : '0',
-          ...settleArguments(access, settle),
-        ]),
-      ],
-      ended.length,
-    )) as [[string, number | string, string][], string, ...unknown[]];
+    const scriptKeys = takeKeys(access, keys);
+    const args = [...takeArguments(keys, delivery, 0), KEPT_EVENTS, ended.length];
+    for (const { settle, job, delivery: by } of ended) {
+      scriptKeys.push(...settleKeys(access, settle));
+      args.push(job.id, by.lockToken, job.returnValue, job.kept, job.takeNext ? '1' : '0');
+      args.push(...settleArguments(access, settle));
+    }
+    const [endings, idle, ...answers] = (await access.carry(finishScript, scriptKeys, args, ended.length)) as [
+      [string, number | string, string][],
+      string,
+      ...unknown[],
+    ];
     const taken = takenOf(access, delivery, answers);
     return endings.map(([code, refused, free]) => {
       if (code === 'error') return backendError(new Error(String(refused))) as Error;

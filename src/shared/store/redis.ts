@@ -56,11 +56,21 @@ export function redisOptions(options: ConnectionOptions): RedisOptions & { reply
     : { ...common, maxRetriesPerRequest: 1, commandTimeout: COMMAND_TIMEOUT_MS };
 }
 
+const TYPED = Symbol('typed');
+
+/** Lets a command fail with our typed errors. False for one that was sent before: it comes by whenever it is sent again. */
+function typed(command: Command & { [TYPED]?: true }): boolean {
+  if (command[TYPED]) return false;
+  command[TYPED] = true;
+  const { reject } = command;
+  command.reject = (error) => reject(backendError(error) as Error);
+  return true;
+}
+
 /**
  * Sends commands together, and says of every one, not only of scripts, in one typed error that Redis cannot take it now.
  */
 class TypedRedis extends Redis {
-  readonly #typed = new WeakSet<Command>();
   readonly #writes: GatheredWrites;
 
   constructor(options: ReturnType<typeof redisOptions>) {
@@ -74,12 +84,7 @@ class TypedRedis extends Redis {
   }
 
   override sendCommand(command: Command, stream?: Parameters<Redis['sendCommand']>[1]): unknown {
-    // A command comes by again whenever it is sent again.
-    if (!this.#typed.has(command)) {
-      this.#typed.add(command);
-      const { reject } = command;
-      command.reject = (error) => reject(backendError(error) as Error);
-    }
+    typed(command);
     const before = this.#unanswered;
     const answer = super.sendCommand(command, stream);
     this.#writes.count(this.#unanswered - before);
@@ -89,13 +94,8 @@ class TypedRedis extends Redis {
 
 /** The same for a cluster, which sends each command to the node that has its key. */
 class TypedCluster extends Cluster {
-  readonly #typed = new WeakSet<Command>();
-
   override sendCommand(command: Command, stream?: Parameters<Cluster['sendCommand']>[1], node?: unknown): unknown {
-    if (!this.#typed.has(command)) {
-      this.#typed.add(command);
-      const { reject } = command;
-      command.reject = (error) => reject(backendError(error) as Error);
+    if (typed(command)) {
       // Of a single server's commands, the connection does that; here they may wait for a node first.
       const timeoutMs = this.options.redisOptions?.commandTimeout;
       if (timeoutMs !== undefined) command.setTimeout(timeoutMs);

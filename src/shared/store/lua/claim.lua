@@ -40,7 +40,8 @@ local function read(key)
 end
 
 local key, fence, anew = KEYS[1], nil, false
-local record = read(key)
+-- Most often nothing is there.
+local record = redis.call('EXISTS', key) == 1 and read(key) or {}
 -- This request was merged into another call before: it stays that call.
 if record.sameAs then
   local leaderKey = recordPrefix .. record.sameAs
