@@ -13,7 +13,7 @@ import { AuditKeys } from './keys.ts';
 import type { Redis } from './redis.ts';
 
 const MAX_BATCH = 256;
-/** Records that a process keeps while Redis cannot take them; of more, the oldest are dropped, and that is told. */
+/** Records that a process keeps while Redis cannot take them; of more, the oldest batch is dropped, and that is told. */
 const MAX_WAITING = 20_000;
 /** How long a record waits for a script that takes it along. */
 const GATHER_MS = 5;

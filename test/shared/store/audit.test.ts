@@ -272,7 +272,8 @@ test('what must be written is refused while it cannot be; all else waits, up to 
   await redis.del(keys.pending);
   await from.record(used);
   await from.close();
-  expect(lost).toEqual([100]);
+  // Too many are dropped a batch at a time.
+  expect(lost).toEqual([256]);
   const all = await trail.newest(() => true, { limit: 30_000, maxLooked: 1_000 });
-  expect(all.length).toBe(20_001);
+  expect(all.length).toBe(20_100 - 256 + 1);
 });
