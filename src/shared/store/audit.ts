@@ -17,8 +17,8 @@ const sealScript = new Script('audit-seal', 5);
 const LEASE_MS = 5_000;
 /** How long what Redis has of a trail stays after another one has begun. */
 const LEFT_TRAIL_MS = 7 * 24 * 3_600_000;
-/** Batches. Sealing some thousand records takes an event loop some ten milliseconds. */
-const TAKEN_AT_A_TIME = 16;
+/** Sealing some hundred records takes an event loop some milliseconds. */
+const TAKEN_AT_A_TIME_BYTES = 512 * 1_024;
 /** Blocks that are read from the trail at a time. */
 const BLOCKS_READ = 32;
 /** Sinks may be this many times further behind than what is kept without them. */
@@ -164,11 +164,11 @@ export class AuditSealer {
   async step(): Promise<'more' | 'idle'> {
     const { redis, sealing, keptRecords } = this.#parts;
     const { writer, head, pending, sinks } = this.#keys;
-    const [trail, seq, sealed, waiting] = (await leaseScript.run(
+    const [trail, seq, sealed, waiting, more] = (await leaseScript.run(
       redis,
       [writer, head, pending],
-      [this.#holder, LEASE_MS, TAKEN_AT_A_TIME, newTrailId()],
-    )) as [string?, string?, string?, [string, string[]][]?];
+      [this.#holder, LEASE_MS, TAKEN_AT_A_TIME_BYTES, newTrailId()],
+    )) as [string?, string?, string?, [string, string[]][]?, string?];
     if (trail === undefined || waiting === undefined || waiting.length === 0) return 'idle';
     const texts = waiting.flatMap(([, fields]) => textsOf(fields));
     const records = seal({ trail, seq: Number(seq), seal: sealed ?? '' }, texts, sealing);
@@ -183,7 +183,7 @@ export class AuditSealer {
         ...waiting.map(([id]) => id),
       ],
     );
-    return code === 'sealed' && waiting.length === TAKEN_AT_A_TIME ? 'more' : 'idle';
+    return code === 'sealed' && more === '1' ? 'more' : 'idle';
   }
 
   async leave(): Promise<void> {
