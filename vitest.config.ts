@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import manifest from './package.json' with { type: 'json' };
@@ -9,6 +10,9 @@ const selfReferences = Object.entries(manifest.exports)
     find: new RegExp(`^${name.replace('.', 'pawl')}$`),
     replacement: new URL(target, import.meta.url).pathname,
   }));
+
+// Test files, and the processes that they start, load the same modules: compiled code is kept between them.
+process.env['NODE_COMPILE_CACHE'] ??= fileURLToPath(new URL('node_modules/.cache/tests', import.meta.url));
 
 const SLOW = /\/test\/(chaos|cli|journeys|dashboards|examples)\b/;
 

@@ -196,24 +196,29 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   push to a worker in one script, settle, end and publish in another. What is left for each call in Redis is some 20 commands inside these: a record of
   about 25 fields, a job, four events for BullMQ's listeners, a lock, the expiry, its share of the audit trail. Hand-written BullMQ has no record,
   no index, no fence, no trail and no signature to check.
-- **One call at a time: code that has gone cold, and two scripts.** Pawl has four hops on the way (claim, push, end, result), hand-written
-  BullMQ six. Sockets watched on 2026-11-22, medians: the producer's code 0.21 ms, claim in Redis 0.24, until the worker wakes 0.10, the
-  worker's code 0.33, end in Redis 0.22, until the producer wakes 0.07. Nothing can be shared with other calls: the scripts have some 40
-  commands inside, which take Redis 71 µs by its own count and about 310 µs with being called from Lua (an empty script of that length
-  takes 6 to 10). The same code of the worker takes 0.12 ms of CPU time for each of 64 calls in flight; between single calls, the other two
-  processes have had the core and its caches. A sampled profile of the worker has no peak: half of it is V8's own (promises, object
-  copies, inline caches), a fifth compiled code; of our parts the audit record takes most, 6 %, then encoding the command, 5 %, and
-  garbage, 3 %. Reaching a quarter more than hand-written BullMQ would take a worker with less than half of this code on the way: no record of
-  attempts, no audit, no context, no policy.
-- **4, 16 and 64 producers: waking processes up.** With few calls in flight each, an answer wakes a process for few calls; calls that
-  ended together are told in one message, and stay together. Each hand-written producer is also woken for every event of all others, so that its
-  cost grows with their number.
+- **One call at a time: whole steps, in code that has gone cold.** With 64 calls in flight Redis runs 0.09 scripts for each, here two (hand-written
+  BullMQ 3.8 and 5.4): what Pawl shares elsewhere, a single call pays alone. Sockets watched on 2026-11-22, medians: the producer's code
+  0.21 ms, claim in Redis 0.24, until the worker wakes 0.10, the worker's code 0.33, end in Redis 0.22, until the producer wakes 0.07. The
+  two scripts take 270 µs by Redis' own clock: look and check 35, the record 18, the job, its lock and two events 27, the indices 39, the
+  push 23, settle 55, end the job 21, look for a next one 15, audit 13, tell the producer and the rest 20. All three processes were sampled (\`perf\`, 6 s): 6 % of worker and producer is the kernel, a third
+  V8's built-ins, a quarter compiled code, and no function has more than 3 % of its own. Of the producer, reading replies takes 16 %, the
+  audit record 13, writing commands 9, the contract's check 6; of the worker, reading 16, the end's command 14, BullMQ's loop 10, the audit
+  record 8. The same producer takes 60 µs of CPU time for each of 64 calls, and 350 for one alone: between single calls, the other two processes have
+  had the core and its caches. A quarter more than hand-written BullMQ would leave 0.6 ms for what takes 1.0: no audit record, no index of
+  calls, no context and no policy on the way.
+- **4, 16 and 64 producers: cold code again.** With 4 calls in flight each, a producer's calls travel in groups of about three (counted: 0.3
+  claims and 0.3 messages with results for each call), so that waking up is shared already: the kernel has 5 % of the producers' time.
+  The rest is JavaScript that runs 100 times a second in each of 16 processes on two cores: a third of it V8's built-ins, a tenth its compilers, a fifth
+  code that they have not optimised yet. It falls from 700 to 300 µs within a minute, and would take 60 in one producer. Redis' growth
+  is that of scripts for three calls instead of thirty. Each hand-written producer is also woken for every event of all others, so that
+  its cost grows with their number.
 - **2 and 4 workers: cores, and Redis.** Each worker takes calls for itself, so that steps are shared by fewer calls. More workers help
   where cores are free, or tools wait; on a machine whose cores are taken by callers and Redis they only divide the same work.
 - **32 and 1,024 KiB: copies.** Each copy of a result that a script writes costs Redis about 2.5 µs per KiB (arguments, value, append-only
   file). A result of more than 4 KiB is written once, into the record, and fetched from there by whoever waits; BullMQ writes it
   twice, and sends it to every producer. Above 64 KiB it goes in parts, compressed, which costs the worker and the caller CPU time
-  and spares Redis, the network and the file.
+  and spares Redis, the network and the file. From 16 producers the row of one producer is the floor: what a call costs there, at best, is
+  a quarter of what hand-written BullMQ takes here.
 - **Replays: one script each way.** Nothing is written but the audit record; the producer's own CPU time is what is left.
 - **One key: one call.** What is measured is how callers join a call in flight, and are told.`;
 
@@ -228,4 +233,6 @@ const PEER_LIMITS = `- **pg-boss, graphile-worker: commits and rows.** A call is
 
 const TRIED = `With the effect on CPU time per call in paired rounds: ioredis' auto-pipelining (+24 %), BullMQ's whole text for
 taking and ending inside our one script (Redis ±0 %, worker +13 %), plain \`EVALSHA\` instead of ioredis' script commands (+2 %, within
-the noise), Redis' time as text, so that Lua formats no numbers (none).`;
+the noise), Redis' time as text, so that Lua formats no numbers (none). Producers that wait for one more round trip before they claim, so
+that more calls go together (16 producers: 3.5 instead of 3.2 calls for a claim, CPU time ±0 %); results of up to 64 KiB inside their
+messages (callers −17 %, Redis +37 %); steps of 16 or 64 calls instead of 32 (both slower).`;
