@@ -13,7 +13,13 @@ const QUEUE_TIME_MS = 1_800_000;
 const BULK = 1_000;
 
 const { storeUrl: redisUrl, prefix, ttlMs } = processOptions();
-const pawl = await connect({ redisUrl, prefix, ttl: { doneMs: ttlMs, failedMs: ttlMs } });
+const pawl = await connect({
+  redisUrl,
+  prefix,
+  ttl: { doneMs: ttlMs, failedMs: ttlMs },
+  // A full queue here is fuller than a tier takes by default.
+  admission: { maxInflight: 1_000_000 },
+});
 const session = await pawl.openSession({ actorId: 'benchmark' });
 
 /** One for all producers: a key means a call of its session. */

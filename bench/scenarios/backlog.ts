@@ -79,26 +79,26 @@ export async function measureBacklog(quick: boolean, say: (line: string) => void
   const sides: BacklogFigures[] = [];
   const quiet: QuietFigures[] = [];
   for (const side of ['bullmq', 'pawl'] as const)
-    await withStore(startServer(), async (server) => {
-      const [empty, full] = [await openQueue(side, server), await openQueue(side, server)];
-      say(`${side}: filling the queue with ${queued.toLocaleString('en')} calls`);
-      await full.loud.ask('fill', { calls: queued, toolMs: 0 });
-      sides.push({ side, ...(await inTurns({ empty, full }, rounds)) });
-      await closeQueue(empty);
-      if (side === 'pawl') {
+    await withStore(startServer(), (server) =>
+      withQueue(side, server, async (full) => {
+        say(`${side}: filling the queue with ${queued.toLocaleString('en')} calls`);
+        await withQueue(side, server, async (empty) => {
+          await full.loud.ask('fill', { calls: queued, toolMs: 0 });
+          sides.push({ side, ...(await inTurns({ empty, full }, rounds)) });
+        });
+        if (side !== 'pawl') return;
         say('a quiet session behind a loud one');
         quiet.push(await behind(full, { queued, toolMs: 0, slots: IN_FLIGHT }, QUIET_MS / less));
-      }
-      await closeQueue(full);
-    });
+      }),
+    );
   for (const { toolMs, slots, ...loud } of LOUD)
-    await withStore(startServer(), async (server) => {
-      const queue = await openQueue('pawl', server);
-      const calls = loud.queued / less;
-      await queue.loud.ask('fill', { calls, toolMs });
-      quiet.push(await behind(queue, { queued: calls, toolMs, slots }, QUIET_MS / less));
-      await closeQueue(queue);
-    });
+    await withStore(startServer(), (server) =>
+      withQueue('pawl', server, async (queue) => {
+        const calls = loud.queued / less;
+        await queue.loud.ask('fill', { calls, toolMs });
+        quiet.push(await behind(queue, { queued: calls, toolMs, slots }, QUIET_MS / less));
+      }),
+    );
   return { queued, block: BLOCK, rounds, sides, quiet };
 }
 
@@ -112,7 +112,8 @@ interface BenchQueue {
   startProducer(): Promise<BenchProcess>;
 }
 
-async function openQueue(side: Side, server: BenchServer): Promise<BenchQueue> {
+/** Its producers end when its use is over, however that ends. */
+async function withQueue(side: Side, server: BenchServer, use: (queue: BenchQueue) => Promise<void>): Promise<void> {
   const options: ProcessOptions = {
     storeUrl: server.url,
     prefix: `bench-${randomUUID()}`,
@@ -124,16 +125,17 @@ async function openQueue(side: Side, server: BenchServer): Promise<BenchQueue> {
   const worker = await BenchProcess.start(side, 'worker', options);
   await worker.stop();
   const startProducer = () => BenchProcess.start(side, 'producer', options);
-  return {
-    loud: await startProducer(),
-    timed: await startProducer(),
-    startWorker: (slots = IN_FLIGHT) => BenchProcess.start(side, 'worker', { ...options, concurrency: slots }),
-    startProducer,
-  };
-}
-
-async function closeQueue({ loud, timed }: BenchQueue): Promise<void> {
-  await Promise.all([loud.stop(), timed.stop()]);
+  const [loud, timed] = [await startProducer(), await startProducer()];
+  try {
+    await use({
+      loud,
+      timed,
+      startWorker: (slots = IN_FLIGHT) => BenchProcess.start(side, 'worker', { ...options, concurrency: slots }),
+      startProducer,
+    });
+  } finally {
+    await Promise.all([loud.stop(), timed.stop()]);
+  }
 }
 
 /**
