@@ -16,6 +16,7 @@ interface Waiter {
   /** Redis has acknowledged the call: there must be a record of it. */
   claimed: boolean;
   readonly sinceMs: number;
+  checkedMs: number;
 }
 
 export interface Waiting {
@@ -29,6 +30,8 @@ const MAX_EARLY = 5_000;
 /** Of large outcomes: whoever has the first waits for the last. */
 const FETCHED_TOGETHER = 8;
 const CHECK_INTERVAL_MS = 15_000;
+/** Looked up in one interval. With more calls waiting than that, each has its turn the more seldom. */
+const CHECKED_AT_MOST = 2_000;
 
 /**
  * Cuts a waiter off from its call. A map that lives long keeps what was deleted from it in dead tables of V8's old space, where
@@ -38,6 +41,12 @@ function release(waiter: Waiter): void {
   waiter.settle = () => {};
   waiter.abandon = () => {};
   waiter.progress = undefined;
+}
+
+/** Who came later to a call that others wait for makes it no younger. */
+function lastChecked(waiters: ReadonlySet<Waiter>): number {
+  const [first] = waiters;
+  return first?.checkedMs ?? Number.NEGATIVE_INFINITY;
 }
 
 export class Results {
@@ -54,7 +63,7 @@ export class Results {
     this.#ledger = ledger;
     this.#inboxId = inboxId;
     this.#onError = onError;
-    this.#timer = setInterval(() => this.check(CHECK_INTERVAL_MS), CHECK_INTERVAL_MS);
+    this.#timer = setInterval(() => this.check(CHECK_INTERVAL_MS, CHECKED_AT_MOST), CHECK_INTERVAL_MS);
     this.#timer.unref();
   }
 
@@ -67,7 +76,8 @@ export class Results {
     let waiter: Waiter | undefined;
     const outcome = new Promise<Outcome>((settle, abandon) => {
       if (this.#closed !== undefined) return abandon(this.#closed);
-      waiter = { settle, abandon, progress: onProgress, claimed: sinceClaim, sinceMs: performance.now() };
+      const sinceMs = performance.now();
+      waiter = { settle, abandon, progress: onProgress, claimed: sinceClaim, sinceMs, checkedMs: sinceMs };
       const waiters = this.#waiters.get(callId);
       if (waiters === undefined) this.#waiters.set(callId, new Set([waiter]));
       else waiters.add(waiter);
@@ -146,19 +156,31 @@ export class Results {
     }
   }
 
-  /** Reads the records of all calls that were waited for longer than `olderThanMs`, and asks to be told again. */
-  check(olderThanMs = 0): void {
+  /** Reads the records of calls that nobody has looked at for `olderThanMs`, the longest first, and asks to be told again. */
+  check(olderThanMs = 0, most = Number.POSITIVE_INFINITY): void {
     const now = performance.now();
+    const due: string[] = [];
+    // Whoever was looked at stands behind all others.
     for (const [callId, waiters] of this.#waiters) {
-      const oldest = Math.min(...[...waiters].map((waiter) => waiter.sinceMs));
-      if (now - oldest < olderThanMs) continue;
-      const claimed = [...waiters].some((waiter) => waiter.claimed);
-      this.#ledger.read(callId, this.#inboxId).then((record) => {
-        if (record?.outcome !== undefined && record.state !== 'inflight') this.#settle(callId, record.outcome);
-        // What Redis acknowledged has a record, or was forgotten; for all else, it is given some time.
-        else if (record === undefined && (claimed || now - oldest >= CHECK_INTERVAL_MS)) this.#abandon(callId);
-      }, this.#onError);
+      if (due.length >= most || now - lastChecked(waiters) < olderThanMs) break;
+      due.push(callId);
     }
+    for (const callId of due) this.#look(callId, now);
+  }
+
+  #look(callId: string, now: number): void {
+    const waiters = this.#waiters.get(callId);
+    if (waiters === undefined) return;
+    this.#waiters.delete(callId);
+    this.#waiters.set(callId, waiters);
+    for (const waiter of waiters) waiter.checkedMs = now;
+    const oldest = Math.min(...[...waiters].map((waiter) => waiter.sinceMs));
+    const claimed = [...waiters].some((waiter) => waiter.claimed);
+    this.#ledger.read(callId, this.#inboxId).then((record) => {
+      if (record?.outcome !== undefined && record.state !== 'inflight') this.#settle(callId, record.outcome);
+      // What Redis acknowledged has a record, or was forgotten; for all else, it is given some time.
+      else if (record === undefined && (claimed || now - oldest >= CHECK_INTERVAL_MS)) this.#abandon(callId);
+    }, this.#onError);
   }
 
   /** How many calls are waited for. */

@@ -120,6 +120,20 @@ describe('who waits for which call', () => {
     onItsWay.stop();
   });
 
+  test('with more calls waiting than are looked up at a time, each has its turn', async () => {
+    const looked: string[] = [];
+    const ledger = { read: async (callId: string) => void looked.push(callId) } as unknown as CallLedger;
+    const results = new Results(ledger, 'producer-1', () => {});
+    onTestFinished(() => results.close());
+    for (const callId of ['a', 'b', 'c']) results.wait(callId);
+    results.check(0, 2);
+    results.wait('d');
+    results.check(0, 2);
+    expect(looked).toEqual(['a', 'b', 'c', 'a']);
+    results.check(0);
+    expect(looked.slice(4).toSorted()).toEqual(['a', 'b', 'c', 'd']);
+  });
+
   test('calls that were asked for just now are left alone by the regular check', async () => {
     const { results, settled } = await open();
     results.wait(await settled('a'));
