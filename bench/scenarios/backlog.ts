@@ -60,7 +60,7 @@ const BLOCK = 5_000;
 const WARM_UP_RUNS = 1_000;
 /** Of a worker whose callers are timed, and not its rate. */
 const WARM_RUNS = 200;
-const ROUNDS = 5;
+const ROUNDS = 15;
 const TTL_MS = 5_000;
 /** Over before the loud session's calls are. */
 const QUIET_MS = 5_000;
