@@ -90,7 +90,7 @@ ${table(results)}
 - **false verdicts**: success without an effect, an error although the effect took place, somebody else's result, or two
   observers who were told different ends. An end that says itself that the outcome is unknown is no verdict.
 
-Row 39 is the soak: \`npm run chaos -- --soak 30 --seed 1\`. One Redis and its fleet live through all of its rounds; each round's faults
+Row 39, in the table when it was run too, is the soak: \`npm run chaos -- --soak 30 --seed 1\`. One Redis and its fleet live through all of its rounds; each round's faults
 are picked by the seed, told while it runs, and judged as soon as all calls of the round have ended. Row 42 needs \`WAITAOF\`: its remark
 names the Redis that it ran on; all other rows ran on the embedded one.
 
