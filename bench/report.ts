@@ -218,7 +218,7 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   file). A result of more than 4 KiB is written once, into the record, and fetched from there by whoever waits; BullMQ writes it
   twice, and sends it to every producer. Above 64 KiB it goes in parts, compressed, which costs the worker and the caller CPU time
   and spares Redis, the network and the file. From 16 producers the row of one producer is the floor: what a call costs there, at best, is
-  a quarter of what hand-written BullMQ takes here.
+  a fifth of what hand-written BullMQ takes here; in 16 processes it is cold code that doubles it.
 - **Replays: one script each way.** Nothing is written but the audit record; the producer's own CPU time is what is left.
 - **One key: one call.** What is measured is how callers join a call in flight, and are told.`;
 
