@@ -39,7 +39,14 @@ export class Subscription {
   static open({ url, name, channels, node = () => undefined, ...options }: SubscriptionOptions): Subscription {
     const about = { url, name, mode: 'patient', socketTimeoutMs: ASK_MS } as const;
     const client = openNodeConnection(about, node, options.onError);
-    client.on('message', (channel, text) => options.onMessage(text, channel));
+    client.on('message', (channel, text) => {
+      // What is thrown here would end the reading of whatever came with it.
+      try {
+        options.onMessage(text, channel);
+      } catch (error) {
+        options.onError(error as Error);
+      }
+    });
     client.on('ready', () => {
       client.subscribe(...channels()).then(
         () => options.onSubscribed(),
