@@ -1,8 +1,11 @@
 /** What a producer tells the audit trail of the calls that are handed in (I4), and how the trail is read. */
-import type { AuditEvent, RecordAudit } from '../shared/audit.ts';
+import type { AskedCall, RecordAudit } from '../shared/audit.ts';
+import { answeredText } from '../shared/audit-record.ts';
 import { compensated } from '../shared/compensation.ts';
-import { turnOf } from '../shared/envelope.ts';
+import { type DedupeMode, type ToolCallEnvelope, turnOf } from '../shared/envelope.ts';
 import type { AuditEntry, AuditRecord, AuditTrail } from '../shared/store/audit.ts';
+import type { AuditWriter } from '../shared/store/audit-writer.ts';
+import type { ClaimAnswer } from '../shared/store/claim.ts';
 import { backgroundSchedule, type Schedule } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { DispatchEvent } from './dispatch.ts';
@@ -11,7 +14,22 @@ import type { Offer } from './offers.ts';
 const MAX_LOOKED = 100_000;
 
 type Refusal = Extract<DispatchEvent, { type: 'refused' }>;
-type OfferOf = (namespace: string, name: string) => Offer | undefined;
+
+export interface CallAuditParts {
+  /** Of refusals. */
+  readonly record: RecordAudit;
+  /** Of calls that are taken: their records travel with the claim. */
+  readonly writer: Pick<AuditWriter, 'asked' | 'add'>;
+  /** Told of every call, beside the trail. */
+  readonly listener?: RecordAudit;
+  /** Whether the trail has the calls of tools that only read. */
+  readonly reads: boolean;
+  offerOf(namespace: string, name: string): Offer | undefined;
+  readonly schedule?: Schedule;
+}
+
+/** Answers that are told of here; a refusal follows the others, and says why. */
+const ANSWERS = { claimed: 'claimed', inflight: 'merged', ended: 'replayed' } as const;
 
 /** Refusals that say nothing of who asked, or for what. */
 const SAME_FOR_ALL: ReadonlySet<string> = new Set(['CIRCUIT_OPEN', 'OVERLOADED', 'BACKEND_UNAVAILABLE']);
@@ -23,22 +41,28 @@ const COUNTED_MS = 1_000;
  * second by one record, the last one's, that says how many they were (`times`).
  */
 export class CallAudit {
-  readonly #record: RecordAudit;
-  readonly #offerOf: OfferOf;
-  readonly #schedule: Schedule;
+  readonly #parts: CallAuditParts;
   readonly #counted = new Map<string, { times: number; last: Refusal }>();
   #stop = () => {};
 
-  constructor(record: RecordAudit, offerOf: OfferOf, schedule: Schedule = backgroundSchedule) {
-    this.#record = record;
-    this.#offerOf = offerOf;
-    this.#schedule = schedule;
+  constructor(parts: CallAuditParts) {
+    this.#parts = parts;
+  }
+
+  /** The record of a call that is handed in. */
+  asked(envelope: ToolCallEnvelope, offer: Offer, paramsDigest: string, submittedBy: string | undefined): AskedRecord {
+    return new AskedRecord(this.#parts, { ...askedCall(envelope, offer), paramsDigest, submittedBy });
   }
 
   observe(event: DispatchEvent): void {
-    if (event.type === 'refused' && this.#isCounted(event)) return;
-    const call = callEvent(event, this.#offerOf);
-    if (call !== undefined) void this.#record(call);
+    if (event.type === 'refused' && !this.#isCounted(event)) this.#tell(event);
+  }
+
+  #tell({ envelope, code, message }: Refusal, times?: number): void {
+    if (envelope === undefined) return;
+    const asked = askedCall(envelope, this.#parts.offerOf(envelope.toolNamespace, envelope.toolName));
+    const refused = { ...asked, answer: 'refused', code, reason: message } as const;
+    void this.#parts.record(times === undefined ? refused : { ...refused, times });
   }
 
   #isCounted(refusal: Refusal): boolean {
@@ -47,7 +71,8 @@ export class CallAudit {
     const kind = `${code} ${envelope.toolNamespace}.${envelope.toolName} ${envelope.target.sessionKey}`;
     const counted = this.#counted.get(kind);
     if (counted === undefined) {
-      if (this.#counted.size === 0) this.#stop = this.#schedule(() => this.flush(), COUNTED_MS);
+      const { schedule = backgroundSchedule } = this.#parts;
+      if (this.#counted.size === 0) this.#stop = schedule(() => this.flush(), COUNTED_MS);
       this.#counted.set(kind, { times: 0, last: refusal });
       return false;
     }
@@ -59,22 +84,45 @@ export class CallAudit {
   /** Tells what was counted until now. */
   flush(): void {
     this.#stop();
-    for (const { times, last } of this.#counted.values()) {
-      const call = times === 0 ? undefined : callEvent(last, this.#offerOf);
-      if (call !== undefined) void this.#record({ ...call, times });
-    }
+    for (const { times, last } of this.#counted.values()) if (times > 0) this.#tell(last, times);
     this.#counted.clear();
   }
 }
 
-/** Undefined for what is told by another event, or says nothing of a call. */
-function callEvent(event: DispatchEvent, offerOf: OfferOf): Extract<AuditEvent, { type: 'call' }> | undefined {
-  if ((event.type !== 'accepted' && event.type !== 'refused') || event.envelope === undefined) return undefined;
-  const { envelope } = event;
-  const { target, payload, transport } = envelope;
-  const { toolNamespace: namespace, toolName: name } = envelope;
-  const offer = offerOf(namespace, name);
-  const asked = {
+/** What is recorded of one call. */
+export class AskedRecord {
+  readonly #parts: CallAuditParts;
+  readonly #call: AskedCall;
+  readonly #text: string | undefined;
+
+  constructor(parts: CallAuditParts, call: AskedCall) {
+    this.#parts = parts;
+    this.#call = call;
+    this.#text = parts.reads || call.tier !== 'read-only' ? parts.writer.asked(call) : undefined;
+  }
+
+  /** Written by the claim of a call that is new. Undefined when nothing is written of it. */
+  claimed(callId: string): string | undefined {
+    return this.#text === undefined ? undefined : answeredText(this.#text, callId, 'claimed');
+  }
+
+  /** Once the claim was answered; a refusal that follows tells its own. */
+  answered({ kind, callId }: ClaimAnswer, mode: DedupeMode): void {
+    if (!isTold(kind) || (kind === 'inflight' && mode !== 'enforced')) return;
+    const answer = ANSWERS[kind];
+    void this.#parts.listener?.({ ...this.#call, callId, answer });
+    if (kind !== 'claimed' && this.#text !== undefined)
+      this.#parts.writer.add(answeredText(this.#text, callId, answer));
+  }
+}
+
+function isTold(kind: ClaimAnswer['kind']): kind is keyof typeof ANSWERS {
+  return kind in ANSWERS;
+}
+
+function askedCall(envelope: ToolCallEnvelope, offer: Offer | undefined): AskedCall {
+  const { target, payload, toolNamespace: namespace, toolName: name } = envelope;
+  return {
     type: 'call',
     tool: qualifiedName({ namespace, name }),
     sessionKey: target.sessionKey,
@@ -90,15 +138,8 @@ function callEvent(event: DispatchEvent, offerOf: OfferOf): Extract<AuditEvent, 
       : { toolVersion: offer.version, tier: offer.tier, estimatedCostUnits: offer.budget?.costUnits ?? 1 }),
     idempotencyKey: payload.idempotencyKey,
     params: payload.params,
-  } as const;
-  if (event.type === 'refused') return { ...asked, answer: 'refused', code: event.code, reason: event.message };
-  const { callId, answer, paramsDigest, submittedBy } = event;
-  // A refusal follows, and says why.
-  if (answer === 'conflict' || (answer === 'inflight' && transport.dedupeMode !== 'enforced')) return undefined;
-  return { ...asked, callId, answer: ANSWERS[answer], paramsDigest, submittedBy };
+  };
 }
-
-const ANSWERS = { claimed: 'claimed', inflight: 'merged', ended: 'replayed' } as const;
 
 /** What is looked for in the trail. A tool by its name, with or without its namespace. */
 export interface AuditQuery {

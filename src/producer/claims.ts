@@ -22,9 +22,12 @@ export class Claims {
     this.#parts = parts;
   }
 
-  /** Throws `PERMISSION_DENIED` for a call that a person must approve and whose session reaches nobody (A6). */
-  of(admitted: Admitted, options: SubmitOptions): Claim | Promise<Claim> {
-    const claim = this.#plain(admitted, options);
+  /**
+   * `record`: what the audit trail is told of the claim. Throws `PERMISSION_DENIED` for a call that a person must approve and whose
+   * session reaches nobody (A6).
+   */
+  of(admitted: Admitted, options: SubmitOptions, record?: string): Claim | Promise<Claim> {
+    const claim = this.#plain(admitted, options, record);
     const { asks, envelope, offer } = admitted;
     const { approvals } = this.#parts;
     if (asks === undefined || approvals === undefined) return claim;
@@ -38,6 +41,7 @@ export class Claims {
   #plain(
     { envelope, offer, paramsDigest: digest, identity, circuit, modes, shadow, loop, channel, admission }: Admitted,
     options: SubmitOptions,
+    record: string | undefined,
   ): Claim {
     const { room, line, spends } = admission;
     const request: StoredRequest = {
@@ -67,6 +71,7 @@ export class Claims {
       kept: this.#keepJob(),
       once: offer.effects === 'once',
       inboxId: this.#parts.inboxId,
+      ...(record === undefined ? {} : { record }),
     };
   }
 

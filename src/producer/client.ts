@@ -257,7 +257,13 @@ export class Pawl {
         (await this.#offers.code()).some((offer) => offer.namespace === namespace && offer.name === name),
     });
     const { handovers, audit } = backend;
-    this.#audit = new CallAudit(audit, (namespace, name) => this.#offers.peek(namespace, name));
+    this.#audit = new CallAudit({
+      record: audit,
+      writer: backend.records,
+      ...defined({ listener: options.audit }),
+      reads: settings.audit.reads !== 'off',
+      offerOf: (namespace, name) => this.#offers.peek(namespace, name),
+    });
     const now = () => backend.ledger.now();
     this.skills = new Skills({ records: backend.skills, folders: settings.skillFolders, audit, now });
     this.toolClients = new ToolClients({ handovers, registry: this.registry, audit });
@@ -281,6 +287,7 @@ export class Pawl {
       inboxId: this.#inboxId,
       clock,
       shards: backend.shards,
+      audit: this.#audit,
       ...defined({ traces: this.#traces }),
       sessionOf: (envelope) => this.#sessions.of(envelope),
       taint: (sessionKey, source) => this.#sessions.taint(sessionKey, source),

@@ -21,6 +21,7 @@ import type { ProducerEvent } from '../shared/telemetry.ts';
 import type { Clock, Schedule } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { ApprovalDesk } from './approvals.ts';
+import type { CallAudit } from './audit.ts';
 import { type Admitted, CallChecks, type Permitted } from './call-checks.ts';
 import { submitHooked } from './call-hooks.ts';
 import type { CircuitView } from './circuits.ts';
@@ -47,6 +48,7 @@ export interface DispatchParts {
   /** Default: one of each tier. */
   readonly shards?: Pick<Shards, 'layout'>;
   readonly traces?: CallTraces;
+  readonly audit?: Pick<CallAudit, 'asked'>;
   /** Of deadlines. Default: the system's timers. */
   readonly schedule?: Schedule;
   /** Without one, what a person must approve is denied. */
@@ -157,10 +159,11 @@ export class Dispatch {
   }
 
   async #claim(admitted: Admitted, options: SubmitOptions, independent = false): Promise<Submission> {
-    const { envelope, offer, identity } = admitted;
+    const { envelope, offer, identity, paramsDigest } = admitted;
+    const record = this.#parts.audit?.asked(envelope, offer, paramsDigest, options.submittedBy);
     let claim: Claim;
     try {
-      claim = await this.#claims.of(admitted, options);
+      claim = await this.#claims.of(admitted, options, record?.claimed(identity.callId));
     } catch (error) {
       return this.#refused(error, envelope);
     }
@@ -201,6 +204,7 @@ export class Dispatch {
       this.#parts.onEvent({ type: 'loop', envelope, callId: answer.callId, action: 'refused', repetitions });
       return this.#refused(looping(offer.name, repetitions, retryAfterMs), envelope);
     }
+    record?.answered(answer, envelope.transport.dedupeMode);
     return this.#accepted(admitted, claim, answer, waiting, options);
   }
 

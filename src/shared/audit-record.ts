@@ -2,7 +2,7 @@
  * An event as it is kept (I4): one line of JSON, bounded, with the seeds' names for times and costs, and without secrets: values
  * that stand under names of secrets, values that this process knows to be secret, and what looks like a token (R31).
  */
-import type { AuditEvent } from './audit.ts';
+import type { AskedCall, AuditEvent } from './audit.ts';
 import { digest } from './fingerprint.ts';
 import { REDACTED, redact, secretsIn } from './redaction.ts';
 
@@ -16,15 +16,27 @@ const MAX_FIELD = 1_024;
 
 /** A record as JSON. `id` names it, so that one that was written twice, because an answer was lost, is known. */
 export function auditText(event: AuditEvent, atMs: number, id: string, known: readonly string[]): string {
-  const record: Record<string, unknown> = { id, atMs, ...shaped(event, known) };
+  return JSON.stringify(cleaned({ id, atMs, ...shaped(event, known) }, known));
+}
+
+/** The record of a call but for its end, which `answeredText` adds. */
+export function askedText(call: AskedCall, atMs: number, id: string, known: readonly string[]): string {
+  return JSON.stringify(cleaned({ id, atMs, ...shaped(call, known) }, known)).slice(0, -1);
+}
+
+export function answeredText(asked: string, callId: string, answer: 'claimed' | 'merged' | 'replayed'): string {
+  return `${asked},"callId":${JSON.stringify(callId)},"answer":"${answer}"}`;
+}
+
+function cleaned(record: Record<string, unknown>, known: readonly string[]): object {
   for (const name of WORDS) {
     const text = record[name];
     if (typeof text === 'string') record[name] = words(text, known);
   }
-  return JSON.stringify(record);
+  return record;
 }
 
-function shaped(event: AuditEvent, known: readonly string[]): object {
+function shaped(event: AuditEvent | AskedCall, known: readonly string[]): object {
   switch (event.type) {
     case 'call': {
       const { params, idempotencyKey, ...rest } = event;

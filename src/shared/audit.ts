@@ -170,6 +170,9 @@ export type AuditEvent =
       readonly reason: string;
     };
 
+/** A call that is handed in, before it is known what becomes of it. */
+export type AskedCall = Omit<Extract<AuditEvent, { type: 'call' }>, 'callId' | 'answer' | 'code' | 'reason' | 'times'>;
+
 /** A tool was declared, changed, switched or removed (I7), or a worker came with another definition of the same version. */
 export interface RegistryChange {
   readonly type: 'registry-changed';

@@ -23,13 +23,15 @@ describe('refusals that come again and again', () => {
   function open() {
     const time = new VirtualTime();
     const told: [sessionKey: string, code: string | undefined, times: number | undefined][] = [];
-    const audit = new CallAudit(
-      (event) => {
+    const audit = new CallAudit({
+      record: (event) => {
         if (event.type === 'call') told.push([event.sessionKey, event.code, event.times]);
       },
-      () => undefined,
-      time.schedule,
-    );
+      writer: { asked: () => '', add: () => {} },
+      reads: true,
+      offerOf: () => undefined,
+      schedule: time.schedule,
+    });
     const refuse = (sessionKey: string, code = 'CIRCUIT_OPEN') => {
       const envelope = envelopeFor('key', sessionKey);
       audit.observe({ type: 'refused', envelope, code, message: 'not now' });

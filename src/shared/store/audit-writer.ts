@@ -1,12 +1,12 @@
 /**
  * The writing end of the audit trail in one process: appends records to those that wait to be sealed.
  *
- * What tells of a call travels inside the script that claims or ends it (`carry`): it is written when that is, and costs no command
- * of its own. Whatever finds no such script soon is sent by itself, together with all that came meanwhile.
+ * What tells of a call is written by the script that claims or ends it, and costs no command of its own (`Claim.record`, `carry`).
+ * Whatever finds no such script soon is sent by itself, together with all that came meanwhile.
  */
 import { randomBytes } from 'node:crypto';
-import { type AuditEvent, isWord, mustBeWritten } from '../audit.ts';
-import { auditText } from '../audit-record.ts';
+import { type AskedCall, type AuditEvent, isWord, mustBeWritten } from '../audit.ts';
+import { askedText, auditText } from '../audit-record.ts';
 import { PawlError } from '../failure.ts';
 import type { Clock } from '../time.ts';
 import { AuditKeys } from './keys.ts';
@@ -62,22 +62,32 @@ export class AuditWriter {
 
   /** A promise for what must be written before it may go on, which rejects with `AUDIT_UNAVAILABLE`, and for somebody's word. */
   record(event: AuditEvent): void | Promise<void> {
-    const text = this.#textOf(event);
+    const { clock, secrets } = this.#parts;
+    const text = auditText(event, clock.now(), this.#nextId(), secrets);
     if (mustBeWritten(event)) return this.#writeNow(text);
+    this.add(text);
+    return isWord(event) ? this.written() : undefined;
+  }
+
+  /** The record of a call that is handed in, as far as it is known. */
+  asked(call: AskedCall): string {
+    const { clock, secrets } = this.#parts;
+    return askedText(call, clock.now(), this.#nextId(), secrets);
+  }
+
+  /** Writes a record in the background. */
+  add(text: string): void {
     this.#waiting.push(text);
     if (this.#waiting.length > MAX_WAITING) {
       this.#lost += this.#waiting.splice(0, MAX_BATCH).length;
     }
-    if (isWord(event)) return this.written();
     if (this.#closed) this.send();
     else this.#sendIn(GATHER_MS);
-    return undefined;
   }
 
-  #textOf(event: AuditEvent): string {
+  #nextId(): string {
     this.#number += 1;
-    const { clock, secrets } = this.#parts;
-    return auditText(event, clock.now(), `${this.#name}.${this.#number}`, secrets);
+    return `${this.#name}.${this.#number}`;
   }
 
   async #writeNow(text: string): Promise<void> {

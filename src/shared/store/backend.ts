@@ -68,6 +68,7 @@ export interface Backend {
   readonly questions: Questions;
   readonly seals: Seals;
   readonly audit: RecordAudit;
+  readonly records: AuditWriter;
   readonly trail: AuditTrail;
   readonly catalogue: Catalogue;
   /** Tools that are declared while the system runs. */
@@ -149,6 +150,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       questions: new Questions(redis, settings.prefix, seals),
       seals,
       audit,
+      records: writer,
       trail: new AuditTrail(redis, settings.prefix, writer),
       catalogue: new Catalogue(redis, settings.prefix),
       specs: new Specs(redis, settings.prefix, seals),

@@ -44,6 +44,8 @@ export interface Claim {
   readonly inboxId?: string;
   /** The call waits for a person's decision before it is queued. */
   readonly approval?: ApprovalRequest;
+  /** What the audit trail is told when the call is claimed. */
+  readonly record?: string;
 }
 
 export type ClaimAnswer =
@@ -84,6 +86,7 @@ const claimsScript = new Script('claims', undefined, [...ENQUEUE_LUA, ...PUSH_LU
 interface Asked {
   readonly keys: readonly string[];
   readonly args: readonly (string | number)[];
+  readonly record: string | undefined;
 }
 
 /** Claims calls and puts their jobs into the queue: those of one place that are handed in at the same time in one step. */
@@ -148,11 +151,13 @@ export class Claims {
       keys.push(...one.keys);
       args.push(one.args.length, ...one.args);
     }
-    const answers = (await this.#access.carry(claimsScript, keys, args, asked.length)) as unknown[][];
-    return answers.map((answer) => (answer[0] === 'error' ? backendError(new Error(String(answer[1]))) : answer)) as (
-      | unknown[]
-      | Error
-    )[];
+    const { records } = this.#access;
+    const { answers, told } = await this.#access.carry(claimsScript, keys, args, asked.length);
+    return (answers as unknown[][]).map((answer, index) => {
+      const record = asked[index]?.record;
+      if (!told && answer[0] === 'claimed' && record !== undefined) records?.add(record);
+      return answer[0] === 'error' ? (backendError(new Error(String(answer[1]))) as Error) : answer;
+    });
   }
 }
 
@@ -197,7 +202,9 @@ function askedOf(access: LedgerAccess, keys: PlaceKeys, claim: Claim): Asked {
       sessionKey,
       ...budgetArguments(access, claim.spends),
       claim.request.largeParams === undefined ? '' : keys.params(claim.callId, claim.request.largeParams.id),
+      access.clustered ? '' : (claim.record ?? ''),
     ],
+    record: claim.record,
   };
 }
 

@@ -123,11 +123,8 @@ export class Endings {
       args.push(job.id, by.lockToken, job.returnValue, job.kept, job.takeNext ? '1' : '0');
       args.push(...settleArguments(access, settle));
     }
-    const [endings, idle, ...answers] = (await access.carry(finishScript, scriptKeys, args, ended.length)) as [
-      [string, number | string, string][],
-      string,
-      ...unknown[],
-    ];
+    const { answers: told } = await access.carry(finishScript, scriptKeys, args, ended.length);
+    const [endings, idle, ...answers] = told as [[string, number | string, string][], string, ...unknown[]];
     const taken = takenOf(access, delivery, answers);
     return endings.map(([code, refused, free]) => {
       if (code === 'error') return backendError(new Error(String(refused))) as Error;

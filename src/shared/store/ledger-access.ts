@@ -66,7 +66,8 @@ export class LedgerAccess {
 
   /**
    * Runs a script that takes along what this process has to tell the audit trail: its first key and its first two arguments are for
-   * `add_records`, whose answer is its own last one. In a cluster, where the trail is elsewhere, that is sent by itself before.
+   * `add_records`, whose answer is its own last one: whether it told the trail all that it had to. In a cluster, where the trail is
+   * elsewhere, what waits is sent by itself before.
    *
    * `calls`: how many the script is about. Redis writes first to the client that it had something to tell last. Whoever is owed another
    * answer before is told after those whom the script tells, and does not wake up in their way: worth a command for a single call.
@@ -76,18 +77,18 @@ export class LedgerAccess {
     keys: readonly string[],
     args: readonly (string | number)[],
     calls: number,
-  ): Promise<unknown[]> {
+  ): Promise<{ readonly answers: unknown[]; readonly told: boolean }> {
     if (this.clustered) this.records?.send();
     else if (calls === 1) this.redis.ping().catch(() => {});
     const carried = this.clustered ? undefined : this.records?.carry();
     const pending = this.clustered ? (keys[0] as string) : this.#pendingRecords;
-    let written = false;
+    let told = false;
     try {
       const answers = await script.run(this.redis, [pending, ...keys], [carried?.texts ?? '', MAX_UNSEALED, ...args]);
-      written = answers.pop() === 1;
-      return answers;
+      told = answers.pop() === 1 && !this.clustered;
+      return { answers, told };
     } finally {
-      carried?.settled(written);
+      carried?.settled(told);
     }
   }
 

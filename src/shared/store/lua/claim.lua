@@ -14,7 +14,8 @@
 --       them  32 number of budgets  33 what the call costs
 --       34.. of each budget: key, most calls, cost units and time, ms ('' for no bound), how long it is kept, ms, '1' when that is
 --         from its first call on
---       and behind all of them, where the large parameters of the request are kept, '' for none
+--       and behind all of them, where the large parameters of the request are kept, '' for none, and what the audit trail is told of a
+--       call that is new, '' for nothing
 -- Returns {code, call ID, now, …}:
 --   claimed    duplicate count  a new record, queued or pushed; in shadow mode, the state of what it would have met, or 'conflict';
 --                               how often the session made this very call
@@ -186,4 +187,6 @@ else
   local begun = begins and {'started', now, fence, ARGV[7], ARGV[11], '', 0, '0', now, ARGV[9], circuit, '0', '', ''} or {'apart'}
   push({ARGV[13]}, {worker, job[1], job[2], job[3], job[4], job[5], job[6], token, begun})
 end
+local told = ARGV[firstBudget + budgets * 6 + 1]
+if told ~= '' then records[#records + 1] = told end
 return {'claimed', callId, now, duplicate, repetitions}

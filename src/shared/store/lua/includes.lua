@@ -136,11 +136,13 @@ local function writeGathered()
 end
 
 -- Appends records to those of the audit trail that wait to be sealed.
---   texts  one on each line, '' for none; most  how many entries may wait
+--   texts  one on each line, '' for none, before those that the script itself has (records); most  how many entries may wait
 -- Returns 1 when they are written. A server that is full still answers what needs no room.
+local records = {}
 local function add_records(key, texts, most)
-  if texts == '' then return 1 end
-  local added = redis.pcall('XADD', key, 'MAXLEN', '~', most, '*', 'records', texts)
+  if texts ~= '' then table.insert(records, 1, texts) end
+  if #records == 0 then return 1 end
+  local added = redis.pcall('XADD', key, 'MAXLEN', '~', most, '*', 'records', table.concat(records, '\n'))
   return type(added) == 'string' and 1 or 0
 end
 
