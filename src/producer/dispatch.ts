@@ -302,9 +302,9 @@ export class Dispatch {
     };
     const settled = waiting.outcome.then((outcome) => envelopeOf(outcome, asked));
     const own = attachedAgeMs === undefined;
-    const result = withDeadline(this.#parts, envelope, callId, settled, waiting.stop, own).then(async (ended) => {
-      await this.#ended(envelope, offer, ended);
-      return ended;
+    const result = withDeadline(this.#parts, envelope, callId, settled, waiting.stop, own).then((ended) => {
+      const marked = this.#ended(envelope, offer, ended);
+      return marked === undefined ? ended : marked.then(() => ended);
     });
     const stop = () => {
       waiting.stop();

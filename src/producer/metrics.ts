@@ -2,15 +2,24 @@
 import type { CircuitState } from '../shared/breaker.ts';
 import type { Settings } from '../shared/config.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
-import { MetricSet } from '../shared/metric-set.ts';
+import { type Counter, type Histogram, MetricSet } from '../shared/metric-set.ts';
 import { METRICS, scopeLabel, ToolLabels } from '../shared/metrics.ts';
 import type { DispatchEvent } from './dispatch.ts';
+import type { Offer } from './offers.ts';
+
+/** What every end of a tool's calls counts. */
+interface EndCounts {
+  readonly calls: Counter;
+  readonly duration: Histogram;
+}
 
 export class ProducerMetrics {
   /** The fleet's tools, as far as they were heard of. */
   readonly tools = new ToolLabels();
   readonly #settings: Pick<Settings, 'tools'>;
   readonly #set = new MetricSet();
+  readonly #ends = new WeakMap<Offer, Map<string, EndCounts>>();
+  readonly #inboxLag = this.#set.histogram(METRICS.inboxLag, {});
 
   constructor(settings: Pick<Settings, 'tools'>) {
     this.#settings = settings;
@@ -19,7 +28,6 @@ export class ProducerMetrics {
   observe(event: DispatchEvent): void {
     switch (event.type) {
       case 'ended':
-        this.tools.learn(event.offer);
         this.#ended(event);
         return;
       case 'refused':
@@ -42,12 +50,30 @@ export class ProducerMetrics {
   }
 
   #ended({ offer, result }: Extract<DispatchEvent, { readonly type: 'ended' }>): void {
-    const tool = this.tools.of(offer.namespace, offer.name);
-    const { status } = result;
-    this.#set.count(METRICS.calls, { tool, status, scope: scopeLabel(this.#settings, offer) });
-    if (result.cache?.matchedOn === 'completed') this.#set.count(METRICS.hits, { tool, state: endState(result) });
-    if (!result.fromCache && result.attempts > 0)
-      this.#set.observe(METRICS.duration, { tool, status }, result.durationMs);
+    const { calls, duration } = this.#endsOf(offer, result.status);
+    calls.value += 1;
+    if (result.cache?.matchedOn === 'completed')
+      this.#set.count(METRICS.hits, { tool: this.tools.of(offer.namespace, offer.name), state: endState(result) });
+    if (!result.fromCache && result.attempts > 0) duration.observe(result.durationMs);
+  }
+
+  #endsOf(offer: Offer, status: string): EndCounts {
+    let ends = this.#ends.get(offer);
+    if (ends === undefined) {
+      ends = new Map();
+      this.#ends.set(offer, ends);
+    }
+    let counts = ends.get(status);
+    if (counts === undefined) {
+      this.tools.learn(offer);
+      const tool = this.tools.of(offer.namespace, offer.name);
+      counts = {
+        calls: this.#set.counter(METRICS.calls, { tool, status, scope: scopeLabel(this.#settings, offer) }),
+        duration: this.#set.histogram(METRICS.duration, { tool, status }),
+      };
+      ends.set(status, counts);
+    }
+    return counts;
   }
 
   #refused({ envelope, code }: Extract<DispatchEvent, { readonly type: 'refused' }>): void {
@@ -66,7 +92,7 @@ export class ProducerMetrics {
 
   /** An event came out of the inbox. */
   heard(lagMs: number): void {
-    this.#set.observe(METRICS.inboxLag, {}, Math.max(0, lagMs));
+    this.#inboxLag.observe(Math.max(0, lagMs));
   }
 
   roundTrip(ms: number): void {

@@ -230,7 +230,7 @@ export class Session {
     };
     const submission = await this.#host.submit(envelope, following);
     if (submission.kind === 'answered') stopListening();
-    else submission.result.finally(stopListening).catch(() => {});
+    else if (signal !== undefined) submission.result.finally(stopListening).catch(() => {});
     return submission;
   }
 

@@ -3,20 +3,40 @@ import { METRICS, type MetricDefinition } from './metrics.ts';
 
 type LabelsOf<Definition extends MetricDefinition> = Readonly<Record<Definition['labels'][number], string>>;
 
-interface HistogramCounts {
+export interface Counter {
+  value: number;
+}
+
+export class Histogram {
   readonly definition: MetricDefinition;
   /** As they stand in the series. */
   readonly labels: readonly string[];
   /** By bucket, each with those below it left out; the last has no upper bound. */
   readonly counts: number[];
-  sum: number;
+  readonly #buckets: readonly number[];
+  sum = 0;
+
+  constructor(definition: MetricDefinition, labels: readonly string[]) {
+    this.definition = definition;
+    this.labels = labels;
+    this.#buckets = definition.buckets ?? [];
+    this.counts = new Array<number>(this.#buckets.length + 1).fill(0);
+  }
+
+  observe(value: number): void {
+    const buckets = this.#buckets;
+    let index = 0;
+    while (index < buckets.length && value > (buckets[index] as number)) index += 1;
+    this.counts[index] = (this.counts[index] ?? 0) + 1;
+    this.sum += value;
+  }
 }
 
 export const EXPOSITION_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
 export class MetricSet {
-  readonly #values = new Map<string, number>();
-  readonly #histograms = new Map<string, HistogramCounts>();
+  readonly #values = new Map<string, Counter>();
+  readonly #histograms = new Map<string, Histogram>();
   /** Series by metric and labels: the same few come with every call. */
   readonly #names = new Map<MetricDefinition, Map<string, string>>();
 
@@ -36,13 +56,33 @@ export class MetricSet {
     return series;
   }
 
+  /** Whoever counts with every call keeps it. */
+  counter<Definition extends MetricDefinition>(definition: Definition, labels: LabelsOf<Definition>): Counter {
+    const id = this.#seriesOf(definition, labels);
+    let counter = this.#values.get(id);
+    if (counter === undefined) {
+      counter = { value: 0 };
+      this.#values.set(id, counter);
+    }
+    return counter;
+  }
+
+  histogram<Definition extends MetricDefinition>(definition: Definition, labels: LabelsOf<Definition>): Histogram {
+    const id = this.#seriesOf(definition, labels);
+    let histogram = this.#histograms.get(id);
+    if (histogram === undefined) {
+      histogram = new Histogram(definition, definition.labels.map(labelIn(labels)));
+      this.#histograms.set(id, histogram);
+    }
+    return histogram;
+  }
+
   count<Definition extends MetricDefinition>(definition: Definition, labels: LabelsOf<Definition>, by = 1): void {
-    const series = this.#seriesOf(definition, labels);
-    this.#values.set(series, (this.#values.get(series) ?? 0) + by);
+    this.counter(definition, labels).value += by;
   }
 
   set<Definition extends MetricDefinition>(definition: Definition, labels: LabelsOf<Definition>, value: number): void {
-    this.#values.set(this.#seriesOf(definition, labels), value);
+    this.counter(definition, labels).value = value;
   }
 
   observe<Definition extends MetricDefinition>(
@@ -50,28 +90,13 @@ export class MetricSet {
     labels: LabelsOf<Definition>,
     value: number,
   ): void {
-    const id = this.#seriesOf(definition, labels);
-    const buckets = definition.buckets ?? [];
-    let histogram = this.#histograms.get(id);
-    if (histogram === undefined) {
-      const pairs = definition.labels.map(labelIn(labels));
-      histogram = { definition, labels: pairs, counts: new Array<number>(buckets.length + 1).fill(0), sum: 0 };
-      this.#histograms.set(id, histogram);
-    }
-    let index = 0;
-    while (index < buckets.length && value > (buckets[index] as number)) index += 1;
-    histogram.counts[index] = (histogram.counts[index] ?? 0) + 1;
-    histogram.sum += value;
-  }
-
-  clear(): void {
-    this.#values.clear();
-    this.#histograms.clear();
+    this.histogram(definition, labels).observe(value);
   }
 
   /** All series as they stand; buckets include those below them, so that sums of sets are sets. */
   series(): Map<string, number> {
-    const series = new Map(this.#values);
+    const series = new Map<string, number>();
+    for (const [id, { value }] of this.#values) series.set(id, value);
     for (const { definition, labels, counts, sum } of this.#histograms.values()) {
       const bounds = [...(definition.buckets ?? []).map(String), '+Inf'];
       let total = 0;

@@ -50,7 +50,7 @@ export function keyFingerprints(keys: readonly SigningKey[]): readonly string[] 
 
 /** Each part with its length in front, so that no two lists of parts read alike. */
 function macOf({ key }: SigningKey, parts: readonly string[]): string {
-  const mac = createHmac('sha256', key);
-  for (const part of parts) mac.update(`${part.length}:${part}`);
-  return mac.digest('base64url');
+  let text = '';
+  for (const part of parts) text += `${part.length}:${part}`;
+  return createHmac('sha256', key).update(text).digest('base64url');
 }
