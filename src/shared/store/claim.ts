@@ -14,7 +14,7 @@ import { type StoredRequest, withParams } from './call-record.ts';
 import type { PlaceKeys } from './keys.ts';
 import type { LedgerAccess } from './ledger-access.ts';
 import { PUSH_LUA } from './pushes.ts';
-import { type CallJob, ENQUEUE_LUA, enqueueArguments } from './queues.ts';
+import { type CallJob, ENQUEUE_LUA, KEPT, KEPT_EVENTS, REMOVED_AT_ONCE } from './queues.ts';
 import { backendError, luaFunction, Script } from './redis.ts';
 import { budgetArguments, reserve, type Spent } from './spending.ts';
 
@@ -84,7 +84,6 @@ export type ClaimAnswer =
 const claimsScript = new Script('claims', undefined, [...ENQUEUE_LUA, ...PUSH_LUA, luaFunction('claim')]);
 
 interface Asked {
-  readonly keys: readonly string[];
   readonly args: readonly (string | number)[];
   readonly record: string | undefined;
 }
@@ -138,21 +137,22 @@ export class Claims {
     const keys = access.placed(claim.callId);
     let batches = this.#batches.get(keys);
     if (batches === undefined) {
-      batches = new Batches((asked) => this.#claim(asked));
+      batches = new Batches((asked) => this.#claim(keys, asked));
       this.#batches.set(keys, batches);
     }
     return claimAnswerOf(access, claim, await batches.add(askedOf(access, keys, claim)));
   }
 
-  async #claim(asked: readonly Asked[]): Promise<(unknown[] | Error)[]> {
-    const keys: string[] = [];
-    const args: (string | number)[] = [asked.length];
-    for (const one of asked) {
-      keys.push(...one.keys);
-      args.push(one.args.length, ...one.args);
-    }
-    const { records } = this.#access;
-    const { answers, told } = await this.#access.carry(claimsScript, keys, args, asked.length);
+  async #claim(keys: PlaceKeys, asked: readonly Asked[]): Promise<(unknown[] | Error)[]> {
+    const { retentionMs, records } = this.#access;
+    const { merges, sessions, loops, approvals, sizes } = keys;
+    const args = [
+      ...[asked.length, retentionMs, keys.records, merges, sessions, loops, approvals, sizes, keys.job('')],
+      ...[KEPT, REMOVED_AT_ONCE, KEPT_EVENTS],
+    ];
+    for (const one of asked) args.push(one.args.length, ...one.args);
+    const touched = [keys.inflight, keys.calls, this.#access.home(keys).circuits];
+    const { answers, told } = await this.#access.carry(claimsScript, touched, args, asked.length);
     return (answers as unknown[][]).map((answer, index) => {
       const record = asked[index]?.record;
       if (!told && answer[0] === 'claimed' && record !== undefined) records?.add(record);
@@ -162,50 +162,47 @@ export class Claims {
 }
 
 function askedOf(access: LedgerAccess, keys: PlaceKeys, claim: Claim): Asked {
-  const record = keys.record(claim.callId);
-  const slotId = claim.shadow?.slotId ?? claim.mergeId;
+  const { callId, generation, shadow, loop, record } = claim;
   const { toolNamespace, toolName, target } = claim.request.envelope;
   const { sessionKey } = target;
   const request = JSON.stringify(claim.request);
-  const job: CallJob = { callId: claim.callId, generation: claim.generation, session: sessionKey };
+  const job: CallJob = { callId, generation, session: sessionKey };
   return {
-    keys: [
-      record,
-      slotId === undefined ? record : keys.merge(slotId),
-      keys.inflight,
-      keys.calls,
-      keys.sessionCalls(sessionKey),
-      claim.loop === undefined ? record : keys.loop(claim.loop.loopId),
-      access.home(keys).circuits,
-    ],
     args: [
-      claim.callId,
-      claim.shadow === undefined ? (claim.mergeId === undefined ? '0' : '1') : claim.shadow.derived ? '3' : '2',
-      keys.records,
+      callId,
+      mergeCode(claim),
+      shadow?.slotId ?? claim.mergeId ?? '',
       claim.inboxId ?? '',
       claim.mode,
       claim.paramsDigest,
       request,
-      claim.generation,
+      generation,
       claim.circuit,
-      access.retentionMs,
-      access.seals.request(claim.callId, claim.generation, '', request),
+      access.seals.request(callId, generation, '', request),
       claim.once ? '1' : '0',
-      ...enqueueArguments(keys, toolName, job, claim.kept),
-      ...approvalArguments(access, keys, claim.approval),
-      claim.loop?.refuseAt ?? '',
-      claim.loop?.windowMs ?? 0,
-      keys.sizes,
+      toolName,
+      JSON.stringify(job),
+      claim.kept ? '1' : '0',
+      loop?.loopId ?? '',
+      loop?.refuseAt ?? '',
+      loop?.windowMs ?? '',
       `${toolNamespace}.${toolName}`,
       claim.room ?? '',
       claim.line ?? lineOf('normal', undefined, 1),
       sessionKey,
+      claim.request.largeParams === undefined ? '' : keys.params(callId, claim.request.largeParams.id),
+      access.clustered ? '' : (record ?? ''),
       ...budgetArguments(access, claim.spends),
-      claim.request.largeParams === undefined ? '' : keys.params(claim.callId, claim.request.largeParams.id),
-      access.clustered ? '' : (claim.record ?? ''),
+      ...approvalArguments(access, claim.approval),
     ],
-    record: claim.record,
+    record,
   };
+}
+
+/** As `claim.lua` takes it. */
+function mergeCode({ shadow, mergeId }: Claim): string {
+  if (shadow !== undefined) return shadow.derived ? '3' : '2';
+  return mergeId === undefined ? '0' : '1';
 }
 
 async function claimAnswerOf(access: LedgerAccess, claim: Claim, answer: unknown[]): Promise<ClaimAnswer> {
@@ -260,12 +257,8 @@ function spentAnswer(callId: string, spends: Claim['spends'], [budget, unitNumbe
   return { kind: 'spent', callId, account, unit, spent: Number(spent), leftMs: Math.max(0, Number(leftMs)) };
 }
 
-function approvalArguments(
-  access: LedgerAccess,
-  keys: PlaceKeys,
-  approval: ApprovalRequest | undefined,
-): (string | number)[] {
-  if (approval === undefined) return ['', '', '', '', ''];
+function approvalArguments(access: LedgerAccess, approval: ApprovalRequest | undefined): (string | number)[] {
+  if (approval === undefined) return [];
   const request = JSON.stringify(approval);
-  return [request, access.seals.approval(approval, request), approval.id, keys.approvals, approval.expiresAtMs];
+  return [request, access.seals.approval(approval, request), approval.id, approval.expiresAtMs];
 }

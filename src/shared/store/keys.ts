@@ -29,6 +29,10 @@ export class PlaceKeys {
   readonly circuits: string;
   /** How many calls of each tool there are, in parts of the retention. */
   readonly sizes: string;
+  readonly merges: string;
+  readonly loops: string;
+  /** Of the indices of each session's calls, by time. */
+  readonly sessions: string;
 
   constructor(prefix: string, place: Place) {
     this.place = place;
@@ -41,6 +45,9 @@ export class PlaceKeys {
     this.inDoubt = `${this.base}:in-doubt`;
     this.circuits = `${this.base}:circuits`;
     this.sizes = `${this.base}:sizes:`;
+    this.merges = `${this.base}:merge:`;
+    this.loops = `${this.base}:loop:`;
+    this.sessions = `${this.base}:session:`;
   }
 
   record(callId: string): string {
@@ -48,7 +55,7 @@ export class PlaceKeys {
   }
 
   merge(mergeId: string): string {
-    return `${this.base}:merge:${mergeId}`;
+    return `${this.merges}${mergeId}`;
   }
 
   inbox(id: string): string {
@@ -57,7 +64,7 @@ export class PlaceKeys {
 
   /** Calls of one session, by time. */
   sessionCalls(sessionKey: string): string {
-    return `${this.base}:session:${sessionKey}`;
+    return `${this.sessions}${sessionKey}`;
   }
 
   /** Prefix of what is kept of approvals: `:ID` for each, `s` for the index of all, `s:pending` for that of those to decide. */
@@ -76,7 +83,7 @@ export class PlaceKeys {
 
   /** How often a session made the same call. */
   loop(loopId: string): string {
-    return `${this.base}:loop:${loopId}`;
+    return `${this.loops}${loopId}`;
   }
 
   /** The bucket of a retry budget. */

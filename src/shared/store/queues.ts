@@ -85,8 +85,14 @@ function bullmqFunction(name: string, numberOfKeys: number): string {
   return luaFunction(name, `${unpacked}${script[name]?.content}`);
 }
 
-const REMOVED_AT_ONCE = JSON.stringify({ attempts: 1, removeOnComplete: true, removeOnFail: { count: KEPT_JOBS } });
-const KEPT = JSON.stringify({
+/** Options of a job that is gone as soon as it is finished, unless it failed. */
+export const REMOVED_AT_ONCE = JSON.stringify({
+  attempts: 1,
+  removeOnComplete: true,
+  removeOnFail: { count: KEPT_JOBS },
+});
+/** Of one that Bull Board can show afterwards. */
+export const KEPT = JSON.stringify({
   attempts: 1,
   removeOnComplete: { count: KEPT_JOBS },
   removeOnFail: { count: KEPT_JOBS },
