@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import type { Duplex } from 'node:stream';
 import { Cluster, Command, Redis, type RedisOptions } from 'ioredis';
 import { PawlError } from '../failure.ts';
+import { type CommandQueues, CommandWatch } from './command-watch.ts';
 import { GatheredWrites } from './gathered-writes.ts';
 import { addressOf, clusterUrl, isCluster, nodesOf } from './redis-address.ts';
 
@@ -68,15 +69,23 @@ function typed(command: Command & { [TYPED]?: true }): boolean {
 }
 
 /**
- * Sends commands together, and says of every one, not only of scripts, in one typed error that Redis cannot take it now.
+ * Sends commands together, keeps their limits, and says of every one, not only of scripts, in one typed error that Redis cannot take
+ * it now.
  */
 class TypedRedis extends Redis {
   readonly #writes: GatheredWrites;
+  readonly #watch: CommandWatch;
 
-  constructor(options: ReturnType<typeof redisOptions>) {
+  constructor({ commandTimeout, socketTimeout, ...options }: ReturnType<typeof redisOptions>) {
     super(options);
     this.#writes = new GatheredWrites(() => this.#unanswered);
-    this.on('connect', () => this.#writes.attach((this as unknown as { readonly stream: Duplex }).stream));
+    const queues = this as unknown as CommandQueues;
+    this.#watch = new CommandWatch(queues, { commandMs: commandTimeout, silenceMs: socketTimeout });
+    this.on('connect', () => {
+      const { stream } = this as unknown as { readonly stream: Duplex };
+      this.#writes.attach(stream);
+      this.#watch.attach(stream);
+    });
   }
 
   get #unanswered(): number {
@@ -84,7 +93,7 @@ class TypedRedis extends Redis {
   }
 
   override sendCommand(command: Command, stream?: Parameters<Redis['sendCommand']>[1]): unknown {
-    typed(command);
+    if (typed(command)) this.#watch.sent(command);
     const before = this.#unanswered;
     const answer = super.sendCommand(command, stream);
     this.#writes.count(this.#unanswered - before);
