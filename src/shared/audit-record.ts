@@ -14,48 +14,86 @@ const MAX_DEPTH = 5;
 /** Of all other texts. */
 const MAX_FIELD = 1_024;
 
-/** A record as JSON. `id` names it, so that one that was written twice, because an answer was lost, is known. */
-export function auditText(event: AuditEvent, atMs: number, id: string, known: readonly string[]): string {
-  return JSON.stringify(cleaned({ id, atMs, ...shaped(event, known) }, known));
-}
+/** What is remembered of short texts: the same few actors, agents and answers come with every call. */
+const MAX_KNOWN_WORDS = 1_000;
+const MAX_KNOWN_LENGTH = 64;
 
-/** The record of a call but for its end, which `answeredText` adds. */
-export function askedText(call: AskedCall, atMs: number, id: string, known: readonly string[]): string {
-  return JSON.stringify(cleaned({ id, atMs, ...shaped(call, known) }, known)).slice(0, -1);
+/** Makes records of events, without the values that a process knows to be secret. */
+export class AuditTexts {
+  readonly #secrets: readonly string[];
+  readonly #words = new Map<string, string>();
+
+  constructor(secrets: readonly string[]) {
+    this.#secrets = secrets;
+  }
+
+  /** A record as JSON. `id` names it, so that one that was written twice, because an answer was lost, is known. */
+  of(event: AuditEvent, atMs: number, id: string): string {
+    return JSON.stringify(this.#record(event, atMs, id));
+  }
+
+  /** The record of a call but for its end, which `answeredText` adds. */
+  asked(call: AskedCall, atMs: number, id: string): string {
+    return JSON.stringify(this.#record(call, atMs, id)).slice(0, -1);
+  }
+
+  #record(event: AuditEvent | AskedCall, atMs: number, id: string): object {
+    const record = { ...this.#shaped(event), id, atMs } as Record<string, unknown>;
+    for (const name of WORDS) {
+      const text = record[name];
+      if (typeof text === 'string') record[name] = this.#clean(text);
+    }
+    return record;
+  }
+
+  /** What is not kept as it is. JSON leaves out what is undefined. */
+  #shaped(event: AuditEvent | AskedCall): object {
+    switch (event.type) {
+      case 'call': {
+        const { params, idempotencyKey } = event;
+        const request = this.#summary(params, params);
+        return { ...event, params: undefined, ...hashed(idempotencyKey), request };
+      }
+      case 'attempt': {
+        const { params, result, startedAtMs, finishedAtMs, latencyMs, idempotencyKey } = event;
+        return {
+          ...event,
+          params: undefined,
+          startedAtMs: undefined,
+          finishedAtMs: undefined,
+          ...hashed(idempotencyKey),
+          startedAtNs: nanoseconds(startedAtMs),
+          finishedAtNs: nanoseconds(finishedAtMs),
+          latencyMs: Math.round(latencyMs * 1_000) / 1_000,
+          result: this.#summary(result, params),
+        };
+      }
+      default:
+        return event;
+    }
+  }
+
+  #summary(value: unknown, params: unknown): string | undefined {
+    if (value === undefined) return undefined;
+    const text = JSON.stringify(shortened(value, 0)) ?? '';
+    const clean = redact(text, [...secretsIn(params), ...this.#secrets]);
+    return clean.length > MAX_SUMMARY ? `${clean.slice(0, MAX_SUMMARY)}…` : clean;
+  }
+
+  #clean(text: string): string {
+    if (text.length > MAX_KNOWN_LENGTH) return words(text, this.#secrets);
+    let clean = this.#words.get(text);
+    if (clean === undefined) {
+      clean = words(text, this.#secrets);
+      if (this.#words.size >= MAX_KNOWN_WORDS) this.#words.clear();
+      this.#words.set(text, clean);
+    }
+    return clean;
+  }
 }
 
 export function answeredText(asked: string, callId: string, answer: 'claimed' | 'merged' | 'replayed'): string {
   return `${asked},"callId":${JSON.stringify(callId)},"answer":"${answer}"}`;
-}
-
-function cleaned(record: Record<string, unknown>, known: readonly string[]): object {
-  for (const name of WORDS) {
-    const text = record[name];
-    if (typeof text === 'string') record[name] = words(text, known);
-  }
-  return record;
-}
-
-function shaped(event: AuditEvent | AskedCall, known: readonly string[]): object {
-  switch (event.type) {
-    case 'call': {
-      const { params, idempotencyKey, ...rest } = event;
-      return { ...rest, ...hashed(idempotencyKey), ...summary('request', params, params, known) };
-    }
-    case 'attempt': {
-      const { params, result, startedAtMs, finishedAtMs, latencyMs, idempotencyKey, ...rest } = event;
-      return {
-        ...rest,
-        ...hashed(idempotencyKey),
-        startedAtNs: nanoseconds(startedAtMs),
-        finishedAtNs: nanoseconds(finishedAtMs),
-        latencyMs: Math.round(latencyMs * 1_000) / 1_000,
-        ...summary('result', result, params, known),
-      };
-    }
-    default:
-      return event;
-  }
 }
 
 /** Beyond what JSON's numbers can say, so text. */
@@ -65,14 +103,10 @@ function nanoseconds(ms: number): string {
 
 /** The caller's key is for whoever has it: to see that two records have the same one, its digest is enough. */
 function hashed(idempotencyKey: string | undefined): object {
-  return idempotencyKey === undefined ? {} : { idempotencyKeyHash: digest(idempotencyKey) };
-}
-
-function summary(name: 'request' | 'result', value: unknown, params: unknown, known: readonly string[]): object {
-  if (value === undefined) return {};
-  const text = JSON.stringify(shortened(value, 0)) ?? '';
-  const clean = redact(text, [...secretsIn(params), ...known]);
-  return { [name]: clean.length > MAX_SUMMARY ? `${clean.slice(0, MAX_SUMMARY)}…` : clean };
+  return {
+    idempotencyKey: undefined,
+    idempotencyKeyHash: idempotencyKey === undefined ? undefined : digest(idempotencyKey),
+  };
 }
 
 /** A part of the value. A text is shown whole or not at all: a part of a secret could not be recognised. */

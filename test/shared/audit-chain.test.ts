@@ -8,7 +8,7 @@ import {
   seal,
   type TrailHead,
 } from '../../src/shared/audit-chain.ts';
-import { auditText } from '../../src/shared/audit-record.ts';
+import { AuditTexts } from '../../src/shared/audit-record.ts';
 import { Seals } from '../../src/shared/seals.ts';
 import { Signer } from '../../src/shared/signature.ts';
 
@@ -22,8 +22,12 @@ function generated(sealing: Seals, records = RECORDS): readonly SealedRecord[] {
     const call = { callId: `w0.${index}`, tool: 'tools.write', sessionKey: `s${index % 7}`, tenantId: 'acme' };
     const id = `p.${index}`;
     if (index % 50 === 0)
-      return auditText({ type: 'override', what: 'flush', action: 'all', by: 'ada' }, index, id, []);
-    return auditText({ ...call, type: 'call-ended', status: 'success', attempts: 1, worker: 'w' }, index, id, []);
+      return new AuditTexts([]).of({ type: 'override', what: 'flush', action: 'all', by: 'ada' }, index, id);
+    return new AuditTexts([]).of(
+      { ...call, type: 'call-ended', status: 'success', attempts: 1, worker: 'w' },
+      index,
+      id,
+    );
   });
   return seal(START, texts, sealing);
 }

@@ -6,7 +6,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { type AskedCall, type AuditEvent, isWord, mustBeWritten } from '../audit.ts';
-import { askedText, auditText } from '../audit-record.ts';
+import { AuditTexts } from '../audit-record.ts';
 import { PawlError } from '../failure.ts';
 import type { Clock } from '../time.ts';
 import { AuditKeys } from './keys.ts';
@@ -43,6 +43,7 @@ export interface Carried {
 export class AuditWriter {
   readonly #parts: AuditWriterParts;
   readonly #pending: string;
+  readonly #texts: AuditTexts;
   readonly #name = randomBytes(6).toString('base64url');
   #number = 0;
   #waiting: string[] = [];
@@ -57,13 +58,13 @@ export class AuditWriter {
 
   constructor(parts: AuditWriterParts) {
     this.#parts = parts;
+    this.#texts = new AuditTexts(parts.secrets);
     this.#pending = new AuditKeys(parts.prefix).pending;
   }
 
   /** A promise for what must be written before it may go on, which rejects with `AUDIT_UNAVAILABLE`, and for somebody's word. */
   record(event: AuditEvent): void | Promise<void> {
-    const { clock, secrets } = this.#parts;
-    const text = auditText(event, clock.now(), this.#nextId(), secrets);
+    const text = this.#texts.of(event, this.#parts.clock.now(), this.#nextId());
     if (mustBeWritten(event)) return this.#writeNow(text);
     this.add(text);
     return isWord(event) ? this.written() : undefined;
@@ -71,8 +72,7 @@ export class AuditWriter {
 
   /** The record of a call that is handed in, as far as it is known. */
   asked(call: AskedCall): string {
-    const { clock, secrets } = this.#parts;
-    return askedText(call, clock.now(), this.#nextId(), secrets);
+    return this.#texts.asked(call, this.#parts.clock.now(), this.#nextId());
   }
 
   /** Writes a record in the background. */
