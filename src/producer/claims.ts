@@ -3,14 +3,12 @@
  */
 import type { StoredRequest } from '../shared/store/call-record.ts';
 import type { Claim } from '../shared/store/claim.ts';
+import { KEPT_PER_SECOND } from '../shared/store/queues.ts';
 import type { ReliabilityModes } from '../shared/switches.ts';
 import { timedOf } from './budgets.ts';
 import type { Admitted, LoopGuard } from './call-checks.ts';
 import type { DispatchParts } from './dispatch.ts';
 import type { SubmitOptions } from './submission.ts';
-
-/** Jobs per second that are kept for Bull Board after they finish; the rest is removed at once. */
-const KEPT_PER_SECOND = 20;
 
 /** Says of calls that have been checked what is to be claimed. */
 export class Claims {
@@ -75,7 +73,7 @@ export class Claims {
     };
   }
 
-  /** A bounded sample for Bull Board: everything while little happens, a few a second under load. */
+  /** Of a producer's jobs, no more can be kept than of all; which are, the claim decides. */
   #keepJob(): boolean {
     const second = Math.floor(this.#parts.clock.monotonic() / 1_000);
     if (second !== this.#keptSecond) {

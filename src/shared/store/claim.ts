@@ -14,7 +14,7 @@ import { type StoredRequest, withParams } from './call-record.ts';
 import type { PlaceKeys } from './keys.ts';
 import type { LedgerAccess } from './ledger-access.ts';
 import { PUSH_LUA } from './pushes.ts';
-import { type CallJob, ENQUEUE_LUA, KEPT, KEPT_EVENTS, REMOVED_AT_ONCE } from './queues.ts';
+import { type CallJob, ENQUEUE_LUA, KEPT, KEPT_EVENTS, KEPT_PER_SECOND, REMOVED_AT_ONCE } from './queues.ts';
 import { backendError, luaFunction, Script } from './redis.ts';
 import { budgetArguments, reserve, type Spent } from './spending.ts';
 
@@ -36,7 +36,7 @@ export interface Claim {
   readonly request: StoredRequest;
   readonly generation: string;
   readonly circuit: string;
-  /** Keep the finished job for Bull Board. */
+  /** The finished job may be kept for Bull Board. */
   readonly kept: boolean;
   /** The tool's effects are `once`: an attempt must not start unless somebody hears of it. Default: no. */
   readonly once?: boolean;
@@ -148,7 +148,7 @@ export class Claims {
     const { merges, sessions, loops, approvals, sizes } = keys;
     const args = [
       ...[asked.length, retentionMs, keys.records, merges, sessions, loops, approvals, sizes, keys.job('')],
-      ...[KEPT, REMOVED_AT_ONCE, KEPT_EVENTS],
+      ...[KEPT, REMOVED_AT_ONCE, KEPT_PER_SECOND, KEPT_EVENTS],
     ];
     for (const one of asked) args.push(one.args.length, ...one.args);
     const touched = [keys.inflight, keys.calls, this.#access.home(keys).circuits];

@@ -14,6 +14,8 @@ const require = createRequire(import.meta.url);
 
 /** Finished jobs that Bull Board can show, for each queue. Results live in the ledger, so none of them is needed. */
 export const KEPT_JOBS = 500;
+/** Jobs of a queue that are kept of each second, whoever handed them in: all while little happens, else a sample. */
+export const KEPT_PER_SECOND = 20;
 /** Entries of BullMQ's event stream, for each queue. */
 export const KEPT_EVENTS = 1_000;
 

@@ -5,7 +5,7 @@ import { resultError } from '../../../src/shared/outcome.ts';
 import { Seals } from '../../../src/shared/seals.ts';
 import { Signer } from '../../../src/shared/signature.ts';
 import { Ledger } from '../../../src/shared/store/ledger.ts';
-import { jobIdOf } from '../../../src/shared/store/queues.ts';
+import { jobIdOf, KEPT_PER_SECOND } from '../../../src/shared/store/queues.ts';
 import {
   MAX_EVENT_OUTCOME_BYTES,
   MAX_INLINE_OUTCOME_BYTES,
@@ -59,6 +59,29 @@ describe('R15: claiming', () => {
     expect(job).toMatchObject({ name: 'note', timestamp: claim.generation });
     expect(JSON.parse(job['data'] ?? '')).toEqual(jobOf(claim));
     expect(JSON.parse(job['opts'] ?? '')).toMatchObject({ attempts: 1, removeOnComplete: { count: 500 } });
+  });
+
+  test('of the jobs that many producers hand in within a second, a sample is kept for Bull Board, and that alone', async () => {
+    const books = await openBooks();
+    const keys = books.ledger.keys(PLACE);
+    const claims = Array.from({ length: 3 * KEPT_PER_SECOND }, (_, number) =>
+      claimOf(`call ${number}`, { kept: number % 2 === 0, inboxId: `producer-${number % 4}` }),
+    );
+    // Within one second, however slow the machine is.
+    await books.redis.set(keys.job('kept'), 2, 'PX', 60_000);
+    await Promise.all(claims.map((claim) => books.ledger.claim(claim)));
+    const kept = await Promise.all(
+      claims.map(async ({ callId, generation, kept: mayBe }) => {
+        const options = await books.redis.hget(keys.job(jobIdOf(callId, generation)), 'opts');
+        const isKept = (JSON.parse(options ?? '') as { removeOnComplete: unknown }).removeOnComplete !== true;
+        expect(isKept && !mayBe).toBe(false);
+        return isKept;
+      }),
+    );
+    expect(kept.filter(Boolean)).toHaveLength(KEPT_PER_SECOND - 2);
+    await books.redis.del(keys.job('kept'));
+    await books.ledger.claim(claimOf('a second later'));
+    expect(await books.redis.pttl(keys.job('kept'))).toBeGreaterThan(0);
   });
 
   test('R14: the record holds who asked for what, since when, and where it stands', async () => {

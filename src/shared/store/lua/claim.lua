@@ -5,7 +5,7 @@
 -- ARGV  1 call ID  2 '1' when a merge slot is used; '2' shadow mode: tell what a call with the slot's key would have met, '3' or one
 --         with its parameters while it was in flight  3 that slot, '' for none  4 producer's inbox ID, '' when nobody waits
 --       5 dedupe mode  6 parameter digest  7 request (JSON)  8 generation  9 circuit's name  10 signature
---       11 '1' for a call that must not start twice  12 name of the job  13 its data (JSON)  14 '1' when it is kept after its end
+--       11 '1' for a call that must not start twice  12 name of the job  13 its data (JSON)  14 '1' when it may be kept after its end
 --       15 what counts the session's calls with this tool and these parameters, '' for nothing  16 count at which the call is refused
 --       17 how long is counted, ms  18 tool  19 calls in flight at which the tier takes no more like it, '' for no bound
 --       20, 21 line and session of the job, as enqueue takes them  22 where the large parameters of the request are kept, '' for none
@@ -130,8 +130,8 @@ if ARGV[2] == '2' or ARGV[2] == '3' then
 end
 -- A worker that has nothing to do gets the call at once, and its attempt has begun. A call that must not start twice begins when the
 -- worker asks for it: the message may get lost.
-local job = {
-  callId .. '.' .. ARGV[8], ARGV[12], ARGV[8], ARGV[13], ARGV[14] == '1' and place.keptJob or place.otherJob, place.keptEvents}
+local kept = ARGV[14] == '1' and place.keepsOne()
+local job = {callId .. '.' .. ARGV[8], ARGV[12], ARGV[8], ARGV[13], kept and place.keptJob or place.otherJob, place.keptEvents}
 local approval = firstBudget + budgets * 6
 local worker = not ARGV[approval] and idle_worker({queue}, {}) or nil
 local _, circuitState, circuit = circuitOf(KEYS[3], ARGV[9])
