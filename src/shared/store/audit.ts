@@ -12,13 +12,16 @@ import type { AuditWriter } from './audit-writer.ts';
 import { AuditKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
 
-const leaseScript = new Script('audit-lease', 3);
+const leaseScript = new Script('audit-lease', 2);
 const sealScript = new Script('audit-seal', 5);
 const LEASE_MS = 5_000;
 /** How long what Redis has of a trail stays after another one has begun. */
 const LEFT_TRAIL_MS = 7 * 24 * 3_600_000;
 /** Sealing some hundred records takes an event loop some milliseconds. */
 const TAKEN_AT_A_TIME_BYTES = 512 * 1_024;
+/** Entries hold one record or some hundred: they are read a few at a time, and each is named when it is taken out again. */
+const ENTRIES_READ = 32;
+const MAX_ENTRIES = 256;
 /** Blocks that are read from the trail at a time. */
 const BLOCKS_READ = 32;
 /** Sinks may be this many times further behind than what is kept without them. */
@@ -164,13 +167,13 @@ export class AuditSealer {
   async step(): Promise<'more' | 'idle'> {
     const { redis, sealing, keptRecords } = this.#parts;
     const { writer, head, pending, sinks } = this.#keys;
-    const [trail, seq, sealed, waiting, more] = (await leaseScript.run(
+    const [trail, seq, sealed] = (await leaseScript.run(
       redis,
-      [writer, head, pending],
-      [this.#holder, LEASE_MS, TAKEN_AT_A_TIME_BYTES, newTrailId()],
-    )) as [string?, string?, string?, [string, string[]][]?, string?];
-    if (trail === undefined || waiting === undefined || waiting.length === 0) return 'idle';
-    const texts = waiting.flatMap(([, fields]) => textsOf(fields));
+      [writer, head],
+      [this.#holder, LEASE_MS, newTrailId()],
+    )) as [string?, string?, string?];
+    if (trail === undefined) return 'idle';
+    const { entries, texts, more } = await this.#waiting();
     const records = seal({ trail, seq: Number(seq), seal: sealed ?? '' }, texts, sealing);
     const last = records.at(-1);
     if (last === undefined) return 'idle';
@@ -180,10 +183,32 @@ export class AuditSealer {
       [
         ...[this.#holder, trail, seq ?? '0', keptRecords, keptRecords * BEHIND_FACTOR],
         ...[last.seq, last.seal, records.map((record) => `${record.seal} ${record.text}`).join('\n')],
-        ...waiting.map(([id]) => id),
+        ...entries,
       ],
     );
-    return code === 'sealed' && more === '1' ? 'more' : 'idle';
+    return code === 'sealed' && more ? 'more' : 'idle';
+  }
+
+  /** The oldest records that wait, and the entries that they stand in. No script reads them: Lua would look at every byte. */
+  async #waiting(): Promise<{ entries: readonly string[]; texts: readonly string[]; more: boolean }> {
+    const { redis } = this.#parts;
+    const entries: string[] = [];
+    const texts: string[] = [];
+    let more = true;
+    for (let bytes = 0; more && bytes < TAKEN_AT_A_TIME_BYTES && entries.length < MAX_ENTRIES; ) {
+      const last = entries.at(-1);
+      const after = last === undefined ? '-' : `(${last}`;
+      const found = await redis.xrange(this.#keys.pending, after, '+', 'COUNT', ENTRIES_READ);
+      for (const [id, fields] of found) {
+        entries.push(id);
+        for (const text of textsOf(fields)) {
+          texts.push(text);
+          bytes += text.length;
+        }
+      }
+      more = found.length === ENTRIES_READ;
+    }
+    return { entries, texts, more };
   }
 
   async leave(): Promise<void> {
@@ -196,9 +221,9 @@ function newTrailId(): string {
   return randomBytes(9).toString('hex');
 }
 
-/** Records of a waiting entry, one on each line. */
-function textsOf([, texts = '']: readonly string[]): string[] {
-  return texts.split('\n');
+/** Records of a waiting entry: one on each line of each of its fields. */
+function textsOf(fields: readonly string[]): string[] {
+  return fields.flatMap((texts, index) => (index % 2 === 1 ? texts.split('\n') : []));
 }
 
 /** A block of the trail, under the number of its last record: on each line a record behind its seal. */
