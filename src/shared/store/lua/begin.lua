@@ -56,7 +56,7 @@ redis.call('HSET', KEYS[1], 'phase', 'running', 'fence', fence + 1, 'worker', AR
 if fields[10] and not fields[9] then redis.call('HSET', KEYS[1], 'firstStartedAtMs', firstStartedAtMs) end
 if leftNoRecord then redis.call('HSET', KEYS[1], 'attempts', attempts, 'lost', lost) end
 if fields[16] then
-  notify(redis.call('HGET', KEYS[1], 'inboxes'), ARGV[7], '{"type":"attempt","callId":"' .. ARGV[8] .. '"}')
+  notify(redis.call('HGET', KEYS[1], 'inboxes'), ARGV[7], {'{"type":"attempt","callId":"', ARGV[8], '"}'})
 end
 return {'started', now, fence + 1, fields[5], fields[14] or '', attempts, lost, undecided and '1' or '0', firstStartedAtMs, fields[8], raw, fields[13] or '0',
   fields[17] or '', fields[18] or ''}

@@ -138,17 +138,17 @@ local _, circuitState, circuit = circuitOf(KEYS[3], ARGV[9])
 local begins = worker and circuitState == 'CLOSED' and ARGV[11] ~= '1'
 local fields = {
   'state', 'inflight', 'phase', begins and 'running' or 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'signature', ARGV[10],
-  'paramsDigest', ARGV[6], 'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', now, 'version', 1}
+  'paramsDigest', ARGV[6], 'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', text(now), 'version', '1'}
 local function field(name, value) fields[#fields + 1], fields[#fields + 2] = name, value end
 local token = worker and worker.id .. ' ' .. job[1]
 if begins then
   fence = (fence or record.fence or 0) + 1
   field('worker', worker.id)
   field('token', token)
-  field('startedAtMs', now)
-  field('lockUntilMs', now + worker.leaseMs)
+  field('startedAtMs', text(now))
+  field('lockUntilMs', text(now + worker.leaseMs))
 end
-if fence then field('fence', fence) end
+if fence then field('fence', text(fence)) end
 if ARGV[11] == '1' then field('once', '1') end
 -- The first write is one that Redis refuses when its memory is full: after any other, all of them would pass.
 redis.call('HSET', key, unpack(fields))
@@ -169,12 +169,12 @@ if ARGV[approval] then
   redis.call('ZADD', approvals .. 's:pending', expiresAt, id)
   redis.call('ZREMRANGEBYSCORE', approvals .. 's', '-inf', now - 2 * retentionMs)
 end
-later('ZADD', KEYS[1], now, callId)
+later('ZADD', KEYS[1], text(now), callId)
 -- How many calls of a tool there are, by the part of the retention in which they were claimed: the parts expire, the count is kept.
-countLater(place.sizes .. string.format('%.0f', math.floor(now * 24 / retentionMs)), ARGV[18], 2 * retentionMs)
+countLater(place.sizes .. text(math.floor(now * 24 / retentionMs)), ARGV[18], 2 * retentionMs)
 local sessionCalls = place.sessions .. ARGV[21]
-later('ZADD', KEYS[2], now, callId)
-later('ZADD', sessionCalls, now, callId)
+later('ZADD', KEYS[2], text(now), callId)
+later('ZADD', sessionCalls, text(now), callId)
 keepLater(sessionCalls, retentionMs)
 if merging then redis.call('SET', slot, callId, 'PX', retentionMs) end
 -- The indexes forget with the records: a few entries a claim keep them bounded.

@@ -11,6 +11,18 @@ local function nowMs()
   return clock
 end
 
+-- A whole number as text, for a command that many calls of a script make: Redis takes longer to write a number with all its digits than
+-- for the command.
+local numerals = {}
+local function text(number)
+  local numeral = numerals[number]
+  if not numeral then
+    numeral = string.format('%.0f', number)
+    numerals[number] = numeral
+  end
+  return numeral
+end
+
 -- Writes at the end of the script, for what it does not read again: those to one key become one command, however many calls the
 -- script is about.
 local gathered, gatheredAt, counts, lifetimes, events = {}, {}, {}, {}, {}
@@ -76,7 +88,8 @@ local function onClockOf(workerNow, answer, now)
 end
 
 -- Appends an event to the inbox of every producer that waits.
---   inboxes  producer IDs, separated by spaces; inboxPrefix  key of an inbox without its ID; event  JSON
+--   inboxes  producer IDs, separated by spaces; inboxPrefix  key of an inbox without its ID
+--   event  JSON, in pieces: Lua looks at every byte of every text that it makes, and the message is one
 local function notify(inboxes, inboxPrefix, event)
   if not inboxes then return end
   for id in string.gmatch(inboxes, '%S+') do
@@ -123,10 +136,14 @@ local function writeGathered()
   for inbox, told in pairs(events) do
     -- Who listens has them now, on one channel for all places; for one that is away they are kept. Whose ID begins with a dot listens
     -- to each place by itself, in a cluster where the place is.
-    local message = {'[', told[1]}
-    for number = 2, #told do message[#message + 1], message[#message + 2] = ',', told[number] end
+    local message = {}
+    for number, event in ipairs(told) do
+      message[#message + 1] = number == 1 and '[' or ','
+      for _, piece in ipairs(event) do message[#message + 1] = piece end
+    end
     message[#message + 1] = ']'
     if redis.call('PUBLISH', (string.gsub(inbox, '{[^}]*}:(inbox:[^.])', '%1', 1)), table.concat(message)) == 0 then
+      for number, event in ipairs(told) do told[number] = table.concat(event) end
       local length = redis.call('RPUSH', inbox, unpack(told))
       if length == #told then
         redis.call('PEXPIRE', inbox, INBOX_TTL_MS)
@@ -151,12 +168,13 @@ local function add_records(key, texts, most)
   return type(added) == 'string' and 1 or 0
 end
 
--- The event that tells of a call's end, now; without an outcome, whoever waits reads the record.
+-- The event that tells of a call's end, now, in pieces; without an outcome, whoever waits reads the record.
 local function settledEvent(callId, state, signature, outcome, now)
-  local signed = outcome and signature ~= ''
-  -- In one piece: Lua looks at every byte of every text that it makes.
-  return '{"type":"settled","callId":"' .. callId .. '","state":"' .. state .. '","atMs":' .. now
-    .. (signed and ',"signature":"' .. signature .. '"' or '') .. (outcome and ',"outcome":' or '') .. (outcome or '') .. '}'
+  local event = {'{"type":"settled","callId":"', callId, '","state":"', state, '","atMs":', text(now)}
+  local function add(name, value, last) event[#event + 1], event[#event + 2], event[#event + 3] = name, value, last end
+  if outcome and signature ~= '' then add(',"signature":"', signature, '"') end
+  if outcome then add(',"outcome":', outcome, '}') else event[#event + 1] = '}' end
+  return event
 end
 
 -- Adds a waiting producer to a record's list, once.

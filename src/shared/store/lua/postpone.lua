@@ -18,5 +18,5 @@ redis.call('HDEL', KEYS[1], 'lockUntilMs', 'worker', 'token')
 if unstarted and ARGV[3] == '' then redis.call('HDEL', KEYS[1], 'startedAtMs', 'firstStartedAtMs') end
 -- Whoever takes it over next counts the loss again.
 if ARGV[2] == 'running' then redis.call('HINCRBY', KEYS[1], 'lost', -1) end
-if ARGV[6] ~= '' then notify(fields[3], ARGV[5], ARGV[6]) end
+if ARGV[6] ~= '' then notify(fields[3], ARGV[5], {ARGV[6]}) end
 return {'postponed', now}

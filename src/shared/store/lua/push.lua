@@ -6,12 +6,12 @@
 local queue, worker, jobId = KEYS[1], ARGV[1], ARGV[2]
 local events, now = queue .. 'events', nowMs()
 redis.call('HSET', queue .. jobId, 'name', ARGV[3], 'data', ARGV[5], 'opts', ARGV[6], 'timestamp', ARGV[4], 'delay', '0', 'priority', '0',
-  'processedOn', now, 'ats', '1')
+  'processedOn', text(now), 'ats', '1')
 redis.call('SET', queue .. jobId .. ':lock', ARGV[8], 'PX', worker.leaseMs)
 redis.call('XADD', events, 'MAXLEN', '~', ARGV[7], '*', 'event', 'added', 'jobId', jobId, 'name', ARGV[3])
 redis.call('XADD', events, '*', 'event', 'active', 'jobId', jobId, 'prev', 'waiting')
 later('LPUSH', queue .. 'active', jobId)
 worker.room = worker.room - 1
 worker.jobs[#worker.jobs + 1] = {
-  ARGV[8], {{'name', ARGV[3], 'data', ARGV[5], 'opts', ARGV[6], 'timestamp', ARGV[4], 'processedOn', tostring(now)}, jobId, 0, 0, worker.enough},
+  ARGV[8], {{'name', ARGV[3], 'data', ARGV[5], 'opts', ARGV[6], 'timestamp', ARGV[4], 'processedOn', text(now)}, jobId, 0, 0, worker.enough},
   ARGV[9]}

@@ -21,9 +21,9 @@ local large = ARGV[9] ~= ''
 if large and redis.call('EXISTS', KEYS[5]) == 0 then error('UNKEPT: the text of a large outcome is not there') end
 redis.call('HSET', KEYS[1], large and 'outcomeParts' or 'outcome', large and ARGV[9] or ARGV[3], 'state', ARGV[2], 'attempts', ARGV[4],
   'outcomeSignature', ARGV[19],
-  'retriable', ARGV[6], 'updatedAtMs', now, 'expiresAtMs', now + ttlMs, 'version', fields[4] + 1)
+  'retriable', ARGV[6], 'updatedAtMs', text(now), 'expiresAtMs', text(now + ttlMs), 'version', text(fields[4] + 1))
 redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'lockUntilMs', 'notBeforeMs', 'worker', 'token', 'cancelRequested')
-redis.call('PEXPIRE', KEYS[1], ttlMs)
+redis.call('PEXPIRE', KEYS[1], ARGV[5])
 if fields[5] then redis.call('PEXPIRE', fields[5], ttlMs) end
 if large then
   redis.call('HSET', KEYS[1], 'outcomeAt', KEYS[5])

@@ -15,6 +15,6 @@ if ARGV[4] ~= '' then
   if number == 1 then redis.call('DEL', KEYS[2]) end
   redis.call('XADD', KEYS[2], 'MAXLEN', KEPT_EVENTS, ARGV[1] .. '-' .. number, 'event', ARGV[4])
   redis.call('PEXPIRE', KEYS[2], KEPT_MS)
-  notify(fields[3], ARGV[3], ARGV[4])
+  notify(fields[3], ARGV[3], {ARGV[4]})
 end
 return {'told', fields[4] or '0'}
