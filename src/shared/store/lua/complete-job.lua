@@ -8,6 +8,8 @@ local job = queue .. jobId
 if redis.call('GET', job .. ':lock') ~= ARGV[2] then return false end
 if redis.call('LREM', queue .. 'active', -1, jobId) == 0 then return false end
 later('SREM', queue .. 'stalled', jobId)
-for _, part in ipairs({'', ':lock', ':logs'}) do later('DEL', job .. part) end
+removeLater(job)
+removeLater(job .. ':lock')
+removeLater(job .. ':logs')
 redis.call('XADD', queue .. 'events', 'MAXLEN', '~', ARGV[4], '*', 'event', 'completed', 'jobId', jobId, 'returnvalue', ARGV[3], 'prev', 'active')
 return true

@@ -10,7 +10,7 @@ if redis.call('EXISTS', job) == 1 then return end
 redis.call('HSET', job, 'name', ARGV[2], 'data', ARGV[4], 'opts', ARGV[5], 'timestamp', ARGV[3], 'delay', '0', 'priority', '0')
 redis.call('XADD', events, '*', 'event', 'added', 'jobId', jobId, 'name', ARGV[2])
 redis.call('XADD', events, 'MAXLEN', '~', ARGV[6], '*', 'event', 'waiting', 'jobId', jobId)
-local others = gatheredAt['LPUSH ' .. wait] or gatheredAt['ZADD ' .. queue .. 'prioritized']
+local others = gatheredFor('LPUSH', wait) or gatheredFor('ZADD', queue .. 'prioritized')
 if ARGV[7] and (others or redis.call('EXISTS', wait, queue .. 'prioritized') > 0) then
   stand_in_line({queue}, {jobId, unpack(ARGV, 7)})
 else

@@ -25,23 +25,25 @@ end
 
 -- Writes at the end of the script, for what it does not read again: those to one key become one command, however many calls the
 -- script is about.
-local gathered, gatheredAt, counts, lifetimes, events = {}, {}, {}, {}, {}
-local function later(command, key, ...)
-  local name = command == 'DEL' and command or command .. ' ' .. key
-  local write = gatheredAt[name]
+local gathered, gatheredBy, removed, counts, lifetimes, events = {}, {}, {'DEL'}, {}, {}, {}
+local function gatheredFor(command, key) return gatheredBy[command] and gatheredBy[command][key] end
+local function later(command, key, first, second)
+  local write = gatheredFor(command, key)
   if not write then
-    write = {command}
-    if command ~= 'DEL' then write[2] = key end
-    gathered[#gathered + 1], gatheredAt[name] = write, write
+    write = {command, key}
+    gathered[#gathered + 1] = write
+    gatheredBy[command] = gatheredBy[command] or {}
+    gatheredBy[command][key] = write
   end
-  if command == 'DEL' then write[#write + 1] = key end
-  for _, argument in ipairs({...}) do write[#write + 1] = argument end
+  local size = #write
+  write[size + 1], write[size + 2] = first, second
 end
+local function removeLater(key) removed[#removed + 1] = key end
 
 -- Members of a sorted set, those that will be added included.
 local cardinalities = {}
 local function cardinality(key)
-  local added = gatheredAt['ZADD ' .. key]
+  local added = gatheredFor('ZADD', key)
   cardinalities[key] = cardinalities[key] or redis.call('ZCARD', key)
   return cardinalities[key] + (added and (#added - 2) / 2 or 0)
 end
@@ -104,6 +106,7 @@ local INBOX_TTL_MS = 600000
 local INBOX_MAX_LENGTH = 20000
 local function writeGathered()
   for _, write in ipairs(gathered) do redis.call(unpack(write)) end
+  if removed[2] then redis.call(unpack(removed)) end
   for key, fields in pairs(counts) do
     for field, count in pairs(fields.by) do
       if redis.call('HINCRBY', key, field, count) == count then redis.call('PEXPIRE', key, fields.ttlMs) end
