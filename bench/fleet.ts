@@ -11,7 +11,7 @@ import type { Store } from './stores/store.ts';
 import { IN_FLIGHT, type Peer } from './workloads.ts';
 
 /** Pawl, hand-written BullMQ, and the other systems, each of which has a folder of its name in `peers/`. */
-export type Side = 'pawl' | 'bullmq' | Peer;
+export type Side = 'pawl' | 'bullmq' | 'list' | Peer;
 
 /** A finished call's record lives so long: short, so that every round also pays for forgetting. */
 export const TTL_MS = 5_000;

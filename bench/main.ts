@@ -14,6 +14,7 @@ import { reportPage, reportText } from './report.ts';
 import type { BenchResult, Scenarios } from './result.ts';
 import { measureBacklog } from './scenarios/backlog.ts';
 import { measureFixedRates } from './scenarios/fixed-rates.ts';
+import { measureFloor } from './scenarios/floor.ts';
 import { measureMemory } from './scenarios/memory.ts';
 import { measureRefusals } from './scenarios/refusals.ts';
 import { measureStart } from './scenarios/start.ts';
@@ -27,6 +28,7 @@ const PAGE = new URL('../docs/performance.md', import.meta.url);
 
 const { wanted, quick, json, page, effort } = options();
 const measures: { readonly [S in Scenario]: () => Promise<Required<Scenarios>[S]> } = {
+  floor: () => measureFloor(effort, say),
   refusals: () => measureRefusals(quick),
   'fixed-rates': () => measureFixedRates(effort, say),
   backlog: () => measureBacklog(quick, say),

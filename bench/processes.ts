@@ -76,6 +76,7 @@ export class BenchProcess {
 }
 
 function programOf(side: Side, role: Role): string {
-  const file = side === 'pawl' || side === 'bullmq' ? `${role}-${side}.ts` : `peers/${side}/${role}.ts`;
+  const file =
+    side === 'pawl' || side === 'bullmq' || side === 'list' ? `${role}-${side}.ts` : `peers/${side}/${role}.ts`;
   return fileURLToPath(new URL(file, import.meta.url));
 }

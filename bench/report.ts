@@ -3,7 +3,7 @@ import type { Compared } from './comparison.ts';
 import { cpu, milliseconds, spread, table, times, whole } from './format.ts';
 import type { PeerResult } from './peers.ts';
 import type { BenchResult } from './result.ts';
-import { backlogText, fixedRatesText, memoryText, refusalsText, startText } from './scenario-texts.ts';
+import { backlogText, fixedRatesText, floorText, memoryText, refusalsText, startText } from './scenario-texts.ts';
 import { median } from './statistics.ts';
 import { verdictTable } from './verdicts.ts';
 import { PEERS, WORKLOADS } from './workloads.ts';
@@ -38,12 +38,13 @@ const FILE_BYTES: Column = [
 /** What the terminal shows. */
 export function reportText(result: BenchResult): string {
   const { compared, scenarios, machine, peers } = result;
-  const { refusals, backlog, start, memory } = scenarios;
+  const { floor, refusals, backlog, start, memory } = scenarios;
   const fixedRates = scenarios['fixed-rates'];
   return [
     `${machine.cores} cores (${machine.processor}), Node ${machine.node}, Redis ${machine.redis}, BullMQ ${machine.bullmq}`,
     'CPU: milliseconds per 1,000 calls, worker / callers / store. Medians of paired rounds.',
     ...(compared.length === 0 ? [] : [figures('BullMQ', compared, FILE_BYTES)]),
+    ...(floor === undefined ? [] : [floorText(floor)]),
     ...(refusals === undefined ? [] : [refusalsText(refusals)]),
     ...(fixedRates === undefined ? [] : [fixedRatesText(fixedRates)]),
     ...(backlog === undefined ? [] : [backlogText(backlog)]),
@@ -85,7 +86,7 @@ function peerText(result: PeerResult): string {
 /** `docs/performance.md`. */
 export function reportPage(result: BenchResult): string {
   const { machine, effort, compared, scenarios } = result;
-  const { refusals, backlog, start, memory } = scenarios;
+  const { floor, refusals, backlog, start, memory } = scenarios;
   const missing = WORKLOADS.filter(({ name }) => !compared.some((row) => row.name === name));
   return `# Performance
 
@@ -121,6 +122,12 @@ ${paragraphs(disturbance(compared))}${missing.length === 0 ? '' : `\nNot part of
 What limits each:
 
 ${WORKLOAD_LIMITS}
+
+## A bare Redis list
+
+${floor === undefined ? notRun('floor') : floorText(floor)}
+
+It is the floor of whatever goes through Redis and is awaited in Node: none of the promises that Pawl and BullMQ make is in it.
 
 ## Refusals by an open circuit
 
@@ -233,6 +240,6 @@ const PEER_LIMITS = `- **pg-boss, graphile-worker: commits and rows.** A call is
 
 const TRIED = `With the effect on CPU time per call in paired rounds: ioredis' auto-pipelining (+24 %), BullMQ's whole text for
 taking and ending inside our one script (Redis ±0 %, worker +13 %), plain \`EVALSHA\` instead of ioredis' script commands (+2 %, within
-the noise), Redis' time as text, so that Lua formats no numbers (none). Producers that wait for one more round trip before they claim, so
+the noise). Ends in steps of 12 or 8 calls, so that Redis begins while the worker still works (callers +29 %). Producers that wait for one more round trip before they claim, so
 that more calls go together (16 producers: 3.5 instead of 3.2 calls for a claim, CPU time ±0 %); results of up to 64 KiB inside their
 messages (callers −17 %, Redis +37 %); steps of 16 or 64 calls instead of 32 (both slower).`;

@@ -4,6 +4,7 @@ import type { Machine } from './machine.ts';
 import type { PeerResult } from './peers.ts';
 import type { BacklogResult } from './scenarios/backlog.ts';
 import type { FixedRatesResult } from './scenarios/fixed-rates.ts';
+import type { FloorResult } from './scenarios/floor.ts';
 import type { MemoryResult } from './scenarios/memory.ts';
 import type { RefusalsResult } from './scenarios/refusals.ts';
 import type { StartResult } from './scenarios/start.ts';
@@ -21,6 +22,7 @@ export interface BenchResult {
 
 /** A scenario that was not run is absent. */
 export interface Scenarios {
+  readonly floor?: FloorResult;
   readonly refusals?: RefusalsResult;
   readonly 'fixed-rates'?: FixedRatesResult;
   readonly backlog?: BacklogResult;

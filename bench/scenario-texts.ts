@@ -1,7 +1,8 @@
 /** What each scenario found, for the terminal and the page alike. */
-import { mebibytes, milliseconds, spread, table, whole } from './format.ts';
+import { cpu, mebibytes, milliseconds, spread, table, whole } from './format.ts';
 import type { BacklogResult } from './scenarios/backlog.ts';
 import type { FixedRatesResult } from './scenarios/fixed-rates.ts';
+import type { FloorResult } from './scenarios/floor.ts';
 import type { MemoryResult } from './scenarios/memory.ts';
 import type { RefusalsResult } from './scenarios/refusals.ts';
 import type { StartResult } from './scenarios/start.ts';
@@ -98,6 +99,16 @@ export function startText({ rounds, programs }: StartResult): string {
         whole(longestMs),
         whole(cpuMs),
       ]),
+    ]),
+  ].join('\n\n');
+}
+
+export function floorText({ rounds, rows }: FloorResult): string {
+  return [
+    `A list takes each call to a worker, and another one its answer back, as many at a time as there are (\`BLMPOP\`): no job, no record, no retry, no signature, and what a process held when it died is lost. ${rounds} rounds each; CPU as above.`,
+    table([
+      ['workload', 'calls/s', 'p50 ms', 'CPU'],
+      ...rows.map((row) => [row.title, whole(row.callsPerSecond), milliseconds(row.p50Ms), cpu(row.cpu)]),
     ]),
   ].join('\n\n');
 }

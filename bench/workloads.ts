@@ -146,6 +146,7 @@ export const WORKLOADS: readonly Workload[] = [
 
 /** What a comparison of two sides under one load does not show, in the order of the page. */
 export const SCENARIOS = [
+  { name: 'floor', title: 'A bare Redis list', full: true },
   { name: 'refusals', title: 'Refusals by an open circuit', full: false },
   { name: 'fixed-rates', title: 'Latency at fixed rates', full: true },
   { name: 'backlog', title: '100,000 calls in the queue', full: true },
