@@ -29,7 +29,9 @@ export class PlaceKeys {
   readonly circuits: string;
   /** How many calls of each tool there are, in parts of the retention. */
   readonly sizes: string;
+  /** Prefix of the slots in which calls with a derived key merge. */
   readonly merges: string;
+  /** Prefix of how often a session made the same call. */
   readonly loops: string;
   /** Of the indices of each session's calls, by time. */
   readonly sessions: string;
@@ -54,10 +56,6 @@ export class PlaceKeys {
     return `${this.records}${callId}`;
   }
 
-  merge(mergeId: string): string {
-    return `${this.merges}${mergeId}`;
-  }
-
   inbox(id: string): string {
     return `${this.inboxes}${id}`;
   }
@@ -79,11 +77,6 @@ export class PlaceKeys {
 
   window(circuit: string): string {
     return `${this.base}:window:${circuit}`;
-  }
-
-  /** How often a session made the same call. */
-  loop(loopId: string): string {
-    return `${this.loops}${loopId}`;
   }
 
   /** The bucket of a retry budget. */
