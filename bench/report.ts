@@ -213,19 +213,24 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   record 8. The same producer takes 60 µs of CPU time for each of 64 calls, and 350 for one alone: between single calls, the other two processes have
   had the core and its caches. A quarter more than hand-written BullMQ would leave 0.6 ms for what takes 1.0: no audit record, no index of
   calls, no context and no policy on the way.
-- **4, 16 and 64 producers: cold code again.** With 4 calls in flight each, a producer's calls travel in groups of about three (counted: 0.3
-  claims and 0.3 messages with results for each call), so that waking up is shared already: the kernel has 5 % of the producers' time.
-  The rest is JavaScript that runs 100 times a second in each of 16 processes on two cores: a third of it V8's built-ins, a tenth its compilers, a fifth
-  code that they have not optimised yet. It falls from 700 to 300 µs within a minute, and would take 60 in one producer. Redis' growth
-  is that of scripts for three calls instead of thirty. Each hand-written producer is also woken for every event of all others, so that
-  its cost grows with their number.
+- **4, 16 and 64 producers: cold code again, and idle moments.** With 4 calls in flight each, a producer's calls travel in groups of about
+  three (counted: 0.3 claims and 0.3 messages with results for each call), so that waking up is shared already: the kernel has 5 % of the
+  producers' time. The rest is JavaScript that runs 100 times a second in each of 16 processes on two cores: a third of it V8's built-ins, a
+  fifth its compilers, which begin anew in each process. The bare list shows the same: from 1 to 16 producers its callers
+  cost 6.7 times as much for a call, and its Redis 2.3 times (Pawl's 3.8 and 1.3). For a fifth
+  of the time one of the two cores is idle (scheduler's trace): half of that, the worker alone works through the calls that came together.
+  Redis' growth is that of scripts for three calls instead of thirty: looking for a worker with room, the indices' and the audit
+  trail's commands and the messages are one for each script. Each hand-written producer is also woken for every event of all others, so
+  that its cost grows with their number.
 - **2 and 4 workers: cores, and Redis.** Each worker takes calls for itself, so that steps are shared by fewer calls. More workers help
   where cores are free, or tools wait; on a machine whose cores are taken by callers and Redis they only divide the same work.
 - **32 and 1,024 KiB: copies.** Each copy of a result that a script writes costs Redis about 2.5 µs per KiB (arguments, value, append-only
   file). A result of more than 4 KiB is written once, into the record, and fetched from there by whoever waits; BullMQ writes it
   twice, and sends it to every producer. Above 64 KiB it goes in parts, compressed, which costs the worker and the caller CPU time
-  and spares Redis, the network and the file. From 16 producers the row of one producer is the floor: what a call costs there, at best, is
-  a fifth of what hand-written BullMQ takes here; in 16 processes it is cold code that doubles it.
+  and spares Redis, the network and the file. A result that is an argument of a script is looked at by Lua byte by
+  byte, which takes Redis about as long as all that the bare list does with it. From 16 producers, hand-written BullMQ took 2,875 µs of
+  CPU time for a call on 2026-11-22: four times its throughput leaves 719. The bare list took 500 of them, and what Pawl does for a
+  call of 200 B beyond the list's 147 another 384: 884 together, even if 32 KiB cost Pawl nothing beyond what they cost the list.
 - **Replays: one script each way.** Nothing is written but the audit record; the producer's own CPU time is what is left.
 - **One key: one call.** What is measured is how callers join a call in flight, and are told.`;
 
