@@ -2,9 +2,8 @@
  * What every system on Redis pays before its first promise: a bare list takes each call to a worker, another one its answer back. No
  * job, no record, no retry, and what a process held when it died is lost.
  */
-import type { Effort } from '../comparison.ts';
+import { type Effort, middle } from '../comparison.ts';
 import { Fleet, type Measured } from '../fleet.ts';
-import { median } from '../statistics.ts';
 import { startServer } from '../stores/redis.ts';
 import { withStore } from '../stores/store.ts';
 import { IN_FLIGHT, WORKLOADS } from '../workloads.ts';
@@ -14,7 +13,7 @@ export interface FloorResult {
   readonly rows: readonly FloorRow[];
 }
 
-export interface FloorRow extends Pick<Measured, 'callsPerSecond' | 'p50Ms' | 'cpu'> {
+export interface FloorRow extends Measured {
   readonly title: string;
 }
 
@@ -40,17 +39,7 @@ export async function measureFloor(effort: Effort, say: (line: string) => void):
         return found;
       }),
     );
-    const of = (figure: (one: Measured) => number) => median(measured.map(figure));
-    rows.push({
-      title,
-      callsPerSecond: of((one) => one.callsPerSecond),
-      p50Ms: of((one) => one.p50Ms),
-      cpu: {
-        worker: of((one) => one.cpu.worker),
-        callers: of((one) => one.cpu.callers),
-        store: of((one) => one.cpu.store),
-      },
-    });
+    rows.push({ title, ...middle(measured) });
   }
   return { rounds, rows };
 }

@@ -22,8 +22,6 @@ export interface CallAuditParts {
   readonly writer: Pick<AuditWriter, 'asked' | 'add'>;
   /** Told of every call, beside the trail. */
   readonly listener?: RecordAudit;
-  /** Whether the trail has the calls of tools that only read. */
-  readonly reads: boolean;
   offerOf(namespace: string, name: string): Offer | undefined;
   readonly schedule?: Schedule;
 }
@@ -98,7 +96,7 @@ export class AskedRecord {
   constructor(parts: CallAuditParts, call: AskedCall) {
     this.#parts = parts;
     this.#call = call;
-    this.#text = parts.reads || call.tier !== 'read-only' ? parts.writer.asked(call) : undefined;
+    this.#text = parts.writer.asked(call);
   }
 
   /** Written by the claim of a call that is new. Undefined when nothing is written of it. */

@@ -261,7 +261,6 @@ export class Pawl {
       record: audit,
       writer: backend.records,
       ...defined({ listener: options.audit }),
-      reads: settings.audit.reads !== 'off',
       offerOf: (namespace, name) => this.#offers.peek(namespace, name),
     });
     const now = () => backend.ledger.now();

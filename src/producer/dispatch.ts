@@ -216,10 +216,7 @@ export class Dispatch {
     options: SubmitOptions,
   ): Promise<Submission> {
     const { envelope, identity } = admitted;
-    const { submittedBy } = options;
-    const { paramsDigest: digest } = admitted;
-    const told = { envelope, callId: answer.callId, answer: answer.kind, paramsDigest: digest, submittedBy };
-    this.#parts.onEvent({ type: 'accepted', ...told });
+    this.#parts.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: answer.kind });
     if (answer.kind === 'claimed') this.#tellRepetitions(admitted, answer.callId, answer.repetitions);
     options.onAccepted?.(answer.callId);
     if (answer.kind === 'claimed' && answer.duplicateOf !== undefined) {

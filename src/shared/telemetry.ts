@@ -69,8 +69,6 @@ export type ProducerEvent<Offer = unknown> =
       readonly envelope: ToolCallEnvelope;
       readonly callId: string;
       readonly answer: 'claimed' | 'inflight' | 'ended' | 'conflict';
-      readonly paramsDigest: string;
-      readonly submittedBy?: string | undefined;
     }
   /** A session makes the same call again and again (R26). */
   | {

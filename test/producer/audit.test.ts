@@ -28,7 +28,6 @@ describe('refusals that come again and again', () => {
         if (event.type === 'call') told.push([event.sessionKey, event.code, event.times]);
       },
       writer: { asked: () => '', add: () => {} },
-      reads: true,
       offerOf: () => undefined,
       schedule: time.schedule,
     });

@@ -146,7 +146,7 @@ describe('log events (R27)', () => {
 
   test('a producer tells what was handed in, refused and came back, from the ledger or not', () => {
     const events: readonly DispatchEvent[] = [
-      { type: 'accepted', envelope: envelope(KEY), callId, answer: 'claimed', paramsDigest: '' },
+      { type: 'accepted', envelope: envelope(KEY), callId, answer: 'claimed' },
       { type: 'refused', envelope: envelope(KEY), code: 'PERMISSION_DENIED', message: SECRET },
       { type: 'refused', code: 'CONTRACT_INVALID', message: SECRET },
     ];

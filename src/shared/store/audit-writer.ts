@@ -7,6 +7,7 @@
 import { randomBytes } from 'node:crypto';
 import { type AskedCall, type AuditEvent, isWord, mustBeWritten } from '../audit.ts';
 import { AuditTexts } from '../audit-record.ts';
+import type { Settings } from '../config.ts';
 import { PawlError } from '../failure.ts';
 import type { Clock } from '../time.ts';
 import { AuditKeys } from './keys.ts';
@@ -27,6 +28,8 @@ export interface AuditWriterParts {
   readonly redis: Redis;
   readonly prefix: string;
   readonly clock: Pick<Clock, 'now'>;
+  /** `off` leaves out the calls of tools that only read, and their attempts. */
+  readonly reads: Settings['audit']['reads'];
   /** Values that must never be written. */
   readonly secrets: readonly string[];
   readonly onLost: (records: number) => void;
@@ -64,14 +67,20 @@ export class AuditWriter {
 
   /** A promise for what must be written before it may go on, which rejects with `AUDIT_UNAVAILABLE`, and for somebody's word. */
   record(event: AuditEvent): void | Promise<void> {
+    if (this.#isLeftOut(event)) return undefined;
     const text = this.#texts.of(event, this.#parts.clock.now(), this.#nextId());
     if (mustBeWritten(event)) return this.#writeNow(text);
     this.add(text);
     return isWord(event) ? this.written() : undefined;
   }
 
-  /** The record of a call that is handed in, as far as it is known. */
-  asked(call: AskedCall): string {
+  #isLeftOut(event: AuditEvent | AskedCall): boolean {
+    return this.#parts.reads === 'off' && 'tier' in event && event.tier === 'read-only';
+  }
+
+  /** The record of a call that is handed in, as far as it is known. Undefined when nothing is written of it. */
+  asked(call: AskedCall): string | undefined {
+    if (this.#isLeftOut(call)) return undefined;
     return this.#texts.asked(call, this.#parts.clock.now(), this.#nextId());
   }
 

@@ -125,6 +125,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       redis,
       prefix: settings.prefix,
       clock: following.clock,
+      reads: settings.audit.reads,
       secrets: secretsOf(settings, {}),
       onLost: (records) =>
         options.log('warn', 'records of the audit trail were lost while Redis was away', { records }),
@@ -232,14 +233,13 @@ async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {
 }
 
 /** What must be found again goes to the trail, and what is rare to the log, too. */
-function auditOf({ settings, log, audit }: BackendOptions, writer: AuditWriter): RecordAudit {
+function auditOf({ log, audit }: BackendOptions, writer: AuditWriter): RecordAudit {
   return (event) => {
     const { type, ...fields } = event;
     const sentence = AUDIT_SENTENCES[type];
     if (sentence !== undefined)
       log(type === 'refused' ? 'warn' : 'info', sentence, { event: `audit_${type}`, ...fields });
     const told = audit?.(event);
-    if (settings.audit.reads === 'off' && 'tier' in event && event.tier === 'read-only') return told;
     const written = writer.record(event);
     return told === undefined ? written : Promise.all([told, written]).then(() => {});
   };

@@ -31,6 +31,7 @@ async function open() {
       redis,
       prefix,
       clock: systemClock,
+      reads: 'on' as const,
       secrets: [],
       onLost: (records: number) => void lost.push(records),
     };
