@@ -12,9 +12,9 @@ import type { Outcome } from '../outcome.ts';
 import { Batches } from './batches.ts';
 import { type StoredRequest, withParams } from './call-record.ts';
 import type { PlaceKeys } from './keys.ts';
-import type { LedgerAccess } from './ledger-access.ts';
+import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-access.ts';
 import { PUSH_LUA } from './pushes.ts';
-import { type CallJob, ENQUEUE_LUA, KEPT, KEPT_EVENTS, KEPT_PER_SECOND, REMOVED_AT_ONCE } from './queues.ts';
+import { type CallJob, ENQUEUE_LUA } from './queues.ts';
 import { backendError, luaFunction, Script } from './redis.ts';
 import { budgetArguments, reserve, type Spent } from './spending.ts';
 
@@ -81,7 +81,7 @@ export type ClaimAnswer =
     }
   | { readonly kind: 'conflict'; readonly callId: string };
 
-const claimsScript = new Script('claims', undefined, [...ENQUEUE_LUA, ...PUSH_LUA, luaFunction('claim')]);
+const claimsScript = new Script('claims', 4, [PLACE_LUA, CARRY_LUA, ...ENQUEUE_LUA, ...PUSH_LUA, luaFunction('claim')]);
 
 interface Asked {
   readonly args: readonly (string | number)[];
@@ -145,13 +145,9 @@ export class Claims {
 
   async #claim(keys: PlaceKeys, asked: readonly Asked[]): Promise<(unknown[] | Error)[]> {
     const { retentionMs, records } = this.#access;
-    const { merges, sessions, loops, approvals, sizes } = keys;
-    const args = [
-      ...[asked.length, retentionMs, keys.records, merges, sessions, loops, approvals, sizes, keys.job('')],
-      ...[KEPT, REMOVED_AT_ONCE, KEPT_PER_SECOND, KEPT_EVENTS],
-    ];
+    const args: (string | number)[] = [asked.length, retentionMs];
     for (const one of asked) args.push(one.args.length, ...one.args);
-    const touched = [keys.inflight, keys.calls, this.#access.home(keys).circuits];
+    const touched = [...this.#access.bases(keys), keys.job('')];
     const { answers, told } = await this.#access.carry(claimsScript, touched, args, asked.length);
     return (answers as unknown[][]).map((answer, index) => {
       const record = asked[index]?.record;

@@ -5,10 +5,10 @@
 import { Batches } from './batches.ts';
 import { type BeginAnswer, beginAnswerOf } from './begin.ts';
 import type { Place, PlaceKeys } from './keys.ts';
-import type { LedgerAccess } from './ledger-access.ts';
-import { callOfJob, KEPT_EVENTS, MOVE_LUA } from './queues.ts';
+import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-access.ts';
+import { callOfJob, JOBS_LUA, MOVE_LUA } from './queues.ts';
 import { backendError, luaFunction, Script } from './redis.ts';
-import { type ReadySettle, readySettle, type Settle, settleArguments, settleKeys, type WriteAnswer } from './settle.ts';
+import { type ReadySettle, readySettle, SETTLE_LUA, type Settle, settleArguments, type WriteAnswer } from './settle.ts';
 
 /** How a worker takes jobs. */
 export interface Delivery {
@@ -65,8 +65,11 @@ export interface Finished {
 }
 
 const NEXT_JOBS_LUA = ['next-in-line', 'next-jobs', 'begin', 'begin-taken'].map((name) => luaFunction(name));
-const takeScript = new Script('take', 2, [...NEXT_JOBS_LUA, MOVE_LUA.toActive]);
-const finishScript = new Script('finish', undefined, [
+const takeScript = new Script('take', 3, [PLACE_LUA, ...NEXT_JOBS_LUA, MOVE_LUA.toActive]);
+const finishScript = new Script('finish', 4, [
+  CARRY_LUA,
+  ...SETTLE_LUA,
+  JOBS_LUA,
   ...NEXT_JOBS_LUA,
   luaFunction('settle'),
   luaFunction('complete-job'),
@@ -76,7 +79,8 @@ const finishScript = new Script('finish', undefined, [
 /** Takes at most so many jobs, and begins their attempts. */
 export async function takeJobs(access: LedgerAccess, place: Place, delivery: Delivery, most = 1): Promise<Taken[]> {
   const keys = access.keys(place);
-  const answers = await takeScript.run(access.redis, takeKeys(access, keys), takeArguments(keys, delivery, most));
+  const args = [...takeArguments(delivery), most];
+  const answers = await takeScript.run(access.redis, takeKeys(access, keys), args);
   return takenOf(access, delivery, answers);
 }
 
@@ -116,14 +120,12 @@ export class Endings {
   async #finish(keys: PlaceKeys, ended: readonly Ended[]): Promise<(Finished | Error)[]> {
     const access = this.#access;
     const delivery = ended[0]?.delivery as Delivery;
-    const scriptKeys = takeKeys(access, keys);
-    const args = [...takeArguments(keys, delivery, 0), KEPT_EVENTS, ended.length];
+    const args = [...takeArguments(delivery), ended.length];
     for (const { settle, job, delivery: by } of ended) {
-      scriptKeys.push(...settleKeys(access, settle));
       args.push(job.id, by.lockToken, job.returnValue, job.kept, job.takeNext ? '1' : '0');
       args.push(...settleArguments(access, settle));
     }
-    const { answers: told } = await access.carry(finishScript, scriptKeys, args, ended.length);
+    const { answers: told } = await access.carry(finishScript, takeKeys(access, keys), args, ended.length);
     const [endings, idle, ...answers] = told as [[string, number | string, string][], string, ...unknown[]];
     const taken = takenOf(access, delivery, answers);
     return endings.map(([code, refused, free]) => {
@@ -140,17 +142,13 @@ export class Endings {
 }
 
 function takeKeys(access: LedgerAccess, keys: PlaceKeys): string[] {
-  return [access.home(keys).circuits, keys.job('wait')];
+  return [...access.bases(keys), keys.job('')];
 }
 
-function takeArguments(keys: PlaceKeys, delivery: Delivery, most: number): (string | number)[] {
+function takeArguments(delivery: Delivery): (string | number)[] {
   const { lockToken, timestampMs, leaseMs, workerId, token, workers } = delivery;
   const { free, pushes } = delivery.lanes();
-  return [
-    ...[keys.records, keys.inboxes, keys.job('')],
-    ...[lockToken, timestampMs, leaseMs, workerId, token, most, workers],
-    ...[pushes?.name ?? '', free, pushes?.received ?? 0],
-  ];
+  return [lockToken, timestampMs, leaseMs, workerId, token, workers, pushes?.name ?? '', free, pushes?.received ?? 0];
 }
 
 function takenOf(access: LedgerAccess, { token }: Delivery, answers: readonly unknown[]): Taken[] {

@@ -14,6 +14,23 @@ export function homeOf(tier: Tier): Place {
   return { tier, shard: 0 };
 }
 
+/** What stands behind a place's base: scripts that touch many of its keys put them together by these names (`PLACE_LUA`). */
+export const PLACE_NAMES = {
+  RECORDS: ':call:',
+  INBOXES: ':inbox:',
+  INFLIGHT: ':inflight',
+  CALLS: ':calls',
+  IN_DOUBT: ':in-doubt',
+  CIRCUITS: ':circuits',
+  WINDOWS: ':window:',
+  RETRIES: ':retries:',
+  SIZES: ':sizes:',
+  MERGES: ':merge:',
+  LOOPS: ':loop:',
+  SESSIONS: ':session:',
+  APPROVALS: ':approval',
+} as const;
+
 export class PlaceKeys {
   readonly place: Place;
   /** Prefix of all keys of the place, and BullMQ's prefix. */
@@ -40,16 +57,16 @@ export class PlaceKeys {
     this.place = place;
     this.queue = place.shard === 0 ? place.tier : `${place.tier}.${place.shard}`;
     this.base = `${prefix}:{${this.queue}}`;
-    this.records = `${this.base}:call:`;
-    this.inboxes = `${this.base}:inbox:`;
-    this.inflight = `${this.base}:inflight`;
-    this.calls = `${this.base}:calls`;
-    this.inDoubt = `${this.base}:in-doubt`;
-    this.circuits = `${this.base}:circuits`;
-    this.sizes = `${this.base}:sizes:`;
-    this.merges = `${this.base}:merge:`;
-    this.loops = `${this.base}:loop:`;
-    this.sessions = `${this.base}:session:`;
+    this.records = `${this.base}${PLACE_NAMES.RECORDS}`;
+    this.inboxes = `${this.base}${PLACE_NAMES.INBOXES}`;
+    this.inflight = `${this.base}${PLACE_NAMES.INFLIGHT}`;
+    this.calls = `${this.base}${PLACE_NAMES.CALLS}`;
+    this.inDoubt = `${this.base}${PLACE_NAMES.IN_DOUBT}`;
+    this.circuits = `${this.base}${PLACE_NAMES.CIRCUITS}`;
+    this.sizes = `${this.base}${PLACE_NAMES.SIZES}`;
+    this.merges = `${this.base}${PLACE_NAMES.MERGES}`;
+    this.loops = `${this.base}${PLACE_NAMES.LOOPS}`;
+    this.sessions = `${this.base}${PLACE_NAMES.SESSIONS}`;
   }
 
   record(callId: string): string {
@@ -67,7 +84,7 @@ export class PlaceKeys {
 
   /** Prefix of what is kept of approvals: `:ID` for each, `s` for the index of all, `s:pending` for that of those to decide. */
   get approvals(): string {
-    return `${this.base}:approval`;
+    return `${this.base}${PLACE_NAMES.APPROVALS}`;
   }
 
   /** What became of circuits, the newest first. */
@@ -76,12 +93,12 @@ export class PlaceKeys {
   }
 
   window(circuit: string): string {
-    return `${this.base}:window:${circuit}`;
+    return `${this.base}${PLACE_NAMES.WINDOWS}${circuit}`;
   }
 
   /** The bucket of a retry budget. */
   retries(bucket: string): string {
-    return `${this.base}:retries:${bucket}`;
+    return `${this.base}${PLACE_NAMES.RETRIES}${bucket}`;
   }
 
   /** An outcome too large for its record: one of those that attempts wrote for a call. */

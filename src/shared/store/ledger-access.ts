@@ -8,9 +8,14 @@ import type { Outcome } from '../outcome.ts';
 import { FORGED_OUTCOME, type Seals } from '../seals.ts';
 import { type AuditWriter, MAX_UNSEALED } from './audit-writer.ts';
 import { type StoredRequest, withParams } from './call-record.ts';
-import { AuditKeys, FleetKeys, homeOf, type Place, PlaceKeys } from './keys.ts';
+import { AuditKeys, FleetKeys, homeOf, PLACE_NAMES, type Place, PlaceKeys } from './keys.ts';
 import { LargeTexts, type TextReference } from './large-texts.ts';
-import { isClustered, type Redis, type Script } from './redis.ts';
+import { isClustered, luaConstants, type Redis, type Script } from './redis.ts';
+
+/** For `Script`: names of a place's keys, behind their base. */
+export const PLACE_LUA = luaConstants(PLACE_NAMES);
+/** For `Script`: what `carry` needs. */
+export const CARRY_LUA = luaConstants({ MAX_UNSEALED });
 
 /** Where a large outcome is, as its record says. */
 export interface StoredOutcome {
@@ -65,7 +70,7 @@ export class LedgerAccess {
   }
 
   /**
-   * Runs a script that takes along what this process has to tell the audit trail: its first key and its first two arguments are for
+   * Runs a script that takes along what this process has to tell the audit trail: its first key and its first argument are for
    * `add_records`, whose answer is its own last one: whether it told the trail all that it had to. In a cluster, where the trail is
    * elsewhere, what waits is sent by itself before.
    *
@@ -84,7 +89,7 @@ export class LedgerAccess {
     const pending = this.clustered ? (keys[0] as string) : this.#pendingRecords;
     let told = false;
     try {
-      const answers = await script.run(this.redis, [pending, ...keys], [carried?.texts ?? '', MAX_UNSEALED, ...args]);
+      const answers = await script.run(this.redis, [pending, ...keys], [carried?.texts ?? '', ...args]);
       told = answers.pop() === 1 && !this.clustered;
       return { answers, told };
     } finally {
@@ -99,6 +104,11 @@ export class LedgerAccess {
   home(keys: PlaceKeys): PlaceKeys {
     const { tier, shard } = keys.place;
     return shard === 0 || this.clustered ? keys : this.keys(homeOf(tier));
+  }
+
+  /** Of the keys of a place, and of what it shares. They name the place's slot as any of its keys does. */
+  bases(keys: PlaceKeys): string[] {
+    return [keys.base, this.home(keys).base];
   }
 
   /** An outcome that was too large for its record, as it may be believed. Throws `UNKNOWN_CALL` when it has expired. */

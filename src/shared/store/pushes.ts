@@ -6,11 +6,17 @@
 import { type Lanes, oneTaken, type Taken } from './deliveries.ts';
 import type { Place } from './keys.ts';
 import type { LedgerAccess } from './ledger-access.ts';
+import { callOfJob, KEPT, REMOVED_AT_ONCE } from './queues.ts';
 import { luaFunction, slotOf } from './redis.ts';
 import { Subscription } from './subscription.ts';
 
 /** For `Script`: `idle_worker` and `push`. */
 export const PUSH_LUA = [luaFunction('idle-worker'), luaFunction('push')];
+
+/** Of a message: how many jobs this connection has been sent, Redis' clock, and whether there is no need to ask for more. */
+const HEAD_LINES = 3;
+/** Of each job (`push.lua`). */
+const JOB_LINES = 10;
 
 /** A job that was pushed, its attempt begun where a lost message can do no harm. */
 export interface Pushed extends Taken {
@@ -73,15 +79,26 @@ export class PushReader {
   }
 
   #read(text: string): void {
-    const [received, atMs, jobs] = JSON.parse(text) as [number, number, [string, unknown[], unknown[]][]];
+    const lines = text.split('\n');
+    const jobs = (lines.length - HEAD_LINES) / JOB_LINES;
+    if (!Number.isInteger(jobs)) throw new Error(`a message with jobs has ${lines.length} lines`);
+    const [received = 0, atMs = 0, enough = 0] = lines.slice(0, HEAD_LINES).map(Number);
     this.#received = received;
-    const pushed = jobs.map(([token, job, begun]) => ({
-      ...oneTaken(this.#access, job, begun),
-      token,
-      lockToken: token,
-      atMs,
-    }));
+    const pushed: Pushed[] = [];
+    for (let at = HEAD_LINES; at < lines.length; at += JOB_LINES)
+      pushed.push(this.#jobOf(lines.slice(at, at + JOB_LINES), atMs, enough));
     this.#options.onJobs(pushed);
+  }
+
+  /** As scripts that take a job answer it. */
+  #jobOf(lines: readonly string[], atMs: number, enough: number): Pushed {
+    const [token = '', jobId = '', name, data, kept, fence, request, signature, circuit, circuitRaw] = lines;
+    const { generation } = callOfJob(jobId);
+    const fields = ['name', name, 'data', data, 'opts', kept === '1' ? KEPT : REMOVED_AT_ONCE];
+    const job = [[...fields, 'timestamp', generation, 'processedOn', String(atMs)], jobId, 0, 0, enough];
+    const first = [request, signature, '', 0, '0', atMs, circuit, circuitRaw, '0', '', ''];
+    const begun = fence === '' ? ['apart'] : ['started', atMs, fence, ...first];
+    return { ...oneTaken(this.#access, job, begun), token, lockToken: token, atMs };
   }
 
   /** No more jobs are pushed; those that were have arrived. A second call waits for the first. */

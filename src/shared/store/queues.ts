@@ -8,7 +8,7 @@
 import { createRequire } from 'node:module';
 import type { Worker } from 'bullmq';
 import type { PlaceKeys } from './keys.ts';
-import { luaFunction } from './redis.ts';
+import { luaConstants, luaFunction } from './redis.ts';
 
 const require = createRequire(import.meta.url);
 
@@ -19,8 +19,6 @@ export const KEPT_PER_SECOND = 20;
 /** Entries of BullMQ's event stream, for each queue. */
 export const KEPT_EVENTS = 1_000;
 
-/** For `Script`: `enqueue`. */
-export const ENQUEUE_LUA = [luaFunction('stand-in-line'), luaFunction('enqueue')];
 /** For `Script`: `moveToActive` and `moveToFinished`. */
 export const MOVE_LUA = {
   toActive: bullmqFunction('moveToActive', 11),
@@ -100,6 +98,11 @@ export const KEPT = JSON.stringify({
   removeOnFail: { count: KEPT_JOBS },
 });
 
+/** For `Script`: how jobs of ours are kept. */
+export const JOBS_LUA = luaConstants({ KEPT, REMOVED_AT_ONCE, KEPT_PER_SECOND, KEPT_EVENTS });
+/** For `Script`: `enqueue`. */
+export const ENQUEUE_LUA = [JOBS_LUA, luaFunction('stand-in-line'), luaFunction('enqueue')];
+
 /** What a job carries: enough to find the call, and to recognise it on Bull Board. Never the parameters. */
 export interface CallJob {
   readonly callId: string;
@@ -121,5 +124,5 @@ export function callOfJob(jobId: string): Pick<CallJob, 'callId' | 'generation'>
 export function enqueueArguments(keys: PlaceKeys, toolName: string, job: CallJob, kept: boolean): (string | number)[] {
   const jobId = jobIdOf(job.callId, job.generation);
   const options = kept ? KEPT : REMOVED_AT_ONCE;
-  return [keys.job(''), jobId, toolName, job.generation, JSON.stringify(job), options, KEPT_EVENTS];
+  return [keys.job(''), jobId, toolName, job.generation, JSON.stringify(job), options];
 }

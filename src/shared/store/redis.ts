@@ -291,6 +291,13 @@ export function luaFunction(name: string, lua: string = luaFile(name)): string {
   return `local function ${name.replaceAll('-', '_')}(KEYS, ARGV)\n${lua}\nend\n`;
 }
 
+/** Values that scripts know by name, as text: what never changes does not travel with each run. */
+export function luaConstants(values: Readonly<Record<string, string | number>>): string {
+  return Object.entries(values)
+    .map(([name, value]) => `local ${name} = ${JSON.stringify(String(value))}\n`)
+    .join('');
+}
+
 /** A Lua file of `lua/`, callable on any connection; it can call the given functions. What it gathered is written when it returns. */
 export class Script {
   readonly #name: string;

@@ -6,8 +6,8 @@ import { type LargeText, largeTextOf } from '../large-text.ts';
 import type { Outcome } from '../outcome.ts';
 import type { RetryAllowance } from '../retry-budget.ts';
 import { formatAttempts } from './call-record.ts';
-import type { LedgerAccess } from './ledger-access.ts';
-import { Script } from './redis.ts';
+import { type LedgerAccess, PLACE_LUA } from './ledger-access.ts';
+import { luaConstants, Script } from './redis.ts';
 
 /** Larger outcomes are stored once, in parts, and fetched by those who want them. */
 export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;
@@ -40,7 +40,10 @@ export interface Settle {
   readonly refill?: RetryAllowance;
 }
 
-const settleScript = new Script('settle', 6);
+/** For `Script`: what `settle` needs. */
+export const SETTLE_LUA = [PLACE_LUA, luaConstants({ MAX_EVENT_OUTCOME_BYTES })];
+
+const settleScript = new Script('settle', 2, SETTLE_LUA);
 
 /** A settle that a script can take. */
 export interface ReadySettle extends Omit<Settle, 'outcomeJson'> {
@@ -69,47 +72,32 @@ export async function settleCall(access: LedgerAccess, settle: Settle): Promise<
   const ready = readySettle(access, settle);
   const made = ready instanceof Promise ? await ready : ready;
   access.records?.send();
-  const [code] = await settleScript.run(access.redis, settleKeys(access, made), settleArguments(access, made));
+  const bases = access.bases(access.placed(settle.callId));
+  const [code] = await settleScript.run(access.redis, bases, settleArguments(access, made));
   return code as WriteAnswer;
 }
 
-export function settleKeys(access: LedgerAccess, { callId, sample, refill, apart }: ReadySettle): string[] {
-  const keys = access.placed(callId);
-  const home = access.home(keys);
+/** As `settle.lua` takes them. */
+export function settleArguments(access: LedgerAccess, settle: ReadySettle): (string | number)[] {
+  const { callId, state, outcome, outcomeJson, sample, refill, apart } = settle;
   return [
-    keys.record(callId),
-    keys.inflight,
-    home.circuits,
-    home.window(sample?.circuit ?? ''),
-    apart?.key ?? keys.record(callId),
-    home.retries(refill?.bucket ?? ''),
+    callId,
+    settle.fence,
+    state,
+    outcomeJson,
+    apart === undefined
+      ? access.seals.outcome(callId, state, outcomeJson)
+      : access.seals.outcome(callId, state, apart.reference, 'outcome-parts'),
+    formatAttempts(settle.attempts),
+    settle.ttlMs,
+    outcome.error?.retriable === true ? '1' : '0',
+    apart?.key ?? '',
+    apart?.reference ?? '',
+    sample === undefined ? '' : `${sample.epoch} ${sample.windowSize} ${sample.windowMs} ${sample.circuit}`,
+    refill === undefined ? '' : refillWords(refill),
   ];
 }
 
-export function settleArguments(access: LedgerAccess, settle: ReadySettle): (string | number)[] {
-  const { callId, sample, refill, apart } = settle;
-  return [
-    settle.fence,
-    settle.state,
-    settle.outcomeJson,
-    formatAttempts(settle.attempts),
-    settle.ttlMs,
-    settle.outcome.error?.retriable === true ? '1' : '0',
-    callId,
-    access.placed(callId).inboxes,
-    apart?.reference ?? '',
-    sample?.circuit ?? '',
-    sample?.epoch ?? 0,
-    sample?.windowSize ?? 0,
-    sample?.windowMs ?? 0,
-    MAX_EVENT_OUTCOME_BYTES,
-    refill?.budget.ratio ?? '',
-    refill?.budget.floor ?? 0,
-    refill?.budget.capacity ?? 0,
-    refill?.budget.windowMs ?? 0,
-    apart === undefined
-      ? access.seals.outcome(callId, settle.state, settle.outcomeJson)
-      : access.seals.outcome(callId, settle.state, apart.reference, 'outcome-parts'),
-    access.placed(callId).inDoubt,
-  ];
+function refillWords({ bucket, budget: { ratio, floor, capacity, windowMs } }: RetryAllowance): string {
+  return `${ratio} ${floor} ${capacity} ${windowMs} ${bucket}`;
 }

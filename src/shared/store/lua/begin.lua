@@ -51,8 +51,8 @@ if leftNoRecord then
 end
 -- The first start is written down only when there is a second one.
 local firstStartedAtMs = fields[9] or fields[10] or now
-redis.call('HSET', KEYS[1], 'phase', 'running', 'fence', fence + 1, 'worker', ARGV[2], 'token', ARGV[5], 'startedAtMs', now,
-  'lockUntilMs', now + ARGV[3])
+redis.call('HSET', KEYS[1], 'phase', 'running', 'fence', text(fence + 1), 'worker', ARGV[2], 'token', ARGV[5], 'startedAtMs', text(now),
+  'lockUntilMs', text(now + ARGV[3]))
 if fields[10] and not fields[9] then redis.call('HSET', KEYS[1], 'firstStartedAtMs', firstStartedAtMs) end
 if leftNoRecord then redis.call('HSET', KEYS[1], 'attempts', attempts, 'lost', lost) end
 if fields[16] then

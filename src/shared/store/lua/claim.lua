@@ -1,7 +1,7 @@
 -- Claims a call for the first who asks and puts its job into the queue, in one step: a claim without a job cannot exist.
 -- Everybody else learns what became of the call, and is told when it settles.
 --
--- KEYS  1 in-flight index  2 index of all calls  3 circuits  place: what all calls of the script share (claims)
+-- KEYS  place: what all calls of the script share (claims)
 -- ARGV  1 call ID  2 '1' when a merge slot is used; '2' shadow mode: tell what a call with the slot's key would have met, '3' or one
 --         with its parameters while it was in flight  3 that slot, '' for none  4 producer's inbox ID, '' when nobody waits
 --       5 dedupe mode  6 parameter digest  7 request (JSON)  8 generation  9 circuit's name  10 signature
@@ -87,7 +87,7 @@ if record.exists then
 end
 
 if ARGV[19] ~= '' then
-  local inflight = cardinality(KEYS[1])
+  local inflight = cardinality(place.inflight)
   if inflight >= tonumber(ARGV[19]) then return {'overloaded', callId, now, inflight} end
 end
 local budgets, cost, firstBudget = tonumber(ARGV[24]), ARGV[25], 26
@@ -131,16 +131,17 @@ end
 -- A worker that has nothing to do gets the call at once, and its attempt has begun. A call that must not start twice begins when the
 -- worker asks for it: the message may get lost.
 local kept = ARGV[14] == '1' and place.keepsOne()
-local job = {callId .. '.' .. ARGV[8], ARGV[12], ARGV[8], ARGV[13], kept and place.keptJob or place.otherJob, place.keptEvents}
+local jobId = callId .. '.' .. ARGV[8]
 local approval = firstBudget + budgets * 6
 local worker = not ARGV[approval] and idle_worker({queue}, {}) or nil
-local _, circuitState, circuit = circuitOf(KEYS[3], ARGV[9])
-local begins = worker and circuitState == 'CLOSED' and ARGV[11] ~= '1'
+local _, circuitState, circuit = circuitOf(place.circuits, ARGV[9])
+-- (A name of two lines would tear the message.)
+local begins = worker and circuitState == 'CLOSED' and ARGV[11] ~= '1' and not string.find(ARGV[9], '\n', 1, true)
 local fields = {
   'state', 'inflight', 'phase', begins and 'running' or 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'signature', ARGV[10],
   'paramsDigest', ARGV[6], 'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', text(now), 'version', '1'}
 local function field(name, value) fields[#fields + 1], fields[#fields + 2] = name, value end
-local token = worker and worker.id .. ' ' .. job[1]
+local token = worker and worker.id .. ' ' .. jobId
 if begins then
   fence = (fence or record.fence or 0) + 1
   field('worker', worker.id)
@@ -169,27 +170,27 @@ if ARGV[approval] then
   redis.call('ZADD', approvals .. 's:pending', expiresAt, id)
   redis.call('ZREMRANGEBYSCORE', approvals .. 's', '-inf', now - 2 * retentionMs)
 end
-later('ZADD', KEYS[1], text(now), callId)
+later('ZADD', place.inflight, text(now), callId)
 -- How many calls of a tool there are, by the part of the retention in which they were claimed: the parts expire, the count is kept.
 countLater(place.sizes .. text(math.floor(now * 24 / retentionMs)), ARGV[18], 2 * retentionMs)
 local sessionCalls = place.sessions .. ARGV[21]
-later('ZADD', KEYS[2], text(now), callId)
+later('ZADD', place.calls, text(now), callId)
 later('ZADD', sessionCalls, text(now), callId)
 keepLater(sessionCalls, retentionMs)
 if merging then redis.call('SET', slot, callId, 'PX', retentionMs) end
 -- The indexes forget with the records: a few entries a claim keep them bounded.
 if now % 16 == 0 then
-  for _, index in ipairs({KEYS[2], sessionCalls}) do
+  for _, index in ipairs({place.calls, sessionCalls}) do
     local expired = redis.call('ZRANGEBYSCORE', index, '-inf', now - retentionMs, 'LIMIT', 0, 256)
     if #expired > 0 then redis.call('ZREM', index, unpack(expired)) end
   end
 end
 if not worker then
-  job[7], job[8] = ARGV[20], ARGV[21]
-  enqueue({queue}, job)
+  enqueue({queue}, {jobId, ARGV[12], ARGV[8], ARGV[13], kept and KEPT or REMOVED_AT_ONCE, ARGV[20], ARGV[21]})
+elseif begins then
+  push({queue}, {worker, jobId, ARGV[12], ARGV[8], ARGV[13], kept and '1' or '0', token, text(fence), ARGV[7], ARGV[10], ARGV[9], circuit})
 else
-  local begun = begins and {'started', now, fence, ARGV[7], ARGV[10], '', 0, '0', now, ARGV[9], circuit, '0', '', ''} or {'apart'}
-  push({queue}, {worker, job[1], job[2], job[3], job[4], job[5], job[6], token, begun})
+  push({queue}, {worker, jobId, ARGV[12], ARGV[8], ARGV[13], kept and '1' or '0', token, '', '', '', '', ''})
 end
 if ARGV[23] ~= '' then records[#records + 1] = ARGV[23] end
 return {'claimed', callId, now, duplicate, repetitions}

@@ -2,7 +2,7 @@
 -- more. Returns false when its lock is lost, which is left to BullMQ: nothing was written then.
 --
 -- KEYS  1 key prefix of the queue
--- ARGV  1 job ID  2 lock token  3 return value (JSON)  4 largest length of the event stream
+-- ARGV  1 job ID  2 lock token  3 return value (JSON)
 local queue, jobId = KEYS[1], ARGV[1]
 local job = queue .. jobId
 if redis.call('GET', job .. ':lock') ~= ARGV[2] then return false end
@@ -11,5 +11,5 @@ later('SREM', queue .. 'stalled', jobId)
 removeLater(job)
 removeLater(job .. ':lock')
 removeLater(job .. ':logs')
-redis.call('XADD', queue .. 'events', 'MAXLEN', '~', ARGV[4], '*', 'event', 'completed', 'jobId', jobId, 'returnvalue', ARGV[3], 'prev', 'active')
+redis.call('XADD', queue .. 'events', 'MAXLEN', '~', KEPT_EVENTS, '*', 'event', 'completed', 'jobId', jobId, 'returnvalue', ARGV[3], 'prev', 'active')
 return true

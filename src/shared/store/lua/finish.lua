@@ -1,27 +1,27 @@
 -- Ends calls together with their jobs, and takes as many next ones, in one step. A job that another attempt holds is left alone.
 --
--- KEYS  1 as add_records takes it  2 circuits  3 the queue's wait list  4.. for each call those of settle
--- ARGV  1, 2 as add_records takes them  3 to 15 as take takes them  16 largest length of the event stream  17 number of calls
---       18.. for each call: job ID, its lock token, its return value (JSON), how many finished jobs are kept (0 keeps none), '1' when
+-- KEYS  1 as add_records takes it  2 to 4 as take takes them
+-- ARGV  1 as add_records takes it  2 to 10 the first nine as take takes them  11 number of calls
+--       12.. for each call: job ID, its lock token, its return value (JSON), how many finished jobs are kept (0 keeps none), '1' when
 --       a next job is wanted for it, and what settle takes
 -- Returns {for each call {settle's code, BullMQ's code or 0, '1' when a next job may be given to it}, '1' when there is nothing to
 -- take now or later, BullMQ's answer, what begin_taken says of it, …, what add_records returns}
-local SETTLE_KEYS, SETTLE_ARGS, JOB_ARGS = 6, 20, 5
-local queue, wanted, endings = ARGV[5], 0, {}
-for number = 1, tonumber(ARGV[17]) do
-  local key, at = 4 + (number - 1) * SETTLE_KEYS, 18 + (number - 1) * (JOB_ARGS + SETTLE_ARGS)
+local SETTLE_ARGS, JOB_ARGS = 12, 5
+local place, queue, leaseMs, wanted, endings = {KEYS[2], KEYS[3]}, KEYS[4], ARGV[4], 0, {}
+for number = 1, tonumber(ARGV[11]) do
+  local at = 12 + (number - 1) * (JOB_ARGS + SETTLE_ARGS)
   local jobId, token, value, kept, next = unpack(ARGV, at, at + JOB_ARGS - 1)
-  local ok, settled = pcall(settle, {unpack(KEYS, key, key + SETTLE_KEYS - 1)}, {unpack(ARGV, at + JOB_ARGS, at + JOB_ARGS + SETTLE_ARGS - 1)})
+  local ok, settled = pcall(settle, place, {unpack(ARGV, at + JOB_ARGS, at + JOB_ARGS + SETTLE_ARGS - 1)})
   local written, code = ok and settled[1] or 'error', 0
   if not ok then
     code = type(settled) == 'table' and settled.err or settled
-  elseif written ~= 'fenced' and not (kept == '0' and complete_job({queue}, {jobId, token, value, ARGV[16]})) then
+  elseif written ~= 'fenced' and not (kept == '0' and complete_job({queue}, {jobId, token, value})) then
     code = moveToFinished(
       keysOf(queue, {
         'wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'completed', jobId,
         'metrics:completed', 'marker'}),
       {jobId, nowMs(), 'returnvalue', value, 'completed', '0', queue,
-        {token = token, lockDuration = ARGV[8], keepJobs = {count = tonumber(kept)}, attempts = 1, maxMetricsSize = ''}})
+        {token = token, lockDuration = leaseMs, keepJobs = {count = tonumber(kept)}, attempts = 1, maxMetricsSize = ''}})
   end
   local free = next == '1' and ok and written ~= 'fenced' and code == 0
   if free then wanted = wanted + 1 end
@@ -30,13 +30,13 @@ end
 -- Most often nothing is there: one look tells.
 local jobs, idle = {}, redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized', queue .. 'paused', queue .. 'delayed') == 0
 if not idle and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') > 0 then
-  if wanted > 0 then jobs = next_jobs({queue}, {ARGV[6], ARGV[8], wanted, ARGV[12]}) or {} end
+  if wanted > 0 then jobs = next_jobs({queue}, {ARGV[2], leaseMs, wanted, ARGV[7]}) or {} end
 elseif (idle or redis.call('EXISTS', queue .. 'paused') == 0) and redis.call('EXISTS', queue .. 'active') == 0 then
   redis.call('XADD', queue .. 'events', '*', 'event', 'drained')
 end
-if ARGV[13] ~= '' then
-  redis.call('ZADD', queue .. 'pushable', room_of(queue, ARGV[13], ARGV[14], ARGV[15]) + wanted - #jobs, ARGV[13])
+if ARGV[8] ~= '' then
+  redis.call('ZADD', queue .. 'pushable', text(room_of(queue, ARGV[8], ARGV[9], ARGV[10]) + wanted - #jobs), ARGV[8])
 end
-local answer = begin_taken({ARGV[3], KEYS[2]}, {jobs, ARGV[9], ARGV[8], ARGV[10], ARGV[4]})
-answer[#answer + 1] = add_records(KEYS[1], ARGV[1], ARGV[2])
+local answer = begin_taken(place, {jobs, ARGV[5], leaseMs, ARGV[6]})
+answer[#answer + 1] = add_records(KEYS[1], ARGV[1], MAX_UNSEALED)
 return {endings, idle and '1' or '0', unpack(answer)}

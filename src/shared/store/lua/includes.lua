@@ -13,14 +13,26 @@ end
 
 -- A whole number as text, for a command that many calls of a script make: Redis takes longer to write a number with all its digits than
 -- for the command.
+local WHOLE = string.format('%d', 2 ^ 53) == '9007199254740992' and '%d' or '%.0f'
 local numerals = {}
 local function text(number)
   local numeral = numerals[number]
   if not numeral then
-    numeral = string.format('%.0f', number)
+    numeral = string.format(WHOLE, number)
     numerals[number] = numeral
   end
   return numeral
+end
+
+-- What several calls of a script are told in the same words, taken apart once.
+local taken_apart = {}
+local function parts(words, pattern)
+  local found = taken_apart[words]
+  if not found then
+    found = {string.match(words, pattern)}
+    taken_apart[words] = found
+  end
+  return found
 end
 
 -- Writes at the end of the script, for what it does not read again: those to one key become one command, however many calls the
@@ -109,7 +121,7 @@ local function writeGathered()
   if removed[2] then redis.call(unpack(removed)) end
   for key, fields in pairs(counts) do
     for field, count in pairs(fields.by) do
-      if redis.call('HINCRBY', key, field, count) == count then redis.call('PEXPIRE', key, fields.ttlMs) end
+      if redis.call('HINCRBY', key, field, text(count)) == count then redis.call('PEXPIRE', key, fields.ttlMs) end
     end
   end
   for _, line in pairs(lines) do
@@ -129,11 +141,10 @@ local function writeGathered()
     if redis.call('PTTL', key) < tonumber(ttlMs) then redis.call('PEXPIRE', key, 2 * ttlMs) end
   end
   for _, worker in ipairs(idle or {}) do
-    local jobs = #worker.jobs
-    if jobs > 0 then
-      redis.call('ZADD', worker.queue .. 'pushable', worker.room, worker.name)
-      local pushed = redis.call('HINCRBY', worker.queue .. 'pushed', worker.name, jobs)
-      redis.call('PUBLISH', worker.channel, cjson.encode({pushed, nowMs(), worker.jobs}))
+    if worker.pushed > 0 then
+      redis.call('ZADD', worker.queue .. 'pushable', text(worker.room), worker.name)
+      worker.lines[1] = text(redis.call('HINCRBY', worker.queue .. 'pushed', worker.name, text(worker.pushed)))
+      redis.call('PUBLISH', worker.channel, table.concat(worker.lines, '\n'))
     end
   end
   for inbox, told in pairs(events) do
@@ -233,7 +244,10 @@ local function takeRetry(key, floor, windowMs)
   return true
 end
 
-local function refillRetries(key, ratio, floor, capacity, windowMs)
+--   allowance  how many tokens a success puts back, the floor, the capacity, how long the bucket is kept, ms, and its name
+local function refillRetries(buckets, allowance)
+  local ratio, floor, capacity, windowMs, bucket = unpack(parts(allowance, '^(%S+) (%S+) (%S+) (%S+) (.*)$'))
+  local key = buckets .. bucket
   local refill = refills[key]
   if not refill then
     refill = {tokens = 0, floor = floor, capacity = tonumber(capacity), windowMs = windowMs}

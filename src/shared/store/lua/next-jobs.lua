@@ -30,7 +30,7 @@ for number, jobId in ipairs(jobIds) do
   local job = queue .. jobId
   local fields = redis.call('HMGET', job, 'name', 'data', 'opts', 'timestamp', 'ats')
   redis.call('SET', job .. ':lock', ARGV[1], 'PX', ARGV[2])
-  redis.call('HSET', job, 'processedOn', now, 'ats', (fields[5] or 0) + 1)
+  redis.call('HSET', job, 'processedOn', text(now), 'ats', text((fields[5] or 0) + 1))
   redis.call('XADD', queue .. 'events', '*', 'event', 'active', 'jobId', jobId, 'prev', 'waiting')
   later('LPUSH', queue .. 'active', jobId)
   jobs[number] = {
