@@ -4,10 +4,10 @@
  */
 import { PawlError } from '../shared/failure.ts';
 import type { Outcome } from '../shared/outcome.ts';
-import type { InboxEvent } from '../shared/store/inbox.ts';
+import type { InboxEvent, SettledEvent } from '../shared/store/inbox.ts';
 import type { CallLedger } from '../shared/store/records.ts';
 
-export type ProgressEvent = Exclude<InboxEvent, { readonly type: 'settled' }>;
+export type ProgressEvent = Exclude<InboxEvent, SettledEvent>;
 
 interface Waiter {
   settle: (outcome: Outcome) => void;
@@ -24,6 +24,9 @@ export interface Waiting {
   stop(): void;
   claimed(): void;
 }
+
+/** A call that has ended, and what was told of it, if anything. */
+type Ended = SettledEvent | { readonly callId: string };
 
 /** Calls that settled before somebody waited: a merged call's ID is known only from the claim's answer. */
 const MAX_EARLY = 5_000;
@@ -55,7 +58,7 @@ export class Results {
   readonly #onError: (error: Error) => void;
   readonly #waiters = new Map<string, Set<Waiter>>();
   readonly #early = new Set<string>();
-  readonly #toFetch: string[] = [];
+  readonly #toFetch: Ended[] = [];
   readonly #timer: NodeJS.Timeout;
   #closed: PawlError | undefined;
 
@@ -84,7 +87,7 @@ export class Results {
     });
     // Nobody may be waiting any more when the client is closed.
     outcome.catch(() => {});
-    if (this.#early.delete(callId) && sinceClaim) this.#fetch(callId);
+    if (this.#early.delete(callId) && sinceClaim) this.#fetch({ callId });
     return {
       outcome,
       stop: () => waiter !== undefined && this.#forget(callId, waiter),
@@ -113,7 +116,7 @@ export class Results {
       if (this.#early.size > MAX_EARLY && oldest !== undefined) this.#early.delete(oldest);
       return;
     }
-    if (event.outcome === undefined) this.#fetch(event.callId);
+    if (event.outcome === undefined) this.#fetch(event);
     else this.#settle(event.callId, event.outcome as Outcome);
   }
 
@@ -138,19 +141,19 @@ export class Results {
   }
 
   /** Those that are told of together are answered together: what their callers do next goes to Redis as one step, too. */
-  #fetch(callId: string): void {
-    this.#toFetch.push(callId);
+  #fetch(ended: Ended): void {
+    this.#toFetch.push(ended);
     if (this.#toFetch.length === 1) process.nextTick(() => this.#fetchAll());
   }
 
   #fetchAll(): void {
     while (this.#toFetch.length > 0) {
-      const callIds = this.#toFetch.splice(0, FETCHED_TOGETHER);
-      const outcomes = callIds.map((callId) => this.#ledger.outcome(callId));
+      const together = this.#toFetch.splice(0, FETCHED_TOGETHER);
+      const outcomes = together.map((ended) => this.#ledger.outcome(ended.callId, 'type' in ended ? ended : undefined));
       void Promise.allSettled(outcomes).then((fetched) => {
         fetched.forEach((answer, index) => {
           if (answer.status === 'rejected') this.#onError(answer.reason as Error);
-          else if (answer.value !== undefined) this.#settle(callIds[index] as string, answer.value);
+          else if (answer.value !== undefined) this.#settle(together[index]?.callId as string, answer.value);
         });
       });
     }

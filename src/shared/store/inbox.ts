@@ -6,16 +6,21 @@ import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
 import { isClustered, type Redis, slotOf } from './redis.ts';
 import { Subscription } from './subscription.ts';
 
+export interface SettledEvent {
+  readonly type: 'settled';
+  readonly callId: string;
+  readonly state: string;
+  /** When the call ended, on Redis' clock. Absent where one process keeps the records. */
+  readonly atMs?: number;
+  readonly outcome?: unknown;
+  /** In place of a larger one, the name of the text that it is kept in. */
+  readonly textId?: string;
+  /** Of either. */
+  readonly signature?: string;
+}
+
 export type InboxEvent =
-  | {
-      readonly type: 'settled';
-      readonly callId: string;
-      readonly state: string;
-      /** When the call ended, on Redis' clock. Absent where one process keeps the records. */
-      readonly atMs?: number;
-      readonly outcome?: unknown;
-      readonly signature?: string;
-    }
+  | SettledEvent
   | {
       readonly type: 'progress';
       readonly callId: string;

@@ -21,7 +21,7 @@ export interface TextReference {
 }
 
 /** Longer than it takes to write what refers to a text, again and again while Redis is away. */
-const UNREFERRED_MS = 600_000;
+export const UNREFERRED_MS = 600_000;
 /** Compressing is kept when it leaves at most this much. */
 const WORTHWHILE = 0.8;
 /** Parts that are on their way to Redis at a time. */

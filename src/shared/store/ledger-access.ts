@@ -17,12 +17,12 @@ export const PLACE_LUA = luaConstants(PLACE_NAMES);
 /** For `Script`: what `carry` needs. */
 export const CARRY_LUA = luaConstants({ MAX_UNSEALED });
 
-/** Where a large outcome is, as its record says. */
+/** Where an outcome is that is kept apart, as its record says. */
 export interface StoredOutcome {
   readonly state: string;
   /** Its key. */
   readonly at: string;
-  /** The reference to its parts (`TextReference`, JSON). */
+  /** The reference to its parts (`TextReference`, JSON). Absent for a text in one piece. */
   readonly parts: string | undefined;
   readonly signature: string;
 }
@@ -114,7 +114,7 @@ export class LedgerAccess {
   /** An outcome that was too large for its record, as it may be believed. Throws `UNKNOWN_CALL` when it has expired. */
   async largeOutcome(callId: string, stored: StoredOutcome): Promise<Outcome> {
     const { at, parts, state, signature } = stored;
-    // Records of earlier versions refer to one text.
+    // It is kept in one piece.
     if (parts === undefined) {
       const text = await this.redis.get(at);
       if (text === null) throw new PawlError('UNKNOWN_CALL', `The result of ${callId} has expired.`);

@@ -21,7 +21,7 @@ import {
 } from './call-record.ts';
 import { type Claim, type ClaimAnswer, Claims } from './claim.ts';
 import { type Delivery, Endings, type Finished, type FinishedJob, type Taken, takeJobs } from './deliveries.ts';
-import type { InboxEvent } from './inbox.ts';
+import type { InboxEvent, SettledEvent } from './inbox.ts';
 import type { Place, PlaceKeys } from './keys.ts';
 import { LedgerAccess, type StoredOutcome } from './ledger-access.ts';
 import { PushReader, type PushReaderOptions } from './pushes.ts';
@@ -274,16 +274,26 @@ export class Ledger {
       request = await this.#access.wholeRequest(id, request).catch(unlessLost(request));
     let outcome: Outcome | undefined;
     if (inline !== undefined) outcome = this.#access.seals.believedOutcome(id, state, inline, signature);
-    else if (at !== undefined && whole) outcome = await this.#access.largeOutcome(id, { state, at, parts, signature });
+    else if (at !== undefined && (whole || parts === undefined))
+      outcome = await this.#access.largeOutcome(id, { state, at, parts, signature });
     return recordOf(id, fields, request, outcome, Number(nowMs));
   }
 
-  /** The outcome alone, when the event that announced it was too small to carry it. */
-  async outcome(callId: string): Promise<Outcome | undefined> {
+  /** The outcome alone, when the event that announced it did not carry it. What that says saves a look at the record. */
+  async outcome(callId: string, event?: SettledEvent): Promise<Outcome | undefined> {
+    const told = await this.#toldOutcome(callId, event);
+    if (told !== undefined) return told;
     const stored = await this.#storedOutcome(callId);
     if (stored === undefined || typeof stored.inline !== 'string')
       return stored === undefined ? undefined : this.#access.largeOutcome(callId, stored);
     return this.#access.seals.believedOutcome(callId, stored.state, stored.inline, stored.signature);
+  }
+
+  async #toldOutcome(callId: string, event: SettledEvent | undefined): Promise<Outcome | undefined> {
+    if (event?.textId === undefined) return undefined;
+    const text = await this.#access.redis.get(this.#access.placed(callId).outcome(callId, event.textId));
+    const believed = text !== null && this.#access.seals.isOutcome(callId, event.state, text, event.signature ?? '');
+    return believed ? (JSON.parse(text) as Outcome) : undefined;
   }
 
   /**

@@ -6,13 +6,17 @@ import { type LargeText, largeTextOf } from '../large-text.ts';
 import type { Outcome } from '../outcome.ts';
 import type { RetryAllowance } from '../retry-budget.ts';
 import { formatAttempts } from './call-record.ts';
+import { UNREFERRED_MS } from './large-texts.ts';
 import { type LedgerAccess, PLACE_LUA } from './ledger-access.ts';
 import { luaConstants, Script } from './redis.ts';
 
-/** Larger outcomes are stored once, in parts, and fetched by those who want them. */
+/** Larger outcomes are stored in parts, and compressed. */
 export const MAX_INLINE_OUTCOME_BYTES = 64 * 1_024;
 
-/** Larger ones are not copied into the event that announces them: whoever waits reads the record. */
+/**
+ * Larger ones do not travel with the event that announces them, and successes not with the script either: Lua copies every text that
+ * it is given, and looks at every byte. They are kept apart, in one piece, and fetched by those who want them.
+ */
 export const MAX_EVENT_OUTCOME_BYTES = 4 * 1_024;
 
 export type WriteAnswer = 'settled' | 'postponed' | 'fenced' | 'ended' | 'gone' | 'cancelled' | 'exhausted';
@@ -47,22 +51,37 @@ const settleScript = new Script('settle', 2, SETTLE_LUA);
 
 /** A settle that a script can take. */
 export interface ReadySettle extends Omit<Settle, 'outcomeJson'> {
-  /** '' for a large one. */
+  /** The text in one piece, wherever it is kept; '' for one in parts. */
   readonly outcomeJson: string;
-  /** Where a large one is, and its reference (`TextReference`, JSON). */
-  readonly apart?: { readonly key: string; readonly reference: string };
+  /** Where one is that is kept apart: under a name of its own, or in parts, with its reference (`TextReference`, JSON). */
+  readonly apart?:
+    | { readonly key: string; readonly textId: string }
+    | { readonly key: string; readonly reference: string };
 }
 
-/** A large outcome is written first. Nothing has to be waited for when it is small. */
+/** An outcome that is kept apart is written first. Nothing has to be waited for when it is in one piece. */
 export function readySettle(access: LedgerAccess, settle: Settle): ReadySettle | Promise<ReadySettle> {
   const { outcomeJson } = settle;
-  if (typeof outcomeJson !== 'string') return writeApart(access, settle, outcomeJson);
+  if (typeof outcomeJson !== 'string') return writeParts(access, settle, outcomeJson);
   const fits =
     outcomeJson.length * 3 <= MAX_INLINE_OUTCOME_BYTES || Buffer.byteLength(outcomeJson) <= MAX_INLINE_OUTCOME_BYTES;
-  return fits ? (settle as ReadySettle) : writeApart(access, settle, largeTextOf(outcomeJson));
+  if (!fits) return writeParts(access, settle, largeTextOf(outcomeJson));
+  const ready = settle as ReadySettle;
+  return settle.state === 'done' && outcomeJson.length > MAX_EVENT_OUTCOME_BYTES ? writeApart(access, ready) : ready;
 }
 
-async function writeApart(access: LedgerAccess, settle: Settle, text: LargeText): Promise<ReadySettle> {
+/** On the connection on which the script follows, which says `UNKEPT` when this was refused. */
+function writeApart(access: LedgerAccess, settle: ReadySettle): ReadySettle {
+  const { callId, fence, attempts, outcomeJson } = settle;
+  // A forgotten call's numbers may begin anew, but at another time.
+  const textId = `${fence}-${attempts.at(-1)?.startedAtMs ?? 0}`;
+  const key = access.placed(callId).outcome(callId, textId);
+  // Writing it again, because an answer was lost, takes nothing back of what refers to it.
+  access.redis.set(key, outcomeJson, 'PX', UNREFERRED_MS, 'NX').catch(() => {});
+  return { ...settle, apart: { key, textId } };
+}
+
+async function writeParts(access: LedgerAccess, settle: Settle, text: LargeText): Promise<ReadySettle> {
   const key = access.placed(settle.callId).outcome(settle.callId, text.id);
   const reference = JSON.stringify(await access.texts.write(key, text));
   return { ...settle, outcomeJson: '', apart: { key, reference } };
@@ -80,19 +99,21 @@ export async function settleCall(access: LedgerAccess, settle: Settle): Promise<
 /** As `settle.lua` takes them. */
 export function settleArguments(access: LedgerAccess, settle: ReadySettle): (string | number)[] {
   const { callId, state, outcome, outcomeJson, sample, refill, apart } = settle;
+  const reference = apart !== undefined && 'reference' in apart ? apart.reference : '';
   return [
     callId,
     settle.fence,
     state,
-    outcomeJson,
-    apart === undefined
+    apart === undefined ? outcomeJson : '',
+    reference === ''
       ? access.seals.outcome(callId, state, outcomeJson)
-      : access.seals.outcome(callId, state, apart.reference, 'outcome-parts'),
+      : access.seals.outcome(callId, state, reference, 'outcome-parts'),
     formatAttempts(settle.attempts),
     settle.ttlMs,
     outcome.error?.retriable === true ? '1' : '0',
     apart?.key ?? '',
-    apart?.reference ?? '',
+    apart !== undefined && 'textId' in apart ? apart.textId : '',
+    reference,
     sample === undefined ? '' : `${sample.epoch} ${sample.windowSize} ${sample.windowMs} ${sample.circuit}`,
     refill === undefined ? '' : refillWords(refill),
   ];

@@ -4,6 +4,7 @@ import { PawlError } from '../../../src/shared/failure.ts';
 import { resultError } from '../../../src/shared/outcome.ts';
 import { Seals } from '../../../src/shared/seals.ts';
 import { Signer } from '../../../src/shared/signature.ts';
+import type { SettledEvent } from '../../../src/shared/store/inbox.ts';
 import { Ledger } from '../../../src/shared/store/ledger.ts';
 import { jobIdOf, KEPT_PER_SECOND } from '../../../src/shared/store/queues.ts';
 import {
@@ -483,6 +484,44 @@ describe('settling', () => {
     };
     expect(await told('a', room)).toBe(true);
     expect(await told('b', room + 1)).toBe(false);
+  });
+
+  test('one that does not travel is kept in one piece beside its record, which the event names', async () => {
+    const books = await openBooks();
+    const record = books.ledger.keys(PLACE).record(callIdFor('a'));
+    const outcome = { ...SUCCESS, output: { content: 'é'.repeat(MAX_EVENT_OUTCOME_BYTES) } };
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    await settle(books, claim, (await started(books, claim)).fence, outcome, { ttlMs: 3_300_000 });
+    const [event] = (await inbox(books)) as unknown as [SettledEvent];
+    expect(event).toMatchObject({ type: 'settled', state: 'done', textId: '1-0' });
+    const at = (await books.redis.hget(record, 'outcomeAt')) ?? '';
+    expect(await books.redis.get(at)).toBe(JSON.stringify(outcome));
+    expect(await books.redis.hmget(record, 'outcome', 'outcomeParts')).toEqual([null, null]);
+    // The answer was lost, and it is written again.
+    expect(await settle(books, claim, 1, outcome, { ttlMs: 3_300_000 })).toBe('ended');
+    expect(await books.redis.pttl(at)).toBeGreaterThan(3_200_000);
+    expect(await books.ledger.outcome(claim.callId, event)).toEqual(outcome);
+    // Whoever names another text learns what the record says.
+    expect(await books.ledger.outcome(claim.callId, { ...event, textId: '2-0' })).toEqual(outcome);
+    expect(await books.ledger.glance(claim.callId)).toMatchObject({ outcome });
+    expect(await books.ledger.claim(claimOf('a'))).toMatchObject({ kind: 'ended', outcome });
+    expect(await books.ledger.flush(PLACE, {})).toMatchObject({ flushed: 1 });
+    expect(await books.redis.exists(at)).toBe(0);
+  });
+
+  test('a call does not end while the text of its outcome is not there', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    const { fence } = await started(books, claim);
+    const outcome = { ...SUCCESS, output: { content: 'x'.repeat(MAX_EVENT_OUTCOME_BYTES) } };
+    const { set } = books.redis;
+    books.redis.set = (() => Promise.reject(new Error('OOM'))) as unknown as typeof set;
+    await expect(settle(books, claim, fence, outcome)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+    expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'inflight', phase: 'running' });
+    books.redis.set = set;
+    expect(await settle(books, claim, fence, outcome)).toBe('settled');
   });
 
   test('a success is added to the circuit’s window of its epoch, and to no other', async () => {

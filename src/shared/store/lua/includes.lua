@@ -182,11 +182,13 @@ local function add_records(key, texts, most)
   return type(added) == 'string' and 1 or 0
 end
 
--- The event that tells of a call's end, now, in pieces; without an outcome, whoever waits reads the record.
-local function settledEvent(callId, state, signature, outcome, now)
+-- The event that tells of a call's end, now, in pieces: with its outcome, or the name of the text that it is kept in; with neither,
+-- whoever waits reads the record.
+local function settledEvent(callId, state, signature, outcome, now, textId)
   local event = {'{"type":"settled","callId":"', callId, '","state":"', state, '","atMs":', text(now)}
   local function add(name, value, last) event[#event + 1], event[#event + 2], event[#event + 3] = name, value, last end
-  if outcome and signature ~= '' then add(',"signature":"', signature, '"') end
+  if (outcome or textId) and signature ~= '' then add(',"signature":"', signature, '"') end
+  if textId then add(',"textId":"', textId, '"') end
   if outcome then add(',"outcome":', outcome, '}') else event[#event + 1] = '}' end
   return event
 end
