@@ -422,9 +422,16 @@ export function toolPolicy(
   settings: Pick<Settings, 'tools'>,
   tool: { readonly namespace: string; readonly name: string },
 ): ToolPolicy {
+  // Most have none at all, and every call asks several times.
+  if (isEmpty(settings.tools)) return NO_POLICY;
   const plain = settings.tools[tool.name];
   const qualified = settings.tools[`${tool.namespace}.${tool.name}`];
   return plain === undefined && qualified === undefined ? NO_POLICY : { ...plain, ...qualified };
+}
+
+function isEmpty(record: object): boolean {
+  for (const _name in record) return false;
+  return true;
 }
 
 /** Tiers in a list such as `read-only,workspace`; throws `CONFIGURATION` for anything else. */

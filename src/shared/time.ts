@@ -71,6 +71,8 @@ export class FollowedClock implements Clock {
 }
 
 let lastMs = 0;
+/** Of the present millisecond. */
+let timeHex = '';
 let sequence = 0;
 
 /**
@@ -82,18 +84,23 @@ export function uuidv7(clock: Clock = systemClock): string {
   if (nowMs === lastMs) {
     sequence += 1;
     if (sequence > 0xfff) {
-      lastMs += 1;
+      begin(lastMs + 1);
       sequence = 0;
     }
   } else {
-    lastMs = nowMs;
+    begin(nowMs);
     sequence = (randomByte() << 3) & 0x7ff;
   }
-  const timeHex = lastMs.toString(16).padStart(12, '0');
   const counterHex = (0x7000 | sequence).toString(16);
   let tailHex = HEX[(randomByte() & 0x3f) | 0x80] ?? '';
   for (let index = 1; index < 8; index += 1) tailHex += HEX[randomByte()];
-  return `${timeHex.slice(0, 8)}-${timeHex.slice(8)}-${counterHex}-${tailHex.slice(0, 4)}-${tailHex.slice(4)}`;
+  return `${timeHex}-${counterHex}-${tailHex.slice(0, 4)}-${tailHex.slice(4)}`;
+}
+
+function begin(ms: number): void {
+  lastMs = ms;
+  const hex = ms.toString(16).padStart(12, '0');
+  timeHex = `${hex.slice(0, 8)}-${hex.slice(8)}`;
 }
 
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
