@@ -224,11 +224,9 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   that its cost grows with their number.
 - **2 and 4 workers: cores, and Redis.** Each worker takes calls for itself, so that steps are shared by fewer calls. More workers help
   where cores are free, or tools wait; on a machine whose cores are taken by callers and Redis they only divide the same work.
-- **32 and 1,024 KiB: copies.** Each copy of a result that a script writes costs Redis about 2.5 µs per KiB (arguments, value, append-only
-  file). A result of more than 4 KiB is written once, into the record, and fetched from there by whoever waits; BullMQ writes it
-  twice, and sends it to every producer. Above 64 KiB it goes in parts, compressed, which costs the worker and the caller CPU time
-  and spares Redis, the network and the file. A result that is an argument of a script is looked at by Lua byte by
-  byte, which takes Redis about as long as all that the bare list does with it. From 16 producers, hand-written BullMQ took 2,875 µs of
+- **32 and 1,024 KiB: copies.** A result of more than 4 KiB is written once, by a plain command, and fetched by whoever waits; BullMQ
+  writes it twice, in a script, and sends it to every producer. Above 64 KiB it goes in parts, compressed, which costs the worker and the
+  caller CPU time and spares Redis, the network and the file. From 16 producers, hand-written BullMQ took 2,875 µs of
   CPU time for a call on 2026-11-22: four times its throughput leaves 719. The bare list took 500 of them, and what Pawl does for a
   call of 200 B beyond the list's 147 another 384: 884 together, even if 32 KiB cost Pawl nothing beyond what they cost the list.
 - **Replays: one script each way.** Nothing is written but the audit record; the producer's own CPU time is what is left.

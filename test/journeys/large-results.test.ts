@@ -30,7 +30,10 @@ test('results around 64 KiB, of 1 MiB and above the cap come back alike, and Bul
     const result = await produce(bytes);
     expect(result).toMatchObject({ status: 'success' });
     expect(lengthOf(result)).toBe(bytes);
-    expect(await textsOf(result), `${bytes} by reference`).toHaveLength(large ? 1 : 0);
+    expect(await textsOf(result)).toHaveLength(1);
+    expect(await redis.hexists(`${base}:call:${result.callId}`, 'outcomeParts'), `${bytes} in parts`).toBe(
+      large ? 1 : 0,
+    );
   }
   // Bytes and characters are not the same.
   expect(lengthOf(await produce(30_000, 'é'))).toBe(30_000);

@@ -25,12 +25,12 @@ local function text(number)
 end
 
 -- What several calls of a script are told in the same words, taken apart once.
-local taken_apart = {}
+local takenApart = {}
 local function parts(words, pattern)
-  local found = taken_apart[words]
+  local found = takenApart[words]
   if not found then
     found = {string.match(words, pattern)}
-    taken_apart[words] = found
+    takenApart[words] = found
   end
   return found
 end
