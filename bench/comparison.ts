@@ -34,15 +34,28 @@ export interface Compared {
   /** CPU time of all processes together. */
   readonly cpuRatio: Ratio;
   /** Pawl's cost per call with all producers divided by that with one of them. */
-  readonly growth?: { readonly worker: Ratio; readonly store: Ratio; readonly one: Measured };
+  readonly growth?: {
+    /** That has all calls in flight. */
+    readonly overOne: Growth;
+    /** That has as many calls in flight as each of them. */
+    readonly overAlike: Growth;
+  };
   /** Pawl's calls per second divided by those of the same load with fresh keys. */
   readonly overFresh?: { readonly throughput: Ratio; readonly fresh: Measured };
 }
 
+export interface Growth {
+  readonly worker: Ratio;
+  readonly store: Ratio;
+  readonly one: Measured;
+}
+
 interface Contender {
-  readonly id: 'theirs' | 'pawl' | 'beside';
+  readonly id: 'theirs' | 'pawl' | 'one' | 'alike' | 'fresh';
   readonly side: Side;
   readonly producers: number;
+  /** Of all of them. */
+  readonly inFlight: number;
   readonly keys: Load['keys'];
 }
 
@@ -54,12 +67,17 @@ const DISTURBED_SHARE = 0.3;
 const ENOUGH_ROUNDS = 3;
 
 export async function compare(fleet: Fleet, workload: Workload, effort: Effort, against: Side): Promise<Compared> {
-  const { producers, keys, resultBytes, beside, longer = 1 } = workload;
+  const { producers, keys, resultBytes, inFlight, beside, longer = 1 } = workload;
   const contenders: readonly Contender[] = [
-    { id: 'theirs', side: against, producers, keys },
-    { id: 'pawl', side: 'pawl', producers, keys },
-    ...(beside === 'one-producer' ? [{ id: 'beside', side: 'pawl', producers: 1, keys } as const] : []),
-    ...(beside === 'fresh-keys' ? [{ id: 'beside', side: 'pawl', producers, keys: 'fresh' } as const] : []),
+    { id: 'theirs', side: against, producers, inFlight, keys },
+    { id: 'pawl', side: 'pawl', producers, inFlight, keys },
+    ...(beside === 'one-producer'
+      ? ([
+          { id: 'one', side: 'pawl', producers: 1, inFlight, keys },
+          { id: 'alike', side: 'pawl', producers: 1, inFlight: inFlight / producers, keys },
+        ] as const)
+      : []),
+    ...(beside === 'fresh-keys' ? [{ id: 'fresh', side: 'pawl', producers, inFlight, keys: 'fresh' } as const] : []),
   ];
   const run = (contender: Contender, pace: Load['pace']) =>
     fleet.run(contender.side, contender.producers, { pace, resultBytes, keys: contender.keys });
@@ -72,7 +90,7 @@ export async function compare(fleet: Fleet, workload: Workload, effort: Effort, 
   for (let number = 0; number < Math.ceil(effort.rounds / longer); number += 1) {
     const round = new Map<Contender['id'], Measured>();
     for (const contender of number % 2 === 0 ? contenders : contenders.toReversed()) {
-      const measured = await run(contender, { inFlight: workload.inFlight, until });
+      const measured = await run(contender, { inFlight: contender.inFlight, until });
       if (keys === 'same' && measured.runs !== 1)
         throw new Error(`${contender.side} ran the tool ${measured.runs} times for one key`);
       round.set(contender.id, measured);
@@ -95,7 +113,12 @@ function warmUpKeys(keys: Load['keys']): Load['keys'] {
 
 function summary(workload: Workload, against: Side, rounds: readonly Round[], counted: Compared['rounds']): Compared {
   const all = (id: Contender['id']) => rounds.map((round) => round.get(id)).filter((one) => one !== undefined);
-  const [theirs, pawl, beside] = [all('theirs'), all('pawl'), all('beside')];
+  const [theirs, pawl, fresh] = [all('theirs'), all('pawl'), all('fresh')];
+  const growthOver = (one: readonly Measured[]): Growth => ({
+    worker: ratioOf(pawl, one, (round) => round.cpu.worker),
+    store: ratioOf(pawl, one, (round) => round.cpu.store),
+    one: middle(one),
+  });
   const throughput = (round: Measured) => round.callsPerSecond;
   return {
     name: workload.name,
@@ -108,16 +131,10 @@ function summary(workload: Workload, against: Side, rounds: readonly Round[], co
     latencyRatio: ratioOf(pawl, theirs, (round) => round.p50Ms),
     cpuRatio: ratioOf(pawl, theirs, ({ cpu }) => cpu.worker + cpu.callers + cpu.store),
     ...(workload.beside === 'one-producer'
-      ? {
-          growth: {
-            worker: ratioOf(pawl, beside, (round) => round.cpu.worker),
-            store: ratioOf(pawl, beside, (round) => round.cpu.store),
-            one: middle(beside),
-          },
-        }
+      ? { growth: { overOne: growthOver(all('one')), overAlike: growthOver(all('alike')) } }
       : {}),
     ...(workload.beside === 'fresh-keys'
-      ? { overFresh: { throughput: ratioOf(pawl, beside, throughput), fresh: middle(beside) } }
+      ? { overFresh: { throughput: ratioOf(pawl, fresh, throughput), fresh: middle(fresh) } }
       : {}),
   };
 }

@@ -84,6 +84,8 @@ export function verdicts({ compared, scenarios, peers }: Measurements): readonly
   ];
 }
 
+const ALIKE = 'against one producer with as many calls in flight as each of them';
+
 function ofWorkload({ title, throughputRatio, latencyRatio, cpuRatio, growth, overFresh }: Compared, target: Target) {
   const atLeast = (what: string, ratio: number | undefined): readonly Verdict[] =>
     ratio === undefined
@@ -118,8 +120,10 @@ function ofWorkload({ title, throughputRatio, latencyRatio, cpuRatio, growth, ov
       return atMost('CPU time of all processes', cpuRatio.median);
     case 'growth':
       return [
-        ...atMost('CPU per call of the worker, against one producer', growth?.worker.median),
-        ...atMost('CPU per call of Redis, against one producer', growth?.store.median),
+        ...atMost('CPU per call of the worker, against one producer', growth?.overOne.worker.median),
+        ...atMost('CPU per call of Redis, against one producer', growth?.overOne.store.median),
+        ...atMost(`CPU per call of the worker, ${ALIKE}`, growth?.overAlike.worker.median),
+        ...atMost(`CPU per call of Redis, ${ALIKE}`, growth?.overAlike.store.median),
       ];
     default:
       return target satisfies never;
