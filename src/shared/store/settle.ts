@@ -53,10 +53,14 @@ const settleScript = new Script('settle', 2, SETTLE_LUA);
 export interface ReadySettle extends Omit<Settle, 'outcomeJson'> {
   /** The text in one piece, wherever it is kept; '' for one in parts. */
   readonly outcomeJson: string;
-  /** Where one is that is kept apart: under a name of its own, or in parts, with its reference (`TextReference`, JSON). */
-  readonly apart?:
-    | { readonly key: string; readonly textId: string }
-    | { readonly key: string; readonly reference: string };
+  /** Where one is that is kept apart. */
+  readonly apart?: {
+    readonly key: string;
+    /** What the event calls one in one piece; '' for one in parts. */
+    readonly textId: string;
+    /** To the parts (`TextReference`, JSON); '' for one in one piece. */
+    readonly reference: string;
+  };
 }
 
 /** An outcome that is kept apart is written first. Nothing has to be waited for when it is in one piece. */
@@ -78,13 +82,13 @@ function writeApart(access: LedgerAccess, settle: ReadySettle): ReadySettle {
   const key = access.placed(callId).outcome(callId, textId);
   // Writing it again, because an answer was lost, takes nothing back of what refers to it.
   access.redis.set(key, outcomeJson, 'PX', UNREFERRED_MS, 'NX').catch(() => {});
-  return { ...settle, apart: { key, textId } };
+  return { ...settle, apart: { key, textId, reference: '' } };
 }
 
 async function writeParts(access: LedgerAccess, settle: Settle, text: LargeText): Promise<ReadySettle> {
   const key = access.placed(settle.callId).outcome(settle.callId, text.id);
   const reference = JSON.stringify(await access.texts.write(key, text));
-  return { ...settle, outcomeJson: '', apart: { key, reference } };
+  return { ...settle, outcomeJson: '', apart: { key, textId: '', reference } };
 }
 
 export async function settleCall(access: LedgerAccess, settle: Settle): Promise<WriteAnswer> {
@@ -99,20 +103,20 @@ export async function settleCall(access: LedgerAccess, settle: Settle): Promise<
 /** As `settle.lua` takes them. */
 export function settleArguments(access: LedgerAccess, settle: ReadySettle): (string | number)[] {
   const { callId, state, outcome, outcomeJson, sample, refill, apart } = settle;
-  const reference = apart !== undefined && 'reference' in apart ? apart.reference : '';
+  const { key = '', textId = '', reference = '' } = apart ?? {};
   return [
     callId,
     settle.fence,
     state,
-    apart === undefined ? outcomeJson : '',
+    key === '' ? outcomeJson : '',
     reference === ''
       ? access.seals.outcome(callId, state, outcomeJson)
       : access.seals.outcome(callId, state, reference, 'outcome-parts'),
     formatAttempts(settle.attempts),
     settle.ttlMs,
     outcome.error?.retriable === true ? '1' : '0',
-    apart?.key ?? '',
-    apart !== undefined && 'textId' in apart ? apart.textId : '',
+    key,
+    textId,
     reference,
     sample === undefined ? '' : `${sample.epoch} ${sample.windowSize} ${sample.windowMs} ${sample.circuit}`,
     refill === undefined ? '' : refillWords(refill),
