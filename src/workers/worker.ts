@@ -128,17 +128,19 @@ export class ToolWorker {
       ...(options.audit === undefined ? {} : { audit: options.audit }),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });
+    let worker: ToolWorker | undefined;
     try {
       const faults = serverFaults(backend.server, servedTools(options), settings);
       if (faults.length > 0) throw unfitServer(faults);
-      const worker = new ToolWorker(options, backend, await backend.ledger.now());
+      worker = new ToolWorker(options, backend, await backend.ledger.now());
       await Promise.all([worker.#learnSwitches(), worker.#declared.catchUp()]);
       await worker.#presence.publish();
       worker.#startTimers();
       await worker.#queues.follow();
       return worker;
     } catch (error) {
-      await backend.close();
+      // What is open already would keep the process, and contain the very error that it should end with.
+      await (worker?.close(0) ?? backend.close()).catch(() => {});
       throw error;
     }
   }
@@ -152,11 +154,11 @@ export class ToolWorker {
     this.id = `${hostname()}:${process.pid}:${uuidv7(this.#clock).slice(-6)}`;
     const served = servedTools(options);
     const onError = (error: Error) => this.#onError(error);
-    if (served.some((tool) => durabilityOf(settings, tool) === 'waitaof'))
-      this.#disk = DiskBarrier.open(backend, onError);
     const offers = served.map((tool) => offerOf(tool, nowMs));
     this.tools = offers.map(offerId);
     this.#tools = register(served);
+    if (served.some((tool) => durabilityOf(settings, tool) === 'waitaof'))
+      this.#disk = DiskBarrier.open(backend, onError);
     this.#metrics = new WorkerMetrics(served);
     this.#publisher = new MetricsPublisher({
       metrics: new FleetMetrics(backend.redis, settings.prefix),

@@ -1,6 +1,6 @@
 import { Queue } from 'bullmq';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { PlaceKeys } from '../../src/shared/store/keys.ts';
+import { FleetKeys, PlaceKeys } from '../../src/shared/store/keys.ts';
 import { jobIdOf } from '../../src/shared/store/queues.ts';
 import { redisOptions } from '../../src/shared/store/redis.ts';
 import { eventually } from '../helpers/signal.ts';
@@ -37,6 +37,17 @@ describe('what a worker offers', () => {
     await expect(fleet.startWorker({ tools: [echo, { ...echo, version: '2.0.0' }] })).rejects.toMatchObject({
       code: 'CONFIGURATION',
     });
+    await eventually(async () => (await fleet.world.connections()).every((name) => !name.includes('worker')));
+  });
+
+  test('what cannot be published ends the start: nothing stays open, and errors are the process’s again', async () => {
+    const fleet = await startFleet({ tools: [echo], workers: 0 });
+    const handlers = () => process.listenerCount('uncaughtException') + process.listenerCount('unhandledRejection');
+    const before = handlers();
+    const { redis, prefix } = fleet.pawl.backend;
+    await redis.set(new FleetKeys(prefix).workers, 'no index');
+    await expect(fleet.startWorker()).rejects.toThrow('WRONGTYPE');
+    expect(handlers()).toBe(before);
     await eventually(async () => (await fleet.world.connections()).every((name) => !name.includes('worker')));
   });
 
