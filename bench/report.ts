@@ -211,13 +211,13 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   V8's built-ins, a quarter compiled code, and no function has more than 3 % of its own. Of the producer, reading replies takes 16 %, the
   audit record 13, writing commands 9, the contract's check 6; of the worker, reading 16, the end's command 14, BullMQ's loop 10, the audit
   record 8. The same producer takes 60 µs of CPU time for each of 64 calls, and 350 for one alone: between single calls, the other two processes have
-  had the core and its caches. A quarter more than hand-written BullMQ would leave 0.6 ms for what takes 1.0: no audit record, no index of
+  had the core and its caches. A quarter more than hand-written BullMQ would leave 0.6 ms for what takes 0.76 by now: no audit record, no index of
   calls, no context and no policy on the way.
 - **4, 16 and 64 producers: cold code again, and idle moments.** With 4 calls in flight each, a producer's calls travel in groups of about
   three (counted: 0.3 claims and 0.3 messages with results for each call), so that waking up is shared already: the kernel has 5 % of the
   producers' time. The rest is JavaScript that runs 100 times a second in each of 16 processes on two cores: a third of it V8's built-ins, a
   fifth its compilers, which begin anew in each process. The bare list shows the same: from 1 to 16 producers its callers
-  cost 6.7 times as much for a call, and its Redis 2.3 times (Pawl's 3.8 and 1.3). For a fifth
+  cost 6.7 times as much for a call, and its Redis 2.3 times (Pawl's 5.3 and 1.5). For a fifth
   of the time one of the two cores is idle (scheduler's trace): half of that, the worker alone works through the calls that came together.
   Redis' growth is that of scripts for three calls instead of thirty, not of producers: one with 4 calls in flight costs Redis more for a
   call than 16 of them, whose calls end together (the last of the targets above). Counted by callgrind on 2026-11-22, Redis takes
