@@ -25,8 +25,11 @@ export interface Waiting {
   claimed(): void;
 }
 
-/** A call that has ended, and what was told of it, if anything. */
-type Ended = SettledEvent | { readonly callId: string };
+interface Ended {
+  readonly callId: string;
+  /** What was told of it, if anything. */
+  readonly event: SettledEvent | undefined;
+}
 
 /** Calls that settled before somebody waited: a merged call's ID is known only from the claim's answer. */
 const MAX_EARLY = 5_000;
@@ -87,7 +90,7 @@ export class Results {
     });
     // Nobody may be waiting any more when the client is closed.
     outcome.catch(() => {});
-    if (this.#early.delete(callId) && sinceClaim) this.#fetch({ callId });
+    if (this.#early.delete(callId) && sinceClaim) this.#fetch(callId);
     return {
       outcome,
       stop: () => waiter !== undefined && this.#forget(callId, waiter),
@@ -116,7 +119,7 @@ export class Results {
       if (this.#early.size > MAX_EARLY && oldest !== undefined) this.#early.delete(oldest);
       return;
     }
-    if (event.outcome === undefined) this.#fetch(event);
+    if (event.outcome === undefined) this.#fetch(event.callId, event);
     else this.#settle(event.callId, event.outcome as Outcome);
   }
 
@@ -141,15 +144,15 @@ export class Results {
   }
 
   /** Those that are told of together are answered together: what their callers do next goes to Redis as one step, too. */
-  #fetch(ended: Ended): void {
-    this.#toFetch.push(ended);
+  #fetch(callId: string, event?: SettledEvent): void {
+    this.#toFetch.push({ callId, event });
     if (this.#toFetch.length === 1) process.nextTick(() => this.#fetchAll());
   }
 
   #fetchAll(): void {
     while (this.#toFetch.length > 0) {
       const together = this.#toFetch.splice(0, FETCHED_TOGETHER);
-      const outcomes = together.map((ended) => this.#ledger.outcome(ended.callId, 'type' in ended ? ended : undefined));
+      const outcomes = together.map(({ callId, event }) => this.#ledger.outcome(callId, event));
       void Promise.allSettled(outcomes).then((fetched) => {
         fetched.forEach((answer, index) => {
           if (answer.status === 'rejected') this.#onError(answer.reason as Error);

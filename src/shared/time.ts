@@ -84,11 +84,11 @@ export function uuidv7(clock: Clock = systemClock): string {
   if (nowMs === lastMs) {
     sequence += 1;
     if (sequence > 0xfff) {
-      begin(lastMs + 1);
+      beginMillisecond(lastMs + 1);
       sequence = 0;
     }
   } else {
-    begin(nowMs);
+    beginMillisecond(nowMs);
     sequence = (randomByte() << 3) & 0x7ff;
   }
   const counterHex = (0x7000 | sequence).toString(16);
@@ -97,7 +97,7 @@ export function uuidv7(clock: Clock = systemClock): string {
   return `${timeHex}-${counterHex}-${tailHex.slice(0, 4)}-${tailHex.slice(4)}`;
 }
 
-function begin(ms: number): void {
+function beginMillisecond(ms: number): void {
   lastMs = ms;
   const hex = ms.toString(16).padStart(12, '0');
   timeHex = `${hex.slice(0, 8)}-${hex.slice(8)}`;

@@ -172,7 +172,7 @@ export class Approvals {
         next,
         signed?.signature ?? '',
         waiting,
-        ...enqueueArguments(keys, tool.name, job, true),
+        ...enqueueArguments(keys, tool.name, job),
       ],
     );
     switch (code) {

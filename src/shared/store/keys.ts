@@ -25,7 +25,9 @@ export const PLACE_NAMES = {
   WINDOWS: ':window:',
   RETRIES: ':retries:',
   SIZES: ':sizes:',
+  /** Slots in which calls with a derived key merge. */
   MERGES: ':merge:',
+  /** How often a session made the same call. */
   LOOPS: ':loop:',
   SESSIONS: ':session:',
   APPROVALS: ':approval',
@@ -46,10 +48,6 @@ export class PlaceKeys {
   readonly circuits: string;
   /** How many calls of each tool there are, in parts of the retention. */
   readonly sizes: string;
-  /** Prefix of the slots in which calls with a derived key merge. */
-  readonly merges: string;
-  /** Prefix of how often a session made the same call. */
-  readonly loops: string;
   /** Of the indices of each session's calls, by time. */
   readonly sessions: string;
 
@@ -64,8 +62,6 @@ export class PlaceKeys {
     this.inDoubt = `${this.base}${PLACE_NAMES.IN_DOUBT}`;
     this.circuits = `${this.base}${PLACE_NAMES.CIRCUITS}`;
     this.sizes = `${this.base}${PLACE_NAMES.SIZES}`;
-    this.merges = `${this.base}${PLACE_NAMES.MERGES}`;
-    this.loops = `${this.base}${PLACE_NAMES.LOOPS}`;
     this.sessions = `${this.base}${PLACE_NAMES.SESSIONS}`;
   }
 

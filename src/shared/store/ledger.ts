@@ -361,7 +361,7 @@ export class Ledger {
         signed.request,
         signed.signature,
         signed.resolution,
-        ...enqueueArguments(keys, record.request.envelope.toolName, job, true),
+        ...enqueueArguments(keys, record.request.envelope.toolName, job),
       ],
     );
     return code as 'queued' | 'refused' | 'gone';

@@ -99,7 +99,10 @@ export const KEPT = JSON.stringify({
 });
 
 /** For `Script`: how jobs of ours are kept. */
-export const JOBS_LUA = luaConstants({ KEPT, REMOVED_AT_ONCE, KEPT_PER_SECOND, KEPT_EVENTS });
+export const JOBS_LUA = [
+  luaConstants({ KEPT, REMOVED_AT_ONCE, KEPT_PER_SECOND, KEPT_EVENTS }),
+  "local function job_options(kept) return kept == '1' and KEPT or REMOVED_AT_ONCE end\n",
+].join('');
 /** For `Script`: `enqueue`. */
 export const ENQUEUE_LUA = [JOBS_LUA, luaFunction('stand-in-line'), luaFunction('enqueue')];
 
@@ -120,9 +123,8 @@ export function callOfJob(jobId: string): Pick<CallJob, 'callId' | 'generation'>
   return { callId: jobId.slice(0, split), generation: jobId.slice(split + 1) };
 }
 
-/** Key prefix of the queue and arguments of `enqueue` for one call; `kept` for Bull Board, or gone as soon as it is finished. */
-export function enqueueArguments(keys: PlaceKeys, toolName: string, job: CallJob, kept: boolean): (string | number)[] {
+/** Key prefix of the queue and arguments of `enqueue` for a call that comes back to it: its job is kept for Bull Board. */
+export function enqueueArguments(keys: PlaceKeys, toolName: string, job: CallJob): string[] {
   const jobId = jobIdOf(job.callId, job.generation);
-  const options = kept ? KEPT : REMOVED_AT_ONCE;
-  return [keys.job(''), jobId, toolName, job.generation, JSON.stringify(job), options];
+  return [keys.job(''), jobId, toolName, job.generation, JSON.stringify(job), '1'];
 }

@@ -510,6 +510,28 @@ describe('settling', () => {
     expect(await books.redis.exists(at)).toBe(0);
   });
 
+  test('a text that an attempt of a forgotten life left behind is not taken for the outcome of one with its number', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    const { fence, nowMs } = await started(books, claim);
+    const keys = books.ledger.keys(PLACE);
+    await books.redis.set(keys.outcome(claim.callId, `${fence}-${nowMs - 60_000}`), '"of another life"');
+    const outcome = { ...SUCCESS, output: { content: 'x'.repeat(MAX_EVENT_OUTCOME_BYTES) } };
+    const attempt: AttemptRecord = {
+      attempt: 1,
+      fence,
+      worker: 'worker-1',
+      startedAtMs: nowMs,
+      finishedAtMs: nowMs,
+      status: 'success',
+      retriable: false,
+    };
+    const ending = { callId: claim.callId, fence, state: 'done', outcome, attempts: [attempt], ttlMs: 60_000 } as const;
+    expect(await books.ledger.settle({ ...ending, outcomeJson: JSON.stringify(outcome) })).toBe('settled');
+    expect(await books.ledger.outcome(claim.callId)).toEqual(outcome);
+  });
+
   test('a call does not end while the text of its outcome is not there', async () => {
     const books = await openBooks();
     const claim = claimOf('a');

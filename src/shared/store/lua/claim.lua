@@ -1,7 +1,7 @@
 -- Claims a call for the first who asks and puts its job into the queue, in one step: a claim without a job cannot exist.
 -- Everybody else learns what became of the call, and is told when it settles.
 --
--- KEYS  place: what all calls of the script share (claims)
+-- KEYS  what all calls of the script share, by name (claims)
 -- ARGV  1 call ID  2 '1' when a merge slot is used; '2' shadow mode: tell what a call with the slot's key would have met, '3' or one
 --         with its parameters while it was in flight  3 that slot, '' for none  4 producer's inbox ID, '' when nobody waits
 --       5 dedupe mode  6 parameter digest  7 request (JSON)  8 generation  9 circuit's name  10 signature
@@ -24,7 +24,7 @@
 --   done | failed | cancelled   outcome (JSON), settledAt, the outcome's signature, where a large outcome is, its reference
 --   conflict                    the key was used with other parameters; nothing was written
 -- Fails with UNKEPT when the large parameters are not there; nothing was written.
-local place, callId, merging, inbox, mode = KEYS.place, ARGV[1], ARGV[2] == '1', ARGV[4], ARGV[5]
+local place, callId, merging, inbox, mode = KEYS, ARGV[1], ARGV[2] == '1', ARGV[4], ARGV[5]
 local own, slot, retentionMs, queue = place.records .. callId, place.merges .. ARGV[3], place.retentionMs, place.queue
 local now = nowMs()
 
@@ -130,7 +130,7 @@ if ARGV[2] == '2' or ARGV[2] == '3' then
 end
 -- A worker that has nothing to do gets the call at once, and its attempt has begun. A call that must not start twice begins when the
 -- worker asks for it: the message may get lost.
-local kept = ARGV[14] == '1' and place.keepsOne()
+local kept = ARGV[14] == '1' and place.keepsOne() and '1' or '0'
 local jobId = callId .. '.' .. ARGV[8]
 local approval = firstBudget + budgets * 6
 local worker = not ARGV[approval] and idle_worker({queue}, {}) or nil
@@ -186,11 +186,10 @@ if now % 16 == 0 then
   end
 end
 if not worker then
-  enqueue({queue}, {jobId, ARGV[12], ARGV[8], ARGV[13], kept and KEPT or REMOVED_AT_ONCE, ARGV[20], ARGV[21]})
-elseif begins then
-  push({queue}, {worker, jobId, ARGV[12], ARGV[8], ARGV[13], kept and '1' or '0', token, text(fence), ARGV[7], ARGV[10], ARGV[9], circuit})
+  enqueue({queue}, {jobId, ARGV[12], ARGV[8], ARGV[13], kept, ARGV[20], ARGV[21]})
 else
-  push({queue}, {worker, jobId, ARGV[12], ARGV[8], ARGV[13], kept and '1' or '0', token, '', '', '', '', ''})
+  local begun = begins and {text(fence), ARGV[7], ARGV[10], ARGV[9], circuit} or {'', '', '', '', ''}
+  push({queue}, {worker, jobId, ARGV[12], ARGV[8], ARGV[13], kept, token, unpack(begun)})
 end
 if ARGV[23] ~= '' then records[#records + 1] = ARGV[23] end
 return {'claimed', callId, now, duplicate, repetitions}

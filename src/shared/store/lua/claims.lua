@@ -4,8 +4,9 @@
 -- ARGV  1 as add_records takes it  2 number of calls  3 index retention, ms
 --       then for each call: how many arguments claim takes, and these
 -- Returns for each what claim returns, or {'error', what went wrong}; behind them what add_records returns
--- Whether one more job of this second may be kept, whoever handed it in.
 local base, queue = KEYS[2], KEYS[4]
+
+-- Whether one more job of this second may be kept, whoever handed it in.
 local keptKey, kept, keptBefore = queue .. 'kept', nil, nil
 local function keepsOne()
   if not kept then
@@ -16,14 +17,15 @@ local function keepsOne()
   kept = kept + 1
   return true
 end
-local keys = {place = {
+
+local place = {
   retentionMs = ARGV[3], queue = queue, records = base .. RECORDS, inflight = base .. INFLIGHT, calls = base .. CALLS, merges = base .. MERGES,
   sessions = base .. SESSIONS, loops = base .. LOOPS, approvals = base .. APPROVALS, sizes = base .. SIZES, circuits = KEYS[3] .. CIRCUITS,
-  keepsOne = keepsOne}}
+  keepsOne = keepsOne}
 local answers, at = {}, 4
 for number = 1, tonumber(ARGV[2]) do
   local last = at + tonumber(ARGV[at])
-  local ok, answer = pcall(claim, keys, {unpack(ARGV, at + 1, last)})
+  local ok, answer = pcall(claim, place, {unpack(ARGV, at + 1, last)})
   answers[number] = ok and answer or {'error', type(answer) == 'table' and answer.err or answer}
   at = last + 1
 end

@@ -2,12 +2,12 @@
 -- nothing waits, or when the call has waited elsewhere already, the job goes to the list that is served first; else it stands in line.
 --
 -- KEYS  1 key prefix of the queue
--- ARGV  1 job ID  2 name of the tool  3 time, ms  4 the job's data (JSON)  5 its options (JSON)
+-- ARGV  1 job ID  2 name of the tool  3 time, ms  4 the job's data (JSON)  5 '1' when it is kept after its end
 --       6, 7 of a new call: line and session, as stand_in_line takes them
 local queue, jobId = KEYS[1], ARGV[1]
 local job, events, wait = queue .. jobId, queue .. 'events', queue .. 'wait'
 if redis.call('EXISTS', job) == 1 then return end
-redis.call('HSET', job, 'name', ARGV[2], 'data', ARGV[4], 'opts', ARGV[5], 'timestamp', ARGV[3], 'delay', '0', 'priority', '0')
+redis.call('HSET', job, 'name', ARGV[2], 'data', ARGV[4], 'opts', job_options(ARGV[5]), 'timestamp', ARGV[3], 'delay', '0', 'priority', '0')
 redis.call('XADD', events, '*', 'event', 'added', 'jobId', jobId, 'name', ARGV[2])
 redis.call('XADD', events, 'MAXLEN', '~', KEPT_EVENTS, '*', 'event', 'waiting', 'jobId', jobId)
 local others = gatheredFor('LPUSH', wait) or gatheredFor('ZADD', queue .. 'prioritized')

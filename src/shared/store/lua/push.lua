@@ -6,7 +6,7 @@
 --       11 circuit's name  12 the circuit as stored
 local queue, worker, jobId = KEYS[1], ARGV[1], ARGV[2]
 local events, now = queue .. 'events', text(nowMs())
-redis.call('HSET', queue .. jobId, 'name', ARGV[3], 'data', ARGV[5], 'opts', ARGV[6] == '1' and KEPT or REMOVED_AT_ONCE, 'timestamp', ARGV[4],
+redis.call('HSET', queue .. jobId, 'name', ARGV[3], 'data', ARGV[5], 'opts', job_options(ARGV[6]), 'timestamp', ARGV[4],
   'delay', '0', 'priority', '0', 'processedOn', now, 'ats', '1')
 redis.call('SET', queue .. jobId .. ':lock', ARGV[7], 'PX', worker.leaseMs)
 redis.call('XADD', events, 'MAXLEN', '~', KEPT_EVENTS, '*', 'event', 'added', 'jobId', jobId, 'name', ARGV[3])
