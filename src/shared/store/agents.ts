@@ -8,10 +8,10 @@ import { type Redis, Script } from './redis.ts';
 import { openedMessage, sealedMessage } from './sealed-text.ts';
 import { wake } from './wake.ts';
 
-const spawnScript = new Script('agent-spawn', 3);
-const tellScript = new Script('agent-tell', 4);
-const takeScript = new Script('agent-take', 3);
-const replyScript = new Script('agent-reply', 2);
+const spawnScript = new Script('agent-spawn');
+const tellScript = new Script('agent-tell');
+const takeScript = new Script('agent-take');
+const replyScript = new Script('agent-reply');
 
 /** After the last message or reply. */
 const KEPT_MS = 7 * 24 * 3_600_000;

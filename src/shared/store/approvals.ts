@@ -38,7 +38,7 @@ export type DecideAnswer =
   /** The stored request of the call is not authentic. */
   | { readonly kind: 'forged' };
 
-const decideScript = new Script('decide', 6, ENQUEUE_LUA);
+const decideScript = new Script('decide', ENQUEUE_LUA);
 const LISTED_AT_ONCE = 200;
 
 export class Approvals {

@@ -12,8 +12,8 @@ import type { AuditWriter } from './audit-writer.ts';
 import { AuditKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
 
-const leaseScript = new Script('audit-lease', 2);
-const sealScript = new Script('audit-seal', 5);
+const leaseScript = new Script('audit-lease');
+const sealScript = new Script('audit-seal');
 const LEASE_MS = 5_000;
 /** How long what Redis has of a trail stays after another one has begun. */
 const LEFT_TRAIL_MS = 7 * 24 * 3_600_000;

@@ -59,7 +59,7 @@ export type BeginAnswer =
   | { readonly kind: 'suspect'; readonly takenOver: boolean; readonly request: StoredRequest }
   | { readonly kind: 'early'; readonly remainingMs: number };
 
-const beginScript = new Script('begin', 2);
+const beginScript = new Script('begin');
 
 export async function beginAttempt(access: LedgerAccess, job: CallJob, attempt: BeginAttempt): Promise<BeginAnswer> {
   const keys = access.placed(job.callId);

@@ -10,10 +10,10 @@ import { isClustered, type Redis, Script } from './redis.ts';
 import type { CircuitSample } from './settle.ts';
 import type { Shards } from './shards.ts';
 
-const failureScript = new Script('circuit-failure', 2);
-const changeScript = new Script('circuit-change', 3);
-const successScript = new Script('circuit-success', 2);
-const copyScript = new Script('circuit-copy', 1);
+const failureScript = new Script('circuit-failure');
+const changeScript = new Script('circuit-change');
+const successScript = new Script('circuit-success');
+const copyScript = new Script('circuit-copy');
 /** Of each place. */
 const CHANGES_KEPT = 500;
 const CHANGES_KEPT_MS = 7 * 24 * 3_600_000;

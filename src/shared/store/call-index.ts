@@ -29,7 +29,7 @@ export interface Selection {
   readonly only?: 'inflight' | 'inDoubt' | undefined;
 }
 
-const flushScript = new Script('flush', 3);
+const flushScript = new Script('flush');
 
 /** The calls of a place: by time, by session, in flight, in doubt, and how many there are. */
 export class CallIndex {

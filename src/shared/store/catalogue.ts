@@ -130,7 +130,7 @@ export function offerOf(tool: AnyTool, seenAtMs: number): ToolOffer {
   return { ...content, definition: digest(canonicalJson(content)), seenAtMs };
 }
 
-const heartbeatScript = new Script('heartbeat', 2);
+const heartbeatScript = new Script('heartbeat');
 
 export class Catalogue {
   readonly #redis: Redis;

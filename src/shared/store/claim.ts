@@ -81,7 +81,7 @@ export type ClaimAnswer =
     }
   | { readonly kind: 'conflict'; readonly callId: string };
 
-const claimsScript = new Script('claims', 4, [PLACE_LUA, CARRY_LUA, ...ENQUEUE_LUA, ...PUSH_LUA, luaFunction('claim')]);
+const claimsScript = new Script('claims', [PLACE_LUA, CARRY_LUA, ...ENQUEUE_LUA, ...PUSH_LUA, luaFunction('claim')]);
 
 interface Asked {
   readonly args: readonly (string | number)[];

@@ -24,12 +24,12 @@ export interface RedisDedupeOptions {
   readonly onBackpressure?: (pressure: { readonly size: number; readonly maxKeys: number }) => void;
 }
 
-const putScript = new Script('dedupe-put', 5);
-const getScript = new Script('dedupe-get', 2);
-const dropScript = new Script('dedupe-drop', 2);
-const keysScript = new Script('dedupe-keys', 1);
-const sweepScript = new Script('dedupe-sweep', 2);
-const sizeScript = new Script('dedupe-size', 1);
+const putScript = new Script('dedupe-put');
+const getScript = new Script('dedupe-get');
+const dropScript = new Script('dedupe-drop');
+const keysScript = new Script('dedupe-keys');
+const sweepScript = new Script('dedupe-sweep');
+const sizeScript = new Script('dedupe-size');
 
 /** Records that one script drops at most, so that it keeps nobody waiting. */
 const BATCH = 500;

@@ -65,8 +65,8 @@ export interface Finished {
 }
 
 const NEXT_JOBS_LUA = ['next-in-line', 'next-jobs', 'begin', 'begin-taken'].map((name) => luaFunction(name));
-const takeScript = new Script('take', 3, [PLACE_LUA, ...NEXT_JOBS_LUA, MOVE_LUA.toActive]);
-const finishScript = new Script('finish', 4, [
+const takeScript = new Script('take', [PLACE_LUA, ...NEXT_JOBS_LUA, MOVE_LUA.toActive]);
+const finishScript = new Script('finish', [
   CARRY_LUA,
   ...SETTLE_LUA,
   JOBS_LUA,

@@ -13,7 +13,7 @@ const REMEMBERED_MS = 3_600_000;
 /** As many series as one script adds: Redis does nothing else meanwhile. */
 const BATCH = 500;
 
-const publishScript = new Script('publish-metrics', 2);
+const publishScript = new Script('publish-metrics');
 
 export class FleetMetrics {
   readonly #redis: Redis;

@@ -14,13 +14,13 @@ import { FleetKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
 import { openedMessage, sealedMessage } from './sealed-text.ts';
 
-const joinScript = new Script('client-join', 1);
-const nextScript = new Script('client-next', 2);
-const leaveScript = new Script('client-leave', 2);
-const offerScript = new Script('handover-offer', 3);
-const lookScript = new Script('handover-look', 3);
-const withdrawScript = new Script('handover-withdraw', 2);
-const answerScript = new Script('handover-answer', 2);
+const joinScript = new Script('client-join');
+const nextScript = new Script('client-next');
+const leaveScript = new Script('client-leave');
+const offerScript = new Script('handover-offer');
+const lookScript = new Script('handover-look');
+const withdrawScript = new Script('handover-withdraw');
+const answerScript = new Script('handover-answer');
 
 /** After it was last looked at: longer than it takes until another worker has a dead one's call. */
 const KEPT_MS = 3_600_000;

@@ -27,7 +27,7 @@ const WORTHWHILE = 0.8;
 /** Parts that are on their way to Redis at a time. */
 const MAX_UNDER_WAY = 4;
 
-const keepPartScript = new Script('keep-part', 1);
+const keepPartScript = new Script('keep-part');
 const compress = promisify(zstdCompress);
 const decompress = promisify(zstdDecompress);
 const FASTEST = { [constants.ZSTD_c_compressionLevel]: 1 };

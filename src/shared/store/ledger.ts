@@ -30,12 +30,12 @@ import { type Redis, Script } from './redis.ts';
 import { type Settle, settleCall, type WriteAnswer } from './settle.ts';
 import { spendTime, spent } from './spending.ts';
 
-const postponeScript = new Script('postpone', 2);
-const tellScript = new Script('tell', 2);
-const cancelScript = new Script('cancel', 2);
-const watchScript = new Script('watch', 1);
-const resolveScript = new Script('resolve', 2);
-const requeueScript = new Script('requeue', 4, ENQUEUE_LUA);
+const postponeScript = new Script('postpone');
+const tellScript = new Script('tell');
+const cancelScript = new Script('cancel');
+const watchScript = new Script('watch');
+const resolveScript = new Script('resolve');
+const requeueScript = new Script('requeue', ENQUEUE_LUA);
 
 export class Ledger {
   readonly #access: LedgerAccess;

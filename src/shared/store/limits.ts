@@ -26,8 +26,8 @@ const WINDOW_MS = 1_002;
 const WOKEN_MS = 2_000;
 
 const GRANT_LUA = [luaFunction('limit-grant')];
-const takeScript = new Script('limit-take', 5, GRANT_LUA);
-const releaseScript = new Script('limit-release', 3, GRANT_LUA);
+const takeScript = new Script('limit-take', GRANT_LUA);
+const releaseScript = new Script('limit-release', GRANT_LUA);
 
 /** Who asks for a start. */
 export interface Starter {

@@ -22,7 +22,7 @@ export interface PlaceState {
 
 /** Of each place. */
 const LOOKED_AT = 500;
-const stateScript = new Script('place-state', 5);
+const stateScript = new Script('place-state');
 
 export async function readPlaceState(redis: Redis, prefix: string, place: Place): Promise<PlaceState> {
   const keys = new PlaceKeys(prefix, place);

@@ -12,8 +12,8 @@ import { FleetKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
 import { openedText, sealedText } from './sealed-text.ts';
 
-const askScript = new Script('question-ask', 2);
-const endScript = new Script('question-end', 2);
+const askScript = new Script('question-ask');
+const endScript = new Script('question-end');
 
 /** How long an ended question is kept: longer than a call that runs again needs to find its answer. */
 const KEPT_MS = 3_600_000;

@@ -1,6 +1,7 @@
 /**
  * Connections to Redis, and our scripts on them.
  */
+import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Duplex } from 'node:stream';
 import { Cluster, Command, Redis, type RedisOptions } from 'ioredis';
@@ -300,41 +301,33 @@ export function luaConstants(values: Readonly<Record<string, string | number>>):
 
 /** A Lua file of `lua/`, callable on any connection; it can call the given functions. What it gathered is written when it returns. */
 export class Script {
-  readonly #name: string;
   readonly #lua: string;
-  readonly #numberOfKeys: number | undefined;
+  readonly #sha1: string;
 
-  /** Without a number of keys, each run says how many it has. */
-  constructor(name: string, numberOfKeys: number | undefined, functions: readonly string[] = []) {
-    this.#name = `pawl:${name}`;
+  constructor(name: string, functions: readonly string[] = []) {
     this.#lua = [
       INCLUDES,
       ...functions,
       luaFunction('script', luaFile(name)),
       'local answer = script(KEYS, ARGV)\nwriteGathered()\nreturn answer\n',
     ].join('');
-    this.#numberOfKeys = numberOfKeys;
+    this.#sha1 = createHash('sha1').update(this.#lua).digest('hex');
   }
 
-  /** Runs the script; Redis' refusals become `BACKEND_UNAVAILABLE`. */
+  /** Runs the script; Redis' refusals become `BACKEND_UNAVAILABLE`, as for any other command. */
   async run(client: Redis, keys: readonly string[], args: readonly ScriptArgument[]): Promise<unknown[]> {
-    const commands = client as unknown as Record<
-      string,
-      ((...args: ScriptArgument[]) => Promise<unknown[]>) | undefined
-    >;
-    if (commands[this.#name] === undefined)
-      client.defineCommand(this.#name, {
-        lua: this.#lua,
-        ...(this.#numberOfKeys === undefined ? {} : { numberOfKeys: this.#numberOfKeys }),
-      });
-    const command = commands[this.#name] as (...args: ScriptArgument[]) => Promise<unknown[]>;
-    const count = this.#numberOfKeys === undefined ? [keys.length] : [];
     try {
-      return await command.call(client, ...count, ...keys, ...args);
+      return (await client.evalsha(this.#sha1, keys.length, ...keys, ...args)) as unknown[];
     } catch (error) {
-      throw backendError(error);
+      if (!isUnknownScript(error)) throw error;
     }
+    return (await client.eval(this.#lua, keys.length, ...keys, ...args)) as unknown[];
   }
+}
+
+/** A server that has just begun, or another node: it knows the script from then on. */
+function isUnknownScript(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith('NOSCRIPT');
 }
 
 function luaFile(name: string): string {

@@ -8,7 +8,7 @@ import { type Redis, Script } from './redis.ts';
 import { openedText, sealedText } from './sealed-text.ts';
 import type { Shards } from './shards.ts';
 
-const replaceScript = new Script('session-replace', 1);
+const replaceScript = new Script('session-replace');
 
 /** The first session with a channel, from one upwards (A5). */
 export async function routeOf(

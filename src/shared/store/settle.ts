@@ -47,7 +47,7 @@ export interface Settle {
 /** For `Script`: what `settle` needs. */
 export const SETTLE_LUA = [PLACE_LUA, luaConstants({ MAX_EVENT_OUTCOME_BYTES })];
 
-const settleScript = new Script('settle', 2, SETTLE_LUA);
+const settleScript = new Script('settle', SETTLE_LUA);
 
 /** A settle that a script can take. */
 export interface ReadySettle extends Omit<Settle, 'outcomeJson'> {

@@ -4,7 +4,7 @@ import { TIERS, type Tier } from '../tool.ts';
 import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
 
-const setScript = new Script('shards-set', 1);
+const setScript = new Script('shards-set');
 
 export class Shards {
   readonly #redis: Redis;

@@ -12,7 +12,7 @@ import { type Redis, Script } from './redis.ts';
 /** Revisions of one tool that can be read, and rolled back to. */
 export const KEPT_REVISIONS = 50;
 const READ_AT_A_TIME = 500;
-const writeScript = new Script('spec-write', 4);
+const writeScript = new Script('spec-write');
 
 export type SpecWritten = { readonly kind: 'written' } | { readonly kind: 'changed'; readonly revision: number };
 

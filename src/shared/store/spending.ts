@@ -6,9 +6,9 @@ import type { Claim } from './claim.ts';
 import type { LedgerAccess } from './ledger-access.ts';
 import { Script } from './redis.ts';
 
-const takeScript = new Script('budgets-take', undefined);
-const returnScript = new Script('budgets-return', undefined);
-const spendTimeScript = new Script('spend-time', undefined);
+const takeScript = new Script('budgets-take');
+const returnScript = new Script('budgets-return');
+const spendTimeScript = new Script('spend-time');
 
 export async function spendTime(access: LedgerAccess, names: readonly string[], timeMs: number): Promise<void> {
   const keys = names.map((name) => access.fleet.budget(name));

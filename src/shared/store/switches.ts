@@ -5,7 +5,7 @@ import type { ShadowKind, SwitchWord, SwitchWords } from '../switches.ts';
 import { FleetKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
 
-const switchScript = new Script('switch', 1);
+const switchScript = new Script('switch');
 /** The field of the word about all tools. No tool is named so. */
 const ALL = '*';
 

@@ -20,9 +20,9 @@ type Named = Pick<CallJob, 'callId' | 'generation'>;
 
 const GRANT_LUA = luaFunction('turn-grant');
 const LEAVE_LUA = [GRANT_LUA, luaFunction('turn-leave')];
-const takeScript = new Script('turn-take', 1, LEAVE_LUA);
-const leaveScript = new Script('turn-leave', 1, [GRANT_LUA]);
-const renewScript = new Script('turn-renew', 1);
+const takeScript = new Script('turn-take', LEAVE_LUA);
+const leaveScript = new Script('turn-leave', [GRANT_LUA]);
+const renewScript = new Script('turn-renew');
 
 export class Turns {
   readonly #redis: Redis;

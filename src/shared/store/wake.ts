@@ -4,7 +4,7 @@ import { PlaceKeys } from './keys.ts';
 import { callOfJob } from './queues.ts';
 import { type Redis, Script } from './redis.ts';
 
-const promoteScript = new Script('promote', 2);
+const promoteScript = new Script('promote');
 
 /** `absent`: it is on its way already, or not put aside yet. `ended`: its call needs it no more. */
 export async function wake(redis: Redis, prefix: string, jobId: string): Promise<'promoted' | 'absent' | 'ended'> {
