@@ -2,13 +2,9 @@
  * Steps that many calls take at the same time go to Redis as one: the way there and back, and much of what a script does, cost the
  * same for one call as for many.
  *
- * What is asked for in one turn of the event loop goes together, and gathers while as much as that is still under way: a single call
- * goes at once, and of many lanes one half gathers while the other half is with the server.
+ * What is asked for in one turn of the event loop goes together, and gathers while another step is under way: a single call goes at
+ * once. So many are gathered at most: what waits then goes beside the one that is under way.
  */
-
-/** Redis has others to serve. */
-const MAX_BATCH = 32;
-
 interface Waiting<Item, Answer> {
   readonly item: Item;
   readonly resolve: (answer: Answer) => void;
@@ -16,13 +12,15 @@ interface Waiting<Item, Answer> {
 }
 
 export class Batches<Item, Answer> {
+  readonly #most: number;
   readonly #run: (items: readonly Item[]) => Promise<readonly (Answer | Error)[]>;
   #waiting: Waiting<Item, Answer>[] = [];
   #underWay = 0;
   #looking = false;
 
-  /** `run` answers for each item, in order; when it fails, it fails for all. */
-  constructor(run: (items: readonly Item[]) => Promise<readonly (Answer | Error)[]>) {
+  /** `run` answers for each of at most so many items, in order; when it fails, it fails for all. */
+  constructor(most: number, run: (items: readonly Item[]) => Promise<readonly (Answer | Error)[]>) {
+    this.#most = most;
     this.#run = run;
   }
 
@@ -38,13 +36,13 @@ export class Batches<Item, Answer> {
     this.#looking = true;
     process.nextTick(() => {
       this.#looking = false;
-      while (this.#waiting.length >= MAX_BATCH || (this.#waiting.length > 0 && this.#waiting.length >= this.#underWay))
-        void this.#send(this.#waiting.splice(0, MAX_BATCH));
+      while (this.#waiting.length > 0 && (this.#underWay === 0 || this.#waiting.length >= this.#most))
+        void this.#send(this.#waiting.splice(0, this.#most));
     });
   }
 
   async #send(batch: readonly Waiting<Item, Answer>[]): Promise<void> {
-    this.#underWay += batch.length;
+    this.#underWay += 1;
     try {
       const answers = await this.#run(batch.map(({ item }) => item));
       batch.forEach(({ resolve, reject }, index) => {
@@ -55,7 +53,7 @@ export class Batches<Item, Answer> {
     } catch (error) {
       for (const { reject } of batch) reject(error);
     } finally {
-      this.#underWay -= batch.length;
+      this.#underWay -= 1;
       // Behind all that the answers set off.
       if (this.#waiting.length > 0) this.#lookAfterTurn();
     }

@@ -81,6 +81,9 @@ export type ClaimAnswer =
     }
   | { readonly kind: 'conflict'; readonly callId: string };
 
+/** In one step: enough to share what a step costs, and few enough for Redis and the callers to work at the same time. */
+const MAX_CLAIMS = 16;
+
 const claimsScript = new Script('claims', [PLACE_LUA, CARRY_LUA, ...ENQUEUE_LUA, ...PUSH_LUA, luaFunction('claim')]);
 
 interface Asked {
@@ -137,7 +140,7 @@ export class Claims {
     const keys = access.placed(claim.callId);
     let batches = this.#batches.get(keys);
     if (batches === undefined) {
-      batches = new Batches((asked) => this.#claim(keys, asked));
+      batches = new Batches(MAX_CLAIMS, (asked) => this.#claim(keys, asked));
       this.#batches.set(keys, batches);
     }
     return claimAnswerOf(access, claim, await batches.add(askedOf(access, keys, claim)));

@@ -64,6 +64,9 @@ export interface Finished {
   readonly idle: boolean;
 }
 
+/** In one step: who is told of several ends at once goes on with several calls at once. Redis has others to serve. */
+const MAX_ENDINGS = 64;
+
 const NEXT_JOBS_LUA = ['next-in-line', 'next-jobs', 'begin', 'begin-taken'].map((name) => luaFunction(name));
 const takeScript = new Script('take', [PLACE_LUA, ...NEXT_JOBS_LUA, MOVE_LUA.toActive]);
 const finishScript = new Script('finish', [
@@ -111,7 +114,7 @@ export class Endings {
     const keys = this.#access.placed(settle.callId);
     let batches = this.#batches.get(keys);
     if (batches === undefined) {
-      batches = new Batches((all) => this.#finish(keys, all));
+      batches = new Batches(MAX_ENDINGS, (all) => this.#finish(keys, all));
       this.#batches.set(keys, batches);
     }
     return batches.add(ended);

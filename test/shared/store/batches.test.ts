@@ -4,7 +4,7 @@ import { Batches } from '../../../src/shared/store/batches.ts';
 /** Batches whose answers come when they are asked for: the text of each item. */
 function openBatches() {
   const sent: { readonly items: readonly number[]; answer: (error?: Error) => void }[] = [];
-  const batches = new Batches<number, string>(async (items) => {
+  const batches = new Batches<number, string>(32, async (items) => {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     sent.push({ items, answer: (error) => (error === undefined ? resolve() : reject(error)) });
     await promise;
@@ -23,29 +23,31 @@ test('what is asked for in one turn goes together, and each gets its own answer'
   expect(await answers).toMatchObject([{ value: '1' }, { reason: { message: 'no -2' } }, { value: '3' }]);
 });
 
-test('one goes at once, and others gather while as many are under way', async () => {
+test('one goes at once, and others gather while it is under way', async () => {
   const { batches, sent, turn } = openBatches();
-  const all = [1, 2, 3, 4].map((item) => batches.add(item));
+  const all = [batches.add(1)];
   await turn();
-  all.push(batches.add(5), batches.add(6));
+  all.push(batches.add(2), batches.add(3));
   await turn();
-  expect(sent.map(({ items }) => items)).toEqual([[1, 2, 3, 4]]);
+  all.push(batches.add(4));
+  await turn();
+  expect(sent.map(({ items }) => items)).toEqual([[1]]);
   sent[0]?.answer();
   await turn();
-  expect(sent.map(({ items }) => items)).toEqual([
-    [1, 2, 3, 4],
-    [5, 6],
-  ]);
+  expect(sent.map(({ items }) => items)).toEqual([[1], [2, 3, 4]]);
   sent[1]?.answer();
-  expect(await Promise.all(all)).toEqual(['1', '2', '3', '4', '5', '6']);
+  expect(await Promise.all(all)).toEqual(['1', '2', '3', '4']);
 });
 
-test('no more go together than Redis should serve at a time', async () => {
+test('so many go together at most, and as many wait no longer for the others', async () => {
   const { batches, sent, turn } = openBatches();
   const all = Array.from({ length: 80 }, (_, item) => batches.add(item));
   await turn();
   expect(sent.map(({ items }) => items.length)).toEqual([32, 32]);
-  for (const { answer } of sent) answer();
+  sent[0]?.answer();
+  await turn();
+  expect(sent).toHaveLength(2);
+  sent[1]?.answer();
   await turn();
   expect(sent[2]?.items).toHaveLength(16);
   sent[2]?.answer();
