@@ -301,10 +301,12 @@ export function luaConstants(values: Readonly<Record<string, string | number>>):
 
 /** A Lua file of `lua/`, callable on any connection; it can call the given functions. What it gathered is written when it returns. */
 export class Script {
+  readonly name: string;
   readonly #lua: string;
   readonly #sha1: string;
 
   constructor(name: string, functions: readonly string[] = []) {
+    this.name = name;
     this.#lua = [
       INCLUDES,
       ...functions,
