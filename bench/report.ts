@@ -210,14 +210,15 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   push 23, settle 55, end the job 21, look for a next one 15, audit 13, tell the producer and the rest 20. All three processes were sampled (\`perf\`, 6 s): 6 % of worker and producer is the kernel, a third
   V8's built-ins, a quarter compiled code, and no function has more than 3 % of its own. Of the producer, reading replies takes 16 %, the
   audit record 13, writing commands 9, the contract's check 6; of the worker, reading 16, the end's command 14, BullMQ's loop 10, the audit
-  record 8. The same producer takes 60 µs of CPU time for each of 64 calls, and 350 for one alone: between single calls, the other two processes have
-  had the core and its caches. A quarter more than hand-written BullMQ would leave 0.6 ms for what takes 0.76 by now: no audit record, no index of
-  calls, no context and no policy on the way.
+  record 8. The same producer takes 60 µs of CPU time for each of 64 calls, and 260 for one alone; the worker 134 and 390, with two reads and
+  one write for a call. A core for the worker alone changes nothing in that; 30,000 calls before the measurement take a quarter off it: what
+  a call runs through once is code that is not compiled yet, and not in the caches. A quarter more than hand-written BullMQ would leave
+  0.6 ms of the 0.76 that a call took when the two took 0.48: no audit record, no index of calls, no context and no policy on the way.
 - **4, 16 and 64 producers: cold code again, and idle moments.** With 4 calls in flight each, a producer's calls travel in groups of about
   three (counted: 0.3 claims and 0.3 messages with results for each call), so that waking up is shared already: the kernel has 5 % of the
   producers' time. The rest is JavaScript that runs 100 times a second in each of 16 processes on two cores: a third of it V8's built-ins, a
   fifth its compilers, which begin anew in each process. The bare list shows the same: from 1 to 16 producers its callers
-  cost 6.7 times as much for a call, and its Redis 2.3 times (Pawl's 5.3 and 1.5). For a fifth
+  cost 6.7 times as much for a call, and its Redis 2.3 times (Pawl's 4.8 and 1.4). For a fifth
   of the time one of the two cores is idle (scheduler's trace): half of that, the worker alone works through the calls that came together.
   Redis' growth is that of scripts for three calls instead of thirty, not of producers: one with 4 calls in flight costs Redis more for a
   call than 16 of them, whose calls end together (the last of the targets above). Counted by callgrind on 2026-11-22, Redis takes
@@ -230,10 +231,11 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   where cores are free, or tools wait; on a machine whose cores are taken by callers and Redis they only divide the same work.
 - **32 and 1,024 KiB: copies.** A result of more than 4 KiB is written once, by a plain command, and fetched by whoever waits; BullMQ
   writes it twice, in a script, and sends it to every producer. Above 64 KiB it goes in parts, compressed, which costs the worker and the
-  caller CPU time and spares Redis, the network and the file. From 16 producers, hand-written BullMQ took 2,875 µs of
-  CPU time for a call on 2026-11-22: four times its throughput leaves 719. The bare list took 500 of them, and what Pawl does for a
-  call of 200 B beyond the list's 147 another 384: 884 together, even if 32 KiB cost Pawl nothing beyond what they cost the list.
-- **Replays: one script each way.** Nothing is written but the audit record; the producer's own CPU time is what is left.
+  caller CPU time and spares Redis, the network and the file. From 16 producers, hand-written BullMQ took 3,688 µs of
+  CPU time for a call on 2026-11-22, Pawl 1,092: four times its throughput leaves 922. The bare list took 500, and what Pawl does for a
+  call of 200 B beyond the list's 147 another 473: 973 together, even if 32 KiB cost Pawl nothing beyond what they cost the list.
+- **Replays: one script each way.** Nothing is written but the audit record. Steps of 16 let Redis and the producer work at the same time;
+  what is left is the producer's own CPU time: its contract, policy and identity of a call, which BullMQ's job does not have.
 - **One key: one call.** What is measured is how callers join a call in flight, and are told.`;
 
 const PEER_LIMITS = `- **pg-boss, graphile-worker: commits and rows.** A call is a row that is inserted, locked, updated and left to vacuum; a waiting
