@@ -145,9 +145,9 @@ export class ApprovalDesk {
       await hooks.requested(request, requestId);
   }
 
-  requested(request: ApprovalRequest): void {
+  requested(request: ApprovalRequest): void | Promise<void> {
     const { id, callId, tool, session, actorId, rule, tenantId } = request;
-    void this.#parts.audit({
+    return this.#parts.audit({
       type: 'approval-requested',
       approvalId: id,
       callId,

@@ -2,7 +2,6 @@
  * The way of one call into the queue: contract, tool, permission, schema, identity, circuit, claim. Each step either passes a
  * narrower value on or ends the call with a typed error, before anything is written.
  */
-import type { ApprovalRequest } from '../shared/approval.ts';
 import { budgetExhausted } from '../shared/budget.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
@@ -218,12 +217,14 @@ export class Dispatch {
     const { envelope, identity } = admitted;
     this.#parts.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: answer.kind });
     if (answer.kind === 'claimed') this.#tellRepetitions(admitted, answer.callId, answer.repetitions);
+    const approval = answer.kind === 'claimed' ? claim.approval : undefined;
+    if (approval !== undefined) await this.#parts.approvals?.requested(approval);
     options.onAccepted?.(answer.callId);
+    if (approval !== undefined) options.onApproval?.(approval);
     if (answer.kind === 'claimed' && answer.duplicateOf !== undefined) {
       const kind = answer.duplicateOf === 'conflict' ? 'refused' : 'merged';
       this.#parts.onEvent({ type: 'shadow', envelope, callId: answer.callId, kind, detail: answer.duplicateOf });
     }
-    if (answer.kind === 'claimed' && claim.approval !== undefined) this.#asked(claim.approval, options);
     if (answer.kind === 'claimed' || answer.kind === 'inflight') waiting.claimed();
     if (answer.kind === 'claimed') return this.#pending(admitted, answer.callId, waiting, undefined);
     if (answer.kind === 'inflight' && envelope.transport.dedupeMode === 'enforced') {
@@ -268,12 +269,6 @@ export class Dispatch {
       undefined,
       answer.callId,
     );
-  }
-
-  /** The request is durable: now it may be announced. */
-  #asked(approval: ApprovalRequest, options: SubmitOptions): void {
-    this.#parts.approvals?.requested(approval);
-    options.onApproval?.(approval);
   }
 
   /**

@@ -209,7 +209,15 @@ export function mustBeWritten(event: AuditEvent): boolean {
   return event.type === 'approval-used' || (event.type === 'attempt' && event.tier === 'elevated');
 }
 
-/** Somebody's word, which is written before they hear that it counts. All else is written in the background, a moment later. */
+/** What is written before anybody hears of it: people's words, and that one is asked for. All else is written a moment later. */
+const WORDS: ReadonlySet<AuditEvent['type']> = new Set([
+  'approval-requested',
+  'approval-decided',
+  'override',
+  'registry-changed',
+  'question-ended',
+]);
+
 export function isWord({ type }: AuditEvent): boolean {
-  return type === 'approval-decided' || type === 'override' || type === 'registry-changed' || type === 'question-ended';
+  return WORDS.has(type);
 }

@@ -39,6 +39,8 @@ const SAME_IN_BOTH = (() => {
   return new RegExp(String.raw`^(?:${escaped}|${plain}|\((?:\?:|\?i\))?|\)|${repetition}|\[\^?${inClass}+\])*$`);
 })();
 const SET_OPERATION = /\[[^\]]*--/;
+/** Of an empty line, ripgrep finds the end behind the begin only. */
+const END_BEFORE_BEGIN = /\$.*\^/;
 const PLAIN_WORDS = /^[\w ]+$/;
 const ASCII = /^[\x20-\x7e]+$/;
 
@@ -63,7 +65,8 @@ export function ripgrepArguments(search: WorkspaceSearch): readonly string[] | u
 function patternsFor(pattern: string, { literal, ignoreCase }: WorkspaceSearch): readonly string[] | undefined {
   if (!ASCII.test(pattern)) return undefined;
   const isText = literal || PLAIN_WORDS.test(pattern);
-  if (!isText && (!SAME_IN_BOTH.test(pattern) || SET_OPERATION.test(pattern))) return undefined;
+  if (!isText && (!SAME_IN_BOTH.test(pattern) || SET_OPERATION.test(pattern) || END_BEFORE_BEGIN.test(pattern)))
+    return undefined;
   const asPattern = literal ? pattern.replaceAll(/[^\w ]/g, '\\$&') : pattern;
   if (isText && !ignoreCase) return [asPattern];
   // To ripgrep a carriage return before the line end is a part of the line, and a vertical tab is white space.

@@ -84,7 +84,23 @@ const PATTERNS = [
     '\\x6e',
     'é',
   ],
-  ...['-e', '--pre=cat', '--files', '', ' ', '.*', '\\pL', '[\\d--e]', '^', '$', '\\Q.\\E', '(?s)a.n'],
+  ...[
+    '-e',
+    '--pre=cat',
+    '--files',
+    '',
+    ' ',
+    '.*',
+    '\\pL',
+    '[\\d--e]',
+    '^',
+    '$',
+    '^$',
+    '$^',
+    '($)(^)',
+    '\\Q.\\E',
+    '(?s)a.n',
+  ],
 ].filter((pattern) => pattern !== '');
 
 async function bothWays(root: string, search: WorkspaceSearch): Promise<void> {
