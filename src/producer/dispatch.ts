@@ -218,6 +218,7 @@ export class Dispatch {
     this.#parts.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: answer.kind });
     if (answer.kind === 'claimed') this.#tellRepetitions(admitted, answer.callId, answer.repetitions);
     const approval = answer.kind === 'claimed' ? claim.approval : undefined;
+    // A process that dies may have told nobody of a call that waits for people, but not before the trail has it.
     if (approval !== undefined) await this.#parts.approvals?.requested(approval);
     options.onAccepted?.(answer.callId);
     if (approval !== undefined) options.onApproval?.(approval);

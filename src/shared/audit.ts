@@ -199,7 +199,7 @@ export type AuditType = AuditEvent['type'];
 
 /**
  * Never throws. What comes back is to be awaited where the record must be there before it goes on: for what must be written
- * (`mustBeWritten`), where it rejects with `AUDIT_UNAVAILABLE` when the record cannot be written, and for what people say
+ * (`mustBeWritten`), where it rejects with `AUDIT_UNAVAILABLE` when the record cannot be written, and for what people say or are asked
  * (`isWord`), where it never rejects.
  */
 export type RecordAudit = (event: AuditEvent) => void | Promise<void>;
@@ -209,8 +209,7 @@ export function mustBeWritten(event: AuditEvent): boolean {
   return event.type === 'approval-used' || (event.type === 'attempt' && event.tier === 'elevated');
 }
 
-/** What is written before anybody hears of it: people's words, and that one is asked for. All else is written a moment later. */
-const WORDS: ReadonlySet<AuditEvent['type']> = new Set([
+const WORDS: ReadonlySet<AuditType> = new Set([
   'approval-requested',
   'approval-decided',
   'override',
@@ -218,6 +217,7 @@ const WORDS: ReadonlySet<AuditEvent['type']> = new Set([
   'question-ended',
 ]);
 
+/** What people say, and that their word is asked for: written before anybody hears of it. All else is written a moment later. */
 export function isWord({ type }: AuditEvent): boolean {
   return WORDS.has(type);
 }

@@ -3,8 +3,9 @@
  * same for one call as for many.
  *
  * What is asked for in one turn of the event loop goes together, and gathers while another step is under way: a single call goes at
- * once. So many are gathered at most: what waits then goes beside the one that is under way.
+ * once. When as many wait as may go together, they wait no longer: they go beside what is under way.
  */
+
 interface Waiting<Item, Answer> {
   readonly item: Item;
   readonly resolve: (answer: Answer) => void;

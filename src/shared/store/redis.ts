@@ -301,6 +301,7 @@ export function luaConstants(values: Readonly<Record<string, string | number>>):
 
 /** A Lua file of `lua/`, callable on any connection; it can call the given functions. What it gathered is written when it returns. */
 export class Script {
+  /** Of its file. */
   readonly name: string;
   readonly #lua: string;
   readonly #sha1: string;
@@ -316,14 +317,18 @@ export class Script {
     this.#sha1 = createHash('sha1').update(this.#lua).digest('hex');
   }
 
-  /** Runs the script; Redis' refusals become `BACKEND_UNAVAILABLE`, as for any other command. */
+  /** Runs the script; Redis' refusals become `BACKEND_UNAVAILABLE`, whoever opened the connection. */
   async run(client: Redis, keys: readonly string[], args: readonly ScriptArgument[]): Promise<unknown[]> {
     try {
       return (await client.evalsha(this.#sha1, keys.length, ...keys, ...args)) as unknown[];
     } catch (error) {
-      if (!isUnknownScript(error)) throw error;
+      if (!isUnknownScript(error)) throw backendError(error);
     }
-    return (await client.eval(this.#lua, keys.length, ...keys, ...args)) as unknown[];
+    try {
+      return (await client.eval(this.#lua, keys.length, ...keys, ...args)) as unknown[];
+    } catch (error) {
+      throw backendError(error);
+    }
   }
 }
 

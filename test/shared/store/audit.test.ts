@@ -58,6 +58,26 @@ async function faultsOf(folder: string, trail: AuditTrail) {
   return { files: files.length, ...check.end(head) };
 }
 
+test('people’s words, and that one is asked for, are in Redis before anybody hears of them', async () => {
+  const { redis, keys, writer } = await open();
+  const asked: AuditEvent = {
+    type: 'approval-requested',
+    approvalId: 'a1',
+    callId: 'c1',
+    tool: 'bank.transfer',
+    sessionKey: 's1',
+    actorId: 'agent-7',
+    digest: 'd',
+    rule: 'elevated',
+  };
+  const own = writer();
+  onTestFinished(() => own.close());
+  for (const [index, event] of [asked, override(1)].entries()) {
+    await own.record(event);
+    expect(await redis.xlen(keys.pending)).toBe(index + 1);
+  }
+});
+
 test('I4: what processes write at the same time becomes one chain, in Redis and in files that rotate', async () => {
   const { writer, sealer, trail, sink } = await open();
   const folder = temporaryFolder();
