@@ -26,11 +26,12 @@ if fields[2] == 'awaiting-approval' then
   redis.call('PEXPIRE', approval, ARGV[12])
   redis.call('ZREM', ARGV[11] .. 's:pending', fields[6])
 end
-redis.call('HSET', KEYS[1], 'state', ARGV[4], 'outcome', outcome, 'outcomeSignature', signature, 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', now + ARGV[5])
+local expiresAt = text(now + ARGV[5])
+redis.call('HSET', KEYS[1], 'state', ARGV[4], 'outcome', outcome, 'outcomeSignature', signature, 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', expiresAt)
 redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'notBeforeMs')
 redis.call('HINCRBY', KEYS[1], 'version', 1)
-redis.call('PEXPIRE', KEYS[1], ARGV[5])
-if fields[7] then redis.call('PEXPIRE', fields[7], ARGV[5]) end
+redis.call('PEXPIREAT', KEYS[1], expiresAt)
+if fields[7] then redis.call('PEXPIREAT', fields[7], expiresAt) end
 redis.call('ZREM', KEYS[2], ARGV[1])
 notify(withInbox(fields[4], ARGV[6]), ARGV[7], settledEvent(ARGV[1], ARGV[4], signature, outcome, now))
 return {'cancelled', now, fields[3]}

@@ -38,12 +38,13 @@ if to == 'approved' then
   redis.call('HINCRBY', KEYS[3], 'version', 1)
   enqueue({ARGV[14]}, {unpack(ARGV, 15)})
 else
+  local expiresAt = text(now + ARGV[9])
   redis.call('HSET', KEYS[3], 'state', 'failed', 'outcome', ARGV[7], 'outcomeSignature', ARGV[8], 'retriable', '0', 'updatedAtMs', now,
-    'expiresAtMs', now + ARGV[9])
+    'expiresAtMs', expiresAt)
   redis.call('HDEL', KEYS[3], 'phase', 'inboxes')
   redis.call('HINCRBY', KEYS[3], 'version', 1)
-  redis.call('PEXPIRE', KEYS[3], ARGV[9])
-  if call[5] then redis.call('PEXPIRE', call[5], ARGV[9]) end
+  redis.call('PEXPIREAT', KEYS[3], expiresAt)
+  if call[5] then redis.call('PEXPIREAT', call[5], expiresAt) end
   redis.call('ZREM', KEYS[4], ARGV[5])
   notify(call[4], ARGV[10], settledEvent(ARGV[5], 'failed', ARGV[8], ARGV[7], now))
 end

@@ -7,9 +7,10 @@ local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'paramsAt')
 if not fields[1] then return {'gone', now} end
 if fields[1] ~= 'failed' or not isUnknown(fields[2]) then return {'refused', now, fields[1]} end
-redis.call('HSET', KEYS[1], 'state', ARGV[1], 'outcome', ARGV[2], 'outcomeSignature', ARGV[4], 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', now + ARGV[3])
+local expiresAt = text(now + ARGV[3])
+redis.call('HSET', KEYS[1], 'state', ARGV[1], 'outcome', ARGV[2], 'outcomeSignature', ARGV[4], 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', expiresAt)
 redis.call('HINCRBY', KEYS[1], 'version', 1)
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
-if fields[3] then redis.call('PEXPIRE', fields[3], ARGV[3]) end
+redis.call('PEXPIREAT', KEYS[1], expiresAt)
+if fields[3] then redis.call('PEXPIREAT', fields[3], expiresAt) end
 redis.call('ZREM', KEYS[2], ARGV[5])
 return {'resolved', now}

@@ -15,17 +15,18 @@ if not fields[1] then return {'gone', now} end
 if fields[1] ~= 'inflight' then return {'ended', now} end
 if (fields[2] or '0') ~= ARGV[2] then return {'fenced', now} end
 
-local ttlMs = ARGV[7]
+-- The record and what it refers to end together: Redis' clock may go on between two commands.
+local expiresAt = text(now + ARGV[7])
 if apart and redis.call('EXISTS', ARGV[9]) == 0 then error('UNKEPT: the text of an outcome is not there') end
 redis.call('HSET', record, apart and 'outcomeAt' or 'outcome', apart and ARGV[9] or ARGV[4], 'state', ARGV[3], 'attempts', ARGV[6],
-  'outcomeSignature', ARGV[5], 'retriable', ARGV[8], 'updatedAtMs', text(now), 'expiresAtMs', text(now + ttlMs), 'version', text(fields[4] + 1))
+  'outcomeSignature', ARGV[5], 'retriable', ARGV[8], 'updatedAtMs', text(now), 'expiresAtMs', expiresAt, 'version', text(fields[4] + 1))
 redis.call('HDEL', record, 'phase', 'inboxes', 'lockUntilMs', 'notBeforeMs', 'worker', 'token', 'cancelRequested')
-redis.call('PEXPIRE', record, ttlMs)
-if fields[5] then redis.call('PEXPIRE', fields[5], ttlMs) end
-if apart then redis.call('PEXPIRE', ARGV[9], ttlMs) end
+redis.call('PEXPIREAT', record, expiresAt)
+if fields[5] then redis.call('PEXPIREAT', fields[5], expiresAt) end
+if apart then redis.call('PEXPIREAT', ARGV[9], expiresAt) end
 if ARGV[11] ~= '' then redis.call('HSET', record, 'outcomeParts', ARGV[11]) end
 later('ZREM', base .. INFLIGHT, callId)
-if ARGV[3] == 'failed' and isUnknown(ARGV[4]) then redis.call('ZADD', base .. IN_DOUBT, now + ttlMs, callId) end
+if ARGV[3] == 'failed' and isUnknown(ARGV[4]) then redis.call('ZADD', base .. IN_DOUBT, expiresAt, callId) end
 if ARGV[12] ~= '' then
   local epoch, size, windowMs, name = unpack(parts(ARGV[12], '^(%S+) (%S+) (%S+) (.*)$'))
   addSample(KEYS[2] .. CIRCUITS, KEYS[2] .. WINDOWS .. name, name, epoch, '1', size, windowMs, now)
