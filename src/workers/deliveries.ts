@@ -1,16 +1,16 @@
 /**
  * The way of jobs between a queue and this worker, in one step each way: jobs are taken together with the start of their attempts,
  * and a success is written together with the end of its job and the next one's beginning. A worker with free slots is pushed new
- * jobs, and takes what had to stand in line. BullMQ's worker keeps the rest: when to take, how many run at a time, locks, stalled
- * jobs. It asks for one job after the other; it gets them from here, where several may have come in one step.
+ * jobs, and takes what had to stand in line. Jobs run as soon as they are here. BullMQ's worker says when to take: it waits for
+ * markers and for what is due, and looks for stalled jobs; it never gets a job itself.
  */
-import { type BackendFactory, createRedisBackend, type RedisQueueBackend, raw2NextJobData } from 'bullmq';
+import { type BackendFactory, createRedisBackend, type RedisQueueBackend } from 'bullmq';
 import type { BeginAnswer } from '../shared/store/begin.ts';
-import type { Delivery, Finished, Lanes, Taken } from '../shared/store/deliveries.ts';
+import type { Delivery, Finished, Room, Taken } from '../shared/store/deliveries.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { Ledger } from '../shared/store/ledger.ts';
 import type { Pushed } from '../shared/store/pushes.ts';
-import { callOfJob } from '../shared/store/queues.ts';
+import { callOfJob, KEPT_JOBS, REMOVED_AT_ONCE } from '../shared/store/queues.ts';
 import type { Settle } from '../shared/store/settle.ts';
 import type { Clock } from '../shared/time.ts';
 import { type Marker, MarkerWait } from './marker-wait.ts';
@@ -26,21 +26,29 @@ export interface DeliveryParts {
   readonly redisClock: Pick<Clock, 'now'>;
   /** Names an attempt, or several that are taken together. */
   nextToken(): string;
-  /** How many jobs more of this queue this worker could run now, its slots aside. */
-  freeLanes(): number;
   /** Of the tier: each job that was taken holds one until it ends. */
   readonly slots: Slots;
   /** How many workers take from the same queue. */
   workers(): number;
   /** How jobs are pushed here. None are while other queues share the slots. */
-  pushes(): Lanes['pushes'];
+  pushes(): Room['pushes'];
   /** Gives a marker that nobody here waits for, or has a slot for, to another worker. */
   passOn(marker: NonNullable<Marker>): void;
+  /** Runs a job. What it resolves with is written together with the job's end; with nothing, the job has found its end already. */
+  run(job: TakenJob): Promise<Ending | undefined>;
+  onError(error: Error): void;
 }
 
 /** A job as it was taken. */
 export interface TakenJob {
+  readonly id: string;
+  /** Of the tool. */
+  readonly name: string;
+  /** JSON. */
+  readonly data: string;
   readonly lockToken: string;
+  /** As BullMQ's scripts answer it. */
+  readonly raw: unknown[];
   /** Its attempt, when that was started in the same step. */
   readonly attempt?: TakenAttempt;
 }
@@ -52,245 +60,194 @@ export interface TakenAttempt {
   readonly answer: BeginAnswer;
 }
 
-/** So many jobs are taken in one step at most: Redis has others to serve, and other workers may come. */
-const MAX_TAKEN = 16;
-
 /** A call's outcome, to be written when its job ends. */
 export interface Ending {
   readonly settle: Settle;
+  /** Of the job, JSON. */
+  readonly returnValue: string;
   /** Runs the write as often as it takes; undefined when the lease is lost. */
   write(attempt: () => Promise<Finished>): Promise<Finished | undefined>;
 }
 
+/** So many jobs are taken in one step at most: Redis has others to serve, and other workers may come. */
+const MAX_TAKEN = 16;
+
 type Answer = Taken & { readonly job: unknown[] };
-type Ahead = { readonly taken: Answer; readonly delivery: Pick<Delivery, 'lockToken' | 'askedAtMs'> };
+type Under = Pick<Delivery, 'lockToken' | 'askedAtMs'>;
 type MoveToActive = RedisQueueBackend['moveToActive'];
-type MoveToCompleted = RedisQueueBackend['moveToCompleted'];
-type MoveToFailed = RedisQueueBackend['moveToFailed'];
 
 export class Deliveries {
   readonly #parts: DeliveryParts;
-  readonly #taken = new Map<string, TakenJob>();
-  readonly #endings = new Map<string, Ending>();
-  /** Here, and not asked for yet: BullMQ's worker asks again in the same turn. */
-  readonly #ahead: Ahead[] = [];
   /** Jobs with a slot. */
   readonly #holding = new Set<string>();
+  readonly #running = new Set<Promise<void>>();
   readonly #marker: MarkerWait;
   #backend: RedisQueueBackend | undefined;
   #closed = false;
-  /**
-   * There is no need to ask again: nothing was left when the last job was taken, or several were taken and may run first. Whatever
-   * is there or came since has left its marker: waiting finds it.
-   */
-  #enough = false;
-  /** BullMQ's worker has waited for this question, and goes on meanwhile with whatever else there is. */
-  #waited = false;
 
   constructor(parts: DeliveryParts) {
     this.#parts = parts;
     this.#marker = new MarkerWait(parts.passOn, () => !this.#closed && parts.slots.free > 0);
   }
 
-  /** What BullMQ's worker runs on: its own backend, with our ways of taking, ending and waiting. */
+  /** What BullMQ's worker runs on: its own backend, with our ways of taking and waiting. */
   readonly backend: BackendFactory<RedisQueueBackend> = (name, options, connections) => {
     const backend = createRedisBackend(name, options, connections);
     this.#backend = backend;
-    const own: MoveToCompleted = backend.moveToCompleted.bind(backend);
-    const ownFailed: MoveToFailed = backend.moveToFailed.bind(backend);
     const moveToActive: MoveToActive = (lockToken) => this.#take(lockToken);
-    // BullMQ's text would take the next job by its own rule, under a lock that the lane does not know: the worker asks for it instead.
-    const moveToCompleted: MoveToCompleted = (job, returnValue, kept, laneToken, takeNext) => {
-      const lockToken = lockTokenOf(job) ?? laneToken;
-      const ending = this.#endings.get(job.id ?? '');
-      if (ending === undefined) return own(job, returnValue, kept, lockToken, false);
-      this.#endings.delete(job.id ?? '');
-      return this.#finish(backend, ending, {
-        id: job.id ?? '',
-        returnValue: JSON.stringify(returnValue),
-        kept: typeof kept === 'object' ? (kept.count ?? 0) : 0,
-        takeNext: takeNext && backend.closing === undefined && this.#parts.slots.takeNow(1) === 1,
-        lockToken,
-      });
-    };
-    const moveToFailed: MoveToFailed = (job, reason, kept, laneToken, _takeNext, ...rest) => {
-      // BullMQ fails some jobs by itself, without having them run.
-      this.ended(job.id ?? '');
-      return ownFailed(job, reason, kept, lockTokenOf(job) ?? laneToken, false, ...rest);
-    };
     const wait = backend.waitForJob.bind(backend);
-    const waitForJob: RedisQueueBackend['waitForJob'] = async (blockSeconds) => {
-      try {
-        const waiting = this.#marker.wait(blockSeconds, () => wait(blockSeconds));
-        if (this.#ahead.length > 0) this.#marker.wake();
-        const marker = await waiting;
-        this.#waited = true;
-        return marker;
-      } finally {
-        // The marker is gone now: only asking tells what it stood for, whatever was said while this waited.
-        this.#enough = false;
-      }
-    };
-    return Object.assign(backend, { moveToActive, moveToCompleted, moveToFailed, waitForJob });
+    const waitForJob: RedisQueueBackend['waitForJob'] = (blockSeconds) =>
+      this.#marker.wait(blockSeconds, () => wait(blockSeconds));
+    return Object.assign(backend, { moveToActive, waitForJob });
   };
-
-  /** How a job was taken, once. */
-  taken(jobId: string): TakenJob | undefined {
-    const taken = this.#taken.get(jobId);
-    this.#taken.delete(jobId);
-    return taken;
-  }
-
-  /** Has the outcome written when BullMQ's worker ends the job. */
-  endWith(jobId: string, ending: Ending): void {
-    this.#endings.set(jobId, ending);
-  }
 
   /** Jobs were pushed to this worker. With none, it listens from now on: it asks, to say what it has room for. */
   pushed(jobs: readonly Pushed[]): void {
     const { clock, redisClock, slots } = this.#parts;
     for (const taken of jobs.filter(isAnswer)) {
       const { lockToken, atMs } = taken;
-      const askedAtMs = clock.monotonic() - Math.max(0, redisClock.now() - atMs);
-      this.#ahead.push({ taken, delivery: { lockToken, askedAtMs } });
       if (this.#holds(taken)) slots.use(1);
+      this.#start(taken, { lockToken, askedAtMs: clock.monotonic() - Math.max(0, redisClock.now() - atMs) });
     }
-    // What comes while this closes is put back at its end.
-    if (this.#closed) return;
-    if (jobs.length > 0) this.#marker.wake();
-    else this.#marker.wakeNow();
+    if (jobs.length === 0 && !this.#closed) this.#marker.wake();
+  }
+
+  /** Asked by BullMQ's worker: takes jobs and runs them. What it gets is no job, and when to ask again. */
+  async #take(lockToken: string): Promise<unknown[]> {
+    const { ledger, place, slots } = this.#parts;
+    if (this.#closed) return [];
+    await slots.take(this);
+    const most = 1 + slots.takeNow(MAX_TAKEN - 1);
+    let used = 0;
+    try {
+      if (this.#closed) return [];
+      const delivery = this.#delivery(lockToken, () => this.#room(most));
+      const taken = await ledger.take(place, delivery, most);
+      const answers = taken.filter(isAnswer);
+      if (answers.length === 0) return noJob(taken[0]?.job);
+      for (const answer of answers) {
+        if (this.#holds(answer)) used += 1;
+        this.#start(answer, delivery);
+      }
+      // The last says whether there is more: now, or when something is due.
+      if (answers.at(-1)?.job[4] !== 1) this.#marker.wake();
+      return [];
+    } finally {
+      slots.give(most - used);
+    }
   }
 
   /** `asked`: slots for which jobs are asked for in the same step. */
-  #lanes(asked = 0): Lanes {
+  #room(asked = 0): Room {
     const pushes = this.#closed ? undefined : this.#parts.pushes();
     return { free: this.#parts.slots.free + asked, ...(pushes === undefined ? {} : { pushes }) };
   }
 
-  #delivery(lockToken: string, lanes = () => this.#lanes()): Delivery {
+  #delivery(lockToken: string, room = () => this.#room()): Delivery {
     const { workerId, leaseMs, clock } = this.#parts;
     const [token, workers] = [this.#parts.nextToken(), this.#parts.workers()];
     const [timestampMs, askedAtMs] = [clock.now(), clock.monotonic()];
-    return { lockToken, timestampMs, askedAtMs, leaseMs, workerId, token, workers, lanes };
+    return { lockToken, timestampMs, askedAtMs, leaseMs, workerId, token, workers, room };
   }
 
-  async #take(lockToken: string): Promise<unknown[]> {
-    const waited = this.#waited;
-    this.#waited = false;
-    const ahead = this.#ahead.shift();
-    if (ahead !== undefined) return this.#next(ahead.taken, ahead.delivery);
-    if (this.#closed) return [];
-    if (this.#enough) {
-      this.#enough = false;
-      return [];
-    }
-    const { ledger, place, freeLanes, slots } = this.#parts;
-    // BullMQ's worker starts nothing that it has until this is answered: it comes back for the next job, and waits for its slot then.
-    if (!waited && slots.free < 1) {
-      this.#marker.wakeNow();
-      return [];
-    }
-    await slots.take();
-    const most = 1 + slots.takeNow(Math.min(MAX_TAKEN, Math.max(1, freeLanes())) - 1);
-    let used = 0;
-    try {
-      const delivery = this.#delivery(lockToken, () => this.#lanes(most));
-      const taken = this.#closed ? [] : await ledger.take(place, delivery, most);
-      for (const answer of taken.filter(isAnswer)) {
-        this.#ahead.push({ taken: answer, delivery });
-        if (this.#holds(answer)) used += 1;
-      }
-    } finally {
-      slots.give(most - used);
-    }
-    if (this.#closed) await this.#putBack();
-    const first = this.#ahead.shift();
-    return first === undefined ? [] : this.#next(first.taken, first.delivery);
-  }
-
-  /** Whether it is a job, which keeps a slot from here on; BullMQ may also say when the next one is due. */
+  /** Whether the job keeps a slot from here on. One that came back although it still runs here has its slot already. */
   #holds({ job }: Answer): boolean {
-    const [, jobId] = job;
-    // One that came back although it still runs here has its slot already.
-    if (typeof jobId !== 'string' || this.#holding.has(jobId)) return false;
-    this.#holding.add(jobId);
-    return true;
+    const before = this.#holding.size;
+    return this.#holding.add(job[1] as string).size > before;
   }
 
-  /** The job has ended here, or went elsewhere: another may have its slot. */
-  ended(jobId: string): void {
-    if (this.#holding.delete(jobId)) this.#parts.slots.give(1);
+  #start(answer: Answer, under: Under): void {
+    const running = (this.#closed ? this.#putBack(answer, under) : this.#run(answer, under))
+      .catch(this.#parts.onError)
+      .finally(() => this.#running.delete(running));
+    this.#running.add(running);
   }
 
-  /** Takes no further jobs, and puts back those that nobody has asked for yet. */
-  async close(): Promise<void> {
-    this.#closed = true;
-    await this.#putBack();
-  }
-
-  async #putBack(): Promise<void> {
-    for (const { taken, delivery } of this.#ahead.splice(0)) {
-      const { job, begun } = taken;
-      const jobId = job[1] as string;
-      this.ended(jobId);
-      if (begun?.kind === 'started')
-        await this.#parts.ledger.postpone(callOfJob(jobId).callId, begun.fence, 'unstarted', begun.earlier, 0);
-      await this.#backend?.moveJobFromActiveToWait(jobId, delivery.lockToken);
-    }
-  }
-
-  async #finish(
-    backend: RedisQueueBackend,
-    ending: Ending,
-    job: {
-      readonly id: string;
-      readonly returnValue: string;
-      readonly kept: number;
-      readonly takeNext: boolean;
-      readonly lockToken: string;
-    },
-  ): ReturnType<MoveToCompleted> {
-    const delivery = this.#delivery(job.lockToken);
-    const { timestampMs: finishedOn } = delivery;
+  async #run(answer: Answer, under: Under): Promise<void> {
+    const { slots, run } = this.#parts;
+    const job = jobOf(answer, under);
+    let ending: Ending | undefined;
     let next: (Answer & { readonly delivery: Delivery }) | undefined;
     let holds = false;
     try {
-      const finished = await ending.write(() => this.#parts.ledger.finish(ending.settle, job, delivery));
-      if (finished === undefined || finished.code === 'fenced') return { result: undefined, finishedOn };
-      if (finished.refused !== undefined)
-        throw backend.finishedErrors({
-          code: finished.refused,
-          jobId: job.id,
-          command: 'moveToFinished',
-          state: 'active',
-        });
-      if (finished.next !== undefined && isAnswer(finished.next)) next = finished.next;
-      else if (finished.idle) this.#enough = true;
-      // BullMQ's worker would wait for a marker, and that of a delayed job may be gone: only asking tells when it is due.
-      else this.#marker.wakeNow();
-      holds = next !== undefined && this.#holds(next);
+      ending = await run(job);
     } finally {
-      if (job.takeNext && !holds) this.#parts.slots.give(1);
+      // It leaves its slot to the next one, if nobody else waits for it.
+      holds = this.#holding.delete(job.id);
+      if (holds && (ending === undefined || this.#closed || !slots.mayKeep(this))) {
+        slots.give(1);
+        holds = false;
+      }
     }
-    return { result: next === undefined ? [] : this.#next(next, next.delivery), finishedOn };
+    if (ending === undefined) return;
+    try {
+      next = await this.#finish(job, ending, holds);
+    } finally {
+      if (holds && (next === undefined || !this.#holds(next))) slots.give(1);
+    }
+    if (next !== undefined) this.#start(next, next.delivery);
   }
 
-  /** A job as BullMQ's worker wants it. */
-  #next({ job, begun, token }: Answer, { lockToken, askedAtMs }: Ahead['delivery']): unknown[] {
-    this.#enough = job[4] === 1;
-    this.#taken.set(job[1] as string, {
-      lockToken,
-      ...(begun === undefined ? {} : { attempt: { token, askedAtMs, answer: begun } }),
-    });
-    return raw2NextJobData(job);
+  async #finish(
+    job: TakenJob,
+    ending: Ending,
+    takeNext: boolean,
+  ): Promise<(Answer & { delivery: Delivery }) | undefined> {
+    const delivery = this.#delivery(job.lockToken);
+    const { returnValue } = ending;
+    const finishedJob = { id: job.id, returnValue, kept: keptOf(job.raw), takeNext };
+    const finished = await ending.write(() => this.#parts.ledger.finish(ending.settle, finishedJob, delivery));
+    if (finished === undefined || finished.code === 'fenced') return undefined;
+    if (finished.refused !== undefined)
+      this.#parts.onError(new Error(`BullMQ could not end job ${job.id}: code ${finished.refused}`));
+    if (finished.next !== undefined && isAnswer(finished.next)) return finished.next;
+    // What is there could not be taken in passing.
+    if (!finished.idle) this.#marker.wake();
+    return undefined;
+  }
+
+  /** It came while this worker closes. */
+  async #putBack({ job, begun }: Answer, { lockToken }: Under): Promise<void> {
+    const jobId = job[1] as string;
+    if (this.#holding.delete(jobId)) this.#parts.slots.give(1);
+    if (begun?.kind === 'started')
+      await this.#parts.ledger.postpone(callOfJob(jobId).callId, begun.fence, 'unstarted', begun.earlier, 0);
+    await this.#backend?.moveJobFromActiveToWait(jobId, lockToken);
+  }
+
+  /** Takes no further jobs; what still arrives goes back. */
+  close(): void {
+    this.#closed = true;
+  }
+
+  /** Resolves when no job is here any more. */
+  async ended(): Promise<void> {
+    while (this.#running.size > 0) await Promise.all(this.#running);
   }
 }
 
 function isAnswer<Found extends Taken>(taken: Found): taken is Found & Answer {
-  return Array.isArray(taken.job);
+  return Array.isArray(taken.job) && typeof taken.job[1] === 'string';
 }
 
-/** BullMQ's worker names a token of its own for a job that was taken together with others (`worker.ts` puts that right). */
-function lockTokenOf(job: object): string | undefined {
-  return (job as { readonly token?: string }).token;
+/** BullMQ's answer for no job says when the next one is due. */
+function noJob(answer: Taken['job']): unknown[] {
+  return Array.isArray(answer) ? [undefined, undefined, answer[2], answer[3]] : [];
+}
+
+function jobOf({ job: raw, token, begun }: Answer, { lockToken, askedAtMs }: Under): TakenJob {
+  const id = raw[1] as string;
+  const attempt = begun === undefined ? {} : { attempt: { token, askedAtMs, answer: begun } };
+  return { id, name: fieldOf(raw, 'name') ?? '', data: fieldOf(raw, 'data') ?? '', lockToken, raw, ...attempt };
+}
+
+function keptOf(raw: unknown[]): number {
+  return fieldOf(raw, 'opts') === REMOVED_AT_ONCE ? 0 : KEPT_JOBS;
+}
+
+/** Names and values take turns. */
+function fieldOf([fields]: unknown[], name: string): string | undefined {
+  const list = fields as readonly string[];
+  for (let at = 0; at < list.length; at += 2) if (list[at] === name) return list[at + 1];
+  return undefined;
 }

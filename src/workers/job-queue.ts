@@ -5,18 +5,17 @@ import {
   Worker as BullWorker,
   type WorkerOptions as BullWorkerOptions,
   type ConnectionOptions,
-  DelayedError,
-  type Job,
+  Job,
+  raw2NextJobData,
   UnrecoverableError,
-  WaitingError,
 } from 'bullmq';
 import { stackOf } from '../shared/classify.ts';
 import type { Settings } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
 import { placeOf } from '../shared/fingerprint.ts';
 import type { Logger } from '../shared/log.ts';
+import type { Outcome } from '../shared/outcome.ts';
 import type { Backend } from '../shared/store/backend.ts';
-import type { BeginAnswer } from '../shared/store/begin.ts';
 import type { Finished } from '../shared/store/deliveries.ts';
 import { type Place, PlaceKeys } from '../shared/store/keys.ts';
 import type { PushReader } from '../shared/store/pushes.ts';
@@ -30,7 +29,7 @@ import {
 import { nodeOptions, slotOf } from '../shared/store/redis.ts';
 import { wake } from '../shared/store/wake.ts';
 import type { Clock } from '../shared/time.ts';
-import { Deliveries } from './deliveries.ts';
+import { Deliveries, type Ending, type TakenAttempt, type TakenJob } from './deliveries.ts';
 import type { Executor } from './execute.ts';
 import { LockRenewal } from './lock-renewal.ts';
 import type { WorkerMetrics } from './metrics.ts';
@@ -42,8 +41,6 @@ export interface JobQueueParts {
   readonly backend: Backend;
   readonly settings: Settings;
   readonly place: Place;
-  /** Attempts at a time; those of the tier's other queues count, too. */
-  readonly concurrency: number;
   readonly slots: Slots;
   readonly workerId: string;
   readonly clock: Clock;
@@ -74,7 +71,7 @@ export class JobQueue {
 
   constructor(parts: JobQueueParts) {
     this.#parts = parts;
-    const { backend, settings, place, concurrency, clock, running, onError } = parts;
+    const { backend, settings, place, clock, running, onError } = parts;
     const keys = new PlaceKeys(settings.prefix, place);
     this.#deliveries = new Deliveries({
       ledger: backend.ledger,
@@ -84,11 +81,12 @@ export class JobQueue {
       clock,
       nextToken: () => running.nextToken(),
       slots: parts.slots,
-      freeLanes: () => concurrency - lanesOf(this.#bull),
       redisClock: backend.clock,
       workers: () => parts.workers(),
       pushes: () => (parts.isAlone() ? this.#pushes?.state : undefined),
       passOn: ({ member, score }) => void backend.redis.zadd(keys.job('marker'), score, member).catch(onError),
+      run: (job) => this.#run(job),
+      onError,
     });
     if (parts.isAlone())
       this.#pushes = backend.ledger.pushes({
@@ -108,7 +106,6 @@ export class JobQueue {
     const options: BullWorkerOptions = {
       connection: { ...connection, scripts: scriptsOnRedisTime() } as ConnectionOptions,
       prefix: keys.base,
-      concurrency,
       autorun: false,
       lockDuration: settings.lockDurationMs,
       stalledInterval: settings.stalledIntervalMs,
@@ -117,9 +114,7 @@ export class JobQueue {
       maxStalledCount: Number.MAX_SAFE_INTEGER,
       runRetryDelay: 1_000,
     };
-    const process = (job: Job<CallJob>, token = '') =>
-      this.#process(job, token).finally(() => this.#deliveries.ended(job.id ?? ''));
-    this.#bull = new BullWorker(keys.queue, process, options, this.#deliveries.backend);
+    this.#bull = new BullWorker(keys.queue, noJobComesHere, options, this.#deliveries.backend);
     this.#bull.on('error', onError);
     fetchAtEveryMarker(this.#bull);
     this.#locks = new LockRenewal({
@@ -150,16 +145,16 @@ export class JobQueue {
 
   /** Fetches nothing any more; what was fetched in this moment goes back. */
   async putBack(): Promise<void> {
-    await this.#deliveries.close();
+    this.#deliveries.close();
+    await this.#bull.pause(true);
     await this.#pushes?.leave().catch(this.#parts.onError);
-    // Some may have arrived meanwhile.
-    await this.#deliveries.close();
   }
 
   /** Resolves when the jobs that run have ended, with `force` at once. */
-  close(force?: boolean): Promise<void> {
+  async close(force = false): Promise<void> {
     this.#pushes?.close();
-    return this.#bull.close(force);
+    if (!force) await this.#deliveries.ended();
+    await this.#bull.close(force);
   }
 
   /** Renews no locks any more. */
@@ -167,47 +162,41 @@ export class JobQueue {
     this.#locks.close();
   }
 
-  async #process(job: Job<CallJob>, laneToken: string): Promise<object> {
-    const { place, running: attempts, clock, metrics, log } = this.#parts;
-    const { tier } = place;
-    const { id: jobId, data, name } = job;
-    const taken = this.#deliveries.taken(jobId ?? '');
-    const token = taken?.lockToken ?? laneToken;
-    job.token = token;
-    const call = this.#callOf(jobId ?? '', data);
-    if (jobId === undefined || call === undefined) throw new UnrecoverableError('This is not a job of Pawl.');
-    const begun = taken?.attempt;
+  async #run(taken: TakenJob): Promise<Ending | undefined> {
+    const { running: attempts, clock, metrics, log, place } = this.#parts;
+    const { id: jobId, name, lockToken, attempt } = taken;
+    const call = this.#callOf(jobId, taken.data);
+    if (call === undefined) return this.#fail(taken, 'This is not a job of Pawl.');
     const unwanted = this.#parts.unwanted(name);
-    if (unwanted !== undefined && begun?.answer.kind !== 'started') return this.#conclude(job, token, unwanted);
-    const running = attempts.add(call.callId, jobId, begun);
+    if (unwanted !== undefined && attempt?.answer.kind !== 'started') return this.#conclude(taken, call, unwanted);
+    const running = attempts.add(call.callId, jobId, attempt);
     // It has begun already, and goes back as an attempt that did nothing yet.
     if (unwanted !== undefined) running.abort(new PawlError('DRAINED'));
-    this.#locks.hold(jobId, token);
+    this.#locks.hold(jobId, lockToken);
     const end = () => {
       attempts.remove(running);
-      this.#locks.release(jobId, token);
+      this.#locks.release(jobId, lockToken);
     };
     const startedAtMs = clock.monotonic();
-    const verdict = await this.#execute(call, running, begun?.answer);
-    if (running.fence > 0) metrics.attemptEnded(tier, clock.monotonic() - startedAtMs, running);
-    if (verdict.kind === 'abandoned' && verdict.fenced === true) metrics.writeFenced(tier);
+    const verdict = await this.#execute(call, running, attempt);
+    if (running.fence > 0) metrics.attemptEnded(place.tier, clock.monotonic() - startedAtMs, running);
+    if (verdict.kind === 'abandoned' && verdict.fenced === true) metrics.writeFenced(place.tier);
     if (verdict.kind === 'finished' && verdict.unwritten !== undefined) {
-      const write = async (attempt: () => Promise<Finished>) => {
-        const written = await patiently(attempt, running, log).finally(end);
-        if (written?.code === 'fenced') metrics.writeFenced(tier);
+      const write = async (finish: () => Promise<Finished>) => {
+        const written = await patiently(finish, running, log).finally(end);
+        if (written?.code === 'fenced') metrics.writeFenced(place.tier);
         return written;
       };
-      this.#deliveries.endWith(jobId, { settle: verdict.unwritten, write });
-      return this.#conclude(job, token, verdict);
+      return { settle: verdict.unwritten, returnValue: JSON.stringify(shownOf(verdict.outcome)), write };
     }
     end();
-    return this.#conclude(job, token, verdict.kind === 'handed-back' ? (unwanted ?? verdict) : verdict);
+    return this.#conclude(taken, call, verdict.kind === 'handed-back' ? (unwanted ?? verdict) : verdict);
   }
 
   /** A job is taken by its name, so that is what counts: its data may be anybody's, and say anything. */
-  #callOf(jobId: string, data: unknown): CallJob | undefined {
+  #callOf(jobId: string, data: string): CallJob | undefined {
     const { callId, generation } = callOfJob(jobId);
-    const told = (typeof data === 'object' && data !== null ? data : {}) as Partial<CallJob>;
+    const told = toldBy(data);
     const { place, backend } = this.#parts;
     const named = placeOf(callId);
     const ours = named?.tier === place.tier && named.shard === place.shard && /^\d+$/.test(generation);
@@ -228,13 +217,13 @@ export class JobQueue {
     return ours ? { callId, generation, session: typeof told.session === 'string' ? told.session : '' } : undefined;
   }
 
-  async #execute(data: CallJob, running: RunningAttempt, begun: BeginAnswer | undefined): Promise<Verdict> {
+  async #execute(call: CallJob, running: RunningAttempt, taken: TakenAttempt | undefined): Promise<Verdict> {
     try {
-      return await this.#parts.executor.execute(data, running, begun);
+      return await this.#parts.executor.execute(call, running, taken?.answer);
     } catch (error) {
       // The call is recovered by its lease, not lost with this job.
       const { log } = this.#parts;
-      const { callId } = data;
+      const { callId } = call;
       if (error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE')
         log.warn({ callId, error: error.message }, 'a call cannot be begun or written now');
       else
@@ -243,40 +232,66 @@ export class JobQueue {
     }
   }
 
-  /** Tells BullMQ, in its own terms, what became of a job. */
-  async #conclude(job: Job<CallJob>, token: string, verdict: Verdict): Promise<object> {
+  /** Tells BullMQ, in its own terms, what became of a job whose end is not written together with its call's. */
+  async #conclude(taken: TakenJob, call: CallJob, verdict: Verdict): Promise<undefined> {
+    const { backend } = this.#parts;
+    const token = taken.lockToken;
+    const delay = (delayMs: number) => this.#jobOf(taken).moveToDelayed(Date.now() + delayMs, token);
     switch (verdict.kind) {
       case 'finished': {
-        const { status, attempts, durationMs, error } = verdict.outcome;
-        if (error !== undefined) throw new UnrecoverableError(`${error.code}: ${error.message.slice(0, 200)}`);
-        return { status, attempts, durationMs };
+        const { error } = verdict.outcome;
+        if (error !== undefined) return this.#fail(taken, `${error.code}: ${error.message.slice(0, 200)}`);
+        await this.#jobOf(taken).moveToCompleted(shownOf(verdict.outcome), token, false);
+        return;
       }
       case 'dropped':
-        return { status: 'dropped' };
+        await this.#jobOf(taken).moveToCompleted({ status: 'dropped' }, token, false);
+        return;
       case 'later':
-        await job.moveToDelayed(Date.now() + verdict.delayMs, token);
-        throw new DelayedError();
+        await delay(verdict.delayMs);
+        return;
       case 'turn':
-        await job.moveToDelayed(Date.now() + verdict.delayMs, token);
-        await this.#parts.backend.turns.parked(job.data);
-        throw new DelayedError();
-      case 'waiting': {
-        await job.moveToDelayed(Date.now() + verdict.delayMs, token);
-        const { redis, prefix } = this.#parts.backend;
-        if (await verdict.isReady()) await wake(redis, prefix, String(job.id));
-        throw new DelayedError();
-      }
+        await delay(verdict.delayMs);
+        await backend.turns.parked(call);
+        return;
+      case 'waiting':
+        await delay(verdict.delayMs);
+        if (await verdict.isReady()) await wake(backend.redis, backend.prefix, taken.id);
+        return;
       case 'handed-back':
-        await job.moveToWait(token);
-        throw new WaitingError();
+        await this.#jobOf(taken).moveToWait(token);
+        return;
       case 'abandoned':
         // Without a move the job stays active until its lock runs out, and another worker takes it over.
-        throw new DelayedError();
+        return;
     }
+  }
+
+  async #fail(taken: TakenJob, reason: string): Promise<undefined> {
+    await this.#jobOf(taken).moveToFailed(new UnrecoverableError(reason), taken.lockToken, false);
+  }
+
+  #jobOf({ id, raw }: TakenJob): Job {
+    const [fields] = raw2NextJobData(raw);
+    return Job.fromJSON(this.#bull, fields, id);
   }
 }
 
-/** How many jobs the worker has taken or is taking. Unknown before it runs: then all lanes but one are free. */
-function lanesOf(queue: BullWorker): number {
-  return (queue as unknown as { readonly mainLoopQueue?: { numTotal(): number } }).mainLoopQueue?.numTotal() ?? 1;
+/** Deliveries keep what BullMQ's worker takes. */
+function noJobComesHere(): never {
+  throw new UnrecoverableError('This is not a job of Pawl.');
+}
+
+/** What Bull Board shows of a call that succeeded. */
+function shownOf({ status, attempts, durationMs }: Outcome): object {
+  return { status, attempts, durationMs };
+}
+
+function toldBy(data: string): Partial<CallJob> {
+  try {
+    const told: unknown = JSON.parse(data);
+    return typeof told === 'object' && told !== null ? told : {};
+  } catch {
+    return {};
+  }
 }

@@ -38,14 +38,10 @@ export class MarkerWait {
     return waiting.promise;
   }
 
-  wake(): void {
-    this.#take()?.resolve(AT_ONCE);
-  }
-
   /** Wakes whoever waits, or else does not let the next one wait. */
-  wakeNow(): void {
+  wake(): void {
     if (this.#waiting === undefined) this.#expected = true;
-    else this.wake();
+    else this.#take()?.resolve(AT_ONCE);
   }
 
   async #ask(ask: () => Promise<Marker>): Promise<void> {

@@ -4,19 +4,19 @@
  */
 export class Slots {
   #free: number;
-  readonly #waiting: (() => void)[] = [];
+  readonly #waiting: { readonly by: object; readonly go: () => void }[] = [];
 
   constructor(total: number) {
     this.#free = total;
   }
 
-  /** Takes one slot, at once or when its turn has come. */
-  take(): Promise<void> | undefined {
+  /** Takes one slot, at once or when its turn has come. `by` is the queue that asks. */
+  take(by: object): Promise<void> | undefined {
     if (this.takeNow(1) === 1) return undefined;
-    return new Promise((resolve) => this.#waiting.push(resolve));
+    return new Promise((go) => this.#waiting.push({ by, go }));
   }
 
-  /** Takes at most so many slots that are free now, none while others wait; returns how many. */
+  /** Takes at most so many slots that are free now, none while somebody waits; returns how many. */
   takeNow(most: number): number {
     const taken = this.#waiting.length > 0 ? 0 : Math.max(0, Math.min(most, this.#free));
     this.#free -= taken;
@@ -25,6 +25,11 @@ export class Slots {
 
   get free(): number {
     return this.#free;
+  }
+
+  /** Whether a job of this queue may leave its slot to the next one of the same queue. */
+  mayKeep(by: object): boolean {
+    return this.#free >= 0 && this.#waiting.every((waiting) => waiting.by === by);
   }
 
   /** Uses slots for jobs that are here already, whether they are free or not. */
@@ -36,7 +41,7 @@ export class Slots {
     this.#free += slots;
     while (this.#free > 0 && this.#waiting.length > 0) {
       this.#free -= 1;
-      this.#waiting.shift()?.();
+      this.#waiting.shift()?.go();
     }
   }
 }

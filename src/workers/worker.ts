@@ -292,13 +292,12 @@ export class ToolWorker {
   }
 
   #queue(place: Place, slots: Slots): JobQueue {
-    const { settings, concurrency, log } = this.#options;
+    const { settings, log } = this.#options;
     return new JobQueue({
       backend: this.#backend,
       settings,
       place,
       slots,
-      concurrency,
       workerId: this.id,
       clock: this.#clock,
       log,

@@ -3,18 +3,17 @@ import { expect, onTestFinished, test } from 'vitest';
 import { callOfJob, jobIdOf } from '../../src/shared/store/queues.ts';
 import { redisOptions } from '../../src/shared/store/redis.ts';
 import { systemClock } from '../../src/shared/time.ts';
-import { Deliveries, type Ending } from '../../src/workers/deliveries.ts';
+import { Deliveries, type Ending, type TakenJob } from '../../src/workers/deliveries.ts';
 import { Slots } from '../../src/workers/slots.ts';
 import { eventually } from '../helpers/signal.ts';
 import { type Books, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from '../shared/store/calls.ts';
 
-/** A worker's way to its queue, asked by hand in the place of BullMQ's loop. */
-async function openDeliveries(
-  books: Books,
-  share: { readonly freeLanes?: number; readonly workers?: number; readonly slots?: Slots } = {},
-) {
-  const { freeLanes = 8, workers = 1 } = share;
+/** A worker's way to its queue, asked by hand in the place of BullMQ's loop. Jobs run until they are ended by hand. */
+async function openDeliveries(books: Books, share: { readonly workers?: number; readonly slots?: Slots } = {}) {
+  const { workers = 1 } = share;
   const keys = books.ledger.keys(PLACE);
+  const running = new Map<string, { readonly job: TakenJob; readonly end: (ending: Ending | undefined) => void }>();
+  const errors: Error[] = [];
   let tokens = 0;
   const deliveries = new Deliveries({
     ledger: books.ledger,
@@ -27,13 +26,14 @@ async function openDeliveries(
       return `attempt-${tokens}`;
     },
     slots: share.slots ?? new Slots(100),
-    freeLanes: () => freeLanes,
     redisClock: systemClock,
     workers: () => workers,
     pushes: () => undefined,
     passOn: ({ member, score }) => void books.redis.zadd(keys.job('marker'), score, member),
+    run: (job) => new Promise((end) => running.set(job.id, { job, end })),
+    onError: (error) => errors.push(error),
   });
-  const connection = redisOptions({ url: books.world.redisUrl, name: `${books.world.prefix}:lanes`, mode: 'patient' });
+  const connection = redisOptions({ url: books.world.redisUrl, name: `${books.world.prefix}:jobs`, mode: 'patient' });
   const queue = new Worker(
     keys.queue,
     async () => {},
@@ -41,10 +41,26 @@ async function openDeliveries(
     deliveries.backend,
   );
   onTestFinished(() => queue.close());
+  onTestFinished(() => expect(errors).toEqual([]));
   await queue.waitUntilReady();
   const { backend } = queue;
-  const take = async (lane: string): Promise<string | undefined> => (await backend.moveToActive(lane))[1] ?? undefined;
-  return { deliveries, backend, take };
+  const end = (jobId: string, ending?: Ending): void => {
+    running.get(jobId)?.end(ending);
+    running.delete(jobId);
+  };
+  onTestFinished(() => {
+    for (const jobId of running.keys()) end(jobId);
+  });
+  return {
+    deliveries,
+    backend,
+    take: () => backend.moveToActive('lock'),
+    jobs: () => [...running.keys()],
+    job: (jobId: string) => running.get(jobId)?.job,
+    /** Without an ending, as one that has found its end elsewhere. */
+    end,
+    succeed: (jobId: string) => end(jobId, endingOf(jobId)),
+  };
 }
 
 async function claimed({ ledger }: Books, ...names: readonly string[]): Promise<string[]> {
@@ -58,68 +74,112 @@ function endingOf(jobId: string): Ending {
   const { callId } = callOfJob(jobId);
   return {
     settle: { callId, fence: 1, state: 'done', outcome: SUCCESS, outcomeJson: '{}', attempts: [], ttlMs: 60_000 },
+    returnValue: '{}',
     write: (attempt) => attempt(),
   };
 }
 
-test('jobs that wait are taken in one step, in their order, each with an attempt of its own', async () => {
+test('jobs that wait are taken in one step, and run at once, in their order, each with an attempt of its own', async () => {
   const books = await openBooks();
   const jobs = await claimed(books, 'a', 'b', 'c');
-  const { deliveries, take } = await openDeliveries(books);
-  expect(await take('lane-1')).toBe(jobs[0]);
+  const worker = await openDeliveries(books);
+  expect(await worker.take()).toEqual([]);
   expect(await books.redis.llen(books.ledger.keys(PLACE).job('active'))).toBe(3);
-  expect([await take('lane-2'), await take('lane-3')]).toEqual(jobs.slice(1));
-  const taken = jobs.map((jobId) => deliveries.taken(jobId));
+  expect(worker.jobs()).toEqual(jobs);
+  const taken = jobs.map((jobId) => worker.job(jobId));
   expect(new Set(taken.map((job) => job?.attempt?.token)).size).toBe(3);
-  expect(taken.map((job) => [job?.lockToken, job?.attempt?.answer.kind])).toEqual(
-    jobs.map(() => ['lane-1', 'started']),
-  );
-  // Those that were taken may run first.
-  expect(await take('lane-4')).toBeUndefined();
+  expect(taken.map((job) => [job?.lockToken, job?.attempt?.answer.kind])).toEqual(jobs.map(() => ['lock', 'started']));
 });
 
-test('a worker takes no more than its share and its free lanes, and leaves a marker for the rest', async () => {
+test('a worker takes no more than its share and its free slots, and leaves a marker for the rest', async () => {
   const books = await openBooks();
   const keys = books.ledger.keys(PLACE);
   await claimed(books, 'a', 'b', 'c', 'd', 'e', 'f');
   await books.redis.del(keys.job('marker'));
   const shared = await openDeliveries(books, { workers: 3 });
-  await shared.take('lane-1');
-  expect(await books.redis.llen(keys.job('active'))).toBe(2);
+  await shared.take();
+  expect(shared.jobs()).toHaveLength(2);
   expect(await books.redis.zcard(keys.job('marker'))).toBe(1);
-  const full = await openDeliveries(books, { freeLanes: 1 });
-  await full.take('lane-1');
-  expect(await books.redis.llen(keys.job('active'))).toBe(3);
+  const slots = new Slots(1);
+  const small = await openDeliveries(books, { slots });
+  await small.take();
+  expect(small.jobs()).toHaveLength(1);
+  expect(slots.free).toBe(0);
 });
 
-test('what nobody has asked for when the worker closes goes back, unspent, and wakes another one', async () => {
+test('a job that succeeds leaves its slot to the next one, which is taken in the same step', async () => {
+  const books = await openBooks();
+  const [first = '', second = ''] = await claimed(books, 'a', 'b');
+  const slots = new Slots(1);
+  const worker = await openDeliveries(books, { slots });
+  await worker.take();
+  // As BullMQ's worker does meanwhile.
+  const asks = worker.take();
+  worker.succeed(first);
+  await eventually(() => worker.jobs().includes(second));
+  expect(await books.ledger.read(callOfJob(first).callId)).toMatchObject({ state: 'done' });
+  worker.succeed(second);
+  await Promise.all([asks, worker.deliveries.ended()]);
+  expect(slots.free).toBe(1);
+});
+
+test('a slot that another queue waits for goes there, whatever stands in line here', async () => {
+  const books = await openBooks();
+  const [first = '', second = ''] = await claimed(books, 'a', 'b');
+  const slots = new Slots(1);
+  const worker = await openDeliveries(books, { slots });
+  await worker.take();
+  const other = slots.take({});
+  worker.succeed(first);
+  await other;
+  await worker.deliveries.ended();
+  expect(await books.ledger.read(callOfJob(second).callId)).toMatchObject({ phase: 'queued' });
+  slots.give(1);
+  await worker.take();
+  expect(worker.jobs()).toEqual([second]);
+});
+
+test('a job whose end was written elsewhere gives its slot back', async () => {
+  const books = await openBooks();
+  const [first = '', second = ''] = await claimed(books, 'a', 'b');
+  const worker = await openDeliveries(books, { slots: new Slots(1) });
+  await worker.take();
+  const asks = worker.take();
+  worker.end(first);
+  await asks;
+  expect(worker.jobs()).toEqual([second]);
+});
+
+test('what comes when the worker closes goes back, unspent, and wakes another one', async () => {
   const books = await openBooks();
   const keys = books.ledger.keys(PLACE);
   const jobs = await claimed(books, 'a', 'b', 'c');
   await books.redis.del(keys.job('marker'));
-  const { deliveries, take } = await openDeliveries(books);
-  await take('lane-1');
-  await deliveries.close();
-  expect(await take('lane-2')).toBeUndefined();
-  expect((await books.redis.lrange(keys.job('wait'), 0, -1)).sort()).toEqual(jobs.slice(1).sort());
+  const worker = await openDeliveries(books);
+  const asked = worker.take();
+  // The question is on its way, and no answer has been read.
+  await new Promise<void>((resolve) => process.nextTick(resolve));
+  worker.deliveries.close();
+  await asked;
+  await worker.deliveries.ended();
+  expect(worker.jobs()).toEqual([]);
+  expect(await worker.take()).toEqual([]);
+  expect((await books.redis.lrange(keys.job('wait'), 0, -1)).sort()).toEqual(jobs.sort());
   expect(await books.redis.zcard(keys.job('marker'))).toBe(1);
-  for (const jobId of jobs.slice(1))
+  for (const jobId of jobs)
     expect(await books.ledger.read(callOfJob(jobId).callId)).toMatchObject({ phase: 'queued', attempts: [] });
 });
 
-test('whoever is woken asks, although it was said meanwhile that nothing is left', async () => {
+test('whoever could not take all that is there does not wait before asking again', async () => {
   const books = await openBooks();
-  const [first = '', second = ''] = await claimed(books, 'a', 'b');
-  const { deliveries, backend, take } = await openDeliveries(books, { freeLanes: 1 });
-  expect(await take('lane-1')).toBe(first);
-  expect(await backend.waitForJob(1)).not.toBeNull();
-  const woken = backend.waitForJob(5);
-  deliveries.endWith(first, endingOf(first));
-  const ended = await backend.moveToCompleted({ id: first } as never, {}, true, 'lane-1', true);
-  expect((ended.result as unknown[])[1]).toBe(second);
-  const [third] = await claimed(books, 'c');
-  expect(await woken).not.toBeNull();
-  expect(await take('lane-2')).toBe(third);
+  const jobs = await claimed(books, ...Array.from({ length: 20 }, (_, number) => `call-${number}`));
+  await books.redis.del(books.ledger.keys(PLACE).job('marker'));
+  const worker = await openDeliveries(books);
+  await worker.take();
+  expect(worker.jobs()).toHaveLength(16);
+  expect(await worker.backend.waitForJob(10)).not.toBeNull();
+  await worker.take();
+  expect(worker.jobs()).toEqual(jobs);
 });
 
 test('a worker without a free slot leaves the marker to one that has some, and looks itself once a slot is free', async () => {
@@ -138,11 +198,13 @@ test('a worker without a free slot leaves the marker to one that has some, and l
   await eventually(async () => (await asking()) === 2);
   const [job] = await claimed(books, 'a');
   await looks;
-  const taken = full.take('lane-1');
+  const taken = full.take();
   expect(await woken).not.toBeNull();
-  expect(await idle.take('lane-1')).toBe(job);
+  await idle.take();
+  expect(idle.jobs()).toEqual([job]);
   slots.give(1);
-  expect(await taken).toBeFalsy();
+  await taken;
+  expect(full.jobs()).toEqual([]);
 });
 
 test('whoever ends a job while another one is delayed asks when that is due, whoever had its marker', async () => {
@@ -151,10 +213,12 @@ test('whoever ends a job while another one is delayed asks when that is due, who
   const [job = ''] = await claimed(books, 'a');
   await books.redis.zadd(keys.job('delayed'), (Date.now() + 60_000) * 0x1000, 'later');
   await books.redis.del(keys.job('marker'));
-  const { deliveries, backend, take } = await openDeliveries(books);
-  expect(await take('lane-1')).toBe(job);
-  deliveries.endWith(job, endingOf(job));
-  expect((await backend.moveToCompleted({ id: job } as never, {}, true, 'lane-1', true)).result).toEqual([]);
-  expect(await backend.waitForJob(10)).not.toBeNull();
-  expect((await backend.moveToActive('lane-1'))[3]).toBeGreaterThan(Date.now());
+  const worker = await openDeliveries(books);
+  await worker.take();
+  expect(await worker.backend.waitForJob(10)).not.toBeNull();
+  expect((await worker.take())[3]).toBeGreaterThan(Date.now());
+  worker.succeed(job);
+  await worker.deliveries.ended();
+  expect(await worker.backend.waitForJob(10)).not.toBeNull();
+  expect((await worker.take())[3]).toBeGreaterThan(Date.now());
 });

@@ -79,10 +79,10 @@ test('a marker goes to other workers, too, when nothing can be taken here; whoev
 test('whoever must look now does, also when nobody waits at that moment', async () => {
   const { asked, ask } = questions();
   const wait = new MarkerWait(() => {});
-  wait.wakeNow();
+  wait.wake();
   expect(await wait.wait(60, ask)).not.toBeNull();
   const second = wait.wait(60, ask);
   expect(asked).toHaveLength(1);
-  wait.wakeNow();
+  wait.wake();
   expect(await second).not.toBeNull();
 });

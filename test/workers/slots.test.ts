@@ -1,12 +1,14 @@
 import { expect, test } from 'vitest';
 import { Slots } from '../../src/workers/slots.ts';
 
+const [ONE, OTHER] = [{}, {}];
+
 test('slots go to those who wait in the order in which they asked, and to nobody else meanwhile', async () => {
   const slots = new Slots(2);
-  expect(slots.take()).toBeUndefined();
+  expect(slots.take(ONE)).toBeUndefined();
   expect(slots.takeNow(5)).toBe(1);
   const got: string[] = [];
-  const waiting = ['first', 'second'].map((name) => slots.take()?.then(() => got.push(name)));
+  const waiting = ['first', 'second'].map((name) => slots.take(ONE)?.then(() => got.push(name)));
   slots.give(1);
   await waiting[0];
   expect(got).toEqual(['first']);
@@ -23,7 +25,7 @@ test('jobs that came unasked use slots that are not there, and others wait until
   slots.use(2);
   expect(slots.free).toBe(-1);
   let got = false;
-  const waiting = slots.take()?.then(() => {
+  const waiting = slots.take(ONE)?.then(() => {
     got = true;
   });
   slots.give(1);
@@ -32,4 +34,17 @@ test('jobs that came unasked use slots that are not there, and others wait until
   slots.give(1);
   await waiting;
   expect(got).toBe(true);
+});
+
+test('a job may leave its slot to the next one of its queue while no other queue waits for one', async () => {
+  const slots = new Slots(1);
+  expect(slots.takeNow(1)).toBe(1);
+  expect(slots.mayKeep(ONE)).toBe(true);
+  const own = slots.take(ONE);
+  expect(slots.mayKeep(ONE)).toBe(true);
+  expect(slots.mayKeep(OTHER)).toBe(false);
+  slots.give(1);
+  await own;
+  slots.use(1);
+  expect(slots.mayKeep(ONE)).toBe(false);
 });

@@ -26,10 +26,10 @@ export interface Delivery {
   /** How many workers take from this queue: of what waits, each takes its share at most. */
   readonly workers: number;
   /** What the worker has room for, when the question is sent. */
-  lanes(): Lanes;
+  room(): Room;
 }
 
-export interface Lanes {
+export interface Room {
   /** Those for which jobs are asked for included. */
   readonly free: number;
   /** Under which name jobs may be pushed to it (`pushes.ts`), and how many arrived so far. Absent: none may. */
@@ -54,7 +54,7 @@ export interface FinishedJob {
   readonly takeNext: boolean;
 }
 
-/** What became of a call that ended, and the job that was taken for its lane, if any. */
+/** What became of a call that ended, and the job that was taken for its slot, if any. */
 export interface Finished {
   readonly code: WriteAnswer;
   /** BullMQ's code when it could not end the job, such as -2 for a lost lock. */
@@ -150,7 +150,7 @@ function takeKeys(access: LedgerAccess, keys: PlaceKeys): string[] {
 
 function takeArguments(delivery: Delivery): (string | number)[] {
   const { lockToken, timestampMs, leaseMs, workerId, token, workers } = delivery;
-  const { free, pushes } = delivery.lanes();
+  const { free, pushes } = delivery.room();
   return [lockToken, timestampMs, leaseMs, workerId, token, workers, pushes?.name ?? '', free, pushes?.received ?? 0];
 }
 

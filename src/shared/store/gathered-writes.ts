@@ -2,7 +2,7 @@
  * Commands that go to Redis together. A write costs this process, and its reading the server, as much as the command itself.
  *
  * What is written in one turn of the event loop goes in one write, and waits while more than that is still unanswered: a single
- * command goes at once, and of many lanes one half gathers while the other half is with the server. Nothing is lost by waiting
+ * command goes at once, and of many calls one half gathers while the other half is with the server. Nothing is lost by waiting
  * there: the server answers in order.
  */
 import type { Duplex } from 'node:stream';

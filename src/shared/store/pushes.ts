@@ -1,9 +1,9 @@
 /**
  * Jobs that are pushed to a worker in the step that claims their calls, because it has nothing to do and nothing stands in line: no
- * second step takes them. The worker says how many lanes it has free whenever it takes or ends jobs; Redis counts down from there,
+ * second step takes them. The worker says how many slots it has free whenever it takes or ends jobs; Redis counts down from there,
  * and hands nothing to a worker that does not listen. What a cut connection loses is taken over like the jobs of a lost worker.
  */
-import { type Lanes, oneTaken, type Taken } from './deliveries.ts';
+import { oneTaken, type Room, type Taken } from './deliveries.ts';
 import type { Place } from './keys.ts';
 import type { LedgerAccess } from './ledger-access.ts';
 import { callOfJob, KEPT, REMOVED_AT_ONCE } from './queues.ts';
@@ -13,8 +13,8 @@ import { Subscription } from './subscription.ts';
 /** For `Script`: `idle_worker` and `push`. */
 export const PUSH_LUA = [luaFunction('idle-worker'), luaFunction('push')];
 
-/** Of a message: how many jobs this connection has been sent, Redis' clock, and whether there is no need to ask for more. */
-const HEAD_LINES = 3;
+/** Of a message: how many jobs this connection has been sent, and Redis' clock. */
+const HEAD_LINES = 2;
 /** Of each job (`push.lua`). */
 const JOB_LINES = 10;
 
@@ -66,12 +66,12 @@ export class PushReader {
   }
 
   /** The present connection, and how many jobs it has brought. */
-  get state(): NonNullable<Lanes['pushes']> {
+  get state(): NonNullable<Room['pushes']> {
     const { leaseMs, workerId } = this.#options;
     return { name: `${leaseMs} ${this.#connections} ${workerId}`, received: this.#received };
   }
 
-  /** What a cut connection has lost fills no lanes of the next one, which has a name of its own. */
+  /** What a cut connection has lost fills no slots of the next one, which has a name of its own. */
   #begin(): string {
     this.#connections += 1;
     this.#received = 0;
@@ -82,20 +82,20 @@ export class PushReader {
     const lines = text.split('\n');
     const jobs = (lines.length - HEAD_LINES) / JOB_LINES;
     if (!Number.isInteger(jobs)) throw new Error(`a message with jobs has ${lines.length} lines`);
-    const [received = 0, atMs = 0, enough = 0] = lines.slice(0, HEAD_LINES).map(Number);
+    const [received = 0, atMs = 0] = lines.slice(0, HEAD_LINES).map(Number);
     this.#received = received;
     const pushed: Pushed[] = [];
     for (let at = HEAD_LINES; at < lines.length; at += JOB_LINES)
-      pushed.push(this.#jobOf(lines.slice(at, at + JOB_LINES), atMs, enough));
+      pushed.push(this.#jobOf(lines.slice(at, at + JOB_LINES), atMs));
     this.#options.onJobs(pushed);
   }
 
   /** As scripts that take a job answer it. */
-  #jobOf(lines: readonly string[], atMs: number, enough: number): Pushed {
+  #jobOf(lines: readonly string[], atMs: number): Pushed {
     const [token = '', jobId = '', name, data, kept, fence, request, signature, circuit, circuitRaw] = lines;
     const { generation } = callOfJob(jobId);
     const fields = ['name', name, 'data', data, 'opts', kept === '1' ? KEPT : REMOVED_AT_ONCE];
-    const job = [[...fields, 'timestamp', generation, 'processedOn', String(atMs)], jobId, 0, 0, enough];
+    const job = [[...fields, 'timestamp', generation, 'processedOn', String(atMs)], jobId, 0, 0];
     const first = [request, signature, '', 0, '0', atMs, circuit, circuitRaw, '0', '', ''];
     const begun = fence === '' ? ['apart'] : ['started', atMs, fence, ...first];
     return { ...oneTaken(this.#access, job, begun), token, lockToken: token, atMs };

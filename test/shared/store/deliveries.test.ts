@@ -10,11 +10,11 @@ let deliveries = 0;
 function delivery(): Delivery {
   deliveries += 1;
   return {
-    lockToken: 'lane-1',
+    lockToken: 'lock-1',
     timestampMs: Date.now(),
     askedAtMs: performance.now(),
     workers: 1,
-    lanes: () => ({ free: 64 }),
+    room: () => ({ free: 64 }),
     leaseMs: LEASE_MS,
     workerId: 'worker-1',
     token: `delivery-${deliveries}`,
@@ -37,7 +37,7 @@ function finish(
   fence: number,
   change: { readonly kept?: number; readonly lockToken?: string; readonly takeNext?: boolean } = {},
 ): Promise<Finished> {
-  const { kept = 0, lockToken = 'lane-1', takeNext = true } = change;
+  const { kept = 0, lockToken = 'lock-1', takeNext = true } = change;
   return ledger.finish(
     {
       callId: claim.callId,
@@ -130,7 +130,7 @@ describe('ending a call with its job', () => {
     const finished = await finish(books, first, 1);
     expect(finished).toMatchObject({
       code: 'settled',
-      next: { begun: { kind: 'started', request: second.request }, delivery: { lockToken: 'lane-1' } },
+      next: { begun: { kind: 'started', request: second.request }, delivery: { lockToken: 'lock-1' } },
     });
     expect(idOf(finished.next)).toBe(jobIdOf(second.callId, second.generation));
     expect(await books.ledger.read(first.callId)).toMatchObject({ state: 'done', outcome: SUCCESS });
@@ -197,7 +197,7 @@ describe('ending a call with its job', () => {
     await books.ledger.claim(claim);
     await take(books);
     const LOCK_OF_ANOTHER = -6;
-    expect(await finish(books, claim, 1, { lockToken: 'lane-2' })).toMatchObject({
+    expect(await finish(books, claim, 1, { lockToken: 'lock-2' })).toMatchObject({
       code: 'settled',
       refused: LOCK_OF_ANOTHER,
     });

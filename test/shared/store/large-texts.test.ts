@@ -118,9 +118,9 @@ describe('large outcomes', () => {
     await ledger.claim(lost);
     await ledger.claim(whole);
     const delivery = {
-      ...{ lockToken: 'lane', timestampMs: Date.now(), askedAtMs: performance.now(), leaseMs: LEASE_MS },
+      ...{ lockToken: 'lock', timestampMs: Date.now(), askedAtMs: performance.now(), leaseMs: LEASE_MS },
       ...{ workerId: 'worker-1', token: 'delivery', workers: 1 },
-      lanes: () => ({ free: 2, received: 0, pushable: false }),
+      room: () => ({ free: 2, received: 0, pushable: false }),
     };
     expect(await ledger.take(PLACE, delivery, 2)).toHaveLength(2);
     const access = new LedgerAccess(redis, world.prefix, 60_000, new Seals());

@@ -52,11 +52,11 @@ async function takeJobs({ ledger }: Pick<Books, 'ledger'>, most: number): Promis
   const taken = await ledger.take(
     PLACE,
     {
-      lockToken: 'lane-1',
+      lockToken: 'lock-1',
       timestampMs: Date.now(),
       askedAtMs: performance.now(),
       workers: 1,
-      lanes: () => ({ free: 64 }),
+      room: () => ({ free: 64 }),
       leaseMs: LEASE_MS,
       workerId: 'worker-1',
       token: `delivery-${calls}`,

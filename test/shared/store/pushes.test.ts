@@ -12,7 +12,7 @@ import { startServer } from '../../chaos/server.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { type Books, begin, CIRCUIT, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from './calls.ts';
 
-/** A worker that listens; `take` says how many lanes it has free, and takes what stands in line. */
+/** A worker that listens; `take` says how many slots it has free, and takes what stands in line. */
 async function listen(books: Books, workerId = 'worker-1') {
   const arrived: Pushed[] = [];
   const reader = books.ledger.pushes({
@@ -28,14 +28,14 @@ async function listen(books: Books, workerId = 'worker-1') {
   const channel = () => `${books.ledger.keys(PLACE).job('')}push:${reader.state.name}`;
   await eventually(async () => (await books.redis.pubsub('NUMSUB', channel()))[1] === 1);
   const delivery = (free: number): Delivery => ({
-    lockToken: `lane of ${workerId}`,
+    lockToken: `lock of ${workerId}`,
     timestampMs: Date.now(),
     askedAtMs: performance.now(),
     workers: 1,
     leaseMs: LEASE_MS,
     workerId,
     token: `delivery ${workerId} ${Math.random()}`,
-    lanes: () => ({ free, pushes: reader.state }),
+    room: () => ({ free, pushes: reader.state }),
   });
   return {
     reader,
@@ -79,7 +79,7 @@ describe('a worker with nothing to do', () => {
     expect(heard).toEqual(['added', 'active']);
   });
 
-  test('gets no more than it has lanes for, those on their way included; the rest stands in line and wakes it', async () => {
+  test('gets no more than it has slots for, those on their way included; the rest stands in line and wakes it', async () => {
     const books = await openBooks();
     const worker = await listen(books);
     await worker.take(2);
@@ -88,8 +88,8 @@ describe('a worker with nothing to do', () => {
     expect(worker.jobs()).toEqual(claims.slice(0, 2).map(jobOf));
     const keys = books.ledger.keys(PLACE);
     expect(await books.redis.zcard(keys.job('marker'))).toBe(1);
-    // It asks while it has not heard of them: they fill its lanes.
-    const deaf = { ...worker.delivery(2), lanes: () => ({ free: 2, pushes: { ...worker.reader.state, received: 0 } }) };
+    // It asks while it has not heard of them: they fill its slots.
+    const deaf = { ...worker.delivery(2), room: () => ({ free: 2, pushes: { ...worker.reader.state, received: 0 } }) };
     expect(await books.ledger.take(PLACE, deaf, 2)).toEqual([]);
     expect((await worker.take(1)).map(({ job }) => (job as unknown[])[1])).toEqual([jobOf(claims[2] as never)]);
   });
@@ -197,7 +197,7 @@ test('a worker that ends a call is pushed the next one, as long as nothing stand
   await eventually(() => worker.arrived.length === 2);
 });
 
-test('a worker whose connection was cut is pushed again what its lanes hold; what got lost there fills none of them', async () => {
+test('a worker whose connection was cut is pushed again what its slots hold; what got lost there fills none of them', async () => {
   const books = await openBooks();
   const worker = await listen(books);
   await worker.take(2);

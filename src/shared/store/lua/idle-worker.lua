@@ -16,19 +16,17 @@ if not idle then
   idle = {}
   local settings = redis.call('HMGET', queue .. 'meta', 'paused', 'concurrency', 'max')
   local open = not settings[1] and not settings[2] and not settings[3]
-  -- As next_jobs says it: a worker that has taken a delayed job's marker asks again, to hear when that is due.
-  local enough = open and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized', queue .. 'delayed') == 0 and '1' or '0'
-  if open and (enough == '1' or redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') == 0) then
+  if open and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') == 0 then
     local workers = redis.call('ZREVRANGE', queue .. 'pushable', 0, 7, 'WITHSCORES')
     for at = 1, #workers, 2 do
       -- The lease of its locks, the number of its connection, and the worker.
       local leaseMs, id = string.match(workers[at], '^(%d+) %d+ (.+)$')
       local worker = {
         queue = queue, name = workers[at], id = id, leaseMs = leaseMs, room = tonumber(workers[at + 1]),
-        channel = queue .. 'push:' .. workers[at], pushed = 0, lines = {'', text(nowMs()), enough}}
+        channel = queue .. 'push:' .. workers[at], pushed = 0, lines = {'', text(nowMs())}}
       if listens(worker.name) then idle[#idle + 1] = worker end
     end
-    -- Those that died with their lanes full are seldom among the first.
+    -- Those that died with their slots full are seldom among the first.
     if nowMs() % 64 == 0 then
       for _, name in ipairs(redis.call('ZRANGE', queue .. 'pushable', 0, 3)) do listens(name) end
     end

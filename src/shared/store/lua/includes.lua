@@ -69,7 +69,7 @@ local idle
 -- What calls put back into the buckets of their retries, written once for all of the script.
 local refills = {}
 
--- How many jobs a worker has room for: its free lanes, less the pushed jobs that are on their way to it. `received` is how many of
+-- How many jobs a worker has room for: its free slots, less the pushed jobs that are on their way to it. `received` is how many of
 -- these it has had so far. Without a name, nothing is pushed to it.
 local function room_of(queue, worker, free, received)
   if worker == '' then return tonumber(free) end

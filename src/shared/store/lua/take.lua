@@ -2,10 +2,10 @@
 --
 -- KEYS  1, 2 bases of keys: of the place, and of what a tier's places share  3 key prefix of the queue
 -- ARGV  1 lock token  2 the worker's time, ms  3 lock and lease, ms  4 worker ID  5 token of the attempts  6 workers that take from this
---       queue  7 name under which jobs are pushed to the worker, '' for none  8, 9 its free lanes and the pushed jobs that it received,
+--       queue  7 name under which jobs are pushed to the worker, '' for none  8, 9 its free slots and the pushed jobs that it received,
 --       as room_of takes them  10 how many at most
 -- Returns {BullMQ's answer, what begin_taken says of it, …}, for one job, or for none, at least; nothing when the jobs that are on
--- their way fill all lanes
+-- their way fill all slots
 local queue = KEYS[3]
 local room = room_of(queue, ARGV[7], ARGV[8], ARGV[9])
 if room < 1 then return {} end
