@@ -1,7 +1,6 @@
 /** Skills as sessions get them (I5, I6, A20): from the records, and from `SKILL.md` files in the folders of the configuration. */
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parse as parseYaml } from 'yaml';
 import type { RecordAudit } from '../shared/audit.ts';
 import { PawlError } from '../shared/failure.ts';
 import { nearest } from '../shared/schema.ts';
@@ -141,6 +140,8 @@ async function skillFile(file: string): Promise<SkillRecord | undefined> {
   if (found.size > MAX_FILE_BYTES)
     throw noSkillFile(file, `it has ${found.size} bytes; at most ${MAX_FILE_BYTES} are read`);
   const { front, instructions } = skillFileParts(await readFile(file, 'utf8'), file);
+  // Most processes read no such file, and start sooner without it.
+  const { parse: parseYaml } = await import('yaml');
   let fields: unknown;
   try {
     fields = parseYaml(front, { maxAliasCount: 0 });

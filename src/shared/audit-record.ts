@@ -38,39 +38,27 @@ export class AuditTexts {
   }
 
   #record(event: AuditEvent | AskedCall, atMs: number, id: string): object {
-    const record = { ...this.#shaped(event), id, atMs } as Record<string, unknown>;
+    // Every call has two of these: one object each, changed in place. JSON leaves out what is undefined.
+    const record: Record<string, unknown> = { ...event, id, atMs };
+    if (event.type === 'call') {
+      const { params } = event;
+      withoutSecrets(record, event.idempotencyKey);
+      record['request'] = this.#summary(params, params);
+    } else if (event.type === 'attempt') {
+      const { params, result, startedAtMs, finishedAtMs, latencyMs } = event;
+      withoutSecrets(record, event.idempotencyKey);
+      record['startedAtMs'] = undefined;
+      record['finishedAtMs'] = undefined;
+      record['startedAtNs'] = nanoseconds(startedAtMs);
+      record['finishedAtNs'] = nanoseconds(finishedAtMs);
+      record['latencyMs'] = Math.round(latencyMs * 1_000) / 1_000;
+      record['result'] = this.#summary(result, params);
+    }
     for (const name of WORDS) {
       const text = record[name];
       if (typeof text === 'string') record[name] = this.#clean(text);
     }
     return record;
-  }
-
-  /** What is not kept as it is. JSON leaves out what is undefined. */
-  #shaped(event: AuditEvent | AskedCall): object {
-    switch (event.type) {
-      case 'call': {
-        const { params, idempotencyKey } = event;
-        const request = this.#summary(params, params);
-        return { ...event, params: undefined, ...hashed(idempotencyKey), request };
-      }
-      case 'attempt': {
-        const { params, result, startedAtMs, finishedAtMs, latencyMs, idempotencyKey } = event;
-        return {
-          ...event,
-          params: undefined,
-          startedAtMs: undefined,
-          finishedAtMs: undefined,
-          ...hashed(idempotencyKey),
-          startedAtNs: nanoseconds(startedAtMs),
-          finishedAtNs: nanoseconds(finishedAtMs),
-          latencyMs: Math.round(latencyMs * 1_000) / 1_000,
-          result: this.#summary(result, params),
-        };
-      }
-      default:
-        return event;
-    }
   }
 
   #summary(value: unknown, params: unknown): string | undefined {
@@ -101,12 +89,11 @@ function nanoseconds(ms: number): string {
   return `${Math.round(ms)}000000`;
 }
 
-/** The caller's key is for whoever has it: to see that two records have the same one, its digest is enough. */
-function hashed(idempotencyKey: string | undefined): object {
-  return {
-    idempotencyKey: undefined,
-    idempotencyKeyHash: idempotencyKey === undefined ? undefined : digest(idempotencyKey),
-  };
+/** Not the parameters, and of the caller's key, which is for whoever has it, the digest: enough to see that two records have the same. */
+function withoutSecrets(record: Record<string, unknown>, idempotencyKey: string | undefined): void {
+  record['params'] = undefined;
+  record['idempotencyKey'] = undefined;
+  if (idempotencyKey !== undefined) record['idempotencyKeyHash'] = digest(idempotencyKey);
 }
 
 /** A part of the value. A text is shown whole or not at all: a part of a secret could not be recognised. */
