@@ -1,5 +1,5 @@
 /** Pawl runs an AI agent's tool calls on a fleet of workers, each call once. */
-export { baseTools, type ConnectOptions, connect, type StartWorkerOptions, startWorker } from './main.ts';
+export { type ConnectOptions, connect, type StartWorkerOptions, startWorker } from './main.ts';
 export type { AgentEvent } from './producer/agents.ts';
 export type { CircuitListing, CircuitSelection } from './producer/circuit-admin.ts';
 export { type Cancellation, Pawl } from './producer/client.ts';
@@ -120,4 +120,5 @@ export {
   type ToolsetRequest,
   toolset,
 } from './shared/toolset.ts';
+export { baseTools } from './workers/tools/index.ts';
 export type { ToolWorker } from './workers/worker.ts';

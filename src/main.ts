@@ -1,11 +1,12 @@
 /**
  * Composition root of the library: reads the environment and the configuration file, and starts producers and workers with them.
+ * Each side is loaded when it is started: a process that is one of them starts sooner without the other.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { pino } from 'pino';
-import { Pawl } from './producer/client.ts';
+import type { Pawl } from './producer/client.ts';
 import type { DispatchEvent } from './producer/dispatch.ts';
 import { resolveSettings, SECRET_VARIABLES, type Settings, type SettingsInput } from './shared/config.ts';
 import { PawlError } from './shared/failure.ts';
@@ -17,10 +18,7 @@ import type { WorkerEvent } from './shared/telemetry.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tool.ts';
 import { resolveToolsets, type Toolset } from './shared/toolset.ts';
 import { openTracing } from './tracing.ts';
-import { openMemory } from './workers/memory.ts';
-import { protectFolder } from './workers/protected-folders.ts';
-import { baseTools } from './workers/tools/index.ts';
-import { ToolWorker } from './workers/worker.ts';
+import type { ToolWorker } from './workers/worker.ts';
 
 export const PAWL_VERSION = (
   JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
@@ -104,7 +102,7 @@ export async function connect({
   operator,
   ...options
 }: ConnectOptions = {}): Promise<Pawl> {
-  const settings = await loadSettings(options);
+  const [{ Pawl }, settings] = await Promise.all([import('./producer/client.ts'), loadSettings(options)]);
   const tracing = await openTracing(process.env, PAWL_VERSION);
   return Pawl.open({
     settings,
@@ -160,6 +158,11 @@ export async function startWorker({
   const served = tiers ?? TIERS.filter((tier) => tools.some((tool) => tool.tier === tier));
   if (served.length === 0) throw new PawlError('CONFIGURATION', 'A worker needs at least one tool or tier.');
   const tracing = await openTracing(process.env, PAWL_VERSION);
+  const [{ ToolWorker }, { openMemory }, { protectFolder }] = await Promise.all([
+    import('./workers/worker.ts'),
+    import('./workers/memory.ts'),
+    import('./workers/protected-folders.ts'),
+  ]);
   protectFolder(settings.dataDir);
   return ToolWorker.start({
     settings,
@@ -176,5 +179,3 @@ export async function startWorker({
     ...(onDrainAsked === undefined ? {} : { onDrainAsked }),
   });
 }
-
-export { baseTools };

@@ -2,13 +2,14 @@
 import { access, constants, mkdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { resolve } from 'node:path';
-import { baseTools, loadSettings } from '../main.ts';
+import { loadSettings } from '../main.ts';
 import type { Settings } from '../shared/config.ts';
 import { PROMISES, type ServerFacts, type ServerFault, serverFaults, WAITAOF_PROMISE } from '../shared/durability.ts';
 import { inspectServer } from '../shared/store/backend.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from '../shared/store/embedded-redis.ts';
 import { isClustered, type Redis, reach, serversOf } from '../shared/store/redis.ts';
 import { detectMeans } from '../workers/processes.ts';
+import { baseTools } from '../workers/tools/index.ts';
 import { type CliContext, print, withoutPassword } from './context.ts';
 import { checkFleet } from './doctor-fleet.ts';
 import { EXIT_CODES } from './exit-codes.ts';

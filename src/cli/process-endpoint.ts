@@ -3,9 +3,7 @@
  * so it listens on loopback unless `PAWL_METRICS_HOST` says otherwise.
  */
 import type { AddressInfo } from 'node:net';
-import express from 'express';
-import { collectDefaultMetrics, Registry } from 'prom-client';
-import { type HealthOptions, mountHealth } from '../producer/http/health.ts';
+import type { HealthOptions } from '../producer/http/health.ts';
 import type { Settings } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
 
@@ -24,6 +22,10 @@ export async function openProcessEndpoint(
   watched: WatchedProcess,
 ): Promise<ProcessEndpoint | undefined> {
   if (metricsPort === undefined) return undefined;
+  // Without a port, the process starts sooner without them.
+  const { default: express } = await import('express');
+  const { collectDefaultMetrics, Registry } = await import('prom-client');
+  const { mountHealth } = await import('../producer/http/health.ts');
   const app = express().disable('x-powered-by');
   mountHealth(app, watched);
   // Beside what Pawl counts, how the process itself is: event loop, memory, processor, descriptors.

@@ -1,9 +1,10 @@
 /** `pawl worker`: one worker process. The first signal drains it, the second one or the grace period ends it. */
-import { baseTools, createLogger, loadSettings, type StartWorkerOptions, startWorker } from '../main.ts';
+import { createLogger, loadSettings, type StartWorkerOptions, startWorker } from '../main.ts';
 import { parseTiers } from '../shared/config.ts';
 import type { Logger } from '../shared/log.ts';
 import { logLine, workerLine } from '../shared/telemetry.ts';
 import { type AnyTool, qualifiedName, TIERS, type Tier } from '../shared/tool.ts';
+import { baseTools } from '../workers/tools/index.ts';
 import type { ToolWorker } from '../workers/worker.ts';
 import { type CliContext, print, say, usageError, withRedisHint } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
