@@ -200,17 +200,21 @@ function notRun(name: string): string {
 }
 
 const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.** Calls that come at the same time share their steps: claim, begin and
-  push to a worker in one script, settle, end and publish in another. What is left for each call in Redis is some 20 commands inside these: a record of
-  about 25 fields, a job, four events for BullMQ's listeners, a lock, the expiry, its share of the audit trail. Hand-written BullMQ has no record,
-  no index, no fence, no trail and no signature to check.
-- **One call at a time: whole steps, in code that has gone cold.** With 64 calls in flight Redis runs 0.09 scripts for each, here two (hand-written
+  push to a worker in one script, settle, end and publish in another. What is left for each call in Redis is 15 commands inside these (counted on
+  2026-11-23): a record of about 25 fields, a job, three events for BullMQ's listeners, a lock, the expiry, its share of the audit trail; a third of the
+  scripts' time is theirs. Redis was sampled with its symbols: its log takes 9 % of it, Lua's strings 7, its collections 6, the allocator 13, and no
+  function more than 7. Hand-written BullMQ has no record, no index, no fence, no trail and no signature to check; the worker, which costs less than its
+  worker here, does not run BullMQ's loop any more.
+- **One call at a time: whole steps, in code that has gone cold.** On the machine of 2026-11-22 (Intel Xeon, twice as fast) the median was 1.52 times
+  hand-written BullMQ's, on that of 2026-11-23 (AMD EPYC) 1.0 times with the same code: the dearer it is to wake a process, the more a call gains from
+  fewer hops. What follows was measured on the former. With 64 calls in flight Redis runs 0.09 scripts for each, here two (hand-written
   BullMQ 3.8 and 5.4): what Pawl shares elsewhere, a single call pays alone. Sockets watched on 2026-11-22, medians: the producer's code
   0.21 ms, claim in Redis 0.24, until the worker wakes 0.10, the worker's code 0.33, end in Redis 0.22, until the producer wakes 0.07. The
   two scripts take 270 µs by Redis' own clock: look and check 35, the record 18, the job, its lock and two events 27, the indices 39, the
   push 23, settle 55, end the job 21, look for a next one 15, audit 13, tell the producer and the rest 20. All three processes were sampled (\`perf\`, 6 s): 6 % of worker and producer is the kernel, a third
   V8's built-ins, a quarter compiled code, and no function has more than 3 % of its own. Of the producer, reading replies takes 16 %, the
-  audit record 13, writing commands 9, the contract's check 6; of the worker, reading 16, the end's command 14, BullMQ's loop 10, the audit
-  record 8. The same producer takes 60 µs of CPU time for each of 64 calls, and 260 for one alone; the worker 134 and 390, with two reads and
+  audit record 13, writing commands 9, the contract's check 6; of the worker, reading 16, the end's command 14, BullMQ's loop 10 (not run since), the
+  audit record 8. The same producer takes 60 µs of CPU time for each of 64 calls, and 260 for one alone; the worker 134 and 390, with two reads and
   one write for a call. A core for the worker alone changes nothing in that; 30,000 calls before the measurement take a quarter off it: what
   a call runs through once is code that is not compiled yet, and not in the caches. A quarter more than hand-written BullMQ would leave
   0.6 ms of the 0.76 that a call took when the two took 0.48: no audit record, no index of calls, no context and no policy on the way.
@@ -220,7 +224,9 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   fifth its compilers, which begin anew in each process. The bare list shows the same: from 1 to 16 producers its callers
   cost 6.7 times as much for a call, and its Redis 2.3 times (Pawl's 4.8 and 1.4). For a fifth
   of the time one of the two cores is idle (scheduler's trace): half of that, the worker alone works through the calls that came together.
-  Redis' growth is that of scripts for three calls instead of thirty, not of producers: one with 4 calls in flight costs Redis more for a
+  On 2026-11-23 the bare list's Redis grew by 44 µs for a call from 1 to 16 producers (20 to 64), Pawl's by 84 (220 to 304), where a
+  quarter would be 55: what any command costs more when 18 processes share two cores leaves 11 µs for smaller steps, which run 20 commands for a
+  call instead of 15. Redis' growth is that of scripts for three calls instead of thirty, not of producers: one with 4 calls in flight costs Redis more for a
   call than 16 of them, whose calls end together (the last of the targets above). Counted by callgrind on 2026-11-22, Redis takes
   0.69 million instructions to claim and end a call when 32 go together, and 1.31 million when each goes alone: a script by itself takes
   0.31 million. A third of these are commands that do not depend on how many calls there are (a worker with room, the indices, the
@@ -231,9 +237,9 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   where cores are free, or tools wait; on a machine whose cores are taken by callers and Redis they only divide the same work.
 - **32 and 1,024 KiB: copies.** A result of more than 4 KiB is written once, by a plain command, and fetched by whoever waits; BullMQ
   writes it twice, in a script, and sends it to every producer. Above 64 KiB it goes in parts, compressed, which costs the worker and the
-  caller CPU time and spares Redis, the network and the file. From 16 producers, hand-written BullMQ took 3,688 µs of
-  CPU time for a call on 2026-11-22, Pawl 1,092: four times its throughput leaves 922. The bare list took 500, and what Pawl does for a
-  call of 200 B beyond the list's 147 another 473: 973 together, even if 32 KiB cost Pawl nothing beyond what they cost the list.
+  caller CPU time and spares Redis, the network and the file. From 16 producers, hand-written BullMQ takes 7,406 µs of CPU time for a
+  call on 2026-11-23, Pawl 1,474, a fifth of it; but Pawl leaves a sixth of the cores idle, and it a tenth. The bare list takes 979, and what Pawl does for a
+  call of 200 B beyond the list's 269 another 576: 1,555 together, so that 32 KiB cost Pawl less than they cost the list.
 - **Replays: one script each way.** Nothing is written but the audit record. Steps of 16 let Redis and the producer work at the same time;
   what is left is the producer's own CPU time: its contract, policy and identity of a call, which BullMQ's job does not have.
 - **One key: one call.** What is measured is how callers join a call in flight, and are told.`;

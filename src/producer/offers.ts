@@ -3,7 +3,7 @@
  * registry declares, a copy that is pushed. The schema of each definition is compiled once, when it is first called.
  */
 import { PawlError } from '../shared/failure.ts';
-import { compileSchema, type JsonSchema, nearest, type Validator } from '../shared/schema.ts';
+import { compiledWhenUsed, nearest, type Validator } from '../shared/schema.ts';
 import type { Catalogue, CatalogueContent, ToolOffer } from '../shared/store/catalogue.ts';
 import { offerOfSpec, workersFor } from '../shared/store/spec-offer.ts';
 import { SpecCopy, type Specs } from '../shared/store/specs.ts';
@@ -132,15 +132,6 @@ export class Offers {
   close(): void {
     clearInterval(this.#timer);
   }
-}
-
-/** Thousands of declared tools cost nothing until they are called. */
-function compiledWhenUsed(schema: JsonSchema): Validator {
-  let compiled: Validator | undefined;
-  return (value) => {
-    compiled ??= compileSchema(schema);
-    return compiled(value);
-  };
 }
 
 /** `UNKNOWN_TOOL`, with the nearest names among what is offered. */

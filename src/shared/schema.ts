@@ -9,6 +9,9 @@ import { isLinear, linearPattern } from './pattern.ts';
 
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
+/** What zod made is valid: nobody has to check it. */
+const madeOfZod = new WeakSet<JsonSchema>();
+
 /** What callers may send. Unknown properties are refused unless the schema allows them. */
 export function inputJsonSchema(schema: z.ZodType): JsonSchema {
   return toJsonSchema(schema, 'input');
@@ -25,6 +28,7 @@ function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
     delete made['~standard'];
     if (io === 'input') closeObjects(made);
     leaveFormatsToThemselves(made);
+    madeOfZod.add(made);
     return made;
   } catch (error) {
     throw new PawlError(
@@ -69,8 +73,9 @@ const MAX_ISSUES = 10;
 /** Longer names are told and compared by their beginning. */
 const MAX_WORD_LENGTH = 128;
 
-function newAjv(): Ajv2020 {
+function newAjv(validateSchema: boolean): Ajv2020 {
   const ajv = new Ajv2020({
+    validateSchema,
     allErrors: true,
     ownProperties: true,
     strict: false,
@@ -82,17 +87,16 @@ function newAjv(): Ajv2020 {
   return ajv;
 }
 
-/** Learning what a schema may be takes far longer than compiling one. */
-let sharedAjv: Ajv2020 | undefined;
+/** Learning what a schema may be takes far longer than compiling one: that is done when a schema comes that nobody knows. */
+let checking: Ajv2020 | undefined;
+let unchecking: Ajv2020 | undefined;
 
 /**
  * Compiles a schema once. `ownProperties` keeps inherited names such as `constructor` from satisfying `required`.
  * Throws `CONFIGURATION` when the schema itself is not valid.
  */
 export function compileSchema(schema: JsonSchema): Validator {
-  // Names of its own would be known to the schemas after it.
-  sharedAjv ??= newAjv();
-  const ajv = JSON.stringify(schema).includes('"$id"') ? newAjv() : sharedAjv;
+  const ajv = ajvFor(schema);
   let validate: ValidateFunction;
   try {
     validate = ajv.compile(schema);
@@ -109,6 +113,33 @@ export function compileSchema(schema: JsonSchema): Validator {
   return (value) => {
     if (validate(value)) return [];
     return (validate.errors ?? []).slice(0, MAX_ISSUES).map(issueOf);
+  };
+}
+
+function ajvFor(schema: JsonSchema): Ajv2020 {
+  // Names of its own would be known to the schemas after it.
+  if (JSON.stringify(schema).includes('"$id"')) return newAjv(true);
+  if (madeOfZod.has(schema)) {
+    unchecking ??= newAjv(false);
+    return unchecking;
+  }
+  checking ??= newAjv(true);
+  return checking;
+}
+
+/** Compiles a schema when it is used first; at once, so that its fault is told, when it may have one. */
+export function validatorOf(schema: JsonSchema): Validator {
+  // A pattern may be one that cannot be matched in linear time.
+  const sound = madeOfZod.has(schema) && !JSON.stringify(schema).includes('"pattern"');
+  return sound ? compiledWhenUsed(schema) : compileSchema(schema);
+}
+
+/** Compiles a schema when it is used first, and throws then when it is not valid: thousands of declared tools cost nothing before. */
+export function compiledWhenUsed(schema: JsonSchema): Validator {
+  let compiled: Validator | undefined;
+  return (value) => {
+    compiled ??= compileSchema(schema);
+    return compiled(value);
   };
 }
 

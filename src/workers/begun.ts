@@ -8,7 +8,7 @@ import { type Failure, PawlError } from '../shared/failure.ts';
 import type { Outcome } from '../shared/outcome.ts';
 import type { RetryPolicy } from '../shared/retry.ts';
 import type { RetryAllowance } from '../shared/retry-budget.ts';
-import { compileSchema, type JsonSchema, type Validator } from '../shared/schema.ts';
+import { type JsonSchema, type Validator, validatorOf } from '../shared/schema.ts';
 import type { StartedAttempt } from '../shared/store/begin.ts';
 import { offerOf } from '../shared/store/catalogue.ts';
 import type { FleetLimit } from '../shared/store/limits.ts';
@@ -67,7 +67,7 @@ const compiled = new WeakMap<JsonSchema, Validator>();
 
 /** However many workers and runners of a process offer the tool. */
 function compiledOnce(schema: JsonSchema): Validator {
-  const known = compiled.get(schema) ?? compileSchema(schema);
+  const known = compiled.get(schema) ?? validatorOf(schema);
   compiled.set(schema, known);
   return known;
 }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { PawlError } from '../../src/shared/failure.ts';
-import { compileSchema, inputJsonSchema, nearest, outputJsonSchema } from '../../src/shared/schema.ts';
+import { compileSchema, inputJsonSchema, nearest, outputJsonSchema, validatorOf } from '../../src/shared/schema.ts';
 
 const weather = z.object({
   city: z.string().min(2).describe('City name'),
@@ -116,6 +116,14 @@ describe('JSON Schema 2020-12 from zod', () => {
 
   test('a schema that is not valid is refused at once', () => {
     expect(() => compileSchema({ type: 'objekt' })).toThrow('The schema is not valid JSON Schema 2020-12');
+  });
+
+  test('what a worker may be given is compiled at once where it may have a fault, and when it is used where zod made it', () => {
+    expect(() => validatorOf({ type: 'objekt' })).toThrow('The schema is not valid JSON Schema 2020-12');
+    expect(() => validatorOf(inputJsonSchema(z.object({ a: z.string().regex(/(?=a)b/) })))).toThrow('linear time');
+    const validate = validatorOf(inputJsonSchema(z.object({ a: z.number() })));
+    expect(validate({ a: 1 })).toEqual([]);
+    expect(validate({ a: '1' })[0]?.path).toBe('a');
   });
 
   test('formats are checked', () => {
