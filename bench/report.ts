@@ -134,7 +134,8 @@ It is the floor of whatever goes through Redis and is awaited in Node: none of t
 ${refusals === undefined ? notRun('refusals') : refusalsText(refusals)}
 
 What limits it: no round trip. The producer answers from its pushed copy of the circuit; what is left is the envelope, the rules that
-stand before the circuit (session, policy, schema), the answer and a count for the metrics, all in one process and on one core.
+stand before the circuit (session, policy, schema), the answer and a count for the metrics, all in one process and on one core. The figure is the machine's as much as Pawl's: an Intel
+Xeon did 202,338 a second on 2026-11-22, an AMD EPYC half of that on 2026-11-23.
 
 ## Latency at fixed rates
 
@@ -222,10 +223,9 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   three (counted: 0.3 claims and 0.3 messages with results for each call), so that waking up is shared already: the kernel has 5 % of the
   producers' time. The rest is JavaScript that runs 100 times a second in each of 16 processes on two cores: a third of it V8's built-ins, a
   fifth its compilers, which begin anew in each process. The bare list shows the same: from 1 to 16 producers its callers
-  cost 6.7 times as much for a call, and its Redis 2.3 times (Pawl's 4.8 and 1.4). For a fifth
+  cost 7.2 times as much for a call on 2026-11-23, and its Redis 3.2 times (Pawl's 4.3 and 1.4). For a fifth
   of the time one of the two cores is idle (scheduler's trace): half of that, the worker alone works through the calls that came together.
-  On 2026-11-23 the bare list's Redis grew by 44 µs for a call from 1 to 16 producers (20 to 64), Pawl's by 84 (220 to 304), where a
-  quarter would be 55: what any command costs more when 18 processes share two cores leaves 11 µs for smaller steps, which run 20 commands for a
+  In time, the bare list's Redis grew by 44 µs for a call (20 to 64), Pawl's by 84 (220 to 304), where a quarter would be 55: what any command costs more when 18 processes share two cores leaves 11 µs for smaller steps, which run 20 commands for a
   call instead of 15. Redis' growth is that of scripts for three calls instead of thirty, not of producers: one with 4 calls in flight costs Redis more for a
   call than 16 of them, whose calls end together (the last of the targets above). Counted by callgrind on 2026-11-22, Redis takes
   0.69 million instructions to claim and end a call when 32 go together, and 1.31 million when each goes alone: a script by itself takes

@@ -5,7 +5,7 @@
 import type { Pawl } from '../producer/client.ts';
 import type { SettingsInput } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
-import type { Logger } from '../shared/log.ts';
+import { EMBEDDED_REDIS_STEP, type Logger } from '../shared/log.ts';
 
 export interface CliContext {
   readonly out: NodeJS.WriteStream;
@@ -51,8 +51,8 @@ export function say(context: CliContext, line: string): void {
 const SLOW_START_MS = 1_500;
 
 /**
- * Log lines for people: the steps of a start once it turns out to be slow, and later warnings as they come. What this Redis
- * does not promise is for those who run it, and told by `pawl up`, `worker`, `serve` and `doctor`.
+ * Log lines for people: the steps of an embedded Redis once its start turns out to be slow, and warnings as they come later.
+ * What this Redis does not promise is for those who run it, and told by `pawl up`, `worker`, `serve` and `doctor`.
  */
 function plainLogger(context: CliContext): { readonly log: Logger; started(): void } {
   const held: string[] = [];
@@ -63,19 +63,16 @@ function plainLogger(context: CliContext): { readonly log: Logger; started(): vo
     for (const line of held) say(context, line);
   }, SLOW_START_MS);
   timer.unref();
-  const step = (message: string) => {
-    if (slow) say(context, message);
-    else held.push(message);
-  };
   return {
     log: {
       debug: () => {},
-      info: (_fields, message) => {
-        if (!started) step(message);
+      info: (fields, message) => {
+        if (!('event' in fields) || fields.event !== EMBEDDED_REDIS_STEP) return;
+        if (slow) say(context, message);
+        else held.push(message);
       },
       warn: (_fields, message) => {
         if (started) say(context, message);
-        else step(message);
       },
       error: (_fields, message) => say(context, message),
     },

@@ -21,8 +21,8 @@ interface Timer {
 
 /** How often code gets a turn before nothing more is expected of it: promises first, then what Node does in between. */
 const TURNS = 5;
-/** How long files and child processes are waited for, in real time. */
-const PATIENCE_MS = 5_000;
+/** How long files and child processes are waited for, in real time: a machine may stop for seconds. */
+const PATIENCE_MS = 20_000;
 
 export function fakeClock(startMs = Date.UTC(2026, 0, 1)): FakeClock {
   let nowMs = startMs;
@@ -81,10 +81,13 @@ const REST_MS = 25;
 /** Resolves when code has had its turns and waits neither for files nor for child processes. */
 async function settle(): Promise<void> {
   const deadlineMs = performance.now() + PATIENCE_MS;
-  for (let busy = true; busy && performance.now() < deadlineMs; ) {
+  await turns();
+  let quiet = !isBusy();
+  while (!quiet && performance.now() < deadlineMs) {
+    const wasBusy = isBusy();
+    await new Promise((resolve) => setTimeout(resolve, REST_MS));
     await turns();
-    busy = isBusy();
-    if (busy) await new Promise((resolve) => setTimeout(resolve, REST_MS));
+    quiet = !wasBusy && !isBusy();
   }
 }
 

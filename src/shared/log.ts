@@ -6,4 +6,7 @@ export interface Logger {
   error(fields: object, message: string): void;
 }
 
+/** The event of lines about an embedded Redis that is being fetched or started: they explain a start that is slow. */
+export const EMBEDDED_REDIS_STEP = 'embedded_redis';
+
 export const silentLogger: Logger = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };

@@ -16,6 +16,7 @@ import {
   weakerOf,
 } from '../durability.ts';
 import { PawlError } from '../failure.ts';
+import { EMBEDDED_REDIS_STEP } from '../log.ts';
 import { secretsOf } from '../redaction.ts';
 import { Seals } from '../seals.ts';
 import { Signer, type SigningKey, UNSIGNED } from '../signature.ts';
@@ -224,7 +225,10 @@ class ClockFollower {
 
 async function startEmbedded(options: BackendOptions): Promise<EmbeddedRedis> {
   try {
-    return await startEmbeddedRedis({ dataDir: options.settings.dataDir, log: (line) => options.log('info', line) });
+    return await startEmbeddedRedis({
+      dataDir: options.settings.dataDir,
+      log: (line) => options.log('info', line, { event: EMBEDDED_REDIS_STEP }),
+    });
   } catch (error) {
     throw new PawlError('BACKEND_UNAVAILABLE', error instanceof Error ? error.message : String(error), {
       cause: error,
