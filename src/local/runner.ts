@@ -222,7 +222,7 @@ export class LocalRunner implements SessionHost {
 
   // What sessions need
 
-  async submit(envelope: ToolCallEnvelope, options?: SubmitOptions): Promise<Submission> {
+  handIn(envelope: ToolCallEnvelope, options?: SubmitOptions): Submission | Promise<Submission> {
     this.#checkOpen();
     return this.#dispatch.submit(envelope, options);
   }

@@ -33,6 +33,11 @@ const ANSWERS = { claimed: 'claimed', inflight: 'merged', ended: 'replayed' } as
 const SAME_FOR_ALL: ReadonlySet<string> = new Set(['CIRCUIT_OPEN', 'OVERLOADED', 'BACKEND_UNAVAILABLE']);
 const COUNTED_MS = 1_000;
 
+interface Counted {
+  times: number;
+  last: Refusal;
+}
+
 /**
  * Tells the trail of the calls that a producer hands in. An agent that goes on asking while a circuit is open is refused many thousand
  * times a second, and must not push other records out: of its refusals the first is told at once, and those that follow within a
@@ -40,7 +45,9 @@ const COUNTED_MS = 1_000;
  */
 export class CallAudit {
   readonly #parts: CallAuditParts;
-  readonly #counted = new Map<string, { times: number; last: Refusal }>();
+  readonly #counted = new Map<string, Counted>();
+  /** The one that came last: it often comes again. */
+  #latest: Counted | undefined;
   #stop = () => {};
 
   constructor(parts: CallAuditParts) {
@@ -64,18 +71,21 @@ export class CallAudit {
   }
 
   #isCounted(refusal: Refusal): boolean {
-    const { envelope, code } = refusal;
-    if (envelope === undefined || !SAME_FOR_ALL.has(code)) return false;
-    const kind = `${code} ${envelope.toolNamespace}.${envelope.toolName} ${envelope.target.sessionKey}`;
-    const counted = this.#counted.get(kind);
-    if (counted === undefined) {
-      const { schedule = backgroundSchedule } = this.#parts;
-      if (this.#counted.size === 0) this.#stop = schedule(() => this.flush(), COUNTED_MS);
-      this.#counted.set(kind, { times: 0, last: refusal });
-      return false;
+    if (this.#latest === undefined || !isSame(this.#latest.last, refusal)) {
+      const { envelope, code } = refusal;
+      if (envelope === undefined || !SAME_FOR_ALL.has(code)) return false;
+      const kind = `${code} ${envelope.toolNamespace}.${envelope.toolName} ${envelope.target.sessionKey}`;
+      this.#latest = this.#counted.get(kind);
+      if (this.#latest === undefined) {
+        const { schedule = backgroundSchedule } = this.#parts;
+        if (this.#counted.size === 0) this.#stop = schedule(() => this.flush(), COUNTED_MS);
+        this.#latest = { times: 0, last: refusal };
+        this.#counted.set(kind, this.#latest);
+        return false;
+      }
     }
-    counted.times += 1;
-    counted.last = refusal;
+    this.#latest.times += 1;
+    this.#latest.last = refusal;
     return true;
   }
 
@@ -84,7 +94,18 @@ export class CallAudit {
     this.#stop();
     for (const { times, last } of this.#counted.values()) if (times > 0) this.#tell(last, times);
     this.#counted.clear();
+    this.#latest = undefined;
   }
+}
+
+function isSame(one: Refusal, other: Refusal): boolean {
+  const [a, b] = [one.envelope, other.envelope];
+  return (
+    one.code === other.code &&
+    a?.toolName === b?.toolName &&
+    a?.toolNamespace === b?.toolNamespace &&
+    a?.target.sessionKey === b?.target.sessionKey
+  );
 }
 
 /** What is recorded of one call. */

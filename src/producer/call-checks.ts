@@ -46,27 +46,50 @@ export interface Admitted extends Pick<Permitted, 'envelope' | 'offer' | 'circui
 /** Checks calls, one after the other; whatever does not hold is thrown as a typed error. */
 export class CallChecks {
   readonly #parts: DispatchParts;
+  readonly #ownCircuits = new WeakMap<Offer, string>();
 
   constructor(parts: DispatchParts) {
     this.#parts = parts;
   }
 
-  /** Session, tool, permission and schema. */
-  async permit(envelope: ToolCallEnvelope): Promise<Permitted> {
-    const session = await this.#parts.sessionOf(envelope);
-    const offer =
-      this.#parts.offers.peek(envelope.toolNamespace, envelope.toolName) ??
-      (await this.#parts.offers.find(envelope.toolNamespace, envelope.toolName));
-    const channel = await this.#channelOf(session);
+  /** Session, tool, permission and schema; at once where all of them are known here. */
+  permit(envelope: ToolCallEnvelope): Permitted | Promise<Permitted> {
+    const { offers, sessionOf, settings } = this.#parts;
+    const session = sessionOf(envelope);
+    const offer = offers.peek(envelope.toolNamespace, envelope.toolName);
+    if (session instanceof Promise || offer === undefined || hasChannelLayer(settings))
+      return this.#lookUp(envelope, session, offer);
+    return this.#permitted(envelope, session, offer, undefined);
+  }
+
+  async #lookUp(
+    envelope: ToolCallEnvelope,
+    asked: SessionRecord | Promise<SessionRecord>,
+    known: Offer | undefined,
+  ): Promise<Permitted> {
+    const session = await asked;
+    const offer = known ?? (await this.#parts.offers.find(envelope.toolNamespace, envelope.toolName));
+    return this.#permitted(envelope, session, offer, await this.#channelOf(session));
+  }
+
+  #permitted(envelope: ToolCallEnvelope, session: SessionRecord, offer: Offer, channel: string | undefined): Permitted {
     const verdict = this.#permit(envelope, offer, session, channel);
     checkParams(envelope, offer);
-    const circuit = circuitKey({
-      hint: envelope.transport.circuitBreakerHint ?? 'tool',
-      tool: qualifiedName(offer),
-      dependency: toolPolicy(this.#parts.settings, offer).circuit?.dependency ?? offer.circuit.dependency,
-      tenantId: envelope.target.tenantId,
-    });
+    const circuit = this.#circuitOf(envelope, offer);
     return { envelope, offer, circuit, modes: this.#parts.switches.modes(offer), session, verdict, channel };
+  }
+
+  #circuitOf({ transport, target }: ToolCallEnvelope, offer: Offer): string {
+    const { circuitBreakerHint: hint = 'tool' } = transport;
+    const { tenantId } = target;
+    const isOwn = hint === 'tool' && tenantId === undefined;
+    const known = isOwn ? this.#ownCircuits.get(offer) : undefined;
+    if (known !== undefined) return known;
+    const tool = qualifiedName(offer);
+    const dependency = toolPolicy(this.#parts.settings, offer).circuit?.dependency ?? offer.circuit.dependency;
+    const circuit = circuitKey({ hint, tool, dependency, tenantId });
+    if (isOwn) this.#ownCircuits.set(offer, circuit);
+    return circuit;
   }
 
   /** Identity, budgets and approval. */
@@ -122,7 +145,7 @@ export class CallChecks {
   /** Asked for only where policy has a layer for channels. */
   #channelOf(session: SessionRecord): Promise<string | undefined> | undefined {
     const { settings, approvals } = this.#parts;
-    if (Object.keys(settings.policy.channels).length === 0) return undefined;
+    if (!hasChannelLayer(settings)) return undefined;
     return approvals?.routeOf(session).then((route) => route?.channel.kind ?? 'none');
   }
 
@@ -160,4 +183,8 @@ export class CallChecks {
       ...rules,
     });
   }
+}
+
+function hasChannelLayer({ policy }: Settings): boolean {
+  return Object.keys(policy.channels).length > 0;
 }

@@ -3,7 +3,7 @@ import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope, turnOf }
 import type { BeforeCallAnswer, HookEvent, HookedTool, Hooks, ShortCircuit } from '../shared/hooks.ts';
 import type { Submission } from './submission.ts';
 
-type Submit = (envelope: ToolCallEnvelope) => Promise<Submission>;
+type Submit = (envelope: ToolCallEnvelope) => Submission | Promise<Submission>;
 type Refuse = (error: unknown, envelope: ToolCallEnvelope) => Submission;
 
 /**

@@ -7,6 +7,7 @@ import type { Place } from '../shared/store/keys.ts';
 import type { Clock } from '../shared/time.ts';
 
 interface Held {
+  readonly place: Place;
   readonly circuit: Circuit;
   /** On this process's own clock: until then the circuit refuses. */
   readonly untilMonotonicMs: number;
@@ -14,18 +15,20 @@ interface Held {
 
 export class CircuitView {
   readonly #clock: Clock;
-  readonly #held = new Map<string, Held>();
+  /** By key: hardly one is held at more than one place. */
+  readonly #held = new Map<string, Held[]>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
   learn(news: Pick<CircuitNews, 'place' | 'key' | 'circuit' | 'retryAfterMs'>): void {
-    const name = nameOf(news.place, news.key);
-    const known = this.#held.get(name);
+    const { place, key, circuit, retryAfterMs } = news;
+    const known = this.#at(place, key);
     // News and readings may overtake each other, also when the circuit has closed since: the higher epoch is the later one.
-    if (known !== undefined && known.circuit.epoch > news.circuit.epoch) return;
-    this.#held.set(name, { circuit: news.circuit, untilMonotonicMs: this.#clock.monotonic() + news.retryAfterMs });
+    if (known !== undefined && known.circuit.epoch > circuit.epoch) return;
+    const others = this.#held.get(key)?.filter((held) => held !== known) ?? [];
+    this.#held.set(key, [...others, { place, circuit, untilMonotonicMs: this.#clock.monotonic() + retryAfterMs }]);
   }
 
   /** Forgets what may have changed while nobody listened. */
@@ -35,15 +38,15 @@ export class CircuitView {
 
   /** Why a call must not start now; undefined lets it through, also when it may become the probe. */
   refusal(place: Place, key: string): { readonly state: CircuitState; readonly retryAfterMs: number } | undefined {
-    const held = this.#held.get(nameOf(place, key));
+    const held = this.#at(place, key);
     if (held === undefined) return undefined;
     const { state } = held.circuit;
     if (state === 'FORCED_OPEN') return { state, retryAfterMs: 1_000 };
     const remainingMs = held.untilMonotonicMs - this.#clock.monotonic();
     return state === 'OPEN' && remainingMs > 0 ? { state, retryAfterMs: Math.ceil(remainingMs) } : undefined;
   }
-}
 
-function nameOf(place: Place, key: string): string {
-  return `${place.tier}.${place.shard} ${key}`;
+  #at({ tier, shard }: Place, key: string): Held | undefined {
+    return this.#held.get(key)?.find(({ place }) => place.tier === tier && place.shard === shard);
+  }
 }

@@ -305,7 +305,12 @@ export class Pawl {
   // Calls
 
   /** Hands in a well-formed envelope. */
-  submit(envelope: ToolCallEnvelope, options?: SubmitOptions): Promise<Submission> {
+  async submit(envelope: ToolCallEnvelope, options?: SubmitOptions): Promise<Submission> {
+    return this.handIn(envelope, options);
+  }
+
+  /** The same for a session, which has an answer that is known here at once. */
+  handIn(envelope: ToolCallEnvelope, options?: SubmitOptions): Submission | Promise<Submission> {
     this.#checkOpen();
     return this.#dispatch.submit(envelope, options);
   }
@@ -601,7 +606,7 @@ export class Pawl {
 
   #told(event: DispatchEvent): void {
     this.#traces?.observe(event);
-    if (event.type === 'refused' && event.envelope !== undefined) {
+    if (event.type === 'refused' && event.envelope !== undefined && event.offer === undefined) {
       const { toolNamespace, toolName } = event.envelope;
       const offer = this.#offers.peek(toolNamespace, toolName);
       if (offer !== undefined) this.metrics.tools.learn(offer);

@@ -86,8 +86,8 @@ export class Dispatch {
     return this.submit(envelope, options);
   }
 
-  /** Hands in a well-formed envelope. Rejects only when Redis is out of reach or the code is wrong. */
-  submit(envelope: ToolCallEnvelope, options: SubmitOptions = {}): Promise<Submission> {
+  /** Hands in a well-formed envelope. Rejects, or throws, only when Redis is out of reach or the code is wrong. */
+  submit(envelope: ToolCallEnvelope, options: SubmitOptions = {}): Submission | Promise<Submission> {
     const { hooks } = this.#parts;
     return hooks.has('beforeCall', 'onShortCircuit', 'afterCall')
       ? this.#submitHooked(envelope, options)
@@ -109,20 +109,33 @@ export class Dispatch {
     );
   }
 
-  #submit(envelope: ToolCallEnvelope, options: SubmitOptions): Promise<Submission> {
+  #submit(envelope: ToolCallEnvelope, options: SubmitOptions): Submission | Promise<Submission> {
     const submission = this.#handIn(envelope, options);
     const { deadlineAtMs } = envelope.control;
-    if (deadlineAtMs === undefined) return submission;
+    if (deadlineAtMs === undefined || !(submission instanceof Promise)) return submission;
     return heardWithin(submission, deadlineAtMs - this.#parts.clock.now() + SILENCE_GRACE_MS);
   }
 
-  async #handIn(asked: ToolCallEnvelope, options: SubmitOptions): Promise<Submission> {
+  /** At once, as far as nobody has to be asked: a refusal keeps nothing waiting. */
+  #handIn(asked: ToolCallEnvelope, options: SubmitOptions): Submission | Promise<Submission> {
     const envelope = this.#parts.traces?.begin(asked) ?? asked;
+    let permitted: Permitted | Promise<Permitted>;
+    try {
+      permitted = this.#checks.permit(envelope);
+    } catch (error) {
+      return this.#refused(error, envelope);
+    }
+    if (!(permitted instanceof Promise))
+      return this.#refusedByCircuit(permitted) ?? this.#admit(envelope, permitted, options);
+    return permitted.then(
+      (found) => this.#refusedByCircuit(found) ?? this.#admit(envelope, found, options),
+      (error) => this.#refused(error, envelope),
+    );
+  }
+
+  async #admit(envelope: ToolCallEnvelope, permitted: Permitted, options: SubmitOptions): Promise<Submission> {
     let admitted: Admitted;
     try {
-      const permitted = await this.#checks.permit(envelope);
-      const refused = this.#refusedByCircuit(permitted);
-      if (refused !== undefined) return refused;
       admitted = await this.#checks.admit(permitted);
     } catch (error) {
       return this.#refused(error, envelope);
@@ -153,7 +166,7 @@ export class Dispatch {
       message: `${offer.name} keeps failing and is given time to recover; try again in ${Math.ceil(retryAfterMs / 1_000)} s.`,
       details: { retryAfterMs },
     } as const;
-    this.#parts.onEvent({ type: 'refused', envelope, code: error.code, message: error.message });
+    this.#parts.onEvent({ type: 'refused', envelope, offer, code: error.code, message: error.message });
     return { kind: 'answered', result: refusal(error, asking(envelope), 'circuit_open', open.state) };
   }
 

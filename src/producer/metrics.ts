@@ -10,7 +10,8 @@ import type { Offer } from './offers.ts';
 /** What every end of a tool's calls counts. */
 interface EndCounts {
   readonly calls: Counter;
-  readonly duration: Histogram;
+  /** Of calls that ran. */
+  duration?: Histogram;
 }
 
 export class ProducerMetrics {
@@ -50,11 +51,16 @@ export class ProducerMetrics {
   }
 
   #ended({ offer, result }: Extract<DispatchEvent, { readonly type: 'ended' }>): void {
-    const { calls, duration } = this.#endsOf(offer, result.status);
-    calls.value += 1;
+    const counts = this.#endsOf(offer, result.status);
+    counts.calls.value += 1;
     if (result.cache?.matchedOn === 'completed')
       this.#set.count(METRICS.hits, { tool: this.tools.of(offer.namespace, offer.name), state: endState(result) });
-    if (!result.fromCache && result.attempts > 0) duration.observe(result.durationMs);
+    if (result.fromCache || result.attempts === 0) return;
+    counts.duration ??= this.#set.histogram(METRICS.duration, {
+      tool: this.tools.of(offer.namespace, offer.name),
+      status: result.status,
+    });
+    counts.duration.observe(result.durationMs);
   }
 
   #endsOf(offer: Offer, status: string): EndCounts {
@@ -67,22 +73,21 @@ export class ProducerMetrics {
     if (counts === undefined) {
       this.tools.learn(offer);
       const tool = this.tools.of(offer.namespace, offer.name);
-      counts = {
-        calls: this.#set.counter(METRICS.calls, { tool, status, scope: scopeLabel(this.#settings, offer) }),
-        duration: this.#set.histogram(METRICS.duration, { tool, status }),
-      };
+      counts = { calls: this.#set.counter(METRICS.calls, { tool, status, scope: scopeLabel(this.#settings, offer) }) };
       ends.set(status, counts);
     }
     return counts;
   }
 
-  #refused({ envelope, code }: Extract<DispatchEvent, { readonly type: 'refused' }>): void {
+  #refused({ envelope, offer, code }: Extract<DispatchEvent, { readonly type: 'refused' }>): void {
+    const status = code === 'CIRCUIT_OPEN' ? 'circuit_open' : 'error';
+    if (offer !== undefined) {
+      this.#endsOf(offer, status).calls.value += 1;
+      return;
+    }
     const named = { namespace: envelope?.toolNamespace ?? '', name: envelope?.toolName ?? '' };
-    this.#set.count(METRICS.calls, {
-      tool: this.tools.of(named.namespace, named.name),
-      status: code === 'CIRCUIT_OPEN' ? 'circuit_open' : 'error',
-      scope: scopeLabel(this.#settings, named),
-    });
+    const tool = this.tools.of(named.namespace, named.name);
+    this.#set.count(METRICS.calls, { tool, status, scope: scopeLabel(this.#settings, named) });
   }
 
   /** This producer changed a circuit. */

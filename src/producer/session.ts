@@ -93,7 +93,8 @@ export interface SessionEvents {
 
 /** What a session needs of its producer. */
 export interface SessionHost {
-  submit(envelope: ToolCallEnvelope, options: SubmitOptions): Promise<Submission>;
+  /** Answers at once where nobody has to be asked. */
+  handIn(envelope: ToolCallEnvelope, options: SubmitOptions): Submission | Promise<Submission>;
   cancel(callId: string): Promise<Cancellation>;
   /** The record of a call. Absent where none can be undone. */
   callOf?(callId: string): Promise<CompensatedCall | undefined>;
@@ -115,6 +116,12 @@ export interface SessionHost {
 /** Models invent names of tools. */
 const MAX_FORMS = 1_000;
 
+/** What most calls say of how they are sent. */
+const PLAIN_TRANSPORT: ToolCallEnvelope['transport'] = Object.freeze({
+  dedupeMode: 'enforced',
+  retryBudget: Object.freeze({ maxAttempts: DEFAULT_RETRY.maxAttempts, maxElapsedMs: DEFAULT_RETRY.maxElapsedMs }),
+});
+
 /** Nothing but the key becomes part of the envelope. */
 function isPlain(options: CallOptions): boolean {
   for (const name of Object.keys(options))
@@ -123,19 +130,51 @@ function isPlain(options: CallOptions): boolean {
   return true;
 }
 
+function transportOf({ dedupeMode, retryBudget, circuitBreakerHint }: CallOptions): ToolCallEnvelope['transport'] {
+  if (dedupeMode === undefined && retryBudget === undefined && circuitBreakerHint === undefined) return PLAIN_TRANSPORT;
+  return {
+    dedupeMode: dedupeMode ?? PLAIN_TRANSPORT.dedupeMode,
+    retryBudget: {
+      maxAttempts: retryBudget?.maxAttempts ?? DEFAULT_RETRY.maxAttempts,
+      maxElapsedMs: retryBudget?.maxElapsedMs ?? DEFAULT_RETRY.maxElapsedMs,
+    },
+    ...(circuitBreakerHint === undefined ? {} : { circuitBreakerHint }),
+  };
+}
+
+function hintsOf({
+  timeoutMs,
+  expectedRetrySafe,
+}: CallOptions): Pick<ToolCallEnvelope['payload'], 'callHints'> | undefined {
+  if (timeoutMs === undefined && expectedRetrySafe === undefined) return undefined;
+  return {
+    callHints: {
+      ...(timeoutMs === undefined ? {} : { timeoutMs }),
+      ...(expectedRetrySafe === undefined ? {} : { expectedRetrySafe }),
+    },
+  };
+}
+
 export class Session {
   readonly #host: SessionHost;
   readonly #clock: Pick<Clock, 'now'>;
   readonly record: SessionRecord;
   readonly events = new EventEmitter<SessionEvents>();
 
-  /** Tools that were called without any option but a key. */
-  readonly #wellFormed = new Set<string>();
+  /** Tools that were called without any option but a key, by namespace. */
+  readonly #wellFormed = new Map<string, Set<string>>();
+  readonly #target: ToolCallEnvelope['target'];
 
   constructor(host: SessionHost, record: SessionRecord, clock: Pick<Clock, 'now'> = systemClock) {
     this.#host = host;
     this.#clock = clock;
     this.record = record;
+    this.#target = Object.freeze({
+      sessionKey: record.sessionKey,
+      actorId: record.actorId,
+      ...(record.agentId === undefined ? {} : { agentId: record.agentId }),
+      ...(record.tenantId === undefined ? {} : { tenantId: record.tenantId }),
+    });
     // Typed without the emitter's own two events.
     const events = this.events as EventEmitter;
     const { agents, listening } = host;
@@ -162,11 +201,13 @@ export class Session {
   call<T extends AnyTool>(tool: T, params: InputOf<T>, options?: CallOptions): Promise<ToolResultEnvelope<OutputOf<T>>>;
   call(tool: string, params: Readonly<Record<string, unknown>>, options?: CallOptions): Promise<ToolResultEnvelope>;
   async call(tool: AnyTool | string, params: unknown, options: CallOptions = {}): Promise<ToolResultEnvelope> {
-    return this.#ended(await this.submit(tool, params, options));
+    const submission = this.#submit(tool, params, options);
+    return this.#ended(submission instanceof Promise ? await submission : submission);
   }
 
   async #ended(submission: Submission): Promise<ToolResultEnvelope> {
-    const result = submission.kind === 'answered' ? submission.result : await submission.result;
+    // Also what is known at once is told when the caller has had its turn.
+    const result = await submission.result;
     if (result.status === 'circuit_open')
       this.events.emit('circuit-open', {
         toolName: result.toolName,
@@ -178,6 +219,10 @@ export class Session {
 
   /** Hands a call in without waiting for it; the submission tells its ID and holds the result's promise. */
   async submit(tool: AnyTool | string, params: unknown, options: CallOptions = {}): Promise<Submission> {
+    return this.#submit(tool, params, options);
+  }
+
+  #submit(tool: AnyTool | string, params: unknown, options: CallOptions): Submission | Promise<Submission> {
     let envelope: ToolCallEnvelope;
     try {
       envelope = this.envelope(tool, params, options);
@@ -198,17 +243,17 @@ export class Session {
   /** Throws `CONTRACT_INVALID`. Of a form that was checked before, only what differs from call to call is looked at. */
   #check(envelope: ToolCallEnvelope, options: CallOptions): void {
     const { toolNamespace, toolName, payload } = envelope;
-    const named = typeof toolName === 'string' && typeof toolNamespace === 'string';
-    const form = named && isPlain(options) ? `${toolName.length} ${toolName} ${toolNamespace}` : undefined;
+    const known = isPlain(options) ? this.#wellFormed.get(toolNamespace) : undefined;
     const { idempotencyKey: key } = payload;
-    if (form !== undefined && this.#wellFormed.has(form) && (key === undefined || isIdempotencyKey(key))) return;
+    if (known?.has(toolName) === true && (key === undefined || isIdempotencyKey(key))) return;
     parseEnvelope(envelope);
-    if (form === undefined) return;
-    if (this.#wellFormed.size >= MAX_FORMS) this.#wellFormed.clear();
-    this.#wellFormed.add(form);
+    if (!isPlain(options)) return;
+    if (this.#wellFormed.size >= MAX_FORMS || (known?.size ?? 0) >= MAX_FORMS) this.#wellFormed.clear();
+    const forms = this.#wellFormed.get(toolNamespace) ?? new Set();
+    this.#wellFormed.set(toolNamespace, forms.add(toolName));
   }
 
-  async #send(envelope: ToolCallEnvelope, signal: AbortSignal | undefined): Promise<Submission> {
+  #send(envelope: ToolCallEnvelope, signal: AbortSignal | undefined): Submission | Promise<Submission> {
     let stopListening = () => {};
     const following: SubmitOptions = {
       onProgress: (event) => this.#pass(event),
@@ -228,10 +273,13 @@ export class Session {
         stopListening = this.#cancelOnAbort(callId, signal);
       },
     };
-    const submission = await this.#host.submit(envelope, following);
-    if (submission.kind === 'answered') stopListening();
-    else if (signal !== undefined) submission.result.finally(stopListening).catch(() => {});
-    return submission;
+    const submission = this.#host.handIn(envelope, following);
+    if (!(submission instanceof Promise) || signal === undefined) return submission;
+    return submission.then((handedIn) => {
+      if (handedIn.kind === 'answered') stopListening();
+      else handedIn.result.finally(stopListening).catch(() => {});
+      return handedIn;
+    });
   }
 
   /**
@@ -257,40 +305,23 @@ export class Session {
 
   /** The envelope that a call of this session is sent in. */
   envelope(tool: AnyTool | string, params: unknown, options: CallOptions = {}): ToolCallEnvelope {
-    const { record } = this;
     const deadlineAtMs =
       options.deadlineAtMs ?? (options.timeoutMs === undefined ? undefined : this.#clock.now() + options.timeoutMs);
-    const hints = {
-      ...(options.timeoutMs === undefined ? {} : { timeoutMs: options.timeoutMs }),
-      ...(options.expectedRetrySafe === undefined ? {} : { expectedRetrySafe: options.expectedRetrySafe }),
-    };
     return {
       contractVersion: CONTRACT_VERSION,
       requestId: options.requestId ?? uuidv7(),
       ...(options.toolCallId === undefined ? {} : { toolCallId: options.toolCallId }),
       toolName: typeof tool === 'string' ? tool : tool.name,
       toolNamespace: typeof tool === 'string' ? (options.namespace ?? DEFAULT_NAMESPACE) : tool.namespace,
-      target: {
-        sessionKey: record.sessionKey,
-        actorId: record.actorId,
-        ...(record.agentId === undefined ? {} : { agentId: record.agentId }),
-        ...(record.tenantId === undefined ? {} : { tenantId: record.tenantId }),
-        ...(options.correlationId === undefined ? {} : { correlationId: options.correlationId }),
-      },
+      target:
+        options.correlationId === undefined ? this.#target : { ...this.#target, correlationId: options.correlationId },
       payload: {
         version: '1.0',
         params: jsonParams(params),
         ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }),
-        ...(Object.keys(hints).length === 0 ? {} : { callHints: hints }),
+        ...hintsOf(options),
       },
-      transport: {
-        dedupeMode: options.dedupeMode ?? 'enforced',
-        retryBudget: {
-          maxAttempts: options.retryBudget?.maxAttempts ?? DEFAULT_RETRY.maxAttempts,
-          maxElapsedMs: options.retryBudget?.maxElapsedMs ?? DEFAULT_RETRY.maxElapsedMs,
-        },
-        ...(options.circuitBreakerHint === undefined ? {} : { circuitBreakerHint: options.circuitBreakerHint }),
-      },
+      transport: transportOf(options),
       control: {
         ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
         ...(options.turnId === undefined ? {} : { requestTags: [turnTag(options.turnId)] }),

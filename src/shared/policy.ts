@@ -71,18 +71,15 @@ const SEVERITY: Readonly<Record<PolicyDecision, number>> = { allow: 0, ask: 1, d
 
 /** The verdict, with the rule that decided. Among equally strict rulings the first one decides. */
 export function evaluate(request: PolicyRequest): Verdict {
-  const rulings = [...builtIn(request), ...layersOf(request).flatMap((layer) => layerRulings(request, layer))];
+  const rulings = builtIn(request);
+  for (const layer of layersOf(request)) rulings.push(...layerRulings(request, layer));
   const deciding = rulings.reduce((strictest, ruling) =>
     SEVERITY[ruling.decision] > SEVERITY[strictest.decision] ? ruling : strictest,
   );
+  if (deciding.decision !== 'ask' || asksToEscalate(request.params)) return { ...deciding, rulings };
   const command = commandOf(request.params);
-  return {
-    ...deciding,
-    rulings,
-    ...(deciding.decision === 'ask' && command !== undefined && !asksToEscalate(request.params)
-      ? { amendment: { kind: 'command-prefix', prefix: command.slice(0, 2) } }
-      : {}),
-  };
+  if (command === undefined) return { ...deciding, rulings };
+  return { ...deciding, rulings, amendment: { kind: 'command-prefix', prefix: command.slice(0, 2) } };
 }
 
 /** The same, for what may not be denied: throws `PERMISSION_DENIED`, saying why. */
@@ -320,6 +317,7 @@ export function taintOf(
   { taint = [] }: Pick<SessionRecord, 'taint'> = {},
   madeAtMs = Number.POSITIVE_INFINITY,
 ): readonly string[] {
+  if (tags === undefined && taint.length === 0) return [];
   const said = (tags ?? []).filter((tag) => tag.startsWith('taint:')).map((tag) => tag.slice('taint:'.length));
   const seen = taint.filter(({ atMs }) => atMs <= madeAtMs).map(({ source }) => source);
   return [...new Set([...said, ...seen])];

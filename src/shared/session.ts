@@ -173,8 +173,10 @@ export function sessionTaken(sessionKey: string): PawlError {
 
 /** The session, if a caller's calls may go through it. Throws `SESSION_CLOSED` and `PERMISSION_DENIED`. */
 export function usable(record: SessionRecord, target: { readonly tenantId?: string | undefined }): SessionRecord {
+  const isClosed = record.state === 'closed';
+  if (!isClosed && record.tenantId === target.tenantId) return record;
   const named = `The session ${JSON.stringify(record.sessionKey)}`;
-  if (record.state === 'closed') throw new PawlError('SESSION_CLOSED', `${named} is closed.`);
-  if (record.tenantId !== target.tenantId) throw new PawlError('PERMISSION_DENIED', `${named} is of another tenant.`);
-  return record;
+  throw isClosed
+    ? new PawlError('SESSION_CLOSED', `${named} is closed.`)
+    : new PawlError('PERMISSION_DENIED', `${named} is of another tenant.`);
 }

@@ -96,6 +96,8 @@ export class Switches {
   #words: SwitchWords = { tools: {} };
   /** On Redis' clock; until it is known, only the configuration speaks. */
   #startedAtMs: number | undefined;
+  /** As the words stand. */
+  #modes = new WeakMap<SwitchedTool, ReliabilityModes>();
 
   constructor(reliability: ReliabilitySettings) {
     this.#reliability = reliability;
@@ -114,9 +116,15 @@ export class Switches {
   learn({ words, nowMs }: { readonly words: SwitchWords; readonly nowMs: number }): void {
     this.#words = words;
     this.#startedAtMs ??= nowMs;
+    this.#modes = new WeakMap();
   }
 
   modes(tool: SwitchedTool): ReliabilityModes {
-    return modesOf(this.#reliability, this.#words, this.#startedAtMs ?? Number.POSITIVE_INFINITY, tool);
+    let modes = this.#modes.get(tool);
+    if (modes === undefined) {
+      modes = modesOf(this.#reliability, this.#words, this.#startedAtMs ?? Number.POSITIVE_INFINITY, tool);
+      this.#modes.set(tool, modes);
+    }
+    return modes;
   }
 }

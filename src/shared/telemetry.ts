@@ -78,7 +78,14 @@ export type ProducerEvent<Offer = unknown> =
       readonly action: 'warned' | 'refused';
       readonly repetitions: number;
     }
-  | { readonly type: 'refused'; readonly envelope?: ToolCallEnvelope; readonly code: string; readonly message: string }
+  | {
+      readonly type: 'refused';
+      readonly envelope?: ToolCallEnvelope;
+      /** Where the refusal is the tool's own. */
+      readonly offer?: Offer;
+      readonly code: string;
+      readonly message: string;
+    }
   /** What the reliability layer would have done, were it not in shadow mode. */
   | {
       readonly type: 'shadow';
