@@ -103,7 +103,10 @@ export async function connect({
   ...options
 }: ConnectOptions = {}): Promise<Pawl> {
   const [{ Pawl }, settings] = await Promise.all([import('./producer/client.ts'), loadSettings(options)]);
-  const tracing = await openTracing(process.env, PAWL_VERSION);
+  const tracing = await openTracing(process.env, PAWL_VERSION, async (tracer) => {
+    const { CallTraces } = await import('./producer/traces.ts');
+    return new CallTraces(tracer);
+  });
   return Pawl.open({
     settings,
     ...(tracing === undefined ? {} : { tracing }),
@@ -157,7 +160,10 @@ export async function startWorker({
   const settings = await loadSettings(options);
   const served = tiers ?? TIERS.filter((tier) => tools.some((tool) => tool.tier === tier));
   if (served.length === 0) throw new PawlError('CONFIGURATION', 'A worker needs at least one tool or tier.');
-  const tracing = await openTracing(process.env, PAWL_VERSION);
+  const tracing = await openTracing(process.env, PAWL_VERSION, async (tracer) => {
+    const { AttemptTraces } = await import('./workers/traces.ts');
+    return new AttemptTraces(tracer);
+  });
   const [{ ToolWorker }, { openMemory }, { protectFolder }] = await Promise.all([
     import('./workers/worker.ts'),
     import('./workers/memory.ts'),

@@ -2,13 +2,16 @@
  * OpenTelemetry in this process (R29): spans go out as OTLP over HTTP where the standard variables name an endpoint, or to the
  * provider that the program around has registered. Without either, nothing is loaded and nothing is measured.
  */
-import { type ProxyTracerProvider, type Span, type Tracer, trace } from '@opentelemetry/api';
+import type { ProxyTracerProvider, Span, Tracer } from '@opentelemetry/api';
 
 const ENDPOINTS = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'] as const;
 const SERVICE = 'pawl';
+/** Where OpenTelemetry's API, of whatever copy, keeps what a program has registered. */
+const REGISTERED = Symbol.for('opentelemetry.js.api.1');
 
-export interface Tracing {
-  readonly tracer: Tracer;
+export interface Tracing<Traces> {
+  /** What makes a side's spans. */
+  readonly traces: Traces;
   /** Sends what has ended so far. */
   flush(): Promise<void>;
 }
@@ -18,17 +21,25 @@ type Environment = Readonly<Record<string, string | undefined>>;
 let started: Promise<() => Promise<void>> | undefined;
 
 /** This process' tracing, started at most once; undefined where nobody would receive a span. */
-export async function openTracing(environment: Environment, version: string): Promise<Tracing | undefined> {
-  const tracer = () => trace.getTracer(SERVICE, version);
-  if (hasProvider()) return { tracer: tracer(), flush: (await started) ?? (async () => {}) };
-  const wanted = ENDPOINTS.some((name) => (environment[name] ?? '') !== '');
-  if (!wanted || environment['OTEL_SDK_DISABLED']?.toLowerCase() === 'true') return undefined;
-  started ??= start(environment['OTEL_SERVICE_NAME'] ?? SERVICE);
-  const flush = await started;
-  return { tracer: tracer(), flush };
+export async function openTracing<Traces>(
+  environment: Environment,
+  version: string,
+  make: (tracer: Tracer) => Promise<Traces>,
+): Promise<Tracing<Traces> | undefined> {
+  const isRegistered = await hasProvider();
+  if (!isRegistered) {
+    const wanted = ENDPOINTS.some((name) => (environment[name] ?? '') !== '');
+    if (!wanted || environment['OTEL_SDK_DISABLED']?.toLowerCase() === 'true') return undefined;
+    started ??= start(environment['OTEL_SERVICE_NAME'] ?? SERVICE);
+  }
+  const flush = (await started) ?? (async () => {});
+  const { trace } = await import('@opentelemetry/api');
+  return { traces: await make(trace.getTracer(SERVICE, version)), flush };
 }
 
-function hasProvider(): boolean {
+async function hasProvider(): Promise<boolean> {
+  if (!(REGISTERED in globalThis)) return false;
+  const { trace } = await import('@opentelemetry/api');
   return (trace.getTracerProvider() as Partial<ProxyTracerProvider>).getDelegateTracer?.(SERVICE) !== undefined;
 }
 

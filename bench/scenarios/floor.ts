@@ -18,7 +18,7 @@ export interface FloorRow extends Measured {
 }
 
 /** Of the workloads, those that a list can run. */
-const MEASURED = ['small-1', 'one-at-a-time', 'large-1', 'small-16', 'large-16'];
+const MEASURED = ['small-1', 'one-at-a-time', 'large-1', 'small-16', 'large-16', 'small-64'];
 
 export async function measureFloor(effort: Effort, say: (line: string) => void): Promise<FloorResult> {
   const rounds = Math.ceil(effort.rounds / 3);

@@ -65,7 +65,7 @@ import { checkRequired, Skills } from './skills.ts';
 import type { Submission, SubmitOptions } from './submission.ts';
 import type { Position } from './timeline.ts';
 import { ToolClients } from './tool-clients.ts';
-import { CallTraces } from './traces.ts';
+import type { CallTraces } from './traces.ts';
 
 /** A client that ends says what it counted last, if Redis takes it by then. */
 const LAST_METRICS_MS = 500;
@@ -86,7 +86,7 @@ export interface PawlOptions {
   /** What sessions see of the fleet's tools; without any, all that they may call. */
   readonly toolsets?: readonly Toolset<ToolOffer>[];
   readonly onEvent?: (event: DispatchEvent) => void;
-  readonly tracing?: Tracing;
+  readonly tracing?: Tracing<CallTraces>;
 }
 
 export type { Cancellation };
@@ -273,7 +273,7 @@ export class Pawl {
       closeSession: (key) => this.closeSession(key),
       onError,
     });
-    this.#traces = options.tracing === undefined ? undefined : new CallTraces(options.tracing.tracer);
+    this.#traces = options.tracing?.traces;
     this.#dispatch = new Dispatch({
       settings,
       approvals: this.approvals,

@@ -1,8 +1,8 @@
 /**
  * JSON Schema 2020-12: made from zod, checked by Ajv, faults told so that the next attempt can succeed (A14, A15).
  */
-import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
-import addFormats from 'ajv-formats';
+import { createRequire } from 'node:module';
+import type { Ajv2020, ErrorObject, ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
 import { type Issue, PawlError } from './failure.ts';
 import { isLinear, linearPattern } from './pattern.ts';
@@ -73,7 +73,12 @@ const MAX_ISSUES = 10;
 /** Longer names are told and compared by their beginning. */
 const MAX_WORD_LENGTH = 128;
 
+const require = createRequire(import.meta.url);
+
+/** Loaded when the first schema is compiled: most commands compile none. */
 function newAjv(validateSchema: boolean): Ajv2020 {
+  const { Ajv2020 } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js');
+  const { default: addFormats } = require('ajv-formats') as typeof import('ajv-formats');
   const ajv = new Ajv2020({
     validateSchema,
     allErrors: true,
@@ -83,7 +88,7 @@ function newAjv(validateSchema: boolean): Ajv2020 {
     validateFormats: true,
     code: { regExp: LINEAR },
   });
-  addFormats.default(ajv);
+  addFormats(ajv);
   return ajv;
 }
 
@@ -129,9 +134,14 @@ function ajvFor(schema: JsonSchema): Ajv2020 {
 
 /** Compiles a schema when it is used first; at once, so that its fault is told, when it may have one. */
 export function validatorOf(schema: JsonSchema): Validator {
-  // A pattern may be one that cannot be matched in linear time.
-  const sound = madeOfZod.has(schema) && !JSON.stringify(schema).includes('"pattern"');
-  return sound ? compiledWhenUsed(schema) : compileSchema(schema);
+  return madeOfZod.has(schema) && hasLinearPatterns(schema) ? compiledWhenUsed(schema) : compileSchema(schema);
+}
+
+/** A parameter may be named `pattern`, too: that is no text. */
+function hasLinearPatterns(schema: unknown): boolean {
+  if (typeof schema !== 'object' || schema === null) return true;
+  const { pattern } = schema as { readonly pattern?: unknown };
+  return (typeof pattern !== 'string' || isLinear(pattern)) && Object.values(schema).every(hasLinearPatterns);
 }
 
 /** Compiles a schema when it is used first, and throws then when it is not valid: thousands of declared tools cost nothing before. */

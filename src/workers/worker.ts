@@ -47,7 +47,7 @@ import { containStrayErrors } from './stray.ts';
 import { sweep } from './sweep.ts';
 import { TerminalLink } from './terminal-link.ts';
 import { TerminalHost } from './terminals.ts';
-import { AttemptTraces } from './traces.ts';
+import type { AttemptTraces } from './traces.ts';
 import { AttemptTurns } from './turns.ts';
 import { UsedApprovals } from './used-approvals.ts';
 
@@ -73,7 +73,7 @@ export interface WorkerOptions {
   readonly clock?: Clock;
   readonly random?: Random;
   readonly onEvent?: (event: WorkerEvent) => void;
-  readonly tracing?: Tracing;
+  readonly tracing?: Tracing<AttemptTraces>;
   /** An operator asks this worker to finish what it runs, and end. Default: `close()`. */
   readonly onDrainAsked?: () => void;
 }
@@ -253,7 +253,7 @@ export class ToolWorker {
       gate: this.#gate(hooks),
       audit: backend.audit,
       nodeCircuits: this.#nodeCircuits,
-      ...(options.tracing === undefined ? {} : { traces: new AttemptTraces(options.tracing.tracer) }),
+      ...(options.tracing === undefined ? {} : { traces: options.tracing.traces }),
       ...(served.some(takesTurns) ? { turns: new AttemptTurns(backend.turns, log) } : {}),
       switches: this.#switches,
       pace: new Pace({

@@ -20,8 +20,16 @@ export interface Violation {
 
 /** The libraries of the rules: they check values and do nothing else. */
 const SCHEMA_LIBRARIES = ['zod', 'ajv', 'ajv-formats', 're2js', '@jmespath-community/jmespath', 'yaml'];
-/** Node's modules that only compute. */
-const PURE_NODE_MODULES = ['node:buffer', 'node:crypto', 'node:path', 'node:url', 'node:util', 'node:assert'];
+/** Node's modules that only compute; `node:module` makes `require`, which is looked at like an import. */
+const PURE_NODE_MODULES = [
+  'node:buffer',
+  'node:crypto',
+  'node:path',
+  'node:url',
+  'node:util',
+  'node:assert',
+  'node:module',
+];
 /** What a tool gets from its context instead. */
 const MODULES_OF_EFFECTS = [
   'node:fs',
