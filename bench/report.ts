@@ -134,8 +134,8 @@ It is the floor of whatever goes through Redis and is awaited in Node: none of t
 ${refusals === undefined ? notRun('refusals') : refusalsText(refusals)}
 
 What limits it: no round trip. The producer answers from its pushed copy of the circuit; what is left is the envelope, the rules that
-stand before the circuit (session, policy, schema), the answer and a count for the metrics, all in one process and on one core. The figure is the machine's as much as Pawl's: an Intel
-Xeon did 202,338 a second on 2026-11-22, an AMD EPYC half of that on 2026-11-23.
+stand before the circuit (session, policy, schema), the answer and a count for the metrics, all in one process and on one core. Since
+2026-11-23 nothing of it waits for a turn: a thousand refusals at once keep nothing alive but their answers, twice as many a second.
 
 ## Latency at fixed rates
 
@@ -222,10 +222,12 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
 - **4, 16 and 64 producers: cold code again, and idle moments.** With 4 calls in flight each, a producer's calls travel in groups of about
   three (counted: 0.3 claims and 0.3 messages with results for each call), so that waking up is shared already: the kernel has 5 % of the
   producers' time. The rest is JavaScript that runs 100 times a second in each of 16 processes on two cores: a third of it V8's built-ins, a
-  fifth its compilers, which begin anew in each process. The bare list shows the same: from 1 to 16 producers its callers
-  cost 7.2 times as much for a call on 2026-11-23, and its Redis 3.2 times (Pawl's 4.3 and 1.4). For a fifth
+  fifth its compilers, which begin anew in each process. For a fifth
   of the time one of the two cores is idle (scheduler's trace): half of that, the worker alone works through the calls that came together.
-  In time, the bare list's Redis grew by 44 µs for a call (20 to 64), Pawl's by 84 (220 to 304), where a quarter would be 55: what any command costs more when 18 processes share two cores leaves 11 µs for smaller steps, which run 20 commands for a
+  A bare list shows what of this has nothing to do with what Pawl promises: on 2026-11-23 a call cost its callers 19, 168 and 711 µs with
+  1, 16 and 64 producers, and its Redis 17, 71 and 124. To Redis, 16 producers are dearer than one by 54 µs for the list and by 91 for
+  Pawl (218 to 309), and 64 by 107 and 301: a quarter of what a call costs Pawl's Redis with one producer is 55 µs, a fifth 44, so that
+  1.2 times with 64 producers would be less than half of what the list alone needs. The rest is smaller steps, which run 20 commands for a
   call instead of 15. Redis' growth is that of scripts for three calls instead of thirty, not of producers: one with 4 calls in flight costs Redis more for a
   call than 16 of them, whose calls end together (the last of the targets above). Counted by callgrind on 2026-11-22, Redis takes
   0.69 million instructions to claim and end a call when 32 go together, and 1.31 million when each goes alone: a script by itself takes
@@ -237,9 +239,12 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   where cores are free, or tools wait; on a machine whose cores are taken by callers and Redis they only divide the same work.
 - **32 and 1,024 KiB: copies.** A result of more than 4 KiB is written once, by a plain command, and fetched by whoever waits; BullMQ
   writes it twice, in a script, and sends it to every producer. Above 64 KiB it goes in parts, compressed, which costs the worker and the
-  caller CPU time and spares Redis, the network and the file. From 16 producers, hand-written BullMQ takes 7,406 µs of CPU time for a
-  call on 2026-11-23, Pawl 1,474, a fifth of it; but Pawl leaves a sixth of the cores idle, and it a tenth. The bare list takes 979, and what Pawl does for a
-  call of 200 B beyond the list's 269 another 576: 1,555 together, so that 32 KiB cost Pawl less than they cost the list.
+  caller CPU time and spares Redis, the network and the file. From 16 producers, hand-written BullMQ takes 6,299 µs of CPU time for a
+  call on 2026-11-23, Pawl 1,396, less than a quarter of it; but Pawl leaves a sixth of the cores idle, and it a tenth. The bare list takes
+  829, and what Pawl does for a call of 200 B beyond the list's 267 another 594: 1,423 together, so that 32 KiB cost Pawl what they cost
+  the list. A fifth of the callers' time is the kernel's, which
+  clears pages that V8 touches for the first time (sampled; 17 page faults for a call, 10 µs each on this virtual machine): the young
+  generations of 16 processes still grow in all of the rounds. Ends in steps of 16 or 24 make it worse (throughput −24 and −13 %).
 - **Replays: one script each way.** Nothing is written but the audit record. Steps of 16 let Redis and the producer work at the same time;
   what is left is the producer's own CPU time: its contract, policy and identity of a call, which BullMQ's job does not have.
 - **One key: one call.** What is measured is how callers join a call in flight, and are told.`;

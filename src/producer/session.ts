@@ -113,8 +113,9 @@ export interface SessionHost {
   offeredTo(session: SessionRecord): Promise<readonly ExportableTool[]>;
 }
 
-/** Models invent names of tools. */
-const MAX_FORMS = 1_000;
+/** Models invent names of tools, and of namespaces. */
+const MAX_NAMES = 1_000;
+const MAX_NAMESPACES = 20;
 
 /** What most calls say of how they are sent. */
 const PLAIN_TRANSPORT: ToolCallEnvelope['transport'] = Object.freeze({
@@ -243,14 +244,18 @@ export class Session {
   /** Throws `CONTRACT_INVALID`. Of a form that was checked before, only what differs from call to call is looked at. */
   #check(envelope: ToolCallEnvelope, options: CallOptions): void {
     const { toolNamespace, toolName, payload } = envelope;
-    const known = isPlain(options) ? this.#wellFormed.get(toolNamespace) : undefined;
+    const plain = isPlain(options);
     const { idempotencyKey: key } = payload;
-    if (known?.has(toolName) === true && (key === undefined || isIdempotencyKey(key))) return;
+    const known = plain && this.#wellFormed.get(toolNamespace)?.has(toolName) === true;
+    if (known && (key === undefined || isIdempotencyKey(key))) return;
     parseEnvelope(envelope);
-    if (!isPlain(options)) return;
-    if (this.#wellFormed.size >= MAX_FORMS || (known?.size ?? 0) >= MAX_FORMS) this.#wellFormed.clear();
-    const forms = this.#wellFormed.get(toolNamespace) ?? new Set();
-    this.#wellFormed.set(toolNamespace, forms.add(toolName));
+    if (plain) this.#remember(toolNamespace, toolName);
+  }
+
+  #remember(namespace: string, name: string): void {
+    const known = this.#wellFormed;
+    if (known.size > MAX_NAMESPACES || (known.get(namespace)?.size ?? 0) >= MAX_NAMES) known.clear();
+    known.set(namespace, (known.get(namespace) ?? new Set()).add(name));
   }
 
   #send(envelope: ToolCallEnvelope, signal: AbortSignal | undefined): Submission | Promise<Submission> {
