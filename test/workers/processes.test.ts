@@ -54,6 +54,9 @@ const workerWith = (means: Means, count: number, argv: readonly string[]) =>
 const sleepersOf = (token: string): number =>
   processesWith(token).filter((id) => readFileSync(`/proc/${id}/cmdline`, 'utf8') === `sleep\0${token}\0`).length;
 
+/** Puts itself in its own place again and again; in between, the kernel shows nothing of it. */
+const AGAIN = 'exec sh -c "$0" "$0" "$1"';
+
 /** Starts four sleepers: in the foreground, in the background, immune to hang-ups, and double-forked into a session of its own. */
 const forest = (token: string): [string, ...string[]] => [
   'sh',
@@ -160,6 +163,18 @@ describe.each(MEANS)('by means of %s', (sandbox: Means) => {
     await eventually(() => sleepersOf(token) === 4, { what: 'four sleepers' });
     await worker.kill();
     await eventually(() => processesWith(token).length === 0, { what: 'the end of the tree' });
+  });
+
+  run('kill -9 of the worker leaves nothing of what becomes one program after another', async () => {
+    const start = sandbox === 'group' ? 'sh' : 'setsid sh';
+    for (let turn = 0; turn < 3; turn += 1) {
+      const token = uniqueSleep();
+      const argv = ['sh', '-c', `${start} -c '${AGAIN}' '${AGAIN}' ${token} & sleep ${token}`];
+      const worker = workerWith(sandbox, 8, argv);
+      await eventually(() => sleepersOf(token) === 8, { what: 'eight sleepers' });
+      await worker.kill();
+      await eventually(() => processesWith(token).length === 0, { what: 'the end of all programs' });
+    }
   });
 
   run('kill -9 of the worker while programs are just being started leaves nothing', async () => {

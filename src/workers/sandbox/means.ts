@@ -83,6 +83,10 @@ const SHELL = '/bin/sh';
 const EXPENDABLE = '{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null';
 const PROGRAM = `( ${EXPENDABLE}; ${MARKER_VARIABLE}=$marker; export ${MARKER_VARIABLE}; exec "$@" 2>&4 3>&- 4>&- )`;
 
+/** How often nothing must be found, 20 ms apart, before nothing is left. */
+const LOOKS = 3;
+const LOOKS_AFTER_KILL = 10;
+
 const IN_NAMESPACE = `
 echo armed >&3
 read -r go <&3 || exit 125
@@ -93,33 +97,42 @@ echo "exit $?" >&3
 
 // The shell itself must not carry the marker, or it would sweep itself away: only the program gets it.
 // Its programs are named by path: PATH is the program's.
+// While the kernel puts another program in a process's place, its environment looks empty: nothing is left only when it was so several
+// times, and more often where something was found, or has been killed.
 const sweepFunction = (grep: string, sleep: string): string => `
 sweep() {
-  rounds=0
+  rounds=0 clean=0 enough=$1
   while [ "$rounds" -lt 1000 ]; do
     found=$(${grep} -lzxFs "${MARKER_VARIABLE}=$marker" /proc/[0-9]*/environ)
-    [ -z "$found" ] && return
-    for file in $found; do
-      process=\${file#/proc/}
-      kill -KILL "\${process%/environ}" 2>/dev/null
-    done
     rounds=$((rounds + 1))
-    [ "$rounds" -gt 3 ] && ${sleep} 0.02
+    if [ -z "$found" ]; then
+      clean=$((clean + 1))
+      [ "$clean" -ge "$enough" ] && return
+    else
+      clean=0 enough=${LOOKS_AFTER_KILL}
+      for file in $found; do
+        process=\${file#/proc/}
+        kill -KILL "\${process%/environ}" 2>/dev/null
+      done
+      [ "$rounds" -le 3 ] && continue
+    fi
+    ${sleep} 0.02
   done
 }
 `;
 
+/** Exit codes above 128 are those of programs that a signal ended. */
 const keeper = (sweep: string): string => `
 echo armed >&3
 read -r go <&3 || exit 125
 marker=$1; shift
 ${sweep}
-( read -r end <&3; sweep ) </dev/null >/dev/null 2>&1 4>&- &
+( read -r end <&3; sweep ${LOOKS_AFTER_KILL} ) </dev/null >/dev/null 2>&1 4>&- &
 watcher=$!
 ${PROGRAM}
 code=$?
 kill -KILL "$watcher"
-sweep
+if [ "$code" -gt 128 ]; then sweep ${LOOKS_AFTER_KILL}; else sweep ${LOOKS}; fi
 echo "exit $code" >&3
 `;
 
@@ -252,7 +265,7 @@ async function candidates(means: Means): Promise<readonly Sandbox[]> {
             argv: [SHELL, '-c', keeper(sweep), 'pawl-run', marker, ...session(terminal), ...argv],
             hasInit: false,
           }),
-          sweep: (marker) => [SHELL, '-c', `marker=$1\n${sweep}\nsweep`, 'pawl-sweep', marker],
+          sweep: (marker) => [SHELL, '-c', `marker=$1\n${sweep}\nsweep ${LOOKS}`, 'pawl-sweep', marker],
         },
       ];
     }
