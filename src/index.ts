@@ -1,12 +1,13 @@
 /** Pawl runs an AI agent's tool calls on a fleet of workers, each call once. */
 export { type ConnectOptions, connect, type StartWorkerOptions, startWorker } from './main.ts';
 export type { AgentEvent } from './producer/agents.ts';
+export type { CallOptions } from './producer/call-envelope.ts';
 export type { CircuitListing, CircuitSelection } from './producer/circuit-admin.ts';
 export { type Cancellation, Pawl } from './producer/client.ts';
 export { MAX_REASKS, type Reask, type ReaskOptions } from './producer/reask.ts';
 export type { Resolution } from './producer/resolution.ts';
 export type { ServedCall, ServedTool, ServedTools, ServeOptions } from './producer/served-tools.ts';
-export { type CallOptions, Session, type SessionEvents } from './producer/session.ts';
+export { Session, type SessionEvents } from './producer/session.ts';
 export type { Submission } from './producer/submission.ts';
 export { acceptedForm, askCaller, type CallerAnswers, type ClientRequest, callerAnswers } from './shared/asking.ts';
 export type { CircuitState } from './shared/breaker.ts';

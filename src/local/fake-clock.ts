@@ -82,12 +82,11 @@ const REST_MS = 25;
 async function settle(): Promise<void> {
   const deadlineMs = performance.now() + PATIENCE_MS;
   await turns();
-  let quiet = !isBusy();
-  while (!quiet && performance.now() < deadlineMs) {
-    const wasBusy = isBusy();
+  // Nothing may be pending at either end of a rest.
+  for (let rests = isBusy() ? 2 : 0; rests > 0 && performance.now() < deadlineMs; ) {
     await new Promise((resolve) => setTimeout(resolve, REST_MS));
     await turns();
-    quiet = !wasBusy && !isBusy();
+    rests = isBusy() ? 2 : rests - 1;
   }
 }
 

@@ -3,6 +3,8 @@
  * dispatch and are carried out by the worker's executor. What stands here is what lies between the two in a fleet: a queue that is
  * a loop, records that are a dedupe store, and sessions that are a map.
  */
+
+import type { CallOptions } from '../producer/call-envelope.ts';
 import { type Cancellation, cancelCall } from '../producer/cancel.ts';
 import { CircuitAdmin } from '../producer/circuit-admin.ts';
 import { CircuitView } from '../producer/circuits.ts';
@@ -10,7 +12,7 @@ import { Dispatch, type DispatchEvent } from '../producer/dispatch.ts';
 import { type InvalidParams, ListeningSessions } from '../producer/listening-sessions.ts';
 import { type Offer, unknownTool } from '../producer/offers.ts';
 import { Results } from '../producer/results.ts';
-import { type CallOptions, Session, type SessionHost } from '../producer/session.ts';
+import { Session, type SessionHost } from '../producer/session.ts';
 import type { Submission, SubmitOptions } from '../producer/submission.ts';
 import type { Settings } from '../shared/config.ts';
 import type { DedupeStore } from '../shared/dedupe.ts';

@@ -71,21 +71,20 @@ export class CallAudit {
   }
 
   #isCounted(refusal: Refusal): boolean {
-    if (this.#latest === undefined || !isSame(this.#latest.last, refusal)) {
-      const { envelope, code } = refusal;
-      if (envelope === undefined || !SAME_FOR_ALL.has(code)) return false;
-      const kind = `${code} ${envelope.toolNamespace}.${envelope.toolName} ${envelope.target.sessionKey}`;
-      this.#latest = this.#counted.get(kind);
-      if (this.#latest === undefined) {
-        const { schedule = backgroundSchedule } = this.#parts;
-        if (this.#counted.size === 0) this.#stop = schedule(() => this.flush(), COUNTED_MS);
-        this.#latest = { times: 0, last: refusal };
-        this.#counted.set(kind, this.#latest);
-        return false;
-      }
+    const { envelope, code } = refusal;
+    if (envelope === undefined || !SAME_FOR_ALL.has(code)) return false;
+    const latest = this.#latest !== undefined && isSame(this.#latest.last, refusal) ? this.#latest : undefined;
+    const counted = latest ?? this.#counted.get(kindOf(envelope, code));
+    if (counted === undefined) {
+      const { schedule = backgroundSchedule } = this.#parts;
+      if (this.#counted.size === 0) this.#stop = schedule(() => this.flush(), COUNTED_MS);
+      this.#latest = { times: 0, last: refusal };
+      this.#counted.set(kindOf(envelope, code), this.#latest);
+      return false;
     }
-    this.#latest.times += 1;
-    this.#latest.last = refusal;
+    this.#latest = counted;
+    counted.times += 1;
+    counted.last = refusal;
     return true;
   }
 
@@ -98,6 +97,11 @@ export class CallAudit {
   }
 }
 
+function kindOf({ toolNamespace, toolName, target }: ToolCallEnvelope, code: string): string {
+  return `${code} ${toolNamespace}.${toolName} ${target.sessionKey}`;
+}
+
+/** Of one kind, without making its name. */
 function isSame(one: Refusal, other: Refusal): boolean {
   const [a, b] = [one.envelope, other.envelope];
   return (

@@ -5,8 +5,7 @@ import { EventEmitter } from 'node:events';
 import type { AgentOrder, AgentReply } from '../shared/agent.ts';
 import { digestOf } from '../shared/approval.ts';
 import { type CompensatedCall, compensation } from '../shared/compensation.ts';
-import type { DedupeMode, ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
-import { CONTRACT_VERSION, isIdempotencyKey, parseEnvelope, turnTag } from '../shared/envelope.ts';
+import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
 import { type DecodedCall, decodeCall, type ProviderCall } from '../shared/exports/decode.ts';
 import {
   type ExportableTool,
@@ -17,41 +16,16 @@ import {
 } from '../shared/exports/tools-for.ts';
 import { PawlError } from '../shared/failure.ts';
 import { refusal } from '../shared/outcome.ts';
-import { DEFAULT_RETRY } from '../shared/retry.ts';
 import type { JsonSchema } from '../shared/schema.ts';
 import type { OpenSession, SessionRecord } from '../shared/session.ts';
 import { type Clock, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../shared/tool.ts';
 import type { AgentEvent } from './agents.ts';
+import { type CallOptions, callEnvelope, KnownForms, targetOf } from './call-envelope.ts';
 import type { Cancellation } from './cancel.ts';
 import type { InvalidParams, ListeningSessions } from './listening-sessions.ts';
-import { jsonParams } from './params.ts';
 import { callAgainWhenInvalid, type ReaskOptions } from './reask.ts';
 import type { Submission, SubmitOptions } from './submission.ts';
-
-export interface CallOptions {
-  /** Names the call: the same key gives the same call. Any text up to 1 KiB. */
-  readonly idempotencyKey?: string;
-  /** For the whole call, queue time and retries included; also the limit of each attempt. */
-  readonly timeoutMs?: number;
-  readonly deadlineAtMs?: number;
-  readonly dedupeMode?: DedupeMode;
-  /** The model's ID of this call; with a derived key, the same ID replays the same call. */
-  readonly toolCallId?: string;
-  readonly requestId?: string;
-  readonly retryBudget?: { readonly maxAttempts?: number; readonly maxElapsedMs?: number };
-  readonly circuitBreakerHint?: 'tool' | 'dependency' | 'global';
-  /** The caller vouches that a second run does no harm. */
-  readonly expectedRetrySafe?: boolean;
-  readonly correlationId?: string;
-  /** The model's turn that makes the call, up to 120 characters: `ctx.turnId`. */
-  readonly turnId?: string;
-  readonly traceparent?: string;
-  /** For a tool that is called by name. Default `tools`. */
-  readonly namespace?: string;
-  /** Aborting cancels the call. */
-  readonly signal?: AbortSignal;
-}
 
 export interface SessionEvents {
   progress: [
@@ -113,69 +87,20 @@ export interface SessionHost {
   offeredTo(session: SessionRecord): Promise<readonly ExportableTool[]>;
 }
 
-/** Models invent names of tools, and of namespaces. */
-const MAX_NAMES = 1_000;
-const MAX_NAMESPACES = 20;
-
-/** What most calls say of how they are sent. */
-const PLAIN_TRANSPORT: ToolCallEnvelope['transport'] = Object.freeze({
-  dedupeMode: 'enforced',
-  retryBudget: Object.freeze({ maxAttempts: DEFAULT_RETRY.maxAttempts, maxElapsedMs: DEFAULT_RETRY.maxElapsedMs }),
-});
-
-/** Nothing but the key becomes part of the envelope. */
-function isPlain(options: CallOptions): boolean {
-  for (const name of Object.keys(options))
-    if (name !== 'idempotencyKey' && name !== 'signal' && options[name as keyof CallOptions] !== undefined)
-      return false;
-  return true;
-}
-
-function transportOf({ dedupeMode, retryBudget, circuitBreakerHint }: CallOptions): ToolCallEnvelope['transport'] {
-  if (dedupeMode === undefined && retryBudget === undefined && circuitBreakerHint === undefined) return PLAIN_TRANSPORT;
-  return {
-    dedupeMode: dedupeMode ?? PLAIN_TRANSPORT.dedupeMode,
-    retryBudget: {
-      maxAttempts: retryBudget?.maxAttempts ?? DEFAULT_RETRY.maxAttempts,
-      maxElapsedMs: retryBudget?.maxElapsedMs ?? DEFAULT_RETRY.maxElapsedMs,
-    },
-    ...(circuitBreakerHint === undefined ? {} : { circuitBreakerHint }),
-  };
-}
-
-function hintsOf({
-  timeoutMs,
-  expectedRetrySafe,
-}: CallOptions): Pick<ToolCallEnvelope['payload'], 'callHints'> | undefined {
-  if (timeoutMs === undefined && expectedRetrySafe === undefined) return undefined;
-  return {
-    callHints: {
-      ...(timeoutMs === undefined ? {} : { timeoutMs }),
-      ...(expectedRetrySafe === undefined ? {} : { expectedRetrySafe }),
-    },
-  };
-}
-
 export class Session {
   readonly #host: SessionHost;
   readonly #clock: Pick<Clock, 'now'>;
   readonly record: SessionRecord;
   readonly events = new EventEmitter<SessionEvents>();
 
-  /** Tools that were called without any option but a key, by namespace. */
-  readonly #wellFormed = new Map<string, Set<string>>();
   readonly #target: ToolCallEnvelope['target'];
+  readonly #forms = new KnownForms();
 
   constructor(host: SessionHost, record: SessionRecord, clock: Pick<Clock, 'now'> = systemClock) {
     this.#host = host;
     this.#clock = clock;
     this.record = record;
-    this.#target = Object.freeze({
-      sessionKey: record.sessionKey,
-      actorId: record.actorId,
-      ...(record.agentId === undefined ? {} : { agentId: record.agentId }),
-      ...(record.tenantId === undefined ? {} : { tenantId: record.tenantId }),
-    });
+    this.#target = targetOf(record);
     // Typed without the emitter's own two events.
     const events = this.events as EventEmitter;
     const { agents, listening } = host;
@@ -227,7 +152,7 @@ export class Session {
     let envelope: ToolCallEnvelope;
     try {
       envelope = this.envelope(tool, params, options);
-      this.#check(envelope, options);
+      this.#forms.check(envelope, options);
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;
       return {
@@ -239,23 +164,6 @@ export class Session {
       };
     }
     return this.#send(envelope, options.signal);
-  }
-
-  /** Throws `CONTRACT_INVALID`. Of a form that was checked before, only what differs from call to call is looked at. */
-  #check(envelope: ToolCallEnvelope, options: CallOptions): void {
-    const { toolNamespace, toolName, payload } = envelope;
-    const plain = isPlain(options);
-    const { idempotencyKey: key } = payload;
-    const known = plain && this.#wellFormed.get(toolNamespace)?.has(toolName) === true;
-    if (known && (key === undefined || isIdempotencyKey(key))) return;
-    parseEnvelope(envelope);
-    if (plain) this.#remember(toolNamespace, toolName);
-  }
-
-  #remember(namespace: string, name: string): void {
-    const known = this.#wellFormed;
-    if (known.size > MAX_NAMESPACES || (known.get(namespace)?.size ?? 0) >= MAX_NAMES) known.clear();
-    known.set(namespace, (known.get(namespace) ?? new Set()).add(name));
   }
 
   #send(envelope: ToolCallEnvelope, signal: AbortSignal | undefined): Submission | Promise<Submission> {
@@ -308,31 +216,9 @@ export class Session {
     return compensation(call, this.envelope(asked.toolName, {}, { ...options, namespace: asked.toolNamespace }));
   }
 
-  /** The envelope that a call of this session is sent in. */
+  /** The envelope that a call of this session is sent in. Throws `CONTRACT_INVALID` for parameters that JSON cannot say. */
   envelope(tool: AnyTool | string, params: unknown, options: CallOptions = {}): ToolCallEnvelope {
-    const deadlineAtMs =
-      options.deadlineAtMs ?? (options.timeoutMs === undefined ? undefined : this.#clock.now() + options.timeoutMs);
-    return {
-      contractVersion: CONTRACT_VERSION,
-      requestId: options.requestId ?? uuidv7(),
-      ...(options.toolCallId === undefined ? {} : { toolCallId: options.toolCallId }),
-      toolName: typeof tool === 'string' ? tool : tool.name,
-      toolNamespace: typeof tool === 'string' ? (options.namespace ?? DEFAULT_NAMESPACE) : tool.namespace,
-      target:
-        options.correlationId === undefined ? this.#target : { ...this.#target, correlationId: options.correlationId },
-      payload: {
-        version: '1.0',
-        params: jsonParams(params),
-        ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }),
-        ...hintsOf(options),
-      },
-      transport: transportOf(options),
-      control: {
-        ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
-        ...(options.turnId === undefined ? {} : { requestTags: [turnTag(options.turnId)] }),
-      },
-      trace: options.traceparent === undefined ? {} : { traceparent: options.traceparent },
-    };
+    return callEnvelope(this.#target, tool, params, options, this.#clock);
   }
 
   #pass(event: Parameters<NonNullable<SubmitOptions['onProgress']>>[0]): void {

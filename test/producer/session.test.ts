@@ -1,6 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { describe, expect, test } from 'vitest';
-import type { CallOptions } from '../../src/producer/session.ts';
+import type { CallOptions } from '../../src/producer/call-envelope.ts';
 import { parseEnvelope } from '../../src/shared/envelope.ts';
 import { eventually } from '../helpers/signal.ts';
 import { contentOf, keysOfCalls, pending, startFleet } from './fleet.ts';

@@ -83,10 +83,6 @@ const SHELL = '/bin/sh';
 const EXPENDABLE = '{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null';
 const PROGRAM = `( ${EXPENDABLE}; ${MARKER_VARIABLE}=$marker; export ${MARKER_VARIABLE}; exec "$@" 2>&4 3>&- 4>&- )`;
 
-/** How often nothing must be found, 20 ms apart, before nothing is left. */
-const LOOKS = 3;
-const LOOKS_AFTER_KILL = 10;
-
 const IN_NAMESPACE = `
 echo armed >&3
 read -r go <&3 || exit 125
@@ -94,6 +90,10 @@ marker=$1; shift
 ${PROGRAM}
 echo "exit $?" >&3
 `;
+
+/** How often nothing must be found, 20 ms apart, before nothing is left. */
+const LOOKS = 3;
+const LOOKS_AFTER_KILL = 10;
 
 // The shell itself must not carry the marker, or it would sweep itself away: only the program gets it.
 // Its programs are named by path: PATH is the program's.

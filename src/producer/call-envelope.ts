@@ -1,0 +1,149 @@
+/**
+ * The envelope that a session's call is sent in: made of what the caller says, and checked. What is the same from call to call is made,
+ * and looked at, once.
+ */
+import {
+  CONTRACT_VERSION,
+  type DedupeMode,
+  isIdempotencyKey,
+  parseEnvelope,
+  type ToolCallEnvelope,
+  turnTag,
+} from '../shared/envelope.ts';
+import { DEFAULT_RETRY } from '../shared/retry.ts';
+import type { SessionRecord } from '../shared/session.ts';
+import { type Clock, uuidv7 } from '../shared/time.ts';
+import { type AnyTool, DEFAULT_NAMESPACE } from '../shared/tool.ts';
+import { jsonParams } from './params.ts';
+
+export interface CallOptions {
+  /** Names the call: the same key gives the same call. Any text up to 1 KiB. */
+  readonly idempotencyKey?: string;
+  /** For the whole call, queue time and retries included; also the limit of each attempt. */
+  readonly timeoutMs?: number;
+  readonly deadlineAtMs?: number;
+  readonly dedupeMode?: DedupeMode;
+  /** The model's ID of this call; with a derived key, the same ID replays the same call. */
+  readonly toolCallId?: string;
+  readonly requestId?: string;
+  readonly retryBudget?: { readonly maxAttempts?: number; readonly maxElapsedMs?: number };
+  readonly circuitBreakerHint?: 'tool' | 'dependency' | 'global';
+  /** The caller vouches that a second run does no harm. */
+  readonly expectedRetrySafe?: boolean;
+  readonly correlationId?: string;
+  /** The model's turn that makes the call, up to 120 characters: `ctx.turnId`. */
+  readonly turnId?: string;
+  readonly traceparent?: string;
+  /** For a tool that is called by name. Default `tools`. */
+  readonly namespace?: string;
+  /** Aborting cancels the call. */
+  readonly signal?: AbortSignal;
+}
+
+/** Who calls, in all envelopes of a session. */
+export function targetOf({ sessionKey, actorId, agentId, tenantId }: SessionRecord): ToolCallEnvelope['target'] {
+  return Object.freeze({
+    sessionKey,
+    actorId,
+    ...(agentId === undefined ? {} : { agentId }),
+    ...(tenantId === undefined ? {} : { tenantId }),
+  });
+}
+
+/** Throws `CONTRACT_INVALID` for parameters that JSON cannot say. */
+export function callEnvelope(
+  target: ToolCallEnvelope['target'],
+  tool: AnyTool | string,
+  params: unknown,
+  options: CallOptions,
+  clock: Pick<Clock, 'now'>,
+): ToolCallEnvelope {
+  const deadlineAtMs =
+    options.deadlineAtMs ?? (options.timeoutMs === undefined ? undefined : clock.now() + options.timeoutMs);
+  return {
+    contractVersion: CONTRACT_VERSION,
+    requestId: options.requestId ?? uuidv7(),
+    ...(options.toolCallId === undefined ? {} : { toolCallId: options.toolCallId }),
+    toolName: typeof tool === 'string' ? tool : tool.name,
+    toolNamespace: typeof tool === 'string' ? (options.namespace ?? DEFAULT_NAMESPACE) : tool.namespace,
+    target: options.correlationId === undefined ? target : { ...target, correlationId: options.correlationId },
+    payload: {
+      version: '1.0',
+      params: jsonParams(params),
+      ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }),
+      ...hintsOf(options),
+    },
+    transport: transportOf(options),
+    control: {
+      ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
+      ...(options.turnId === undefined ? {} : { requestTags: [turnTag(options.turnId)] }),
+    },
+    trace: options.traceparent === undefined ? {} : { traceparent: options.traceparent },
+  };
+}
+
+/** What most calls say of how they are sent. */
+const PLAIN_TRANSPORT: ToolCallEnvelope['transport'] = Object.freeze({
+  dedupeMode: 'enforced',
+  retryBudget: Object.freeze({ maxAttempts: DEFAULT_RETRY.maxAttempts, maxElapsedMs: DEFAULT_RETRY.maxElapsedMs }),
+});
+
+function transportOf({ dedupeMode, retryBudget, circuitBreakerHint }: CallOptions): ToolCallEnvelope['transport'] {
+  if (dedupeMode === undefined && retryBudget === undefined && circuitBreakerHint === undefined) return PLAIN_TRANSPORT;
+  return {
+    dedupeMode: dedupeMode ?? PLAIN_TRANSPORT.dedupeMode,
+    retryBudget: {
+      maxAttempts: retryBudget?.maxAttempts ?? DEFAULT_RETRY.maxAttempts,
+      maxElapsedMs: retryBudget?.maxElapsedMs ?? DEFAULT_RETRY.maxElapsedMs,
+    },
+    ...(circuitBreakerHint === undefined ? {} : { circuitBreakerHint }),
+  };
+}
+
+function hintsOf({
+  timeoutMs,
+  expectedRetrySafe,
+}: CallOptions): Pick<ToolCallEnvelope['payload'], 'callHints'> | undefined {
+  if (timeoutMs === undefined && expectedRetrySafe === undefined) return undefined;
+  return {
+    callHints: {
+      ...(timeoutMs === undefined ? {} : { timeoutMs }),
+      ...(expectedRetrySafe === undefined ? {} : { expectedRetrySafe }),
+    },
+  };
+}
+
+/** Models invent names of tools, and of namespaces. */
+const MAX_NAMES = 1_000;
+const MAX_NAMESPACES = 20;
+
+/** The forms of envelopes that were checked before: a tool that was called without any option but a key. */
+export class KnownForms {
+  /** Names of tools by namespace. */
+  readonly #wellFormed = new Map<string, Set<string>>();
+
+  /** Throws `CONTRACT_INVALID`. Of a form that was checked before, only what differs from call to call is looked at. */
+  check(envelope: ToolCallEnvelope, options: CallOptions): void {
+    const { toolNamespace, toolName, payload } = envelope;
+    const plain = isPlain(options);
+    const { idempotencyKey: key } = payload;
+    const known = plain && this.#wellFormed.get(toolNamespace)?.has(toolName) === true;
+    if (known && (key === undefined || isIdempotencyKey(key))) return;
+    parseEnvelope(envelope);
+    if (plain) this.#remember(toolNamespace, toolName);
+  }
+
+  #remember(namespace: string, name: string): void {
+    const known = this.#wellFormed;
+    if (known.size > MAX_NAMESPACES || (known.get(namespace)?.size ?? 0) >= MAX_NAMES) known.clear();
+    known.set(namespace, (known.get(namespace) ?? new Set()).add(name));
+  }
+}
+
+/** Nothing but the key becomes part of the envelope. */
+function isPlain(options: CallOptions): boolean {
+  for (const name of Object.keys(options))
+    if (name !== 'idempotencyKey' && name !== 'signal' && options[name as keyof CallOptions] !== undefined)
+      return false;
+  return true;
+}
