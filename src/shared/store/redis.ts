@@ -317,19 +317,36 @@ export class Script {
     this.#sha1 = createHash('sha1').update(this.#lua).digest('hex');
   }
 
-  /** Runs the script; Redis' refusals become `BACKEND_UNAVAILABLE`, whoever opened the connection. */
+  /**
+   * Runs the script; Redis' refusals become `BACKEND_UNAVAILABLE`, whoever opened the connection. Its text goes along the first time: a
+   * server that asked for it would run it behind what the connection says next.
+   */
   async run(client: Redis, keys: readonly string[], args: readonly ScriptArgument[]): Promise<unknown[]> {
+    const given = scriptsGivenTo(client);
     try {
-      return (await client.evalsha(this.#sha1, keys.length, ...keys, ...args)) as unknown[];
+      if (given.has(this)) return (await client.evalsha(this.#sha1, keys.length, ...keys, ...args)) as unknown[];
     } catch (error) {
       if (!isUnknownScript(error)) throw backendError(error);
     }
+    given.add(this);
     try {
       return (await client.eval(this.#lua, keys.length, ...keys, ...args)) as unknown[];
     } catch (error) {
       throw backendError(error);
     }
   }
+}
+
+const given = new WeakMap<Redis, Set<Script>>();
+
+/** What this connection's server has been given; behind a lost connection there may be another server. */
+function scriptsGivenTo(client: Redis): Set<Script> {
+  const scripts = given.get(client);
+  if (scripts !== undefined) return scripts;
+  const none = new Set<Script>();
+  given.set(client, none);
+  client.on('close', () => none.clear());
+  return none;
 }
 
 /** A server that has just begun, or another node: it knows the script from then on. */

@@ -1,7 +1,15 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { PawlError } from '../../../src/shared/failure.ts';
-import { backendError, openConnection, redisOptions, whenReady } from '../../../src/shared/store/redis.ts';
+import {
+  backendError,
+  luaConstants,
+  openConnection,
+  redisOptions,
+  Script,
+  whenReady,
+} from '../../../src/shared/store/redis.ts';
 import { isCluster, nodesOf } from '../../../src/shared/store/redis-address.ts';
+import { createWorld } from '../../helpers/world.ts';
 
 const options = (url: string) => redisOptions({ url, name: 'n', mode: 'patient' });
 
@@ -30,6 +38,20 @@ describe('addresses of Redis', () => {
     expect(options('redis://host').retryStrategy?.(10_000)).toBe(1_000);
     expect(redisOptions({ url: 'redis://host', name: 'n', mode: 'fail-fast' }).maxRetriesPerRequest).toBe(1);
   });
+});
+
+test('a script runs before what its connection says next, also on a server that does not know it', async () => {
+  const { redisUrl, prefix } = await createWorld();
+  const redis = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast' });
+  onTestFinished(() => redis.disconnect());
+  await whenReady(redis, 10_000);
+  const key = `${prefix}:text`;
+  const unknown = new Script('keep-part', [luaConstants({ MADE_FOR: prefix })]);
+  for (const part of ['first', 'second']) {
+    const kept = unknown.run(redis, [key], ['0', part, 60_000]);
+    expect(await redis.hget(key, '0')).toBe(part);
+    await kept;
+  }
 });
 
 describe('Redis out of reach is one typed error', () => {
