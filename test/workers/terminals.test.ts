@@ -27,6 +27,13 @@ function hostWith({ sandbox, limits }: { sandbox?: Means; limits?: Partial<Termi
 const start = (terminals: Terminals, cmd: string, more: { tty?: boolean; timeoutMs?: number; waitMs?: number } = {}) =>
   terminals.start({ argv: ['sh', '-c', cmd], timeoutMs: 60_000, waitMs: 5_000, ...more });
 
+/** A terminal whose program runs: its id. */
+async function startSleep(terminals: Terminals, token: string): Promise<string> {
+  const id = idOf(await start(terminals, `sleep ${token}`, { waitMs: 0 }));
+  await eventually(() => running(token));
+  return id;
+}
+
 function idOf({ state }: TerminalReport): string {
   if (state.kind !== 'running') throw new Error(`it has ended: ${JSON.stringify(state)}`);
   return state.terminalId;
@@ -130,9 +137,15 @@ test('the time limit ends the tree, and says so', async () => {
 test('a terminal that nobody asks for is ended', async () => {
   const { terminals } = hostWith({ limits: { idleMs: 100 } });
   const token = uniqueSleep();
-  const id = idOf(await start(terminals, `sleep ${token}`, { waitMs: 50 }));
-  await eventually(() => !running(token), { what: 'the end of an idle terminal' });
-  await expect(terminals.write(id, '', 0)).rejects.toMatchObject({ code: 'NOT_FOUND' });
+  const id = idOf(await start(terminals, `sleep ${token}`, { waitMs: 0 }));
+  // To look is to ask for it: the looks are further apart than it may be idle.
+  const gone = () =>
+    terminals.write(id, '', 0).then(
+      () => false,
+      (error) => error.code === 'NOT_FOUND',
+    );
+  await eventually(gone, { what: 'the end of an idle terminal', everyMs: 300 });
+  await eventually(() => !running(token), { what: 'the end of its program' });
 });
 
 test('a session, and a worker, have so many terminals and no more', async () => {
@@ -149,7 +162,7 @@ test('a session, and a worker, have so many terminals and no more', async () => 
 test('a terminal is its session’s own, and ends with it', async () => {
   const { host, terminals, open } = hostWith();
   const token = uniqueSleep();
-  const id = idOf(await start(terminals, `sleep ${token}`, { waitMs: 10 }));
+  const id = await startSleep(terminals, token);
   await expect(open('other').write(id, 'x', 0)).rejects.toMatchObject({ code: 'NOT_FOUND' });
   host.endSession('other');
   expect(running(token)).toBe(true);
@@ -168,12 +181,12 @@ test('cancelling the call that starts a program ends it, cancelling a look does 
   await refused;
   await eventually(() => !running(token));
 
-  const id = idOf(await start(terminals, `sleep ${token}`, { waitMs: 10 }));
+  const id = await startSleep(terminals, token);
   const look = new AbortController();
   const looking = open('mine', look.signal).write(id, '', 60_000);
   look.abort(new Error('enough'));
   await expect(looking).rejects.toThrow('enough');
-  expect(running(token)).toBe(true);
+  expect(idOf(await terminals.write(id, '', 0))).toBe(id);
 });
 
 test('a program that is absent, and one outside of the workspace, are refused', async () => {
