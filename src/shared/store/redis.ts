@@ -260,26 +260,32 @@ export function slotOf(redis: Redis, key: string): { readonly slot: number; read
   return { slot, node: cluster.slots[slot]?.[0] ?? '' };
 }
 
-/** Resolves when the connection is usable; rejects with `BACKEND_UNAVAILABLE` after `timeoutMs`. */
+/** In how many pieces a wait is measured. */
+const READY_TICKS = 10;
+
+/**
+ * Resolves when the connection is usable; rejects with `BACKEND_UNAVAILABLE` after `timeoutMs` in which this process could have heard
+ * so: a tick that comes late, because the machine or this process was busy, counts as one.
+ */
 export async function whenReady(client: Redis, timeoutMs: number): Promise<void> {
   if (client.status === 'ready') return;
   let lastError: Error | undefined;
+  let timer: NodeJS.Timeout | undefined;
   const remember = (error: Error) => {
     lastError = error;
   };
   client.on('error', remember);
   try {
     await new Promise<void>((resolve, reject) => {
-      const timer = setTimeout(
-        () => reject(unavailable(lastError ?? new Error(`no answer within ${timeoutMs} ms`))),
-        timeoutMs,
-      );
-      client.once('ready', () => {
-        clearTimeout(timer);
-        resolve();
-      });
+      let ticks = 0;
+      timer = setInterval(() => {
+        ticks += 1;
+        if (ticks === READY_TICKS) reject(unavailable(lastError ?? new Error(`no answer within ${timeoutMs} ms`)));
+      }, timeoutMs / READY_TICKS);
+      client.once('ready', resolve);
     });
   } finally {
+    clearInterval(timer);
     client.off('error', remember);
   }
 }

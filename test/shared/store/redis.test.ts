@@ -79,6 +79,16 @@ describe('Redis out of reach is one typed error', () => {
       client.disconnect();
     }
   });
+
+  test('a process that was too busy to hear an answer still hears it', async () => {
+    const { redisUrl, prefix } = await createWorld();
+    const client = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast' });
+    onTestFinished(() => client.disconnect());
+    const ready = whenReady(client, 500);
+    const untilMs = performance.now() + 1_000;
+    while (performance.now() < untilMs);
+    await ready;
+  });
 });
 
 test.each([
