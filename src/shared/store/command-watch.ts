@@ -57,7 +57,12 @@ export class CommandWatch {
   /** From now on the command is waited for. */
   sent(command: Sent): void {
     command[SENT] = performance.now();
-    this.#timer ??= setTimeout(() => this.#look(), LOOK_MS).unref();
+    this.#timer ??= this.#later();
+  }
+
+  /** After what has come is read: a process that was busy for long finds answers waiting, and timers come before them. */
+  #later(): NodeJS.Timeout {
+    return setTimeout(() => setImmediate(() => this.#look()), LOOK_MS).unref();
   }
 
   #look(): void {
@@ -71,7 +76,7 @@ export class CommandWatch {
       waiting += queue.length;
     }
     this.#cutSilent(now);
-    if (waiting > 0) this.#timer = setTimeout(() => this.#look(), LOOK_MS).unref();
+    if (waiting > 0) this.#timer = this.#later();
   }
 
   #endOld(queue: Queue, now: number): void {

@@ -1,4 +1,5 @@
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { setImmediate } from 'node:timers/promises';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../src/shared/failure.ts';
 import {
   backendError,
@@ -12,6 +13,12 @@ import { isCluster, nodesOf } from '../../../src/shared/store/redis-address.ts';
 import { createWorld } from '../../helpers/world.ts';
 
 const options = (url: string) => redisOptions({ url, name: 'n', mode: 'patient' });
+
+/** Holds the event loop. */
+function busy(forMs: number): void {
+  const untilMs = performance.now() + forMs;
+  while (performance.now() < untilMs);
+}
 
 describe('addresses of Redis', () => {
   test.each([
@@ -82,12 +89,19 @@ describe('Redis out of reach is one typed error', () => {
 
   test('a process that was too busy to hear an answer still hears it', async () => {
     const { redisUrl, prefix } = await createWorld();
-    const client = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast' });
+    const client = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast', socketTimeoutMs: 500 });
     onTestFinished(() => client.disconnect());
     const ready = whenReady(client, 500);
-    const untilMs = performance.now() + 1_000;
-    while (performance.now() < untilMs);
+    busy(1_000);
     await ready;
+    const cut = vi.fn();
+    client.on('close', cut);
+    const asked = client.ping();
+    // By then the command is on its way.
+    await setImmediate();
+    busy(1_000);
+    expect(await asked).toBe('PONG');
+    expect(cut).not.toHaveBeenCalled();
   });
 });
 
