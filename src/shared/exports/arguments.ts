@@ -17,7 +17,9 @@ function normalize(schema: unknown, value: unknown, root: Parts, depth: number):
   for (const part of Array.isArray(parts['allOf']) ? parts['allOf'] : []) made = normalize(part, made, root, depth + 1);
   if (branches.length > 0) {
     const tried = branches.map((branch) => ({ branch, made: normalize(branch, made, root, depth + 1) }));
-    made = tried.find(({ branch, made: candidate }) => fits(branch, candidate, root, depth + 1))?.made ?? made;
+    const fitting = tried.filter(({ branch, made: candidate }) => fits(branch, candidate, root, depth + 1));
+    // A null that one of them allows was meant, though another would do without it.
+    made = fitting.toSorted((a, b) => lengthOf(b.made) - lengthOf(a.made))[0]?.made ?? made;
   }
   if (Array.isArray(made)) {
     const first = Array.isArray(parts['prefixItems']) ? parts['prefixItems'] : [];
@@ -60,6 +62,10 @@ function fits(schema: unknown, value: unknown, root: Parts, depth: number): bool
       ? fits(properties[name], member, root, depth + 1)
       : parts['additionalProperties'] !== false || parts['properties'] === undefined,
   );
+}
+
+function lengthOf(value: unknown): number {
+  return JSON.stringify(value).length;
 }
 
 function resolve(schema: unknown, root: Parts): Parts {

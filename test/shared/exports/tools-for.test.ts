@@ -336,6 +336,12 @@ describe('C12 to C14: what a model sends', () => {
     expect(compileSchema(rich.inputSchema)(params)).toEqual([]);
   });
 
+  test('a null that one of several alternatives allows is kept, though another would do without it', () => {
+    const part = (type: unknown) => ({ type: 'object', properties: { name: { type } }, minProperties: 1 });
+    const schema = { type: 'object', properties: { who: { anyOf: [part('string'), part(['string', 'null'])] } } };
+    expect(withoutNulls(schema, { who: { name: null } })).toEqual({ who: { name: null } });
+  });
+
   test('free text is the tool’s input', () => {
     expect(decode({ kind: 'custom', name: 'patch', input: '*** Begin' }).params).toEqual({ input: '*** Begin' });
   });
