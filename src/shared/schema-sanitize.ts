@@ -83,7 +83,7 @@ function sanitize(value: unknown, at: string, changes: string[], depth: number, 
     delete made[keyword];
     changes.push(`${place}: ${keyword} dropped, ${why}`);
   };
-  if (isObject(made['definitions']) && made['$defs'] === undefined) {
+  if (isObject(made['definitions']) && !isObject(made['$defs'])) {
     made['$defs'] = made['definitions'];
     delete made['definitions'];
     changes.push(`${place}: definitions renamed $defs`);

@@ -87,6 +87,8 @@ function newAjv(validateSchema: boolean): Ajv2020 {
     verbose: true,
     validateFormats: true,
     code: { regExp: LINEAR },
+    // Of formats that nobody here knows (Rust's `uint32`), which restrict nothing.
+    logger: false,
   });
   addFormats(ajv);
   return ajv;
@@ -112,8 +114,8 @@ export function compileSchema(schema: JsonSchema): Validator {
       { cause: error },
     );
   } finally {
-    // What is compiled stays with whoever asked for it.
-    ajv.removeSchema(schema);
+    // What is compiled stays with whoever asked for it. What has an `$id` had an Ajv of its own.
+    if (schema['$id'] === undefined) ajv.removeSchema(schema);
   }
   return (value) => {
     if (validate(value)) return [];

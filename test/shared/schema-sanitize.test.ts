@@ -39,6 +39,11 @@ describe('C8: schemas from elsewhere are made usable', () => {
       },
     ],
     [
+      'both names of definitions, one without a meaning',
+      { type: 'object', properties: {}, definitions: { A: true }, $defs: 'A' },
+      { type: 'object', properties: {}, $defs: { A: true } },
+    ],
+    [
       'references that lead nowhere, and types that there are not',
       { type: 'object', properties: { a: { $ref: 'https://example.org/a' }, b: { type: 'text' }, c: 7 } },
       { type: 'object', properties: { a: {}, b: {}, c: {} } },
@@ -70,11 +75,32 @@ describe('C8: schemas from elsewhere are made usable', () => {
 
   test('C7: whatever comes, an object schema comes out, and sanitising it again changes nothing', () => {
     fc.assert(
-      fc.property(fc.jsonValue({ maxDepth: 4 }), (foreign) => {
-        const { schema } = sanitizeSchema({ properties: { a: foreign }, ...(foreign as object) });
+      fc.property(foreignSchemas, (foreign) => {
+        const { schema } = sanitizeSchema(foreign);
         expect(schema['type'] === 'object' || schema['$ref'] !== undefined).toBe(true);
         expect(sanitizeSchema(schema).changes).toEqual([]);
       }),
     );
   });
 });
+
+/** Keywords with what belongs there, with schemas, and with anything. */
+const { schema: foreignSchemas } = fc.letrec<{ value: unknown; schema: object }>((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 3 },
+    fc.jsonValue({ maxDepth: 1 }),
+    fc.constantFrom<unknown>('string', ['string', 'null'], ['a'], '#', '#/$defs/a', '#/definitions/a', '[', -1, true),
+    tie('schema'),
+    fc.array(tie('schema'), { maxLength: 3 }),
+    fc.dictionary(fc.constantFrom('a', 'b c', '__proto__'), tie('schema')),
+  ),
+  schema: fc.dictionary(
+    fc.constantFrom(
+      ...['type', 'properties', 'required', 'items', 'prefixItems', 'additionalProperties', 'patternProperties'],
+      ...['anyOf', 'oneOf', 'allOf', 'not', 'if', 'then', 'else', '$ref', '$defs', 'definitions', '$id', '$schema'],
+      ...['const', 'enum', 'pattern', 'format', 'minimum', 'minLength', 'propertyNames', '__proto__', 'constructor'],
+    ),
+    tie('value'),
+    { maxKeys: 4 },
+  ),
+}));

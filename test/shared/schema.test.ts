@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { PawlError } from '../../src/shared/failure.ts';
 import { compileSchema, inputJsonSchema, nearest, outputJsonSchema, validatorOf } from '../../src/shared/schema.ts';
@@ -115,7 +115,8 @@ describe('JSON Schema 2020-12 from zod', () => {
   });
 
   test('a schema that is not valid is refused at once', () => {
-    expect(() => compileSchema({ type: 'objekt' })).toThrow('The schema is not valid JSON Schema 2020-12');
+    for (const schema of [{ type: 'objekt' }, { $id: {} }, { $id: 7, type: 'objekt' }])
+      expect(() => compileSchema(schema)).toThrow('The schema is not valid JSON Schema 2020-12');
   });
 
   test('what a worker may be given is compiled at once where it may have a fault, and when it is used where zod made it', () => {
@@ -124,6 +125,13 @@ describe('JSON Schema 2020-12 from zod', () => {
     const validate = validatorOf(inputJsonSchema(z.object({ a: z.number(), pattern: z.string().regex(/^b/) })));
     expect(validate({ a: 1, pattern: 'b' })).toEqual([]);
     expect(validate({ a: '1', pattern: 'c' }).map(({ path }) => path)).toEqual(['a', 'pattern']);
+  });
+
+  test('formats that nobody knows restrict nothing, and nothing is printed of them', () => {
+    const print = vi.spyOn(console, 'warn');
+    onTestFinished(() => print.mockRestore());
+    expect(compileSchema({ type: 'integer', format: 'uint32' })(7)).toEqual([]);
+    expect(print).not.toHaveBeenCalled();
   });
 
   test('formats are checked', () => {
