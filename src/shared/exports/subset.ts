@@ -31,6 +31,12 @@ export class CannotBeStrict extends Error {}
 type Parts = Record<string, unknown>;
 const ANNOTATIONS = ['title', 'description', 'examples', 'default', '$comment', 'deprecated', 'readOnly', 'writeOnly'];
 
+/** What describes the rest beside a keyword goes with it: alone it would refuse what that keyword allows. */
+const REST_OF: Readonly<Record<string, string>> = {
+  prefixItems: 'items',
+  patternProperties: 'additionalProperties',
+};
+
 export function toSubset(
   schema: JsonSchema,
   rules: SubsetRules,
@@ -67,7 +73,12 @@ function convert(schema: unknown, path: string, rules: SubsetRules, dropped: Dro
     dropped.push({ path, keyword: 'oneOf' });
     delete made['oneOf'];
   }
-  for (const keyword of Object.keys(made)) if (rules.unknown.has(keyword)) drop(keyword);
+  for (const keyword of Object.keys(made)) {
+    if (!rules.unknown.has(keyword)) continue;
+    drop(keyword);
+    const rest = REST_OF[keyword];
+    if (rest !== undefined && made[rest] !== undefined) drop(rest);
+  }
   if (rules.formats !== undefined && made['format'] !== undefined && !rules.formats.has(String(made['format'])))
     drop('format');
   if (Number(made['minItems'] ?? 0) > (rules.largestMinItems ?? Number.POSITIVE_INFINITY)) drop('minItems');
@@ -138,7 +149,7 @@ function mapValues(parts: object, map: (part: unknown, name: string) => unknown)
 }
 
 /** `minLength` 3 is "minLength: 3."; longer ones are cut, because descriptions are. */
-function inWords(keyword: string, value: unknown): string {
+export function inWords(keyword: string, value: unknown): string {
   const text = JSON.stringify(value) ?? '';
   return `${keyword}: ${text.length <= 200 ? text : `${text.slice(0, 200)}…`}.`;
 }

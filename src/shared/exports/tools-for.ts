@@ -7,7 +7,7 @@ import { PawlError } from '../failure.ts';
 import type { JsonSchema } from '../schema.ts';
 import type { Tool, ToolExample, ToolIcon, ToolVariant } from '../tool.ts';
 import { exportedNames, type ToolReference } from './names.ts';
-import { CannotBeStrict, type Dropped, measure, type SubsetRules, toSubset } from './subset.ts';
+import { CannotBeStrict, type Dropped, inWords, measure, type SubsetRules, toSubset } from './subset.ts';
 
 export const PROVIDERS = ['openai', 'anthropic', 'gemini', 'mcp'] as const;
 export type Provider = (typeof PROVIDERS)[number];
@@ -252,12 +252,20 @@ function forMcp(tool: ExportableTool, name: string): Pick<Made, 'exported' | 'wa
   return { exported, warnings };
 }
 
+const AT_NO_ROOT = ['anyOf', 'oneOf', 'allOf'];
+
 /** The API refuses a schema that is combined at its root. */
 function anthropicRoot(schema: JsonSchema): { readonly schema: JsonSchema; readonly dropped: readonly Dropped[] } {
-  const unknown = new Set(['anyOf', 'oneOf', 'allOf'].filter((keyword) => schema[keyword] !== undefined));
-  if (unknown.size === 0) return { schema, dropped: [] };
-  const kept = Object.fromEntries(Object.entries(schema).filter(([keyword]) => !unknown.has(keyword)));
-  return { schema: { ...kept, type: 'object' }, dropped: [...unknown].map((keyword) => ({ path: '', keyword })) };
+  if (AT_NO_ROOT.every((keyword) => schema[keyword] === undefined)) return { schema, dropped: [] };
+  // What is evaluated is said by what is left out.
+  const unsaid = [...AT_NO_ROOT, 'unevaluatedProperties'].filter((keyword) => schema[keyword] !== undefined);
+  const kept = Object.fromEntries(Object.entries(schema).filter(([keyword]) => !unsaid.includes(keyword)));
+  const words = unsaid.map((keyword) => inWords(keyword, schema[keyword]));
+  const description = [schema['description'], ...words].filter(Boolean).join(' ');
+  return {
+    schema: { ...kept, type: 'object', description },
+    dropped: unsaid.map((keyword) => ({ path: '', keyword })),
+  };
 }
 
 /** The tools that get a strict place, while the request's budget of tools, optional parameters and unions lasts. */

@@ -143,6 +143,22 @@ describe('C5, rule 4: OpenAI', () => {
     expect(JSON.stringify(tools[0])).toContain('uniqueItems: true.');
   });
 
+  test('what describes the rest goes with what is left out: alone it would refuse too much', () => {
+    const rows = { type: 'array', prefixItems: [{ type: 'string' }], items: { type: 'integer' } };
+    const labels = { type: 'object', patternProperties: { '^x-': { type: 'string' } }, additionalProperties: false };
+    const schema = object({ rows, labels });
+    expect(toolsFor('openai', [tool('t', schema)]).reports[0]).toMatchObject({
+      strict: false,
+      reason: 'the items of properties.rows are not described',
+    });
+    const exported = toolsFor('gemini', [tool('t', schema)]);
+    expect(exported.reports[0]?.dropped).toEqual([
+      { path: 'properties.labels', keyword: 'patternProperties' },
+      { path: 'properties.labels', keyword: 'additionalProperties' },
+    ]);
+    expect(ajv.validate(schemaOf(exported.tools[0]), { rows: ['x', 1], labels: { 'x-a': 'b' } })).toBe(true);
+  });
+
   test('C4, C6: freeform and native tools', () => {
     const grammar = { type: 'grammar', syntax: 'lark', definition: 'start: "x"' } as const;
     const freeform = defineFreeformTool({ ...base, name: 'patch', format: grammar });
@@ -201,6 +217,20 @@ describe('rule 5: Anthropic', () => {
     });
     expect(exported).not.toHaveProperty('strict');
     expect(exported?.input_schema).toEqual(rich.inputSchema);
+  });
+
+  test('a root is not combined; what it said is said in words', () => {
+    const parts = [{ properties: { a: { type: 'string' } } }, { properties: { b: { type: 'string' } } }];
+    const schema = { type: 'object', description: 'Two.', allOf: parts, unevaluatedProperties: false };
+    const { tools, reports } = toolsFor('anthropic', [tool('t', schema)]);
+    expect(reports[0]?.dropped).toEqual([
+      { path: '', keyword: 'allOf' },
+      { path: '', keyword: 'unevaluatedProperties' },
+    ]);
+    expect(schemaOf(tools[0])).toEqual({
+      type: 'object',
+      description: `Two. allOf: ${JSON.stringify(parts)}. unevaluatedProperties: false.`,
+    });
   });
 
   test('asked for, strict spends the request’s budget by priority', () => {
@@ -310,6 +340,24 @@ describe.each(PROVIDERS)('%s', (provider) => {
       { numRuns: 100 },
     );
   });
+
+  test('an export accepts whatever the tool does', () => {
+    fc.assert(
+      fc.property(schemas, fc.infiniteStream(fc.jsonValue({ maxDepth: 2 })), fc.nat(), (schema, junk, seed) => {
+        const exported = toolsFor(provider, [tool('t', schema)], { strict: true });
+        const shown = schemaOf(exported.tools[0]);
+        const accepts = ajv.compile(shown);
+        const canonical = ajv.compile(schema);
+        for (let round = 0; round < 10; round += 1) {
+          const instance = instanceOf(schema, seed + round, () => junk.next().value);
+          if (!canonical(instance)) continue;
+          const sent = exported.reports[0]?.strict && provider === 'openai' ? withNulls(shown, instance) : instance;
+          expect({ shown, sent, errors: accepts(sent) ? null : accepts.errors }).toMatchObject({ errors: null });
+        }
+      }),
+      { numRuns: 100 },
+    );
+  });
 });
 
 describe('C12 to C14: what a model sends', () => {
@@ -367,14 +415,31 @@ function schemaOf(exported: Readonly<Record<string, unknown>> | undefined): Json
   return (parameters ?? input_schema ?? parametersJsonSchema ?? inputSchema) as JsonSchema;
 }
 
+/** What a model sends that must say every property. */
+function withNulls(schema: unknown, value: unknown): unknown {
+  const parts = (schema ?? {}) as JsonSchema;
+  if (Array.isArray(parts['anyOf'])) {
+    const made = parts['anyOf'].map((part) => ({ part, made: withNulls(part, value) }));
+    return made.find(({ part, made: candidate }) => ajv.validate(part, candidate))?.made ?? value;
+  }
+  if (Array.isArray(value)) return value.map((item) => withNulls(parts['items'], item));
+  if (typeof value !== 'object' || value === null) return value;
+  const properties = (parts['properties'] ?? {}) as JsonSchema;
+  const members = Object.entries(value).map(([name, member]) => [name, withNulls(properties[name], member)]);
+  return { ...Object.fromEntries(Object.keys(properties).map((name) => [name, null])), ...Object.fromEntries(members) };
+}
+
 /** The failures that no keyword of the report stands for: of a choice, one alternative must fail on nothing but listed ones. */
 function unexplained(errors: readonly ErrorObject[], dropped: ToolReport['dropped']): readonly ErrorObject[] {
   const isChoice = ({ keyword }: ErrorObject) => keyword === 'anyOf' || keyword === 'oneOf';
   // "Exactly one of" is exported as "any of", and the places below it are named so.
   const placeOf = (path: string) => path.replaceAll('oneOf', 'anyOf');
-  const isListed = ({ schemaPath, keyword }: ErrorObject) => {
-    const path = placeOf(schemaPath.split('/').slice(1, -1).join('.'));
-    return dropped.some((one) => placeOf(one.path) === path && one.keyword === keyword);
+  // The keyword itself, or something within what it says.
+  const isListed = ({ schemaPath }: ErrorObject) => {
+    const failed = `${placeOf(schemaPath.split('/').slice(1).join('.'))}.`;
+    return dropped.some(({ path, keyword }) =>
+      failed.startsWith(placeOf(`${path === '' ? '' : `${path}.`}${keyword}.`)),
+    );
   };
   const under = (outer: ErrorObject, { schemaPath, instancePath }: ErrorObject, index = '') =>
     schemaPath.startsWith(`${outer.schemaPath}/${index}`) && instancePath.startsWith(outer.instancePath);
@@ -414,12 +479,21 @@ const leaf = fc.oneof(
   fc.constant({ type: ['string', 'null'] }),
   fc.constant({ oneOf: [{ type: 'string' }, { type: 'number' }] }),
   fc.constant({}),
+  fc.constant(true),
+  fc.constant({ const: null }),
+  fc.constant({ enum: ['a', null] }),
+  fc.constant({ ...object({ a: { type: 'string' } }), type: ['object', 'null'] }),
+  fc.constant({ type: 'array', prefixItems: [{ type: 'string' }], items: { type: 'integer' } }),
+  fc.constant({ type: 'array', items: { type: ['string', 'null'] }, minItems: 2, uniqueItems: true }),
+  fc.constant({ type: 'object', additionalProperties: { type: 'string', minLength: 1 } }),
+  fc.constant({ type: 'object', patternProperties: { '^a': { type: 'string' } }, additionalProperties: false }),
+  fc.constant({ allOf: [{ type: 'object', properties: { a: { minLength: 1 } } }, { required: ['b'] }] }),
 );
-const { object: schemas } = fc.letrec<{ any: Record<string, unknown>; object: JsonSchema }>((tie) => ({
+const { object: schemas } = fc.letrec<{ any: JsonSchema | boolean; object: JsonSchema }>((tie) => ({
   any: fc.oneof(
     { maxDepth: 3 },
     leaf,
-    tie('object') as fc.Arbitrary<Record<string, unknown>>,
+    tie('object') as fc.Arbitrary<JsonSchema>,
     fc.record({ type: fc.constant('array'), items: tie('any') }),
     fc.record({ anyOf: fc.array(tie('any'), { minLength: 1, maxLength: 2 }) }),
   ),
