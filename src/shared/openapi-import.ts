@@ -34,6 +34,7 @@ type Json = Readonly<Record<string, unknown>>;
 
 const METHODS = ['get', 'head', 'post', 'put', 'patch', 'delete'] as const;
 const READING = ['get', 'head'];
+const PLACES = ['path', 'query', 'header', 'cookie'];
 const MAX_DESCRIPTION = 1_024;
 const MAX_DEPTH = 32;
 
@@ -107,7 +108,7 @@ function specOf(of: Operation): PutSpec {
   const routing: Routing = { method: method.toUpperCase() as Routing['method'], url: '' };
   const taken = new Set<string>();
   const mapped: NonNullable<Routing['arguments']> = {};
-  let template = path;
+  const inPath = new Map<string, string>();
   const add = (wished: string, schema: JsonSchema, isRequired: boolean): string => {
     const key = parameterName(wished, taken);
     properties[key] = schema;
@@ -117,18 +118,22 @@ function specOf(of: Operation): PutSpec {
   for (const parameter of parametersOf(of)) {
     const { name, in: place } = parameter as { readonly name: string; readonly in: string };
     const needed = parameter['required'] === true || place === 'path';
+    if (!PLACES.includes(place))
+      throw new NotImportable(`its parameter ${name} is in no place that there is (${place})`);
     if (place === 'cookie') {
       if (needed) throw new NotImportable(`it needs the cookie ${name}`);
       continue;
     }
     if (place === 'header' && /^(?:accept|content-type|authorization)$/i.test(name)) continue;
     const key = add(name, described(parameterSchema(document, parameter), parameter['description']), needed);
-    if (place === 'path') template = template.replaceAll(`{${name}}`, `{${key}}`);
+    if (place === 'path') inPath.set(name, key);
     else mapped[key] = { in: place as 'query' | 'header', name, style: listStyle(parameter) };
   }
-  const missing = /\{([^{}]*)\}/.exec(template)?.[1];
-  if (missing !== undefined && !Object.hasOwn(properties, missing))
-    throw new NotImportable(`its path names {${missing}}, which it does not describe`);
+  const template = path.replaceAll(/\{([^{}]*)\}/g, (_all, name: string) => {
+    const key = inPath.get(name);
+    if (key === undefined) throw new NotImportable(`its path names {${name}}, which it does not describe`);
+    return `{${key}}`;
+  });
   routing.arguments = mapped;
   addBody(of, routing, add);
   addSecurity(of, routing);
@@ -220,8 +225,25 @@ function addBody(
 function addSecurity({ document, operation, options }: Operation, routing: Routing): void {
   const asked = operation['security'] ?? document['security'];
   const ways = (Array.isArray(asked) ? asked : []).map((way) => Object.keys(objectOf(way) ?? {}));
-  const [way] = ways;
-  if (way === undefined || ways.some((each) => each.length === 0)) return;
+  if (ways.some((way) => way.length === 0)) return;
+  let unsayable: NotImportable | undefined;
+  for (const way of ways) {
+    try {
+      Object.assign(routing, credentials(document, way, options));
+      return;
+    } catch (error) {
+      if (!(error instanceof NotImportable)) throw error;
+      unsayable ??= error;
+    }
+  }
+  if (unsayable !== undefined) throw unsayable;
+}
+
+function credentials(
+  document: Json,
+  way: readonly string[],
+  options: OpenApiImport,
+): Pick<Routing, 'headers' | 'query' | 'secrets'> {
   const schemes = objectOf(objectOf(document['components'])?.['securitySchemes']) ?? {};
   const headers: Record<string, string> = {};
   const query: Record<string, string> = {};
@@ -239,9 +261,7 @@ function addSecurity({ document, operation, options }: Operation, routing: Routi
       headers['authorization'] = `Bearer ${value}`;
     else throw new NotImportable(`it is secured by ${name}, which no header can say`);
   }
-  routing.headers = headers;
-  routing.query = query;
-  routing.secrets = secrets;
+  return { headers, query, secrets };
 }
 
 function serverOf({ document, item, operation, options }: Operation): string {
@@ -291,6 +311,12 @@ const FORMATS = [
   'double',
   'byte',
 ];
+const MAPS = ['properties', 'patternProperties', 'dependentSchemas'];
+const LISTS = ['allOf', 'anyOf', 'oneOf', 'prefixItems'];
+const SINGLES = [
+  ...['items', 'additionalProperties', 'not', 'if', 'then', 'else', 'propertyNames', 'contains'],
+  ...['unevaluatedItems', 'unevaluatedProperties'],
+];
 const REFERENCE = '#/components/schemas/';
 
 /** A schema of the document in the dialect of JSON Schema 2020-12; its references stay, and point to `$defs`. */
@@ -299,8 +325,10 @@ function converted(document: Json, schema: unknown, depth = 0): JsonSchema {
   if (given === undefined || depth > MAX_DEPTH) return {};
   const reference = given['$ref'];
   if (typeof reference === 'string') {
-    if (reference.startsWith(REFERENCE))
-      return { $ref: `#/$defs/${definitionName(reference.slice(REFERENCE.length))}` };
+    if (reference.startsWith(REFERENCE)) {
+      const made = { $ref: `#/$defs/${definitionName(reference.slice(REFERENCE.length))}` };
+      return described(given['nullable'] === true ? nullable(made) : made, given['description']);
+    }
     return converted(document, resolved(document, given), depth + 1);
   }
   const made: Record<string, unknown> = {};
@@ -308,13 +336,14 @@ function converted(document: Json, schema: unknown, depth = 0): JsonSchema {
     if (DROPPED.includes(keyword) || keyword.startsWith('x-')) continue;
     if (keyword === 'format') {
       if (FORMATS.includes(String(value))) made[keyword] = value;
-    } else if (keyword === 'properties') made[keyword] = convertedProperties(document, value, depth);
-    else if (['allOf', 'anyOf', 'oneOf', 'prefixItems'].includes(keyword) && Array.isArray(value))
+    } else if (MAPS.includes(keyword)) made[keyword] = convertedMap(document, value, depth);
+    else if (LISTS.includes(keyword) && Array.isArray(value))
       made[keyword] = value.map((part) => converted(document, part, depth + 1));
-    else if (['items', 'additionalProperties', 'not', 'propertyNames', 'contains'].includes(keyword))
+    else if (SINGLES.includes(keyword))
       made[keyword] = typeof value === 'boolean' ? value : converted(document, value, depth + 1);
     else made[keyword] = value;
   }
+  withoutReadOnly(made, objectOf(given['properties']) ?? {});
   // 3.0 says with a boolean that the other bound is exclusive.
   for (const [exclusive, bound] of [
     ['exclusiveMinimum', 'minimum'],
@@ -329,13 +358,22 @@ function converted(document: Json, schema: unknown, depth = 0): JsonSchema {
   return made;
 }
 
-/** What a service only answers with is nothing that a caller sends. */
-function convertedProperties(document: Json, properties: unknown, depth: number): Json {
+function convertedMap(document: Json, parts: unknown, depth: number): Json {
   return Object.fromEntries(
-    Object.entries(objectOf(properties) ?? {})
-      .filter(([, schema]) => objectOf(schema)?.['readOnly'] !== true)
-      .map(([name, schema]) => [name, converted(document, schema, depth + 1)]),
+    Object.entries(objectOf(parts) ?? {}).map(([name, schema]) => [
+      name,
+      typeof schema === 'boolean' ? schema : converted(document, schema, depth + 1),
+    ]),
   );
+}
+
+/** What a service only answers with is nothing that a caller sends. */
+function withoutReadOnly(made: Record<string, unknown>, properties: Json): void {
+  const { properties: kept, required } = made as { readonly properties?: Json; readonly required?: unknown };
+  const own = new Set(Object.keys(properties).filter((name) => objectOf(properties[name])?.['readOnly'] === true));
+  if (kept === undefined || own.size === 0) return;
+  made['properties'] = Object.fromEntries(Object.entries(kept).filter(([name]) => !own.has(name)));
+  if (Array.isArray(required)) made['required'] = required.filter((name) => !own.has(name));
 }
 
 function nullable(schema: Record<string, unknown>): JsonSchema {
@@ -357,17 +395,10 @@ function withDefinitions(document: Json, schema: JsonSchema): JsonSchema {
   for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
     if (Object.hasOwn(definitions, name)) continue;
     const source = byName.get(name);
-    definitions[name] = source === undefined ? {} : withoutReadOnlyRequired(converted(document, schemas[source]));
+    definitions[name] = source === undefined ? {} : converted(document, schemas[source]);
     pending.push(...referencesIn(definitions[name]));
   }
   return Object.keys(definitions).length === 0 ? schema : { ...schema, $defs: definitions };
-}
-
-/** What was taken out as an answer's own cannot be required. */
-function withoutReadOnlyRequired(schema: JsonSchema): JsonSchema {
-  const { required, properties } = schema as { readonly required?: unknown; readonly properties?: object };
-  if (!Array.isArray(required) || properties === undefined) return schema;
-  return { ...schema, required: required.filter((name) => Object.hasOwn(properties, String(name))) };
 }
 
 function referencesIn(value: unknown): string[] {
@@ -380,15 +411,12 @@ function referencesIn(value: unknown): string[] {
 }
 
 function definitionName(name: string): string {
-  return decodeURIComponent(name)
-    .replaceAll('~1', '/')
-    .replaceAll('~0', '~')
-    .replaceAll(/[^A-Za-z0-9_.-]/g, '_');
+  return decoded(name).replaceAll(/[^A-Za-z0-9_.-]/g, '_');
 }
 
 function described(schema: JsonSchema, description: unknown): JsonSchema {
   if (typeof description !== 'string' || description === '' || schema['description'] !== undefined) return schema;
-  return schema['$ref'] === undefined ? { ...schema, description } : { allOf: [schema], description };
+  return { ...schema, description };
 }
 
 // The document
@@ -404,11 +432,20 @@ function resolved(document: Json, value: unknown): Json | undefined {
       reference
         .slice(2)
         .split('/')
-        .map((part) => decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~'))
+        .map(decoded)
         .reduce<unknown>((from, part) => objectOf(from)?.[part], document),
     );
   }
   return at;
+}
+
+/** A part of a JSON pointer in an address; what is no such is taken as it is. */
+function decoded(part: string): string {
+  let text = part;
+  try {
+    text = decodeURIComponent(part);
+  } catch {}
+  return text.replaceAll('~1', '/').replaceAll('~0', '~');
 }
 
 function objectOf(value: unknown): Json | undefined {

@@ -78,6 +78,7 @@ describe('an OpenAPI document as connectors (I8)', () => {
                 name: { type: 'string', example: 'box' },
                 price: { type: 'number', minimum: 0, exclusiveMinimum: true },
                 parts: { type: 'array', items: { $ref: '#/components/schemas/Item' } },
+                within: { $ref: '#/components/schemas/Item', nullable: true, description: 'Its box.' },
               },
             },
           },
@@ -97,11 +98,56 @@ describe('an OpenAPI document as connectors (I8)', () => {
             name: { type: 'string' },
             price: { type: 'number', exclusiveMinimum: 0 },
             parts: { type: 'array', items: { $ref: '#/$defs/Item' } },
+            within: { anyOf: [{ $ref: '#/$defs/Item' }, { type: 'null' }], description: 'Its box.' },
           },
         },
       },
     });
     expect(spec).toMatchObject({ routing: { body: 'json', bodyFrom: 'body' } });
+  });
+
+  test('what only answers hold is not asked for in a body that is described in place, at any depth', () => {
+    const item = {
+      type: 'object',
+      required: ['id', 'name'],
+      properties: { id: { type: 'string', readOnly: true }, name: { type: 'string' } },
+    };
+    const schema = { type: 'object', properties: { items: { type: 'array', items: item } }, if: { nullable: true } };
+    const { spec } = only({ '/items': { post: { requestBody: { content: { 'application/json': { schema } } } } } });
+    const sent = { type: 'object', required: ['name'], properties: { name: { type: 'string' } } };
+    expect(spec?.inputSchema['properties']).toEqual({
+      body: {
+        type: 'object',
+        properties: { items: { type: 'array', items: sent } },
+        if: { anyOf: [{}, { type: 'null' }] },
+      },
+    });
+  });
+
+  test('parameters of a path stay apart, whatever their names have in common', () => {
+    const parameters = ['_id', 'id'].map((name) => ({ name, in: 'path', required: true }));
+    const { spec } = only({ '/of/{_id}/and/{id}': { get: { parameters } } });
+    expect(spec).toMatchObject({ routing: { url: expect.stringMatching(/\/of\/\{id\}\/and\/\{id_2\}$/) } });
+  });
+
+  test('of several ways to authenticate the first that can be said is taken', () => {
+    const { spec } = only(
+      { '/items': { get: { security: [{ session: [] }, { token: [] }] } } },
+      {
+        components: {
+          securitySchemes: {
+            session: { type: 'apiKey', in: 'cookie', name: 'sid' },
+            token: { type: 'http', scheme: 'bearer' },
+          },
+        },
+      },
+    );
+    expect(spec).toMatchObject({
+      routing: {
+        headers: { authorization: 'Bearer {secret:token}' },
+        secrets: { token: { env: 'PAWL_SECRET_TOKEN' } },
+      },
+    });
   });
 
   test('secrets are named, and never in the document', () => {
@@ -145,11 +191,14 @@ describe('an OpenAPI document as connectors (I8)', () => {
         },
         '/far': { get: { operationId: 'far', parameters: [{ $ref: 'https://example.com/p.json' }] } },
         '/cookie': { get: { operationId: 'cookie', parameters: [{ name: 'sid', in: 'cookie', required: true }] } },
+        '/odd': { get: { operationId: 'odd', parameters: [{ name: 'a', in: 'body' }] } },
+        '/{who}': { get: { operationId: 'nobody' } },
+        '/broken': { get: { operationId: 'broken', parameters: [{ $ref: '#/components/parameters/%zz' }] } },
         '/fine': { get: { operationId: 'fine' } },
       }),
     );
     expect(tools).toHaveLength(1);
-    expect(skipped.map(({ operation }) => operation)).toEqual(['upload', 'far', 'cookie']);
+    expect(skipped.map(({ operation }) => operation)).toEqual(['upload', 'far', 'cookie', 'odd', 'nobody', 'broken']);
   });
 
   test.each([

@@ -54,7 +54,7 @@ function convert(schema: unknown, path: string, rules: SubsetRules, dropped: Dro
     if (rules.closed) throw new CannotBeStrict(`${path || 'the root'} accepts ${schema ? 'anything' : 'nothing'}`);
     return schema ? {} : { not: {} };
   }
-  const made: Parts = { ...(schema as Parts) };
+  const made = standingAlone(schema as Parts, rules);
   const words: string[] = [];
   const drop = (keyword: string) => {
     dropped.push({ path, keyword });
@@ -100,6 +100,22 @@ function convert(schema: unknown, path: string, rules: SubsetRules, dropped: Dro
   }
   if (words.length > 0) made['description'] = [made['description'], ...words].filter(Boolean).join(' ');
   return made;
+}
+
+/**
+ * What generators write around a reference to say more of it, in the form that the providers take: of one schema that all must match,
+ * any must, and a reference has nothing beside it.
+ */
+function standingAlone(schema: Parts, rules: SubsetRules): Parts {
+  const { allOf, $ref, ...beside } = schema;
+  if (beside['anyOf'] !== undefined) return { ...schema };
+  if (rules.unknown.has('allOf') && Array.isArray(allOf) && allOf.length === 1 && $ref === undefined) {
+    const [only] = allOf as unknown[];
+    const isMerged = typeof only === 'object' && Object.keys(beside).every((keyword) => ANNOTATIONS.includes(keyword));
+    return isMerged ? standingAlone({ ...only, ...beside }, rules) : { ...beside, anyOf: allOf };
+  }
+  if ($ref === undefined || Object.keys(beside).every((keyword) => keyword.startsWith('$'))) return { ...schema };
+  return { ...beside, ...(allOf === undefined ? {} : { allOf }), anyOf: [{ $ref }] };
 }
 
 function convertObject(

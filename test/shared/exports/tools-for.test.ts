@@ -208,6 +208,33 @@ describe('C5, rule 4: OpenAI', () => {
   });
 });
 
+test.each(['openai', 'anthropic', 'gemini'] as const)(
+  '%s: what is said beside a reference is kept, apart from it',
+  (provider) => {
+    const $defs = { Color: { enum: ['red', 'blue'] } };
+    const color = { $ref: '#/$defs/Color' };
+    const schema = object(
+      {
+        // As Pydantic writes them, and a reference alone.
+        older: { allOf: [color], description: 'A color.', default: 'red' },
+        newer: { ...color, description: 'A color.', default: 'red' },
+        alone: color,
+        typed: { type: 'string', allOf: [color] },
+      },
+      { required: ['older', 'newer', 'alone', 'typed'], $defs },
+    );
+    const { tools, reports } = toolsFor(provider, [tool('t', schema)], { strict: true });
+    expect(reports[0]).toMatchObject({ strict: provider !== 'gemini', dropped: [] });
+    const said = { anyOf: [color], description: expect.stringMatching(/^A color\./) };
+    expect(schemaOf(tools[0])['properties']).toMatchObject({
+      older: said,
+      newer: said,
+      alone: color,
+      typed: { type: 'string', anyOf: [color] },
+    });
+  },
+);
+
 describe('rule 5: Anthropic', () => {
   test('strict is off, and examples go along', () => {
     const [exported] = toolsFor('anthropic', [rich]).tools as unknown as AnthropicTool[];
@@ -434,12 +461,14 @@ function unexplained(errors: readonly ErrorObject[], dropped: ToolReport['droppe
   const isChoice = ({ keyword }: ErrorObject) => keyword === 'anyOf' || keyword === 'oneOf';
   // "Exactly one of" is exported as "any of", and the places below it are named so.
   const placeOf = (path: string) => path.replaceAll('oneOf', 'anyOf');
-  // The keyword itself, or something within what it says.
+  // The keyword itself, or something within what it says. One schema that all must match is exported as that schema.
+  const listed = dropped.map(({ path, keyword }) => {
+    const place = placeOf(path === '' ? keyword : `${path}.${keyword}`).replaceAll('$', String.raw`\$`);
+    return new RegExp(`^${place.replaceAll('.', String.raw`(?:\.allOf\.0)*\.`)}(?:.|$)`);
+  });
   const isListed = ({ schemaPath }: ErrorObject) => {
-    const failed = `${placeOf(schemaPath.split('/').slice(1).join('.'))}.`;
-    return dropped.some(({ path, keyword }) =>
-      failed.startsWith(placeOf(`${path === '' ? '' : `${path}.`}${keyword}.`)),
-    );
+    const failed = placeOf(schemaPath.split('/').slice(1).join('.'));
+    return listed.some((pattern) => pattern.test(failed));
   };
   const under = (outer: ErrorObject, { schemaPath, instancePath }: ErrorObject, index = '') =>
     schemaPath.startsWith(`${outer.schemaPath}/${index}`) && instancePath.startsWith(outer.instancePath);
@@ -495,6 +524,7 @@ const { object: schemas } = fc.letrec<{ any: JsonSchema | boolean; object: JsonS
     leaf,
     tie('object') as fc.Arbitrary<JsonSchema>,
     fc.record({ type: fc.constant('array'), items: tie('any') }),
+    fc.record({ allOf: fc.tuple(tie('any')), description: fc.constant('More.') }),
     fc.record({ anyOf: fc.array(tie('any'), { minLength: 1, maxLength: 2 }) }),
   ),
   object: fc
