@@ -53,14 +53,15 @@ const SINGLES = [
   'unevaluatedItems',
 ];
 
-/** The schema of a tool's parameters: an object at its root, whatever came. */
-export function sanitizeSchema(foreign: unknown): SanitizedSchema {
+/** The schema of a tool's parameters: an object at its root, whatever came. Of an output: whatever it describes. */
+export function sanitizeSchema(foreign: unknown, of: 'parameters' | 'output' = 'parameters'): SanitizedSchema {
   const changes: string[] = [];
   const root = isObject(foreign) ? foreign : {};
   if (!isObject(foreign))
     changes.push(`root: ${foreign === undefined ? 'nothing' : typeof foreign} replaced by an object`);
   const schema = sanitize(root, '', changes, 0, root) as Record<string, unknown>;
   delete schema['$schema'];
+  if (of === 'output') return { schema, changes };
   if (schema['type'] !== 'object' && schema['$ref'] === undefined) {
     changes.push(`root: type ${JSON.stringify(schema['type']) ?? 'missing'} made object`);
     schema['type'] = 'object';

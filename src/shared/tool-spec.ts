@@ -185,8 +185,9 @@ export function specRecord(given: unknown, revision: Revision): CheckedSpec {
     throw invalid([{ path: 'tier', message: 'must not be read-only: dynamic tools always count as mutating' }]);
   if (spec.kind === 'dynamic' && effects === 'none')
     throw invalid([{ path: 'effects', message: 'must not be none: dynamic tools always count as mutating' }]);
-  const input = usableSchema(spec.inputSchema, 'inputSchema');
-  const output = spec.outputSchema === undefined ? undefined : usableSchema(spec.outputSchema, 'outputSchema');
+  const input = usableSchema(spec.inputSchema, 'inputSchema', 'parameters');
+  const output =
+    spec.outputSchema === undefined ? undefined : usableSchema(spec.outputSchema, 'outputSchema', 'output');
   const content = {
     ...spec,
     tier,
@@ -221,8 +222,8 @@ function specEffects(spec: ParsedSpec, tier: ToolSpecRecord['tier']): ToolSpecRe
   return ['PUT', 'DELETE', 'GET', 'HEAD'].includes(spec.routing.method) ? 'idempotent' : 'once';
 }
 
-function usableSchema(foreign: JsonSchema, path: string) {
-  const sanitized = sanitizeSchema(foreign);
+function usableSchema(foreign: JsonSchema, path: string, of: 'parameters' | 'output') {
+  const sanitized = sanitizeSchema(foreign, of);
   try {
     compileSchema(sanitized.schema);
   } catch (error) {

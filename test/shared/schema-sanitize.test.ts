@@ -59,6 +59,11 @@ describe('C8: schemas from elsewhere are made usable', () => {
     compileSchema(schema);
   });
 
+  test('an output may be of any type', () => {
+    const list = { type: 'array', items: { type: 'integer' } };
+    expect(sanitizeSchema(list, 'output')).toEqual({ schema: list, changes: [] });
+  });
+
   test('it tells what it changed, and changes nothing in a schema that is well', () => {
     expect(sanitizeSchema({ properties: { a: { type: 'text' } } }).changes).toEqual([
       'properties.a: type dropped, "text" is none of JSON Schema',

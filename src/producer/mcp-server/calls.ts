@@ -19,7 +19,7 @@ import { keyed, type McpClient, sessionFor, TASKS_EXTENSION } from './request.ts
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
 import { createTask } from './tasks.ts';
-import { type McpOffer, offerFor } from './tools.ts';
+import { declaredOutput, type McpOffer, offerFor } from './tools.ts';
 
 /** A call that takes longer becomes a task, where the client takes one. */
 const TASK_AFTER_MS = 500;
@@ -41,7 +41,7 @@ export async function callTool(
   if (taskSupport === 'required' && !client.takesTasks && ctx.mcpReq.envelope !== undefined)
     throw new MissingRequiredClientCapabilityError({ requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } });
   const approved = await decided(pawl, client, ctx);
-  if (approved !== undefined) return resultOf(pawl, approved, ctx.mcpReq.signal);
+  if (approved !== undefined) return resultOf(pawl, offer, approved, ctx.mcpReq.signal);
   const asked = Promise.withResolvers<void>();
   const { given, idempotencyKey } = keyed(client, offer, params.arguments ?? {});
   const submission = await submitCall(pawl, { ...client, idempotencyKey }, offer, given, {
@@ -50,7 +50,8 @@ export async function callTool(
     onProgress: (event) => report(event, offer, ctx),
     onApproval: asked.resolve,
   });
-  if (submission.kind === 'answered') return answerOf(submission.result);
+  const answer = (result: ToolResultEnvelope) => answerOf(pawl, offer, result);
+  if (submission.kind === 'answered') return answer(submission.result);
   const { callId } = submission;
   const stopListening = cancelWhenGone(pawl, callId, ctx.mcpReq.signal);
   const mayBeTask = client.takesTasks && taskSupport !== 'forbidden';
@@ -68,7 +69,7 @@ export async function callTool(
     return approvalAnswer(pawl, client, callId, offer);
   });
   try {
-    return await Promise.race([submission.result.then(answerOf), stopped.promise, waiting]);
+    return await Promise.race([submission.result.then(answer), stopped.promise, waiting]);
   } finally {
     for (const stop of stopWaiting) stop();
     stopListening();
@@ -94,20 +95,22 @@ async function stateOf(pawl: Pawl, client: McpClient, { name }: CallToolParams, 
 }
 
 /** The end of a call that a person has decided on. */
-async function resultOf(pawl: Pawl, callId: string, signal: AbortSignal): Promise<Result> {
+async function resultOf(pawl: Pawl, offer: McpOffer, callId: string, signal: AbortSignal): Promise<Result> {
   const stopListening = cancelWhenGone(pawl, callId, signal);
   try {
     const result = await pawl.result(callId);
     if (result === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The call has expired.');
-    return answerOf(result);
+    return await answerOf(pawl, offer, result);
   } finally {
     stopListening();
   }
 }
 
-function answerOf(result: ToolResultEnvelope): Result {
+async function answerOf(pawl: Pawl, offer: McpOffer, result: ToolResultEnvelope): Promise<Result> {
   const output = result.status === 'success' ? result.output.content : undefined;
-  return isQuestion(output) ? inputRequiredResult(output, result.callId) : callToolResult(result);
+  return isQuestion(output)
+    ? inputRequiredResult(output, result.callId)
+    : callToolResult(pawl, result, declaredOutput(offer) !== undefined);
 }
 
 function inputRequiredResult({ inputRequests, requestState }: Question, callId: string | undefined): Result {

@@ -6,6 +6,7 @@ import { type CallToolResult, type ContentBlock, ProtocolError, ProtocolErrorCod
 import { defined } from '../../shared/defined.ts';
 import type { ToolResultEnvelope } from '../../shared/envelope.ts';
 import type { FailureCode } from '../../shared/failure.ts';
+import type { Pawl } from '../client.ts';
 
 /** Failures of the fleet, not of the call: another model's words would not help. */
 const DEFECTS: readonly string[] = [
@@ -17,8 +18,15 @@ const DEFECTS: readonly string[] = [
 
 const BLOCK_TYPES: readonly unknown[] = ['text', 'image', 'audio', 'resource', 'resource_link'];
 
-/** Throws `ProtocolError` for a defect. */
-export function callToolResult(envelope: ToolResultEnvelope): CallToolResult {
+/**
+ * Of an output that is shown in part, the text is that part; where the tool declares its output, the structured content is the whole,
+ * because clients hold it against the schema. Throws `ProtocolError` for a defect.
+ */
+export async function callToolResult(
+  pawl: Pick<Pawl, 'output'>,
+  envelope: ToolResultEnvelope,
+  declaresOutput: boolean,
+): Promise<CallToolResult> {
   const { callId, status, fromCache, attempts } = envelope;
   const _meta = defined({
     'pawl/callId': callId,
@@ -39,10 +47,12 @@ export function callToolResult(envelope: ToolResultEnvelope): CallToolResult {
   }
   const { content, metadata } = envelope.output;
   if (isMcpResult(content)) return { ...content, _meta: { ...content._meta, ..._meta } };
+  const isWhole = !declaresOutput || metadata?.['whole'] === undefined || callId === undefined;
+  const structured = isWhole ? content : await pawl.output(callId);
   const text: ContentBlock = { type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content) };
   return {
     content: [text, ...blocksOf(metadata?.['content'])],
-    ...(isObject(content) ? { structuredContent: content } : {}),
+    ...(isObject(structured) ? { structuredContent: structured } : {}),
     _meta,
   };
 }

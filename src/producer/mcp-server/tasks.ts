@@ -14,7 +14,7 @@ import type { Caller } from '../http/access.ts';
 import type { McpClient } from './request.ts';
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
-import { offerFor } from './tools.ts';
+import { declaredOutput, offerFor } from './tools.ts';
 
 const POLL_INTERVAL_MS = 500;
 
@@ -55,11 +55,12 @@ export async function getTask(pawl: Pawl, client: McpClient, taskId: string): Pr
     await goOn(pawl, client, task, output.requestState);
     return view('working');
   }
-  const asked = { requestId: record.request.envelope.requestId, callId: record.callId };
+  const envelope = envelopeOf(record.outcome, { requestId: record.request.envelope.requestId, callId: record.callId });
+  // Its tool may be gone by now.
+  const offer = await offerFor(pawl, task.sessionKey, task.tool).catch(() => undefined);
   try {
-    return view('completed', {
-      result: { ...callToolResult(envelopeOf(record.outcome, asked)), resultType: 'complete' },
-    });
+    const result = await callToolResult(pawl, envelope, offer !== undefined && declaredOutput(offer) !== undefined);
+    return view('completed', { result: { ...result, resultType: 'complete' } });
   } catch (error) {
     if (!(error instanceof ProtocolError)) throw error;
     const { code, message, data } = error;

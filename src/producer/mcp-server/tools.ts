@@ -51,7 +51,7 @@ export function toolView(offer: McpOffer) {
     title,
     description: offer.description,
     inputSchema: withoutAnswers(offer),
-    outputSchema: offer.outputSchema,
+    outputSchema: declaredOutput(offer),
     annotations: defined({
       title,
       readOnlyHint: readOnlyHint ?? offer.tier === 'read-only',
@@ -62,6 +62,11 @@ export function toolView(offer: McpOffer) {
     execution: taskSupport === undefined ? undefined : { taskSupport },
     _meta: { 'pawl/tier': offer.tier },
   });
+}
+
+/** Clients hold a result against it, as structured content; that is an object, or there is none. */
+export function declaredOutput({ outputSchema }: McpOffer): JsonSchema | undefined {
+  return outputSchema?.['type'] === 'object' ? outputSchema : undefined;
 }
 
 function withoutAnswers({ inputSchema, answersName }: McpOffer): JsonSchema {

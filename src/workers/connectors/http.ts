@@ -136,7 +136,7 @@ class Exchange {
     };
     switch (pagination.by) {
       case 'link': {
-        const next = /<([^>]*)>\s*;[^,]*\brel="?next"?/i.exec(headers.get('link') ?? '')?.[1];
+        const next = /<([^>]*)>\s*;[^,]*\brel="?next\b/i.exec(headers.get('link') ?? '')?.[1];
         return next === undefined ? undefined : at(next);
       }
       case 'cursor': {
@@ -228,7 +228,7 @@ class Exchange {
     if (bytes.length === 0) return undefined;
     if (/^(?:image|audio|video|font)\/|octet-stream|zip|pdf/.test(type))
       return { mediaType: type.split(';')[0], base64: Buffer.from(bytes).toString('base64') };
-    const text = this.#clean(new TextDecoder().decode(bytes));
+    const text = this.#clean(decoderFor(type).decode(bytes));
     if (!/[/+]json\b/.test(type)) return text;
     try {
       return JSON.parse(text) as unknown;
@@ -242,7 +242,9 @@ class Exchange {
   #clean(text: string): string {
     let clean = text;
     for (const secret of this.#secrets.values()) {
-      clean = clean.replaceAll(secret, '[secret]').replaceAll(encodeURIComponent(secret), '[secret]');
+      // As it is, in an address, and in JSON.
+      for (const form of new Set([secret, encodeURIComponent(secret), JSON.stringify(secret).slice(1, -1)]))
+        clean = clean.replaceAll(form, '[secret]');
     }
     return clean;
   }
@@ -255,6 +257,16 @@ class Exchange {
       status,
       headers,
     });
+  }
+}
+
+/** Of the character set that the answer names; UTF-8 where it names none that there is. */
+function decoderFor(contentType: string) {
+  const [, label] = /\bcharset\s*=\s*"?([^\s;"]+)/.exec(contentType) ?? [];
+  try {
+    return new TextDecoder(label);
+  } catch {
+    return new TextDecoder();
   }
 }
 

@@ -81,6 +81,31 @@ function askingTool(release?: Promise<void>): AnyTool {
 }
 
 describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era) => {
+  test('holds results against the declared output: a list declares none, and one that is shown in part is whole there', async () => {
+    const common = { version: '1.0.0', description: 'Answers.', tier: 'read-only', input: z.object({}) } as const;
+    const items = Array.from({ length: 100 }, (_, index) => `item ${index}`);
+    const list = defineTool({ ...common, name: 'list', output: z.array(z.string()), run: () => ({ output: items }) });
+    const long = defineTool({
+      ...common,
+      name: 'long',
+      output: z.strictObject({ items: z.array(z.string()), total: z.number() }),
+      maxOutputBytes: 200,
+      run: () => ({ output: { items, total: items.length } }),
+    });
+    const rig = await startRig({ tools: [list, long] });
+    const client = await connectClient(rig, era);
+    const { tools } = await client.listTools();
+    expect(tools.map(({ name, outputSchema }) => [name, outputSchema?.['type']])).toEqual([
+      ['list', undefined],
+      ['long', 'object'],
+    ]);
+    const listed = await client.callTool({ name: 'list', arguments: {} });
+    expect(listed.content).toEqual([{ type: 'text', text: JSON.stringify(items) }]);
+    const { content, structuredContent } = await client.callTool({ name: 'long', arguments: {} });
+    expect(content).toEqual([{ type: 'text', text: expect.stringContaining('[cut: 200 of') }]);
+    expect(structuredContent).toEqual({ items, total: 100 });
+  });
+
   test('lists and calls tools, hears of progress, and gets errors as the specification divides them', async () => {
     const reported = signal();
     const stepper = defineTool({

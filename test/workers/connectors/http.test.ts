@@ -35,6 +35,28 @@ async function connect(
   return { session: fleet.session, fleet };
 }
 
+describe('what a connector takes for an answer', () => {
+  test('a list, where the declared output is one', async () => {
+    const service = await startTestService((_asked, response) => sendJson(response, [{ id: 1 }, { id: 2 }]));
+    const outputSchema = { type: 'array', items: { type: 'object', required: ['id'] } };
+    const { session } = await connect(service, {}, { spec: { outputSchema } });
+    expect(contentOf(await session.call('ask', { id: '1' }))).toEqual([{ id: 1 }, { id: 2 }]);
+  });
+
+  test('text in the character set that it names, and never a secret, however JSON writes it', async () => {
+    const secret = 'a "quoted" one';
+    const service = await startTestService((asked, response) => {
+      if (asked.url === '/things/json') return sendJson(response, { echo: asked.headers['x-key'] });
+      response.setHeader('content-type', 'text/plain; charset="ISO-8859-1"');
+      response.end(Buffer.from('caf\u00e9', 'latin1'));
+    });
+    const routing = { headers: { 'x-key': '{secret:api}' }, secrets: { api: { env: 'PAWL_SECRET_API' } } };
+    const { session } = await connect(service, routing, { fleet: { environment: { PAWL_SECRET_API: secret } } });
+    expect(contentOf(await session.call('ask', { id: 'json' }))).toEqual({ echo: '[secret]' });
+    expect(contentOf(await session.call('ask', { id: 'text' }))).toBe('caf\u00e9');
+  });
+});
+
 describe('what a connector sends (I8, I14)', () => {
   test('parameters go into the path, the query, headers and the body, as declared; secrets come from the worker', async () => {
     const service = await startTestService((asked, response) => sendJson(response, { echo: asked.headers['x-key'] }));
