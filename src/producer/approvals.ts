@@ -43,6 +43,14 @@ export interface DecideOptions {
   readonly remember?: boolean;
 }
 
+export interface ApprovalQuery {
+  readonly state?: ApprovalState;
+  /** Default 100. */
+  readonly limit?: number;
+  /** Which ones the caller may see. */
+  readonly isSeen?: (record: ApprovalRecord) => boolean;
+}
+
 export interface ApprovalListing {
   readonly record: ApprovalRecord;
   readonly digest: string;
@@ -162,13 +170,16 @@ export class ApprovalDesk {
 
   // Looking
 
-  /** The newest first. Those whose time is over are ended on the way. */
-  async list(options: { readonly state?: ApprovalState; readonly limit?: number } = {}): Promise<ApprovalListing[]> {
-    const { state, limit = 100 } = options;
+  /** The newest first, of those that `isSeen` lets pass. Those whose time is over are ended on the way. */
+  async list(options: ApprovalQuery = {}): Promise<ApprovalListing[]> {
+    const { state, limit = 100, isSeen = () => true } = options;
     const pending = state === 'pending';
     const nowMs = await this.#parts.now();
+    // One that is still called pending may have expired.
+    const mayBe = (record: ApprovalRecord) => state === undefined || [state, 'pending'].includes(record.state);
+    const isWanted = (record: ApprovalRecord) => isSeen(record) && mayBe(record);
     const found = await Promise.all(
-      this.#parts.places().map((place) => this.#parts.approvals.list(place, { pending, limit })),
+      this.#parts.places().map((place) => this.#parts.approvals.list(place, { pending, limit, isWanted })),
     );
     const records = await Promise.all(found.flat().map((record) => this.#expired(record, nowMs)));
     return records

@@ -29,8 +29,8 @@ export interface RegistryParts {
 }
 
 export interface ChangeOptions {
-  /** The revision that the writer saw; 0: there must be none. Without one, the newest is replaced. */
-  readonly ifRevision?: number;
+  /** The revision that the writer saw; 0: there must be none; `any`: there must be one. Without it, the newest is replaced. */
+  readonly ifRevision?: number | 'any';
   /** Who changes it, for the record and the audit. Default `local`. */
   readonly by?: string;
 }
@@ -144,12 +144,13 @@ export class Registry {
       // What cannot be believed is replaced, but only in the open.
       const seen = before?.revision ?? (await specs.revision(qualified));
       const present = before === undefined || before.kind === 'removed' ? 0 : seen;
-      if (ifRevision !== undefined && ifRevision !== present) throw revisionConflict(tool, String(ifRevision), present);
+      const isMet = ifRevision === 'any' ? present > 0 : ifRevision === undefined || ifRevision === present;
+      if (!isMet) throw revisionConflict(tool, String(ifRevision), present);
       const updatedAtMs = await this.#parts.now();
       const record = make(before, { ...named, revision: seen + 1, updatedAtMs, updatedBy: by });
       const written = await specs.write(record, seen);
       if (written.kind === 'changed') {
-        if (ifRevision === undefined && tries < TRIES) continue;
+        if (typeof ifRevision !== 'number' && tries < TRIES) continue;
         throw revisionConflict(tool, String(seen), written.revision);
       }
       await audit({

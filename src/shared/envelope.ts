@@ -30,6 +30,11 @@ export const idempotencyKeySchema = z
     error: `must be at most ${MAX_KEY_BYTES} bytes of UTF-8`,
   });
 
+/** A string as RFC 9651 writes it, in quotes (draft-ietf-httpapi-idempotency-key-header); a bare one is taken as it is. */
+export function keyOfHeader(text: string): string {
+  return /^"(?:[^"\\]|\\["\\])*"$/.test(text) ? text.slice(1, -1).replaceAll(/\\(.)/g, '$1') : text;
+}
+
 /** The same without a list of faults. */
 export function isIdempotencyKey(key: unknown): key is string {
   return typeof key === 'string' && key !== '' && Buffer.byteLength(key) <= MAX_KEY_BYTES;

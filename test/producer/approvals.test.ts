@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { ApprovalListing } from '../../src/producer/approvals.ts';
 import type { Session, SessionEvents } from '../../src/producer/session.ts';
 import { digestOf, expiredOutcome } from '../../src/shared/approval.ts';
+import type { ApprovalRecord } from '../../src/shared/store/approvals.ts';
 import { defineTool } from '../../src/shared/tool.ts';
 import { eventually } from '../helpers/signal.ts';
 import { contentOf, type Fleet, pending, startFleet } from './fleet.ts';
@@ -49,6 +50,24 @@ async function ask(fleet: Fleet, session: Session, params = { to: 'bob', amount:
 async function withChannel(fleet: Fleet): Promise<Session> {
   return fleet.pawl.openSession({ actorId: 'agent-7', channel: { kind: 'operator' } });
 }
+
+test('however many wait for others, those that the caller may see are listed', async () => {
+  const { tool } = transfer();
+  const fleet = await startFleet({ tools: [tool], settings: KEYS });
+  const session = await withChannel(fleet);
+  const amounts = Array.from({ length: 220 }, (_, index) => index + 1);
+  await Promise.all(amounts.map((amount) => session.submit('transfer', { to: 'bob', amount })));
+  const last = await session.submit('transfer', { to: 'ann', amount: 1 });
+  const { callId } = pending(last);
+  await waiting(fleet, 100);
+  const isSeen = ({ request }: ApprovalRecord) => request.callId === callId;
+  const seen = await eventually(async () => {
+    const listed = await fleet.pawl.approvals.list({ state: 'pending', isSeen });
+    return listed.length > 0 && listed;
+  });
+  expect(seen).toHaveLength(1);
+  expect(await fleet.pawl.approvals.list({ state: 'pending', limit: 500 })).toHaveLength(221);
+});
 
 describe('A4, A7: an elevated call waits for a person', () => {
   test('it runs once it is approved, and the session hears that it was asked for', async () => {

@@ -36,7 +36,9 @@ const ROLES: Readonly<Record<Permission, readonly ApiRole[]>> = {
 /** What a caller may do. */
 export function permissionsOf({ role, tenantId }: Caller): Permission[] {
   const all = Object.keys(ROLES) as Permission[];
-  return all.filter((each) => ROLES[each].includes(role) && (each !== 'oversee' || tenantId === undefined));
+  return all.filter(
+    (each) => ROLES[each].includes(role) && (tenantId === undefined || (each !== 'oversee' && each !== 'administer')),
+  );
 }
 
 /** Throws `PERMISSION_DENIED`. */

@@ -37,9 +37,9 @@ export function approvalRoutes({ pawl }: { readonly pawl: Pawl }): readonly Rout
       answers: { 200: 'Approvals' },
       async handle({ query, caller }) {
         const { state, limit } = query;
-        const listed = await approvals.list({ limit: MAX_LISTED, ...(state === undefined ? {} : { state }) });
-        const seen = listed.filter(({ record }) => seesTenant(caller, record.request.tenantId)).slice(0, limit);
-        return { status: 200, body: { approvals: seen.map(approvalView) } };
+        const isSeen = ({ request }: ApprovalRecord) => seesTenant(caller, request.tenantId);
+        const listed = await approvals.list({ limit, isSeen, ...(state === undefined ? {} : { state }) });
+        return { status: 200, body: { approvals: listed.map(approvalView) } };
       },
     }),
     route({

@@ -4,6 +4,7 @@ import { CALL_STATES, PHASES } from '../../shared/call.ts';
 import {
   contractSchemas,
   idempotencyKeySchema,
+  keyOfHeader,
   type ToolResultEnvelope,
   toolCallEnvelopeSchema,
 } from '../../shared/envelope.ts';
@@ -46,11 +47,7 @@ const shortCallSchema = z.strictObject({
   traceparent: z.string().max(128).optional(),
 });
 
-/** A string as RFC 9651 writes it, in quotes (draft-ietf-httpapi-idempotency-key-header); a bare one is taken as it is. */
-const keyHeaderSchema = z
-  .string()
-  .transform((text) => (/^"(?:[^"\\]|\\["\\])*"$/.test(text) ? text.slice(1, -1).replaceAll(/\\(.)/g, '$1') : text))
-  .pipe(idempotencyKeySchema);
+const keyHeaderSchema = z.string().transform(keyOfHeader).pipe(idempotencyKeySchema);
 
 const resolutionSchema = z.discriminatedUnion('as', [
   z.strictObject({ as: z.literal('succeeded'), output: z.unknown().optional() }),

@@ -53,9 +53,13 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
       bodySchema: z.toJSONSchema(putSpecSchema, { io: 'input' }),
       answers: { 200: 'Replaced', 201: 'Declared' },
       async handle({ path, headers, body, caller }) {
-        const { name, namespace, ...spec } = body;
+        const { name, namespace, ...given } = body;
         checkName(path['name'] ?? '', name, namespace);
-        const put = await registry.put(path['name'] ?? '', spec as PutSpec, optionsOf(headers, caller));
+        const put = await registry.put(
+          path['name'] ?? '',
+          withoutRevision(given) as PutSpec,
+          optionsOf(headers, caller),
+        );
         return answer(put.created ? 201 : 200, put.record, { changes: put.changes });
       },
     }),
@@ -126,18 +130,23 @@ function tagOf(record: RegistryRecord | undefined): Record<string, string> {
 function optionsOf({ 'if-match': match, 'if-none-match': noneMatch }: Conditions, caller: Caller): ChangeOptions {
   checkPermission(caller, 'administer');
   if (noneMatch !== undefined && noneMatch !== '*') throw badCondition('if-none-match', '*', noneMatch);
-  const revision = match === undefined || match === '*' ? undefined : /^(?:W\/)?"?(\d+)"?$/.exec(match)?.[1];
-  if (match !== undefined && match !== '*' && revision === undefined)
-    throw badCondition('if-match', 'the revision in quotes, as ETag says it', match);
-  return {
-    by: caller.id,
-    ...(noneMatch === '*' ? { ifRevision: 0 } : revision === undefined ? {} : { ifRevision: Number(revision) }),
-  };
+  if (noneMatch === '*') return { by: caller.id, ifRevision: 0 };
+  if (match === undefined) return { by: caller.id };
+  if (match === '*') return { by: caller.id, ifRevision: 'any' };
+  const revision = /^(?:W\/)?"?(\d+)"?$/.exec(match)?.[1];
+  if (revision === undefined) throw badCondition('if-match', 'the revision in quotes, as ETag says it', match);
+  return { by: caller.id, ifRevision: Number(revision) };
 }
 
 function badCondition(header: string, expected: string, came: string): PawlError {
   const message = `must be ${expected}; got ${came.slice(0, 100)}`;
   return new PawlError('CONTRACT_INVALID', `The header ${header} ${message}.`, { issues: [{ path: header, message }] });
+}
+
+/** What was read may be written back: whose revision it was says `If-Match`. */
+function withoutRevision(given: Readonly<Record<string, unknown>>): object {
+  const { revision: _revision, updatedAtMs: _at, updatedBy: _by, definition: _definition, ...spec } = given;
+  return spec;
 }
 
 /** The body may repeat the name, as what `GET` answered does. Throws `CONTRACT_INVALID`. */

@@ -71,15 +71,21 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   const fleet = options.fleet ?? new FleetView(pawl);
   const waits = new Waits();
   const streams = new Streams();
+  let draining = false;
+  const backlog = new Backlog(settings.http.maxBacklog, () => pawl.backlog());
+  const checkAccepting = async () => {
+    if (draining) throw new HttpError('BACKEND_UNAVAILABLE', 'This server is closing.');
+    await backlog.check();
+  };
   const mcp = mcpEndpoint({
     pawl,
     log,
+    checkAccepting,
     version: options.version ?? '0.0.0',
     ...(options.extendMcp === undefined ? {} : { extend: options.extendMcp }),
   });
   const running = new Set<Response>();
-  let draining = false;
-  const app = createApp(options, { waits, streams, mcp, fleet, running, isDraining: () => draining });
+  const app = createApp(options, { waits, streams, mcp, fleet, running, checkAccepting, isDraining: () => draining });
   const server = createServer({ requestTimeout: REQUEST_LIMIT_MS, headersTimeout: HEADERS_LIMIT_MS }, app);
   server.keepAliveTimeout = KEEP_ALIVE_MS;
   await listen(server, host, options.port ?? settings.httpPort);
@@ -111,12 +117,14 @@ interface Inside {
   readonly fleet: FleetView;
   /** Responses that are not finished. */
   readonly running: Set<Response>;
+  /** Throws while no further call is taken. */
+  checkAccepting(): Promise<void>;
   isDraining(): boolean;
 }
 
 function createApp(options: HttpServerOptions, inside: Inside): Express {
   const { pawl, settings, log, board, version = '0.0.0' } = options;
-  const { waits, streams, mcp, fleet, isDraining } = inside;
+  const { waits, streams, mcp, fleet, checkAccepting, isDraining } = inside;
   const app = express();
   app.disable('x-powered-by');
   app.disable('etag');
@@ -133,12 +141,13 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
     next();
   });
   app.use(limited(new Limits(settings.http)));
-  const backlog = new Backlog(settings.http.maxBacklog, () => pawl.backlog());
-  const checkAccepting = async () => {
-    if (isDraining()) throw new PawlError('BACKEND_UNAVAILABLE', 'This server is closing.');
-    await backlog.check();
-  };
-  app.all('/mcp', permitted('use'), ...mcp.steps);
+  const toMcp = [permitted('use'), ...mcp.steps];
+  app
+    .route('/mcp')
+    .get(toMcp)
+    .post(toMcp)
+    .delete(toMcp)
+    .all(refuseMethod(['POST', 'GET', 'DELETE']));
   mountRoutes(app, apiRoutes({ pawl, waits, streams, fleet, version, checkAccepting }));
   if (board !== undefined) app.use(BOARD_PATH, readOnlyPages(), board);
   app.use((request) => {

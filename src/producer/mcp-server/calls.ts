@@ -34,6 +34,7 @@ export async function callTool(
   client: McpClient,
   params: CallToolParams,
   ctx: ServerContext,
+  isClosing: () => boolean,
 ): Promise<Result> {
   const session = await sessionFor(pawl, client);
   const offer = await offerFor(pawl, session.key, params.name);
@@ -41,7 +42,7 @@ export async function callTool(
   if (taskSupport === 'required' && !client.takesTasks && ctx.mcpReq.envelope !== undefined)
     throw new MissingRequiredClientCapabilityError({ requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } });
   const approved = await decided(pawl, client, ctx);
-  if (approved !== undefined) return resultOf(pawl, offer, approved, ctx.mcpReq.signal);
+  if (approved !== undefined) return resultOf(pawl, offer, approved, ctx.mcpReq.signal, isClosing);
   const asked = Promise.withResolvers<void>();
   const { given, idempotencyKey } = keyed(client, offer, params.arguments ?? {});
   const submission = await submitCall(pawl, { ...client, idempotencyKey }, offer, given, {
@@ -53,7 +54,7 @@ export async function callTool(
   const answer = (result: ToolResultEnvelope) => answerOf(pawl, offer, result);
   if (submission.kind === 'answered') return answer(submission.result);
   const { callId } = submission;
-  const stopListening = cancelWhenGone(pawl, callId, ctx.mcpReq.signal);
+  const stopListening = cancelWhenGone(pawl, callId, ctx.mcpReq.signal, isClosing);
   const mayBeTask = client.takesTasks && taskSupport !== 'forbidden';
   const stopped = Promise.withResolvers<Result>();
   const stopWaiting = [
@@ -95,8 +96,14 @@ async function stateOf(pawl: Pawl, client: McpClient, { name }: CallToolParams, 
 }
 
 /** The end of a call that a person has decided on. */
-async function resultOf(pawl: Pawl, offer: McpOffer, callId: string, signal: AbortSignal): Promise<Result> {
-  const stopListening = cancelWhenGone(pawl, callId, signal);
+async function resultOf(
+  pawl: Pawl,
+  offer: McpOffer,
+  callId: string,
+  signal: AbortSignal,
+  isClosing: () => boolean,
+): Promise<Result> {
+  const stopListening = cancelWhenGone(pawl, callId, signal, isClosing);
   try {
     const result = await pawl.result(callId);
     if (result === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The call has expired.');
@@ -143,8 +150,10 @@ function report(event: ProgressEvent, offer: McpOffer, { mcpReq }: ServerContext
 }
 
 /** The client took its request back, or closed the stream, which means the same. */
-function cancelWhenGone(pawl: Pawl, callId: string, signal: AbortSignal): () => void {
-  const cancel = () => void pawl.cancel(callId).catch(() => {});
+function cancelWhenGone(pawl: Pawl, callId: string, signal: AbortSignal, isClosing: () => boolean): () => void {
+  const cancel = () => {
+    if (!isClosing()) pawl.cancel(callId).catch(() => {});
+  };
   if (signal.aborted) cancel();
   else signal.addEventListener('abort', cancel, { once: true });
   return () => signal.removeEventListener('abort', cancel);

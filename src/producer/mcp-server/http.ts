@@ -40,7 +40,9 @@ interface LegacySession {
   readonly transport: WebStandardStreamableHTTPServerTransport;
 }
 
-export function mcpEndpoint(parts: McpServerParts & { readonly log: Logger }): McpEndpoint {
+export function mcpEndpoint(given: McpServerParts & { readonly log: Logger }): McpEndpoint {
+  let closing = false;
+  const parts = { ...given, isClosing: () => closing };
   const { pawl, log } = parts;
   const onerror = (error: Error) => log.debug({ event: 'mcp', error: error.message }, 'an MCP request failed');
   const modern = createMcpHandler(
@@ -48,7 +50,7 @@ export function mcpEndpoint(parts: McpServerParts & { readonly log: Logger }): M
       const caller = callerIn(context);
       return createMcpServer(parts, caller, sessionOf(caller));
     },
-    { onerror },
+    { onerror, responseMode: 'sse' },
   );
   const sessions = new Map<string, LegacySession>();
 
@@ -128,6 +130,7 @@ export function mcpEndpoint(parts: McpServerParts & { readonly log: Logger }): M
     steps: [express.raw({ type: () => true, limit: MAX_BODY_BYTES }), (request, response) => handle(request, response)],
     notify: modern.notify,
     close: async () => {
+      closing = true;
       stopWatching();
       await Promise.all([...sessions.keys()].map(endSession));
       await modern.close();
@@ -153,7 +156,8 @@ function webRequest(request: HttpRequest, signal: AbortSignal): Request {
   for (const [name, value] of Object.entries(request.headers))
     if (value !== undefined && !name.startsWith(':'))
       headers.set(name, Array.isArray(value) ? value.join(', ') : value);
-  return new Request(`http://${request.headers.host ?? 'localhost'}${request.originalUrl}`, {
+  // A proxy may send the whole address.
+  return new Request(new URL(request.originalUrl, `http://${request.headers.host ?? 'localhost'}`), {
     method: request.method,
     headers,
     signal,

@@ -7,6 +7,7 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { ASKABLE } from '../../shared/asking.ts';
+import { keyOfHeader } from '../../shared/envelope.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/access.ts';
 import { sessionOrNew } from '../http/sessions.ts';
@@ -50,11 +51,19 @@ export function clientOf(
     caller,
     capabilities,
     sessionKey: text(SESSION_META, 'pawl-session') ?? defaultSession,
-    idempotencyKey: text(KEY_META, 'idempotency-key')?.replace(/^"(.*)"$/, '$1'),
+    idempotencyKey: keyOf(meta[KEY_META], ctx.http?.req?.headers.get('idempotency-key') ?? undefined),
     canAsk: ASKABLE.filter((kind) => capabilities[kind] !== undefined),
     isLocal: caller.id === 'local' || caller.id === 'stdio',
     takesTasks: envelope !== undefined && capabilities.extensions?.[TASKS_EXTENSION] !== undefined,
   };
+}
+
+/** Throws -32602 for one that is no text. */
+function keyOf(given: unknown, header: string | undefined): string | undefined {
+  if (given !== undefined && typeof given !== 'string')
+    throw new ProtocolError(ProtocolErrorCode.InvalidParams, `_meta["${KEY_META}"] must be a text.`);
+  const key = given ?? (header === undefined ? undefined : keyOfHeader(header));
+  return key === '' ? undefined : key;
 }
 
 /**

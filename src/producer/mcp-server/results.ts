@@ -46,7 +46,12 @@ export async function callToolResult(
     };
   }
   const { content, metadata } = envelope.output;
-  if (isMcpResult(content)) return { ...content, _meta: { ...content._meta, ..._meta } };
+  if (isMcpResult(content))
+    return {
+      ...content,
+      ...(declaresOutput ? { structuredContent: content.structuredContent ?? { ...content } } : {}),
+      _meta: { ...content._meta, ..._meta },
+    };
   const isWhole = !declaresOutput || metadata?.['whole'] === undefined || callId === undefined;
   const structured = isWhole ? content : await pawl.output(callId);
   const text: ContentBlock = { type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content) };

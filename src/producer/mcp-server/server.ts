@@ -16,6 +16,7 @@ import { PawlError } from '../../shared/failure.ts';
 import { backendError } from '../../shared/store/redis.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/access.ts';
+import { HttpError } from '../http/errors.ts';
 import { callTool } from './calls.ts';
 import { clientOf, type McpClient, sessionFor, TASKS_EXTENSION } from './request.ts';
 import { cancelTask, getTask, updateTask } from './tasks.ts';
@@ -26,6 +27,10 @@ export interface McpServerParts {
   readonly version: string;
   /** Adds what is not a tool: resources, prompts. Called for every server that is made. */
   readonly extend?: (server: Server) => void;
+  /** Throws `HttpError` while no further call is taken. */
+  readonly checkAccepting?: () => Promise<void>;
+  /** While it answers true, requests end because this server does: their calls go on. */
+  readonly isClosing?: () => boolean;
 }
 
 /** Of JSON-RPC. */
@@ -39,7 +44,11 @@ const updateSchema = z.looseObject({
 });
 
 /** A server that speaks for one caller; without a session of the client's own, its calls belong to `sessionKey`. */
-export function createMcpServer({ pawl, version, extend }: McpServerParts, caller: Caller, sessionKey: string): Server {
+export function createMcpServer(
+  { pawl, version, extend, checkAccepting, isClosing = () => false }: McpServerParts,
+  caller: Caller,
+  sessionKey: string,
+): Server {
   const server = new Server(
     { name: 'pawl', version },
     {
@@ -61,16 +70,23 @@ export function createMcpServer({ pawl, version, extend }: McpServerParts, calle
     };
   server.setRequestHandler(
     'tools/list',
-    serve(async (client) => {
+    serve(async (client, _asked, ctx) => {
       const session = await sessionFor(pawl, client);
       // The schemas are JSON Schema of any shape, checked when the tool was defined: the protocol's type knows some shapes only.
-      return { tools: (await offersFor(pawl, session.key)).map(toolView) as readonly object[] as Tool[] };
+      return {
+        tools: (await offersFor(pawl, session.key)).map((offer) =>
+          toolView(offer, ctx.mcpReq.envelope !== undefined),
+        ) as readonly object[] as Tool[],
+      };
     }),
   );
   server.setRequestHandler(
     'tools/call',
     // A task or a question may stand in place of a result, which the method's type does not know.
-    serve((client, { params }, ctx) => callTool(pawl, client, params, ctx) as Promise<CallToolResult>),
+    serve(async (client, { params }, ctx) => {
+      await checkAccepting?.();
+      return (await callTool(pawl, client, params, ctx, isClosing)) as CallToolResult;
+    }),
   );
   const task = <Asked extends { readonly taskId: string }>(
     handle: (client: McpClient, asked: Asked) => Promise<object>,
@@ -113,6 +129,7 @@ function initialized(server: Server): ClientCapabilities | undefined {
 /** What the client may hear: a typed refusal as it is, a defect as no more than that. */
 function protocolError(thrown: unknown): unknown {
   if (thrown instanceof ProtocolError) return thrown;
+  if (thrown instanceof HttpError) return new ProtocolError(INTERNAL_ERROR, thrown.message, { code: thrown.code });
   const error = backendError(thrown);
   if (!(error instanceof PawlError)) return new ProtocolError(INTERNAL_ERROR, 'Something in this server is broken.');
   const { code, message } = error;

@@ -44,7 +44,7 @@ export async function offerFor(pawl: Pawl, sessionKey: string, mcpName: string):
   });
 }
 
-export function toolView(offer: McpOffer) {
+export function toolView(offer: McpOffer, knowsTasks: boolean) {
   const { title, taskSupport, readOnlyHint, destructiveHint, idempotentHint, openWorldHint } = offer.annotations;
   return defined({
     name: offer.mcpName,
@@ -59,14 +59,34 @@ export function toolView(offer: McpOffer) {
       idempotentHint,
       openWorldHint,
     }),
-    execution: taskSupport === undefined ? undefined : { taskSupport },
+    execution: taskSupport === undefined || !knowsTasks ? undefined : { taskSupport },
     _meta: { 'pawl/tier': offer.tier },
   });
 }
 
 /** Clients hold a result against it, as structured content; that is an object, or there is none. */
 export function declaredOutput({ outputSchema }: McpOffer): JsonSchema | undefined {
-  return outputSchema?.['type'] === 'object' ? outputSchema : undefined;
+  return outputSchema?.['type'] === 'object' && isForAllClients(outputSchema) ? outputSchema : undefined;
+}
+
+/** Official clients compile all output schemas at once, with ECMAScript's `u`: one that they cannot compile takes the whole list. */
+function isForAllClients(schema: unknown): boolean {
+  if (typeof schema !== 'object' || schema === null) return true;
+  const { pattern, patternProperties } = schema as { readonly pattern?: unknown; readonly patternProperties?: unknown };
+  const patterns = [
+    ...(typeof pattern === 'string' ? [pattern] : []),
+    ...(typeof patternProperties === 'object' && patternProperties !== null ? Object.keys(patternProperties) : []),
+  ];
+  return patterns.every(isUnicodePattern) && Object.values(schema).every(isForAllClients);
+}
+
+function isUnicodePattern(pattern: string): boolean {
+  try {
+    new RegExp(pattern, 'u');
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function withoutAnswers({ inputSchema, answersName }: McpOffer): JsonSchema {

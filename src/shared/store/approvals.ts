@@ -41,6 +41,12 @@ export type DecideAnswer =
 const decideScript = new Script('decide', ENQUEUE_LUA);
 const LISTED_AT_ONCE = 200;
 
+export interface ApprovalSearch {
+  readonly pending: boolean;
+  readonly limit: number;
+  readonly isWanted?: (record: ApprovalRecord) => boolean;
+}
+
 export class Approvals {
   readonly #redis: Redis;
   readonly #ledger: Ledger;
@@ -93,15 +99,20 @@ export class Approvals {
     return (await this.#redis.hget(this.#ledger.keys(place).record(callId), 'approval')) ?? undefined;
   }
 
-  /** Of one place, the newest first; `pending` ones are those with the least time left first. */
-  async list(place: Place, options: { readonly pending: boolean; readonly limit: number }): Promise<ApprovalRecord[]> {
+  /** Of one place, the newest first; `pending` ones are those with the least time left first. Read page by page until there are enough. */
+  async list(place: Place, { pending, limit, isWanted = () => true }: ApprovalSearch): Promise<ApprovalRecord[]> {
     const { approvals } = this.#ledger.keys(place);
-    const limit = Math.min(options.limit, LISTED_AT_ONCE) - 1;
-    const ids = options.pending
-      ? await this.#redis.zrange(`${approvals}s:pending`, '0', String(limit))
-      : await this.#redis.zrevrange(`${approvals}s`, 0, limit);
-    const records = await Promise.all(ids.map((id) => this.read(id)));
-    return records.filter((record): record is ApprovalRecord => record !== undefined);
+    const wanted: ApprovalRecord[] = [];
+    for (let first = 0; wanted.length < limit; first += LISTED_AT_ONCE) {
+      const last = first + LISTED_AT_ONCE - 1;
+      const ids = pending
+        ? await this.#redis.zrange(`${approvals}s:pending`, String(first), String(last))
+        : await this.#redis.zrevrange(`${approvals}s`, first, last);
+      const records = await Promise.all(ids.map((id) => this.read(id)));
+      wanted.push(...records.filter((record): record is ApprovalRecord => record !== undefined && isWanted(record)));
+      if (ids.length < LISTED_AT_ONCE) break;
+    }
+    return wanted.slice(0, limit);
   }
 
   /** Writes down what the tool says about the call. */

@@ -21,6 +21,9 @@ test('PUT, PATCH and DELETE /v1/tools/{name}: revisions as ETags, conflicts 412 
   });
   expect((await put({ ...spec, name: 'weather', version: '1.1.0' }, { 'if-match': '"1"' })).status).toBe(200);
   expect((await put(spec, { 'if-match': '"1"' })).status).toBe(412);
+  const { spec: read } = (await ask('/v1/tools/weather')).body;
+  expect((await put(read, { 'if-match': '*' })).status).toBe(200);
+  expect((await ask('/v1/tools/none', { method: 'PUT', json: spec, headers: { 'if-match': '*' } })).status).toBe(412);
   expect((await put(spec, { 'if-match': 'abc' })).body.error.issues[0].path).toBe('if-match');
   expect((await put({ ...spec, name: 'other' })).body.error.issues[0].path).toBe('name');
   expect((await put({ ...spec, kind: 'shell' })).status).toBe(400);
@@ -29,15 +32,15 @@ test('PUT, PATCH and DELETE /v1/tools/{name}: revisions as ETags, conflicts 412 
   expect((await ask('/v1/tools/weather')).body).toMatchObject({
     version: '1.1.0',
     enabled: true,
-    spec: { revision: 2 },
+    spec: { revision: 3 },
   });
   const patched = await ask('/v1/tools/weather', { method: 'PATCH', json: { enabled: false } });
-  expect(patched).toMatchObject({ status: 200, body: { enabled: false, revision: 3 } });
+  expect(patched).toMatchObject({ status: 200, body: { enabled: false, revision: 4 } });
   expect((await ask('/v1/tools/weather', { method: 'PATCH', json: {} })).status).toBe(400);
   const { revisions } = (await ask('/v1/tools/weather/revisions')).body;
-  expect(revisions.map(({ revision }: { revision: number }) => revision)).toEqual([3, 2, 1]);
+  expect(revisions.map(({ revision }: { revision: number }) => revision)).toEqual([4, 3, 2, 1]);
   const rolledBack = await ask('/v1/tools/weather/rollback', { method: 'POST', json: { revision: 1 } });
-  expect(rolledBack.body).toMatchObject({ version: '1.0.0', revision: 4, enabled: true });
+  expect(rolledBack.body).toMatchObject({ version: '1.0.0', revision: 5, enabled: true });
   expect((await ask('/v1/tools/weather', { method: 'DELETE' })).status).toBe(204);
   expect((await ask('/v1/tools/weather', { method: 'DELETE' })).status).toBe(404);
   expect((await ask('/v1/tools/weather')).status).toBe(404);

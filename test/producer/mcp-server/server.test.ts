@@ -81,6 +81,45 @@ function askingTool(release?: Promise<void>): AnyTool {
 }
 
 describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era) => {
+  test('a server that closes takes no further call, and lets those that run go on', async () => {
+    const { tools, started, release } = testTools();
+    const rig = await startRig({ tools });
+    const client = await connectClient(rig, era);
+    client.callTool({ name: 'hold', arguments: {} }).catch(() => undefined);
+    await started.promise;
+    rig.server.drain();
+    const late = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'echo', arguments: { text: 'x' } } };
+    const refused = await rig.ask('/mcp', {
+      method: 'POST',
+      headers: { accept: 'application/json, text/event-stream' },
+      json: late,
+    });
+    expect(refused.text).not.toContain('"text":"x"');
+    const { calls } = (await rig.ask('/v1/calls')).body;
+    expect(calls).toMatchObject([{ tool: 'hold', state: 'inflight' }]);
+    release.fire();
+    expect((await rig.pawl.result(calls[0].callId))?.status).toBe('success');
+  });
+
+  test('a tool that runs as a task only is called as any other where there are no tasks', async () => {
+    const req = defineTool({
+      name: 'req',
+      version: '1.0.0',
+      description: 'Takes long.',
+      tier: 'read-only',
+      annotations: { taskSupport: 'required' },
+      input: z.object({}),
+      run: () => ({ output: 'done' }),
+    });
+    const client = await connectClient(await startRig({ tools: [req] }), era);
+    const { tools } = await client.listTools();
+    expect(tools.map(({ name }) => name)).toEqual(['req']);
+    if (era === 'legacy') {
+      expect(tools[0]?.['execution']).toBeUndefined();
+      expect((await client.callTool({ name: 'req', arguments: {} })).content).toEqual([{ type: 'text', text: 'done' }]);
+    }
+  });
+
   test('holds results against the declared output: a list declares none, and one that is shown in part is whole there', async () => {
     const common = { version: '1.0.0', description: 'Answers.', tier: 'read-only', input: z.object({}) } as const;
     const items = Array.from({ length: 100 }, (_, index) => `item ${index}`);
@@ -92,13 +131,33 @@ describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era
       maxOutputBytes: 200,
       run: () => ({ output: { items, total: items.length } }),
     });
-    const rig = await startRig({ tools: [list, long] });
+    const block = z.object({ type: z.literal('text'), text: z.string() });
+    const blocks = defineTool({
+      ...common,
+      name: 'blocks',
+      output: z.object({ content: z.array(block) }),
+      run: () => ({ output: { content: [{ type: 'text' as const, text: 'x' }] } }),
+    });
+    // Without the flag `u`, with which official clients compile the patterns of all tools at once.
+    const odd = defineTool({
+      ...common,
+      name: 'odd',
+      output: z.object({ a: z.string().regex(/^[\w-.]+$/) }),
+      run: () => ({ output: { a: 'b' } }),
+    });
+    const rig = await startRig({ tools: [blocks, list, long, odd] });
     const client = await connectClient(rig, era);
     const { tools } = await client.listTools();
     expect(tools.map(({ name, outputSchema }) => [name, outputSchema?.['type']])).toEqual([
+      ['blocks', 'object'],
       ['list', undefined],
       ['long', 'object'],
+      ['odd', undefined],
     ]);
+    expect(await client.callTool({ name: 'blocks', arguments: {} })).toMatchObject({
+      content: [{ type: 'text', text: 'x' }],
+      structuredContent: { content: [{ type: 'text', text: 'x' }] },
+    });
     const listed = await client.callTool({ name: 'list', arguments: {} });
     expect(listed.content).toEqual([{ type: 'text', text: JSON.stringify(items) }]);
     const { content, structuredContent } = await client.callTool({ name: 'long', arguments: {} });
@@ -334,4 +393,43 @@ describe('/mcp', () => {
     expect((await post('{"jsonrpc":"2.0","id":1,"method":"ping"}', { 'mcp-session-id': 'gone' })).status).toBe(404);
     expect((await rig.ask('/mcp')).status).toBe(405);
   });
+});
+
+test('a full backlog is told to MCP clients as to all others', async () => {
+  const { tools, started, release } = testTools();
+  const rig = await startRig({ tools, settings: { http: { maxBacklog: 1 } } });
+  const call = modern(rig);
+  await rig.call({ tool: 'hold', session: 's' }, { wait: 0 });
+  await started.promise;
+  const echo = async () => (await call('tools/call', { name: 'echo', arguments: { text: 'x' } })).error;
+  // The count before the first call still stands for half a second.
+  expect(await eventually(echo)).toMatchObject({ code: -32_603, data: { code: 'RATE_LIMITED' } });
+  release.fire();
+});
+
+test('one key is one call, whether it comes over HTTP or MCP, in a header or in the request', async () => {
+  const rig = await startRig(testTools());
+  const params = { text: 'x' };
+  const call = modern(rig);
+  const over = async (more: object, headers: Record<string, string>) => {
+    const _meta = { 'pawl/session': 'both', ...more };
+    const { result, error } = await call('tools/call', { name: 'echo', arguments: params, _meta }, headers);
+    return error ?? result._meta['pawl/callId'];
+  };
+  for (const [key, header] of [
+    ['plain', 'plain'],
+    ['a"b', '"a\\"b"'],
+  ] as const) {
+    const { callId } = (await rig.call({ tool: 'echo', params, session: 'both', idempotencyKey: key })).body;
+    expect(await over({ 'pawl/idempotencyKey': key }, {})).toBe(callId);
+    expect(await over({}, { 'idempotency-key': header })).toBe(callId);
+  }
+  expect(await over({ 'pawl/idempotencyKey': 7 }, {})).toMatchObject({ code: -32_602 });
+});
+
+test('methods that MCP does not have are refused with those that it has', async () => {
+  const { ask } = await startRig(testTools());
+  const refused = await ask('/mcp', { method: 'PUT', json: {} });
+  expect(refused.status).toBe(405);
+  expect(refused.headers.get('allow')).toBe('POST, GET, DELETE');
 });
