@@ -50,7 +50,7 @@ export function mcpEndpoint(given: McpServerParts & { readonly log: Logger }): M
       const caller = callerIn(context);
       return createMcpServer(parts, caller, sessionOf(caller));
     },
-    { onerror, responseMode: 'sse' },
+    { onerror },
   );
   const sessions = new Map<string, LegacySession>();
 
