@@ -295,8 +295,10 @@ function hostsIn(params: Readonly<Record<string, unknown>>): { readonly name: st
   return Object.entries(params).flatMap(([name, value]) => {
     if (typeof value !== 'string') return [];
     if (/^(?:host|hostname|domain)$/i.test(name)) return [{ name, host: value.toLowerCase() }];
-    if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(value.trim()) || !URL.canParse(value)) return [];
-    return [{ name, host: new URL(value).hostname }];
+    // As whoever fetches it reads it: `https:/host` names a host, too, with a tab in its scheme or a control before it.
+    if (!URL.canParse(value)) return [];
+    const { protocol, hostname, href } = new URL(value);
+    return href.startsWith(`${protocol}//`) ? [{ name, host: hostname }] : [];
   });
 }
 

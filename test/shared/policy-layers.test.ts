@@ -133,6 +133,31 @@ test('I16: hosts, paths and methods are lists of what is allowed', () => {
   expect(on({ method: 'DELETE' }).rule).toMatch(/\.methods$/);
 });
 
+describe('I16: a list of hosts looks at a URL as whoever fetches it reads it', () => {
+  const onHosts = (value: string) =>
+    verdictOn({ global: { tools: { shell: { hosts: ['*.example.com'] } } } }, { params: { value } });
+
+  test.each([
+    'https:/evil.net/',
+    'https:evil.net',
+    'https:\\\\evil.net\\',
+    'h\tttps://evil.net/',
+    'ht\ntps://evil.net/',
+    '\u0001 https://evil.net/',
+    'HTTPS:/EVIL.NET/',
+    'https://www.example.com@evil.net/',
+    'file:///etc/passwd',
+  ])('%j is refused', (value) => expect(onHosts(value).rule).toMatch(/\.hosts$/));
+
+  test.each([
+    'https:/www.example.com/',
+    'Answer: see https://evil.net/',
+    'mailto:ada@evil.net',
+    'C:\\notes',
+    'evil.net',
+  ])('%j names no other host', (value) => expect(onHosts(value).decision).toBe('allow'));
+});
+
 test('I23: parameters from outside send a call with effects to a person, when policy says so', () => {
   const policy = { global: { taint: 'ask' } };
   const taint = taintOf(['turn:1', 'taint:web_fetch']);
