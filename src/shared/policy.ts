@@ -276,8 +276,10 @@ function commandRuleFor({ commands = [] }: ToolRule, command: readonly string[] 
     )[0];
 }
 
+/** Of a command as `commandOf` gives it: the program of the prefix may stand there with its folder. */
 export function startsWith(command: readonly string[], prefix: readonly string[]): boolean {
-  return prefix.length <= command.length && prefix.every((word, index) => command[index] === word);
+  const [program = '', ...rest] = prefix;
+  return [posix.basename(program), ...rest].every((word, index) => command[index] === word);
 }
 
 // What parameters say

@@ -101,6 +101,17 @@ describe('commands by prefix (C23, C24)', () => {
     expect(run(...command).decision).toBe(decision);
   });
 
+  test.each([['rm'], ['/bin/rm'], ['/usr/local/bin/rm']])(
+    'a rule on a path, too, is a rule on the program: %s',
+    (program) => {
+      const byPath = { decision: 'allow', commands: [{ prefix: ['/bin/rm', '-rf'], decision: 'deny' }] };
+      const on = (...command: string[]) =>
+        verdictOn({ global: { tools: { shell: byPath } } }, { params: { command } }).decision;
+      expect(on(program, '-rf', 'x')).toBe('deny');
+      expect(on(program)).toBe('allow');
+    },
+  );
+
   test('what asks proposes what could be remembered; what is forbidden says why', () => {
     expect(run('git', 'push', 'origin').amendment).toEqual({ kind: 'command-prefix', prefix: ['git', 'push'] });
     expect(run('rm', 'x')).toMatchObject({
