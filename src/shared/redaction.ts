@@ -30,10 +30,18 @@ const PATTERNS: readonly (readonly [RegExp, string])[] = [
   // The whole of a text in JSON, and in JSON that stands in a JSON string.
   [new RegExp(`("[\\w-]{0,60}${NAMES}"\\s{0,4}:\\s{0,4}")(?:[^"\\\\]|\\\\.)*"`, 'gi'), `$1${REDACTED}"`],
   [new RegExp(`(\\\\"[\\w-]{0,60}${NAMES}\\\\"\\s{0,4}:\\s{0,4}\\\\")[^"\\\\]*`, 'gi'), `$1${REDACTED}`],
-  // name=value and name: value, up to the next space.
+  // Other schemes than those above are taken for a part of the secret; of cookies, all.
+  [
+    /(authorization(?:\\*["'])?\s{0,4}[:=]\s{0,4}(?:\\*["'])?)(?!Bearer |Basic )[a-z][\w-]{0,30}[ \t]{1,4}[^\s"'\\,;]{8,}/gi,
+    `$1${REDACTED}`,
+  ],
+  [/(cookie\s{0,4}:\s{0,4})[^\s=;"\\]{1,256}=[^\r\n"\\]*/gi, `$1${REDACTED}`],
+  // JSON stays JSON: a number becomes a text.
+  [new RegExp(`("[\\w-]{0,60}${NAMES}"\\s{0,4}:\\s{0,4})-?\\d[\\d.eE+-]{3,}(?=[\\s,}\\]])`, 'gi'), `$1"${REDACTED}"`],
+  // name=value and name: value, up to the next space. What else JSON has there is no secret.
   [
     new RegExp(
-      `(${NAMES}(?:\\\\*["'])?\\s{0,4}[:=]\\s{0,4}(?:\\\\*["'])?)(?!\\[redacted\\]|Bearer |Basic )[^\\s"'\\\\,;&}\\])]{4,}`,
+      `(${NAMES}(?:\\\\*["'])?\\s{0,4}[:=]\\s{0,4}(?:\\\\*["'])?)(?!\\[redacted\\]|Bearer |Basic |(?<=":\\s{0,4})(?:[[{]|(?:true|false|null)\\b))[^\\s"'\\\\,;&}\\])]{4,}`,
       'gi',
     ),
     `$1${REDACTED}`,
@@ -43,7 +51,7 @@ const PATTERNS: readonly (readonly [RegExp, string])[] = [
 const SIGN =
   /:\/\/|-----|bearer|basic|pass|secret|token|key|credential|authorization|cookie|eyJ|[spr]k[-_]|gh[pousr]_|_pat_|glpat|npm_|hf_|xox|A[KS]IA|AIza/i;
 /** What may be the number of a payment card: 15 or 16 digits of the known issuers, in their usual groups. */
-const CARD = /(?<![\w.-])(?:3[47]\d{2}[ -]?\d{6}[ -]?\d{5}|[3-6]\d{3}([ -]?)\d{4}\1\d{4}\1\d{4})(?![\w-])/g;
+const CARD = /(?<![\w.-])(?:3[47]\d{2}[ -]?\d{6}[ -]?\d{5}|[3-6]\d{3}([ -]?)\d{4}\1\d{4}\1\d{4})(?![\w-]|\.\d)/g;
 const ADDRESS = /\b[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}\b/g;
 
 /** The text without the values that are known to be secret and without what looks like a token. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { failureOf } from '../../src/shared/failure.ts';
-import { REDACTED, redact, redactLine, secretsIn } from '../../src/shared/redaction.ts';
+import { REDACTED, redact, redactFields, redactLine, secretsIn } from '../../src/shared/redaction.ts';
 import { cpuMsOf } from '../helpers/cpu.ts';
 
 // Put together here, so that no scanner takes this file for a leak.
@@ -25,6 +25,13 @@ describe('R31: by what it looks like', () => {
     ['{"db_password":"four plain \\"words\\" here","n":1}', `{"db_password":"${REDACTED}","n":1}`],
     ['{"apiKey":"hunter22","n":1}', `{"apiKey":"${REDACTED}","n":1}`],
     ['{"body":"{\\"access_token\\":\\"hunter22\\"}"}', `{"body":"{\\"access_token\\":\\"${REDACTED}\\"}"}`],
+    ['Authorization: Token abcdef0123456789', `Authorization: ${REDACTED}`],
+    ["{'authorization': 'ApiKey abcdef0123456789'}", `{'authorization': '${REDACTED}'}`],
+    ['Cookie: sid=abcd1234; session=hunter22\nHost: x', `Cookie: ${REDACTED}\nHost: x`],
+    ['curl -H "Cookie: a=1; b=hunter22" http://x/', `curl -H "Cookie: ${REDACTED}" http://x/`],
+    ['Set-Cookie: a=hunter22; Path=/', `Set-Cookie: ${REDACTED}`],
+    ['{"token":12345678,"n":1}', `{"token":"${REDACTED}","n":1}`],
+    ['{ "token": 12345678 }', `{ "token": "${REDACTED}" }`],
   ])('%s', (text, clean) => {
     expect(redact(text)).toBe(clean);
     expect(redact(clean)).toBe(clean);
@@ -50,6 +57,10 @@ describe('R31: by what it looks like', () => {
     'maxTokens: 4000',
     'tokens used: 17',
     'the path src/token/index.ts',
+    '{"hasToken":true,"token":null,"n":1}',
+    '{"credentials":[1234,5678],"secret":{"from":"env"}}',
+    '{"body":"{\\"hasToken\\":false}"}',
+    '{"n":4111111111111111.5}',
     'r0.bi13n2-BfB6zxU75eP1IA7e-EYf5bX8T',
   ])('%s stays', (text) => expect(redact(text)).toBe(text));
 
@@ -62,7 +73,17 @@ describe('R31: by what it looks like', () => {
 
   test('long hostile text takes no long time', async () => {
     const spentMs = await cpuMsOf(() => {
-      for (const part of ['a', 'sk-', 'password:', 'x://', '-----BEGIN PRIVATE KEY-----', 'a@a.', 'eyJ'])
+      for (const part of [
+        'a',
+        'sk-',
+        'password:',
+        'x://',
+        '-----BEGIN PRIVATE KEY-----',
+        'a@a.',
+        'eyJ',
+        'cookie:',
+        'authorization: a ',
+      ])
         redactLine(part.repeat(20_000));
     });
     expect(spentMs).toBeLessThan(2_000);
@@ -79,6 +100,12 @@ test('R31: by known value: what stands under a name that says so, at every depth
   expect(known).toEqual(['plain words too', 'plain words']);
   expect(redact('said plain words too, and plain words; ada', known)).toBe(`said ${REDACTED}, and ${REDACTED}; ada`);
   expect(redact(JSON.stringify({ msg: 'a "quoted" one' }), ['a "quoted" one'])).toBe(`{"msg":"${REDACTED}"}`);
+});
+
+test('R31: fields whose names sound secret hide none but themselves', () => {
+  const known = ['hunter22-hunter22'];
+  const fields = { hasToken: true, token: null, maxToken: 40_960, credentials: [12_345], cause: 'hunter22-hunter22' };
+  expect(redactFields(fields, known)).toEqual({ ...fields, maxToken: REDACTED, cause: REDACTED });
 });
 
 test('R31: the message of every failure is clean', () => {
