@@ -19,7 +19,7 @@ export function capOutput(
   const href = `/v1/calls/${callId}/output`;
   const mark = `… [cut: ${maxBytes} of ${bytes} bytes are shown; the whole is at ${href}]`;
   const room = { bytes: maxBytes, marked: false };
-  const shown = cut(content, room, mark);
+  const shown = typeof content === 'string' ? cutText(content, room, mark, sizeOf) : cut(content, room, mark);
   // A number that is too long stays what it is.
   if (!room.marked) return { content };
   return { content: shown, whole: { bytes, shownBytes: sizeOf(shown), href } };
@@ -35,22 +35,13 @@ interface Room {
 }
 
 function cut(value: unknown, room: Room, mark: string): unknown {
-  if (typeof value === 'string') {
-    const bytes = Buffer.byteLength(value);
-    if (bytes <= room.bytes) {
-      room.bytes -= bytes;
-      return value;
-    }
-    // At a character's boundary: the decoder leaves out what is incomplete at the end.
-    const kept = new TextDecoder().decode(Buffer.from(value).subarray(0, Math.max(0, room.bytes)), { stream: true });
-    room.bytes = 0;
-    room.marked = true;
-    return kept + mark;
-  }
+  if (typeof value === 'string') return cutText(value, room, mark, sizeInJson);
   if (typeof value !== 'object' || value === null) {
     room.bytes -= sizeOf(value);
     return value;
   }
+  // The brackets: each member counts a comma, and there is one less.
+  room.bytes -= Object.keys(value).length === 0 ? 2 : 1;
   if (Array.isArray(value)) {
     const shown: unknown[] = [];
     for (const item of value) {
@@ -64,15 +55,42 @@ function cut(value: unknown, room: Room, mark: string): unknown {
     }
     return shown;
   }
-  const shown: Record<string, unknown> = {};
+  // Not by assignment: a member may be called `__proto__`.
+  const shown: [string, unknown][] = [];
   for (const [name, member] of Object.entries(value)) {
     if (room.bytes <= 0) {
-      if (!room.marked) shown['…'] = mark;
+      if (!room.marked) shown.push(['…', mark]);
       room.marked = true;
       break;
     }
-    room.bytes -= Buffer.byteLength(name) + 4;
-    shown[name] = cut(member, room, mark);
+    room.bytes -= sizeInJson(name) + 2;
+    shown.push([name, cut(member, room, mark)]);
   }
-  return shown;
+  return Object.fromEntries(shown);
+}
+
+/** With its quotes and escapes. */
+function sizeInJson(text: string): number {
+  return Buffer.byteLength(JSON.stringify(text));
+}
+
+/** The longest beginning of whole characters that fits. */
+function cutText(text: string, room: Room, mark: string, sizeOfText: (text: string) => number): string {
+  const bytes = sizeOfText(text);
+  if (bytes <= room.bytes) {
+    room.bytes -= bytes;
+    return text;
+  }
+  let fits = 0;
+  // A unit takes a byte at least.
+  let tooLong = Math.min(text.length, Math.max(0, room.bytes)) + 1;
+  while (tooLong - fits > 1) {
+    const length = (fits + tooLong) >> 1;
+    if (sizeOfText(text.slice(0, length)) <= room.bytes) fits = length;
+    else tooLong = length;
+  }
+  if ((text.charCodeAt(fits - 1) & 0xfc00) === 0xd800) fits -= 1;
+  room.bytes = 0;
+  room.marked = true;
+  return text.slice(0, fits) + mark;
 }

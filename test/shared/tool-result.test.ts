@@ -56,18 +56,37 @@ describe('A12: what is too large for a model is cut, visibly, with a handle to t
     expect(capOutput([1, 2, 3, 4, 5, 6, 7], 10, 'c').content).toEqual([1, 2, 3, 4, 5, mark(15)]);
   });
 
+  test('what JSON escapes counts as JSON writes it, and no character is cut in two', () => {
+    const { content, whole } = capOutput({ t: '\u001b'.repeat(9_000) }, 10_000, 'c');
+    expect(JSON.stringify(content).split('\\u001b').length - 1).toBe(1_665);
+    expect(whole?.shownBytes).toBeLessThan(10_000 + 100);
+    expect(capOutput({ t: '"'.repeat(900) }, 48, 'c').content).toEqual({ t: expect.stringMatching(/^"{20}… \[cut/) });
+    expect(capOutput(['😀'.repeat(9)], 15, 'c').content).toEqual([expect.stringMatching(/^😀{2}… \[cut/u)]);
+    expect(capOutput(Array(900).fill(''), 1_000, 'c').whole?.shownBytes).toBeLessThan(1_000 + 100);
+  });
+
+  test('a member of any name stays', () => {
+    const content = JSON.parse('{"__proto__":{"a":1},"b":"a long text that is cut"}') as unknown;
+    const shown = JSON.stringify(capOutput(content, 28, 'c').content);
+    expect(shown).toMatch(/^\{"__proto__":\{"a":1\},"b":"… \[cut/);
+  });
+
   test('whatever it is, the shown part is small and marked once', () => {
     fc.assert(
-      fc.property(fc.jsonValue({ maxDepth: 5 }), fc.integer({ min: 1, max: 200 }), (content, maxBytes) => {
-        const { content: shown, whole } = capOutput(content, maxBytes, 'c');
-        const text = typeof shown === 'string' ? shown : JSON.stringify(shown);
-        if (whole === undefined) {
-          expect(shown).toEqual(content);
-          return;
-        }
-        expect(text.split('[cut: ').length).toBe(2);
-        expect(whole.bytes).toBeGreaterThan(maxBytes);
-      }),
+      fc.property(
+        fc.jsonValue({ maxDepth: 5, stringUnit: 'binary' }),
+        fc.integer({ min: 1, max: 200 }),
+        (content, maxBytes) => {
+          const { content: shown, whole } = capOutput(content, maxBytes, 'c');
+          const text = typeof shown === 'string' ? shown : JSON.stringify(shown);
+          if (whole === undefined) {
+            expect(shown).toEqual(content);
+            return;
+          }
+          expect(text.split('[cut: ').length).toBe(2);
+          expect(whole.bytes).toBeGreaterThan(maxBytes);
+        },
+      ),
     );
   });
 
