@@ -71,7 +71,7 @@ export const read = defineTool({
     const wanted = lines.slice(first, first + (limit ?? DEFAULT_LINES));
     const { kept, cutBytes } = withinBytes(wanted);
     const endLine = lines.length === 0 ? 0 : first + kept.length;
-    const truncated = cutBytes > 0 || (limit === undefined && endLine < lines.length);
+    const truncated = cutBytes > 0 || kept.length < wanted.length || (limit === undefined && endLine < lines.length);
     const mark = truncated
       ? `\n[truncated: lines ${first + 1} to ${endLine} of ${lines.length}${cutBytes > 0 ? `, ${cutBytes} bytes of these lines left out` : ''}; go on with offset ${endLine + 1}]\n`
       : '';

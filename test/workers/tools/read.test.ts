@@ -60,6 +60,9 @@ describe('read (A16)', () => {
     const lines = await readOf(`${'a'.repeat(200_000)}\n${'b'.repeat(200_000)}\n`);
     expect(lines.output).toMatchObject({ truncated: true, endLine: 1, totalLines: 2 });
     expect(lines.output.content).toContain('go on with offset 2');
+    const asked = await readOf(`${'a'.repeat(1_023)}\n`.repeat(1_000), { limit: 1_000 });
+    expect(asked.output).toMatchObject({ truncated: true, endLine: 256, totalLines: 1_000 });
+    expect(asked.output.content).toContain('go on with offset 257');
     const long = await readOf('ü'.repeat(300_000));
     expect(long.output.content).toContain(`, ${600_000 - 256 * 1024} bytes of these lines left out;`);
     expect(long.output.content).not.toContain('\uFFFD');
