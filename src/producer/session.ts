@@ -87,6 +87,9 @@ export interface SessionHost {
   offeredTo(session: SessionRecord): Promise<readonly ExportableTool[]>;
 }
 
+/** Whoever has stopped waiting before the call is handed in wants nothing to run. */
+const ABORTED = { code: 'CANCELLED', message: 'The call was cancelled before it was handed in: nothing ran.' } as const;
+
 export class Session {
   readonly #host: SessionHost;
   readonly #clock: Pick<Clock, 'now'>;
@@ -167,6 +170,7 @@ export class Session {
   }
 
   #send(envelope: ToolCallEnvelope, signal: AbortSignal | undefined): Submission | Promise<Submission> {
+    if (signal?.aborted === true) return { kind: 'answered', result: refusal(ABORTED, envelope) };
     let stopListening = () => {};
     const following: SubmitOptions = {
       onProgress: (event) => this.#pass(event),

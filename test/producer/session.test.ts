@@ -132,7 +132,26 @@ describe('what a session hears', () => {
 });
 
 describe('aborting', () => {
-  test('cancels the running call, and one that is aborted from the start', async () => {
+  test('before the call is handed in answers it, and hands nothing in', async () => {
+    const { session, world } = await startFleet({ tools: [echo], workers: 0 });
+    const settled: unknown[] = [];
+    session.events.on('settled', (result) => settled.push(result));
+    const options = { signal: AbortSignal.abort(), requestId: '01890a5d-ac96-774b-bcce-b302099a8057' };
+    const result = await session.call(echo, { text: 'x' }, options);
+    expect(result).toMatchObject({
+      requestId: options.requestId,
+      toolName: 'echo',
+      status: 'error',
+      attempts: 0,
+      error: { code: 'CANCELLED' },
+    });
+    expect(settled).toEqual([result]);
+    expect(await keysOfCalls(world)).toEqual([]);
+    const { kind } = await session.submit(echo, { text: 'x' }, { signal: AbortSignal.abort() });
+    expect(kind).toBe('answered');
+  });
+
+  test('cancels the running call, and one that is aborted while it is handed in', async () => {
     const gate = gated();
     const { session } = await startFleet({ tools: [gate.tool] });
     const aborter = new AbortController();
@@ -140,7 +159,9 @@ describe('aborting', () => {
     await gate.arrived();
     aborter.abort();
     expect(await running).toMatchObject({ status: 'error', error: { code: 'CANCELLED' } });
-    const aborted = session.call(gate.tool, {}, { signal: aborter.signal, idempotencyKey: 'two' });
+    const later = new AbortController();
+    const aborted = session.call(gate.tool, {}, { signal: later.signal, idempotencyKey: 'two' });
+    later.abort();
     expect(await aborted).toMatchObject({ status: 'error', error: { code: 'CANCELLED' } });
   });
 
