@@ -37,13 +37,28 @@ export function addressOf(url: string): RedisOptions {
     );
   }
   if (parsed.protocol === 'unix:' || parsed.protocol === 'redis+unix:')
-    return { path: decodeURIComponent(parsed.pathname) };
+    return { path: decoded(parsed.pathname, 'path') };
   return {
     host: parsed.hostname,
     port: parsed.port === '' ? 6379 : Number(parsed.port),
-    ...(parsed.username === '' ? {} : { username: decodeURIComponent(parsed.username) }),
-    ...(parsed.password === '' ? {} : { password: decodeURIComponent(parsed.password) }),
-    ...(parsed.pathname.length > 1 ? { db: Number(parsed.pathname.slice(1)) } : {}),
+    ...(parsed.username === '' ? {} : { username: decoded(parsed.username, 'user name') }),
+    ...(parsed.password === '' ? {} : { password: decoded(parsed.password, 'password') }),
+    ...(parsed.pathname.length > 1 ? { db: databaseOf(parsed.pathname.slice(1)) } : {}),
     ...(parsed.protocol === 'rediss:' ? { tls: {} } : {}),
   };
+}
+
+function decoded(text: string, part: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new PawlError('CONFIGURATION', `The ${part} in REDIS_URL has a % that encodes nothing: write it as %25.`);
+  }
+}
+
+/** Not shown when it is wrong: behind a / of a password that is not encoded stands the rest of the password. */
+function databaseOf(text: string): number {
+  if (!/^\d+$/.test(text))
+    throw new PawlError('CONFIGURATION', 'The database in REDIS_URL must be a number, as in redis://host:6379/1.');
+  return Number(text);
 }

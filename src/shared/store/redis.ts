@@ -218,7 +218,7 @@ export function closeConnection(client: Redis): void {
 
 /**
  * Opens a connection and waits until it is usable. Whoever names one node of a cluster means the cluster: the answer's address says so.
- * Throws `BACKEND_UNAVAILABLE` after `timeoutMs`.
+ * Throws `BACKEND_UNAVAILABLE` after `timeoutMs`, and `CONFIGURATION` for a database that the server does not have.
  */
 export async function reach(
   options: ConnectionOptions,
@@ -228,13 +228,30 @@ export async function reach(
   try {
     await whenReady(redis, timeoutMs);
     const { url } = options;
-    if (isCluster(url) || !/^cluster_enabled:1/m.test(await redis.info('cluster'))) return { url, redis };
+    if (isCluster(url)) return { url, redis };
+    if (!/^cluster_enabled:1/m.test(await redis.info('cluster'))) {
+      await checkDatabase(redis);
+      return { url, redis };
+    }
   } catch (error) {
     closeConnection(redis);
     throw error;
   }
   closeConnection(redis);
   return reach({ ...options, url: clusterUrl(options.url) }, timeoutMs);
+}
+
+/** ioredis goes on in database 0 when the server refuses the one that the address names. */
+async function checkDatabase(redis: Redis): Promise<void> {
+  const { db = 0 } = redis.options;
+  if (db === 0) return;
+  try {
+    await redis.select(db);
+  } catch (error) {
+    if (!(error instanceof Error) || error instanceof PawlError) throw error;
+    const message = `This Redis does not let Pawl use database ${db}, which REDIS_URL names: ${error.message}`;
+    throw new PawlError('CONFIGURATION', message, { cause: error });
+  }
 }
 
 function clusterBehind(redis: Redis): Cluster | undefined {

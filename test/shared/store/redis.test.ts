@@ -5,11 +5,13 @@ import {
   backendError,
   luaConstants,
   openConnection,
+  reach,
   redisOptions,
   Script,
   whenReady,
 } from '../../../src/shared/store/redis.ts';
 import { isCluster, nodesOf } from '../../../src/shared/store/redis-address.ts';
+import { startWire } from '../../helpers/proxy.ts';
 import { createWorld } from '../../helpers/world.ts';
 
 const options = (url: string) => redisOptions({ url, name: 'n', mode: 'patient' });
@@ -40,11 +42,38 @@ describe('addresses of Redis', () => {
     },
   );
 
+  test.each([
+    ['redis://:hunter2@host/abc', 'The database in REDIS_URL must be a number'],
+    ['redis://host/hunter2@host', 'The database in REDIS_URL must be a number'],
+    ['redis://:hunter2%@host', 'The password in REDIS_URL has a % that encodes nothing'],
+    ['redis://hunter2%zz@host', 'The user name in REDIS_URL has a % that encodes nothing'],
+    ['unix:///run/100%', 'The path in REDIS_URL has a % that encodes nothing'],
+  ])('%s is refused in a sentence that does not show the password', (url, sentence) => {
+    expect(() => options(url)).toThrow(expect.objectContaining({ code: 'CONFIGURATION' }));
+    expect(() => options(url)).toThrow(sentence);
+    expect(() => options(url)).not.toThrow('hunter2');
+  });
+
   test('DESIGN, decision 12: workers wait for Redis with a capped delay, producers fail fast', () => {
     expect(options('redis://host').maxRetriesPerRequest).toBeNull();
     expect(options('redis://host').retryStrategy?.(10_000)).toBe(1_000);
     expect(redisOptions({ url: 'redis://host', name: 'n', mode: 'fail-fast' }).maxRetriesPerRequest).toBe(1);
   });
+});
+
+test('a database that the server does not have is refused, and the one that it has is used', async ({ skip }) => {
+  const { redisUrl, prefix } = await createWorld();
+  skip(isCluster(redisUrl), 'a cluster has one database');
+  const wire = await startWire(redisUrl);
+  const reached = (database: number) =>
+    reach({ url: `${wire.url}/${database}`, name: prefix, mode: 'fail-fast' }, 10_000);
+  await expect(reached(99)).rejects.toMatchObject({
+    code: 'CONFIGURATION',
+    message: 'This Redis does not let Pawl use database 99, which REDIS_URL names: ERR DB index is out of range',
+  });
+  const { redis } = await reached(3);
+  onTestFinished(() => redis.disconnect());
+  expect(await redis.client('INFO')).toContain(' db=3 ');
 });
 
 test('a script runs before what its connection says next, also on a server that does not know it', async () => {
