@@ -3,7 +3,7 @@
  * Each side is loaded when it is started: a process that is one of them starts sooner without the other.
  */
 import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { pino } from 'pino';
 import type { Pawl } from './producer/client.ts';
@@ -63,9 +63,24 @@ async function configFile(folder: string): Promise<unknown> {
   }
   for (const name of ['pawl.config.ts', 'pawl.config.js', 'pawl.config.mjs']) {
     const file = join(folder, name);
-    if (existsSync(file)) return ((await import(pathToFileURL(file).href)) as { default?: unknown }).default;
+    if (existsSync(file)) return configModule(file, folder);
   }
   return undefined;
+}
+
+async function configModule(path: string, cwd: string): Promise<unknown> {
+  const url = pathToFileURL(path).href;
+  let module: { readonly default?: unknown };
+  try {
+    module = await import(url);
+  } catch (error) {
+    const { moduleFault } = await import('./module-fault.ts');
+    const message = await moduleFault(error, path, { path, file: basename(path), cwd, loaded: [url] });
+    throw new PawlError('CONFIGURATION', message, { cause: error });
+  }
+  if (module.default === undefined)
+    throw new PawlError('CONFIGURATION', `${path} has no default export: write export default { … }.`);
+  return module.default;
 }
 
 /** A logger that writes JSON lines, without secrets, to standard error, so that standard output stays free for results. */

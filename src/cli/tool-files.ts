@@ -2,22 +2,17 @@
  * `--tools FILE…`: files of the user's, `.ts` or `.js`, run as they are. Wherever such a file lies, `import 'pawl'` in it
  * means the Pawl that runs it, and libraries that are missing there are taken from Pawl's own (`zod`, to begin with).
  */
-import { execFile } from 'node:child_process';
 import { existsSync, statSync } from 'node:fs';
 import { registerHooks } from 'node:module';
-import { relative, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { promisify } from 'node:util';
+import { moduleFault } from '../module-fault.ts';
 import { PawlError } from '../shared/failure.ts';
 import { type Hook, isHook } from '../shared/hooks.ts';
 import { type AnyTool, isTool } from '../shared/tool.ts';
 import { isToolset, resolveToolsets, type Toolset } from '../shared/toolset.ts';
 import { usageError } from './context.ts';
 
-const run = promisify(execFile);
-
-/** Long enough for the parser, short enough not to hide the error that it should explain. */
-const CHECK_TIMEOUT_MS = 10_000;
 const MAX_NAMES = 20;
 
 /** What tools files export, in order. */
@@ -105,49 +100,14 @@ async function importFile(
   try {
     return (await import(pathToFileURL(path).href)) as Record<string, unknown>;
   } catch (error) {
-    throw new PawlError('CONFIGURATION', await explain(error, path, file, cwd, loaded), { cause: error });
+    throw new PawlError(
+      'CONFIGURATION',
+      await moduleFault(error, `The tools file ${file}`, { path, file, cwd, loaded }),
+      {
+        cause: error,
+      },
+    );
   }
-}
-
-/** What went wrong and where, without a stack. */
-async function explain(
-  error: unknown,
-  path: string,
-  file: string,
-  cwd: string,
-  loaded: readonly string[],
-): Promise<string> {
-  const message = error instanceof Error ? error.message : String(error);
-  const kind = error instanceof Error && error.name !== 'Error' && error.name !== 'PawlError' ? `${error.name}: ` : '';
-  const where =
-    (error instanceof Error ? placeIn(error.stack ?? '', cwd) : undefined) ?? (await syntaxErrorIn(error, loaded, cwd));
-  const shown = message.replaceAll(path, file).replace(/\.$/, '');
-  return `The tools file ${file} cannot be used: ${kind}${shown}${where === undefined ? '' : ` (${where})`}.`;
-}
-
-/** `file:line` of the first place outside of Node and of Pawl's libraries that a stack or a parser's report names. */
-function placeIn(report: string, cwd: string): string | undefined {
-  for (const { groups } of report.matchAll(/(?<![\w./:-])(?<file>(?:file:\/\/)?\/[^\s():]+):(?<line>\d+)/g)) {
-    const { file = '', line = '' } = groups ?? {};
-    const path = file.startsWith('file://') ? fileURLToPath(file) : file;
-    if (path.includes('/node_modules/') || path.startsWith(OWN_FOLDER)) continue;
-    const near = relative(cwd, path);
-    return `${near.startsWith('..') ? path : near}:${line}`;
-  }
-  return undefined;
-}
-
-/** A syntax error in JavaScript does not say where it is; Node's own check of each file that was loaded does. */
-async function syntaxErrorIn(error: unknown, loaded: readonly string[], cwd: string): Promise<string | undefined> {
-  if (!(error instanceof SyntaxError)) return undefined;
-  for (const url of loaded.toReversed()) {
-    try {
-      await run(process.execPath, ['--check', fileURLToPath(url)], { timeout: CHECK_TIMEOUT_MS });
-    } catch (report) {
-      return placeIn(String((report as { stderr?: unknown }).stderr), cwd);
-    }
-  }
-  return undefined;
 }
 
 const OWN_FOLDER = fileURLToPath(new URL('..', import.meta.url));

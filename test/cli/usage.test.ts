@@ -1,6 +1,9 @@
+import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import type { Command } from 'commander';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import type { CliContext } from '../../src/cli/context.ts';
 import { EXIT_CODES, exitCodeOfError, exitCodeOfResult } from '../../src/cli/exit-codes.ts';
 import { createProgram } from '../../src/cli.ts';
@@ -8,10 +11,18 @@ import type { ResultStatus, ToolResultEnvelope } from '../../src/shared/envelope
 import { FAILURES, type FailureCode, PawlError } from '../../src/shared/failure.ts';
 import { startPawl } from '../helpers/process.ts';
 
-async function pawl(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
-  const started = startPawl(args, { env });
+const NOBODY = 'redis://127.0.0.1:1';
+
+async function pawl(args: readonly string[], env: Readonly<Record<string, string>> = {}, cwd?: string) {
+  const started = startPawl(args, { env, ...(cwd === undefined ? {} : { cwd }) });
   const { code } = await started.ended;
   return { code, stdout: started.stdout(), stderr: started.stderr() };
+}
+
+function temporaryFolder(): string {
+  const folder = realpathSync(mkdtempSync(join(tmpdir(), 'pawl-usage-')));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
 }
 
 describe('a person at the keyboard', () => {
@@ -44,6 +55,31 @@ test('Redis out of reach is said in one line, without the password: exit code 7'
     expect(ended.stderr).toMatch(/^pawl: Redis cannot be used: .*ECONNREFUSED.*pawl doctor.*\n$/);
     expect(ended.stderr).not.toContain('hidden');
   }
+});
+
+describe('a configuration file that cannot be used is named in one line: exit code 2', () => {
+  test.each([
+    [
+      'pawl.config.ts',
+      'export default {\n  prefix: = 1,\n};\n',
+      /cannot be used: SyntaxError: .* \(pawl\.config\.ts:2\)/,
+    ],
+    [
+      'pawl.config.js',
+      'export default {\n  prefix: = 1,\n};\n',
+      /cannot be used: SyntaxError: .* \(pawl\.config\.js:2\)/,
+    ],
+    ['pawl.config.ts', "import 'no-such-package';\n", /cannot be used: Cannot find package 'no-such-package'/],
+    ['pawl.config.mjs', "\nthrow new Error('no luck');\n", /cannot be used: no luck \(pawl\.config\.mjs:2\)/],
+    ['pawl.config.mjs', 'export const prefix = 1;\n', /has no default export: write export default/],
+  ])('%s: %j', async (name, text, said) => {
+    const folder = temporaryFolder();
+    writeFileSync(join(folder, name), text);
+    const { code, stdout, stderr } = await pawl(['calls'], { REDIS_URL: NOBODY }, folder);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr.split('\n')).toEqual([expect.stringMatching(said), '']);
+    expect(stderr).toContain(`pawl: ${join(folder, name)} `);
+  });
 });
 
 /** Standard output of `pawl ARGS --help`, without a process. */

@@ -1,0 +1,59 @@
+/** What is wrong with a file of the user's that does not run: its tools, its configuration. */
+import { execFile } from 'node:child_process';
+import { relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+/** Long enough for the parser, short enough not to hide the error that it should explain. */
+const CHECK_TIMEOUT_MS = 10_000;
+const OWN_FOLDER = fileURLToPath(new URL('.', import.meta.url));
+
+export interface LoadedModule {
+  readonly path: string;
+  /** As the user names it. */
+  readonly file: string;
+  readonly cwd: string;
+  /** The URLs of the files that were loaded with it, itself included. */
+  readonly loaded: readonly string[];
+}
+
+/** Why a module of the user's cannot be used, and where, without a stack. `what` begins the sentence. */
+export async function moduleFault(
+  error: unknown,
+  what: string,
+  { path, file, cwd, loaded }: LoadedModule,
+): Promise<string> {
+  const message = error instanceof Error ? error.message : String(error);
+  const kind = error instanceof Error && error.name !== 'Error' && error.name !== 'PawlError' ? `${error.name}: ` : '';
+  const where =
+    (error instanceof Error ? placeIn(error.stack ?? '', cwd) : undefined) ?? (await syntaxErrorIn(error, loaded, cwd));
+  const shown = message.replaceAll(path, file).replace(/\.$/, '');
+  return `${what} cannot be used: ${kind}${shown}${where === undefined ? '' : ` (${where})`}.`;
+}
+
+/** `file:line` of the first place outside of Node and of Pawl's libraries that a stack or a parser's report names. */
+function placeIn(report: string, cwd: string): string | undefined {
+  for (const { groups } of report.matchAll(/(?<![\w./:-])(?<file>(?:file:\/\/)?\/[^\s():]+):(?<line>\d+)/g)) {
+    const { file = '', line = '' } = groups ?? {};
+    const path = file.startsWith('file://') ? fileURLToPath(file) : file;
+    if (path.includes('/node_modules/') || path.startsWith(OWN_FOLDER)) continue;
+    const near = relative(cwd, path);
+    return `${near.startsWith('..') ? path : near}:${line}`;
+  }
+  return undefined;
+}
+
+/** A syntax error in JavaScript does not say where it is; Node's own check of each file that was loaded does. */
+async function syntaxErrorIn(error: unknown, loaded: readonly string[], cwd: string): Promise<string | undefined> {
+  if (!(error instanceof SyntaxError)) return undefined;
+  for (const url of loaded.toReversed()) {
+    try {
+      await run(process.execPath, ['--check', fileURLToPath(url)], { timeout: CHECK_TIMEOUT_MS });
+    } catch (report) {
+      return placeIn(String((report as { stderr?: unknown }).stderr), cwd);
+    }
+  }
+  return undefined;
+}
