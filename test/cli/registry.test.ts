@@ -145,13 +145,15 @@ test('what cannot be imported is a usage error, or says why, and changes nothing
     place.run(['tools', 'import-mcp', '9lives', '--', 'true']),
     place.run(['tools', 'import-mcp', 'both', '--url', 'http://127.0.0.1:9/mcp', '--', 'true']),
     place.run(['tools', 'import-mcp', 'nobody', '--', 'no-such-program']),
+    place.run(['tools', 'import-mcp', 'ends', '--', 'false']),
     place.run(['tools', 'import-openapi', 'nothing.yaml']),
     place.run(['tools', 'import-openapi', 'broken.yaml']),
   ]);
-  expect(results.map(({ code }) => code)).toEqual([2, 2, 1, 2, 2]);
+  expect(results.map(({ code }) => code)).toEqual([2, 2, 1, 1, 2, 2]);
   for (const { stdout, stderr } of results) {
     expect(stdout).toBe('');
     expect(stderr).toMatch(/^\S.*\n/);
     expect(stderr).not.toMatch(/\n\s+at /);
   }
+  expect(results[3]?.stderr).toMatch(/^pawl: The MCP server ends .*\n$/);
 });
