@@ -3,6 +3,7 @@
  * structural fields ensured, references that cannot be followed and patterns that cannot be matched taken out. What was changed
  * is told, so that nobody is surprised by it later.
  */
+import { defined } from './defined.ts';
 import { isLinear } from './pattern.ts';
 import type { JsonSchema } from './schema.ts';
 
@@ -53,13 +54,57 @@ const SINGLES = [
   'unevaluatedItems',
 ];
 
+/** What these may hold. A value of another type says nothing, and makes Ajv refuse the whole schema. */
+const isText = (value: unknown) => typeof value === 'string';
+const isNumber = (value: unknown) => typeof value === 'number';
+const isBoolean = (value: unknown) => typeof value === 'boolean';
+const isCount = (value: unknown) => Number.isInteger(value) && (value as number) >= 0;
+const HOLDING: readonly (readonly [holds: (value: unknown) => boolean, what: string, keywords: readonly string[]])[] = [
+  [isText, 'text', ['title', 'description', 'format', '$comment', '$ref', 'contentEncoding', 'contentMediaType']],
+  [isBoolean, 'boolean', ['uniqueItems', 'deprecated', 'readOnly', 'writeOnly']],
+  [isNumber, 'number', ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum']],
+  [(value) => isNumber(value) && (value as number) > 0, 'number above 0', ['multipleOf']],
+  [
+    isCount,
+    'count',
+    [
+      ...['minLength', 'maxLength', 'minItems', 'maxItems'],
+      ...['minContains', 'maxContains', 'minProperties', 'maxProperties'],
+    ],
+  ],
+  [Array.isArray, 'list', ['examples']],
+  [(value) => Array.isArray(value) && value.length > 0, 'list of values', ['enum']],
+];
+
+/** One document on its way. */
+interface Walk {
+  readonly root: Readonly<Record<string, unknown>>;
+  /** Of the root, under whichever name. */
+  readonly definitions: Readonly<Record<string, unknown>>;
+  readonly of: 'parameters' | 'output';
+  readonly changes: string[];
+  /** Places elsewhere in the document that references lead to, and their names in `$defs`. */
+  readonly copied: Map<unknown, string>;
+  /** All names in `$defs`. */
+  readonly taken: Set<string>;
+}
+
 /** The schema of a tool's parameters: an object at its root, whatever came. Of an output: whatever it describes. */
 export function sanitizeSchema(foreign: unknown, of: 'parameters' | 'output' = 'parameters'): SanitizedSchema {
   const changes: string[] = [];
   const root = isObject(foreign) ? foreign : {};
   if (!isObject(foreign))
     changes.push(`root: ${foreign === undefined ? 'nothing' : typeof foreign} replaced by an object`);
-  const schema = sanitize(root, '', changes, 0, root) as Record<string, unknown>;
+  const definitions = {
+    ...(isObject(root['definitions']) ? root['definitions'] : {}),
+    ...(isObject(root['$defs']) ? root['$defs'] : {}),
+  };
+  const walk: Walk = { root, definitions, of, changes, copied: new Map(), taken: new Set(Object.keys(definitions)) };
+  const schema = sanitize(root, '', walk, 0) as Record<string, unknown>;
+  const copies: [string, unknown][] = [];
+  // What is copied can refer to further places, which join the ones that this loop goes through.
+  for (const [target, name] of walk.copied) copies.push([name, sanitize(target, `$defs.${name}`, walk, 1)]);
+  if (copies.length > 0) schema['$defs'] = { ...(schema['$defs'] as object), ...Object.fromEntries(copies) };
   delete schema['$schema'];
   if (of === 'output') return { schema, changes };
   if (schema['type'] !== 'object' && schema['$ref'] === undefined) {
@@ -70,24 +115,34 @@ export function sanitizeSchema(foreign: unknown, of: 'parameters' | 'output' = '
   return { schema, changes };
 }
 
-function sanitize(value: unknown, at: string, changes: string[], depth: number, root: object): unknown {
+function sanitize(value: unknown, at: string, walk: Walk, depth: number): unknown {
   if (typeof value === 'boolean') return value;
+  const { changes } = walk;
   const place = at === '' ? 'root' : at;
   if (!isObject(value) || depth > MAX_DEPTH) {
     changes.push(`${place}: ${depth > MAX_DEPTH ? 'nested too deep' : 'no schema'}, accepts anything`);
     return {};
   }
   const made: Record<string, unknown> = { ...value };
-  const below = (part: unknown, name: string) =>
-    sanitize(part, at === '' ? name : `${at}.${name}`, changes, depth + 1, root);
+  const below = (part: unknown, name: string) => sanitize(part, at === '' ? name : `${at}.${name}`, walk, depth + 1);
   const drop = (keyword: string, why: string) => {
     delete made[keyword];
     changes.push(`${place}: ${keyword} dropped, ${why}`);
   };
-  if (isObject(made['definitions']) && !isObject(made['$defs'])) {
-    made['$defs'] = made['definitions'];
-    delete made['definitions'];
-    changes.push(`${place}: definitions renamed $defs`);
+  // Parameters are always an object.
+  const takesNull = made['nullable'] === true && !(at === '' && walk.of === 'parameters');
+  if (made['nullable'] !== undefined) {
+    delete made['nullable'];
+    changes.push(`${place}: nullable ${takesNull ? 'made a choice with null' : 'dropped'}`);
+    if (takesNull && COMBINING.some((keyword) => made[keyword] !== undefined))
+      return sanitize(choiceWithNull(made), at, walk, depth);
+  }
+  if (made['definitions'] !== undefined) {
+    if (isObject(made['definitions'])) {
+      made['$defs'] = { ...made['definitions'], ...(isObject(made['$defs']) ? made['$defs'] : {}) };
+      delete made['definitions'];
+      changes.push(`${place}: definitions renamed $defs`);
+    } else drop('definitions', 'it is no object');
   }
   if (Array.isArray(made['items'])) {
     made['prefixItems'] = made['items'];
@@ -109,10 +164,16 @@ function sanitize(value: unknown, at: string, changes: string[], depth: number, 
     else drop(keyword, 'it is no list of schemas');
   }
   for (const keyword of SINGLES) if (made[keyword] !== undefined) made[keyword] = below(made[keyword], keyword);
-  if (typeof made['$ref'] === 'string') repairReference(made, made['$ref'], root, drop);
-  if (made['pattern'] !== undefined && !(typeof made['pattern'] === 'string' && isLinear(made['pattern'])))
-    drop('pattern', 'it cannot be matched in linear time');
-  if (made['required'] !== undefined && !isListOfTexts(made['required'])) drop('required', 'it is no list of names');
+  repairBounds(made, place, changes, drop);
+  for (const [holds, what, keywords] of HOLDING)
+    for (const keyword of keywords)
+      if (made[keyword] !== undefined && !holds(made[keyword])) drop(keyword, `it is no ${what}`);
+  if (typeof made['$ref'] === 'string') repairReference(made, made['$ref'], place, walk, drop);
+  repairPatterns(made, place, changes, drop);
+  if (made['required'] !== undefined) {
+    if (isListOfTexts(made['required'])) dropDuplicates(made, 'required', place, changes);
+    else drop('required', 'it is no list of names');
+  }
   repairType(made, place, changes, drop);
   if (made['type'] === 'object' && made['properties'] === undefined && made['additionalProperties'] === undefined) {
     made['properties'] = {};
@@ -122,26 +183,127 @@ function sanitize(value: unknown, at: string, changes: string[], depth: number, 
     made['items'] = {};
     changes.push(`${place}: items added`);
   }
+  if (takesNull) {
+    const types = [made['type'] ?? []].flat();
+    if (types.length > 0 && !types.includes('null')) made['type'] = [...types, 'null'];
+    if (Array.isArray(made['enum']) && !made['enum'].includes(null)) made['enum'] = [...made['enum'], null];
+  }
   return made;
 }
 
+/** Beside one of these a type with null would not be enough. */
+const COMBINING = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const'];
+/** Says nothing about values, or stands for the whole document. */
+const BESIDE_CHOICE = [
+  ...['title', 'description', 'default', 'examples', 'deprecated', 'readOnly', 'writeOnly'],
+  ...['$schema', '$id', '$anchor', '$dynamicAnchor', '$comment', '$defs', 'definitions'],
+];
+
+function choiceWithNull(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const entries = Object.entries(schema);
+  const beside = Object.fromEntries(entries.filter(([keyword]) => BESIDE_CHOICE.includes(keyword)));
+  const { anyOf, ...rest } = Object.fromEntries(entries.filter(([keyword]) => !BESIDE_CHOICE.includes(keyword)));
+  const choices = Array.isArray(anyOf) && Object.keys(rest).length === 0 ? anyOf : [{ ...rest, ...defined({ anyOf }) }];
+  return { ...beside, anyOf: [...choices, { type: 'null' }] };
+}
+
+/** Draft 4 and OpenAPI 3.0 say by a boolean beside the bound that the bound itself is left out. */
+function repairBounds(
+  made: Record<string, unknown>,
+  place: string,
+  changes: string[],
+  drop: (keyword: string, why: string) => void,
+): void {
+  for (const [exclusive, bound] of [
+    ['exclusiveMinimum', 'minimum'],
+    ['exclusiveMaximum', 'maximum'],
+  ] as const) {
+    if (typeof made[exclusive] !== 'boolean') continue;
+    if (made[exclusive] && typeof made[bound] === 'number') {
+      made[exclusive] = made[bound];
+      delete made[bound];
+      changes.push(`${place}: ${bound} made ${exclusive}`);
+    } else drop(exclusive, made[exclusive] ? `there is no ${bound}` : 'it says nothing');
+  }
+}
+
+function repairPatterns(
+  made: Record<string, unknown>,
+  place: string,
+  changes: string[],
+  drop: (keyword: string, why: string) => void,
+): void {
+  const why = 'it cannot be matched in linear time';
+  if (made['pattern'] !== undefined && !(typeof made['pattern'] === 'string' && isLinear(made['pattern'])))
+    drop('pattern', why);
+  const named = Object.entries((made['patternProperties'] ?? {}) as object);
+  const linear = named.filter(([pattern]) => isLinear(pattern));
+  if (linear.length === named.length) return;
+  for (const [pattern] of named)
+    if (!isLinear(pattern)) changes.push(`${place}: patternProperties.${pattern} dropped, ${why}`);
+  made['patternProperties'] = Object.fromEntries(linear);
+  // These speak of the properties that no pattern describes: there are more of them now.
+  for (const keyword of ['additionalProperties', 'unevaluatedProperties'])
+    if (made[keyword] !== undefined) drop(keyword, 'a pattern beside it was dropped');
+}
+
+/** Ajv follows references to `$defs`; what they lead to elsewhere, as in zod's `#/properties/from`, is copied there. */
 function repairReference(
   made: Record<string, unknown>,
   reference: string,
-  root: object,
+  place: string,
+  { root, definitions, changes, copied, taken }: Walk,
   drop: (keyword: string, why: string) => void,
 ): void {
-  const pointer = reference.replace(/^#\/definitions\//, '#/$defs/');
-  if (pointer === '#') return;
-  const [, name] = /^#\/\$defs\/([^/]+)$/.exec(pointer) ?? [];
-  const holders = root as { readonly $defs?: object; readonly definitions?: object };
-  const defined = { ...holders.definitions, ...holders.$defs };
+  if (reference === '#') return;
+  const renamed = reference.replace(/^#\/definitions\//, '#/$defs/');
   if (
-    name === undefined ||
-    !Object.hasOwn(defined, decodeURIComponent(name).replaceAll('~1', '/').replaceAll('~0', '~'))
-  )
+    /^#\/\$defs\/[^/]+$/.test(renamed) &&
+    isDecodable(renamed) &&
+    isSchema(placeOf(renamed, { $defs: definitions }))
+  ) {
+    made['$ref'] = renamed;
+    return;
+  }
+  const target = placeOf(reference, root);
+  if (!isSchema(target)) {
     drop('$ref', `${JSON.stringify(reference.slice(0, 100))} cannot be followed`);
-  else made['$ref'] = pointer;
+    return;
+  }
+  let name = copied.get(target);
+  if (name === undefined) {
+    const own = reference
+      .slice(reference.lastIndexOf('/') + 1)
+      .replaceAll(/[^A-Za-z0-9_-]/g, '_')
+      .slice(0, 64);
+    name = own;
+    for (let mark = copied.size + 1; name === '' || taken.has(name); mark += 1) name = `${own}_${mark}`;
+    taken.add(name);
+    copied.set(target, name);
+  }
+  made['$ref'] = `#/$defs/${name}`;
+  changes.push(`${place}: what $ref ${JSON.stringify(reference.slice(0, 100))} leads to copied to $defs.${name}`);
+}
+
+/** What a JSON pointer leads to. */
+function placeOf(reference: string, root: unknown): unknown {
+  if (!reference.startsWith('#/')) return undefined;
+  let place = root;
+  for (const step of reference.slice('#/'.length).split('/')) {
+    const name = (isDecodable(step) ? decodeURIComponent(step) : step).replaceAll('~1', '/').replaceAll('~0', '~');
+    if (typeof place !== 'object' || place === null || !Object.hasOwn(place, name)) return undefined;
+    place = (place as Record<string, unknown>)[name];
+  }
+  return place;
+}
+
+function isDecodable(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function repairType(
@@ -154,11 +316,23 @@ function repairType(
   const known = (name: unknown) => typeof name === 'string' && TYPES.includes(name);
   if (type !== undefined && !(known(type) || (Array.isArray(type) && type.length > 0 && type.every(known))))
     drop('type', `${JSON.stringify(type)} is none of JSON Schema`);
+  dropDuplicates(made, 'type', place, changes);
   if (made['type'] !== undefined || SPEAKS_OTHERWISE.some((keyword) => made[keyword] !== undefined)) return;
   const inferred = TELLING.find(([keyword]) => made[keyword] !== undefined)?.[1];
   if (inferred === undefined) return;
   made['type'] = inferred;
   changes.push(`${place}: type inferred as ${inferred}`);
+}
+
+function dropDuplicates(made: Record<string, unknown>, keyword: string, place: string, changes: string[]): void {
+  const values = made[keyword];
+  if (!Array.isArray(values) || new Set(values).size === values.length) return;
+  made[keyword] = [...new Set(values)];
+  changes.push(`${place}: duplicates in ${keyword} dropped`);
+}
+
+function isSchema(value: unknown): boolean {
+  return isObject(value) || typeof value === 'boolean';
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {
