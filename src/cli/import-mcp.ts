@@ -13,7 +13,7 @@ import {
   resourceSpecs,
 } from '../shared/mcp.ts';
 import { TIERS, type Tier } from '../shared/tool.ts';
-import { isToolSpec, type SpecOf } from '../shared/tool-spec.ts';
+import { isToolSpec, type PutSpec, parseToolName, type SpecOf, specRecord } from '../shared/tool-spec.ts';
 import type { McpConnections } from '../workers/connectors/mcp/tools.ts';
 import { type CliContext, print, say, usageError, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
@@ -61,7 +61,8 @@ export async function importServer(request: ImportRequest): Promise<ImportOutcom
   const reached = connections.to(server, connection);
   const definitions = await reached.definitions(AbortSignal.timeout(LOOK_TIMEOUT_MS));
   const resources = await reached.hasResources();
-  const plan = planImport({ server, version: await reached.version(), connection, definitions, policy, known });
+  const version = await reached.version();
+  const plan = planImport({ server, version, connection, definitions, policy, known, whyInvalid });
   const drifted = plan.drifted && !request.accept;
   const refused = [...plan.refused];
   if (!drifted) {
@@ -92,7 +93,18 @@ function connectionOf(known: readonly SpecOf<'mcp'>[]): McpConnectionOptions | u
   return routing !== undefined && 'connection' in routing ? routing.connection : undefined;
 }
 
-/** One tool that cannot be declared, such as one with an unusable schema, is left out and told of. */
+/** A tool that cannot be declared, such as one with an unusable schema, is left out and told of. */
+function whyInvalid(tool: string, spec: PutSpec): string | undefined {
+  try {
+    specRecord(spec, { ...parseToolName(tool), revision: 1, updatedAtMs: 0, updatedBy: 'import-mcp' });
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
+    return error.message;
+  }
+}
+
+/** A tool whose name the workers' own tools have taken is left out, too. */
 async function declare(registry: Registry, plan: ImportPlan): Promise<ImportPlan['refused']> {
   const refused: { tool: string; why: string }[] = [];
   for (const { tool, spec, change } of plan.tools) {

@@ -146,6 +146,8 @@ export interface ImportRequest {
   readonly policy: ImportPolicy;
   /** What the registry holds of this server. */
   readonly known: readonly ToolSpecRecord[];
+  /** Why a tool cannot be declared as it is; undefined where it can. */
+  readonly whyInvalid: (tool: string, spec: PutSpec) => string | undefined;
 }
 
 export interface PlannedTool {
@@ -168,7 +170,7 @@ export interface ImportPlan {
 
 /** What importing a server would change. */
 export function planImport(request: ImportRequest): ImportPlan {
-  const { server, definitions, policy, known } = request;
+  const { server, definitions, policy, known, whyInvalid } = request;
   const seen = known.map((record) => ({ record, routing: mcpRoutingSchema.parse(record.routing) as McpToolRouting }));
   const refused: { tool: string; why: string }[] = [];
   const wanted = definitions.filter((definition) => {
@@ -180,12 +182,17 @@ export function planImport(request: ImportRequest): ImportPlan {
   const names = new Map(
     toolNames(definitions.map(({ name }) => name)).map((name, at) => [definitions[at]?.name, name]),
   );
-  const tools = wanted.map((definition): PlannedTool => {
+  const planned = wanted.map((definition): PlannedTool => {
     const before = seen.find(({ routing }) => routing.tool === definition.name)?.record;
     const tool = `${namespaceOf(server)}.${names.get(definition.name)}`;
     const spec = specOf(definition, request, before?.tier);
     const differs = before === undefined ? [] : differences(before, spec);
     return { tool, spec, change: before === undefined ? 'added' : differs.length > 0 ? 'changed' : 'same', differs };
+  });
+  const tools = planned.filter(({ tool, spec, change }) => {
+    const why = change === 'same' ? undefined : whyInvalid(tool, spec);
+    if (why !== undefined) refused.push({ tool, why });
+    return why === undefined;
   });
   const kept = new Set(tools.map(({ tool }) => tool));
   const gone = known.map((record) => `${record.namespace}.${record.name}`).filter((tool) => !kept.has(tool));

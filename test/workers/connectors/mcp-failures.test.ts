@@ -165,6 +165,24 @@ describe('a server that is not what was accepted', () => {
   });
 });
 
+describe('a server that offers more than before', () => {
+  const inputSchema = { type: 'object' };
+
+  test('of which one tool cannot be declared: it is told of each time, and is no change', async () => {
+    const fleet = await startMcpFleet({ workers: 0 });
+    const twice = { a: { $id: 'twice', type: 'string' }, b: { $id: 'twice', type: 'number' } };
+    const definitions = [
+      { name: 'usable', inputSchema },
+      { name: 'unusable', inputSchema: { type: 'object', properties: twice } },
+    ];
+    await writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify(definitions));
+    const refused = [{ tool: 'mcp.odd.unusable', why: expect.stringContaining('inputSchema') }];
+    const tools = [{ tool: 'mcp.odd.usable' }];
+    expect(await fleet.bring('odd', fleet.odd())).toMatchObject({ state: 'declared', tools, refused });
+    expect(await fleet.bring('odd')).toMatchObject({ state: 'declared', tools, refused });
+  });
+});
+
 describe('a hostile server', () => {
   test.each([
     ['huge', 'RESULT_TOO_LARGE'],
