@@ -184,7 +184,8 @@ export function planImport(request: ImportRequest): ImportPlan {
   );
   const planned = wanted.map((definition): PlannedTool => {
     const before = seen.find(({ routing }) => routing.tool === definition.name)?.record;
-    const tool = `${namespaceOf(server)}.${names.get(definition.name)}`;
+    // A known tool keeps its name, whatever the server offers beside it by now.
+    const tool = `${namespaceOf(server)}.${before?.name ?? names.get(definition.name)}`;
     const spec = specOf(definition, request, before?.tier);
     const differs = before === undefined ? [] : differences(before, spec);
     return { tool, spec, change: before === undefined ? 'added' : differs.length > 0 ? 'changed' : 'same', differs };

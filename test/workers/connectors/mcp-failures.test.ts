@@ -168,6 +168,25 @@ describe('a server that is not what was accepted', () => {
 describe('a server that offers more than before', () => {
   const inputSchema = { type: 'object' };
 
+  test('keeps the names of what is known, also where a new one collides with them', async () => {
+    const fleet = await startMcpFleet({ workers: 0 });
+    const offer = (...names: readonly string[]) => {
+      const definitions = names.map((name) => ({ name, inputSchema }));
+      return writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify(definitions));
+    };
+    await offer('files.read');
+    expect(await fleet.bring('odd', fleet.odd())).toMatchObject({ tools: [{ tool: 'mcp.odd.files_read' }] });
+    await offer('files.read', 'files_read');
+    expect(await fleet.bring('odd')).toMatchObject({
+      state: 'drifted',
+      tools: [
+        { tool: 'mcp.odd.files_read', change: 'same' },
+        { tool: expect.stringMatching(/^mcp\.odd\.files_read_.{8}$/), change: 'added' },
+      ],
+      gone: [],
+    });
+  });
+
   test('of which one tool cannot be declared: it is told of each time, and is no change', async () => {
     const fleet = await startMcpFleet({ workers: 0 });
     const twice = { a: { $id: 'twice', type: 'string' }, b: { $id: 'twice', type: 'number' } };
