@@ -1,8 +1,9 @@
-import { createServer, type IncomingHttpHeaders, request } from 'node:http';
+import { createServer, type IncomingHttpHeaders, request, type ServerResponse } from 'node:http';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream';
+import { json } from 'node:stream/consumers';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../../src/shared/tool.ts';
@@ -186,6 +187,61 @@ test('an MCP server over streamable HTTP, of the era 2025-11-25: the official on
   expect(await long).toMatchObject({ status: 'retriable_error', attempts: 1, error: { code: 'CONNECTION_RESET' } });
   await start();
   await eventually(async () => contentOf(await call('echo', { message: `again ${Math.random()}` })));
+});
+
+/** A server of the era 2025-11-25 that keeps sessions, written by hand; `onCall` answers what is called. */
+async function handWritten(onCall: (tool: string, id: number, response: ServerResponse) => void) {
+  const sessions = new Set<string>();
+  const cancelled = signal();
+  const tools = ['echo', 'break'].map((name) => ({ name, inputSchema: { type: 'object' } }));
+  const server = createServer(async (asked, response) => {
+    const answer = (status: number, body?: object, headers = {}) =>
+      response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body));
+    if (asked.method !== 'POST') return answer(405);
+    const { id, method, params } = (await json(asked)) as {
+      id?: number;
+      method: string;
+      params: { name: string; protocolVersion: string };
+    };
+    if (method === 'initialize') {
+      const session = `session-${sessions.size}-${Math.random()}`;
+      sessions.add(session);
+      const serverInfo = { name: 'hand-written', version: '1.0.0' };
+      const result = { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo };
+      return answer(200, { jsonrpc: '2.0', id, result }, { 'mcp-session-id': session });
+    }
+    if (!sessions.has(String(asked.headers['mcp-session-id']))) {
+      const error = { code: -32000, message: 'Bad Request: No valid session ID provided' };
+      return answer(400, { jsonrpc: '2.0', error, id: null });
+    }
+    if (id === undefined) {
+      answer(202);
+      if (method === 'notifications/cancelled') cancelled.fire();
+      return;
+    }
+    if (method === 'tools/list') return answer(200, { jsonrpc: '2.0', id, result: { tools } });
+    if (params.name !== 'echo') return onCall(params.name, id, response);
+    return answer(200, { jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: 'echoed' }] } });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const fleet = await startMcpFleet({ settings: { allowedHosts: [host] } });
+  await fleet.bring('old', connectionTo(`http://${host}/mcp`));
+  const call = (name: string) => fleet.session.call(name, {}, { namespace: 'mcp.old' });
+  return { fleet, sessions, cancelled, call };
+}
+
+describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by hand', () => {
+  test('that has forgotten the session, and says so with 400: the call is made in a new one', async () => {
+    const { sessions, call } = await handWritten(() => undefined);
+    expect(contentOf(await call('echo'))).toBe('echoed');
+    sessions.clear();
+    expect(await call('echo')).toMatchObject({ status: 'success', attempts: 2 });
+  });
 });
 
 async function freePort(): Promise<number> {

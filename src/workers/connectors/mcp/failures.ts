@@ -69,7 +69,8 @@ export function requestFailure(error: unknown, fault: Error | undefined, server:
 
 function ofHttp(error: SdkHttpError, server: string): RequestFailure {
   // The session is gone, so that the request was not even looked at.
-  if (error.status === 404)
+  // Many servers, those made after the official SDK's example among them, say so with 400.
+  if (error.status === 404 || (error.status === 400 && /session/i.test(error.message)))
     return { failure: unavailable(`The MCP server ${server} has forgotten the session.`), gone: true };
   return {
     failure: withStatus(error.status, `The MCP server ${server} answers with HTTP ${error.status}.`),
