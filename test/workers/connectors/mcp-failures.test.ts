@@ -66,6 +66,12 @@ describe('what a server answers', () => {
     expect(reports.at(-1)).toEqual({ progress: 3, total: 3, message: 'step 3' });
   });
 
+  test('may stand beside lines of a log on standard output, of text or of JSON', async () => {
+    const { call } = await startOdd();
+    expect(contentOf(await call('logs'))).toBe('logged');
+    expect(contentOf(await call('echo', { text: 'after' }))).toBe('after');
+  });
+
   test('comes from a program with exact arguments and an environment of its own', async () => {
     const fleet = await startMcpFleet({
       environment: { PATH: process.env['PATH'] ?? '', SECRET: 'hidden', TOKEN: 'given', PAWL_X: 'own' },

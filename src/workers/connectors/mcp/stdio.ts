@@ -174,7 +174,10 @@ export class StdioTransport implements Transport {
     try {
       message = JSON.parse(line);
     } catch {
-      // Many servers print a word of their own where only messages belong.
+      message = undefined;
+    }
+    if (typeof message !== 'object' || message === null || !(Array.isArray(message) || 'jsonrpc' in message)) {
+      // Many servers print a word of their own where only messages belong, some of them as JSON.
       this.#errors = `${this.#errors}${line}\n`.slice(-KEPT_ERROR_BYTES);
       return;
     }
