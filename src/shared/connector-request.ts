@@ -28,8 +28,9 @@ export function connectorRequest(connector: Connector, params: Params): Connecto
   const body: Record<string, unknown> = {};
   const headers: Record<string, string> = {};
   for (const [param, value] of Object.entries(params)) {
-    if (value === undefined || value === null) continue;
     const argument = connector.arguments[param] ?? defaultArgument(connector, param, placed);
+    // In a JSON body null is a value: many services clear a field by it.
+    if (value === undefined || (value === null && !(argument?.in === 'body' && connector.body === 'json'))) continue;
     const name = argument?.name ?? param;
     switch (argument?.in) {
       case 'query':

@@ -58,6 +58,18 @@ describe('what a connector takes for an answer', () => {
 });
 
 describe('what a connector sends (I8, I14)', () => {
+  test('null stands in a JSON body, where it clears a field, and nowhere else', async () => {
+    const service = await startTestService((_asked, response) => sendJson(response, {}));
+    const inputSchema = {
+      type: 'object',
+      properties: { assignee: { type: ['string', 'null'] }, filter: { type: ['string', 'null'] } },
+    };
+    const routing = { method: 'PATCH', arguments: { filter: { in: 'query' } } } as const;
+    const { session } = await connect(service, routing, { spec: { inputSchema } });
+    await session.call('ask', { id: '1', assignee: null, filter: null });
+    expect(service.asked).toMatchObject([{ url: '/things/1', body: '{"assignee":null}' }]);
+  });
+
   test('parameters go into the path, the query, headers and the body, as declared; secrets come from the worker', async () => {
     const service = await startTestService((asked, response) => sendJson(response, { echo: asked.headers['x-key'] }));
     const { session } = await connect(service, {
