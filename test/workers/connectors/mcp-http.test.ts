@@ -236,6 +236,35 @@ async function handWritten(onCall: (tool: string, id: number, response: ServerRe
 }
 
 describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by hand', () => {
+  test.each(['ends', 'is cut'])('whose stream %s without the answer: a typed error at once', async (how) => {
+    const { call } = await handWritten((_tool, _id, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write(': hello\n\n', () => (how === 'ends' ? response.end() : response.destroy()));
+    });
+    expect((await call('break')).error).toMatchObject({ code: 'CONNECTION_RESET' });
+    expect(contentOf(await call('echo'))).toBe('echoed');
+  });
+
+  test('that ends the stream of a cancelled call keeps its connection', async () => {
+    const [called, ended] = [signal(), signal()];
+    let stream: ServerResponse | undefined;
+    const { fleet, sessions, cancelled, call } = await handWritten((_tool, _id, response) => {
+      stream = response.writeHead(200, { 'content-type': 'text/event-stream' });
+      stream.write(': hello\n\n', () => called.fire());
+      stream.on('close', () => ended.fire());
+    });
+    expect(contentOf(await call('echo'))).toBe('echoed');
+    const before = sessions.size;
+    const { callId } = pending(await fleet.session.submit('break', {}, { namespace: 'mcp.old' }));
+    await called.promise;
+    await fleet.session.cancel(callId);
+    await cancelled.promise;
+    stream?.end();
+    await ended.promise;
+    expect(contentOf(await call('echo'))).toBe('echoed');
+    expect(sessions.size).toBe(before);
+  });
+
   test('that has forgotten the session, and says so with 400: the call is made in a new one', async () => {
     const { sessions, call } = await handWritten(() => undefined);
     expect(contentOf(await call('echo'))).toBe('echoed');

@@ -1,5 +1,12 @@
 /** An MCP server over streamable HTTP, reached through the guarded network: private addresses only where policy allows the host. */
-import { StreamableHTTPClientTransport, type Transport } from '@modelcontextprotocol/client';
+import {
+  isJSONRPCNotification,
+  isJSONRPCRequest,
+  isJSONRPCResponse,
+  type RequestId,
+  StreamableHTTPClientTransport,
+  type Transport,
+} from '@modelcontextprotocol/client';
 import type { McpConnectionOptions } from '../../../shared/mcp.ts';
 import { openNetwork } from '../../network.ts';
 import { type Environment, resolveValues } from './values.ts';
@@ -28,6 +35,26 @@ export function openHttpTransport(
     },
     reconnectionOptions: { ...RECONNECT, maxRetries: Number.POSITIVE_INFINITY },
   });
+  // The SDK tells nobody, either, that a stream without event IDs ended before its answer.
+  const unanswered = new Set<RequestId>();
+  // The client calls this before its own.
+  transport.onmessage = (message) => {
+    if (isJSONRPCResponse(message) && message.id !== undefined) unanswered.delete(message.id);
+  };
+  const send = transport.send.bind(transport);
+  transport.send = (message, options) => {
+    if (Array.isArray(message) || options?.onRequestStreamEnd !== undefined) return send(message, options);
+    if (isJSONRPCNotification(message) && message.method === 'notifications/cancelled')
+      unanswered.delete(message.params?.['requestId'] as RequestId);
+    if (!isJSONRPCRequest(message)) return send(message, options);
+    const { id } = message;
+    unanswered.add(id);
+    options?.requestSignal?.addEventListener('abort', () => unanswered.delete(id), { once: true });
+    const onRequestStreamEnd = () => {
+      if (unanswered.delete(id)) onLost();
+    };
+    return send(message, { ...options, onRequestStreamEnd });
+  };
   const close = transport.close.bind(transport);
   transport.close = async () => {
     // A courtesy to servers that keep sessions; whether it is heard does not matter.
