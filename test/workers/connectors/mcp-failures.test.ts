@@ -6,7 +6,7 @@ import { silentLogger } from '../../../src/shared/log.ts';
 import { McpConnections } from '../../../src/workers/connectors/mcp/tools.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { contentOf, pending } from '../../producer/fleet.ts';
-import { type McpFleet, startMcpFleet } from './mcp-rig.ts';
+import { type McpFleet, startMcpFleet, temporaryFolder } from './mcp-rig.ts';
 
 async function startOdd(options: Parameters<typeof startMcpFleet>[0] = {}) {
   const fleet = await startMcpFleet(options);
@@ -205,6 +205,34 @@ describe('a server that offers more than before', () => {
     const tools = [{ tool: 'mcp.odd.usable' }];
     expect(await fleet.bring('odd', fleet.odd())).toMatchObject({ state: 'declared', tools, refused });
     expect(await fleet.bring('odd')).toMatchObject({ state: 'declared', tools, refused });
+  });
+});
+
+describe('a server that leaves things out', () => {
+  test.each(['null', '""'])('has no further page of tools where it says %s', async (cursor) => {
+    const fleet = await startMcpFleet({ workers: 0 });
+    const outcome = await fleet.bring('odd', fleet.odd({ environment: { NEXT_CURSOR: cursor } }));
+    expect(outcome.tools.filter(({ tool }) => tool === 'mcp.odd.echo')).toHaveLength(1);
+  });
+
+  test('such as tools or templates has none, and hides nothing of the others where it fails', async () => {
+    const fleet = await startMcpFleet();
+    const environment = { CAPABILITIES: '{"resources":{}}' };
+    const outcome = await fleet.bring('one', fleet.odd({ environment }));
+    expect(outcome).toMatchObject({ state: 'declared', tools: [], resources: true });
+    const listed = async () => contentOf(await fleet.session.call('list_mcp_resources', {}));
+    const resources = [{ server: 'one', uri: 'file:///a', name: 'a' }];
+    expect(await listed()).toEqual({ resources });
+    const folder = await temporaryFolder();
+    await writeFile(join(folder, 'no-resources'), '');
+    await fleet.bring('two', fleet.odd({ environment, folder }));
+    expect(await listed()).toEqual({
+      resources,
+      failed: [{ server: 'two', error: expect.stringContaining('no resources/list') }],
+    });
+    expect((await fleet.session.call('list_mcp_resources', { server: 'two' })).error?.code).toBe('MCP_ERROR');
+    const templates = await fleet.session.call('list_mcp_resource_templates', {});
+    expect(contentOf(templates)).toEqual({ resourceTemplates: [] });
   });
 });
 

@@ -42,7 +42,7 @@ const MAX_PAGES = 64;
 /** Read loosely: one definition that is not as it should be must not hide the others. */
 const listSchema = z.looseObject({
   tools: z.array(z.looseObject({ name: z.string() })),
-  nextCursor: z.string().optional(),
+  nextCursor: z.string().nullish(),
 });
 
 /** An open connection. */
@@ -92,6 +92,7 @@ export class McpConnection {
   async definitions(signal: AbortSignal): Promise<readonly McpDefinition[]> {
     return this.#using(signal, async (open) => {
       const definitions: McpDefinition[] = [];
+      if (open.client.getServerCapabilities()?.tools === undefined) return definitions;
       let cursor: string | undefined;
       for (let page = 0; ; page += 1) {
         if (page === MAX_PAGES)
@@ -105,7 +106,8 @@ export class McpConnection {
           { timeout: LIST_TIMEOUT_MS, signal },
         );
         definitions.push(...listed.tools.map(definitionOf));
-        cursor = listed.nextCursor;
+        // Some servers write an empty one, or null, on the last page.
+        cursor = listed.nextCursor || undefined;
         if (cursor === undefined) return definitions;
       }
     });

@@ -1,5 +1,5 @@
 /** Resources of MCP servers as tools (C20): listed and read by name of the server. */
-import type { ResourceTemplateType } from '@modelcontextprotocol/client';
+import { ProtocolError, ProtocolErrorCode, type ResourceTemplateType } from '@modelcontextprotocol/client';
 import { PawlError } from '../../../shared/failure.ts';
 import type { McpResourceRouting } from '../../../shared/mcp.ts';
 import type { ToolResult } from '../../../shared/tool.ts';
@@ -22,16 +22,28 @@ export async function resourceTool(
   if (kind === 'read') return read(server ?? '', text(params['uri']) ?? '', reach);
   if (server === undefined && cursor !== undefined)
     throw new PawlError('INVALID_PARAMS', '`cursor` needs the `server` that gave it.');
-  const pages = await Promise.all(
-    (server === undefined ? reach.servers : [server]).map((each) => list(kind, each, cursor, reach)),
+  const servers = server === undefined ? reach.servers : [server];
+  const asked = await Promise.allSettled(servers.map((each) => list(kind, each, cursor, reach)));
+  reach.signal.throwIfAborted();
+  const pages = asked.flatMap((page) => (page.status === 'fulfilled' ? [page.value] : []));
+  // One server that cannot answer hides nothing of the others.
+  const failed = asked.flatMap((page, index) =>
+    page.status === 'rejected' ? [{ server: servers[index] ?? '', reason: page.reason as unknown }] : [],
   );
-  const [only] = pages;
+  const [first] = failed;
+  if (first !== undefined && pages.length === 0) throw first.reason;
+  const nextCursor = server === undefined ? undefined : pages[0]?.nextCursor;
   return {
     output: {
       [kind === 'list' ? 'resources' : 'resourceTemplates']: pages.flatMap(({ entries }) => entries),
-      ...(pages.length === 1 && only?.nextCursor !== undefined ? { nextCursor: only.nextCursor } : {}),
+      ...(nextCursor === undefined ? {} : { nextCursor }),
+      ...(failed.length === 0 ? {} : { failed: failed.map(({ server, reason }) => ({ server, error: said(reason) })) }),
     },
   };
+}
+
+function said(reason: unknown): string {
+  return reason instanceof Error ? reason.message : String(reason);
 }
 
 interface Page {
@@ -44,16 +56,23 @@ function list(kind: 'list' | 'templates', server: string, cursor: string | undef
   return reach.connectionTo(server).request(reach.signal, async (client, options): Promise<Page> => {
     if (kind === 'list') {
       const { resources, nextCursor } = await client.listResources(params, options);
-      return { entries: resources.map((resource) => ({ server, ...shown(resource), uri: resource.uri })), nextCursor };
+      const entries = resources.map((resource) => ({ server, ...shown(resource), uri: resource.uri }));
+      return { entries, nextCursor: nextCursor || undefined };
     }
-    const { resourceTemplates, nextCursor } = await client.listResourceTemplates(params, options);
+    const { resourceTemplates, nextCursor } = await client.listResourceTemplates(params, options).catch(noTemplates);
     const entries = resourceTemplates.map((template: ResourceTemplateType) => ({
       server,
       ...shown(template),
       uriTemplate: template.uriTemplate,
     }));
-    return { entries, nextCursor };
+    return { entries, nextCursor: nextCursor || undefined };
   });
+}
+
+/** Many servers that have resources do not know templates. */
+function noTemplates(error: unknown): { readonly resourceTemplates: []; readonly nextCursor: undefined } {
+  if (!ProtocolError.isInstance(error) || error.code !== ProtocolErrorCode.MethodNotFound) throw error;
+  return { resourceTemplates: [], nextCursor: undefined };
 }
 
 function shown(entry: {
