@@ -272,6 +272,24 @@ describe('a hostile server', () => {
     expect(await echoed).toMatchObject({ content: [{ text: 'a' }] });
   });
 
+  test('that never answers is told as one that did not answer in time, not as a connection that we closed', async () => {
+    const fleet = await startMcpFleet({ workers: 0 });
+    const parts = {
+      settings: fleet.settings,
+      environment: process.env,
+      log: silentLogger,
+      pawlVersion: '0',
+      connectTimeoutMs: 300,
+    };
+    const connections = new McpConnections(parts);
+    onTestFinished(() => connections.close());
+    const connection = connections.to('odd', fleet.odd({ command: ['sleep', '1000'] }));
+    await expect(connection.definitions(new AbortController().signal)).rejects.toMatchObject({
+      code: 'MCP_UNAVAILABLE',
+      message: expect.stringMatching(/^The MCP server odd cannot be reached: .*timed out/),
+    });
+  });
+
   test('that offers bad schemas and names that collide: what can be used is, the rest is told of', async () => {
     const fleet = await startMcpFleet();
     const definitions = [

@@ -24,6 +24,8 @@ export interface ConnectionParts {
   readonly pawlVersion: string;
   /** How long a message may take to arrive once it has begun. */
   readonly messageTimeoutMs?: number;
+  /** How long a server may take to answer when it is connected to. */
+  readonly connectTimeoutMs?: number;
 }
 
 const CONNECT_TIMEOUT_MS = 20_000;
@@ -237,11 +239,12 @@ export class McpConnection {
   }
 
   async #connectInEra(legacy: boolean): Promise<Open> {
-    const { pawlVersion } = this.#parts;
+    const { pawlVersion, connectTimeoutMs = CONNECT_TIMEOUT_MS } = this.#parts;
+    const probeTimeoutMs = Math.min(PROBE_TIMEOUT_MS, connectTimeoutMs);
     let open: Open | undefined;
     const options: ClientOptions = {
       capabilities: {},
-      versionNegotiation: { mode: legacy ? 'legacy' : 'auto', probe: { timeoutMs: PROBE_TIMEOUT_MS } },
+      versionNegotiation: { mode: legacy ? 'legacy' : 'auto', probe: { timeoutMs: probeTimeoutMs } },
       // Results are checked here against the definition that was accepted, not against the server's newest word.
       jsonSchemaValidator: {
         getValidator: () => (data) => ({ valid: true, data: data as never, errorMessage: undefined }),
@@ -263,7 +266,7 @@ export class McpConnection {
     client.onclose = () => this.#closed(made);
     client.onerror = (error) => this.#heard(made, error);
     try {
-      await client.connect(transport, { timeout: CONNECT_TIMEOUT_MS });
+      await client.connect(transport, { timeout: connectTimeoutMs });
     } catch (error) {
       await transport.close().catch(() => undefined);
       const said = transport instanceof StdioTransport ? transport.said : '';

@@ -59,6 +59,7 @@ export class StdioTransport implements Transport {
   fault: Error | undefined;
   readonly #options: StdioOptions;
   readonly #abort = new AbortController();
+  readonly #closing = new PawlError('CANCELLED', 'The connection was closed.');
   #tree: Tree | undefined;
   #parts: Buffer[] = [];
   #bytes = 0;
@@ -128,7 +129,8 @@ export class StdioTransport implements Transport {
     clearTimeout(this.#stalled);
     // After what it said before it ended.
     this.#delivered = this.#delivered.then(() => {
-      this.fault ??= because;
+      // That we close it is no fault of the server's.
+      if (because !== this.#closing) this.fault ??= because;
       this.onclose?.();
     });
   }
@@ -221,7 +223,7 @@ export class StdioTransport implements Transport {
 
   /** Resolves when nothing of the server is left. */
   async close(): Promise<void> {
-    this.#abort.abort(new PawlError('CANCELLED', 'The connection was closed.'));
+    this.#abort.abort(this.#closing);
     await this.#tree?.ended.catch(() => undefined);
   }
 }
