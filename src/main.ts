@@ -154,24 +154,13 @@ export interface StartWorkerOptions extends Partial<Omit<SettingsInput, 'tools'>
   readonly onDrainAsked?: () => void;
 }
 
-/** A worker in this process. Does not end the process: call `close()` to drain it. */
-export async function startWorker({
-  tools: given,
-  tiers,
-  concurrency,
-  log,
-  hooks,
-  onEvent,
-  onDrainAsked,
-  ...options
-}: StartWorkerOptions): Promise<ToolWorker> {
-  const sets = given.filter((entry) => !isTool(entry)) as readonly Toolset<AnyTool>[];
-  if (sets.some((set) => typeof set?.tools !== 'function'))
-    throw new PawlError(
-      'CONFIGURATION',
-      'Every entry of `tools` must come from defineTool, or be a toolset of such tools.',
-    );
-  const tools = [...given.filter(isTool), ...(await resolveToolsets(sets, { offered: [] }))];
+/** A worker in this process. Does not end the process: call `close()` to drain it. Throws `CONFIGURATION` for what cannot be run. */
+export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker> {
+  const fault = faultOf(given);
+  if (fault !== undefined) throw new PawlError('CONFIGURATION', fault);
+  const { tools: entries, tiers, concurrency, log, hooks, onEvent, onDrainAsked, ...options } = given;
+  const sets = entries.filter((entry) => !isTool(entry)) as readonly Toolset<AnyTool>[];
+  const tools = [...entries.filter(isTool), ...(await resolveToolsets(sets, { offered: [] }))];
   const settings = await loadSettings(options);
   const served = tiers ?? TIERS.filter((tier) => tools.some((tool) => tool.tier === tier));
   if (served.length === 0) throw new PawlError('CONFIGURATION', 'A worker needs at least one tool or tier.');
@@ -199,4 +188,20 @@ export async function startWorker({
     ...(onEvent === undefined ? {} : { onEvent }),
     ...(onDrainAsked === undefined ? {} : { onDrainAsked }),
   });
+}
+
+/** What no worker can run with, also from callers without types. */
+function faultOf(given: Partial<StartWorkerOptions> | undefined): string | undefined {
+  const { tools, tiers = [], concurrency = DEFAULT_CONCURRENCY } = given ?? {};
+  if (!Array.isArray(tools))
+    return 'startWorker needs `tools`: a list of what defineTool returns, and of toolsets of such tools.';
+  if (!tools.every((entry) => isTool(entry) || typeof entry?.tools === 'function'))
+    return 'Every entry of `tools` must come from defineTool, or be a toolset of such tools.';
+  if (!Number.isSafeInteger(concurrency) || concurrency < 1)
+    return `\`concurrency\` must be a whole number of at least 1; got ${String(concurrency)}.`;
+  if (!Array.isArray(tiers)) return '`tiers` must be a list.';
+  const unknown = tiers.find((tier) => !TIERS.includes(tier));
+  return unknown === undefined
+    ? undefined
+    : `There is no tier ${JSON.stringify(unknown)}; tiers are ${TIERS.join(', ')}.`;
 }

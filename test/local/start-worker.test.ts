@@ -1,0 +1,28 @@
+import { expect, test } from 'vitest';
+import { type StartWorkerOptions, startWorker } from '../../src/main.ts';
+import { silentLogger } from '../../src/shared/log.ts';
+import { echo } from '../producer/tools.ts';
+
+const CONCURRENCY = '`concurrency` must be a whole number of at least 1';
+const TOOLS = 'startWorker needs `tools`';
+
+test.each<[string, unknown, string]>([
+  ['no options', undefined, TOOLS],
+  ['no tools', {}, TOOLS],
+  ['tools that are no list', { tools: echo }, TOOLS],
+  ['a tool that is none', { tools: [null] }, 'Every entry of `tools` must come from defineTool'],
+  ['concurrency 0', { tools: [echo], concurrency: 0 }, `${CONCURRENCY}; got 0.`],
+  ['concurrency -1', { tools: [echo], concurrency: -1 }, `${CONCURRENCY}; got -1.`],
+  ['concurrency 1.5', { tools: [echo], concurrency: 1.5 }, `${CONCURRENCY}; got 1.5.`],
+  ['concurrency NaN', { tools: [echo], concurrency: Number.NaN }, `${CONCURRENCY}; got NaN.`],
+  ['an unknown tier', { tools: [echo], tiers: ['read-only', 'writes'] }, 'There is no tier "writes"; tiers are '],
+  ['tiers that are no list', { tools: [echo], tiers: 'read-only' }, '`tiers` must be a list.'],
+])('a worker with %s is refused before anything is started', async (_what, options, message) => {
+  // Nothing listens there: whoever asks Redis first says something else.
+  const place = { redisUrl: 'redis://127.0.0.1:1', log: silentLogger };
+  const given = options === undefined ? undefined : { ...place, ...options };
+  await expect(startWorker(given as StartWorkerOptions)).rejects.toMatchObject({
+    code: 'CONFIGURATION',
+    message: expect.stringContaining(message),
+  });
+});
