@@ -1,6 +1,7 @@
 /**
  * What commands get from the process.
  */
+import { writeSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { CliContext } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
@@ -53,12 +54,20 @@ function supervisor(): CliContext['supervisor'] {
   };
 }
 
-/** `pawl calls ls | head -1` closes our output early, which is no error. */
+/** `pawl calls ls | head -1` closes our output early, which is no error; a full disk is one. */
 export function endWhenNobodyReads(context: CliContext): void {
   for (const stream of [context.out, context.err]) {
     stream.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code === 'EPIPE') process.exit(EXIT_CODES.success.code);
-      throw error;
+      if (stream === context.out) tryToSay(`The output cannot be written: ${error.message}.`);
+      process.exit(EXIT_CODES.failed.code);
     });
   }
+}
+
+/** At once, because the process ends; where standard error takes nothing either, the exit code has to do. */
+function tryToSay(line: string): void {
+  try {
+    writeSync(process.stderr.fd, `pawl: ${line}\n`);
+  } catch {}
 }

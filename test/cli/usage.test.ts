@@ -2,6 +2,7 @@ import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
+import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { CliContext } from '../../src/cli/context.ts';
@@ -9,7 +10,7 @@ import { EXIT_CODES, exitCodeOfError, exitCodeOfResult } from '../../src/cli/exi
 import { createProgram } from '../../src/cli.ts';
 import type { ResultStatus, ToolResultEnvelope } from '../../src/shared/envelope.ts';
 import { FAILURES, type FailureCode, PawlError } from '../../src/shared/failure.ts';
-import { startPawl } from '../helpers/process.ts';
+import { startPawl, startProgram } from '../helpers/process.ts';
 
 const NOBODY = 'redis://127.0.0.1:1';
 
@@ -55,6 +56,19 @@ test('Redis out of reach is said in one line, without the password: exit code 7'
     expect(ended.stderr).toMatch(/^pawl: Redis cannot be used: .*ECONNREFUSED.*pawl doctor.*\n$/);
     expect(ended.stderr).not.toContain('hidden');
   }
+});
+
+test('output that cannot be written is said in one line: exit code 1', async () => {
+  const launcher = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));
+  const help = async (redirected: string) => {
+    const shell = startProgram('sh', ['-c', `exec "$0" "$1" --help ${redirected}`, process.execPath, launcher]);
+    return { code: (await shell.ended).code, stderr: shell.stderr() };
+  };
+  expect(await help('>/dev/full')).toEqual({
+    code: 1,
+    stderr: expect.stringMatching(/^pawl: The output cannot be written: ENOSPC.*\n$/),
+  });
+  expect(await help('>/dev/full 2>&1')).toEqual({ code: 1, stderr: '' });
 });
 
 describe('a configuration file that cannot be used is named in one line: exit code 2', () => {
