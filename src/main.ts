@@ -53,7 +53,8 @@ async function configFile(folder: string): Promise<unknown> {
   const json = join(folder, 'pawl.config.json');
   if (existsSync(json)) {
     try {
-      return JSON.parse(readFileSync(json, 'utf8'));
+      // Some editors put a byte order mark in front.
+      return JSON.parse(readFileSync(json, 'utf8').replace(/^\uFEFF/, ''));
     } catch (error) {
       throw new PawlError(
         'CONFIGURATION',

@@ -70,7 +70,8 @@ export async function readParams(context: CliContext, given: string): Promise<Re
       throw usageError(`The parameters cannot be read: ${error instanceof Error ? error.message : String(error)}.`);
     }
   };
-  const content = await read();
+  // Some editors put a byte order mark in front.
+  const content = (await read()).replace(/^\uFEFF/, '');
   let params: unknown;
   try {
     params = JSON.parse(content);

@@ -67,6 +67,12 @@ describe('pawl call', () => {
     expect(JSON.parse(second.stdout)).toMatchObject({ callId, fromCache: true, cache: { matchedOn: 'completed' } });
   });
 
+  test('takes parameters from a file that begins with a byte order mark', async () => {
+    writeFileSync(join(place.folder, 'marked.json'), '\uFEFF{"name":"Ada"}');
+    const greeted = await place.run(['call', 'greet', '--params', '@marked.json']);
+    expect(greeted).toMatchObject({ code: 0, stdout: expect.stringContaining('Ada') });
+  });
+
   test('answers what cannot be a call with exit code 2 and one plain message', async () => {
     const ada = '{"name":"Ada"}';
     const refusals: readonly (readonly [string, readonly string[]])[] = [

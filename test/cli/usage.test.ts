@@ -71,6 +71,14 @@ test('output that cannot be written is said in one line: exit code 1', async () 
   expect(await help('>/dev/full 2>&1')).toEqual({ code: 1, stderr: '' });
 });
 
+test('a configuration file may begin with a byte order mark', async () => {
+  const folder = temporaryFolder();
+  writeFileSync(join(folder, 'pawl.config.json'), `\uFEFF${JSON.stringify({ redisUrl: NOBODY })}`);
+  const { code, stderr } = await pawl(['calls'], { REDIS_URL: '' }, folder);
+  expect(code).toBe(7);
+  expect(stderr).toContain('ECONNREFUSED');
+});
+
 describe('a configuration file that cannot be used is named in one line: exit code 2', () => {
   test.each([
     [
