@@ -5,6 +5,9 @@ import { PawlError } from '../failure.ts';
 /** Between two nodes of a cluster; a comma of a password is none. */
 const NEXT_NODE = /,(?=\s*rediss?:\/\/|[^@]*$)/;
 
+/** Behind the host: digits of a password stand before an @. */
+const PORT = /^rediss?:\/\/(?:[^/?#]*@)?[^@/?#]*:(\d+)(?:[/?#]|$)/;
+
 /** Whether it is the address of a Redis Cluster. */
 export function isCluster(url: string): boolean {
   return /^rediss?\+cluster:/.test(url) || (/^rediss?:/.test(url) && NEXT_NODE.test(url));
@@ -29,6 +32,9 @@ export function nodesOf(url: string): readonly [string, ...string[]] {
 /** Of one server. Throws `CONFIGURATION`. */
 export function addressOf(url: string): RedisOptions {
   if (url.startsWith('/')) return { path: url };
+  const port = PORT.exec(url)?.[1];
+  if (port !== undefined && (Number(port) < 1 || Number(port) > 65_535))
+    throw new PawlError('CONFIGURATION', 'The port in REDIS_URL must be between 1 and 65535.');
   const parsed = URL.canParse(url) ? new URL(url) : undefined;
   if (parsed === undefined || !['redis:', 'rediss:', 'unix:', 'redis+unix:'].includes(parsed.protocol)) {
     throw new PawlError(

@@ -393,5 +393,6 @@ export function backendError(error: unknown): unknown {
 }
 
 function unavailable(cause: Error): PawlError {
+  if (cause instanceof PawlError && cause.code === 'BACKEND_UNAVAILABLE') return cause;
   return new PawlError('BACKEND_UNAVAILABLE', `Redis cannot be used: ${cause.message}`, { cause });
 }

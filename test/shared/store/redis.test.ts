@@ -26,6 +26,7 @@ describe('addresses of Redis', () => {
   test.each([
     ['redis://host', { host: 'host', port: 6379 }],
     ['redis://u:p%40ss@host:7000/3', { host: 'host', port: 7000, username: 'u', password: 'p@ss', db: 3 }],
+    ['redis://u:70000@host:65535', { host: 'host', port: 65_535, password: '70000' }],
     ['rediss://host', { host: 'host', tls: {} }],
     ['unix:///run/redis.sock', { path: '/run/redis.sock' }],
     ['/run/redis.sock', { path: '/run/redis.sock' }],
@@ -47,6 +48,8 @@ describe('addresses of Redis', () => {
     ['redis://host/hunter2@host', 'The database in REDIS_URL must be a number'],
     ['redis://:hunter2%@host', 'The password in REDIS_URL has a % that encodes nothing'],
     ['redis://hunter2%zz@host', 'The user name in REDIS_URL has a % that encodes nothing'],
+    ['redis://:hunter2@host:65536', 'The port in REDIS_URL must be between 1 and 65535.'],
+    ['redis://host:0/1', 'The port in REDIS_URL must be between 1 and 65535.'],
     ['unix:///run/100%', 'The path in REDIS_URL has a % that encodes nothing'],
   ])('%s is refused in a sentence that does not show the password', (url, sentence) => {
     expect(() => options(url)).toThrow(expect.objectContaining({ code: 'CONFIGURATION' }));
@@ -114,6 +117,17 @@ describe('Redis out of reach is one typed error', () => {
     } finally {
       client.disconnect();
     }
+  });
+
+  test('what the server says of it is told once', async ({ skip }) => {
+    const { redisUrl, prefix } = await createWorld();
+    skip(isCluster(redisUrl), 'a cluster’s nodes are asked one by one');
+    const wire = await startWire(redisUrl);
+    const url = wire.url.replace('//', '//nobody:wrong@');
+    await expect(reach({ url, name: prefix, mode: 'fail-fast' }, 1_000)).rejects.toMatchObject({
+      code: 'BACKEND_UNAVAILABLE',
+      message: expect.stringMatching(/^Redis cannot be used: WRONGPASS/),
+    });
   });
 
   test('a process that was too busy to hear an answer still hears it', async () => {
