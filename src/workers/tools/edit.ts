@@ -155,7 +155,7 @@ function replaced(path: string, text: string, edits: readonly Edit[]): { content
     if (positions.length === 0) throw new PawlError('PRECONDITION_FAILED', which + explainAbsent(path, content, from));
     if (positions.length > 1 && !edit.replace_all)
       throw new PawlError('PRECONDITION_FAILED', which + explainSeveral(path, content, positions));
-    for (const position of positions) lines.push(lineAt(content, position));
+    for (const line of linesAt(content, positions)) lines.push(line);
     // Not String.replace: "$&" in the new text is text.
     content = content.split(from).join(to);
   });
@@ -164,9 +164,10 @@ function replaced(path: string, text: string, edits: readonly Edit[]): { content
 
 /** Models write line feeds; in a file whose lines end in CR LF they mean those. */
 function inLineEndsOf(content: string, oldText: string, newText: string): { from: string; to: string } {
-  const isMeant = !content.includes(oldText) && content.includes('\r\n') && !oldText.includes('\r');
-  if (!isMeant) return { from: oldText, to: newText };
   const convert = (text: string): string => text.replaceAll(/\r?\n/g, '\r\n');
+  // A text without a line end stands in any file: there only a file that has no other line ends says what is meant.
+  const isMeant = !content.includes(oldText) || !/(?<!\r)\n/.test(content);
+  if (!isMeant || !content.includes('\r\n') || oldText.includes('\r')) return { from: oldText, to: newText };
   return { from: convert(oldText), to: convert(newText) };
 }
 
@@ -176,14 +177,18 @@ function positionsOf(content: string, text: string): number[] {
   return positions;
 }
 
-function lineAt(content: string, position: number): number {
+/** The lines of ascending positions, in one walk. */
+function linesAt(content: string, positions: readonly number[]): number[] {
   let line = 1;
-  for (let at = content.indexOf('\n'); at !== -1 && at < position; at = content.indexOf('\n', at + 1)) line += 1;
-  return line;
+  let lineEnd = content.indexOf('\n');
+  return positions.map((position) => {
+    for (; lineEnd !== -1 && lineEnd < position; lineEnd = content.indexOf('\n', lineEnd + 1)) line += 1;
+    return line;
+  });
 }
 
 function explainSeveral(path: string, content: string, positions: readonly number[]): string {
-  const lines = positions.slice(0, MAX_NAMED_LINES).map((position) => lineAt(content, position));
+  const lines = linesAt(content, positions.slice(0, MAX_NAMED_LINES));
   const more = positions.length > MAX_NAMED_LINES ? ' and more' : '';
   return `old_string was found ${positions.length} times in ${JSON.stringify(path)}, at lines ${lines.join(', ')}${more}; nothing was changed. Take more of the lines around it into old_string to make it unique, or set replace_all to true.`;
 }
@@ -199,9 +204,10 @@ function explainAbsent(path: string, content: string, text: string): string {
     const what = wanted.length > 1 ? 'Its first line stands' : 'It stands';
     return `${head} ${what} at line ${same + 1} when white space is left aside: ${shown(lines[same])}. Copy the text exactly from the file.`;
   }
+  const pairs = pairsOf(first);
   const { line, score } = lines.reduce<{ line: number; score: number }>(
     (best, candidate, index) => {
-      const likeness = similarity(first, bare(candidate));
+      const likeness = similarity(pairs, first.length, bare(candidate));
       return likeness > best.score ? { line: index, score: likeness } : best;
     },
     { line: -1, score: 0 },
@@ -210,21 +216,22 @@ function explainAbsent(path: string, content: string, text: string): string {
   return `${head} The nearest line is line ${line + 1}: ${shown(lines[line])}. Read the file again and copy the text exactly.`;
 }
 
-/** 0 to 1: the share of letter pairs that two lines have in common. */
-function similarity(a: string, b: string): number {
-  if (a.length < 2 || b.length < 2) return 0;
+/** How often each pair of letters comes. */
+function pairsOf(text: string): ReadonlyMap<string, number> {
   const pairs = new Map<string, number>();
-  for (let at = 0; at < a.length - 1; at += 1)
-    pairs.set(a.slice(at, at + 2), (pairs.get(a.slice(at, at + 2)) ?? 0) + 1);
-  let common = 0;
-  for (let at = 0; at < b.length - 1; at += 1) {
-    const pair = b.slice(at, at + 2);
-    const left = pairs.get(pair) ?? 0;
-    if (left === 0) continue;
-    pairs.set(pair, left - 1);
-    common += 1;
+  for (let at = 0; at < text.length - 1; at += 1) {
+    const pair = text.slice(at, at + 2);
+    pairs.set(pair, (pairs.get(pair) ?? 0) + 1);
   }
-  return (2 * common) / (a.length + b.length - 2);
+  return pairs;
+}
+
+/** 0 to 1: the share of letter pairs that a line has in common with a text of these pairs and this length. */
+function similarity(pairs: ReadonlyMap<string, number>, length: number, line: string): number {
+  if (length < 2 || line.length < 2) return 0;
+  let common = 0;
+  for (const [pair, count] of pairsOf(line)) common += Math.min(count, pairs.get(pair) ?? 0);
+  return (2 * common) / (length + line.length - 2);
 }
 
 function shown(line: string | undefined): string {

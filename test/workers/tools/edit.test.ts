@@ -60,6 +60,13 @@ describe('edit replaces (A16)', () => {
 
   test('in a file with CR LF, where the model writes line feeds', async () => {
     expect(await edited('a\r\nb\r\nc\r\n', { old_string: 'a\nb', new_string: 'x\ny' })).toBe('x\r\ny\r\nc\r\n');
+    expect(await edited('a\r\nb\r\nc\r\n', { old_string: 'b', new_string: 'x\ny' })).toBe('a\r\nx\r\ny\r\nc\r\n');
+    expect(await edited('a\r\nb\nc\r\n', { old_string: 'b', new_string: 'x\ny' })).toBe('a\r\nx\ny\nc\r\n');
+  });
+
+  test('every one of very many occurrences', async () => {
+    const change = { old_string: 'foo', new_string: 'bar', replace_all: true };
+    expect(await edited('foo();\n'.repeat(400_000), change)).toBe('bar();\n'.repeat(400_000));
   });
 });
 
@@ -80,6 +87,14 @@ describe('edit refuses with a hint for the next attempt, and changes nothing', (
     expect(near.message).toContain('The nearest line is line 2: "const total = items.length;"');
     const far = await refusal(content, { old_string: 'zzzzz', new_string: 'x' });
     expect(far.message).toContain('No line resembles it');
+  });
+
+  test('a long text that is absent from a long file', async () => {
+    const { message } = await refusal('const alpha = 1;\n'.repeat(50_000), {
+      old_string: 'abcdefghij'.repeat(5_000),
+      new_string: 'x',
+    });
+    expect(message).toContain('No line resembles it');
   });
 
   test('a text that is not unique: with how often and where', async () => {
