@@ -154,25 +154,34 @@ class PatchReader extends LineReader {
 class UnifiedReader extends LineReader {
   read(): FilePatch[] {
     const patches: FilePatch[] = [];
-    let renamed: { from?: string; to?: string } = {};
+    let head: GitHead = {};
     const flush = () => {
-      if (renamed.from !== undefined && renamed.to !== undefined)
-        patches.push({ kind: 'update', path: renamed.from, moveTo: renamed.to, hunks: [] });
-      renamed = {};
+      patches.push(...withoutLines(head));
+      head = {};
     };
     for (; this.line !== undefined; ) {
       const { line } = this;
-      if (line.startsWith('diff --git ')) flush();
+      if (line.startsWith('diff --git ')) {
+        flush();
+        head = { path: pathOfHead(line) };
+      }
+      if (line.startsWith('new file mode ')) head.kind = 'add';
+      if (line.startsWith('deleted file mode ')) head.kind = 'delete';
       const [, end, name] = /^rename (from|to) (.+)$/.exec(line) ?? [];
-      if (name !== undefined) renamed = { ...renamed, [end ?? '']: name };
-      if (line.startsWith('GIT binary patch')) throw this.wrong('a text patch; binary patches cannot be applied');
-      if (line.startsWith('--- ') && this.lines[this.at + 1]?.startsWith('+++ ')) {
-        renamed = {};
+      if (name !== undefined) head[end as 'from' | 'to'] = unquoted(name);
+      if (/^(GIT binary patch|Binary files .* differ)$/.test(line))
+        throw this.wrong('a text patch; binary patches cannot be applied');
+      if (line.startsWith('--- ') && this.#isNameOfNew()) {
+        head = {};
         patches.push(this.#file());
       } else this.at += 1;
     }
     flush();
     return patches;
+  }
+
+  #isNameOfNew(): boolean {
+    return this.lines[this.at + 1]?.startsWith('+++ ') === true;
   }
 
   #file(): FilePatch {
@@ -199,7 +208,7 @@ class UnifiedReader extends LineReader {
     let [old, fresh] = [Number(head[2] ?? 1), Number(head[4] ?? 1)];
     const lines: HunkLine[] = [];
     let noLineEnd = false;
-    while ((old > 0 || fresh > 0) && !this.#endsEarly()) {
+    while ((old > 0 || fresh > 0 || this.#goesOn()) && !this.#endsEarly()) {
       const read = hunkLine(this.line ?? '');
       if (read === undefined && !this.line?.startsWith('\\'))
         throw this.wrong('a line that begins with a space, "+" or "-"');
@@ -217,12 +226,40 @@ class UnifiedReader extends LineReader {
     return { lines, atEnd: noLineEnd, noLineEnd, nearLine: Number(head[1]) };
   }
 
-  /** Models count wrong: a hunk ends where the next one begins, whatever its head says. */
+  /** Models count wrong: a hunk goes on as long as lines of a hunk come, up to the next file and to a mail's signature. */
+  #goesOn(): boolean {
+    const { line = '' } = this;
+    if (line.trimEnd() === '--' || (line.startsWith('--- ') && this.#isNameOfNew())) return false;
+    return /^[ +-]/.test(line);
+  }
+
+  /** And it ends where the next one begins. */
   #endsEarly(): boolean {
     const { line } = this;
     if (line === undefined || (line === '' && this.at === this.lines.length - 1)) return true;
     return line.startsWith('@@ ') || line.startsWith('diff --git ');
   }
+}
+
+/** What git says of a file before its lines, or instead of them. */
+interface GitHead {
+  path?: string | undefined;
+  kind?: 'add' | 'delete';
+  from?: string;
+  to?: string;
+}
+
+/** What a head asks for by itself: files that are renamed as they are, and empty ones, have no lines. */
+function withoutLines({ path, kind, from, to }: GitHead): FilePatch[] {
+  if (from !== undefined && to !== undefined) return [{ kind: 'update', path: from, moveTo: to, hunks: [] }];
+  if (path === undefined || kind === undefined) return [];
+  return [kind === 'add' ? { kind, path, content: '' } : { kind, path }];
+}
+
+/** Of `diff --git a/PATH b/PATH`; undefined where the paths differ. */
+function pathOfHead(line: string): string | undefined {
+  const [, plain, quoted] = /^diff --git (?:a\/(.+) b\/\1|"a\/.+" ("b\/.+"))$/.exec(line) ?? [];
+  return quoted === undefined ? plain : unquoted(quoted).slice('b/'.length);
 }
 
 function hunkLine(line: string): HunkLine | undefined {
@@ -234,20 +271,51 @@ function hunkLine(line: string): HunkLine | undefined {
 
 /** The path of a `---` or `+++` line, without the time stamp; undefined for /dev/null. */
 function nameOf(line: string, prefix: string): string | undefined {
-  const [name = ''] = line.slice(4).split('\t');
+  const name = unquoted(line.slice(4).split('\t')[0] ?? '');
   if (name.trim() === '/dev/null') return undefined;
   return name.startsWith(prefix) ? name.slice(prefix.length) : name.trim();
 }
 
+const ESCAPED: Readonly<Record<string, string>> = {
+  a: '\u0007',
+  b: '\b',
+  t: '\t',
+  n: '\n',
+  v: '\v',
+  f: '\f',
+  r: '\r',
+};
+
+/** Git writes paths with other than plain letters as C does: in quotes, their bytes in octal. */
+function unquoted(name: string): string {
+  const [, inner] = /^"(.*)"$/.exec(name.trim()) ?? [];
+  if (inner === undefined) return name;
+  const bytes = Buffer.from(inner)
+    .toString('latin1')
+    .replace(/\\(?:([0-7]{3})|(.))/g, (_, octal: string | undefined, letter: string) =>
+      octal === undefined ? (ESCAPED[letter] ?? letter) : String.fromCharCode(Number.parseInt(octal, 8)),
+    );
+  return Buffer.from(bytes, 'latin1').toString();
+}
+
 /** Throws `PRECONDITION_FAILED` naming the hunk that does not fit and what stands there instead. */
 export function applyHunks(path: string, content: string, hunks: readonly Hunk[]): string {
-  const lineEnd = content.includes('\r\n') ? '\r\n' : '\n';
-  const lines = content.split(/\r?\n/);
-  let endsWithLineEnd = lines.at(-1) === '';
-  if (endsWithLineEnd) lines.pop();
-  const wasEmpty = content === '';
+  const hasOnlyCrLf = content.includes('\r\n') && !/(?<!\r)\n/.test(content);
+  const lineEnd = hasOnlyCrLf ? '\r\n' : '\n';
+  // With their line ends: what is kept stays as it is.
+  const whole = content.split(/(?<=\n)/);
+  if (whole.at(-1) === '') whole.pop();
+  const lines = whole.map(withoutLineEnd);
   const result: string[] = [];
   let taken = 0;
+  const keepUpTo = (end: number) => {
+    for (; taken < end; taken += 1) result.push(whole[taken] ?? '');
+  };
+  const add = (text: string) => {
+    const above = result.pop();
+    if (above !== undefined) result.push(above.endsWith('\n') ? above : above + lineEnd);
+    result.push(text + lineEnd);
+  };
   hunks.forEach((hunk, index) => {
     let from = taken;
     if (hunk.heading !== undefined) {
@@ -259,29 +327,31 @@ export function applyHunks(path: string, content: string, hunks: readonly Hunk[]
     const old = hunk.lines.filter((line) => line.kind !== 'add').map((line) => line.text);
     const at =
       old.length === 0
-        ? hunk.heading !== undefined
-          ? from
-          : hunk.nearLine === undefined || hunk.nearLine > lines.length
-            ? lines.length
-            : Math.max(from, hunk.nearLine)
+        ? placeOfAdditions(hunk, lines.length, from)
         : findLines(lines, old, from, hunk.atEnd, hunk.nearLine === undefined ? undefined : hunk.nearLine - 1);
     if (at === undefined) throw misfit(path, index, hunks.length, explain(lines, old, from));
-    result.push(...lines.slice(taken, at));
-    taken = at;
+    keepUpTo(at);
     for (const line of hunk.lines) {
-      if (line.kind === 'add') result.push(line.text);
-      else {
-        // Kept lines stay as the file has them, also where white space at their end differs.
-        if (line.kind === 'keep') result.push(lines[taken] ?? line.text);
-        taken += 1;
-      }
+      if (line.kind === 'add') add(line.text);
+      // Kept lines stay as the file has them, also where white space at their end differs.
+      else if (line.kind === 'keep') keepUpTo(taken + 1);
+      else taken += 1;
     }
-    if (hunk.noLineEnd) endsWithLineEnd = false;
-    else if (taken >= lines.length && hunk.lines.at(-1)?.kind === 'add') endsWithLineEnd = true;
+    const last = hunk.noLineEnd ? result.pop() : undefined;
+    if (last !== undefined) result.push(withoutLineEnd(last));
   });
-  result.push(...lines.slice(taken));
-  if (result.length === 0) return '';
-  return result.join(lineEnd) + (endsWithLineEnd || wasEmpty ? lineEnd : '');
+  keepUpTo(lines.length);
+  return result.join('');
+}
+
+function withoutLineEnd(line: string): string {
+  return line.replace(/\r?\n$/, '');
+}
+
+function placeOfAdditions({ atEnd, heading, nearLine }: Hunk, count: number, from: number): number {
+  if (atEnd) return count;
+  if (heading !== undefined) return from;
+  return nearLine === undefined || nearLine > count ? count : Math.max(from, nearLine);
 }
 
 /** How exactly lines are compared: first to the letter, then without white space at the end, then at both ends. */
@@ -308,18 +378,32 @@ function findLines(
   for (const like of LIKENESS) {
     const want = wanted.map(like);
     const have = lines.map(like);
-    const fits = (at: number) => want.every((text, index) => have[at + index] === text);
-    const last = lines.length - wanted.length;
-    if (atEnd && last >= from && fits(last)) return last;
     let best: number | undefined;
-    for (let at = from; at <= last; at += 1) {
-      if (!fits(at)) continue;
+    for (const at of placesOf(want, have, atEnd ? Math.max(from, lines.length - wanted.length) : from)) {
       if (near === undefined) return at;
       if (best === undefined || Math.abs(at - near) < Math.abs(best - near)) best = at;
     }
     if (best !== undefined) return best;
   }
   return undefined;
+}
+
+/** In linear time (Knuth, Morris and Pratt): files and hunks can have many equal lines. */
+function* placesOf(want: readonly string[], have: readonly string[], from: number): Generator<number, void, undefined> {
+  /** How many lines of the wanted are still matched where the next one differs. */
+  const back = [0];
+  for (let at = 1, length = 0; at < want.length; at += 1) {
+    while (length > 0 && want[at] !== want[length]) length = back[length - 1] ?? 0;
+    if (want[at] === want[length]) length += 1;
+    back.push(length);
+  }
+  for (let at = from, length = 0; at < have.length; at += 1) {
+    while (length > 0 && have[at] !== want[length]) length = back[length - 1] ?? 0;
+    if (have[at] === want[length]) length += 1;
+    if (length < want.length) continue;
+    yield at + 1 - length;
+    length = back[length - 1] ?? 0;
+  }
 }
 
 function misfit(path: string, index: number, count: number, why: string): PawlError {
@@ -340,5 +424,7 @@ function explain(lines: readonly string[], wanted: readonly string[], from: numb
   }
   const offset = wanted.indexOf(first);
   const bad = wanted.findIndex((text, index) => (lines[at + index - offset] ?? '').trim() !== text.trim());
+  if (bad === -1)
+    return `its lines stand at line ${at - offset + 1}, above the hunk before it or not at the end of the file`;
   return `line ${at + bad - offset + 1} is ${JSON.stringify(lines[at + bad - offset] ?? 'past the end')}, where the patch has ${JSON.stringify(wanted[bad])}`;
 }

@@ -101,6 +101,49 @@ describe('a patch is read (C17)', () => {
     ]);
     expect(applied('a\nb\n', text)).toBe('a\nc');
   });
+
+  test('unified diffs: empty files, and paths that git quotes', () => {
+    const text = [
+      'diff --git a/src/__init__.py b/src/__init__.py',
+      'new file mode 100644',
+      'index 000..e69',
+      'diff --git "a/n\\303\\251w" "b/n\\303\\251w"',
+      'new file mode 100644',
+      'diff --git a/gone b/gone',
+      'deleted file mode 100644',
+      'diff --git "a/caf\\303\\251 \\"1\\".txt" "b/caf\\303\\251 \\"1\\".txt"',
+      'new file mode 100644',
+      '--- /dev/null',
+      '+++ "b/caf\\303\\251 \\"1\\".txt"',
+      '@@ -0,0 +1 @@',
+      '+x',
+      'diff --git "a/r\\t1" b/r2',
+      'rename from "r\\t1"',
+      'rename to r2',
+    ].join('\n');
+    expect(parsePatch(text)).toEqual([
+      { kind: 'add', path: 'src/__init__.py', content: '' },
+      { kind: 'add', path: 'néw', content: '' },
+      { kind: 'delete', path: 'gone' },
+      { kind: 'add', path: 'café "1".txt', content: 'x\n' },
+      { kind: 'update', path: 'r\t1', moveTo: 'r2', hunks: [] },
+    ]);
+  });
+
+  test('unified diffs: a hunk whose head counts too few lines loses none, nor does what follows it', () => {
+    const first = '--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+A\n-b\n+B\n@@ -4 +4 @@\n-d\n+D\n';
+    expect(applied('a\nb\nc\nd\n', first)).toBe('A\nB\nc\nD\n');
+    const second = '--- a/g\n+++ b/g\n@@ -1 +1 @@\n-x\n+y\n-- \n2.47.1\n';
+    expect(parsePatch(first + second)).toMatchObject([
+      { path: 'f', hunks: [{ lines: { length: 4 } }, { lines: { length: 2 } }] },
+      { path: 'g', hunks: [{ lines: { length: 2 } }] },
+    ]);
+  });
+
+  test('unified diffs: a binary file is refused, and not passed over', () => {
+    const text = 'diff --git a/x b/x\nBinary files a/x and b/x differ\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n';
+    expect(() => parsePatch(text)).toThrow('binary patches cannot be applied');
+  });
 });
 
 test('whatever the grammar lets a model write is read (C6)', () => {
@@ -139,6 +182,11 @@ describe('hunks are applied', () => {
     ['additions alone go to the end', 'a\n', at('@@', '+b'), 'a\nb\n'],
     ['a file without a line end keeps none', 'a\nb', at('@@', '-a', '+A'), 'A\nb'],
     ['a file with CR LF keeps it', 'a\r\nb\r\n', at('@@', '-b', '+B'), 'a\r\nB\r\n'],
+    ['mixed line ends stay', 'a\r\nb\nc\r\nd\n', at('@@', '-b', '+B'), 'a\r\nB\nc\r\nd\n'],
+    ['the end, though white space differs there', 'x\ny\nx  \n', at('@@', '-x', '+z', '*** End of File'), 'x\ny\nz\n'],
+    ['additions at the end', 'a\nb\n', at('@@ a', '+c', '*** End of File'), 'a\nb\nc\n'],
+    ['additions below a last line without a line end', 'a', at('@@', '+b'), 'a\nb\n'],
+    ['a last line without a line end removed', 'a\nb', at('@@', ' a', '-b'), 'a\n'],
     ['white space at line ends may differ, and kept lines stay', 'a  \nb\n', at('@@', ' a', '-b', '+B'), 'a  \nB\n'],
     ['indentation may differ', '\ta\n\tb\n', at('@@', ' a', '-b', '+\tB'), '\ta\n\tB\n'],
     ['typographic quotes may differ', 'say “hi”\n', at('@@', '-say "hi"', '+bye'), 'bye\n'],
@@ -146,6 +194,20 @@ describe('hunks are applied', () => {
     ['all lines removed', 'a\n', at('@@', '-a'), ''],
     ['the exact line before a similar one', ' x\nx\n', at('@@', '-x', '+y'), ' x\ny\n'],
   ])('%s', (_name, content, text, expected) => expect(applied(content, text)).toBe(expected));
+
+  test('a unified diff removes a last line without a line end, and leaves the line end above', () => {
+    const text = '--- a/f\n+++ b/f\n@@ -1,2 +1 @@\n a\n-b\n\\ No newline at end of file\n';
+    expect(applied('a\nb', text)).toBe('a\n');
+    const into = '--- a/f\n+++ b/f\n@@ -0,0 +1 @@\n+x\n\\ No newline at end of file\n';
+    expect(applied('', into)).toBe('x');
+  });
+
+  test('very long files, and very many equal lines', () => {
+    const long = 'line\n'.repeat(400_000);
+    expect(applied(`${long}last\n`, at('@@', '-last', '+LAST'))).toBe(`${long}LAST\n`);
+    const equal = ' line\n'.repeat(100_000);
+    expect(() => applied(long, at('@@', `${equal}-last`))).toThrow('does not fit');
+  });
 
   test('a unified diff takes the match nearest to its line number', () => {
     expect(applied('x\na\nx\nb\nx\n', '--- a/f\n+++ b/f\n@@ -5,2 +5,2 @@\n-x\n+y\n')).toBe('x\na\nx\nb\ny\n');
@@ -155,6 +217,7 @@ describe('hunks are applied', () => {
     ['a line that is not there', 'a\n', at('@@', '-zzz', '+b'), 'its line "zzz" does not stand in the file'],
     ['a line that differs', 'a\nb\nc\n', at('@@', ' a', ' b', '-d', '+D'), 'line 3 is "c", where the patch has "d"'],
     ['hunks out of order', 'a\nb\n', at('@@', '-b', '+B', '@@', '-a', '+A'), 'Hunk 2 of 2 for "f" does not fit'],
+    ['an end that is none', 'x\ny\n', at('@@', '-x', '+z', '*** End of File'), 'not at the end of the file'],
     ['an absent heading', 'a\n', at('@@ g()', '-a', '+b'), 'there is no line "g()"'],
   ])('%s is told with what stands there', (_name, content, text, message) => {
     expect(() => applied(content, text)).toThrow(
