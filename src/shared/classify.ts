@@ -51,9 +51,11 @@ function classifyByKind(thrown: unknown): Failure {
     return failureOf(thrown.code, thrown.message, thrown.issues === undefined ? {} : { issues: thrown.issues });
   if (thrown instanceof ToolError) return fromToolError(thrown);
   const message = messageOf(thrown);
-  const retryAfterMs = retryAfterOf(thrown);
-  const extra = retryAfterMs === undefined ? {} : { retryAfterMs };
+  const own = retryAfterOf(thrown);
   for (const error of causeChain(thrown)) {
+    // What was thrown itself says it before what it was caused by.
+    const retryAfterMs = own ?? retryAfterOf(error);
+    const extra = retryAfterMs === undefined ? {} : { retryAfterMs };
     const status = httpStatusOf(error);
     if (status !== undefined) return fromHttpStatus(status, message, extra);
     const code = field(error, 'code');
@@ -61,7 +63,7 @@ function classifyByKind(thrown: unknown): Failure {
     if (known !== undefined) return failureOf(known, message, extra);
     if (field(error, 'name') === 'TimeoutError') return failureOf('UPSTREAM_TIMEOUT', message, extra);
   }
-  return failureOf('TOOL_FAILED', message, extra);
+  return failureOf('TOOL_FAILED', message, own === undefined ? {} : { retryAfterMs: own });
 }
 
 function fromToolError(error: ToolError): Failure {
@@ -73,7 +75,7 @@ function fromToolError(error: ToolError): Failure {
     nothingHappened: error.nothingHappened,
     againstCircuit: known?.againstCircuit ?? error.retriable,
     message: clip(error.message),
-    ...(error.retryAfterMs === undefined ? {} : { retryAfterMs: error.retryAfterMs }),
+    ...(isDelay(error.retryAfterMs) ? { retryAfterMs: error.retryAfterMs } : {}),
   };
 }
 
@@ -111,7 +113,7 @@ function httpStatusOf(error: object): number | undefined {
 function retryAfterOf(thrown: unknown): number | undefined {
   if (typeof thrown !== 'object' || thrown === null) return undefined;
   const own = field(thrown, 'retryAfterMs');
-  if (typeof own === 'number' && own >= 0 && own < Number.POSITIVE_INFINITY) return own;
+  if (isDelay(own)) return own;
   const response = field(thrown, 'response');
   const header =
     headerOf(field(thrown, 'headers')) ??
@@ -121,6 +123,10 @@ function retryAfterOf(thrown: unknown): number | undefined {
   if (Number.isFinite(seconds)) return Math.max(0, seconds * 1_000);
   const atMs = Date.parse(header);
   return Number.isNaN(atMs) ? undefined : Math.max(0, atMs - systemClock.now());
+}
+
+function isDelay(value: unknown): value is number {
+  return typeof value === 'number' && value >= 0 && value < Number.POSITIVE_INFINITY;
 }
 
 function headerOf(headers: unknown): string | undefined {

@@ -167,6 +167,16 @@ describe('Retry-After', () => {
     expect(classify(error('slow down', { status: 429, ...members })).retryAfterMs).toBe(retryAfterMs);
   });
 
+  test('is read from the cause whose status counts, unless what was thrown says it', () => {
+    const cause = error('429', { status: 429, headers: { 'retry-after': '120' } });
+    expect(classify(error('call failed', { cause }))).toMatchObject({ code: 'HTTP_429', retryAfterMs: 120_000 });
+    expect(classify(error('call failed', { cause, retryAfterMs: 5 })).retryAfterMs).toBe(5);
+  });
+
+  test.each([Number.NaN, -1, Number.POSITIVE_INFINITY])('%d in a tool’s own error says nothing', (retryAfterMs) => {
+    expect(classify(new ToolError('slow down', { retriable: true, retryAfterMs }))).not.toHaveProperty('retryAfterMs');
+  });
+
   test('is read from a date to come', () => {
     const inAMinute = new Date(Date.now() + 60_000).toUTCString();
     const { retryAfterMs } = classify(error('slow down', { status: 503, headers: { 'retry-after': inAMinute } }));
