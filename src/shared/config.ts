@@ -288,8 +288,8 @@ export const VARIABLES: readonly Variable[] = [
     path: ['apiTokens'],
     read: (text) =>
       asList(text).map((entry) => {
-        const [token, role, tenantId] = entry.split(':');
-        return { token, role, ...(tenantId === undefined ? {} : { tenantId }) };
+        const [token, role, ...tenant] = entry.split(':');
+        return { token, role, ...(tenant.length === 0 ? {} : { tenantId: tenant.join(':') }) };
       }),
   },
   {

@@ -74,7 +74,7 @@ describe('R35: where a setting comes from', () => {
   test('lists are separated by commas', () => {
     const environment = {
       PAWL_ALLOWED_HOSTS: 'crm.local:8080, billing ,',
-      PAWL_API_TOKENS: 'sesame-1:agent,sesame-2:admin:acme',
+      PAWL_API_TOKENS: 'sesame-1:agent,sesame-2:admin:acme,sesame-3:agent:acme:eu',
       PAWL_SIGNING_KEYS: 'new:sixteen-letters-x,old:sixteen:letters:y',
     };
     expect(resolveSettings({ environment })).toMatchObject({
@@ -82,6 +82,7 @@ describe('R35: where a setting comes from', () => {
       apiTokens: [
         { token: 'sesame-1', role: 'agent' },
         { token: 'sesame-2', role: 'admin', tenantId: 'acme' },
+        { token: 'sesame-3', role: 'agent', tenantId: 'acme:eu' },
       ],
       signingKeys: [
         { kid: 'new', key: 'sixteen-letters-x' },
