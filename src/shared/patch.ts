@@ -168,7 +168,7 @@ class UnifiedReader extends LineReader {
       if (line.startsWith('new file mode ')) head.kind = 'add';
       if (line.startsWith('deleted file mode ')) head.kind = 'delete';
       const [, end, name] = /^rename (from|to) (.+)$/.exec(line) ?? [];
-      if (name !== undefined) head[end as 'from' | 'to'] = unquoted(name);
+      if (name !== undefined) head[end === 'to' ? 'to' : 'from'] = unquoted(name);
       if (/^(GIT binary patch|Binary files .* differ)$/.test(line))
         throw this.wrong('a text patch; binary patches cannot be applied');
       if (line.startsWith('--- ') && this.#isNameOfNew()) {

@@ -54,26 +54,19 @@ const SINGLES = [
   'unevaluatedItems',
 ];
 
-/** What these may hold. A value of another type says nothing, and makes Ajv refuse the whole schema. */
+/** Annotations, and what they hold. Anything else says nothing, and makes Ajv refuse the whole schema. */
 const isText = (value: unknown) => typeof value === 'string';
-const isNumber = (value: unknown) => typeof value === 'number';
 const isBoolean = (value: unknown) => typeof value === 'boolean';
-const isCount = (value: unknown) => Number.isInteger(value) && (value as number) >= 0;
 const HOLDING: readonly (readonly [holds: (value: unknown) => boolean, what: string, keywords: readonly string[]])[] = [
-  [isText, 'text', ['title', 'description', 'format', '$comment', '$ref', 'contentEncoding', 'contentMediaType']],
-  [isBoolean, 'boolean', ['uniqueItems', 'deprecated', 'readOnly', 'writeOnly']],
-  [isNumber, 'number', ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum']],
-  [(value) => isNumber(value) && (value as number) > 0, 'number above 0', ['multipleOf']],
-  [
-    isCount,
-    'count',
-    [
-      ...['minLength', 'maxLength', 'minItems', 'maxItems'],
-      ...['minContains', 'maxContains', 'minProperties', 'maxProperties'],
-    ],
-  ],
+  [isText, 'text', ['title', 'description', '$comment', 'contentEncoding', 'contentMediaType']],
+  [isBoolean, 'boolean', ['deprecated', 'readOnly', 'writeOnly']],
   [Array.isArray, 'list', ['examples']],
-  [(value) => Array.isArray(value) && value.length > 0, 'list of values', ['enum']],
+];
+/** Some generators write null for a restriction that there is not. One that is wrong is a mistake that is told. */
+const RESTRICTIONS = [
+  ...['$ref', 'enum', 'format', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
+  ...['minLength', 'maxLength', 'minItems', 'maxItems', 'uniqueItems', 'minContains', 'maxContains'],
+  ...['minProperties', 'maxProperties'],
 ];
 
 /** One document on its way. */
@@ -168,6 +161,7 @@ function sanitize(value: unknown, at: string, walk: Walk, depth: number): unknow
   for (const [holds, what, keywords] of HOLDING)
     for (const keyword of keywords)
       if (made[keyword] !== undefined && !holds(made[keyword])) drop(keyword, `it is no ${what}`);
+  for (const keyword of RESTRICTIONS) if (made[keyword] === null) drop(keyword, 'it is null');
   if (typeof made['$ref'] === 'string') repairReference(made, made['$ref'], place, walk, drop);
   repairPatterns(made, place, changes, drop);
   if (made['required'] !== undefined) {

@@ -183,14 +183,14 @@ describe('C8: schemas from elsewhere are made usable', () => {
       { type: 'object', properties: { a: { type: ['string'] } }, required: ['a'] },
     ],
     [
-      'annotations and restrictions of a wrong type',
+      'annotations of a wrong type, and restrictions that are null',
       {
         type: 'object',
         description: null,
         properties: {
-          a: { type: 'string', title: null, format: null, examples: 'foo', enum: null, maxLength: null, minLength: -1 },
-          b: { type: 'integer', minimum: null, maximum: '7', exclusiveMinimum: null, multipleOf: 0 },
-          c: { type: 'array', items: {}, uniqueItems: 'yes', $ref: null },
+          a: { type: 'string', title: null, format: null, examples: 'foo', enum: null, maxLength: null },
+          b: { type: 'integer', minimum: null, exclusiveMinimum: null },
+          c: { type: 'array', items: {}, uniqueItems: null, $ref: null },
         },
       },
       {
@@ -202,6 +202,12 @@ describe('C8: schemas from elsewhere are made usable', () => {
     const { schema } = sanitizeSchema(foreign);
     expect(schema).toEqual(expected);
     compileSchema(schema);
+  });
+
+  test('a restriction that is wrong is left to be told', () => {
+    const wrong = { type: 'object', properties: { a: { type: 'integer', minimum: 'x' } } };
+    expect(sanitizeSchema(wrong)).toEqual({ schema: wrong, changes: [] });
+    expect(() => compileSchema(wrong)).toThrow('must be number');
   });
 
   test('an output may be of any type', () => {
