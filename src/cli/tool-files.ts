@@ -100,13 +100,8 @@ async function importFile(
   try {
     return (await import(pathToFileURL(path).href)) as Record<string, unknown>;
   } catch (error) {
-    throw new PawlError(
-      'CONFIGURATION',
-      await moduleFault(error, `The tools file ${file}`, { path, file, cwd, loaded }),
-      {
-        cause: error,
-      },
-    );
+    const fault = await moduleFault(error, `The tools file ${file}`, { path, file, cwd, loaded });
+    throw new PawlError('CONFIGURATION', fault, { cause: error });
   }
 }
 

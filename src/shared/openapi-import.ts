@@ -4,7 +4,9 @@
  */
 import type { SecretSource } from './connector.ts';
 import { PawlError } from './failure.ts';
+import { decoded } from './json-pointer.ts';
 import type { JsonSchema } from './schema.ts';
+import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
 import type { PutSpec } from './tool-spec.ts';
 
 export interface OpenApiImport {
@@ -311,12 +313,6 @@ const FORMATS = [
   'double',
   'byte',
 ];
-const MAPS = ['properties', 'patternProperties', 'dependentSchemas'];
-const LISTS = ['allOf', 'anyOf', 'oneOf', 'prefixItems'];
-const SINGLES = [
-  ...['items', 'additionalProperties', 'not', 'if', 'then', 'else', 'propertyNames', 'contains'],
-  ...['unevaluatedItems', 'unevaluatedProperties'],
-];
 const REFERENCE = '#/components/schemas/';
 
 /** A schema of the document in the dialect of JSON Schema 2020-12; its references stay, and point to `$defs`. */
@@ -336,10 +332,10 @@ function converted(document: Json, schema: unknown, depth = 0): JsonSchema {
     if (DROPPED.includes(keyword) || keyword.startsWith('x-')) continue;
     if (keyword === 'format') {
       if (FORMATS.includes(String(value))) made[keyword] = value;
-    } else if (MAPS.includes(keyword)) made[keyword] = convertedMap(document, value, depth);
-    else if (LISTS.includes(keyword) && Array.isArray(value))
+    } else if (SCHEMA_MAPS.includes(keyword)) made[keyword] = convertedMap(document, value, depth);
+    else if (SCHEMA_LISTS.includes(keyword) && Array.isArray(value))
       made[keyword] = value.map((part) => converted(document, part, depth + 1));
-    else if (SINGLES.includes(keyword))
+    else if (SCHEMA_SINGLES.includes(keyword))
       made[keyword] = typeof value === 'boolean' ? value : converted(document, value, depth + 1);
     else made[keyword] = value;
   }
@@ -437,15 +433,6 @@ function resolved(document: Json, value: unknown): Json | undefined {
     );
   }
   return at;
-}
-
-/** A part of a JSON pointer in an address; what is no such is taken as it is. */
-function decoded(part: string): string {
-  let text = part;
-  try {
-    text = decodeURIComponent(part);
-  } catch {}
-  return text.replaceAll('~1', '/').replaceAll('~0', '~');
 }
 
 function objectOf(value: unknown): Json | undefined {

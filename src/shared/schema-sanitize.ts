@@ -4,8 +4,10 @@
  * is told, so that nobody is surprised by it later.
  */
 import { defined } from './defined.ts';
+import { decoded } from './json-pointer.ts';
 import { isLinear } from './pattern.ts';
 import type { JsonSchema } from './schema.ts';
+import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
 
 export interface SanitizedSchema {
   readonly schema: JsonSchema;
@@ -39,21 +41,6 @@ const TELLING: readonly (readonly [keyword: string, type: string])[] = [
 ];
 /** A schema with one of these needs no type of its own. */
 const SPEAKS_OTHERWISE = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const', 'enum'];
-const MAPS = ['properties', 'patternProperties', '$defs', 'dependentSchemas'];
-const LISTS = ['anyOf', 'oneOf', 'allOf', 'prefixItems'];
-const SINGLES = [
-  'items',
-  'additionalProperties',
-  'not',
-  'if',
-  'then',
-  'else',
-  'contains',
-  'propertyNames',
-  'unevaluatedProperties',
-  'unevaluatedItems',
-];
-
 /** Annotations, and what they hold. Anything else says nothing, and makes Ajv refuse the whole schema. */
 const isText = (value: unknown) => typeof value === 'string';
 const isBoolean = (value: unknown) => typeof value === 'boolean';
@@ -108,81 +95,107 @@ export function sanitizeSchema(foreign: unknown, of: 'parameters' | 'output' = '
   return { schema, changes };
 }
 
+/** One schema of the document on its way. */
+interface Part {
+  readonly made: Record<string, unknown>;
+  tell(change: string): void;
+  drop(keyword: string, why: string): void;
+}
+
 function sanitize(value: unknown, at: string, walk: Walk, depth: number): unknown {
   if (typeof value === 'boolean') return value;
-  const { changes } = walk;
   const place = at === '' ? 'root' : at;
+  const tell = (change: string) => void walk.changes.push(`${place}: ${change}`);
   if (!isObject(value) || depth > MAX_DEPTH) {
-    changes.push(`${place}: ${depth > MAX_DEPTH ? 'nested too deep' : 'no schema'}, accepts anything`);
+    tell(`${depth > MAX_DEPTH ? 'nested too deep' : 'no schema'}, accepts anything`);
     return {};
   }
   const made: Record<string, unknown> = { ...value };
-  const below = (part: unknown, name: string) => sanitize(part, at === '' ? name : `${at}.${name}`, walk, depth + 1);
   const drop = (keyword: string, why: string) => {
     delete made[keyword];
-    changes.push(`${place}: ${keyword} dropped, ${why}`);
+    tell(`${keyword} dropped, ${why}`);
   };
+  const part: Part = { made, tell, drop };
   // Parameters are always an object.
   const takesNull = made['nullable'] === true && !(at === '' && walk.of === 'parameters');
   if (made['nullable'] !== undefined) {
     delete made['nullable'];
-    changes.push(`${place}: nullable ${takesNull ? 'made a choice with null' : 'dropped'}`);
+    tell(`nullable ${takesNull ? 'made a choice with null' : 'dropped'}`);
     if (takesNull && COMBINING.some((keyword) => made[keyword] !== undefined))
       return sanitize(choiceWithNull(made), at, walk, depth);
   }
-  if (made['definitions'] !== undefined) {
-    if (isObject(made['definitions'])) {
-      made['$defs'] = { ...made['definitions'], ...(isObject(made['$defs']) ? made['$defs'] : {}) };
-      delete made['definitions'];
-      changes.push(`${place}: definitions renamed $defs`);
-    } else drop('definitions', 'it is no object');
-  }
+  renameOlderKeywords(part);
+  sanitizeBelow(part, (below, name) => sanitize(below, at === '' ? name : `${at}.${name}`, walk, depth + 1));
+  repairBounds(part);
+  dropMeaningless(part);
+  repairReference(part, walk);
+  repairPatterns(part);
+  repairRequired(part);
+  repairType(part);
+  ensureStructure(part);
+  if (takesNull) acceptNull(made);
+  return made;
+}
+
+/** Of drafts before 2019-09. */
+function renameOlderKeywords({ made, tell, drop }: Part): void {
+  if (isObject(made['definitions'])) {
+    made['$defs'] = { ...made['definitions'], ...(isObject(made['$defs']) ? made['$defs'] : {}) };
+    delete made['definitions'];
+    tell('definitions renamed $defs');
+  } else if (made['definitions'] !== undefined) drop('definitions', 'it is no object');
   if (Array.isArray(made['items'])) {
     made['prefixItems'] = made['items'];
     delete made['items'];
-    changes.push(`${place}: a list of items made prefixItems`);
+    tell('a list of items made prefixItems');
   }
-  for (const keyword of MAPS) {
-    if (made[keyword] === undefined) continue;
+}
+
+function sanitizeBelow({ made, drop }: Part, below: (part: unknown, name: string) => unknown): void {
+  for (const keyword of SCHEMA_MAPS) {
     if (isObject(made[keyword]))
       made[keyword] = Object.fromEntries(
         Object.entries(made[keyword]).map(([name, part]) => [name, below(part, `${keyword}.${name}`)]),
       );
-    else drop(keyword, 'it is no object');
+    else if (made[keyword] !== undefined) drop(keyword, 'it is no object');
   }
-  for (const keyword of LISTS) {
-    if (made[keyword] === undefined) continue;
+  for (const keyword of SCHEMA_LISTS) {
     if (Array.isArray(made[keyword]) && made[keyword].length > 0)
       made[keyword] = made[keyword].map((part, index) => below(part, `${keyword}.${index}`));
-    else drop(keyword, 'it is no list of schemas');
+    else if (made[keyword] !== undefined) drop(keyword, 'it is no list of schemas');
   }
-  for (const keyword of SINGLES) if (made[keyword] !== undefined) made[keyword] = below(made[keyword], keyword);
-  repairBounds(made, place, changes, drop);
+  for (const keyword of SCHEMA_SINGLES) if (made[keyword] !== undefined) made[keyword] = below(made[keyword], keyword);
+}
+
+function dropMeaningless({ made, drop }: Part): void {
   for (const [holds, what, keywords] of HOLDING)
     for (const keyword of keywords)
       if (made[keyword] !== undefined && !holds(made[keyword])) drop(keyword, `it is no ${what}`);
   for (const keyword of RESTRICTIONS) if (made[keyword] === null) drop(keyword, 'it is null');
-  if (typeof made['$ref'] === 'string') repairReference(made, made['$ref'], place, walk, drop);
-  repairPatterns(made, place, changes, drop);
-  if (made['required'] !== undefined) {
-    if (isListOfTexts(made['required'])) dropDuplicates(made, 'required', place, changes);
-    else drop('required', 'it is no list of names');
-  }
-  repairType(made, place, changes, drop);
+}
+
+function repairRequired(part: Part): void {
+  const { required } = part.made;
+  if (required === undefined) return;
+  if (isListOfTexts(required)) dropDuplicates(part, 'required');
+  else part.drop('required', 'it is no list of names');
+}
+
+function ensureStructure({ made, tell }: Part): void {
   if (made['type'] === 'object' && made['properties'] === undefined && made['additionalProperties'] === undefined) {
     made['properties'] = {};
-    changes.push(`${place}: properties added`);
+    tell('properties added');
   }
   if (made['type'] === 'array' && made['items'] === undefined && made['prefixItems'] === undefined) {
     made['items'] = {};
-    changes.push(`${place}: items added`);
+    tell('items added');
   }
-  if (takesNull) {
-    const types = [made['type'] ?? []].flat();
-    if (types.length > 0 && !types.includes('null')) made['type'] = [...types, 'null'];
-    if (Array.isArray(made['enum']) && !made['enum'].includes(null)) made['enum'] = [...made['enum'], null];
-  }
-  return made;
+}
+
+function acceptNull(made: Record<string, unknown>): void {
+  const types = [made['type'] ?? []].flat();
+  if (types.length > 0 && !types.includes('null')) made['type'] = [...types, 'null'];
+  if (Array.isArray(made['enum']) && !made['enum'].includes(null)) made['enum'] = [...made['enum'], null];
 }
 
 /** Beside one of these a type with null would not be enough. */
@@ -202,12 +215,7 @@ function choiceWithNull(schema: Readonly<Record<string, unknown>>): Record<strin
 }
 
 /** Draft 4 and OpenAPI 3.0 say by a boolean beside the bound that the bound itself is left out. */
-function repairBounds(
-  made: Record<string, unknown>,
-  place: string,
-  changes: string[],
-  drop: (keyword: string, why: string) => void,
-): void {
+function repairBounds({ made, tell, drop }: Part): void {
   for (const [exclusive, bound] of [
     ['exclusiveMinimum', 'minimum'],
     ['exclusiveMaximum', 'maximum'],
@@ -216,25 +224,19 @@ function repairBounds(
     if (made[exclusive] && typeof made[bound] === 'number') {
       made[exclusive] = made[bound];
       delete made[bound];
-      changes.push(`${place}: ${bound} made ${exclusive}`);
+      tell(`${bound} made ${exclusive}`);
     } else drop(exclusive, made[exclusive] ? `there is no ${bound}` : 'it says nothing');
   }
 }
 
-function repairPatterns(
-  made: Record<string, unknown>,
-  place: string,
-  changes: string[],
-  drop: (keyword: string, why: string) => void,
-): void {
+function repairPatterns({ made, tell, drop }: Part): void {
   const why = 'it cannot be matched in linear time';
   if (made['pattern'] !== undefined && !(typeof made['pattern'] === 'string' && isLinear(made['pattern'])))
     drop('pattern', why);
   const named = Object.entries((made['patternProperties'] ?? {}) as object);
   const linear = named.filter(([pattern]) => isLinear(pattern));
   if (linear.length === named.length) return;
-  for (const [pattern] of named)
-    if (!isLinear(pattern)) changes.push(`${place}: patternProperties.${pattern} dropped, ${why}`);
+  for (const [pattern] of named) if (!isLinear(pattern)) tell(`patternProperties.${pattern} dropped, ${why}`);
   made['patternProperties'] = Object.fromEntries(linear);
   // These speak of the properties that no pattern describes: there are more of them now.
   for (const keyword of ['additionalProperties', 'unevaluatedProperties'])
@@ -242,14 +244,9 @@ function repairPatterns(
 }
 
 /** Ajv follows references to `$defs`; what they lead to elsewhere, as in zod's `#/properties/from`, is copied there. */
-function repairReference(
-  made: Record<string, unknown>,
-  reference: string,
-  place: string,
-  { root, definitions, changes, copied, taken }: Walk,
-  drop: (keyword: string, why: string) => void,
-): void {
-  if (reference === '#') return;
+function repairReference({ made, tell, drop }: Part, { root, definitions, copied, taken }: Walk): void {
+  const reference = made['$ref'];
+  if (typeof reference !== 'string' || reference === '#') return;
   const renamed = reference.replace(/^#\/definitions\//, '#/$defs/');
   if (
     /^#\/\$defs\/[^/]+$/.test(renamed) &&
@@ -276,7 +273,7 @@ function repairReference(
     copied.set(target, name);
   }
   made['$ref'] = `#/$defs/${name}`;
-  changes.push(`${place}: what $ref ${JSON.stringify(reference.slice(0, 100))} leads to copied to $defs.${name}`);
+  tell(`what $ref ${JSON.stringify(reference.slice(0, 100))} leads to copied to $defs.${name}`);
 }
 
 /** What a JSON pointer leads to. */
@@ -284,7 +281,7 @@ function placeOf(reference: string, root: unknown): unknown {
   if (!reference.startsWith('#/')) return undefined;
   let place = root;
   for (const step of reference.slice('#/'.length).split('/')) {
-    const name = (isDecodable(step) ? decodeURIComponent(step) : step).replaceAll('~1', '/').replaceAll('~0', '~');
+    const name = decoded(step);
     if (typeof place !== 'object' || place === null || !Object.hasOwn(place, name)) return undefined;
     place = (place as Record<string, unknown>)[name];
   }
@@ -300,29 +297,25 @@ function isDecodable(text: string): boolean {
   }
 }
 
-function repairType(
-  made: Record<string, unknown>,
-  place: string,
-  changes: string[],
-  drop: (keyword: string, why: string) => void,
-): void {
+function repairType(part: Part): void {
+  const { made, tell, drop } = part;
   const type = made['type'];
   const known = (name: unknown) => typeof name === 'string' && TYPES.includes(name);
   if (type !== undefined && !(known(type) || (Array.isArray(type) && type.length > 0 && type.every(known))))
     drop('type', `${JSON.stringify(type)} is none of JSON Schema`);
-  dropDuplicates(made, 'type', place, changes);
+  dropDuplicates(part, 'type');
   if (made['type'] !== undefined || SPEAKS_OTHERWISE.some((keyword) => made[keyword] !== undefined)) return;
   const inferred = TELLING.find(([keyword]) => made[keyword] !== undefined)?.[1];
   if (inferred === undefined) return;
   made['type'] = inferred;
-  changes.push(`${place}: type inferred as ${inferred}`);
+  tell(`type inferred as ${inferred}`);
 }
 
-function dropDuplicates(made: Record<string, unknown>, keyword: string, place: string, changes: string[]): void {
+function dropDuplicates({ made, tell }: Part, keyword: string): void {
   const values = made[keyword];
   if (!Array.isArray(values) || new Set(values).size === values.length) return;
   made[keyword] = [...new Set(values)];
-  changes.push(`${place}: duplicates in ${keyword} dropped`);
+  tell(`duplicates in ${keyword} dropped`);
 }
 
 function isSchema(value: unknown): boolean {

@@ -5,6 +5,7 @@ import { createRequire } from 'node:module';
 import type { Ajv2020, ErrorObject, ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
 import { type Issue, PawlError } from './failure.ts';
+import { unescaped } from './json-pointer.ts';
 import { isLinear, linearPattern } from './pattern.ts';
 
 export type JsonSchema = Readonly<Record<string, unknown>>;
@@ -156,7 +157,7 @@ export function compiledWhenUsed(schema: JsonSchema): Validator {
 }
 
 function issueOf(error: ErrorObject): Issue {
-  const at = error.instancePath.split('/').slice(1).map(unescapePointer);
+  const at = error.instancePath.split('/').slice(1).map(unescaped);
   const params = error.params as Record<string, unknown>;
   switch (error.keyword) {
     case 'required':
@@ -184,10 +185,6 @@ function issueOf(error: ErrorObject): Issue {
     default:
       return { path: at.join('.'), message: `${error.message ?? error.keyword}; got ${shown(error.data)}` };
   }
-}
-
-function unescapePointer(part: string): string {
-  return part.replaceAll('~1', '/').replaceAll('~0', '~');
 }
 
 function shown(value: unknown): string {

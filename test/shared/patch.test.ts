@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { applyHunks, PATCH_GRAMMAR, parsePatch } from '../../src/shared/patch.ts';
+import { PATCH_GRAMMAR, parsePatch } from '../../src/shared/patch.ts';
+import { applyHunks } from '../../src/shared/patch-apply.ts';
 
 const patch = (...lines: string[]): string => ['*** Begin Patch', ...lines, '*** End Patch'].join('\n');
 

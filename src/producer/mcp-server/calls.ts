@@ -19,7 +19,7 @@ import { keyed, type McpClient, sessionFor, TASKS_EXTENSION } from './request.ts
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
 import { createTask } from './tasks.ts';
-import { declaredOutput, type McpOffer, offerFor } from './tools.ts';
+import { type McpOffer, offerFor } from './tools.ts';
 
 /** A call that takes longer becomes a task, where the client takes one. */
 const TASK_AFTER_MS = 500;
@@ -115,9 +115,7 @@ async function resultOf(
 
 async function answerOf(pawl: Pawl, offer: McpOffer, result: ToolResultEnvelope): Promise<Result> {
   const output = result.status === 'success' ? result.output.content : undefined;
-  return isQuestion(output)
-    ? inputRequiredResult(output, result.callId)
-    : callToolResult(pawl, result, declaredOutput(offer) !== undefined);
+  return isQuestion(output) ? inputRequiredResult(output, result.callId) : callToolResult(pawl, result, offer);
 }
 
 function inputRequiredResult({ inputRequests, requestState }: Question, callId: string | undefined): Result {

@@ -7,6 +7,7 @@ import { defined } from '../../shared/defined.ts';
 import type { ToolResultEnvelope } from '../../shared/envelope.ts';
 import type { FailureCode } from '../../shared/failure.ts';
 import type { Pawl } from '../client.ts';
+import { declaredOutput, type McpOffer } from './tools.ts';
 
 /** Failures of the fleet, not of the call: another model's words would not help. */
 const DEFECTS: readonly string[] = [
@@ -20,12 +21,12 @@ const BLOCK_TYPES: readonly unknown[] = ['text', 'image', 'audio', 'resource', '
 
 /**
  * Of an output that is shown in part, the text is that part; where the tool declares its output, the structured content is the whole,
- * because clients hold it against the schema. Throws `ProtocolError` for a defect.
+ * because clients hold it against the schema. Without an offer, its tool is gone. Throws `ProtocolError` for a defect.
  */
 export async function callToolResult(
   pawl: Pick<Pawl, 'output'>,
   envelope: ToolResultEnvelope,
-  declaresOutput: boolean,
+  offer: McpOffer | undefined,
 ): Promise<CallToolResult> {
   const { callId, status, fromCache, attempts } = envelope;
   const _meta = defined({
@@ -46,13 +47,14 @@ export async function callToolResult(
     };
   }
   const { content, metadata } = envelope.output;
+  const declaresOutput = () => offer !== undefined && declaredOutput(offer) !== undefined;
   if (isMcpResult(content))
     return {
       ...content,
-      ...(declaresOutput ? { structuredContent: content.structuredContent ?? { ...content } } : {}),
+      ...(declaresOutput() ? { structuredContent: content.structuredContent ?? { ...content } } : {}),
       _meta: { ...content._meta, ..._meta },
     };
-  const isWhole = !declaresOutput || metadata?.['whole'] === undefined || callId === undefined;
+  const isWhole = metadata?.['whole'] === undefined || callId === undefined || !declaresOutput();
   const structured = isWhole ? content : await pawl.output(callId);
   const text: ContentBlock = { type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content) };
   return {

@@ -14,7 +14,7 @@ import type { Caller } from '../http/access.ts';
 import type { McpClient } from './request.ts';
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
-import { declaredOutput, offerFor } from './tools.ts';
+import { offerFor } from './tools.ts';
 
 const POLL_INTERVAL_MS = 500;
 
@@ -59,7 +59,7 @@ export async function getTask(pawl: Pawl, client: McpClient, taskId: string): Pr
   // Its tool may be gone by now.
   const offer = await offerFor(pawl, task.sessionKey, task.tool).catch(() => undefined);
   try {
-    const result = await callToolResult(pawl, envelope, offer !== undefined && declaredOutput(offer) !== undefined);
+    const result = await callToolResult(pawl, envelope, offer);
     return view('completed', { result: { ...result, resultType: 'complete' } });
   } catch (error) {
     if (!(error instanceof ProtocolError)) throw error;

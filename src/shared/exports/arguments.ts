@@ -1,4 +1,5 @@
 /** What a model sent, put into the form that the tool's own schema describes. */
+import { decoded } from '../json-pointer.ts';
 import type { JsonSchema } from '../schema.ts';
 
 type Parts = Readonly<Record<string, unknown>>;
@@ -73,7 +74,7 @@ function resolve(schema: unknown, root: Parts): Parts {
   const reference = (schema as Parts)['$ref'];
   if (reference === '#') return root;
   if (typeof reference !== 'string' || !reference.startsWith('#/$defs/')) return schema as Parts;
-  const name = decodeURIComponent(reference.slice('#/$defs/'.length)).replaceAll('~1', '/').replaceAll('~0', '~');
+  const name = decoded(reference.slice('#/$defs/'.length));
   const target = ((root['$defs'] ?? {}) as Parts)[name];
   return typeof target === 'object' && target !== null ? (target as Parts) : {};
 }

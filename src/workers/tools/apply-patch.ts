@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
-import { applyHunks, type FilePatch, PATCH_GRAMMAR, parsePatch } from '../../shared/patch.ts';
+import { type FilePatch, PATCH_GRAMMAR, parsePatch } from '../../shared/patch.ts';
+import { applyHunks } from '../../shared/patch-apply.ts';
 import { type Artifact, defineTool, type ToolContext, type WorkspaceChange } from '../../shared/tool.ts';
 import { editsFiles } from './kinds.ts';
 import { hashOf, readText } from './text.ts';

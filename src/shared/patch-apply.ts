@@ -1,0 +1,134 @@
+/** The hunks of a patch, put into the text of a file. */
+import { PawlError } from './failure.ts';
+import type { Hunk } from './patch.ts';
+
+/** Throws `PRECONDITION_FAILED` naming the hunk that does not fit and what stands there instead. */
+export function applyHunks(path: string, content: string, hunks: readonly Hunk[]): string {
+  const hasOnlyCrLf = content.includes('\r\n') && !/(?<!\r)\n/.test(content);
+  const lineEnd = hasOnlyCrLf ? '\r\n' : '\n';
+  // With their line ends: what is kept stays as it is.
+  const whole = content.split(/(?<=\n)/);
+  if (whole.at(-1) === '') whole.pop();
+  const lines = whole.map(withoutLineEnd);
+  const result: string[] = [];
+  let taken = 0;
+  const keepUpTo = (end: number) => {
+    for (; taken < end; taken += 1) result.push(whole[taken] ?? '');
+  };
+  const add = (text: string) => {
+    const above = result.pop();
+    if (above !== undefined) result.push(above.endsWith('\n') ? above : above + lineEnd);
+    result.push(text + lineEnd);
+  };
+  hunks.forEach((hunk, index) => {
+    let from = taken;
+    if (hunk.heading !== undefined) {
+      const heading = findLines(lines, [hunk.heading], from, false, undefined);
+      if (heading === undefined)
+        throw misfit(path, index, hunks.length, `there is no line ${JSON.stringify(hunk.heading)} below line ${from}`);
+      from = heading + 1;
+    }
+    const old = hunk.lines.filter((line) => line.kind !== 'add').map((line) => line.text);
+    const at =
+      old.length === 0
+        ? placeOfAdditions(hunk, lines.length, from)
+        : findLines(lines, old, from, hunk.atEnd, hunk.nearLine === undefined ? undefined : hunk.nearLine - 1);
+    if (at === undefined) throw misfit(path, index, hunks.length, explain(lines, old, from));
+    keepUpTo(at);
+    for (const line of hunk.lines) {
+      if (line.kind === 'add') add(line.text);
+      // Kept lines stay as the file has them, also where white space at their end differs.
+      else if (line.kind === 'keep') keepUpTo(taken + 1);
+      else taken += 1;
+    }
+    const last = hunk.noLineEnd ? result.pop() : undefined;
+    if (last !== undefined) result.push(withoutLineEnd(last));
+  });
+  keepUpTo(lines.length);
+  return result.join('');
+}
+
+function withoutLineEnd(line: string): string {
+  return line.replace(/\r?\n$/, '');
+}
+
+function placeOfAdditions({ atEnd, heading, nearLine }: Hunk, count: number, from: number): number {
+  if (atEnd) return count;
+  if (heading !== undefined) return from;
+  return nearLine === undefined || nearLine > count ? count : Math.max(from, nearLine);
+}
+
+/** How exactly lines are compared: first to the letter, then without white space at the end, then at both ends. */
+const LIKENESS: readonly ((line: string) => string)[] = [
+  (line) => line,
+  (line) => line.trimEnd(),
+  (line) => line.trim(),
+  (line) =>
+    line
+      .trim()
+      .replaceAll(/[\u2010-\u2015\u2212]/g, '-')
+      .replaceAll(/[\u2018\u2019]/g, "'")
+      .replaceAll(/[\u201c\u201d]/g, '"')
+      .replaceAll('\u00a0', ' '),
+];
+
+function findLines(
+  lines: readonly string[],
+  wanted: readonly string[],
+  from: number,
+  atEnd: boolean,
+  near: number | undefined,
+): number | undefined {
+  for (const like of LIKENESS) {
+    const want = wanted.map(like);
+    const have = lines.map(like);
+    let best: number | undefined;
+    for (const at of placesOf(want, have, atEnd ? Math.max(from, lines.length - wanted.length) : from)) {
+      if (near === undefined) return at;
+      if (best === undefined || Math.abs(at - near) < Math.abs(best - near)) best = at;
+    }
+    if (best !== undefined) return best;
+  }
+  return undefined;
+}
+
+/** In linear time (Knuth, Morris and Pratt): files and hunks can have many equal lines. */
+function* placesOf(want: readonly string[], have: readonly string[], from: number): Generator<number, void, undefined> {
+  /** How many lines of the wanted are still matched where the next one differs. */
+  const back = [0];
+  for (let at = 1, length = 0; at < want.length; at += 1) {
+    while (length > 0 && want[at] !== want[length]) length = back[length - 1] ?? 0;
+    if (want[at] === want[length]) length += 1;
+    back.push(length);
+  }
+  for (let at = from, length = 0; at < have.length; at += 1) {
+    while (length > 0 && have[at] !== want[length]) length = back[length - 1] ?? 0;
+    if (have[at] === want[length]) length += 1;
+    if (length < want.length) continue;
+    yield at + 1 - length;
+    length = back[length - 1] ?? 0;
+  }
+}
+
+function misfit(path: string, index: number, count: number, why: string): PawlError {
+  const which = count === 1 ? 'The hunk' : `Hunk ${index + 1} of ${count}`;
+  return new PawlError(
+    'PRECONDITION_FAILED',
+    `${which} for ${JSON.stringify(path)} does not fit: ${why}. Nothing was changed; read the file again and write the patch on what it holds.`,
+  );
+}
+
+function explain(lines: readonly string[], wanted: readonly string[], from: number): string {
+  const first = wanted.find((text) => text.trim() !== '') ?? '';
+  const at = lines.findIndex((line, index) => index >= from && line.trim() === first.trim());
+  if (at === -1) {
+    const above = lines.findIndex((line) => line.trim() === first.trim());
+    const where = above === -1 ? 'does not stand in the file' : `stands at line ${above + 1}, above the hunk before it`;
+    return `its line ${JSON.stringify(first)} ${where}`;
+  }
+  const offset = wanted.indexOf(first);
+  const bad = wanted.findIndex((text, index) => (lines[at + index - offset] ?? '').trim() !== text.trim());
+  if (bad === -1)
+    return `its lines stand at line ${at - offset + 1}, above the hunk before it or not at the end of the file`;
+  return `line ${at + bad - offset + 1} is ${JSON.stringify(lines[at + bad - offset] ?? 'past the end')}, where the patch has ${JSON.stringify(wanted[bad])}`;
+}
