@@ -115,7 +115,7 @@ async function endOf(
   const waitAtMost = (graceMs: number): void => {
     clearTimeout(patience);
     patience = setTimeout(() => {
-      if (child.exitCode === null && child.signalCode === null) killGroup(child);
+      killGroup(child);
       closed.resolve();
     }, graceMs);
   };
@@ -196,7 +196,8 @@ function killTree(child: ChildProcess, line: Duplex, launch: Launch): void {
   if (launch.hasInit) {
     const inits = childrenOf(child.pid);
     for (const init of inits) killProcess(init);
-    if (inits.length === 0) child.kill('SIGKILL');
+    // It may be making its init just now: the kernel lets no new member of a group escape a signal to the group.
+    if (inits.length === 0) killGroup(child);
   }
   line.destroy();
 }
@@ -223,7 +224,8 @@ async function groupEnd(processId: number | undefined): Promise<void> {
 }
 
 function killGroup(child: ChildProcess): void {
-  if (child.pid !== undefined) killProcess(-child.pid);
+  const runs = child.exitCode === null && child.signalCode === null;
+  if (child.pid !== undefined && runs) killProcess(-child.pid);
 }
 
 function killProcess(processId: number): void {
