@@ -17,13 +17,16 @@ import { inAttempt } from './stray.ts';
 export type Ending =
   | { readonly kind: 'value'; readonly result: ToolResult<unknown> }
   | { readonly kind: 'failure'; readonly failure: Failure }
-  /** Ended from outside: what the tool still made of it, or whether it proved that nothing had happened. */
+  /** Ended from outside: what the tool still made of it, or what is known of its effect. */
   | {
       readonly kind: 'aborted';
       readonly reason: PawlError;
       readonly result?: ToolResult<unknown>;
-      readonly proven: boolean;
+      readonly evidence: Evidence;
     };
+
+/** The attempt's code was not reached, or it proved that nothing had happened, or it can have had its effect. */
+export type Evidence = 'not-run' | 'proven' | 'unknown';
 
 /** A tool that is told to stop has this long to clean up before it is given up. */
 const WIND_DOWN_MS = 2_000;
@@ -102,7 +105,7 @@ export async function askReady(options: AttemptOptions, waitedMs: number): Promi
     case 'failure':
       return { kind: 'failure', failure: { ...ending.failure, nothingHappened: true } };
     case 'aborted':
-      return { kind: 'aborted', reason: ending.reason, proven: true };
+      return { kind: 'aborted', reason: ending.reason, evidence: 'not-run' };
   }
 }
 
@@ -112,6 +115,10 @@ async function conclude(
   accept: (value: unknown) => Ending,
 ): Promise<Ending> {
   const { running, tool, log } = options;
+  // The process may have stood still since the attempt began: what another worker runs by now does not start here.
+  running.fenceIfSilent();
+  if (running.signal.aborted)
+    return { kind: 'aborted', reason: running.signal.reason as PawlError, evidence: 'not-run' };
   const stopTimer = startTimer(options);
   const failed = (thrown: unknown): Ending => {
     const failure = classify(thrown, options.policy);
@@ -157,9 +164,9 @@ async function windDown(
   const stopTimer = schedule(() => giveUp(undefined), WIND_DOWN_MS);
   const last = await Promise.race([finished, limit]);
   stopTimer();
-  if (last?.kind === 'value') return { kind: 'aborted', reason, result: last.result, proven: false };
+  if (last?.kind === 'value') return { kind: 'aborted', reason, result: last.result, evidence: 'unknown' };
   const proven = last?.kind === 'failure' && last.failure.nothingHappened && last.failure.code !== reason.code;
-  return { kind: 'aborted', reason, proven };
+  return { kind: 'aborted', reason, evidence: proven ? 'proven' : 'unknown' };
 }
 
 function aborted(signal: AbortSignal): { readonly reason: Promise<PawlError>; stop(): void } {

@@ -13,7 +13,7 @@ import { decideRetry, mayRunAgain } from '../shared/retry.ts';
 import { RETRY_BUDGET_EXHAUSTED } from '../shared/retry-budget.ts';
 import { qualifiedName, type ToolResult } from '../shared/tool.ts';
 import { resultMetadata } from '../shared/tool-result.ts';
-import type { Ending } from './attempt.ts';
+import type { Ending, Evidence } from './attempt.ts';
 import type { AttemptHooks } from './attempt-hooks.ts';
 import { attemptsWith, type Begun, isAnswerable, nowMs, outcomeBase, remainingMs } from './begun.ts';
 import { type Counted, count, needsConsensus, split } from './consensus.ts';
@@ -49,7 +49,7 @@ export class Judge {
         // The tool finished all the same: what happened, happened.
         if (ending.result !== undefined && ending.reason.code !== 'LEASE_LOST')
           return this.#accept(begun, ending.result, diff);
-        return this.interrupted(begun, ending.reason, ending.proven ? 'proven' : 'unknown');
+        return this.interrupted(begun, ending.reason, ending.evidence);
     }
   }
 
@@ -168,7 +168,7 @@ export class Judge {
    * The attempt was ended from outside. `evidence` says what is known of its effect: the code was not reached, the tool proved
    * that nothing happened, or nothing is known.
    */
-  async interrupted(begun: Begun, reason: PawlError, evidence: 'not-run' | 'proven' | 'unknown'): Promise<Verdict> {
+  async interrupted(begun: Begun, reason: PawlError, evidence: Evidence): Promise<Verdict> {
     const { effects } = begun.registered.tool;
     const { started, envelope } = begun;
     const nothingHappened = evidence === 'proven' || (evidence === 'not-run' && !started.takenOver);

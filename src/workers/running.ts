@@ -7,11 +7,18 @@ import type { Clock } from '../shared/time.ts';
 /** Share of the lease after which a worker that could not renew it gives up by itself. */
 const SELF_FENCE_SHARE = 2 / 3;
 
+/** What attempts have their jobs for: it runs out unless it is renewed. */
+interface Lease {
+  readonly clock: Clock;
+  readonly durationMs: number;
+}
+
 export class RunningAttempt {
   readonly callId: string;
   readonly jobId: string;
   /** Unique to this delivery of the job. */
   readonly token: string;
+  readonly #lease: Lease | undefined;
   readonly #controller = new AbortController();
   #fence = 0;
   #renewedAtMs: number;
@@ -21,11 +28,13 @@ export class RunningAttempt {
   hasTurn = false;
   #stray: ((error: unknown) => void) | undefined;
 
-  constructor(callId: string, jobId: string, token: string, nowMonotonicMs: number) {
+  /** Without a lease nobody else can run the call. */
+  constructor(callId: string, jobId: string, token: string, nowMonotonicMs: number, lease?: Lease) {
     this.callId = callId;
     this.jobId = jobId;
     this.token = token;
     this.#renewedAtMs = nowMonotonicMs;
+    this.#lease = lease;
   }
 
   get signal(): AbortSignal {
@@ -58,6 +67,15 @@ export class RunningAttempt {
     return nowMonotonicMs - this.#renewedAtMs;
   }
 
+  /** Ends the attempt when nobody has renewed its lease: by now another worker may be about to take it over. */
+  fenceIfSilent(): void {
+    if (this.#lease === undefined) return;
+    const { clock, durationMs } = this.#lease;
+    const silentMs = this.silentForMs(clock.monotonic());
+    if (silentMs > durationMs * SELF_FENCE_SHARE)
+      this.abort(new PawlError('LEASE_LOST', `The lease could not be renewed for ${Math.round(silentMs)} ms.`));
+  }
+
   /** Hears of errors that the tool threw outside of its own promise (D12). */
   onStray(listener: (error: unknown) => void): void {
     this.#stray = listener;
@@ -77,8 +95,7 @@ export class RunningAttempt {
 }
 
 export class RunningAttempts {
-  readonly #clock: Clock;
-  readonly #leaseMs: number;
+  readonly #lease: Lease;
   readonly #owner: string;
   #deliveries = 0;
   readonly #byJob = new Map<string, RunningAttempt>();
@@ -86,9 +103,8 @@ export class RunningAttempts {
 
   /** `owner` is the worker's ID. */
   constructor(clock: Clock, leaseMs: number, owner: string) {
-    this.#clock = clock;
+    this.#lease = { clock, durationMs: leaseMs };
     this.#owner = owner;
-    this.#leaseMs = leaseMs;
     this.#timer = setInterval(() => this.fenceSilent(), leaseMs / 6);
     this.#timer.unref();
   }
@@ -104,10 +120,10 @@ export class RunningAttempts {
    * late, because the process stood still, starts nothing: another worker may run the call by now.
    */
   add(callId: string, jobId: string, taken?: { readonly token: string; readonly askedAtMs: number }): RunningAttempt {
-    const now = this.#clock.monotonic();
-    const attempt = new RunningAttempt(callId, jobId, taken?.token ?? this.nextToken(), taken?.askedAtMs ?? now);
+    const leasedAtMs = taken?.askedAtMs ?? this.#lease.clock.monotonic();
+    const attempt = new RunningAttempt(callId, jobId, taken?.token ?? this.nextToken(), leasedAtMs, this.#lease);
     this.#byJob.set(jobId, attempt);
-    this.#fenceIfSilent(attempt, now);
+    attempt.fenceIfSilent();
     return attempt;
   }
 
@@ -134,16 +150,8 @@ export class RunningAttempts {
     return undefined;
   }
 
-  /** Ends the attempts whose lease nobody has renewed: by now another worker may be about to take them over. */
   fenceSilent(): void {
-    const now = this.#clock.monotonic();
-    for (const attempt of this.#byJob.values()) this.#fenceIfSilent(attempt, now);
-  }
-
-  #fenceIfSilent(attempt: RunningAttempt, nowMonotonicMs: number): void {
-    const silentMs = attempt.silentForMs(nowMonotonicMs);
-    if (silentMs > this.#leaseMs * SELF_FENCE_SHARE)
-      attempt.abort(new PawlError('LEASE_LOST', `The lease could not be renewed for ${Math.round(silentMs)} ms.`));
+    for (const attempt of this.#byJob.values()) attempt.fenceIfSilent();
   }
 
   abortAll(reason: PawlError): void {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool, type Effects, type ProbeAnswer, ToolError } from '../../src/index.ts';
+import type { Hook } from '../../src/shared/hooks.ts';
 import { backoffMs, DEFAULT_RETRY } from '../../src/shared/retry.ts';
 import { eventually } from '../helpers/signal.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../producer/fleet.ts';
@@ -494,6 +495,27 @@ describe('an attempt that began and left no record (DESIGN, decision 5)', () => 
     const lost = await lose('probe', 1, { answer: probe });
     expect(lost.result.error?.code ?? lost.result.output?.content).toBe(end);
     expect(lost.runs).toBe(runs);
+  });
+});
+
+describe('a process that stood still', () => {
+  /** Blocks this process as one that is stopped, or short of memory, stands still: no timer runs before what comes next. */
+  const standStill = (ms: number) => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+
+  test.each<[Effects, string, readonly number[]]>([
+    ['idempotent', 'success', [2]],
+    ['once', 'OUTCOME_UNKNOWN', []],
+  ])('runs no tool under a lease that is over: %s', async (effects, end, fences) => {
+    const { tool, contexts } = scripted('work', () => ({ output: 'ran' }), { effects });
+    const settings = { lockDurationMs: 600, stalledIntervalMs: 200 };
+    const slow: Hook = {
+      name: 'slow',
+      beforeAttempt: ({ fence }) => (fence === 1 ? standStill(settings.lockDurationMs) : undefined),
+    };
+    const fleet = await startFleet({ tools: [tool], settings, hooks: [slow] });
+    const result = await fleet.session.call(tool, {});
+    expect(result.error?.code ?? result.status).toBe(end);
+    expect(contexts.map(({ fence }) => fence)).toEqual(fences);
   });
 });
 
