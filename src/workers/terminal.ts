@@ -45,13 +45,13 @@ export class Terminal {
         const outputs = [tree.stdout, tree.stderr] as readonly Readable[];
         return { input: tree.stdin as Writable, outputs, exit: tree.ended };
       }
-      const { stream, programEnd, releaseProgramEnd } = openPseudoTerminal();
+      const { input, output, programEnd, releaseProgramEnd } = openPseudoTerminal();
       try {
         const streams = { stdin: programEnd, stdout: programEnd, stderr: programEnd };
         const tree = startTree(sandbox, { ...common, launch: { ...launch, terminal: true }, streams });
-        return { input: stream, outputs: [stream], exit: tree.ended };
+        return { input, outputs: [output], exit: tree.ended };
       } catch (error) {
-        stream.destroy();
+        input.destroy();
         throw error;
       } finally {
         releaseProgramEnd();

@@ -1,6 +1,7 @@
 /** Programs that go on between calls (C16), in one worker. */
 import { randomInt } from 'node:crypto';
-import { readdirSync, readFileSync, realpathSync } from 'node:fs';
+import { readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { TerminalReport, Terminals } from '../../src/shared/tool.ts';
 import { detectMeans } from '../../src/workers/processes.ts';
@@ -196,4 +197,16 @@ test('a program that is absent, and one outside of the workspace, are refused', 
   await expect(terminals.start({ ...request, argv: ['sh'], cwd: '..' })).rejects.toMatchObject({
     code: 'PERMISSION_DENIED',
   });
+});
+
+test('a program that does not read what is typed holds nobody up, and gets all of it when it reads', async () => {
+  const { root, terminals } = hostWith();
+  const waits = 'n=0; until [ -e go ]; do n=$((n + 1)); [ $n -gt 100 ] && exit 1; sleep 0.05; done';
+  const first = await start(terminals, `stty raw -echo; echo ready; ${waits}; head -c 65536 | wc -c`, { waitMs: 0 });
+  const id = idOf(first);
+  await readUntil(terminals, id, 'ready', first.output);
+  await terminals.write(id, 'x'.repeat(65_536), 0);
+  writeFileSync(join(root, 'go'), '');
+  const { output, state } = await terminals.write(id, '', 10_000);
+  expect({ output: output.trim(), state }).toMatchObject({ output: '65536', state: { kind: 'ended', exitCode: 0 } });
 });

@@ -1,15 +1,20 @@
 /** A pair of terminal ends: one for the program, one for us. Prebuilt native code, an optional dependency. */
-import { closeSync } from 'node:fs';
+import { closeSync, writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { Writable } from 'node:stream';
 import { ReadStream } from 'node:tty';
 import { PawlError } from '../../shared/failure.ts';
 
 const COLUMNS = 120;
 const ROWS = 40;
+/** After this the terminal is offered again what it could not take: nothing tells when the program has read. */
+const OFFER_AGAIN_MS = 10;
 
 export interface PseudoTerminal {
-  /** What the program writes, and where its input is written. Ends, or fails with EIO, when no program has the other end. */
-  readonly stream: ReadStream;
+  /** What the program writes. Ends, or fails with EIO, when no program has the other end. */
+  readonly output: ReadStream;
+  /** What the program reads. Its end is that of the whole terminal. */
+  readonly input: Writable;
   /** The program's end, a descriptor of this process until it is released. */
   readonly programEnd: number;
   releaseProgramEnd(): void;
@@ -25,11 +30,40 @@ const require = createRequire(import.meta.url);
 /** Throws `CONFIGURATION` where the native part is not installed. */
 export function openPseudoTerminal(): PseudoTerminal {
   const { master, slave } = binding().open(COLUMNS, ROWS);
+  const output = new ReadStream(master);
   return {
-    stream: new ReadStream(master),
+    output,
+    input: inputThrough(output, master),
     programEnd: slave,
     releaseProgramEnd: () => closeSync(slave),
   };
+}
+
+/**
+ * The stream's own write waits until the program reads, and the whole worker with it. This one writes what the terminal takes, and
+ * offers the rest later. The descriptor is the output's: it is never used when that has been destroyed.
+ */
+function inputThrough(output: ReadStream, master: number): Writable {
+  let again: NodeJS.Timeout | undefined;
+  const offer = (chunk: Buffer, done: () => void): void => {
+    let taken: number;
+    try {
+      taken = output.destroyed ? chunk.length : writeSync(master, chunk);
+    } catch (error) {
+      // Of a program that has ended nobody reads the input.
+      taken = (error as NodeJS.ErrnoException).code === 'EAGAIN' ? 0 : chunk.length;
+    }
+    if (taken === chunk.length) done();
+    else again = setTimeout(offer, OFFER_AGAIN_MS, chunk.subarray(taken), done);
+  };
+  return new Writable({
+    write: (chunk: Buffer, _encoding, done) => offer(chunk, done),
+    destroy(error, done) {
+      clearTimeout(again);
+      output.destroy();
+      done(error);
+    },
+  });
 }
 
 function binding(): Binding {
