@@ -141,3 +141,25 @@ test('view_image gives an image by its content, and read points to it (C19, D2)'
   expect(result.content).toEqual([{ type: 'image', mimeType: 'image/png', data: png.toString('base64') }]);
   await expect(viewImage.run({ path: 'text.png' }, ctx)).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
 });
+
+test.each([
+  '{1..99999999}',
+  '{a,b}'.repeat(30),
+  '*a'.repeat(10),
+  '*a{/x,*a*a*a*a}',
+  '+(a|aa)+(a|aa)b',
+  '{{1..900},{1..900}}',
+])('a glob that would stop the worker is refused: %s', async (pattern) => {
+  await expect(glob.run(glob.parse({ pattern }), tree())).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
+});
+
+test.each([
+  '{src,test}/**/*.{ts,tsx}',
+  '*.{t,j}s',
+  'src/**/[ab].ts',
+  '{src/*.ts,a/*.ts,b/*.ts,c/*.ts,d/*.ts}',
+  'src/{a,{1..20}}.ts',
+])('a glob as people write it is taken: %s', async (pattern) => {
+  const { files } = (await glob.run(glob.parse({ pattern }), tree())).output;
+  expect(files).toContain('src/a.ts');
+});
