@@ -72,7 +72,7 @@ export const webFetch = defineTool({
     if (!response.ok) {
       const said = isText
         ? `: ${source
-            .replaceAll(/<[^>]*>|\s+/g, ' ')
+            .replaceAll(/<[^>]*>?|\s+/g, (part) => (/^<[^>]*$/.test(part) ? part : ' '))
             .trim()
             .slice(0, MAX_ERROR_LENGTH)}`
         : '';

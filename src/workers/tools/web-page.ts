@@ -68,8 +68,9 @@ export async function readable(html: string, url: string, format: 'markdown' | '
 /** Counted in the source, because parsing is what takes the time. */
 function isTooMuch(html: string): boolean {
   let [elements, depth] = [0, 0];
-  for (const [, slash, name = ''] of html.matchAll(/<(\/?)([a-z][a-z0-9-]*)/gi)) {
-    if (FLAT.test(name)) elements += 1;
+  // Lone "<" and "&" and spaces that HTML does not collapse cost the libraries as much as elements do.
+  for (const [, slash, name] of html.matchAll(/<(\/?)([a-z][a-z0-9-]*)|[<&]|[^\S\t\n\f\r ]/gi)) {
+    if (name === undefined || FLAT.test(name)) elements += 1;
     else if (slash === '/') depth = Math.max(0, depth - 1);
     else {
       elements += 1;
@@ -94,13 +95,19 @@ function makeLinksAbsolute(page: Page, url: string): void {
 
 const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: ' ' };
 
-/** The text between the tags. */
+/**
+ * The text between the tags. Each pattern goes on to the end of the text where what would end it is missing: one that failed there
+ * would be tried again at every next tag, and a page of nothing but "<" would hold up the worker for hours.
+ */
 function stripped(html: string): string {
   return html
-    .replaceAll(/<(script|style|noscript|template)\b[^>]*>[\s\S]*?<\/\1\s*>/gi, ' ')
-    .replaceAll(/<!--[\s\S]*?-->/g, ' ')
-    .replaceAll(/<\/?(p|div|br|li|ul|ol|tr|table|h[1-6]|section|article|header|footer|pre|blockquote)\b[^>]*>/gi, '\n')
-    .replaceAll(/<[^>]*>/g, '')
+    .replaceAll(/<(script|style|noscript|template)\b[^>]*(?:>[\s\S]*?(?:<\/\1\s*>|$)|$)/gi, ' ')
+    .replaceAll(/<!--[\s\S]*?(?:-->|$)/g, ' ')
+    .replaceAll(
+      /<\/?(p|div|br|li|ul|ol|tr|table|h[1-6]|section|article|header|footer|pre|blockquote)\b[^>]*>?/gi,
+      (tag) => (tag.endsWith('>') ? '\n' : tag),
+    )
+    .replaceAll(/<[^>]*>?/g, (tag) => (tag.endsWith('>') ? '' : tag))
     .replaceAll(/&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|(\w{1,8}));/gi, (whole, decimal, hex, name) => {
       if (name !== undefined) return ENTITIES[String(name).toLowerCase()] ?? whole;
       const code = decimal === undefined ? Number.parseInt(hex, 16) : Number(decimal);

@@ -4,6 +4,7 @@ import { gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { webFetch, webSearch } from '../../../src/workers/tools/index.ts';
 import { testContext } from '../../helpers/context.ts';
+import { cpuMsOf } from '../../helpers/cpu.ts';
 
 /** A server on loopback, and a context whose policy allows it. `asked` are the requests that it got. */
 async function site(listener: RequestListener) {
@@ -137,6 +138,27 @@ describe('web_fetch (A16)', () => {
       );
       expect((await result).output.content).toMatch(/deep|many/);
     }
+  });
+
+  test.each(['<', '<!--', '<p ', '<script>', '&', '\u00a0 ', '<script '])(
+    'a page of nothing but %j does not hold up the worker',
+    async (part) => {
+      const html = part.repeat(300_000 / part.length);
+      const { result } = await fetched('/', (_, response) =>
+        response.writeHead(200, { 'content-type': 'text/html; charset=utf-8' }).end(html),
+      );
+      const cpuMs = await cpuMsOf(() => result);
+      expect((await result).output.status).toBe(200);
+      expect(cpuMs).toBeLessThan(5_000);
+    },
+  );
+
+  test('an error page of nothing but "<" does not hold up the worker', async () => {
+    const { result } = await fetched('/', (_, response) =>
+      response.writeHead(404, { 'content-type': 'text/html' }).end('<'.repeat(1_000_000)),
+    );
+    expect(await cpuMsOf(() => result.catch(() => undefined))).toBeLessThan(5_000);
+    await expect(result).rejects.toMatchObject({ status: 404 });
   });
 
   test('every way to name this machine is refused, and the server there gets no request', async () => {
