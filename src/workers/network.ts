@@ -128,8 +128,17 @@ function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Promise<I
     outgoing.setTimeout(IDLE_TIMEOUT_MS, () => {
       outgoing.destroy(new PawlError('UPSTREAM_TIMEOUT', `${url.host} was silent for ${IDLE_TIMEOUT_MS} ms.`));
     });
-    outgoing.once('close', () => clearTimeout(connectTimer));
-    outgoing.once('response', resolve);
+    outgoing.once('close', () => {
+      clearTimeout(connectTimer);
+      // A switch to another protocol closes the request without an error. After a response or an error this says nothing.
+      reject(new PawlError('CONNECTION_RESET', `${url.host} closed the connection without an answer.`));
+    });
+    outgoing.once('response', (incoming) => {
+      const status = incoming.statusCode ?? 0;
+      if (status >= 200 && status <= 599) return resolve(incoming);
+      incoming.destroy();
+      reject(new PawlError('HTTP_4XX', `${url.href} answers with ${status}, which is no status of HTTP.`));
+    });
     outgoing.on('error', (error) => reject(signal.aborted ? signal.reason : error));
     outgoing.end(body);
   });
@@ -179,7 +188,10 @@ function refusePrivate(hostname: string, address: string): void {
 }
 
 function redirectOf(incoming: IncomingMessage): string | undefined {
-  return [301, 302, 303, 307, 308].includes(incoming.statusCode ?? 0) ? incoming.headers.location : undefined;
+  const { location } = incoming.headers;
+  if (location === undefined || ![301, 302, 303, 307, 308].includes(incoming.statusCode ?? 0)) return undefined;
+  // Headers come byte by byte; addresses that are not ASCII are sent in UTF-8.
+  return Buffer.from(location, 'latin1').toString('utf8');
 }
 
 function nextHop(hop: Hop, location: string, status: number): Hop {
@@ -224,7 +236,9 @@ function bodyReader(incoming: IncomingMessage, hop: Hop, signal: AbortSignal, ma
 
 /** The body as its author wrote it. What is counted is what comes out: 500 bytes on the wire can hold 200 MB. */
 function decoded(incoming: IncomingMessage, url: URL, maxBytes: number): Readable {
-  const encodings = (incoming.headers['content-encoding'] ?? '')
+  // No bytes are no stream of any encoding: nothing to undo.
+  const isEmpty = incoming.headers['content-length'] === '0';
+  const encodings = (isEmpty ? '' : (incoming.headers['content-encoding'] ?? ''))
     .split(',')
     .map((each) => each.trim().toLowerCase())
     .filter((each) => each !== '' && each !== 'identity');

@@ -1,6 +1,6 @@
 import type { LookupAddress } from 'node:dns';
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { PawlError } from '../../src/shared/failure.ts';
@@ -224,5 +224,44 @@ describe('as fetch', () => {
       if (path === '/head') call.abort(reason);
       await expect(answer).rejects.toBe(reason);
     }
+  });
+});
+
+/** A fetch of a server that answers the first request with these bytes; `asked` are the paths that it got. */
+async function answeredWith(bytes: string) {
+  const asked: string[] = [];
+  const server = createTcpServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.once('data', (request) => {
+      asked.push(request.toString('latin1').split(' ')[1] ?? '');
+      socket.write(asked.length === 1 ? bytes : 'HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n');
+    });
+  }).listen(0, '127.0.0.1');
+  onTestFinished(() => void server.close());
+  await new Promise((resolve) => server.once('listening', resolve));
+  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { result: openNetwork({ signal, allowedHosts: [host] })(`http://${host}/`), asked };
+}
+
+describe('odd answers', () => {
+  test('a switch to another protocol, which nobody asked for, ends the request', async () => {
+    const { result } = await answeredWith('HTTP/1.1 101 Switch\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n');
+    await expect(result).rejects.toMatchObject({ code: 'CONNECTION_RESET' });
+  });
+
+  test('a status that HTTP does not have is told by its number', async () => {
+    const { result } = await answeredWith('HTTP/1.1 999 Denied\r\ncontent-length: 0\r\n\r\n');
+    await expect(result).rejects.toMatchObject({ code: 'HTTP_4XX', message: expect.stringContaining('999') });
+  });
+
+  test('a redirect to an address in UTF-8 is followed to that address', async () => {
+    const { result, asked } = await answeredWith('HTTP/1.1 302 Found\r\nlocation: /café\r\ncontent-length: 0\r\n\r\n');
+    await result;
+    expect(asked).toEqual(['/', '/caf%C3%A9']);
+  });
+
+  test('an empty body is empty, whatever its encoding is said to be', async () => {
+    const { result } = await answeredWith('HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 0\r\n\r\n');
+    expect(await (await result).text()).toBe('');
   });
 });
