@@ -211,6 +211,14 @@ async function withIgnoreFile(
 
 /** A glob without a slash fits a name at any depth, as in `.gitignore` and ripgrep. */
 function globFits(path: string, glob: string): boolean {
+  return fits(path, glob) || (HIDDEN.test(path) && fits(shownNames(path), shownNames(glob)));
+}
+
+/** To Node no wildcard fits a name that begins with a dot. Which of them are looked at has been decided before. */
+const HIDDEN = /(?<=^|\/)\./;
+const shownNames = (path: string): string => path.replaceAll(new RegExp(HIDDEN, 'g'), '\uE000');
+
+function fits(path: string, glob: string): boolean {
   return matchesGlob(path, glob) || (!glob.includes('/') && matchesGlob(path, `**/${glob}`));
 }
 

@@ -1,5 +1,5 @@
 import { mkdirSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { glob, grepFiles, listDir, viewImage } from '../../src/workers/tools/index.ts';
 import { temporaryFolder, testContext } from '../helpers/context.ts';
@@ -162,4 +162,21 @@ test.each([
 ])('a glob as people write it is taken: %s', async (pattern) => {
   const { files } = (await glob.run(glob.parse({ pattern }), tree())).output;
   expect(files).toContain('src/a.ts');
+});
+
+test.each([
+  ['*', '.env'],
+  ['**/*.ts', '.hidden/a.ts'],
+  ['.hidden/**', '.hidden/.b/c'],
+  ['**/*{.ts,.js}', '.hidden/a.ts'],
+])('a wildcard fits hidden names when they are asked for: %s', async (pattern, file) => {
+  const root = temporaryFolder();
+  for (const path of ['.env', '.hidden/a.ts', '.hidden/.b/c']) {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    writeFileSync(join(root, path), '');
+  }
+  const context = testContext({ workspaceRoot: root });
+  const { output } = await glob.run(glob.parse({ pattern, include_ignored: true }), context);
+  expect(output.files).toContain(file);
+  expect((await glob.run(glob.parse({ pattern }), context)).output.files).toEqual([]);
 });
