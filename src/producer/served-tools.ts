@@ -150,11 +150,22 @@ export class ServedTools {
     this.#running.set(call.callId, controller);
     try {
       const posted = await this.#posted(call, clientId, controller.signal);
-      if (!controller.signal.aborted) await this.#clients.answer(clientId, call.callId, posted);
-    } catch (error) {
-      this.#options.onError?.(error as Error);
+      await this.#handBack(clientId, call.callId, posted, controller.signal);
     } finally {
       if (this.#running.get(call.callId) === controller) this.#running.delete(call.callId);
+    }
+  }
+
+  /** Until it is taken or refused: a call that ran and is not answered would be given out once more, and run again. */
+  async #handBack(clientId: string, callId: string, posted: PostedAnswer, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        return await this.#clients.answer(clientId, callId, posted);
+      } catch (error) {
+        this.#options.onError?.(error as Error);
+        if (error instanceof PawlError && error.code === 'LEASE_LOST') return;
+        await sleep(AGAIN_MS, undefined, { signal }).catch(() => {});
+      }
     }
   }
 
@@ -170,6 +181,7 @@ export class ServedTools {
       if (tool === undefined) throw new PawlError('UNKNOWN_TOOL', `This client does not serve ${call.tool}.`);
       const result = normalizeResult(tool.name, await tool.run(call.arguments, { ...call, signal, progress }));
       if (typeof result === 'string') throw new PawlError('RESULT_INVALID', result);
+      checkSayable(tool.name, result);
       return { fence, ...result } as unknown as PostedAnswer;
     } catch (error) {
       const { code, message, retriable, nothingHappened, retryAfterMs } = classify(error);
@@ -196,6 +208,15 @@ export class ServedTools {
     await this.#clients.leave(this.#client.clientId, this.#options.by).catch((error: unknown) => {
       if (!(error instanceof PawlError && error.code === 'NOT_FOUND')) throw error;
     });
+  }
+}
+
+/** Throws `RESULT_INVALID`: what JSON cannot say could not be handed back, however often it is tried. */
+function checkSayable(tool: string, result: ToolResult<unknown>): void {
+  try {
+    JSON.stringify(result);
+  } catch (error) {
+    throw new PawlError('RESULT_INVALID', `The output of ${tool} cannot be said in JSON: ${(error as Error).message}`);
   }
 }
 

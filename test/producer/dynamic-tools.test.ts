@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { ServedTool } from '../../src/producer/served-tools.ts';
 import type { PostedAnswer } from '../../src/shared/dynamic-tool.ts';
+import { PawlError } from '../../src/shared/failure.ts';
 import { FleetKeys } from '../../src/shared/store/keys.ts';
 import type { PutSpec } from '../../src/shared/tool-spec.ts';
 import { eventually, signal } from '../helpers/signal.ts';
@@ -117,6 +118,41 @@ describe('a tool that an outside client runs (C21)', () => {
     expect(await call('a')).toMatchObject({ status: 'success', output: { metadata: { success: false } } });
     expect((await call('b')).error).toMatchObject({ message: 'there is no such file' });
     expect((await call('c')).error?.code).toBe('RESULT_INVALID');
+  });
+
+  test('whose result cannot be handed back at once is not run again, and its result is kept until it can', async () => {
+    const { pawl, session } = await startFleet({ tools: [echo] });
+    const { handovers } = pawl.backend;
+    const answer = handovers.answer.bind(handovers);
+    let isAway = true;
+    const ran: unknown[] = [];
+    handovers.answer = async (...args) => {
+      // Redis is away until another call has come and gone.
+      if (isAway && JSON.stringify(args[3]).includes('"a"')) throw new PawlError('BACKEND_UNAVAILABLE');
+      return answer(...args);
+    };
+    const run = ({ file }: Readonly<Record<string, unknown>>) => {
+      ran.push(file);
+      return { output: { opened: file } };
+    };
+    const failed = signal<Error>();
+    const serving = await pawl.serveTools([servedTool({ run })], { onError: failed.fire });
+    const first = pending(await session.submit('open_file', { file: 'a' }));
+    await failed.promise;
+    for (const file of ['b', 'c'])
+      expect(contentOf(await session.call('open_file', { file }))).toEqual({ opened: file });
+    isAway = false;
+    expect(contentOf(await first.result)).toEqual({ opened: 'a' });
+    expect(ran).toEqual(['a', 'b', 'c']);
+    await serving.close();
+  });
+
+  test('that returns what JSON cannot say has failed at once', async () => {
+    const { pawl, session } = await startFleet({ tools: [echo] });
+    const serving = await pawl.serveTools([servedTool({ run: () => ({ output: 1n }) })]);
+    const { error } = await session.call('open_file', { file: 'a' });
+    expect(error).toMatchObject({ code: 'RESULT_INVALID', message: expect.stringContaining('cannot be said in JSON') });
+    await serving.close();
   });
 
   test('always counts as mutating: it is of no read-only tier, and never without effects', async () => {
