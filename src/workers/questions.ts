@@ -37,7 +37,8 @@ export class Asking {
     while (standing.state === 'waits') {
       await this.#news(id, Math.min(standing.leftMs, LOOK_EVERY_MS), signal);
       if (signal?.aborted === true) {
-        await this.#questions.withdraw(id).catch(() => {});
+        // Another worker has the call by now, and asks under the same ID: the question is not this one's to take back.
+        if (!isLeaseLost(signal.reason)) await this.#questions.withdraw(id).catch(() => {});
         throw signal.reason instanceof Error ? signal.reason : new PawlError('CANCELLED');
       }
       const ended = await this.#questions.expire(id);
@@ -65,4 +66,8 @@ export class Asking {
       if (signal?.aborted === true) end();
     });
   }
+}
+
+function isLeaseLost(reason: unknown): boolean {
+  return reason instanceof PawlError && reason.code === 'LEASE_LOST';
 }

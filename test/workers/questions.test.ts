@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
+import { PawlError } from '../../src/shared/failure.ts';
 import { defineTool } from '../../src/shared/tool.ts';
+import { Asking } from '../../src/workers/questions.ts';
 import { requestUserInput } from '../../src/workers/tools/request-user-input.ts';
 import { eventually } from '../helpers/signal.ts';
 import { startRig } from '../producer/http/rig.ts';
@@ -140,4 +142,19 @@ test('an answer that was written without the key is not believed, a question is 
     },
     { what: 'both refusals in the audit trail' },
   );
+});
+
+test('a worker that lost the call does not take back the question of the one that has it now', async () => {
+  const { pawl, oneOf } = await rig();
+  const { questions } = pawl.backend;
+  const request = { text: 'Go on?', freeText: true, callId: 'c', session: 's', shownIn: 's' };
+  const asked = { ...request, channel: 'operator', actorId: 'ada' };
+  const lost = new AbortController();
+  const first = new Asking(questions, async () => {}).ask(asked, { number: 1, timeoutMs: 60_000, signal: lost.signal });
+  const [{ id }] = await oneOf();
+  const second = new Asking(questions, async () => {}).ask(asked, { number: 1, timeoutMs: 60_000, signal: undefined });
+  lost.abort(new PawlError('LEASE_LOST'));
+  await expect(first).rejects.toMatchObject({ code: 'LEASE_LOST' });
+  await pawl.questions.reply(id, { answer: 'yes' }, 'ada');
+  expect(await second).toEqual({ state: 'answered', value: 'yes', by: 'ada' });
 });
