@@ -13,7 +13,7 @@ const VOLATILE = ['clientTs', 'retryCount', 'traceparent'] as const;
 
 /**
  * RFC 8785 canonical JSON: sorted keys, -0 as 0, `undefined` dropped, strings verbatim.
- * Throws `CONTRACT_INVALID` for what JSON cannot say (NaN, BigInt, functions, cycles).
+ * Throws `CONTRACT_INVALID` for what JSON cannot say (NaN, BigInt, Map, Set, functions, cycles).
  */
 export function canonicalJson(value: unknown, depth = 0): string {
   if (depth > MAX_DEPTH)
@@ -44,6 +44,8 @@ function canonicalObject(value: object, depth: number): string {
     return `[${items}]`;
   }
   if ('toJSON' in value && typeof value.toJSON === 'function') return canonicalJson(value.toJSON(), depth + 1);
+  // JSON would say {} for each of them, whatever it holds.
+  if (value instanceof Map || value instanceof Set) throw notJson(value);
   let members = '';
   for (const key of sorted(Object.keys(value))) {
     const member = (value as Record<string, unknown>)[key];
@@ -74,7 +76,8 @@ function sorted(names: string[]): string[] {
 }
 
 function notJson(value: unknown): PawlError {
-  const message = `holds ${typeof value === 'number' ? String(value) : `a ${typeof value}`}, which JSON cannot say`;
+  const kind = typeof value === 'object' ? (value?.constructor.name ?? 'object') : typeof value;
+  const message = `holds ${typeof value === 'number' ? String(value) : `a ${kind}`}, which JSON cannot say`;
   return new PawlError('CONTRACT_INVALID', `The call ${message}.`, { issues: [{ path: 'payload.params', message }] });
 }
 

@@ -89,6 +89,13 @@ describe('a call that needs a consensus', () => {
     expect(await session.call('rate', {})).toMatchObject({ status: 'success', output: { content: { rate: 5 } } });
   });
 
+  test('does not take what JSON cannot say for the same, such as the sets that `normalise` makes of lists', async () => {
+    const normalise = (output: unknown) => new Set(output as readonly number[]);
+    const { session } = await voters([[1], [2], [3]], { normalise } as object);
+    const { error } = await session.call('rate', {});
+    expect(error).toMatchObject({ code: 'RESULT_INVALID', message: expect.stringContaining('holds a Set') });
+  });
+
   test('ends with NO_CONSENSUS and the digests where they do not agree', async () => {
     const { session, ran } = await voters([1, 2, 3]);
     const result = await session.call('rate', {});
