@@ -57,13 +57,25 @@ export class WorkerAgents {
     const spawned = await agents.spawn(agentId, sessionKey, message, MAX_AGENTS);
     if (spawned === 'full') {
       await sessions.close(agentId);
-      const open = (await agents.list(sessionKey)).join(', ');
-      throw new ToolError(`This session has ${MAX_AGENTS} agents already: ${open}. Close one of them first.`, {
-        code: 'TOO_MANY_AGENTS',
-        nothingHappened: true,
-      });
+      throw new ToolError(
+        `This session has ${MAX_AGENTS} agents already: ${await this.#open(sessionKey)}. Close one of them first.`,
+        {
+          code: 'TOO_MANY_AGENTS',
+          nothingHappened: true,
+        },
+      );
     }
     return this.#report(session, agentId);
+  }
+
+  /** Those that count, by name. */
+  async #open(sessionKey: string): Promise<string> {
+    const { agents } = this.#backend;
+    const agentIds = await agents.list(sessionKey);
+    const reports = await Promise.all(agentIds.map((agentId) => agents.read(agentId, sessionKey)));
+    return reports
+      .flatMap((report) => (report === undefined || report.state === 'closed' ? [] : report.agentId))
+      .join(', ');
   }
 
   async #tell({ callId, session }: AgentCaller, agentId: string, message: AgentMessage): Promise<AgentReport> {

@@ -82,6 +82,14 @@ test('a session has sixteen agents and no more', async () => {
   );
   const refused = spawned.filter(({ status }) => status !== 'success');
   expect(refused.map(({ error }) => error?.code)).toEqual(['TOO_MANY_AGENTS']);
+
+  // One that is closed counts no more, though nobody listens who could hear of it.
+  const closed = agentOf(spawned.find(({ status }) => status === 'success') as ToolResultEnvelope).id;
+  agentOf(await session.call('close_agent', { id: closed }));
+  agentOf(await session.call('spawn_agent', { message: 'in its place' }));
+  const { error } = await session.call('spawn_agent', { message: 'one too many' });
+  expect(error?.code).toBe('TOO_MANY_AGENTS');
+  expect(error?.message).not.toContain(closed);
 });
 
 test('whoever waits holds no worker: one with a single place goes on, and the answer wakes them', async () => {

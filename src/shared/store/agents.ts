@@ -38,7 +38,9 @@ export class Agents {
     limit: number,
   ): Promise<'spawned' | 'exists' | 'full'> {
     const keys = this.#places(agentId, parent);
-    const args = [agentId, parent, limit, this.#sealed(agentId, message), KEPT_MS, ...this.#news(agentId, parent)];
+    const sealed = this.#sealed(agentId, message);
+    const news = this.#news(agentId, parent);
+    const args = [agentId, parent, limit, sealed, KEPT_MS, ...news, this.#keys.agent('')];
     const [code] = await spawnScript.run(this.#redis, keys, args);
     return code as 'spawned' | 'exists' | 'full';
   }
