@@ -15,9 +15,9 @@ export class QuestionDesk {
     this.#audit = audit;
   }
 
-  /** Questions that wait, the most urgent first. */
-  list(limit = 100): Promise<QuestionRecord[]> {
-    return this.#questions.pending(limit);
+  /** Questions that wait, the most urgent first, of those that `isSeen` lets pass. */
+  list(limit = 100, isSeen?: (record: QuestionRecord) => boolean): Promise<QuestionRecord[]> {
+    return this.#questions.pending(limit, isSeen);
   }
 
   /** Throws `NOT_FOUND` when no such question waits. */

@@ -158,3 +158,17 @@ test('a worker that lost the call does not take back the question of the one tha
   await pawl.questions.reply(id, { answer: 'yes' }, 'ada');
   expect(await second).toEqual({ state: 'answered', value: 'yes', by: 'ada' });
 });
+
+test('a tenant is shown its questions, however many others have asked more urgent ones', async () => {
+  const apiTokens = [{ token: 'operator-of-acme', role: 'operator' as const, tenantId: 'acme' }];
+  const { pawl, ask } = await rig({ apiTokens });
+  const question = { text: 'Go on?', freeText: true, callId: 'c', session: 's', shownIn: 's' };
+  const asked = { ...question, channel: 'operator', actorId: 'ada' };
+  const { questions } = pawl.backend;
+  const others = Array.from({ length: 250 }, (_, number) =>
+    questions.ask(`other.${number}`, { ...asked, tenantId: 'other' }, 60_000),
+  );
+  await Promise.all([...others, questions.ask('acme.1', { ...asked, tenantId: 'acme' }, 600_000)]);
+  const { body } = await ask('/v1/questions', { token: 'operator-of-acme' });
+  expect(body.questions.map(({ id }: { readonly id: string }) => id)).toEqual(['acme.1']);
+});

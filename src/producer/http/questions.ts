@@ -25,11 +25,8 @@ export function questionRoutes({ pawl }: { readonly pawl: Pawl }): readonly Rout
       query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'questions' }) }),
       answers: { 200: 'Questions' },
       async handle({ query, caller }) {
-        const listed = await questions.list(MAX_LISTED);
-        return {
-          status: 200,
-          body: { questions: listed.filter(({ tenantId }) => seesTenant(caller, tenantId)).slice(0, query.limit) },
-        };
+        const listed = await questions.list(query.limit, ({ tenantId }) => seesTenant(caller, tenantId));
+        return { status: 200, body: { questions: listed } };
       },
     }),
     route({

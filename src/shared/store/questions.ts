@@ -17,6 +17,8 @@ const endScript = new Script('question-end');
 
 /** How long an ended question is kept: longer than a call that runs again needs to find its answer. */
 const KEPT_MS = 3_600_000;
+/** How many are looked at together. */
+const PAGE = 200;
 
 /** What people see. */
 export interface QuestionRequest extends Pick<Question, 'text' | 'options'> {
@@ -110,17 +112,17 @@ export class Questions {
     return { id, ...request, createdAtMs: Number(createdAtMs), expiresAtMs: Number(expiresAtMs) };
   }
 
-  /** Those that wait, the most urgent first. */
-  async pending(limit: number): Promise<QuestionRecord[]> {
+  /** Those that wait and that `isSeen` lets pass, the most urgent first. */
+  async pending(limit: number, isSeen: (record: QuestionRecord) => boolean = () => true): Promise<QuestionRecord[]> {
     const [seconds] = await this.#redis.time();
-    const ids = await this.#redis.zrangebyscore(
-      this.#keys.questions,
-      Number(seconds) * 1_000,
-      '+inf',
-      'LIMIT',
-      0,
-      limit,
-    );
-    return (await Promise.all(ids.map((id) => this.read(id)))).filter((record) => record !== undefined);
+    const fromMs = Number(seconds) * 1_000;
+    const found: QuestionRecord[] = [];
+    for (let offset = 0; found.length < limit; offset += PAGE) {
+      const ids = await this.#redis.zrangebyscore(this.#keys.questions, fromMs, '+inf', 'LIMIT', offset, PAGE);
+      const records = await Promise.all(ids.map((id) => this.read(id)));
+      found.push(...records.filter((record) => record !== undefined).filter(isSeen));
+      if (ids.length < PAGE) break;
+    }
+    return found.slice(0, limit);
   }
 }
