@@ -50,7 +50,7 @@ export async function getTask(pawl: Pawl, client: McpClient, taskId: string): Pr
   const output = record.outcome.output?.content;
   if (isQuestion(output)) {
     if (task.cancelled) return view('cancelled');
-    const open = Object.entries(output.inputRequests ?? {}).filter(([name]) => !(name in task.answers));
+    const open = Object.entries(output.inputRequests ?? {}).filter(([name]) => !Object.hasOwn(task.answers, name));
     if (open.length > 0) return view('input_required', { inputRequests: Object.fromEntries(open) });
     await goOn(pawl, client, task, output.requestState);
     return view('working');
@@ -84,7 +84,7 @@ export async function updateTask(
     const answers = Object.fromEntries(Object.entries(inputResponses).filter(([name]) => Object.hasOwn(asked, name)));
     await pawl.backend.tasks.answer(task, answers);
     const answered = await taskOf(pawl, client.caller, taskId);
-    const isComplete = Object.keys(asked).every((name) => name in answered.answers);
+    const isComplete = Object.keys(asked).every((name) => Object.hasOwn(answered.answers, name));
     if (isComplete && answered.callIds.length === task.callIds.length)
       await goOn(pawl, client, answered, output.requestState);
   }

@@ -59,7 +59,7 @@ function modern(rig: Rig) {
 }
 
 /** Asks for a name, once in a call that takes its time before. */
-function askingTool(release?: Promise<void>): AnyTool {
+function askingTool(release?: Promise<void>, question = 'who'): AnyTool {
   return defineTool({
     name: 'asking',
     version: '1.0.0',
@@ -68,12 +68,12 @@ function askingTool(release?: Promise<void>): AnyTool {
     annotations: { title: 'Asking' },
     input: z.object({ greeting: z.string(), answers: callerAnswers }),
     async run({ greeting, answers }) {
-      const name = acceptedForm(answers, 'who')?.['name'];
+      const name = acceptedForm(answers, question)?.['name'];
       if (typeof name === 'string') return { output: `${greeting}, ${name}, ${String(answers?.state)}` };
       await release;
       const requestedSchema = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] };
       return askCaller(
-        { who: { method: 'elicitation/create', params: { mode: 'form', message: 'Who?', requestedSchema } } },
+        { [question]: { method: 'elicitation/create', params: { mode: 'form', message: 'Who?', requestedSchema } } },
         'kept',
       );
     },
@@ -356,6 +356,25 @@ describe('/mcp', () => {
     const held = (await ask('tools/call', { name: 'hold', arguments: {} })).result;
     await ask('tasks/cancel', { taskId: held.taskId });
     await eventually(async () => (await ask('tasks/get', { taskId: held.taskId })).result.status === 'cancelled');
+  });
+
+  test('a task asks whatever its question is named', async () => {
+    const asks = signal();
+    const ask = modern(await startRig({ tools: [askingTool(asks.promise, 'constructor')] }));
+    const { taskId } = (await ask('tools/call', { name: 'asking', arguments: { greeting: 'Hi' } })).result;
+    asks.fire();
+    const status = (wanted: string) =>
+      eventually(
+        async () => {
+          const { result } = await ask('tasks/get', { taskId });
+          return result.status === wanted && result;
+        },
+        { deadlineMs: 10_000 },
+      );
+    expect(Object.keys((await status('input_required')).inputRequests)).toEqual(['constructor']);
+    const inputResponses = { constructor: { action: 'accept', content: { name: 'Bo' } } };
+    await ask('tasks/update', { taskId, inputResponses });
+    expect((await status('completed')).result.content[0].text).toBe('Hi, Bo, kept');
   });
 
   test('a token decides what there is: tools by session, tasks by tenant, nothing for approvers', async () => {
