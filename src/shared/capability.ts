@@ -255,6 +255,7 @@ export interface Question {
   readonly options?: readonly { readonly value: string; readonly label: string; readonly description?: string }[];
   /** Whether something else than an option may be answered. Default: only when there are no options. */
   readonly freeText?: boolean;
+  /** How long to wait, at most a week. Default 300,000. */
   readonly timeoutMs?: number;
 }
 

@@ -7,6 +7,7 @@ import type { Answer } from '../shared/tool.ts';
 
 const LOOK_EVERY_MS = 2_000;
 const DEFAULT_TIMEOUT_MS = 300_000;
+const MAX_TIMEOUT_MS = 7 * 24 * 3_600_000;
 
 export class Asking {
   readonly #questions: Questions;
@@ -33,7 +34,7 @@ export class Asking {
     { number, timeoutMs, signal }: { number: number; timeoutMs: number | undefined; signal: AbortSignal | undefined },
   ): Promise<Answer> {
     const id = `${request.callId}.${number}.${digest(request.text).slice(0, 12)}`;
-    let standing = await this.#questions.ask(id, request, timeoutMs ?? DEFAULT_TIMEOUT_MS);
+    let standing = await this.#questions.ask(id, request, wholeMs(timeoutMs ?? DEFAULT_TIMEOUT_MS));
     while (standing.state === 'waits') {
       await this.#news(id, Math.min(standing.leftMs, LOOK_EVERY_MS), signal);
       if (signal?.aborted === true) {
@@ -66,6 +67,12 @@ export class Asking {
       if (signal?.aborted === true) end();
     });
   }
+}
+
+/** Redis counts in whole milliseconds, and would keep a question without a sensible end for good. */
+function wholeMs(timeoutMs: number): number {
+  if (timeoutMs >= 0 && timeoutMs <= MAX_TIMEOUT_MS) return Math.ceil(timeoutMs);
+  throw new RangeError(`The timeoutMs of a question must be 0 to ${MAX_TIMEOUT_MS} milliseconds; got ${timeoutMs}.`);
 }
 
 function isLeaseLost(reason: unknown): boolean {

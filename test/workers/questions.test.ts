@@ -172,3 +172,16 @@ test('a tenant is shown its questions, however many others have asked more urgen
   const { body } = await ask('/v1/questions', { token: 'operator-of-acme' });
   expect(body.questions.map(({ id }: { readonly id: string }) => id)).toEqual(['acme.1']);
 });
+
+test('a question’s time to answer is rounded up to whole milliseconds, and refused when it is no time', async () => {
+  const { pawl } = await rig();
+  const { questions } = pawl.backend;
+  const request = { text: 'Go on?', freeText: true, callId: 'c', session: 's', shownIn: 's' };
+  const asked = { ...request, channel: 'operator', actorId: 'ada' };
+  const ask = (timeoutMs: number) =>
+    new Asking(questions, async () => {}).ask(asked, { number: 1, timeoutMs, signal: undefined });
+  for (const timeoutMs of [Number.NaN, Number.POSITIVE_INFINITY, -1, 1e20])
+    await expect(ask(timeoutMs)).rejects.toThrow('must be 0 to 604800000 milliseconds');
+  expect(await pawl.questions.list()).toEqual([]);
+  expect(await ask(0.5)).toEqual({ state: 'expired' });
+});
