@@ -7,6 +7,10 @@ import { type AdapterOptions, type CallNews, type ModelAnswer, ModelTools } from
 
 export type { AdapterOptions, CallNews } from './model-tools.ts';
 
+interface CallConfig {
+  readonly signal?: AbortSignal;
+}
+
 /**
  * Tools for `bindTools` and agents. Progress, retries and approvals that are asked for come as custom events named `pawl`, beside
  * `onEvent`. A failed call is a `ToolMessage` with the status `error`.
@@ -32,15 +36,17 @@ export async function langchainTools(session: Session, options: AdapterOptions =
       },
     });
     // LangChain throws for wrong parameters; the model is to read what is wrong with them, as from everywhere else.
-    const invoke = made.invoke.bind(made) as (input: unknown, config?: unknown) => Promise<unknown>;
-    const invokeOrExplain = async (input: unknown, config?: unknown): Promise<unknown> => {
+    const invoke = made.invoke.bind(made) as (input: unknown, config?: CallConfig) => Promise<unknown>;
+    const invokeOrExplain = async (input: unknown, config?: CallConfig): Promise<unknown> => {
       try {
         return await invoke(input, config);
       } catch (error) {
         if (!(error instanceof ToolInputParsingException)) throw error;
         const call = input as { readonly id?: string; readonly args?: Record<string, unknown> };
         const given = call.args ?? (input as Record<string, unknown>);
-        return answered(await tools.answer({ kind: 'function', name, arguments: given }), call.id);
+        // What LangChain refuses may run here, such as a null for what is optional: as this call, once.
+        const options = { toolCallId: call.id, signal: config?.signal };
+        return answered(await tools.answer({ kind: 'function', name, arguments: given }, options), call.id);
       }
     };
     return Object.assign(made, { invoke: invokeOrExplain as typeof made.invoke });

@@ -216,3 +216,34 @@ test('pawl/langchain: a message’s tool calls become tool messages, with custom
     return true;
   });
 });
+
+test('pawl/langchain: a call whose null LangChain refuses runs once, too, and is cancelled with its request', async () => {
+  const request = new AbortController();
+  let runs = 0;
+  const tool = defineTool({
+    name: 'wait',
+    version: '1.0.0',
+    description: 'Waits until it is cancelled.',
+    tier: 'workspace',
+    effects: 'idempotent',
+    input: z.object({ long: z.boolean(), why: z.string().optional() }),
+    async run({ long }, ctx) {
+      runs += 1;
+      if (long) {
+        request.abort();
+        await new Promise((_, reject) => ctx.signal.addEventListener('abort', reject));
+      }
+      return { output: 'waited' };
+    },
+  });
+  const { session } = await startFleet({ tools: [tool] });
+  const [made] = await langchainTools(session);
+  const invoke = (id: string, long: boolean) => {
+    const call = { type: 'tool_call', id, name: 'wait', args: { long, why: null } };
+    return made?.invoke(call as never, { signal: request.signal }) as unknown as Promise<ToolMessage>;
+  };
+  expect(await invoke('a', false)).toMatchObject({ tool_call_id: 'a', status: 'success' });
+  expect(await invoke('a', false)).toMatchObject({ tool_call_id: 'a', status: 'success' });
+  expect(runs).toBe(1);
+  expect(await invoke('b', true)).toMatchObject({ status: 'error', content: expect.stringContaining('CANCELLED') });
+});
