@@ -1,6 +1,8 @@
 /** Where the hooks of a producer meet a call: around its way into the queue and back (D5, R32). */
 import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope, turnOf } from '../shared/envelope.ts';
+import { failureOf, PawlError } from '../shared/failure.ts';
 import type { BeforeCallAnswer, HookEvent, HookedTool, Hooks, ShortCircuit } from '../shared/hooks.ts';
+import { resultError } from '../shared/outcome.ts';
 import type { Submission } from './submission.ts';
 
 type Submit = (envelope: ToolCallEnvelope) => Submission | Promise<Submission>;
@@ -38,17 +40,40 @@ export async function submitHooked(
 
   if (submission.kind === 'answered') {
     const { result, callId } = submission;
-    await shortCircuit(reasonOf(result), result, callId);
-    return { ...submission, result: await hooks.afterCall({ ...call(callId), result }) };
+    const told = await orFailed(result, async () => {
+      await shortCircuit(reasonOf(result), result, callId);
+      return result;
+    });
+    return { ...submission, result: await orFailed(told, () => hooks.afterCall({ ...call(callId), result: told })) };
   }
   const { callId, merged = false } = submission;
-  if (merged) await shortCircuit('merged', undefined, callId);
+  const toldMerged = merged ? shortCircuit('merged', undefined, callId) : Promise.resolve();
+  // Its failure is part of the result.
+  await toldMerged.catch(() => {});
   const result = submission.result.then(async (ended) => {
-    if (!merged && ended.status === 'circuit_open') await shortCircuit('circuit-open', ended, callId);
-    return hooks.afterCall({ ...call(callId), result: ended });
+    const told = await orFailed(ended, async () => {
+      await toldMerged;
+      if (!merged && ended.status === 'circuit_open') await shortCircuit('circuit-open', ended, callId);
+      return ended;
+    });
+    return orFailed(told, () => hooks.afterCall({ ...call(callId), result: told }));
   });
   result.catch(() => {});
   return { ...submission, result };
+}
+
+/** What hooks make of a result. One that fails closed, or denies, is this caller's ending: an envelope, like every ending. */
+async function orFailed(
+  result: ToolResultEnvelope,
+  tell: () => Promise<ToolResultEnvelope>,
+): Promise<ToolResultEnvelope> {
+  try {
+    return await tell();
+  } catch (error) {
+    if (!(error instanceof PawlError)) throw error;
+    const { output: _withheld, ...rest } = result;
+    return { ...rest, status: 'error', error: resultError(failureOf(error.code, error.message), 'error') };
+  }
 }
 
 function reasonOf(result: ToolResultEnvelope): ShortCircuit {

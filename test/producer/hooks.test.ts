@@ -157,4 +157,28 @@ describe('D5: hooks change a call on its way', () => {
     expect(result.error).toMatchObject({ code: 'HOOK_FAILED', message: expect.stringContaining('disk full') });
     expect((await pawl.read(result.callId ?? ''))?.attempts).toHaveLength(1);
   });
+
+  test.each(['afterCall', 'onShortCircuit'] as const)(
+    'a caller whose %s hook fails closed gets an envelope, like for every ending',
+    async (kind) => {
+      const tool = scripted(() => 1);
+      const hook: Hook = {
+        name: 'audit',
+        onFailure: 'closed',
+        [kind]: () => {
+          throw new Error('disk full');
+        },
+      };
+      const { session } = await startFleet({ tools: [tool], hooks: [hook] });
+      await session.call(tool, { text: 'x' }, { idempotencyKey: 'k' });
+      const replayed = await session.call(tool, { text: 'x' }, { idempotencyKey: 'k' });
+      expect(replayed).toMatchObject({
+        status: 'error',
+        fromCache: true,
+        attempts: 1,
+        error: { code: 'HOOK_FAILED', message: expect.stringContaining('disk full') },
+      });
+      expect(replayed).not.toHaveProperty('output');
+    },
+  );
 });
