@@ -150,7 +150,7 @@ class LanceMemory implements MemoryStore {
       ...(vector === undefined ? {} : { vector }),
     };
     const table = await this.#table(owner.tenantId);
-    await this.#makeRoom(table, maxRecords, nowMs);
+    await this.#makeRoom(table, id, maxRecords, nowMs);
     await persistently(() =>
       table
         .mergeInsert('id')
@@ -164,9 +164,10 @@ class LanceMemory implements MemoryStore {
     return { id };
   }
 
-  /** Forgets what has expired before it refuses what is new. */
-  async #makeRoom(table: Table, maxRecords: number, nowMs: number): Promise<void> {
+  /** Forgets what has expired before it refuses what is new. A record that is replaced needs no room. */
+  async #makeRoom(table: Table, id: string, maxRecords: number, nowMs: number): Promise<void> {
     if ((await table.countRows()) < maxRecords) return;
+    if ((await table.countRows(`\`id\` = ${quoted(id)}`)) > 0) return;
     await persistently(() => table.delete(`\`expiresAtMs\` > 0 AND \`expiresAtMs\` <= ${nowMs}`));
     const records = await table.countRows();
     if (records >= maxRecords)

@@ -93,6 +93,16 @@ describe('memory (A24)', () => {
     expect(await memory.search('lived')).toHaveLength(2);
   });
 
+  test('a full memory takes what replaces a record: a second attempt, and an ID that is there', async () => {
+    const memory = store({ maxRecords: 2 }).of();
+    const first = await memory.store('tea at noon');
+    await memory.store('tea at five', { id: "ada's" });
+    expect(await memory.store('tea at noon')).toEqual(first);
+    await memory.store('tea at six', { id: "ada's" });
+    expect(texts(await memory.search('tea'))).toEqual(['tea at noon', 'tea at six']);
+    await expect(memory.store('tea at ten')).rejects.toMatchObject({ code: 'PRECONDITION_FAILED' });
+  });
+
   test('a text that is too long is refused', async () => {
     await expect(store({ maxTextBytes: 4 }).of().store('äöü')).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
   });
