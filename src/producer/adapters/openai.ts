@@ -82,7 +82,7 @@ function callOf({
   name = '',
   arguments: given = '',
   input = '',
-  action,
+  action = {},
 }: ResponseItem): ProviderCall | undefined {
   switch (type) {
     case 'function_call':

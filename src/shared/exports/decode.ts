@@ -33,7 +33,9 @@ export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[
     if (tool.variant?.type !== 'freeform') throw invalid(`${tool.name} takes JSON arguments, not free text`);
     return { ...target, params: { [tool.variant.parameter ?? 'input']: call.input } };
   }
-  const given = typeof call.arguments === 'string' ? parse(tool.name, call.arguments) : call.arguments;
+  // Absent arguments are none, like an empty text: libraries hand on what a model left out.
+  const { arguments: sent = {} } = call;
+  const given = typeof sent === 'string' ? parse(tool.name, sent) : sent;
   if (typeof given !== 'object' || given === null || Array.isArray(given))
     throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${JSON.stringify(given).slice(0, 100)}`);
   return { ...target, params: withoutNulls(tool.inputSchema, given) as Readonly<Record<string, unknown>> };

@@ -124,6 +124,27 @@ test('pawl/anthropic runs the tool_use blocks of a message, sent over HTTP by a 
   ]);
 });
 
+test('a call without arguments has none, in every form, and an answer', async () => {
+  const tool = defineTool({
+    name: 'shell',
+    version: '1.0.0',
+    description: 'Runs a program.',
+    tier: 'read-only',
+    effects: 'none',
+    variant: { type: 'local-shell' },
+    input: z.object({ command: z.array(z.string()).optional() }),
+    run: ({ command = ['true'] }) => ({ output: command.join(' ') }),
+  });
+  const { session } = await startFleet({ tools: [tool] });
+  const messages = await messagesTools(session);
+  expect(await messages.run([{ type: 'tool_use', id: 'a', name: 'shell' }])).toMatchObject([{ content: 'true' }]);
+  const responses = await responsesTools(session, { native: true });
+  expect(await responses.run([{ type: 'local_shell_call', call_id: 'b' }])).toMatchObject([{ output: 'true' }]);
+  const { shell } = await aiSdkTools(session, { preliminary: false });
+  const options = { toolCallId: 'c', messages: [], context: {} };
+  expect(await shell?.execute?.(undefined as never, options as never)).toMatchObject({ text: 'true' });
+});
+
 test('pawl/ai-sdk: the SDK’s own loop streams progress and ends with the model’s words', async () => {
   const { tool } = weather();
   const { session } = await startFleet({ tools: [tool] });
