@@ -106,6 +106,8 @@ export class Session {
     this.#target = targetOf(record);
     // Typed without the emitter's own two events.
     const events = this.events as EventEmitter;
+    // Adapters listen once for each call in flight: many of them are no leak.
+    events.setMaxListeners(0);
     const { agents, listening } = host;
     events.on('newListener', (name) => {
       if (name === 'invalid-params') listening.add(this);

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { AIMessage, type ToolMessage } from '@langchain/core/messages';
 import { isStepCount, streamText } from 'ai';
 import { convertArrayToReadableStream, MockLanguageModelV4 } from 'ai/test';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { aiSdkTools } from '../../../src/producer/adapters/ai-sdk.ts';
 import { messagesTools } from '../../../src/producer/adapters/anthropic.ts';
@@ -143,6 +143,21 @@ test('a call without arguments has none, in every form, and an answer', async ()
   const { shell } = await aiSdkTools(session, { preliminary: false });
   const options = { toolCallId: 'c', messages: [], context: {} };
   expect(await shell?.execute?.(undefined as never, options as never)).toMatchObject({ text: 'true' });
+});
+
+test('many calls in one answer of a model are no leak of listeners', async () => {
+  const { tool } = weather();
+  const { session } = await startFleet({ tools: [tool] });
+  const tools = await messagesTools(session);
+  const warn = vi.spyOn(process, 'emitWarning');
+  onTestFinished(() => warn.mockRestore());
+  const ids = Array.from({ length: 12 }, (_, index) => `call-${index}`);
+  const answers = await tools.run(
+    ids.map((id) => ({ type: 'tool_use', id, name: 'weather', input: { city: id } })),
+    { signal: new AbortController().signal },
+  );
+  expect(answers).toHaveLength(ids.length);
+  expect(warn).not.toHaveBeenCalled();
 });
 
 test('pawl/ai-sdk: the SDK’s own loop streams progress and ends with the model’s words', async () => {
