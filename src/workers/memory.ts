@@ -28,6 +28,8 @@ const MAX_LIMIT = 100;
 const MAX_TRIES = 30;
 /** New records are found by a scan until the index takes them in. */
 const OPTIMIZE_EVERY = 64;
+/** Of a query, when texts are searched for what they contain. */
+const MAX_PARTS = 32;
 /** Of reciprocal rank fusion: how little the first places count more than the next ones. */
 const RANK_OFFSET = 60;
 
@@ -97,12 +99,13 @@ class LanceMemory implements MemoryStore {
       `(\`expiresAtMs\` = 0 OR \`expiresAtMs\` > ${this.#now()})`,
       ...labelsOf(metadata).map((label) => `strpos(labels, ${quoted(label)}) > 0`),
     ].join(' AND ');
-    const byText = (await table
+    const byWords = (await table
       .query()
       .fullTextSearch(query, { columns: 'text' })
       .where(filter)
       .limit(wanted * 2)
       .toArray()) as Row[];
+    const byText = byWords.length > 0 ? byWords : await this.#containing(table, query, filter, wanted);
     const vector = await this.#embed?.(query);
     const byMeaning =
       vector === undefined
@@ -117,6 +120,24 @@ class LanceMemory implements MemoryStore {
     return fused([byText, byMeaning])
       .slice(0, wanted)
       .map(({ row, score }) => hitOf(row, score));
+  }
+
+  /**
+   * What the index has no words for: scripts without spaces between words, words of 40 characters and more such as hashes, and the
+   * most common ones. A text fits that contains every part of the query.
+   */
+  async #containing(table: Table, query: string, filter: string, limit: number): Promise<readonly Row[]> {
+    const parts = query
+      .toLowerCase()
+      .split(/\s+/)
+      .filter((part) => part !== '');
+    if (parts.length === 0) return [];
+    const contains = parts.slice(0, MAX_PARTS).map((part) => `strpos(lower(text), ${quoted(part)}) > 0`);
+    return (await table
+      .query()
+      .where([filter, ...contains].join(' AND '))
+      .limit(limit)
+      .toArray()) as Row[];
   }
 
   async #store(owner: CapabilityOwner, text: string, options: MemoryStoreOptions): Promise<{ readonly id: string }> {

@@ -58,6 +58,20 @@ describe('memory (A24)', () => {
     expect(await of().search('identical')).toHaveLength(2);
   });
 
+  test.each([
+    ['東京は日本の首都です。とても大きい。', '首都 東京'],
+    ['The release is 2D6FEE7aa0b1c2d3e4f5061728394a5b6c7d8e9f.', '2d6fee7aa0b1c2d3e4f5061728394a5b6c7d8e9f'],
+    ['To be or not to be.', 'to be or not'],
+  ])('finds what full text has no words for: %s', async (text, query) => {
+    const { of } = store();
+    await of().store(text);
+    await of().store('Something else: 大阪, 2d6fee7.');
+    await of({ tenantId: 'other' }).store(text);
+    expect(texts(await of().search(query))).toEqual([text]);
+    expect(await of().search(query, { metadata: { project: 'pawl' } })).toEqual([]);
+    expect(await of().search(' ')).toEqual([]);
+  });
+
   test('tenants do not see each other, whatever they ask for', async () => {
     const { of } = store();
     await of({ tenantId: 'a' }).store('secret of a', { metadata: { k: 'v' } });
