@@ -42,7 +42,8 @@ export function lineOf({ seq, text, seal }: SealedRecord): string {
   return `{"seq":${seq},"record":${text},"seal":${JSON.stringify(seal)}}`;
 }
 
-const LINE = /^\{"seq":([1-9]\d{0,15}),"record":(\{.*\}),"seal":("(?:[^"\\]|\\.)*")\}$/;
+/** With `s`: a text may hold U+2028 and U+2029, which JSON has as they are. */
+const LINE = /^\{"seq":([1-9]\d{0,15}),"record":(\{.*\}),"seal":("(?:[^"\\]|\\.)*")\}$/s;
 
 /** The record of a line, its text byte for byte; undefined for what is no such line. */
 export function recordOf(line: string): SealedRecord | undefined {

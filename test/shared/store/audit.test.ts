@@ -176,6 +176,26 @@ test('a crash in the middle of a line, and another process in the same folder, l
   expect(await faultsOf(folder, trail)).toMatchObject({ records: 7, faults: [] });
 });
 
+test('I4: line separators in what callers say leave the trail readable, and who goes on in its file finds its end', async () => {
+  const { writer, sealer, trail, sink } = await open();
+  const folder = temporaryFolder();
+  const [told, one] = [writer(), sealer()];
+  const said = async (number: number) => {
+    await told.record({ ...override(number), reason: 'one\u2028two\u2029three' } as AuditEvent);
+    await toTheEnd(one);
+    const { files } = sink(folder);
+    await toTheEnd(files);
+    await files.leave();
+  };
+  await said(1);
+  expect(await faultsOf(folder, trail)).toMatchObject({ records: 1, faults: [] });
+  // As of a folder that was copied elsewhere: its last line alone says where it ends.
+  await trail.setPosition(sinkName(folder), { trail: 'another', seq: 0 });
+  await said(2);
+  expect(await faultsOf(folder, trail)).toMatchObject({ files: 1, records: 2, last: 2, faults: [] });
+  await told.close();
+});
+
 test('while one has a folder, another one does not write there', async () => {
   const { writer, sealer, trail, sink } = await open();
   const folder = temporaryFolder();
