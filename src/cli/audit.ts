@@ -87,14 +87,15 @@ async function verifyTrail(
 ): Promise<CheckedTrail> {
   const { backend } = pawl;
   const told = (await backend.trail.positions()).get(sinkName(folder));
-  const head = await backend.trail.head();
-  const current = head?.trail === trail;
   // Without files, only the newest records can be checked: those that Redis keeps.
   const oldest = files.length > 0 ? undefined : (await backend.trail.sealed(trail, 0))[0]?.seq;
   const first = from ?? oldest ?? 1;
   const check = new ChainCheck(backend.seals, { seq: first - 1, seal: first === 1 ? trail : undefined });
   for await (const line of linesOf(files)) check.addLine(line);
   if (told?.trail === trail) check.reaches(told.seq);
+  // Asked for last: files grow while they are read, and never beyond the head.
+  const head = await backend.trail.head();
+  const current = head?.trail === trail;
   while (current && check.last < head.seq) {
     const records = await backend.trail.sealed(trail, check.last + 1);
     for (const record of records) if (record.seq <= head.seq) check.add(record);

@@ -1,4 +1,6 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { TestProcess } from '../helpers/process.ts';
@@ -24,6 +26,32 @@ const verify = async (...args: string[]) => {
   const { code, stdout } = await place.run(['audit', 'verify', '--json', ...args], { env: KEYS });
   return { code, ...(JSON.parse(stdout) as { intact: boolean; trails: { records: number; faults: object[] }[] }) };
 };
+
+test('I4: records that come while verify reads the files are no other end of the trail', async () => {
+  const call = () => place.run(['call', 'greet', '--params', '{"name":"Eve"}', '--session', 'live'], { env: KEYS });
+  const folder = join(place.folder, '.pawl', 'audit');
+  const written = (lines: number) =>
+    eventually(
+      () => {
+        const name = readdirSync(folder).find((each) => each.endsWith('.jsonl'));
+        const text = name === undefined ? '' : readFileSync(join(folder, name), 'utf8');
+        return name !== undefined && text.split('\n').length > lines && { name, text };
+      },
+      { what: `${lines} records in a file` },
+    );
+  expect((await call()).code).toBe(0);
+  const { name } = await written(2);
+  // A file that is read as slowly as this test likes.
+  const slow = join(place.folder, 'slow');
+  mkdirSync(slow);
+  execFileSync('mkfifo', [join(slow, name)]);
+  const verified = verify('--folder', slow);
+  const file = await open(join(slow, name), 'w');
+  expect((await call()).code).toBe(0);
+  await file.writeFile((await written(4)).text);
+  await file.close();
+  expect(await verified).toMatchObject({ code: 0, intact: true, trails: [{ faults: [] }] });
+});
 
 test('I4: pawl audit lists what was called, and verify finds what was changed in its files', async () => {
   for (const name of ['Ada', 'Bob']) {
