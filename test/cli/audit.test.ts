@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -94,4 +94,15 @@ test('I4: pawl audit lists what was called, and verify finds what was changed in
   });
   writeFileSync(file, whole);
   expect(await verify()).toMatchObject({ code: 0, intact: true });
+});
+
+test('I4: half a line at the end of a file, as a crash leaves it, is no fault', async () => {
+  const folder = join(place.folder, '.pawl', 'audit');
+  const file = join(folder, readdirSync(folder).find((each) => each.endsWith('.jsonl')) ?? '');
+  const whole = readFileSync(file, 'utf8');
+  appendFileSync(file, whole.slice(0, 40));
+  expect(await verify()).toMatchObject({ code: 0, intact: true });
+  // A record that was written whole is missed all the same.
+  writeFileSync(file, whole.slice(0, -20));
+  expect(await verify()).toMatchObject({ code: 1, trails: [{ faults: [{ kind: 'truncated' }] }] });
 });

@@ -44,7 +44,10 @@ export async function trailFiles(folder: string): Promise<readonly TrailFiles[]>
   return dated.sort((a, b) => a.atMs - b.atMs).map(({ trail, files }) => ({ trail, files }));
 }
 
-/** The lines of files, one after the other. */
+/**
+ * The lines of files, one after the other. A half one at the very end is left out: it is being written, or a crash left it, and whoever
+ * writes here next cuts it off (`wholeLines`).
+ */
 export async function* linesOf(files: readonly string[]): AsyncGenerator<string> {
   for (const file of files) {
     // Not `readline`: to it, U+2028 and U+2029 end a line, and JSON has them as they are.
@@ -54,7 +57,7 @@ export async function* linesOf(files: readonly string[]): AsyncGenerator<string>
       begun = lines.pop() ?? '';
       for (const line of lines) if (line !== '') yield line;
     }
-    if (begun !== '') yield begun;
+    if (begun !== '' && file !== files.at(-1)) yield begun;
   }
 }
 
