@@ -8,7 +8,7 @@ import { createReadStream } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, join, resolve } from 'node:path';
-import { lineOf, recordOf, type TrailHead } from '../audit-chain.ts';
+import { lineOf, recordOf, type SealedRecord, type TrailHead } from '../audit-chain.ts';
 import type { AuditTrail } from './audit.ts';
 
 const LAST_LINE_BYTES = 64 * 1_024;
@@ -80,6 +80,8 @@ interface OpenFile {
   readonly handle: FileHandle;
   /** The number of its last record. */
   seq: number;
+  /** The seal of that record, once this process has written it. */
+  seal: string | undefined;
   bytes: number;
 }
 
@@ -105,13 +107,14 @@ export class AuditFiles {
     const head = await trail.head();
     if (head === undefined) return 'idle';
     const file = await this.#current(head);
-    if (file.seq > head.seq) {
-      // Redis came back with less than it had: its next records would get numbers that stand here already.
-      await trail.beginAnew(head);
+    const found = file.seq > head.seq ? [] : await this.#sealedFrom(file, head);
+    const isOther = found[0]?.seq === file.seq && file.seal !== undefined && found[0].seal !== file.seal;
+    if (file.seq > head.seq || isOther) {
+      // Redis came back with less than it had: its next records get numbers that stand here already.
+      await trail.beginAnew(head, await this.#notWritten(head.trail));
       return 'more';
     }
-    if (file.seq === head.seq) return 'idle';
-    const records = await trail.sealed(head.trail, file.seq + 1);
+    const records = found.filter(({ seq }) => seq > file.seq);
     const first = records[0];
     if (first === undefined) return 'idle';
     if (first.seq > file.seq + 1) onGap({ from: file.seq + 1, to: first.seq - 1 });
@@ -120,9 +123,31 @@ export class AuditFiles {
     await file.handle.datasync();
     file.bytes += Buffer.byteLength(text);
     file.seq = records.at(-1)?.seq ?? file.seq;
+    file.seal = records.at(-1)?.seal;
     await trail.setPosition(this.#name, { trail: head.trail, seq: file.seq });
     if (file.bytes >= maxFileBytes) await this.#close();
     return file.seq < head.seq ? 'more' : 'idle';
+  }
+
+  /** The last record of a file as Redis has it, as far as it does, and some that follow. */
+  async #sealedFrom({ seq, seal }: OpenFile, head: TrailHead): Promise<readonly SealedRecord[]> {
+    const isKnown = seq === head.seq && (seal === undefined || seal === head.seal);
+    return isKnown ? [] : await this.#parts.trail.sealed(head.trail, seq);
+  }
+
+  /** What Redis has sealed of a trail since its files begin, and what stands in none of them. */
+  async #notWritten(trail: string): Promise<readonly string[]> {
+    const files = (await trailFiles(this.#parts.folder)).find((each) => each.trail === trail)?.files ?? [];
+    const texts = new Map<string, string>();
+    for (let from = firstOf(files[0] ?? ''); ; ) {
+      const records = await this.#parts.trail.sealed(trail, from);
+      for (const { seal, text } of records) texts.set(seal, text);
+      const last = records.at(-1);
+      if (last === undefined) break;
+      from = last.seq + 1;
+    }
+    for await (const line of linesOf(files)) texts.delete(recordOf(line)?.seal ?? '');
+    return [...texts.values()];
   }
 
   /** The file to append to. Another process may have written meanwhile, if this one stood still for long. */
@@ -151,14 +176,13 @@ export class AuditFiles {
       const { last, bytes } = await wholeLines(handle);
       // Somebody was at the last line: what was told of it counts.
       const told = (await this.#parts.trail.positions()).get(this.#name);
-      const first = Number(FILE.exec(basename(present))?.[2]);
-      seq = last ?? (told?.trail === trail ? told.seq : first - 1);
-      if (bytes < maxFileBytes) return { trail, path: present, handle, seq, bytes };
+      seq = last ?? (told?.trail === trail ? told.seq : firstOf(present) - 1);
+      if (bytes < maxFileBytes) return { trail, path: present, handle, seq, seal: undefined, bytes };
       await handle.close();
     }
     const path = join(folder, `audit-${trail}-${String(seq + 1).padStart(16, '0')}.jsonl`);
     const handle = await open(path, 'a', 0o600);
-    return { trail, path, handle, seq, bytes: 0 };
+    return { trail, path, handle, seq, seal: undefined, bytes: 0 };
   }
 
   async #close(): Promise<void> {
@@ -170,6 +194,11 @@ export class AuditFiles {
     await this.#close();
     await this.#parts.trail.leaveSink(this.#name, this.#holder);
   }
+}
+
+/** The number of a file's first record. */
+function firstOf(path: string): number {
+  return Number(FILE.exec(basename(path))?.[2] ?? 1);
 }
 
 /** The number of the last whole line; a half one, which a crash left, is cut off: its record is still in Redis. */

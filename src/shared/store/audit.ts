@@ -14,6 +14,7 @@ import { type Redis, Script } from './redis.ts';
 
 const leaseScript = new Script('audit-lease');
 const sealScript = new Script('audit-seal');
+const beginAnewScript = new Script('audit-begin-anew');
 const LEASE_MS = 5_000;
 /** How long what Redis has of a trail stays after another one has begun. */
 const LEFT_TRAIL_MS = 7 * 24 * 3_600_000;
@@ -24,6 +25,8 @@ const ENTRIES_READ = 32;
 const MAX_ENTRIES = 256;
 /** Blocks that are read from the trail at a time. */
 const BLOCKS_READ = 32;
+/** Records of an entry, when a trail that is left gives them back. */
+const SEALED_ANEW_AT_A_TIME = 256;
 /** Sinks may be this many times further behind than what is kept without them. */
 const BEHIND_FACTOR = 4;
 
@@ -134,13 +137,19 @@ export class AuditTrail {
     if ((await this.#redis.get(key)) === holder) await this.#redis.del(key);
   }
 
-  /** A new trail begins: files have records that this Redis does not know any more, and no number may be used twice. */
-  async beginAnew(from: TrailHead): Promise<void> {
-    const trail = newTrailId();
-    const present = await this.head();
-    if (present?.trail !== from.trail || present.seq !== from.seq) return;
-    await this.#redis.hset(this.#keys.head, 'trail', trail, 'seq', '0', 'seal', trail);
-    await this.#redis.pexpire(this.#keys.chain(from.trail), LEFT_TRAIL_MS);
+  /**
+   * A new trail begins: files have records that this Redis does not know any more, and no number may be used twice. `texts` are those
+   * that it has sealed since, and that would be in no file.
+   */
+  async beginAnew(from: TrailHead, texts: readonly string[]): Promise<void> {
+    const batches: string[] = [];
+    for (let at = 0; at < texts.length; at += SEALED_ANEW_AT_A_TIME)
+      batches.push(texts.slice(at, at + SEALED_ANEW_AT_A_TIME).join('\n'));
+    await beginAnewScript.run(
+      this.#redis,
+      [this.#keys.head, this.#keys.pending, this.#keys.chain(from.trail)],
+      [from.trail, from.seq, newTrailId(), LEFT_TRAIL_MS, ...batches],
+    );
   }
 }
 

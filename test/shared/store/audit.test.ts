@@ -271,6 +271,46 @@ test('a Redis that came back with less than the files have begins another trail:
   expect(await faultsOf(folder, trail)).toMatchObject({ records: 1, faults: [] });
 });
 
+test('I4: what a Redis that lost its last second seals before anybody looks at the files comes into them all the same', async () => {
+  // Fewer than it lost, as many, and more.
+  for (const sealedSince of [1, 2, 4]) {
+    const { redis, keys, writer, sealer, trail, sink } = await open();
+    const folder = temporaryFolder();
+    const from = writer();
+    const keeper = sealer();
+    const { files } = sink(folder);
+    const add = async (number: number) => {
+      void from.record(override(number));
+      await from.written();
+      await toTheEnd(keeper);
+    };
+    await add(0);
+    const before = await trail.head();
+    await add(1);
+    await add(2);
+    await toTheEnd(files);
+    await redis.hset(keys.head, { seq: String(before?.seq), seal: before?.seal ?? '' });
+    const chain = keys.chain(before?.trail ?? '');
+    await redis.xdel(chain, '2-0', '3-0');
+    await redis.call('XSETID', chain, '1-0');
+    for (let number = 3; number < 3 + sealedSince; number += 1) await add(number);
+    await toTheEnd(files);
+    await toTheEnd(keeper);
+    await toTheEnd(files);
+    await files.leave();
+    const written: unknown[] = [];
+    for (const { trail: id, files: paths } of await trailFiles(folder)) {
+      const check = new ChainCheck(sealing, { seq: 0, seal: id });
+      for await (const line of linesOf(paths)) {
+        check.addLine(line);
+        written.push(JSON.parse(line).record.action);
+      }
+      expect(check.end().faults).toEqual([]);
+    }
+    expect(written.sort()).toEqual(Array.from({ length: 3 + sealedSince }, (_, number) => `number ${number}`));
+  }
+});
+
 test('an edited file does not verify, and the one who writes it goes on behind it', async () => {
   const { writer, sealer, trail, sink } = await open();
   const folder = temporaryFolder();
