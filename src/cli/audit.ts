@@ -53,7 +53,7 @@ export interface VerifyAuditOptions {
 export async function verifyAudit(context: CliContext, options: VerifyAuditOptions): Promise<number> {
   return withPawl(context, async (pawl) => {
     const folder = options.folder ?? auditFolder(pawl.settings);
-    const trails = await verifyAll(pawl, folder, options.from);
+    const trails = await verifyAll(pawl, { folder, named: options.folder !== undefined, from: options.from });
     const intact = trails.every(({ faults }) => faults.length === 0);
     if (options.json === true) print(context, json({ intact, trails }));
     else for (const trail of trails) tell(context, trail);
@@ -69,8 +69,17 @@ interface CheckedTrail extends Verification {
   readonly current: boolean;
 }
 
-async function verifyAll(pawl: Pawl, folder: string, from?: number): Promise<readonly CheckedTrail[]> {
+interface Looked {
+  readonly folder: string;
+  /** By whoever asks, so that it should have files. */
+  readonly named: boolean;
+  readonly from: number | undefined;
+}
+
+async function verifyAll(pawl: Pawl, { folder, named, from }: Looked): Promise<readonly CheckedTrail[]> {
   const inFiles = await trailFiles(folder);
+  // Else a name with a typing error is found intact for ever: Redis alone would be looked at.
+  if (named && inFiles.length === 0) throw usageError(`--folder ${folder} holds no files of an audit trail.`);
   const head = await pawl.backend.trail.head();
   const known = head === undefined || inFiles.some(({ trail }) => trail === head.trail);
   const all: readonly TrailFiles[] = known ? inFiles : [...inFiles, { trail: head.trail, files: [] }];

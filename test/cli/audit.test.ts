@@ -106,3 +106,8 @@ test('I4: half a line at the end of a file, as a crash leaves it, is no fault', 
   writeFileSync(file, whole.slice(0, -20));
   expect(await verify()).toMatchObject({ code: 1, trails: [{ faults: [{ kind: 'truncated' }] }] });
 });
+
+test('a folder without files of the trail is refused where it is named: it would be found intact for ever', async () => {
+  const wrong = await place.run(['audit', 'verify', '--folder', join(place.folder, 'mistyped')], { env: KEYS });
+  expect(wrong).toMatchObject({ code: 2, stderr: expect.stringContaining('holds no files of an audit trail') });
+});
