@@ -314,7 +314,7 @@ export class Dispatch {
     });
     const stop = () => {
       waiting.stop();
-      this.#parts.traces?.left(envelope.requestId);
+      this.#parts.traces?.left(envelope);
     };
     // Who only looks the result up later must not be ended by a rejection that nobody awaits.
     result.catch(() => {});

@@ -18,7 +18,7 @@ import type { DispatchEvent } from './dispatch.ts';
 
 export class CallTraces {
   readonly #tracer: Tracer;
-  /** By request. */
+  /** By where each is in its trace: two who send the same request have a span each. */
   readonly #open = new Map<string, Span>();
 
   constructor(tracer: Tracer) {
@@ -39,15 +39,16 @@ export class CallTraces {
       ...(payload.idempotencyKey === undefined ? {} : { 'idempotency.key': keyHash(payload.idempotencyKey) }),
     };
     const span = this.#tracer.startSpan('tool_execution', { kind: SpanKind.PRODUCER, attributes }, parent);
-    this.#open.set(requestId, span);
-    return { ...envelope, trace: { ...trace, traceparent: traceparentOf(span) } };
+    const traceparent = traceparentOf(span);
+    this.#open.set(traceparent, span);
+    return { ...envelope, trace: { ...trace, traceparent } };
   }
 
   /** Follows the call by what the dispatch tells of it. */
   observe(event: DispatchEvent): void {
-    const { envelope } = event;
-    const span = envelope === undefined ? undefined : this.#open.get(envelope.requestId);
-    if (envelope === undefined || span === undefined) return;
+    const traceparent = event.envelope?.trace.traceparent ?? '';
+    const span = this.#open.get(traceparent);
+    if (span === undefined) return;
     switch (event.type) {
       case 'accepted':
         span.setAttribute('pawl.call_id', event.callId);
@@ -59,7 +60,7 @@ export class CallTraces {
       case 'refused':
         span.setAttribute('error.type', event.code);
         span.setStatus({ code: SpanStatusCode.ERROR, message: event.code });
-        this.#end(envelope.requestId, span);
+        this.#end(traceparent, span);
         return;
       case 'ended': {
         const { status, attempts, fromCache, error } = event.result;
@@ -69,22 +70,22 @@ export class CallTraces {
           if (error.breakerState !== undefined) span.setAttribute('breaker.state', error.breakerState);
           span.setStatus({ code: SpanStatusCode.ERROR, message: error.code });
         }
-        this.#end(envelope.requestId, span);
+        this.#end(traceparent, span);
         return;
       }
     }
   }
 
   /** Whoever waited has left: the call goes on without this span. */
-  left(requestId: string): void {
-    const span = this.#open.get(requestId);
+  left({ trace: { traceparent = '' } }: ToolCallEnvelope): void {
+    const span = this.#open.get(traceparent);
     if (span === undefined) return;
     span.addEvent('waiting stopped');
-    this.#end(requestId, span);
+    this.#end(traceparent, span);
   }
 
-  #end(requestId: string, span: Span): void {
-    this.#open.delete(requestId);
+  #end(traceparent: string, span: Span): void {
+    this.#open.delete(traceparent);
     span.end();
   }
 }
