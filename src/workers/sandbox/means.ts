@@ -22,6 +22,7 @@
 
 import { realpath } from 'node:fs/promises';
 import { release, tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { PawlError } from '../../shared/failure.ts';
 import { processGroups } from './process-limit.ts';
 import { findTrusted } from './program.ts';
@@ -180,7 +181,9 @@ function view(root: string, folder: string, { hidden, programs }: Confinement): 
   const hide = hidden.flatMap((path) => ['--tmpfs', path]);
   const bind = ['--bind', root, root];
   // The workspace may lie below a hidden folder, or hold one.
-  const holdsHidden = hidden.some((path) => path.startsWith(root));
+  const held = hidden.filter((path) => path.startsWith(join(root, '/')));
+  // A program that renamed a folder on the way would show the hidden one to the next call; what is mounted cannot be renamed.
+  const onTheWay = held.flatMap((path) => foldersBetween(root, path)).flatMap((path) => ['--bind', path, path]);
   return [
     ...[
       '--ro-bind',
@@ -200,9 +203,14 @@ function view(root: string, folder: string, { hidden, programs }: Confinement): 
     // As root a program could change the kernel's settings through these.
     ...['sys', 'sysrq-trigger', 'irq', 'bus'].flatMap((name) => ['--ro-bind-try', `/proc/${name}`, `/proc/${name}`]),
     ...programs.flatMap((path) => ['--ro-bind-try', path, path]),
-    ...(holdsHidden ? [...bind, ...hide] : [...hide, ...bind]),
+    ...(held.length > 0 ? [...bind, ...onTheWay, ...hide] : [...hide, ...bind]),
     ...['--setenv', 'TMPDIR', '/tmp', '--chdir', folder],
   ];
+}
+
+function foldersBetween(root: string, path: string): readonly string[] {
+  const above = dirname(path);
+  return above === root ? [] : [...foldersBetween(root, above), above];
 }
 
 /** The candidates of one means on this machine; empty where its programs are not installed. */

@@ -105,6 +105,22 @@ test('Pawl’s own folder is hidden from programs and from file tools, also insi
   if (available.includes('bubblewrap')) expect((await sh('cat .pawl-data/key', { root })).stdout).toBe('');
 });
 
+confined('no program can show Pawl’s own folder to the next call by renaming a folder above it (A11)', async () => {
+  const root = temporaryFolder();
+  const own = join(root, 'project', 'deep', '.pawl-data');
+  mkdirSync(own, { recursive: true });
+  writeFileSync(join(own, 'key'), 'signing key');
+  protectFolder(own);
+  for (const command of [
+    'mv project moved',
+    'mv project/deep project/moved',
+    'mv project/deep/.pawl-data project/moved',
+  ])
+    expect((await sh(command, { root })).exitCode, command).not.toBe(0);
+  expect((await sh('find . -name key; touch project/deep/new', { root })).stdout).toBe('');
+  expect(existsSync(join(own, '..', 'new'))).toBe(true);
+});
+
 describe('policy', () => {
   test.skipIf(available.includes('bubblewrap'))('required, where there is no sandbox, starts nothing', async () => {
     await expect(sh('true', { sandbox: 'required' })).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
