@@ -439,8 +439,9 @@ export class Pawl {
     return new Session(this, record, this.#options.clock ?? this.#backend.clock);
   }
 
-  sessions(limit = 100): Promise<SessionRecord[]> {
-    return this.#backend.sessions.list(limit);
+  /** The newest first, of all or of one tenant. */
+  sessions(limit = 100, tenantId?: string): Promise<SessionRecord[]> {
+    return this.#backend.sessions.list(limit, tenantId);
   }
 
   /** Closes a session and those below it: nothing new is accepted, what runs is cancelled. */

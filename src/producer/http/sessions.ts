@@ -6,7 +6,7 @@ import { PawlError } from '../../shared/failure.ts';
 import { type OpenSession, openSessionSchema, type SessionRecord } from '../../shared/session.ts';
 import type { Pawl } from '../client.ts';
 import type { Session } from '../session.ts';
-import { type Caller, checkTenant, seesTenant } from './access.ts';
+import { type Caller, checkTenant } from './access.ts';
 import { nameOf } from './approvals.ts';
 import { queryNumber, type Route, route } from './routes.ts';
 
@@ -46,9 +46,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
       query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'sessions' }) }),
       answers: { 200: 'Sessions' },
       async handle({ query, caller }) {
-        const listed = await pawl.sessions(caller.tenantId === undefined ? query.limit : MAX_LISTED);
-        const sessions = listed.filter(({ tenantId }) => seesTenant(caller, tenantId)).slice(0, query.limit);
-        return { status: 200, body: { sessions } };
+        return { status: 200, body: { sessions: await pawl.sessions(query.limit, caller.tenantId) } };
       },
     }),
     route({

@@ -129,6 +129,7 @@ export class FleetKeys {
   /** When each record of the registry changed last, as a number of `specSequence`. */
   readonly specChanges: string;
   readonly specSequence: string;
+  /** All sessions, by when they were opened. */
   readonly sessions: string;
   readonly switches: string;
   /** How many shards each tier has, and how many it ever had. */
@@ -171,6 +172,16 @@ export class FleetKeys {
 
   session(sessionKey: string): string {
     return `${this.prefix}:{fleet}:session:${sessionKey}`;
+  }
+
+  /** Sessions of one tenant, by when they were opened. */
+  sessionsOf(tenantId: string): string {
+    return `${this.sessions}:${tenantId}`;
+  }
+
+  /** Keys of the sessions directly below one. */
+  sessionChildren(sessionKey: string): string {
+    return `${this.prefix}:{fleet}:session-children:${sessionKey}`;
   }
 
   /** The channel on which a producer hears of its calls. `includes.lua` derives it from an inbox's key. */

@@ -26,6 +26,8 @@ export async function routeOf(
 
 const OPEN_TTL_MS = 30 * 24 * 3_600_000;
 const CLOSED_TTL_MS = 24 * 3_600_000;
+/** A session that was opened so long ago is gone, whenever it was closed. */
+const GONE_AFTER_MS = OPEN_TTL_MS + CLOSED_TTL_MS;
 
 export class Sessions {
   readonly #redis: Redis;
@@ -50,6 +52,7 @@ export class Sessions {
   async create(asked: SessionRecord, key?: 'fresh'): Promise<SessionRecord | undefined> {
     const shards = (await this.#shards?.assign(asked.sessionKey, key === 'fresh')) ?? {};
     const record = Object.keys(shards).length === 0 ? asked : { ...asked, shards };
+    await this.#hangBelow(record);
     const created = await this.#redis.set(
       this.#keys.session(record.sessionKey),
       this.#sealed(record),
@@ -58,8 +61,26 @@ export class Sessions {
       'NX',
     );
     if (created === null) return undefined;
-    await this.#redis.zadd(this.#keys.sessions, record.createdAtMs, record.sessionKey);
+    await this.#list(record);
     return record;
+  }
+
+  /** Before the session is there: nobody closes the one above it and leaves this one open. */
+  async #hangBelow({ sessionKey, parent }: SessionRecord): Promise<void> {
+    if (parent === undefined) return;
+    const children = this.#keys.sessionChildren(parent);
+    await Promise.all([this.#redis.sadd(children, sessionKey), this.#redis.pexpire(children, GONE_AFTER_MS)]);
+  }
+
+  async #list({ sessionKey, tenantId, createdAtMs }: SessionRecord): Promise<void> {
+    const ofTenant = tenantId === undefined ? [] : [this.#keys.sessionsOf(tenantId)];
+    await Promise.all(
+      [this.#keys.sessions, ...ofTenant].map(async (index) => {
+        await this.#redis.zadd(index, createdAtMs, sessionKey);
+        await this.#redis.zremrangebyscore(index, '-inf', createdAtMs - GONE_AFTER_MS);
+        await this.#redis.pexpire(index, GONE_AFTER_MS);
+      }),
+    );
   }
 
   async read(sessionKey: string): Promise<SessionRecord | undefined> {
@@ -104,13 +125,14 @@ export class Sessions {
     }
   }
 
-  /** The newest first. Expired ones are dropped from the index on the way. */
-  async list(limit: number): Promise<SessionRecord[]> {
-    const keys = await this.#redis.zrevrange(this.#keys.sessions, 0, limit - 1);
+  /** The newest first, of all or of one tenant. Expired ones are dropped from the index on the way. */
+  async list(limit: number, tenantId?: string): Promise<SessionRecord[]> {
+    const index = tenantId === undefined ? this.#keys.sessions : this.#keys.sessionsOf(tenantId);
+    const keys = await this.#redis.zrevrange(index, 0, limit - 1);
     if (keys.length === 0) return [];
     const stored = await this.#redis.mget(keys.map((key) => this.#keys.session(key)));
     const expired = keys.filter((_key, index) => stored[index] === null);
-    if (expired.length > 0) await this.#redis.zrem(this.#keys.sessions, ...expired);
+    if (expired.length > 0) await this.#redis.zrem(index, ...expired);
     return keys.flatMap((key, index) => {
       const text = stored[index];
       const record = typeof text === 'string' ? this.#opened(key, text) : undefined;
@@ -120,17 +142,13 @@ export class Sessions {
 
   /** Keys of the sessions below one, itself included. */
   async tree(sessionKey: string): Promise<string[]> {
-    const all = await this.list(10_000);
-    const below = new Set([sessionKey]);
-    for (let grown = true; grown; ) {
-      grown = false;
-      for (const session of all) {
-        if (session.parent !== undefined && below.has(session.parent) && !below.has(session.sessionKey)) {
-          below.add(session.sessionKey);
-          grown = true;
-        }
-      }
+    const found = new Set([sessionKey]);
+    for (const parent of found) {
+      const keys = await this.#redis.smembers(this.#keys.sessionChildren(parent));
+      const records = await Promise.all(keys.map((key) => this.read(key)));
+      // The key may have been taken by another one.
+      for (const record of records) if (record?.parent === parent) found.add(record.sessionKey);
     }
-    return [...below];
+    return [...found];
   }
 }

@@ -73,6 +73,31 @@ describe('sessions in Redis', () => {
     expect((await sessions.list(1)).map(({ sessionKey }) => sessionKey)).toEqual(['c']);
   });
 
+  test('a tenant finds its sessions, however many others have opened some since', async () => {
+    const { sessions, redis, keys } = await openSessions();
+    await sessions.create(session('ours', { tenantId: 'acme' }));
+    for (let number = 0; number < 5; number += 1)
+      await sessions.create(session(`theirs ${number}`, { tenantId: 'globex', createdAtMs: 2 }));
+    expect((await sessions.list(3, 'acme')).map(({ sessionKey }) => sessionKey)).toEqual(['ours']);
+    expect(await sessions.list(3)).toHaveLength(3);
+    expect(await redis.pttl(keys.sessionsOf('acme'))).toBeGreaterThan(30 * 24 * 3_600_000);
+  });
+
+  test('who is gone leaves the lists, also when nobody looks at them', async () => {
+    const { sessions, redis, keys } = await openSessions();
+    await sessions.create(session('old'));
+    await sessions.create(session('new', { createdAtMs: 32 * 24 * 3_600_000 }));
+    expect(await redis.zrange(keys.sessions, '0', '-1')).toEqual(['new']);
+  });
+
+  test('a key that another session has does not hang below who asked for it', async () => {
+    const { sessions } = await openSessions();
+    await sessions.create(session('root'));
+    await sessions.create(session('other'));
+    expect(await sessions.create(session('other', { parent: 'root' }))).toBeUndefined();
+    expect(await sessions.tree('root')).toEqual(['root']);
+  });
+
   test('a tree is all that is below, however deep, and nothing beside', async () => {
     const { sessions } = await openSessions();
     for (const [key, parent] of [
