@@ -14,7 +14,10 @@ export async function sweep(ledger: Ledger, places: readonly Place[], log: Logge
     const old = await ledger.inflightBefore(place, nowMs - SWEEP_AFTER_MS, SWEEP_BATCH);
     for (const callId of old) {
       const record = await ledger.read(callId);
-      if (record === undefined || (await ledger.requeue(record, 'missing', String(nowMs))) !== 'queued') continue;
+      if (record === undefined) continue;
+      // A decision is about the generation under which its call waits.
+      const generation = record.phase === 'awaiting-approval' ? record.generation : String(nowMs);
+      if ((await ledger.requeue(record, 'missing', generation)) !== 'queued') continue;
       log.warn({ event: 'call_requeued', callId }, 'a call in flight had no job and was queued again');
     }
   }

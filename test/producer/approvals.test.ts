@@ -3,8 +3,11 @@ import { z } from 'zod';
 import type { ApprovalListing } from '../../src/producer/approvals.ts';
 import type { Session, SessionEvents } from '../../src/producer/session.ts';
 import { digestOf, expiredOutcome } from '../../src/shared/approval.ts';
+import { silentLogger } from '../../src/shared/log.ts';
 import type { ApprovalRecord } from '../../src/shared/store/approvals.ts';
+import { jobIdOf } from '../../src/shared/store/queues.ts';
 import { defineTool } from '../../src/shared/tool.ts';
+import { sweep } from '../../src/workers/sweep.ts';
 import { eventually } from '../helpers/signal.ts';
 import { contentOf, type Fleet, pending, startFleet } from './fleet.ts';
 import { echo } from './tools.ts';
@@ -47,6 +50,20 @@ async function ask(fleet: Fleet, session: Session, params = { to: 'bob', amount:
   return { submission, record, digest, id: record.request.id };
 }
 
+/** Takes the call's job out of its queue, as somebody who deletes it by hand, and lets a worker look for what lacks one. */
+async function loseJob({ pawl }: Fleet, callId: string): Promise<void> {
+  const { ledger, redis, shards } = pawl.backend;
+  const keys = ledger.keys({ tier: 'elevated', shard: 0 });
+  const record = await ledger.read(callId);
+  const jobId = jobIdOf(callId, record?.generation ?? '');
+  await eventually(async () => (await redis.zrem(keys.job('delayed'), jobId)) === 1, { what: 'a job put aside' });
+  await redis.del(keys.job(jobId));
+  // Only what has been in flight for a while is looked at.
+  await redis.zadd(keys.inflight, 1, callId);
+  await sweep(ledger, shards.places(['elevated']), silentLogger);
+  expect(await redis.exists(keys.job(jobIdOf(callId, (await ledger.read(callId))?.generation ?? '')))).toBe(1);
+}
+
 async function withChannel(fleet: Fleet): Promise<Session> {
   return fleet.pawl.openSession({ actorId: 'agent-7', channel: { kind: 'operator' } });
 }
@@ -70,6 +87,16 @@ test('however many wait for others, those that the caller may see are listed', a
 });
 
 describe('A4, A7: an elevated call waits for a person', () => {
+  test('a call that waits for a person can still be approved after its job was lost', async () => {
+    const { tool, ran } = transfer();
+    const fleet = await startFleet({ tools: [tool], settings: KEYS });
+    const { submission, digest, id } = await ask(fleet, await withChannel(fleet));
+    await loseJob(fleet, submission.callId);
+    await fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace' });
+    expect(await submission.result).toMatchObject({ status: 'success' });
+    expect(ran).toEqual([{ to: 'bob', amount: 5 }]);
+  });
+
   test('it runs once it is approved, and the session hears that it was asked for', async () => {
     const { tool, ran } = transfer();
     const fleet = await startFleet({ tools: [tool, echo], settings: KEYS, concurrency: 1 });
