@@ -361,6 +361,7 @@ export class Ledger {
         signed.request,
         signed.signature,
         signed.resolution,
+        record.generation,
         ...enqueueArguments(keys, record.request.envelope.toolName, job),
       ],
     );

@@ -874,6 +874,19 @@ describe('a job that is gone', () => {
       expect((await begin(books, { ...claim, generation: '1800000000000' })).kind).toBe('started');
     },
   );
+
+  test('of two who miss it at the same time, one queues the call again', async () => {
+    const books = await openBooks();
+    const { claim } = await STANDINGS.queued(books);
+    const keys = books.ledger.keys(PLACE);
+    await books.redis.del(keys.job(jobIdOf(claim.callId, claim.generation)), keys.job('wait'));
+    const record = await books.ledger.read(claim.callId);
+    if (record === undefined) throw new Error('there is no record');
+    expect(await books.ledger.requeue(record, 'missing', '1800000000000')).toBe('queued');
+    // Its attempt may have begun: another job would run the call a second time.
+    expect(await books.ledger.requeue(record, 'missing', '1800000000001')).toBe('refused');
+    expect((await begin(books, { ...claim, generation: '1800000000000' })).kind).toBe('started');
+  });
 });
 
 describe('indexes', () => {

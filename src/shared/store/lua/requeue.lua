@@ -3,11 +3,14 @@
 -- KEYS  1 record  2 in-flight index  3 the record's present job  4 index of calls in doubt
 -- ARGV  1 call ID  2 new generation  3 '1' for a call that ended with an unknown outcome, '0' for one whose job is missing
 --       4 inbox ID, '' when nobody waits  5 the request as it was signed  6 its signature under the new generation
---       7 resolution: what makes this life of the call another one  8 key prefix of the queue  9.. the job, as enqueue takes it
+--       7 resolution: what makes this life of the call another one  8 generation as it was seen  9 key prefix of the queue
+--       10.. the job, as enqueue takes it
 -- Returns {code, now, …}: queued · refused state · gone
 local now = nowMs()
-local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'inboxes', 'request', 'paramsAt')
+local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'inboxes', 'request', 'paramsAt', 'generation')
 if not fields[1] then return {'gone', now} end
+-- Somebody else was quicker: the call has another job by now, which may run already.
+if fields[6] ~= ARGV[8] then return {'refused', now, fields[1]} end
 if fields[4] ~= ARGV[5] then return {'refused', now, fields[1]} end
 if ARGV[3] == '1' then
   local unknown = fields[1] == 'failed' and isUnknown(fields[2])
@@ -23,5 +26,5 @@ elseif fields[1] ~= 'inflight' or (redis.call('EXISTS', KEYS[3]) == 1 and redis.
 end
 redis.call('HSET', KEYS[1], 'generation', ARGV[2], 'signature', ARGV[6], 'resolution', ARGV[7], 'updatedAtMs', now, 'inboxes', withInbox(fields[3], ARGV[4]))
 redis.call('HINCRBY', KEYS[1], 'version', 1)
-enqueue({ARGV[8]}, {unpack(ARGV, 9)})
+enqueue({ARGV[9]}, {unpack(ARGV, 10)})
 return {'queued', now}
