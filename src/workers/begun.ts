@@ -107,6 +107,12 @@ export function waitedMs({ running, started }: Begun): number {
   return Math.max(0, started.nowMs - Number(callOfJob(running.jobId).generation));
 }
 
+/** How long the attempt may take; a caller may give it more time than its tool says. */
+export function timeLimitMs({ envelope, policy }: Begun, tool: { readonly timeoutMs: number }): number {
+  const askedMs = envelope.payload.callHints?.timeoutMs ?? tool.timeoutMs;
+  return Math.min(askedMs, policy.timeoutMs ?? Number.POSITIVE_INFINITY);
+}
+
 /** Milliseconds until the call's deadline; undefined when it has none. */
 export function remainingMs(begun: Begun): number | undefined {
   const { deadlineAtMs } = begun.envelope.control;

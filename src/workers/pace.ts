@@ -2,7 +2,7 @@
 import { toolLimit } from '../shared/fleet-limit.ts';
 import type { FleetLimit, Limits, Starter } from '../shared/store/limits.ts';
 import { type TenantSettings, tenantLimits } from '../shared/tenant.ts';
-import type { Begun } from './begun.ts';
+import { type Begun, timeLimitMs } from './begun.ts';
 
 /** A slot outlives its attempt's time limit by as much as winding it down may take. */
 const SLACK_MS = 5_000;
@@ -32,8 +32,7 @@ export class Pace {
   /** Undefined when the call may start now: under all limits that it counts against, taken one after the other. */
   async enter(begun: Begun): Promise<Waiting | undefined> {
     const { limits } = this.#parts;
-    const { registered, policy } = begun;
-    const leaseMs = Math.max(registered.tool.timeoutMs, policy.timeoutMs ?? 0) + SLACK_MS;
+    const leaseMs = timeLimitMs(begun, begun.registered.tool) + SLACK_MS;
     const starter = starterOf(begun);
     const held: FleetLimit[] = [];
     this.#held.set(begun, held);

@@ -7,7 +7,7 @@ import { placeFor } from '../shared/fingerprint.ts';
 import { denied, permit, taintOf } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { AttemptOptions } from './attempt.ts';
-import { type Begun, remainingMs } from './begun.ts';
+import { type Begun, remainingMs, timeLimitMs } from './begun.ts';
 import { meantTool } from './compensation.ts';
 import { contextFor } from './context.ts';
 import type { ExecuteParts } from './executor-parts.ts';
@@ -28,7 +28,7 @@ export class Preparation {
   }
 
   async prepare(begun: Begun): Promise<Step<AttemptOptions>> {
-    const { envelope, registered, running, policy } = begun;
+    const { envelope, registered, running } = begun;
     const { validate } = registered;
     const { settings, backend, log, environment, schedule } = this.#parts;
     const remaining = remainingMs(begun);
@@ -65,10 +65,6 @@ export class Preparation {
       });
       const { tool, validateOutput } = await meantTool(begun, this.#parts.callOf);
       const params: unknown = tool.parse(approved);
-      const timeoutMs = Math.min(
-        envelope.payload.callHints?.timeoutMs ?? tool.timeoutMs,
-        policy.timeoutMs ?? Number.POSITIVE_INFINITY,
-      );
       const options = {
         tool,
         params,
@@ -77,7 +73,7 @@ export class Preparation {
         context,
         flushProgress,
         running,
-        timeoutMs,
+        timeoutMs: timeLimitMs(begun, tool),
         remainingMs: remaining,
         validateOutput,
         log,

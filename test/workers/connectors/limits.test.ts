@@ -5,6 +5,7 @@ import { callOfJob, jobIdOf } from '../../../src/shared/store/queues.ts';
 import type { PutSpec } from '../../../src/shared/tool-spec.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { contentOf, startFleet } from '../../producer/fleet.ts';
+import { gated } from '../../producer/tools.ts';
 import { claimOf, openBooks, PLACE } from '../../shared/store/calls.ts';
 import { door, sendJson, startTestService } from './service.ts';
 
@@ -130,4 +131,18 @@ test('4 workers, 3 at a time and 20 in a second on one credential: the service n
   const lastedMs = Math.max(...times) - Math.min(...times);
   // It is used, too: 50 starts at 20 in a second take two seconds, and a little more.
   expect(lastedMs).toBeLessThan(20_000);
+});
+
+test('a call that was given more time than its tool says holds its slot for all of it', async () => {
+  const gate = gated('slow', { timeoutMs: 1_000 });
+  const limited = { tools: { slow: { limits: { concurrency: 1 } } } };
+  const { pawl, session, settings } = await startFleet({ tools: [gate.tool], settings: limited });
+  const call = session.call(gate.tool, {}, { timeoutMs: 600_000 });
+  await gate.arrived();
+  const { holders } = new FleetKeys(settings.prefix).limit('policy:tools.slow');
+  const [, heldUntilMs = '0'] = await pawl.backend.redis.zrange(holders, '0', '0', 'WITHSCORES');
+  expect(Number(heldUntilMs) - (await pawl.backend.ledger.now())).toBeGreaterThan(590_000);
+  gate.open();
+  expect(await call).toMatchObject({ status: 'success' });
+  expect(await pawl.backend.redis.exists(holders)).toBe(0);
 });
