@@ -21,7 +21,7 @@ export class LocalBudgets {
         if (limit === undefined) continue;
         const asked = unit === 'calls' ? 1 : unit === 'costUnits' ? (spends?.costUnits ?? 0) : 0;
         const spent = held?.[unit] ?? 0;
-        if (spent + asked > limit || (unit === 'timeMs' && spent >= limit))
+        if (sum(spent, asked) > limit || (unit === 'timeMs' && spent >= limit))
           return { kind: 'spent', callId, account, unit, spent, leftMs: held === undefined ? 0 : held.untilMs - nowMs };
       }
     }
@@ -32,7 +32,7 @@ export class LocalBudgets {
     for (const { name, keptMs, window } of spends?.accounts ?? []) {
       const held = this.#held(name, nowMs) ?? { calls: 0, costUnits: 0, timeMs: 0, untilMs: nowMs + keptMs };
       held.calls += 1;
-      held.costUnits += spends?.costUnits ?? 0;
+      held.costUnits = sum(held.costUnits, spends?.costUnits ?? 0);
       if (!window) held.untilMs = nowMs + keptMs;
       this.#spent.set(name, held);
     }
@@ -51,4 +51,9 @@ export class LocalBudgets {
     this.#spent.delete(name);
     return undefined;
   }
+}
+
+/** To so many digits that 0.2 and 0.1 are 0.3. */
+function sum(spent: number, asked: number): number {
+  return Number((spent + asked).toPrecision(15));
 }

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { createLocalRunner } from '../../src/local/run-tool.ts';
 import type { Session } from '../../src/producer/session.ts';
 import { eventually } from '../helpers/signal.ts';
 import { type Fleet, pending, startFleet } from './fleet.ts';
@@ -63,6 +64,22 @@ describe('I17: budgets', () => {
     expect(refused.error?.message).toContain('5 of 6 cost units and this call takes 2.5');
     const cheap = await fleet.pawl.openSession({ budget: { perCall: { costUnits: 2 } } });
     expect(await call(cheap)).toBe('BUDGET_EXHAUSTED');
+  });
+
+  test('in fractions of a cost unit, to the last one', async () => {
+    const { tool } = scripted('tenth', () => ({ output: 1 }), { budget: { costUnits: 0.1 } });
+    const fleet = await startFleet({ tools: [tool] });
+    const runner = createLocalRunner({ tools: [tool] });
+    onTestFinished(() => runner.close(0));
+    for (const front of [fleet.pawl, runner]) {
+      const session = await front.openSession({ budget: { costUnits: 0.3 } });
+      const ends: unknown[] = [];
+      for (let number = 0; number < 4; number += 1) {
+        const { status, error } = await session.call('tenth', { number });
+        ends.push(error?.code ?? status);
+      }
+      expect(ends).toEqual(['success', 'success', 'success', 'BUDGET_EXHAUSTED']);
+    }
   });
 
   test('in time: of all attempts, and of one call', async () => {

@@ -264,7 +264,8 @@ local function lackOf(key, cost, limits)
   local spent = redis.call('HMGET', key, 'calls', 'costUnits', 'timeMs')
   for unit = 1, 3 do
     local limit, used = tonumber(limits[unit]), tonumber(spent[unit] or 0)
-    local after = unit == 1 and used + 1 or unit == 2 and used + cost or used
+    -- To so many digits that 0.2 and 0.1 are 0.3.
+    local after = unit == 1 and used + 1 or unit == 2 and tonumber(string.format('%.15g', used + cost)) or used
     if limit and (after > limit or (unit == 3 and used >= limit)) then return unit, tostring(used) end
   end
 end
