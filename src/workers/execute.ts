@@ -123,7 +123,7 @@ export class Executor {
       const plan = recovery(registered.tool.effects, started.lostAttempts, isAnswerable(registered));
       if (plan.kind === 'stop') return { end: await this.#judge.giveUp(begun, failureOf(plan.code)) };
       if (plan.kind === 'probe') {
-        const prepared = await this.#preparation.prepare(begun);
+        const prepared = await this.#preparation.prepare(begun, true);
         if ('end' in prepared) return prepared;
         const answer = await runProbe(prepared.go);
         if (answer.state === 'done') return { end: await this.#judge.succeed(begun, answer.result) };

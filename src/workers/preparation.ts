@@ -27,12 +27,14 @@ export class Preparation {
     this.#judge = judge;
   }
 
-  async prepare(begun: Begun): Promise<Step<AttemptOptions>> {
+  /** `toAsk` is for the question what became of an attempt before this one: when it cannot be asked, nobody knows. */
+  async prepare(begun: Begun, toAsk = false): Promise<Step<AttemptOptions>> {
     const { envelope, registered, running } = begun;
     const { validate } = registered;
     const { settings, backend, log, environment, schedule } = this.#parts;
     const remaining = remainingMs(begun);
     if (remaining !== undefined && remaining <= 0) {
+      if (toAsk) return { end: await this.#judge.giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
       return { end: await this.#judge.fail(begun, failureOf('DEADLINE_EXCEEDED'), { status: 'timeout', ran: false }) };
     }
     if (begun.unreadable !== undefined) {
@@ -81,7 +83,7 @@ export class Preparation {
       };
       return { go: { ...options, policy: begun.retry } };
     } catch (error) {
-      return { end: await this.#judge.giveUp(begun, refusalOf(error)) };
+      return { end: await this.#judge.giveUp(begun, toAsk ? failureOf('OUTCOME_UNKNOWN') : refusalOf(error)) };
     }
   }
 

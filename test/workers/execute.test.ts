@@ -496,6 +496,35 @@ describe('an attempt that began and left no record (DESIGN, decision 5)', () => 
     expect(lost.result.error?.code ?? lost.result.output?.content).toBe(end);
     expect(lost.runs).toBe(runs);
   });
+
+  test('a probe that can be asked no more, because the deadline has passed, leaves the outcome unknown', async () => {
+    const probed: unknown[] = [];
+    const { tool, contexts } = scripted('work', () => ({ output: 'ran' }), {
+      effects: 'probe',
+      probe: (params) => {
+        probed.push(params);
+        return { state: 'not-done' };
+      },
+    });
+    const fleet = await startFleet({ tools: [tool], workers: 0 });
+    const { ledger } = fleet.pawl.backend;
+    const deadlineAtMs = (await ledger.now()) + 500;
+    const { callId } = pending(await fleet.session.submit(tool, {}, { idempotencyKey: 'k', deadlineAtMs }));
+    const generation = (await ledger.read(callId))?.generation ?? '';
+    const job = { callId, generation, session: fleet.session.key };
+    await ledger.begin(job, { workerId: 'dead', leaseMs: 1, token: 'dead' });
+    await eventually(async () => (await ledger.now()) > deadlineAtMs, { what: 'the deadline' });
+    await fleet.startWorker();
+    const ended = await eventually(
+      async () => {
+        const record = await ledger.read(callId);
+        return record?.state === 'failed' && record;
+      },
+      { what: 'the end of the call' },
+    );
+    expect(ended.outcome?.error?.code).toBe('OUTCOME_UNKNOWN');
+    expect([probed.length, contexts.length]).toEqual([0, 0]);
+  });
 });
 
 describe('a process that stood still', () => {
