@@ -49,6 +49,9 @@ export function normalizeResult(toolName: string, value: unknown): ToolResult<un
   const { output, display, artifacts, content, success, tainted } = value as ToolResult<unknown>;
   const wrong = (field: string, expected: string, came: unknown) =>
     `${toolName} must return ${expected} as ${field}; it returned ${came === null ? 'null' : typeof came}.`;
+  // JSON would leave them out without a word, and the caller would get a success without an output.
+  if (typeof output === 'function' || typeof output === 'symbol')
+    return wrong('output', 'a value that JSON can say', output);
   if (display !== undefined && typeof display !== 'string') return wrong('display', 'a text', display);
   if (artifacts !== undefined && !Array.isArray(artifacts)) return wrong('artifacts', 'a list', artifacts);
   if (content !== undefined && !Array.isArray(content)) return wrong('content', 'a list', content);

@@ -55,7 +55,8 @@ export function renamed<T extends Named>(
   names: Readonly<Record<string, string>> | ((name: string) => string),
 ): Toolset<T> {
   const nameOf = (name: string) => {
-    const made = typeof names === 'function' ? names(name) : (names[name] ?? name);
+    const made =
+      typeof names === 'function' ? names(name) : ((Object.hasOwn(names, name) ? names[name] : undefined) ?? name);
     if (!/^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/.test(made))
       throw new PawlError('CONFIGURATION', `${JSON.stringify(made)} cannot be the name of a tool.`);
     return made;

@@ -20,6 +20,7 @@ describe('A12: results are checked and put into their form at one place', () => 
     ['no object', 7, 'it returned number'],
     ['null', null, 'it returned null'],
     ['no output', {}, 'must return { output'],
+    ['an output that is a function', { output: () => 1 }, 'must return a value that JSON can say as output'],
     ['display', { output: 1, display: 7 }, 'a text as display'],
     ['artifacts', { output: 1, artifacts: {} }, 'a list as artifacts'],
     ['an artifact', { output: 1, artifacts: [{ kind: 'x' }] }, 'as artifacts[0]'],

@@ -25,6 +25,8 @@ describe('D10: toolsets', () => {
       'find',
       'delete',
     ]);
+    const hostile = renamed(toolset('hostile', [tool('constructor')]), { search: 'find' });
+    expect(names(await resolveToolsets([hostile], nobody))).toEqual(['constructor']);
     await expect(resolveToolsets([prefixed(set, '9 ')], nobody)).rejects.toThrow(
       '"9 search" cannot be the name of a tool',
     );
