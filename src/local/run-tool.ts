@@ -84,6 +84,8 @@ export interface ToolIdempotencyKey {
   readonly params?: Readonly<Record<string, unknown>>;
   /** What a second execution would do. Default `once`. */
   readonly effects?: Exclude<Effects, 'probe'>;
+  /** How long the function may take; its signal aborts then. Default 30,000. */
+  readonly timeoutMs?: number;
 }
 
 /**
@@ -93,7 +95,7 @@ export interface ToolIdempotencyKey {
 export async function runWithToolIdempotency<Output>(
   store: DedupeStore,
   key: ToolIdempotencyKey,
-  execute: () => Promise<Output> | Output,
+  execute: (signal: AbortSignal) => Promise<Output> | Output,
 ): Promise<ToolResultEnvelope<Output>> {
   const tool = defineTool({
     name: key.tool,
@@ -102,7 +104,8 @@ export async function runWithToolIdempotency<Output>(
     tier: 'system',
     effects: key.effects ?? 'once',
     input: z.looseObject({}),
-    run: async () => ({ output: await execute() }),
+    run: async (_params, { signal }) => ({ output: await execute(signal) }),
+    ...(key.timeoutMs === undefined ? {} : { timeoutMs: key.timeoutMs }),
   });
   const runner = createLocalRunner({ tools: [tool], store });
   try {

@@ -481,4 +481,18 @@ describe('runWithToolIdempotency (R38)', () => {
       });
     expect(failed).toBe(1);
   });
+
+  test('a function that takes longer than it may is told so', async () => {
+    const aborted = signal();
+    const wait = (limit: AbortSignal) =>
+      new Promise<never>((_resolve, reject) => {
+        limit.addEventListener('abort', () => {
+          aborted.fire();
+          reject(limit.reason as Error);
+        });
+      });
+    const result = await runWithToolIdempotency(new InMemoryDedupeStore(), { ...key, timeoutMs: 30 }, wait);
+    expect(result).toMatchObject({ status: 'timeout', error: { code: 'TIMEOUT' } });
+    await aborted.promise;
+  });
 });
