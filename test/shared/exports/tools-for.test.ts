@@ -7,8 +7,7 @@ import { transformJSONSchema } from '@anthropic-ai/sdk/lib/transform-json-schema
 import type { Tool as AnthropicTool } from '@anthropic-ai/sdk/resources/messages';
 import { type FunctionDeclaration, GoogleGenAI } from '@google/genai';
 import { ToolSchema } from '@modelcontextprotocol/core';
-import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js';
-import addFormats from 'ajv-formats';
+import type { ValidateFunction } from 'ajv/dist/2020.js';
 import fc from 'fast-check';
 import { toStrictJsonSchema } from 'openai/lib/transform';
 import type { Tool as OpenAiTool } from 'openai/resources/responses/responses';
@@ -22,10 +21,8 @@ import { compileSchema, type JsonSchema } from '../../../src/shared/schema.ts';
 import { type AnyTool, defineTool } from '../../../src/shared/tool.ts';
 import { defineFreeformTool, defineUntypedTool } from '../../../src/shared/tool-forms.ts';
 import { applyPatch, baseTools } from '../../../src/workers/tools/index.ts';
-
-// One for all: making it takes longer than compiling a schema.
-const ajv = new Ajv2020({ strict: false, ownProperties: true, allErrors: true });
-addFormats.default(ajv);
+import { ajv, unexplained, withNulls } from './judging.ts';
+import { instanceOf, schemas } from './random-schemas.ts';
 
 const base = { version: '1.0.0', description: 'Does it.', tier: 'system', run: () => ({ output: 1 }) } as const;
 const tool = (name: string, inputSchema: JsonSchema) => defineUntypedTool({ ...base, name, inputSchema });
@@ -350,40 +347,34 @@ describe.each(PROVIDERS)('%s', (provider) => {
     expect(reports.map(({ tool: name }) => name).sort()).toEqual(baseTools.map(({ name }) => `tools.${name}`).sort());
   });
 
-  test('rule 10: any instance valid under the export, normalised, is valid, or fails only on what the report lists', () => {
+  /** Checks ten instances, of the export or of the tool's own schema, for each of many random schemas. */
+  const forInstances = (of: 'export' | 'tool', check: (made: Made) => void) =>
     fc.assert(
       fc.property(schemas, fc.infiniteStream(fc.jsonValue({ maxDepth: 2 })), fc.nat(), (schema, junk, seed) => {
         const exported = toolsFor(provider, [tool('t', schema)], { strict: true });
         const shown = schemaOf(exported.tools[0]);
-        const accepts = ajv.compile(shown);
-        const canonical = ajv.compile(schema);
+        const [accepts, canonical] = [ajv.compile(shown), ajv.compile(schema)];
         for (let round = 0; round < 10; round += 1) {
-          const instance = instanceOf(shown, seed + round, () => junk.next().value);
-          if (!accepts(instance)) continue;
-          if (canonical(withoutNulls(schema, instance))) continue;
-          expect(unexplained(canonical.errors ?? [], exported.reports[0]?.dropped ?? [])).toEqual([]);
+          const instance = instanceOf(of === 'export' ? shown : schema, seed + round, () => junk.next().value);
+          check({ instance, schema, shown, accepts, canonical, report: exported.reports[0] });
         }
       }),
       { numRuns: 100 },
     );
+
+  test('rule 10: any instance valid under the export, normalised, is valid, or fails only on what the report lists', () => {
+    forInstances('export', ({ instance, schema, accepts, canonical, report }) => {
+      if (!accepts(instance) || canonical(withoutNulls(schema, instance))) return;
+      expect(unexplained(canonical.errors ?? [], report?.dropped ?? [])).toEqual([]);
+    });
   });
 
   test('an export accepts whatever the tool does', () => {
-    fc.assert(
-      fc.property(schemas, fc.infiniteStream(fc.jsonValue({ maxDepth: 2 })), fc.nat(), (schema, junk, seed) => {
-        const exported = toolsFor(provider, [tool('t', schema)], { strict: true });
-        const shown = schemaOf(exported.tools[0]);
-        const accepts = ajv.compile(shown);
-        const canonical = ajv.compile(schema);
-        for (let round = 0; round < 10; round += 1) {
-          const instance = instanceOf(schema, seed + round, () => junk.next().value);
-          if (!canonical(instance)) continue;
-          const sent = exported.reports[0]?.strict && provider === 'openai' ? withNulls(shown, instance) : instance;
-          expect({ shown, sent, errors: accepts(sent) ? null : accepts.errors }).toMatchObject({ errors: null });
-        }
-      }),
-      { numRuns: 100 },
-    );
+    forInstances('tool', ({ instance, shown, accepts, canonical, report }) => {
+      if (!canonical(instance)) return;
+      const sent = report?.strict && provider === 'openai' ? withNulls(shown, instance) : instance;
+      expect({ shown, sent, errors: accepts(sent) ? null : accepts.errors }).toMatchObject({ errors: null });
+    });
   });
 });
 
@@ -437,54 +428,19 @@ describe('C12 to C14: what a model sends', () => {
   });
 });
 
+interface Made {
+  readonly instance: unknown;
+  readonly schema: JsonSchema;
+  /** The schema as it was exported. */
+  readonly shown: JsonSchema;
+  readonly accepts: ValidateFunction;
+  readonly canonical: ValidateFunction;
+  readonly report: ToolReport | undefined;
+}
+
 function schemaOf(exported: Readonly<Record<string, unknown>> | undefined): JsonSchema {
   const { parameters, input_schema, parametersJsonSchema, inputSchema } = exported ?? {};
   return (parameters ?? input_schema ?? parametersJsonSchema ?? inputSchema) as JsonSchema;
-}
-
-/** What a model sends that must say every property. */
-function withNulls(schema: unknown, value: unknown): unknown {
-  const parts = (schema ?? {}) as JsonSchema;
-  if (Array.isArray(parts['anyOf'])) {
-    const made = parts['anyOf'].map((part) => ({ part, made: withNulls(part, value) }));
-    return made.find(({ part, made: candidate }) => ajv.validate(part, candidate))?.made ?? value;
-  }
-  if (Array.isArray(value)) return value.map((item) => withNulls(parts['items'], item));
-  if (typeof value !== 'object' || value === null) return value;
-  const properties = (parts['properties'] ?? {}) as JsonSchema;
-  const members = Object.entries(value).map(([name, member]) => [name, withNulls(properties[name], member)]);
-  return { ...Object.fromEntries(Object.keys(properties).map((name) => [name, null])), ...Object.fromEntries(members) };
-}
-
-/** The failures that no keyword of the report stands for: of a choice, one alternative must fail on nothing but listed ones. */
-function unexplained(errors: readonly ErrorObject[], dropped: ToolReport['dropped']): readonly ErrorObject[] {
-  const isChoice = ({ keyword }: ErrorObject) => keyword === 'anyOf' || keyword === 'oneOf';
-  // "Exactly one of" is exported as "any of", and the places below it are named so.
-  const placeOf = (path: string) => path.replaceAll('oneOf', 'anyOf');
-  // The keyword itself, or something within what it says. One schema that all must match is exported as that schema.
-  const listed = dropped.map(({ path, keyword }) => {
-    const place = placeOf(path === '' ? keyword : `${path}.${keyword}`).replaceAll('$', String.raw`\$`);
-    return new RegExp(`^${place.replaceAll('.', String.raw`(?:\.allOf\.0)*\.`)}(?:.|$)`);
-  });
-  const isListed = ({ schemaPath }: ErrorObject) => {
-    const failed = placeOf(schemaPath.split('/').slice(1).join('.'));
-    return listed.some((pattern) => pattern.test(failed));
-  };
-  const under = (outer: ErrorObject, { schemaPath, instancePath }: ErrorObject, index = '') =>
-    schemaPath.startsWith(`${outer.schemaPath}/${index}`) && instancePath.startsWith(outer.instancePath);
-  const open = (within: readonly ErrorObject[]): readonly ErrorObject[] => {
-    const outermost = within.filter((error) => !within.some((outer) => isChoice(outer) && under(outer, error)));
-    return outermost.filter((error) => {
-      if (isListed(error)) return false;
-      if (!isChoice(error)) return true;
-      const alternatives = Map.groupBy(
-        within.filter((inner) => under(error, inner)),
-        ({ schemaPath }) => schemaPath.slice(error.schemaPath.length + 1).split('/')[0] ?? '',
-      );
-      return ![...alternatives.values()].some((failures) => open(failures).length === 0);
-    });
-  };
-  return open(errors);
 }
 
 /** Without what says nothing more: texts, and the type beside the very values. */
@@ -495,82 +451,4 @@ function withoutText(value: unknown): unknown {
       return said || name === 'description' || name === 'default' ? undefined : member;
     }),
   );
-}
-
-const leaf = fc.oneof(
-  fc.constant({ type: 'string' }),
-  fc.constant({ type: 'string', minLength: 1 }),
-  fc.constant({ type: 'string', format: 'date' }),
-  fc.constant({ type: 'integer', minimum: 0 }),
-  fc.constant({ type: 'boolean' }),
-  fc.constant({ enum: ['a', 'b'] }),
-  fc.constant({ const: 'c' }),
-  fc.constant({ type: ['string', 'null'] }),
-  fc.constant({ oneOf: [{ type: 'string' }, { type: 'number' }] }),
-  fc.constant({}),
-  fc.constant(true),
-  fc.constant({ const: null }),
-  fc.constant({ enum: ['a', null] }),
-  fc.constant({ ...object({ a: { type: 'string' } }), type: ['object', 'null'] }),
-  fc.constant({ type: 'array', prefixItems: [{ type: 'string' }], items: { type: 'integer' } }),
-  fc.constant({ type: 'array', items: { type: ['string', 'null'] }, minItems: 2, uniqueItems: true }),
-  fc.constant({ type: 'object', additionalProperties: { type: 'string', minLength: 1 } }),
-  fc.constant({ type: 'object', patternProperties: { '^a': { type: 'string' } }, additionalProperties: false }),
-  fc.constant({ allOf: [{ type: 'object', properties: { a: { minLength: 1 } } }, { required: ['b'] }] }),
-);
-const { object: schemas } = fc.letrec<{ any: JsonSchema | boolean; object: JsonSchema }>((tie) => ({
-  any: fc.oneof(
-    { maxDepth: 3 },
-    leaf,
-    tie('object') as fc.Arbitrary<JsonSchema>,
-    fc.record({ type: fc.constant('array'), items: tie('any') }),
-    fc.record({ allOf: fc.tuple(tie('any')), description: fc.constant('More.') }),
-    fc.record({ anyOf: fc.array(tie('any'), { minLength: 1, maxLength: 2 }) }),
-  ),
-  object: fc
-    .record({
-      properties: fc.dictionary(fc.constantFrom('a', 'b', 'c'), tie('any'), { maxKeys: 3 }),
-      required: fc.subarray(['a', 'b', 'c']),
-      closed: fc.boolean(),
-      minProperties: fc.option(fc.constant(1), { nil: undefined }),
-    })
-    .map(({ properties, required, closed, minProperties }) => ({
-      type: 'object',
-      properties,
-      required: required.filter((name) => name in properties),
-      ...(closed ? { additionalProperties: false } : {}),
-      ...(minProperties === undefined ? {} : { minProperties }),
-    })),
-}));
-
-/** An instance of a schema that mostly fits: choices by a seed, junk where anything goes. */
-function instanceOf(schema: unknown, seed: number, junk: () => unknown): unknown {
-  const parts = (typeof schema === 'object' && schema !== null ? schema : {}) as Record<string, unknown>;
-  const pick = <T>(options: readonly T[]): T | undefined => options[seed % Math.max(1, options.length)];
-  const next = Math.floor(seed / 2) + 7 * (seed % 3);
-  for (const keyword of ['anyOf', 'oneOf'])
-    if (Array.isArray(parts[keyword])) return instanceOf(pick(parts[keyword]), next, junk);
-  if (parts['const'] !== undefined) return parts['const'];
-  if (Array.isArray(parts['enum'])) return pick(parts['enum']);
-  switch (Array.isArray(parts['type']) ? pick(parts['type']) : parts['type']) {
-    case 'object': {
-      const required = (parts['required'] as readonly string[] | undefined) ?? [];
-      const entries = Object.entries((parts['properties'] ?? {}) as object);
-      const kept = entries.filter(([name], index) => required.includes(name) || (seed >> index) % 2 === 0);
-      return Object.fromEntries(kept.map(([name, part], index) => [name, instanceOf(part, next + index, junk)]));
-    }
-    case 'array':
-      return Array.from({ length: seed % 3 }, (_, index) => instanceOf(parts['items'], next + index, junk));
-    case 'string':
-      return parts['format'] === 'date' && seed % 2 === 0 ? '2026-01-31' : ['', 'x', 'a'][seed % 3];
-    case 'integer':
-    case 'number':
-      return (seed % 5) - 1;
-    case 'boolean':
-      return seed % 2 === 0;
-    case 'null':
-      return null;
-    default:
-      return junk();
-  }
 }
