@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { silentLogger } from '../../../src/shared/log.ts';
+import type { ConnectionParts } from '../../../src/workers/connectors/mcp/connection.ts';
 import { McpConnections } from '../../../src/workers/connectors/mcp/tools.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { contentOf, pending } from '../../producer/fleet.ts';
@@ -249,18 +250,20 @@ describe('a hostile server', () => {
     expect(contentOf(await call('echo', { text: 'after' }))).toBe('after');
   });
 
-  test('that sends its answer byte by byte holds nobody up for long', async () => {
-    const fleet = await startMcpFleet({ workers: 0 });
-    const parts = {
-      settings: fleet.settings,
-      environment: process.env,
-      log: silentLogger,
-      pawlVersion: '0',
-      messageTimeoutMs: 300,
-    };
+  /** Without a worker between: with other limits than a worker's. */
+  async function connectionToOdd(
+    limits: Pick<ConnectionParts, 'messageTimeoutMs' | 'connectTimeoutMs'>,
+    change: Parameters<McpFleet['odd']>[0] = {},
+  ) {
+    const { settings, odd } = await startMcpFleet({ workers: 0 });
+    const parts = { settings, environment: process.env, log: silentLogger, pawlVersion: '0', ...limits };
     const connections = new McpConnections(parts);
     onTestFinished(() => connections.close());
-    const connection = connections.to('odd', fleet.odd());
+    return connections.to('odd', odd(change));
+  }
+
+  test('that sends its answer byte by byte holds nobody up for long', async () => {
+    const connection = await connectionToOdd({ messageTimeoutMs: 300 });
     const { signal } = new AbortController();
     const slow = connection.request(signal, (client, options) =>
       client.callTool({ name: 'slow', arguments: {} }, options),
@@ -273,17 +276,7 @@ describe('a hostile server', () => {
   });
 
   test('that never answers is told as one that did not answer in time, not as a connection that we closed', async () => {
-    const fleet = await startMcpFleet({ workers: 0 });
-    const parts = {
-      settings: fleet.settings,
-      environment: process.env,
-      log: silentLogger,
-      pawlVersion: '0',
-      connectTimeoutMs: 300,
-    };
-    const connections = new McpConnections(parts);
-    onTestFinished(() => connections.close());
-    const connection = connections.to('odd', fleet.odd({ command: ['sleep', '1000'] }));
+    const connection = await connectionToOdd({ connectTimeoutMs: 300 }, { command: ['sleep', '1000'] });
     await expect(connection.definitions(new AbortController().signal)).rejects.toMatchObject({
       code: 'MCP_UNAVAILABLE',
       message: expect.stringMatching(/^The MCP server odd cannot be reached: .*timed out/),
