@@ -67,6 +67,21 @@ const FAULTS: Readonly<Record<string, Fault>> = {
     begin: ({ admin }) => admin.config('SET', 'min-replicas-to-write', '1'),
     heal: ({ admin }) => admin.config('SET', 'min-replicas-to-write', '0'),
   },
+  'runs a script of somebody’s that does not end': {
+    begin: async ({ admin }) => {
+      await admin.config('SET', 'busy-reply-threshold', '50');
+      const somebody = admin.duplicate();
+      const ended = somebody.eval('while true do end', 0).catch(() => {});
+      void ended.then(() => somebody.disconnect());
+      await eventually(() =>
+        admin.ping().then(
+          () => false,
+          (error: Error) => error.message.startsWith('BUSY'),
+        ),
+      );
+    },
+    heal: ({ admin }) => admin.script('KILL'),
+  },
   'was killed': { begin: (server) => server.kill(), heal: (server) => server.start() },
   'stands still': { begin: (server) => server.signal('SIGSTOP'), heal: (server) => server.signal('SIGCONT') },
 };

@@ -98,6 +98,7 @@ describe('Redis out of reach is one typed error', () => {
     'OOM command not allowed',
     'READONLY You can’t write',
     'LOADING Redis is loading',
+    'BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.',
     'Connection is closed.',
     'Command timed out',
     'connect ECONNREFUSED 127.0.0.1:1',
