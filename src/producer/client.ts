@@ -19,6 +19,7 @@ import {
   parseOpenSession,
   SESSION_TIERS,
   type SessionRecord,
+  sessionClosed,
   sessionTaken,
 } from '../shared/session.ts';
 import { refusedBySkills, skillRule } from '../shared/skill-rule.ts';
@@ -406,7 +407,10 @@ export class Pawl {
 
   // Sessions
 
-  /** Opens a session. Throws `CONTRACT_INVALID` for what cannot be one, and `UNKNOWN_SESSION` for an unknown parent. */
+  /**
+   * Opens a session. Throws `CONTRACT_INVALID` for what cannot be one, `UNKNOWN_SESSION` for an unknown parent, and `SESSION_CLOSED` for
+   * a closed one.
+   */
   async openSession(open: OpenSession = {}): Promise<Session> {
     this.#checkOpen();
     const asked = parseOpenSession(open);
@@ -426,8 +430,18 @@ export class Pawl {
       checkRequired(skills, await this.offeredTo(record));
     const opened = await this.#backend.sessions.create(record, asked.sessionKey === undefined ? 'fresh' : undefined);
     if (opened === undefined) throw sessionTaken(record.sessionKey);
+    await this.#checkAbove(opened);
     this.#sessions.remember(opened);
     return new Session(this, opened, this.#options.clock ?? this.#backend.clock);
+  }
+
+  /** Whoever closed the session above a moment ago has not seen the new one, if that did not see the end of it. */
+  async #checkAbove({ sessionKey, parent }: SessionRecord): Promise<void> {
+    if (parent === undefined) return;
+    const above = await this.#backend.sessions.read(parent);
+    if (above?.state !== 'closed') return;
+    await this.#backend.sessions.close(sessionKey);
+    throw sessionClosed(parent);
   }
 
   /** An open session by its key. Throws `UNKNOWN_SESSION`. */
@@ -446,14 +460,14 @@ export class Pawl {
 
   /** Closes a session and those below it: nothing new is accepted, what runs is cancelled. */
   async closeSession(sessionKey: string, by?: string): Promise<void> {
-    const keys = await this.#backend.sessions.tree(sessionKey);
     if ((await this.#backend.sessions.read(sessionKey)) === undefined)
       throw new PawlError('UNKNOWN_SESSION', `There is no session ${JSON.stringify(sessionKey)}.`);
-    for (const key of keys) {
-      const closed = await this.#backend.sessions.close(key);
-      if (closed === undefined) continue;
-      this.#sessions.remember(closed);
-      await this.#operators.overridden('session-closed', 'close', by, { sessionKey: key, tenantId: closed.tenantId });
+    const keys = new Set<string>();
+    // From above: what is opened below one meanwhile is there when its children are looked for, or sees that it is closed.
+    for (let open = [sessionKey]; open.length > 0; ) {
+      for (const key of open) await this.#closeOne(key, by);
+      for (const key of open) keys.add(key);
+      open = (await this.#backend.sessions.tree(sessionKey)).filter((key) => !keys.has(key));
     }
     for (const key of keys) {
       const records = await this.calls({ sessionKey: key, limit: 10_000 });
@@ -461,6 +475,13 @@ export class Pawl {
         records.filter((record) => record.state === 'inflight').map((record) => this.cancel(record.callId)),
       );
     }
+  }
+
+  async #closeOne(sessionKey: string, by: string | undefined): Promise<void> {
+    const closed = await this.#backend.sessions.close(sessionKey);
+    if (closed === undefined) return;
+    this.#sessions.remember(closed);
+    await this.#operators.overridden('session-closed', 'close', by, { sessionKey, tenantId: closed.tenantId });
   }
 
   #workspaceRoot(): string {

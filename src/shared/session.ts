@@ -135,13 +135,14 @@ export function parseOpenSession(open: OpenSession): z.output<typeof openSession
   );
 }
 
-/** The record of a session that is opened below another, or at the root. Throws `PERMISSION_DENIED`. */
+/** The record of a session that is opened below another, or at the root. Throws `PERMISSION_DENIED` and `SESSION_CLOSED`. */
 export function newSession(
   { sessionKey, workspaceRoot, actorId, ...asked }: z.output<typeof openSessionSchema>,
   above: SessionRecord | undefined,
   defaults: Pick<SessionRecord, 'sessionKey' | 'workspaceRoot' | 'createdAtMs'>,
   skillRule?: SkillRule,
 ): SessionRecord {
+  if (above?.state === 'closed') throw sessionClosed(above.sessionKey);
   if (above?.kind === 'worker' && asked.kind !== 'worker')
     throw new PawlError('PERMISSION_DENIED', 'A worker session can only open worker sessions.');
   const inherited =
@@ -171,12 +172,14 @@ export function sessionTaken(sessionKey: string): PawlError {
   return new PawlError('CONTRACT_INVALID', `There is already a session ${JSON.stringify(sessionKey)}.`, { issues });
 }
 
+export function sessionClosed(sessionKey: string): PawlError {
+  return new PawlError('SESSION_CLOSED', `The session ${JSON.stringify(sessionKey)} is closed.`);
+}
+
 /** The session, if a caller's calls may go through it. Throws `SESSION_CLOSED` and `PERMISSION_DENIED`. */
 export function usable(record: SessionRecord, target: { readonly tenantId?: string | undefined }): SessionRecord {
-  const isClosed = record.state === 'closed';
-  if (!isClosed && record.tenantId === target.tenantId) return record;
+  if (record.state === 'closed') throw sessionClosed(record.sessionKey);
+  if (record.tenantId === target.tenantId) return record;
   const named = `The session ${JSON.stringify(record.sessionKey)}`;
-  throw isClosed
-    ? new PawlError('SESSION_CLOSED', `${named} is closed.`)
-    : new PawlError('PERMISSION_DENIED', `${named} is of another tenant.`);
+  throw new PawlError('PERMISSION_DENIED', `${named} is of another tenant.`);
 }

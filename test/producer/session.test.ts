@@ -1,6 +1,7 @@
 import { getEventListeners } from 'node:events';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import type { CallOptions } from '../../src/producer/call-envelope.ts';
+import type { Session } from '../../src/producer/session.ts';
 import { parseEnvelope } from '../../src/shared/envelope.ts';
 import { eventually } from '../helpers/signal.ts';
 import { contentOf, keysOfCalls, pending, startFleet } from './fleet.ts';
@@ -198,5 +199,33 @@ describe('the tree of sessions', () => {
     expect((await running.result).error?.code).toBe('CANCELLED');
     expect((await branch.call(gate.tool, {})).error?.code).toBe('SESSION_CLOSED');
     await expect(pawl.closeSession('nobody')).rejects.toMatchObject({ code: 'UNKNOWN_SESSION' });
+  });
+
+  test('nothing is opened below a closed session, and what is opened there while it closes is closed with it', async () => {
+    const { session, pawl, openProducer } = await startFleet({ tools: [echo] });
+    const other = await openProducer();
+    const elsewhere = async (key: string) => (await other.session(key)).branch();
+    // In the middle of the closing, and of the opening.
+    const early = vi.spyOn(pawl.backend.sessions, 'close');
+    const opened = new Promise<Session>((resolve) => {
+      early.mockImplementationOnce(async (key) => {
+        resolve(await elsewhere(session.key));
+        return pawl.backend.sessions.close(key);
+      });
+    });
+    await session.close();
+    expect((await (await opened).call(echo, { text: 'x' })).error?.code).toBe('SESSION_CLOSED');
+
+    const parent = await pawl.openSession();
+    const { sessions } = other.backend;
+    const create = sessions.create.bind(sessions);
+    const late = vi.spyOn(sessions, 'create').mockImplementationOnce(async (...args) => {
+      await parent.close();
+      return create(...args);
+    });
+    await expect(elsewhere(parent.key)).rejects.toMatchObject({ code: 'SESSION_CLOSED' });
+    const [created] = late.mock.calls;
+    expect((await pawl.session(created?.[0].sessionKey ?? '')).record.state).toBe('closed');
+    await expect(parent.branch()).rejects.toMatchObject({ code: 'SESSION_CLOSED' });
   });
 });
