@@ -2,6 +2,7 @@
  * Following calls: whoever does hears of everything that becomes of a call, in order and once, from wherever they left off. An
  * inbox event only wakes; what is told comes from the record, so that neither a lost event nor a restart loses anything.
  */
+import { PawlError } from '../shared/failure.ts';
 import type { CallRecord, KeptProgress } from '../shared/store/call-record.ts';
 import type { Ledger } from '../shared/store/ledger.ts';
 import type { Results } from './results.ts';
@@ -109,8 +110,9 @@ class FollowedCall {
         await this.#read(news);
       }
     } catch (error) {
-      // The next wake or check reads again.
+      // The next wake or check reads again, unless the record's result is gone.
       this.#parts.onError(error as Error);
+      if (error instanceof PawlError && error.code === 'UNKNOWN_CALL') this.end();
     } finally {
       this.#reading = false;
     }

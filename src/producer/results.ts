@@ -55,6 +55,10 @@ function lastChecked(waiters: ReadonlySet<Waiter>): number {
   return first?.checkedMs ?? Number.NEGATIVE_INFINITY;
 }
 
+function forgotten(callId: string): PawlError {
+  return new PawlError('BACKEND_UNAVAILABLE', `Redis has lost call ${callId}: ask again with the same key.`);
+}
+
 export class Results {
   readonly #ledger: CallLedger;
   readonly #inboxId: string;
@@ -133,14 +137,16 @@ export class Results {
     }
   }
 
-  #abandon(callId: string): void {
+  #abandon(callId: string, error: PawlError): void {
     const waiters = this.#waiters.get(callId);
     this.#waiters.delete(callId);
-    const forgotten = new PawlError(
-      'BACKEND_UNAVAILABLE',
-      `Redis has lost call ${callId}: ask again with the same key.`,
-    );
-    for (const waiter of waiters ?? []) waiter.abandon(forgotten);
+    for (const waiter of waiters ?? []) waiter.abandon(error);
+  }
+
+  /** A result whose record is there, and it is not, will not come; all else is read again. */
+  #unread(callId: string, error: Error): void {
+    this.#onError(error);
+    if (error instanceof PawlError && error.code === 'UNKNOWN_CALL') this.#abandon(callId, error);
   }
 
   /** Those that are told of together are answered together: what their callers do next goes to Redis as one step, too. */
@@ -155,8 +161,9 @@ export class Results {
       const outcomes = together.map(({ callId, event }) => this.#ledger.outcome(callId, event));
       void Promise.allSettled(outcomes).then((fetched) => {
         fetched.forEach((answer, index) => {
-          if (answer.status === 'rejected') this.#onError(answer.reason as Error);
-          else if (answer.value !== undefined) this.#settle(together[index]?.callId as string, answer.value);
+          const callId = together[index]?.callId as string;
+          if (answer.status === 'rejected') this.#unread(callId, answer.reason as Error);
+          else if (answer.value !== undefined) this.#settle(callId, answer.value);
         });
       });
     }
@@ -182,11 +189,15 @@ export class Results {
     for (const waiter of waiters) waiter.checkedMs = now;
     const oldest = Math.min(...[...waiters].map((waiter) => waiter.sinceMs));
     const claimed = [...waiters].some((waiter) => waiter.claimed);
-    this.#ledger.read(callId, this.#inboxId).then((record) => {
-      if (record?.outcome !== undefined && record.state !== 'inflight') this.#settle(callId, record.outcome);
-      // What Redis acknowledged has a record, or was forgotten; for all else, it is given some time.
-      else if (record === undefined && (claimed || now - oldest >= CHECK_INTERVAL_MS)) this.#abandon(callId);
-    }, this.#onError);
+    this.#ledger.read(callId, this.#inboxId).then(
+      (record) => {
+        if (record?.outcome !== undefined && record.state !== 'inflight') this.#settle(callId, record.outcome);
+        // What Redis acknowledged has a record, or was forgotten; for all else, it is given some time.
+        else if (record === undefined && (claimed || now - oldest >= CHECK_INTERVAL_MS))
+          this.#abandon(callId, forgotten(callId));
+      },
+      (error: Error) => this.#unread(callId, error),
+    );
   }
 
   /** How many calls are waited for. */

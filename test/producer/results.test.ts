@@ -1,9 +1,10 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { Follows } from '../../src/producer/follow.ts';
 import { type ProgressEvent, Results } from '../../src/producer/results.ts';
 import type { Outcome } from '../../src/shared/outcome.ts';
 import type { CallLedger } from '../../src/shared/store/records.ts';
 import { eventually, within } from '../helpers/signal.ts';
-import { claimOf, openBooks, SUCCESS, settle, started } from '../shared/store/calls.ts';
+import { claimOf, openBooks, PLACE, SUCCESS, settle, started } from '../shared/store/calls.ts';
 
 async function open() {
   const books = await openBooks();
@@ -36,6 +37,27 @@ describe('who waits for which call', () => {
     const { outcome } = results.wait(callId);
     results.deliver(end(callId));
     expect(await within(outcome, 30_000, 'the outcome')).toEqual(SUCCESS);
+  });
+
+  test.each([
+    ['in one piece', 20_000],
+    ['in parts', 200_000],
+  ])('an outcome %s that is gone before it was fetched is waited for no longer', async (_, length) => {
+    const { books, results, settled } = await open();
+    const callId = await settled('a', { ...SUCCESS, output: { content: 'x'.repeat(length) } });
+    const at = await books.redis.hget(books.ledger.keys(PLACE).record(callId), 'outcomeAt');
+    await books.redis.del(at ?? '');
+    const [told, looked] = [results.wait(callId), results.wait(callId)];
+    results.deliver(end(callId));
+    await expect(within(told.outcome, 10_000, 'word that it is gone')).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
+    await expect(looked.outcome).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
+    const after = results.wait(callId);
+    results.check();
+    await expect(within(after.outcome, 10_000, 'the same')).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
+    const follows = new Follows({ ledger: books.ledger, results, inboxId: 'producer-1', onError: () => {} });
+    onTestFinished(() => follows.close());
+    const ended = new Promise<void>((onEnd) => follows.follow(callId, { onEvents: () => {}, onEnd }));
+    await within(ended, 10_000, 'the end of the following');
   });
 
   test('outcomes that are told of together and fetched arrive together', async () => {
