@@ -58,6 +58,9 @@ export class AuditTexts {
       const text = record[name];
       if (typeof text === 'string') record[name] = this.#clean(text);
     }
+    // Why a call failed or was refused may quote what it was given.
+    if ('reason' in event && event.reason !== undefined && 'params' in event)
+      record['reason'] = words(event.reason, [...secretsIn(event.params), ...this.#secrets]);
     return record;
   }
 

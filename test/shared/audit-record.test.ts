@@ -66,6 +66,15 @@ test('R31: what the parameters hold under a secret’s name is in no result, and
   expect(clean['request']).toContain('https://x');
 });
 
+test('R31: what the parameters hold under a secret’s name is in no reason that quotes it', () => {
+  const reason = 'cannot log in with four plain words at a.txt';
+  const failed = recordOf({ ...attempt, status: 'error', reason });
+  expect(failed['reason']).toBe('cannot log in with [redacted] at a.txt');
+  const { requestId, tool, sessionKey, actorId, params } = { ...attempt, requestId: 'r' };
+  const refused = { type: 'call', answer: 'refused', requestId, tool, sessionKey, actorId, params, reason } as const;
+  expect(recordOf(refused)['reason']).toBe('cannot log in with [redacted] at a.txt');
+});
+
 test('a summary is bounded, whatever the value, and never shows a part of a long text', () => {
   const deep: Record<string, unknown> = {};
   let at = deep;
