@@ -48,8 +48,8 @@ const page = {
   /** Whether the server has a route. */
   has: (method, path) => paths[path]?.[method] !== undefined,
   traceUrl: () => me.traceUrl,
-  /** `watch`, which also tells how the connection is. */
-  follow(path, everyMs, tell) {
+  /** `watch`, which also tells how the connection is. `miss` gets what the server says of a thing that this token does not find. */
+  follow(path, everyMs, tell, miss) {
     return watch(
       path,
       everyMs,
@@ -58,6 +58,11 @@ const page = {
         tell(answer);
       },
       (error) => {
+        if (miss !== undefined && (error.status === 403 || error.status === 404)) {
+          connection('good', 'Live');
+          miss(error.message);
+          return;
+        }
         connection('bad', error.status === 0 || error.status === 503 ? 'Reconnecting' : 'Refused');
         if (error.status !== 0 && error.status !== 401) page.say(error.message);
       },
@@ -97,7 +102,16 @@ function show() {
   close();
   main.replaceChildren();
   if (section === undefined) main.append(element('p', { class: 'empty' }, 'This token may see nothing here.'));
-  else close = section.open(main, page, section.id === id && detail ? decodeURIComponent(detail) : undefined);
+  else close = section.open(main, page, section.id === id && detail ? unescaped(detail) : undefined);
+}
+
+/** What an address names. One that was typed or cut off may not be escaped as it should be: then it is taken as it stands. */
+function unescaped(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /** What waits for a person, whatever section is open. */

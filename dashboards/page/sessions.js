@@ -60,20 +60,29 @@ function openSession(root, page, key) {
     if (version !== before) draw();
     return version;
   };
+  const follow = (asked, tell) => page.follow(asked, LOOK_EVERY_MS, tell, miss);
   const looking = [
-    page.follow(path, LOOK_EVERY_MS, (session) => {
+    follow(path, (session) => {
       drawn = once(drawn, session, () => top.replaceChildren(...about(session)));
     }),
-    page.follow(`${path}/messages`, LOOK_EVERY_MS, (answer) => {
+    follow(`${path}/messages`, (answer) => {
       told = once(told, answer, () => drawMessages(answer.messages));
     }),
-    page.follow(`/v1/calls?session=${part(key)}&limit=50`, LOOK_EVERY_MS, (answer) => calls.update(answer.calls)),
+    follow(`/v1/calls?session=${part(key)}&limit=50`, (answer) => calls.update(answer.calls)),
   ];
+
+  function miss(text) {
+    if (drawn === undefined) top.replaceChildren(back(), element('p', { class: 'empty' }, shownText(text)));
+  }
+
+  function back() {
+    return element('p', { class: 'back' }, element('a', { href: '#sessions' }, 'Sessions'));
+  }
 
   function about(session) {
     const deeds = session.state === 'open' && page.may('use') ? [button('Close', close, 'danger')] : [];
     return [
-      element('p', { class: 'back' }, element('a', { href: '#sessions' }, 'Sessions')),
+      back(),
       heading(shownText(session.sessionKey), undefined, standing(session), ...deeds),
       facts([
         ['Kind', session.kind],

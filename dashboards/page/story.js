@@ -14,7 +14,16 @@ export function openStory(root, page, callId) {
   root.append(element('p', { class: 'empty' }, 'Loading the call…'));
 
   function follow(everyMs) {
-    return page.follow(path, everyMs, draw);
+    return page.follow(path, everyMs, draw, miss);
+  }
+
+  /** What was read of a call stays when its record has expired. */
+  function miss(text) {
+    if (shown === undefined) root.replaceChildren(back(), element('p', { class: 'empty' }, shownText(text)));
+  }
+
+  function back() {
+    return element('p', { class: 'back' }, element('a', { href: '#calls' }, 'Calls'));
   }
 
   function draw(call) {
@@ -40,7 +49,7 @@ export function openStory(root, page, callId) {
     const standing = standingOf(call);
     const name = call.namespace === 'tools' ? call.tool : `${call.namespace}.${call.tool}`;
     return [
-      element('p', { class: 'back' }, element('a', { href: '#calls' }, 'Calls')),
+      back(),
       heading(`${shownText(name)} ${call.toolVersion}`, undefined, pill(standing), ...deeds(call, standing)),
       element(
         'div',

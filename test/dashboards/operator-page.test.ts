@@ -272,6 +272,20 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     expect(await page.getByRole('button', { name: 'Disable' }).count()).toBe(0);
   });
 
+  test('a link to what is not there, or that is cut off, says so where the thing would stand', async () => {
+    const { server } = await rig();
+    const page = await openPage(server.url);
+    await page.goto(`${server.url}/#calls/%`);
+    await page.getByText('There is no call "%", or its record has expired.').waitFor();
+    await page.goto(`${server.url}/#calls/gone`);
+    await page.getByText('There is no call "gone", or its record has expired.').waitFor();
+    expect(await page.getByText('Loading the call…').count()).toBe(0);
+    await page.goto(`${server.url}/#sessions/gone`);
+    await page.getByRole('main').getByText('There is no session "gone".').waitFor();
+    await page.getByRole('main').getByRole('link', { name: 'Sessions' }).click();
+    await row(page, 'trip').waitFor();
+  });
+
   test('every section has room on a phone, in the dark; when the server is away the page says so', async () => {
     const { server, call } = await rig();
     await call('get_weather', { city: 'Paris' });
