@@ -67,22 +67,30 @@ function send(pawl: Pawl, streams: Streams, response: Response, callId: string, 
     return;
   }
   response.write(`retry: ${RECONNECT_MS}\n\n`);
-  // A long event is written in pieces: what comes meanwhile waits behind it.
+  // A long event is written in pieces: what comes meanwhile waits behind it. Nothing is written behind the end, which who reads slowly
+  // may take long to read: that would end this process.
   let written = Promise.resolve();
-  const end = () => void written.then(() => response.end());
+  let ended = false;
+  const write = (step: () => unknown) => {
+    if (!ended) written = written.then(async () => void (await step()));
+  };
+  const end = () => {
+    write(() => response.end());
+    ended = true;
+  };
   const stopFollowing = pawl.follow(
     callId,
     {
       onEvents(events) {
         // Whatever the size of what comes now: of what came before, too much was not read.
         if (response.writableLength > MAX_UNREAD_BYTES) response.destroy();
-        written = written.then(() => writeEvents(response, events));
+        write(() => writeEvents(response, events));
       },
       onEnd: end,
     },
     after,
   );
-  const keepAlive = setInterval(() => response.write(': still here\n\n'), KEEP_ALIVE_MS);
+  const keepAlive = setInterval(() => write(() => response.write(': still here\n\n')), KEEP_ALIVE_MS);
   const forget = streams.add(end);
   response.once('close', () => {
     clearInterval(keepAlive);

@@ -1,5 +1,6 @@
+import { ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { PART_BYTES } from '../../../src/shared/large-text.ts';
 import { defineTool } from '../../../src/shared/tool.ts';
@@ -17,6 +18,31 @@ const lines = defineTool({
   maxOutputBytes: 2_000_000,
   run: ({ count }) => ({ output: LINES.slice(0, count), display: `${count} lines` }),
 });
+
+/** Every stream's sign of life comes behind each piece that is written, and behind the end. Answers what was written too late. */
+function signsAtTheWorstMoments(): readonly string[] {
+  onTestFinished(() => void vi.restoreAllMocks());
+  const signs: (() => void)[] = [];
+  const late: string[] = [];
+  const { setInterval } = globalThis;
+  vi.spyOn(globalThis, 'setInterval').mockImplementation(((run: () => void, everyMs: number) => {
+    if (everyMs === 15_000) signs.push(run);
+    return setInterval(run, everyMs);
+  }) as never);
+  const { write, end } = ServerResponse.prototype;
+  vi.spyOn(ServerResponse.prototype, 'write').mockImplementation(function (this: ServerResponse, ...[piece]: [string]) {
+    if (this.writableEnded) late.push(piece);
+    const answer = !this.writableEnded && write.call(this, piece, 'utf8');
+    if (!piece.startsWith(':')) for (const sign of signs) sign();
+    return answer;
+  } as never);
+  vi.spyOn(ServerResponse.prototype, 'end').mockImplementation(function (this: ServerResponse, ...parts: never) {
+    end.apply(this, parts);
+    for (const sign of signs) sign();
+    return this;
+  } as never);
+  return late;
+}
 
 async function calledRig(count?: number) {
   const rig = await startRig({ tools: [lines] });
@@ -62,6 +88,16 @@ describe('large results over HTTP', () => {
     const settled = await stream.until('settled');
     await stream.ended;
     expect(settled.data.result.output).toEqual(answer.body.output);
+  });
+
+  test('a sign of life is written neither into an event nor behind the end, which may be read late', async () => {
+    const { server, answer, path } = await calledRig();
+    const late = signsAtTheWorstMoments();
+    const stream = await openEvents(`${server.url}${path}/events`);
+    await stream.ended;
+    const settled = stream.events.find(({ type }) => type === 'settled');
+    expect(settled?.data.result.output).toEqual(answer.body.output);
+    expect(late).toEqual([]);
   });
 
   test('a part that was changed or lost is refused before anything is sent, and breaks an answer that has begun', async () => {
