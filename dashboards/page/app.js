@@ -137,5 +137,10 @@ const leave = document.getElementById('sign-out');
 leave.hidden = !isSignedIn();
 leave.addEventListener('click', signOut);
 addEventListener('hashchange', show);
+// Its address would name a section that is none, and leave the one that is open.
+document.querySelector('.skip').addEventListener('click', (event) => {
+  event.preventDefault();
+  main.focus();
+});
 show();
 countWhatWaits();

@@ -286,6 +286,17 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     await row(page, 'trip').waitFor();
   });
 
+  test('skipping to the content stays in the section that is open', async () => {
+    const { server } = await rig();
+    const page = await openPage(server.url);
+    await page.goto(`${server.url}/#sessions/trip`);
+    await page.getByRole('heading', { name: 'trip' }).waitFor();
+    await page.getByText('Skip to the content').focus();
+    await page.keyboard.press('Enter');
+    expect(await page.evaluate('[location.hash, document.activeElement.id]')).toEqual(['#sessions/trip', 'main']);
+    await page.getByRole('heading', { name: 'trip' }).waitFor();
+  });
+
   test('every section has room on a phone, in the dark; when the server is away the page says so', async () => {
     const { server, call } = await rig();
     await call('get_weather', { city: 'Paris' });
