@@ -46,7 +46,7 @@ export function open(root, page) {
       { title: 'Load', kind: 'wide', cell: ({ running, concurrency }) => load(running, concurrency) },
       { title: 'Started', kind: 'number', cell: ({ startedAtMs }) => ago(startedAtMs) },
       { title: 'Seen', kind: 'number', cell: ({ seenAtMs }) => ago(seenAtMs) },
-      { title: '', kind: 'deed', cell: (worker) => button('Drain', () => drain(worker), 'quiet') },
+      { title: '', kind: 'deed', cell: (worker) => button('Drain', () => drain(worker.id), 'quiet') },
     ],
   });
   root.append(
@@ -57,7 +57,9 @@ export function open(root, page) {
     workers.root,
   );
 
+  let living = [];
   const looking = page.follow('/v1/workers', LOOK_EVERY_MS, (answer) => {
+    living = answer.workers;
     tiers.update(answer.tiers);
     workers.update([...answer.workers].sort((one, other) => one.startedAtMs - other.startedAtMs));
     const versions = new Set(answer.workers.map(({ pawlVersion }) => pawlVersion));
@@ -65,7 +67,10 @@ export function open(root, page) {
     summary.textContent = `${count(answer.workers.length, 'worker')}${mixed}`;
   });
 
-  function drain(worker) {
+  function drain(workerId) {
+    // The button stays as it was made; what the worker runs does not.
+    const worker = living.find(({ id: each }) => each === workerId);
+    if (worker === undefined) return undefined;
     return confirm({
       title: `Drain ${worker.host}:${worker.pid}?`,
       text: `It takes no further calls, finishes the ${worker.running} it runs, and ends. Under a supervisor (pawl up, compose) another one takes its place.`,

@@ -297,6 +297,19 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     await page.getByRole('heading', { name: 'trip' }).waitFor();
   });
 
+  test('the question before a drain says how much the worker runs now', async () => {
+    const { server, call, release } = await rig();
+    const page = await openPage(server.url);
+    await page.getByRole('link', { name: 'Fleet' }).click();
+    const workers = page.getByRole('table', { name: 'Workers' });
+    await workers.getByText(/^0 of/).waitFor();
+    await call('rebuild_index', {}, 0);
+    await workers.getByText(/^1 of/).waitFor();
+    await workers.getByRole('button', { name: 'Drain' }).click();
+    await page.getByText('finishes the 1 it runs').waitFor();
+    release();
+  });
+
   test('every section has room on a phone, in the dark; when the server is away the page says so', async () => {
     const { server, call } = await rig();
     await call('get_weather', { city: 'Paris' });
