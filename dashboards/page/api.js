@@ -14,6 +14,11 @@ export class ApiError extends Error {
 /** The answer's JSON. Throws `ApiError` for refusals and for a server that is out of reach. */
 export async function ask(path, { method = 'GET', body } = {}) {
   const token = sessionStorage.getItem(TOKEN);
+  // No header can carry it: the browser would not even ask, as if the server were away.
+  if (token !== null && /[^\x20-\xff]/.test(token)) {
+    await askForToken(token);
+    throw new ApiError(401, { code: 'UNAUTHENTICATED', message: 'The token cannot be right.' });
+  }
   const headers = {
     ...(token === null ? {} : { authorization: `Bearer ${token}` }),
     ...(body === undefined ? {} : { 'content-type': 'application/json' }),
