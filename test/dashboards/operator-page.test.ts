@@ -83,6 +83,7 @@ async function rig(settings = {}, token?: string) {
   return { ...started, call, release };
 }
 
+const widthOf = async (page: Page) => Number(await page.evaluate('document.documentElement.scrollWidth'));
 const row = (page: Page, text: string | RegExp) => page.getByRole('row').filter({ hasText: text });
 
 /** Until the page knows who asks and shows its sections; the fastest of a few, because other tests run beside this one. */
@@ -317,6 +318,26 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     release();
   });
 
+  test('long words of tools and sessions do not make the page wider than its window', async () => {
+    const word = 'w'.repeat(120);
+    const wordy = defineTool({
+      name: 'wordy',
+      version: '1.0.0',
+      description: word.repeat(20),
+      tier: 'read-only',
+      input: z.object({}),
+      run: () => ({ output: word }),
+    });
+    const { server, ask } = await startRig({ tools: [wordy] });
+    await ask('/v1/sessions', { method: 'POST', json: { sessionKey: word, actorId: 'ada' } });
+    const page = await openPage(server.url, { viewport: { width: 390, height: 780 } });
+    for (const place of ['tools/tools.wordy', `sessions/${word}`]) {
+      await page.goto(`${server.url}/#${place}`);
+      await page.getByRole('heading', { name: /^w{120}|^wordy/ }).waitFor();
+      expect(await widthOf(page), place).toBeLessThanOrEqual(390);
+    }
+  });
+
   test('every section has room on a phone, in the dark; when the server is away the page says so', async () => {
     const { server, call } = await rig();
     await call('get_weather', { city: 'Paris' });
@@ -326,8 +347,7 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
       await page.getByRole('link', { name: section }).click();
       await page.getByRole('heading', { name: section, level: 2 }).waitFor();
       await page.locator('#live', { hasText: 'Live' }).waitFor();
-      const width = Number(await page.evaluate('document.documentElement.scrollWidth'));
-      expect(width, section).toBeLessThanOrEqual(390);
+      expect(await widthOf(page), section).toBeLessThanOrEqual(390);
       if (section === 'Calls') {
         await page.getByRole('link', { name: 'charge_card' }).waitFor();
         await keep(page, 'calls-phone');
