@@ -1,7 +1,7 @@
 /**
  * A producer's copy of the fleet's circuits, pushed by whoever changes one: an open circuit refuses a call without asking Redis.
  */
-import type { Circuit, CircuitState } from '../shared/breaker.ts';
+import type { Circuit } from '../shared/breaker.ts';
 import type { CircuitNews } from '../shared/store/breakers.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { Clock } from '../shared/time.ts';
@@ -12,6 +12,11 @@ interface Held {
   /** On this process's own clock: until then the circuit refuses. */
   readonly untilMonotonicMs: number;
 }
+
+/** Why a call is refused; `reason` is the word of whoever forced the circuit open. */
+export type Refusal =
+  | { readonly state: 'OPEN'; readonly retryAfterMs: number }
+  | { readonly state: 'FORCED_OPEN'; readonly reason: string; readonly retryAfterMs: number };
 
 export class CircuitView {
   readonly #clock: Clock;
@@ -37,13 +42,15 @@ export class CircuitView {
   }
 
   /** Why a call must not start now; undefined lets it through, also when it may become the probe. */
-  refusal(place: Place, key: string): { readonly state: CircuitState; readonly retryAfterMs: number } | undefined {
+  refusal(place: Place, key: string): Refusal | undefined {
     const held = this.#at(place, key);
     if (held === undefined) return undefined;
-    const { state } = held.circuit;
-    if (state === 'FORCED_OPEN') return { state, retryAfterMs: 1_000 };
+    const { circuit } = held;
+    if (circuit.state === 'FORCED_OPEN') return { state: circuit.state, reason: circuit.reason, retryAfterMs: 1_000 };
     const remainingMs = held.untilMonotonicMs - this.#clock.monotonic();
-    return state === 'OPEN' && remainingMs > 0 ? { state, retryAfterMs: Math.ceil(remainingMs) } : undefined;
+    return circuit.state === 'OPEN' && remainingMs > 0
+      ? { state: circuit.state, retryAfterMs: Math.ceil(remainingMs) }
+      : undefined;
   }
 
   #at({ tier, shard }: Place, key: string): Held | undefined {

@@ -2,6 +2,7 @@
  * The way of one call into the queue: contract, tool, permission, schema, identity, circuit, claim. Each step either passes a
  * narrower value on or ends the call with a typed error, before anything is written.
  */
+import { FORCED_BY_CONFIGURATION, forcedOpenText } from '../shared/breaker.ts';
 import { budgetExhausted } from '../shared/budget.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
@@ -32,7 +33,7 @@ import type { Submission, SubmitOptions } from './submission.ts';
 import type { CallTraces } from './traces.ts';
 
 /** As long as nobody changes the configuration and starts anew. */
-const FORCED_BY_CONFIGURATION = { state: 'FORCED_OPEN', retryAfterMs: 30_000 } as const;
+const FORCED_HERE = { state: 'FORCED_OPEN', reason: FORCED_BY_CONFIGURATION, retryAfterMs: 30_000 } as const;
 
 export interface DispatchParts {
   readonly settings: Settings;
@@ -157,13 +158,15 @@ export class Dispatch {
     const policy = toolPolicy(this.#parts.settings, offer).circuit;
     // What only observes, the worker observes.
     if (modes.circuits !== 'on' || (policy?.whenOpen ?? offer.circuit.whenOpen) === 'park') return undefined;
-    const open =
-      policy?.forcedOpen === true ? FORCED_BY_CONFIGURATION : this.#parts.circuits.refusal(homeOf(offer.tier), circuit);
+    const open = policy?.forcedOpen === true ? FORCED_HERE : this.#parts.circuits.refusal(homeOf(offer.tier), circuit);
     if (open === undefined) return undefined;
     const { retryAfterMs } = open;
     const error = {
       code: 'CIRCUIT_OPEN',
-      message: `${offer.name} keeps failing and is given time to recover; try again in ${Math.ceil(retryAfterMs / 1_000)} s.`,
+      message:
+        open.state === 'FORCED_OPEN'
+          ? forcedOpenText(offer.name, open.reason)
+          : `${offer.name} keeps failing and is given time to recover; try again in ${Math.ceil(retryAfterMs / 1_000)} s.`,
       details: { retryAfterMs },
     } as const;
     this.#parts.onEvent({ type: 'refused', envelope, offer, code: error.code, message: error.message });

@@ -1,5 +1,5 @@
 /** What the fleet's circuits do to calls: a listing says so of each, and shows those that only configuration knows of (R25, R33). */
-import { isCircuitOf } from '../shared/breaker.ts';
+import { FORCED_BY_CONFIGURATION, isCircuitOf } from '../shared/breaker.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import { homeOf } from '../shared/store/keys.ts';
 import type { Switches } from '../shared/switches.ts';
@@ -44,7 +44,7 @@ function forcedByConfiguration(tool: KnownTool): CircuitListing {
   return {
     key: ownCircuit(tool),
     place: homeOf(tool.tier),
-    circuit: { state: 'FORCED_OPEN', epoch: 0, reason: 'forced by configuration' },
+    circuit: { state: 'FORCED_OPEN', epoch: 0, reason: FORCED_BY_CONFIGURATION },
     failures: 0,
   };
 }

@@ -78,6 +78,8 @@ export type Circuit =
   /** Without a time when configuration forces it. */
   | { readonly state: 'FORCED_OPEN'; readonly epoch: number; readonly openedAtMs?: number; readonly reason: string };
 
+export const FORCED_BY_CONFIGURATION = 'forced by configuration';
+
 export const CLOSED_CIRCUIT: Circuit = { state: 'CLOSED', epoch: 0 };
 
 /** One outcome in the window, the newest first. */
@@ -178,6 +180,11 @@ export function afterProbe(
 
 export function forcedOpen(circuit: Circuit, reason: string, nowMs: number): Circuit {
   return { state: 'FORCED_OPEN', epoch: circuit.epoch + 1, openedAtMs: nowMs, reason };
+}
+
+/** What whoever is refused hears of a circuit that somebody, or the configuration, forced open. */
+export function forcedOpenText(toolName: string, reason: string): string {
+  return `${toolName} takes no calls for now (${reason}).`;
 }
 
 /** Any manual reset closes at once, whatever the state. */

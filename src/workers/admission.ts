@@ -1,7 +1,7 @@
 /**
  * begin and admit: the next fence or the reason why there is none, the tool that the call means, and the fleet's circuit.
  */
-import { type CircuitPolicy, type CircuitState, circuitPolicy } from '../shared/breaker.ts';
+import { type Circuit, type CircuitPolicy, circuitPolicy, forcedOpenText } from '../shared/breaker.ts';
 import { toolPolicy } from '../shared/config.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
@@ -281,18 +281,20 @@ export class Admission {
           return this.#begin(job, running, hold);
         }
         if (policy.whenOpen === 'park') return { end: { kind: 'later', delayMs: entry.retryAfterMs } };
-        return { end: await this.#refuse(job, answer, seen.state, entry.retryAfterMs) };
+        return { end: await this.#refuse(job, answer, seen, entry.retryAfterMs) };
     }
   }
 
   #refuse(
     { callId }: CallJob,
     { fence, request, earlier }: Extract<BeginAnswer, { kind: 'circuit' }>,
-    breakerState: CircuitState,
+    seen: Circuit,
     retryAfterMs: number,
   ): Promise<Verdict> {
     const { envelope } = request;
-    const failure = failureOf('CIRCUIT_OPEN', undefined, { retryAfterMs });
+    const breakerState = seen.state;
+    const message = seen.state === 'FORCED_OPEN' ? forcedOpenText(envelope.toolName, seen.reason) : undefined;
+    const failure = failureOf('CIRCUIT_OPEN', message, { retryAfterMs });
     const outcome: Outcome = {
       status: 'circuit_open',
       toolName: envelope.toolName,

@@ -15,6 +15,7 @@
  *
  * Each step takes what the one before returned, or ends the job with a verdict.
  */
+import { FORCED_BY_CONFIGURATION, forcedOpenText } from '../shared/breaker.ts';
 import { recovery } from '../shared/call.ts';
 import { durabilityOf } from '../shared/durability.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
@@ -153,7 +154,8 @@ export class Executor {
       await this.#circuits.release(circuit);
       return this.#settler.postpone(begun, 'queued', started.earlier, retryAfterMs);
     }
-    const failure = failureOf('CIRCUIT_OPEN', undefined, { retryAfterMs });
+    const message = forcedOpenText(envelope.toolName, FORCED_BY_CONFIGURATION);
+    const failure = failureOf('CIRCUIT_OPEN', message, { retryAfterMs });
     this.#parts.onEvent({ type: 'tool_call_blocked', ...event, errorCode: failure.code, breakerState });
     return this.#judge.fail(begun, failure, { status: 'circuit_open', ran: false, breakerState });
   }

@@ -568,9 +568,10 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
         expect(results.reduce((sum, { attempts }) => sum + attempts, 0)).toBe(timesRun('storm'));
       });
 
-      test('R25: a circuit that is forced open refuses until it is reset', async () => {
+      test('R25: a circuit that is forced open says why, and refuses until it is reset', async () => {
         await front.setCircuit('force_open', forced.name);
-        expect(await refused(forced, 'forced')).toMatchObject({ error: { breakerState: 'FORCED_OPEN' } });
+        const message = `${forced.name} takes no calls for now (a test).`;
+        expect(await refused(forced, 'forced')).toMatchObject({ error: { breakerState: 'FORCED_OPEN', message } });
         await front.setCircuit('reset', forced.name);
         await eventually(async () => (await session.call(forced, { label: 'forced' })).status === 'success');
       });

@@ -56,7 +56,7 @@ describeCalls('a fleet', async ({ tools, settings }) => {
   return {
     openSession: (open) => pawl.openSession(open),
     circuit: async (tool) => (await pawl.circuits()).find(({ key }) => key === `tool:tools.${tool}`)?.circuit,
-    setCircuit: async (action, tool) => void (await pawl.setCircuit(action, { tool })),
+    setCircuit: async (action, tool) => void (await pawl.setCircuit(action, { tool }, 'a test')),
     close: async () => {
       await pawl.close();
       await worker.close(0);

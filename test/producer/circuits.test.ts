@@ -39,7 +39,7 @@ describe('a producer’s copy of the fleet’s circuits (R22)', () => {
     const { learn, refusal, pass } = view();
     learn({ state: 'FORCED_OPEN', epoch: 1, openedAtMs: 0, reason: 'why' });
     pass(10 ** 9);
-    expect(refusal()?.state).toBe('FORCED_OPEN');
+    expect(refusal()).toMatchObject({ state: 'FORCED_OPEN', reason: 'why' });
     learn({ state: 'CLOSED', epoch: 2 });
     expect(refusal()).toBeUndefined();
   });

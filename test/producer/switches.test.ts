@@ -137,7 +137,9 @@ test('a circuit forced open by configuration refuses at the producer and at the 
   const { tool, told } = flaky('ask');
   const tools = { ask: { circuit: { forcedOpen: true } } };
   const fleet = await startFleet({ tools: [tool], settings: { tools } });
-  const refused = { status: 'circuit_open', attempts: 0, error: { code: 'CIRCUIT_OPEN', breakerState: 'FORCED_OPEN' } };
+  const message = 'ask takes no calls for now (forced by configuration).';
+  const error = { code: 'CIRCUIT_OPEN', message, breakerState: 'FORCED_OPEN' };
+  const refused = { status: 'circuit_open', attempts: 0, error };
   expect(await fleet.session.call(tool, {})).toMatchObject(refused);
   expect(await fleet.pawl.circuits()).toMatchObject([
     { key: 'tool:tools.ask', circuit: { state: 'FORCED_OPEN', reason: 'forced by configuration' } },

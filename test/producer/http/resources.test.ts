@@ -109,7 +109,9 @@ describe('/debug/tool-reliability', () => {
     });
     expect(refused).toMatchObject({
       status: 200,
-      body: { error: { code: 'CIRCUIT_OPEN', breakerState: 'FORCED_OPEN' } },
+      body: {
+        error: { code: 'CIRCUIT_OPEN', breakerState: 'FORCED_OPEN', message: 'fail takes no calls for now (a drill).' },
+      },
     });
     const times: number[] = [];
     for (let index = 0; index < 200; index += 1) {
