@@ -1,5 +1,6 @@
 // What `npm pack` and `npm publish` run: the checkout's package.json points at the TypeScript sources, the published
-// one at JavaScript with types. `prepare` builds dist and puts the published package.json in place; `restore` undoes it.
+// one at JavaScript with types. `prepare` builds dist and puts the published package.json in place; `restore` undoes it;
+// `manifest` prints it.
 // The original is kept aside meanwhile, so that a crash between the two is mended by running either again.
 
 import { spawnSync } from 'node:child_process';
@@ -28,15 +29,18 @@ function published(original) {
   const { postinstall, ...kept } = scripts;
   // LanceDB is large, and brings more that only the checkout's overrides keep away: its users install it themselves.
   const { '@lancedb/lancedb': lance, 'apache-arrow': arrow, ...optional } = optionalDependencies;
-  const peers = { '@lancedb/lancedb': lance, 'apache-arrow': arrow };
+  const memory = { '@lancedb/lancedb': lance, 'apache-arrow': arrow };
   const whole = {
     ...rest,
     exports,
     types: exports['.'].types,
     scripts: kept,
     optionalDependencies: optional,
-    peerDependencies: peers,
-    peerDependenciesMeta: Object.fromEntries(Object.keys(peers).map((name) => [name, { optional: true }])),
+    peerDependencies: { ...manifest.peerDependencies, ...memory },
+    peerDependenciesMeta: {
+      ...manifest.peerDependenciesMeta,
+      ...Object.fromEntries(Object.keys(memory).map((name) => [name, { optional: true }])),
+    },
   };
   return `${JSON.stringify(whole, null, 2)}\n`;
 }
@@ -80,7 +84,11 @@ function prepare() {
   writeFileSync(MANIFEST, published(original));
 }
 
-const steps = { build, prepare, restore };
+function manifest() {
+  process.stdout.write(published(readFileSync(existsSync(KEPT_ASIDE) ? KEPT_ASIDE : MANIFEST, 'utf8')));
+}
+
+const steps = { build, prepare, restore, manifest };
 const step = steps[process.argv[2]];
 if (step === undefined) {
   process.stderr.write(`usage: node scripts/pack.mjs ${Object.keys(steps).join('|')}\n`);
