@@ -15,12 +15,14 @@ export interface ServedQueuesParts {
   readonly concurrency: number;
   /** How many calls of a place are kept. */
   kept(place: Place): Promise<number>;
-  open(place: Place, slots: Slots): JobQueue;
+  open(place: Place, slots: Slots): ServedQueue;
 }
+
+type ServedQueue = Pick<JobQueue, 'run' | 'share' | 'putBack' | 'close' | 'closeLocks'>;
 
 interface Served {
   readonly place: Place;
-  readonly queue: JobQueue;
+  readonly queue: ServedQueue;
 }
 
 export class ServedQueues {
@@ -47,7 +49,7 @@ export class ServedQueues {
     const wanted = await Promise.all(
       shards.places(tiers).map(async (place) => ({ place, isWanted: await this.#isWanted(place) })),
     );
-    const opened: JobQueue[] = [];
+    const opened: Served[] = [];
     const left: Served[] = [];
     for (const { place, isWanted } of wanted) {
       const served = this.#served.find((each) => each.place.tier === place.tier && each.place.shard === place.shard);
@@ -58,7 +60,7 @@ export class ServedQueues {
     this.#served = this.#served.filter((each) => !left.includes(each));
     const sharing = this.#served.filter(({ place }) => shards.layout[place.tier].made > 1);
     await Promise.all([
-      ...opened.map((queue) => queue.run()),
+      ...opened.map((served) => this.#run(served)),
       ...left.map(leave),
       ...sharing.map(({ queue }) => queue.share()),
     ]);
@@ -69,10 +71,21 @@ export class ServedQueues {
     return place.shard < shards.layout[place.tier].current || (await kept(place)) > 0;
   }
 
-  #open(place: Place): JobQueue {
-    const queue = this.#parts.open(place, this.#slots.get(place.tier) as Slots);
-    this.#served = [...this.#served, { place, queue }];
-    return queue;
+  #open(place: Place): Served {
+    const served = { place, queue: this.#parts.open(place, this.#slots.get(place.tier) as Slots) };
+    this.#served = [...this.#served, served];
+    return served;
+  }
+
+  /** One that Redis did not let begin is opened anew at the next look. */
+  async #run(served: Served): Promise<void> {
+    try {
+      await served.queue.run();
+    } catch (error) {
+      this.#served = this.#served.filter((each) => each !== served);
+      await leave(served).catch(() => {});
+      throw error;
+    }
   }
 
   /** Fetches nothing any more; what was fetched in this moment goes back. */
