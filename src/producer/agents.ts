@@ -14,7 +14,7 @@ export interface AgentEvent extends AgentOrder, AgentMessage {
 }
 
 export interface AgentDeskParts {
-  readonly agents: Agents;
+  readonly agents: Pick<Agents, 'list' | 'take' | 'reply'>;
   session(sessionKey: string): Promise<Session>;
   closeSession(sessionKey: string): Promise<void>;
   onError(error: Error): void;
@@ -53,7 +53,8 @@ export class AgentDesk {
 
   #lookAt(sessionKey: string): void {
     const look = async () => {
-      for (const agentId of await this.#parts.agents.list(sessionKey)) await this.#hand(sessionKey, agentId);
+      for (const agentId of await this.#parts.agents.list(sessionKey))
+        await this.#hand(sessionKey, agentId).catch(this.#parts.onError);
     };
     look().catch(this.#parts.onError);
   }
@@ -62,11 +63,13 @@ export class AgentDesk {
     for (;;) {
       const [listener] = this.#listening.get(sessionKey) ?? [];
       if (listener === undefined) return;
+      // First: an order that is taken is told now, or to nobody.
+      const session = await this.#parts.session(agentId);
       const order = await this.#parts.agents.take(agentId, sessionKey);
       if (order === undefined) return;
       // What it had begun is cancelled.
       if (order.type === 'closed') await this.#parts.closeSession(agentId);
-      listener.events.emit('agent', { ...order, session: await this.#parts.session(agentId) });
+      listener.events.emit('agent', { ...order, session });
     }
   }
 
