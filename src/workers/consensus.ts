@@ -16,13 +16,16 @@ export function mayRunHere({ registered, started, workerId }: Begun): boolean {
 
 export type Counted = Tally & { readonly vote: Vote; readonly votes: readonly Vote[] };
 
-/** The tool's own `normalise` says what counts; it may throw whatever a tool may. */
+/** The tool's own `normalise` says what of the output counts; it may throw whatever a tool may. */
 export async function count(
   { registered: { tool }, started, workerId }: Begun,
   result: ToolResult<unknown>,
 ): Promise<Counted> {
   const compared: unknown = tool.normalise === undefined ? result.output : await tool.normalise(result.output);
-  const vote = { worker: workerId, digest: digest(canonicalJson(compared ?? null)) };
+  // All would agree on nothing.
+  if (compared === undefined) throw new TypeError(`normalise of ${tool.name} returned undefined`);
+  const said = { output: compared, success: result.success !== false };
+  const vote = { worker: workerId, digest: digest(canonicalJson(said)) };
   const votes = votesOf(started.earlier);
   return {
     ...tally(votes, vote, votersOf(tool)),

@@ -46,11 +46,11 @@ async function voters(found: readonly unknown[], options: Partial<Parameters<typ
         tier: 'read-only',
         trustClass: 'ConsensusRequired',
         input: z.object({}),
-        ...(options as object),
         run: () => {
           ran.push(worker);
           return { output };
         },
+        ...(options as object),
       }),
   );
   const fleet = await startFleet({ tools: [tools[0] as AnyTool], workers: 0 });
@@ -94,6 +94,21 @@ describe('a call that needs a consensus', () => {
     const { session } = await voters([[1], [2], [3]], { normalise } as object);
     const { error } = await session.call('rate', {});
     expect(error).toMatchObject({ code: 'RESULT_INVALID', message: expect.stringContaining('holds a Set') });
+  });
+
+  test('takes nothing for an agreement when `normalise` returns nothing', async () => {
+    const { session } = await voters([1, 2, 3], { normalise: () => {} } as object);
+    const { error } = await session.call('rate', {});
+    expect(error).toMatchObject({ code: 'RESULT_INVALID', message: expect.stringContaining('normalise of rate') });
+  });
+
+  test('compares whether the answer is "no" as well', async () => {
+    const successes = [true, true, false];
+    const run = () => ({ output: 5, success: successes.shift() ?? true });
+    const { session } = await voters([5, 5, 5], { run });
+    const { output, attempts } = await session.call('rate', {});
+    expect(output?.metadata?.['success']).not.toBe(false);
+    expect(attempts).toBe(4);
   });
 
   test('ends with NO_CONSENSUS and the digests where they do not agree', async () => {
