@@ -26,7 +26,8 @@ interface Outpost {
 async function startOutpost(): Promise<Outpost> {
   const folder = mkdtempSync(join(tmpdir(), 'pawl-outage-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  const server = await startServer(join(folder, 'redis'));
+  // What it acknowledged is in its file when it is killed: with everysec it holds back what it writes while the disk is busy.
+  const server = await startServer(join(folder, 'redis'), ['--appendfsync', 'always']);
   onTestFinished(() => server[Symbol.asyncDispose]());
   const effectLog = join(folder, 'effects.jsonl');
   const env = {
