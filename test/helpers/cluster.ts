@@ -33,7 +33,8 @@ export async function startCluster(): Promise<TestCluster> {
   const start = async (): Promise<Server> => {
     const busPort = String(await freePort());
     const cluster = ['--cluster-enabled', 'yes', '--cluster-config-file', 'nodes.conf', '--cluster-port', busPort];
-    const options = [...cluster, '--repl-diskless-sync-delay', '0'];
+    // What a node acknowledged is in its file when it is killed, however busy the disk is.
+    const options = [...cluster, '--repl-diskless-sync-delay', '0', '--appendfsync', 'always'];
     const server = await startServer(join(folder, String(nodes.length)), options);
     await nodes[0]?.admin.call('CLUSTER', 'MEET', '127.0.0.1', server.port, busPort);
     nodes.push(server);
