@@ -458,8 +458,8 @@ export class ToolWorker {
     for (const timer of this.#timers) clearInterval(timer);
     // From here on nothing is fetched; what was fetched in this moment goes back (`#unwanted`).
     const putBack = this.#queues.putBack().catch((error: Error) => this.#onError(error));
-    const finished = putBack.then(() => this.#queues.close());
-    await this.#backend.catalogue.leave(this.id).catch(() => {});
+    const left = this.#backend.catalogue.leave(this.id).catch(() => {});
+    const finished = Promise.all([left, putBack.then(() => this.#queues.close())]);
     if (!(await endsWithin(finished, graceMs))) {
       this.interrupt();
       if (!(await endsWithin(finished, INTERRUPT_MS))) await this.#queues.close(true);

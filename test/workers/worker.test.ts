@@ -3,7 +3,8 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { FleetKeys, PlaceKeys } from '../../src/shared/store/keys.ts';
 import { jobIdOf } from '../../src/shared/store/queues.ts';
 import { redisOptions } from '../../src/shared/store/redis.ts';
-import { eventually } from '../helpers/signal.ts';
+import { startWire } from '../helpers/proxy.ts';
+import { eventually, within } from '../helpers/signal.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../producer/fleet.ts';
 import { echo, gated, httpError, scripted } from '../producer/tools.ts';
 
@@ -96,6 +97,14 @@ describe('draining', () => {
     expect(result.error?.code ?? result.status).toBe(end);
     expect(result.attempts).toBe(1);
     if (end === 'success') expect(result).not.toHaveProperty('retriedBy');
+  });
+
+  test('ends although Redis is away', async () => {
+    const fleet = await startFleet({ tools: [echo], workers: 0 });
+    const wire = await startWire(fleet.world.redisUrl);
+    const worker = await fleet.startWorker({ settings: { redisUrl: wire.url } });
+    wire.cut();
+    await within(worker.close(0), 60_000, 'the end of a worker without Redis');
   });
 });
 
