@@ -28,6 +28,7 @@ export class Presence {
   #sharedTools: ReadonlySet<string> = new Set();
   /** How many living workers take from a tier's queue, this one included. */
   readonly #workersOf = new Map<Tier, number>();
+  #published = false;
 
   constructor(parts: PresenceParts) {
     this.#parts = parts;
@@ -59,8 +60,16 @@ export class Presence {
         'another worker published this tool and version with a different definition; the latest one is offered',
       );
     }
+    this.#published = true;
     await this.beat();
     await this.learnPeers();
+  }
+
+  /** Redis was away, and may have come back without what this worker told it. */
+  async publishAgain(): Promise<void> {
+    if (!this.#published) return;
+    await this.renewOffers();
+    await this.beat();
   }
 
   /** Keeps the offers from being forgotten. */

@@ -373,7 +373,12 @@ export class ToolWorker {
   /** News may have been missed while the subscription was away. */
   async #renewAll(): Promise<void> {
     this.#sessions.clear();
-    await Promise.all([this.#learnSwitches(), this.#declared.catchUp(), this.#followShards()]);
+    await Promise.all([
+      this.#learnSwitches(),
+      this.#declared.catchUp(),
+      this.#followShards(),
+      this.#presence.publishAgain(),
+    ]);
     await Promise.all([...this.#running.all()].map((attempt) => this.#renew(attempt)));
   }
 

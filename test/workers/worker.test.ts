@@ -33,6 +33,21 @@ describe('what a worker offers', () => {
     expect((await fleet.pawl.catalogue()).workers).toEqual([]);
   });
 
+  test('is there again as soon as Redis is, although that has lost it', async () => {
+    const fleet = await startFleet({ tools: [echo], workers: 0 });
+    const wire = await startWire(fleet.world.redisUrl);
+    const worker = await fleet.startWorker({ settings: { redisUrl: wire.url } });
+    const { redis, prefix } = fleet.pawl.backend;
+    const keys = new FleetKeys(prefix);
+    wire.cut();
+    await redis.unlink(keys.tools, keys.workers, keys.workerLoads);
+    wire.heal();
+    await eventually(async () => {
+      const { tools, workers } = await fleet.pawl.catalogue();
+      return tools.length === 1 && workers[0]?.id === worker.id;
+    });
+  });
+
   test('two tools of one name cannot be offered together', async () => {
     const fleet = await startFleet({ tools: [echo], workers: 0 });
     await expect(fleet.startWorker({ tools: [echo, { ...echo, version: '2.0.0' }] })).rejects.toMatchObject({
