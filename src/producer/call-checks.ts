@@ -53,9 +53,9 @@ export class CallChecks {
   }
 
   /** Session, tool, permission and schema; at once where all of them are known here. */
-  permit(envelope: ToolCallEnvelope): Permitted | Promise<Permitted> {
+  permit(envelope: ToolCallEnvelope, opened?: SessionRecord): Permitted | Promise<Permitted> {
     const { offers, sessionOf, settings } = this.#parts;
-    const session = sessionOf(envelope);
+    const session = sessionOf(envelope, opened);
     const offer = offers.peek(envelope.toolNamespace, envelope.toolName);
     if (session instanceof Promise || offer === undefined || hasChannelLayer(settings))
       return this.#lookUp(envelope, session, offer);

@@ -289,7 +289,7 @@ export class Pawl {
       shards: backend.shards,
       audit: this.#audit,
       ...defined({ traces: this.#traces }),
-      sessionOf: (envelope) => this.#sessions.of(envelope),
+      sessionOf: (envelope, opened) => this.#sessions.of(envelope, opened),
       taint: (sessionKey, source) => this.#sessions.taint(sessionKey, source),
       onEvent: (event) => this.#told(event),
     });

@@ -55,8 +55,8 @@ export interface DispatchParts {
   readonly approvals?: ApprovalDesk;
   /** Writes down that a session has seen what a tool brought from outside; resolves when its next call is judged by it. */
   taint?(sessionKey: string, source: string): Promise<void>;
-  /** Finds the session that an envelope names. Throws `SESSION_CLOSED`. */
-  sessionOf(envelope: ToolCallEnvelope): Promise<SessionRecord> | SessionRecord;
+  /** Finds the session that an envelope names, and opens one that is not there, as it was `opened` before. Throws `SESSION_CLOSED`. */
+  sessionOf(envelope: ToolCallEnvelope, opened?: SessionRecord): Promise<SessionRecord> | SessionRecord;
   onEvent(event: DispatchEvent): void;
 }
 
@@ -122,7 +122,7 @@ export class Dispatch {
     const envelope = this.#parts.traces?.begin(asked) ?? asked;
     let permitted: Permitted | Promise<Permitted>;
     try {
-      permitted = this.#checks.permit(envelope);
+      permitted = this.#checks.permit(envelope, options.session);
     } catch (error) {
       return this.#refused(error, envelope);
     }

@@ -24,21 +24,32 @@ export class KnownSessions {
     this.#parts = parts;
   }
 
-  /** The session that an envelope names. One that nobody opened is opened as a main session of that actor. */
-  of(envelope: ToolCallEnvelope): SessionRecord | Promise<SessionRecord> {
+  /**
+   * The session that an envelope names. One that nobody opened is opened as a main session of that actor, and one that was `opened`
+   * before and is lost, as it was.
+   */
+  of(envelope: ToolCallEnvelope, opened?: SessionRecord): SessionRecord | Promise<SessionRecord> {
     const known = this.#known.get(envelope.target.sessionKey);
-    return known === undefined ? this.#findOrOpen(envelope) : usable(known, envelope.target);
+    return known === undefined ? this.#findOrOpen(envelope, opened) : usable(known, envelope.target);
   }
 
-  async #findOrOpen(envelope: ToolCallEnvelope): Promise<SessionRecord> {
+  async #findOrOpen(envelope: ToolCallEnvelope, before: SessionRecord | undefined): Promise<SessionRecord> {
     const { target } = envelope;
     const stored = await this.#parts.sessions.read(target.sessionKey);
     if (stored !== undefined) {
       this.remember(stored);
       return usable(stored, target);
     }
-    const { sessionKey, actorId, agentId, tenantId } = target;
-    const record = defined<SessionRecord>({
+    // Where its calls are is found out again.
+    const { shards: _, ...record } = before ?? (await this.#mainSession(target));
+    const opened = await this.#parts.sessions.create(record);
+    if (opened === undefined) return this.#findOrOpen(envelope, before);
+    this.remember(opened);
+    return usable(opened, target);
+  }
+
+  async #mainSession({ sessionKey, actorId, agentId, tenantId }: ToolCallEnvelope['target']): Promise<SessionRecord> {
+    return defined<SessionRecord>({
       sessionKey,
       kind: 'main',
       state: 'open',
@@ -48,10 +59,6 @@ export class KnownSessions {
       workspaceRoot: this.#parts.workspaceRoot(),
       createdAtMs: await this.#parts.now(),
     });
-    const opened = await this.#parts.sessions.create(record);
-    if (opened === undefined) return this.#findOrOpen(envelope);
-    this.remember(opened);
-    return opened;
   }
 
   async find(sessionKey: string): Promise<SessionRecord | undefined> {

@@ -175,6 +175,7 @@ export class Session {
     if (signal?.aborted === true) return { kind: 'answered', result: refusal(ABORTED, envelope) };
     let stopListening = () => {};
     const following: SubmitOptions = {
+      session: this.record,
       onProgress: (event) => this.#pass(event),
       onApproval: (request) => {
         const { id, callId, tool, expiresAtMs, route } = request;

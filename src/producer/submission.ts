@@ -3,6 +3,7 @@
  */
 import type { ApprovalRequest } from '../shared/approval.ts';
 import type { ToolResultEnvelope } from '../shared/envelope.ts';
+import type { SessionRecord } from '../shared/session.ts';
 import type { ProgressEvent } from './results.ts';
 
 /** A call that was handed in. */
@@ -22,6 +23,8 @@ export type Submission =
 
 export interface SubmitOptions {
   readonly onProgress?: (event: ProgressEvent) => void;
+  /** As it was opened: should Redis have lost the session, it is this one again, and not one that may do more. */
+  readonly session?: SessionRecord;
   /** Who hands the call in, where the front door knows them: they cannot approve it. */
   readonly submittedBy?: string;
   /** Told when a person has to decide before the call can run. */

@@ -1,8 +1,10 @@
 import { tmpdir } from 'node:os';
 import { describe, expect, test } from 'vitest';
 import { Pawl } from '../../src/producer/client.ts';
+import { Session } from '../../src/producer/session.ts';
 import { placeOf } from '../../src/shared/fingerprint.ts';
 import { silentLogger } from '../../src/shared/log.ts';
+import { FleetKeys } from '../../src/shared/store/keys.ts';
 import type { AnyTool } from '../../src/shared/tool.ts';
 import { eventually } from '../helpers/signal.ts';
 import { pending, startFleet } from './fleet.ts';
@@ -58,6 +60,19 @@ describe('opening sessions', () => {
     await other.close();
     expect(results.map((result) => result.status)).toEqual(['success', 'success']);
     expect((await pawl.session('fresh')).record).toMatchObject({ kind: 'main', actorId: 'bob' });
+  });
+
+  test('that Redis has lost is the same one again when its holder calls, and may do no more than before', async () => {
+    const change = scripted('change', () => ({ output: null })).tool;
+    const { pawl, session } = await startFleet({ tools: [change] });
+    const helper = await session.worker();
+    const elsewhere = await startFleetPeer(pawl);
+    const { redis, prefix } = pawl.backend;
+    await redis.unlink(new FleetKeys(prefix).session(helper.key));
+    const lost = new Session(elsewhere, helper.record);
+    expect(await lost.call(change, {})).toMatchObject({ error: { code: 'PERMISSION_DENIED' } });
+    expect((await elsewhere.session(helper.key)).record).toEqual(helper.record);
+    await elsewhere.close();
   });
 });
 
