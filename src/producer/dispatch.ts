@@ -114,7 +114,7 @@ export class Dispatch {
     const submission = this.#handIn(envelope, options);
     const { deadlineAtMs } = envelope.control;
     if (deadlineAtMs === undefined || !(submission instanceof Promise)) return submission;
-    return heardWithin(submission, deadlineAtMs - this.#parts.clock.now() + SILENCE_GRACE_MS);
+    return heardWithin(submission, Math.max(0, deadlineAtMs - this.#parts.clock.now()) + SILENCE_GRACE_MS);
   }
 
   /** At once, as far as nobody has to be asked: a refusal keeps nothing waiting. */

@@ -342,6 +342,14 @@ describe('ruling 3: calls without a key', () => {
 });
 
 describe('deadlines', () => {
+  test('one that has passed long ago is told as such, and not as a Redis that does not answer', async () => {
+    const { tool, contexts } = scripted('note', () => ({ output: 1 }));
+    const { session } = await startFleet({ tools: [tool] });
+    const result = await session.call(tool, {}, { deadlineAtMs: 1 });
+    expect(result).toMatchObject({ status: 'timeout', error: { code: 'DEADLINE_EXCEEDED' } });
+    expect(contexts).toEqual([]);
+  });
+
   test('a call that is still queued at its deadline never starts', async () => {
     const { tool, contexts } = scripted('late', () => ({ output: null }));
     const fleet = await startFleet({ tools: [tool], workers: 0 });
