@@ -34,7 +34,7 @@ import { InboxReader } from '../shared/store/inbox.ts';
 import { homeOf } from '../shared/store/keys.ts';
 import { type News, NewsListener, publishNews } from '../shared/store/news.ts';
 import { Switches } from '../shared/switches.ts';
-import { backgroundSchedule, type Clock, uuidv7 } from '../shared/time.ts';
+import { backgroundSchedule, type Clock, MAX_TIMER_MS, uuidv7 } from '../shared/time.ts';
 import { TIERS, type Tier } from '../shared/tool.ts';
 import { resolveToolsets, type Toolset } from '../shared/toolset.ts';
 import type { Tracing } from '../tracing.ts';
@@ -713,7 +713,7 @@ async function within<T>(promise: Promise<T>, waitMs: number | undefined): Promi
   if (waitMs === undefined) return promise;
   let timer: NodeJS.Timeout | undefined;
   const limit = new Promise<undefined>((end) => {
-    timer = setTimeout(() => end(undefined), waitMs);
+    timer = setTimeout(() => end(undefined), Math.min(waitMs, MAX_TIMER_MS));
   });
   try {
     return await Promise.race([promise, limit]);

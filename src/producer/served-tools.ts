@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { classify } from '../shared/classify.ts';
 import type { ClientCall, PostedAnswer } from '../shared/dynamic-tool.ts';
 import { PawlError } from '../shared/failure.ts';
+import { MAX_TIMER_MS } from '../shared/time.ts';
 import { qualifiedName, type ToolResult } from '../shared/tool.ts';
 import type { Progress } from '../shared/tool-context.ts';
 import { normalizeResult } from '../shared/tool-result.ts';
@@ -200,7 +201,7 @@ export class ServedTools {
     this.#onClosed(this);
     await this.#loop;
     const late = new AbortController();
-    const grace = sleep(graceMs, undefined, { signal: late.signal }).catch(() => {});
+    const grace = sleep(Math.min(graceMs, MAX_TIMER_MS), undefined, { signal: late.signal }).catch(() => {});
     await Promise.race([Promise.all(this.#work), grace]);
     late.abort();
     clearInterval(this.#heartbeat);

@@ -195,8 +195,13 @@ export const settingsSchema = z.strictObject({
   logLevel: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
   lockDurationMs: z.number().int().min(200).default(30_000),
   stalledIntervalMs: z.number().int().min(100).default(30_000),
-  /** How long a worker that is asked to stop waits for its running calls. */
-  drainMs: z.number().int().min(0).default(25_000),
+  /** How long a worker that is asked to stop waits for its running calls: a week at most, as long as a call may take. */
+  drainMs: z
+    .number()
+    .int()
+    .min(0)
+    .max(7 * 86_400_000)
+    .default(25_000),
   /** How long a call whose tool, version or contract no living worker knows waits for one that does. */
   toolWaitMs: z
     .number()

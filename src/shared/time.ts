@@ -14,8 +14,8 @@ export type Random = () => number;
 /** Runs something once, `afterMs` later; the answer takes that back. */
 export type Schedule = (run: () => void, afterMs: number) => () => void;
 
-/** Longer than any timer of Node's can wait. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
+/** Node's timers wait no longer: one that is asked to ends at once. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export const systemSchedule: Schedule = (run, afterMs) => {
   const timer = setTimeout(run, Math.min(Math.max(0, afterMs), MAX_TIMER_MS));

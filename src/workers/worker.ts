@@ -20,7 +20,7 @@ import type { Place } from '../shared/store/keys.ts';
 import { type News, NewsListener } from '../shared/store/news.ts';
 import { Switches } from '../shared/switches.ts';
 import type { WorkerEvent } from '../shared/telemetry.ts';
-import { type Clock, type Random, systemClock, systemSchedule, uuidv7 } from '../shared/time.ts';
+import { type Clock, MAX_TIMER_MS, type Random, systemClock, systemSchedule, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier } from '../shared/tool.ts';
 import { takesTurns } from '../shared/turn.ts';
 import type { Tracing } from '../tracing.ts';
@@ -487,7 +487,7 @@ export class ToolWorker {
 async function endsWithin(promise: Promise<unknown>, limitMs: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
   const limit = new Promise<false>((resolve) => {
-    timer = setTimeout(() => resolve(false), limitMs);
+    timer = setTimeout(() => resolve(false), Math.min(limitMs, MAX_TIMER_MS));
   });
   const ended = await Promise.race([promise.then(() => true as const), limit]);
   clearTimeout(timer);

@@ -81,6 +81,16 @@ function startFleetPeer({ settings }: Pawl): Promise<Pawl> {
 }
 
 describe('a call by its ID', () => {
+  test('its result can be waited for as long as it takes', async () => {
+    const gate = gated();
+    const { pawl, session } = await startFleet({ tools: [gate.tool] });
+    const { callId } = pending(await session.submit(gate.tool, {}));
+    const result = pawl.result(callId, { waitMs: Number.POSITIVE_INFINITY });
+    await gate.arrived();
+    gate.open();
+    expect(await result).toMatchObject({ status: 'success' });
+  });
+
   test('its result can be read later and elsewhere; waiting can run out', async () => {
     const gate = gated();
     const { session, pawl, openProducer } = await startFleet({ tools: [gate.tool] });

@@ -80,13 +80,13 @@ describe('what a worker offers', () => {
 });
 
 describe('draining', () => {
-  test('waits for what runs and takes nothing new', async () => {
+  test.each([10_000, Number.POSITIVE_INFINITY])('waits %s ms for what runs and takes nothing new', async (graceMs) => {
     const gate = gated();
     const fleet = await startFleet({ tools: [gate.tool], workers: 0, concurrency: 1 });
     const worker = await fleet.startWorker();
     const running = pending(await fleet.session.submit(gate.tool, {}, { idempotencyKey: 'one' }));
     await gate.arrived();
-    const closing = worker.close(10_000);
+    const closing = worker.close(graceMs);
     const waiting = pending(await fleet.session.submit(gate.tool, {}, { idempotencyKey: 'two' }));
     gate.open();
     await closing;

@@ -8,6 +8,7 @@ import { constants } from 'node:os';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PawlError, ToolError } from '../../shared/failure.ts';
+import { MAX_TIMER_MS } from '../../shared/time.ts';
 import type { ProgramEnvironment } from './environment.ts';
 import type { Launch, LaunchRequest, Sandbox } from './means.ts';
 import { collectOutput } from './output.ts';
@@ -132,7 +133,7 @@ async function endOf(
     if (message === 'armed') {
       isArmed = true;
       line.write('go\n');
-      if (timeoutMs !== undefined) timeLimit = setTimeout(cut, timeoutMs, 'time limit');
+      if (timeoutMs !== undefined) timeLimit = setTimeout(cut, Math.min(timeoutMs, MAX_TIMER_MS), 'time limit');
     } else if (message.startsWith('exit ')) {
       known = { kind: 'exited', status: Number(message.slice('exit '.length)) };
       waitAtMost(KILL_GRACE_MS);
