@@ -8,6 +8,7 @@ import type { LedgerTtls } from '../call.ts';
 import { placeOf } from '../fingerprint.ts';
 import type { Outcome } from '../outcome.ts';
 import type { Seals } from '../seals.ts';
+import { uuidv7 } from '../time.ts';
 import type { Place, PlaceKeys } from './keys.ts';
 import type { Ledger } from './ledger.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from './queues.ts';
@@ -183,6 +184,7 @@ export class Approvals {
         next,
         signed?.signature ?? '',
         waiting,
+        uuidv7(),
         ...enqueueArguments(keys, tool.name, job),
       ],
     );

@@ -8,6 +8,7 @@ import { placeOf } from '../fingerprint.ts';
 import type { Outcome } from '../outcome.ts';
 import type { RetryAllowance } from '../retry-budget.ts';
 import { FORGED_OUTCOME, Seals } from '../seals.ts';
+import { uuidv7 } from '../time.ts';
 import type { AuditWriter } from './audit-writer.ts';
 import { type BeginAnswer, type BeginAttempt, beginAttempt } from './begin.ts';
 import { CallIndex, type Flushed, type Selection } from './call-index.ts';
@@ -214,6 +215,7 @@ export class Ledger {
         this.#access.seals.outcome(callId, endings.state, betweenAttempts),
         keys.approvals,
         this.#access.retentionMs,
+        uuidv7(),
       ],
     );
     if (code !== 'cancelled') return { kind: code as 'requested' | 'too-late' | 'gone' };
@@ -334,7 +336,7 @@ export class Ledger {
     const [code] = await resolveScript.run(
       this.#access.redis,
       [keys.record(callId), keys.inDoubt],
-      [state, text, ttlMs, this.#access.seals.outcome(callId, state, text), callId],
+      [state, text, ttlMs, this.#access.seals.outcome(callId, state, text), callId, uuidv7()],
     );
     return code as 'resolved' | 'refused' | 'gone';
   }

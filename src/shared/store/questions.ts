@@ -8,6 +8,7 @@
  */
 import type { Answer, Question } from '../capability.ts';
 import type { Seals } from '../seals.ts';
+import { uuidv7 } from '../time.ts';
 import { FleetKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
 import { openedText, sealedText } from './sealed-text.ts';
@@ -94,7 +95,15 @@ export class Questions {
   #end(id: string, state: string, answer = ''): Promise<unknown[]> {
     const signature = answer === '' ? '' : this.#seals.answer(id, answer);
     const news = JSON.stringify({ type: 'question', id });
-    return endScript.run(this.#redis, this.#places(id), [id, state, answer, signature, this.#keys.news, news]);
+    return endScript.run(this.#redis, this.#places(id), [
+      id,
+      state,
+      answer,
+      signature,
+      this.#keys.news,
+      news,
+      uuidv7(),
+    ]);
   }
 
   /** An answer that nobody with a key gave counts as none. */

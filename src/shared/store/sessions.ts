@@ -49,18 +49,15 @@ export class Sessions {
    * Stores a new session, and says where its calls will be; undefined when the key is taken. There can be no earlier calls of a key
    * that was made for it (`fresh`).
    */
-  async create(asked: SessionRecord, key?: 'fresh'): Promise<SessionRecord | undefined> {
-    const shards = (await this.#shards?.assign(asked.sessionKey, key === 'fresh')) ?? {};
+  async create(asked: SessionRecord, named?: 'fresh'): Promise<SessionRecord | undefined> {
+    const shards = (await this.#shards?.assign(asked.sessionKey, named === 'fresh')) ?? {};
     const record = Object.keys(shards).length === 0 ? asked : { ...asked, shards };
     await this.#hangBelow(record);
-    const created = await this.#redis.set(
-      this.#keys.session(record.sessionKey),
-      this.#sealed(record),
-      'PX',
-      OPEN_TTL_MS,
-      'NX',
-    );
-    if (created === null) return undefined;
+    const key = this.#keys.session(record.sessionKey);
+    const text = this.#sealed(record);
+    const created = await this.#redis.set(key, text, 'PX', OPEN_TTL_MS, 'NX');
+    // What stands there may be this very record: the first answer was lost on the way, and the command came again.
+    if (created === null && (await this.#redis.get(key)) !== text) return undefined;
     await this.#list(record);
     return record;
   }

@@ -4,12 +4,14 @@
 -- ARGV  1 call ID  2 outcome of a call that never ran (JSON)  3 outcome of one that waits for its next attempt (JSON)
 --       4 state to end in  5 time to live, ms  6 inbox ID of who waits for the answer  7 key prefix of inboxes  8 news channel
 --       9, 10 signatures of the two outcomes  11 key prefix of approvals  12 time to live of an approval, ms
+--       13 token: a script that runs twice, because its first answer was lost, answers the same
 -- Returns {code, now, …}:
 --   cancelled  generation: the call ended here and now   requested: its worker has been asked
 --   too-late   state: it had ended before                gone: there is no such record
 local now = nowMs()
-local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'inboxes', 'fence', 'approval', 'paramsAt')
+local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'inboxes', 'fence', 'approval', 'paramsAt', 'endedBy')
 if not fields[1] then return {'gone', now} end
+if fields[8] == ARGV[13] then return {'cancelled', now, fields[3]} end
 if fields[1] ~= 'inflight' then return {'too-late', now, fields[1]} end
 if fields[2] == 'running' then
   -- A deadline asks for nothing here, and takes no cancellation back: the worker keeps the time itself.
@@ -27,7 +29,8 @@ if fields[2] == 'awaiting-approval' then
   redis.call('ZREM', ARGV[11] .. 's:pending', fields[6])
 end
 local expiresAt = text(now + ARGV[5])
-redis.call('HSET', KEYS[1], 'state', ARGV[4], 'outcome', outcome, 'outcomeSignature', signature, 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', expiresAt)
+redis.call('HSET', KEYS[1], 'state', ARGV[4], 'outcome', outcome, 'outcomeSignature', signature, 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', expiresAt,
+  'endedBy', ARGV[13])
 redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'notBeforeMs')
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIREAT', KEYS[1], expiresAt)

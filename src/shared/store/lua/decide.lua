@@ -4,15 +4,17 @@
 -- ARGV  1 approval ID  2 state: approved, denied or expired  3 decision (JSON), '' for none  4 its signature  5 call ID
 --       6 time to live of the approval, ms  7 outcome (JSON), '' when approved  8 its signature  9 its time to live, ms
 --       10 key prefix of inboxes  11 new generation  12 signature of the request under it  13 ID of the job that waits
---       14 key prefix of the queue  15.. the job, as enqueue takes it
+--       14 token: a script that runs twice, because its first answer was lost, answers the same
+--       15 key prefix of the queue  16.. the job, as enqueue takes it
 -- Returns {code, now, …}:
 --   decided
 --   already    state: somebody else decided, or the call ended
 --   late       its time is over: let it expire    early  ms: it cannot expire yet
 --   gone
 local now = nowMs()
-local state, expiresAtMs, generation = unpack(redis.call('HMGET', KEYS[1], 'state', 'expiresAtMs', 'generation'))
+local state, expiresAtMs, generation, decidedBy = unpack(redis.call('HMGET', KEYS[1], 'state', 'expiresAtMs', 'generation', 'decidedBy'))
 if not state then return {'gone', now} end
+if decidedBy == ARGV[14] then return {'decided', now} end
 if state ~= 'pending' then return {'already', now, state} end
 local call = redis.call('HMGET', KEYS[3], 'state', 'phase', 'generation', 'inboxes', 'paramsAt')
 local waits = call[1] == 'inflight' and call[2] == 'awaiting-approval' and call[3] == generation
@@ -29,6 +31,7 @@ redis.call('HSET', KEYS[1], 'state', to, 'decidedAtMs', now)
 redis.call('PEXPIRE', KEYS[1], ARGV[6])
 redis.call('ZREM', KEYS[2], ARGV[1])
 if to == 'cancelled' then return {'already', now, to} end
+redis.call('HSET', KEYS[1], 'decidedBy', ARGV[14])
 if ARGV[3] ~= '' then redis.call('HSET', KEYS[1], 'decision', ARGV[3], 'decisionSignature', ARGV[4]) end
 
 -- The job that carried the call until here has nothing to do any more; one that a worker holds finds that by itself.
@@ -36,7 +39,7 @@ if redis.call('ZREM', KEYS[6], ARGV[13]) == 1 then redis.call('DEL', KEYS[5]) en
 if to == 'approved' then
   redis.call('HSET', KEYS[3], 'phase', 'queued', 'generation', ARGV[11], 'signature', ARGV[12], 'updatedAtMs', now)
   redis.call('HINCRBY', KEYS[3], 'version', 1)
-  enqueue({ARGV[14]}, {unpack(ARGV, 15)})
+  enqueue({ARGV[15]}, {unpack(ARGV, 16)})
 else
   local expiresAt = text(now + ARGV[9])
   redis.call('HSET', KEYS[3], 'state', 'failed', 'outcome', ARGV[7], 'outcomeSignature', ARGV[8], 'retriable', '0', 'updatedAtMs', now,

@@ -9,6 +9,8 @@
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'outcome', 'inboxes', 'request', 'paramsAt', 'generation')
 if not fields[1] then return {'gone', now} end
+-- The first answer was lost on the way and the script came again.
+if ARGV[3] == '1' and fields[6] == ARGV[2] then return {'queued', now} end
 -- Somebody else was quicker: the call has another job by now, which may run already.
 if fields[6] ~= ARGV[8] then return {'refused', now, fields[1]} end
 if fields[4] ~= ARGV[5] then return {'refused', now, fields[1]} end

@@ -4,6 +4,8 @@
 -- ARGV  1 tool  2 revision that the writer saw, '0' for none  3 'REVISION SIGNATURE RECORD'  4 revisions to keep  5 news channel
 -- Returns {1, sequence}, or {0, revision} when another one stands there
 local stored = redis.call('HGET', KEYS[1], ARGV[1])
+-- The first answer was lost on the way and the script came again.
+if stored == ARGV[3] then return {1, tonumber(redis.call('GET', KEYS[3]))} end
 local revision = stored and string.match(stored, '^(%d+) ') or '0'
 if revision ~= ARGV[2] then return {0, tonumber(revision)} end
 local sequence = redis.call('INCR', KEYS[3])
