@@ -131,7 +131,7 @@ export class Pawl {
   /** Resolved once the news are heard and the circuits known. */
   readonly listening = new ListeningSessions();
   readonly #heard = Promise.withResolvers<void>();
-  #closed = false;
+  #closing: Promise<void> | undefined;
 
   /** Opens the connections and waits until results can arrive. Throws `BACKEND_UNAVAILABLE` when Redis cannot be used. */
   static async open(options: PawlOptions): Promise<Pawl> {
@@ -153,7 +153,7 @@ export class Pawl {
     const { settings, log } = options;
     const clock = options.clock ?? backend.clock;
     const onError = (error: Error) => {
-      if (!this.#closed) log.debug({ error: error.message }, 'Redis connection');
+      if (this.#closing === undefined) log.debug({ error: error.message }, 'Redis connection');
     };
     this.#options = options;
     this.#backend = backend;
@@ -688,13 +688,16 @@ export class Pawl {
   }
 
   #checkOpen(): void {
-    if (this.#closed) throw new PawlError('BACKEND_UNAVAILABLE', 'This client is closed.');
+    if (this.#closing !== undefined) throw new PawlError('BACKEND_UNAVAILABLE', 'This client is closed.');
   }
 
-  /** Ends the connections. Calls go on without this process; their results can be read by ID. */
-  async close(): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
+  /** Ends the connections. Calls go on without this process; their results can be read by ID. A second call waits for the first. */
+  close(): Promise<void> {
+    this.#closing ??= this.#end();
+    return this.#closing;
+  }
+
+  async #end(): Promise<void> {
     await Promise.all([...this.#serving].map((serving) => serving.close().catch(() => {})));
     await this.#publisher.close(LAST_METRICS_MS);
     this.#follows.close();

@@ -244,8 +244,12 @@ describe('R25: circuits', () => {
 describe('connections', () => {
   test('a closed client refuses, and closing twice is fine', async () => {
     const { session, pawl } = await startFleet({ tools: [echo], workers: 0 });
+    let hasEnded = false;
+    void pawl.close().then(() => {
+      hasEnded = true;
+    });
     await pawl.close();
-    await pawl.close();
+    expect(hasEnded).toBe(true);
     await expect(session.call(echo, { text: 'x' })).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
     await expect(pawl.openSession()).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
   });
