@@ -3,8 +3,12 @@
  * same for one call as for many.
  *
  * What is asked for in one turn of the event loop goes together, and gathers while another step is under way: a single call goes at
- * once. When as many wait as may go together, they wait no longer: they go beside what is under way.
+ * once. When as many wait as may go together, they wait no longer: they go beside what is under way. So they do when that takes long:
+ * behind a Redis that does not answer, nobody waits for the patience of others on top of their own.
  */
+
+/** A step takes a few milliseconds. */
+const LONG_MS = 1_000;
 
 interface Waiting<Item, Answer> {
   readonly item: Item;
@@ -17,7 +21,9 @@ export class Batches<Item, Answer> {
   readonly #run: (items: readonly Item[]) => Promise<readonly (Answer | Error)[]>;
   #waiting: Waiting<Item, Answer>[] = [];
   #underWay = 0;
+  #sentAtMs = 0;
   #looking = false;
+  #timer: NodeJS.Timeout | undefined;
 
   /** `run` answers for each of at most so many items, in order; when it fails, it fails for all. */
   constructor(most: number, run: (items: readonly Item[]) => Promise<readonly (Answer | Error)[]>) {
@@ -39,11 +45,20 @@ export class Batches<Item, Answer> {
       this.#looking = false;
       while (this.#waiting.length > 0 && (this.#underWay === 0 || this.#waiting.length >= this.#most))
         void this.#send(this.#waiting.splice(0, this.#most));
+      if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => this.#lookAtLongWait(), LONG_MS).unref();
     });
+  }
+
+  #lookAtLongWait(): void {
+    this.#timer = undefined;
+    if (this.#waiting.length > 0 && performance.now() - this.#sentAtMs >= LONG_MS)
+      void this.#send(this.#waiting.splice(0, this.#most));
+    this.#lookAfterTurn();
   }
 
   async #send(batch: readonly Waiting<Item, Answer>[]): Promise<void> {
     this.#underWay += 1;
+    this.#sentAtMs = performance.now();
     try {
       const answers = await this.#run(batch.map(({ item }) => item));
       batch.forEach(({ resolve, reject }, index) => {

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { Batches } from '../../../src/shared/store/batches.ts';
+import { eventually } from '../../helpers/signal.ts';
 
 /** Batches whose answers come when they are asked for: the text of each item. */
 function openBatches() {
@@ -64,4 +65,15 @@ test('a failure is told to all who were together, and those who come next go on'
   await turn();
   sent[1]?.answer();
   expect(await next).toBe('3');
+});
+
+test('behind a step that takes long nobody waits for its end', async () => {
+  const { batches, sent, turn } = openBatches();
+  const all = [batches.add(1)];
+  await turn();
+  all.push(batches.add(2), batches.add(3));
+  await eventually(() => sent.length === 2);
+  expect(sent.map(({ items }) => items)).toEqual([[1], [2, 3]]);
+  for (const { answer } of sent) answer();
+  expect(await Promise.all(all)).toEqual(['1', '2', '3']);
 });
