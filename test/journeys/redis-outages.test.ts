@@ -68,6 +68,10 @@ const FAULTS: Readonly<Record<string, Fault>> = {
     begin: ({ admin }) => admin.config('SET', 'min-replicas-to-write', '1'),
     heal: ({ admin }) => admin.config('SET', 'min-replicas-to-write', '0'),
   },
+  'does not let us write': {
+    begin: ({ admin }) => admin.call('ACL', 'SETUSER', 'default', '-@write'),
+    heal: ({ admin }) => admin.call('ACL', 'SETUSER', 'default', '+@all'),
+  },
   'runs a script of somebody’s that does not end': {
     begin: async ({ admin }) => {
       await admin.config('SET', 'busy-reply-threshold', '50');

@@ -98,6 +98,8 @@ describe('Redis out of reach is one typed error', () => {
     'OOM command not allowed',
     'READONLY You can’t write',
     'LOADING Redis is loading',
+    "NOPERM this user has no permissions to run the 'set' command",
+    "ERR The user executing the script can't run this command or subcommand script: 84d7, on @user_script:297.",
     'BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.',
     'Connection is closed.',
     'Command timed out',
