@@ -2,6 +2,7 @@
  * What became of a call, as the events that its followers get. Rebuilt from the record and the kept progress whenever somebody
  * asks, by whatever process: an event's ID says where it stands in the call's life, so that nobody needs to remember what was sent.
  */
+import { approvalId } from '../shared/approval.ts';
 import { envelopeOf } from '../shared/outcome.ts';
 import type { CallRecord, KeptProgress } from '../shared/store/call-record.ts';
 
@@ -30,8 +31,10 @@ export function timeline(record: CallRecord, progress: readonly KeptProgress[]):
   const events: CallEvent[] = [];
   const add = (type: CallEvent['type'], position: Position, data: object) =>
     void events.push({ type, position, data: { callId, ...data } });
-  const waits = state === 'inflight' && (phase === 'awaiting-approval' || phase === 'claimed');
-  if (state === 'inflight' && phase === 'awaiting-approval')
+  // A decision that lets the call pass gives it another generation.
+  const unapproved = record.approvalId === approvalId(callId, record.generation);
+  const waits = unapproved || (state === 'inflight' && phase === 'claimed');
+  if (record.approvalId !== undefined)
     add('approval-requested', APPROVAL, { tool: envelope.toolName, session: envelope.target.sessionKey });
   if (!waits)
     add('queued', QUEUED, {

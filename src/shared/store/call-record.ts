@@ -39,6 +39,8 @@ export interface CallRecord {
   readonly request: StoredRequest;
   readonly paramsDigest: string;
   readonly circuit: string;
+  /** The newest approval that a person was asked for. */
+  readonly approvalId?: string;
   readonly attempts: readonly AttemptRecord[];
   readonly lostAttempts: number;
   readonly createdAtMs: number;
@@ -86,6 +88,7 @@ export function recordOf(
     request,
     paramsDigest: fields['paramsDigest'] ?? '',
     circuit: fields['circuit'] ?? '',
+    ...(fields['approval'] === undefined ? {} : { approvalId: fields['approval'] }),
     attempts: parseAttempts(fields['attempts'] ?? ''),
     lostAttempts: Number(fields['lost'] ?? 0),
     createdAtMs: Number(fields['createdAtMs']),

@@ -117,6 +117,31 @@ describe('/v1/calls/{callId}/events', () => {
     expect(types(stream.events).at(-1)).toBe('settled');
   });
 
+  test('tells that a person was asked, also after they decided, and of a denied call not that it was queued', async () => {
+    const tool = defineTool({
+      name: 'pay',
+      version: '1.0.0',
+      description: 'Pays.',
+      tier: 'elevated',
+      input: z.object({}),
+      run: () => ({ output: 'paid' }),
+    });
+    const { call, ask, server } = await startRig({ tools: [tool], tiers: ['elevated'] });
+    const post = (path: string, json: object) => ask(path, { method: 'POST', json });
+    const { sessionKey } = (await post('/v1/sessions', { channel: { kind: 'operator' } })).body;
+    const told = async (decision: 'approve' | 'deny') => {
+      const { callId } = (await call({ tool: 'pay', session: sessionKey, idempotencyKey: decision }, { wait: 0 })).body;
+      const { id, digest } = (await ask(`/v1/approvals/${callId}`)).body;
+      expect((await post(`/v1/approvals/${id}`, { decision, digest })).status).toBe(200);
+      await ask(`/v1/calls/${callId}?wait=60000`);
+      const stream = await openEvents(`${server.url}/v1/calls/${callId}/events`);
+      await stream.ended;
+      return types(stream.events);
+    };
+    expect(await told('approve')).toEqual(['approval-requested', 'queued', 'attempt', 'settled']);
+    expect(await told('deny')).toEqual(['approval-requested', 'settled']);
+  });
+
   test('is refused for what is not there, not the caller’s, or asked by HEAD without end', async () => {
     const { tools } = testTools();
     const apiTokens = [
