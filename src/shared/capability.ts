@@ -18,6 +18,29 @@ export const CAPABILITIES = [
 ] as const;
 export type Capability = (typeof CAPABILITIES)[number];
 
+/** What a tool of the read-only tier may get, whatever it declares. */
+export const READ_ONLY_CAPABILITIES: readonly Capability[] = ['workspace:read', 'memory:search', 'network'];
+
+/** Handles of the context that a tool may name in place of all capabilities behind them. */
+const HANDLES = {
+  workspace: ['workspace:read', 'workspace:write'],
+  memory: ['memory:search', 'memory:store'],
+  fetch: ['network'],
+} as const satisfies Readonly<Record<string, readonly Capability[]>>;
+
+export type Need = Capability | keyof typeof HANDLES;
+export const NEEDS: readonly Need[] = [...CAPABILITIES, ...(Object.keys(HANDLES) as (keyof typeof HANDLES)[])];
+
+/** The capabilities behind needs: of a handle, for a tool that may change nothing, those that change nothing. */
+export function capabilitiesOf(needs: readonly Need[], mayChange: boolean): readonly Capability[] {
+  const behind = [...needs].flatMap((need): readonly Capability[] => {
+    if (!Object.hasOwn(HANDLES, need)) return [need as Capability];
+    const all: readonly Capability[] = HANDLES[need as keyof typeof HANDLES];
+    return mayChange ? all : all.filter((capability) => READ_ONLY_CAPABILITIES.includes(capability));
+  });
+  return [...new Set(behind)];
+}
+
 /** On whose behalf a handle works: a store keeps tenants apart by it, and writes it down as provenance. */
 export interface CapabilityOwner {
   readonly callId: string;

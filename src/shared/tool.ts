@@ -3,7 +3,7 @@
  */
 import type { z } from 'zod';
 import type { CircuitOverrides } from './breaker.ts';
-import { CAPABILITIES, type Capability } from './capability.ts';
+import { CAPABILITIES, type Capability, capabilitiesOf, NEEDS, type Need } from './capability.ts';
 import { DEFAULT_VOTERS, TRUST_CLASSES, type TrustClass } from './consensus.ts';
 import { EFFECTS, type Effects } from './effects.ts';
 import { PawlError } from './failure.ts';
@@ -172,7 +172,8 @@ export interface ToolOptions<Params, Output> extends ToolFunctions<Params, Outpu
   readonly annotations?: ToolAnnotations;
   /** Checked on every result. */
   readonly output?: z.ZodType<Output>;
-  readonly needs?: readonly Capability[];
+  /** Capabilities, or handles of the context: `workspace`, `memory`, `fetch`. Default: whatever the session and the tier allow. */
+  readonly needs?: readonly Need[];
   /** Default true. */
   readonly parallel?: boolean;
   readonly timeoutMs?: number;
@@ -258,7 +259,7 @@ export function makeTool<Name extends string, Input, Params, Output>(
     effects: options.effects ?? defaultEffects(tier, annotations),
     annotations,
     ...(output === undefined ? {} : { outputSchema: outputJsonSchema(output) }),
-    needs: options.needs ?? [],
+    needs: capabilitiesOf(options.needs ?? [], tier !== 'read-only'),
     parallel: options.parallel ?? true,
     timeoutMs: options.timeoutMs ?? DEFAULT_TIMEOUT_MS,
     maxResultBytes: options.maxResultBytes ?? DEFAULT_MAX_RESULT_BYTES,
@@ -315,8 +316,7 @@ function checkDefinition(tool: AnyTool): void {
   const { voters = DEFAULT_VOTERS } = tool;
   if (!(Number.isInteger(voters) && voters >= 3 && voters % 2 === 1))
     wrong('voters', 'an odd number from 3 on', voters);
-  for (const need of tool.needs)
-    if (!CAPABILITIES.includes(need)) wrong('needs', `some of ${CAPABILITIES.join(', ')}`, need);
+  for (const need of tool.needs) if (!CAPABILITIES.includes(need)) wrong('needs', `some of ${NEEDS.join(', ')}`, need);
   if (!(tool.timeoutMs > 0)) wrong('timeoutMs', 'a number of milliseconds above 0', tool.timeoutMs);
   if (!(tool.maxResultBytes > 0)) wrong('maxResultBytes', 'a number of bytes above 0', tool.maxResultBytes);
   if (tool.maxOutputBytes !== undefined && !(tool.maxOutputBytes > 0))

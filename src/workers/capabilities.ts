@@ -4,6 +4,7 @@
  */
 
 import type { Agents } from '../shared/agent.ts';
+import { READ_ONLY_CAPABILITIES } from '../shared/capability.ts';
 import type { SandboxPolicy } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
 import { SESSION_CAPABILITIES, type SessionKind } from '../shared/session.ts';
@@ -56,8 +57,6 @@ export interface GrantedCapabilities extends ToolCapabilities {
   demand(capability: Capability): void;
 }
 
-const READ_ONLY: readonly Capability[] = ['workspace:read', 'memory:search', 'network'];
-
 /** Every method of a handle that is not granted throws `PERMISSION_DENIED`. */
 export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities {
   const { signal, callId, env } = options;
@@ -97,7 +96,7 @@ function whyAbsent(
 ): string | undefined {
   if (!SESSION_CAPABILITIES[session.kind].includes(capability))
     return `A ${session.kind} session does not have the capability ${capability}.`;
-  if (tier === 'read-only' && !READ_ONLY.includes(capability))
+  if (tier === 'read-only' && !READ_ONLY_CAPABILITIES.includes(capability))
     return `A tool of the read-only tier does not get the capability ${capability}.`;
   if (needs.length > 0 && !needs.includes(capability))
     return `The tool does not declare that it needs ${capability}; it declares ${needs.join(', ')}.`;

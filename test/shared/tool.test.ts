@@ -47,6 +47,13 @@ describe('A1: a tool', () => {
     for (const other of [spec, null, undefined, 'read', () => {}]) expect(isTool(other)).toBe(false);
   });
 
+  test('may need a handle of the context: all that stands behind it, or what a read-only tool may have of it', () => {
+    const needs = ['workspace', 'memory', 'fetch', 'memory:search'] as const;
+    const every = ['workspace:read', 'workspace:write', 'memory:search', 'memory:store', 'network'];
+    expect(defineTool({ ...spec, tier: 'workspace', needs }).needs).toEqual(every);
+    expect(defineTool({ ...spec, needs }).needs).toEqual(['workspace:read', 'memory:search', 'network']);
+  });
+
   test('has a name among all namespaces', () => {
     expect(qualifiedName(defineTool({ ...spec, namespace: 'weather.eu' }))).toBe('weather.eu.get_weather');
   });
