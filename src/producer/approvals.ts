@@ -2,6 +2,7 @@
  * The producer's side of approvals: whether a call must wait for a person, what that person is shown, and what follows from their
  * decision (A4 to A7, C24). `workers/approval-gate.ts` is the other side.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type ApprovalRequest,
   type ApprovalRoute,
@@ -70,8 +71,9 @@ export interface ApprovalDeskParts {
   now(): Promise<number>;
 }
 
-/** A worker adds what the tool says about a call at once; a request without it is held back for so long. */
+/** A worker adds what the tool says about a call at once: whoever lists what is pending waits for it, until a request is so old. */
 const PREVIEW_MS = 1_000;
+const PREVIEW_LOOK_MS = 20;
 const SIMILAR = 5;
 
 export class ApprovalDesk {
@@ -181,13 +183,25 @@ export class ApprovalDesk {
     const found = await Promise.all(
       this.#parts.places().map((place) => this.#parts.approvals.list(place, { pending, limit, isWanted })),
     );
-    const records = await Promise.all(found.flat().map((record) => this.#expired(record, nowMs)));
+    const records = await Promise.all(
+      found.flat().map(async (record) => this.#expired(pending ? await this.#previewed(record, nowMs) : record, nowMs)),
+    );
     return records
       .filter((record) => state === undefined || record.state === state)
-      .filter(({ request, preview }) => !pending || preview !== undefined || request.createdAtMs + PREVIEW_MS <= nowMs)
       .sort((a, b) => b.request.createdAtMs - a.request.createdAtMs)
       .slice(0, limit)
       .map((record) => ({ record, digest: digestOf(record.request) }));
+  }
+
+  async #previewed(record: ApprovalRecord, nowMs: number): Promise<ApprovalRecord> {
+    let seen = record;
+    let leftMs = record.request.createdAtMs + PREVIEW_MS - nowMs;
+    while (leftMs > 0 && seen.state === 'pending' && seen.preview === undefined) {
+      await sleep(PREVIEW_LOOK_MS);
+      leftMs -= PREVIEW_LOOK_MS;
+      seen = (await this.#parts.approvals.read(record.request.id)) ?? record;
+    }
+    return seen;
   }
 
   /** Throws `UNKNOWN_APPROVAL`. `id` may be the call's. */

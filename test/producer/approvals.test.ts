@@ -8,7 +8,7 @@ import type { ApprovalRecord } from '../../src/shared/store/approvals.ts';
 import { jobIdOf } from '../../src/shared/store/queues.ts';
 import { defineTool } from '../../src/shared/tool.ts';
 import { sweep } from '../../src/workers/sweep.ts';
-import { eventually } from '../helpers/signal.ts';
+import { eventually, signal } from '../helpers/signal.ts';
 import { contentOf, type Fleet, pending, startFleet } from './fleet.ts';
 import { echo } from './tools.ts';
 
@@ -84,6 +84,17 @@ test('however many wait for others, those that the caller may see are listed', a
   });
   expect(seen).toHaveLength(1);
   expect(await fleet.pawl.approvals.list({ state: 'pending', limit: 500 })).toHaveLength(221);
+});
+
+test('what waits is listed as soon as its caller knows that it waits', async () => {
+  const previewing = signal();
+  const { tool } = transfer();
+  const slow = { ...tool, preview: () => previewing.promise.then(() => ({ summary: 'Send it' })) };
+  const fleet = await startFleet({ tools: [slow], settings: KEYS });
+  const { callId } = pending(await (await withChannel(fleet)).submit('transfer', { to: 'bob', amount: 5 }));
+  const listing = fleet.pawl.approvals.list({ state: 'pending' });
+  previewing.fire();
+  expect((await listing).map(({ record }) => record)).toMatchObject([{ request: { callId } }]);
 });
 
 describe('A4, A7: an elevated call waits for a person', () => {
