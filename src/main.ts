@@ -119,7 +119,7 @@ export async function connect({
   ...options
 }: ConnectOptions = {}): Promise<Pawl> {
   const [{ Pawl }, settings] = await Promise.all([import('./producer/client.ts'), loadSettings(options)]);
-  const tracing = await openTracing(process.env, PAWL_VERSION, async (tracer) => {
+  const tracing = await openTracing(process.env, settings.otlpEndpoint, PAWL_VERSION, async (tracer) => {
     const { CallTraces } = await import('./producer/traces.ts');
     return new CallTraces(tracer);
   });
@@ -165,7 +165,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   const settings = await loadSettings(options);
   const served = tiers ?? TIERS.filter((tier) => tools.some((tool) => tool.tier === tier));
   if (served.length === 0) throw new PawlError('CONFIGURATION', 'A worker needs at least one tool or tier.');
-  const tracing = await openTracing(process.env, PAWL_VERSION, async (tracer) => {
+  const tracing = await openTracing(process.env, settings.otlpEndpoint, PAWL_VERSION, async (tracer) => {
     const { AttemptTraces } = await import('./workers/traces.ts');
     return new AttemptTraces(tracer);
   });

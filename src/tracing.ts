@@ -1,10 +1,11 @@
 /**
- * OpenTelemetry in this process (R29): spans go out as OTLP over HTTP where the standard variables name an endpoint, or to the
- * provider that the program around has registered. Without either, nothing is loaded and nothing is measured.
+ * OpenTelemetry in this process (R29): spans go out as OTLP over HTTP where a setting or the standard variable of traces names an
+ * endpoint, or to the provider that the program around has registered. Without either, nothing is loaded and nothing is measured.
  */
 import type { ProxyTracerProvider, Span, Tracer } from '@opentelemetry/api';
 
-const ENDPOINTS = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'] as const;
+/** Of traces alone, read by the exporter itself: it counts more than the endpoint of all signals. */
+const TRACES_ENDPOINT = 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT';
 const SERVICE = 'pawl';
 /** Where OpenTelemetry's API, of whatever copy, keeps what a program has registered. */
 const REGISTERED = Symbol.for('opentelemetry.js.api.1');
@@ -23,14 +24,16 @@ let started: Promise<() => Promise<void>> | undefined;
 /** This process' tracing, started at most once; undefined where nobody would receive a span. */
 export async function openTracing<Traces>(
   environment: Environment,
+  endpoint: string | undefined,
   version: string,
   make: (tracer: Tracer) => Promise<Traces>,
 ): Promise<Tracing<Traces> | undefined> {
   const isRegistered = await hasProvider();
   if (!isRegistered) {
-    const wanted = ENDPOINTS.some((name) => (environment[name] ?? '') !== '');
-    if (!wanted || environment['OTEL_SDK_DISABLED']?.toLowerCase() === 'true') return undefined;
-    started ??= start(environment['OTEL_SERVICE_NAME'] ?? SERVICE);
+    const ownEndpoint = (environment[TRACES_ENDPOINT] ?? '') !== '';
+    if (!ownEndpoint && endpoint === undefined) return undefined;
+    if (environment['OTEL_SDK_DISABLED']?.toLowerCase() === 'true') return undefined;
+    started ??= start(environment['OTEL_SERVICE_NAME'] ?? SERVICE, ownEndpoint ? undefined : endpoint);
   }
   const flush = (await started) ?? (async () => {});
   const { trace } = await import('@opentelemetry/api');
@@ -44,11 +47,12 @@ async function hasProvider(): Promise<boolean> {
 }
 
 /** Loaded only when it is used: it is larger than all of Pawl. */
-async function start(serviceName: string): Promise<() => Promise<void>> {
+async function start(serviceName: string, endpoint: string | undefined): Promise<() => Promise<void>> {
   const { NodeSDK } = await import('@opentelemetry/sdk-node');
   const { BatchSpanProcessor } = await import('@opentelemetry/sdk-trace');
   const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-http');
-  const processor = new BatchSpanProcessor({ exporter: new OTLPTraceExporter() });
+  const to = endpoint === undefined ? {} : { url: `${endpoint.replace(/\/+$/, '')}/v1/traces` };
+  const processor = new BatchSpanProcessor({ exporter: new OTLPTraceExporter(to) });
   const sdk = new NodeSDK({
     serviceName,
     spanProcessors: [processor],

@@ -192,6 +192,8 @@ export const settingsSchema = z.strictObject({
   boardRedisUrl: z.string().min(1).optional(),
   /** Where people look at traces: `{traceId}` stands for the trace’s ID. */
   traceUrl: z.url().includes('{traceId}').optional(),
+  /** Where traces go, as OTLP over HTTP: the collector's address, without `/v1/traces`. */
+  otlpEndpoint: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).optional(),
   logLevel: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
   lockDurationMs: z.number().int().min(200).default(30_000),
   stalledIntervalMs: z.number().int().min(100).default(30_000),
@@ -330,6 +332,7 @@ export const VARIABLES: readonly Variable[] = [
   },
   { name: 'PAWL_DURABILITY', path: ['durability'], read: asText },
   { name: 'LOG_LEVEL', path: ['logLevel'], read: asText },
+  { name: 'OTEL_EXPORTER_OTLP_ENDPOINT', path: ['otlpEndpoint'], read: asText },
   { name: 'PAWL_LOCK_DURATION_MS', path: ['lockDurationMs'], read: asNumber },
   { name: 'PAWL_STALLED_INTERVAL_MS', path: ['stalledIntervalMs'], read: asNumber },
   { name: 'PAWL_DRAIN_MS', path: ['drainMs'], read: asNumber },
