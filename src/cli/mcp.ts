@@ -4,6 +4,7 @@ import { connect, createLogger, loadSettings, PAWL_VERSION } from '../main.ts';
 import { createMcpServer } from '../producer/mcp-server/server.ts';
 import { type CliContext, say, withRedisHint } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
+import { StdioConnection } from './stdio-connection.ts';
 import { WorkerProcesses } from './worker-processes.ts';
 
 export interface McpOptions {
@@ -32,12 +33,16 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
     if (times > 1) context.endNow(EXIT_CODES.failed.code);
     asked.resolve();
   });
-  context.input.once('end', () => asked.resolve());
-  context.input.once('close', () => asked.resolve());
   try {
     if (options.workers > 0) await workers.start();
     const sessionKey = options.session ?? `mcp-stdio-${process.pid}`;
     const server = serveStdio(() => createMcpServer({ pawl, version: PAWL_VERSION }, CALLER, sessionKey), {
+      transport: new StdioConnection({
+        input: context.input,
+        output: context.out,
+        patienceMs: settings.drainMs,
+        onEnd: asked.resolve,
+      }),
       onerror: (error) => log.debug({ event: 'mcp', error: error.message }, 'an MCP request failed'),
     });
     await asked.promise;

@@ -1,0 +1,61 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { openPlace, type Place } from './pawl.ts';
+
+let place: Place;
+beforeAll(async () => {
+  place = await openPlace();
+  await place.worker();
+});
+afterAll(() => place[Symbol.asyncDispose]());
+
+const OPENING = [
+  {
+    id: 1,
+    method: 'initialize',
+    params: { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'pipe', version: '1' } },
+  },
+  { method: 'notifications/initialized' },
+];
+const call = (id: number, name: string, args: object) => ({
+  id,
+  method: 'tools/call',
+  params: { name, arguments: args },
+});
+const lines = (messages: readonly object[]) =>
+  messages.map((message) => `${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`).join('');
+
+describe('pawl mcp, at the end of its input', () => {
+  test('answers what was asked before, and ends', async () => {
+    const go = join(place.folder, 'go');
+    const asked = [{ id: 2, method: 'tools/list' }, call(3, 'greet', { name: 'Ada' }), call(4, 'nothing', {})];
+    const pawl = place.start(['mcp']);
+    pawl.say(lines([...OPENING, ...asked, call(5, 'linger', { ms: 60_000, until: go })]));
+    pawl.endInput();
+    await pawl.line('"id":3');
+    writeFileSync(go, '');
+    expect(await pawl.ended).toEqual({ code: 0, signal: null });
+    const answers = pawl
+      .stdout()
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line) as { id?: number; result?: object; error?: object });
+    expect(answers.flatMap(({ id }) => id ?? []).sort()).toEqual([1, 2, 3, 4, 5]);
+    expect(answers.find(({ id }) => id === 3)?.result).toMatchObject({ structuredContent: { text: 'Hello, Ada!' } });
+    expect(answers.find(({ id }) => id === 5)?.result).toMatchObject({ structuredContent: { lingeredMs: 60_000 } });
+  });
+
+  test('waits for answers only as long as a worker would, and not for a call that was cancelled', async () => {
+    const late = place.start(['mcp'], { PAWL_DRAIN_MS: '1' });
+    late.say(lines([...OPENING, call(2, 'linger', { ms: 60_000 })]));
+    const cancelled = place.start(['mcp'], { PAWL_DRAIN_MS: '600000' });
+    const cancel = { method: 'notifications/cancelled', params: { requestId: 2 } };
+    cancelled.say(lines([...OPENING, call(2, 'linger', { ms: 60_000 }), cancel]));
+    for (const pawl of [late, cancelled]) {
+      pawl.endInput();
+      expect(await pawl.ended).toEqual({ code: 0, signal: null });
+      expect(pawl.stdout()).not.toContain('"id":2');
+    }
+  });
+});
