@@ -15,7 +15,8 @@ export interface RetryBudget {
 }
 export type RetryBudgetOverrides = { readonly [K in keyof RetryBudget]?: RetryBudget[K] | undefined };
 
-const DEFAULT_RETRY_BUDGET: RetryBudget = { ratio: 0.2, floor: 3, capacity: 10, windowMs: 120_000 };
+/** Three calls in a row may use all of their attempts. */
+const DEFAULT_RETRY_BUDGET: RetryBudget = { ratio: 0.2, floor: 10, capacity: 10, windowMs: 120_000 };
 
 /** Stands in the message of a call that ends for want of a token. */
 export const RETRY_BUDGET_EXHAUSTED = 'retry budget exhausted';

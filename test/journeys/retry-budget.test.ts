@@ -5,7 +5,7 @@ import { startFleet } from './fixtures/fleet.ts';
 import { startService } from './fixtures/service.ts';
 
 const CALLS = 50;
-const FLOOR = 3;
+const FLOOR = 10;
 const TOOLS = ['ask_freely_1', 'ask_freely_2'];
 
 test('with every service down, what reaches it is at most 1.2 times the calls made plus the floor, over 3 workers; successes buy retries back (R20)', {

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { DEFAULT_RETRY } from '../../src/shared/retry.ts';
 import { refillRetries, retryAllowance, takeRetry } from '../../src/shared/retry-budget.ts';
 
 test('whatever happens in whatever order, retries are at most a fifth of the successes plus the floor', () => {
@@ -17,9 +18,16 @@ test('whatever happens in whatever order, retries are at most a fifth of the suc
         }
       }
       const succeeded = successes.filter(Boolean).length;
-      expect(retries).toBeLessThanOrEqual(0.2 * succeeded + 3 + 1e-9);
+      expect(retries).toBeLessThanOrEqual(0.2 * succeeded + 10 + 1e-9);
     }),
   );
+});
+
+test('three calls of a tool that nobody used for a while may use all of their four attempts each', () => {
+  const { budget } = retryAllowance('tools.ask', undefined);
+  let tokens: number | undefined;
+  for (let retry = 0; retry < 3 * (DEFAULT_RETRY.maxAttempts - 1); retry += 1) tokens = takeRetry(tokens, budget);
+  expect(tokens).toBeDefined();
 });
 
 test('a bucket is for one tool and one tenant, and holds at least its floor', () => {
