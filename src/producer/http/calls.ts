@@ -22,7 +22,7 @@ import { type ErrorCode, HttpError, invalidBody } from './errors.ts';
 import { contentAround, sendParts } from './parts.ts';
 import { type Answer, type Asked, queryNumber, type Route, route } from './routes.ts';
 import { sessionFor, sessionOrNew } from './sessions.ts';
-import { callSummary, callView } from './views.ts';
+import { callSummary, callView, phaseOf } from './views.ts';
 
 const DEFAULT_WAIT_MS = 30_000;
 const MAX_WAIT_MS = 5 * 60_000;
@@ -286,15 +286,15 @@ async function suggestionsFor(pawl: Pawl, tool: string): Promise<readonly string
 
 /** The waiting is over, the call is not. */
 async function underWay(pawl: Pawl, { callId, requestId }: Extract<Submission, { kind: 'pending' }>): Promise<Answer> {
-  const record = await pawl.read(callId);
+  const record = (await pawl.read(callId)) ?? { state: 'inflight' as const };
   return {
     status: 202,
     headers: { Location: `/v1/calls/${callId}` },
     body: {
       callId,
       requestId,
-      state: record?.state ?? 'inflight',
-      ...(record?.phase === undefined || record.state !== 'inflight' ? {} : { phase: record.phase }),
+      state: record.state,
+      phase: phaseOf(record),
     },
   };
 }

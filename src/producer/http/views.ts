@@ -5,6 +5,11 @@ import type { CallRecord } from '../../shared/store/call-record.ts';
 import type { CatalogueContent } from '../../shared/store/catalogue.ts';
 import type { EnforcedCircuit } from '../enforcement.ts';
 
+/** Where a call stands within its state; one that has ended stands at its end state. */
+export function phaseOf({ state, phase }: Pick<CallRecord, 'state' | 'phase'>): string {
+  return state === 'inflight' ? (phase ?? 'claimed') : state;
+}
+
 /** A call as lists show it: without its result, which may be large. */
 export function callSummary(record: CallRecord) {
   const { request, callId, outcome, state } = record;
@@ -19,7 +24,7 @@ export function callSummary(record: CallRecord) {
     session: envelope.target.sessionKey,
     actorId: envelope.target.actorId,
     state,
-    ...(record.phase === undefined || !running ? {} : { phase: record.phase }),
+    phase: phaseOf(record),
     attempts: record.attempts,
     lostAttempts: record.lostAttempts,
     ...(running && record.worker !== undefined ? { worker: record.worker } : {}),

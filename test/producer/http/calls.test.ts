@@ -98,7 +98,7 @@ describe('POST /v1/calls', () => {
       createdAtMs: expect.any(Number),
       result: { status: 'success', output: { content: 'held' }, callId: early.body.callId },
     });
-    expect(done.phase).toBeUndefined();
+    expect(done.phase).toBe('done');
   });
 
   test('refuses a best-effort caller with 409 IN_FLIGHT while the call runs', async () => {
