@@ -169,12 +169,14 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     const { AttemptTraces } = await import('./workers/traces.ts');
     return new AttemptTraces(tracer);
   });
-  const [{ ToolWorker }, { openMemory }, { protectFolder }] = await Promise.all([
+  const [{ ToolWorker }, { openMemory }, { protectFolder }, { putWorkspacesIn }] = await Promise.all([
     import('./workers/worker.ts'),
     import('./workers/memory.ts'),
     import('./workers/protected-folders.ts'),
+    import('./workers/workspace-roots.ts'),
   ]);
   protectFolder(settings.dataDir);
+  if (settings.workspaceRoot !== undefined) putWorkspacesIn(settings.workspaceRoot);
   return ToolWorker.start({
     settings,
     ...(tracing === undefined ? {} : { tracing }),

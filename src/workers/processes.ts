@@ -24,6 +24,7 @@ import { collectOutput } from './sandbox/output.ts';
 import { findProgram } from './sandbox/program.ts';
 import { startTree } from './sandbox/tree.ts';
 import { resolveFolder } from './workspace.ts';
+import { realRootOf } from './workspace-walk.ts';
 
 export const DEFAULT_MAX_OUTPUT_BYTES = 256 * 1024;
 
@@ -32,6 +33,8 @@ const TRIAL_TIMEOUT_MS = 5_000;
 export interface ProcessesOptions {
   /** Workspace root: programs start in it or below. */
   readonly root: string;
+  /** The root is a folder of Pawl's own, or the operator's word: it may lie anywhere. */
+  readonly ownRoot?: boolean;
   /** Names the call in the environment of its processes. */
   readonly callId: string;
   /** Aborting kills what runs, and rejects with the signal's reason. */
@@ -64,12 +67,21 @@ export function openProcesses(options: ProcessesOptions): Processes {
 
 /** Finds the program and its folder, and how it is confined. Starts nothing. */
 export async function prepareProgram(
-  { root, callId, env, sandbox: wanted = 'auto', network = false, programs = [] }: Omit<ProcessesOptions, 'signal'>,
+  {
+    root,
+    ownRoot,
+    callId,
+    env,
+    sandbox: wanted = 'auto',
+    network = false,
+    programs = [],
+  }: Omit<ProcessesOptions, 'signal'>,
   request: Pick<ProcessRequest, 'argv' | 'cwd' | 'env'>,
 ): Promise<{ readonly sandbox: Sandbox; readonly launch: LaunchRequest; readonly environment: ProgramEnvironment }> {
   refuseImpossible(request);
   const environment = programEnvironment(env, request.env);
-  const [realRoot, folder] = await Promise.all([resolveFolder(root, '.'), resolveFolder(root, request.cwd ?? '.')]);
+  const realRoot = await (ownRoot === true ? realRootOf(root) : resolveFolder(root, '.'));
+  const folder = request.cwd === undefined ? realRoot : await resolveFolder(root, request.cwd);
   const program = await findProgram(request.argv[0], folder, environment.PATH);
   const sandbox = await sandboxFor(wanted);
   const marker = `${callId}.${randomBytes(8).toString('hex')}`;

@@ -15,6 +15,7 @@ import { type FileHandle, lstat, mkdir, open, readlink, realpath } from 'node:fs
 import { basename, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { PawlError } from '../shared/failure.ts';
 import { isProtected } from './protected-folders.ts';
+import { checkRoot } from './workspace-roots.ts';
 
 const MAX_LINKS = 40;
 const MAX_WALKS = 16;
@@ -68,9 +69,8 @@ export async function at<Value>(
 
 /** `folders` is the way from the root to where the walk is; the caller closes what is left in it. */
 async function walk(root: string, path: string, missing: 'keep' | 'make', folders: Folder[]): Promise<Location> {
-  const realRoot = await realpath(root).catch((error: unknown) => {
-    throw codeOf(error) === 'ENOENT' ? new PawlError('NOT_FOUND', `The workspace root ${root} does not exist.`) : error;
-  });
+  const realRoot = await realRootOf(root);
+  checkRoot(realRoot);
   const rootFolder = await openFolder(realRoot, realRoot);
   folders.push(rootFolder);
   const inRoot = (target: string): string[] => {
@@ -127,6 +127,13 @@ async function walk(root: string, path: string, missing: 'keep' | 'make', folder
     }
     folders.push(await openFolder(entry(folder, name), join(folder.path, name)));
   }
+}
+
+/** Throws `NOT_FOUND` where there is none. */
+export function realRootOf(root: string): Promise<string> {
+  return realpath(root).catch((error: unknown) => {
+    throw codeOf(error) === 'ENOENT' ? new PawlError('NOT_FOUND', `The workspace root ${root} does not exist.`) : error;
+  });
 }
 
 const isOutside = (fromRoot: string): boolean => fromRoot === '..' || fromRoot.startsWith(`..${sep}`);

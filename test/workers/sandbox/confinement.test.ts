@@ -1,9 +1,10 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { detectMeans, openProcesses, type ProcessesOptions } from '../../../src/workers/processes.ts';
 import { protectFolder } from '../../../src/workers/protected-folders.ts';
+import { putWorkspacesIn } from '../../../src/workers/workspace-roots.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 
 const available = await detectMeans();
@@ -103,6 +104,40 @@ test('Pawl’s own folder is hidden from programs and from file tools, also insi
   await expect(ctx.workspace.write('.pawl-data/key', 'mine')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
   expect((await ctx.workspace.search({ pattern: 'signing', includeIgnored: true })).files).toEqual([]);
   if (available.includes('bubblewrap')) expect((await sh('cat .pawl-data/key', { root })).stdout).toBe('');
+});
+
+test('no workspace is Pawl’s own folder, or lies in it, by whatever name (A11)', async () => {
+  const folder = temporaryFolder();
+  const own = join(folder, '.pawl-data');
+  mkdirSync(join(own, 'redis'), { recursive: true });
+  writeFileSync(join(own, 'key'), 'signing key');
+  writeFileSync(join(own, 'redis', 'key'), 'signing key');
+  symlinkSync(own, join(folder, 'link'));
+  protectFolder(own);
+  const denied = { code: 'PERMISSION_DENIED' };
+  for (const root of [own, join(own, 'redis'), join(folder, 'link'), join(folder, 'link', 'redis')]) {
+    const ctx = testContext({ workspaceRoot: root });
+    await expect(ctx.workspace.read('key'), root).rejects.toMatchObject(denied);
+    await expect(ctx.workspace.list('.'), root).rejects.toMatchObject(denied);
+    await expect(ctx.workspace.write('key', 'mine'), root).rejects.toMatchObject(denied);
+    await expect(ctx.workspace.search({ pattern: 'signing' }), root).rejects.toMatchObject(denied);
+    await expect(sh('cat key', { root }), root).rejects.toMatchObject(denied);
+  }
+});
+
+test('where the operator has put the workspaces in Pawl’s own folder, they are there, and nothing else of it', async () => {
+  const own = temporaryFolder();
+  const ground = join(own, 'workspaces');
+  mkdirSync(join(ground, 'ada'), { recursive: true });
+  writeFileSync(join(ground, 'ada', 'note'), 'buy milk');
+  writeFileSync(join(own, 'key'), 'signing key');
+  protectFolder(own);
+  putWorkspacesIn(ground);
+  expect(String(await testContext({ workspaceRoot: join(ground, 'ada') }).workspace.list('.'))).not.toBe('');
+  expect((await sh('cat note', { root: join(ground, 'ada'), sandbox: 'auto' })).stdout).toBe('buy milk');
+  await expect(testContext({ workspaceRoot: own }).workspace.read('key')).rejects.toMatchObject({
+    code: 'PERMISSION_DENIED',
+  });
 });
 
 confined('no program can show Pawl’s own folder to the next call by renaming a folder above it (A11)', async () => {

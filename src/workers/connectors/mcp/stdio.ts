@@ -86,6 +86,7 @@ export class StdioTransport implements Transport {
     } = await prepareProgram(
       {
         root: folder,
+        ownRoot: true,
         callId: `mcp.${server}`,
         env: environment,
         sandbox: settings.sandbox,
