@@ -1,6 +1,7 @@
 /**
  * Where the root of a workspace may lie, which whoever opens a session can name: in no folder of Pawl's own, unless the operator has
- * put the workspaces there (`PAWL_WORKSPACE_ROOT`).
+ * put the workspaces there (`PAWL_WORKSPACE_ROOT`). And one that is named below that setting is there: what links stand in a workspace,
+ * its own programs decide.
  */
 import { existsSync, realpathSync } from 'node:fs';
 import { relative, resolve, sep } from 'node:path';
@@ -14,11 +15,17 @@ export function putWorkspacesIn(path: string): void {
   grounds.add(resolve(path));
 }
 
-/** Throws `PERMISSION_DENIED` for a root, by its real path, that no workspace may have. */
-export function checkRoot(realRoot: string): void {
+/** Throws `PERMISSION_DENIED` for a root that no workspace may have; `realRoot` is where it really is. */
+export function checkRoot(root: string, realRoot: string): void {
+  const around = [...grounds].filter((ground) => isIn(ground, root));
+  if (around.length > 0 && !real(around).some((ground) => isIn(ground, realRoot)))
+    throw new PawlError(
+      'PERMISSION_DENIED',
+      "A link leads the session's workspace out of the folder that the workspaces are in (PAWL_WORKSPACE_ROOT).",
+    );
   const own = protectedFolders().find((folder) => isIn(folder, realRoot));
   if (own === undefined) return;
-  const ground = realGrounds().find((each) => isIn(each, realRoot));
+  const ground = real([...grounds]).find((each) => isIn(each, realRoot));
   if (ground === undefined || isIn(ground, own))
     throw new PawlError(
       'PERMISSION_DENIED',
@@ -26,8 +33,8 @@ export function checkRoot(realRoot: string): void {
     );
 }
 
-function realGrounds(): readonly string[] {
-  return [...grounds].filter((ground) => existsSync(ground)).map((ground) => realpathSync(ground));
+function real(paths: readonly string[]): readonly string[] {
+  return paths.filter((path) => existsSync(path)).map((path) => realpathSync(path));
 }
 
 function isIn(folder: string, path: string): boolean {

@@ -70,7 +70,7 @@ export async function at<Value>(
 /** `folders` is the way from the root to where the walk is; the caller closes what is left in it. */
 async function walk(root: string, path: string, missing: 'keep' | 'make', folders: Folder[]): Promise<Location> {
   const realRoot = await realRootOf(root);
-  checkRoot(realRoot);
+  checkRoot(root, realRoot);
   const rootFolder = await openFolder(realRoot, realRoot);
   folders.push(rootFolder);
   const inRoot = (target: string): string[] => {

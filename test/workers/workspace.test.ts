@@ -16,6 +16,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { PawlError } from '../../src/shared/failure.ts';
 import type { Workspace } from '../../src/shared/tool.ts';
 import { openWorkspace, resolveFolder } from '../../src/workers/workspace.ts';
+import { putWorkspacesIn } from '../../src/workers/workspace-roots.ts';
 import { temporaryFolder } from '../helpers/context.ts';
 import { startScript } from '../helpers/process.ts';
 
@@ -313,5 +314,45 @@ describe('writing', () => {
       await codeOf(workspace.read('a/../../x'));
     }
     expect(open()).toBeLessThanOrEqual(before);
+  });
+});
+
+describe('a workspace that is named below the folder of all workspaces is there (A11)', () => {
+  /** The folder of all workspaces, reached through a link itself, with a workspace in it and a link that leads out. */
+  function ground() {
+    const folder = temporaryFolder();
+    const real = join(folder, 'real');
+    mkdirSync(join(real, 'mine'), { recursive: true });
+    mkdirSync(join(folder, 'outside'));
+    writeFileSync(join(folder, 'outside', 'secret'), 'secret');
+    writeFileSync(join(real, 'mine', 'note'), 'note');
+    symlinkSync(real, join(folder, 'workspaces'));
+    symlinkSync('../outside', join(real, 'out'));
+    symlinkSync('mine', join(real, 'also-mine'));
+    putWorkspacesIn(join(folder, 'workspaces'));
+    return join(folder, 'workspaces');
+  }
+
+  test.each(['out', 'mine/../out', 'out/.'])('the root %s, which leads out, is refused', async (name) => {
+    const root = `${ground()}/${name}`;
+    const workspace = openWorkspace(root, 'write');
+    expect(await codeOf(workspace.read('secret'))).toBe('PERMISSION_DENIED');
+    expect(await codeOf(workspace.list('.'))).toBe('PERMISSION_DENIED');
+    expect(await codeOf(workspace.write('new', 'x'))).toBe('PERMISSION_DENIED');
+    expect(await codeOf(workspace.search({ pattern: 'secret' }))).toBe('PERMISSION_DENIED');
+    expect(await codeOf(resolveFolder(root, '.'))).toBe('PERMISSION_DENIED');
+  });
+
+  test.each(['mine', 'also-mine'])('the root %s, which stays inside, works', async (name) => {
+    expect(await text(openWorkspace(join(ground(), name), 'read').read('note'))).toBe('note');
+  });
+
+  test('a root that becomes a link after it was opened is refused from then on', async () => {
+    const root = join(ground(), 'mine');
+    const workspace = openWorkspace(root, 'read');
+    expect(await text(workspace.read('note'))).toBe('note');
+    renameSync(root, `${root}-moved`);
+    symlinkSync('../outside', root);
+    expect(await codeOf(workspace.read('secret'))).toBe('PERMISSION_DENIED');
   });
 });
