@@ -4,7 +4,7 @@
 import { asksToEscalate } from '../shared/escalation.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
-import { denied, permit, taintOf } from '../shared/policy.ts';
+import { denied, type PolicyRequest, permit, taintOf } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { AttemptOptions } from './attempt.ts';
 import { type Begun, remainingMs, timeLimitMs } from './begun.ts';
@@ -92,7 +92,7 @@ export class Preparation {
     const { envelope, registered, policy: toolPolicy } = begun;
     const { tool } = registered;
     const { params } = envelope.payload;
-    const verdict = permit({
+    const request: PolicyRequest = {
       tool,
       // A call that was accepted while its session was open goes on.
       session: { ...session, state: 'open' },
@@ -105,11 +105,15 @@ export class Preparation {
       taint: taintOf(envelope.control.requestTags, session, Number(begun.generation)),
       sandbox: this.#parts.settings.sandbox,
       queueTier: placeFor(begun.callId).tier,
-    });
+    };
+    const verdict = permit(request);
     if (verdict.decision === 'allow') return params;
     if (this.#parts.gate === undefined) throw denied(tool, `${verdict.reason}, and here nobody can be asked`);
     this.#decided.add(begun);
-    return this.#parts.gate.pass(begun, session, verdict);
+    const approved = await this.#parts.gate.pass(begun, session, verdict);
+    // An approver edits what policy lets pass: what it denies, nobody can approve.
+    if (approved !== params) permit({ ...request, params: approved });
+    return approved;
   }
 }
 

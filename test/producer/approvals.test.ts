@@ -179,6 +179,20 @@ describe('A4, A7: an elevated call waits for a person', () => {
     expect(ran).toEqual([{ to: 'bob', amount: 1 }]);
   });
 
+  test('edited parameters that policy denies do not run', async () => {
+    const { tool, ran } = transfer();
+    const policy = { global: { tools: { transfer: { paths: ['bob', 'ada'] } } } };
+    const fleet = await startFleet({ tools: [tool], settings: { ...KEYS, policy } });
+    const { submission, digest, id } = await ask(fleet, await withChannel(fleet));
+    const params = { to: 'mallory', amount: 5 };
+    await fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace', params });
+    expect((await submission.result).error).toMatchObject({
+      code: 'PERMISSION_DENIED',
+      message: expect.stringContaining('mallory'),
+    });
+    expect(ran).toEqual([]);
+  });
+
   test('whoever asked cannot approve, but may deny', async () => {
     const { tool } = transfer();
     const fleet = await startFleet({ tools: [tool], settings: KEYS });

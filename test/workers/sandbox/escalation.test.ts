@@ -102,6 +102,18 @@ describe.skipIf(!confines)('with bubblewrap', () => {
   });
 });
 
+test('`sandbox: required` is the operator’s last word: no approver edits a command out of it', async () => {
+  const policy = { global: { tools: { shell: 'ask' } } } as const;
+  const { outside, ask, touch } = await start({ sandbox: 'required', policy });
+  const { result, approve } = await ask('shell', touch);
+  await approve({ params: { ...touch, ...escalated } });
+  expect((await result).error).toMatchObject({
+    code: 'PERMISSION_DENIED',
+    message: expect.stringContaining('sandbox: required'),
+  });
+  expect(existsSync(outside)).toBe(false);
+});
+
 test('`sandbox: required` is the operator’s last word: nobody is asked', async () => {
   const { session, fleet, touch } = await start({ sandbox: 'required' });
   const { error } = await session.call('shell', { ...touch, ...escalated });
