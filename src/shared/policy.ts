@@ -270,7 +270,9 @@ function commandRuleFor({ commands = [] }: ToolRule, command: readonly string[] 
   if (command === undefined) return undefined;
   return commands
     .map((rule, index) => ({ rule, index }))
-    .filter(({ rule }) => startsWith(command, rule.prefix))
+    .filter(
+      ({ rule }) => startsWith(command, rule.prefix) || (rule.decision !== 'allow' && namesLike(command, rule.prefix)),
+    )
     .sort(
       (a, b) => b.rule.prefix.length - a.rule.prefix.length || SEVERITY[b.rule.decision] - SEVERITY[a.rule.decision],
     )[0];
@@ -279,7 +281,12 @@ function commandRuleFor({ commands = [] }: ToolRule, command: readonly string[] 
 /** Of a command as `commandOf` gives it: the program of the prefix may stand there with its folder. */
 export function startsWith(command: readonly string[], prefix: readonly string[]): boolean {
   const [program = '', ...rest] = prefix;
-  return [posix.basename(program), ...rest].every((word, index) => command[index] === word);
+  return [programOf(program), ...rest].every((word, index) => command[index] === word);
+}
+
+/** The same wherever the program is: what may not be started under a name, may not be from another folder. */
+function namesLike([program = '', ...rest]: readonly string[], [named = '', ...words]: readonly string[]): boolean {
+  return startsWith([posix.basename(program), ...rest], [posix.basename(named), ...words]);
 }
 
 // What parameters say
@@ -289,8 +296,14 @@ export function commandOf(params: Readonly<Record<string, unknown>> | undefined)
   const command = params?.['command'] ?? params?.['argv'] ?? params?.['cmd'];
   if (!Array.isArray(command) || !command.every((word) => typeof word === 'string')) return undefined;
   const [program = '', ...rest] = command as readonly string[];
-  // `/bin/rm` and `rm` are one command.
-  return [posix.basename(program), ...rest];
+  return [programOf(program), ...rest];
+}
+
+const SYSTEM_FOLDER = /^(?:(?:\/usr(?:\/local)?)?\/s?bin|\/opt\/homebrew\/bin|\/run\/current-system\/sw\/bin)$/;
+
+/** `/bin/rm` and `rm` are one program; `./rm` may be anything, and be put there by whoever calls it. */
+function programOf(word: string): string {
+  return SYSTEM_FOLDER.test(posix.dirname(word)) ? posix.basename(word) : word;
 }
 
 function hostsIn(params: Readonly<Record<string, unknown>>): { readonly name: string; readonly host: string }[] {

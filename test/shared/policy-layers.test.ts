@@ -112,6 +112,32 @@ describe('commands by prefix (C23, C24)', () => {
     },
   );
 
+  test.each(['./git', 'bin/git', '/tmp/git', '/usr/bin/../../tmp/git', '../git'])(
+    'what a name allows, a program of another folder is not: %s',
+    (program) => {
+      expect(run(program, 'status').decision).toBe('ask');
+      const rules = [{ prefix: ['git', 'status'], decision: 'allow' }];
+      const asking = { global: { tools: { shell: { decision: 'ask', commands: rules } } } };
+      expect(verdictOn(asking, { params: { command: [program, 'status'] } }).decision).toBe('ask');
+      const named = { decision: 'ask', commands: [{ prefix: [program, 'status'], decision: 'allow' }] };
+      const allowed = { global: { tools: { shell: named } } };
+      expect(verdictOn(allowed, { params: { command: [program, 'status'] } }).decision).toBe('allow');
+      expect(verdictOn(allowed, { params: { command: ['git', 'status'] } }).decision).toBe('ask');
+    },
+  );
+
+  test.each(['./rm', '/tmp/rm', 'sub/rm'])('what a name forbids, a program of another folder is: %s', (program) => {
+    expect(run(program, 'x').decision).toBe('deny');
+    expect(run(program, 'x').rule).toBe('policy.global.tools.shell.commands.2');
+  });
+
+  test('what is remembered of a program in a folder names the folder', () => {
+    const asking = { global: { tools: { shell: 'ask' } } };
+    const remembered = (program: string) =>
+      verdictOn(asking, { params: { command: [program, 'prod'] } }).amendment?.prefix[0];
+    expect(['./deploy', '/usr/bin/deploy', 'deploy'].map(remembered)).toEqual(['./deploy', 'deploy', 'deploy']);
+  });
+
   test('what asks proposes what could be remembered; what is forbidden says why', () => {
     expect(run('git', 'push', 'origin').amendment).toEqual({ kind: 'command-prefix', prefix: ['git', 'push'] });
     expect(run('rm', 'x')).toMatchObject({
