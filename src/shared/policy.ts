@@ -14,6 +14,7 @@ import type { DedupeMode } from './envelope.ts';
 import { asksToEscalate } from './escalation.ts';
 import { PawlError } from './failure.ts';
 import type { PolicyDecision, PolicyLayer, PolicySettings, ToolRule } from './policy-file.ts';
+import type { JsonSchema } from './schema.ts';
 import { SESSION_TIERS, type SessionKind, type SessionRecord } from './session.ts';
 import { refusedBySkills, type SkillRule } from './skill-rule.ts';
 import type { Effects, Tier } from './tool.ts';
@@ -26,6 +27,8 @@ export interface PolicyRequest {
     readonly namespace?: string;
     readonly tier: Tier;
     readonly effects?: Effects;
+    /** Says what parameters are that a call leaves out. */
+    readonly inputSchema?: JsonSchema;
   };
   readonly session: {
     readonly kind: SessionKind;
@@ -226,10 +229,11 @@ function rank(pattern: string, qualified: string): number {
 }
 
 function toolRulings(
-  { tool, session, params }: PolicyRequest,
+  { tool, session, params: given }: PolicyRequest,
   path: string,
   rule: ToolRule,
 ): (Ruling & { readonly own: boolean })[] {
+  const params = given === undefined ? undefined : { ...defaultsOf(tool.inputSchema), ...given };
   const rulings: (Ruling & { own: boolean })[] = [];
   const deny = (field: string, reason: string) =>
     rulings.push({ decision: 'deny', rule: `${path}.${field}`, reason, own: false });
@@ -290,6 +294,17 @@ function namesLike([program = '', ...rest]: readonly string[], [named = '', ...w
 }
 
 // What parameters say
+
+/** What the tool gets in the place of parameters that a call leaves out. */
+function defaultsOf(schema: JsonSchema | undefined): Readonly<Record<string, unknown>> {
+  const properties = Object.entries((schema?.['properties'] ?? {}) as Readonly<Record<string, unknown>>);
+  return Object.fromEntries(
+    properties.flatMap(([name, described]) => {
+      const byDefault = (described as { readonly default?: unknown } | null)?.default;
+      return byDefault === undefined ? [] : [[name, byDefault]];
+    }),
+  );
+}
 
 /** The argument vector of a call that starts a program. */
 export function commandOf(params: Readonly<Record<string, unknown>> | undefined): readonly string[] | undefined {

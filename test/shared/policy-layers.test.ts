@@ -6,6 +6,9 @@ import { SESSION_KINDS } from '../../src/shared/session.ts';
 import { shownJson, shownText } from '../../src/shared/shown.ts';
 import { TIERS } from '../../src/shared/tool.ts';
 import { matches } from '../../src/shared/wildcard.ts';
+import { glob } from '../../src/workers/tools/glob.ts';
+import { grepFiles } from '../../src/workers/tools/grep-files.ts';
+import { listDir } from '../../src/workers/tools/list-dir.ts';
 
 const policyOf = (policy: object) => resolveSettings({ options: { policy } }).policy;
 const STRICTNESS: readonly PolicyDecision[] = POLICY_DECISIONS;
@@ -169,6 +172,37 @@ test('I16: hosts, paths and methods are lists of what is allowed', () => {
   expect(on({ path: 'docs/../secrets' }).rule).toMatch(/\.paths$/);
   expect(on({ method: 'DELETE' }).rule).toMatch(/\.methods$/);
 });
+
+test('I16: a parameter that a call leaves out is what its schema says', () => {
+  const inputSchema = {
+    type: 'object',
+    properties: {
+      path: { type: 'string', default: '.' },
+      url: { type: 'string', default: 'https://evil.net/' },
+      pattern: true,
+      method: { type: 'string', default: 'DELETE' },
+    },
+  };
+  const on = (rule: object, params: Record<string, unknown>) =>
+    verdictOn(
+      { global: { tools: { shell: rule } } },
+      { params, tool: { name: 'shell', tier: 'system', effects: 'once', inputSchema } },
+    );
+  expect(on({ paths: ['docs/*'] }, {}).rule).toMatch(/\.paths$/);
+  expect(on({ paths: ['docs/*'] }, { path: 'docs/a' }).decision).toBe('allow');
+  expect(on({ paths: ['.'] }, {}).decision).toBe('allow');
+  expect(on({ hosts: ['*.example.com'] }, {}).rule).toMatch(/\.hosts$/);
+  expect(on({ methods: ['GET'] }, {}).rule).toMatch(/\.methods$/);
+});
+
+test.each([grepFiles, glob, listDir])(
+  'I16: a list of paths holds for $name without a path, which looks everywhere',
+  (tool) => {
+    const policy = { global: { tools: { [tool.name]: { paths: ['docs/*'] } } } };
+    expect(verdictOn(policy, { tool, params: { pattern: '*' } }).rule).toMatch(/\.paths$/);
+    expect(verdictOn(policy, { tool, params: { pattern: '*', path: 'docs/api' } }).decision).toBe('allow');
+  },
+);
 
 describe('I16: a list of hosts looks at a URL as whoever fetches it reads it', () => {
   const onHosts = (value: string) =>
