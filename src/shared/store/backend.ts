@@ -161,7 +161,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       switches: new SwitchRecords(redis, settings.prefix),
       clock: following.clock,
       server,
-      tasks: new Tasks(redis, settings.prefix, settings.ttl.doneMs),
+      tasks: new Tasks(redis, settings.prefix, settings.ttl.doneMs, seals),
       terminals: new TerminalOwners(redis, settings.prefix, seals),
       mailOf: (workerId) => new WorkerMail({ redis, url, prefix: settings.prefix, seals, workerId }),
       turns: new Turns(redis, settings.prefix, settings.lockDurationMs),

@@ -2,6 +2,7 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { acceptedForm, askCaller, callerAnswers } from '../../../src/shared/asking.ts';
+import { FleetKeys } from '../../../src/shared/store/keys.ts';
 import { type AnyTool, defineTool } from '../../../src/shared/tool.ts';
 import { eventually, signal } from '../../helpers/signal.ts';
 import { type Rig, startRig, testTools } from '../http/rig.ts';
@@ -375,6 +376,29 @@ describe('/mcp', () => {
     const inputResponses = { constructor: { action: 'accept', content: { name: 'Bo' } } };
     await ask('tasks/update', { taskId, inputResponses });
     expect((await status('completed')).result.content[0].text).toBe('Hi, Bo, kept');
+  });
+
+  test('whoever can write to Redis without a key neither answers a task nor changes what it calls', async () => {
+    const settings = { signingKeys: [{ kid: 'k', key: 'a key of this test alone' }] };
+    const asks = signal();
+    const rig = await startRig({ tools: [askingTool(asks.promise)], settings });
+    const ask = modern(rig);
+    const { taskId } = (await ask('tools/call', { name: 'asking', arguments: { greeting: 'Hi' } })).result;
+    asks.fire();
+    const isAsked = async () => (await ask('tasks/get', { taskId })).result.status === 'input_required';
+    await eventually(isAsked);
+    const { redis } = rig.pawl.backend;
+    const key = new FleetKeys(rig.settings.prefix).task(taskId);
+    const answer = JSON.stringify({ action: 'accept', content: { name: 'Mallory' } });
+    for (const forged of [answer, ` ${JSON.stringify({ answer })}`]) {
+      await redis.hset(key, 'answer:0:who', forged);
+      expect(await isAsked()).toBe(true);
+    }
+    for (const [member, value] of Object.entries(await redis.hgetall(key)))
+      await redis.hset(key, member, value.replace('Hi', 'Bye'));
+    const inputResponses = { who: { action: 'accept', content: { name: 'Bo' } } };
+    expect((await ask('tasks/update', { taskId, inputResponses })).error).toMatchObject({ code: -32_602 });
+    expect((await rig.ask('/v1/calls')).body.calls).toHaveLength(1);
   });
 
   test('a token decides what there is: tools by session, tasks by tenant, nothing for approvers', async () => {
