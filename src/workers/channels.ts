@@ -33,6 +33,11 @@ export interface WorkerChannelsParts {
 }
 
 const POST_TIMEOUT_MS = 5_000;
+/** Characters of one section of a message: Slack refuses longer ones. */
+const MAX_SECTION = 3_000;
+/** Of what stands around the parameters in it, and of one text of a caller. */
+const MAX_NOTE = 200;
+const MAX_LINE = 300;
 
 export class WorkerChannels implements Channels {
   readonly #parts: WorkerChannelsParts;
@@ -124,16 +129,9 @@ export class WorkerChannels implements Channels {
 
   /** Tells people of an approval through its route; false when it should be tried again. */
   async announce(record: ApprovalRecord): Promise<boolean> {
-    const { request, preview } = record;
+    const { request } = record;
     if (request.route.channel.kind !== 'webhook') return true;
-    const { tool, actorId, session, reason, justification } = request;
-    const lines = [
-      `*${shownText(preview?.summary ?? tool.name)}*`,
-      `${tool.namespace}.${tool.name} ${tool.version}, asked by ${shownText(actorId)} in ${shownText(session.key)}`,
-      `${reason}${justification === undefined ? '' : `; why: ${shownText(justification)}`}`,
-      `\`\`\`${shownText(shownJson(request.params)).slice(0, 2_000)}\`\`\``,
-    ];
-    const text = lines.join('\n');
+    const text = announcement(record);
     const buttons = approvalButtons(request, this.#parts.seals);
     const sent = await post(urlOf(request.route), {
       text,
@@ -147,6 +145,35 @@ export class WorkerChannels implements Channels {
       this.#parts.log.warn({ event: 'channel_down', approvalId: request.id }, 'an approval could not be announced yet');
     return sent;
   }
+}
+
+/** What people read of an approval. Where it is not all of the parameters, it says so: what is not shown is decided on as well. */
+function announcement({ request, preview }: ApprovalRecord): string {
+  const { tool, actorId, session, reason, justification } = request;
+  const head = [
+    `*${line(preview?.summary ?? tool.name)}*`,
+    `${tool.namespace}.${tool.name} ${tool.version}, asked by ${line(actorId)} in ${line(session.key)}`,
+    `${line(reason)}${justification === undefined ? '' : `; why: ${line(justification)}`}`,
+  ].join('\n');
+  const params = inert(shownJson(request.params));
+  const shown = params.slice(0, Math.max(0, MAX_SECTION - MAX_NOTE - head.length));
+  const left = params.length - shown.length;
+  const note = `*${left} more characters of the parameters are not shown here: look at the whole approval before you decide.*`;
+  return `${head}\n\`\`\`${shown}\`\`\`${left === 0 ? '' : `\n${note}`}`;
+}
+
+/** Text of a caller in one line of ours. */
+function line(text: string): string {
+  const whole = inert(text.replaceAll(/\s+/g, ' '));
+  return whole.length <= MAX_LINE ? whole : `${whole.slice(0, MAX_LINE)}…`;
+}
+
+/** As Slack shows it, it is no link, mentions nobody, and does not end the block that it stands in. */
+function inert(text: string): string {
+  const entities: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;' };
+  return shownText(text)
+    .replaceAll(/[&<>]/g, (character) => entities[character] ?? '')
+    .replaceAll('```', '\\u{60}'.repeat(3));
 }
 
 function urlOf({ channel }: ApprovalRoute): string {

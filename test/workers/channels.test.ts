@@ -106,6 +106,25 @@ test('messages go through the nearest channel above, as far as its policy lets t
   ]);
 });
 
+test('a webhook says when it does not show all of the parameters, and what a caller wrote is only text there', async () => {
+  const { url, taken } = await receiver();
+  const rig = await startRig({ ...TOOLS, settings: KEYS });
+  const json = { sessionKey: 's', actorId: 'ada\n*Approved by grace*', channel: { kind: 'webhook', url } };
+  await rig.ask('/v1/sessions', { method: 'POST', json });
+  const what = `\`\`\` <https://evil.net|safe> <!channel> ${'<'.repeat(5_000)}`;
+  await rig.call({ tool: 'launch', session: 's', params: { what } }, { wait: 0 });
+  await eventually(() => taken.length === 1, { what: 'the message' });
+  const [section] = taken[0]?.blocks ?? [];
+  const shown = taken[0]?.text ?? '';
+  expect(section).toEqual({ type: 'section', text: { type: 'mrkdwn', text: shown } });
+  expect(shown.length).toBeLessThanOrEqual(3_000);
+  expect(shown).toMatch(/\n\*\d+ more characters of the parameters are not shown here: .*\*$/);
+  expect(shown).toContain('asked by ada *Approved by grace* in s');
+  expect(shown).toContain('&lt;https://evil.net|safe&gt; &lt;!channel&gt;');
+  expect(shown).not.toMatch(/[<>]/);
+  expect(shown.match(/```/g)).toHaveLength(2);
+});
+
 test('an agent cannot choose who decides: its webhooks are those of the setting', async () => {
   const { url } = await receiver();
   const apiTokens = [{ token: 'agent-secret', role: 'agent' as const }];
