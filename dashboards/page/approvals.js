@@ -142,7 +142,14 @@ export function open(root, page) {
       element('div', { class: 'similar' }),
       editing,
       element('label', {}, 'Reason ', reason),
-      element('label', { class: 'check' }, remember, ` Allow ${shownText(remembered)} for the rest of this session`),
+      amendment === undefined
+        ? undefined
+        : element(
+            'label',
+            { class: 'check' },
+            remember,
+            ` Allow ${shownText(remembered)} for the rest of this session`,
+          ),
       element(
         'div',
         { class: 'actions' },

@@ -90,10 +90,11 @@ export class ApprovalDesk {
     return routeOf(session, (key) => this.#parts.sessionOf(key));
   }
 
-  /** Whether a person has allowed calls like this one before. */
-  async isGranted(session: SessionRecord, offer: Offer, params: Readonly<Record<string, unknown>>): Promise<boolean> {
+  /** Whether a person has allowed calls like this one before. Undoing one is none of them. */
+  async isGranted(session: SessionRecord, offer: Offer, envelope: ToolCallEnvelope): Promise<boolean> {
+    if (compensated(envelope) !== undefined) return false;
     const nowMs = await this.#parts.now();
-    return (await this.#parts.grants.find(session.sessionKey, offer, params, nowMs)) !== undefined;
+    return (await this.#parts.grants.find(session.sessionKey, offer, envelope.payload.params, nowMs)) !== undefined;
   }
 
   /**
@@ -139,7 +140,8 @@ export class ApprovalDesk {
       taint: taintOf(envelope.control.requestTags, session),
       rule: verdict.rule,
       reason: undone === undefined ? verdict.reason : `it undoes the call ${undone}, and ${verdict.reason}`,
-      amendment: verdict.amendment ?? { kind: 'same-parameters', paramsDigest },
+      // Whoever lets a call be undone has not let it run.
+      ...(undone === undefined ? { amendment: verdict.amendment ?? { kind: 'same-parameters', paramsDigest } } : {}),
       route,
       createdAtMs,
       expiresAtMs: createdAtMs + this.#parts.settings.policy.approvalLimitMs,

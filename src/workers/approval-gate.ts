@@ -8,6 +8,7 @@
 import { type AboutToRun, type ApprovalRequest, callOf, expiredOutcome, whyNotCovered } from '../shared/approval.ts';
 import type { ApprovalHooks } from '../shared/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit.ts';
+import { compensated } from '../shared/compensation.ts';
 import type { Settings } from '../shared/config.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { canonicalJson, digest } from '../shared/fingerprint.ts';
@@ -145,7 +146,9 @@ export class ApprovalGate {
     const about = this.#aboutToRun(begun, session);
     const { approvalId, resolution = '' } = started;
     const granted =
-      approvalId === undefined && (await this.#parts.grants.find(session.sessionKey, about.tool, params, about.nowMs));
+      approvalId === undefined &&
+      compensated(envelope) === undefined &&
+      (await this.#parts.grants.find(session.sessionKey, about.tool, params, about.nowMs));
     const used = {
       callId,
       tool: qualifiedName(tool),

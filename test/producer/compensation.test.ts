@@ -100,3 +100,28 @@ test('a person who decides on an undoing is told that it is one (A4, I18)', asyn
   expect(contentOf(await undoing)).toEqual({ compensated: callId });
   expect(undone).toHaveLength(1);
 });
+
+test('a remembered approval lets calls run and not be undone, and one of an undoing is not remembered', async () => {
+  const { book, undone } = bookingTool('elevated');
+  const { pawl } = await startFleet({ tools: [book] });
+  const session = await pawl.openSession({ channel: { kind: 'operator' } });
+  const approve = async () => {
+    const { record, digest } = await eventually(async () => (await pawl.approvals.list({ state: 'pending' }))[0]);
+    await pawl.approvals.decide(record.request.id, { decision: 'approve', digest, by: 'grace', remember: true });
+    return record.request;
+  };
+  const first = session.call('book', { room: 'a' });
+  expect((await approve()).amendment).toBeDefined();
+  await first;
+  const { callId = '' } = await session.call('book', { room: 'a' });
+  const undoing = session.compensate(callId);
+  expect((await approve()).amendment).toBeUndefined();
+  expect((await undoing).status).toBe('success');
+  expect(undone).toHaveLength(1);
+  const other = session.call('book', { room: 'b' });
+  await approve();
+  const { callId: unremembered = '' } = await other;
+  const again = session.compensate(unremembered);
+  expect((await approve()).reason).toContain('it undoes the call');
+  expect((await again).status).toBe('success');
+});
