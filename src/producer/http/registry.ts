@@ -6,7 +6,7 @@ import { type PutSpec, putSpecSchema, type RegistryRecord } from '../../shared/t
 import type { Pawl } from '../client.ts';
 import type { ChangeOptions } from '../registry.ts';
 import type { Caller } from './access.ts';
-import { checkPermission } from './access.ts';
+import { checkPermission, permissionsOf } from './access.ts';
 import { type Answer, type Route, route } from './routes.ts';
 import { toolView } from './views.ts';
 
@@ -38,7 +38,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
             ...(offered === undefined ? {} : toolView(offered)),
             enabled: spec?.enabled ?? true,
             ...(spec === undefined ? {} : { revision: spec.revision, kind: spec.kind }),
-            ...(spec === undefined || caller.role !== 'admin' ? {} : { spec }),
+            ...(spec === undefined || !permissionsOf(caller).includes('administer') ? {} : { spec }),
           },
         };
       },
