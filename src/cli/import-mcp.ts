@@ -110,7 +110,7 @@ async function declare(registry: Registry, plan: ImportPlan): Promise<ImportPlan
   for (const { tool, spec, change } of plan.tools) {
     if (change === 'same') continue;
     try {
-      await registry.put(tool, spec, { by: 'import-mcp' });
+      await registry.put(tool, spec, { by: 'import-mcp', imported: true });
     } catch (error) {
       if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
       refused.push({ tool, why: error.message });
@@ -133,7 +133,7 @@ async function declareResources(
   const servers = connection === undefined ? others : { ...others, [server]: connection };
   if (JSON.stringify(servers) === JSON.stringify(known)) return;
   for (const [tool, spec] of Object.entries(resourceSpecs(servers))) {
-    if (Object.keys(servers).length > 0) await registry.put(tool, spec, { by: 'import-mcp' });
+    if (Object.keys(servers).length > 0) await registry.put(tool, spec, { by: 'import-mcp', imported: true });
     else if ((await registry.read(tool)) !== undefined) await registry.remove(tool, { by: 'import-mcp' });
   }
 }

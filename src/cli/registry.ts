@@ -99,7 +99,7 @@ export async function importOpenApiFile(
   return withPawl(context, async (pawl) => {
     const records: RegistryRecord[] = [];
     for (const { name, spec } of imported.tools)
-      records.push((await pawl.registry.put(name, spec, { by: 'cli' })).record);
+      records.push((await pawl.registry.put(name, spec, { by: 'cli', imported: true })).record);
     show(context, records, asJson);
     say(context, `${count(records.length, 'tool')} in the namespace ${imported.namespace}`);
     return EXIT_CODES.success.code;

@@ -35,6 +35,11 @@ export interface ChangeOptions {
   readonly by?: string;
 }
 
+export interface PutOptions extends ChangeOptions {
+  /** The declaration comes from elsewhere, and is not the operator's: their `policy` for the tool stays. */
+  readonly imported?: boolean;
+}
+
 /** A change that somebody else made in between is read and tried again this often, unless the writer named a revision. */
 const TRIES = 5;
 
@@ -65,13 +70,13 @@ export class Registry {
   }
 
   /**
-   * Declares a tool, or replaces its declaration; callable as soon as the answer is here.
+   * Declares a tool, or replaces its declaration; callable as soon as the answer is here. Only a word on `enabled` moves its switch.
    * Throws `CONTRACT_INVALID`, `PRECONDITION_FAILED` (another revision) and `PERMISSION_DENIED` (an immutable one).
    */
   async put(
     tool: string,
     spec: PutSpec,
-    options: ChangeOptions = {},
+    { imported = false, ...options }: PutOptions = {},
   ): Promise<CheckedSpec & { readonly created: boolean }> {
     const { namespace, name } = parseToolName(tool);
     if (await this.#parts.isCode(namespace, name)) throw takenByCode(`${namespace}.${name}`);
@@ -80,7 +85,7 @@ export class Registry {
     await this.#change(tool, 'declared', options, (before, revision) => {
       refuseImmutable(before);
       created = !isToolSpec(before);
-      checked = specRecord(spec, revision);
+      checked = specRecord({ ...(isToolSpec(before) ? kept(before, imported) : {}), ...spec }, revision);
       return checked.record;
     });
     return { ...(checked as unknown as CheckedSpec), created };
@@ -165,6 +170,11 @@ export class Registry {
       return record;
     }
   }
+}
+
+/** What stays of a declaration unless the next one says otherwise: who switched a tool off has not seen that one. */
+function kept({ enabled, policy }: ToolSpecRecord, imported: boolean): Partial<PutSpec> {
+  return { enabled, ...(imported && policy !== undefined ? { policy } : {}) };
 }
 
 function refuseImmutable(before: RegistryRecord | undefined): void {

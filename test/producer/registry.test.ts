@@ -66,6 +66,22 @@ describe('a tool that is declared while the system runs (I7, I8)', () => {
     ]);
   });
 
+  test('that is switched off stays so when it is declared anew without a word on that', async () => {
+    const { pawl, session } = await startRegistry();
+    const { registry } = pawl;
+    await registry.put('weather', weather({ policy: { decision: 'allow' } }));
+    await registry.patch('weather', { enabled: false });
+    const put = await registry.put('weather', weather({ version: '1.1.0' }));
+    expect(put.record).toMatchObject({ version: '1.1.0', enabled: false });
+    // The declaration itself is replaced as a whole.
+    expect(put.record.policy).toBeUndefined();
+    expect((await session.call('weather', { city: 'Oslo' })).error?.code).toBe('PERMISSION_DENIED');
+    await registry.put('weather', weather({ enabled: true }));
+    expect(contentOf(await session.call('weather', { city: 'Oslo' }))).toBe('Current weather.');
+    await registry.remove('weather');
+    expect((await registry.put('weather', weather())).record.enabled).toBe(true);
+  });
+
   test('a call runs under the declaration that it was validated with, and not at all once its tool is off (I3)', async () => {
     const { tool, arrived, open } = gated('gate', { tier: 'read-only', effects: 'none' });
     const { pawl, session } = await startRegistry({ tools: [tool], concurrency: 1 });

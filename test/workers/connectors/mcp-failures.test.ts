@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { silentLogger } from '../../../src/shared/log.ts';
+import { isToolSpec } from '../../../src/shared/tool-spec.ts';
 import type { ConnectionParts } from '../../../src/workers/connectors/mcp/connection.ts';
 import { McpConnections } from '../../../src/workers/connectors/mcp/tools.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -169,6 +170,30 @@ describe('a server that is not what was accepted', () => {
     expect((await call('structured')).error?.code).toBe('UNKNOWN_TOOL');
     // It began as a system tool: that it now says it only reads is its word alone.
     expect(await pawl.registry.read('mcp.odd.fails')).toMatchObject({ tier: 'system' });
+  });
+});
+
+test('what changed of a server is accepted without what the operator said of its tools', async () => {
+  const fleet = await startMcpFleet({ workers: 0 });
+  const { registry } = fleet.pawl;
+  const offer = (description: string) => {
+    const definitions = [{ name: 'echo', description, inputSchema: { type: 'object' } }];
+    return writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify(definitions));
+  };
+  await offer('Says it again.');
+  await fleet.bring('odd', fleet.odd());
+  const record = await registry.read('mcp.odd.echo');
+  if (!isToolSpec(record)) throw new Error('no declaration');
+  const { name: _name, namespace: _namespace, revision: _revision, updatedAtMs: _at, updatedBy: _by, ...spec } = record;
+  const { definition: _definition, ...given } = spec;
+  await registry.put('mcp.odd.echo', { ...given, policy: { decision: 'ask' } });
+  await registry.patch('mcp.odd.echo', { enabled: false });
+  await offer('Says it once more.');
+  expect(await fleet.bring('odd', undefined, { accept: true })).toMatchObject({ tools: [{ change: 'changed' }] });
+  expect(await registry.read('mcp.odd.echo')).toMatchObject({
+    description: 'Says it once more.',
+    policy: { decision: 'ask' },
+    enabled: false,
   });
 });
 
