@@ -60,8 +60,8 @@ export function mcpEndpoint(given: McpServerParts & { readonly log: Logger }): M
       sessionIdGenerator: () => uuidv7(),
       onsessioninitialized: (id) => {
         sessions.set(id, { callerId: caller.id, server, transport });
-        const oldest = sessions.keys().next().value;
-        if (sessions.size > MAX_SESSIONS && oldest !== undefined) void endSession(oldest);
+        const surplus = sessions.size > MAX_SESSIONS ? oldestOfMost(sessions) : undefined;
+        if (surplus !== undefined) void endSession(surplus);
       },
       onsessionclosed: (id) => void sessions.delete(id),
     });
@@ -141,6 +141,13 @@ export function mcpEndpoint(given: McpServerParts & { readonly log: Logger }): M
 /** Without one of its own, a client's calls are those of its token. */
 export function sessionOf({ id }: Pick<Caller, 'id'>): string {
   return `mcp-${id}`;
+}
+
+/** Of whoever has the most sessions the one that was left alone for longest: nobody's flood ends those of others. */
+export function oldestOfMost(sessions: ReadonlyMap<string, Pick<LegacySession, 'callerId'>>): string | undefined {
+  const byCaller = Map.groupBy(sessions, ([, { callerId }]) => callerId);
+  const [most] = [...byCaller.values()].sort((one, other) => other.length - one.length);
+  return most?.[0]?.[0];
 }
 
 function authInfoOf(caller: Caller) {

@@ -1,6 +1,7 @@
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
+import { oldestOfMost } from '../../../src/producer/mcp-server/http.ts';
 import { acceptedForm, askCaller, callerAnswers } from '../../../src/shared/asking.ts';
 import { FleetKeys } from '../../../src/shared/store/keys.ts';
 import { type AnyTool, defineTool } from '../../../src/shared/tool.ts';
@@ -399,6 +400,16 @@ describe('/mcp', () => {
     const inputResponses = { who: { action: 'accept', content: { name: 'Bo' } } };
     expect((await ask('tasks/update', { taskId, inputResponses })).error).toMatchObject({ code: -32_602 });
     expect((await rig.ask('/v1/calls')).body.calls).toHaveLength(1);
+  });
+
+  test('too many sessions end those of whoever has the most, the one that was left alone for longest first', () => {
+    const sessions = new Map(
+      ['quiet', 'loud', 'loud', 'other', 'loud'].map((callerId, at) => [`s${at}`, { callerId }]),
+    );
+    expect(oldestOfMost(sessions)).toBe('s1');
+    sessions.delete('s1');
+    expect(oldestOfMost(sessions)).toBe('s2');
+    expect(oldestOfMost(new Map())).toBeUndefined();
   });
 
   test('a token decides what there is: tools by session, tasks by tenant, nothing for approvers', async () => {
