@@ -163,8 +163,8 @@ function webRequest(request: HttpRequest, signal: AbortSignal): Request {
   for (const [name, value] of Object.entries(request.headers))
     if (value !== undefined && !name.startsWith(':'))
       headers.set(name, Array.isArray(value) ? value.join(', ') : value);
-  // A proxy may send the whole address.
-  return new Request(new URL(request.originalUrl, `http://${request.headers.host ?? 'localhost'}`), {
+  // A proxy may send the whole address. Where there is none, no host is made of the header: it may say anything.
+  return new Request(new URL(request.originalUrl, 'http://localhost'), {
     method: request.method,
     headers,
     signal,

@@ -6,7 +6,7 @@ import { acceptedForm, askCaller, callerAnswers } from '../../../src/shared/aski
 import { FleetKeys } from '../../../src/shared/store/keys.ts';
 import { type AnyTool, defineTool } from '../../../src/shared/tool.ts';
 import { eventually, signal } from '../../helpers/signal.ts';
-import { type Rig, startRig, testTools } from '../http/rig.ts';
+import { type Rig, rawGet, startRig, testTools } from '../http/rig.ts';
 
 const MODERN = '2026-07-28';
 const TASKS = 'io.modelcontextprotocol/tasks';
@@ -400,6 +400,14 @@ describe('/mcp', () => {
     const inputResponses = { who: { action: 'accept', content: { name: 'Bo' } } };
     expect((await ask('tasks/update', { taskId, inputResponses })).error).toMatchObject({ code: -32_602 });
     expect((await rig.ask('/v1/calls')).body.calls).toHaveLength(1);
+  });
+
+  test('a Host header that is none is the client’s affair', async () => {
+    const apiTokens = [{ token: 'token-of-agent', role: 'agent' as const }];
+    const { server, logged } = await startRig({ settings: { apiTokens } });
+    for (const host of ['a b', '[::', ''])
+      expect(await rawGet(`${server.url}/mcp`, { host, authorization: 'Bearer token-of-agent' }), host).toBe(405);
+    expect(logged.filter(({ level }) => level === 'error')).toEqual([]);
   });
 
   test('too many sessions end those of whoever has the most, the one that was left alone for longest first', () => {
