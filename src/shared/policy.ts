@@ -322,9 +322,8 @@ function programOf(word: string): string {
 }
 
 function hostsIn(params: Readonly<Record<string, unknown>>): { readonly name: string; readonly host: string }[] {
-  return Object.entries(params).flatMap(([name, value]) => {
-    if (typeof value !== 'string') return [];
-    if (/^(?:host|hostname|domain)$/i.test(name)) return [{ name, host: value.toLowerCase() }];
+  return textsIn(params).flatMap(([name, value]) => {
+    if (/^(?:host|hostname|domain)s?$/i.test(name)) return [{ name, host: value.toLowerCase() }];
     // As whoever fetches it reads it: `https:/host` names a host, too, with a tab in its scheme or a control before it.
     if (!URL.canParse(value)) return [];
     const { protocol, hostname, href } = new URL(value);
@@ -332,11 +331,21 @@ function hostsIn(params: Readonly<Record<string, unknown>>): { readonly name: st
   });
 }
 
-const PATH_NAMES = /^(?:path|file|filename|dir|directory|folder|cwd|workdir|from|to|source|target|destination)$/i;
+const PATH_NAMES =
+  /^(?:(?:path|file|filename|dir|folder|source|target|destination)s?|directory|directories|cwd|workdir|from|to)$/i;
 
 function pathsIn(params: Readonly<Record<string, unknown>>): { readonly name: string; readonly path: string }[] {
+  return textsIn(params).flatMap(([name, value]) =>
+    PATH_NAMES.test(name) ? [{ name, path: posix.normalize(value) }] : [],
+  );
+}
+
+/** Those of lists, too: a tool that takes several paths takes each of them. */
+function textsIn(params: Readonly<Record<string, unknown>>): (readonly [name: string, text: string])[] {
   return Object.entries(params).flatMap(([name, value]) =>
-    typeof value === 'string' && PATH_NAMES.test(name) ? [{ name, path: posix.normalize(value) }] : [],
+    (Array.isArray(value) ? value : [value]).flatMap((each: unknown) =>
+      typeof each === 'string' ? [[name, each] as const] : [],
+    ),
   );
 }
 

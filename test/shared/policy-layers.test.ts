@@ -173,6 +173,16 @@ test('I16: hosts, paths and methods are lists of what is allowed', () => {
   expect(on({ method: 'DELETE' }).rule).toMatch(/\.methods$/);
 });
 
+test('I16: of a list every entry is looked at', () => {
+  const rule = { hosts: ['*.example.com'], paths: ['docs/*'] };
+  const on = (params: Record<string, unknown>) => verdictOn({ global: { tools: { shell: rule } } }, { params });
+  expect(on({ paths: ['docs/a', 'docs/b'], urls: ['https://www.example.com/', 3] }).decision).toBe('allow');
+  expect(on({ paths: ['docs/a', 'secrets/b'] }).reason).toContain('secrets/b');
+  expect(on({ directories: ['docs/../secrets'] }).rule).toMatch(/\.paths$/);
+  expect(on({ urls: ['https://www.example.com/', 'https://evil.net/'] }).reason).toContain('evil.net');
+  expect(on({ hosts: ['evil.net'] }).rule).toMatch(/\.hosts$/);
+});
+
 test('I16: a parameter that a call leaves out is what its schema says', () => {
   const inputSchema = {
     type: 'object',
