@@ -119,6 +119,8 @@ const SETTINGS: Partial<SettingsInput> = {
     look: plenty,
     work_once: plenty,
     work_storming: plenty,
+    // Fewer than the attempts after which its circuit opens.
+    work_budgeted: { retry: { budget: { floor: 3 } } },
   },
 };
 
