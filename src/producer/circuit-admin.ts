@@ -10,7 +10,7 @@ export interface CircuitListing {
   readonly key: string;
   readonly place: Place;
   readonly circuit: Circuit;
-  /** In the window, while the circuit is closed. */
+  /** In the window, while the circuit is closed; of an open one those that opened it. */
   readonly failures: number;
 }
 
@@ -52,6 +52,7 @@ export class CircuitAdmin {
       const circuits = await breakers.list(place);
       return Promise.all(
         [...circuits].map(async ([key, circuit]) => {
+          if (circuit.state === 'OPEN') return { key, place, circuit, failures: circuit.failures };
           const window = await breakers.window(place, key);
           return { key, place, circuit, failures: window.filter((sample) => !sample.ok).length };
         }),
@@ -87,7 +88,7 @@ export class CircuitAdmin {
       if (state !== next.state) this.#onChange(target.key, state, next.state);
       break;
     }
-    return { ...target, circuit: current };
+    return { ...target, circuit: current, failures: 0 };
   }
 
   /** The circuit that a selection names although it never left CLOSED, so that nothing is stored of it. */

@@ -65,6 +65,8 @@ export type Circuit =
       readonly epoch: number;
       readonly openedAtMs: number;
       readonly cooldownMs: number;
+      /** That opened it. */
+      readonly failures: number;
       readonly reason: string;
     }
   | {
@@ -145,7 +147,9 @@ export function afterWindow(
 ): Circuit | undefined {
   if (circuit.state !== 'CLOSED') return undefined;
   const reason = tripReason(window, policy, nowMs);
-  return reason === undefined ? undefined : opened(circuit, policy, reason, nowMs);
+  if (reason === undefined) return undefined;
+  const failures = window.filter(({ ok, atMs }) => !ok && atMs > nowMs - policy.windowMs).length;
+  return opened(circuit, policy, failures, reason, nowMs);
 }
 
 /** Why the window's outcomes should open the circuit, if they should. */
@@ -170,7 +174,7 @@ export function afterProbe(
   nowMs: number,
 ): Circuit | undefined {
   if (circuit.state !== 'HALF_OPEN' || circuit.probe?.holder !== holder) return undefined;
-  if (ok === false) return opened(circuit, policy, 'a probe failed', nowMs);
+  if (ok === false) return opened(circuit, policy, 1, 'a probe failed', nowMs);
   const { openedAtMs, cooldownMs, epoch } = circuit;
   // An ending that says nothing about the service (cancelled, refused parameters) only gives the lease back.
   const successes = circuit.successes + (ok === true ? 1 : 0);
@@ -192,8 +196,9 @@ export function reset(circuit: Circuit): Circuit {
   return { state: 'CLOSED', epoch: circuit.epoch + 1 };
 }
 
-function opened(circuit: Circuit, policy: CircuitPolicy, reason: string, nowMs: number): Circuit {
-  return { state: 'OPEN', epoch: circuit.epoch + 1, openedAtMs: nowMs, cooldownMs: policy.cooldownMs, reason };
+function opened(circuit: Circuit, policy: CircuitPolicy, failures: number, reason: string, nowMs: number): Circuit {
+  const { cooldownMs } = policy;
+  return { state: 'OPEN', epoch: circuit.epoch + 1, openedAtMs: nowMs, cooldownMs, failures, reason };
 }
 
 /** How many outcomes a window must remember for its policy. */

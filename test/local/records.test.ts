@@ -14,7 +14,7 @@ import type { CallJob } from '../../src/shared/store/queues.ts';
 import { signal } from '../helpers/signal.ts';
 import { CIRCUIT, callIdFor, claimOf, PLACE } from '../shared/store/calls.ts';
 
-const OPEN: Circuit = { state: 'OPEN', epoch: 1, openedAtMs: 5, cooldownMs: 30_000, reason: 'a test' };
+const OPEN: Circuit = { state: 'OPEN', epoch: 1, openedAtMs: 5, cooldownMs: 30_000, failures: 5, reason: 'a test' };
 
 function openCircuits() {
   const news: CircuitNews[] = [];

@@ -18,7 +18,14 @@ function view() {
   };
 }
 
-const open = (epoch: number): Circuit => ({ state: 'OPEN', epoch, openedAtMs: 0, cooldownMs: 900, reason: 'why' });
+const open = (epoch: number): Circuit => ({
+  state: 'OPEN',
+  epoch,
+  openedAtMs: 0,
+  cooldownMs: 900,
+  failures: 5,
+  reason: 'why',
+});
 
 describe('a producer’s copy of the fleet’s circuits (R22)', () => {
   test('nothing known lets a call through', () => {

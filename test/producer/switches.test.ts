@@ -62,7 +62,7 @@ test('the circuit of a tool in shadow mode is watched as if it refused: after it
   const { session, pawl } = await startFleet({ tools: [tool], settings: reliability({ openMode: 'shadow' }) });
   told.failures = 3;
   for (let call = 0; call < 3; call += 1) await session.call(tool, {});
-  expect(await pawl.circuits()).toMatchObject([{ circuit: { state: 'OPEN' } }]);
+  expect(await pawl.circuits()).toMatchObject([{ circuit: { state: 'OPEN' }, failures: 3 }]);
   await eventually(async () => {
     expect((await session.call(tool, {})).status).toBe('success');
     return (await pawl.circuits())[0]?.circuit.state === 'CLOSED';

@@ -22,7 +22,14 @@ function outcomes(text: string, atMs = NOW): Sample[] {
   return [...text].map((outcome) => ({ atMs, ok: outcome === 'o' }));
 }
 
-const open: Circuit = { state: 'OPEN', epoch: 3, openedAtMs: NOW, cooldownMs: 30_000, reason: '5 failures in a row' };
+const open: Circuit = {
+  state: 'OPEN',
+  epoch: 3,
+  openedAtMs: NOW,
+  cooldownMs: 30_000,
+  failures: 5,
+  reason: '5 failures in a row',
+};
 const probing: Circuit = {
   state: 'HALF_OPEN',
   epoch: 4,
@@ -93,6 +100,7 @@ describe('TR-8: a closed circuit opens', () => {
       epoch: 8,
       openedAtMs: NOW,
       cooldownMs: 30_000,
+      failures: 5,
       reason: '5 failures in a row',
     });
     expect(afterWindow(CLOSED_CIRCUIT, outcomes('xxxx'), policy, NOW)).toBeUndefined();
@@ -164,7 +172,13 @@ describe('what a probe’s answer does', () => {
   });
 
   test('TR-10: one failure opens it again, for the whole cooldown, also after a success', () => {
-    const again = { state: 'OPEN', openedAtMs: NOW + 40_000, cooldownMs: 30_000, reason: 'a probe failed' };
+    const again = {
+      state: 'OPEN',
+      openedAtMs: NOW + 40_000,
+      cooldownMs: 30_000,
+      failures: 1,
+      reason: 'a probe failed',
+    };
     expect(answer(probing, 'first', false)).toEqual({ ...again, epoch: 5 });
     const second: Circuit = { ...between, probe: { holder: 'second', untilMs: NOW + 90_000 } };
     expect(answer(second, 'second', false)).toEqual({ ...again, epoch: 6 });

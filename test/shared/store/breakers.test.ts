@@ -5,7 +5,7 @@ import { NewsListener } from '../../../src/shared/store/news.ts';
 import { signal, within } from '../../helpers/signal.ts';
 import { type Books, CIRCUIT, openBooks, PLACE } from './calls.ts';
 
-const OPEN: Circuit = { state: 'OPEN', epoch: 1, openedAtMs: 5, cooldownMs: 30_000, reason: 'said "{ |' };
+const OPEN: Circuit = { state: 'OPEN', epoch: 1, openedAtMs: 5, cooldownMs: 30_000, failures: 5, reason: 'said "{ |' };
 const WINDOW_MS = 120_000;
 
 const fail = ({ breakers }: Books, epoch = 0, size = 20) => breakers.addFailure(PLACE, CIRCUIT, epoch, size, WINDOW_MS);

@@ -376,7 +376,7 @@ describe('attempts and fences (DESIGN, decision 4)', () => {
     const books = await openBooks();
     const claim = claimOf('a');
     await books.ledger.claim(claim);
-    const open = { state: 'OPEN', epoch: 1, openedAtMs: 1, cooldownMs: 1, reason: 'why' } as const;
+    const open = { state: 'OPEN', epoch: 1, openedAtMs: 1, cooldownMs: 1, failures: 5, reason: 'why' } as const;
     await books.breakers.change(PLACE, CIRCUIT, { state: 'CLOSED', epoch: 0 }, open, 0);
     const before = await books.ledger.read(claim.callId);
     expect(await begin(books, claim)).toMatchObject({ kind: 'circuit', circuit: CIRCUIT, fence: 0, earlier: [] });
