@@ -218,6 +218,18 @@ describe('/debug/tool-reliability', () => {
   });
 });
 
+test('docs/http.md names every code that can end a request beside its status', () => {
+  const page = readFileSync(new URL('../../../docs/http.md', import.meta.url), 'utf8');
+  const rows = [...page.matchAll(/^\| (\d{3}[^|]*) \| (.*) \|$/gm)].map(([, statuses = '', codes = '']) => ({
+    statuses,
+    codes,
+  }));
+  const missing = Object.entries(STATUSES).filter(
+    ([code, status]) => !rows.some((row) => row.statuses.includes(String(status)) && row.codes.includes(`\`${code}\``)),
+  );
+  expect(missing).toEqual([]);
+});
+
 test('/openapi.json and docs/http.md describe the same routes, and each of them is there', async () => {
   const { ask } = await startRig();
   const { body } = await ask('/openapi.json');
