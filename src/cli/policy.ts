@@ -2,6 +2,8 @@
 import type { Pawl } from '../producer/client.ts';
 import { toolPolicy } from '../shared/config.ts';
 import { evaluate, taintOf, type Verdict } from '../shared/policy.ts';
+import { qualifiedName } from '../shared/tool.ts';
+import { ruleOf } from '../shared/tool-spec.ts';
 import { readParams } from './call.ts';
 import { type CliContext, print, usageError, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
@@ -46,12 +48,14 @@ async function verdictOn(
   const tool = tools.find((each) => each.name === name && each.namespace === namespace);
   if (tool === undefined) throw usageError(`There is no tool ${JSON.stringify(name)}; 'pawl tools' lists them.`);
   const record = sessionKey === undefined ? undefined : (await pawl.session(sessionKey)).record;
+  const declared = await pawl.registry.read(qualifiedName(tool));
   const route = record === undefined ? undefined : await pawl.approvals.routeOf(record);
   return evaluate({
     tool,
     session: record ?? { kind: 'main' },
     toolPolicy: toolPolicy(pawl.settings, tool),
     policy: pawl.settings.policy,
+    registry: ruleOf(declared),
     channel: route?.channel.kind ?? 'none',
     ...(params === undefined ? {} : { params }),
     taint: [...taint, ...taintOf([], record)],

@@ -139,6 +139,23 @@ test('pawl tools import-mcp, import-openapi: what they declare is called through
   expect(await worker.ended).toEqual({ code: 0, signal: null });
 });
 
+test('pawl policy explain says what the registry says of a tool (I3, I7)', async () => {
+  const declared = {
+    name: 'order',
+    kind: 'dynamic',
+    version: '1.0.0',
+    description: 'Orders something.',
+    inputSchema: { type: 'object' },
+    policy: { decision: 'ask', reason: 'it costs money' },
+  };
+  writeFileSync(join(place.folder, 'order.json'), JSON.stringify(declared));
+  const run = (...args: string[]) => place.run(args);
+  expect(await run('tools', 'add', 'order.json')).toMatchObject({ code: 0 });
+  expect((await run('policy', 'explain', 'order')).stdout).toContain('ask: it costs money (registry.tools.order)');
+  expect(await run('tools', 'disable', 'order')).toMatchObject({ code: 0 });
+  expect((await run('policy', 'explain', 'order')).stdout).toContain('deny: the tool is disabled in the registry');
+});
+
 test('what cannot be imported is a usage error, or says why, and changes nothing', async () => {
   writeFileSync(join(place.folder, 'broken.yaml'), 'openapi: [');
   const results = await Promise.all([
