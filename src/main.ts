@@ -49,8 +49,11 @@ function withSecretFiles(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return read;
 }
 
+const CONFIG_JSON = 'pawl.config.json';
+const CONFIG_MODULES = ['pawl.config.ts', 'pawl.config.js', 'pawl.config.mjs'];
+
 async function configFile(folder: string): Promise<unknown> {
-  const json = join(folder, 'pawl.config.json');
+  const json = join(folder, CONFIG_JSON);
   if (existsSync(json)) {
     try {
       // Some editors put a byte order mark in front.
@@ -62,7 +65,7 @@ async function configFile(folder: string): Promise<unknown> {
       );
     }
   }
-  for (const name of ['pawl.config.ts', 'pawl.config.js', 'pawl.config.mjs']) {
+  for (const name of CONFIG_MODULES) {
     const file = join(folder, name);
     if (existsSync(file)) return configModule(file, folder);
   }
@@ -169,13 +172,15 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     const { AttemptTraces } = await import('./workers/traces.ts');
     return new AttemptTraces(tracer);
   });
-  const [{ ToolWorker }, { openMemory }, { protectFolder }, { putWorkspacesIn }] = await Promise.all([
+  const [{ ToolWorker }, { openMemory }, { protectFile, protectFolder }, { putWorkspacesIn }] = await Promise.all([
     import('./workers/worker.ts'),
     import('./workers/memory.ts'),
     import('./workers/protected-folders.ts'),
     import('./workers/workspace-roots.ts'),
   ]);
   protectFolder(settings.dataDir);
+  // It may hold tokens and keys, and what stands there at the next start is done.
+  for (const name of [CONFIG_JSON, ...CONFIG_MODULES]) protectFile(join(process.cwd(), name));
   if (settings.workspaceRoot !== undefined) putWorkspacesIn(settings.workspaceRoot);
   return ToolWorker.start({
     settings,

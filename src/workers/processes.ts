@@ -9,7 +9,7 @@ import type { Readable } from 'node:stream';
 import type { SandboxPolicy } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { Processes, ProcessRequest, ProcessResult } from '../shared/tool.ts';
-import { protectedFolders } from './protected-folders.ts';
+import { protectedFiles, protectedFolders } from './protected-folders.ts';
 import { type ProgramEnvironment, programEnvironment } from './sandbox/environment.ts';
 import {
   availableMeans,
@@ -117,7 +117,7 @@ export function confinementFor(network: boolean, searchPath: string, more: reado
     // Links in node_modules/.bin lead to its neighbours.
     .map((folder) => (basename(folder) === '.bin' ? dirname(folder) : folder))
     .filter((folder) => /^\/(tmp|run|var\/tmp)\/./.test(folder));
-  return { network, hidden: protectedFolders(), programs: [...new Set(shown)] };
+  return { network, hidden: [...protectedFolders(), ...protectedFiles()], programs: [...new Set(shown)] };
 }
 
 /** Which means work on this machine, the strongest first; the first is what `auto` takes. */

@@ -10,7 +10,7 @@ import createIgnore, { type Ignore } from 'ignore';
 import { RE2JS } from 're2js';
 import { PawlError } from '../shared/failure.ts';
 import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../shared/tool.ts';
-import { isProtected } from './protected-folders.ts';
+import { isProtected, isProtectedFile } from './protected-folders.ts';
 import { ripgrep, type Scout } from './ripgrep.ts';
 import { absent, at, descriptorPath, enter, entry, type Folder, hasDescriptorPaths, lookUp } from './workspace-walk.ts';
 
@@ -116,7 +116,7 @@ class SearchTask {
         } finally {
           await next.close();
         }
-      } else if (each.isFile()) {
+      } else if (each.isFile() && !isProtectedFile(join(folder.path, each.name))) {
         const { glob } = this.#search;
         if (glob !== undefined && !globFits(from, glob)) continue;
         const stats = await lookUp(folder, each.name);

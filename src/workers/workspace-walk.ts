@@ -99,7 +99,7 @@ async function walk(root: string, path: string, missing: 'keep' | 'make', folder
     if (isProtected(join(folder.path, name)))
       throw new PawlError(
         'PERMISSION_DENIED',
-        `${shown(path)} leads into a folder of Pawl's own, which no tool may see.`,
+        `${shown(path)} is Pawl's own, or leads into a folder of it, which no tool may see.`,
       );
     const stats = await lookUp(folder, name);
     if (stats?.isSymbolicLink()) {

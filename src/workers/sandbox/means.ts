@@ -20,6 +20,7 @@
  * The two namespaces die with the worker through PR_SET_PDEATHSIG; the other two, because the watcher reads end of file.
  */
 
+import { statSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { release, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -56,7 +57,7 @@ export interface LaunchRequest {
 /** What a sandbox keeps from a program; the other means keep nothing from it. */
 export interface Confinement {
   readonly network: boolean;
-  /** Real paths of folders that are shown empty: Pawl's own keys and data. */
+  /** Real paths of folders and files that are shown empty: Pawl's own keys, data and configuration. */
   readonly hidden: readonly string[];
   /** Real paths below /tmp that programs are installed in: shown read-only. */
   readonly programs: readonly string[];
@@ -178,7 +179,7 @@ function confinement({ network }: Confinement): readonly string[] {
 
 /** The machine read-only, temporary folders of the run's own, the workspace writable, Pawl's own folders empty. */
 function view(root: string, folder: string, { hidden, programs }: Confinement): readonly string[] {
-  const hide = hidden.flatMap((path) => ['--tmpfs', path]);
+  const hide = hidden.flatMap((path) => (isFile(path) ? ['--ro-bind', '/dev/null', path] : ['--tmpfs', path]));
   const bind = ['--bind', root, root];
   // The workspace may lie below a hidden folder, or hold one.
   const held = hidden.filter((path) => path.startsWith(join(root, '/')));
@@ -206,6 +207,10 @@ function view(root: string, folder: string, { hidden, programs }: Confinement): 
     ...(held.length > 0 ? [...bind, ...onTheWay, ...hide] : [...hide, ...bind]),
     ...['--setenv', 'TMPDIR', '/tmp', '--chdir', folder],
   ];
+}
+
+function isFile(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isFile() === true;
 }
 
 function foldersBetween(root: string, path: string): readonly string[] {

@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { detectMeans, openProcesses, type ProcessesOptions } from '../../../src/workers/processes.ts';
-import { protectFolder } from '../../../src/workers/protected-folders.ts';
+import { protectFile, protectFolder } from '../../../src/workers/protected-folders.ts';
 import { putWorkspacesIn } from '../../../src/workers/workspace-roots.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 
@@ -104,6 +104,28 @@ test('Pawl’s own folder is hidden from programs and from file tools, also insi
   await expect(ctx.workspace.write('.pawl-data/key', 'mine')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
   expect((await ctx.workspace.search({ pattern: 'signing', includeIgnored: true })).files).toEqual([]);
   if (available.includes('bubblewrap')) expect((await sh('cat .pawl-data/key', { root })).stdout).toBe('');
+});
+
+test('Pawl’s configuration is hidden from programs and from file tools, and neither can change it (A11)', async () => {
+  const root = temporaryFolder();
+  const config = join(root, 'project', 'pawl.config.json');
+  mkdirSync(join(root, 'project'));
+  writeFileSync(config, 'admin token');
+  protectFile(config);
+  protectFile(join(root, 'project', 'pawl.config.ts'));
+  const ctx = testContext({ workspaceRoot: root });
+  for (const path of ['project/pawl.config.json', 'project/pawl.config.ts']) {
+    await expect(ctx.workspace.read(path), path).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+    await expect(ctx.workspace.write(path, 'mine'), path).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  }
+  expect((await ctx.workspace.search({ pattern: 'admin', includeIgnored: true })).files).toEqual([]);
+  if (!available.includes('bubblewrap')) return;
+  const { stdout } = await sh(
+    'cd project; cat *.json; echo mine > pawl.config.json; rm -f *.json; mv pawl.config.json a; cd ..; mv project b; ls',
+    { root },
+  );
+  expect(stdout).toBe('project\n');
+  expect(readFileSync(config, 'utf8')).toBe('admin token');
 });
 
 test('no workspace is Pawl’s own folder, or lies in it, by whatever name (A11)', async () => {
