@@ -75,7 +75,8 @@ export function openBoard(options: BoardOptions): Board {
     router,
     close: async () => {
       stop();
-      await Promise.all([...queues.values()].map((queue) => queue.disconnect().catch(() => {})));
+      // `disconnect` would wait for the end of a connection that is away, which nobody tells of.
+      await Promise.all([...queues.values()].map((queue) => queue.backend.close(true).catch(() => {})));
     },
   };
 }

@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { startHttpServer } from '../../../src/producer/http/server.ts';
+import { openBoard } from '../../../src/operator/board.ts';
+import { Pawl } from '../../../src/producer/client.ts';
+import { BOARD_PATH, startHttpServer } from '../../../src/producer/http/server.ts';
 import { resolveSettings } from '../../../src/shared/config.ts';
 import { startWire } from '../../helpers/proxy.ts';
 import { eventually, within } from '../../helpers/signal.ts';
@@ -221,6 +223,26 @@ describe('health and closing', () => {
       return true;
     });
   });
+});
+
+test('a front door with its board ends although Redis is away', async () => {
+  const { pawl: inside, world } = await startRig();
+  const wire = await startWire(world.redisUrl);
+  const settings = resolveSettings({ options: { redisUrl: wire.url, prefix: inside.settings.prefix } });
+  const log = { debug() {}, info() {}, warn() {}, error() {} };
+  const pawl = await Pawl.open({ settings, log, defaultWorkspaceRoot: process.cwd() });
+  const { redis, shards } = pawl.backend;
+  const board = openBoard({ settings, redisUrl: wire.url, redis, shards, basePath: BOARD_PATH, log });
+  const server = await startHttpServer({ pawl, settings, log, port: 0, board: board.router });
+  expect((await askServer(server.url, '/queues/api/queues')).status).toBe(200);
+  wire.cut();
+  await eventually(async () => (await askServer(server.url, '/readyz')).status === 503);
+  const closed = server.close().then(() => board.close());
+  await within(
+    closed.then(() => pawl.close()),
+    60_000,
+    'the end of a front door without Redis',
+  );
 });
 
 test('the settings give host and port when nothing else does', async () => {
