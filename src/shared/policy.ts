@@ -332,7 +332,7 @@ function hostsIn(params: Readonly<Record<string, unknown>>): { readonly name: st
 }
 
 const PATH_NAMES =
-  /^(?:(?:path|file|filename|dir|folder|source|target|destination)s?|directory|directories|cwd|workdir|from|to)$/i;
+  /^(?:(?:path|file|file_?path|filename|dir|folder|source|target|destination)s?|directory|directories|cwd|workdir|from|to)$/i;
 
 function pathsIn(params: Readonly<Record<string, unknown>>): { readonly name: string; readonly path: string }[] {
   return textsIn(params).flatMap(([name, value]) =>

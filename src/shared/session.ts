@@ -145,6 +145,8 @@ export function newSession(
   if (above?.state === 'closed') throw sessionClosed(above.sessionKey);
   if (above?.kind === 'worker' && asked.kind !== 'worker')
     throw new PawlError('PERMISSION_DENIED', 'A worker session can only open worker sessions.');
+  if (above?.tenantId !== undefined && above.tenantId !== (asked.tenantId ?? above.tenantId))
+    throw new PawlError('PERMISSION_DENIED', 'A session is of the same tenant as the one that it is opened below.');
   const inherited =
     above === undefined
       ? {}
@@ -155,7 +157,7 @@ export function newSession(
   const skillRules = [...(above?.skillRules ?? []), ...(skillRule === undefined ? [] : [skillRule])];
   return defined<SessionRecord>({
     ...inherited,
-    ...asked,
+    ...defined<typeof asked>(asked),
     budgets: budgets.length === 0 ? undefined : budgets,
     skillRules: skillRules.length === 0 ? undefined : skillRules,
     sessionKey: key,

@@ -3,6 +3,7 @@ import { describe, expect, test, vi } from 'vitest';
 import type { CallOptions } from '../../src/producer/call-envelope.ts';
 import type { Session } from '../../src/producer/session.ts';
 import { parseEnvelope } from '../../src/shared/envelope.ts';
+import type { OpenSession } from '../../src/shared/session.ts';
 import { eventually } from '../helpers/signal.ts';
 import { contentOf, keysOfCalls, pending, startFleet } from './fleet.ts';
 import { echo, gated, httpError, scripted } from './tools.ts';
@@ -187,6 +188,15 @@ describe('the tree of sessions', () => {
     expect((await worker.call(note, {})).error?.code).toBe('PERMISSION_DENIED');
     await expect(worker.branch()).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
     expect((await worker.worker()).record.parent).toBe(worker.key);
+  });
+
+  test('a session below another is of its tenant, also when the tenant is left open', async () => {
+    const { pawl } = await startFleet({ tools: [echo] });
+    const { key: parent } = await pawl.openSession({ tenantId: 'one' });
+    const open = (tenantId: string | undefined) =>
+      pawl.openSession({ parent, kind: 'branch', tenantId } as OpenSession);
+    expect((await open(undefined)).record.tenantId).toBe('one');
+    await expect(open('other')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
   });
 
   test('closing closes what is below, and cancels what runs there', async () => {

@@ -170,6 +170,7 @@ test('I16: hosts, paths and methods are lists of what is allowed', () => {
   expect(on({ url: 'https://api.example.com/x', path: 'docs/a.md', method: 'get' }).decision).toBe('allow');
   expect(on({ url: 'https://example.com.evil.net/' }).rule).toMatch(/\.hosts$/);
   expect(on({ path: 'docs/../secrets' }).rule).toMatch(/\.paths$/);
+  for (const name of ['filePath', 'file_path']) expect(on({ [name]: 'secrets' }).rule).toMatch(/\.paths$/);
   expect(on({ method: 'DELETE' }).rule).toMatch(/\.methods$/);
 });
 
