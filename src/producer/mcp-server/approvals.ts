@@ -5,6 +5,7 @@
 import type { Result, ServerContext } from '@modelcontextprotocol/server';
 import { shownJson } from '../../shared/shown.ts';
 import type { Pawl } from '../client.ts';
+import type { CallEvent } from '../timeline.ts';
 import type { McpClient } from './request.ts';
 import type { McpOffer } from './tools.ts';
 
@@ -16,7 +17,9 @@ const BY = 'local operator';
 export function whenAsked(pawl: Pawl, callId: string, then: () => void): () => void {
   return pawl.follow(callId, {
     onEvents(events) {
-      if (events.some(({ type }) => type === 'approval-requested')) then();
+      const has = (wanted: CallEvent['type']) => events.some(({ type }) => type === wanted);
+      // One that was decided on has gone on: to the queue, or to its end.
+      if (has('approval-requested') && !has('queued') && !has('settled')) then();
     },
     onEnd() {},
   });
