@@ -44,7 +44,7 @@ import { type RunningAttempt, RunningAttempts } from './running.ts';
 import { ServedQueues } from './served-queues.ts';
 import type { Slots } from './slots.ts';
 import { containStrayErrors } from './stray.ts';
-import { sweep } from './sweep.ts';
+import { Sweep } from './sweep.ts';
 import { TerminalLink } from './terminal-link.ts';
 import { TerminalHost } from './terminals.ts';
 import type { AttemptTraces } from './traces.ts';
@@ -435,8 +435,9 @@ export class ToolWorker {
     every(HEARTBEAT_MS, () => this.#declared.catchUp());
     every(HEARTBEAT_MS, () => this.#followShards());
     every(60_000, () => this.#presence.renewOffers());
+    const sweep = new Sweep(this.#backend.ledger, this.#options.log);
     every(Math.max(1_000, this.#options.settings.stalledIntervalMs), () =>
-      sweep(this.#backend.ledger, this.#backend.shards.places(this.#options.tiers), this.#options.log),
+      sweep.run(this.#backend.shards.places(this.#options.tiers)),
     );
   }
 

@@ -7,7 +7,7 @@ import { silentLogger } from '../../src/shared/log.ts';
 import type { ApprovalRecord } from '../../src/shared/store/approvals.ts';
 import { jobIdOf } from '../../src/shared/store/queues.ts';
 import { defineTool } from '../../src/shared/tool.ts';
-import { sweep } from '../../src/workers/sweep.ts';
+import { Sweep } from '../../src/workers/sweep.ts';
 import { eventually, signal } from '../helpers/signal.ts';
 import { contentOf, type Fleet, pending, startFleet } from './fleet.ts';
 import { echo } from './tools.ts';
@@ -60,9 +60,30 @@ async function loseJob({ pawl }: Fleet, callId: string): Promise<void> {
   await redis.del(keys.job(jobId));
   // Only what has been in flight for a while is looked at.
   await redis.zadd(keys.inflight, 1, callId);
-  await sweep(ledger, shards.places(['elevated']), silentLogger);
+  await new Sweep(ledger, silentLogger).run(shards.places(['elevated']));
   expect(await redis.exists(keys.job(jobIdOf(callId, (await ledger.read(callId))?.generation ?? '')))).toBe(1);
 }
+
+test('a lost job is found behind older calls that wait for people', async () => {
+  const { tool } = transfer();
+  const fleet = await startFleet({ tools: [tool], settings: KEYS });
+  const session = await withChannel(fleet);
+  const { ledger, redis, shards } = fleet.pawl.backend;
+  const keys = ledger.keys({ tier: 'elevated', shard: 0 });
+  const calls = [];
+  for (const amount of [1, 2, 3]) calls.push(pending(await session.submit('transfer', { to: 'bob', amount })));
+  await waiting(fleet, calls.length);
+  const callIds = calls.map(({ callId }) => callId);
+  await Promise.all(callIds.map((callId, index) => redis.zadd(keys.inflight, index + 1, callId)));
+  const [, , last = ''] = callIds;
+  const job = keys.job(jobIdOf(last, (await ledger.read(last))?.generation ?? ''));
+  await redis.del(job);
+  const sweep = new Sweep(ledger, silentLogger, 2);
+  for (const found of [0, 1]) {
+    await sweep.run(shards.places(['elevated']));
+    expect(await redis.exists(job)).toBe(found);
+  }
+});
 
 async function withChannel(fleet: Fleet): Promise<Session> {
   return fleet.pawl.openSession({ actorId: 'agent-7', channel: { kind: 'operator' } });

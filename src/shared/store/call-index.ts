@@ -49,8 +49,9 @@ export class CallIndex {
     );
   }
 
-  async inflightBefore(place: Place, beforeMs: number, limit: number): Promise<string[]> {
-    return this.#access.redis.zrangebyscore(this.#access.keys(place).inflight, '-inf', beforeMs, 'LIMIT', 0, limit);
+  async inflightBefore(place: Place, beforeMs: number, limit: number, passed: number): Promise<string[]> {
+    const { inflight } = this.#access.keys(place);
+    return this.#access.redis.zrangebyscore(inflight, '-inf', beforeMs, 'LIMIT', passed, limit);
   }
 
   async prune(place: Place, nowMs: number): Promise<void> {

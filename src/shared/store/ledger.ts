@@ -375,9 +375,9 @@ export class Ledger {
     return this.#index.list(place, options);
   }
 
-  /** IDs of calls in flight that were claimed before a time, the oldest first. */
-  inflightBefore(place: Place, beforeMs: number, limit: number): Promise<string[]> {
-    return this.#index.inflightBefore(place, beforeMs, limit);
+  /** IDs of calls in flight that were claimed before a time, the oldest first, without the `passed` oldest. */
+  inflightBefore(place: Place, beforeMs: number, limit: number, passed = 0): Promise<string[]> {
+    return this.#index.inflightBefore(place, beforeMs, limit, passed);
   }
 
   /** Takes calls whose record may have expired out of the index; claims do the same on the way, while there are any. */
