@@ -64,8 +64,8 @@ export function callEnvelope(
     contractVersion: CONTRACT_VERSION,
     requestId: options.requestId ?? uuidv7(),
     ...(options.toolCallId === undefined ? {} : { toolCallId: options.toolCallId }),
-    toolName: typeof tool === 'string' ? tool : tool.name,
-    toolNamespace: typeof tool === 'string' ? (options.namespace ?? DEFAULT_NAMESPACE) : tool.namespace,
+    toolName: toolNameOf(tool),
+    toolNamespace: typeof tool === 'string' ? (options.namespace ?? DEFAULT_NAMESPACE) : tool?.namespace,
     target: options.correlationId === undefined ? target : { ...target, correlationId: options.correlationId },
     payload: {
       version: '1.0',
@@ -80,6 +80,11 @@ export function callEnvelope(
     },
     trace: options.traceparent === undefined ? {} : { traceparent: options.traceparent },
   };
+}
+
+/** '' for what is no tool: not every caller is checked by a compiler. */
+export function toolNameOf(tool: AnyTool | string | undefined): string {
+  return typeof tool === 'string' ? tool : String(tool?.name ?? '');
 }
 
 /** What most calls say of how they are sent. */

@@ -21,7 +21,7 @@ import type { OpenSession, SessionRecord } from '../shared/session.ts';
 import { type Clock, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../shared/tool.ts';
 import type { AgentEvent } from './agents.ts';
-import { type CallOptions, callEnvelope, KnownForms, targetOf } from './call-envelope.ts';
+import { type CallOptions, callEnvelope, KnownForms, targetOf, toolNameOf } from './call-envelope.ts';
 import type { Cancellation } from './cancel.ts';
 import type { InvalidParams, ListeningSessions } from './listening-sessions.ts';
 import { callAgainWhenInvalid, type ReaskOptions } from './reask.ts';
@@ -164,7 +164,7 @@ export class Session {
         kind: 'answered',
         result: refusal(error, {
           requestId: options.requestId ?? uuidv7(),
-          toolName: (typeof tool === 'string' ? tool : tool.name).slice(0, 256),
+          toolName: toolNameOf(tool).slice(0, 256),
         }),
       };
     }

@@ -93,9 +93,13 @@ export function permit(request: PolicyRequest): Verdict {
 }
 
 export function denied(tool: { readonly name: string; readonly tier: Tier }, reason: string, rule?: string): PawlError {
-  return new PawlError('PERMISSION_DENIED', `${tool.name} (tier ${tool.tier}) is denied: ${reason}.`, {
-    details: { tier: tool.tier, ...(rule === undefined ? {} : { rule }) },
-  });
+  return new PawlError(
+    'PERMISSION_DENIED',
+    `${tool.name} (tier ${tool.tier}) is denied: ${reason.replace(/\.$/, '')}.`,
+    {
+      details: { tier: tool.tier, ...(rule === undefined ? {} : { rule }) },
+    },
+  );
 }
 
 // Built in: they hold whatever the configuration says

@@ -176,6 +176,12 @@ describe('aborting', () => {
   });
 });
 
+test('a call of no tool is refused as one that breaks the contract', async () => {
+  const { session } = await startFleet({ tools: [echo], workers: 0 });
+  for (const tool of [undefined, null, 5, {}] as unknown as string[])
+    expect(await session.call(tool, {})).toMatchObject({ status: 'error', error: { code: 'CONTRACT_INVALID' } });
+});
+
 describe('the tree of sessions', () => {
   test('a branch is its parent’s equal, a worker only reads, and a worker opens nothing but workers', async () => {
     const note = scripted('note', () => ({ output: 'noted' })).tool;
