@@ -63,6 +63,8 @@ type Round = ReadonlyMap<Contender['id'], Measured>;
 
 /** A round in which other programs took more of the machine's CPU time than this, 0 to 1, is a disturbed one. */
 const DISTURBED_SHARE = 0.3;
+/** Several producers are warmed up for so many times as long as one. */
+const SHARED_WARM_UP = 4;
 /** Disturbed rounds are left out where so many others remain. */
 const ENOUGH_ROUNDS = 3;
 
@@ -83,9 +85,11 @@ export async function compare(fleet: Fleet, workload: Workload, effort: Effort, 
     fleet.run(contender.side, contender.producers, { pace, resultBytes, keys: contender.keys });
   const until =
     workload.callsPerRound === undefined ? { durationMs: effort.roundMs * longer } : { calls: workload.callsPerRound };
-  // At full load, whatever is measured afterwards: code that runs seldom takes long to be compiled.
-  const warmUp = { inFlight: IN_FLIGHT, until: { durationMs: effort.warmUpMs } };
-  for (const contender of contenders) await run({ ...contender, keys: warmUpKeys(contender.keys) }, warmUp);
+  for (const contender of contenders) {
+    // At full load, whatever is measured afterwards: code that runs seldom takes long to be compiled, and many processes share the cores.
+    const durationMs = effort.warmUpMs * (contender.producers > 1 ? SHARED_WARM_UP : 1);
+    await run({ ...contender, keys: warmUpKeys(contender.keys) }, { inFlight: IN_FLIGHT, until: { durationMs } });
+  }
   const rounds: Round[] = [];
   for (let number = 0; number < Math.ceil(effort.rounds / longer); number += 1) {
     const round = new Map<Contender['id'], Measured>();

@@ -110,6 +110,7 @@ tool that answers at once.
 - ${effort.rounds} rounds of ${effort.roundMs / 1_000} s (where answers are slow, a third as many of three times the length), without those in which other programs
   took more than 30 % of the machine: in each, both sides run once, in turns of order. Figures are medians; a ratio is the median of
   the ratios within the rounds, with the lowest and the highest beside it.
+- Before the first round every side runs for some seconds unmeasured; several producers, which share the cores, for longer than one.
 - CPU is user and system time in milliseconds per 1,000 calls: worker / all callers together / Redis. It is the less noisy figure.
 - Pawl keeps a record of every call; here for 5 s instead of 24 h, so that every round also pays for forgetting.
 - "File bytes per call" is what a call adds to Redis' append-only file. The file is rewritten between the rounds, not in them.
