@@ -29,6 +29,12 @@ export function mixedAsks(rig: Rig, count: number, params: (number: number) => A
   });
 }
 
+/** A process is slow at its first call: on a busy machine, slower than the lease of several. */
+export async function firstCall(rig: Rig, producer: Producer): Promise<void> {
+  const key = `first-${rig.workers.length}`;
+  await rig.persist(producer, { tool: 'record_none', key, params: { label: key } });
+}
+
 /** Asks for calls, and waits until each has come so far. */
 export async function inTheMiddle(
   rig: Rig,

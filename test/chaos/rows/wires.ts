@@ -3,7 +3,7 @@ import type { Wire } from '../../helpers/proxy.ts';
 import type { Child } from '../child.ts';
 import type { Ask } from '../protocol.ts';
 import { LEASE_MS, type Rig, SETTLE_MS } from '../rig.ts';
-import { inTheMiddle, load, mixedAsks, passes, type Row } from './row.ts';
+import { firstCall, inTheMiddle, load, mixedAsks, passes, type Row } from './row.ts';
 
 /** As the matrix has it: 12 s for locks of 3 s. */
 const OUTAGE_MS = 4 * LEASE_MS;
@@ -30,8 +30,7 @@ function boundZombie(rig: Rig, zombie: Child, faultMs: number): void {
 async function behindWire(rig: Rig, fault: (wire: Wire) => void, heal: (wire: Wire) => void): Promise<void> {
   const wire = await rig.wire();
   const [producer, zombie] = await Promise.all([rig.producer(), rig.worker({ REDIS_URL: wire.url })]);
-  // A process is slow at its first call: on a busy machine, slower than the lease of eight of them.
-  await rig.persist(producer, { tool: 'record_none', key: 'first', params: { label: 'first' } });
+  await firstCall(rig, producer);
   const pending = await inTheMiddle(rig, producer, longAsks(rig));
   const faultMs = Number(process.hrtime.bigint()) / 1e6;
   fault(wire);

@@ -1,7 +1,7 @@
 /** Workers that die, stand still, or are replaced. */
 import { memoryGroup, memoryGroups } from '../memory-group.ts';
 import { LEASE_MS } from '../rig.ts';
-import { inTheMiddle, load, mixedAsks, passes, type Row } from './row.ts';
+import { firstCall, inTheMiddle, load, mixedAsks, passes, type Row } from './row.ts';
 
 const killedBeforeEffect: Row = {
   number: 1,
@@ -31,6 +31,7 @@ const killedAfterEffect: Row = {
     const gate = rig.gate('ends');
     for (const round of ['first', 'second']) {
       const worker = await rig.worker();
+      await firstCall(rig, producer);
       const asks = mixedAsks(rig, 6, () => ({ lastGate: gate.path })).map((ask) => {
         const key = `${round}-${ask.key}`;
         return { ...ask, key, params: { ...ask.params, label: key } };
@@ -51,6 +52,7 @@ const killedWithChildren: Row = {
   fault: 'kill -9 of a worker whose program has a grandchild in a session of its own',
   async run(rig) {
     const [worker, producer] = await Promise.all([rig.worker(), rig.producer()]);
+    await firstCall(rig, producer);
     const asks = [1, 2, 3].map((number) => {
       const label = `shell-${number}`;
       return { tool: 'shell_children', key: label, params: { label } };
@@ -72,6 +74,7 @@ const stopped: Row = {
   fault: 'SIGSTOP of a worker until others took over, then SIGCONT',
   async run(rig) {
     const [worker, producer] = await Promise.all([rig.worker(), rig.producer()]);
+    await firstCall(rig, producer);
     const gate = rig.gate('effects');
     const asks = mixedAsks(rig, 8, (number) => ({ gate: gate.path, deaf: number % 2 === 1 }));
     const pending = await inTheMiddle(rig, producer, asks);
