@@ -93,13 +93,10 @@ export function permit(request: PolicyRequest): Verdict {
 }
 
 export function denied(tool: { readonly name: string; readonly tier: Tier }, reason: string, rule?: string): PawlError {
-  return new PawlError(
-    'PERMISSION_DENIED',
-    `${tool.name} (tier ${tool.tier}) is denied: ${reason.replace(/\.$/, '')}.`,
-    {
-      details: { tier: tool.tier, ...(rule === undefined ? {} : { rule }) },
-    },
-  );
+  const why = reason.replace(/\.$/, '');
+  return new PawlError('PERMISSION_DENIED', `${tool.name} (tier ${tool.tier}) is denied: ${why}.`, {
+    details: { tier: tool.tier, ...(rule === undefined ? {} : { rule }) },
+  });
 }
 
 // Built in: they hold whatever the configuration says
@@ -237,7 +234,9 @@ function toolRulings(
   path: string,
   rule: ToolRule,
 ): (Ruling & { readonly own: boolean })[] {
-  const params = given === undefined ? undefined : { ...defaultsOf(tool.inputSchema), ...given };
+  const { commands, hosts, paths, methods } = rule;
+  const looksAtParams = [commands, hosts, paths, methods].some((list) => list !== undefined);
+  const params = given === undefined || !looksAtParams ? undefined : { ...defaultsOf(tool.inputSchema), ...given };
   const rulings: (Ruling & { own: boolean })[] = [];
   const deny = (field: string, reason: string) =>
     rulings.push({ decision: 'deny', rule: `${path}.${field}`, reason, own: false });
@@ -261,14 +260,16 @@ function toolRulings(
   if (rule.sessionKinds !== undefined && !rule.sessionKinds.includes(session.kind))
     deny('sessionKinds', `${tool.name} is only for sessions of kind ${rule.sessionKinds.join(', ')}`);
   if (params === undefined) return rulings;
-  for (const { name, host } of hostsIn(params))
-    if (rule.hosts !== undefined && !rule.hosts.some((pattern) => matches(pattern, host)))
-      deny('hosts', `${name} names the host ${host}, which is not on the list`);
-  for (const { name, path: at } of pathsIn(params))
-    if (rule.paths !== undefined && !rule.paths.some((pattern) => matches(pattern, at)))
-      deny('paths', `${name} names the path ${at}, which is not on the list`);
+  if (hosts !== undefined)
+    for (const { name, host } of hostsIn(params))
+      if (!hosts.some((pattern) => matches(pattern, host)))
+        deny('hosts', `${name} names the host ${host}, which is not on the list`);
+  if (paths !== undefined)
+    for (const { name, path: at } of pathsIn(params))
+      if (!paths.some((pattern) => matches(pattern, at)))
+        deny('paths', `${name} names the path ${at}, which is not on the list`);
   const method = params['method'];
-  if (rule.methods !== undefined && typeof method === 'string' && !rule.methods.includes(method.toUpperCase()))
+  if (methods !== undefined && typeof method === 'string' && !methods.includes(method.toUpperCase()))
     deny('methods', `the method ${method} is not on the list`);
   return rulings;
 }

@@ -72,11 +72,11 @@ export class Sessions {
   async #list({ sessionKey, tenantId, createdAtMs }: SessionRecord): Promise<void> {
     const ofTenant = tenantId === undefined ? [] : [this.#keys.sessionsOf(tenantId)];
     await Promise.all(
-      [this.#keys.sessions, ...ofTenant].map(async (index) => {
-        await this.#redis.zadd(index, createdAtMs, sessionKey);
-        await this.#redis.zremrangebyscore(index, '-inf', createdAtMs - GONE_AFTER_MS);
-        await this.#redis.pexpire(index, GONE_AFTER_MS);
-      }),
+      [this.#keys.sessions, ...ofTenant].flatMap((index) => [
+        this.#redis.zadd(index, createdAtMs, sessionKey),
+        this.#redis.zremrangebyscore(index, '-inf', createdAtMs - GONE_AFTER_MS),
+        this.#redis.pexpire(index, GONE_AFTER_MS),
+      ]),
     );
   }
 
