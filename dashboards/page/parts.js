@@ -45,6 +45,11 @@ export function link(section, id, text = id) {
   return element('a', { href: `#${section}/${encodeURIComponent(id)}` }, shownText(text));
 }
 
+/** Above one of its things: to the whole section. */
+export function back(section, title) {
+  return element('p', { class: 'back' }, element('a', { href: `#${section}` }, title));
+}
+
 export function button(text, onclick, kind = '') {
   return element('button', { type: 'button', class: kind, onclick }, text);
 }

@@ -2,7 +2,7 @@
 import { ask, part } from './api.js';
 import { CALL_COLUMNS } from './calls.js';
 import { ago, element, moment, shownText } from './dom.js';
-import { button, confirm, facts, heading, isTyping, link, liveTable, moveInRows, pill } from './parts.js';
+import { back, button, confirm, facts, heading, isTyping, link, liveTable, moveInRows, pill } from './parts.js';
 
 export const id = 'sessions';
 export const title = 'Sessions';
@@ -72,17 +72,14 @@ function openSession(root, page, key) {
   ];
 
   function miss(text) {
-    if (drawn === undefined) top.replaceChildren(back(), element('p', { class: 'empty' }, shownText(text)));
-  }
-
-  function back() {
-    return element('p', { class: 'back' }, element('a', { href: '#sessions' }, 'Sessions'));
+    if (drawn === undefined)
+      top.replaceChildren(back('sessions', 'Sessions'), element('p', { class: 'empty' }, shownText(text)));
   }
 
   function about(session) {
     const deeds = session.state === 'open' && page.may('use') ? [button('Close', close, 'danger')] : [];
     return [
-      back(),
+      back('sessions', 'Sessions'),
       heading(shownText(session.sessionKey), undefined, standing(session), ...deeds),
       facts([
         ['Kind', session.kind],

@@ -2,7 +2,7 @@
 import { ask, part } from './api.js';
 import { standingOf } from './calls.js';
 import { ago, duration, element, moment, shownJson, shownText } from './dom.js';
-import { button, confirm, facts, heading, link, pill } from './parts.js';
+import { back, button, confirm, facts, heading, link, pill } from './parts.js';
 
 const LOOK_EVERY_MS = 400;
 const RESTING_MS = 5_000;
@@ -19,11 +19,8 @@ export function openStory(root, page, callId) {
 
   /** What was read of a call stays when its record has expired. */
   function miss(text) {
-    if (shown === undefined) root.replaceChildren(back(), element('p', { class: 'empty' }, shownText(text)));
-  }
-
-  function back() {
-    return element('p', { class: 'back' }, element('a', { href: '#calls' }, 'Calls'));
+    if (shown === undefined)
+      root.replaceChildren(back('calls', 'Calls'), element('p', { class: 'empty' }, shownText(text)));
   }
 
   function draw(call) {
@@ -49,7 +46,7 @@ export function openStory(root, page, callId) {
     const standing = standingOf(call);
     const name = call.namespace === 'tools' ? call.tool : `${call.namespace}.${call.tool}`;
     return [
-      back(),
+      back('calls', 'Calls'),
       heading(`${shownText(name)} ${call.toolVersion}`, undefined, pill(standing), ...deeds(call, standing)),
       element(
         'div',

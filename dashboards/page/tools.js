@@ -1,7 +1,7 @@
 /** The registry: what the fleet offers, and switching tools off and on. */
 import { ask, part } from './api.js';
 import { count, duration, element, shownJson, shownText } from './dom.js';
-import { button, confirm, facts, heading, isTyping, link, liveTable, moveInRows, pill } from './parts.js';
+import { back, button, confirm, facts, heading, isTyping, link, liveTable, moveInRows, pill } from './parts.js';
 
 export const id = 'tools';
 export const title = 'Tools';
@@ -83,7 +83,7 @@ export function open(root, page, name) {
       ? [button(tool.enabled ? 'Disable' : 'Enable', () => turn(tool), tool.enabled ? 'danger' : 'main')]
       : [];
     return [
-      element('p', { class: 'back' }, element('a', { href: '#tools' }, 'Tools')),
+      back('tools', 'Tools'),
       heading(shownText(`${tool.title ?? shortNameOf(tool)} ${tool.version}`), undefined, standing(tool), ...deeds),
       element('p', {}, shownText(tool.description)),
       facts([
