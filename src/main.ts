@@ -175,7 +175,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   const [{ ToolWorker }, { openMemory }, { protectFile, protectFolder }, { putWorkspacesIn }] = await Promise.all([
     import('./workers/worker.ts'),
     import('./workers/memory.ts'),
-    import('./workers/protected-folders.ts'),
+    import('./workers/protected-paths.ts'),
     import('./workers/workspace-roots.ts'),
   ]);
   protectFolder(settings.dataDir);

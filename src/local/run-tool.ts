@@ -19,7 +19,7 @@ import {
   systemSchedule,
 } from '../shared/time.ts';
 import { type AnyTool, type Channels, defineTool, type Effects, type MemoryStore } from '../shared/tool.ts';
-import { protectFolder } from '../workers/protected-folders.ts';
+import { protectFolder } from '../workers/protected-paths.ts';
 import { LocalRunner } from './runner.ts';
 
 export interface LocalRunnerOptions {

@@ -7,7 +7,7 @@ import { resolveSettings } from '../shared/config.ts';
 import type { SessionKind } from '../shared/session.ts';
 import type { Capability, Channel, Memory, Progress, Tier, ToolContext } from '../shared/tool.ts';
 import { capabilitiesFor } from '../workers/capabilities.ts';
-import { protectFolder } from '../workers/protected-folders.ts';
+import { protectFolder } from '../workers/protected-paths.ts';
 import { TerminalHost } from '../workers/terminals.ts';
 
 export interface TestContextOptions {

@@ -57,13 +57,11 @@ export class WorkerAgents {
     const spawned = await agents.spawn(agentId, sessionKey, message, MAX_AGENTS);
     if (spawned === 'full') {
       await sessions.close(agentId);
-      throw new ToolError(
-        `This session has ${MAX_AGENTS} agents already: ${await this.#open(sessionKey)}. Close one of them first.`,
-        {
-          code: 'TOO_MANY_AGENTS',
-          nothingHappened: true,
-        },
-      );
+      const open = await this.#open(sessionKey);
+      throw new ToolError(`This session has ${MAX_AGENTS} agents already: ${open}. Close one of them first.`, {
+        code: 'TOO_MANY_AGENTS',
+        nothingHappened: true,
+      });
     }
     return this.#report(session, agentId);
   }

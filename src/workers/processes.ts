@@ -9,7 +9,7 @@ import type { Readable } from 'node:stream';
 import type { SandboxPolicy } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { Processes, ProcessRequest, ProcessResult } from '../shared/tool.ts';
-import { protectedFiles, protectedFolders } from './protected-folders.ts';
+import { protectedFiles, protectedFolders } from './protected-paths.ts';
 import { type ProgramEnvironment, programEnvironment } from './sandbox/environment.ts';
 import {
   availableMeans,

@@ -5,12 +5,13 @@
  */
 import { constants } from 'node:fs';
 import { open, readdir } from 'node:fs/promises';
-import { dirname, join, matchesGlob, relative } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import createIgnore, { type Ignore } from 'ignore';
 import { RE2JS } from 're2js';
 import { PawlError } from '../shared/failure.ts';
 import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../shared/tool.ts';
-import { isProtected, isProtectedFile } from './protected-folders.ts';
+import { globFits, refuseCostlyGlob } from './glob.ts';
+import { isProtected, isProtectedFile } from './protected-paths.ts';
 import { ripgrep, type Scout } from './ripgrep.ts';
 import { absent, at, descriptorPath, enter, entry, type Folder, hasDescriptorPaths, lookUp } from './workspace-walk.ts';
 
@@ -18,12 +19,6 @@ const DEFAULT_LIMIT = 1_000;
 const MAX_FILE_BYTES = 8 * 1024 * 1024;
 const MAX_LINE_LENGTH = 500;
 const MAX_LINES_WITH_CONTEXT = 5_000;
-/** What the braces of a glob may stand for. */
-const MAX_ALTERNATIVES = 1_000;
-/** In a name of a glob: with each more the time for a name grows by its length. */
-const MAX_STARS = 4;
-const INNERMOST_BRACES = /\{([^{}]*)\}/;
-const NUMBERS = /^(-?\d+)\.\.(-?\d+)(?:\.\.-?\d+)?$/;
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 /** Never of interest, and often large. */
 const ALWAYS_LEFT_OUT = ['.git'];
@@ -79,7 +74,7 @@ class SearchTask {
     this.#search = search;
     this.#signal = signal;
     this.#limit = search.limit ?? DEFAULT_LIMIT;
-    if (search.glob !== undefined) refuseCostly(search.glob);
+    if (search.glob !== undefined) refuseCostlyGlob(search.glob);
     this.#pattern = search.pattern === undefined ? undefined : compile(search.pattern, search);
   }
 
@@ -207,46 +202,6 @@ async function withIgnoreFile(
     }
   }
   return levels;
-}
-
-/** A glob without a slash fits a name at any depth, as in `.gitignore` and ripgrep. */
-function globFits(path: string, glob: string): boolean {
-  return fits(path, glob) || (HIDDEN.test(path) && fits(shownNames(path), shownNames(glob)));
-}
-
-/** To Node no wildcard fits a name that begins with a dot. Which of them are looked at has been decided before. */
-const HIDDEN = /(?<=^|\/)\./;
-const shownNames = (path: string): string => path.replaceAll(new RegExp(HIDDEN, 'g'), '\uE000');
-
-function fits(path: string, glob: string): boolean {
-  return matchesGlob(path, glob) || (!glob.includes('/') && matchesGlob(path, `**/${glob}`));
-}
-
-/**
- * Node expands the braces of a glob to patterns, without a limit, and runs these with backtracking: one call with "{1..99999999}" or
- * with ten stars would stop the worker.
- */
-function refuseCostly(glob: string): void {
-  const refuse = (why: string) => {
-    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} is too costly a glob: ${why}.`);
-  };
-  if (/[+*!]\(/.test(glob)) refuse('+(…), *(…) and !(…) are not taken; use {a,b}');
-  let alternatives = [glob];
-  for (let [braces] = INNERMOST_BRACES.exec(glob) ?? []; braces !== undefined; ) {
-    alternatives = alternatives.flatMap((each) => {
-      const [group, inside = ''] = INNERMOST_BRACES.exec(each) ?? [];
-      if (group === undefined) return [each];
-      const [, from, to] = NUMBERS.exec(inside) ?? [];
-      const count = from === undefined ? 1 : Math.abs(Number(to) - Number(from)) + 1;
-      if (count > MAX_ALTERNATIVES) refuse(`its braces stand for more than ${MAX_ALTERNATIVES} patterns`);
-      const choices = count > 1 ? Array<string>(count).fill('0') : inside.split(',');
-      return choices.map((choice) => each.replace(group, () => choice));
-    });
-    if (alternatives.length > MAX_ALTERNATIVES) refuse(`its braces stand for more than ${MAX_ALTERNATIVES} patterns`);
-    braces = alternatives.map((each) => INNERMOST_BRACES.exec(each)?.[0]).find((each) => each !== undefined);
-  }
-  const stars = alternatives.flatMap((each) => each.split('/').map((name) => name.match(/\*+/g)?.length ?? 0));
-  if (stars.some((count) => count > MAX_STARS)) refuse(`a name has more than ${MAX_STARS} stars`);
 }
 
 function compile(pattern: string, { ignoreCase, literal }: WorkspaceSearch): RE2JS {

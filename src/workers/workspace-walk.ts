@@ -14,7 +14,8 @@ import { constants, existsSync, type Stats } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readlink, realpath } from 'node:fs/promises';
 import { basename, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { PawlError } from '../shared/failure.ts';
-import { isProtected } from './protected-folders.ts';
+import { liesIn, staysInside } from '../shared/file-path.ts';
+import { isProtected } from './protected-paths.ts';
 import { checkRoot } from './workspace-roots.ts';
 
 const MAX_LINKS = 40;
@@ -74,13 +75,13 @@ async function walk(root: string, path: string, missing: 'keep' | 'make', folder
   const rootFolder = await openFolder(realRoot, realRoot);
   folders.push(rootFolder);
   const inRoot = (target: string): string[] => {
-    const inside = [realRoot, root].map((base) => relative(base, resolve(target))).find((rest) => !isOutside(rest));
+    const inside = [realRoot, root].map((base) => relative(base, resolve(target))).find(staysInside);
     if (inside === undefined) throw leavesRoot(path);
     return inside.split(sep);
   };
   const namesFolder = path.endsWith('/');
   // What leaves as written is refused before a folder on its way is looked up, or made.
-  if (!isAbsolute(path) && isOutside(relative(root, resolve(root, path)))) throw leavesRoot(path);
+  if (!isAbsolute(path) && !liesIn(root, resolve(root, path))) throw leavesRoot(path);
   const pending = isAbsolute(path) ? inRoot(path) : path.split(sep);
   let links = 0;
   for (;;) {
@@ -135,8 +136,6 @@ export function realRootOf(root: string): Promise<string> {
     throw codeOf(error) === 'ENOENT' ? new PawlError('NOT_FOUND', `The workspace root ${root} does not exist.`) : error;
   });
 }
-
-const isOutside = (fromRoot: string): boolean => fromRoot === '..' || fromRoot.startsWith(`..${sep}`);
 
 async function openFolder(lookedUpAs: string, path: string): Promise<Folder> {
   const handle = await open(lookedUpAs, O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(

@@ -1,8 +1,9 @@
 /** `/v1/sessions`: opening, finding and closing sessions. */
-import { relative, resolve, sep } from 'node:path';
+import { resolve } from 'node:path';
 import { z } from 'zod';
 import { sessionAccount } from '../../shared/budget.ts';
 import { PawlError } from '../../shared/failure.ts';
+import { liesIn } from '../../shared/file-path.ts';
 import { type OpenSession, openSessionSchema, type SessionRecord } from '../../shared/session.ts';
 import type { Pawl } from '../client.ts';
 import type { Session } from '../session.ts';
@@ -105,8 +106,7 @@ async function spentBy(pawl: Pawl, { sessionKey, budget }: SessionRecord): Promi
 /** Where the operator has named a workspace, agents open theirs inside it. Throws `PERMISSION_DENIED`. */
 function checkWorkspace(caller: Caller, asked: string, allowed: string | undefined): void {
   if (caller.role !== 'agent' || allowed === undefined) return;
-  const path = relative(resolve(allowed), resolve(asked));
-  if (path === '..' || path.startsWith(`..${sep}`))
+  if (!liesIn(resolve(allowed), resolve(asked)))
     throw new PawlError('PERMISSION_DENIED', 'The workspaceRoot must lie inside PAWL_WORKSPACE_ROOT.');
 }
 

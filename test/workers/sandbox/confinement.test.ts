@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { detectMeans, openProcesses, type ProcessesOptions } from '../../../src/workers/processes.ts';
-import { protectFile, protectFolder } from '../../../src/workers/protected-folders.ts';
+import { protectFile, protectFolder } from '../../../src/workers/protected-paths.ts';
 import { putWorkspacesIn } from '../../../src/workers/workspace-roots.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 

@@ -32,7 +32,12 @@ export function isProtected(path: string): boolean {
 
 /** Real paths of those that exist. */
 export function protectedFolders(): readonly string[] {
-  return [...folders].filter((folder) => existsSync(folder)).map((folder) => realpathSync(folder));
+  return realPaths([...folders]);
+}
+
+/** Of those that exist. */
+export function realPaths(paths: readonly string[]): readonly string[] {
+  return paths.filter((path) => existsSync(path)).map((path) => realpathSync(path));
 }
 
 /** Those that exist. */

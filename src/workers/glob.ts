@@ -1,0 +1,50 @@
+/** Which paths a glob fits, as ripgrep has it, and which globs would take too long to ask. */
+import { matchesGlob } from 'node:path';
+import { PawlError } from '../shared/failure.ts';
+
+/** What the braces of a glob may stand for. */
+const MAX_ALTERNATIVES = 1_000;
+/** In a name of a glob: with each more the time for a name grows by its length. */
+const MAX_STARS = 4;
+const INNERMOST_BRACES = /\{([^{}]*)\}/;
+const NUMBERS = /^(-?\d+)\.\.(-?\d+)(?:\.\.-?\d+)?$/;
+
+/** A glob without a slash fits a name at any depth, as in `.gitignore` and ripgrep. */
+export function globFits(path: string, glob: string): boolean {
+  return fits(path, glob) || (HIDDEN.test(path) && fits(shownNames(path), shownNames(glob)));
+}
+
+/** To Node no wildcard fits a name that begins with a dot. Which of them are looked at has been decided before. */
+const HIDDEN = /(?<=^|\/)\./;
+const shownNames = (path: string): string => path.replaceAll(new RegExp(HIDDEN, 'g'), '\uE000');
+
+function fits(path: string, glob: string): boolean {
+  return matchesGlob(path, glob) || (!glob.includes('/') && matchesGlob(path, `**/${glob}`));
+}
+
+/**
+ * Node expands the braces of a glob to patterns, without a limit, and runs these with backtracking: one call with "{1..99999999}" or
+ * with ten stars would stop the worker. Throws `INVALID_PARAMS`.
+ */
+export function refuseCostlyGlob(glob: string): void {
+  const refuse = (why: string) => {
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} is too costly a glob: ${why}.`);
+  };
+  if (/[+*!]\(/.test(glob)) refuse('+(…), *(…) and !(…) are not taken; use {a,b}');
+  let alternatives = [glob];
+  for (let [braces] = INNERMOST_BRACES.exec(glob) ?? []; braces !== undefined; ) {
+    alternatives = alternatives.flatMap((each) => {
+      const [group, inside = ''] = INNERMOST_BRACES.exec(each) ?? [];
+      if (group === undefined) return [each];
+      const [, from, to] = NUMBERS.exec(inside) ?? [];
+      const count = from === undefined ? 1 : Math.abs(Number(to) - Number(from)) + 1;
+      if (count > MAX_ALTERNATIVES) refuse(`its braces stand for more than ${MAX_ALTERNATIVES} patterns`);
+      const choices = count > 1 ? Array<string>(count).fill('0') : inside.split(',');
+      return choices.map((choice) => each.replace(group, () => choice));
+    });
+    if (alternatives.length > MAX_ALTERNATIVES) refuse(`its braces stand for more than ${MAX_ALTERNATIVES} patterns`);
+    braces = alternatives.map((each) => INNERMOST_BRACES.exec(each)?.[0]).find((each) => each !== undefined);
+  }
+  const stars = alternatives.flatMap((each) => each.split('/').map((name) => name.match(/\*+/g)?.length ?? 0));
+  if (stars.some((count) => count > MAX_STARS)) refuse(`a name has more than ${MAX_STARS} stars`);
+}
