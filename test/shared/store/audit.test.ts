@@ -244,17 +244,22 @@ test('Redis keeps the newest, and what is in no file yet; a gap in the files is 
   expect((await faultsOf(folder, trail)).faults).toMatchObject([{ kind: 'missing', from: 351 }]);
 });
 
-test('a Redis that came back with less than the files have begins another trail: no number is used twice', async () => {
+/** A trail whose records are sealed as they are added, and files that follow it when asked. */
+async function openSealed() {
   const { redis, keys, writer, sealer, trail, sink } = await open();
   const folder = temporaryFolder();
   const from = writer();
   const keeper = sealer();
-  const { files } = sink(folder);
   const add = async (number: number) => {
     void from.record(override(number));
     await from.written();
     await toTheEnd(keeper);
   };
+  return { redis, keys, keeper, trail, folder, files: sink(folder).files, add };
+}
+
+test('a Redis that came back with less than the files have begins another trail: no number is used twice', async () => {
+  const { redis, keys, trail, folder, files, add } = await openSealed();
   await add(0);
   const before = await trail.head();
   await add(1);
@@ -274,16 +279,7 @@ test('a Redis that came back with less than the files have begins another trail:
 test('I4: what a Redis that lost its last second seals before anybody looks at the files comes into them all the same', async () => {
   // Fewer than it lost, as many, and more.
   for (const sealedSince of [1, 2, 4]) {
-    const { redis, keys, writer, sealer, trail, sink } = await open();
-    const folder = temporaryFolder();
-    const from = writer();
-    const keeper = sealer();
-    const { files } = sink(folder);
-    const add = async (number: number) => {
-      void from.record(override(number));
-      await from.written();
-      await toTheEnd(keeper);
-    };
+    const { redis, keys, keeper, trail, folder, files, add } = await openSealed();
     await add(0);
     const before = await trail.head();
     await add(1);
