@@ -246,7 +246,8 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   the list. A fifth of the callers' time is the kernel's, which
   clears pages that V8 touches for the first time (sampled; 17 page faults for a call, 10 µs each on this virtual machine): the young
   generations of 16 processes still grow in all of the rounds. Ends in steps of 16 or 24 make it worse (throughput −24 and −13 %).
-- **Replays: one script each way.** Nothing is written but the audit record. Steps of 16 let Redis and the producer work at the same time;
+- **Replays: one script each way.** Nothing is written but the audit record. A producer that has seen a call end asks for its record alone,
+  without what a new call would need; steps of 16 let Redis and the producer work at the same time;
   what is left is the producer's own CPU time: its contract, policy and identity of a call, which BullMQ's job does not have.
 - **One key: one call.** What is measured is how callers join a call in flight, and are told.`;
 

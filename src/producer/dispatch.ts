@@ -15,13 +15,14 @@ import type { SessionRecord } from '../shared/session.ts';
 import type { Claim, ClaimAnswer } from '../shared/store/claim.ts';
 import { homeOf } from '../shared/store/keys.ts';
 import type { CallLedger } from '../shared/store/records.ts';
+import type { Ended } from '../shared/store/replay.ts';
 import type { Shards } from '../shared/store/shards.ts';
 import type { Switches } from '../shared/switches.ts';
 import type { ProducerEvent } from '../shared/telemetry.ts';
 import type { Clock, Schedule } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { ApprovalDesk } from './approvals.ts';
-import type { CallAudit } from './audit.ts';
+import type { AskedRecord, CallAudit } from './audit.ts';
 import { type Admitted, CallChecks, type Permitted } from './call-checks.ts';
 import { submitHooked } from './call-hooks.ts';
 import type { CircuitView } from './circuits.ts';
@@ -176,6 +177,8 @@ export class Dispatch {
   async #claim(admitted: Admitted, options: SubmitOptions, independent = false): Promise<Submission> {
     const { envelope, offer, identity, paramsDigest } = admitted;
     const record = this.#parts.audit?.asked(envelope, offer, paramsDigest, options.submittedBy);
+    const replayed = this.#parts.results.sawEnd(identity.callId) && (await this.#replay(admitted, record, options));
+    if (replayed) return replayed;
     let claim: Claim;
     try {
       claim = await this.#claims.of(admitted, options, record?.claimed(identity.callId));
@@ -189,9 +192,7 @@ export class Dispatch {
       answer = await this.#parts.ledger.claim(claim);
     } catch (error) {
       waiting.stop();
-      if (error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE')
-        this.#parts.onEvent({ type: 'refused', envelope, code: error.code, message: error.message });
-      throw error;
+      throw this.#unanswered(error, envelope);
     }
     if (
       answer.kind === 'conflict' &&
@@ -221,6 +222,35 @@ export class Dispatch {
     }
     record?.answered(answer, envelope.transport.dedupeMode);
     return this.#accepted(admitted, claim, answer, waiting, options);
+  }
+
+  /** A call that this process has seen end is answered from its record, where it still is: nothing else of it is sent. */
+  async #replay(
+    admitted: Admitted,
+    record: AskedRecord | undefined,
+    options: SubmitOptions,
+  ): Promise<Submission | undefined> {
+    const { envelope, identity, paramsDigest } = admitted;
+    const { callId } = identity;
+    const mode = envelope.transport.dedupeMode;
+    let answer: Ended | undefined;
+    try {
+      answer = await this.#parts.ledger.ended?.({ callId, paramsDigest, mode });
+    } catch (error) {
+      throw this.#unanswered(error, envelope);
+    }
+    if (answer === undefined) return undefined;
+    record?.answered(answer, mode);
+    this.#parts.onEvent({ type: 'accepted', envelope, callId, answer: answer.kind });
+    options.onAccepted?.(callId);
+    return this.#known(admitted, answer);
+  }
+
+  /** The same error, once it was told that Redis is out of reach. */
+  #unanswered(error: unknown, envelope: ToolCallEnvelope): unknown {
+    if (error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE')
+      this.#parts.onEvent({ type: 'refused', envelope, code: error.code, message: error.message });
+    return error;
   }
 
   async #accepted(
@@ -269,6 +299,7 @@ export class Dispatch {
       );
     }
     if (answer.kind === 'ended') {
+      this.#parts.results.rememberEnd(answer.callId);
       const result = envelopeOf(answer.outcome, {
         requestId: envelope.requestId,
         callId: answer.callId,

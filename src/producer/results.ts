@@ -33,6 +33,8 @@ interface Ended {
 
 /** Calls that settled before somebody waited: a merged call's ID is known only from the claim's answer. */
 const MAX_EARLY = 5_000;
+/** Calls whose end is remembered, at least. */
+const MAX_ENDED = 10_000;
 /** Of large outcomes: whoever has the first waits for the last. */
 const FETCHED_TOGETHER = 8;
 const CHECK_INTERVAL_MS = 15_000;
@@ -65,6 +67,9 @@ export class Results {
   readonly #onError: (error: Error) => void;
   readonly #waiters = new Map<string, Set<Waiter>>();
   readonly #early = new Set<string>();
+  /** Calls that ended, the latest and those before: what is asked for again is most likely among them. */
+  #ended = new Set<string>();
+  #endedBefore: ReadonlySet<string> = new Set();
   readonly #toFetch: Ended[] = [];
   readonly #timer: NodeJS.Timeout;
   #closed: PawlError | undefined;
@@ -117,6 +122,7 @@ export class Results {
       if (waiters !== undefined) for (const waiter of waiters) waiter.progress?.(event);
       return;
     }
+    this.rememberEnd(event.callId);
     if (waiters === undefined) {
       this.#early.add(event.callId);
       const [oldest] = this.#early;
@@ -135,6 +141,18 @@ export class Results {
       waiter.settle(outcome);
       release(waiter);
     }
+  }
+
+  /** Whether this process has been told of a call's end, as far as it remembers. The record may be gone since, or run anew. */
+  sawEnd(callId: string): boolean {
+    return this.#ended.has(callId) || this.#endedBefore.has(callId);
+  }
+
+  rememberEnd(callId: string): void {
+    this.#ended.add(callId);
+    if (this.#ended.size < MAX_ENDED) return;
+    this.#endedBefore = this.#ended;
+    this.#ended = new Set();
   }
 
   #abandon(callId: string, error: PawlError): void {

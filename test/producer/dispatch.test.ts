@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import type { ToolCallEnvelope } from '../../src/shared/envelope.ts';
 import { toolResultEnvelopeSchema } from '../../src/shared/envelope.ts';
 import { uuidv7 } from '../../src/shared/time.ts';
@@ -198,6 +198,21 @@ describe('TR-3: the same key after the end', () => {
       expect(replay.requestId).not.toBe(first.requestId);
     }
     expect(contexts).toHaveLength(1);
+  });
+
+  test('a call whose end a producer has seen is asked for by its record alone, and runs anew when that is gone', async () => {
+    const { tool, contexts } = scripted('count', () => ({ output: 'x' }));
+    const fleet = await startFleet({ tools: [tool] });
+    const call = () => fleet.session.call(tool, {}, { idempotencyKey: 'k' });
+    const { callId = '' } = await call();
+    const { ledger, redis } = fleet.pawl.backend;
+    const claims = vi.spyOn(ledger, 'claim');
+    expect(await call()).toMatchObject({ fromCache: true, callId });
+    expect(claims).not.toHaveBeenCalled();
+    await redis.del(ledger.keys({ tier: 'workspace', shard: 0 }).record(callId));
+    expect(await call()).toMatchObject({ fromCache: false, callId });
+    expect(claims).toHaveBeenCalledTimes(1);
+    expect(contexts).toHaveLength(2);
   });
 
   test('R12: a failure is replayed as well; bestEffort runs a retriable one again', async () => {

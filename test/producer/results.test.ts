@@ -92,6 +92,15 @@ describe('who waits for which call', () => {
     expect(await outcome).toEqual(later);
   });
 
+  test('at least the last ten thousand ends are remembered, and not all of them for ever', async () => {
+    const { results } = await open();
+    for (let number = 0; number < 30_000; number += 1) results.rememberEnd(`call-${number}`);
+    expect(results.sawEnd('call-29999')).toBe(true);
+    expect(results.sawEnd('call-20000')).toBe(true);
+    expect(results.sawEnd('call-0')).toBe(false);
+    expect(results.sawEnd('call-30000')).toBe(false);
+  });
+
   test('progress goes to those who asked for it', async () => {
     const { results } = await open();
     const heard: ProgressEvent[] = [];

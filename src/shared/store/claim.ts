@@ -8,7 +8,6 @@ import type { DedupeMode } from '../envelope.ts';
 import { lineOf } from '../importance.ts';
 import { isLong } from '../json-pieces.ts';
 import { largeJson } from '../large-text.ts';
-import type { Outcome } from '../outcome.ts';
 import { Batches } from './batches.ts';
 import { type StoredRequest, withParams } from './call-record.ts';
 import type { PlaceKeys } from './keys.ts';
@@ -16,6 +15,7 @@ import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-access.ts';
 import { PUSH_LUA } from './pushes.ts';
 import { type CallJob, ENQUEUE_LUA } from './queues.ts';
 import { backendError, luaFunction, Script } from './redis.ts';
+import { type Ended, endedAnswer } from './replay.ts';
 import { budgetArguments, reserve, type Spent } from './spending.ts';
 
 export interface Claim {
@@ -72,13 +72,7 @@ export type ClaimAnswer =
       readonly leftMs: number;
     }
   | { readonly kind: 'inflight'; readonly callId: string; readonly phase: Phase; readonly ageMs: number }
-  | {
-      readonly kind: 'ended';
-      readonly callId: string;
-      readonly state: Exclude<CallState, 'inflight'>;
-      readonly outcome: Outcome;
-      readonly ageMs: number;
-    }
+  | Ended
   | { readonly kind: 'conflict'; readonly callId: string };
 
 /** In one step: enough to share what a step costs, and few enough for Redis and the callers to work at the same time. */
@@ -228,24 +222,8 @@ async function claimAnswerOf(access: LedgerAccess, claim: Claim, answer: unknown
       return { kind: code, callId, repetitions: Number(answer[3]), retryAfterMs: Math.max(0, Number(answer[4])) };
     case 'inflight':
       return { kind: 'inflight', callId, phase: answer[3] as Phase, ageMs: nowMs - Number(answer[4]) };
-    default: {
-      const [inline, , signature, at, parts] = answer.slice(3);
-      return {
-        kind: 'ended',
-        callId,
-        state: code as 'done',
-        outcome:
-          typeof inline === 'string'
-            ? access.seals.believedOutcome(callId, code, inline, signature as string)
-            : await access.largeOutcome(callId, {
-                state: code,
-                at: at as string,
-                parts: (parts as string | null) ?? undefined,
-                signature: signature as string,
-              }),
-        ageMs: nowMs - Number(answer[4]),
-      };
-    }
+    default:
+      return endedAnswer(access, callId, [code, ...answer.slice(2)]);
   }
 }
 

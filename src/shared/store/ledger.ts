@@ -28,6 +28,7 @@ import { LedgerAccess, type StoredOutcome } from './ledger-access.ts';
 import { PushReader, type PushReaderOptions } from './pushes.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from './queues.ts';
 import { type Redis, Script } from './redis.ts';
+import { type Ended, type Replay, Replays } from './replay.ts';
 import { type Settle, settleCall, type WriteAnswer } from './settle.ts';
 import { spendTime, spent } from './spending.ts';
 
@@ -42,6 +43,7 @@ export class Ledger {
   readonly #access: LedgerAccess;
   readonly #index: CallIndex;
   readonly #claims: Claims;
+  readonly #replays: Replays;
   readonly #endings: Endings;
 
   /** `records` of the audit trail travel with the calls that they tell of. */
@@ -49,6 +51,7 @@ export class Ledger {
     this.#access = new LedgerAccess(redis, prefix, retentionMs, seals, records);
     this.#index = new CallIndex(this.#access);
     this.#claims = new Claims(this.#access);
+    this.#replays = new Replays(this.#access);
     this.#endings = new Endings(this.#access);
   }
 
@@ -59,6 +62,11 @@ export class Ledger {
   /** Claims a call and queues it in one step, or says what became of it. */
   claim(claim: Claim): Promise<ClaimAnswer> {
     return this.#claims.claim(claim);
+  }
+
+  /** Says what became of a call that has most likely ended; undefined when only a claim can tell. */
+  ended(replay: Replay): Promise<Ended | undefined> {
+    return this.#replays.ended(replay);
   }
 
   /** Starts an attempt, or says why there is none. */

@@ -10,9 +10,10 @@ import type { Turns } from './turns.ts';
 
 export interface CallLedger
   extends Pick<
-    Ledger,
-    'claim' | 'begin' | 'settle' | 'postpone' | 'tell' | 'cancel' | 'outcome' | 'now' | 'spendTime' | 'wholeRequest'
-  > {
+      Ledger,
+      'claim' | 'begin' | 'settle' | 'postpone' | 'tell' | 'cancel' | 'outcome' | 'now' | 'spendTime' | 'wholeRequest'
+    >,
+    Partial<Pick<Ledger, 'ended'>> {
   /** Reads a call; with an inbox, its owner is told when the call settles. */
   read(callId: string, inboxId?: string): Promise<KnownCall | undefined>;
 }

@@ -179,6 +179,9 @@ describe('R15: claiming', () => {
       await books.ledger.claim(claim);
       await settle(books, claim, (await started(books, claim)).fence, failureOutcome(code));
       expect(await books.ledger.claim(claimOf(name))).toMatchObject({ kind: 'ended', state: 'failed' });
+      const { callId, paramsDigest } = claim;
+      const told = await books.ledger.ended({ callId, paramsDigest, mode: 'bestEffort' });
+      expect(told === undefined, name).toBe(again);
       const repeated = await books.ledger.claim(claimOf(name, { mode: 'bestEffort' }));
       expect(repeated.kind, name).toBe(again ? 'claimed' : 'ended');
     }
@@ -683,6 +686,29 @@ describe('what every script answers in every state', () => {
       expect(await books.ledger.requeue(record, because, '1800000000000')).toBe(answer);
       expect(await jobExists(books, claim.callId, '1800000000000')).toBe(answer === 'queued');
     }
+  });
+
+  test.each<[Stand, boolean]>([
+    ['queued', false],
+    ['running', false],
+    ['waiting-retry', false],
+    ['done', true],
+    ['failed', true],
+    ['unknown', true],
+    ['cancelled', true],
+    ['gone', false],
+  ])('TR-3: of a call that is %s the record alone tells what a claim would, or nothing', async (stand, known) => {
+    const books = await openBooks();
+    const { claim } = await STANDINGS[stand](books);
+    const { callId, paramsDigest, mode } = claim;
+    const ended = await books.ledger.ended({ callId, paramsDigest, mode });
+    expect(ended !== undefined).toBe(known);
+    expect(await books.ledger.ended({ callId, paramsDigest: 'other', mode })).toBe(undefined);
+    if (known)
+      expect(await books.ledger.claim({ ...claim, request: { ...claim.request, idempotencyKey: 'again' } })).toEqual({
+        ...ended,
+        ageMs: expect.any(Number),
+      });
   });
 
   test('requeue: gone', async () => {

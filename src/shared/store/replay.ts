@@ -1,0 +1,85 @@
+/**
+ * What became of a call that has most likely ended: its record alone is asked for. A claim, which travels with all that a new call
+ * needs, would hear the same (R13, TR-3).
+ */
+import type { DedupeMode } from '../envelope.ts';
+import type { Outcome } from '../outcome.ts';
+import { Batches } from './batches.ts';
+import type { PlaceKeys } from './keys.ts';
+import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-access.ts';
+import { Script } from './redis.ts';
+
+export interface Replay {
+  readonly callId: string;
+  readonly paramsDigest: string;
+  readonly mode: DedupeMode;
+}
+
+/** A call that ended before. */
+export interface Ended {
+  readonly kind: 'ended';
+  readonly callId: string;
+  readonly state: 'done' | 'failed' | 'cancelled';
+  readonly outcome: Outcome;
+  readonly ageMs: number;
+}
+
+/** In one step, as of claims. */
+const MAX_REPLAYS = 16;
+
+const replaysScript = new Script('replays', [PLACE_LUA, CARRY_LUA]);
+
+export class Replays {
+  readonly #access: LedgerAccess;
+  readonly #batches = new Map<PlaceKeys, Batches<Replay, unknown[] | null>>();
+
+  constructor(access: LedgerAccess) {
+    this.#access = access;
+  }
+
+  /** Undefined when only a claim can tell. */
+  async ended(replay: Replay): Promise<Ended | undefined> {
+    const access = this.#access;
+    const keys = access.placed(replay.callId);
+    let batches = this.#batches.get(keys);
+    if (batches === undefined) {
+      batches = new Batches(MAX_REPLAYS, (asked) => this.#look(keys, asked));
+      this.#batches.set(keys, batches);
+    }
+    const answer = await batches.add(replay);
+    return answer === null ? undefined : endedAnswer(access, replay.callId, answer);
+  }
+
+  async #look(keys: PlaceKeys, asked: readonly Replay[]): Promise<(unknown[] | null)[]> {
+    const args = asked.flatMap(({ callId, paramsDigest, mode }) => [
+      callId,
+      paramsDigest,
+      mode === 'bestEffort' ? '1' : '0',
+    ]);
+    const { answers } = await this.#access.carry(replaysScript, [keys.base], args, asked.length);
+    return answers as (unknown[] | null)[];
+  }
+}
+
+/** `answer`: state, now, outcome, when it ended, the outcome's signature, and of a large outcome where it is, and its reference. */
+export async function endedAnswer(access: LedgerAccess, callId: string, answer: readonly unknown[]): Promise<Ended> {
+  const [state, now, inline, endedAt, signature, at, parts] = answer as [
+    Ended['state'],
+    string,
+    string | null,
+    string,
+    string,
+    string,
+    string | null | undefined,
+  ];
+  return {
+    kind: 'ended',
+    callId,
+    state,
+    outcome:
+      inline === null
+        ? await access.largeOutcome(callId, { state, at, parts: parts ?? undefined, signature })
+        : access.seals.believedOutcome(callId, state, inline, signature),
+    ageMs: Number(now) - Number(endedAt),
+  };
+}
