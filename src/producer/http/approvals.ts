@@ -34,7 +34,7 @@ export function approvalRoutes({ pawl }: { readonly pawl: Pawl }): readonly Rout
         state: z.enum(APPROVAL_STATES).optional(),
         limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'approvals' }),
       }),
-      answers: { 200: 'Approvals' },
+      answers: { 200: ['Approvals', 'ApprovalList'] },
       async handle({ query, caller }) {
         const { state, limit } = query;
         const isSeen = ({ request }: ApprovalRecord) => seesTenant(caller, request.tenantId);
@@ -47,7 +47,7 @@ export function approvalRoutes({ pawl }: { readonly pawl: Pawl }): readonly Rout
       path: '/v1/approvals/{id}',
       permission: 'decide',
       summary: 'One approval, with earlier decisions on the same tool.',
-      answers: { 200: 'The approval' },
+      answers: { 200: ['The approval', 'ApprovalWithSimilar'] },
       async handle({ path, caller }) {
         const shown = await approvalFor(pawl, caller, path['id'] ?? '');
         const similar = await approvals.similarTo(shown.record);
@@ -60,7 +60,7 @@ export function approvalRoutes({ pawl }: { readonly pawl: Pawl }): readonly Rout
       permission: 'decide',
       summary: 'Approves or denies a call, once, exactly as it was shown.',
       body: decisionSchema,
-      answers: { 200: 'The approval, decided' },
+      answers: { 200: ['The approval, decided', 'Approval'] },
       async handle({ path, body, caller }) {
         const { record } = await approvalFor(pawl, caller, path['id'] ?? '');
         const { decision, digest, reason, params, remember } = body;

@@ -75,8 +75,8 @@ export function callRoutes({
         oneOf: [z.toJSONSchema(shortCallSchema, { io: 'input' }), contractSchemas().toolCallEnvelope],
       },
       answers: {
-        200: 'The result envelope, whatever its status',
-        202: 'The call goes on: its ID, state and phase',
+        200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
+        202: ['The call goes on: its ID, state and phase', 'CallUnderWay'],
       },
       async handle({ query, headers, body: sent, caller, onGone }) {
         await checkAccepting();
@@ -101,7 +101,7 @@ export function callRoutes({
         state: z.enum([...CALL_STATES, ...PHASES, 'unresolved']).optional(),
         limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
       }),
-      answers: { 200: 'Calls, without their results' },
+      answers: { 200: ['Calls, without their results', 'CallList'] },
       handle: (asked) => list(pawl, asked),
     }),
     route({
@@ -110,7 +110,7 @@ export function callRoutes({
       permission: 'use',
       summary: 'One call, with its attempts and, once it has ended, its result; `wait` waits for that.',
       query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
-      answers: { 200: 'The call' },
+      answers: { 200: ['The call', 'Call'] },
       async handle({ path, query, caller, onGone }) {
         const record = await callFor(pawl, caller, path['callId'] ?? '');
         const { callId } = record;
@@ -144,7 +144,7 @@ export function callRoutes({
       path: '/v1/calls/{callId}',
       permission: 'use',
       summary: 'Cancels a call wherever it is, and says how that ended.',
-      answers: { 200: 'The settlement, and the result if there is one' },
+      answers: { 200: ['The settlement, and the result if there is one', 'Cancellation'] },
       async handle({ path, caller }) {
         const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
         return { status: 200, body: await pawl.cancel(callId, nameOf(caller)) };
@@ -159,7 +159,10 @@ export function callRoutes({
       query: z.strictObject({
         wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
       }),
-      answers: { 200: 'The result envelope, whatever its status', 202: 'The undoing goes on: its ID, state and phase' },
+      answers: {
+        200: ['The result envelope, whatever its status', 'ToolResultEnvelope'],
+        202: ['The undoing goes on: its ID, state and phase', 'CallUnderWay'],
+      },
       async handle({ path, query, caller, onGone }) {
         await checkAccepting();
         const { callId, request } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
@@ -176,7 +179,7 @@ export function callRoutes({
       permission: 'operate',
       summary: 'Gives a call with an unknown outcome a known one, or lets it run again.',
       body: resolutionSchema,
-      answers: { 200: 'The call' },
+      answers: { 200: ['The call', 'Call'] },
       async handle({ path, body, caller }) {
         const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
         return { status: 200, body: callView(await pawl.resolve(callId, body, nameOf(caller))) };

@@ -35,7 +35,7 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
       path: '/debug/tool-reliability',
       permission: 'oversee',
       summary: 'Circuits, ledger counts and switches.',
-      answers: { 200: 'The state of reliability' },
+      answers: { 200: ['The state of reliability', 'Reliability'] },
       handle: async () => ({ status: 200, body: await reliability(pawl) }),
     }),
     route({
@@ -44,7 +44,7 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
       permission: 'oversee',
       summary: 'What became of circuits in the last week, the newest first.',
       query: z.strictObject({ limit: queryNumber({ max: 1_000, fallback: 100, unit: 'changes' }) }),
-      answers: { 200: 'Changes' },
+      answers: { 200: ['Changes', 'CircuitHistory'] },
       handle: async ({ query }) => ({ status: 200, body: { changes: await pawl.circuitHistory(query.limit) } }),
     }),
     route({
@@ -54,7 +54,7 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
       summary:
         'Forces a circuit open, resets circuits to closed, forgets calls that have ended, or switches the reliability layer off and on for the fleet.',
       body: actionSchema,
-      answers: { 200: 'The state of reliability, with the circuits that were changed' },
+      answers: { 200: ['The state of reliability, with the circuits that were changed', 'ReliabilityChange'] },
       async handle({ body, caller }) {
         const by = nameOf(caller);
         const { action, tool, context, key, session, reason } = body;

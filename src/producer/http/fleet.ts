@@ -16,7 +16,7 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
       path: '/v1/me',
       permission: 'read',
       summary: 'Who asks: the role of the token, and what it may do.',
-      answers: { 200: 'The role, the tenant if the token has one, and the permissions' },
+      answers: { 200: ['The role, the tenant if the token has one, and the permissions', 'Caller'] },
       handle({ caller }) {
         const { role, tenantId } = caller;
         const { traceUrl } = pawl.settings;
@@ -36,7 +36,7 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
       path: '/v1/workers',
       permission: 'oversee',
       summary: 'Workers that live, and how much each tier has to do.',
-      answers: { 200: 'Workers and tiers' },
+      answers: { 200: ['Workers and tiers', 'Fleet'] },
       async handle() {
         const { backend } = pawl;
         const [{ workers }, states] = await Promise.all([
@@ -60,7 +60,7 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
       path: '/v1/shards',
       permission: 'oversee',
       summary: 'The shards of each tier, and how they stand.',
-      answers: { 200: 'Shards' },
+      answers: { 200: ['Shards', 'ShardList'] },
       async handle() {
         return { status: 200, body: { shards: await pawl.shards() } };
       },
@@ -71,7 +71,7 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
       permission: 'administer',
       summary: 'Spreads the sessions that are opened from now on among so many shards; all others stay where they are.',
       body: z.strictObject({ shards: shardCountSchema }),
-      answers: { 200: 'The shards of the tier' },
+      answers: { 200: ['The shards of the tier', 'ShardList'] },
       async handle({ path, body, caller }) {
         const tier = TIERS.find((each) => each === path['tier']);
         if (tier === undefined)
@@ -85,7 +85,7 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
       path: '/v1/workers/{id}/drain',
       permission: 'oversee',
       summary: 'Asks a worker to take no further calls, finish those that it runs, and end.',
-      answers: { 202: 'The worker was asked' },
+      answers: { 202: ['The worker was asked', 'Drain'] },
       async handle({ path, caller }) {
         const id = path['id'] ?? '';
         await pawl.drainWorker(id, nameOf(caller));

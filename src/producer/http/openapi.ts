@@ -1,6 +1,7 @@
 /** `/openapi.json`: the routes described from the values that also check them. */
 import { z } from 'zod';
 import { contractSchemas } from '../../shared/envelope.ts';
+import { answerSchemas } from './answer-schemas.ts';
 import { STATUSES } from './errors.ts';
 import { type Route, route } from './routes.ts';
 
@@ -36,9 +37,19 @@ function openApi(routes: readonly Route[], version: string): object {
     ),
     components: {
       securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
-      schemas: { ToolResultEnvelope: contractSchemas().toolResultEnvelope, Error: ERROR_SCHEMA },
+      schemas: {
+        ToolResultEnvelope: contractSchemas().toolResultEnvelope,
+        // As what is taken, so that further fields may come.
+        ...Object.fromEntries(Object.entries(answerSchemas).map(([name, schema]) => [name, component(schema)])),
+        Error: ERROR_SCHEMA,
+      },
     },
   };
+}
+
+function component(schema: z.ZodType): object {
+  const { $schema: _, ...described } = z.toJSONSchema(schema, { io: 'input' });
+  return described;
 }
 
 const ERROR_SCHEMA = {
@@ -83,12 +94,21 @@ function operation(each: Route): object {
           },
         }),
     responses: {
-      ...Object.fromEntries(Object.entries(each.answers).map(([status, description]) => [status, { description }])),
+      ...Object.fromEntries(Object.entries(each.answers).map(([status, answer]) => [status, answerOf(answer)])),
       default: {
         description: 'A refusal',
         content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
       },
     },
+  };
+}
+
+function answerOf(answer: Route['answers'][number]): object {
+  if (typeof answer === 'string') return { description: answer };
+  const [description, shape] = answer;
+  return {
+    description,
+    content: { 'application/json': { schema: { $ref: `#/components/schemas/${shape}` } } },
   };
 }
 

@@ -23,7 +23,7 @@ export function questionRoutes({ pawl }: { readonly pawl: Pawl }): readonly Rout
       permission: 'decide',
       summary: 'Questions of tools that wait for a person, the most urgent first.',
       query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'questions' }) }),
-      answers: { 200: 'Questions' },
+      answers: { 200: ['Questions', 'QuestionList'] },
       async handle({ query, caller }) {
         const listed = await questions.list(query.limit, ({ tenantId }) => seesTenant(caller, tenantId));
         return { status: 200, body: { questions: listed } };
@@ -35,7 +35,7 @@ export function questionRoutes({ pawl }: { readonly pawl: Pawl }): readonly Rout
       permission: 'decide',
       summary: 'Answers a question, once, or dismisses it.',
       body: replySchema,
-      answers: { 200: 'The question, with its answer' },
+      answers: { 200: ['The question, with its answer', 'AnsweredQuestion'] },
       async handle({ path, body, caller }) {
         const record = await questionFor(pawl, caller, path['id'] ?? '');
         const by = nameOf(caller);

@@ -23,7 +23,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
       path: '/v1/tools/{name}',
       permission: 'use',
       summary: `One tool; for an admin with its declaration. ${DESCRIBED}`,
-      answers: { 200: 'The tool' },
+      answers: { 200: ['The tool', 'ToolStanding'] },
       async handle({ path, caller }) {
         const name = path['name'] ?? '';
         const { tools } = await pawl.catalogue();
@@ -51,7 +51,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
       headers: conditions,
       body: z.looseObject({}),
       bodySchema: z.toJSONSchema(putSpecSchema, { io: 'input' }),
-      answers: { 200: 'Replaced', 201: 'Declared' },
+      answers: { 200: ['Replaced', 'RegistryRecord'], 201: ['Declared', 'RegistryRecord'] },
       async handle({ path, headers, body, caller }) {
         const { name, namespace, ...given } = body;
         checkName(path['name'] ?? '', name, namespace);
@@ -72,7 +72,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
       body: z
         .strictObject({ enabled: z.boolean().optional(), mutable: z.boolean().optional() })
         .refine(({ enabled, mutable }) => enabled !== undefined || mutable !== undefined, 'needs enabled or mutable'),
-      answers: { 200: 'The record' },
+      answers: { 200: ['The record', 'RegistryRecord'] },
       async handle({ path, headers, body: { enabled, mutable }, caller }) {
         const switches = {
           ...(enabled === undefined ? {} : { enabled }),
@@ -98,7 +98,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
       path: '/v1/tools/{name}/revisions',
       permission: 'administer',
       summary: `Its revisions, the newest first. ${DESCRIBED}`,
-      answers: { 200: 'Revisions' },
+      answers: { 200: ['Revisions', 'RevisionList'] },
       async handle({ path }) {
         return { status: 200, body: { revisions: await registry.history(path['name'] ?? '') } };
       },
@@ -110,7 +110,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
       summary: `Makes an earlier revision the newest again. ${DESCRIBED}`,
       headers: conditions,
       body: z.strictObject({ revision: z.number().int().min(1) }),
-      answers: { 200: 'The record' },
+      answers: { 200: ['The record', 'RegistryRecord'] },
       async handle({ path, headers, body, caller }) {
         return answer(200, await registry.rollback(path['name'] ?? '', body.revision, optionsOf(headers, caller)));
       },

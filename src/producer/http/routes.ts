@@ -9,6 +9,7 @@ import { PawlError } from '../../shared/failure.ts';
 import { isLong } from '../../shared/json-pieces.ts';
 import type { Logger } from '../../shared/log.ts';
 import { type Caller, checkPermission, type Permission } from './access.ts';
+import type { AnswerName } from './answer-schemas.ts';
 import { HttpError, invalidBody, refusalOf } from './errors.ts';
 import { longJson, sendParts } from './parts.ts';
 
@@ -41,6 +42,9 @@ export interface Answer {
   readonly stream?: (response: Response) => void;
 }
 
+/** Status and meaning of the answers, refusals aside, and the name of their shape where they are JSON. */
+export type Answers = Readonly<Record<number, string | readonly [meaning: string, shape: AnswerName]>>;
+
 /** A route, with the types of its query and body forgotten. */
 export interface Route {
   readonly method: Method;
@@ -54,8 +58,7 @@ export interface Route {
   readonly body: z.ZodType | undefined;
   /** What the body is described as, when its check is not a schema's. */
   readonly bodySchema?: object;
-  /** Status and meaning of the answers, refusals aside. */
-  readonly answers: Readonly<Record<number, string>>;
+  readonly answers: Answers;
   handle(asked: Asked): Promise<Answer> | Answer;
 }
 
@@ -76,7 +79,7 @@ export function route<
   readonly headers?: Headers;
   readonly body?: Body;
   readonly bodySchema?: object;
-  readonly answers: Readonly<Record<number, string>>;
+  readonly answers: Answers;
   handle(asked: Asked<z.output<Query>, z.output<Body>, z.output<Headers>>): Promise<Answer> | Answer;
 }): Route {
   return {

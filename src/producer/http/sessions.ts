@@ -21,7 +21,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
       permission: 'use',
       summary: 'Opens a session.',
       body: openSessionSchema,
-      answers: { 201: 'The session' },
+      answers: { 201: ['The session', 'Session'] },
       async handle({ body, caller }) {
         if (body.tenantId !== undefined) checkTenant(caller, body.tenantId, 'The tenantId');
         if (body.workspaceRoot !== undefined) checkWorkspace(caller, body.workspaceRoot, pawl.settings.workspaceRoot);
@@ -45,7 +45,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
       permission: 'use',
       summary: 'Sessions, the newest first.',
       query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'sessions' }) }),
-      answers: { 200: 'Sessions' },
+      answers: { 200: ['Sessions', 'SessionList'] },
       async handle({ query, caller }) {
         return { status: 200, body: { sessions: await pawl.sessions(query.limit, caller.tenantId) } };
       },
@@ -55,7 +55,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
       path: '/v1/sessions/{key}',
       permission: 'use',
       summary: 'One session.',
-      answers: { 200: 'The session' },
+      answers: { 200: ['The session', 'Session'] },
       async handle({ path, caller }) {
         const { record } = await sessionFor(pawl, caller, path['key'] ?? '');
         return { status: 200, body: { ...record, ...(await spentBy(pawl, record)) } };
@@ -66,7 +66,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
       path: '/v1/sessions/{key}/messages',
       permission: 'use',
       summary: 'What tools said to the people of a session, whose channel is console or operator.',
-      answers: { 200: 'Messages, the oldest first' },
+      answers: { 200: ['Messages, the oldest first', 'MessageList'] },
       async handle({ path, caller }) {
         const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
         return { status: 200, body: { messages: await pawl.backend.messages.list(key) } };

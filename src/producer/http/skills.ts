@@ -13,7 +13,7 @@ export function skillRoutes(pawl: Pawl): readonly Route[] {
       permission: 'use',
       summary: 'Skills, the highest priority first; with `?task=` those that its words call for.',
       query: z.strictObject({ task: z.string().min(1).max(20_000).optional() }),
-      answers: { 200: 'Skills' },
+      answers: { 200: ['Skills', 'SkillList'] },
       handle: async ({ query: { task } }) => ({
         status: 200,
         body: { skills: await (task === undefined ? skills.list() : skills.triggeredBy(task)) },
@@ -24,7 +24,7 @@ export function skillRoutes(pawl: Pawl): readonly Route[] {
       path: '/v1/skills/{name}',
       permission: 'use',
       summary: 'One skill.',
-      answers: { 200: 'The skill' },
+      answers: { 200: ['The skill', 'Skill'] },
       handle: async ({ path }) => ({ status: 200, body: await skills.show(path['name'] ?? '') }),
     }),
     route({
@@ -33,7 +33,7 @@ export function skillRoutes(pawl: Pawl): readonly Route[] {
       permission: 'administer',
       summary: 'Writes the record of a skill. Sessions that are open keep what they have of it.',
       body: skillSchema,
-      answers: { 200: 'The skill' },
+      answers: { 200: ['The skill', 'Skill'] },
       handle: async ({ path, body, caller }) => ({
         status: 200,
         body: await skills.put(path['name'] ?? '', body, caller.id),

@@ -21,7 +21,7 @@ export function toolClientRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits
         tools: z.array(z.string().min(1).max(256)).min(1).max(MAX_CLIENT_TOOLS),
         leaseMs: z.number().default(CLIENT_LEASE.defaultMs),
       }),
-      answers: { 201: 'The client, with the ID that makes it this client' },
+      answers: { 201: ['The client, with the ID that makes it this client', 'ToolClient'] },
       handle: async ({ body, caller }) => ({
         status: 201,
         body: await toolClients.join(body.tools, { leaseMs: body.leaseMs, by: caller.id }),
@@ -34,7 +34,7 @@ export function toolClientRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits
       summary: 'The next call for the client, waited for up to `?wait=MS`; renews its lease.',
       query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
       body: z.strictObject({ running: runningSchema }),
-      answers: { 200: 'A call, or none; and calls to stop' },
+      answers: { 200: ['A call, or none; and calls to stop', 'ToolClientNews'] },
       async handle({ path, query, body, onGone }) {
         const ended = new AbortController();
         const news = toolClients.next(path['clientId'] ?? '', {
@@ -53,7 +53,7 @@ export function toolClientRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits
       permission: 'oversee',
       summary: 'Renews the lease of the client, and says which of its calls to stop.',
       body: z.strictObject({ running: runningSchema }),
-      answers: { 200: 'Calls to stop' },
+      answers: { 200: ['Calls to stop', 'ToolClientNews'] },
       handle: async ({ path, body }) => ({
         status: 200,
         body: await toolClients.heartbeat(path['clientId'] ?? '', body.running),
@@ -70,7 +70,7 @@ export function toolClientRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits
         total: z.number().optional(),
         message: z.string().max(2_000).optional(),
       }),
-      answers: { 200: 'Whether somebody still waits for the call' },
+      answers: { 200: ['Whether somebody still waits for the call', 'ProgressWanted'] },
       async handle({ path, body: { fence, progress, total, message } }) {
         const report = {
           progress,

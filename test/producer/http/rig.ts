@@ -14,6 +14,7 @@ import { ToolWorker } from '../../../src/workers/worker.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { eventually, type Signal, signal } from '../../helpers/signal.ts';
 import { createWorld, type World } from '../../helpers/world.ts';
+import { checkShape } from './answer-shapes.ts';
 
 export interface Answer {
   readonly status: number;
@@ -138,7 +139,9 @@ export async function askServer(url: string, path: string, options: AskOptions =
   });
   const text = await response.text();
   const isJson = response.headers.get('content-type')?.startsWith('application/json') === true;
-  return { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : undefined };
+  const answer = isJson ? JSON.parse(text) : undefined;
+  if (isJson) checkShape(method, path, response.status, answer);
+  return { status: response.status, headers: response.headers, text, body: answer };
 }
 
 /** A GET whose every header is given by hand, `Host` included. */

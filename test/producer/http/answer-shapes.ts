@@ -1,0 +1,39 @@
+/** Holds every answer of the API to the shape that `/openapi.json` describes for it, with no field more. */
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { z } from 'zod';
+import { answerSchemas } from '../../../src/producer/http/answer-schemas.ts';
+import { type ApiParts, apiRoutes } from '../../../src/producer/http/api.ts';
+import { contractSchemas } from '../../../src/shared/envelope.ts';
+
+const ajv = new Ajv2020({ strict: false, allErrors: true });
+const schemas = {
+  ToolResultEnvelope: contractSchemas().toolResultEnvelope,
+  ...Object.fromEntries(
+    // As it is given: what is not described is refused.
+    Object.entries(answerSchemas).map(([name, schema]) => [name, z.toJSONSchema(schema, { io: 'output' })]),
+  ),
+};
+ajv.addSchema({ $id: 'api', components: { schemas } });
+
+// They are only looked at.
+const routes = apiRoutes({ pawl: {}, fleet: {} } as ApiParts).map(({ method, path, answers }) => ({
+  method: method.toUpperCase(),
+  pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+').replaceAll('.', '\\.')}(?:\\?.*)?$`),
+  answers,
+}));
+
+/** Throws when an answer is not what is described. */
+export function checkShape(method: string, path: string, status: number, body: unknown): void {
+  // In the form of the service whose buttons these are.
+  if (path === '/v1/approvals/actions') return;
+  const asked = routes.find((route) => route.method === method && route.pattern.test(path));
+  const described = asked?.answers[status];
+  if (described === undefined || typeof described === 'string') return;
+  const [, shape] = described;
+  const validate = ajv.compile({ $ref: `api#/components/schemas/${shape}` });
+  if (validate(body)) return;
+  const faults = validate.errors?.map(
+    ({ instancePath, message, params }) => `${instancePath} ${message} ${JSON.stringify(params)}`,
+  );
+  throw new Error(`${method} ${path} answered what is no ${shape}: ${faults?.join('; ')}`);
+}
