@@ -44,12 +44,13 @@ export function executionOf(
 ): NonNullable<DedupeRecord['execution']> {
   return {
     attemptCount,
-    attempts: attempts.map(({ startedAtMs, finishedAtMs, status, retriable, errorCode }) => ({
+    attempts: attempts.map(({ startedAtMs, finishedAtMs, status, retriable, errorCode, inDoubt }) => ({
       startedAtMs,
       finishedAtMs,
       status: status === 'success' ? 'success' : 'error',
       retriable,
       ...(status === 'lost' ? { errorCode: LOST } : errorCode === undefined ? {} : { errorCode }),
+      ...(inDoubt === undefined ? {} : { inDoubt }),
     })),
   };
 }

@@ -10,7 +10,7 @@
  * failed    an error, replayed for a shorter time; also an outcome that is not known
  * cancelled by a caller; nothing runs under this record again
  */
-import { type FailureCode, PawlError } from './failure.ts';
+import { type Failure, type FailureCode, PawlError } from './failure.ts';
 import type { Effects } from './tool.ts';
 
 export const CALL_STATES = ['inflight', 'done', 'failed', 'cancelled'] as const;
@@ -87,6 +87,11 @@ export function mayHaveHappened(effects: Effects, code: string): boolean {
   return UNKNOWN_CODES.includes(code) || (effects === 'once' && AFTER_THE_EFFECT.includes(code));
 }
 
+/** Whether an attempt that failed so may have had its effect, where another one might follow. */
+export function isInDoubt(effects: Effects, { retriable, nothingHappened }: Failure): boolean {
+  return effects !== 'none' && retriable && !nothingHappened;
+}
+
 /** Whether a cancelled attempt may have had its effect. */
 export function settlementOfAborted(effects: Effects, nothingHappened: boolean): Settlement {
   return effects === 'none' || nothingHappened ? 'cancelled' : 'unsettled';
@@ -102,6 +107,8 @@ export interface AttemptRecord {
   readonly status: 'success' | 'error' | 'lost';
   readonly retriable: boolean;
   readonly errorCode?: string;
+  /** It failed, and may have had its effect all the same. */
+  readonly inDoubt?: true;
   /** Digest of what it found, where workers have to agree (I11). */
   readonly vote?: string;
   /** Milliseconds until the next attempt, when one follows. */

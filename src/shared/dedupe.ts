@@ -54,6 +54,8 @@ export interface DedupeAttempt {
   readonly status: 'success' | 'error';
   readonly retriable: boolean;
   readonly errorCode?: string;
+  /** It failed, and may have had its effect all the same. */
+  readonly inDoubt?: true;
 }
 
 /** R16. `lockMs` is the seed's in-flight TTL, read as a lease that is renewed while the run lives (DESIGN, ruling 6). */

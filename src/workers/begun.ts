@@ -1,7 +1,7 @@
 /**
  * An attempt that has begun: what its steps share, and what follows from it.
  */
-import type { AttemptRecord } from '../shared/call.ts';
+import { type AttemptRecord, isInDoubt } from '../shared/call.ts';
 import type { ToolPolicy } from '../shared/config.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { type Failure, PawlError } from '../shared/failure.ts';
@@ -39,6 +39,16 @@ export interface RegisteredTool {
  */
 export function isAnswerable({ tool, declared }: RegisteredTool): boolean {
   return tool.probe !== undefined && (tool.effects === 'probe' || (tool.effects === 'once' && declared === true));
+}
+
+/**
+ * Whether the attempt before this one ended, with a failure that leaves open whether it had its effect, and its tool can say. One of
+ * an earlier life of the call is not asked about: somebody said that it may run again.
+ */
+export function isToBeAsked({ registered, started }: Pick<Begun, 'registered' | 'started'>): boolean {
+  const last = started.earlier.at(-1);
+  const isOpen = last?.inDoubt === true && last.startedAtMs >= started.firstStartedAtMs;
+  return isOpen && registered.tool.effects === 'probe';
 }
 
 /** Tools under their qualified names. Throws `CONFIGURATION` for two of one name, and for a schema that cannot be compiled. */
@@ -122,7 +132,7 @@ export function remainingMs(begun: Begun): number | undefined {
 /** The attempts of the call with this one at the end. */
 export function attemptsWith(begun: Begun, failure: Failure | undefined, delayMs?: number): AttemptRecord[] {
   const { vote } = begun.running;
-  const { started, attempt, workerId } = begun;
+  const { started, registered, attempt, workerId } = begun;
   const record: AttemptRecord = {
     attempt,
     fence: started.fence,
@@ -132,6 +142,7 @@ export function attemptsWith(begun: Begun, failure: Failure | undefined, delayMs
     status: failure === undefined ? 'success' : 'error',
     retriable: failure?.retriable ?? false,
     ...(failure === undefined ? {} : { errorCode: failure.code }),
+    ...(failure !== undefined && isInDoubt(registered.tool.effects, failure) ? { inDoubt: true } : {}),
     ...(delayMs === undefined ? {} : { delayMs }),
     ...(vote === undefined ? {} : { vote }),
     ...(begun.trace === undefined ? {} : { traceparent: begun.trace.traceparent }),

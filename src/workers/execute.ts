@@ -3,7 +3,7 @@
  *
  * begin     take the next fence, or learn that there is nothing to do (`admission.ts`)
  * admit     pass the fleet's circuit, be its probe, or be refused (`admission.ts`)
- * recover   decide what became of an attempt that left no record, and whether configuration forces the circuit open
+ * recover   decide what became of an attempt that left its effect open, and whether configuration forces the circuit open
  * pace      wait, without holding anything, until the fleet's limits let the call start
  * prepare   tool, permission, parameters, context: all from this worker's own registry, nothing from the job (`preparation.ts`)
  * await     wait, without holding anything, until what the tool waits for has come
@@ -26,7 +26,7 @@ import { Admission, ELSEWHERE_MS, NEXT_WORKER_MS } from './admission.ts';
 import { type AttemptOptions, askReady, type Ending, runProbe, runTool } from './attempt.ts';
 import { AttemptHooks } from './attempt-hooks.ts';
 import { AttemptAudit } from './audit.ts';
-import { type Begun, isAnswerable, nowMs, waitedMs } from './begun.ts';
+import { type Begun, isAnswerable, isToBeAsked, nowMs, waitedMs } from './begun.ts';
 import { mayRunHere, tooFew } from './consensus.ts';
 import type { ExecuteParts } from './executor-parts.ts';
 import { FleetCircuits } from './fleet-circuit.ts';
@@ -117,10 +117,10 @@ export class Executor {
 
   // recover
 
-  /** An attempt before this one began and left no record: its tool's effects say what to do (DESIGN, decision 5). */
+  /** An attempt before this one began and left its effect open: its tool's effects say what to do (DESIGN, decision 5). */
   async #recover(begun: Begun): Promise<Step<void>> {
     const { started, registered, circuit, running } = begun;
-    if (started.takenOver) {
+    if (started.takenOver || isToBeAsked(begun)) {
       const plan = recovery(registered.tool.effects, started.lostAttempts, isAnswerable(registered));
       if (plan.kind === 'stop') return { end: await this.#judge.giveUp(begun, failureOf(plan.code)) };
       if (plan.kind === 'probe') {

@@ -527,6 +527,59 @@ describe('an attempt that began and left no record (DESIGN, decision 5)', () => 
   });
 });
 
+describe('a `probe` tool whose attempt failed in the middle', () => {
+  const failing = (answer: ProbeAnswer<string>, failure: () => Error) => {
+    const probed: number[] = [];
+    const { tool, contexts } = scripted(
+      'charge',
+      ({ attempt }) => {
+        if (attempt === 1) throw failure();
+        return { output: 'ran' };
+      },
+      {
+        effects: 'probe',
+        probe: (_params, { attempt }) => {
+          probed.push(attempt);
+          return answer;
+        },
+      },
+    );
+    return { tool, contexts, probed };
+  };
+  const reset = () => Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
+  const refused = () => Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
+
+  test.each<[string, ProbeAnswer<string>, string, number]>([
+    ['done', { state: 'done', result: { output: 'was done' } }, 'was done', 1],
+    ['not done', { state: 'not-done' }, 'ran', 2],
+    ['unknown', { state: 'unknown' }, 'OUTCOME_UNKNOWN', 1],
+  ])('is asked before it runs again, and says %s', async (_answer, answer, end, runs) => {
+    const { tool, contexts, probed } = failing(answer, reset);
+    const { session } = await startFleet({ tools: [tool] });
+    const result = await session.call(tool, {});
+    expect(result.error?.code ?? result.output?.content).toBe(end);
+    expect(result.retriedBy).toMatchObject([{ attempt: 1, reasonCode: 'CONNECTION_RESET' }]);
+    expect([contexts.length, probed]).toEqual([runs, [2]]);
+  });
+
+  test('runs again unasked where the failure proves that nothing happened', async () => {
+    const { tool, probed } = failing({ state: 'unknown' }, refused);
+    const { session } = await startFleet({ tools: [tool] });
+    expect(contentOf(await session.call(tool, {}))).toBe('ran');
+    expect(probed).toEqual([]);
+  });
+
+  test('runs again unasked when a person resolved it so', async () => {
+    const { tool, probed } = failing({ state: 'unknown' }, reset);
+    const { session, pawl } = await startFleet({ tools: [tool] });
+    const { callId = '', error } = await session.call(tool, {});
+    expect(error?.code).toBe('OUTCOME_UNKNOWN');
+    await pawl.resolve(callId, { as: 'retry' });
+    expect(await pawl.result(callId)).toMatchObject({ status: 'success', output: { content: 'ran' } });
+    expect(probed).toEqual([2]);
+  });
+});
+
 describe('a process that stood still', () => {
   /** Blocks this process as one that is stopped, or short of memory, stands still: no timer runs before what comes next. */
   const standStill = (ms: number) => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
