@@ -42,13 +42,13 @@ export function isAnswerable({ tool, declared }: RegisteredTool): boolean {
 }
 
 /**
- * Whether the attempt before this one ended, with a failure that leaves open whether it had its effect, and its tool can say. One of
- * an earlier life of the call is not asked about: somebody said that it may run again.
+ * Whether the attempt before this one left open whether it had its effect, and its tool can say. One of an earlier life of the call is
+ * not asked about: somebody said that it may run again.
  */
 export function isToBeAsked({ registered, started }: Pick<Begun, 'registered' | 'started'>): boolean {
   const last = started.earlier.at(-1);
-  const isOpen = last?.inDoubt === true && last.startedAtMs >= started.firstStartedAtMs;
-  return isOpen && registered.tool.effects === 'probe';
+  if (last === undefined || registered.tool.effects !== 'probe') return false;
+  return (last.inDoubt === true || last.status === 'lost') && last.startedAtMs >= started.firstStartedAtMs;
 }
 
 /** Tools under their qualified names. Throws `CONFIGURATION` for two of one name, and for a schema that cannot be compiled. */

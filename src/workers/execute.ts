@@ -128,7 +128,7 @@ export class Executor {
         if ('end' in prepared) return prepared;
         const answer = await runProbe(prepared.go);
         if (answer.state === 'done') return { end: await this.#judge.succeed(begun, answer.result) };
-        if (answer.state === 'unknown') return { end: await this.#judge.giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
+        if (answer.state === 'unknown') return { end: await this.#unanswered(begun) };
       }
       // The circuit opened meanwhile: the next attempt asks it like any other.
       const closed = circuit.seen.state === 'CLOSED' || circuit.probe !== undefined || begun.modes.circuits !== 'on';
@@ -137,6 +137,14 @@ export class Executor {
     if (!running.signal.aborted) return { go: undefined };
     const reason = running.signal.reason as PawlError;
     return { end: await this.#judge.interrupted(begun, reason, 'not-run') };
+  }
+
+  /** The tool gave no clear answer, or was not heard out: then what it is asked about stays as open as it was. */
+  #unanswered(begun: Begun): Promise<Verdict> {
+    const { aborted, reason } = begun.running.signal as { readonly aborted: boolean; readonly reason: PawlError };
+    return aborted && reason.code !== 'TIMEOUT'
+      ? this.#judge.interrupted(begun, reason, 'not-run')
+      : this.#judge.giveUp(begun, failureOf('OUTCOME_UNKNOWN'));
   }
 
   /** R25: a circuit that configuration forces open, which Redis knows nothing of. */

@@ -185,9 +185,10 @@ export class Judge {
           settlement: settlementOfAborted(effects, nothingHappened),
         });
       case 'DRAINED': {
-        if (isAnswerable(begun.registered) && !nothingHappened) return { kind: 'abandoned' };
+        if (isAnswerable(begun.registered) && ran && !nothingHappened) return { kind: 'abandoned' };
         const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
-        const again = mayRunAgain({ failure, effects, expectedRetrySafe });
+        // What the attempt did not reach, or did not decide, is left as it was to the next one.
+        const again = !ran || mayRunAgain({ failure, effects, expectedRetrySafe });
         if (!again) return this.fail(begun, failureOf('OUTCOME_UNKNOWN'), { status: 'error', ran: true });
         await this.#circuits.release(begun.circuit);
         return this.#settler.postpone(begun, 'queued', started.earlier, 0);

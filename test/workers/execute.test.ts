@@ -1,9 +1,9 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool, type Effects, type ProbeAnswer, ToolError } from '../../src/index.ts';
 import type { Hook } from '../../src/shared/hooks.ts';
 import { backoffMs, DEFAULT_RETRY } from '../../src/shared/retry.ts';
-import { eventually } from '../helpers/signal.ts';
+import { eventually, signal } from '../helpers/signal.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../producer/fleet.ts';
 import { echo, gated, httpError, scripted } from '../producer/tools.ts';
 
@@ -524,6 +524,45 @@ describe('an attempt that began and left no record (DESIGN, decision 5)', () => 
     );
     expect(ended.outcome?.error?.code).toBe('OUTCOME_UNKNOWN');
     expect([probed.length, contexts.length]).toEqual([0, 0]);
+  });
+});
+
+describe('a tool that is being asked what became of an attempt', () => {
+  const asked = async () => {
+    const held = signal();
+    const answers: (() => ProbeAnswer<string> | Promise<ProbeAnswer<string>>)[] = [
+      () => held.promise.then(() => ({ state: 'unknown' as const })),
+      () => ({ state: 'done', result: { output: 'was done' } }),
+    ];
+    const probed: number[] = [];
+    const { tool, contexts } = scripted('work', () => ({ output: 'ran' }), {
+      effects: 'probe',
+      probe: (_params, { fence }) => answers[probed.push(fence) - 1]?.() ?? { state: 'unknown' },
+    });
+    const fleet = await startFleet({ tools: [tool], workers: 0 });
+    const submission = pending(await fleet.session.submit(tool, {}, { idempotencyKey: 'k' }));
+    const { callId } = submission;
+    const generation = (await fleet.pawl.read(callId))?.generation ?? '';
+    const job = { callId, generation, session: fleet.session.key };
+    await fleet.pawl.backend.ledger.begin(job, { workerId: 'dead', leaseMs: 1, token: 'dead' });
+    const worker = await fleet.startWorker();
+    await eventually(() => probed.length === 1, { what: 'the question' });
+    onTestFinished(() => held.fire());
+    return { ...fleet, submission, worker, runs: () => contexts.length };
+  };
+
+  test('is asked again by the next worker, when the one that asks is drained', async () => {
+    const { submission, worker, startWorker, runs } = await asked();
+    await worker.close(0);
+    await startWorker();
+    expect(await submission.result).toMatchObject({ status: 'success', output: { content: 'was done' } });
+    expect(runs()).toBe(0);
+  });
+
+  test('leaves its call unsettled when that is cancelled meanwhile', async () => {
+    const { submission, pawl, runs } = await asked();
+    expect(await pawl.cancel(submission.callId)).toMatchObject({ settlement: 'unsettled' });
+    expect(runs()).toBe(0);
   });
 });
 
