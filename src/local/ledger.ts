@@ -5,7 +5,7 @@
  * runs it needs, the envelope, the phase, the fence, stands here. A record in flight that is not here belongs to another
  * process: it is followed until it ends, or until its lease does and it is taken over, which its tool's effects then judge.
  */
-import type { AttemptRecord, Phase } from '../shared/call.ts';
+import { type AttemptRecord, leftInDoubt, type Phase } from '../shared/call.ts';
 import { DEDUPE_DEFAULTS, type DedupeRecord, type DedupeStore } from '../shared/dedupe.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
@@ -294,8 +294,9 @@ export class LocalLedger implements CallLedger {
         }
         return { kind: 'requested' };
       }
-      const outcome = call.fence === 0 ? endings.beforeStart : endings.betweenAttempts;
-      await this.#end(call, endings.state, outcome, call.attempts, endings.ttlMs);
+      const known = { outcome: call.fence === 0 ? endings.beforeStart : endings.betweenAttempts, ttlMs: endings.ttlMs };
+      const { outcome, ttlMs } = (leftInDoubt(call.attempts) ? endings.inDoubt : undefined) ?? known;
+      await this.#end(call, endings.state, outcome, call.attempts, ttlMs);
       return { kind: 'cancelled', jobId: callId };
     });
   }

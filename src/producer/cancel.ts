@@ -2,6 +2,7 @@
 import type { Settlement } from '../shared/call.ts';
 import type { ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
+import { placeFor } from '../shared/fingerprint.ts';
 import { envelopeOf, type Outcome, resultError } from '../shared/outcome.ts';
 import type { CallLedger, KnownCall } from '../shared/store/records.ts';
 import { backgroundSchedule, type Schedule } from '../shared/time.ts';
@@ -63,6 +64,10 @@ export function requestCancellation(
     beforeStart: cancelledOutcome(record, 'cancelled-before-start'),
     betweenAttempts: cancelledOutcome(record, 'cancelled'),
     ttlMs,
+    // An attempt that was lost says nothing of its effects, but its tier does.
+    ...(placeFor(record.callId).tier === 'read-only'
+      ? {}
+      : { inDoubt: { outcome: cancelledOutcome(record, 'unsettled'), ttlMs } }),
     ...(inboxId === undefined ? {} : { inboxId }),
   });
 }

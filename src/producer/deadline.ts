@@ -1,11 +1,15 @@
 /**
  * The time limit of a call, as its caller keeps it: whoever waits hears of the end in time, whatever became of the call.
  */
-import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
-import { failureOf, PawlError } from '../shared/failure.ts';
-import { envelopeOf, type Outcome, resultError } from '../shared/outcome.ts';
+import { type Settings, toolPolicy } from '../shared/config.ts';
+import type { ToolResultEnvelope } from '../shared/envelope.ts';
+import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
+import { envelopeOf, type FailureStatus, type Outcome, resultError } from '../shared/outcome.ts';
+import type { CallLedger } from '../shared/store/records.ts';
 import { backgroundSchedule } from '../shared/time.ts';
+import type { Admitted } from './call-checks.ts';
 import type { DispatchParts } from './dispatch.ts';
+import type { Offer } from './offers.ts';
 import type { Submission } from './submission.ts';
 
 /** After the deadline of a call that no worker ended, its waiter ends the waiting. */
@@ -19,7 +23,7 @@ export const SILENCE_GRACE_MS = 1_000;
  */
 export function withDeadline(
   parts: Pick<DispatchParts, 'ledger' | 'approvals' | 'settings' | 'inboxId' | 'clock' | 'schedule'>,
-  envelope: ToolCallEnvelope,
+  { envelope, offer }: Pick<Admitted, 'envelope' | 'offer'>,
   callId: string,
   settled: Promise<ToolResultEnvelope>,
   stop: () => void,
@@ -40,6 +44,7 @@ export function withDeadline(
       beforeStart: late,
       betweenAttempts: late,
       ttlMs: parts.settings.ttl.failedMs,
+      ...inDoubt(parts.settings, offer),
       inboxId: parts.inboxId,
     });
     if (answer.kind === 'cancelled') await parts.approvals?.cancelled(callId);
@@ -81,11 +86,16 @@ export async function heardWithin(submission: Promise<Submission>, limitMs: numb
 }
 
 export function deadlineOutcome(toolName: string): Outcome {
-  return {
-    status: 'timeout',
-    toolName,
-    durationMs: 0,
-    attempts: 0,
-    error: resultError(failureOf('DEADLINE_EXCEEDED'), 'timeout'),
-  };
+  return lateOutcome(toolName, 'timeout', failureOf('DEADLINE_EXCEEDED'));
+}
+
+/** What no attempt may repeat unasked has no known end, when one of them may have had its effect. */
+function inDoubt(settings: Settings, offer: Offer): Pick<Parameters<CallLedger['cancel']>[1], 'inDoubt'> {
+  if (offer.effects !== 'once' && offer.effects !== 'probe') return {};
+  const outcome = lateOutcome(offer.name, 'error', failureOf('OUTCOME_UNKNOWN'));
+  return { inDoubt: { outcome, ttlMs: toolPolicy(settings, offer).ttl?.doneMs ?? settings.ttl.doneMs } };
+}
+
+function lateOutcome(toolName: string, status: FailureStatus, failure: Failure): Outcome {
+  return { status, toolName, durationMs: 0, attempts: 0, error: resultError(failure, status) };
 }

@@ -342,7 +342,7 @@ export class Dispatch {
     };
     const settled = waiting.outcome.then((outcome) => envelopeOf(outcome, asked));
     const own = attachedAgeMs === undefined;
-    const result = withDeadline(this.#parts, envelope, callId, settled, waiting.stop, own).then((ended) => {
+    const result = withDeadline(this.#parts, { envelope, offer }, callId, settled, waiting.stop, own).then((ended) => {
       const marked = this.#ended(envelope, offer, ended);
       return marked === undefined ? ended : marked.then(() => ended);
     });

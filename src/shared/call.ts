@@ -92,6 +92,11 @@ export function isInDoubt(effects: Effects, { retriable, nothingHappened }: Fail
   return effects !== 'none' && retriable && !nothingHappened;
 }
 
+/** Whether one of these attempts may have had its effect. */
+export function leftInDoubt(attempts: readonly Pick<AttemptRecord, 'status' | 'inDoubt'>[]): boolean {
+  return attempts.some(({ status, inDoubt }) => inDoubt === true || status === 'lost');
+}
+
 /** Whether a cancelled attempt may have had its effect. */
 export function settlementOfAborted(effects: Effects, nothingHappened: boolean): Settlement {
   return effects === 'none' || nothingHappened ? 'cancelled' : 'unsettled';

@@ -2,7 +2,7 @@
  * judge: settle, try again later, hand back, or leave it to others.
  */
 import type { CircuitState } from '../shared/breaker.ts';
-import { settlementOfAborted } from '../shared/call.ts';
+import { leftInDoubt, settlementOfAborted } from '../shared/call.ts';
 import { classify } from '../shared/classify.ts';
 import { type Failure, failureOf, type PawlError } from '../shared/failure.ts';
 import { isLong } from '../shared/json-pieces.ts';
@@ -182,7 +182,7 @@ export class Judge {
         return this.fail(begun, failure, {
           status: 'error',
           ran,
-          settlement: settlementOfAborted(effects, nothingHappened),
+          settlement: settlementOfAborted(effects, nothingHappened && !leftInDoubt(started.earlier)),
         });
       case 'DRAINED': {
         if (isAnswerable(begun.registered) && ran && !nothingHappened) return { kind: 'abandoned' };

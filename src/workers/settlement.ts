@@ -3,7 +3,15 @@
  * only the newest fence may run, again and again while Redis cannot take it and the lease still holds.
  */
 import type { CircuitState } from '../shared/breaker.ts';
-import { type AttemptRecord, type CallState, mayHaveHappened, type Settlement, UNKNOWN_CODES } from '../shared/call.ts';
+import {
+  type AttemptRecord,
+  type CallState,
+  leftInDoubt,
+  mayHaveHappened,
+  type Settlement,
+  settlementOfAborted,
+  UNKNOWN_CODES,
+} from '../shared/call.ts';
 import type { Settings, ToolPolicy } from '../shared/config.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
@@ -173,7 +181,8 @@ export class Settler {
     if (answer === 'exhausted' && retry !== undefined) return retry.refused();
     if (answer === 'cancelled') {
       const ran = attempts.length > started.earlier.length;
-      return this.fail(begun, failureOf('CANCELLED'), { status: 'error', ran, settlement: 'cancelled' });
+      const settlement = settlementOfAborted(begun.registered.tool.effects, !leftInDoubt(attempts));
+      return this.fail(begun, failureOf('CANCELLED'), { status: 'error', ran, settlement });
     }
     return notWritten(answer);
   }

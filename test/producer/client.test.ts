@@ -7,7 +7,7 @@ import { silentLogger } from '../../src/shared/log.ts';
 import { FleetKeys } from '../../src/shared/store/keys.ts';
 import type { AnyTool } from '../../src/shared/tool.ts';
 import { eventually } from '../helpers/signal.ts';
-import { pending, startFleet } from './fleet.ts';
+import { type Fleet, pending, startFleet } from './fleet.ts';
 import { echo, gated, httpError, scripted } from './tools.ts';
 
 /** Leaves a call of a `once` tool whose attempt began and left no record. */
@@ -147,15 +147,38 @@ describe('the four ways a cancellation ends', () => {
     expect(gate.contexts[0]?.signal.aborted).toBe(true);
   });
 
-  test('cancelled: a call between two attempts', async () => {
-    const { tool, contexts } = scripted('down', () => {
-      throw httpError(503, { retryAfterMs: 20_000 });
-    });
+  test.each([
+    ['cancelled', 'idempotent', 'workspace', 429],
+    ['cancelled', 'none', 'read-only', 503],
+    ['unsettled', 'idempotent', 'workspace', 503],
+  ] as const)('%s: a call between two attempts, with effects %s in the tier %s, after HTTP %i', async (...row) => {
+    const [settlement, effects, tier, status] = row;
+    const down = () => {
+      throw httpError(status, { retryAfterMs: 20_000 });
+    };
+    const { tool, contexts } = scripted('down', down, { effects, tier });
     const { session, pawl } = await startFleet({ tools: [tool] });
     const submission = pending(await session.submit(tool, {}));
     await eventually(async () => (await pawl.read(submission.callId))?.phase === 'waiting-retry');
-    expect(await pawl.cancel(submission.callId)).toMatchObject({ settlement: 'cancelled', result: { attempts: 1 } });
+    expect(await pawl.cancel(submission.callId)).toMatchObject({ settlement, result: { attempts: 1 } });
     expect(contexts).toHaveLength(1);
+  });
+
+  test('unsettled: a call whose attempt was lost, and which waits for a worker that has its tool', async () => {
+    const { tool } = scripted('pay', () => ({ output: 'paid' }), { effects: 'once' });
+    const fleet = await startFleet({ tools: [tool], workers: 0 });
+    const { callId } = await passedOn(fleet, pending(await fleet.session.submit(tool, {}, { idempotencyKey: 'k' })));
+    expect(await fleet.pawl.cancel(callId)).toMatchObject({ settlement: 'unsettled', result: { attempts: 1 } });
+  });
+
+  test('the deadline of such a call leaves its outcome unknown', async () => {
+    const { tool } = scripted('pay', () => ({ output: 'paid' }), { effects: 'once' });
+    const fleet = await startFleet({ tools: [tool], workers: 0 });
+    const deadlineAtMs = Date.now() + 3_000;
+    const asked = { idempotencyKey: 'k', deadlineAtMs };
+    const submission = await passedOn(fleet, pending(await fleet.session.submit(tool, {}, asked)));
+    expect(await submission.result).toMatchObject({ error: { code: 'OUTCOME_UNKNOWN' } });
+    expect(await fleet.pawl.resolve(submission.callId, { as: 'succeeded' })).toMatchObject({ state: 'done' });
   });
 
   test('too-late, with the outcome; and an unknown call is a typed error', async () => {
@@ -165,6 +188,18 @@ describe('the four ways a cancellation ends', () => {
     await expect(pawl.cancel('nonsense')).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
   });
 });
+
+/** Its worker died in the middle, and another one that does not have its tool has put it aside. */
+async function passedOn({ pawl, session }: Fleet, submission: ReturnType<typeof pending>) {
+  const { callId } = submission;
+  const { ledger } = pawl.backend;
+  const job = { callId, generation: (await pawl.read(callId))?.generation ?? '', session: session.key };
+  await ledger.begin(job, { workerId: 'dead', leaseMs: 1, token: 'dead' });
+  const taken = await ledger.begin(job, { workerId: 'other', leaseMs: 1_000, token: 'other' });
+  if (taken.kind !== 'started') throw new Error(`the call did not begin: ${taken.kind}`);
+  await ledger.postpone(callId, taken.fence, 'queued', taken.earlier, 60_000);
+  return submission;
+}
 
 describe('resolving an unknown outcome', () => {
   test('as succeeded: the answer is replayed', async () => {

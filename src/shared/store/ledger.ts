@@ -199,6 +199,8 @@ export class Ledger {
       readonly beforeStart: Outcome;
       readonly betweenAttempts: Outcome;
       readonly ttlMs: number;
+      /** Of a call with an attempt that may have had its effect, when that is another one. */
+      readonly inDoubt?: { readonly outcome: Outcome; readonly ttlMs: number };
       readonly inboxId?: string;
     },
   ): Promise<
@@ -207,9 +209,14 @@ export class Ledger {
     const keys = this.#access.placed(callId);
     const beforeStart = JSON.stringify(endings.beforeStart);
     const betweenAttempts = JSON.stringify(endings.betweenAttempts);
+    const { outcome: doubtful, ttlMs: doubtfulMs } = endings.inDoubt ?? {
+      outcome: endings.betweenAttempts,
+      ttlMs: endings.ttlMs,
+    };
+    const inDoubt = JSON.stringify(doubtful);
     const [code, , generation] = await cancelScript.run(
       this.#access.redis,
-      [keys.record(callId), keys.inflight],
+      [keys.record(callId), keys.inflight, keys.inDoubt],
       [
         callId,
         beforeStart,
@@ -224,6 +231,9 @@ export class Ledger {
         keys.approvals,
         this.#access.retentionMs,
         uuidv7(),
+        inDoubt,
+        this.#access.seals.outcome(callId, endings.state, inDoubt),
+        doubtfulMs,
       ],
     );
     if (code !== 'cancelled') return { kind: code as 'requested' | 'too-late' | 'gone' };

@@ -1,15 +1,17 @@
 -- Cancels a call that has not started; asks the worker of a running one to stop.
 --
--- KEYS  1 record  2 in-flight index
+-- KEYS  1 record  2 in-flight index  3 index of calls in doubt
 -- ARGV  1 call ID  2 outcome of a call that never ran (JSON)  3 outcome of one that waits for its next attempt (JSON)
 --       4 state to end in  5 time to live, ms  6 inbox ID of who waits for the answer  7 key prefix of inboxes  8 news channel
 --       9, 10 signatures of the two outcomes  11 key prefix of approvals  12 time to live of an approval, ms
 --       13 token: a script that runs twice, because its first answer was lost, answers the same
+--       14 outcome of a call with an attempt that may have had its effect (JSON)  15 its signature  16 its time to live, ms
 -- Returns {code, now, …}:
 --   cancelled  generation: the call ended here and now   requested: its worker has been asked
 --   too-late   state: it had ended before                gone: there is no such record
 local now = nowMs()
-local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'inboxes', 'fence', 'approval', 'paramsAt', 'endedBy')
+local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'inboxes', 'fence', 'approval', 'paramsAt', 'endedBy',
+  'attempts')
 if not fields[1] then return {'gone', now} end
 if fields[8] == ARGV[13] then return {'cancelled', now, fields[3]} end
 if fields[1] ~= 'inflight' then return {'too-late', now, fields[1]} end
@@ -20,15 +22,19 @@ if fields[2] == 'running' then
   redis.call('PUBLISH', ARGV[8], '{"type":"cancel","callId":"' .. ARGV[1] .. '","because":"' .. ARGV[4] .. '"}')
   return {'requested', now}
 end
-local outcome, signature = ARGV[2], ARGV[9]
+local outcome, signature, ttl = ARGV[2], ARGV[9], ARGV[5]
 if fields[5] then outcome, signature = ARGV[3], ARGV[10] end
+local attempts = fields[9] or ''
+if attempts:find('"inDoubt":true', 1, true) or attempts:find('"status":"lost"', 1, true) then
+  outcome, signature, ttl = ARGV[14], ARGV[15], ARGV[16]
+end
 if fields[2] == 'awaiting-approval' then
   local approval = ARGV[11] .. ':' .. fields[6]
   redis.call('HSET', approval, 'state', 'cancelled', 'decidedAtMs', now)
   redis.call('PEXPIRE', approval, ARGV[12])
   redis.call('ZREM', ARGV[11] .. 's:pending', fields[6])
 end
-local expiresAt = text(now + ARGV[5])
+local expiresAt = text(now + ttl)
 redis.call('HSET', KEYS[1], 'state', ARGV[4], 'outcome', outcome, 'outcomeSignature', signature, 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', expiresAt,
   'endedBy', ARGV[13])
 redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'notBeforeMs')
@@ -36,5 +42,6 @@ redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIREAT', KEYS[1], expiresAt)
 if fields[7] then redis.call('PEXPIREAT', fields[7], expiresAt) end
 redis.call('ZREM', KEYS[2], ARGV[1])
+if ARGV[4] == 'failed' and isUnknown(outcome) then redis.call('ZADD', KEYS[3], expiresAt, ARGV[1]) end
 notify(withInbox(fields[4], ARGV[6]), ARGV[7], settledEvent(ARGV[1], ARGV[4], signature, outcome, now))
 return {'cancelled', now, fields[3]}
