@@ -82,14 +82,14 @@ export const UNKNOWN_CODES: readonly string[] = ['OUTCOME_UNKNOWN', 'POISONED'] 
 
 const AFTER_THE_EFFECT: readonly string[] = ['TIMEOUT', 'RESULT_TOO_LARGE', 'RESULT_INVALID'] satisfies FailureCode[];
 
-/** Whether a call that failed so may have had its effect: asked for again under its key it must not run again any sooner than a success. */
-export function mayHaveHappened(effects: Effects, code: string): boolean {
-  return UNKNOWN_CODES.includes(code) || (effects === 'once' && AFTER_THE_EFFECT.includes(code));
+/** Whether an attempt that failed so may have had its effect. A tool that fails for good says itself that it did not do its work. */
+export function isInDoubt(effects: Effects, { code, retriable, nothingHappened }: Failure): boolean {
+  return effects !== 'none' && !nothingHappened && (retriable || AFTER_THE_EFFECT.includes(code));
 }
 
-/** Whether an attempt that failed so may have had its effect, where another one might follow. */
-export function isInDoubt(effects: Effects, { retriable, nothingHappened }: Failure): boolean {
-  return effects !== 'none' && retriable && !nothingHappened;
+/** Whether a call that failed, asked for again under its key, must not run again any sooner than a success. */
+export function isKeptLong(effects: Effects, attempts: readonly Pick<AttemptRecord, 'status' | 'inDoubt'>[]): boolean {
+  return (effects === 'once' || effects === 'probe') && leftInDoubt(attempts);
 }
 
 /** Whether one of these attempts may have had its effect. */

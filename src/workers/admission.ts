@@ -281,13 +281,14 @@ export class Admission {
           return this.#begin(job, running, hold);
         }
         if (policy.whenOpen === 'park') return { end: { kind: 'later', delayMs: entry.retryAfterMs } };
-        return { end: await this.#refuse(job, answer, seen, entry.retryAfterMs) };
+        return { end: await this.#refuse(job, answer, registered, seen, entry.retryAfterMs) };
     }
   }
 
   #refuse(
     { callId }: CallJob,
     { fence, request, earlier }: Extract<BeginAnswer, { kind: 'circuit' }>,
+    { tool }: RegisteredTool,
     seen: Circuit,
     retryAfterMs: number,
   ): Promise<Verdict> {
@@ -305,7 +306,11 @@ export class Admission {
     };
     const event = { callId, envelope, attempt: earlier.length, errorCode: failure.code, breakerState };
     this.#parts.onEvent({ type: 'tool_call_blocked', ...event });
-    return this.#settler.refuse(callId, fence, outcome, earlier);
+    const { effects } = tool;
+    return this.#settler.refuse(callId, fence, outcome, earlier, {
+      policy: toolPolicy(this.#parts.settings, tool),
+      effects,
+    });
   }
 
   #refuseForged({ callId }: CallJob, fence: number): Promise<Verdict> {

@@ -6,13 +6,14 @@ import type { CircuitState } from '../shared/breaker.ts';
 import {
   type AttemptRecord,
   type CallState,
+  isKeptLong,
   leftInDoubt,
-  mayHaveHappened,
   type Settlement,
   settlementOfAborted,
   UNKNOWN_CODES,
 } from '../shared/call.ts';
 import type { Settings, ToolPolicy } from '../shared/config.ts';
+import type { Effects } from '../shared/effects.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import { type FailureStatus, type Outcome, resultError, stateOf } from '../shared/outcome.ts';
@@ -53,6 +54,12 @@ export interface FailureDetails {
   readonly ran: boolean;
   readonly breakerState?: CircuitState;
   readonly settlement?: Settlement;
+}
+
+/** What of a tool says how long its calls are kept. */
+interface KeptTool {
+  readonly policy: ToolPolicy;
+  readonly effects: Effects;
 }
 
 /** An attempt that follows a failure, and takes from the tool's budget. */
@@ -115,12 +122,11 @@ export class Settler {
       ...(settlement === undefined ? {} : { settlement }),
     };
     const { callId, started, policy, running, registered } = begun;
-    const kept = ran && mayHaveHappened(registered.tool.effects, failure.code) ? this.#doneTtlMs(policy) : undefined;
-    const ending = {
-      ...this.#ending(callId, started.fence, outcome, policy),
-      ...(kept === undefined ? {} : { ttlMs: kept }),
-    };
-    return this.#settle({ ...ending, outcomeJson: JSON.stringify(outcome), attempts }, running);
+    const ending = this.#failing(callId, started.fence, outcome, attempts, {
+      policy,
+      effects: registered.tool.effects,
+    });
+    return this.#settle(ending, running);
   }
 
   /** Ends a call for which no attempt of this worker ran. */
@@ -129,13 +135,24 @@ export class Settler {
     fence: number,
     outcome: Outcome,
     attempts: readonly AttemptRecord[],
-    policy: ToolPolicy = {},
-    running?: RunningAttempt,
+    tool?: KeptTool,
   ): Promise<Verdict> {
-    return this.#settle(
-      { ...this.#ending(callId, fence, outcome, policy), outcomeJson: JSON.stringify(outcome), attempts },
-      running,
-    );
+    return this.#settle(this.#failing(callId, fence, outcome, attempts, tool), undefined);
+  }
+
+  #failing(
+    callId: string,
+    fence: number,
+    outcome: Outcome,
+    attempts: readonly AttemptRecord[],
+    { policy, effects }: KeptTool = { policy: {}, effects: 'none' },
+  ): Settle {
+    return {
+      ...this.#ending(callId, fence, outcome, policy),
+      ...(isKeptLong(effects, attempts) ? { ttlMs: this.#doneTtlMs(policy) } : {}),
+      outcomeJson: JSON.stringify(outcome),
+      attempts,
+    };
   }
 
   #ending(callId: string, fence: number, outcome: Outcome, policy: ToolPolicy) {

@@ -432,6 +432,28 @@ describe('time limits', () => {
     }
   });
 
+  test.each<[number, Effects, number]>([
+    [503, 'once', 600_000],
+    [503, 'probe', 600_000],
+    [503, 'keyed', 60_000],
+    [429, 'once', 60_000],
+    [400, 'once', 60_000],
+  ])('R16: after HTTP %i a call with effects %s is kept for %i ms', async (status, effects, keptMs) => {
+    const fails = () => {
+      throw httpError(status);
+    };
+    const probe = () => ({ state: 'not-done' as const });
+    const { tool } = scripted('down', fails, {
+      effects,
+      ...(effects === 'probe' ? { probe } : {}),
+      retry: { maxAttempts: 1 },
+    });
+    const fleet = await startFleet({ tools: [tool], settings: { ttl: { doneMs: 600_000, failedMs: 60_000 } } });
+    const { callId = '' } = await fleet.session.call(tool, {});
+    const { expiresAtMs = 0, updatedAtMs } = (await fleet.pawl.read(callId)) ?? { updatedAtMs: 0 };
+    expect(expiresAtMs - updatedAtMs).toBe(keptMs);
+  });
+
   test('what a tool finishes in spite of its limit counts', async () => {
     const { tool } = scripted(
       'stubborn',
