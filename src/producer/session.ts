@@ -25,7 +25,7 @@ import { type CallOptions, callEnvelope, KnownForms, targetOf, toolNameOf } from
 import type { Cancellation } from './cancel.ts';
 import type { InvalidParams, ListeningSessions } from './listening-sessions.ts';
 import { callAgainWhenInvalid, type ReaskOptions } from './reask.ts';
-import type { Submission, SubmitOptions } from './submission.ts';
+import type { PendingSubmission, Submission, SubmitOptions } from './submission.ts';
 
 export interface SessionEvents {
   progress: [
@@ -89,6 +89,8 @@ export interface SessionHost {
 
 /** Whoever has stopped waiting before the call is handed in wants nothing to run. */
 const ABORTED = { code: 'CANCELLED', message: 'The call was cancelled before it was handed in: nothing ran.' } as const;
+
+const LEFT = { code: 'CANCELLED', message: 'The call goes on for those who asked before; this caller left.' } as const;
 
 export class Session {
   readonly #host: SessionHost;
@@ -173,7 +175,6 @@ export class Session {
 
   #send(envelope: ToolCallEnvelope, signal: AbortSignal | undefined): Submission | Promise<Submission> {
     if (signal?.aborted === true) return { kind: 'answered', result: refusal(ABORTED, envelope) };
-    let stopListening = () => {};
     const following: SubmitOptions = {
       session: this.record,
       onProgress: (event) => this.#pass(event),
@@ -188,18 +189,13 @@ export class Session {
           shownIn: route.sessionKey,
         });
       },
-      onAccepted: (callId) => {
-        this.events.emit('queued', { callId, toolName: envelope.toolName });
-        stopListening = this.#cancelOnAbort(callId, signal);
-      },
+      onAccepted: (callId) => void this.events.emit('queued', { callId, toolName: envelope.toolName }),
     };
     const submission = this.#host.handIn(envelope, following);
     if (!(submission instanceof Promise) || signal === undefined) return submission;
-    return submission.then((handedIn) => {
-      if (handedIn.kind === 'answered') stopListening();
-      else handedIn.result.finally(stopListening).catch(() => {});
-      return handedIn;
-    });
+    return submission.then((handedIn) =>
+      handedIn.kind === 'answered' ? handedIn : this.#endOnAbort(handedIn, envelope.toolName, signal),
+    );
   }
 
   /**
@@ -233,12 +229,20 @@ export class Session {
     else if (event.type === 'retrying') this.events.emit('retrying', event);
   }
 
-  /** The answer ends it: a signal may outlive thousands of calls. */
-  #cancelOnAbort(callId: string, signal: AbortSignal | undefined): () => void {
-    const cancel = () => void this.cancel(callId).catch(() => {});
-    if (signal?.aborted === true) cancel();
-    else signal?.addEventListener('abort', cancel, { once: true });
-    return () => signal?.removeEventListener('abort', cancel);
+  /** Cancels the caller's own call; who joined another's only stops waiting. The listener goes: a signal may outlive thousands of calls. */
+  #endOnAbort(submission: PendingSubmission, toolName: string, signal: AbortSignal): Submission {
+    const { callId, merged = false } = submission;
+    const left = Promise.withResolvers<ToolResultEnvelope>();
+    const end = () => {
+      if (!merged) return void this.cancel(callId).catch(() => {});
+      submission.stop();
+      left.resolve(refusal(LEFT, { ...submission, toolName }));
+    };
+    if (signal.aborted) end();
+    else signal.addEventListener('abort', end, { once: true });
+    const result = Promise.race([submission.result, left.promise]);
+    result.finally(() => signal.removeEventListener('abort', end)).catch(() => {});
+    return { ...submission, result };
   }
 
   /**

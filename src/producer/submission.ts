@@ -9,17 +9,18 @@ import type { ProgressEvent } from './results.ts';
 /** A call that was handed in. */
 export type Submission =
   /** Refused or already known: the envelope is final. */
-  | { readonly kind: 'answered'; readonly callId?: string; readonly result: ToolResultEnvelope }
-  /** In the queue or running. `stop` ends the waiting, not the call. */
-  | {
-      readonly kind: 'pending';
-      readonly callId: string;
-      readonly requestId: string;
-      readonly result: Promise<ToolResultEnvelope>;
-      /** Another's call is waited for: no attempt runs for this one. */
-      readonly merged?: boolean;
-      stop(): void;
-    };
+  { readonly kind: 'answered'; readonly callId?: string; readonly result: ToolResultEnvelope } | PendingSubmission;
+
+/** In the queue or running. `stop` ends the waiting, not the call. */
+export interface PendingSubmission {
+  readonly kind: 'pending';
+  readonly callId: string;
+  readonly requestId: string;
+  readonly result: Promise<ToolResultEnvelope>;
+  /** Another's call is waited for: no attempt runs for this one. */
+  readonly merged?: boolean;
+  stop(): void;
+}
 
 export interface SubmitOptions {
   readonly onProgress?: (event: ProgressEvent) => void;

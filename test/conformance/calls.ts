@@ -671,6 +671,23 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
         stop.abort();
         expect(await result).toMatchObject({ status: 'error', error: { code: 'CANCELLED' } });
       });
+
+      test('the signal of a caller that joined another’s call ends its own waiting alone', async () => {
+        const { begun, open } = held('joined');
+        const first = session.call(look, { label: 'joined' });
+        await begun;
+        const stop = new AbortController();
+        const joined = await session.submit(look, { label: 'joined' }, { signal: stop.signal });
+        expect(joined).toMatchObject({ kind: 'pending', merged: true });
+        stop.abort();
+        expect(await joined.result).toMatchObject({
+          status: 'error',
+          callId: joined.callId,
+          error: { code: 'CANCELLED', message: 'The call goes on for those who asked before; this caller left.' },
+        });
+        open();
+        expect(await first).toMatchObject({ status: 'success' });
+      });
     });
   });
 }

@@ -54,7 +54,9 @@ export async function callTool(
   const answer = (result: ToolResultEnvelope) => answerOf(pawl, offer, result);
   if (submission.kind === 'answered') return answer(submission.result);
   const { callId } = submission;
-  const stopListening = cancelWhenGone(pawl, callId, ctx.mcpReq.signal, isClosing);
+  // Who joined another request's call leaves it to that.
+  const joined = submission.merged === true;
+  const stopListening = joined ? () => {} : cancelWhenGone(pawl, callId, ctx.mcpReq.signal, isClosing);
   const mayBeTask = client.takesTasks && taskSupport !== 'forbidden';
   const stopped = Promise.withResolvers<Result>();
   const stopWaiting = [
