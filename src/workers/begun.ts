@@ -123,9 +123,14 @@ export function timeLimitMs({ envelope, policy }: Begun, tool: { readonly timeou
   return Math.min(askedMs, policy.timeoutMs ?? Number.POSITIVE_INFINITY);
 }
 
+/** When nobody wants the call's result any more. Whoever let it run again, which was in doubt, wants it however late that is. */
+export function deadlineOf({ envelope, started }: Pick<Begun, 'envelope' | 'started'>): number | undefined {
+  return started.resolution === undefined ? envelope.control.deadlineAtMs : undefined;
+}
+
 /** Milliseconds until the call's deadline; undefined when it has none. */
 export function remainingMs(begun: Begun): number | undefined {
-  const { deadlineAtMs } = begun.envelope.control;
+  const deadlineAtMs = deadlineOf(begun);
   return deadlineAtMs === undefined ? undefined : deadlineAtMs - nowMs(begun);
 }
 

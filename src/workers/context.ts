@@ -10,7 +10,7 @@ import type { CallLedger } from '../shared/store/records.ts';
 import { traceField } from '../shared/telemetry.ts';
 import type { CapabilityOwner, Channels, MemoryStore, ToolContext } from '../shared/tool.ts';
 import type { WorkerAgents } from './agents.ts';
-import type { Begun } from './begun.ts';
+import { type Begun, deadlineOf } from './begun.ts';
 import { capabilitiesFor } from './capabilities.ts';
 import type { TerminalHost } from './terminals.ts';
 
@@ -78,6 +78,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     const event = { type: 'progress', callId, ...progress };
     ledger.tell(callId, started.fence, settings.lockDurationMs, event).catch(() => {});
   });
+  const deadlineAtMs = deadlineOf(begun);
   const context: ToolContext = {
     workspace,
     changes,
@@ -93,7 +94,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     fence: started.fence,
     idempotencyKey: started.request.idempotencyKey,
     signal: running.signal,
-    ...(envelope.control.deadlineAtMs === undefined ? {} : { deadlineAtMs: envelope.control.deadlineAtMs }),
+    ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
     trace: traceparent === undefined ? {} : { traceparent },
     config: begun.policy.config ?? {},
     values: new Map(Object.entries(envelope.trace.baggage ?? {})),

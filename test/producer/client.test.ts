@@ -1,5 +1,6 @@
 import { tmpdir } from 'node:os';
 import { describe, expect, test } from 'vitest';
+import type { CallOptions } from '../../src/producer/call-envelope.ts';
 import { Pawl } from '../../src/producer/client.ts';
 import { Session } from '../../src/producer/session.ts';
 import { placeOf } from '../../src/shared/fingerprint.ts';
@@ -11,9 +12,9 @@ import { type Fleet, pending, startFleet } from './fleet.ts';
 import { echo, gated, httpError, scripted } from './tools.ts';
 
 /** Leaves a call of a `once` tool whose attempt began and left no record. */
-async function unknownOutcome(tool: AnyTool) {
+async function unknownOutcome(tool: AnyTool, options: CallOptions = {}) {
   const fleet = await startFleet({ tools: [tool], workers: 0 });
-  const submission = pending(await fleet.session.submit(tool, {}, { idempotencyKey: 'k' }));
+  const submission = pending(await fleet.session.submit(tool, {}, { idempotencyKey: 'k', ...options }));
   const { callId } = submission;
   const record = await fleet.pawl.read(callId);
   const job = { callId, generation: record?.generation ?? '', session: fleet.session.key };
@@ -231,6 +232,17 @@ describe('resolving an unknown outcome', () => {
     await fleet.pawl.resolve(callId, { as: 'retry' });
     expect(await fleet.pawl.result(callId)).toMatchObject({ status: 'success', output: { content: 'paid' } });
     expect(contexts.map(({ fence }) => fence)).toEqual([3]);
+  });
+
+  test('as retry after its deadline: that was of the caller who has given it up, and it runs', async () => {
+    const { tool, contexts } = scripted('pay', () => ({ output: 'paid' }), { effects: 'once' });
+    const deadlineAtMs = Date.now() + 3_000;
+    const { fleet, callId } = await unknownOutcome(tool, { deadlineAtMs });
+    const { pawl } = fleet;
+    await eventually(async () => (await pawl.backend.ledger.now()) > deadlineAtMs, { what: 'the deadline' });
+    await pawl.resolve(callId, { as: 'retry' });
+    expect(await pawl.result(callId)).toMatchObject({ status: 'success', output: { content: 'paid' } });
+    expect(contexts.map((context) => context.deadlineAtMs)).toEqual([undefined]);
   });
 
   test('other calls cannot be resolved', async () => {
