@@ -2,6 +2,7 @@
  * What is checked of a call before anything is written: session, tool, permission, schema, identity, budgets, approval.
  */
 import { circuitKey } from '../shared/breaker.ts';
+import { checkKey } from '../shared/compensation.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import { defined } from '../shared/defined.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
@@ -54,6 +55,7 @@ export class CallChecks {
 
   /** Session, tool, permission and schema; at once where all of them are known here. */
   permit(envelope: ToolCallEnvelope, opened?: SessionRecord): Permitted | Promise<Permitted> {
+    checkKey(envelope);
     const { offers, sessionOf, settings } = this.#parts;
     const session = sessionOf(envelope, opened);
     const offer = offers.peek(envelope.toolNamespace, envelope.toolName);

@@ -2,7 +2,7 @@
  * Undoing what a call did (I18): a call of the same tool with the same parameters, which runs the tool's `compensate` in the place of
  * its `run`. It goes through the queue like any other call, and once: its key is made from the call that it undoes.
  */
-import type { ToolCallEnvelope } from './envelope.ts';
+import { contractInvalid, type ToolCallEnvelope } from './envelope.ts';
 import { PawlError } from './failure.ts';
 import { canonicalJson } from './fingerprint.ts';
 import type { Outcome } from './outcome.ts';
@@ -26,6 +26,15 @@ export function compensated({ control }: Pick<ToolCallEnvelope, 'control'>): str
 
 export function compensationKey(callId: string): string {
   return `${TAG}${callId}`;
+}
+
+/** Whoever undoes the call would be given what became of another call under its key. Throws `CONTRACT_INVALID`. */
+export function checkKey({ payload, control }: Pick<ToolCallEnvelope, 'payload' | 'control'>): void {
+  const { idempotencyKey } = payload;
+  const isItself = idempotencyKey === compensationKey(compensated({ control }) ?? '');
+  if (idempotencyKey?.startsWith(TAG) !== true || isItself) return;
+  const message = `must not begin with ${TAG}: such keys are those of undoings`;
+  throw contractInvalid([{ path: 'payload.idempotencyKey', message }]);
 }
 
 /**

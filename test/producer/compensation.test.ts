@@ -57,6 +57,17 @@ test('an undoing that fails is retried like any attempt, and can be asked for ag
   expect(undone).toHaveLength(1);
 });
 
+test('no other call stands where its undoing would: it could be taken for one (I18)', async () => {
+  const { book, undone } = bookingTool();
+  const { session } = await startFleet({ tools: [book] });
+  const { callId, result } = pending(await session.submit('book', { room: 'a' }));
+  await result;
+  const second = await session.call('book', { room: 'a' }, { idempotencyKey: compensationKey(callId) });
+  expect(second.error).toMatchObject({ code: 'CONTRACT_INVALID', issues: [{ path: 'payload.idempotencyKey' }] });
+  expect(await session.compensate(callId)).toMatchObject({ status: 'success', fromCache: false });
+  expect(undone).toHaveLength(1);
+});
+
 test('what did not succeed, has no compensate, or is of another session is not undone (I18)', async () => {
   const { book, undone } = bookingTool();
   const { pawl, session } = await startFleet({ tools: [book, echo] });
