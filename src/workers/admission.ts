@@ -2,6 +2,7 @@
  * begin and admit: the next fence or the reason why there is none, the tool that the call means, and the fleet's circuit.
  */
 import { type Circuit, type CircuitPolicy, circuitPolicy, forcedOpenText } from '../shared/breaker.ts';
+import { type AttemptRecord, leftInDoubt } from '../shared/call.ts';
 import { toolPolicy } from '../shared/config.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
@@ -211,23 +212,21 @@ export class Admission {
     if (offered.alive || waitedMs < settings.toolWaitMs) {
       const delayMs = offered.alive ? NEXT_WORKER_MS : ELSEWHERE_MS;
       // What became of an attempt that left no record stays for a worker to decide that knows the tool.
-      await backend.ledger.postpone(callId, fence, 'queued', earlier, delayMs);
-      return { kind: 'later', delayMs };
+      const answer = await backend.ledger.postpone(callId, fence, 'queued', earlier, delayMs);
+      return answer === 'cancelled' ? this.#cancelled(callId, started) : { kind: 'later', delayMs };
     }
     log.warn({ event: 'tool_unavailable', callId, misfit }, 'no worker could run a call for long');
     const failure = takenOver
       ? failureOf('OUTCOME_UNKNOWN')
       : failureOf('TOOL_UNAVAILABLE', `No worker could run the call for ${Math.round(waitedMs / 1_000)} s: ${misfit}.`);
-    const error = resultError(failure, 'error');
-    const { toolName } = request.envelope;
-    const outcome: Outcome = {
-      status: 'error',
-      toolName,
-      durationMs: 0,
-      attempts: earlier.length,
-      error,
-      ...retriedBy(earlier),
-    };
+    return this.#settler.refuse(callId, fence, unstartedOutcome(request, earlier, failure), earlier);
+  }
+
+  /** It was asked for while this worker, which does not know the tool, held the call. */
+  #cancelled(callId: string, { request, fence, earlier }: StartedAttempt): Promise<Verdict> {
+    const harmless = placeFor(callId).tier === 'read-only' || !leftInDoubt(earlier);
+    const settlement = earlier.length === 0 ? 'cancelled-before-start' : harmless ? 'cancelled' : 'unsettled';
+    const outcome = { ...unstartedOutcome(request, earlier, failureOf('CANCELLED')), settlement } as const;
     return this.#settler.refuse(callId, fence, outcome, earlier);
   }
 
@@ -323,4 +322,14 @@ export class Admission {
       [],
     );
   }
+}
+
+/** Of a call that ends without an attempt of this worker. */
+function unstartedOutcome(
+  { envelope: { toolName } }: StoredRequest,
+  earlier: readonly AttemptRecord[],
+  failure: Failure,
+): Outcome {
+  const error = resultError(failure, 'error');
+  return { status: 'error', toolName, durationMs: 0, attempts: earlier.length, error, ...retriedBy(earlier) };
 }

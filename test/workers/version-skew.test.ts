@@ -1,8 +1,9 @@
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { type AnyTool, defineTool, type Effects } from '../../src/index.ts';
 import type { ToolCallEnvelope } from '../../src/shared/envelope.ts';
 import { digest } from '../../src/shared/fingerprint.ts';
+import { Catalogue } from '../../src/shared/store/catalogue.ts';
 import { eventually } from '../helpers/signal.ts';
 import { type Fleet, pending, startFleet } from '../producer/fleet.ts';
 import { scripted } from '../producer/tools.ts';
@@ -141,3 +142,24 @@ test.each(['once', 'probe'] as const)(
     expect((await fleet.pawl.read(callId))?.lostAttempts).toBe(1);
   },
 );
+
+test('a call that is cancelled while a worker passes it on has not begun', async () => {
+  const { fleet, submission, ranIn } = await callPassedOn(noteOf('1.0.0'), other);
+  const { pawl } = fleet;
+  const { callId } = submission;
+  const read = Catalogue.prototype.read;
+  // A worker that has taken the call asks who else could run it.
+  const asking = vi.spyOn(Catalogue.prototype, 'read').mockImplementation(async function (this: Catalogue) {
+    if ((await pawl.read(callId))?.phase === 'running') await pawl.requestCancel(callId);
+    return read.call(this);
+  });
+  onTestFinished(() => asking.mockRestore());
+  await eventually(async () => {
+    const record = await pawl.read(callId);
+    return record?.cancelRequested === true || record?.state !== 'inflight';
+  });
+  await fleet.startWorker({ tools: [noteOf('1.0.0')] });
+  expect((await submission.result).error?.code).toBe('CANCELLED');
+  expect((await pawl.read(callId))?.outcome?.settlement).toBe('cancelled-before-start');
+  expect(ranIn()).toEqual([]);
+});
