@@ -2,7 +2,7 @@
 import { type AgentMessage, type AgentReport, type Agents, hasAnswered } from '../shared/agent.ts';
 import { PawlError, ToolError } from '../shared/failure.ts';
 import { digest } from '../shared/fingerprint.ts';
-import { newSession, parseOpenSession, type SessionRecord } from '../shared/session.ts';
+import { newSession, parseOpenSession, type SessionRecord, sessionClosed } from '../shared/session.ts';
 import type { Backend } from '../shared/store/backend.ts';
 
 /** Of one session, closed ones not counted. */
@@ -54,6 +54,11 @@ export class WorkerAgents {
     const asked = parseOpenSession({ kind: 'worker', sessionKey: agentId, parent: sessionKey });
     const createdAtMs = await ledger.now();
     await sessions.create(newSession(asked, session, { sessionKey: agentId, workspaceRoot, createdAtMs }), 'fresh');
+    // Whoever closed the session meanwhile may not have seen what is below it now.
+    if ((await sessions.read(sessionKey))?.state === 'closed') {
+      await sessions.close(agentId);
+      throw sessionClosed(sessionKey);
+    }
     const spawned = await agents.spawn(agentId, sessionKey, message, MAX_AGENTS);
     if (spawned === 'full') {
       await sessions.close(agentId);
