@@ -10,6 +10,8 @@ export class AttemptHooks {
   readonly #hooks: Hooks;
   /** The values that an attempt's hooks share with its tool. */
   readonly #values = new WeakMap<Begun, Map<string, unknown>>();
+  /** What they made of its parameters, if they did: a tool that is asked first, and then run, gets the same. */
+  readonly #made = new WeakMap<Begun, { readonly params?: Readonly<Record<string, unknown>> }>();
 
   constructor(hooks: Hooks) {
     this.#hooks = hooks;
@@ -18,16 +20,25 @@ export class AttemptHooks {
   /** The attempt as the hooks leave it. Throws `PERMISSION_DENIED`, `HOOK_FAILED` and, for what they rewrote, `INVALID_PARAMS`. */
   async before(begun: Begun, options: AttemptOptions): Promise<AttemptOptions> {
     if (!this.#hooks.has('beforeAttempt', 'afterAttempt', 'onRetry')) return options;
-    this.#values.set(begun, options.context.values);
+    const { values } = options.context;
+    for (const [name, value] of this.#values.get(begun) ?? []) values.set(name, value);
+    this.#values.set(begun, values);
     const { given = begun.envelope.payload.params, decided = false } = options;
-    const params = await this.#hooks.beforeAttempt({ ...this.#event(begun), params: given });
-    if (params === given) return options;
+    const { params } = this.#made.get(begun) ?? (await this.#make(begun, given));
+    if (params === undefined) return options;
     // What a person saw is what runs (DESIGN, decision 9).
     if (decided) throw new PawlError('PERMISSION_DENIED', 'A hook rewrote parameters that a person had approved.');
     const issues = begun.registered.validate(params);
     if (issues.length > 0)
       throw new PawlError('INVALID_PARAMS', 'A hook made parameters that the schema refuses.', { issues });
     return { ...options, params: options.tool.parse(params) };
+  }
+
+  async #make(begun: Begun, given: Readonly<Record<string, unknown>>) {
+    const params = await this.#hooks.beforeAttempt({ ...this.#event(begun), params: given });
+    const made = params === given ? {} : { params };
+    this.#made.set(begun, made);
+    return made;
   }
 
   /** The ending that counts. A closed failure after the attempt says nothing about the tool's effect. */

@@ -126,7 +126,9 @@ export class Executor {
       if (plan.kind === 'probe') {
         const prepared = await this.#preparation.prepare(begun, true);
         if ('end' in prepared) return prepared;
-        const answer = await runProbe(prepared.go);
+        const asking = await this.#hooks.before(begun, prepared.go).catch(() => undefined);
+        if (asking === undefined) return { end: await this.#judge.giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
+        const answer = await runProbe(asking);
         if (answer.state === 'done') return { end: await this.#judge.succeed(begun, answer.result) };
         if (answer.state === 'unknown') return { end: await this.#unanswered(begun) };
       }

@@ -519,6 +519,48 @@ describe('an attempt that began and left no record (DESIGN, decision 5)', () => 
     expect(lost.runs).toBe(runs);
   });
 
+  test.each<[string, ProbeAnswer<string>['state']]>([
+    ['found done', 'done'],
+    ['run again', 'not-done'],
+  ])(
+    'a probe is asked about the parameters that the hooks let run, and each hook runs once: %s',
+    async (_end, state) => {
+      const seen: unknown[] = [];
+      const note = (what: string, { room }: Record<string, unknown>) => void seen.push(`${what} ${String(room)}`);
+      const { tool } = scripted(
+        'book',
+        ({ values }, params) => {
+          note(`run with ${String(values.get('house'))}`, params);
+          return { output: null };
+        },
+        {
+          effects: 'probe',
+          probe: (params) => {
+            note('asked', params as Record<string, unknown>);
+            return (state === 'done' ? { state, result: { output: null } } : { state }) as ProbeAnswer<string>;
+          },
+        },
+      );
+      const hook: Hook = {
+        name: 'rooms',
+        beforeAttempt: ({ params, values }) => {
+          note('hook', params);
+          values.set('house', 'east');
+          return { params: { room: `${String(params['room'])}-east` } };
+        },
+      };
+      const fleet = await startFleet({ tools: [tool], workers: 0, hooks: [hook] });
+      const { callId, result } = pending(await fleet.session.submit(tool, { room: 'a' }, { idempotencyKey: 'k' }));
+      const generation = (await fleet.pawl.read(callId))?.generation ?? '';
+      const job = { callId, generation, session: fleet.session.key };
+      await fleet.pawl.backend.ledger.begin(job, { workerId: 'dead', leaseMs: 1, token: 'dead' });
+      await fleet.startWorker();
+      expect(await result).toMatchObject({ status: 'success' });
+      const ran = state === 'done' ? [] : ['run with east a-east'];
+      expect(seen).toEqual(['hook a', 'asked a-east', ...ran]);
+    },
+  );
+
   test('a probe that can be asked no more, because the deadline has passed, leaves the outcome unknown', async () => {
     const probed: unknown[] = [];
     const { tool, contexts } = scripted('work', () => ({ output: 'ran' }), {
