@@ -3,7 +3,7 @@ import type { Pawl } from '../../src/producer/client.ts';
 import { placeFor } from '../../src/shared/fingerprint.ts';
 import { FleetKeys, PlaceKeys } from '../../src/shared/store/keys.ts';
 import { publishNews } from '../../src/shared/store/news.ts';
-import { eventually } from '../helpers/signal.ts';
+import { eventually, within } from '../helpers/signal.ts';
 import { contentOf, pending, startFleet } from './fleet.ts';
 import { echo, gated, scripted } from './tools.ts';
 
@@ -117,6 +117,28 @@ describe('shards of a tier', () => {
     await eventually(async () => (await fleet.pawl.backlog()) > 0);
     await look();
     expect((await Promise.all(again)).every(({ status }) => status === 'success')).toBe(true);
+  });
+
+  test('workers go on with a shard for as long as a call of it is in flight, whatever else has expired meanwhile', async () => {
+    const gate = gated();
+    const settings = { shards: { workspace: 4 } };
+    const fleet = await startFleet({ tools: [gate.tool], settings, concurrency: 1 });
+    const sessions = await Promise.all(KEYS.map((key) => open(fleet.pawl, key)));
+    const session = sessions.find(({ record }) => record.shards?.workspace !== undefined);
+    const calls = [1, 2].map((number) => session?.call(gate.tool, { number }));
+    await gate.arrived();
+    await eventually(async () => (await fleet.pawl.backlog()) === 2);
+
+    await fleet.pawl.setShards('workspace', 1);
+    const { ledger, shards } = fleet.pawl.backend;
+    const muchLaterMs = (await ledger.now()) + 2 * fleet.settings.ttl.doneMs;
+    for (const place of shards.places()) await ledger.prune(place, muchLaterMs);
+    await fleet.pawl.setShards('read-only', 2);
+    const isServed = async () => (await fleet.world.connections()).some((name) => name.includes(':read-only.1'));
+    await eventually(isServed, { what: 'a look at all shards' });
+    gate.open();
+    const ended = await within(Promise.all(calls), 30_000, 'the end of both calls');
+    expect(ended.map((result) => result?.status)).toEqual(['success', 'success']);
   });
 
   test('one circuit holds for all of them: failures in several shards open it together, for all', async () => {

@@ -104,6 +104,7 @@ export class CallIndex {
       this.#access.redis.zcard(keys.inflight),
       this.#access.redis.zcard(keys.calls),
     ]);
-    return { inflight, calls };
+    // One in flight is kept, however long ago it was claimed.
+    return { inflight, calls: Math.max(inflight, calls) };
   }
 }
