@@ -10,7 +10,7 @@ const SLACK_MS = 5_000;
 const KEEPS_MS = 2_000;
 
 export interface PaceParts {
-  readonly limits: Pick<Limits, 'take' | 'release' | 'giveBack' | 'hasSlot'>;
+  readonly limits: Pick<Limits, 'take' | 'release' | 'giveBack' | 'hasSlot' | 'hasStart'>;
   readonly tenants: TenantSettings;
   onError(error: Error): void;
 }
@@ -51,7 +51,9 @@ export class Pace {
       for (const each of held) await limits.giveBack(each, starter, keptMs);
       // It may have been woken for one of these.
       for (const each of all.slice(held.length + 1)) await limits.giveBack(each, starter);
-      return { waitMs, isReady: async () => answer.kind === 'waiting' && limits.hasSlot(limit, starter) };
+      const isReady = () =>
+        answer.kind === 'waiting' ? limits.hasSlot(limit, starter) : limits.hasStart(limit, starter);
+      return { waitMs, isReady };
     }
     return undefined;
   }
@@ -75,6 +77,6 @@ export class Pace {
 }
 
 /** Each attempt is a start of its own. */
-function starterOf({ running: { jobId }, started: { fence }, envelope: { target } }: Begun): Starter {
-  return { jobId, start: `${jobId} ${fence}`, session: target.sessionKey };
+function starterOf({ running: { jobId }, started: { fence, firstStartedAtMs }, envelope: { target } }: Begun): Starter {
+  return { jobId, start: `${jobId} ${fence}`, session: target.sessionKey, sinceMs: firstStartedAtMs };
 }

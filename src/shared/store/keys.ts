@@ -199,14 +199,14 @@ export class FleetKeys {
     return `${this.prefix}:{fleet}:spec-history:${tool}`;
   }
 
-  /** Who holds a limit of the fleet, who waits, and the newest starts. */
+  /** Who holds a limit of the fleet, the newest starts, and who waits for either. */
   limit(name: string) {
     const base = `${this.prefix}:{limit:${name}}`;
     return {
       holders: `${base}:holders`,
       waiters: `${base}:waiters`,
       starts: `${base}:starts`,
-      told: `${base}:told`,
+      asking: `${base}:asking`,
       places: `${base}:places`,
     };
   }

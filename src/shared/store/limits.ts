@@ -22,7 +22,7 @@ export interface FleetLimit {
 const ARRIVES_WITHIN_MS = 1_000;
 /** Clocks count whole milliseconds. */
 const WINDOW_MS = 1_002;
-/** A slot is kept this long for a call that was woken for it. */
+/** A slot, or a start, is kept this long for a call that was woken for it. */
 const WOKEN_MS = 2_000;
 
 const GRANT_LUA = [luaFunction('limit-grant')];
@@ -32,15 +32,17 @@ const releaseScript = new Script('limit-release', GRANT_LUA);
 /** Who asks for a start. */
 export interface Starter {
   readonly jobId: string;
-  /** Names one of several starts of the job. Default: the job's ID. */
+  /** Names one of several starts of the job. */
   readonly start?: string;
   /** Those of one session take turns with other sessions'. Default: the job's ID. */
   readonly session?: string;
+  /** Since when it asks, on Redis' clock: who has lost its place since has it again. Default: the first time that it asks. */
+  readonly sinceMs?: number;
 }
 
 export type LimitAnswer =
   | { readonly kind: 'granted' }
-  /** Until its time comes. */
+  /** For its time: it is woken for it, or asks again. */
   | { readonly kind: 'later'; readonly waitMs: number }
   /** For a slot: it is woken for it, or asks again. `near`: as many are before it as may run at a time, or fewer. */
   | { readonly kind: 'waiting'; readonly waitMs: number; readonly near: boolean };
@@ -56,35 +58,42 @@ export class Limits {
 
   /** Takes a start; who has to wait keeps its place among those that wait. `leaseMs`: how long a slot is held at most. */
   async take(limit: FleetLimit, starter: Starter, leaseMs: number): Promise<LimitAnswer> {
-    const { jobId, start = jobId, session = jobId } = starter;
+    const { jobId, start = startOf(jobId), session = jobId, sinceMs = '' } = starter;
     const { concurrency = 0, perSecond = 0 } = limit;
     const keys = this.#keysOf(limit);
     const [kind, waitMs, near, woken] = (await takeScript.run(
       this.#redis,
-      [keys.holders, keys.waiters, keys.starts, keys.told, keys.places],
+      [keys.holders, keys.waiters, keys.starts, keys.asking, keys.places],
       [
         ...[jobId, concurrency, perSecond, WINDOW_MS, Math.ceil(leaseMs), start],
-        ...[ARRIVES_WITHIN_MS, WOKEN_MS, session],
+        ...[ARRIVES_WITHIN_MS, WOKEN_MS, session, sinceMs],
       ],
-    )) as [LimitAnswer['kind'], number?, string?, string[]?];
-    await this.#wake(limit, woken);
+    )) as [LimitAnswer['kind'], number, string, string[]];
+    const gone = await this.#wake(limit, woken);
     if (kind === 'granted') return { kind };
-    return kind === 'later' ? { kind, waitMs: Number(waitMs) } : { kind, waitMs: Number(waitMs), near: near === '1' };
+    // Its place is another one now.
+    if (gone) return this.take(limit, starter, leaseMs);
+    return kind === 'later' ? { kind, waitMs } : { kind, waitMs, near: near === '1' };
   }
 
   /** Says that a start has ended, gives the job's slot back and wakes those that are next. */
-  release(limit: FleetLimit, { jobId, start = jobId }: Starter): Promise<void> {
+  release(limit: FleetLimit, { jobId, start = startOf(jobId) }: Starter): Promise<void> {
     return this.#release(limit, jobId, start, false, 0);
   }
 
   /** Takes a start back that was not used. Its slot is kept for it for `keptMs`, or goes to those that are next. */
-  giveBack(limit: FleetLimit, { jobId, start = jobId }: Starter, keptMs = 0): Promise<void> {
+  giveBack(limit: FleetLimit, { jobId, start = startOf(jobId) }: Starter, keptMs = 0): Promise<void> {
     return this.#release(limit, jobId, start, true, keptMs);
   }
 
   /** Whether the job has a slot: one that it was woken for, when it was not put aside yet. */
   async hasSlot(limit: FleetLimit, { jobId }: Starter): Promise<boolean> {
     return (await this.#redis.zscore(this.#keysOf(limit).holders, jobId)) !== null;
+  }
+
+  /** Whether a start is kept for the job: one that it was woken for, when it was not put aside yet. */
+  async hasStart(limit: FleetLimit, { jobId }: Starter): Promise<boolean> {
+    return (await this.#redis.zscore(this.#keysOf(limit).starts, jobId)) !== null;
   }
 
   /** How many run and how many wait for a slot. */
@@ -95,25 +104,34 @@ export class Limits {
   }
 
   async #release(limit: FleetLimit, jobId: string, start: string, unused: boolean, keptMs: number): Promise<void> {
-    const { holders, waiters, starts } = this.#keysOf(limit);
+    const { holders, waiters, starts, asking } = this.#keysOf(limit);
+    const { concurrency = 0, perSecond = 0 } = limit;
     const woken = await releaseScript.run(
       this.#redis,
-      [holders, waiters, starts],
-      [jobId, limit.concurrency ?? 0, WOKEN_MS, start, unused ? '1' : '0', Math.ceil(keptMs)],
+      [holders, waiters, starts, asking],
+      [jobId, concurrency, WOKEN_MS, start, unused ? '1' : '0', Math.ceil(keptMs), perSecond, WINDOW_MS],
     );
     await this.#wake(limit, woken as string[]);
   }
 
-  async #wake(limit: FleetLimit, jobIds: readonly string[] = []): Promise<void> {
-    await Promise.all(
+  /** Whoever was cancelled meanwhile leaves it to the next. Returns whether somebody has. */
+  async #wake(limit: FleetLimit, jobIds: readonly string[]): Promise<boolean> {
+    const gone = await Promise.all(
       jobIds.map(async (jobId) => {
-        // Whoever was cancelled meanwhile leaves its slot to the next.
-        if ((await wake(this.#redis, this.#prefix, jobId)) === 'ended') await this.giveBack(limit, { jobId });
+        if ((await wake(this.#redis, this.#prefix, jobId)) !== 'ended') return false;
+        await this.giveBack(limit, { jobId });
+        return true;
       }),
     );
+    return gone.includes(true);
   }
 
   #keysOf({ name }: FleetLimit) {
     return new FleetKeys(this.#prefix).limit(name);
   }
+}
+
+/** Where a job starts once. Its own name is that of the start which is kept for it. */
+function startOf(jobId: string): string {
+  return `${jobId} 1`;
 }

@@ -6,11 +6,11 @@ import { type Redis, Script } from './redis.ts';
 
 const promoteScript = new Script('promote');
 
-/** `absent`: it is on its way already, or not put aside yet. `ended`: its call needs it no more. */
+/** `absent`: it is on its way already, not put aside yet, or no job: it comes by itself. `ended`: its call needs it no more. */
 export async function wake(redis: Redis, prefix: string, jobId: string): Promise<'promoted' | 'absent' | 'ended'> {
   const { callId } = callOfJob(jobId);
   const place = placeOf(callId);
-  if (place === undefined) return 'ended';
+  if (place === undefined) return 'absent';
   const keys = new PlaceKeys(prefix, place);
   const [code] = await promoteScript.run(redis, [keys.record(callId), keys.job('')], [jobId]);
   return code as 'promoted' | 'absent' | 'ended';

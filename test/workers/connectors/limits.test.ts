@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { FleetKeys } from '../../../src/shared/store/keys.ts';
-import { Limits, type Starter } from '../../../src/shared/store/limits.ts';
+import { type FleetLimit, Limits, type Starter } from '../../../src/shared/store/limits.ts';
 import { callOfJob, jobIdOf } from '../../../src/shared/store/queues.ts';
 import type { PutSpec } from '../../../src/shared/tool-spec.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -12,33 +12,45 @@ import { door, sendJson, startTestService } from './service.ts';
 const LEASE_MS = 30_000;
 const CALLS = 50;
 
-async function openLimit(concurrency: number) {
+async function openLimit(most: Pick<FleetLimit, 'concurrency' | 'perSecond'>) {
   const books = await openBooks();
   const limits = new Limits(books.redis, books.world.prefix);
-  const limit = { name: 'credential:one', concurrency };
+  const limit = { name: 'credential:one', ...most };
+  const { holders, starts } = new FleetKeys(books.world.prefix).limit(limit.name);
   const starters = new Map<string, Starter>();
   const of = async (name: string, session = name): Promise<Starter> => {
     const known = starters.get(name);
     if (known !== undefined) return known;
     const claim = claimOf(name, { sessionKey: session });
     await books.ledger.claim(claim);
-    const starter = { jobId: jobIdOf(claim.callId, claim.generation), session };
+    const starter = { jobId: jobIdOf(claim.callId, claim.generation), session, sinceMs: 1 + starters.size };
     starters.set(name, starter);
     return starter;
   };
   return {
     ...books,
     of,
-    holders: new FleetKeys(books.world.prefix).limit(limit.name).holders,
+    holders,
     take: async (name: string, session?: string) =>
       (await limits.take(limit, await of(name, session), LEASE_MS)).kind === 'granted',
     release: async (name: string) => limits.release(limit, await of(name)),
     hasSlot: async (name: string) => limits.hasSlot(limit, await of(name)),
+    hasStart: async (name: string) => limits.hasStart(limit, await of(name)),
+    /** The starts so far count for long, until they are forgotten. */
+    keepStarts: async () => {
+      for (const start of await books.redis.zrange(starts, '0', '-1'))
+        await books.redis.zincrby(starts, LEASE_MS, start);
+    },
+    forgetStarts: () => books.redis.del(starts),
+    waitMs: async (name: string) => {
+      const answer = await limits.take(limit, await of(name), LEASE_MS);
+      return answer.kind === 'granted' ? 0 : answer.waitMs;
+    },
   };
 }
 
 test('slots go to those that came first, and come back from those that are gone', async () => {
-  const { redis, take, release, of, holders } = await openLimit(2);
+  const { redis, take, release, of, holders } = await openLimit({ concurrency: 2 });
   expect([await take('a'), await take('b'), await take('c'), await take('d')]).toEqual([true, true, false, false]);
   expect(await take('a')).toBe(true);
   // It is kept for the one that waited longest, for two seconds: all three in one trip.
@@ -51,7 +63,7 @@ test('slots go to those that came first, and come back from those that are gone'
 });
 
 test('sessions that wait for a slot take turns, whatever each has waiting', async () => {
-  const { take, release, hasSlot } = await openLimit(1);
+  const { take, release, hasSlot } = await openLimit({ concurrency: 1 });
   await take('held');
   for (let number = 0; number < 20; number += 1) await take(`loud-${number}`, 'loud');
   await take('quiet', 'quiet');
@@ -63,7 +75,7 @@ test('sessions that wait for a slot take turns, whatever each has waiting', asyn
 });
 
 test('a call that was cancelled while it waited leaves its slot to the next', async () => {
-  const { redis, ledger, take, release, of, hasSlot } = await openLimit(1);
+  const { redis, ledger, take, release, of, hasSlot } = await openLimit({ concurrency: 1 });
   for (const name of ['a', 'cancelled', 'b']) await take(name);
   const { callId } = callOfJob((await of('cancelled')).jobId);
   await redis.hset(ledger.keys(PLACE).record(callId), 'state', 'cancelled');
@@ -72,12 +84,39 @@ test('a call that was cancelled while it waited leaves its slot to the next', as
 });
 
 test('whoever asks while slots lie idle has those woken who were before it', async () => {
-  const { redis, take, of, holders, hasSlot } = await openLimit(1);
+  const { redis, take, of, holders, hasSlot } = await openLimit({ concurrency: 1 });
   for (const name of ['a', 'b']) await take(name);
   // The worker of the first died.
   await redis.zincrby(holders, -LEASE_MS, (await of('a')).jobId);
   expect(await take('c')).toBe(false);
   expect(await hasSlot('b')).toBe(true);
+});
+
+test('starts of a rate go to those that asked first, whoever comes in the moment that one is free', async () => {
+  const { take, hasStart, keepStarts, forgetStarts } = await openLimit({ perSecond: 1 });
+  expect(await take('a')).toBe(true);
+  await keepStarts();
+  expect([await take('b'), await take('c')]).toEqual([false, false]);
+  await forgetStarts();
+  expect(await take('newcomer')).toBe(false);
+  expect([await hasStart('b'), await hasStart('c')]).toEqual([true, false]);
+  expect(await take('b')).toBe(true);
+});
+
+test('calls that were cancelled while they waited for their time leave it to the next', async () => {
+  const { redis, ledger, take, of, hasStart, keepStarts, forgetStarts, waitMs } = await openLimit({ perSecond: 1 });
+  await take('a');
+  await keepStarts();
+  for (let number = 0; number < 20; number += 1) {
+    await take(`cancelled-${number}`);
+    const { callId } = callOfJob((await of(`cancelled-${number}`)).jobId);
+    await redis.hset(ledger.keys(PLACE).record(callId), 'state', 'cancelled');
+  }
+  // It looks before twenty seconds are over.
+  expect(await waitMs('b')).toBeLessThan(5_000);
+  await forgetStarts();
+  expect(await take('newcomer')).toBe(false);
+  expect(await hasStart('b')).toBe(true);
 });
 
 test('4 workers, 3 at a time and 20 in a second on one credential: the service never sees more (I17)', async () => {

@@ -1,7 +1,7 @@
--- Keeps the free slots of a limit for the first that wait, who have a moment to come for them.
+-- Keeps what is free under a limit, slots or starts, for the first that wait, who have a moment to come for it.
 --
--- KEYS  1 holders  2 waiters
--- ARGV  1 how many at a time  2 how long a slot is kept, ms
+-- KEYS  1 holders, or starts  2 who waits for one
+-- ARGV  1 how many there may be  2 how long one is kept, ms
 -- Returns the names of those to wake
 local now, woken = nowMs(), {}
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
@@ -11,4 +11,6 @@ for position = 1, #first, 2 do
   redis.call('ZADD', KEYS[1], now + ARGV[2], first[position])
   woken[#woken + 1] = first[position]
 end
+-- The key may have begun with these.
+if #woken > 0 and redis.call('PTTL', KEYS[1]) == -1 then redis.call('PEXPIRE', KEYS[1], 600000) end
 return woken

@@ -1,19 +1,29 @@
--- Ends a start under a limit, which has arrived by now, or was not used. Gives its slot back to the first that wait (limit_grant).
+-- Ends a start under a limit, which has arrived by now, or was not used. Gives its slot, and what was not used, back to the first that
+-- wait (limit_grant).
 --
--- KEYS  1 holders  2 waiters  3 starts
--- ARGV  1 who held it  2 how many at a time, '0' for any number  3 how long a slot is kept for whoever was woken, ms
+-- KEYS  1 holders  2 waiters  3 starts  4 waiters for the rate
+-- ARGV  1 who held it  2 how many at a time, '0' for any number  3 how long a slot, or a start, is kept for whoever was woken, ms
 --       4 name of the start  5 '1' when it was not used  6 how long the slot is kept for the same one, ms, '0' to give it back
+--       7 starts in a window, '0' for any number  8 window, ms
 -- Returns the names of those to wake
-if ARGV[5] == '1' then
-  redis.call('ZREM', KEYS[3], ARGV[4])
-else
-  redis.call('ZADD', KEYS[3], 'XX', 'LT', nowMs(), ARGV[4])
+local woken = {}
+local function grant(held, waiting, most)
+  for _, name in ipairs(limit_grant({held, waiting}, {most, ARGV[3]})) do woken[#woken + 1] = name end
 end
-if ARGV[2] == '0' then return {} end
+
+if ARGV[5] == '1' then
+  redis.call('ZREM', KEYS[3], ARGV[4], ARGV[1])
+  redis.call('ZREM', KEYS[4], ARGV[1])
+  if ARGV[7] ~= '0' then grant(KEYS[3], KEYS[4], ARGV[7]) end
+else
+  redis.call('ZADD', KEYS[3], 'XX', 'LT', nowMs() + ARGV[8], ARGV[4])
+end
+if ARGV[2] == '0' then return woken end
 if ARGV[6] ~= '0' then
   redis.call('ZADD', KEYS[1], 'XX', nowMs() + ARGV[6], ARGV[1])
-  return {}
+  return woken
 end
 redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('ZREM', KEYS[2], ARGV[1])
-return limit_grant({KEYS[1], KEYS[2]}, {ARGV[2], ARGV[3]})
+grant(KEYS[1], KEYS[2], ARGV[2])
+return woken

@@ -1,16 +1,18 @@
 -- Asks for one start under a limit that holds for the whole fleet: at most so many at a time, and so many starts in a window.
--- Who cannot start is told when to ask again. Slots are given in the order in which they were first asked for, sessions taking turns.
+-- Who cannot start is told when to ask again. Slots are given in the order in which they were first asked for, sessions taking turns;
+-- starts in the order of the times at which they were asked for.
 --
--- KEYS  1 holders, by the end of their lease  2 waiters, by their places  3 starts, by the latest time at which they arrive
---       4 waiters for the rate, by the time that they were told  5 sessions of waiters, by their last places
+-- KEYS  1 holders, by the end of their lease  2 waiters, by their places  3 starts, by the latest time until which they count
+--       4 waiters for the rate, by when they asked  5 sessions of waiters, by their last places
 -- ARGV  1 who asks  2 how many at a time, '0' for any number  3 starts in a window, '0' for any number  4 window, ms
---       5 lease of a slot, ms  6 name of this start  7 how long it may take to arrive, ms  8 how long a slot is kept for whoever
---       was woken, ms  9 session
--- Returns {'granted'}, {'later', ms} until its time comes, or {'waiting', ms, '1' when its turn is near, the names of those to wake}
+--       5 lease of a slot, ms  6 name of this start  7 how long it may take to arrive, ms  8 how long a slot, or a start, is kept for
+--       whoever was woken, ms  9 session  10 since when it asks, ms; '' for now
+-- Returns {'granted' · 'later', for a start · 'waiting', for a slot, ms until it asks again, '1' when its turn at a slot is near, the
+-- names of those to wake}
 local FORGOTTEN_MS = 600000
-local SHORTEST_MS, LONGEST_MS, EACH_MS = 500, 300000, 50
+local SHORTEST_MS, LONGEST_MS, EACH_MS, LOOK_MS = 500, 300000, 50, 2000
 local now = nowMs()
-local holders, waiters, starts, told, places = unpack(KEYS)
+local holders, waiters, starts, asking, places = unpack(KEYS)
 local who, most, rate, window, session = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[9]
 
 if most > 0 then
@@ -39,22 +41,26 @@ if most > 0 then
   end
 end
 
-local waitMs = 0
+local waitMs, woken = 0, {}
 if rate > 0 then
-  redis.call('ZREMRANGEBYSCORE', starts, '-inf', now - window)
-  if redis.call('ZCARD', starts) >= rate then
-    local oldest = redis.call('ZRANGE', starts, 0, 0, 'WITHSCORES')
-    -- One that has not ended yet may end now.
-    local soonest = math.max(1, math.min(tonumber(oldest[2]), now) + window - now + 1)
-    waitMs = soonest
-    if not redis.call('ZSCORE', told, who) then
-      -- Spread over the windows to come, so that they do not all ask again together.
-      redis.call('ZREMRANGEBYSCORE', told, '-inf', now - FORGOTTEN_MS)
-      local last = redis.call('ZREVRANGE', told, 0, 0, 'WITHSCORES')
-      local at = math.max(now + soonest, (tonumber(last[2] or 0)) + math.ceil(window / rate))
-      redis.call('ZADD', told, at, who)
-      redis.call('PEXPIRE', told, FORGOTTEN_MS)
-      waitMs = math.ceil(at - now)
+  redis.call('ZREMRANGEBYSCORE', starts, '-inf', now)
+  -- Unless it was woken for a start, which is kept for it.
+  if redis.call('ZREM', starts, who) == 0 then
+    redis.call('ZADD', asking, 'NX', ARGV[10] == '' and now or ARGV[10], who)
+    for _, first in ipairs(limit_grant({starts, asking}, {rate, ARGV[8]})) do
+      if first ~= who then woken[#woken + 1] = first end
+    end
+    local ahead = redis.call('ZRANK', asking, who)
+    if ahead then
+      redis.call('PEXPIRE', asking, FORGOTTEN_MS)
+      local next = redis.call('ZCARD', starts) - rate + ahead % rate
+      local endsAt = redis.call('ZRANGE', starts, next, next, 'WITHSCORES')[2]
+      -- One that has not ended yet may end now.
+      local soonest = math.max(1, math.min(endsAt - now, window) + 1) + math.floor(ahead / rate) * window
+      -- Those before it may be gone: one after the other, those that wait look for that.
+      waitMs = math.min(LONGEST_MS, soonest, LOOK_MS + EACH_MS * ahead)
+    else
+      redis.call('ZREM', starts, who)
     end
   end
 end
@@ -63,10 +69,9 @@ if most > 0 then
   redis.call('ZADD', holders, now + (waitMs > 0 and waitMs + 2000 or ARGV[5]), who)
   redis.call('PEXPIRE', holders, math.max(FORGOTTEN_MS, tonumber(ARGV[5])))
 end
-if waitMs > 0 then return {'later', waitMs} end
+if waitMs > 0 then return {'later', waitMs, '', woken} end
 if rate > 0 then
-  redis.call('ZREM', told, who)
-  redis.call('ZADD', starts, now + ARGV[7], ARGV[6])
-  redis.call('PEXPIRE', starts, window + ARGV[7])
+  redis.call('ZADD', starts, now + ARGV[7] + window, ARGV[6])
+  redis.call('PEXPIRE', starts, FORGOTTEN_MS)
 end
-return {'granted'}
+return {'granted', 0, '', woken}
