@@ -70,6 +70,8 @@ import type { CallTraces } from './traces.ts';
 
 /** A client that ends says what it counted last, if Redis takes it by then. */
 const LAST_METRICS_MS = 500;
+/** Of a place, in flight for longer than outcomes are kept. */
+const MAX_OLD_CALLS = 10_000;
 /** How long a new client waits for its first news; without them circuits are asked in the worker. */
 const NEWS_MS = 3_000;
 
@@ -474,6 +476,20 @@ export class Pawl {
       await Promise.all(
         records.filter((record) => record.state === 'inflight').map((record) => this.cancel(record.callId)),
       );
+    }
+    await this.#cancelOld(keys);
+  }
+
+  /** A session's index forgets calls as soon as they may have expired; those that still wait or run are among few. */
+  async #cancelOld(sessionKeys: ReadonlySet<string>): Promise<void> {
+    const { ledger, shards } = this.#backend;
+    const beforeMs = (await ledger.now()) - this.settings.ttl.doneMs;
+    for (const place of shards.places()) {
+      for (const callId of await ledger.inflightBefore(place, beforeMs, MAX_OLD_CALLS)) {
+        const record = await ledger.glance(callId);
+        if (record !== undefined && sessionKeys.has(record.request.envelope.target.sessionKey))
+          await this.cancel(callId);
+      }
     }
   }
 

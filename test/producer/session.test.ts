@@ -217,6 +217,18 @@ describe('the tree of sessions', () => {
     await expect(pawl.closeSession('nobody')).rejects.toMatchObject({ code: 'UNKNOWN_SESSION' });
   });
 
+  test('closing cancels a call, too, that is in flight for longer than outcomes are kept', async () => {
+    const gate = gated();
+    const { session, pawl } = await startFleet({ tools: [gate.tool], settings: { ttl: { doneMs: 1 } } });
+    const call = session.call(gate.tool, {});
+    await gate.arrived();
+    const { ledger, redis } = pawl.backend;
+    const index = ledger.keys({ tier: 'workspace', shard: 0 }).sessionCalls(session.key);
+    await eventually(async () => (await redis.exists(index)) === 0, { what: "the end of the session's index" });
+    await session.close();
+    expect((await call).error?.code).toBe('CANCELLED');
+  });
+
   test('nothing is opened below a closed session, and what is opened there while it closes is closed with it', async () => {
     const { session, pawl, openProducer } = await startFleet({ tools: [echo] });
     const other = await openProducer();
