@@ -4,8 +4,11 @@
 -- ARGV  1 job ID
 -- Returns {code}: promoted · absent (it is on its way already, or has not been put aside yet) · ended (its call needs it no more)
 local queue, job = KEYS[2], KEYS[2] .. ARGV[1]
-if redis.call('HGET', KEYS[1], 'state') ~= 'inflight' then return {'ended'} end
+local state, phase = unpack(redis.call('HMGET', KEYS[1], 'state', 'phase'))
+if state ~= 'inflight' then return {'ended'} end
 if redis.call('ZREM', queue .. 'delayed', ARGV[1]) == 0 then return {'absent'} end
+-- From now on it waits for a worker; one that waits for its next attempt still does.
+if phase == 'queued' then redis.call('HSET', KEYS[1], 'notBeforeMs', nowMs()) end
 redis.call('HSET', job, 'delay', '0')
 redis.call('RPUSH', queue .. 'wait', ARGV[1])
 redis.call('XADD', queue .. 'events', '*', 'event', 'waiting', 'jobId', ARGV[1], 'prev', 'delayed')

@@ -1,0 +1,39 @@
+import { expect, test } from 'vitest';
+import { placeFor } from '../../../src/shared/fingerprint.ts';
+import { readPlaceState } from '../../../src/shared/store/place-state.ts';
+import { wake } from '../../../src/shared/store/wake.ts';
+import { eventually } from '../../helpers/signal.ts';
+import { pending, startFleet } from '../../producer/fleet.ts';
+import { gated } from '../../producer/tools.ts';
+
+const AGO_MS = 20_000;
+
+test('a call that waits for a limit waits for no worker, until it is woken', async () => {
+  const gate = gated('gate', { timeoutMs: 120_000 });
+  const limited = { tools: { gate: { limits: { concurrency: 1 } } } };
+  const { pawl, session } = await startFleet({ tools: [gate.tool], settings: limited });
+  const { redis, prefix, ledger } = pawl.backend;
+  const running = pending(await session.submit(gate.tool, { number: 1 }));
+  await gate.arrived();
+  const waiting = pending(await session.submit(gate.tool, { number: 2 }));
+  const place = placeFor(waiting.callId);
+  const keys = ledger.keys(place);
+  await eventually(async () => (await redis.zcard(keys.job('delayed'))) === 1, { what: 'the call that is put aside' });
+
+  const [jobId = ''] = await redis.zrange(keys.job('delayed'), '0', '0');
+  const record = keys.record(waiting.callId);
+  await redis.hincrby(record, 'updatedAtMs', -AGO_MS);
+  expect((await readPlaceState(redis, prefix, place)).oldestWaitMs).toBe(0);
+
+  // No worker takes what it is woken for.
+  await redis.hset(keys.job('meta'), 'paused', '1');
+  expect(await wake(redis, prefix, jobId)).toBe('promoted');
+  await redis.hincrby(record, 'notBeforeMs', -AGO_MS);
+  expect((await readPlaceState(redis, prefix, place)).oldestWaitMs).toBeGreaterThanOrEqual(AGO_MS);
+  await redis.hdel(keys.job('meta'), 'paused');
+  gate.open();
+  expect((await Promise.all([running.result, waiting.result])).map(({ status }) => status)).toEqual([
+    'success',
+    'success',
+  ]);
+});
