@@ -176,6 +176,20 @@ describe('A4, A7: an elevated call waits for a person', () => {
     expect(ran).toEqual([]);
   });
 
+  test('asked for again, a call is the same for as long as a person may decide, however short outcomes are kept', async () => {
+    const { tool } = transfer();
+    const fleet = await startFleet({ tools: [tool], settings: { ...KEYS, ttl: { doneMs: 1 } } });
+    const session = await withChannel(fleet);
+    const { submission } = await ask(fleet, session);
+    const [slot = ''] = (await fleet.world.keys()).filter((key) => key.includes(':merge:'));
+    const keptMs = await fleet.pawl.backend.redis.pttl(slot);
+    expect(keptMs).toBeGreaterThan(fleet.settings.policy.approvalLimitMs / 2);
+    const again = pending(await session.submit('transfer', { to: 'bob', amount: 5 }));
+    expect(again.callId).toBe(submission.callId);
+    await fleet.pawl.cancel(again.callId);
+    expect((await again.result).error?.code).toBe('CANCELLED');
+  });
+
   test('cancelled, the approval is cancelled with the call', async () => {
     const { tool } = transfer();
     const fleet = await startFleet({ tools: [tool], settings: KEYS });

@@ -177,7 +177,11 @@ local sessionCalls = place.sessions .. ARGV[21]
 later('ZADD', place.calls, text(now), callId)
 later('ZADD', sessionCalls, text(now), callId)
 keepLater(sessionCalls, retentionMs)
-if merging then redis.call('SET', slot, callId, 'PX', retentionMs) end
+if merging then
+  -- A person may take longer than an outcome is kept.
+  local decidedMs = ARGV[approval] and math.max(0, ARGV[approval + 3] - now) or 0
+  redis.call('SET', slot, callId, 'PX', text(retentionMs + decidedMs))
+end
 -- The indexes forget with the records: a few entries a claim keep them bounded.
 if now % 16 == 0 then
   for _, index in ipairs({place.calls, sessionCalls}) do
