@@ -178,6 +178,13 @@ export function sessionClosed(sessionKey: string): PawlError {
   return new PawlError('SESSION_CLOSED', `The session ${JSON.stringify(sessionKey)} is closed.`);
 }
 
+export function sessionForged(sessionKey: string): PawlError {
+  return new PawlError(
+    'SIGNATURE_INVALID',
+    `The record of the session ${JSON.stringify(sessionKey)} was not signed with a key of PAWL_SIGNING_KEYS: nothing is called from it. Use another session, or give back the key that signed it.`,
+  );
+}
+
 /** The session, if a caller's calls may go through it. Throws `SESSION_CLOSED` and `PERMISSION_DENIED`. */
 export function usable(record: SessionRecord, target: { readonly tenantId?: string | undefined }): SessionRecord {
   if (record.state === 'closed') throw sessionClosed(record.sessionKey);

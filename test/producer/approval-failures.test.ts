@@ -465,6 +465,19 @@ describe('somebody who can do all in Redis, but has no key', () => {
     expect(ran).toEqual([]);
     expect(refusedOf(fleet)).toContain('session');
   });
+
+  test('a call of a session that was signed with a key which is gone is refused, and so is opening it again', async () => {
+    const { fleet, session } = await start([echo], {}, 0);
+    const other = await fleet.openProducer({ signingKeys: [{ kid: 'k2', key: 'the key that came after it' }] });
+    const refused = await other.submit(session.envelope('echo', { text: 'x' }));
+    expect(refused).toMatchObject({ result: { status: 'error', error: { code: 'SIGNATURE_INVALID' } } });
+    const again = other.openSession({ sessionKey: session.key });
+    await expect(again).rejects.toMatchObject({ code: 'SIGNATURE_INVALID' });
+    expect(refusedOf(fleet).filter((what) => what === 'session')).toHaveLength(3);
+    await expect(fleet.pawl.openSession({ sessionKey: session.key })).rejects.toMatchObject({
+      code: 'CONTRACT_INVALID',
+    });
+  });
 });
 
 describe('keys on one side, or on none (DESIGN, decisions 9 and 11)', () => {

@@ -1,7 +1,7 @@
 /** The records of sessions. Readers may keep what they read until told otherwise: see `SessionRecord` for what changes. */
 import type { ApprovalRoute } from '../approval.ts';
 import { Seals } from '../seals.ts';
-import { type SessionRecord, withTaint } from '../session.ts';
+import { type SessionRecord, sessionForged, withTaint } from '../session.ts';
 import { FleetKeys } from './keys.ts';
 import { publishNews } from './news.ts';
 import { type Redis, Script } from './redis.ts';
@@ -47,7 +47,8 @@ export class Sessions {
 
   /**
    * Stores a new session, and says where its calls will be; undefined when the key is taken. There can be no earlier calls of a key
-   * that was made for it (`fresh`).
+   * that was made for it (`fresh`). Throws `SIGNATURE_INVALID` when the key is taken by what nobody with a key wrote: whoever then
+   * looks for the session finds none, and would ask for it again and again.
    */
   async create(asked: SessionRecord, named?: 'fresh'): Promise<SessionRecord | undefined> {
     const shards = (await this.#shards?.assign(asked.sessionKey, named === 'fresh')) ?? {};
@@ -57,7 +58,12 @@ export class Sessions {
     const text = this.#sealed(record);
     const created = await this.#redis.set(key, text, 'PX', OPEN_TTL_MS, 'NX');
     // What stands there may be this very record: the first answer was lost on the way, and the command came again.
-    if (created === null && (await this.#redis.get(key)) !== text) return undefined;
+    const there = created === null ? await this.#redis.get(key) : text;
+    if (there !== text) {
+      const isForged = there !== null && this.#opened(record.sessionKey, there) === undefined;
+      if (isForged) throw sessionForged(record.sessionKey);
+      return undefined;
+    }
     await this.#list(record);
     return record;
   }
