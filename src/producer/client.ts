@@ -145,6 +145,7 @@ export class Pawl {
       ...(options.audit === undefined ? {} : { audit: options.audit }),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });
+    await signAnew(backend, log);
     const pawl = new Pawl(options, backend);
     // From the first call on, an open circuit refuses without a round trip.
     await within(pawl.#heard.promise, NEWS_MS);
@@ -738,5 +739,18 @@ async function within<T>(promise: Promise<T>, waitMs: number | undefined): Promi
     return await Promise.race([promise, limit]);
   } finally {
     clearTimeout(timer);
+  }
+}
+
+/** While keys are being changed, there is more than one. */
+async function signAnew({ seals, specs, skills }: Backend, log: Logger): Promise<void> {
+  if (seals.fingerprints.length < 2) return;
+  try {
+    await Promise.all([specs.signAnew(), skills.signAnew()]);
+  } catch (error) {
+    log.warn(
+      { event: 'sign_anew', error: error instanceof Error ? error.message : String(error) },
+      'declared tools and skills could not be signed with the newest key: keep the older one',
+    );
   }
 }

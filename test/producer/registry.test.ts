@@ -163,3 +163,28 @@ describe('a tool that is declared while the system runs (I7, I8)', () => {
     expect(error.message).toContain(place);
   });
 });
+
+test('what is declared, and switched off, stays so when the signing key is changed in three steps', async () => {
+  const [old, fresh] = [
+    { kid: 'old', key: 'the key that came before' },
+    { kid: 'new', key: 'the key that came after it' },
+  ];
+  const { pawl, openProducer } = await startRegistry({ settings: { signingKeys: [old] } });
+  await pawl.registry.put('weather', weather());
+  await pawl.registry.patch('echo', { enabled: false });
+  await pawl.skills.put('forecasts', { description: 'Says what comes.' });
+  for (const signingKeys of [
+    [old, fresh],
+    [fresh, old],
+  ])
+    await openProducer({ signingKeys });
+
+  const after = await openProducer({ signingKeys: [fresh] });
+  expect((await after.registry.list()).map(({ name, kind }) => [name, kind])).toEqual([
+    ['echo', 'code'],
+    ['weather', 'http'],
+  ]);
+  expect((await after.skills.list()).map(({ name }) => name)).toEqual(['forecasts']);
+  const refused = (await (await after.openSession()).call('echo', { text: 'x' })).error;
+  expect(refused).toMatchObject({ code: 'PERMISSION_DENIED' });
+});

@@ -4,6 +4,7 @@ import type { SkillRecord } from '../skill.ts';
 import { FleetKeys } from './keys.ts';
 import type { Redis } from './redis.ts';
 import { openedText, sealedText } from './sealed-text.ts';
+import { signAnew } from './sign-anew.ts';
 
 export class SkillRecords {
   readonly #redis: Redis;
@@ -17,8 +18,7 @@ export class SkillRecords {
   }
 
   async write(record: SkillRecord): Promise<void> {
-    const sealed = sealedText(record, (text) => this.#seals.spec(sealOf(record.name), text));
-    await this.#redis.hset(this.#keys.skills, record.name, sealed);
+    await this.#redis.hset(this.#keys.skills, record.name, this.#sealed(record));
   }
 
   async read(name: string): Promise<SkillRecord | undefined> {
@@ -34,6 +34,18 @@ export class SkillRecords {
   /** False when there is none. */
   async remove(name: string): Promise<boolean> {
     return (await this.#redis.hdel(this.#keys.skills, name)) === 1;
+  }
+
+  /** With the newest key. */
+  signAnew(): Promise<void> {
+    return signAnew(this.#redis, this.#keys.skills, (name, stored) => {
+      const record = this.#opened(name, stored);
+      return record === undefined ? undefined : this.#sealed(record);
+    });
+  }
+
+  #sealed(record: SkillRecord): string {
+    return sealedText(record, (text) => this.#seals.spec(sealOf(record.name), text));
   }
 
   /** The record, when somebody with a key wrote it under this name. */

@@ -8,6 +8,7 @@ import { qualifiedName } from '../tool.ts';
 import { isToolSpec, type RegistryRecord, type RegistryRule, ruleOf, type ToolSpecRecord } from '../tool-spec.ts';
 import { FleetKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
+import { signAnew } from './sign-anew.ts';
 
 /** Revisions of one tool that can be read, and rolled back to. */
 export const KEPT_REVISIONS = 50;
@@ -30,12 +31,11 @@ export class Specs {
   /** `seenRevision`: what the writer saw, 0 for nothing. */
   async write(record: RegistryRecord, seenRevision: number): Promise<SpecWritten> {
     const tool = qualifiedName(record);
-    const text = JSON.stringify(record);
     const { specs, specChanges, specSequence, news } = this.#keys;
     const [written, revision] = await writeScript.run(
       this.#redis,
       [specs, specChanges, specSequence, this.#keys.specHistory(tool)],
-      [tool, String(seenRevision), `${record.revision} ${this.#seals.spec(tool, text)} ${text}`, KEPT_REVISIONS, news],
+      [tool, String(seenRevision), this.#sealed(record), KEPT_REVISIONS, news],
     );
     return written === 1 ? { kind: 'written' } : { kind: 'changed', revision: Number(revision) };
   }
@@ -81,6 +81,19 @@ export class Specs {
       });
     }
     return { sequence: newest, anew, records };
+  }
+
+  /** With the newest key; earlier revisions stay as they are. */
+  signAnew(): Promise<void> {
+    return signAnew(this.#redis, this.#keys.specs, (tool, stored) => {
+      const record = this.#opened(tool, stored);
+      return record === undefined ? undefined : this.#sealed(record);
+    });
+  }
+
+  #sealed(record: RegistryRecord): string {
+    const text = JSON.stringify(record);
+    return `${record.revision} ${this.#seals.spec(qualifiedName(record), text)} ${text}`;
   }
 
   /** The record, when somebody with a key wrote it for this tool. */
