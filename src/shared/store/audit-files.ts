@@ -72,6 +72,8 @@ export interface AuditFilesParts {
   readonly folder: string;
   readonly maxFileBytes: number;
   readonly onGap: (gap: { readonly from: number; readonly to: number }) => void;
+  /** The files cannot be written: told once, until they can be again. */
+  readonly onFault: (error: unknown) => void;
 }
 
 interface OpenFile {
@@ -91,6 +93,7 @@ export class AuditFiles {
   readonly #name: string;
   readonly #holder = randomBytes(9).toString('base64url');
   #file: OpenFile | undefined;
+  #isFaulty = false;
 
   constructor(parts: AuditFilesParts) {
     this.#parts = parts;
@@ -99,13 +102,27 @@ export class AuditFiles {
 
   /** Copies a part of what is sealed. `more`: there may be more; `idle`: nothing to do, or another one does it. */
   async step(): Promise<'more' | 'idle'> {
-    const { trail, maxFileBytes, onGap } = this.#parts;
+    const { trail, onFault } = this.#parts;
     if (!(await trail.holdSink(this.#name, this.#holder))) {
       await this.#close();
       return 'idle';
     }
     const head = await trail.head();
     if (head === undefined) return 'idle';
+    try {
+      const step = await this.#copy(head);
+      this.#isFaulty = false;
+      return step;
+    } catch (error) {
+      // Redis has just answered: it is the folder or its disk, which nobody else looks at.
+      if (!this.#isFaulty) onFault(error);
+      this.#isFaulty = true;
+      throw error;
+    }
+  }
+
+  async #copy(head: TrailHead): Promise<'more' | 'idle'> {
+    const { trail, maxFileBytes, onGap } = this.#parts;
     const file = await this.#current(head);
     const found = file.seq > head.seq ? [] : await this.#sealedFrom(file, head);
     const isOther = found[0]?.seq === file.seq && file.seal !== undefined && found[0].seal !== file.seal;

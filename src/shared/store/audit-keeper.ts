@@ -64,7 +64,13 @@ export class AuditKeeper {
         { event: 'audit_gap', ...gap },
         'records of the audit trail are in no file: Redis kept too few of them',
       );
-    const sink = new AuditFiles({ trail, folder: auditFolder(settings), maxFileBytes, onGap });
+    const folder = auditFolder(settings);
+    const onFault = (error: unknown) =>
+      log.error(
+        { event: 'audit_files', folder, error: error instanceof Error ? error.message : String(error) },
+        'the audit trail cannot be written to its files: Redis alone has its newest records',
+      );
+    const sink = new AuditFiles({ trail, folder, maxFileBytes, onGap, onFault });
     return new AuditKeeper([sealer, sink], onError);
   }
 

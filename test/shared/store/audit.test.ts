@@ -1,4 +1,4 @@
-import { appendFileSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { appendFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import type { AuditEvent } from '../../../src/shared/audit.ts';
@@ -41,7 +41,10 @@ async function open() {
   const trail = new AuditTrail(redis, prefix);
   const sink = (folder: string, maxFileBytes = 1_000_000) => {
     const gaps: object[] = [];
-    return { gaps, files: new AuditFiles({ trail, folder, maxFileBytes, onGap: (gap) => void gaps.push(gap) }) };
+    const faults: unknown[] = [];
+    const onGap = (gap: object) => void gaps.push(gap);
+    const onFault = (error: unknown) => void faults.push(error);
+    return { gaps, faults, files: new AuditFiles({ trail, folder, maxFileBytes, onGap, onFault }) };
   };
   return { redis, prefix, keys: new AuditKeys(prefix), writer, sealer, trail, sink, lost };
 }
@@ -242,6 +245,30 @@ test('Redis keeps the newest, and what is in no file yet; a gap in the files is 
   await files.leave();
   expect(gaps).toMatchObject([{ from: 351 }]);
   expect((await faultsOf(folder, trail)).faults).toMatchObject([{ kind: 'missing', from: 351 }]);
+});
+
+test('files that cannot be written are told of, once until they can be again, and nothing is missing then', async () => {
+  const { writer, sealer, trail, sink } = await open();
+  const folder = join(temporaryFolder(), 'audit');
+  writeFileSync(folder, 'no folder');
+  const own = writer();
+  onTestFinished(() => own.close());
+  const { files, faults } = sink(folder);
+  onTestFinished(() => files.leave());
+  const one = sealer();
+  for (const number of [1, 2]) {
+    await own.record(override(number));
+    await toTheEnd(one);
+    await expect(files.step()).rejects.toThrow();
+  }
+  expect(faults).toEqual([expect.objectContaining({ path: folder })]);
+  rmSync(folder);
+  await toTheEnd(files);
+  expect(await faultsOf(folder, trail)).toMatchObject({ files: 1, last: 2, faults: [] });
+  rmSync(folder, { recursive: true });
+  writeFileSync(folder, 'no folder');
+  await expect(files.step()).rejects.toThrow();
+  expect(faults).toHaveLength(2);
 });
 
 /** A trail whose records are sealed as they are added, and files that follow it when asked. */
