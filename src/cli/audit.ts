@@ -53,13 +53,21 @@ export interface VerifyAuditOptions {
 export async function verifyAudit(context: CliContext, options: VerifyAuditOptions): Promise<number> {
   return withPawl(context, async (pawl) => {
     const folder = options.folder ?? auditFolder(pawl.settings);
-    const trails = await verifyAll(pawl, { folder, named: options.folder !== undefined, from: options.from });
+    const looked = { folder, named: options.folder !== undefined, from: options.from };
+    const trails = await verifyAll(pawl, looked).catch((error: unknown) => {
+      throw isOfFiles(error) ? usageError(`The files in ${folder} cannot be read: ${error.message}.`) : error;
+    });
     const intact = trails.every(({ faults }) => faults.length === 0);
     if (options.json === true) print(context, json({ intact, trails }));
     else for (const trail of trails) tell(context, trail);
     if (trails.length === 0) say(context, `nothing was recorded yet (no files in ${folder}, no trail in Redis)`);
     return intact ? EXIT_CODES.success.code : EXIT_CODES.failed.code;
   });
+}
+
+/** A folder that is none, or whose files are another user's. */
+function isOfFiles(error: unknown): error is NodeJS.ErrnoException {
+  return error instanceof Error && 'syscall' in error && 'path' in error;
 }
 
 interface CheckedTrail extends Verification {

@@ -111,3 +111,11 @@ test('a folder without files of the trail is refused where it is named: it would
   const wrong = await place.run(['audit', 'verify', '--folder', join(place.folder, 'mistyped')], { env: KEYS });
   expect(wrong).toMatchObject({ code: 2, stderr: expect.stringContaining('holds no files of an audit trail') });
 });
+
+test('files that cannot be read are named, without a stack', async () => {
+  const wrong = await place.run(['audit', 'verify', '--folder', join(place.folder, 'tools.ts')], { env: KEYS });
+  expect(wrong).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/^pawl: The files in .* cannot be read: .*\n$/),
+  });
+});
