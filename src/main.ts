@@ -45,6 +45,9 @@ function withSecretFiles(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
         { cause: error },
       );
     }
+    // As nothing it would be no key, no token, or a Redis of one's own: less than what was asked for.
+    if (read[name] === '')
+      throw new PawlError('CONFIGURATION', `${name}_FILE: ${JSON.stringify(file)} is empty; it should hold the value.`);
   }
   return read;
 }

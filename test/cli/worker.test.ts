@@ -69,13 +69,17 @@ test('a port that is taken is a configuration error that names it', async () => 
   await worker.ended;
 });
 
-test('a secret may stand in a file that a variable names; a file that is not there is named', async () => {
+test('a secret may stand in a file that a variable names; a file that is not there, or empty, is named', async () => {
   const file = join(place.folder, 'redis-url');
   writeFileSync(file, `${place.world.redisUrl}\n`);
   const env = { REDIS_URL: undefined, REDIS_URL_FILE: file };
   expect((await place.run(['tools', 'ls', '--json'], { env })).code).toBe(0);
   const missing = await place.run(['tools', 'ls'], { env: { ...env, REDIS_URL_FILE: '/nowhere/redis-url' } });
   expect(missing).toMatchObject({ code: 2, stderr: expect.stringContaining('REDIS_URL_FILE: "/nowhere/redis-url"') });
+  const empty = join(place.folder, 'empty');
+  writeFileSync(empty, '\n');
+  const none = await place.run(['tools', 'ls'], { env: { ...env, PAWL_SIGNING_KEYS_FILE: empty } });
+  expect(none).toMatchObject({ code: 2, stderr: expect.stringMatching(/^pawl: PAWL_SIGNING_KEYS_FILE: .* is empty/) });
 });
 
 test('SIGTERM lets the running call finish, and takes no other', async () => {
