@@ -41,8 +41,12 @@ export class CircuitView {
     this.#held.clear();
   }
 
-  /** Why a call must not start now; undefined lets it through, also when it may become the probe. */
-  refusal(place: Place, key: string): Refusal | undefined {
+  /**
+   * Why a call must not start now; undefined lets it through, also when it may become the probe. `own`: its tool's own circuit, which
+   * holds for all calls of the tool when somebody has forced it open.
+   */
+  refusal(place: Place, key: string, own = key): Refusal | undefined {
+    if (own !== key && this.#at(place, own)?.circuit.state === 'FORCED_OPEN') return this.refusal(place, own);
     const held = this.#at(place, key);
     if (held === undefined) return undefined;
     const { circuit } = held;

@@ -33,7 +33,7 @@ import { FleetCircuits } from './fleet-circuit.ts';
 import { Judge } from './judge.ts';
 import { Preparation, refusalOf } from './preparation.ts';
 import type { RunningAttempt } from './running.ts';
-import { Settler, type Step, type Verdict } from './settlement.ts';
+import { patiently, Settler, type Step, type Verdict } from './settlement.ts';
 import { tellShadow } from './shadow.ts';
 
 export class Executor {
@@ -149,10 +149,15 @@ export class Executor {
       : this.#judge.giveUp(begun, failureOf('OUTCOME_UNKNOWN'));
   }
 
-  /** R25: a circuit that configuration forces open, which Redis knows nothing of. */
+  /** R25: a circuit that configuration forces open, which Redis knows nothing of, or an operator, when the call goes through another. */
   async #refuseForcedOpen(begun: Begun): Promise<Verdict | undefined> {
-    const { modes, policy, circuit, callId, envelope, attempt, started } = begun;
-    if (policy.circuit?.forcedOpen !== true) return undefined;
+    const { modes, policy, circuit, callId, envelope, attempt, started, registered, running } = begun;
+    const { forced, log, schedule } = this.#parts;
+    const reason =
+      policy.circuit?.forcedOpen === true
+        ? FORCED_BY_CONFIGURATION
+        : await patiently(async () => forced?.reasonFor(registered.tool, circuit.key), running, log, schedule);
+    if (reason === undefined) return undefined;
     const breakerState = 'FORCED_OPEN';
     const event = { callId, envelope, attempt };
     if (modes.circuits !== 'on') {
@@ -164,7 +169,7 @@ export class Executor {
       await this.#circuits.release(circuit);
       return this.#settler.postpone(begun, 'queued', started.earlier, retryAfterMs);
     }
-    const message = forcedOpenText(envelope.toolName, FORCED_BY_CONFIGURATION);
+    const message = forcedOpenText(envelope.toolName, reason);
     const failure = failureOf('CIRCUIT_OPEN', message, { retryAfterMs });
     this.#parts.onEvent({ type: 'tool_call_blocked', ...event, errorCode: failure.code, breakerState });
     return this.#judge.fail(begun, failure, { status: 'circuit_open', ran: false, breakerState });

@@ -17,6 +17,7 @@ import type { WorkerAgents } from './agents.ts';
 import type { ApprovalGate } from './approval-gate.ts';
 import type { RegisteredTool } from './begun.ts';
 import type { RuleFound } from './declared-tools.ts';
+import type { ForcedCircuits } from './forced-circuits.ts';
 import type { NodeCircuits } from './node-circuit.ts';
 import type { Pace } from './pace.ts';
 import type { TerminalHost } from './terminals.ts';
@@ -39,6 +40,8 @@ export interface ExecuteParts {
   readonly terminals?: TerminalHost;
   readonly agents?: WorkerAgents;
   readonly nodeCircuits: Pick<NodeCircuits, 'run'>;
+  /** Absent where every call goes through its tool's own circuit. */
+  readonly forced?: Pick<ForcedCircuits, 'reasonFor'>;
   readonly traces?: AttemptTraces;
   readonly switches: Pick<Switches, 'modes'>;
   /** Absent where no tool takes turns. */

@@ -33,6 +33,7 @@ import { compiledIn } from './connectors/index.ts';
 import { McpConnections } from './connectors/mcp/tools.ts';
 import { DeclaredTools, type ToolMakers } from './declared-tools.ts';
 import { Executor } from './execute.ts';
+import { ForcedCircuits } from './forced-circuits.ts';
 import { JobQueue, type Unwanted } from './job-queue.ts';
 import { KnownSessions } from './known-sessions.ts';
 import { WorkerMetrics } from './metrics.ts';
@@ -105,6 +106,7 @@ export class ToolWorker {
   readonly #terminals: TerminalHost;
   readonly #executor: Executor;
   readonly #switches: Switches;
+  readonly #forced: ForcedCircuits;
   readonly #declared: DeclaredTools;
   readonly #mcp: McpConnections;
   readonly #dynamic: DynamicCalls;
@@ -169,6 +171,7 @@ export class ToolWorker {
     });
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
     this.#switches = new Switches(settings.reliability);
+    this.#forced = new ForcedCircuits(backend.breakers);
     this.#mcp = new McpConnections(options);
     this.#dynamic = new DynamicCalls(backend.handovers);
     this.#declared = new DeclaredTools(backend.specs, {
@@ -256,6 +259,7 @@ export class ToolWorker {
       ...(options.tracing === undefined ? {} : { traces: options.tracing.traces }),
       ...(served.some(takesTurns) ? { turns: new AttemptTurns(backend.turns, log) } : {}),
       switches: this.#switches,
+      forced: this.#forced,
       pace: new Pace({
         limits: backend.limits,
         tenants: settings.tenants,
@@ -375,6 +379,7 @@ export class ToolWorker {
     this.#sessions.clear();
     await Promise.all([
       this.#learnSwitches(),
+      this.#forced.catchUp(this.#options.tiers),
       this.#declared.catchUp(),
       this.#followShards(),
       this.#presence.publishAgain(),
@@ -385,8 +390,10 @@ export class ToolWorker {
   #hear(news: News): void {
     if (news.type === 'cancel' && news.because === 'cancelled')
       this.#running.ofCall(news.callId)?.abort(new PawlError('CANCELLED'));
-    else if (news.type === 'circuit') this.#nodeCircuits.learn(news.key, news.circuit.state);
-    else if (news.type === 'session') {
+    else if (news.type === 'circuit') {
+      this.#nodeCircuits.learn(news.key, news.circuit.state);
+      this.#forced.learn(news.circuit);
+    } else if (news.type === 'session') {
       this.#sessions.forget(news.sessionKey);
       this.#terminals.endSession(news.sessionKey);
     } else if (news.type === 'taint') this.#sessions.forget(news.sessionKey);

@@ -286,6 +286,32 @@ describe('R25: circuits', () => {
     expect((await acme.call(echo, { text: 'x' })).status).toBe('circuit_open');
     expect((await other.call(echo, { text: 'x' })).status).toBe('success');
   });
+
+  test('a tool that is forced open takes no call of a tenant, and none that asks for a shared circuit, queued ones included', async () => {
+    const note = scripted('note', () => ({ output: null }));
+    const { pawl, session, startWorker } = await startFleet({ tools: [note.tool], workers: 0 });
+    const acme = await pawl.openSession({ tenantId: 'acme' });
+    const ask = (key: string) => [
+      acme.call('note', {}, { idempotencyKey: key }),
+      session.call('note', {}, { idempotencyKey: `${key}-global`, circuitBreakerHint: 'global' }),
+    ];
+    const queued = ask('before');
+    await eventually(async () => (await pawl.backlog()) === queued.length);
+    await pawl.setCircuit('force_open', { tool: 'note' }, 'maintenance');
+    expect((await Promise.all(ask('after'))).map(({ status, callId }) => [status, callId])).toEqual([
+      ['circuit_open', undefined],
+      ['circuit_open', undefined],
+    ]);
+    await startWorker();
+    const refused = await Promise.all(queued);
+    expect(refused.map(({ status, error }) => [status, error?.message])).toEqual([
+      ['circuit_open', expect.stringContaining('maintenance')],
+      ['circuit_open', expect.stringContaining('maintenance')],
+    ]);
+    expect(note.contexts).toHaveLength(0);
+    await pawl.setCircuit('reset', { tool: 'note' });
+    expect((await Promise.all(ask('again'))).map(({ status }) => status)).toEqual(['success', 'success']);
+  });
 });
 
 describe('connections', () => {

@@ -1,0 +1,44 @@
+/**
+ * Circuits that operators force open (R25). A tool's own one holds for all of its calls: also for those of a tenant, and those that ask
+ * for a circuit that tools share, which begin without a look at it.
+ */
+import { type Circuit, circuitKey } from '../shared/breaker.ts';
+import { homeOf } from '../shared/store/keys.ts';
+import type { CircuitRecords } from '../shared/store/records.ts';
+import { qualifiedName, type Tier } from '../shared/tool.ts';
+
+export class ForcedCircuits {
+  readonly #breakers: Pick<CircuitRecords, 'list' | 'read'>;
+  #heardOfOne = false;
+  /** False where none is forced open, as is usual: no attempt has to ask. */
+  #mayBeAny = true;
+
+  constructor(breakers: Pick<CircuitRecords, 'list' | 'read'>) {
+    this.#breakers = breakers;
+  }
+
+  /** A circuit has changed. */
+  learn({ state }: Circuit): void {
+    if (state !== 'FORCED_OPEN') return;
+    this.#heardOfOne = true;
+    this.#mayBeAny = true;
+  }
+
+  /** Reads what was changed while nobody listened. */
+  async catchUp(tiers: readonly Tier[]): Promise<void> {
+    const listed = await Promise.all(tiers.map((tier) => this.#breakers.list(homeOf(tier))));
+    for (const circuits of listed) for (const circuit of circuits.values()) this.learn(circuit);
+    this.#mayBeAny = this.#heardOfOne;
+  }
+
+  /** The word of whoever forced the tool's own circuit open, for a call that goes through another one. */
+  async reasonFor(
+    tool: { readonly namespace: string; readonly name: string; readonly tier: Tier },
+    through: string,
+  ): Promise<string | undefined> {
+    const own = circuitKey({ hint: 'tool', tool: qualifiedName(tool) });
+    if (!this.#mayBeAny || through === own) return undefined;
+    const circuit = await this.#breakers.read(homeOf(tool.tier), own);
+    return circuit.state === 'FORCED_OPEN' ? circuit.reason : undefined;
+  }
+}
