@@ -141,7 +141,7 @@ export class LocalRunner implements SessionHost {
       {
         breakers,
         ledger: this.#ledger,
-        catalogue: { read: async () => ({ tools: [...offers.values()], workers: [] }) },
+        tools: async () => [...offers.values()],
       },
       TIERS.map(homeOf),
     );

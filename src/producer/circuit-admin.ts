@@ -1,10 +1,9 @@
 /** What operators do with the fleet's circuits (R25): look, force open, reset. */
 import { type Circuit, type CircuitState, CLOSED_CIRCUIT, forcedOpen, reset } from '../shared/breaker.ts';
 import { PawlError } from '../shared/failure.ts';
-import type { Catalogue } from '../shared/store/catalogue.ts';
 import { homeOf, type Place } from '../shared/store/keys.ts';
 import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
-import { toolNamed } from '../shared/tool.ts';
+import { type Tier, toolNamed } from '../shared/tool.ts';
 
 export interface CircuitListing {
   readonly key: string;
@@ -23,9 +22,16 @@ export interface CircuitSelection {
 
 const TRIES = 10;
 
+interface KnownTool {
+  readonly namespace: string;
+  readonly name: string;
+  readonly tier: Tier;
+}
+
 interface CircuitAdminParts {
   readonly breakers: CircuitRecords;
-  readonly catalogue: Pick<Catalogue, 'read'>;
+  /** What workers offer, and what is declared. */
+  tools(): Promise<readonly KnownTool[]>;
   readonly ledger: Pick<CallLedger, 'now'>;
 }
 
@@ -94,8 +100,7 @@ export class CircuitAdmin {
   /** The circuit that a selection names although it never left CLOSED, so that nothing is stored of it. */
   async #ownCircuit(select: CircuitSelection, known: readonly CircuitListing[]): Promise<CircuitListing | undefined> {
     const name = select.tool ?? /^tool:([^@]+)/.exec(select.key ?? '')?.[1] ?? '';
-    const { tools } = await this.#backend.catalogue.read();
-    const offer = toolNamed(tools, name);
+    const offer = toolNamed(await this.#backend.tools(), name);
     const tenant = select.tenantId === undefined ? '' : `@${select.tenantId}`;
     const key = select.key ?? `tool:${offer?.namespace}.${offer?.name}${tenant}`;
     if (known.some((listing) => listing.key === key)) return undefined;

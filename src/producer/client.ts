@@ -187,8 +187,10 @@ export class Pawl {
       measure: () => this.#measure(),
       onError,
     });
-    this.#circuitAdmin = new CircuitAdmin(backend, TIERS.map(homeOf), (key, from, to) =>
-      this.metrics.circuitChanged(key, from, to),
+    this.#circuitAdmin = new CircuitAdmin(
+      { breakers: backend.breakers, ledger: backend.ledger, tools: async () => (await this.#offers.all()).tools },
+      TIERS.map(homeOf),
+      (key, from, to) => this.metrics.circuitChanged(key, from, to),
     );
     this.#operators = new OperatorDesk({
       backend,
