@@ -3,7 +3,7 @@ import { type Circuit, type CircuitState, CLOSED_CIRCUIT, forcedOpen, reset } fr
 import { PawlError } from '../shared/failure.ts';
 import { homeOf, type Place } from '../shared/store/keys.ts';
 import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
-import { type Tier, toolNamed } from '../shared/tool.ts';
+import { qualifiedName, type Tier, toolNamed } from '../shared/tool.ts';
 
 export interface CircuitListing {
   readonly key: string;
@@ -69,9 +69,10 @@ export class CircuitAdmin {
 
   /** Returns the circuits as they are now. Throws `UNKNOWN_TOOL` when there is nothing to force open. */
   async set(action: 'force_open' | 'reset', select: CircuitSelection, reason: string): Promise<CircuitListing[]> {
-    const known = await this.list();
-    const selected = known.filter((listing) => isSelected(listing, select, action));
-    const own = action === 'force_open' ? await this.#ownCircuit(select, known) : undefined;
+    const [known, tools] = await Promise.all([this.list(), this.#backend.tools()]);
+    const named = select.tool === undefined ? undefined : toolNamed(tools, select.tool);
+    const selected = known.filter((listing) => isSelected(listing, select, action, named));
+    const own = action === 'force_open' ? ownCircuit(select, tools, known) : undefined;
     const targets = own === undefined ? selected : [...selected, own];
     const nowMs = await this.#backend.ledger.now();
     return Promise.all(targets.map((target) => this.#change(target, action, reason, nowMs)));
@@ -96,24 +97,37 @@ export class CircuitAdmin {
     }
     return { ...target, circuit: current, failures: 0 };
   }
-
-  /** The circuit that a selection names although it never left CLOSED, so that nothing is stored of it. */
-  async #ownCircuit(select: CircuitSelection, known: readonly CircuitListing[]): Promise<CircuitListing | undefined> {
-    const name = select.tool ?? /^tool:([^@]+)/.exec(select.key ?? '')?.[1] ?? '';
-    const offer = toolNamed(await this.#backend.tools(), name);
-    const tenant = select.tenantId === undefined ? '' : `@${select.tenantId}`;
-    const key = select.key ?? `tool:${offer?.namespace}.${offer?.name}${tenant}`;
-    if (known.some((listing) => listing.key === key)) return undefined;
-    if (offer === undefined)
-      throw new PawlError('UNKNOWN_TOOL', `There is no tool or circuit ${JSON.stringify(select.key ?? name)}.`);
-    return { key, place: homeOf(offer.tier), circuit: CLOSED_CIRCUIT, failures: 0 };
-  }
 }
 
-function isSelected({ key }: CircuitListing, select: CircuitSelection, action: 'force_open' | 'reset'): boolean {
+/** The circuit that a selection names although it never left CLOSED, so that nothing is stored of it. */
+function ownCircuit(
+  select: CircuitSelection,
+  tools: readonly KnownTool[],
+  known: readonly CircuitListing[],
+): CircuitListing | undefined {
+  const name = select.tool ?? /^tool:([^@]+)/.exec(select.key ?? '')?.[1] ?? '';
+  const offer = toolNamed(tools, name);
+  const tenant = select.tenantId === undefined ? '' : `@${select.tenantId}`;
+  const key = select.key ?? `tool:${offer?.namespace}.${offer?.name}${tenant}`;
+  if (known.some((listing) => listing.key === key)) return undefined;
+  if (offer === undefined)
+    throw new PawlError('UNKNOWN_TOOL', `There is no tool or circuit ${JSON.stringify(select.key ?? name)}.`);
+  return { key, place: homeOf(offer.tier), circuit: CLOSED_CIRCUIT, failures: 0 };
+}
+
+/** `named`: the one tool that a name means, as everywhere; of a name that nobody offers any more, each of that name. */
+function isSelected(
+  { key }: CircuitListing,
+  select: CircuitSelection,
+  action: 'force_open' | 'reset',
+  named: KnownTool | undefined,
+): boolean {
   if (select.key !== undefined) return key === select.key;
   if (select.tool === undefined) return action === 'reset';
   const [subject, tenantId] = key.split('@');
-  const ofTool = subject === `tool:${select.tool}` || subject?.endsWith(`.${select.tool}`) === true;
+  const ofTool =
+    named === undefined
+      ? subject === `tool:${select.tool}` || subject?.endsWith(`.${select.tool}`) === true
+      : subject === `tool:${qualifiedName(named)}`;
   return ofTool && (select.tenantId === undefined || select.tenantId === tenantId);
 }

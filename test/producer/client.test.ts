@@ -278,6 +278,19 @@ describe('R25: circuits', () => {
     }
   });
 
+  test('of a tool are not those of another one of its name', async () => {
+    const { tool: other } = scripted('echo', () => ({ output: null }), { namespace: 'github' });
+    const { pawl, session } = await startFleet({ tools: [echo, other] });
+    const states = async () => (await pawl.circuits()).map(({ key, circuit }) => `${key} ${circuit.state}`).sort();
+    for (const tool of ['github.echo', 'echo']) await pawl.setCircuit('force_open', { tool });
+    await pawl.setCircuit('reset', { tool: 'echo' });
+    expect(await states()).toEqual(['tool:github.echo FORCED_OPEN', 'tool:tools.echo CLOSED']);
+    await pawl.setCircuit('reset', { tool: 'github.echo' });
+    await pawl.setCircuit('force_open', { tool: 'echo' });
+    expect(await states()).toEqual(['tool:github.echo CLOSED', 'tool:tools.echo FORCED_OPEN']);
+    expect((await session.call('echo', {}, { namespace: 'github' })).status).toBe('success');
+  });
+
   test('of one tenant are not those of another', async () => {
     const { pawl } = await startFleet({ tools: [echo] });
     const acme = await pawl.openSession({ tenantId: 'acme' });
