@@ -8,6 +8,8 @@
 export interface Sealing {
   audit(seq: number, previous: string, text: string): string;
   isAudit(seq: number, previous: string, text: string, seal: string): boolean;
+  /** The name of the key that a seal says it was made with, when it is none of those that are here; `''`: made without one. */
+  foreignKey(seal: string): string | undefined;
 }
 
 export interface SealedRecord {
@@ -59,6 +61,8 @@ export function recordOf(line: string): SealedRecord | undefined {
 export type Fault =
   /** The record or its seal is not what was sealed. */
   | { readonly kind: 'edited'; readonly seq: number }
+  /** Sealed with a key that is not here, or before there was one: nothing can be said of them. */
+  | { readonly kind: 'other-key'; readonly key: string; readonly from: number; readonly to: number }
   | { readonly kind: 'missing'; readonly from: number; readonly to: number }
   | { readonly kind: 'out-of-order'; readonly seq: number; readonly after: number }
   /** Something that is no record stands after a record. */
@@ -125,10 +129,22 @@ export class ChainCheck {
     }
     // Behind a gap there is no seal to check with; the gap itself is told.
     if (this.#previous !== undefined && !this.#sealing.isAudit(seq, this.#previous, text, sealed))
-      this.#faults.push({ kind: 'edited', seq });
+      this.#addUnproven(seq, this.#sealing.foreignKey(sealed));
     this.#previous = sealed;
     this.#last = seq;
     this.#lastSeal = sealed;
+  }
+
+  /** Those of one foreign key are told together: mostly it is not known to whoever looks. */
+  #addUnproven(seq: number, key: string | undefined): void {
+    if (key === undefined) {
+      this.#faults.push({ kind: 'edited', seq });
+      return;
+    }
+    const last = this.#faults.at(-1);
+    if (last?.kind === 'other-key' && last.key === key && last.to === seq - 1)
+      this.#faults[this.#faults.length - 1] = { ...last, to: seq };
+    else this.#faults.push({ kind: 'other-key', key, from: seq, to: seq });
   }
 
   /** What came after the last record is gone: `seq` was written. */
@@ -152,6 +168,10 @@ export function faultText(fault: Fault): string {
   switch (fault.kind) {
     case 'edited':
       return `record ${fault.seq} is not what was sealed: it, or its seal, was changed`;
+    case 'other-key':
+      return fault.key === ''
+        ? `${range(fault.from, fault.to)} sealed without a key: PAWL_SIGNING_KEYS proves nothing of that`
+        : `${range(fault.from, fault.to)} sealed with the key ${JSON.stringify(fault.key.slice(0, 100))}, which is not in PAWL_SIGNING_KEYS here`;
     case 'missing':
       return `${range(fault.from, fault.to)} missing`;
     case 'out-of-order':

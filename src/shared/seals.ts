@@ -195,6 +195,13 @@ export class Seals {
     return this.#signer.verify(seal, 'audit', String(seq), previous, text);
   }
 
+  foreignKey(seal: string): string | undefined {
+    const kid = seal.slice(0, Math.max(0, seal.lastIndexOf(':')));
+    const key = kid === PLAIN ? '' : kid;
+    const isHere = key === '' ? this.#signer === undefined : this.#signer?.knows(key) === true;
+    return isHere ? undefined : key;
+  }
+
   /** A text that whoever gets it can bring back, and nobody can make. */
   token(text: string): string | undefined {
     return this.#signer?.sign('token', text);
@@ -205,8 +212,11 @@ export class Seals {
   }
 }
 
+/** Stands where a seal has the name of its key. */
+const PLAIN = 'sha256';
+
 function plainSeal(seq: number, previous: string, text: string): string {
-  return `sha256:${digest(`${seq} ${previous} ${text}`)}`;
+  return `${PLAIN}:${digest(`${seq} ${previous} ${text}`)}`;
 }
 
 /** Stands in for an outcome that nobody with a key wrote. */

@@ -27,6 +27,10 @@ export class Signer {
     return keyFingerprints(this.#keys);
   }
 
+  knows(name: string): boolean {
+    return this.#keys.some(({ kid }) => kid === name);
+  }
+
   /** `kid:mac` over the parts, in order. */
   sign(...parts: readonly string[]): string {
     const [first] = this.#keys;

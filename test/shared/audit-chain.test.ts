@@ -116,9 +116,36 @@ test('who has no key cannot seal what holds, and another trail’s records hold 
   const trail = generated(keyed, 3);
   const forged = seal(headOf(trail, 1), ['{"id":"x","atMs":1}', '{"id":"y","atMs":2}'], new Seals());
   const lines = [trail[0] as SealedRecord, ...forged].map(lineOf);
-  expect(faultsIn(lines, keyed, START, headOf(trail, 3)).map(({ kind }) => kind)).toContain('edited');
+  expect(faultsIn(lines, keyed, START, headOf(trail, 3))).toContainEqual({
+    kind: 'other-key',
+    key: '',
+    from: 2,
+    to: 3,
+  });
   const elsewhere = { ...START, seal: 'fedcba987654321001' };
   expect(faultsIn(trail.map(lineOf), keyed, elsewhere, headOf(trail, 3))).toEqual([{ kind: 'edited', seq: 1 }]);
+});
+
+test('records that were sealed with a key which is not here are told apart from edited ones, and together', () => {
+  const signer = { kid: 'two', key: 'the key that came after it' };
+  const old = generated(keyed, 20);
+  const head = headOf(old, 20);
+  const trail = [
+    ...old,
+    ...seal(head, ['{"id":"x","atMs":1}', '{"id":"y","atMs":2}'], new Seals(new Signer([signer]))),
+  ];
+  const lines = trail.map(lineOf);
+  const end = headOf(trail, 22);
+  const later = faultsIn(lines, new Seals(new Signer([signer])), START, end);
+  expect(later).toEqual([{ kind: 'other-key', key: 'one', from: 1, to: 20 }]);
+  expect(later.map(faultText)).toEqual([
+    'records 1 to 20 are sealed with the key "one", which is not in PAWL_SIGNING_KEYS here',
+  ]);
+  expect(faultsIn(lines, new Seals(), START, end)).toMatchObject([{ key: 'one' }, { key: 'two', from: 21, to: 22 }]);
+  const both = new Seals(new Signer([signer, { kid: 'one', key: 'a key of this test only' }]));
+  expect(faultsIn(lines, both, START, end)).toEqual([]);
+  const edited = lines.with(4, (lines[4] ?? '').replace('"atMs":4', '"atMs":7'));
+  expect(faultsIn(edited, both, START, end)).toEqual([{ kind: 'edited', seq: 5 }]);
 });
 
 test('what was put away does not count, where it is said', () => {
