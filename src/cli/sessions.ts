@@ -5,7 +5,7 @@ import type { SessionKind, SessionRecord } from '../shared/session.ts';
 import { CALL_COLUMNS } from './calls.ts';
 import { type CliContext, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
-import { type Column, json, moment, table } from './print.ts';
+import { type Column, json, moment, oneLine, table } from './print.ts';
 
 const COLUMNS: readonly Column<SessionRecord>[] = [
   { title: 'SESSION', text: ({ sessionKey }) => sessionKey },
@@ -70,7 +70,7 @@ export async function showSession(context: CliContext, key: string, options: { j
     const fields = Object.entries({ ...record, createdAtMs: undefined, opened: moment(record.createdAtMs) });
     for (const [name, value] of fields)
       if (value !== undefined)
-        print(context, `${name.padEnd(14)} ${typeof value === 'string' ? value : JSON.stringify(value)}`);
+        print(context, `${name.padEnd(14)} ${oneLine(typeof value === 'string' ? value : JSON.stringify(value))}`);
     print(context, calls.length === 0 ? '\nno calls' : `\n${table(calls, CALL_COLUMNS)}`);
     return EXIT_CODES.success.code;
   });

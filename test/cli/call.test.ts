@@ -202,6 +202,11 @@ describe('pawl calls, tools and sessions', () => {
     expect(opened).toMatchObject({ code: 0, stdout: 'trip\n' });
     const shown = await place.run(['sessions', 'show', 'trip', '--json']);
     expect(JSON.parse(shown.stdout)).toMatchObject({ actorId: 'ada', workspaceRoot: place.folder, state: 'open' });
+    const hostile = '\u001b[2J\u001b]0;all is well\u0007';
+    await place.run(['sessions', 'open', '--actor', hostile, '--agent', hostile, '--key', 'hostile']);
+    const described = await place.run(['sessions', 'show', 'hostile']);
+    expect(described.stdout).toMatch(/^actorId +\[2J \]0;all is well $/m);
+    expect(described.stdout).not.toMatch(/[\u001b\u0007]/);
     expect((await place.run(['sessions', 'close', 'trip'])).code).toBe(0);
     const refused = await place.run(['call', 'greet', '--params', '{"name":"Ada"}', '--session', 'trip']);
     expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('SESSION_CLOSED') });
