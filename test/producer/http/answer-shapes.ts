@@ -1,5 +1,5 @@
 /** Holds every answer of the API to the shape that `/openapi.json` describes for it, with no field more. */
-import { Ajv2020 } from 'ajv/dist/2020.js';
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
 import { answerSchemas } from '../../../src/producer/http/answer-schemas.ts';
 import { type ApiParts, apiRoutes } from '../../../src/producer/http/api.ts';
@@ -22,6 +22,16 @@ const routes = apiRoutes({ pawl: {}, fleet: {} } as ApiParts).map(({ method, pat
   answers,
 }));
 
+const validators = new Map<string, ValidateFunction>();
+
+function validatorOf(shape: string): ValidateFunction {
+  const known = validators.get(shape);
+  if (known !== undefined) return known;
+  const made = ajv.compile({ $ref: `api#/components/schemas/${shape}` });
+  validators.set(shape, made);
+  return made;
+}
+
 /** Throws when an answer is not what is described. */
 export function checkShape(method: string, path: string, status: number, body: unknown): void {
   // In the form of the service whose buttons these are.
@@ -30,7 +40,7 @@ export function checkShape(method: string, path: string, status: number, body: u
   const described = asked?.answers[status];
   if (described === undefined || typeof described === 'string') return;
   const [, shape] = described;
-  const validate = ajv.compile({ $ref: `api#/components/schemas/${shape}` });
+  const validate = validatorOf(shape);
   if (validate(body)) return;
   const faults = validate.errors?.map(
     ({ instancePath, message, params }) => `${instancePath} ${message} ${JSON.stringify(params)}`,
