@@ -25,6 +25,8 @@ export interface Permitted {
   readonly envelope: ToolCallEnvelope;
   readonly offer: Offer;
   readonly circuit: string;
+  /** The tool's own one, which most calls go through. */
+  readonly ownCircuit: string;
   readonly modes: ReliabilityModes;
   readonly session: SessionRecord;
   readonly verdict: Verdict;
@@ -77,21 +79,29 @@ export class CallChecks {
   #permitted(envelope: ToolCallEnvelope, session: SessionRecord, offer: Offer, channel: string | undefined): Permitted {
     const verdict = this.#permit(envelope, offer, session, channel);
     checkParams(envelope, offer);
-    const circuit = this.#circuitOf(envelope, offer);
-    return { envelope, offer, circuit, modes: this.#parts.switches.modes(offer), session, verdict, channel };
+    const ownCircuit = this.#ownCircuitOf(offer);
+    const circuit = this.#circuitOf(envelope, offer) ?? ownCircuit;
+    const modes = this.#parts.switches.modes(offer);
+    return { envelope, offer, circuit, ownCircuit, modes, session, verdict, channel };
   }
 
-  #circuitOf({ transport, target }: ToolCallEnvelope, offer: Offer): string {
+  #ownCircuitOf(offer: Offer): string {
+    let circuit = this.#ownCircuits.get(offer);
+    if (circuit === undefined) {
+      circuit = circuitKey({ hint: 'tool', tool: qualifiedName(offer) });
+      this.#ownCircuits.set(offer, circuit);
+    }
+    return circuit;
+  }
+
+  /** Undefined for the tool's own. */
+  #circuitOf({ transport, target }: ToolCallEnvelope, offer: Offer): string | undefined {
     const { circuitBreakerHint: hint = 'tool' } = transport;
     const { tenantId } = target;
-    const isOwn = hint === 'tool' && tenantId === undefined;
-    const known = isOwn ? this.#ownCircuits.get(offer) : undefined;
-    if (known !== undefined) return known;
+    if (hint === 'tool' && tenantId === undefined) return undefined;
     const tool = qualifiedName(offer);
     const dependency = toolPolicy(this.#parts.settings, offer).circuit?.dependency ?? offer.circuit.dependency;
-    const circuit = circuitKey({ hint, tool, dependency, tenantId });
-    if (isOwn) this.#ownCircuits.set(offer, circuit);
-    return circuit;
+    return circuitKey({ hint, tool, dependency, tenantId });
   }
 
   /** Identity, budgets and approval. */

@@ -2,7 +2,7 @@
  * The way of one call into the queue: contract, tool, permission, schema, identity, circuit, claim. Each step either passes a
  * narrower value on or ends the call with a typed error, before anything is written.
  */
-import { circuitKey, FORCED_BY_CONFIGURATION, forcedOpenText } from '../shared/breaker.ts';
+import { FORCED_BY_CONFIGURATION, forcedOpenText } from '../shared/breaker.ts';
 import { budgetExhausted } from '../shared/budget.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
@@ -155,13 +155,12 @@ export class Dispatch {
   }
 
   /** R22: answered from the pushed copy, without a round trip. */
-  #refusedByCircuit({ envelope, offer, circuit, modes }: Permitted): Submission | undefined {
+  #refusedByCircuit({ envelope, offer, circuit, ownCircuit, modes }: Permitted): Submission | undefined {
     const policy = toolPolicy(this.#parts.settings, offer).circuit;
     // What only observes, the worker observes.
     if (modes.circuits !== 'on' || (policy?.whenOpen ?? offer.circuit.whenOpen) === 'park') return undefined;
-    const own = circuitKey({ hint: 'tool', tool: qualifiedName(offer) });
     const open =
-      policy?.forcedOpen === true ? FORCED_HERE : this.#parts.circuits.refusal(homeOf(offer.tier), circuit, own);
+      policy?.forcedOpen === true ? FORCED_HERE : this.#parts.circuits.refusal(homeOf(offer.tier), circuit, ownCircuit);
     if (open === undefined) return undefined;
     const { retryAfterMs } = open;
     const error = {

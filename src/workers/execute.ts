@@ -156,7 +156,9 @@ export class Executor {
     const reason =
       policy.circuit?.forcedOpen === true
         ? FORCED_BY_CONFIGURATION
-        : await patiently(async () => forced?.reasonFor(registered.tool, circuit.key), running, log, schedule);
+        : forced?.mayBeAny === true
+          ? await patiently(() => forced.reasonFor(registered.tool, circuit.key), running, log, schedule)
+          : undefined;
     if (reason === undefined) return undefined;
     const breakerState = 'FORCED_OPEN';
     const event = { callId, envelope, attempt };

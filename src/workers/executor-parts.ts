@@ -41,7 +41,7 @@ export interface ExecuteParts {
   readonly agents?: WorkerAgents;
   readonly nodeCircuits: Pick<NodeCircuits, 'run'>;
   /** Absent where every call goes through its tool's own circuit. */
-  readonly forced?: Pick<ForcedCircuits, 'reasonFor'>;
+  readonly forced?: Pick<ForcedCircuits, 'mayBeAny' | 'reasonFor'>;
   readonly traces?: AttemptTraces;
   readonly switches: Pick<Switches, 'modes'>;
   /** Absent where no tool takes turns. */

@@ -10,11 +10,15 @@ import { qualifiedName, type Tier } from '../shared/tool.ts';
 export class ForcedCircuits {
   readonly #breakers: Pick<CircuitRecords, 'list' | 'read'>;
   #heardOfOne = false;
-  /** False where none is forced open, as is usual: no attempt has to ask. */
   #mayBeAny = true;
 
   constructor(breakers: Pick<CircuitRecords, 'list' | 'read'>) {
     this.#breakers = breakers;
+  }
+
+  /** False where none is forced open, as is usual: no attempt has to ask. */
+  get mayBeAny(): boolean {
+    return this.#mayBeAny;
   }
 
   /** A circuit has changed. */
@@ -37,7 +41,7 @@ export class ForcedCircuits {
     through: string,
   ): Promise<string | undefined> {
     const own = circuitKey({ hint: 'tool', tool: qualifiedName(tool) });
-    if (!this.#mayBeAny || through === own) return undefined;
+    if (through === own) return undefined;
     const circuit = await this.#breakers.read(homeOf(tool.tier), own);
     return circuit.state === 'FORCED_OPEN' ? circuit.reason : undefined;
   }
