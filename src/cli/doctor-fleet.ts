@@ -106,10 +106,11 @@ async function limitFindings(
   ];
   const stand = await Promise.all(
     named.map(async ({ title, limit }) => {
-      const { running, waiting } = await limits.standing(limit);
+      const { running, waiting, waitingToStart } = await limits.standing(limit);
       const most = limit.concurrency === undefined ? '' : `${running} of ${limit.concurrency} run, ${waiting} wait`;
       const rate = limit.perSecond === undefined ? '' : `${limit.perSecond} starts a second`;
-      return `${title}: ${[most, rate].filter((part) => part !== '').join(', ')}`;
+      const queue = waitingToStart === 0 ? '' : `${waitingToStart} wait to start`;
+      return `${title}: ${[most, rate, queue].filter((part) => part !== '').join(', ')}`;
     }),
   );
   return [

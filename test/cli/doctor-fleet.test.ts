@@ -12,6 +12,7 @@ import { resolveSettings } from '../../src/shared/config.ts';
 import { ONE_SHARD_EACH } from '../../src/shared/shards.ts';
 import { keyFingerprints } from '../../src/shared/signature.ts';
 import { Catalogue, offerOf } from '../../src/shared/store/catalogue.ts';
+import { FleetKeys } from '../../src/shared/store/keys.ts';
 import { Limits } from '../../src/shared/store/limits.ts';
 import { TIERS } from '../../src/shared/tool.ts';
 import { openBooks } from '../shared/store/calls.ts';
@@ -82,12 +83,13 @@ test('limits: how many run and wait under each, and one of a tool that nobody of
   });
   for (const jobId of ['a', 'b'])
     await new Limits(redis, world.prefix).take({ name: 'policy:tools.search', ...limits }, { jobId }, 30_000);
+  await redis.zadd(new FleetKeys(world.prefix).limit('tenant:acme:acme').asking, 1, 'c', 2, 'd');
   const findings = (await checkFleet(redis, settings)).filter(({ check }) => check === 'limits');
   expect(findings).toEqual([
     {
       check: 'limits',
       state: 'ok',
-      message: 'tools.search: 1 of 1 run, 1 wait, 9 starts a second; tenant acme: 3 starts a second',
+      message: 'tools.search: 1 of 1 run, 1 wait, 9 starts a second; tenant acme: 3 starts a second, 2 wait to start',
     },
     expect.objectContaining({ state: 'warn', message: 'tools.serach.limits: no worker offers a tool of this name' }),
   ]);

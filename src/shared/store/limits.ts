@@ -96,11 +96,15 @@ export class Limits {
     return (await this.#redis.zscore(this.#keysOf(limit).starts, jobId)) !== null;
   }
 
-  /** How many run and how many wait for a slot. */
-  async standing(limit: FleetLimit): Promise<{ readonly running: number; readonly waiting: number }> {
-    const { holders, waiters } = this.#keysOf(limit);
-    const [running, waiting] = await Promise.all([this.#redis.zcard(holders), this.#redis.zcard(waiters)]);
-    return { running, waiting };
+  /** How many run, how many wait for a slot, and how many for a start. */
+  async standing(limit: FleetLimit): Promise<{ running: number; waiting: number; waitingToStart: number }> {
+    const { holders, waiters, asking } = this.#keysOf(limit);
+    const [running, waiting, waitingToStart] = await Promise.all([
+      this.#redis.zcard(holders),
+      this.#redis.zcard(waiters),
+      this.#redis.zcard(asking),
+    ]);
+    return { running, waiting, waitingToStart };
   }
 
   async #release(limit: FleetLimit, jobId: string, start: string, unused: boolean, keptMs: number): Promise<void> {
