@@ -93,7 +93,7 @@ const valid = () => ({
 });
 const short = () => ({ tool: 'echo', params: { text: 'x' }, session: 'fuzz', idempotencyKey: 'k2', timeoutMs: 10_000 });
 
-test(`${REQUESTS} seeded requests: no 500, no crash, no path and no stack`, { timeout: 60_000 }, async () => {
+test(`${REQUESTS} seeded requests: no 500, no crash, no path and no stack`, { timeout: 300_000 }, async () => {
   const rig = await startRig(testTools());
   const random = randomOf(SEED);
   const pick = <T>(items: readonly T[]): T => items[Math.floor(random() * items.length)] as T;
