@@ -152,7 +152,11 @@ export const settingsSchema = z.strictObject({
       maxBacklog: z.number().int().min(1).default(100_000),
     })
     .prefault({}),
-  apiTokens: z.array(apiTokenSchema).default([]),
+  apiTokens: z
+    .array(apiTokenSchema)
+    // Which role it has would be the last one's, unseen.
+    .refine((tokens) => new Set(tokens.map(({ token }) => token)).size === tokens.length, 'names a token twice')
+    .default([]),
   signingKeys: z
     .array(z.strictObject({ kid: z.string().min(1), key: z.string().min(16, 'must have at least 16 characters') }))
     .default([]),

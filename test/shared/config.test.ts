@@ -126,6 +126,14 @@ describe('a wrong value is named with its variable, its path, what came and what
     ]);
   });
 
+  test('a token that stands there with two roles, without being shown', () => {
+    const { issues, message } = refusal({ environment: { PAWL_API_TOKENS: 'sesame-1:agent,sesame-1:admin' } });
+    expect(issues).toEqual([
+      { path: 'PAWL_API_TOKENS (apiTokens)', message: 'names a token twice; got a value that is not shown' },
+    ]);
+    expect(message).not.toContain('sesame');
+  });
+
   test('a wrong option is not blamed on the variable that it overrides', () => {
     const { issues } = refusal({ environment: { PAWL_HTTP_PORT: '80' }, options: { httpPort: -1 } });
     expect(issues?.map((issue) => issue.path)).toEqual(['httpPort']);
