@@ -110,15 +110,15 @@ export class OperatorDesk {
   async setCircuit(
     action: 'force_open' | 'reset',
     select: CircuitSelection,
-    reason = 'forced by an operator',
+    reason?: string,
     by?: string,
   ): Promise<EnforcedCircuit[]> {
     const { tools } = await this.#parts.offers.all();
     for (const tool of tools) this.#parts.metrics.tools.learn(tool);
-    const changed = await this.#parts.circuits.set(action, select, reason);
+    const changed = await this.#parts.circuits.set(action, select, reason ?? 'forced by an operator');
     this.#parts.onCircuits(changed, await this.#parts.backend.ledger.now());
     const circuits = changed.map(({ key }) => key);
-    await this.overridden('circuit', action, by, { tool: select.tool, circuits, reason });
+    if (circuits.length > 0) await this.overridden('circuit', action, by, { tool: select.tool, circuits, reason });
     return withEnforcement(changed, tools, { tools: {} }, this.#parts.switches);
   }
 

@@ -130,6 +130,9 @@ describe('I4: one record per call, attempt, decision and override', () => {
     await gate.arrived();
     await pawl.cancel(held.callId, 'operator:42');
     await pawl.setCircuit('force_open', { tool: 'gate' }, 'too slow', 'admin:7');
+    await pawl.setCircuit('reset', { tool: 'gate' }, undefined, 'admin:7');
+    // There is no such circuit: nothing is reset.
+    expect(await pawl.setCircuit('reset', { tool: 'gat' }, undefined, 'admin:7')).toEqual([]);
     await pawl.setReliability(false, { tool: 'gate', reason: 'trying', by: 'admin:7' });
     expect((await trailOf(fleet, { callId: held.callId })).map(({ type, status, by }) => [type, status ?? by])).toEqual(
       [
@@ -141,6 +144,7 @@ describe('I4: one record per call, attempt, decision and override', () => {
     const overrides = await pawl.audit({ type: 'override', sessionKey: undefined });
     expect(overrides.map(({ record }) => [record['what'], record['action'], record['by'], record['reason']])).toEqual([
       ['reliability', 'disable', 'admin:7', 'trying'],
+      ['circuit', 'reset', 'admin:7', undefined],
       ['circuit', 'force_open', 'admin:7', 'too slow'],
       ['cancellation', expect.any(String), 'operator:42', undefined],
     ]);
