@@ -28,6 +28,9 @@ import type { Signer } from './signature.ts';
 /** A signed request holds this long after its job was queued. */
 const REQUEST_VALID_MS = 7 * 24 * 3_600_000;
 
+/** Refusals that one process remembers having told. */
+const MAX_TOLD = 10_000;
+
 type Refused = Extract<AuditEvent, { type: 'refused' }>;
 /** What is signed of an outcome. */
 type OutcomeKind = 'outcome' | 'outcome-parts';
@@ -35,6 +38,7 @@ type OutcomeKind = 'outcome' | 'outcome-parts';
 export class Seals {
   readonly #signer: Signer | undefined;
   readonly #audit: RecordAudit;
+  readonly #told = new Set<string>();
 
   constructor(signer?: Signer, audit: RecordAudit = () => {}) {
     this.#signer = signer;
@@ -57,8 +61,17 @@ export class Seals {
 
   #holds(signature: string, refused: Omit<Refused, 'type'>, ...parts: readonly string[]): boolean {
     if (this.#signer === undefined || this.#signer.verify(signature, ...parts)) return true;
-    void this.#audit({ type: 'refused', ...refused });
+    this.#tell(refused, signature, ...parts);
     return false;
+  }
+
+  /** Once: a page that shows what is refused looks at it again and again, and must not push other records out of the trail. */
+  #tell(refused: Omit<Refused, 'type'>, ...seen: readonly string[]): void {
+    const name = digest(JSON.stringify(seen));
+    if (this.#told.has(name)) return;
+    if (this.#told.size >= MAX_TOLD) this.#told.clear();
+    this.#told.add(name);
+    void this.#audit({ type: 'refused', ...refused });
   }
 
   request(callId: string, generation: string, resolution: string, text: string): string {
