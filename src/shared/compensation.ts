@@ -90,11 +90,13 @@ export function checkCompensation(envelope: ToolCallEnvelope, call: CompensatedC
 
 /** What the tool returned, from what was recorded of it. */
 export function recordedResult({ output }: Pick<Outcome, 'output'>): ToolResult<unknown> {
-  const { display, artifacts, content } = (output?.metadata ?? {}) as Partial<ToolResult<unknown>>;
+  const { display, artifacts, content, success, tainted } = (output?.metadata ?? {}) as Partial<ToolResult<unknown>>;
   return {
     output: output?.content,
     ...(display === undefined ? {} : { display }),
     ...(artifacts === undefined ? {} : { artifacts }),
     ...(content === undefined ? {} : { content }),
+    ...(success === undefined ? {} : { success }),
+    ...(tainted === undefined ? {} : { tainted }),
   };
 }

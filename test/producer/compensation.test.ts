@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { compensationKey } from '../../src/shared/compensation.ts';
 import { ToolError } from '../../src/shared/failure.ts';
-import { defineTool, type Tier } from '../../src/shared/tool.ts';
+import { defineTool, type Tier, type ToolResult } from '../../src/shared/tool.ts';
 import { eventually } from '../helpers/signal.ts';
 import { contentOf, pending, startFleet } from './fleet.ts';
 import { echo } from './tools.ts';
@@ -55,6 +55,24 @@ test('an undoing that fails is retried like any attempt, and can be asked for ag
   expect(await session.compensate(callId)).toMatchObject({ status: 'error', attempts: 2, error: { message: 'no' } });
   await eventually(async () => (await session.compensate(callId)).status === 'success');
   expect(undone).toHaveLength(1);
+});
+
+test('who undoes a call is told that its answer was no, and that it came from outside (I18)', async () => {
+  const results: ToolResult<unknown>[] = [];
+  const declined = defineTool({
+    name: 'order',
+    version: '1.0.0',
+    description: 'Orders, if there is any left.',
+    tier: 'workspace',
+    effects: 'idempotent',
+    input: z.object({}),
+    run: () => ({ output: 'none left', success: false, tainted: true }),
+    compensate: async (_params, result) => void results.push(result),
+  });
+  const { session } = await startFleet({ tools: [declined] });
+  const { callId = '' } = await session.call(declined, {});
+  expect((await session.compensate(callId)).status).toBe('success');
+  expect(results).toEqual([{ output: 'none left', success: false, tainted: true }]);
 });
 
 test('no other call stands where its undoing would: it could be taken for one (I18)', async () => {
