@@ -236,6 +236,23 @@ describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era
     await expect(call).rejects.toThrow();
     await eventually(async () => (await rig.pawl.calls())[0]?.state === 'cancelled', { what: 'the cancellation' });
   });
+
+  test('a request that joined another one’s call is taken back without it', async () => {
+    const { tools, started, release } = testTools();
+    const rig = await startRig({ tools });
+    const client = await connectClient(rig, era);
+    const call = client.callTool({ name: 'hold', arguments: {} });
+    await started.promise;
+    const abort = new AbortController();
+    const joined = client.callTool({ name: 'hold', arguments: {} }, { signal: abort.signal });
+    const told = async () => JSON.stringify(await rig.pawl.audit());
+    await eventually(async () => (await told()).includes('"merged"'), { what: 'the joining' });
+    abort.abort();
+    await expect(joined).rejects.toThrow();
+    await client.listTools();
+    release.fire();
+    expect((await call).isError).toBeFalsy();
+  });
 });
 
 describe('an elevated call', () => {
