@@ -74,7 +74,9 @@ export async function runProbe(options: AttemptOptions): Promise<ProbeAnswer<unk
       return ending;
     },
   );
-  return ending.kind === 'value' ? answer : { state: 'unknown' };
+  // One that came as the asking was ended from outside is an answer, too.
+  const isHeard = ending.kind === 'value' || (ending.kind === 'aborted' && ending.result !== undefined);
+  return isHeard ? answer : { state: 'unknown' };
 }
 
 /** What a tool says of whether its call can go on; a failure and an abort happened before anything did. */

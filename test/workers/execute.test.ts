@@ -592,16 +592,19 @@ describe('an attempt that began and left no record (DESIGN, decision 5)', () => 
 });
 
 describe('a tool that is being asked what became of an attempt', () => {
-  const asked = async () => {
+  const asked = async (atEnd: ProbeAnswer<string> = { state: 'unknown' }) => {
     const held = signal();
-    const answers: (() => ProbeAnswer<string> | Promise<ProbeAnswer<string>>)[] = [
-      () => held.promise.then(() => ({ state: 'unknown' as const })),
+    const answers: ((ended: AbortSignal) => ProbeAnswer<string> | Promise<ProbeAnswer<string>>)[] = [
+      (ended) => {
+        if (atEnd.state === 'done') ended.addEventListener('abort', () => held.fire(), { once: true });
+        return held.promise.then(() => atEnd);
+      },
       () => ({ state: 'done', result: { output: 'was done' } }),
     ];
     const probed: number[] = [];
     const { tool, contexts } = scripted('work', () => ({ output: 'ran' }), {
       effects: 'probe',
-      probe: (_params, { fence }) => answers[probed.push(fence) - 1]?.() ?? { state: 'unknown' },
+      probe: (_params, ctx) => answers[probed.push(ctx.fence) - 1]?.(ctx.signal) ?? { state: 'unknown' },
     });
     const fleet = await startFleet({ tools: [tool], workers: 0 });
     const submission = pending(await fleet.session.submit(tool, {}, { idempotencyKey: 'k' }));
@@ -627,6 +630,14 @@ describe('a tool that is being asked what became of an attempt', () => {
     const { submission, pawl, runs } = await asked();
     expect(await pawl.cancel(submission.callId)).toMatchObject({ settlement: 'unsettled' });
     expect(runs()).toBe(0);
+  });
+
+  test('is believed when it answers as its call is cancelled', async () => {
+    const { submission, pawl } = await asked({ state: 'done', result: { output: 'was done' } });
+    expect(await pawl.cancel(submission.callId)).toMatchObject({
+      settlement: 'too-late',
+      result: { status: 'success', output: { content: 'was done' } },
+    });
   });
 });
 
