@@ -21,7 +21,7 @@ import { durabilityOf } from '../shared/durability.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import type { BeginAnswer } from '../shared/store/begin.ts';
 import type { CallJob } from '../shared/store/queues.ts';
-import { qualifiedName } from '../shared/tool.ts';
+import { qualifiedName, type ToolResult } from '../shared/tool.ts';
 import { Admission, ELSEWHERE_MS, NEXT_WORKER_MS } from './admission.ts';
 import { type AttemptOptions, askReady, type Ending, runProbe, runTool } from './attempt.ts';
 import { AttemptHooks } from './attempt-hooks.ts';
@@ -129,7 +129,7 @@ export class Executor {
         const asking = await this.#hooks.before(begun, prepared.go).catch(() => undefined);
         if (asking === undefined) return { end: await this.#judge.giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
         const answer = await runProbe(asking);
-        if (answer.state === 'done') return { end: await this.#judge.succeed(begun, answer.result) };
+        if (answer.state === 'done') return { end: await this.#found(begun, asking, answer.result) };
         if (answer.state === 'unknown') return { end: await this.#unanswered(begun) };
       }
       // The circuit opened meanwhile: the next attempt asks it like any other.
@@ -139,6 +139,12 @@ export class Executor {
     if (!running.signal.aborted) return { go: undefined };
     const reason = running.signal.reason as PawlError;
     return { end: await this.#judge.interrupted(begun, reason, 'not-run') };
+  }
+
+  /** The result of the attempt that was asked about: its hooks have not seen it yet. */
+  async #found(begun: Begun, asking: AttemptOptions, result: ToolResult<unknown>): Promise<Verdict> {
+    const ending = await this.#hooks.after(begun, asking, { kind: 'value', result });
+    return ending.kind === 'value' ? this.#judge.succeed(begun, ending.result) : this.#judge.decide(begun, ending, '');
   }
 
   /** The tool gave no clear answer, or was not heard out: then what it is asked about stays as open as it was. */

@@ -561,6 +561,33 @@ describe('an attempt that began and left no record (DESIGN, decision 5)', () => 
     },
   );
 
+  test.each([
+    ['hides a part of it', 'success', 'card ****'],
+    ['fails', 'error', 'HOOK_FAILED'],
+  ])('a result that a probe found goes through the hook behind attempts, which %s', async (does, status, end) => {
+    const { tool } = scripted('pay', () => ({ output: null }), {
+      effects: 'probe',
+      probe: () => ({ state: 'done', result: { output: 'card 4711' } }),
+    });
+    const hook: Hook = {
+      name: 'cards',
+      onFailure: 'closed',
+      afterAttempt: ({ ending }) => {
+        if (does === 'fails' || ending.kind !== 'value') throw new Error('no');
+        return { result: { output: String(ending.result.output).replaceAll(/\d/g, '*') } };
+      },
+    };
+    const fleet = await startFleet({ tools: [tool], workers: 0, hooks: [hook] });
+    const { callId, result } = pending(await fleet.session.submit(tool, {}, { idempotencyKey: 'k' }));
+    const generation = (await fleet.pawl.read(callId))?.generation ?? '';
+    const job = { callId, generation, session: fleet.session.key };
+    await fleet.pawl.backend.ledger.begin(job, { workerId: 'dead', leaseMs: 1, token: 'dead' });
+    await fleet.startWorker();
+    const ended = await result;
+    expect(ended.status).toBe(status);
+    expect(ended.error?.code ?? ended.output?.content).toBe(end);
+  });
+
   test('a probe that can be asked no more, because the deadline has passed, leaves the outcome unknown', async () => {
     const probed: unknown[] = [];
     const { tool, contexts } = scripted('work', () => ({ output: 'ran' }), {
