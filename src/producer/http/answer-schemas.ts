@@ -29,6 +29,7 @@ const attempt = z.object({
   status: z.enum(['success', 'error', 'lost']),
   retriable: flag,
   errorCode: text.optional(),
+  inDoubt: z.literal(true).optional(),
   vote: text.optional(),
   delayMs: z.number().optional(),
   traceparent: text.optional(),
