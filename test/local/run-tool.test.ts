@@ -202,7 +202,14 @@ describe('the record in the store', () => {
       execution: {
         attemptCount: 2,
         attempts: [
-          { startedAtMs: startMs, finishedAtMs: startMs, status: 'error', retriable: true, errorCode: 'HTTP_503' },
+          {
+            startedAtMs: startMs,
+            finishedAtMs: startMs,
+            status: 'error',
+            retriable: true,
+            errorCode: 'HTTP_503',
+            inDoubt: true,
+          },
           { startedAtMs: startMs, finishedAtMs: startMs, status: 'success', retriable: false },
         ],
       },
