@@ -33,6 +33,7 @@ import { FleetMetrics, MetricsPublisher } from '../shared/store/fleet-metrics.ts
 import { InboxReader } from '../shared/store/inbox.ts';
 import { homeOf } from '../shared/store/keys.ts';
 import { type News, NewsListener, publishNews } from '../shared/store/news.ts';
+import { signRecordsAnew } from '../shared/store/sign-anew.ts';
 import { Switches } from '../shared/switches.ts';
 import { backgroundSchedule, type Clock, MAX_TIMER_MS, uuidv7 } from '../shared/time.ts';
 import { TIERS, type Tier } from '../shared/tool.ts';
@@ -45,6 +46,7 @@ import { CallDesk } from './call-desk.ts';
 import type { Cancellation } from './cancel.ts';
 import { CircuitAdmin, type CircuitListing, type CircuitSelection } from './circuit-admin.ts';
 import { CircuitView } from './circuits.ts';
+import { closeSessions } from './close-sessions.ts';
 import { Dispatch, type DispatchEvent } from './dispatch.ts';
 import type { EnforcedCircuit } from './enforcement.ts';
 import { findCalls } from './find-calls.ts';
@@ -70,8 +72,6 @@ import type { CallTraces } from './traces.ts';
 
 /** A client that ends says what it counted last, if Redis takes it by then. */
 const LAST_METRICS_MS = 500;
-/** Of a place, in flight for longer than outcomes are kept. */
-const MAX_OLD_CALLS = 10_000;
 /** How long a new client waits for its first news; without them circuits are asked in the worker. */
 const NEWS_MS = 3_000;
 
@@ -145,7 +145,7 @@ export class Pawl {
       ...(options.audit === undefined ? {} : { audit: options.audit }),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });
-    await signAnew(backend, log);
+    await signRecordsAnew(backend, log);
     const pawl = new Pawl(options, backend);
     // From the first call on, an open circuit refuses without a round trip.
     await within(pawl.#heard.promise, NEWS_MS);
@@ -467,40 +467,20 @@ export class Pawl {
   async closeSession(sessionKey: string, by?: string): Promise<void> {
     if ((await this.#backend.sessions.read(sessionKey)) === undefined)
       throw new PawlError('UNKNOWN_SESSION', `There is no session ${JSON.stringify(sessionKey)}.`);
-    const keys = new Set<string>();
-    // From above: what is opened below one meanwhile is there when its children are looked for, or sees that it is closed.
-    for (let open = [sessionKey]; open.length > 0; ) {
-      for (const key of open) await this.#closeOne(key, by);
-      for (const key of open) keys.add(key);
-      open = (await this.#backend.sessions.tree(sessionKey)).filter((key) => !keys.has(key));
-    }
-    for (const key of keys) {
-      const records = await this.calls({ sessionKey: key, limit: 10_000 });
-      await Promise.all(
-        records.filter((record) => record.state === 'inflight').map((record) => this.cancel(record.callId)),
-      );
-    }
-    await this.#cancelOld(keys);
-  }
-
-  /** A session's index forgets calls as soon as they may have expired; those that still wait or run are among few. */
-  async #cancelOld(sessionKeys: ReadonlySet<string>): Promise<void> {
-    const { ledger, shards } = this.#backend;
-    const beforeMs = (await ledger.now()) - this.settings.ttl.doneMs;
-    for (const place of shards.places()) {
-      for (const callId of await ledger.inflightBefore(place, beforeMs, MAX_OLD_CALLS)) {
-        const record = await ledger.glance(callId);
-        if (record !== undefined && sessionKeys.has(record.request.envelope.target.sessionKey))
-          await this.cancel(callId);
-      }
-    }
-  }
-
-  async #closeOne(sessionKey: string, by: string | undefined): Promise<void> {
-    const closed = await this.#backend.sessions.close(sessionKey);
-    if (closed === undefined) return;
-    this.#sessions.remember(closed);
-    await this.#operators.overridden('session-closed', 'close', by, { sessionKey, tenantId: closed.tenantId });
+    await closeSessions(
+      {
+        backend: this.#backend,
+        outcomesKeptMs: this.settings.ttl.doneMs,
+        calls: (key, limit) => this.calls({ sessionKey: key, limit }),
+        cancel: (callId) => this.cancel(callId),
+        onClosed: (closed) => {
+          this.#sessions.remember(closed);
+          const { sessionKey: key, tenantId } = closed;
+          return this.#operators.overridden('session-closed', 'close', by, { sessionKey: key, tenantId });
+        },
+      },
+      sessionKey,
+    );
   }
 
   #workspaceRoot(): string {
@@ -741,18 +721,5 @@ async function within<T>(promise: Promise<T>, waitMs: number | undefined): Promi
     return await Promise.race([promise, limit]);
   } finally {
     clearTimeout(timer);
-  }
-}
-
-/** While keys are being changed, there is more than one. */
-async function signAnew({ seals, specs, skills }: Backend, log: Logger): Promise<void> {
-  if (seals.fingerprints.length < 2) return;
-  try {
-    await Promise.all([specs.signAnew(), skills.signAnew()]);
-  } catch (error) {
-    log.warn(
-      { event: 'sign_anew', error: error instanceof Error ? error.message : String(error) },
-      'declared tools and skills could not be signed with the newest key: keep the older one',
-    );
   }
 }

@@ -178,8 +178,10 @@ export class Dispatch {
   async #claim(admitted: Admitted, options: SubmitOptions, independent = false): Promise<Submission> {
     const { envelope, offer, identity, paramsDigest } = admitted;
     const record = this.#parts.audit?.asked(envelope, offer, paramsDigest, options.submittedBy);
-    const replayed = this.#parts.results.sawEnd(identity.callId) && (await this.#replay(admitted, record, options));
-    if (replayed) return replayed;
+    if (this.#parts.results.sawEnd(identity.callId)) {
+      const replayed = await this.#replay(admitted, record, options);
+      if (replayed !== undefined) return replayed;
+    }
     let claim: Claim;
     try {
       claim = await this.#claims.of(admitted, options, record?.claimed(identity.callId));

@@ -31,8 +31,8 @@ export function compensationKey(callId: string): string {
 /** Whoever undoes the call would be given what became of another call under its key. Throws `CONTRACT_INVALID`. */
 export function checkKey({ payload, control }: Pick<ToolCallEnvelope, 'payload' | 'control'>): void {
   const { idempotencyKey } = payload;
-  const isItself = idempotencyKey === compensationKey(compensated({ control }) ?? '');
-  if (idempotencyKey?.startsWith(TAG) !== true || isItself) return;
+  if (idempotencyKey?.startsWith(TAG) !== true) return;
+  if (idempotencyKey === compensationKey(compensated({ control }) ?? '')) return;
   const message = `must not begin with ${TAG}: such keys are those of undoings`;
   throw contractInvalid([{ path: 'payload.idempotencyKey', message }]);
 }

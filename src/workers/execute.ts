@@ -124,13 +124,8 @@ export class Executor {
       const plan = recovery(registered.tool.effects, started.lostAttempts, isAnswerable(registered));
       if (plan.kind === 'stop') return { end: await this.#judge.giveUp(begun, failureOf(plan.code)) };
       if (plan.kind === 'probe') {
-        const prepared = await this.#preparation.prepare(begun, true);
-        if ('end' in prepared) return prepared;
-        const asking = await this.#hooks.before(begun, prepared.go).catch(() => undefined);
-        if (asking === undefined) return { end: await this.#judge.giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
-        const answer = await runProbe(asking);
-        if (answer.state === 'done') return { end: await this.#found(begun, asking, answer.result) };
-        if (answer.state === 'unknown') return { end: await this.#unanswered(begun) };
+        const asked = await this.#ask(begun);
+        if ('end' in asked) return asked;
       }
       // The circuit opened meanwhile: the next attempt asks it like any other.
       const closed = circuit.seen.state === 'CLOSED' || circuit.probe !== undefined || begun.modes.circuits !== 'on';
@@ -139,6 +134,18 @@ export class Executor {
     if (!running.signal.aborted) return { go: undefined };
     const reason = running.signal.reason as PawlError;
     return { end: await this.#judge.interrupted(begun, reason, 'not-run') };
+  }
+
+  /** Asks the tool what became of that attempt; goes on when it had no effect. */
+  async #ask(begun: Begun): Promise<Step<void>> {
+    const prepared = await this.#preparation.prepare(begun, true);
+    if ('end' in prepared) return prepared;
+    const asking = await this.#hooks.before(begun, prepared.go).catch(() => undefined);
+    if (asking === undefined) return { end: await this.#judge.giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
+    const answer = await runProbe(asking);
+    if (answer.state === 'done') return { end: await this.#found(begun, asking, answer.result) };
+    if (answer.state === 'unknown') return { end: await this.#unanswered(begun) };
+    return { go: undefined };
   }
 
   /** The result of the attempt that was asked about: its hooks have not seen it yet. */
@@ -155,16 +162,18 @@ export class Executor {
       : this.#judge.giveUp(begun, failureOf('OUTCOME_UNKNOWN'));
   }
 
-  /** R25: a circuit that configuration forces open, which Redis knows nothing of, or an operator, when the call goes through another. */
-  async #refuseForcedOpen(begun: Begun): Promise<Verdict | undefined> {
-    const { modes, policy, circuit, callId, envelope, attempt, started, registered, running } = begun;
+  /** Why a circuit is forced open: by configuration, which Redis knows nothing of, or by an operator, where the call goes through another. */
+  async #forcedOpen({ policy, circuit, registered, running }: Begun): Promise<string | undefined> {
+    if (policy.circuit?.forcedOpen === true) return FORCED_BY_CONFIGURATION;
     const { forced, log, schedule } = this.#parts;
-    const reason =
-      policy.circuit?.forcedOpen === true
-        ? FORCED_BY_CONFIGURATION
-        : forced?.mayBeAny === true
-          ? await patiently(() => forced.reasonFor(registered.tool, circuit.key), running, log, schedule)
-          : undefined;
+    if (forced?.mayBeAny !== true) return undefined;
+    return patiently(() => forced.reasonFor(registered.tool, circuit.key), running, log, schedule);
+  }
+
+  /** R25 */
+  async #refuseForcedOpen(begun: Begun): Promise<Verdict | undefined> {
+    const { modes, circuit, callId, envelope, attempt, started } = begun;
+    const reason = await this.#forcedOpen(begun);
     if (reason === undefined) return undefined;
     const breakerState = 'FORCED_OPEN';
     const event = { callId, envelope, attempt };

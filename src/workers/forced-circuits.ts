@@ -10,7 +10,7 @@ import { qualifiedName, type Tier } from '../shared/tool.ts';
 export class ForcedCircuits {
   readonly #breakers: Pick<CircuitRecords, 'list' | 'read'>;
   #heardOfOne = false;
-  #mayBeAny = true;
+  #isCaughtUp = false;
 
   constructor(breakers: Pick<CircuitRecords, 'list' | 'read'>) {
     this.#breakers = breakers;
@@ -18,21 +18,19 @@ export class ForcedCircuits {
 
   /** False where none is forced open, as is usual: no attempt has to ask. */
   get mayBeAny(): boolean {
-    return this.#mayBeAny;
+    return this.#heardOfOne || !this.#isCaughtUp;
   }
 
   /** A circuit has changed. */
   learn({ state }: Circuit): void {
-    if (state !== 'FORCED_OPEN') return;
-    this.#heardOfOne = true;
-    this.#mayBeAny = true;
+    if (state === 'FORCED_OPEN') this.#heardOfOne = true;
   }
 
   /** Reads what was changed while nobody listened. */
   async catchUp(tiers: readonly Tier[]): Promise<void> {
     const listed = await Promise.all(tiers.map((tier) => this.#breakers.list(homeOf(tier))));
     for (const circuits of listed) for (const circuit of circuits.values()) this.learn(circuit);
-    this.#mayBeAny = this.#heardOfOne;
+    this.#isCaughtUp = true;
   }
 
   /** The word of whoever forced the tool's own circuit open, for a call that goes through another one. */

@@ -6,6 +6,7 @@
  * once. When as many wait as may go together, they wait no longer: they go beside what is under way. So they do when that takes long:
  * behind a Redis that does not answer, nobody waits for the patience of others on top of their own.
  */
+import type { PlaceKeys } from './keys.ts';
 
 /** A step takes a few milliseconds. */
 const LONG_MS = 1_000;
@@ -73,5 +74,27 @@ export class Batches<Item, Answer> {
       // Behind all that the answers set off.
       if (this.#waiting.length > 0) this.#lookAfterTurn();
     }
+  }
+}
+
+/** Batches of each place for itself: a step touches one. */
+export class PlacedBatches<Item, Answer> {
+  readonly #most: number;
+  readonly #run: (keys: PlaceKeys, items: readonly Item[]) => Promise<readonly (Answer | Error)[]>;
+  readonly #batches = new Map<PlaceKeys, Batches<Item, Answer>>();
+
+  /** `run`: as of `Batches`. */
+  constructor(most: number, run: (keys: PlaceKeys, items: readonly Item[]) => Promise<readonly (Answer | Error)[]>) {
+    this.#most = most;
+    this.#run = run;
+  }
+
+  add(keys: PlaceKeys, item: Item): Promise<Answer> {
+    let batches = this.#batches.get(keys);
+    if (batches === undefined) {
+      batches = new Batches(this.#most, (items) => this.#run(keys, items));
+      this.#batches.set(keys, batches);
+    }
+    return batches.add(item);
   }
 }

@@ -8,7 +8,7 @@ import type { DedupeMode } from '../envelope.ts';
 import { lineOf } from '../importance.ts';
 import { isLong } from '../json-pieces.ts';
 import { largeJson } from '../large-text.ts';
-import { Batches } from './batches.ts';
+import { PlacedBatches } from './batches.ts';
 import { type StoredRequest, withParams } from './call-record.ts';
 import type { PlaceKeys } from './keys.ts';
 import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-access.ts';
@@ -88,7 +88,7 @@ interface Asked {
 /** Claims calls and puts their jobs into the queue: those of one place that are handed in at the same time in one step. */
 export class Claims {
   readonly #access: LedgerAccess;
-  readonly #batches = new Map<PlaceKeys, Batches<Asked, unknown[]>>();
+  readonly #batches = new PlacedBatches<Asked, unknown[]>(MAX_CLAIMS, (keys, asked) => this.#claim(keys, asked));
 
   constructor(access: LedgerAccess) {
     this.#access = access;
@@ -132,12 +132,7 @@ export class Claims {
   async #claimOne(claim: Claim): Promise<ClaimAnswer> {
     const access = this.#access;
     const keys = access.placed(claim.callId);
-    let batches = this.#batches.get(keys);
-    if (batches === undefined) {
-      batches = new Batches(MAX_CLAIMS, (asked) => this.#claim(keys, asked));
-      this.#batches.set(keys, batches);
-    }
-    return claimAnswerOf(access, claim, await batches.add(askedOf(access, keys, claim)));
+    return claimAnswerOf(access, claim, await this.#batches.add(keys, askedOf(access, keys, claim)));
   }
 
   async #claim(keys: PlaceKeys, asked: readonly Asked[]): Promise<(unknown[] | Error)[]> {

@@ -2,7 +2,7 @@
  * Jobs taken from a queue together with the begin of their attempts, and ended together with their calls and with the taking of
  * the next ones.
  */
-import { Batches } from './batches.ts';
+import { PlacedBatches } from './batches.ts';
 import { type BeginAnswer, beginAnswerOf } from './begin.ts';
 import type { Place, PlaceKeys } from './keys.ts';
 import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-access.ts';
@@ -96,7 +96,7 @@ interface Ended {
 /** Ends calls together with their jobs: those of one place that end at the same time in one step. */
 export class Endings {
   readonly #access: LedgerAccess;
-  readonly #batches = new Map<PlaceKeys, Batches<Ended, Finished>>();
+  readonly #batches = new PlacedBatches<Ended, Finished>(MAX_ENDINGS, (keys, all) => this.#finish(keys, all));
 
   constructor(access: LedgerAccess) {
     this.#access = access;
@@ -110,14 +110,7 @@ export class Endings {
   }
 
   #add(ended: Ended): Promise<Finished> {
-    const { settle } = ended;
-    const keys = this.#access.placed(settle.callId);
-    let batches = this.#batches.get(keys);
-    if (batches === undefined) {
-      batches = new Batches(MAX_ENDINGS, (all) => this.#finish(keys, all));
-      this.#batches.set(keys, batches);
-    }
-    return batches.add(ended);
+    return this.#batches.add(this.#access.placed(ended.settle.callId), ended);
   }
 
   async #finish(keys: PlaceKeys, ended: readonly Ended[]): Promise<(Finished | Error)[]> {

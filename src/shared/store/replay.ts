@@ -4,7 +4,7 @@
  */
 import type { DedupeMode } from '../envelope.ts';
 import type { Outcome } from '../outcome.ts';
-import { Batches } from './batches.ts';
+import { PlacedBatches } from './batches.ts';
 import type { PlaceKeys } from './keys.ts';
 import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-access.ts';
 import { Script } from './redis.ts';
@@ -31,7 +31,9 @@ const replaysScript = new Script('replays', [PLACE_LUA, CARRY_LUA]);
 
 export class Replays {
   readonly #access: LedgerAccess;
-  readonly #batches = new Map<PlaceKeys, Batches<Replay, unknown[] | null>>();
+  readonly #batches = new PlacedBatches<Replay, unknown[] | null>(MAX_REPLAYS, (keys, asked) =>
+    this.#look(keys, asked),
+  );
 
   constructor(access: LedgerAccess) {
     this.#access = access;
@@ -40,13 +42,7 @@ export class Replays {
   /** Undefined when only a claim can tell. */
   async ended(replay: Replay): Promise<Ended | undefined> {
     const access = this.#access;
-    const keys = access.placed(replay.callId);
-    let batches = this.#batches.get(keys);
-    if (batches === undefined) {
-      batches = new Batches(MAX_REPLAYS, (asked) => this.#look(keys, asked));
-      this.#batches.set(keys, batches);
-    }
-    const answer = await batches.add(replay);
+    const answer = await this.#batches.add(access.placed(replay.callId), replay);
     return answer === null ? undefined : endedAnswer(access, replay.callId, answer);
   }
 

@@ -2,12 +2,14 @@
  * When signing keys are changed: what was signed once and is kept for good is signed with the newest key while the older one still
  * verifies it. Otherwise it would be gone with that one, and a tool that was switched off would be on again.
  */
+import type { Logger } from '../log.ts';
+import type { Seals } from '../seals.ts';
 import { type Redis, Script } from './redis.ts';
 
 const replaceScript = new Script('field-replace');
 
 /** `signed`: a field of the hash under the newest key; undefined for one that no key verifies. */
-export async function signAnew(
+export async function signFieldsAnew(
   redis: Redis,
   hash: string,
   signed: (field: string, stored: string) => string | undefined,
@@ -16,5 +18,25 @@ export async function signAnew(
     const anew = signed(field, stored);
     // What somebody has written meanwhile is signed already.
     if (anew !== undefined && anew !== stored) await replaceScript.run(redis, [hash], [field, stored, anew]);
+  }
+}
+
+interface Signed {
+  signAnew(): Promise<void>;
+}
+
+/** All of them, by a process that starts while keys are being changed: then there is more than one. */
+export async function signRecordsAnew(
+  { seals, specs, skills }: { readonly seals: Seals; readonly specs: Signed; readonly skills: Signed },
+  log: Logger,
+): Promise<void> {
+  if (seals.fingerprints.length < 2) return;
+  try {
+    await Promise.all([specs.signAnew(), skills.signAnew()]);
+  } catch (error) {
+    log.warn(
+      { event: 'sign_anew', error: error instanceof Error ? error.message : String(error) },
+      'declared tools and skills could not be signed with the newest key: keep the older one',
+    );
   }
 }

@@ -4,7 +4,7 @@ import type { SkillRecord } from '../skill.ts';
 import { FleetKeys } from './keys.ts';
 import type { Redis } from './redis.ts';
 import { openedText, sealedText } from './sealed-text.ts';
-import { signAnew } from './sign-anew.ts';
+import { signFieldsAnew } from './sign-anew.ts';
 
 export class SkillRecords {
   readonly #redis: Redis;
@@ -38,7 +38,7 @@ export class SkillRecords {
 
   /** With the newest key. */
   signAnew(): Promise<void> {
-    return signAnew(this.#redis, this.#keys.skills, (name, stored) => {
+    return signFieldsAnew(this.#redis, this.#keys.skills, (name, stored) => {
       const record = this.#opened(name, stored);
       return record === undefined ? undefined : this.#sealed(record);
     });

@@ -8,7 +8,7 @@ import { qualifiedName } from '../tool.ts';
 import { isToolSpec, type RegistryRecord, type RegistryRule, ruleOf, type ToolSpecRecord } from '../tool-spec.ts';
 import { FleetKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
-import { signAnew } from './sign-anew.ts';
+import { signFieldsAnew } from './sign-anew.ts';
 
 /** Revisions of one tool that can be read, and rolled back to. */
 export const KEPT_REVISIONS = 50;
@@ -85,7 +85,7 @@ export class Specs {
 
   /** With the newest key; earlier revisions stay as they are. */
   signAnew(): Promise<void> {
-    return signAnew(this.#redis, this.#keys.specs, (tool, stored) => {
+    return signFieldsAnew(this.#redis, this.#keys.specs, (tool, stored) => {
       const record = this.#opened(tool, stored);
       return record === undefined ? undefined : this.#sealed(record);
     });
