@@ -1,6 +1,6 @@
 /**
  * What became of a call that has most likely ended: its record alone is asked for. A claim, which travels with all that a new call
- * needs, would hear the same (R13, TR-3).
+ * needs, would hear the same (R12, TR-3).
  */
 import type { DedupeMode } from '../envelope.ts';
 import type { Outcome } from '../outcome.ts';
