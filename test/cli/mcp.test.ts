@@ -1,14 +1,19 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { TestProcess } from '../helpers/process.ts';
 import { openPlace, type Place } from './pawl.ts';
 
 let place: Place;
+let worker: TestProcess;
 beforeAll(async () => {
   place = await openPlace();
-  await place.worker();
+  worker = await place.worker();
 });
-afterAll(() => place[Symbol.asyncDispose]());
+afterAll(async () => {
+  await worker[Symbol.asyncDispose]();
+  await place[Symbol.asyncDispose]();
+});
 
 const OPENING = [
   {

@@ -47,8 +47,14 @@ export interface TestProcess extends AsyncDisposable {
 
 /** Every process still running; whatever happens to a test, none outlives the file. */
 const running = new Set<ChildProcess>();
-process.on('exit', () => {
+const killAll = () => {
   for (const child of running) killGroup(child);
+};
+process.on('exit', killAll);
+// Vitest ends the process of a test file with a signal, and 'exit' is not emitted then.
+process.once('SIGTERM', () => {
+  killAll();
+  process.kill(process.pid, 'SIGTERM');
 });
 
 /** Runs a TypeScript or JavaScript file. Inside a test it is killed when the test ends; elsewhere, dispose of it. */
