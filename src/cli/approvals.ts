@@ -2,7 +2,7 @@
 import { userInfo } from 'node:os';
 import type { ApprovalListing, DecideOptions } from '../producer/approvals.ts';
 import type { Pawl } from '../producer/client.ts';
-import { approvalView, decisionView } from '../producer/http/approvals.ts';
+import { approvalView, decisionView } from '../producer/http/views.ts';
 import type { ApprovalState } from '../shared/approval.ts';
 import { PawlError } from '../shared/failure.ts';
 import { shownText } from '../shared/shown.ts';

@@ -10,8 +10,8 @@ import { isLinear, linearPattern } from './pattern.ts';
 
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
-/** What zod made is valid: nobody has to check it. */
-const madeOfZod = new WeakSet<JsonSchema>();
+/** What zod made, and what was checked where it was declared: nobody has to check it again. */
+const knownValid = new WeakSet<JsonSchema>();
 
 /** What callers may send. Unknown properties are refused unless the schema allows them. */
 export function inputJsonSchema(schema: z.ZodType): JsonSchema {
@@ -29,7 +29,7 @@ function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
     delete made['~standard'];
     if (io === 'input') closeObjects(made);
     leaveFormatsToThemselves(made);
-    madeOfZod.add(made);
+    knownValid.add(made);
     return made;
   } catch (error) {
     throw new PawlError(
@@ -126,8 +126,8 @@ export function compileSchema(schema: JsonSchema): Validator {
 
 function ajvFor(schema: JsonSchema): Ajv2020 {
   // Names of its own would be known to the schemas after it.
-  if (JSON.stringify(schema).includes('"$id"')) return newAjv(true);
-  if (madeOfZod.has(schema)) {
+  if (JSON.stringify(schema).includes('"$id"')) return newAjv(!knownValid.has(schema));
+  if (knownValid.has(schema)) {
     unchecking ??= newAjv(false);
     return unchecking;
   }
@@ -137,7 +137,7 @@ function ajvFor(schema: JsonSchema): Ajv2020 {
 
 /** Compiles a schema when it is used first; at once, so that its fault is told, when it may have one. */
 export function validatorOf(schema: JsonSchema): Validator {
-  return madeOfZod.has(schema) && hasLinearPatterns(schema) ? compiledWhenUsed(schema) : compileSchema(schema);
+  return knownValid.has(schema) && hasLinearPatterns(schema) ? compiledWhenUsed(schema) : compileSchema(schema);
 }
 
 /** A parameter may be named `pattern`, too: that is no text. */
@@ -147,8 +147,9 @@ function hasLinearPatterns(schema: unknown): boolean {
   return (typeof pattern !== 'string' || isLinear(pattern)) && Object.values(schema).every(hasLinearPatterns);
 }
 
-/** Compiles a schema when it is used first, and throws then when it is not valid: thousands of declared tools cost nothing before. */
+/** Compiles a schema that was checked before when it is used first: thousands of declared tools cost nothing until then. */
 export function compiledWhenUsed(schema: JsonSchema): Validator {
+  knownValid.add(schema);
   let compiled: Validator | undefined;
   return (value) => {
     compiled ??= compileSchema(schema);

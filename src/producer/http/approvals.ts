@@ -2,12 +2,11 @@
 import { z } from 'zod';
 import { APPROVAL_STATES } from '../../shared/approval.ts';
 import { PawlError } from '../../shared/failure.ts';
-import { shownJson } from '../../shared/shown.ts';
 import type { ApprovalRecord } from '../../shared/store/approvals.ts';
-import type { ApprovalListing } from '../approvals.ts';
 import type { Pawl } from '../client.ts';
 import { type Caller, seesTenant } from './access.ts';
 import { queryNumber, type Route, route } from './routes.ts';
+import { approvalView, decisionView } from './views.ts';
 
 const MAX_LISTED = 200;
 
@@ -93,62 +92,4 @@ async function approvalFor(pawl: Pawl, caller: Caller, id: string) {
   const shown = await pawl.approvals.show(id);
   if (!seesTenant(caller, shown.record.request.tenantId)) throw new PawlError('UNKNOWN_APPROVAL');
   return shown;
-}
-
-/** As lists, pages and channels show it. `shown` is for people's eyes, `params` for programs. */
-export function approvalView({ record, digest }: ApprovalListing) {
-  const { request, state, preview, decision, decidedAtMs } = record;
-  const { tool, session, route: shownAt } = request;
-  return {
-    id: request.id,
-    callId: request.callId,
-    tool: tool.name,
-    namespace: tool.namespace,
-    toolVersion: tool.version,
-    tier: tool.tier,
-    effects: tool.effects,
-    annotations: tool.annotations,
-    params: request.params,
-    shown: shownJson(request.params),
-    preview: preview ?? { summary: `Run ${tool.namespace}.${tool.name}`, details: shownJson(request.params) },
-    digest,
-    state,
-    requestedBy: request.actorId,
-    session: session.key,
-    sessionKind: session.kind,
-    workspaceRoot: session.workspaceRoot,
-    ...(request.agentId === undefined ? {} : { agentId: request.agentId }),
-    ...(request.tenantId === undefined ? {} : { tenantId: request.tenantId }),
-    ...(request.justification === undefined ? {} : { justification: request.justification }),
-    shownIn: shownAt.sessionKey,
-    channel: shownAt.channel.kind,
-    taint: request.taint,
-    rule: request.rule,
-    reason: request.reason,
-    ...(request.amendment === undefined ? {} : { amendment: request.amendment }),
-    createdAtMs: request.createdAtMs,
-    expiresAtMs: request.expiresAtMs,
-    ...(decidedAtMs === undefined ? {} : { decidedAtMs }),
-    ...(decision === undefined
-      ? {}
-      : {
-          decidedBy: decision.by,
-          ...(decision.reason === undefined ? {} : { decisionReason: decision.reason }),
-          ...(decision.params === undefined ? {} : { decidedParams: decision.params }),
-        }),
-  };
-}
-
-/** As one of earlier decisions. */
-export function decisionView({ request, state, preview, decision, decidedAtMs }: ApprovalRecord) {
-  return {
-    id: request.id,
-    state,
-    summary: preview?.summary ?? request.tool.name,
-    requestedBy: request.actorId,
-    session: request.session.key,
-    decidedBy: decision?.by,
-    reason: decision?.reason,
-    decidedAtMs,
-  };
 }

@@ -1,23 +1,12 @@
 /** `/v1/audit`: the newest records of the audit trail (I4). */
 import { z } from 'zod';
-import type { AuditEntry } from '../../shared/store/audit.ts';
 import type { Pawl } from '../client.ts';
 import { seesTenant } from './access.ts';
 import { queryNumber, type Route, route } from './routes.ts';
+import { auditView, sinceSchema } from './views.ts';
 
 const MAX_LISTED = 1_000;
 const name = z.string().min(1).max(512);
-
-/** Milliseconds since the epoch, or a moment as ISO 8601 writes it. */
-export const sinceSchema = z.string().transform((text, context) => {
-  const atMs = /^\d{1,16}$/.test(text) ? Number(text) : Date.parse(text);
-  if (!Number.isNaN(atMs)) return atMs;
-  context.addIssue({
-    code: 'custom',
-    message: 'must be milliseconds since the epoch, or a moment such as 2026-11-22T10:00:00Z',
-  });
-  return z.NEVER;
-});
 
 export function auditRoutes(pawl: Pawl): readonly Route[] {
   return [
@@ -50,9 +39,4 @@ export function auditRoutes(pawl: Pawl): readonly Route[] {
       },
     }),
   ];
-}
-
-/** A record as it is listed; `seq` and `seal` are absent while it waits to be sealed. */
-export function auditView({ record, seq, seal }: AuditEntry): object {
-  return { ...(seq === undefined ? {} : { seq }), ...record, ...(seal === undefined ? {} : { seal }) };
 }

@@ -1,8 +1,16 @@
-/** The shapes in which the API shows calls, tools and circuits (INTERFACE, "Lists"). */
+/**
+ * The shapes in which the API, and the commands, show calls, tools, circuits, approvals and audit records (INTERFACE, "Lists").
+ * Commands load this without the HTTP server.
+ */
+import { z } from 'zod';
 import { envelopeOf } from '../../shared/outcome.ts';
 import { redactFields, secretsIn } from '../../shared/redaction.ts';
+import { shownJson } from '../../shared/shown.ts';
+import type { ApprovalRecord } from '../../shared/store/approvals.ts';
+import type { AuditEntry } from '../../shared/store/audit.ts';
 import type { CallRecord } from '../../shared/store/call-record.ts';
 import type { CatalogueContent } from '../../shared/store/catalogue.ts';
+import type { ApprovalListing } from '../approvals.ts';
 import type { EnforcedCircuit } from '../enforcement.ts';
 
 /** Where a call stands within its state; one that has ended stands at its end state. */
@@ -95,3 +103,77 @@ export function circuitView({ key, place, circuit, failures, enforcement }: Enfo
     ...('reason' in circuit ? { reason: circuit.reason } : {}),
   };
 }
+
+/** As lists, pages and channels show it. `shown` is for people's eyes, `params` for programs. */
+export function approvalView({ record, digest }: ApprovalListing) {
+  const { request, state, preview, decision, decidedAtMs } = record;
+  const { tool, session, route: shownAt } = request;
+  return {
+    id: request.id,
+    callId: request.callId,
+    tool: tool.name,
+    namespace: tool.namespace,
+    toolVersion: tool.version,
+    tier: tool.tier,
+    effects: tool.effects,
+    annotations: tool.annotations,
+    params: request.params,
+    shown: shownJson(request.params),
+    preview: preview ?? { summary: `Run ${tool.namespace}.${tool.name}`, details: shownJson(request.params) },
+    digest,
+    state,
+    requestedBy: request.actorId,
+    session: session.key,
+    sessionKind: session.kind,
+    workspaceRoot: session.workspaceRoot,
+    ...(request.agentId === undefined ? {} : { agentId: request.agentId }),
+    ...(request.tenantId === undefined ? {} : { tenantId: request.tenantId }),
+    ...(request.justification === undefined ? {} : { justification: request.justification }),
+    shownIn: shownAt.sessionKey,
+    channel: shownAt.channel.kind,
+    taint: request.taint,
+    rule: request.rule,
+    reason: request.reason,
+    ...(request.amendment === undefined ? {} : { amendment: request.amendment }),
+    createdAtMs: request.createdAtMs,
+    expiresAtMs: request.expiresAtMs,
+    ...(decidedAtMs === undefined ? {} : { decidedAtMs }),
+    ...(decision === undefined
+      ? {}
+      : {
+          decidedBy: decision.by,
+          ...(decision.reason === undefined ? {} : { decisionReason: decision.reason }),
+          ...(decision.params === undefined ? {} : { decidedParams: decision.params }),
+        }),
+  };
+}
+
+/** As one of earlier decisions. */
+export function decisionView({ request, state, preview, decision, decidedAtMs }: ApprovalRecord) {
+  return {
+    id: request.id,
+    state,
+    summary: preview?.summary ?? request.tool.name,
+    requestedBy: request.actorId,
+    session: request.session.key,
+    decidedBy: decision?.by,
+    reason: decision?.reason,
+    decidedAtMs,
+  };
+}
+
+/** A record as it is listed; `seq` and `seal` are absent while it waits to be sealed. */
+export function auditView({ record, seq, seal }: AuditEntry): object {
+  return { ...(seq === undefined ? {} : { seq }), ...record, ...(seal === undefined ? {} : { seal }) };
+}
+
+/** Milliseconds since the epoch, or a moment as ISO 8601 writes it. */
+export const sinceSchema = z.string().transform((text, context) => {
+  const atMs = /^\d{1,16}$/.test(text) ? Number(text) : Date.parse(text);
+  if (!Number.isNaN(atMs)) return atMs;
+  context.addIssue({
+    code: 'custom',
+    message: 'must be milliseconds since the epoch, or a moment such as 2026-11-22T10:00:00Z',
+  });
+  return z.NEVER;
+});
