@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -146,4 +147,29 @@ test('blanking keeps every character in its place', () => {
       expect(result.replace(/[^\n]/g, '').length, path).toBe(text.replace(/[^\n]/g, '').length);
     }
   }
+});
+
+/** Prints the packages that loading a module loads. */
+const LOADED = `
+  import { registerHooks } from 'node:module';
+  const packages = new Set();
+  registerHooks({
+    load(url, context, next) {
+      packages.add(/.*\\/node_modules\\/((?:@[^/]+\\/)?[^/]+)/.exec(url)?.[1]);
+      return next(url, context);
+    },
+  });
+  await import(process.argv[1]);
+  console.log(JSON.stringify([...packages]));
+`;
+
+test.each([
+  ['src/cli/call.ts', 'express'],
+  ['src/cli/approvals.ts', 'express'],
+  ['src/workers/worker.ts', '@modelcontextprotocol/client'],
+])('loading %s does not wait for %s', (path, unwanted) => {
+  const args = ['--input-type=module', '--eval', LOADED, join(ROOT, path)];
+  const loaded = JSON.parse(execFileSync(process.execPath, args, { encoding: 'utf8' })) as readonly string[];
+  expect(loaded).toContain('zod');
+  expect(loaded).not.toContain(unwanted);
 });

@@ -30,7 +30,7 @@ import { type RegisteredTool, register } from './begun.ts';
 import { WorkerChannels } from './channels.ts';
 import { DynamicCalls } from './connectors/dynamic.ts';
 import { compiledIn } from './connectors/index.ts';
-import { McpConnections } from './connectors/mcp/tools.ts';
+import type { McpConnections } from './connectors/mcp/tools.ts';
 import { DeclaredTools, type ToolMakers } from './declared-tools.ts';
 import { Executor } from './execute.ts';
 import { ForcedCircuits } from './forced-circuits.ts';
@@ -108,7 +108,6 @@ export class ToolWorker {
   readonly #switches: Switches;
   readonly #forced: ForcedCircuits;
   readonly #declared: DeclaredTools;
-  readonly #mcp: McpConnections;
   readonly #dynamic: DynamicCalls;
   readonly #news: NewsListener;
   readonly #queues: ServedQueues;
@@ -117,6 +116,7 @@ export class ToolWorker {
   readonly #disk: DiskBarrier | undefined;
   readonly #auditKeeper: AuditKeeper;
   readonly #releaseStray: () => void;
+  #mcp: Promise<McpConnections> | undefined;
   #timers: NodeJS.Timeout[] = [];
   #closing: Promise<void> | undefined;
 
@@ -172,11 +172,12 @@ export class ToolWorker {
     this.#running = new RunningAttempts(this.#clock, settings.lockDurationMs, this.id);
     this.#switches = new Switches(settings.reliability);
     this.#forced = new ForcedCircuits(backend.breakers);
-    this.#mcp = new McpConnections(options);
     this.#dynamic = new DynamicCalls(backend.handovers);
     this.#declared = new DeclaredTools(backend.specs, {
       ...compiledIn({ settings, environment: options.environment, limits: backend.limits }),
-      mcp: (record) => this.#mcp.executable(record),
+      mcp: (record) => ({
+        run: async (params, ctx) => (await this.#mcpConnections()).executable(record).run(params, ctx),
+      }),
       dynamic: (record) => this.#dynamic.executable(record),
       ...options.declared,
     });
@@ -411,6 +412,12 @@ export class ToolWorker {
     onDrainAsked();
   }
 
+  /** Loaded with the first call of an MCP server's tool: what MCP needs is a tenth of what a worker would load at its start. */
+  #mcpConnections(): Promise<McpConnections> {
+    this.#mcp ??= import('./connectors/mcp/tools.ts').then((mcp) => new mcp.McpConnections(this.#options));
+    return this.#mcp;
+  }
+
   async #learnSwitches(): Promise<void> {
     this.#switches.learn(await this.#backend.switches.read());
   }
@@ -482,7 +489,7 @@ export class ToolWorker {
     this.#disk?.close();
     this.#running.close();
     this.#nodeCircuits.close();
-    await this.#mcp.close();
+    await (await this.#mcp)?.close();
     this.#news.close();
     this.#releaseStray();
     await this.#publisher.close(LAST_METRICS_MS);
