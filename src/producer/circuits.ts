@@ -1,7 +1,7 @@
 /**
  * A producer's copy of the fleet's circuits, pushed by whoever changes one: an open circuit refuses a call without asking Redis.
  */
-import type { Circuit } from '../shared/breaker.ts';
+import { type Circuit, FORCED_OPEN_RETRY_MS } from '../shared/breaker.ts';
 import type { CircuitNews } from '../shared/store/breakers.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { Clock } from '../shared/time.ts';
@@ -50,7 +50,8 @@ export class CircuitView {
     const held = this.#at(place, key);
     if (held === undefined) return undefined;
     const { circuit } = held;
-    if (circuit.state === 'FORCED_OPEN') return { state: circuit.state, reason: circuit.reason, retryAfterMs: 1_000 };
+    if (circuit.state === 'FORCED_OPEN')
+      return { state: circuit.state, reason: circuit.reason, retryAfterMs: FORCED_OPEN_RETRY_MS };
     const remainingMs = held.untilMonotonicMs - this.#clock.monotonic();
     return circuit.state === 'OPEN' && remainingMs > 0
       ? { state: circuit.state, retryAfterMs: Math.ceil(remainingMs) }

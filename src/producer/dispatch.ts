@@ -2,7 +2,7 @@
  * The way of one call into the queue: contract, tool, permission, schema, identity, circuit, claim. Each step either passes a
  * narrower value on or ends the call with a typed error, before anything is written.
  */
-import { FORCED_BY_CONFIGURATION, forcedOpenText } from '../shared/breaker.ts';
+import { FORCED_BY_CONFIGURATION, FORCED_OPEN_RETRY_MS, forcedOpenText } from '../shared/breaker.ts';
 import { budgetExhausted } from '../shared/budget.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
@@ -34,7 +34,11 @@ import type { Submission, SubmitOptions } from './submission.ts';
 import type { CallTraces } from './traces.ts';
 
 /** As long as nobody changes the configuration and starts anew. */
-const FORCED_HERE = { state: 'FORCED_OPEN', reason: FORCED_BY_CONFIGURATION, retryAfterMs: 30_000 } as const;
+const FORCED_HERE = {
+  state: 'FORCED_OPEN',
+  reason: FORCED_BY_CONFIGURATION,
+  retryAfterMs: FORCED_OPEN_RETRY_MS,
+} as const;
 
 export interface DispatchParts {
   readonly settings: Settings;

@@ -81,6 +81,8 @@ export type Circuit =
   | { readonly state: 'FORCED_OPEN'; readonly epoch: number; readonly openedAtMs?: number; readonly reason: string };
 
 export const FORCED_BY_CONFIGURATION = 'forced by configuration';
+/** When whoever is refused may ask again: nobody knows for how long a circuit is forced open. */
+export const FORCED_OPEN_RETRY_MS = 30_000;
 
 export const CLOSED_CIRCUIT: Circuit = { state: 'CLOSED', epoch: 0 };
 
