@@ -271,7 +271,10 @@ export class ToolWorker {
         this.#tools.get(`${namespace}.${name}`) ?? this.#declared.toolNamed(namespace, name),
       toolOf: (request) => this.#declared.toolOf(request),
       ruleFor: (tool) => this.#declared.ruleFor(tool),
-      callOf: (callId) => backend.ledger.read(callId),
+      callOf: async (callId) => {
+        const call = await backend.ledger.read(callId);
+        return call === undefined ? undefined : backend.approvals.asItRan(call);
+      },
       sessionOf: (sessionKey) => this.#sessions.of(sessionKey),
       taint: (sessionKey, source, atMs) => this.#sessions.taint(sessionKey, source, atMs),
       lastOffered: async (request) => lastOffered(request, await backend.catalogue.read()),

@@ -130,6 +130,30 @@ test('a person who decides on an undoing is told that it is one (A4, I18)', asyn
   expect(undone).toHaveLength(1);
 });
 
+test('what an approver edited is undone as it ran, and the person who decides on the undoing is shown that (A4, I18)', async () => {
+  const { book, undone } = bookingTool('elevated');
+  const { pawl, world } = await startFleet({ tools: [book] });
+  const session = await pawl.openSession({ actorId: 'ada', channel: { kind: 'operator' } });
+  const approve = async (params?: { room: string }) => {
+    const { record, digest } = await eventually(async () => (await pawl.approvals.list({ state: 'pending' }))[0]);
+    const { id } = record.request;
+    await pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace', ...(params && { params }) });
+    return record.request;
+  };
+  const call = session.call('book', { room: 'a' });
+  const { id } = await approve({ room: 'b' });
+  const { callId = '', status } = await call;
+  expect(status).toBe('success');
+  const undoing = session.compensate(callId);
+  expect((await approve()).params).toEqual({ room: 'b' });
+  expect(contentOf(await undoing)).toEqual({ compensated: callId });
+  expect(undone).toEqual([['b', { booking: 'b-1' }, 'booked b']]);
+  // Without the approval nobody knows what ran.
+  const [record = ''] = (await world.keys()).filter((key) => key.endsWith(`:${id}`));
+  await pawl.backend.redis.unlink(record);
+  await expect(session.compensate(callId)).rejects.toMatchObject({ code: 'CALL_NOT_COMPENSABLE' });
+});
+
 test('a remembered approval lets calls run and not be undone, and one of an undoing is not remembered', async () => {
   const { book, undone } = bookingTool('elevated');
   const { pawl } = await startFleet({ tools: [book] });

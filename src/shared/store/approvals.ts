@@ -4,11 +4,13 @@
  */
 import type { ApprovalEnd, ApprovalRequest, ApprovalState, Decision } from '../approval.ts';
 import { callOf } from '../approval.ts';
-import type { LedgerTtls } from '../call.ts';
+import { type Settings, toolPolicy } from '../config.ts';
+import { PawlError } from '../failure.ts';
 import { placeOf } from '../fingerprint.ts';
 import type { Outcome } from '../outcome.ts';
 import type { Seals } from '../seals.ts';
 import { uuidv7 } from '../time.ts';
+import { type CallRecord, withParams } from './call-record.ts';
 import type { Place, PlaceKeys } from './keys.ts';
 import type { Ledger } from './ledger.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from './queues.ts';
@@ -52,13 +54,13 @@ export class Approvals {
   readonly #redis: Redis;
   readonly #ledger: Ledger;
   readonly #seals: Seals;
-  readonly #ttls: LedgerTtls;
+  readonly #settings: Pick<Settings, 'ttl' | 'tools'>;
 
-  constructor(redis: Redis, ledger: Ledger, seals: Seals, ttls: LedgerTtls) {
+  constructor(redis: Redis, ledger: Ledger, seals: Seals, settings: Pick<Settings, 'ttl' | 'tools'>) {
     this.#redis = redis;
     this.#ledger = ledger;
     this.#seals = seals;
-    this.#ttls = ttls;
+    this.#settings = settings;
   }
 
   #placed(id: string): PlaceKeys | undefined {
@@ -98,6 +100,20 @@ export class Approvals {
     const place = placeOf(callId);
     if (place === undefined) return undefined;
     return (await this.#redis.hget(this.#ledger.keys(place).record(callId), 'approval')) ?? undefined;
+  }
+
+  /** A call with the parameters that ran: whoever approved it may have edited them. Throws `CALL_NOT_COMPENSABLE` when nobody knows. */
+  async asItRan(call: CallRecord): Promise<CallRecord> {
+    if (call.approvalId === undefined) return call;
+    const decision = (await this.read(call.approvalId))?.decision;
+    if (decision === undefined)
+      throw new PawlError(
+        'CALL_NOT_COMPENSABLE',
+        `Call ${call.callId} cannot be undone: the approval that says with which parameters it ran is not there any more.`,
+      );
+    const { params } = decision;
+    if (params === undefined) return call;
+    return { ...call, request: { ...call.request, envelope: withParams(call.request.envelope, params) } };
   }
 
   /** Of one place, the newest first; `pending` ones are those with the least time left first. Read page by page until there are enough. */
@@ -151,6 +167,7 @@ export class Approvals {
     const { id, callId, generation, tool } = request;
     const keys = this.#placed(id);
     if (keys === undefined) return { kind: 'gone' };
+    const { ttl } = this.#settings;
     const nowMs = await this.#ledger.now();
     // Greater than the one it waited under: whatever carried the call until here is of another life.
     const next = String(Math.max(nowMs, Number(generation) + 1));
@@ -176,10 +193,11 @@ export class Approvals {
         text,
         text === '' ? '' : this.#seals.decision(id, text),
         callId,
-        this.#ttls.doneMs,
+        // As long as the call, which may be undone: with the parameters that were approved.
+        toolPolicy(this.#settings, tool).ttl?.doneMs ?? ttl.doneMs,
         outcomeJson,
         outcomeJson === '' ? '' : this.#seals.outcome(callId, 'failed', outcomeJson),
-        this.#ttls.failedMs,
+        ttl.failedMs,
         keys.inboxes,
         next,
         signed?.signature ?? '',

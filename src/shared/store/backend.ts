@@ -145,7 +145,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       limits: new Limits(redis, settings.prefix),
       sessions: new Sessions(redis, settings.prefix, seals, shards),
       shards,
-      approvals: new Approvals(redis, ledger, seals, settings.ttl),
+      approvals: new Approvals(redis, ledger, seals, settings),
       grants: new Grants(redis, settings.prefix, seals),
       agents: new Agents(redis, settings.prefix, seals),
       messages: new Messages(redis, settings.prefix),
