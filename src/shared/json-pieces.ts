@@ -12,6 +12,9 @@ const PIECE_LENGTH = 64 * 1_024;
 /** What is nested deeper counts as short. It is written in one step, and what cannot be written at all is refused there. */
 const MAX_DEPTH = 64;
 
+/** Of numbers in one block, so many are written at a time. */
+const NUMBERS_AT_A_TIME = 4_096;
+
 /** Of a list's containers, so many are looked at: for lists of small records, looking at all costs half of what writing them does. */
 const SAMPLES = 16;
 
@@ -23,7 +26,9 @@ export function isLong(value: unknown): boolean {
 /** How much of the room is left behind a value, about; below 0 when it does not fit. Looks no further than that. */
 function roomBehind(value: unknown, room: number, depth: number): number {
   if (typeof value === 'string') return room - value.length - 2;
-  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH || isSelfWriting(value)) return room - 4;
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return room - 4;
+  if (isNumbers(value)) return room - 2 * value.length;
+  if (isSelfWriting(value)) return room - 4;
   let left = room - 2;
   if (Array.isArray(value)) {
     const step = Math.ceil(value.length / SAMPLES);
@@ -42,6 +47,16 @@ function roomBehind(value: unknown, room: number, depth: number): number {
     if (left < 0) break;
   }
   return left;
+}
+
+/**
+ * Numbers in one block, such as the bytes of a `Buffer`. All of their names at once, or all of them as a list, would take many times
+ * their own memory: of some hundred megabytes more than a process has.
+ */
+function isNumbers(value: object): value is Uint8Array {
+  if (!ArrayBuffer.isView(value) || value instanceof DataView) return false;
+  const { toJSON } = value as { readonly toJSON?: unknown };
+  return toJSON === undefined || toJSON === Buffer.prototype.toJSON;
 }
 
 /** Says by itself what its JSON is. */
@@ -67,6 +82,7 @@ export function* jsonPieces(value: unknown): Generator<string, void, undefined> 
 
 function* piecesOf(value: unknown, depth: number): Generator<string, void, undefined> {
   if (typeof value === 'string') yield* stringPieces(value);
+  else if (isNumbers(value as object)) yield* numberPieces(value as Uint8Array);
   else if (Array.isArray(value)) {
     let before = '[';
     for (const { members, long } of runsOf(value, (item) => item, depth)) {
@@ -104,6 +120,17 @@ function* stringPieces(text: string): Generator<string, void, undefined> {
     from = isPair ? to + 1 : to;
   }
   yield '"';
+}
+
+function* numberPieces(numbers: Uint8Array): Generator<string, void, undefined> {
+  const isListed = 'toJSON' in numbers;
+  yield isListed ? '{"type":"Buffer","data":[' : '{';
+  for (let from = 0; from < numbers.length; from += NUMBERS_AT_A_TIME) {
+    const some = Array.from(numbers.subarray(from, from + NUMBERS_AT_A_TIME), (number) => JSON.stringify(number));
+    const members = isListed ? some : some.map((number, index) => `"${from + index}":${number}`);
+    yield `${from === 0 ? '' : ','}${members.join(',')}`;
+  }
+  yield isListed ? ']}' : '}';
 }
 
 /** Neighbours that are short together, and each long one by itself. */

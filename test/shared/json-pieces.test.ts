@@ -47,6 +47,8 @@ describe('JSON in pieces', () => {
     ['members without JSON', { no: undefined, long: 'x'.repeat(LONG), function: () => 1 }],
     ['an object that is nested deep, around something long', nested(40, 'x'.repeat(LONG))],
     ['names that objects inherit', JSON.parse(`{"__proto__":${JSON.stringify('x'.repeat(LONG))},"constructor":1}`)],
+    ['the bytes of a buffer', { bytes: Buffer.alloc(LONG, 'bytes') }],
+    ['numbers in one block', [new Float64Array(LONG).fill(0.5).fill(Number.NaN, 5_000), new Int8Array([1, -1])]],
     ['a long name', { ['n'.repeat(LONG)]: 'x'.repeat(LONG) }],
   ])('%s', (_what, value) => {
     expect(isLong(value)).toBe(true);
@@ -57,6 +59,18 @@ describe('JSON in pieces', () => {
       expect(JSON.stringify(read) === text).toBe(true);
       expect(Object.getPrototypeOf(read)).toBe(Object.getPrototypeOf(value));
     }
+  });
+
+  test('numbers in one block are written as far as somebody takes them: all at once they would end the process', () => {
+    const bytes = 2 ** 28;
+    for (const [numbers, start] of [
+      [new Uint8Array(bytes), '{"0":0,"1":0,'],
+      [Buffer.alloc(bytes), '{"type":"Buffer","data":[0,0,'],
+    ] as const) {
+      expect(isLong(numbers)).toBe(true);
+      expect(jsonPieces(numbers).next().value?.startsWith(start)).toBe(true);
+    }
+    expect(() => [...jsonPieces(new BigInt64Array(LONG))]).toThrow('BigInt');
   });
 
   test('what JSON cannot say is refused as JSON.stringify refuses it', () => {
