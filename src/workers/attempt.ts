@@ -96,7 +96,7 @@ export async function askReady(options: AttemptOptions, waitedMs: number): Promi
     () => options.tool.ready?.(options.params, options.context, waitedMs),
     (value) => {
       answer = (value ?? answer) as Readiness;
-      return { kind: 'value', result: { output: null } };
+      return isReadiness(answer) ? { kind: 'value', result: { output: null } } : notReadiness(options.tool);
     },
   );
   switch (ending.kind) {
@@ -109,6 +109,16 @@ export async function askReady(options: AttemptOptions, waitedMs: number): Promi
     case 'aborted':
       return { kind: 'aborted', reason: ending.reason, evidence: 'not-run' };
   }
+}
+
+/** Not every tool is checked by a compiler; one that waits for no time at all would be asked for ever, without a pause. */
+function isReadiness({ ready, againInMs }: { readonly ready?: unknown; readonly againInMs?: unknown }): boolean {
+  return ready === true || (ready === false && typeof againInMs === 'number' && !Number.isNaN(againInMs));
+}
+
+function notReadiness(tool: AnyTool): Ending {
+  const message = `ready of ${tool.name} must return { ready: true }, or { ready: false, againInMs } with a time in milliseconds.`;
+  return { kind: 'failure', failure: failureOf('RESULT_INVALID', message) };
 }
 
 async function conclude(

@@ -108,6 +108,29 @@ describe('time', () => {
     expect(late.ms).toBeLessThan(31_000);
   });
 
+  test.each<[unknown]>([
+    [{ ready: false }],
+    [{ ready: false, againInMs: '5 s' }],
+    [{ ready: false, againInMs: Number.NaN }],
+    [true],
+    [{ ready: 'no' }],
+  ])(
+    'an answer of `ready` that says nothing, such as %j, fails the call and is not asked for again',
+    async (answer) => {
+      let asked = 0;
+      const ready = () => {
+        asked += 1;
+        if (asked > 100) throw new Error('asked again and again');
+        return answer;
+      };
+      const { tool, contexts } = scripted('idempotent', () => {});
+      const { clock, runner } = openTimeless({ ...tool, ready } as AnyTool);
+      const { error } = await clock.until(runner.run(tool, {}));
+      expect(error).toMatchObject({ code: 'RESULT_INVALID', message: expect.stringContaining('againInMs') });
+      expect([asked, contexts.length]).toEqual([1, 0]);
+    },
+  );
+
   test('a tool that hangs is timed out after its limit, and a deadline ends the call', async () => {
     const { tool } = scripted('once', () => new Promise(() => {}));
     const { clock, runner } = openTimeless(tool);
