@@ -13,6 +13,8 @@ const TAG = 'compensates:';
 /** As much of a call's record as undoing it takes. */
 export interface CompensatedCall {
   readonly callId: string;
+  /** Tells apart what has run under the same ID, one after the other. */
+  readonly generation: string;
   readonly state: string;
   readonly outcome?: Outcome;
   /** With `largeParams`, those of the envelope could not be read. */
@@ -24,15 +26,17 @@ export function compensated({ control }: Pick<ToolCallEnvelope, 'control'>): str
   return control.requestTags?.find((tag) => tag.startsWith(TAG))?.slice(TAG.length);
 }
 
-export function compensationKey(callId: string): string {
-  return `${TAG}${callId}`;
+/** Of the call as it ran: one that was forgotten and ran again has not been undone yet. */
+export function compensationKey({ callId, generation }: Pick<CompensatedCall, 'callId' | 'generation'>): string {
+  return `${TAG}${callId}.${generation}`;
 }
 
 /** Whoever undoes the call would be given what became of another call under its key. Throws `CONTRACT_INVALID`. */
 export function checkKey({ payload, control }: Pick<ToolCallEnvelope, 'payload' | 'control'>): void {
   const { idempotencyKey } = payload;
   if (idempotencyKey?.startsWith(TAG) !== true) return;
-  if (idempotencyKey === compensationKey(compensated({ control }) ?? '')) return;
+  const undone = compensated({ control });
+  if (undone !== undefined && idempotencyKey.startsWith(`${TAG}${undone}.`)) return;
   const message = `must not begin with ${TAG}: such keys are those of undoings`;
   throw contractInvalid([{ path: 'payload.idempotencyKey', message }]);
 }
@@ -48,7 +52,7 @@ export function compensation(call: CompensatedCall, envelope: ToolCallEnvelope):
     ...envelope,
     // Whoever asks, it is one call: its identity holds the actor.
     target,
-    payload: { ...envelope.payload, params: payload.params, idempotencyKey: compensationKey(call.callId) },
+    payload: { ...envelope.payload, params: payload.params, idempotencyKey: compensationKey(call) },
     control: {
       ...envelope.control,
       requestTags: [...(envelope.control.requestTags ?? []), `${TAG}${call.callId}`],
@@ -83,7 +87,7 @@ export function checkCompensation(envelope: ToolCallEnvelope, call: CompensatedC
       payload.params,
     ]);
   const once =
-    envelope.payload.idempotencyKey === compensationKey(call.callId) && envelope.transport.dedupeMode !== 'disabled';
+    envelope.payload.idempotencyKey === compensationKey(call) && envelope.transport.dedupeMode !== 'disabled';
   if (said(envelope) !== said(call.request.envelope) || !once)
     throw new PawlError('CALL_NOT_COMPENSABLE', `Call ${call.callId} is not what this one says that it undoes.`);
 }

@@ -1,7 +1,9 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
+import type { Pawl } from '../../src/producer/client.ts';
 import { compensationKey } from '../../src/shared/compensation.ts';
 import { ToolError } from '../../src/shared/failure.ts';
+import type { CallRecord } from '../../src/shared/store/call-record.ts';
 import { defineTool, type Tier, type ToolResult } from '../../src/shared/tool.ts';
 import { eventually } from '../helpers/signal.ts';
 import { contentOf, pending, startFleet } from './fleet.ts';
@@ -26,6 +28,11 @@ function bookingTool(tier: Tier = 'workspace', failures: readonly Error[] = []) 
     },
   });
   return { book, undone };
+}
+
+/** The one that undoing a call has. */
+async function keyOf(pawl: Pawl, callId: string): Promise<string> {
+  return compensationKey((await pawl.callOf(callId)) as CallRecord);
 }
 
 test('a call that succeeded is undone once, through the queue, and audited (I18)', async () => {
@@ -75,12 +82,28 @@ test('who undoes a call is told that its answer was no, and that it came from ou
   expect(results).toEqual([{ output: 'none left', success: false, tainted: true }]);
 });
 
+test('a call that is forgotten and runs again is undone again (I18)', async () => {
+  const { book, undone } = bookingTool();
+  const { session, pawl, world } = await startFleet({ tools: [book] });
+  const { callId = '' } = await session.call('book', { room: 'a' }, { idempotencyKey: 'one' });
+  await session.compensate(callId);
+  await pawl.backend.redis.unlink((await world.keys()).filter((key) => key.endsWith(`call:${callId}`)));
+  expect(await session.call('book', { room: 'a' }, { idempotencyKey: 'one' })).toMatchObject({
+    callId,
+    fromCache: false,
+  });
+  expect(await session.compensate(callId)).toMatchObject({ status: 'success', fromCache: false });
+  expect(await session.compensate(callId)).toMatchObject({ status: 'success', fromCache: true });
+  expect(undone).toHaveLength(2);
+});
+
 test('no other call stands where its undoing would: it could be taken for one (I18)', async () => {
   const { book, undone } = bookingTool();
-  const { session } = await startFleet({ tools: [book] });
+  const { session, pawl } = await startFleet({ tools: [book] });
   const { callId, result } = pending(await session.submit('book', { room: 'a' }));
   await result;
-  const second = await session.call('book', { room: 'a' }, { idempotencyKey: compensationKey(callId) });
+  const idempotencyKey = await keyOf(pawl, callId);
+  const second = await session.call('book', { room: 'a' }, { idempotencyKey });
   expect(second.error).toMatchObject({ code: 'CONTRACT_INVALID', issues: [{ path: 'payload.idempotencyKey' }] });
   expect(await session.compensate(callId)).toMatchObject({ status: 'success', fromCache: false });
   expect(undone).toHaveLength(1);
@@ -101,10 +124,11 @@ test('what did not succeed, has no compensate, or is of another session is not u
   const forged = (params: object, key: string, control = {}) =>
     pawl.dispatch({
       ...session.envelope('book', params, { idempotencyKey: key }),
-      control: { requestTags: [compensationKey(callId)], ...control },
+      control: { requestTags: [`compensates:${callId}`], ...control },
     });
-  expect((await forged({ room: 'b' }, compensationKey(callId))).error?.code).toBe('CALL_NOT_COMPENSABLE');
+  expect((await forged({ room: 'b' }, await keyOf(pawl, callId))).error?.code).toBe('CALL_NOT_COMPENSABLE');
   expect((await forged({ room: 'a' }, 'another key')).error?.code).toBe('CALL_NOT_COMPENSABLE');
+  expect((await forged({ room: 'a' }, `compensates:${callId}.1`)).error?.code).toBe('CALL_NOT_COMPENSABLE');
   expect(undone).toEqual([]);
 });
 
