@@ -1,4 +1,5 @@
 /** Where the hooks of a producer meet a call: around its way into the queue and back (D5, R32). */
+import { compensated } from '../shared/compensation.ts';
 import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope, turnOf } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import type { BeforeCallAnswer, HookEvent, HookedTool, Hooks, ShortCircuit } from '../shared/hooks.ts';
@@ -84,8 +85,10 @@ function reasonOf(result: ToolResultEnvelope): ShortCircuit {
 /** Throws `CONTRACT_INVALID` for what hooks made and the contract does not allow. */
 function rewritten(
   envelope: ToolCallEnvelope,
-  { params, idempotencyKey, keyFrom, hints = {}, carry = {} }: BeforeCallAnswer & { readonly keyFrom?: string },
+  { params: made, idempotencyKey, keyFrom, hints = {}, carry = {} }: BeforeCallAnswer & { readonly keyFrom?: string },
 ): ToolCallEnvelope {
+  // An undoing has those of the call that it undoes, which went through the hooks already.
+  const params = compensated(envelope) === undefined ? made : undefined;
   const hinted = Object.keys(hints).length > 0;
   const carries = Object.keys(carry).length > 0;
   if (params === undefined && idempotencyKey === undefined && !hinted && !carries) return envelope;

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { Pawl } from '../../src/producer/client.ts';
 import { compensationKey } from '../../src/shared/compensation.ts';
 import { ToolError } from '../../src/shared/failure.ts';
+import type { HookEvent } from '../../src/shared/hooks.ts';
 import type { CallRecord } from '../../src/shared/store/call-record.ts';
 import { defineTool, type Tier, type ToolResult } from '../../src/shared/tool.ts';
 import { eventually } from '../helpers/signal.ts';
@@ -95,6 +96,15 @@ test('a call that is forgotten and runs again is undone again (I18)', async () =
   expect(await session.compensate(callId)).toMatchObject({ status: 'success', fromCache: false });
   expect(await session.compensate(callId)).toMatchObject({ status: 'success', fromCache: true });
   expect(undone).toHaveLength(2);
+});
+
+test('a hook that rewrites the parameters of each call leaves those of an undoing alone (I18)', async () => {
+  const { book, undone } = bookingTool();
+  const label = { name: 'label', beforeCall: ({ params }: HookEvent) => ({ params: { room: `${params['room']}!` } }) };
+  const { session } = await startFleet({ tools: [book], hooks: [label] });
+  const { callId = '' } = await session.call('book', { room: 'a' });
+  expect(contentOf(await session.compensate(callId))).toEqual({ compensated: callId });
+  expect(undone).toEqual([['a!', { booking: 'a!-1' }, 'booked a!']]);
 });
 
 test('no other call stands where its undoing would: it could be taken for one (I18)', async () => {
