@@ -8,11 +8,16 @@ import type { Offer } from './offers.ts';
 
 const MAX_PARAMS_BYTES = 4 * 1_024 * 1_024;
 
-/** Parameters as they will look to the worker; throws `CONTRACT_INVALID` when JSON cannot say them or they are too large. */
+/**
+ * The parameters as they are now: whoever calls may change them while the call is handed in, such as for the next one. Throws
+ * `CONTRACT_INVALID` when JSON cannot say them or they are too large.
+ */
 export function jsonParams(params: unknown): Record<string, unknown> {
   let text: string | undefined;
+  let copy: unknown;
   try {
     text = JSON.stringify(params);
+    copy = isContainer(params) ? copyOf(params) : params;
   } catch (error) {
     throw contractInvalid([
       { path: 'payload.params', message: error instanceof Error ? error.message : String(error) },
@@ -29,7 +34,21 @@ export function jsonParams(params: unknown): Record<string, unknown> {
     throw contractInvalid([
       { path: 'payload.params', message: `is ${text.length} characters long; at most ${MAX_PARAMS_BYTES} are allowed` },
     ]);
-  return params as Record<string, unknown>;
+  return copy as Record<string, unknown>;
+}
+
+/** Of plain objects and lists. All else says by itself what its JSON is, or is refused where the call is named. */
+function copyOf(value: object): unknown {
+  if (Array.isArray(value)) return value.map((item: unknown) => (isContainer(item) ? copyOf(item) : item));
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if ((prototype !== Object.prototype && prototype !== null) || 'toJSON' in value) return value;
+  const copy: Record<string, unknown> = { ...value };
+  for (const name in copy) if (isContainer(copy[name])) copy[name] = copyOf(copy[name]);
+  return copy;
+}
+
+function isContainer(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
 }
 
 export function checkParams(envelope: ToolCallEnvelope, offer: Offer): void {

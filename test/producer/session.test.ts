@@ -50,6 +50,21 @@ describe('the envelope of a session’s call (R1 to R6)', () => {
     });
   });
 
+  test('parameters are those that were given, whatever their caller makes of the same object for the next call', async () => {
+    const { tool } = scripted('page', (_ctx, params) => ({ output: params }));
+    const { session } = await startFleet({ tools: [tool] });
+    const params = JSON.parse('{"page":0,"filter":{"tags":[{"name":0}],"__proto__":{"deep":0}},"at":null}');
+    const given: string[] = [];
+    const calls = [1, 2, 3].map((page) => {
+      params.page = page;
+      params.filter.tags[0].name = page;
+      params.at = new Date(page);
+      given.push(JSON.stringify(params));
+      return session.call(tool, params);
+    });
+    expect((await Promise.all(calls)).map((result) => JSON.stringify(contentOf(result)))).toEqual(given);
+  });
+
   test.each<[string, CallOptions]>([
     ['payload.idempotencyKey', { idempotencyKey: '' }],
     ['payload.idempotencyKey', { idempotencyKey: 'x'.repeat(1_025) }],
