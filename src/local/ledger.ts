@@ -13,7 +13,7 @@ import { parsedParts } from '../shared/large-text.ts';
 import { type Outcome, resultError } from '../shared/outcome.ts';
 import type { RetryAllowance } from '../shared/retry-budget.ts';
 import type { BeginAnswer, BeginAttempt } from '../shared/store/begin.ts';
-import type { StoredRequest } from '../shared/store/call-record.ts';
+import { type StoredRequest, withParams } from '../shared/store/call-record.ts';
 import type { Claim, ClaimAnswer } from '../shared/store/claim.ts';
 import type { InboxEvent } from '../shared/store/inbox.ts';
 import { homeOf } from '../shared/store/keys.ts';
@@ -218,7 +218,7 @@ export class LocalLedger implements CallLedger {
         kind: 'started',
         nowMs,
         fence: call.fence,
-        request,
+        request: readAnew(request),
         earlier: attempts,
         lostAttempts: attempts.filter(({ status }) => status === 'lost').length,
         takenOver,
@@ -444,4 +444,10 @@ export class LocalLedger implements CallLedger {
     if (call.mergeId !== undefined && this.#leaders.get(call.mergeId) === call.callId)
       this.#leaders.delete(call.mergeId);
   }
+}
+
+/** As if it came from a store: a tool that changes its parameters changes them for this attempt alone. */
+function readAnew(request: StoredRequest): StoredRequest {
+  const { envelope } = request;
+  return { ...request, envelope: withParams(envelope, JSON.parse(JSON.stringify(envelope.payload.params))) };
 }

@@ -77,6 +77,29 @@ describe('time', () => {
     expect(slept).toEqual([198, 396]);
   });
 
+  test('each attempt has the parameters as they came, whatever the one before made of them', async () => {
+    const seen: string[] = [];
+    const tool = defineTool({
+      name: 'append',
+      version: '1.0.0',
+      description: 'Changes what it is given.',
+      tier: 'workspace',
+      effects: 'idempotent',
+      input: z.looseObject({ items: z.array(z.unknown()), at: z.unknown() }),
+      run: ({ items, at }, { attempt }) => {
+        seen.push(JSON.stringify([items, typeof at]));
+        items.push(attempt);
+        if (attempt < 3) throw unavailable();
+        return { output: null };
+      },
+    });
+    const runner = open([tool], { sleep: async () => {} });
+    const params = { items: [0], at: new Date(0), more: {} };
+    expect(await runner.run(tool, params)).toMatchObject({ status: 'success', attempts: 3 });
+    expect(seen).toEqual(Array(3).fill('[[0],"string"]'));
+    expect(params.items).toEqual([0]);
+  });
+
   test('a call whose tool is not ready is put aside, spends no attempt, and runs when it is', async () => {
     const asked: number[] = [];
     const hooked: string[] = [];
