@@ -2,6 +2,7 @@
 import { DEFAULT_VOTERS, mayVote, type Tally, tally, type Vote, votesOf } from '../shared/consensus.ts';
 import { type Failure, failureOf } from '../shared/failure.ts';
 import { canonicalJson, digest } from '../shared/fingerprint.ts';
+import { type Schedule, systemSchedule } from '../shared/time.ts';
 import type { AnyTool, ToolResult } from '../shared/tool.ts';
 import type { Begun } from './begun.ts';
 
@@ -16,12 +17,16 @@ export function mayRunHere({ registered, started, workerId }: Begun): boolean {
 
 export type Counted = Tally & { readonly vote: Vote; readonly votes: readonly Vote[] };
 
+/** The attempt's time limit is over with its tool: whatever waits here for ever would keep its slot for ever. */
+const NORMALISE_MS = 5_000;
+
 /** The tool's own `normalise` says what of the output counts; it may throw whatever a tool may. */
 export async function count(
   { registered: { tool }, started, workerId }: Begun,
   result: ToolResult<unknown>,
+  schedule: Schedule = systemSchedule,
 ): Promise<Counted> {
-  const compared: unknown = tool.normalise === undefined ? result.output : await tool.normalise(result.output);
+  const compared = tool.normalise === undefined ? result.output : await normalised(tool, result.output, schedule);
   // All would agree on nothing.
   if (compared === undefined) throw new TypeError(`normalise of ${tool.name} returned undefined`);
   const said = { output: compared, success: result.success !== false };
@@ -32,6 +37,17 @@ export async function count(
     vote,
     votes: [...votes.filter(({ worker }) => worker !== workerId), vote],
   };
+}
+
+async function normalised(tool: AnyTool, output: unknown, schedule: Schedule): Promise<unknown> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const message = `normalise of ${tool.name} did not end within ${NORMALISE_MS / 1_000} s`;
+  const stopTimer = schedule(() => reject(new Error(message)), NORMALISE_MS);
+  try {
+    return await Promise.race([tool.normalise?.(output), late]);
+  } finally {
+    stopTimer();
+  }
 }
 
 /** Too few workers have answered, and nobody else comes. */

@@ -58,7 +58,7 @@ export class Judge {
       return this.succeed(begun, result, diff);
     let counted: Counted;
     try {
-      counted = await count(begun, result);
+      counted = await count(begun, result, this.#parts.schedule);
     } catch (error) {
       return this.#failed(
         begun,

@@ -2,6 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { mayVote, tally } from '../../src/shared/consensus.ts';
 import { type AnyTool, defineTool } from '../../src/shared/tool.ts';
+import type { Begun } from '../../src/workers/begun.ts';
+import { count } from '../../src/workers/consensus.ts';
 import { startFleet } from '../producer/fleet.ts';
 
 const vote = (worker: string, digest: string) => ({ worker, digest });
@@ -100,6 +102,18 @@ describe('a call that needs a consensus', () => {
     const { session } = await voters([1, 2, 3], { normalise: () => {} } as object);
     const { error } = await session.call('rate', {});
     expect(error).toMatchObject({ code: 'RESULT_INVALID', message: expect.stringContaining('normalise of rate') });
+  });
+
+  test('does not wait for a `normalise` that never ends', async () => {
+    const run = () => ({ output: 1 });
+    const shape = { name: 'rate', version: '1.0.0', description: 'A rate.', tier: 'read-only', run } as const;
+    const tool = defineTool({ ...shape, input: z.object({}), normalise: () => new Promise(() => {}) });
+    const begun = { registered: { tool }, started: { earlier: [] }, workerId: 'a' } as unknown as Begun;
+    const atOnce = (fire: () => void) => {
+      queueMicrotask(fire);
+      return () => {};
+    };
+    await expect(count(begun, run(), atOnce)).rejects.toThrow('normalise of rate did not end within 5 s');
   });
 
   test('compares whether the answer is "no" as well', async () => {
