@@ -3,6 +3,7 @@
  */
 import type { Settings } from '../shared/config.ts';
 import { turnOf } from '../shared/envelope.ts';
+import { clip } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import { redact, redactFields, secretsIn } from '../shared/redaction.ts';
 import type { SessionRecord } from '../shared/session.ts';
@@ -104,7 +105,9 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
       warn: (message, more) => log.warn({ ...fields, ...redactFields(more, secrets) }, redact(message, secrets)),
       error: (message, more) => log.error({ ...fields, ...redactFields(more, secrets) }, redact(message, secrets)),
     },
-    progress: ({ progress, total, message }) => progressReports.add({ progress, total, message }),
+    // The newest reports are kept: a tool that passes on all that its program writes would fill Redis with them.
+    progress: ({ progress, total, message }) =>
+      progressReports.add({ progress, total, message: message === undefined ? undefined : clip(String(message)) }),
   };
   return { context, flushProgress: progressReports.flush };
 }

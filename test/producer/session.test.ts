@@ -138,6 +138,22 @@ describe('what a session hears', () => {
     });
   });
 
+  test('progress, of whose messages the beginning is told and kept, however long they are', async () => {
+    const { tool } = scripted('chatty', (ctx) => {
+      ctx.progress({ progress: 1, message: 'x'.repeat(1_000_000) });
+      return { output: null };
+    });
+    const { pawl, session } = await startFleet({ tools: [tool] });
+    const told: (string | undefined)[] = [];
+    session.events.on('progress', ({ message }) => told.push(message));
+    const { callId = '' } = await session.call(tool, {});
+    const shown = `${'x'.repeat(2_000)}… [998000 more characters]`;
+    await eventually(() => told.length > 0);
+    expect(told).toEqual([shown]);
+    const kept = await pawl.backend.ledger.progress(callId);
+    expect(kept.map(({ event }) => event.message)).toEqual([shown]);
+  });
+
   test('circuit-open', async () => {
     const { session, pawl } = await startFleet({ tools: [echo] });
     const heard: object[] = [];
