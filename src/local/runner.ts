@@ -232,8 +232,8 @@ export class LocalRunner implements SessionHost {
   /** Throws `UNKNOWN_CALL`. */
   cancel(callId: string): Promise<Cancellation> {
     const { settings, schedule } = this.#parts;
-    const ttlMs = settings.ttl.cancelledMs;
-    return cancelCall({ ledger: this.#ledger, results: this.#results, inboxId: INBOX, ttlMs, schedule }, callId);
+    const { ttl } = settings;
+    return cancelCall({ ledger: this.#ledger, results: this.#results, inboxId: INBOX, ttl, schedule }, callId);
   }
 
   /** Opens a session. Throws `CONTRACT_INVALID` for what cannot be one, and `UNKNOWN_SESSION` for an unknown parent. */

@@ -30,7 +30,7 @@ export class CallDesk {
   async cancel(callId: string, by?: string): Promise<Cancellation> {
     const { ledger, ttl, results, inboxId, approvals, operators } = this.#parts;
     const onCancelled = (ended: string) => approvals.cancelled(ended);
-    const ended = await cancelCall({ ledger, results, inboxId, ttlMs: ttl.cancelledMs, onCancelled }, callId);
+    const ended = await cancelCall({ ledger, results, inboxId, ttl, onCancelled }, callId);
     await operators.overridden('cancellation', ended.settlement, by, aboutOf(callId, await ledger.glance(callId)));
     return ended;
   }
@@ -40,7 +40,7 @@ export class CallDesk {
     const { ledger, ttl, approvals, operators } = this.#parts;
     const record = await ledger.read(callId);
     if (record === undefined) throw new PawlError('UNKNOWN_CALL');
-    const answer = await requestCancellation({ ledger, ttlMs: ttl.cancelledMs }, record);
+    const answer = await requestCancellation({ ledger, ttl }, record);
     if (answer.kind === 'cancelled') await approvals.cancelled(callId);
     await operators.overridden('cancellation', 'requested', by, aboutOf(callId, record));
   }

@@ -1,5 +1,6 @@
 /** Cancelling a call from outside, wherever it is, and learning how that ended. */
-import type { Settlement } from '../shared/call.ts';
+import type { LedgerTtls, Settlement } from '../shared/call.ts';
+import { unstartedTtlMs } from '../shared/compensation.ts';
 import type { ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
@@ -21,7 +22,7 @@ export interface CancelParts {
   readonly results: Results;
   readonly inboxId: string;
   /** How long the record of a cancelled call lives. */
-  readonly ttlMs: number;
+  readonly ttl: LedgerTtls;
   readonly schedule?: Schedule;
   /** A call that no attempt ran for has ended. */
   onCancelled?(callId: string): Promise<void>;
@@ -56,18 +57,19 @@ export async function cancelCall(parts: CancelParts, callId: string): Promise<Ca
 
 /** Ends a call that waits, or tells the worker of a running one. */
 export function requestCancellation(
-  { ledger, inboxId, ttlMs }: Pick<CancelParts, 'ledger' | 'ttlMs'> & { readonly inboxId?: string },
+  { ledger, inboxId, ttl }: Pick<CancelParts, 'ledger' | 'ttl'> & { readonly inboxId?: string },
   record: KnownCall,
 ): ReturnType<CallLedger['cancel']> {
+  const { control = {} } = record.request.envelope;
   return ledger.cancel(record.callId, {
     state: 'cancelled',
     beforeStart: cancelledOutcome(record, 'cancelled-before-start'),
     betweenAttempts: cancelledOutcome(record, 'cancelled'),
-    ttlMs,
+    ttlMs: unstartedTtlMs(ttl, control),
     // An attempt that was lost says nothing of its effects, but its tier does.
     ...(placeFor(record.callId).tier === 'read-only'
       ? {}
-      : { inDoubt: { outcome: cancelledOutcome(record, 'unsettled'), ttlMs } }),
+      : { inDoubt: { outcome: cancelledOutcome(record, 'unsettled'), ttlMs: ttl.cancelledMs } }),
     ...(inboxId === undefined ? {} : { inboxId }),
   });
 }

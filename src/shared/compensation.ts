@@ -2,6 +2,7 @@
  * Undoing what a call did (I18): a call of the same tool with the same parameters, which runs the tool's `compensate` in the place of
  * its `run`. It goes through the queue like any other call, and once: its key is made from the call that it undoes.
  */
+import type { LedgerTtls } from './call.ts';
 import { contractInvalid, type ToolCallEnvelope } from './envelope.ts';
 import { PawlError } from './failure.ts';
 import { canonicalJson } from './fingerprint.ts';
@@ -24,6 +25,14 @@ export interface CompensatedCall {
 /** The call that a call undoes; undefined for an ordinary one. */
 export function compensated({ control }: Pick<ToolCallEnvelope, 'control'>): string | undefined {
   return control.requestTags?.find((tag) => tag.startsWith(TAG))?.slice(TAG.length);
+}
+
+/**
+ * How long a call is kept that was cancelled before anything happened. An undoing no longer than one that failed: it has no other key
+ * to be asked for again under.
+ */
+export function unstartedTtlMs(ttl: LedgerTtls, control: ToolCallEnvelope['control']): number {
+  return compensated({ control }) === undefined ? ttl.cancelledMs : ttl.failedMs;
 }
 
 /** Of the call as it ran: one that was forgotten and ran again has not been undone yet. */

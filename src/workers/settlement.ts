@@ -12,6 +12,7 @@ import {
   settlementOfAborted,
   UNKNOWN_CODES,
 } from '../shared/call.ts';
+import { unstartedTtlMs } from '../shared/compensation.ts';
 import type { Settings, ToolPolicy } from '../shared/config.ts';
 import type { Effects } from '../shared/effects.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
@@ -121,12 +122,13 @@ export class Settler {
       error: resultError(failure, status, breakerState),
       ...(settlement === undefined ? {} : { settlement }),
     };
-    const { callId, started, policy, running, registered } = begun;
+    const { callId, started, policy, running, registered, envelope } = begun;
+    const unstarted = settlement === 'cancelled' && { ttlMs: unstartedTtlMs(this.#settings.ttl, envelope.control) };
     const ending = this.#failing(callId, started.fence, outcome, attempts, {
       policy,
       effects: registered.tool.effects,
     });
-    return this.#settle(ending, running);
+    return this.#settle({ ...ending, ...unstarted }, running);
   }
 
   /** Ends a call for which no attempt of this worker ran. */

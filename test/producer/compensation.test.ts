@@ -107,6 +107,24 @@ test('a hook that rewrites the parameters of each call leaves those of an undoin
   expect(undone).toEqual([['a!', { booking: 'a!-1' }, 'booked a!']]);
 });
 
+test('an undoing that was cancelled before it began can be asked for again as one that failed (I18)', async () => {
+  const { book, undone } = bookingTool();
+  const { session, pawl, startWorker } = await startFleet({
+    tools: [book],
+    workers: 0,
+    settings: { ttl: { failedMs: 1 } },
+  });
+  const worker = await startWorker();
+  const { callId = '' } = await session.call('book', { room: 'a' });
+  await worker.close();
+  const { callId: undoing } = pending(await pawl.submit(await session.compensation(callId)));
+  expect(await session.cancel(undoing)).toMatchObject({ settlement: 'cancelled-before-start' });
+  await eventually(async () => (await pawl.read(undoing)) === undefined);
+  await startWorker();
+  expect(contentOf(await session.compensate(callId))).toEqual({ compensated: callId });
+  expect(undone).toHaveLength(1);
+});
+
 test('no other call stands where its undoing would: it could be taken for one (I18)', async () => {
   const { book, undone } = bookingTool();
   const { session, pawl } = await startFleet({ tools: [book] });

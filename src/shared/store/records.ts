@@ -20,7 +20,9 @@ export interface CallLedger
 
 /** As much of a call's record as whoever waits for it, or cancels it, must know. */
 export interface KnownCall extends Pick<CallRecord, 'callId' | 'state' | 'outcome' | 'createdAtMs' | 'readAtMs'> {
-  readonly request: { readonly envelope: Pick<ToolCallEnvelope, 'requestId' | 'toolName'> };
+  readonly request: {
+    readonly envelope: Pick<ToolCallEnvelope, 'requestId' | 'toolName'> & Partial<Pick<ToolCallEnvelope, 'control'>>;
+  };
   readonly attempts: readonly unknown[];
 }
 
