@@ -39,6 +39,9 @@ export type ProbeAnswer<Output> =
 
 const ARTIFACT_KINDS: readonly string[] = ['file-created', 'file-modified', 'file-deleted', 'memory-record', 'other'];
 
+/** JSON says {} for each of them, whatever it holds. */
+const EMPTY_IN_JSON = [Map, Set, Promise];
+
 /**
  * What a tool returned, as a result: the one place where results are checked and put into their form. Text that is no well-formed
  * Unicode is mended, `undefined` becomes null. Answers with a sentence when it cannot be a result.
@@ -48,9 +51,9 @@ export function normalizeResult(toolName: string, value: unknown): ToolResult<un
     return `${toolName} must return { output, display?, artifacts? }; it returned ${value === null ? 'null' : typeof value}.`;
   const { output, display, artifacts, content, success, tainted } = value as ToolResult<unknown>;
   const wrong = (field: string, expected: string, came: unknown) =>
-    `${toolName} must return ${expected} as ${field}; it returned ${came === null ? 'null' : typeof came}.`;
+    `${toolName} must return ${expected} as ${field}; it returned ${kindOf(came)}.`;
   // JSON would leave them out without a word, and the caller would get a success without an output.
-  if (typeof output === 'function' || typeof output === 'symbol')
+  if (typeof output === 'function' || typeof output === 'symbol' || emptyInJson(output) !== undefined)
     return wrong('output', 'a value that JSON can say', output);
   if (display !== undefined && typeof display !== 'string') return wrong('display', 'a text', display);
   if (artifacts !== undefined && !Array.isArray(artifacts)) return wrong('artifacts', 'a list', artifacts);
@@ -69,6 +72,14 @@ export function normalizeResult(toolName: string, value: unknown): ToolResult<un
     ...(success === undefined ? {} : { success }),
     ...(tainted === undefined ? {} : { tainted }),
   };
+}
+
+function emptyInJson(value: unknown): string | undefined {
+  return EMPTY_IN_JSON.find((kind) => value instanceof kind && !('toJSON' in value))?.name;
+}
+
+function kindOf(value: unknown): string {
+  return value === null ? 'null' : (emptyInJson(value) ?? typeof value);
 }
 
 function isArtifact(value: unknown): value is Artifact {
