@@ -99,8 +99,29 @@ export function createLogger(settings: Pick<Settings, 'logLevel'> & Partial<Sett
       base: { pid: process.pid },
       hooks: { streamWrite: (line) => redactLine(line, known) },
     },
-    pino.destination({ dest: 2, sync: false }),
+    standardError(),
   );
+}
+
+/** Lines that cannot be written wait for a full disk to have room again, up to so many bytes; later ones are dropped. */
+const MAX_WAITING_BYTES = 16 * 1_024 * 1_024;
+
+/** A log that cannot be written (a full disk, a closed terminal) stops nobody's work. */
+function standardError(): ReturnType<typeof pino.destination> {
+  const destination = pino.destination({ dest: 2, sync: false, maxLength: MAX_WAITING_BYTES });
+  let fails = false;
+  // Without a listener the error would end the process.
+  destination.on('error', () => {
+    fails = true;
+  });
+  destination.on('write', () => {
+    fails = false;
+  });
+  // Called when the process ends: sonic-boom tries until it succeeds, and the process would never be gone.
+  const { flush, flushSync } = destination;
+  destination.flush = (done) => (fails ? done?.() : flush.call(destination, done));
+  destination.flushSync = () => (fails ? undefined : flushSync.call(destination));
+  return destination;
 }
 
 export interface ConnectOptions extends Partial<SettingsInput> {

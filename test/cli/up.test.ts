@@ -1,8 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { TestProcess } from '../helpers/process.ts';
+import { startProgram, type TestProcess } from '../helpers/process.ts';
 import { eventually, isGone } from '../helpers/signal.ts';
 import { openPlace, type Place } from './pawl.ts';
 
@@ -95,6 +96,23 @@ test('a second signal interrupts the calls and ends at once', async () => {
   expect(await process.ended).toEqual({ code: 1, signal: null });
   expect((await call.ended).code).toBe(6);
   await allGone(ready.workers.map(({ pid }) => pid));
+});
+
+/** `pawl ARGS…`, whose standard error takes nothing. */
+function unheard(args: readonly string[]): TestProcess {
+  const env = { REDIS_URL: place.world.redisUrl, PAWL_PREFIX: place.world.prefix, LOG_LEVEL: 'info' };
+  const launcher = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));
+  const command = ['-c', 'exec "$0" "$@" 2>/dev/full', globalThis.process.execPath, launcher, ...args];
+  return startProgram('sh', command, { cwd: place.folder, env });
+}
+
+test('a log that cannot be written, because the disk is full, neither ends a server nor keeps it from ending', async () => {
+  const serve = unheard(['serve', '--port', '0', '--json']);
+  const { url } = JSON.parse(await serve.line('"event":"ready"')) as Ready;
+  expect(await statusOf(`${url}/readyz`)).toBe(200);
+  serve.signal('SIGINT');
+  expect(await serve.ended).toEqual({ code: 0, signal: null });
+  await allGone([]);
 });
 
 test('up says which port is taken, and doctor how to mend it', async () => {
