@@ -56,13 +56,13 @@ function supervisor(): CliContext['supervisor'] {
 
 /** `pawl calls ls | head -1` closes our output early, which is no error; a full disk is one. */
 export function endWhenNobodyReads(context: CliContext): void {
-  for (const stream of [context.out, context.err]) {
-    stream.on('error', (error: NodeJS.ErrnoException) => {
-      if (error.code === 'EPIPE') process.exit(EXIT_CODES.success.code);
-      if (stream === context.out) tryToSay(`The output cannot be written: ${error.message}.`);
-      process.exit(EXIT_CODES.failed.code);
-    });
-  }
+  context.out.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit(EXIT_CODES.success.code);
+    tryToSay(`The output cannot be written: ${error.message}.`);
+    process.exit(EXIT_CODES.failed.code);
+  });
+  // What is said beside the data may get lost: the same Ctrl-C ends the `tee` behind `2>&1`, and the calls are still drained.
+  context.err.on('error', () => {});
 }
 
 /** At once, because the process ends; where standard error takes nothing either, the exit code has to do. */

@@ -32,6 +32,22 @@ async function statusOf(url: string): Promise<number> {
   return answer.status;
 }
 
+async function handIn(url: string, tool: string, params: object, session: string): Promise<void> {
+  const answer = await fetch(`${url}/v1/calls?wait=0`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ tool, params, session }),
+  });
+  await answer.text();
+}
+
+/** Of the newest call of a session. */
+async function phaseOf(url: string, session: string): Promise<string | undefined> {
+  const answer = await fetch(`${url}/v1/calls?session=${session}`);
+  const { calls } = (await answer.json()) as { calls: readonly { readonly phase: string }[] };
+  return calls[0]?.phase;
+}
+
 async function allGone(pids: readonly number[]): Promise<void> {
   await eventually(() => pids.every(isGone), { what: `the end of ${pids.join(', ')}` });
   await eventually(async () => (await place.world.connections()).length === 0, { what: 'the end of the connections' });
@@ -112,6 +128,19 @@ test('a log that cannot be written, because the disk is full, neither ends a ser
   expect(await statusOf(`${url}/readyz`)).toBe(200);
   serve.signal('SIGINT');
   expect(await serve.ended).toEqual({ code: 0, signal: null });
+  await allGone([]);
+});
+
+test('up drains also when nobody can hear it say so', async () => {
+  const process = unheard(['up', '--port', '0', '--json', '--workers', '1', '--tools', 'tools.ts']);
+  const { url } = JSON.parse(await process.line('"event":"ready"')) as Ready;
+  const gate = join(place.folder, 'the unheard call may end');
+  await handIn(url, 'linger', { ms: 60_000, until: gate }, 'unheard');
+  await eventually(async () => (await phaseOf(url, 'unheard')) === 'running');
+  process.signal('SIGINT');
+  await eventually(async () => (await statusOf(`${url}/readyz`)) === 503);
+  writeFileSync(gate, '');
+  expect(await process.ended).toEqual({ code: 0, signal: null });
   await allGone([]);
 });
 
