@@ -16,9 +16,13 @@ export interface CliContext {
   /** The file that starts `pawl` in a further process. */
   readonly launcher: string;
   /**
-   * Hears SIGINT and SIGTERM, counted from 1, until the answer is called; without a listener they end the process.
+   * Hears SIGINT and SIGTERM, counted from 1, until the answer is called; without a listener they end the process. So does
+   * a terminal that is closed (SIGHUP), unless `hangUp` is true: then it is heard as the first of them, and never as a further one.
    */
-  onInterrupt(listener: (count: number, signal: NodeJS.Signals) => void): () => void;
+  onInterrupt(
+    listener: (count: number, signal: NodeJS.Signals) => void,
+    options?: { readonly hangUp?: boolean },
+  ): () => void;
   /** The process that started this one and wants to hear of it (`pawl up`); undefined without one. */
   readonly supervisor: Supervisor | undefined;
   /** Ends the process now, whatever is still open. */

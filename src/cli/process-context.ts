@@ -22,19 +22,20 @@ export function contextOf(): CliContext {
   };
 }
 
-function onInterrupt(listener: (count: number, signal: NodeJS.Signals) => void): () => void {
+const onInterrupt: CliContext['onInterrupt'] = (listener, { hangUp = false } = {}) => {
   let times = 0;
   const hear = (signal: NodeJS.Signals) => {
+    // Terminal and launcher both tell of a terminal that is closed, which is no sign of impatience.
+    if (signal === 'SIGHUP' && times > 0) return;
     times += 1;
     listener(times, signal);
   };
-  process.on('SIGINT', hear);
-  process.on('SIGTERM', hear);
+  const signals: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', ...(hangUp ? (['SIGHUP'] as const) : [])];
+  for (const signal of signals) process.on(signal, hear);
   return () => {
-    process.off('SIGINT', hear);
-    process.off('SIGTERM', hear);
+    for (const signal of signals) process.off(signal, hear);
   };
-}
+};
 
 /** A process that is started with a channel has somebody at its other end. */
 function supervisor(): CliContext['supervisor'] {

@@ -20,10 +20,13 @@ export async function runServe(context: CliContext, options: ServeOptions): Prom
     ...(host === undefined ? {} : { httpHost: host }),
   });
   const asked = Promise.withResolvers<void>();
-  const ignore = context.onInterrupt((times) => {
-    if (times > 1) context.endNow(EXIT_CODES.failed.code);
-    asked.resolve();
-  });
+  const ignore = context.onInterrupt(
+    (times) => {
+      if (times > 1) context.endNow(EXIT_CODES.failed.code);
+      asked.resolve();
+    },
+    { hangUp: true },
+  );
   try {
     const { hooks } = await loadToolFiles(options.tools ?? [], context.cwd);
     const door = await openFrontDoor(context, settings, { hooks });

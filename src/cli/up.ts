@@ -31,7 +31,7 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
         : settings.metricsPort + 1,
   });
   const asked = Promise.withResolvers<'asked'>();
-  const ignore = context.onInterrupt((times) => {
+  const hear = (times: number) => {
     if (times === 1) {
       asked.resolve('asked');
       return;
@@ -40,7 +40,8 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
     if (times > 2) context.endNow(EXIT_CODES.failed.code);
     say(context, 'ending now; once more kills');
     void workers.hurry().finally(() => context.endNow(EXIT_CODES.failed.code));
-  });
+  };
+  const ignore = context.onInterrupt(hear, { hangUp: true });
   try {
     // Ready means that calls are accepted: not before the workers have published their tools.
     let starting = true;

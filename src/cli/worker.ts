@@ -136,10 +136,7 @@ function watchForTheEnd(context: CliContext, log: Logger, drainMs: number) {
     if (worker !== undefined && asked !== undefined && !interrupted) hurry(worker);
     else context.endNow(EXIT_CODES.failed.code);
   };
-  const ignore = context.onInterrupt((times, signal) => {
-    if (times === 1) drain(signal);
-    else again();
-  });
+  const ignore = context.onInterrupt((times, signal) => (times === 1 ? drain(signal) : again()), { hangUp: true });
   context.supervisor?.onWord((word) => {
     if (word === 'hurry') again();
     else drain(word === 'gone' ? 'the process that started this worker is gone' : 'its supervisor ends');

@@ -144,6 +144,25 @@ test('up drains also when nobody can hear it say so', async () => {
   await allGone([]);
 });
 
+test('a closed terminal drains up, serve and a worker', async () => {
+  const [{ process: whole, ready }, serve, worker] = [
+    await up('--workers', '1'),
+    place.start(['serve', '--port', '0', '--json']),
+    await place.worker(),
+  ];
+  await serve.line('"event":"ready"');
+  const gate = join(place.folder, 'the call of the closed terminal may end');
+  await handIn(ready.url, 'linger', { ms: 60_000, until: gate }, 'closed-terminal');
+  await worker.line('"tool_call_start"');
+  for (const process of [whole, serve, worker]) process.signal('SIGHUP');
+  await worker.line('draining: SIGHUP');
+  worker.signal('SIGHUP');
+  writeFileSync(gate, '');
+  const endings = await Promise.all([whole, serve, worker].map(({ ended }) => ended));
+  expect(endings).toEqual(Array.from({ length: 3 }, () => ({ code: 0, signal: null })));
+  await allGone(ready.workers.map(({ pid }) => pid));
+});
+
 test('up says which port is taken, and doctor how to mend it', async () => {
   const server = createServer();
   await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
