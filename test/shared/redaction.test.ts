@@ -71,6 +71,12 @@ describe('R31: by what it looks like', () => {
     expect(() => JSON.parse(clean)).not.toThrow();
   });
 
+  test.each([
+    ['tools.get_weather@1.0.0 has drifted', 'tools.get_weather@1.0.0 has drifted'],
+    ['the package server-files@2026.8.31-rc.1.', 'the package server-files@2026.8.31-rc.1.'],
+    ['ada@163.com, ada@10.0.10.1', '[address], [address]'],
+  ])('a version is no mail address: %s', (line, clean) => expect(redactLine(line)).toBe(clean));
+
   test('long hostile text takes no long time', async () => {
     const spentMs = await cpuMsOf(() => {
       for (const part of [
