@@ -23,6 +23,8 @@ export function outputJsonSchema(schema: z.ZodType): JsonSchema {
 }
 
 function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
+  const stranger = whyNotOfZod(schema);
+  if (stranger !== undefined) throw new PawlError('CONFIGURATION', `\`${io}\` must be a schema of zod 4; ${stranger}.`);
   try {
     const made: Record<string, unknown> = { ...z.toJSONSchema(schema, { target: 'draft-2020-12', io }) };
     delete made['$schema'];
@@ -38,6 +40,14 @@ function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): JsonSchema {
       { cause: error },
     );
   }
+}
+
+/** Callers without types, or with another zod, give all kinds of things. */
+function whyNotOfZod(value: unknown): string | undefined {
+  if (typeof value !== 'object' || value === null) return `got ${value === undefined ? 'nothing' : typeof value}`;
+  if ('_zod' in value) return undefined;
+  if ('_def' in value) return 'this one is of zod 3';
+  return 'got another object: z.object({ … }) makes one, and defineUntypedTool takes plain JSON Schema';
 }
 
 /**

@@ -1,5 +1,6 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
+import { z as z3 } from 'zod/v3';
 import { PawlError } from '../../src/shared/failure.ts';
 import { compileSchema, inputJsonSchema, nearest, outputJsonSchema, validatorOf } from '../../src/shared/schema.ts';
 
@@ -157,4 +158,17 @@ describe('the nearest names', () => {
   test('at most three', () => {
     expect(nearest('a', ['ab', 'ac', 'ad', 'ae'])).toHaveLength(3);
   });
+});
+
+test.each([
+  [undefined, 'got nothing'],
+  ['text', 'got string'],
+  [z3.object({ city: z3.string() }), 'this one is of zod 3'],
+  [
+    { city: z.string() },
+    'got another object: z.object({ … }) makes one, and defineUntypedTool takes plain JSON Schema',
+  ],
+])('what is no schema of zod 4 is told as such: %#', (given, what) => {
+  const make = () => inputJsonSchema(given as never);
+  expect(make).toThrow(new PawlError('CONFIGURATION', `\`input\` must be a schema of zod 4; ${what}.`));
 });
