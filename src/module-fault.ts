@@ -25,7 +25,9 @@ export async function moduleFault(
   what: string,
   { path, file, cwd, loaded }: LoadedModule,
 ): Promise<string> {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = (error instanceof Error ? error.message : String(error))
+    // What `require` does not find is told over several lines.
+    .replace(/\nRequire stack:\n- (?<file>.+)[\s\S]*$/, ' imported from $<file>');
   const kind = error instanceof Error && error.name !== 'Error' && error.name !== 'PawlError' ? `${error.name}: ` : '';
   const where =
     (error instanceof Error ? placeIn(error.stack ?? '', cwd) : undefined) ?? (await syntaxErrorIn(error, loaded, cwd));

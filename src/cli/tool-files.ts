@@ -3,7 +3,7 @@
  * means the Pawl that runs it, and libraries that are missing there are taken from Pawl's own (`zod`, to begin with).
  */
 import { existsSync, statSync } from 'node:fs';
-import { registerHooks } from 'node:module';
+import { createRequire, registerHooks } from 'node:module';
 import { resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { moduleFault } from '../module-fault.ts';
@@ -107,6 +107,9 @@ async function importFile(
 
 const OWN_FOLDER = fileURLToPath(new URL('..', import.meta.url));
 const OWN_PLACE = import.meta.url;
+const requireHere = createRequire(OWN_PLACE);
+/** What `import` and `require` call it. */
+const NOT_FOUND: readonly (string | undefined)[] = ['ERR_MODULE_NOT_FOUND', 'MODULE_NOT_FOUND'];
 
 let installed: { readonly loaded: readonly string[] } | undefined;
 
@@ -119,12 +122,18 @@ function lendOwnLibraries(): { readonly loaded: readonly string[] } {
   const loaded: string[] = [];
   registerHooks({
     resolve(specifier, context, nextResolve) {
-      const own = () => nextResolve(specifier, { ...context, parentURL: OWN_PLACE });
+      // Asked by `requireHere`.
+      if (context.parentURL === OWN_PLACE) return nextResolve(specifier, context);
+      // `require` looks beside the file that says it, whatever parent it is told.
+      const own = () =>
+        context.conditions.includes('require')
+          ? nextResolve(requireHere.resolve(specifier), context)
+          : nextResolve(specifier, { ...context, parentURL: OWN_PLACE });
       if (specifier === 'pawl' || specifier.startsWith('pawl/')) return own();
       try {
         return nextResolve(specifier, context);
       } catch (error) {
-        if (!isBare(specifier) || (error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error;
+        if (!isBare(specifier) || !NOT_FOUND.includes((error as NodeJS.ErrnoException).code)) throw error;
         try {
           return own();
         } catch {

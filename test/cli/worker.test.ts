@@ -146,6 +146,9 @@ describe('tools files', () => {
       "import { defineTool } from 'pawl';\nimport { z } from 'zod';\nexport default defineTool({ name: 'a b', version: '1.0.0', description: 'x', tier: 'read-only', input: z.object({}), run: () => ({ output: 1 }) });\n",
     'none.ts': 'export const list = [1];\nexport default () => 2;\n',
     'empty.ts': '\n',
+    'required.cjs':
+      "const { defineTool } = require('pawl');\nconst { z } = require('zod');\nmodule.exports = defineTool({ name: 'required', version: '1.0.0', description: 'x', tier: 'read-only', input: z.object({}), run: () => ({ output: 1 }) });\n",
+    'missing.cjs': "require('no-such-package');\n",
     'common.cjs': "module.exports = { tools: [require('./tools.ts').greet] };\n",
   };
 
@@ -174,6 +177,10 @@ describe('tools files', () => {
     expect(said.get('none.ts')).toContain('it exports default (function), list (a list without a tool)');
     expect(said.get('empty.ts')).toContain('it exports nothing');
     expect(said.get('common.cjs')).toBe('greet');
+    expect(said.get('required.cjs')).toBe('required');
+    expect(said.get('missing.cjs')).toBe(
+      "The tools file missing.cjs cannot be used: Cannot find module 'no-such-package' imported from missing.cjs.",
+    );
     expect(said.get('absent.ts')).toContain(`There is no tools file absent.ts (${place.folder}/absent.ts)`);
     expect(said.get('folder')).toContain('is not a file');
   });
