@@ -6,6 +6,7 @@ import { existsSync, statSync } from 'node:fs';
 import { createRequire, registerHooks } from 'node:module';
 import { resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { isPromise } from 'node:util/types';
 import { moduleFault } from '../module-fault.ts';
 import { PawlError } from '../shared/failure.ts';
 import { type Hook, isHook } from '../shared/hooks.ts';
@@ -79,7 +80,8 @@ function toolsIn(value: unknown, depth = 0): readonly (AnyTool | Toolset)[] {
 
 function noTool(file: string, exported: Readonly<Record<string, unknown>>): string {
   // An empty file counts as CommonJS, whose `module.exports` begins as {}.
-  const isEmpty = (value: unknown) => typeof value === 'object' && value !== null && Object.keys(value).length === 0;
+  const isEmpty = (value: unknown) =>
+    typeof value === 'object' && value !== null && !isPromise(value) && Object.keys(value).length === 0;
   const names = Object.keys(exported).filter((name) => name !== 'module.exports' && !isEmpty(exported[name]));
   const listed = names.slice(0, MAX_NAMES).map((name) => `${name} (${kindOf(exported[name])})`);
   const what = names.length === 0 ? 'it exports nothing' : `it exports ${listed.join(', ')}`;
@@ -88,6 +90,7 @@ function noTool(file: string, exported: Readonly<Record<string, unknown>>): stri
 
 function kindOf(value: unknown): string {
   if (value === null) return 'null';
+  if (isPromise(value)) return 'a promise: export what it resolves to, with await';
   return Array.isArray(value) ? 'a list without a tool' : `${typeof value}`;
 }
 

@@ -145,6 +145,7 @@ describe('tools files', () => {
     'definition.ts':
       "import { defineTool } from 'pawl';\nimport { z } from 'zod';\nexport default defineTool({ name: 'a b', version: '1.0.0', description: 'x', tier: 'read-only', input: z.object({}), run: () => ({ output: 1 }) });\n",
     'none.ts': 'export const list = [1];\nexport default () => 2;\n',
+    'promise.ts': "export default import('./tools.ts').then(({ greet }) => greet);\n",
     'empty.ts': '\n',
     'required.cjs':
       "const { defineTool } = require('pawl');\nconst { z } = require('zod');\nmodule.exports = defineTool({ name: 'required', version: '1.0.0', description: 'x', tier: 'read-only', input: z.object({}), run: () => ({ output: 1 }) });\n",
@@ -175,6 +176,7 @@ describe('tools files', () => {
     expect(said.get('missing.ts')).toContain("Cannot find package 'no-such-package'");
     expect(said.get('definition.ts')).toContain('name must be a letter');
     expect(said.get('none.ts')).toContain('it exports default (function), list (a list without a tool)');
+    expect(said.get('promise.ts')).toContain('it exports default (a promise: export what it resolves to, with await).');
     expect(said.get('empty.ts')).toContain('it exports nothing');
     expect(said.get('common.cjs')).toBe('greet');
     expect(said.get('required.cjs')).toBe('required');
