@@ -53,8 +53,7 @@ const SIGN =
 /** What may be the number of a payment card: 15 or 16 digits of the known issuers, in their usual groups. */
 const CARD = /(?<![\w.-])(?:3[47]\d{2}[ -]?\d{6}[ -]?\d{5}|[3-6]\d{3}([ -]?)\d{4}\1\d{4}\1\d{4})(?![\w-]|\.\d)/g;
 /** Not `tools.get_weather@1.0.0`: a tool with its version, or a package. */
-const ADDRESS =
-  /\b[A-Za-z0-9._%+-]{1,64}@(?!\d+\.\d+\.\d+(?!\.?\d))[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}\b/g;
+const ADDRESS = /\b[A-Za-z0-9._%+-]{1,64}@(?!\d+\.\d+\.\d+(?!\.?\d))[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}\b/g;
 
 /** The text without the values that are known to be secret and without what looks like a token. */
 export function redact(text: string, known: readonly string[] = []): string {

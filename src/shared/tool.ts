@@ -299,9 +299,12 @@ function checkDefinition(tool: AnyTool): void {
       `Tool ${JSON.stringify(tool.name)}: ${field} must be ${expected}; got ${JSON.stringify(came)}.`,
     );
   };
-  if (!NAME.test(tool.name)) wrong('name', 'a letter and up to 63 letters, digits, _ or -', tool.name);
+  // Callers without types may leave out what nobody who lists or exports tools can do without.
+  if (typeof tool.name !== 'string' || !NAME.test(tool.name))
+    wrong('name', 'a letter and up to 63 letters, digits, _ or -', tool.name);
   if (!NAMESPACE.test(tool.namespace))
     wrong('namespace', 'a letter and up to 127 letters, digits, _, . or -', tool.namespace);
+  if (typeof tool.description !== 'string') wrong('description', 'a text', tool.description);
   if (!SEMANTIC_VERSION.test(tool.version)) wrong('version', 'a semantic version such as 1.0.0', tool.version);
   if (!TIERS.includes(tool.tier)) wrong('tier', `one of ${TIERS.join(', ')}`, tool.tier);
   if (!EFFECTS.includes(tool.effects)) wrong('effects', `one of ${EFFECTS.join(', ')}`, tool.effects);

@@ -76,6 +76,8 @@ describe('an unusable definition is refused with the field, what is expected and
     ['name', { name: '9lives' }, '"9lives"'],
     ['name', { name: 'a'.repeat(65) }, 'up to 63'],
     ['name', { name: 'a b' }, '"a b"'],
+    ['name', { name: undefined as never }, 'got undefined'],
+    ['description', { description: undefined as never }, 'got undefined'],
     ['namespace', { namespace: '' }, '""'],
     ['version', { version: '1.0' }, 'such as 1.0.0'],
     ['tier', { tier: 'root' as Tier }, 'read-only, workspace'],
