@@ -329,6 +329,8 @@ function checkDefinition(tool: AnyTool): void {
   for (const [field, limit] of Object.entries(tool.budget ?? {}))
     if (!(Number(limit) >= 0)) wrong(`budget.${field}`, 'a number from 0 on', limit);
   if (typeof tool.run !== 'function') wrong('run', 'a function', typeof tool.run);
+  const { type = 'object' } = tool.inputSchema as { readonly type?: unknown };
+  if (![type].flat().includes('object')) wrong('input', 'a schema of an object, such as z.object({ … })', { type });
   const command = (tool.inputSchema['properties'] as { readonly command?: unknown } | undefined)?.command;
   if (tool.variant.type === 'local-shell' && command === undefined)
     wrong('input', 'a schema with the parameter command, because variant is local-shell', tool.inputSchema);

@@ -89,6 +89,7 @@ describe('an unusable definition is refused with the field, what is expected and
     ['timeoutMs', { timeoutMs: Number.NaN }, 'above 0'],
     ['maxResultBytes', { maxResultBytes: -1 }, 'above 0'],
     ['run', { run: 'x' as never }, 'a function'],
+    ['input', { schema: { type: 'string' } }, 'got {"type":"string"}'],
   ] as const)('%s: %j', (field, change, text) => {
     const define = () => defineTool({ ...spec, ...change });
     expect(define).toThrow(PawlError);
