@@ -359,9 +359,14 @@ export function resolveSettings(sources: {
   const merged: Record<string, unknown> = {};
   const named = new Map<string, string>();
   if (sources.file !== undefined) {
-    if (typeof sources.file !== 'object' || sources.file === null || Array.isArray(sources.file))
-      throw new PawlError('CONFIGURATION', 'pawl.config must hold an object.');
-    mergeInto(merged, sources.file as Record<string, unknown>);
+    if (!isPlainObject(sources.file)) throw new PawlError('CONFIGURATION', 'pawl.config must hold an object.');
+    // It would be taken for no settings at all: for no tokens, to begin with.
+    if (sources.file instanceof Promise)
+      throw new PawlError(
+        'CONFIGURATION',
+        'pawl.config must hold an object, not a promise: write export default await ….',
+      );
+    mergeInto(merged, sources.file);
   }
   for (const { name, path, read } of VARIABLES) {
     const text = sources.environment?.[name];

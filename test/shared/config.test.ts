@@ -144,6 +144,11 @@ describe('a wrong value is named with its variable, its path, what came and what
     expect(issues?.map((issue) => issue.path).sort()).toEqual(['htpPort', 'tools.read.circuit.coolDown']);
   });
 
+  test('a promise of settings is refused, and not taken for none', () => {
+    const { message } = refusal({ file: Promise.resolve({ httpPort: 1 }) });
+    expect(message).toContain('not a promise: write export default await');
+  });
+
   test.each([['text'], [[]], [null], [7]])('the file must hold an object, not %j', (file) => {
     expect(refusal({ file }).code).toBe('CONFIGURATION');
   });
