@@ -1,5 +1,5 @@
-/** Three set-ups as a new operator might have them, each mended with what `pawl doctor` and the runbook say, and nothing else. */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+/** Set-ups as a new operator might have them, each mended with what Pawl, `pawl doctor` and the runbook say, and nothing else. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
@@ -139,4 +139,20 @@ test('processes with different signing keys: doctor names the process, and the s
 
   expect(await failures(place, mine)).toEqual([]);
   expect(await greet(place, mine)).toMatchObject({ code: 0, stdout: expect.stringContaining('Ada') });
+});
+
+test('an empty signing key in the data folder, as a crash leaves one, is told and signs nothing', async () => {
+  const place = await newPlace();
+  const dataDir = mkdtempSync(join(tmpdir(), 'pawl-keyless-'));
+  const server = await startEmbeddedRedis({ dataDir, log: () => {} });
+  onTestFinished(async () => {
+    await server.stop();
+    rmSync(dataDir, { recursive: true, force: true });
+  });
+  const key = join(dataDir, 'signing-key');
+  writeFileSync(key, '');
+  const calls = () => place.run(['calls'], { env: { REDIS_URL: undefined, PAWL_DATA_DIR: dataDir } });
+  expect(await calls()).toMatchObject({ code: 2, stderr: expect.stringContaining(`${key} holds no key. Remove it`) });
+  rmSync(key);
+  expect((await calls()).code).toBe(0);
 });

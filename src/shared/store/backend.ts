@@ -268,12 +268,14 @@ function signerOf({ settings, log }: BackendOptions, embedded: boolean): Signer 
   return undefined;
 }
 
+const SHORTEST_KEY = 16;
+
 /** Made once: written aside and linked into place, so that nobody ever reads half a key, and one of several starters wins. */
 function ownKey(dataDir: string): SigningKey {
   const file = join(dataDir, 'signing-key');
   if (!existsSync(file)) {
     const aside = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
-    writeFileSync(aside, randomBytes(32).toString('base64url'), { mode: 0o600 });
+    writeFileSync(aside, randomBytes(32).toString('base64url'), { mode: 0o600, flush: true });
     try {
       linkSync(aside, file);
     } catch (error) {
@@ -282,7 +284,14 @@ function ownKey(dataDir: string): SigningKey {
       unlinkSync(aside);
     }
   }
-  return { kid: 'embedded', key: readFileSync(file, 'utf8') };
+  const key = readFileSync(file, 'utf8');
+  // A power failure or a full disk can leave an empty file, and everybody knows the empty key.
+  if (key.length < SHORTEST_KEY)
+    throw new PawlError(
+      'CONFIGURATION',
+      `${file} holds no key. Remove it, and a new one is made; what was signed with the old one is refused then.`,
+    );
+  return { kid: 'embedded', key };
 }
 
 /** Reads version, eviction and persistence, of a cluster what is worst among its masters. Throws `CONFIGURATION` for a server that is too old. */
