@@ -1,13 +1,14 @@
 /** `pawl doctor`: whether Pawl can work here, what it found, and how to mend what it cannot use. */
 import { access, constants, mkdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { loadSettings } from '../main.ts';
 import type { Settings } from '../shared/config.ts';
 import { PROMISES, type ServerFacts, type ServerFault, serverFaults, WAITAOF_PROMISE } from '../shared/durability.ts';
 import { inspectServer } from '../shared/store/backend.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from '../shared/store/embedded-redis.ts';
 import { isClustered, type Redis, reach, serversOf } from '../shared/store/redis.ts';
+import { NoRedisServerError } from '../shared/store/redis-binary.ts';
 import { detectMeans } from '../workers/processes.ts';
 import { baseTools } from '../workers/tools/index.ts';
 import { type CliContext, print, withoutPassword } from './context.ts';
@@ -140,9 +141,11 @@ async function checkRedis(
       state: 'fail',
       message: url === undefined ? message : `${message} (REDIS_URL=${withoutPassword(url)})`,
       fix:
-        url === undefined
-          ? 'install redis-server, or set REDIS_URL to a Redis 6.2 or later'
-          : 'start that Redis, correct REDIS_URL, or unset it to use the embedded one',
+        url !== undefined
+          ? 'start that Redis, correct REDIS_URL, or unset it to use the embedded one'
+          : error instanceof NoRedisServerError
+            ? 'install redis-server, or set REDIS_URL to a Redis 6.2 or later'
+            : `look into ${join(resolve(context.cwd, settings.dataDir), 'redis', 'redis.log')}: is the disk full, or a file damaged?`,
     });
   } finally {
     redis?.disconnect();

@@ -1,5 +1,5 @@
 /** Set-ups as a new operator might have them, each mended with what Pawl, `pawl doctor` and the runbook say, and nothing else. */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
@@ -155,4 +155,15 @@ test('an empty signing key in the data folder, as a crash leaves one, is told an
   expect(await calls()).toMatchObject({ code: 2, stderr: expect.stringContaining(`${key} holds no key. Remove it`) });
   rmSync(key);
   expect((await calls()).code).toBe(0);
+});
+
+test('doctor points to the log of an embedded Redis that does not start, and asks nobody to install one that is there', async () => {
+  const place = await newPlace();
+  const dataDir = join(place.folder, 'damaged');
+  mkdirSync(join(dataDir, 'redis'), { recursive: true });
+  writeFileSync(join(dataDir, 'redis', 'appendonlydir'), 'no folder');
+  const doctor = await place.run(['doctor'], { env: { REDIS_URL: undefined, PAWL_DATA_DIR: dataDir } });
+  expect(doctor.code).toBe(7);
+  expect(doctor.stdout).toContain(`→ look into ${join(dataDir, 'redis', 'redis.log')}`);
+  expect(doctor.stdout).not.toContain('install redis-server');
 });
