@@ -25,6 +25,8 @@ export interface CliContext {
   ): () => void;
   /** The process that started this one and wants to hear of it (`pawl up`); undefined without one. */
   readonly supervisor: Supervisor | undefined;
+  /** No error that nobody catches ends the process until the answer is called. */
+  outliveErrors(): () => void;
   /** Ends the process now, whatever is still open. */
   endNow(code: number): never;
 }

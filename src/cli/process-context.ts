@@ -18,6 +18,7 @@ export function contextOf(): CliContext {
     launcher: LAUNCHER,
     onInterrupt,
     supervisor: supervisor(),
+    outliveErrors,
     endNow: (code) => process.exit(code),
   };
 }
@@ -36,6 +37,15 @@ const onInterrupt: CliContext['onInterrupt'] = (listener, { hangUp = false } = {
     for (const signal of signals) process.off(signal, hear);
   };
 };
+
+function outliveErrors(): () => void {
+  const events = ['uncaughtException', 'unhandledRejection'];
+  const outlive = () => {};
+  for (const event of events) process.on(event, outlive);
+  return () => {
+    for (const event of events) process.off(event, outlive);
+  };
+}
 
 /** A process that is started with a channel has somebody at its other end. */
 function supervisor(): CliContext['supervisor'] {

@@ -43,6 +43,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
   const log = createLogger(settings);
   const end = watchForTheEnd(context, log, settings.drainMs);
   let endpoint: ProcessEndpoint | undefined;
+  let stopOutliving: (() => void) | undefined;
   try {
     const files = await loadToolFiles(options.tools ?? [], context.cwd);
     const fileTools = await toolsOf(files);
@@ -57,6 +58,8 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
       onEvent: (event) => logLine(log, workerLine(event)),
       onDrainAsked: () => end.drain('an operator asked'),
     });
+    // Of what tools began elsewhere than in a call: the worker logs them, and its calls go on.
+    stopOutliving = context.outliveErrors();
     end.started(worker);
     endpoint = await openProcessEndpoint(settings, {
       redis: worker.redis,
@@ -77,6 +80,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
     print(context, options.json === true ? JSON.stringify(ready) : readyLine(ready));
     return await end.code;
   } finally {
+    stopOutliving?.();
     end.stop();
     await endpoint?.close();
   }

@@ -1,6 +1,7 @@
 /**
  * Errors that a tool throws outside of its promise: in a timer, or in a promise that nobody awaits. They fail the call whose
- * attempt started the work, and the process lives on (D12).
+ * attempt started the work, and the process lives on (D12). Those of no attempt are the program's own: they end it as they would
+ * without a worker, unless it listens to them.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { stackOf } from '../shared/classify.ts';
@@ -32,18 +33,19 @@ export function containStrayErrors(log: Logger): () => void {
 }
 
 function install(log: Logger): () => void {
-  const contain = (error: unknown) => {
-    const attempt = current.getStore();
-    log.error(
-      { event: 'stray_error', callId: attempt?.callId, stack: stackOf(error) },
-      'a tool threw outside of its own promise',
-    );
-    attempt?.stray(error);
-  };
-  process.on('unhandledRejection', contain);
-  process.on('uncaughtException', contain);
+  const stops = (['uncaughtException', 'unhandledRejection'] as const).map((event) => {
+    const contain = (error: unknown) => {
+      const attempt = current.getStore();
+      if (attempt === undefined && process.listenerCount(event) === 1) throw error;
+      const whose =
+        attempt === undefined ? 'an error that belongs to no call' : 'a tool threw outside of its own promise';
+      log.error({ event: 'stray_error', callId: attempt?.callId, stack: stackOf(error) }, whose);
+      attempt?.stray(error);
+    };
+    process.on(event, contain);
+    return () => process.off(event, contain);
+  });
   return () => {
-    process.off('unhandledRejection', contain);
-    process.off('uncaughtException', contain);
+    for (const stopOne of stops) stopOne();
   };
 }
