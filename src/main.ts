@@ -137,14 +137,9 @@ export interface ConnectOptions extends Partial<SettingsInput> {
 }
 
 /** A producer: `REDIS_URL`, or the embedded Redis that processes with the same data folder share. */
-export async function connect({
-  log,
-  hooks,
-  toolsets,
-  onEvent,
-  operator,
-  ...options
-}: ConnectOptions = {}): Promise<Pawl> {
+export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
+  checkOptions('connect', given);
+  const { log, hooks, toolsets, onEvent, operator, ...options } = given;
   const [{ Pawl }, settings] = await Promise.all([import('./producer/client.ts'), loadSettings(options)]);
   const tracing = await openTracing(process.env, settings.otlpEndpoint, PAWL_VERSION, async (tracer) => {
     const { CallTraces } = await import('./producer/traces.ts');
@@ -186,6 +181,7 @@ export interface StartWorkerOptions extends Partial<Omit<SettingsInput, 'tools'>
 export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker> {
   const fault = faultOf(given);
   if (fault !== undefined) throw new PawlError('CONFIGURATION', fault);
+  checkOptions('startWorker', given);
   const { tools: entries, tiers, concurrency, log, hooks, onEvent, onDrainAsked, ...options } = given;
   const sets = entries.filter((entry) => !isTool(entry)) as readonly Toolset<AnyTool>[];
   const tools = [...entries.filter(isTool), ...(await resolveToolsets(sets, { offered: [] }))];
@@ -220,6 +216,24 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     ...(onEvent === undefined ? {} : { onEvent }),
     ...(onDrainAsked === undefined ? {} : { onDrainAsked }),
   });
+}
+
+/** Callers without types may give anything. Throws `CONFIGURATION`. */
+function checkOptions(name: string, given: { readonly log?: Logger } | null): void {
+  if (typeof given !== 'object' || given === null)
+    throw new PawlError(
+      'CONFIGURATION',
+      `${name} takes an object of settings, such as { redisUrl: 'redis://localhost:6379' }; got ${given === null ? 'null' : `a ${typeof given}`}.`,
+    );
+  const { log } = given;
+  if (
+    log !== undefined &&
+    (['debug', 'info', 'warn', 'error'] as const).some((level) => typeof log?.[level] !== 'function')
+  )
+    throw new PawlError(
+      'CONFIGURATION',
+      '`log` must have the methods debug, info, warn and error, as a logger of pino has.',
+    );
 }
 
 /** What no worker can run with, also from callers without types. */

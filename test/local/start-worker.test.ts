@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type StartWorkerOptions, startWorker } from '../../src/main.ts';
+import { type ConnectOptions, connect, type StartWorkerOptions, startWorker } from '../../src/main.ts';
 import { silentLogger } from '../../src/shared/log.ts';
 import { echo } from '../producer/tools.ts';
 
@@ -16,12 +16,24 @@ test.each<[string, unknown, string]>([
   ['concurrency 1.5', { tools: [echo], concurrency: 1.5 }, `${CONCURRENCY}; got 1.5.`],
   ['concurrency NaN', { tools: [echo], concurrency: Number.NaN }, `${CONCURRENCY}; got NaN.`],
   ['an unknown tier', { tools: [echo], tiers: ['read-only', 'writes'] }, 'There is no tier "writes"; tiers are '],
+  ['a log that is none', { tools: [echo], log: 'info' }, '`log` must have the methods debug, info, warn and error'],
   ['tiers that are no list', { tools: [echo], tiers: 'read-only' }, '`tiers` must be a list.'],
 ])('a worker with %s is refused before anything is started', async (_what, options, message) => {
   // Nothing listens there: whoever asks Redis first says something else.
   const place = { redisUrl: 'redis://127.0.0.1:1', log: silentLogger };
   const given = options === undefined ? undefined : { ...place, ...options };
   await expect(startWorker(given as StartWorkerOptions)).rejects.toMatchObject({
+    code: 'CONFIGURATION',
+    message: expect.stringContaining(message),
+  });
+});
+
+test.each<[string, unknown, string]>([
+  ['an address alone', 'redis://127.0.0.1:1', 'connect takes an object of settings, such as { redisUrl'],
+  ['null', null, 'got null'],
+  ['a log that is none', { log: 'info' }, '`log` must have the methods debug, info, warn and error'],
+])('a producer with %s is refused before anything is started', async (_what, options, message) => {
+  await expect(connect(options as ConnectOptions)).rejects.toMatchObject({
     code: 'CONFIGURATION',
     message: expect.stringContaining(message),
   });
