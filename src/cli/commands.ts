@@ -47,7 +47,7 @@ export function fleetCommands(program: Command, context: CliContext, end: End): 
     `{ "mcpServers": { "pawl": { "command": "npx", "args": ["pawl", "mcp"] } } }`,
   ])
     .option('--session <key>', 'session that the client’s calls belong to (default: one for this process)')
-    .option('--workers <n>', 'worker processes to start beside it (default: 0, those that run already)', wholeNumber, 0)
+    .option('--workers <n>', 'worker processes to start beside it, and beside those that run already', wholeNumber, 0)
     .option('--tools <file...>', 'files of tools for these workers')
     .action(async (options) => end(await (await import('./mcp.ts')).runMcp(context, options)));
 

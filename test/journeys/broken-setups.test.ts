@@ -141,7 +141,7 @@ test('processes with different signing keys: doctor names the process, and the s
   expect(await greet(place, mine)).toMatchObject({ code: 0, stdout: expect.stringContaining('Ada') });
 });
 
-test('an empty signing key in the data folder, as a crash leaves one, is told and signs nothing', async () => {
+test('a signing key in the data folder that is empty, as a crash leaves one, or cannot be read is told and signs nothing', async () => {
   const place = await newPlace();
   const dataDir = mkdtempSync(join(tmpdir(), 'pawl-keyless-'));
   const server = await startEmbeddedRedis({ dataDir, log: () => {} });
@@ -154,6 +154,9 @@ test('an empty signing key in the data folder, as a crash leaves one, is told an
   const calls = () => place.run(['calls'], { env: { REDIS_URL: undefined, PAWL_DATA_DIR: dataDir } });
   expect(await calls()).toMatchObject({ code: 2, stderr: expect.stringContaining(`${key} holds no key. Remove it`) });
   rmSync(key);
+  mkdirSync(key);
+  expect(await calls()).toMatchObject({ code: 2, stderr: expect.stringContaining(`${key} cannot be read: EISDIR`) });
+  rmSync(key, { recursive: true });
   expect((await calls()).code).toBe(0);
 });
 

@@ -284,7 +284,7 @@ function ownKey(dataDir: string): SigningKey {
       unlinkSync(aside);
     }
   }
-  const key = readFileSync(file, 'utf8');
+  const key = readKey(file);
   // A power failure or a full disk can leave an empty file, and everybody knows the empty key.
   if (key.length < SHORTEST_KEY)
     throw new PawlError(
@@ -292,6 +292,18 @@ function ownKey(dataDir: string): SigningKey {
       `${file} holds no key. Remove it, and a new one is made; what was signed with the old one is refused then.`,
     );
   return { kid: 'embedded', key };
+}
+
+function readKey(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    throw new PawlError(
+      'CONFIGURATION',
+      `The signing key ${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    );
+  }
 }
 
 /** Reads version, eviction and persistence, of a cluster what is worst among its masters. Throws `CONFIGURATION` for a server that is too old. */
