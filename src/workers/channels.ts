@@ -123,8 +123,7 @@ export class WorkerChannels implements Channels {
       const { messages, now } = this.#parts;
       return messages.add(route.sessionKey, { text, from: session.sessionKey, callId, sentAtMs: await now() });
     }
-    const sent = await post(urlOf(route), { text, session: session.sessionKey, call: callId });
-    if (!sent) throw new PawlError('UNREACHABLE', 'The channel did not take the message.');
+    await post(urlOf(route), { text, session: session.sessionKey, call: callId });
   }
 
   /** Tells people of an approval through its route; false when it should be tried again. */
@@ -133,17 +132,21 @@ export class WorkerChannels implements Channels {
     if (request.route.channel.kind !== 'webhook') return true;
     const text = announcement(record);
     const buttons = approvalButtons(request, this.#parts.seals);
-    const sent = await post(urlOf(request.route), {
+    const message = {
       text,
       blocks: [
         { type: 'section', text: { type: 'mrkdwn', text } },
         ...(buttons.length === 0 ? [] : [{ type: 'actions', block_id: 'pawl-approval', elements: buttons }]),
       ],
       approval: { id: request.id, callId: request.callId, digest: digestOf(request), expiresAtMs: request.expiresAtMs },
-    });
-    if (!sent)
+    };
+    try {
+      await post(urlOf(request.route), message);
+      return true;
+    } catch {
       this.#parts.log.warn({ event: 'channel_down', approvalId: request.id }, 'an approval could not be announced yet');
-    return sent;
+      return false;
+    }
   }
 }
 
@@ -181,18 +184,19 @@ function urlOf({ channel }: ApprovalRoute): string {
   return typeof url === 'string' ? url : '';
 }
 
-async function post(url: string, body: object): Promise<boolean> {
-  try {
-    const response = await fetch(url, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(body),
-      redirect: 'error',
-      signal: AbortSignal.timeout(POST_TIMEOUT_MS),
-    });
-    await response.body?.cancel();
-    return response.ok;
-  } catch {
-    return false;
-  }
+/** Throws what says whether the message may have been taken all the same: who answers late, or with a failure, may show it. */
+async function post(url: string, body: object): Promise<void> {
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+    redirect: 'error',
+    signal: AbortSignal.timeout(POST_TIMEOUT_MS),
+  }).catch((cause: unknown) => {
+    throw new Error('The channel did not take the message', { cause });
+  });
+  await response.body?.cancel().catch(() => {});
+  if (response.ok) return;
+  const { status, headers } = response;
+  throw Object.assign(new Error(`The channel did not take the message: it answered ${status}`), { status, headers });
 }

@@ -5,6 +5,7 @@ import { text } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../src/shared/tool.ts';
+import { message } from '../../src/workers/tools/index.ts';
 import { eventually } from '../helpers/signal.ts';
 import { startRig } from '../producer/http/rig.ts';
 
@@ -104,6 +105,33 @@ test('messages go through the nearest channel above, as far as its policy lets t
   expect((await rig.ask('/v1/sessions/desk/messages')).body.messages).toMatchObject([
     { text: 'from desk', from: 'desk' },
   ]);
+});
+
+test('a message that a webhook may have taken is not sent again; one that it cannot have taken is', async () => {
+  const answers: Record<string, (attempt: number) => number> = {
+    'breaks off': () => 0,
+    fails: () => 500,
+    'is busy': (attempt) => (attempt === 1 ? 429 : 200),
+  };
+  const posts: string[] = [];
+  const server = createServer(async (request, response) => {
+    const { text: said } = JSON.parse(await text(request)) as Message;
+    posts.push(said);
+    const status = answers[said]?.(posts.filter((post) => post === said).length) ?? 0;
+    if (status === 0) request.socket.destroy();
+    else response.writeHead(status).end();
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => void server.close());
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`;
+  const rig = await startRig({ tools: [message], tiers: ['system'] });
+  await rig.ask('/v1/sessions', { method: 'POST', json: { sessionKey: 's', channel: { kind: 'webhook', url } } });
+  const send = async (said: string) =>
+    (await rig.call({ tool: 'message', session: 's', params: { text: said } }, { wait: 30_000 })).body;
+  expect(await send('breaks off')).toMatchObject({ attempts: 1, error: { code: 'CONNECTION_RESET' } });
+  expect(await send('fails')).toMatchObject({ attempts: 1, error: { code: 'HTTP_500' } });
+  expect(await send('is busy')).toMatchObject({ attempts: 2, status: 'success' });
+  expect(posts).toEqual(['breaks off', 'fails', 'is busy', 'is busy']);
 });
 
 test('a webhook says when it does not show all of the parameters, and what a caller wrote is only text there', async () => {
