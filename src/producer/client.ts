@@ -455,7 +455,6 @@ export class Pawl {
     const record = await this.#sessions.find(sessionKey);
     if (record === undefined)
       throw new PawlError('UNKNOWN_SESSION', `There is no session ${JSON.stringify(sessionKey)}.`);
-    this.#sessions.remember(record);
     return new Session(this, record, this.#options.clock ?? this.#backend.clock);
   }
 

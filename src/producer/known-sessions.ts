@@ -19,6 +19,8 @@ export interface KnownSessionsParts {
 export class KnownSessions {
   readonly #parts: KnownSessionsParts;
   readonly #known = new Map<string, SessionRecord>();
+  /** What was read before some news came, and arrives after them, may be older than they are. */
+  #news = 0;
 
   constructor(parts: KnownSessionsParts) {
     this.#parts = parts;
@@ -35,11 +37,8 @@ export class KnownSessions {
 
   async #findOrOpen(envelope: ToolCallEnvelope, before: SessionRecord | undefined): Promise<SessionRecord> {
     const { target } = envelope;
-    const stored = await this.#parts.sessions.read(target.sessionKey);
-    if (stored !== undefined) {
-      this.remember(stored);
-      return usable(stored, target);
-    }
+    const stored = await this.#read(target.sessionKey);
+    if (stored !== undefined) return usable(stored, target);
     // Where its calls are is found out again.
     const { shards: _, ...record } = before ?? (await this.#mainSession(target));
     const opened = await this.#parts.sessions.create(record);
@@ -62,15 +61,27 @@ export class KnownSessions {
   }
 
   async find(sessionKey: string): Promise<SessionRecord | undefined> {
-    return this.#known.get(sessionKey) ?? (await this.#parts.sessions.read(sessionKey));
+    const known = this.#known.get(sessionKey);
+    if (known === undefined) return this.#read(sessionKey);
+    this.remember(known);
+    return known;
+  }
+
+  async #read(sessionKey: string): Promise<SessionRecord | undefined> {
+    const news = this.#news;
+    const record = await this.#parts.sessions.read(sessionKey);
+    if (record !== undefined && news === this.#news) this.remember(record);
+    return record;
   }
 
   /** The news of it may still be on their way: whoever has a result from outside is judged by it from then on. */
   async taint(sessionKey: string, source: string): Promise<void> {
     const { sessions, clock } = this.#parts;
     if (this.#known.get(sessionKey)?.taint?.some((seen) => seen.source === source) === true) return;
+    const news = this.#news;
     const record = await sessions.taint(sessionKey, [source], clock.now());
-    if (record !== undefined) this.remember(record);
+    if (record !== undefined && news === this.#news) this.remember(record);
+    else this.forget(sessionKey);
   }
 
   remember(record: SessionRecord): void {
@@ -81,10 +92,12 @@ export class KnownSessions {
   }
 
   forget(sessionKey: string): void {
+    this.#news += 1;
     this.#known.delete(sessionKey);
   }
 
   clear(): void {
+    this.#news += 1;
     this.#known.clear();
   }
 }

@@ -7,6 +7,8 @@ const SESSION_CACHE = 5_000;
 export class KnownSessions {
   readonly #records: Sessions;
   readonly #known = new Map<string, SessionRecord>();
+  /** What was read before some news came, and arrives after them, may be older than they are. */
+  #news = 0;
 
   constructor(records: Sessions) {
     this.#records = records;
@@ -15,8 +17,9 @@ export class KnownSessions {
   async of(sessionKey: string): Promise<SessionRecord | undefined> {
     const known = this.#known.get(sessionKey);
     if (known !== undefined) return known;
+    const news = this.#news;
     const record = await this.#records.read(sessionKey);
-    if (record === undefined) return undefined;
+    if (record === undefined || news !== this.#news) return record;
     this.#known.set(sessionKey, record);
     const oldest = this.#known.keys().next().value;
     if (this.#known.size > SESSION_CACHE && oldest !== undefined) this.#known.delete(oldest);
@@ -28,14 +31,16 @@ export class KnownSessions {
     const known = await this.of(sessionKey);
     if (known === undefined || known.taint?.some((seen) => seen.source === source) === true) return;
     await this.#records.taint(sessionKey, [source], atMs);
-    this.#known.delete(sessionKey);
+    this.forget(sessionKey);
   }
 
   forget(sessionKey: string): void {
+    this.#news += 1;
     this.#known.delete(sessionKey);
   }
 
   clear(): void {
+    this.#news += 1;
     this.#known.clear();
   }
 }
