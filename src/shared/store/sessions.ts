@@ -28,6 +28,8 @@ const OPEN_TTL_MS = 30 * 24 * 3_600_000;
 const CLOSED_TTL_MS = 24 * 3_600_000;
 /** A session that was opened so long ago is gone, whenever it was closed. */
 const GONE_AFTER_MS = OPEN_TTL_MS + CLOSED_TTL_MS;
+/** Of a list: much of it may have expired. */
+const MIN_PAGE = 20;
 
 export class Sessions {
   readonly #redis: Redis;
@@ -128,19 +130,25 @@ export class Sessions {
     }
   }
 
-  /** The newest first, of all or of one tenant. Expired ones are dropped from the index on the way. */
+  /** The newest first, of all or of one tenant. Expired ones are dropped from the index on the way: older ones take their places. */
   async list(limit: number, tenantId?: string): Promise<SessionRecord[]> {
     const index = tenantId === undefined ? this.#keys.sessions : this.#keys.sessionsOf(tenantId);
-    const keys = await this.#redis.zrevrange(index, 0, limit - 1);
-    if (keys.length === 0) return [];
-    const stored = await this.#redis.mget(keys.map((key) => this.#keys.session(key)));
-    const expired = keys.filter((_key, index) => stored[index] === null);
-    if (expired.length > 0) await this.#redis.zrem(index, ...expired);
-    return keys.flatMap((key, index) => {
-      const text = stored[index];
-      const record = typeof text === 'string' ? this.#opened(key, text) : undefined;
-      return record === undefined ? [] : [record];
-    });
+    const page = Math.max(limit, MIN_PAGE);
+    const found: SessionRecord[] = [];
+    for (let offset = 0; found.length < limit; ) {
+      const keys = await this.#redis.zrevrange(index, offset, offset + page - 1);
+      if (keys.length === 0) break;
+      const stored = await this.#redis.mget(keys.map((key) => this.#keys.session(key)));
+      const expired = keys.filter((_key, at) => stored[at] === null);
+      if (expired.length > 0) await this.#redis.zrem(index, ...expired);
+      offset += keys.length - expired.length;
+      for (const [at, key] of keys.entries()) {
+        const text = stored[at];
+        const record = typeof text === 'string' ? this.#opened(key, text) : undefined;
+        if (record !== undefined) found.push(record);
+      }
+    }
+    return found.slice(0, limit);
   }
 
   /** Keys of the sessions below one, itself included. */

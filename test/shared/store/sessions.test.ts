@@ -73,6 +73,24 @@ describe('sessions in Redis', () => {
     expect((await sessions.list(1)).map(({ sessionKey }) => sessionKey)).toEqual(['c']);
   });
 
+  test('what has expired takes no place in the list, however much of it there is', async () => {
+    const { sessions, redis, keys } = await openSessions();
+    await sessions.create(session('old'));
+    for (let number = 0; number < 25; number += 1) {
+      await sessions.create(session(`over ${number}`, { createdAtMs: 2 }));
+      await redis.del(keys.session(`over ${number}`));
+    }
+    await sessions.create(session('new', { createdAtMs: 3 }));
+    expect((await sessions.list(2)).map(({ sessionKey }) => sessionKey)).toEqual(['new', 'old']);
+    expect(await redis.zcard(keys.sessions)).toBe(2);
+  });
+
+  test('none are asked for, none come', async () => {
+    const { sessions } = await openSessions();
+    await sessions.create(session('one'));
+    expect(await sessions.list(0)).toEqual([]);
+  });
+
   test('a tenant finds its sessions, however many others have opened some since', async () => {
     const { sessions, redis, keys } = await openSessions();
     await sessions.create(session('ours', { tenantId: 'acme' }));
