@@ -94,6 +94,7 @@ class LanceMemory implements MemoryStore {
     { limit = DEFAULT_LIMIT, metadata = {} }: MemorySearchOptions,
   ): Promise<readonly MemoryHit[]> {
     const table = await this.#table(owner.tenantId);
+    const { lance } = await this.#load();
     const wanted = Math.min(limit, MAX_LIMIT);
     const filter = [
       `(\`expiresAtMs\` = 0 OR \`expiresAtMs\` > ${this.#now()})`,
@@ -101,7 +102,8 @@ class LanceMemory implements MemoryStore {
     ].join(' AND ');
     const byWords = (await table
       .query()
-      .fullTextSearch(query, { columns: 'text' })
+      // Of a text, LanceDB takes one in quotation marks for a phrase, which the index cannot find.
+      .fullTextSearch(new lance.MatchQuery(query, 'text'))
       .where(filter)
       .limit(wanted * 2)
       .toArray()) as Row[];

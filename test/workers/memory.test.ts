@@ -72,6 +72,14 @@ describe('memory (A24)', () => {
     expect(await of().search(' ')).toEqual([]);
   });
 
+  test('finds the words of a query in quotation marks, as models write phrases', async () => {
+    const memory = store().of();
+    await memory.store('The deploys go out on Tuesdays.');
+    await memory.store('Cats sleep a lot.');
+    for (const query of ['"go out on Tuesdays"', '"deploys"', '"deploys" "Tuesdays"', '"deploys'])
+      expect(texts(await memory.search(query))).toEqual(['The deploys go out on Tuesdays.']);
+  });
+
   test('tenants do not see each other, whatever they ask for', async () => {
     const { of } = store();
     await of({ tenantId: 'a' }).store('secret of a', { metadata: { k: 'v' } });
