@@ -2,7 +2,9 @@
  * `/mcp`: streamable HTTP for both eras on one address. A request of 2026-07-28 stands for itself; a client of 2025-11-25 opens a
  * session, which this process keeps while it is used. A session that is gone is 404, and the client opens another.
  */
-import { once } from 'node:events';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { ReadableStream } from 'node:stream/web';
 import {
   classifyInboundRequest,
   createMcpHandler,
@@ -183,13 +185,7 @@ async function send(response: HttpResponse, answer: Response): Promise<void> {
     return;
   }
   response.flushHeaders();
-  const reader = answer.body.getReader();
-  response.once('close', () => void reader.cancel().catch(() => {}));
-  for (let part = await reader.read(); !part.done; part = await reader.read()) {
-    if (response.closed) return;
-    if (!response.write(part.value)) await Promise.race([once(response, 'drain'), once(response, 'close')]);
-  }
-  response.end();
+  await pipeline(Readable.fromWeb(answer.body as ReadableStream), response).catch(() => {});
 }
 
 function refuse(

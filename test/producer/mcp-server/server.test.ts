@@ -216,6 +216,33 @@ describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era
     expect(heard).toEqual([{ progress: 1, total: 2, message: 'half' }]);
   });
 
+  test('an answer of many large parts leaves no listeners behind', async () => {
+    const heard = Array.from({ length: 12 }, () => signal());
+    const verbose = defineTool({
+      name: 'verbose',
+      version: '1.0.0',
+      description: 'Reports much.',
+      tier: 'read-only',
+      input: z.object({}),
+      async run(_params, ctx) {
+        for (const [progress, { promise }] of heard.entries()) {
+          ctx.progress({ progress, message: 'x'.repeat(200_000) });
+          await promise;
+        }
+        return { output: 'said' };
+      },
+    });
+    const warnings: Error[] = [];
+    const note = (warning: Error) => void warnings.push(warning);
+    process.on('warning', note);
+    onTestFinished(() => void process.off('warning', note));
+    const client = await connectClient(await startRig({ tools: [verbose] }), era);
+    const onprogress = ({ progress }: { readonly progress: number }) => heard[progress]?.fire();
+    const result = await client.callTool({ name: 'verbose', arguments: {} }, { onprogress });
+    expect(result.content).toEqual([{ type: 'text', text: 'said' }]);
+    expect(warnings).toEqual([]);
+  });
+
   test('a tool that asks its caller is called again with the answer, and its state never leaves the ledger', async () => {
     const rig = await startRig({ tools: [askingTool()] });
     const client = await connectClient(rig, era);
