@@ -19,6 +19,7 @@ import { routeOf } from '../shared/store/sessions.ts';
 import type { Answer, CapabilityOwner, Channel, ChannelMessage, Channels, Question } from '../shared/tool.ts';
 import { approvalButtons } from '../shared/webhook.ts';
 import { Asking } from './questions.ts';
+import { WebhookPauses } from './webhook-pauses.ts';
 
 export interface WorkerChannelsParts {
   readonly settings: Settings;
@@ -42,6 +43,7 @@ const MAX_LINE = 300;
 export class WorkerChannels implements Channels {
   readonly #parts: WorkerChannelsParts;
   readonly #asking: Asking;
+  readonly #pauses = new WebhookPauses();
 
   constructor(parts: WorkerChannelsParts) {
     this.#parts = parts;
@@ -130,6 +132,8 @@ export class WorkerChannels implements Channels {
   async announce(record: ApprovalRecord): Promise<boolean> {
     const { request } = record;
     if (request.route.channel.kind !== 'webhook') return true;
+    const url = urlOf(request.route);
+    if (!this.#pauses.mayAsk(url, POST_TIMEOUT_MS)) return false;
     const text = announcement(record);
     const buttons = approvalButtons(request, this.#parts.seals);
     const message = {
@@ -141,9 +145,11 @@ export class WorkerChannels implements Channels {
       approval: { id: request.id, callId: request.callId, digest: digestOf(request), expiresAtMs: request.expiresAtMs },
     };
     try {
-      await post(urlOf(request.route), message);
+      await post(url, message);
+      this.#pauses.took(url);
       return true;
     } catch {
+      this.#pauses.failed(url);
       this.#parts.log.warn({ event: 'channel_down', approvalId: request.id }, 'an approval could not be announced yet');
       return false;
     }

@@ -84,6 +84,38 @@ test('a webhook gets an approval with signed buttons, again after it was down, a
   });
 });
 
+test('approvals that a dead webhook should be told of do not hold the workers of those that were decided on', async () => {
+  let posts = 0;
+  // It takes what comes, and does not answer.
+  const server = createServer((request) => {
+    posts += 1;
+    request.resume();
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`;
+  const rig = await startRig(TOOLS);
+  const asked = async (session: string, channel: object) => {
+    await rig.ask('/v1/sessions', { method: 'POST', json: { sessionKey: session, channel } });
+    return (await rig.call({ tool: 'launch', session, params: { what: session } }, { wait: 0 })).body.callId as string;
+  };
+  const waiting = 24;
+  await Promise.all(Array.from({ length: waiting }, (_, index) => asked(`s${index}`, { kind: 'webhook', url })));
+  // Each of the worker's eight places has met it once.
+  await eventually(() => posts >= 8, { what: 'the first announcements' });
+  for (const session of ['a', 'b', 'c', 'd']) {
+    const callId = await asked(session, { kind: 'operator' });
+    const { digest } = (await rig.ask(`/v1/approvals/${callId}`)).body;
+    await rig.ask(`/v1/approvals/${callId}`, { method: 'POST', json: { decision: 'approve', digest } });
+    expect((await rig.ask(`/v1/calls/${callId}?wait=60000`)).body.result.status).toBe('success');
+  }
+  // Otherwise there is a post for each five seconds of each place.
+  expect(posts).toBeLessThan(waiting);
+});
+
 test('messages go through the nearest channel above, as far as its policy lets this session send', async () => {
   const { url, taken } = await receiver();
   const rig = await startRig({
