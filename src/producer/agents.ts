@@ -14,7 +14,7 @@ export interface AgentEvent extends AgentOrder, AgentMessage {
 }
 
 export interface AgentDeskParts {
-  readonly agents: Pick<Agents, 'list' | 'take' | 'reply'>;
+  readonly agents: Pick<Agents, 'list' | 'take' | 'putBack' | 'reply'>;
   session(sessionKey: string): Promise<Session>;
   closeSession(sessionKey: string): Promise<void>;
   onError(error: Error): void;
@@ -61,15 +61,17 @@ export class AgentDesk {
 
   async #hand(sessionKey: string, agentId: string): Promise<void> {
     for (;;) {
-      const [listener] = this.#listening.get(sessionKey) ?? [];
-      if (listener === undefined) return;
+      if (!this.#listening.has(sessionKey)) return;
       // First: an order that is taken is told now, or to nobody.
       const session = await this.#parts.session(agentId);
       const order = await this.#parts.agents.take(agentId, sessionKey);
       if (order === undefined) return;
       // What it had begun is cancelled.
       if (order.type === 'closed') await this.#parts.closeSession(agentId);
-      listener.events.emit('agent', { ...order, session });
+      const [listener] = this.#listening.get(sessionKey) ?? [];
+      // Whoever listened may have had enough with another order meanwhile.
+      if (listener === undefined) await this.#parts.agents.putBack(order, sessionKey);
+      else listener.events.emit('agent', { ...order, session });
     }
   }
 

@@ -114,7 +114,10 @@ export class Session {
     events.on('newListener', (name) => {
       if (name === 'invalid-params') listening.add(this);
       // A message is taken out of its mailbox only where somebody hears it.
-      if (name === 'agent') queueMicrotask(() => agents?.listen(this));
+      if (name === 'agent')
+        queueMicrotask(() => {
+          if (events.listenerCount(name) > 0) agents?.listen(this);
+        });
     });
     events.on('removeListener', (name) => {
       if (events.listenerCount(name) > 0) return;

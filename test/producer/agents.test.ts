@@ -1,7 +1,11 @@
-import { expect, test } from 'vitest';
-import { AgentDesk } from '../../src/producer/agents.ts';
+import { once } from 'node:events';
+import { expect, test, vi } from 'vitest';
+import { AgentDesk, type AgentEvent } from '../../src/producer/agents.ts';
 import type { Session } from '../../src/producer/session.ts';
 import type { AgentOrder } from '../../src/shared/agent.ts';
+import { nextTurn } from '../../src/shared/time.ts';
+import { WorkerAgents } from '../../src/workers/agents.ts';
+import { startFleet } from './fleet.ts';
 
 test('what an agent is told stays in its mailbox while its session cannot be read, and keeps no other agent waiting', async () => {
   const mail = new Map(['one', 'other'].map((agentId) => [agentId, [orderOf(agentId)]]));
@@ -12,6 +16,7 @@ test('what an agent is told stays in its mailbox while its session cannot be rea
     agents: {
       list: async () => [...mail.keys()],
       take: async (agentId) => mail.get(agentId)?.shift(),
+      putBack: async () => {},
       reply: async () => 'replied',
     },
     async session(key) {
@@ -28,6 +33,37 @@ test('what an agent is told stays in its mailbox while its session cannot be rea
   away = false;
   desk.catchUp();
   await expect.poll(() => told).toEqual(['other', 'one']);
+});
+
+test('a program that takes one task at a time loses none of those that come together', async () => {
+  const { pawl, session, openProducer } = await startFleet({ tools: [], workers: 0 });
+  const agents = new WorkerAgents(pawl.backend);
+  const tasks = ['a', 'b', 'c', 'd', 'e', 'f'];
+  const spawnAll = () =>
+    tasks.map((task) => agents.open({ callId: task, generation: '1', session: session.record }).spawn(task));
+  const told: (string | undefined)[] = [];
+  const takeOne = async (holder: Session) => {
+    const [event] = (await once(holder.events, 'agent')) as [AgentEvent];
+    told.push(event.message);
+  };
+  const first = takeOne(session);
+  await Promise.all(spawnAll());
+  await first;
+  // The others wait for whoever listens next, here or elsewhere.
+  await takeOne(session);
+  const elsewhere = await (await openProducer()).session(session.key);
+  elsewhere.events.on('agent', ({ message }) => void told.push(message));
+  await expect.poll(() => told.toSorted(), { timeout: 30_000 }).toEqual(tasks);
+});
+
+test('who stops listening at once takes nothing', async () => {
+  const { pawl, session } = await startFleet({ tools: [], workers: 0 });
+  const listen = vi.spyOn(pawl.agents, 'listen');
+  const ignore = () => {};
+  session.events.on('agent', ignore);
+  session.events.off('agent', ignore);
+  await nextTurn();
+  expect(listen).not.toHaveBeenCalled();
 });
 
 function orderOf(agentId: string): AgentOrder {

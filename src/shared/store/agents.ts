@@ -11,6 +11,7 @@ import { wake } from './wake.ts';
 const spawnScript = new Script('agent-spawn');
 const tellScript = new Script('agent-tell');
 const takeScript = new Script('agent-take');
+const putBackScript = new Script('agent-put-back');
 const replyScript = new Script('agent-reply');
 
 /** After the last message or reply. */
@@ -69,6 +70,12 @@ export class Agents {
       const message = this.#opened(agentId, entry.slice(space + 1)) as AgentMessage | undefined;
       if (message !== undefined) return { ...message, agentId, turn: Number(entry.slice(0, space)) };
     }
+  }
+
+  /** A message that was taken, and that nobody heard: it waits again, before all others. */
+  async putBack({ agentId, turn, ...message }: AgentOrder, parent: string): Promise<void> {
+    const args = [agentId, `${turn} ${this.#sealed(agentId, message)}`, KEPT_MS, ...this.#news(agentId, parent)];
+    await putBackScript.run(this.#redis, this.#places(agentId, parent), args);
   }
 
   async reply(
