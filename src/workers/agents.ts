@@ -53,7 +53,8 @@ export class WorkerAgents {
     const { sessionKey, workspaceRoot } = session;
     const asked = parseOpenSession({ kind: 'worker', sessionKey: agentId, parent: sessionKey });
     const createdAtMs = await ledger.now();
-    await sessions.create(newSession(asked, session, { sessionKey: agentId, workspaceRoot, createdAtMs }), 'fresh');
+    const own = newSession(asked, session, { sessionKey: agentId, workspaceRoot, createdAtMs });
+    await sessions.create(own, 'fresh');
     // Whoever closed the session meanwhile may not have seen what is below it now.
     if ((await sessions.read(sessionKey))?.state === 'closed') {
       await sessions.close(agentId);
@@ -61,7 +62,8 @@ export class WorkerAgents {
     }
     const spawned = await agents.spawn(agentId, sessionKey, message, MAX_AGENTS);
     if (spawned === 'full') {
-      await sessions.close(agentId);
+      // The same call, asked again, may find room.
+      await sessions.takeBack(own);
       const open = await this.#open(sessionKey);
       throw new ToolError(`This session has ${MAX_AGENTS} agents already: ${open}. Close one of them first.`, {
         code: 'TOO_MANY_AGENTS',

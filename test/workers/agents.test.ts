@@ -17,3 +17,17 @@ test('an agent that is spawned while its session is being closed is closed with 
   expect(below.map(({ state }) => state)).toEqual(['closed']);
   expect(await backend.agents.list(session.key)).toEqual([]);
 });
+
+test('a call that found no room for its agent leaves nothing behind, and starts one when it is asked again and there is', async () => {
+  const { pawl, session } = await startFleet({ tools: [], workers: 0 });
+  const { sessions } = pawl.backend;
+  const agents = (callId: string) =>
+    new WorkerAgents(pawl.backend).open({ callId, generation: '1', session: session.record });
+  const [first] = await Promise.all(Array.from({ length: 16 }, (_, number) => agents(`call ${number}`).spawn('look')));
+  await expect(agents('late').spawn('look')).rejects.toMatchObject({ code: 'TOO_MANY_AGENTS' });
+  expect(await sessions.list(100)).toHaveLength(17);
+  expect(await sessions.tree(session.key)).toHaveLength(17);
+  await agents('closing').close(first?.agentId ?? '');
+  const { agentId } = await agents('late').spawn('look');
+  expect(await sessions.read(agentId)).toMatchObject({ state: 'open', parent: session.key });
+});

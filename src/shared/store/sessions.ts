@@ -88,6 +88,16 @@ export class Sessions {
     );
   }
 
+  /** Takes a session back that nobody has heard of: its key is free again. */
+  async takeBack({ sessionKey, parent, tenantId }: SessionRecord): Promise<void> {
+    const ofTenant = tenantId === undefined ? [] : [this.#keys.sessionsOf(tenantId)];
+    await Promise.all([
+      this.#redis.del(this.#keys.session(sessionKey)),
+      ...[this.#keys.sessions, ...ofTenant].map((index) => this.#redis.zrem(index, sessionKey)),
+      ...(parent === undefined ? [] : [this.#redis.srem(this.#keys.sessionChildren(parent), sessionKey)]),
+    ]);
+  }
+
   async read(sessionKey: string): Promise<SessionRecord | undefined> {
     const stored = await this.#redis.get(this.#keys.session(sessionKey));
     const record = stored === null ? undefined : this.#opened(sessionKey, stored);
