@@ -119,13 +119,14 @@ export class WorkerChannels implements Channels {
     message: string | ChannelMessage,
   ): Promise<void> {
     this.#checkMay('send', route, session);
-    const text = shownText(typeof message === 'string' ? message : message.text);
+    const { text, format } = typeof message === 'string' ? { text: message } : message;
+    const said = { text: shownText(text), ...(format === undefined ? {} : { format }) };
     const { callId } = owner;
     if (route.channel.kind !== 'webhook') {
       const { messages, now } = this.#parts;
-      return messages.add(route.sessionKey, { text, from: session.sessionKey, callId, sentAtMs: await now() });
+      return messages.add(route.sessionKey, { ...said, from: session.sessionKey, callId, sentAtMs: await now() });
     }
-    await post(urlOf(route), { text, session: session.sessionKey, call: callId });
+    await post(urlOf(route), { ...said, session: session.sessionKey, call: callId });
   }
 
   /** Tells people of an approval through its route; false when it should be tried again. */

@@ -139,6 +139,22 @@ test('messages go through the nearest channel above, as far as its policy lets t
   ]);
 });
 
+test('a message says how its text shall be shown, to a webhook and to whoever reads it later', async () => {
+  const { url, taken } = await receiver();
+  const rig = await startRig({ tools: [message], tiers: ['system'] });
+  for (const channel of [{ kind: 'webhook', url }, { kind: 'operator' }]) {
+    await rig.ask('/v1/sessions', { method: 'POST', json: { sessionKey: channel.kind, channel } });
+    for (const params of [{ text: '*plain*' }, { text: '*bold*', format: 'markdown' }])
+      await rig.call({ tool: 'message', session: channel.kind, params }, { wait: 30_000 });
+  }
+  const said = [
+    { text: '*plain*', format: 'text' },
+    { text: '*bold*', format: 'markdown' },
+  ];
+  expect(taken).toMatchObject(said);
+  expect((await rig.ask('/v1/sessions/operator/messages')).body.messages).toMatchObject(said);
+});
+
 test('a message that a webhook may have taken is not sent again; one that it cannot have taken is', async () => {
   const answers: Record<string, (attempt: number) => number> = {
     'breaks off': () => 0,

@@ -270,7 +270,9 @@ export const answerSchemas = {
   Session: session.extend({ spent: budget.optional() }),
   SessionList: z.object({ sessions: z.array(session) }),
   MessageList: z.object({
-    messages: z.array(z.object({ text, from: text, callId: text, sentAtMs: atMs })),
+    messages: z.array(
+      z.object({ text, format: z.enum(['text', 'markdown']).optional(), from: text, callId: text, sentAtMs: atMs }),
+    ),
   }),
   Approval: approval,
   ApprovalWithSimilar: approval.extend({ similar: z.array(similarApproval) }),

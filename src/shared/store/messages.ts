@@ -1,12 +1,12 @@
 /** What tools said to the people of a session, where its channel is a place of Pawl's own: the newest ones, for a day. */
+import type { ChannelMessage } from '../capability.ts';
 import { FleetKeys } from './keys.ts';
 import type { Redis } from './redis.ts';
 
 const KEPT = 200;
 const KEPT_MS = 24 * 3_600_000;
 
-export interface SessionMessage {
-  readonly text: string;
+export interface SessionMessage extends ChannelMessage {
   /** The session and call that said it. */
   readonly from: string;
   readonly callId: string;
