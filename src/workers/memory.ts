@@ -30,6 +30,8 @@ const MAX_TRIES = 30;
 const OPTIMIZE_EVERY = 64;
 /** Of a query, when texts are searched for what they contain. */
 const MAX_PARTS = 32;
+/** Of a search: LanceDB reads its filter level by level, and a deep one ends the process. */
+const MAX_LABELS = 64;
 /** Of reciprocal rank fusion: how little the first places count more than the next ones. */
 const RANK_OFFSET = 60;
 
@@ -93,12 +95,18 @@ class LanceMemory implements MemoryStore {
     query: string,
     { limit = DEFAULT_LIMIT, metadata = {} }: MemorySearchOptions,
   ): Promise<readonly MemoryHit[]> {
+    const labels = labelsOf(metadata);
+    if (labels.length > MAX_LABELS)
+      throw new PawlError(
+        'INVALID_PARAMS',
+        `metadata has ${labels.length} entries; a search takes at most ${MAX_LABELS} of them.`,
+      );
     const table = await this.#table(owner.tenantId);
     const { lance } = await this.#load();
     const wanted = Math.min(limit, MAX_LIMIT);
     const filter = [
       `(\`expiresAtMs\` = 0 OR \`expiresAtMs\` > ${this.#now()})`,
-      ...labelsOf(metadata).map((label) => `strpos(labels, ${quoted(label)}) > 0`),
+      ...labels.map((label) => `strpos(labels, ${quoted(label)}) > 0`),
     ].join(' AND ');
     const byWords = (await table
       .query()

@@ -6,6 +6,8 @@ import { type Clock, systemClock } from '../shared/time.ts';
 
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 30_000;
+/** Of those that never came back, the ones that failed first are forgotten. */
+const MAX_DOWN = 1_000;
 
 interface Down {
   failures: number;
@@ -43,6 +45,9 @@ export class WebhookPauses {
     if (before?.asked === false) return;
     const failures = (before?.failures ?? 0) + 1;
     const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** (failures - 1), MAX_PAUSE_MS);
+    this.#down.delete(url);
     this.#down.set(url, { failures, untilMs: this.#clock.monotonic() + pauseMs, asked: false });
+    const [longest] = this.#down.keys();
+    if (this.#down.size > MAX_DOWN && longest !== undefined) this.#down.delete(longest);
   }
 }

@@ -80,6 +80,14 @@ describe('memory (A24)', () => {
       expect(texts(await memory.search(query))).toEqual(['The deploys go out on Tuesdays.']);
   });
 
+  test('a search for more metadata than LanceDB bears is refused, and as much as it takes is answered', async () => {
+    const memory = store().of();
+    const entries = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`k${at}`, 'v']));
+    await memory.store('The cat sat.', { metadata: entries(64) });
+    expect(texts(await memory.search('cat', { metadata: entries(64) }))).toEqual(['The cat sat.']);
+    await expect(memory.search('cat', { metadata: entries(1_000) })).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
+  });
+
   test('tenants do not see each other, whatever they ask for', async () => {
     const { of } = store();
     await of({ tenantId: 'a' }).store('secret of a', { metadata: { k: 'v' } });
