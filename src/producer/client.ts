@@ -36,7 +36,7 @@ import { type News, NewsListener, publishNews } from '../shared/store/news.ts';
 import { signRecordsAnew } from '../shared/store/sign-anew.ts';
 import { Switches } from '../shared/switches.ts';
 import { backgroundSchedule, type Clock, MAX_TIMER_MS, uuidv7 } from '../shared/time.ts';
-import { TIERS, type Tier } from '../shared/tool.ts';
+import { qualifiedName, TIERS, type Tier } from '../shared/tool.ts';
 import { resolveToolsets, type Toolset } from '../shared/toolset.ts';
 import type { Tracing } from '../tracing.ts';
 import { AgentDesk } from './agents.ts';
@@ -513,9 +513,9 @@ export class Pawl {
     const { toolsets } = this.#options;
     if (toolsets === undefined) return offered;
     const shown = await resolveToolsets(toolsets, 'sessionKey' in session ? { session, offered } : { offered });
-    // A toolset selects; what the fleet does not offer to the session is not there.
-    const known = new Set<ToolOffer>(offered);
-    return shown.filter((offer) => known.has(offer));
+    // A toolset selects, and may have been asked a while ago; what the fleet does not offer to the session now is not there.
+    const known = new Map(offered.map((offer) => [qualifiedName(offer), offer]));
+    return shown.flatMap((offer) => known.get(qualifiedName(offer)) ?? []);
   }
 
   /** Declares tools, and runs their calls here, as an outside client does over HTTP (C21). */

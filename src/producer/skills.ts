@@ -125,7 +125,8 @@ async function skillFiles(folders: readonly string[]): Promise<readonly SkillRec
   const skills: SkillRecord[] = [];
   for (const folder of folders) {
     const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
-    const below = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
+    // What a link leads to is seen when its file is looked for.
+    const below = entries.filter((entry) => entry.isDirectory() || entry.isSymbolicLink()).map(({ name }) => name);
     for (const place of ['', ...below.sort()]) {
       const skill = await skillFile(join(folder, place, 'SKILL.md'));
       if (skill !== undefined) skills.push(skill);

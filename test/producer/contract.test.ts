@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { connect, startWorker } from '../../src/index.ts';
 import type { Hook } from '../../src/shared/hooks.ts';
 import type { ToolOffer } from '../../src/shared/store/catalogue.ts';
+import { systemClock } from '../../src/shared/time.ts';
 import {
   DEFAULT_NAMESPACE,
   defineTool,
@@ -12,7 +13,7 @@ import {
   type ToolContext,
 } from '../../src/shared/tool.ts';
 import { defineUntypedTool, functionTool } from '../../src/shared/tool-forms.ts';
-import { filtered, toolset } from '../../src/shared/toolset.ts';
+import { cached, filtered, toolset } from '../../src/shared/toolset.ts';
 import { register } from '../../src/workers/begun.ts';
 import { baseTools } from '../../src/workers/tools/index.ts';
 import { signal, within } from '../helpers/signal.ts';
@@ -203,6 +204,22 @@ test('D10: connect({ toolsets }) decides for each request what a session is show
   expect(exported.tools.map(({ name }) => name)).toEqual(['echo']);
   expect(asked).toEqual(['ada']);
   expect((await session.call(quiet, {})).status).toBe('success');
+});
+
+test('D10: what a cached toolset found is shown again and again', async () => {
+  const { world } = await startFleet({ tools: [echo] });
+  const all = toolset<ToolOffer>('all', ({ offered }) => offered);
+  const pawl = await connect({
+    redisUrl: world.redisUrl,
+    prefix: world.prefix,
+    logLevel: 'silent',
+    toolsets: [cached(all, 600_000, systemClock)],
+  });
+  onTestFinished(() => pawl.close());
+  const session = await pawl.openSession();
+  const shown = async () => (await pawl.offeredTo(session.record)).map(({ name }) => name);
+  expect(await shown()).toEqual(['echo']);
+  expect(await shown()).toEqual(['echo']);
 });
 
 test('A15: the parent session hears of arguments that stayed wrong in another process, and no other session does', async () => {

@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { parse as parseYaml } from 'yaml';
@@ -103,6 +103,14 @@ test('a session sees and may call what its skills leave it, and those below it n
   expect((await session.call('note', {}, { idempotencyKey: 'again' })).error?.code).toBe('PERMISSION_DENIED');
   const wide = await pawl.openSession({ skills: ['research'] });
   expect(contentOf(await wide.call('note', {}))).toBe('noted');
+});
+
+test('a folder of skills may hold links to skills that lie elsewhere', async () => {
+  const folder = temporaryFolder();
+  symlinkSync(join(folderWith({ research: FILE }), 'research'), join(folder, 'linked'));
+  symlinkSync(join(folder, 'nowhere'), join(folder, 'broken'));
+  const { pawl } = await startFleet({ tools: [echo, note], workers: 0, settings: { skillFolders: [folder] } });
+  expect((await pawl.skills.list()).map(({ name }) => name)).toEqual(['research']);
 });
 
 test('a skill never widens what policy, tier and kind of session leave (I5)', async () => {

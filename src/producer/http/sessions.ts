@@ -143,8 +143,10 @@ export async function sessionOrNew(
       ...(caller.tenantId === undefined ? {} : { tenantId: caller.tenantId }),
     });
   } catch (error) {
-    // Somebody else opened it in between.
-    if (error instanceof PawlError && error.code === 'CONTRACT_INVALID') return sessionFor(pawl, caller, sessionKey);
-    throw error;
+    if (!(error instanceof PawlError && error.code === 'CONTRACT_INVALID')) throw error;
+    // Somebody else opened it in between; or no session can have this key.
+    return sessionFor(pawl, caller, sessionKey).catch((missing: PawlError) => {
+      throw missing.code === 'UNKNOWN_SESSION' ? error : missing;
+    });
   }
 }

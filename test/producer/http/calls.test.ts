@@ -50,6 +50,12 @@ describe('POST /v1/calls', () => {
     expect(failed).toMatchObject({ status: 200, body: { status: 'error', error: { code: 'NOT_FOUND' } } });
   });
 
+  test('says of a session key that no session can have what is wrong with it', async () => {
+    const { call } = await startRig(testTools());
+    const refused = await call({ tool: 'echo', params: { text: 'one' }, session: 'half a character \ud800' });
+    expect(refused).toMatchObject({ status: 400, body: { error: { code: 'CONTRACT_INVALID' } } });
+  });
+
   test('replays a finished call to whoever uses its key again (TR-3)', async () => {
     const { tools, runs } = testTools();
     const { call } = await startRig({ tools });
