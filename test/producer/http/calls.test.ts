@@ -265,7 +265,8 @@ describe('the other routes of a call', () => {
       env: {
         REDIS_URL: world.redisUrl,
         PAWL_PREFIX: world.prefix,
-        PAWL_LOCK_DURATION_MS: '500',
+        // Long enough for the call to begin on a machine that is busy; else it is lost before its tool runs.
+        PAWL_LOCK_DURATION_MS: '3000',
         PAWL_STALLED_INTERVAL_MS: '200',
       },
     });
