@@ -1,7 +1,8 @@
 /** `pawl audit`: who asked for what, what became of it, and whether somebody changed the record of it (I4). */
 
+import { sinceSchema } from '../producer/audit.ts';
 import type { Pawl } from '../producer/client.ts';
-import { auditView, sinceSchema } from '../producer/http/views.ts';
+import { auditView } from '../producer/http/views.ts';
 import { ChainCheck, faultText, type Verification } from '../shared/audit-chain.ts';
 import type { AuditEntry } from '../shared/store/audit.ts';
 import { linesOf, sinkName, type TrailFiles, trailFiles } from '../shared/store/audit-files.ts';

@@ -1,4 +1,5 @@
 /** What a producer tells the audit trail of the calls that are handed in (I4), and how the trail is read. */
+import { z } from 'zod';
 import type { AskedCall, RecordAudit } from '../shared/audit.ts';
 import { answeredText } from '../shared/audit-record.ts';
 import { compensated } from '../shared/compensation.ts';
@@ -163,6 +164,17 @@ function askedCall(envelope: ToolCallEnvelope, offer: Offer | undefined): AskedC
     params: payload.params,
   };
 }
+
+/** Milliseconds since the epoch, or a moment as ISO 8601 writes it. */
+export const sinceSchema = z.string().transform((text, context) => {
+  const atMs = /^\d{1,16}$/.test(text) ? Number(text) : Date.parse(text);
+  if (!Number.isNaN(atMs)) return atMs;
+  context.addIssue({
+    code: 'custom',
+    message: 'must be milliseconds since the epoch, or a moment such as 2026-11-22T10:00:00Z',
+  });
+  return z.NEVER;
+});
 
 /** What is looked for in the trail. A tool by its name, with or without its namespace. */
 export interface AuditQuery {

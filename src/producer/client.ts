@@ -339,9 +339,8 @@ export class Pawl {
   }
 
   /** The same, for a session whose call is undone: with the parameters that ran. */
-  async callOf(callId: string): Promise<CallRecord | undefined> {
-    const call = await this.read(callId);
-    return call === undefined ? undefined : this.#backend.approvals.asItRan(call);
+  callOf(callId: string): Promise<CallRecord | undefined> {
+    return this.#backend.approvals.callAsItRan(callId);
   }
 
   /** The whole output of a call that succeeded, where its envelope shows only a part. Throws `UNKNOWN_CALL` when there is none. */

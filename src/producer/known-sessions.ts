@@ -2,6 +2,7 @@ import { defined } from '../shared/defined.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { type SessionRecord, usable } from '../shared/session.ts';
 import type { Backend } from '../shared/store/backend.ts';
+import { SessionCache } from '../shared/store/session-cache.ts';
 import type { Clock } from '../shared/time.ts';
 
 const MAX_SESSIONS = 10_000;
@@ -15,14 +16,12 @@ export interface KnownSessionsParts {
   now(): Promise<number>;
 }
 
-/** Sessions as this process last read or wrote them; whoever hears that one has changed forgets it. */
-export class KnownSessions {
+/** The sessions whose calls are handed in here. */
+export class KnownSessions extends SessionCache {
   readonly #parts: KnownSessionsParts;
-  readonly #known = new Map<string, SessionRecord>();
-  /** What was read before some news came, and arrives after them, may be older than they are. */
-  #news = 0;
 
   constructor(parts: KnownSessionsParts) {
+    super(MAX_SESSIONS);
     this.#parts = parts;
   }
 
@@ -31,7 +30,7 @@ export class KnownSessions {
    * before and is lost, as it was.
    */
   of(envelope: ToolCallEnvelope, opened?: SessionRecord): SessionRecord | Promise<SessionRecord> {
-    const known = this.#known.get(envelope.target.sessionKey);
+    const known = this.get(envelope.target.sessionKey);
     return known === undefined ? this.#findOrOpen(envelope, opened) : usable(known, envelope.target);
   }
 
@@ -61,43 +60,20 @@ export class KnownSessions {
   }
 
   async find(sessionKey: string): Promise<SessionRecord | undefined> {
-    const known = this.#known.get(sessionKey);
+    const known = this.get(sessionKey);
     if (known === undefined) return this.#read(sessionKey);
     this.remember(known);
     return known;
   }
 
-  async #read(sessionKey: string): Promise<SessionRecord | undefined> {
-    const news = this.#news;
-    const record = await this.#parts.sessions.read(sessionKey);
-    if (record !== undefined && news === this.#news) this.remember(record);
-    return record;
+  #read(sessionKey: string): Promise<SessionRecord | undefined> {
+    return this.keep(sessionKey, () => this.#parts.sessions.read(sessionKey));
   }
 
   /** The news of it may still be on their way: whoever has a result from outside is judged by it from then on. */
   async taint(sessionKey: string, source: string): Promise<void> {
     const { sessions, clock } = this.#parts;
-    if (this.#known.get(sessionKey)?.taint?.some((seen) => seen.source === source) === true) return;
-    const news = this.#news;
-    const record = await sessions.taint(sessionKey, [source], clock.now());
-    if (record !== undefined && news === this.#news) this.remember(record);
-    else this.forget(sessionKey);
-  }
-
-  remember(record: SessionRecord): void {
-    this.#known.delete(record.sessionKey);
-    this.#known.set(record.sessionKey, record);
-    const oldest = this.#known.keys().next().value;
-    if (this.#known.size > MAX_SESSIONS && oldest !== undefined) this.#known.delete(oldest);
-  }
-
-  forget(sessionKey: string): void {
-    this.#news += 1;
-    this.#known.delete(sessionKey);
-  }
-
-  clear(): void {
-    this.#news += 1;
-    this.#known.clear();
+    if (this.get(sessionKey)?.taint?.some((seen) => seen.source === source) === true) return;
+    await this.keep(sessionKey, () => sessions.taint(sessionKey, [source], clock.now()));
   }
 }

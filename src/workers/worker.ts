@@ -271,10 +271,7 @@ export class ToolWorker {
         this.#tools.get(`${namespace}.${name}`) ?? this.#declared.toolNamed(namespace, name),
       toolOf: (request) => this.#declared.toolOf(request),
       ruleFor: (tool) => this.#declared.ruleFor(tool),
-      callOf: async (callId) => {
-        const call = await backend.ledger.read(callId);
-        return call === undefined ? undefined : backend.approvals.asItRan(call);
-      },
+      callOf: (callId) => backend.approvals.callAsItRan(callId),
       sessionOf: (sessionKey) => this.#sessions.of(sessionKey),
       taint: (sessionKey, source, atMs) => this.#sessions.taint(sessionKey, source, atMs),
       lastOffered: async (request) => lastOffered(request, await backend.catalogue.read()),

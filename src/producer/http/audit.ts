@@ -1,9 +1,10 @@
 /** `/v1/audit`: the newest records of the audit trail (I4). */
 import { z } from 'zod';
+import { sinceSchema } from '../audit.ts';
 import type { Pawl } from '../client.ts';
 import { seesTenant } from './access.ts';
 import { queryNumber, type Route, route } from './routes.ts';
-import { auditView, sinceSchema } from './views.ts';
+import { auditView } from './views.ts';
 
 const MAX_LISTED = 1_000;
 const name = z.string().min(1).max(512);

@@ -2,7 +2,6 @@
  * The shapes in which the API, and the commands, show calls, tools, circuits, approvals and audit records (INTERFACE, "Lists").
  * Commands load this without the HTTP server.
  */
-import { z } from 'zod';
 import { envelopeOf } from '../../shared/outcome.ts';
 import { redactFields, secretsIn } from '../../shared/redaction.ts';
 import { shownJson } from '../../shared/shown.ts';
@@ -166,14 +165,3 @@ export function decisionView({ request, state, preview, decision, decidedAtMs }:
 export function auditView({ record, seq, seal }: AuditEntry): object {
   return { ...(seq === undefined ? {} : { seq }), ...record, ...(seal === undefined ? {} : { seal }) };
 }
-
-/** Milliseconds since the epoch, or a moment as ISO 8601 writes it. */
-export const sinceSchema = z.string().transform((text, context) => {
-  const atMs = /^\d{1,16}$/.test(text) ? Number(text) : Date.parse(text);
-  if (!Number.isNaN(atMs)) return atMs;
-  context.addIssue({
-    code: 'custom',
-    message: 'must be milliseconds since the epoch, or a moment such as 2026-11-22T10:00:00Z',
-  });
-  return z.NEVER;
-});

@@ -102,9 +102,13 @@ export class Approvals {
     return (await this.#redis.hget(this.#ledger.keys(place).record(callId), 'approval')) ?? undefined;
   }
 
-  /** A call with the parameters that ran: whoever approved it may have edited them. Throws `CALL_NOT_COMPENSABLE` when nobody knows. */
-  async asItRan(call: CallRecord): Promise<CallRecord> {
-    if (call.approvalId === undefined) return call;
+  /**
+   * A call's record with the parameters that ran: whoever approved it may have edited them. Throws `CALL_NOT_COMPENSABLE` when nobody
+   * knows.
+   */
+  async callAsItRan(callId: string): Promise<CallRecord | undefined> {
+    const call = await this.#ledger.read(callId);
+    if (call?.approvalId === undefined) return call;
     const decision = (await this.read(call.approvalId))?.decision;
     if (decision === undefined)
       throw new PawlError(
