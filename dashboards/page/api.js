@@ -2,6 +2,8 @@
 
 const TOKEN = 'pawl-token';
 const LONGEST_PAUSE_MS = 10_000;
+/** Longer than a server waits for its Redis: one that says nothing by then stands still, or the way to it is cut. */
+const SILENCE_MS = 15_000;
 
 export class ApiError extends Error {
   constructor(status, { code = 'UNREACHABLE', message = 'The server cannot be reached.' } = {}) {
@@ -11,7 +13,7 @@ export class ApiError extends Error {
   }
 }
 
-/** The answer's JSON. Throws `ApiError` for refusals and for a server that is out of reach. */
+/** The answer's JSON. Throws `ApiError` for refusals, and for a server that is out of reach or does not answer a question. */
 export async function ask(path, { method = 'GET', body } = {}) {
   const token = sessionStorage.getItem(TOKEN);
   // No header can carry it: the browser would not even ask, as if the server were away.
@@ -23,13 +25,23 @@ export async function ask(path, { method = 'GET', body } = {}) {
     ...(token === null ? {} : { authorization: `Bearer ${token}` }),
     ...(body === undefined ? {} : { 'content-type': 'application/json' }),
   };
+  // What changes something may take longer, and must not look undone.
+  const signal = method === 'GET' ? AbortSignal.timeout(SILENCE_MS) : null;
   let response;
   try {
-    response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+    response = await fetch(path, {
+      method,
+      headers,
+      signal,
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
   } catch {
     throw new ApiError(0);
   }
-  const answer = await response.json().catch(() => ({}));
+  const answer = await response.json().catch(() => {
+    if (signal?.aborted) throw new ApiError(0);
+    return {};
+  });
   if (response.ok) return answer;
   if (response.status === 401) await askForToken(token);
   throw new ApiError(response.status, answer.error);

@@ -15,6 +15,8 @@ import * as tools from './tools.js';
 
 const SECTIONS = [approvals, calls, fleet, circuits, ledger, tools, sessions, audit];
 const COUNT_EVERY_MS = 2_000;
+/** One look lists so many at most: there may be more. */
+const LISTED = 100;
 
 const main = document.getElementById('main');
 const nav = document.getElementById('nav');
@@ -25,6 +27,8 @@ let paths = {};
 let me = { role: '', permissions: [] };
 let close = () => {};
 const waiting = new Map();
+/** What is asked in vain: some answers need no Redis, and do not make live what does. */
+const failing = new Set();
 let quiet;
 
 const page = {
@@ -39,10 +43,14 @@ const page = {
   /** Beside a section's name: how much there is to do, of each kind. */
   badge(id, kind, number) {
     waiting.set(`${id} ${kind}`, number);
-    const sum = (of) => [...waiting].reduce((all, [name, each]) => (name.startsWith(of) ? all + each : all), 0);
+    const sum = (of) => {
+      const numbers = [...waiting].flatMap(([name, each]) => (name.startsWith(of) && each > 0 ? [each] : []));
+      const more = numbers.some((each) => each >= LISTED) ? '+' : '';
+      return numbers.length === 0 ? '' : `${numbers.reduce((all, each) => all + each)}${more}`;
+    };
     const badge = nav.querySelector(`[data-section="${id}"] .badge`);
-    if (badge !== null) badge.textContent = sum(`${id} `) === 0 ? '' : String(sum(`${id} `));
-    document.title = sum('') === 0 ? 'Pawl' : `(${sum('')}) Pawl`;
+    if (badge !== null) badge.textContent = sum(`${id} `);
+    document.title = sum('') === '' ? 'Pawl' : `(${sum('')}) Pawl`;
   },
   may: (permission) => me.permissions.includes(permission),
   /** Whether the server has a route. */
@@ -50,23 +58,36 @@ const page = {
   traceUrl: () => me.traceUrl,
   /** `watch`, which also tells how the connection is. `miss` gets what the server says of a thing that this token does not find. */
   follow(path, everyMs, tell, miss) {
-    return watch(
+    const own = {};
+    const answered = () => {
+      failing.delete(own);
+      if (failing.size === 0) connection('good', 'Live');
+    };
+    const watching = watch(
       path,
       everyMs,
       (answer) => {
-        connection('good', 'Live');
+        answered();
         tell(answer);
       },
       (error) => {
         if (miss !== undefined && (error.status === 403 || error.status === 404)) {
-          connection('good', 'Live');
+          answered();
           miss(error.message);
           return;
         }
+        failing.add(own);
         connection('bad', error.status === 0 || error.status === 503 ? 'Reconnecting' : 'Refused');
         if (error.status !== 0 && error.status !== 401) page.say(error.message);
       },
     );
+    return {
+      now: watching.now,
+      stop() {
+        failing.delete(own);
+        watching.stop();
+      },
+    };
   },
 };
 

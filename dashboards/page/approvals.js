@@ -1,7 +1,7 @@
 /** Calls that wait for a person: a list that follows the fleet, and all about the one that is chosen. */
 import { ApiError, ask } from './api.js';
 import { element, shownText, timeLeft } from './dom.js';
-import { heading } from './parts.js';
+import { heading, intent } from './parts.js';
 import { openQuestions } from './questions.js';
 
 export const id = 'approvals';
@@ -9,22 +9,30 @@ export const title = 'Approvals';
 export const permission = 'decide';
 
 const LOOK_EVERY_MS = 250;
+/** As many as the server lists. */
+const SHOWN = 100;
 const KEYS = 'j and k choose, a approves, d denies, e edits the parameters, Esc leaves a field';
 
 export function open(root, page) {
   let listed = [];
   let chosen;
   let shown;
+  const hand = intent();
   const list = element('ul', { class: 'list', 'aria-label': 'Calls that wait for a decision' });
   const detail = element('section', { class: 'detail', 'aria-label': 'The chosen call', 'aria-live': 'polite' });
   root.append(heading('Approvals', `Keys: ${KEYS}.`));
   const endQuestions = openQuestions(root, page);
-  root.append(element('div', { class: 'columns' }, list, detail));
+  const more = element('p', { class: 'hint', hidden: true }, `These are ${SHOWN} of them: more may wait.`);
+  root.append(more, element('div', { class: 'columns' }, list, detail));
 
   const looking = page.follow('/v1/approvals?state=pending', LOOK_EVERY_MS, ({ approvals }) => {
     page.badge(id, 'calls', approvals.length);
+    more.hidden = approvals.length < SHOWN;
     listed = approvals;
-    if (!listed.some((each) => each.id === chosen)) chosen = listed[0]?.id;
+    if (!listed.some((each) => each.id === chosen)) {
+      if (chosen !== undefined) hand.moved();
+      chosen = listed[0]?.id;
+    }
     draw();
   });
   const clock = setInterval(drawTimes, 1000);
@@ -121,7 +129,10 @@ export function open(root, page) {
     });
     edited.value = JSON.stringify(approval.params, null, 2);
     const problem = element('p', { class: 'problem', role: 'alert' });
-    const decide = (decision) => send(approval, { decision, reason, remember, edited, editing, problem });
+    const decide = (decision) => (event) => {
+      if (hand.isMeant(event)) void send(approval, { decision, reason, remember, edited, editing, problem });
+      else page.say('Nothing was decided: another call has just come into this place');
+    };
     const editing = element('details', {}, element('summary', {}, 'Edit the parameters'), edited);
     return [
       element('h3', {}, shownText(preview.summary)),
@@ -153,8 +164,8 @@ export function open(root, page) {
       element(
         'div',
         { class: 'actions' },
-        element('button', { type: 'button', class: 'approve', onclick: () => decide('approve') }, 'Approve'),
-        element('button', { type: 'button', class: 'deny', onclick: () => decide('deny') }, 'Deny'),
+        element('button', { type: 'button', class: 'approve', onclick: decide('approve') }, 'Approve'),
+        element('button', { type: 'button', class: 'deny', onclick: decide('deny') }, 'Deny'),
         element('span', { class: 'time', 'data-expires': approval.expiresAtMs }),
       ),
       problem,

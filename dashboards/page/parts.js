@@ -117,6 +117,23 @@ export function moveInRows(event, root) {
   return true;
 }
 
+/** Until whoever was about to click has seen what came into its place; longer than a double click takes. */
+const SEEN_AFTER_MS = 700;
+
+/**
+ * A click is meant for what its hand saw: not for what has just `moved` there because another thing was done with or went away. The
+ * keyboard's focus does not move along.
+ */
+export function intent() {
+  let movedAtMs = Number.NEGATIVE_INFINITY;
+  return {
+    moved() {
+      movedAtMs = performance.now();
+    },
+    isMeant: ({ detail }) => detail === 0 || performance.now() - movedAtMs > SEEN_AFTER_MS,
+  };
+}
+
 export function isTyping({ target }) {
   return target.matches('input:not([type="checkbox"]), textarea, select');
 }

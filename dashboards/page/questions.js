@@ -1,7 +1,7 @@
 /** What tools ask people: each question with its options or a field, until somebody answers. */
 import { ApiError, ask, part } from './api.js';
 import { element, shownText, timeLeft } from './dom.js';
-import { link } from './parts.js';
+import { intent, link } from './parts.js';
 
 const LOOK_EVERY_MS = 400;
 
@@ -11,6 +11,7 @@ export function openQuestions(root, page) {
   const title = element('h3', { hidden: true }, 'Questions');
   root.append(title, list);
   const known = new Map();
+  const hand = intent();
   const looking = page.follow('/v1/questions', LOOK_EVERY_MS, ({ questions }) => {
     page.badge('approvals', 'questions', questions.length);
     title.hidden = questions.length === 0;
@@ -19,6 +20,7 @@ export function openQuestions(root, page) {
       if (ids.has(id)) continue;
       item.remove();
       known.delete(id);
+      hand.moved();
     }
     // What somebody types into stays as it is.
     for (const question of questions) {
@@ -50,6 +52,10 @@ export function openQuestions(root, page) {
         problem.textContent = error.message;
       }
     };
+    const clicked = (body, what) => (event) => {
+      if (hand.isMeant(event)) void reply(body, what);
+      else page.say('Nothing was answered: another question has just come into this place');
+    };
     const input = element('input', {
       'aria-label': 'Answer',
       placeholder: 'Answer',
@@ -76,7 +82,7 @@ export function openQuestions(root, page) {
         ...options.map(({ value, label, description }) =>
           element(
             'button',
-            { type: 'button', onclick: () => reply({ answer: value }, `Answered: ${shownText(label)}`) },
+            { type: 'button', onclick: clicked({ answer: value }, `Answered: ${shownText(label)}`) },
             element('strong', {}, shownText(label)),
             description === undefined ? '' : element('span', {}, shownText(description)),
           ),
@@ -95,7 +101,7 @@ export function openQuestions(root, page) {
         freeText ? element('button', { type: 'submit', class: 'main' }, 'Answer') : '',
         element(
           'button',
-          { type: 'button', class: 'quiet', onclick: () => reply({ dismiss: true }, 'Dismissed') },
+          { type: 'button', class: 'quiet', onclick: clicked({ dismiss: true }, 'Dismissed') },
           'Dismiss',
         ),
       ),
