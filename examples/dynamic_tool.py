@@ -19,9 +19,11 @@ def ask(method, path, body=None):
             with urllib.request.urlopen(request) as response:
                 return json.loads(response.read() or "{}")
         except urllib.error.HTTPError as refusal:
-            if refusal.code != 409:  # 409: nobody waits for the call any more
+            if refusal.code == 409:  # nobody waits for the call any more
+                return {}
+            if refusal.code not in (429, 503):
                 raise
-            return {}
+            time.sleep(int(refusal.headers.get("Retry-After", 1)))
         except OSError:  # the server is away; calls and lease are not
             time.sleep(0.2)
 

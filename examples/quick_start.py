@@ -18,9 +18,9 @@ def call(tool, params, key=None, wait_s=30):
             if "status" in answer:  # without it the call goes on: ask again, and wait on
                 return answer
         except urllib.error.HTTPError as refusal:
-            if refusal.code not in (429, 503):
+            if refusal.code not in (429, 503) or "Retry-After" not in refusal.headers:
                 return json.load(refusal)
-            time.sleep(int(refusal.headers.get("Retry-After", 1)))
+            time.sleep(int(refusal.headers["Retry-After"]))
         except OSError:  # the server is away; the call is not
             time.sleep(0.2)
 

@@ -47,12 +47,13 @@ const GROUPS: readonly string[] = [
 export async function main(argv: string[]): Promise<number> {
   const context = contextOf();
   endWhenNobodyReads(context);
-  const code = await run(context, argv);
+  const code = await runCommand(context, argv);
   setTimeout(() => process.exit(code), LINGER_MS).unref();
   return code;
 }
 
-async function run(context: CliContext, argv: readonly string[]): Promise<number> {
+/** One command, whatever surrounds it. */
+export async function runCommand(context: CliContext, argv: readonly string[]): Promise<number> {
   let code: number = EXIT_CODES.success.code;
   const program = createProgram(context, (result) => {
     code = result;

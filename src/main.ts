@@ -53,7 +53,9 @@ function withSecretFiles(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
 }
 
 const CONFIG_JSON = 'pawl.config.json';
-const CONFIG_MODULES = ['pawl.config.ts', 'pawl.config.js', 'pawl.config.mjs'];
+const CONFIG_MODULES = ['ts', 'mts', 'cts', 'js', 'mjs', 'cjs'].map((extension) => `pawl.config.${extension}`);
+/** What people try, and would be left without their settings. */
+const UNREADABLE = ['yaml', 'yml', 'toml', 'jsonc', 'json5'].map((extension) => `pawl.config.${extension}`);
 
 async function configFile(folder: string): Promise<unknown> {
   const json = join(folder, CONFIG_JSON);
@@ -72,6 +74,12 @@ async function configFile(folder: string): Promise<unknown> {
     const file = join(folder, name);
     if (existsSync(file)) return configModule(file, folder);
   }
+  const unread = UNREADABLE.map((name) => join(folder, name)).find((file) => existsSync(file));
+  if (unread !== undefined)
+    throw new PawlError(
+      'CONFIGURATION',
+      `${unread} is not read: write ${[CONFIG_JSON, ...CONFIG_MODULES].join(' or ')}.`,
+    );
   return undefined;
 }
 

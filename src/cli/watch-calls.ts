@@ -1,6 +1,7 @@
 /** `pawl calls watch`: new and changing calls, as a live table on a terminal and as lines in a pipe. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { callSummary } from '../producer/http/views.ts';
+import { PawlError } from '../shared/failure.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
 import { CALL_COLUMNS, standingOf } from './calls.ts';
 import { type CliContext, print, say, withPawl } from './context.ts';
@@ -25,11 +26,27 @@ export async function watchCalls(context: CliContext, options: WatchCallsOptions
   try {
     await withPawl(context, async (pawl) => {
       const { limit, session } = options;
-      const show = live ? liveTable(context) : changedLines(context, options.json ?? false);
+      let show = live ? liveTable(context) : changedLines(context, options.json ?? false);
+      let away = false;
+      const look = async () => {
+        try {
+          const calls = await pawl.calls({ limit, ...(session === undefined ? {} : { sessionKey: session }) });
+          if (away) say(context, 'Redis answers again');
+          away = false;
+          show(calls);
+        } catch (error) {
+          // Whoever watches an incident wants to see its end.
+          if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
+          if (!away) say(context, `${error.message.replace(/\.$/, '')}; looking again and again`);
+          away = true;
+          // Its next table stands below these lines.
+          if (live) show = liveTable(context);
+        }
+      };
       if (live) context.out.write(HIDE_CURSOR);
       else if (options.json !== true) say(context, 'watching; Ctrl-C ends');
       while (!stop.signal.aborted) {
-        show(await pawl.calls({ limit, ...(session === undefined ? {} : { sessionKey: session }) }));
+        await look();
         await sleep(LOOK_EVERY_MS, undefined, { signal: stop.signal }).catch(() => {});
       }
     });

@@ -98,7 +98,10 @@ export class LocalLedger implements CallLedger {
   // Claims
 
   claim(claim: Claim): Promise<ClaimAnswer> {
-    return this.#turns.take(`claim ${claim.mergeId ?? claim.callId}`, () => this.#claim(claim));
+    // Nobody else may take from the same budgets between looking at them and taking.
+    const paid = () =>
+      claim.spends === undefined ? this.#claim(claim) : this.#turns.take('budgets', () => this.#claim(claim));
+    return this.#turns.take(`claim ${claim.mergeId ?? claim.callId}`, paid);
   }
 
   async #claim(claim: Claim): Promise<ClaimAnswer> {

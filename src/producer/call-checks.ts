@@ -108,11 +108,12 @@ export class CallChecks {
   async admit({ envelope, offer, circuit, modes, session, verdict, channel }: Permitted): Promise<Admitted> {
     const digest = paramsDigest(envelope.payload.params, offer.inputSchema);
     const shard = session.shards?.[offer.tier] ?? 0;
-    const known = this.identify(envelope, offer, digest, { shard });
+    const asks = verdict.decision === 'ask' && (await this.#mustAsk(envelope, offer, session, verdict));
+    const known = this.identify(envelope, offer, digest, { shard, asks });
     const identity =
       modes.dedupe === 'on'
         ? known
-        : this.identify(envelope, offer, digest, { shard, apart: uuidv7(this.#parts.clock) });
+        : this.identify(envelope, offer, digest, { shard, asks, apart: uuidv7(this.#parts.clock) });
     const admission = admissionOf(envelope, offer, session, {
       settings: this.#parts.settings,
       registry: this.#parts.offers.ruleFor?.(offer),
@@ -120,7 +121,6 @@ export class CallChecks {
       shards: this.#parts.shards?.layout[offer.tier].current ?? 1,
       nowMs: this.#parts.clock.now(),
     });
-    const asks = verdict.decision === 'ask' && (await this.#mustAsk(envelope, offer, session, verdict));
     return {
       envelope: admission.envelope,
       offer,
@@ -180,11 +180,12 @@ export class CallChecks {
     envelope: ToolCallEnvelope,
     offer: Offer,
     digest: string,
-    { shard, ...rules }: Pick<IdentityRules, 'shard' | 'independent' | 'apart'>,
+    { shard, asks, ...rules }: Pick<IdentityRules, 'shard' | 'independent' | 'apart'> & { readonly asks: boolean },
   ): Identity {
     const { reliability } = this.#parts.settings;
     const { scope = 'session' } = toolPolicy(this.#parts.settings, offer);
-    const isGlobal = scope === 'global' && offer.effects === 'none';
+    // What a person decides on is one session's call: nobody else asked them, and they may edit its parameters.
+    const isGlobal = scope === 'global' && offer.effects === 'none' && !asks;
     return identify(envelope, digest, {
       tier: offer.tier,
       // A call that all sessions share is where every session finds it.

@@ -471,7 +471,7 @@ export class Pawl {
         backend: this.#backend,
         outcomesKeptMs: this.settings.ttl.doneMs,
         calls: (key, limit) => this.calls({ sessionKey: key, limit }),
-        cancel: (callId) => this.cancel(callId),
+        cancel: (callId) => this.cancel(callId, by),
         onClosed: (closed) => {
           this.#sessions.remember(closed);
           const { sessionKey: key, tenantId } = closed;

@@ -5,6 +5,8 @@ import type { CallRecord } from '../shared/store/call-record.ts';
 
 /** Of one session; and of a place, in flight for longer than outcomes are kept. */
 const MAX_CALLS = 10_000;
+/** Thousands at once would hold up whatever else this process does, and let commands to Redis time out here. */
+const CANCELLED_AT_ONCE = 100;
 
 export interface ClosingParts {
   readonly backend: Pick<Backend, 'ledger' | 'sessions' | 'shards'>;
@@ -28,8 +30,9 @@ export async function closeSessions(parts: ClosingParts, sessionKey: string): Pr
     open = (await backend.sessions.tree(sessionKey)).filter((key) => !keys.has(key));
   }
   for (const key of keys) {
-    const records = await calls(key, MAX_CALLS);
-    await Promise.all(records.filter(({ state }) => state === 'inflight').map(({ callId }) => cancel(callId)));
+    const open = (await calls(key, MAX_CALLS)).filter(({ state }) => state === 'inflight');
+    for (let first = 0; first < open.length; first += CANCELLED_AT_ONCE)
+      await Promise.all(open.slice(first, first + CANCELLED_AT_ONCE).map(({ callId }) => cancel(callId)));
   }
   await cancelOld(parts, keys);
 }

@@ -211,7 +211,11 @@ export class Dispatch {
       return this.#claim(
         {
           ...admitted,
-          identity: this.#checks.identify(envelope, offer, admitted.paramsDigest, { shard, independent: true }),
+          identity: this.#checks.identify(envelope, offer, admitted.paramsDigest, {
+            shard,
+            asks: admitted.asks !== undefined,
+            independent: true,
+          }),
         },
         options,
         true,
@@ -219,7 +223,8 @@ export class Dispatch {
     }
     if (answer.kind === 'overloaded' || answer.kind === 'spent') {
       waiting.stop();
-      return this.#refused(notTaken(admitted, answer), envelope);
+      const shards = this.#parts.shards?.layout[offer.tier].current ?? 1;
+      return this.#refused(notTaken(admitted, answer, shards), envelope);
     }
     if (answer.kind === 'loop') {
       waiting.stop();
@@ -270,7 +275,7 @@ export class Dispatch {
     const { envelope, identity } = admitted;
     this.#parts.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: answer.kind });
     if (answer.kind === 'claimed') this.#tellRepetitions(admitted, answer.callId, answer.repetitions);
-    const approval = answer.kind === 'claimed' ? claim.approval : undefined;
+    const approval = answer.kind === 'claimed' && !answer.again ? claim.approval : undefined;
     // A process that dies may have told nobody of a call that waits for people, but not before the trail has it.
     if (approval !== undefined) await this.#parts.approvals?.requested(approval);
     options.onAccepted?.(answer.callId);
@@ -387,10 +392,12 @@ export class Dispatch {
 }
 
 function notTaken(
-  { offer, admission }: Admitted,
+  { identity, admission }: Admitted,
   answer: Extract<ClaimAnswer, { kind: 'overloaded' | 'spent' }>,
+  shards: number,
 ): PawlError {
-  if (answer.kind === 'overloaded') return overloaded(offer.tier, admission.importance, answer.inflight);
+  if (answer.kind === 'overloaded')
+    return overloaded({ ...placeFor(identity.callId), shards }, admission.importance, answer.inflight);
   const { account, unit, spent, leftMs } = answer;
   const asked = unit === 'calls' ? 1 : unit === 'costUnits' ? (admission.spends?.costUnits ?? 1) : 0;
   return budgetExhausted(account, unit, spent, asked, leftMs);

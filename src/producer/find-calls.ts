@@ -1,5 +1,6 @@
 /** Looking for calls by what they are: walks the places' indexes from the newest call on, page by page. */
 import { type CallState, PHASES, type Phase, UNKNOWN_CODES } from '../shared/call.ts';
+import type { Selection } from '../shared/store/call-index.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { Ledger } from '../shared/store/ledger.ts';
@@ -18,7 +19,8 @@ export interface CallSearch extends CallFilter {
 }
 
 const PAGE = 200;
-/** Calls of one place that are looked at, at most. */
+const MAX_PAGE = 500;
+/** Calls of one place that are looked at, at most, unless more are asked for. */
 const MAX_LOOKED_AT = 5_000;
 
 /** The newest first; `complete` unless older calls were not looked at. */
@@ -28,14 +30,14 @@ export async function findCalls(
   search: CallSearch,
 ): Promise<{ readonly records: readonly CallRecord[]; readonly complete: boolean }> {
   const { limit, sessionKey, state } = search;
-  // An index of its own is shorter than that of all calls.
-  const isInFlight = state === 'inflight' || PHASES.some((phase) => phase === state);
-  const only = isInFlight ? 'inflight' : state === 'unresolved' ? 'inDoubt' : undefined;
+  const only = indexOf(state);
   const ofPlace = async (place: Place) => {
-    const found: CallRecord[] = [];
-    // A page is as large as the answer, unless most of it will be left out.
-    const page = search.tool === undefined && search.state === undefined ? Math.max(limit, 20) : PAGE;
-    for (let offset = 0; offset < MAX_LOOKED_AT; offset += page) {
+    // What is handed in between two pages moves the end of the first one onto the second.
+    const found = new Map<string, CallRecord>();
+    // A page is as large as the answer, unless most of it will be left out, or reading it would hold up all else here.
+    const isAll = search.tool === undefined && search.state === undefined;
+    const page = isAll ? Math.min(Math.max(limit, 20), MAX_PAGE) : PAGE;
+    for (let offset = 0; offset < Math.max(MAX_LOOKED_AT, limit); offset += page) {
       const callIds = await ledger.list(place, {
         limit: page,
         offset,
@@ -43,21 +45,30 @@ export async function findCalls(
         ...(sessionKey === undefined ? {} : { sessionKey }),
       });
       const records = await Promise.all(callIds.map((callId) => ledger.glance(callId)));
-      for (const record of records) if (record !== undefined && isWanted(record, search)) found.push(record);
-      if (callIds.length < page || found.length >= limit) return { found, complete: true };
+      for (const record of records)
+        if (record !== undefined && isWanted(record, search)) found.set(record.callId, record);
+      if (callIds.length < page || found.size >= limit) return { found, complete: true };
     }
     return { found, complete: false };
   };
   const looked = await Promise.all(places.map(ofPlace));
   const records = looked
-    .flatMap(({ found }) => found)
+    .flatMap(({ found }) => [...found.values()])
     .sort((one, other) => other.createdAtMs - one.createdAtMs)
     .slice(0, limit);
   return { records, complete: looked.every(({ complete }) => complete) };
 }
 
-function isWanted(record: CallRecord, { tool, state, isSeen }: CallSearch): boolean {
-  const { toolNamespace, toolName } = record.request.envelope;
+/** An index of its own is shorter than that of all calls. */
+function indexOf(state: CallSearch['state']): Selection['only'] {
+  if (state === 'running' || state === 'awaiting-approval') return state;
+  if (state === 'unresolved') return 'inDoubt';
+  return state === 'inflight' || PHASES.some((phase) => phase === state) ? 'inflight' : undefined;
+}
+
+function isWanted(record: CallRecord, { tool, state, sessionKey, isSeen }: CallSearch): boolean {
+  const { toolNamespace, toolName, target } = record.request.envelope;
+  if (sessionKey !== undefined && target.sessionKey !== sessionKey) return false;
   if (tool !== undefined && !`${toolNamespace}.${toolName}`.toLowerCase().includes(tool.toLowerCase())) return false;
   return isSeen(record) && (state === undefined || isIn(record, state));
 }

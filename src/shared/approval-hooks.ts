@@ -30,9 +30,10 @@ export class ApprovalHooks {
   ): Promise<void> {
     if (!this.present) return;
     const requestId = (await this.#requestIdOf(request.callId)) ?? '';
-    const { by, reason } = decision ?? {};
+    const { by, reason, params = request.params } = decision ?? {};
     const event = {
       ...eventOf(request, requestId),
+      params,
       state,
       ...(preview === undefined ? {} : { preview }),
       ...(by === undefined ? {} : { decidedBy: by }),

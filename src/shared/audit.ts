@@ -61,7 +61,7 @@ export type AuditEvent =
       /** The call that this one undoes. */
       readonly compensates?: string | undefined;
       readonly idempotencyKey: string;
-      /** Of the call: what is secret in it may stand in the result, too. */
+      /** Of the call, and those that ran: what is secret in them may stand in the result, too. */
       readonly params: unknown;
       readonly result?: unknown;
       readonly code?: string;

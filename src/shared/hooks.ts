@@ -109,6 +109,7 @@ export interface ShortCircuitEvent extends HookEvent {
   readonly result?: ToolResultEnvelope;
 }
 
+/** Once approved, `params` are those that were approved: whoever decided may have edited them. */
 export interface ApprovalEvent extends HookEvent {
   readonly callId: string;
   readonly approvalId: string;

@@ -46,11 +46,20 @@ export function lineOf(importance: Importance, tenantId: string | undefined, ten
   return `${TURNS[importance] * tenantWeight} ${importance} ${tenantId ?? ''}`;
 }
 
-export function overloaded(tier: string, importance: Importance, inflight: number): PawlError {
+/** `shards`: among which new sessions of the tier are spread; each has its part of the room. */
+export function overloaded(
+  { tier, shard, shards }: { readonly tier: string; readonly shard: number; readonly shards: number },
+  importance: Importance,
+  inflight: number,
+): PawlError {
   const retryAfterMs = AGAIN_MS[importance];
+  const where =
+    shards === 1
+      ? `The tier ${tier}`
+      : `Shard ${shard} of the tier ${tier}, one of ${shards} with its part of the room,`;
   return new PawlError(
     'OVERLOADED',
-    `The tier ${tier} has ${inflight} calls in flight and takes no more of importance ${importance}; ` +
+    `${where} has ${inflight} calls in flight and takes no more of importance ${importance}; ` +
       `try again in ${retryAfterMs / 1_000} s.`,
     { details: { retryAfterMs, inflight, importance } },
   );

@@ -130,7 +130,7 @@ export function parseOpenSession(open: OpenSession): z.output<typeof openSession
   const issues = issuesOf(parsed.error);
   throw new PawlError(
     'CONTRACT_INVALID',
-    `The session cannot be opened: ${issues.map((issue) => `${issue.path}: ${issue.message}`).join('; ')}.`,
+    `The session cannot be opened: ${issues.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')}.`,
     { issues },
   );
 }

@@ -294,13 +294,16 @@ export class Admission {
     const { envelope } = request;
     const breakerState = seen.state;
     const message = seen.state === 'FORCED_OPEN' ? forcedOpenText(envelope.toolName, seen.reason) : undefined;
-    const failure = failureOf('CIRCUIT_OPEN', message, { retryAfterMs });
+    // The attempt before may have had its effect, and the tool would have been asked before another one.
+    const unasked = tool.effects === 'probe' && leftInDoubt(earlier);
+    const failure = unasked ? failureOf('OUTCOME_UNKNOWN') : failureOf('CIRCUIT_OPEN', message, { retryAfterMs });
+    const status = unasked ? 'error' : 'circuit_open';
     const outcome: Outcome = {
-      status: 'circuit_open',
+      status,
       toolName: envelope.toolName,
       durationMs: 0,
       attempts: earlier.length,
-      error: resultError(failure, 'circuit_open', breakerState),
+      error: resultError(failure, status, breakerState),
       ...retriedBy(earlier),
     };
     const event = { callId, envelope, attempt: earlier.length, errorCode: failure.code, breakerState };

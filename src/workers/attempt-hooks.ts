@@ -4,7 +4,7 @@ import { turnOf } from '../shared/envelope.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { AfterAttemptEvent, AttemptEvent, Hooks } from '../shared/hooks.ts';
 import { type AttemptOptions, type Ending, toEnding } from './attempt.ts';
-import type { Begun } from './begun.ts';
+import { type Begun, paramsOf } from './begun.ts';
 
 export class AttemptHooks {
   readonly #hooks: Hooks;
@@ -28,6 +28,7 @@ export class AttemptHooks {
     if (params === undefined) return options;
     // What a person saw is what runs (DESIGN, decision 9).
     if (decided) throw new PawlError('PERMISSION_DENIED', 'A hook rewrote parameters that a person had approved.');
+    begun.running.params = params;
     const issues = begun.registered.validate(params);
     if (issues.length > 0)
       throw new PawlError('INVALID_PARAMS', 'A hook made parameters that the schema refuses.', { issues });
@@ -71,7 +72,7 @@ export class AttemptHooks {
     const turnId = turnOf(envelope);
     return {
       tool: registered.tool,
-      params: envelope.payload.params,
+      params: paramsOf(begun),
       requestId: envelope.requestId,
       callId,
       sessionKey,

@@ -25,6 +25,12 @@ export type Ending =
       readonly evidence: Evidence;
     };
 
+/** A tool that was told to stop and finished all the same: what happened, happened. Whoever has lost the lease has no say. */
+export function lastWord(ending: Ending): Ending {
+  if (ending.kind !== 'aborted' || ending.result === undefined || ending.reason.code === 'LEASE_LOST') return ending;
+  return { kind: 'value', result: ending.result };
+}
+
 /** The attempt's code was not reached, or it proved that nothing had happened, or it can have had its effect. */
 export type Evidence = 'not-run' | 'proven' | 'unknown';
 

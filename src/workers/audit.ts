@@ -5,7 +5,7 @@ import type { Logger } from '../shared/log.ts';
 import { type Schedule, systemSchedule } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { Ending } from './attempt.ts';
-import type { Begun } from './begun.ts';
+import { allParams, type Begun } from './begun.ts';
 import type { Verdict } from './settlement.ts';
 
 const TRIES = 4;
@@ -36,11 +36,11 @@ export class AttemptAudit {
 
   /**
    * The tool's code has ended. For an elevated tool the record is written before the outcome is. Where it cannot be, the outcome
-   * still is: the effect cannot be taken back, and the trail has the record that was written before it.
+   * still is: the effect cannot be taken back, and the trail has the record that was written before it. `final` is what the hooks
+   * made of the ending, which may hide parts of the result.
    */
-  async ended(begun: Begun, ending: Ending): Promise<void> {
-    const { attempt, started, workerId, clock, beganMonotonicMs, registered } = begun;
-    const latencyMs = clock.monotonic() - beganMonotonicMs;
+  async ended(begun: Begun, ending: Ending, final: Ending, latencyMs: number): Promise<void> {
+    const { attempt, started, workerId, registered } = begun;
     const event: AttemptEvent = {
       ...common(begun),
       attempt,
@@ -49,7 +49,7 @@ export class AttemptAudit {
       startedAtMs: started.nowMs,
       finishedAtMs: started.nowMs + latencyMs,
       latencyMs,
-      ...said(ending),
+      ...said(ending, final),
     };
     const elevated = registered.tool.tier === 'elevated';
     const written = this.#tell(event, elevated && !begun.running.leaseLost ? TRIES : 1);
@@ -81,7 +81,8 @@ export class AttemptAudit {
   }
 }
 
-function common({ callId, envelope, registered, started }: Begun) {
+function common(begun: Begun) {
+  const { callId, envelope, registered, started } = begun;
   const { tool } = registered;
   const { sessionKey, tenantId, actorId } = envelope.target;
   return {
@@ -97,14 +98,14 @@ function common({ callId, envelope, registered, started }: Begun) {
     trustClass: tool.trustClass,
     compensates: compensated(envelope),
     idempotencyKey: started.request.idempotencyKey,
-    params: envelope.payload.params,
+    params: allParams(begun),
   } as const;
 }
 
-function said(ending: Ending): Pick<AttemptEvent, 'status' | 'result' | 'code' | 'reason'> {
+function said(ending: Ending, final: Ending): Pick<AttemptEvent, 'status' | 'result' | 'code' | 'reason'> {
   switch (ending.kind) {
     case 'value':
-      return { status: 'success', result: ending.result.output ?? null };
+      return { status: 'success', ...(final.kind === 'value' ? { result: final.result.output ?? null } : {}) };
     case 'failure':
       return { status: 'error', code: ending.failure.code, reason: ending.failure.message };
     case 'aborted':

@@ -107,6 +107,20 @@ export interface Begun {
   readonly trace?: AttemptTrace;
 }
 
+/** The parameters that run. */
+export function paramsOf({
+  running,
+  envelope,
+}: Pick<Begun, 'running' | 'envelope'>): Readonly<Record<string, unknown>> {
+  return running.params ?? envelope.payload.params;
+}
+
+/** The call's own parameters, and those that run: what is secret in either is said nowhere (R31). */
+export function allParams({ running, envelope }: Pick<Begun, 'running' | 'envelope'>): unknown {
+  const { params } = envelope.payload;
+  return running.params === undefined ? params : [params, running.params];
+}
+
 /** Redis' clock as it was at the start, carried on by this process's monotonic one. */
 export function nowMs({ started, clock, beganMonotonicMs }: Begun): number {
   return Math.round(started.nowMs + clock.monotonic() - beganMonotonicMs);

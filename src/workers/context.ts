@@ -11,7 +11,7 @@ import type { CallLedger } from '../shared/store/records.ts';
 import { traceField } from '../shared/telemetry.ts';
 import type { CapabilityOwner, Channels, MemoryStore, ToolContext } from '../shared/tool.ts';
 import type { WorkerAgents } from './agents.ts';
-import { type Begun, deadlineOf } from './begun.ts';
+import { allParams, type Begun, deadlineOf } from './begun.ts';
 import { capabilitiesFor } from './capabilities.ts';
 import type { TerminalHost } from './terminals.ts';
 
@@ -74,7 +74,13 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
   for (const need of tool.needs) demand(need);
   const traceparent = begun.trace?.traceparent ?? envelope.trace.traceparent;
   const fields = { callId, toolName: envelope.toolName, sessionKey: session.sessionKey, ...traceField(traceparent) };
-  const secrets = secretsIn(envelope.payload.params);
+  let known = { of: running.params, secrets: secretsIn(allParams(begun)) };
+  const cleaned = (message: string, more?: object): [fields: object, message: string] => {
+    // A hook may have made others of them since.
+    if (known.of !== running.params) known = { of: running.params, secrets: secretsIn(allParams(begun)) };
+    const { secrets } = known;
+    return [{ ...fields, ...redactFields(more, secrets) }, redact(message, secrets)];
+  };
   const progressReports = throttled((progress) => {
     const event = { type: 'progress', callId, ...progress };
     ledger.tell(callId, started.fence, settings.lockDurationMs, event).catch(() => {});
@@ -100,10 +106,10 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     config: begun.policy.config ?? {},
     values: new Map(Object.entries(envelope.trace.baggage ?? {})),
     log: {
-      debug: (message, more) => log.debug({ ...fields, ...redactFields(more, secrets) }, redact(message, secrets)),
-      info: (message, more) => log.info({ ...fields, ...redactFields(more, secrets) }, redact(message, secrets)),
-      warn: (message, more) => log.warn({ ...fields, ...redactFields(more, secrets) }, redact(message, secrets)),
-      error: (message, more) => log.error({ ...fields, ...redactFields(more, secrets) }, redact(message, secrets)),
+      debug: (message, more) => log.debug(...cleaned(message, more)),
+      info: (message, more) => log.info(...cleaned(message, more)),
+      warn: (message, more) => log.warn(...cleaned(message, more)),
+      error: (message, more) => log.error(...cleaned(message, more)),
     },
     // The newest reports are kept: a tool that passes on all that its program writes would fill Redis with them.
     progress: ({ progress, total, message }) =>

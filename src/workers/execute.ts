@@ -23,7 +23,7 @@ import type { BeginAnswer } from '../shared/store/begin.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import { qualifiedName, type ToolResult } from '../shared/tool.ts';
 import { Admission, ELSEWHERE_MS, NEXT_WORKER_MS } from './admission.ts';
-import { type AttemptOptions, askReady, type Ending, runProbe, runTool } from './attempt.ts';
+import { type AttemptOptions, askReady, type Ending, lastWord, runProbe, runTool } from './attempt.ts';
 import { AttemptHooks } from './attempt-hooks.ts';
 import { AttemptAudit } from './audit.ts';
 import { type Begun, isAnswerable, isToBeAsked, nowMs, waitedMs } from './begun.ts';
@@ -79,12 +79,23 @@ export class Executor {
       await this.#parts.turns?.leaveUnused(job, begun.end);
       return begun.end;
     }
-    const verdict = await this.#attempt(begun.go).finally(() => this.#parts.pace?.leave(begun.go));
+    const verdict = await this.#attempt(begun.go)
+      .catch((error) => this.#handBack(begun.go, error))
+      .finally(() => this.#parts.pace?.leave(begun.go));
     await this.#parts.turns?.leave(begun.go, verdict);
     if (!this.#ran.has(begun.go)) this.#audit.withoutAttempt(begun.go, verdict);
     await this.#parts.gate?.leave(begun.go, verdict);
     begun.go.trace?.end(verdict);
     return verdict;
+  }
+
+  /** Redis could not take a step before the tool's code was reached: nothing has happened, and the attempt goes back unspent. */
+  #handBack(begun: Begun, error: unknown): Promise<Verdict> {
+    if (this.#ran.has(begun) || !(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
+    // Of the attempt before it nobody would ask any more: the call is recovered by its lease once again.
+    if (begun.started.takenOver && begun.registered.tool.effects === 'once') throw error;
+    this.#parts.log.warn({ callId: begun.callId, error: error.message }, 'an attempt cannot be made ready now');
+    return this.#wait(begun, ELSEWHERE_MS);
   }
 
   async #attempt(begun: Begun): Promise<Verdict> {
@@ -108,10 +119,11 @@ export class Executor {
     const guarded = await this.#guard(begun, prepared.go);
     if ('end' in guarded) return guarded.end;
     const ending = await this.#run(begun, guarded.go);
+    const tookMs = begun.clock.monotonic() - begun.beganMonotonicMs;
     this.#ran.add(begun);
-    await this.#audit.ended(begun, ending);
-    await this.#spend(begun);
-    const final = await this.#hooks.after(begun, guarded.go, ending);
+    await this.#spend(begun, tookMs);
+    const final = await this.#hooks.after(begun, guarded.go, lastWord(ending));
+    await this.#audit.ended(begun, ending, final, tookMs);
     return this.#judge.decide(begun, final, guarded.go.context.changes.unified());
   }
 
@@ -207,7 +219,8 @@ export class Executor {
 
   /** The fleet's limits do not let the call start yet: the attempt goes back unspent. */
   async #wait(begun: Begun, waitMs: number): Promise<Verdict> {
-    await this.#circuits.release(begun.circuit);
+    const { log, schedule } = this.#parts;
+    await patiently(() => this.#circuits.release(begun.circuit), begun.running, log, schedule);
     return this.#settler.postpone(begun, 'queued', begun.started.earlier, waitMs);
   }
 
@@ -304,11 +317,11 @@ export class Executor {
   }
 
   /** The attempt's time, from the budgets that count it. One that cannot be reached now has it for nothing. */
-  async #spend({ started, clock, beganMonotonicMs, callId }: Begun): Promise<void> {
+  async #spend({ started, callId }: Begun, tookMs: number): Promise<void> {
     const { timed } = started.request;
     if (timed === undefined) return;
     try {
-      await this.#parts.backend.ledger.spendTime(timed, clock.monotonic() - beganMonotonicMs);
+      await this.#parts.backend.ledger.spendTime(timed, tookMs);
     } catch (error) {
       this.#parts.log.warn(
         { callId, error: error instanceof Error ? error.message : String(error) },

@@ -59,6 +59,12 @@ export interface JobQueueParts {
   onError(error: Error): void;
 }
 
+/**
+ * BullMQ finds a dead worker's job at the second look after its last renewal, and leaves one out that comes a moment too
+ * early: so many in an interval, and the job is taken over within it once its lock has ended.
+ */
+const LOOKS_PER_INTERVAL = 3;
+
 export type Unwanted = Extract<Verdict, { kind: 'handed-back' | 'later' }>;
 
 export class JobQueue {
@@ -108,7 +114,7 @@ export class JobQueue {
       prefix: keys.base,
       autorun: false,
       lockDuration: settings.lockDurationMs,
-      stalledInterval: settings.stalledIntervalMs,
+      stalledInterval: Math.ceil(settings.stalledIntervalMs / LOOKS_PER_INTERVAL),
       skipLockRenewal: true,
       // The ledger counts lost attempts; BullMQ must never give a call up by itself.
       maxStalledCount: Number.MAX_SAFE_INTEGER,

@@ -15,7 +15,7 @@ import { qualifiedName, type ToolResult } from '../shared/tool.ts';
 import { resultMetadata } from '../shared/tool-result.ts';
 import type { Ending, Evidence } from './attempt.ts';
 import type { AttemptHooks } from './attempt-hooks.ts';
-import { attemptsWith, type Begun, isAnswerable, nowMs, outcomeBase, remainingMs } from './begun.ts';
+import { allParams, attemptsWith, type Begun, isAnswerable, nowMs, outcomeBase, remainingMs } from './begun.ts';
 import { type Counted, count, needsConsensus, split } from './consensus.ts';
 import type { ExecuteParts } from './executor-parts.ts';
 import type { FleetCircuits } from './fleet-circuit.ts';
@@ -46,9 +46,6 @@ export class Judge {
       case 'failure':
         return this.#failed(begun, ending.failure);
       case 'aborted':
-        // The tool finished all the same: what happened, happened.
-        if (ending.result !== undefined && ending.reason.code !== 'LEASE_LOST')
-          return this.#accept(begun, ending.result, diff);
         return this.interrupted(begun, ending.reason, ending.evidence);
     }
   }
@@ -72,7 +69,7 @@ export class Judge {
       case 'split':
         return this.fail(begun, split(counted.votes), { status: 'error', ran: true });
       case 'open':
-        await this.#circuits.release(begun.circuit);
+        await this.#patiently(begun, () => this.#circuits.release(begun.circuit));
         return this.#settler.postpone(begun, 'queued', attemptsWith(begun, undefined), 0);
     }
   }
@@ -95,7 +92,7 @@ export class Judge {
       return this.#failed(begun, failureOf('RESULT_TOO_LARGE', message));
     }
     if (!(await this.#tainted(begun, bringsTaint(outcome, registered.tool)))) return { kind: 'abandoned' };
-    const sample = await this.#circuits.succeeded(circuit);
+    const sample = await this.#patiently(begun, () => this.#circuits.succeeded(circuit));
     this.#tellEnd(begun, outcome);
     return this.#settler.succeed(begun, outcome, outcomeJson, sample);
   }
@@ -104,7 +101,8 @@ export class Judge {
   async #failed(begun: Begun, failure: Failure): Promise<Verdict> {
     const { callId, envelope, started, attempt, registered, modes } = begun;
     begun.trace?.failed(failure);
-    const circuitState = await this.#circuits.failed(begun.circuit, failure);
+    const counted = await this.#patiently(begun, () => this.#circuits.failed(begun.circuit, failure));
+    const circuitState = counted ?? begun.circuit.seen.state;
     const decision = decideRetry(
       {
         failure,
@@ -190,7 +188,7 @@ export class Judge {
         // What the attempt did not reach, or did not decide, is left as it was to the next one.
         const again = !ran || mayRunAgain({ failure, effects, expectedRetrySafe });
         if (!again) return this.fail(begun, failureOf('OUTCOME_UNKNOWN'), { status: 'error', ran: true });
-        await this.#circuits.release(begun.circuit);
+        await this.#patiently(begun, () => this.#circuits.release(begun.circuit));
         return this.#settler.postpone(begun, 'queued', started.earlier, 0);
       }
       default:
@@ -205,14 +203,14 @@ export class Judge {
 
   /** Ends a call with an error that says nothing about the service behind the tool. */
   async fail(begun: Begun, failure: Failure, details: FailureDetails): Promise<Verdict> {
-    await this.#circuits.release(begun.circuit);
+    await this.#patiently(begun, () => this.#circuits.release(begun.circuit));
     return this.#settleFailure(begun, failure, details);
   }
 
   async #settleFailure(begun: Begun, raw: Failure, details: FailureDetails): Promise<Verdict> {
     const outside = details.ran && begun.registered.tool.annotations.openWorldHint === true;
     if (!(await this.#tainted(begun, outside))) return { kind: 'abandoned' };
-    const failure = withoutSecrets(raw, [...secretsIn(begun.envelope.payload.params), ...this.#secrets]);
+    const failure = withoutSecrets(raw, [...secretsIn(allParams(begun)), ...this.#secrets]);
     const { status, breakerState } = details;
     const error = resultError(failure, status, breakerState);
     this.#tellEnd(begun, { ...outcomeBase(begun), status, attempts: begun.attempt, error });
@@ -229,6 +227,11 @@ export class Judge {
       return true;
     };
     return (await patiently(mark, running, log, schedule)) === true;
+  }
+
+  /** What the tool came to is not lost because Redis cannot take a word on its circuit now. */
+  #patiently<T>({ running }: Begun, write: () => Promise<T>): Promise<T | undefined> {
+    return patiently(write, running, this.#parts.log, this.#parts.schedule);
   }
 
   #tellEnd(begun: Begun, outcome: Outcome): void {

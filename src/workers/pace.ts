@@ -1,8 +1,10 @@
 /** The fleet's limits, as an attempt meets them: it starts, or goes back to its queue unspent until there is room. */
 import { toolLimit } from '../shared/fleet-limit.ts';
+import type { Logger } from '../shared/log.ts';
 import type { FleetLimit, Limits, Starter } from '../shared/store/limits.ts';
 import { type TenantSettings, tenantLimits } from '../shared/tenant.ts';
 import { type Begun, timeLimitMs } from './begun.ts';
+import { patiently } from './settlement.ts';
 
 /** A slot outlives its attempt's time limit by as much as winding it down may take. */
 const SLACK_MS = 5_000;
@@ -12,6 +14,7 @@ const KEEPS_MS = 2_000;
 export interface PaceParts {
   readonly limits: Pick<Limits, 'take' | 'release' | 'giveBack' | 'hasSlot' | 'hasStart'>;
   readonly tenants: TenantSettings;
+  readonly log: Logger;
   onError(error: Error): void;
 }
 
@@ -21,9 +24,15 @@ export interface Waiting {
   isReady(): Promise<boolean>;
 }
 
+/** A slot that is held until then, unless it is given back. */
+interface Held {
+  readonly limit: FleetLimit;
+  readonly untilMs: number;
+}
+
 export class Pace {
   readonly #parts: PaceParts;
-  readonly #held = new WeakMap<Begun, readonly FleetLimit[]>();
+  readonly #held = new WeakMap<Begun, readonly Held[]>();
 
   constructor(parts: PaceParts) {
     this.#parts = parts;
@@ -34,13 +43,13 @@ export class Pace {
     const { limits } = this.#parts;
     const leaseMs = timeLimitMs(begun, begun.registered.tool) + SLACK_MS;
     const starter = starterOf(begun);
-    const held: FleetLimit[] = [];
+    const held: Held[] = [];
     this.#held.set(begun, held);
     const all = this.#limitsOf(begun);
     for (const limit of all) {
       const answer = await limits.take(limit, starter, leaseMs);
       if (answer.kind === 'granted') {
-        held.push(limit);
+        held.push({ limit, untilMs: answer.heldUntilMs });
         continue;
       }
       this.#held.delete(begun);
@@ -48,9 +57,9 @@ export class Pace {
       const keeps = answer.kind === 'waiting' && answer.near && held.length > 0;
       const waitMs = keeps ? Math.min(answer.waitMs, KEEPS_MS) : answer.waitMs;
       const keptMs = keeps ? waitMs + SLACK_MS : 0;
-      for (const each of held) await limits.giveBack(each, starter, keptMs);
+      for (const each of held) await this.#patiently(begun, () => limits.giveBack(each.limit, starter, keptMs));
       // It may have been woken for one of these.
-      for (const each of all.slice(held.length + 1)) await limits.giveBack(each, starter);
+      for (const each of all.slice(held.length + 1)) await this.#patiently(begun, () => limits.giveBack(each, starter));
       const isReady = () =>
         answer.kind === 'waiting' ? limits.hasSlot(limit, starter) : limits.hasStart(limit, starter);
       return { waitMs, isReady };
@@ -58,11 +67,17 @@ export class Pace {
     return undefined;
   }
 
-  /** Lets the next ones start. A slot that cannot be given back now ends with its lease. */
+  /** Lets the next ones start. */
   async leave(begun: Begun): Promise<void> {
     const { limits, onError } = this.#parts;
     const held = this.#held.get(begun) ?? [];
-    await Promise.all(held.map((limit) => limits.release(limit, starterOf(begun)).catch(onError)));
+    const release = ({ limit, untilMs }: Held) => limits.release(limit, starterOf(begun), untilMs);
+    await Promise.all(held.map((each) => this.#patiently(begun, () => release(each)).catch(onError)));
+  }
+
+  /** Nobody else can use what is not given back: it ends with its lease, which may be long. */
+  #patiently(begun: Begun, give: () => Promise<void>): Promise<void> {
+    return patiently(give, begun.running, this.#parts.log);
   }
 
   /** In the same order for all calls, so that no two wait for each other. */

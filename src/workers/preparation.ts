@@ -6,6 +6,7 @@ import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
 import { denied, type PolicyRequest, permit, taintOf } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
+import { routeOf } from '../shared/store/sessions.ts';
 import type { AttemptOptions } from './attempt.ts';
 import { type Begun, remainingMs, timeLimitMs } from './begun.ts';
 import { meantTool } from './compensation.ts';
@@ -83,8 +84,16 @@ export class Preparation {
       };
       return { go: { ...options, policy: begun.retry } };
     } catch (error) {
+      // Whether the call may run cannot be known now, which refuses nothing.
+      if (error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE') throw error;
       return { end: await this.#judge.giveUp(begun, toAsk ? failureOf('OUTCOME_UNKNOWN') : refusalOf(error)) };
     }
+  }
+
+  /** Where the producer did not ask: its policy has no layer for channels. */
+  async #channelOf(session: SessionRecord): Promise<string | undefined> {
+    if (Object.keys(this.#parts.settings.policy.channels).length === 0) return undefined;
+    return (await routeOf(session, (key) => this.#parts.sessionOf(key)))?.channel.kind;
   }
 
   /** The parameters that policy, and where it asks a person, that person let run. */
@@ -99,7 +108,7 @@ export class Preparation {
       toolPolicy,
       policy: this.#parts.settings.policy,
       registry: await this.#parts.ruleFor?.(tool),
-      channel: begun.started.request.channel,
+      channel: begun.started.request.channel ?? (await this.#channelOf(session)),
       params,
       // What the session saw after the call was made is not in its parameters.
       taint: taintOf(envelope.control.requestTags, session, Number(begun.generation)),
@@ -107,12 +116,16 @@ export class Preparation {
       queueTier: placeFor(begun.callId).tier,
     };
     const verdict = permit(request);
-    if (verdict.decision === 'allow') return params;
+    // What a person decided on holds, also where policy asks nobody any more: they may have edited the parameters.
+    if (verdict.decision === 'allow' && begun.started.approvalId === undefined) return params;
     if (this.#parts.gate === undefined) throw denied(tool, `${verdict.reason}, and here nobody can be asked`);
     this.#decided.add(begun);
     const approved = await this.#parts.gate.pass(begun, session, verdict);
     // An approver edits what policy lets pass: what it denies, nobody can approve.
-    if (approved !== params) permit({ ...request, params: approved });
+    if (approved !== params) {
+      begun.running.params = approved;
+      permit({ ...request, params: approved });
+    }
     return approved;
   }
 }

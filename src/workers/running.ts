@@ -24,6 +24,8 @@ export class RunningAttempt {
   #renewedAtMs: number;
   /** Digest of what it found, where workers have to agree. */
   vote: string | undefined;
+  /** Those that run in the place of the call's own, where an approver or a hook made others of them. */
+  params: Readonly<Record<string, unknown>> | undefined;
   /** It has a turn at a resource, with a lease of its own to renew. */
   hasTurn = false;
   #stray: ((error: unknown) => void) | undefined;

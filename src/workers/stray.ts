@@ -45,7 +45,17 @@ function install(log: Logger): () => void {
     process.on(event, contain);
     return () => process.off(event, contain);
   });
+  // Node asks nobody: without a line, a worker that a tool ends with process.exit goes without a word.
+  const tellOfExit = (code: number) => {
+    const attempt = current.getStore();
+    if (attempt === undefined) return;
+    const { stack } = new Error(`process.exit(${code})`);
+    log.error({ event: 'tool_ended_process', callId: attempt.callId, stack }, 'a tool ended the process of its worker');
+  };
+  // Before the log is written out for the last time.
+  process.prependListener('exit', tellOfExit);
   return () => {
+    process.off('exit', tellOfExit);
     for (const stopOne of stops) stopOne();
   };
 }

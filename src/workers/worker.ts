@@ -264,6 +264,7 @@ export class ToolWorker {
       pace: new Pace({
         limits: backend.limits,
         tenants: settings.tenants,
+        log,
         onError: (error) => this.#onError(error),
       }),
       endsWithJob: true,

@@ -2,7 +2,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { getCompileCacheDir } from 'node:module';
+import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { Mismatch } from './mismatch.ts';
@@ -54,7 +55,7 @@ export class Fleet {
     const log = openSync(this.#logFile, 'a');
     const child = spawn(process.execPath, [WORKER, JSON.stringify(shop)], {
       cwd: folder,
-      env: { ...environment },
+      env: { ...environment, ...compileCache() },
       stdio: ['pipe', 'pipe', log],
     });
     closeSync(log);
@@ -112,4 +113,10 @@ export class Fleet {
       }),
     );
   }
+}
+
+/** Workers find compiled code where this process has its own, which halves their start; Node adds its version's folder by itself. */
+function compileCache(): Readonly<Record<string, string>> {
+  const folder = getCompileCacheDir();
+  return folder === undefined ? {} : { NODE_COMPILE_CACHE: dirname(folder) };
 }

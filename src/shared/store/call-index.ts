@@ -1,9 +1,11 @@
 /**
  * The indices of calls: finding, counting, pruning and forgetting them.
  */
+import { callOf } from '../approval.ts';
 import type { StoredRequest } from './call-record.ts';
 import type { Place, PlaceKeys } from './keys.ts';
 import type { LedgerAccess } from './ledger-access.ts';
+import { callOfJob } from './queues.ts';
 import { Script } from './redis.ts';
 
 /** As `claim.lua` divides the retention. */
@@ -25,8 +27,8 @@ export interface Selection {
   readonly limit: number;
   readonly offset?: number;
   readonly sessionKey?: string;
-  /** Only those in flight, or those whose outcome is unknown. */
-  readonly only?: 'inflight' | 'inDoubt' | undefined;
+  /** Only those in flight, those whose outcome is unknown, those that workers hold, or those that a person decides on. */
+  readonly only?: 'inflight' | 'inDoubt' | 'running' | 'awaiting-approval' | undefined;
 }
 
 const flushScript = new Script('flush');
@@ -41,12 +43,15 @@ export class CallIndex {
 
   async list(place: Place, options: Selection): Promise<string[]> {
     const keys = this.#access.keys(place);
-    const { limit, offset = 0 } = options;
-    return this.#access.redis.zrevrange(
-      options.sessionKey !== undefined ? keys.sessionCalls(options.sessionKey) : keys[options.only ?? 'calls'],
-      offset,
-      offset + limit - 1,
-    );
+    const { redis } = this.#access;
+    const { limit, offset = 0, sessionKey, only = 'calls' } = options;
+    const last = offset + limit - 1;
+    // Behind a long backlog they are the oldest in flight: who came from the newest would look at all that wait.
+    if (only === 'running') return (await redis.lrange(keys.job('active'), offset, last)).map(callIdOf);
+    if (sessionKey !== undefined) return redis.zrevrange(keys.sessionCalls(sessionKey), offset, last);
+    if (only === 'awaiting-approval')
+      return (await redis.zrevrange(`${keys.approvals}s:pending`, offset, last)).map(callOf);
+    return redis.zrevrange(keys[only], offset, last);
   }
 
   async inflightBefore(place: Place, beforeMs: number, limit: number, passed: number): Promise<string[]> {
@@ -107,4 +112,8 @@ export class CallIndex {
     // One in flight is kept, however long ago it was claimed.
     return { inflight, calls: Math.max(inflight, calls) };
   }
+}
+
+function callIdOf(jobId: string): string {
+  return callOfJob(jobId).callId;
 }

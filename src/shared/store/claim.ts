@@ -56,6 +56,8 @@ export type ClaimAnswer =
       readonly duplicateOf?: CallState | 'conflict';
       /** How often the session made this very call, this time included, when that is counted. */
       readonly repetitions?: number;
+      /** This very request was handed in before: it took from no budget and asked nobody. */
+      readonly again?: true;
     }
   /** The session made this very call too often: nothing was claimed. */
   | { readonly kind: 'loop'; readonly callId: string; readonly repetitions: number; readonly retryAfterMs: number }
@@ -125,7 +127,7 @@ export class Claims {
       return known.kind === 'overloaded' ? spentAnswer(claim.callId, spends, reserved.spent) : known;
     }
     const answer = await this.#claimOne(claim);
-    if (answer.kind !== 'claimed') await reserved.giveBack();
+    if (answer.kind !== 'claimed' || answer.again) await reserved.giveBack();
     return answer;
   }
 
@@ -205,6 +207,7 @@ async function claimAnswerOf(access: LedgerAccess, claim: Claim, answer: unknown
         callId,
         ...(duplicateOf ? { duplicateOf } : {}),
         ...(repetitions > 0 ? { repetitions } : {}),
+        ...(answer[5] === '1' ? { again: true } : {}),
       };
     }
     case 'conflict':

@@ -216,7 +216,7 @@ export class Ledger {
     const inDoubt = JSON.stringify(doubtful);
     const [code, , generation] = await cancelScript.run(
       this.#access.redis,
-      [keys.record(callId), keys.inflight, keys.inDoubt],
+      [keys.record(callId), keys.inflight, keys.inDoubt, keys.job('')],
       [
         callId,
         beforeStart,

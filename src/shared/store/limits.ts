@@ -41,7 +41,7 @@ export interface Starter {
 }
 
 export type LimitAnswer =
-  | { readonly kind: 'granted' }
+  | { readonly kind: 'granted'; readonly heldUntilMs: number }
   /** For its time: it is woken for it, or asks again. */
   | { readonly kind: 'later'; readonly waitMs: number }
   /** For a slot: it is woken for it, or asks again. `near`: as many are before it as may run at a time, or fewer. */
@@ -61,24 +61,27 @@ export class Limits {
     const { jobId, start = startOf(jobId), session = jobId, sinceMs = '' } = starter;
     const { concurrency = 0, perSecond = 0 } = limit;
     const keys = this.#keysOf(limit);
-    const [kind, waitMs, near, woken] = (await takeScript.run(
+    const [kind, waitMs, near, woken, heldUntilMs] = (await takeScript.run(
       this.#redis,
       [keys.holders, keys.waiters, keys.starts, keys.asking, keys.places],
       [
         ...[jobId, concurrency, perSecond, WINDOW_MS, Math.ceil(leaseMs), start],
         ...[ARRIVES_WITHIN_MS, WOKEN_MS, session, sinceMs],
       ],
-    )) as [LimitAnswer['kind'], number, string, string[]];
+    )) as [LimitAnswer['kind'], number, string, string[], string | undefined];
     const gone = await this.#wake(limit, woken);
-    if (kind === 'granted') return { kind };
+    if (kind === 'granted') return { kind, heldUntilMs: Number(heldUntilMs) };
     // Its place is another one now.
     if (gone) return this.take(limit, starter, leaseMs);
     return kind === 'later' ? { kind, waitMs } : { kind, waitMs, near: near === '1' };
   }
 
-  /** Says that a start has ended, gives the job's slot back and wakes those that are next. */
-  release(limit: FleetLimit, { jobId, start = startOf(jobId) }: Starter): Promise<void> {
-    return this.#release(limit, jobId, start, false, 0);
+  /**
+   * Says that a start has ended, gives its slot back and wakes those that are next. With `heldUntilMs`, a slot that a later start of the
+   * job took over stays with that one.
+   */
+  release(limit: FleetLimit, { jobId, start = startOf(jobId) }: Starter, heldUntilMs?: number): Promise<void> {
+    return this.#release(limit, jobId, start, false, 0, heldUntilMs);
   }
 
   /** Takes a start back that was not used. Its slot is kept for it for `keptMs`, or goes to those that are next. */
@@ -107,13 +110,30 @@ export class Limits {
     return { running, waiting, waitingToStart };
   }
 
-  async #release(limit: FleetLimit, jobId: string, start: string, unused: boolean, keptMs: number): Promise<void> {
+  async #release(
+    limit: FleetLimit,
+    jobId: string,
+    start: string,
+    unused: boolean,
+    keptMs: number,
+    heldUntilMs?: number,
+  ): Promise<void> {
     const { holders, waiters, starts, asking } = this.#keysOf(limit);
     const { concurrency = 0, perSecond = 0 } = limit;
     const woken = await releaseScript.run(
       this.#redis,
       [holders, waiters, starts, asking],
-      [jobId, concurrency, WOKEN_MS, start, unused ? '1' : '0', Math.ceil(keptMs), perSecond, WINDOW_MS],
+      [
+        jobId,
+        concurrency,
+        WOKEN_MS,
+        start,
+        unused ? '1' : '0',
+        Math.ceil(keptMs),
+        perSecond,
+        WINDOW_MS,
+        heldUntilMs ?? '',
+      ],
     );
     await this.#wake(limit, woken as string[]);
   }

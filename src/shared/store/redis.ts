@@ -210,6 +210,8 @@ export function openNodeConnection(
 
 /** Ends a connection at once; commands that wait for an answer, or for the connection to come back, fail. */
 export function closeConnection(client: Redis): void {
+  // Told to end again, ioredis adds a listener to the socket that was, each time.
+  if (client.status === 'end') return;
   const waiting = client.status === 'reconnecting';
   client.disconnect();
   // ioredis forgets those commands when it is told to stop between two tries: whoever awaits one would wait for ever.
@@ -394,5 +396,7 @@ export function backendError(error: unknown): unknown {
 
 function unavailable(cause: Error): PawlError {
   if (cause instanceof PawlError && cause.code === 'BACKEND_UNAVAILABLE') return cause;
-  return new PawlError('BACKEND_UNAVAILABLE', `Redis cannot be used: ${cause.message}`, { cause });
+  // ioredis names an option of its own, and where to read of it.
+  const why = cause.message.includes('max retries per request') ? 'the connection was lost.' : cause.message;
+  return new PawlError('BACKEND_UNAVAILABLE', `Redis cannot be used: ${why}`, { cause });
 }

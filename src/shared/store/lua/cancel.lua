@@ -1,6 +1,6 @@
 -- Cancels a call that has not started; asks the worker of a running one to stop.
 --
--- KEYS  1 record  2 in-flight index  3 index of calls in doubt
+-- KEYS  1 record  2 in-flight index  3 index of calls in doubt  4 key prefix of the queue
 -- ARGV  1 call ID  2 outcome of a call that never ran (JSON)  3 outcome of one that waits for its next attempt (JSON)
 --       4 state to end in  5 time to live, ms  6 inbox ID of who waits for the answer  7 key prefix of inboxes  8 news channel
 --       9, 10 signatures of the two outcomes  11 key prefix of approvals  12 time to live of an approval, ms
@@ -33,6 +33,9 @@ if fields[2] == 'awaiting-approval' then
   redis.call('HSET', approval, 'state', 'cancelled', 'decidedAtMs', now)
   redis.call('PEXPIRE', approval, ARGV[12])
   redis.call('ZREM', ARGV[11] .. 's:pending', fields[6])
+  -- Until its time is over the job would be counted as one that waits for a retry.
+  local job = ARGV[1] .. '.' .. fields[3]
+  if redis.call('ZREM', KEYS[4] .. 'delayed', job) == 1 then redis.call('DEL', KEYS[4] .. job) end
 end
 local expiresAt = text(now + ttl)
 redis.call('HSET', KEYS[1], 'state', ARGV[4], 'outcome', outcome, 'outcomeSignature', signature, 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', expiresAt,

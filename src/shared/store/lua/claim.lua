@@ -14,8 +14,8 @@
 --         from its first call on
 --       and behind all of them, for a call that waits for its approval: the approval (JSON), its signature, its ID, when it expires
 -- Returns {code, call ID, now, …}:
---   claimed    duplicate count  a new record, queued or pushed; in shadow mode, the state of what it would have met, or 'conflict';
---                               how often the session made this very call
+--   claimed    duplicate count again  a new record, queued or pushed; in shadow mode, the state of what it would have met, or 'conflict';
+--                               how often the session made this very call; '1' when this very request was handed in before, and runs
 --   loop       count ms         it made it too often; nothing was written but the count, which starts anew in so many ms
 --   overloaded in flight        the tier takes no more of its importance; nothing was written
 --   spent      budget unit spent ms  a budget is spent (counted from 0; 1 calls, 2 cost units, 3 time), and is full again in so many
@@ -30,11 +30,12 @@ local now = nowMs()
 
 local function read(key)
   local fields = redis.call('HMGET', key, 'state', 'paramsDigest', 'phase', 'createdAtMs', 'outcome', 'updatedAtMs', 'retriable', 'inboxes', 'sameAs', 'request',
-    'outcomeSignature', 'fence', 'outcomeAt', 'outcomeParts')
+    'outcomeSignature', 'fence', 'outcomeAt', 'outcomeParts', 'generation')
   return {
     exists = fields[1] or fields[9], state = fields[1], paramsDigest = fields[2], phase = fields[3], createdAtMs = fields[4],
     outcome = fields[5], updatedAtMs = fields[6], retriable = fields[7] == '1', inboxes = fields[8], sameAs = fields[9],
     request = fields[10], signature = fields[11], fence = fields[12], outcomeAt = fields[13], outcomeParts = fields[14],
+    generation = fields[15],
   }
 end
 
@@ -70,11 +71,11 @@ end
 if record.exists then
   if record.paramsDigest ~= ARGV[6] then return {'conflict', callId, now} end
   if record.state == 'inflight' then
-    -- The first answer was lost on the way and the script came again: this is the caller's own call.
+    -- The first answer was lost on the way and the script, or the request, came again: this is the caller's own call.
     local own = record.request == ARGV[7]
     if own then
       redis.call('HSET', key, 'inboxes', withInbox(record.inboxes, inbox))
-      return {'claimed', callId, now}
+      return {'claimed', callId, now, false, 0, record.generation ~= ARGV[8] and '1' or '0'}
     end
     if mode == 'enforced' then redis.call('HSET', key, 'inboxes', withInbox(record.inboxes, inbox)) end
     return {'inflight', callId, now, record.phase, record.createdAtMs}

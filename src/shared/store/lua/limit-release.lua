@@ -4,7 +4,8 @@
 -- KEYS  1 holders  2 waiters  3 starts  4 waiters for the rate
 -- ARGV  1 who held it  2 how many at a time, '0' for any number  3 how long a slot, or a start, is kept for whoever was woken, ms
 --       4 name of the start  5 '1' when it was not used  6 how long the slot is kept for the same one, ms, '0' to give it back
---       7 starts in a window, '0' for any number  8 window, ms
+--       7 starts in a window, '0' for any number  8 window, ms  9 until when it held the slot; '' for whoever holds it by this name:
+--       a later start of the same job may hold it by now
 -- Returns the names of those to wake
 local woken = {}
 local function grant(held, waiting, most)
@@ -19,6 +20,7 @@ else
   redis.call('ZADD', KEYS[3], 'XX', 'LT', nowMs() + ARGV[8], ARGV[4])
 end
 if ARGV[2] == '0' then return woken end
+if ARGV[9] ~= '' and redis.call('ZSCORE', KEYS[1], ARGV[1]) ~= ARGV[9] then return woken end
 if ARGV[6] ~= '0' then
   redis.call('ZADD', KEYS[1], 'XX', nowMs() + ARGV[6], ARGV[1])
   return woken

@@ -8,7 +8,7 @@
 --       5 lease of a slot, ms  6 name of this start  7 how long it may take to arrive, ms  8 how long a slot, or a start, is kept for
 --       whoever was woken, ms  9 session  10 since when it asks, ms; '' for now
 -- Returns {'granted' · 'later', for a start · 'waiting', for a slot, ms until it asks again, '1' when its turn at a slot is near, the
--- names of those to wake}
+-- names of those to wake, until when the slot is held}
 local FORGOTTEN_MS = 600000
 local SHORTEST_MS, LONGEST_MS, EACH_MS, LOOK_MS = 500, 300000, 50, 2000
 local now = nowMs()
@@ -64,9 +64,10 @@ if rate > 0 then
     end
   end
 end
+local heldUntil = text(now + (waitMs > 0 and waitMs + 2000 or ARGV[5]))
 if most > 0 then
   -- A slot that waits for its time is held a little beyond it.
-  redis.call('ZADD', holders, now + (waitMs > 0 and waitMs + 2000 or ARGV[5]), who)
+  redis.call('ZADD', holders, heldUntil, who)
   redis.call('PEXPIRE', holders, math.max(FORGOTTEN_MS, tonumber(ARGV[5])))
 end
 if waitMs > 0 then return {'later', waitMs, '', woken} end
@@ -74,4 +75,4 @@ if rate > 0 then
   redis.call('ZADD', starts, now + ARGV[7] + window, ARGV[6])
   redis.call('PEXPIRE', starts, FORGOTTEN_MS)
 end
-return {'granted', 0, '', woken}
+return {'granted', 0, '', woken, heldUntil}
