@@ -14,13 +14,15 @@ const selfReferences = Object.entries(manifest.exports)
 // Test files, and the processes that they start, load the same modules: compiled code is kept between them.
 process.env['NODE_COMPILE_CACHE'] ??= fileURLToPath(new URL('node_modules/.cache/tests', import.meta.url));
 
-const SLOW = /\/test\/(chaos|cli|journeys|dashboards|examples)\b/;
-
 /** Files that start processes take longest: they come first, so that none of them is left alone at the end. */
-class SlowFirst extends BaseSequencer {
+const STARTS_PROCESSES = /\/test\/(chaos|cli|journeys|dashboards|examples)\b/;
+
+class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
-    return sorted.toSorted((a, b) => Number(SLOW.test(b.moduleId)) - Number(SLOW.test(a.moduleId)));
+    return sorted.toSorted(
+      (a, b) => Number(STARTS_PROCESSES.test(b.moduleId)) - Number(STARTS_PROCESSES.test(a.moduleId)),
+    );
   }
 }
 
@@ -31,11 +33,14 @@ export default defineConfig({
     exclude: ['test/containers/**'],
     globalSetup: ['test/helpers/global-setup.ts'],
     pool: 'forks',
-    sequence: { sequencer: SlowFirst },
+    sequence: { sequencer: LongestFirst },
     // Most tests wait for processes and timers; one worker for each core leaves the cores idle.
-    maxWorkers: 3,
+    maxWorkers: 4,
     testTimeout: 60_000,
     hookTimeout: 60_000,
     teardownTimeout: 10_000,
+    tags: [
+      { name: 'slow', description: 'Takes long and seldom fails: not in `npm test`, but in `npm run test:slow`.' },
+    ],
   },
 });

@@ -8,13 +8,13 @@ import { runRow } from './run.ts';
 
 /** Rows that take seconds each, and break in different places; those that run at the same time mostly wait. `redis-outages.test.ts` kills Redis. */
 const SELECTION = [
-  [2, 3, 5],
-  [7, 28, 37],
-] as const;
+  { numbers: [2, 3, 5], tags: [] },
+  { numbers: [7, 28, 37], tags: ['slow'] },
+];
 const SEED = Number(process.env['PAWL_TEST_SEED'] ?? 1);
 
-describe.each(SELECTION)('of the fault matrix, at the same time', (...numbers) => {
-  test(`rows ${numbers.join(' and ')} leave Pawl clean`, { timeout: 180_000 }, () =>
+describe.each(SELECTION)('of the fault matrix, at the same time', ({ numbers, tags }) => {
+  test(`rows ${numbers.join(' and ')} leave Pawl clean`, { timeout: 180_000, tags }, () =>
     atOnce(Object.fromEntries(numbers.map((number) => [`row ${number}`, number])), async (number) => {
       const row = ROWS.find((candidate) => candidate.number === number);
       if (row === undefined) throw new Error(`there is no row ${number}`);
@@ -25,7 +25,10 @@ describe.each(SELECTION)('of the fault matrix, at the same time', (...numbers) =
   );
 });
 
-test('row 2 of the fault matrix finds the second effects of a naive application', { timeout: 180_000 }, async () => {
+test('row 2 of the fault matrix finds the second effects of a naive application', {
+  timeout: 180_000,
+  tags: 'slow',
+}, async () => {
   const row = ROWS.find(({ number }) => number === 2);
   if (row === undefined) throw new Error('there is no row 2');
   const { secondEffects, falseVerdicts } = await runRow(row, 'naive', SEED);

@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { TestProcess } from '../helpers/process.ts';
+import { startWire } from '../helpers/proxy.ts';
 import { openPlace, type Place } from './pawl.ts';
 
 let place: Place;
@@ -142,6 +143,20 @@ describe('pawl call', () => {
 });
 
 describe('pawl calls, tools and sessions', () => {
+  test('calls watch outlives a Redis that is away for a while', { tags: 'slow' }, async () => {
+    await using wire = await startWire(place.world.redisUrl);
+    const watch = place.start(['calls', 'watch', '--session', 'patient'], { REDIS_URL: wire.url });
+    await watch.line('watching');
+    wire.cut();
+    await watch.line('looking again');
+    wire.heal();
+    await watch.line('Redis answers again');
+    await place.run(['call', 'greet', '--params', '{"name":"Ada"}', '--session', 'patient']);
+    await watch.line('greet done');
+    watch.signal('SIGINT');
+    expect(await watch.ended).toEqual({ code: 0, signal: null });
+  });
+
   test('calls watch follows calls as lines in a pipe', async () => {
     const watch = place.start(['calls', 'watch', '--session', 'watched', '--json']);
     const plain = place.start(['calls', 'watch', '--session', 'watched']);

@@ -72,7 +72,9 @@ test('the demo tells its story in plain lines, exits 0 and leaves nothing behind
   await expectNothingLeft();
 });
 
-test('with --json each call is one line; an interruption ends the demo early and cleanly', async () => {
+test('with --json each call is one line; an interruption ends the demo early and cleanly', {
+  tags: 'slow',
+}, async () => {
   const { demo, expectNothingLeft } = startDemo({ flags: ['--json'] });
   await demo.line('"type":"call"');
   demo.signal('SIGINT');
@@ -84,7 +86,9 @@ test('with --json each call is one line; an interruption ends the demo early and
   await expectNothingLeft();
 });
 
-test('a call that ends otherwise than it should is shown with what was expected and what came: exit 1', async () => {
+test('a call that ends otherwise than it should is shown with what was expected and what came: exit 1', {
+  tags: 'slow',
+}, async () => {
   // Workers whose temporary folder does not exist cannot run programs.
   const { demo, expectNothingLeft } = startDemo({ replaced: { TMPDIR: '/nowhere/at/all' } });
   expect((await demo.ended).code).toBe(1);

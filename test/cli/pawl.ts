@@ -3,10 +3,14 @@ import { cpSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { startPawl, type TestProcess } from '../helpers/process.ts';
+import { type ProcessOptions, startPawl, startScript, type TestProcess } from '../helpers/process.ts';
 import { createWorld, type World } from '../helpers/world.ts';
+import type { Order } from './fixtures/command-host.ts';
 
 const FIXTURES = fileURLToPath(new URL('./fixtures/', import.meta.url));
+const HOST = new URL('./fixtures/command-host.ts', import.meta.url);
+/** They answer signals, and leave the end of their process to its launcher. */
+const LONG_LIVED: ReadonlySet<string> = new Set(['worker', 'up', 'serve', 'mcp', 'demo']);
 
 export interface Finished {
   readonly code: number | null;
@@ -18,7 +22,9 @@ export interface Place extends AsyncDisposable {
   readonly world: World;
   /** Holds `tools.ts`, copied from the fixtures. */
   readonly folder: string;
+  /** A process of its own. */
   start(args: readonly string[], env?: Readonly<Record<string, string | undefined>>): TestProcess;
+  /** Waits for its end. Commands that end by themselves share a process, one for each environment. */
   run(
     args: readonly string[],
     options?: { readonly env?: Readonly<Record<string, string | undefined>>; readonly input?: string },
@@ -33,12 +39,22 @@ export async function openPlace(): Promise<Place> {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'pawl-cli-')));
   for (const name of ['tools.ts', 'greeting.ts']) cpSync(join(FIXTURES, name), join(folder, name));
   const base = { REDIS_URL: world.redisUrl, PAWL_PREFIX: world.prefix, LOG_LEVEL: undefined, NODE_ENV: undefined };
+  const hosts = new Map<string, CommandHost>();
   const start: Place['start'] = (args, env = {}) => startPawl(args, { cwd: folder, env: { ...base, ...env } });
+  const hostOf = (env: NonNullable<ProcessOptions['env']>) => {
+    const name = JSON.stringify(env);
+    const host =
+      hosts.get(name) ??
+      new CommandHost(startScript(HOST, [], { cwd: folder, env: { ...base, ...env }, outlivesTest: true }));
+    hosts.set(name, host);
+    return host;
+  };
   return {
     world,
     folder,
     start,
     run: async (args, { env = {}, input } = {}) => {
+      if (!LONG_LIVED.has(args[0] ?? '')) return hostOf(env).run(args, input);
       const pawl = start(args, env);
       if (input !== undefined) pawl.say(input);
       pawl.endInput();
@@ -51,8 +67,29 @@ export async function openPlace(): Promise<Place> {
       return worker;
     },
     [Symbol.asyncDispose]: async () => {
+      await Promise.all([...hosts.values()].map((host) => host[Symbol.asyncDispose]()));
       await world.dispose();
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+class CommandHost implements AsyncDisposable {
+  readonly #process: TestProcess;
+  #orders = 0;
+
+  constructor(process: TestProcess) {
+    this.#process = process;
+  }
+
+  async run(args: readonly string[], input = ''): Promise<Finished> {
+    this.#orders += 1;
+    const order: Order = { id: this.#orders, args, input };
+    this.#process.say(JSON.stringify(order));
+    return JSON.parse(await this.#process.line(`{"id":${order.id},`, { deadlineMs: 60_000 })) as Finished;
+  }
+
+  [Symbol.asyncDispose]() {
+    return this.#process[Symbol.asyncDispose]();
+  }
 }

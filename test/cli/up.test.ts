@@ -122,7 +122,9 @@ function unheard(args: readonly string[]): TestProcess {
   return startProgram('sh', command, { cwd: place.folder, env });
 }
 
-test('a log that cannot be written, because the disk is full, neither ends a server nor keeps it from ending', async () => {
+test('a log that cannot be written, because the disk is full, neither ends a server nor keeps it from ending', {
+  tags: 'slow',
+}, async () => {
   const serve = unheard(['serve', '--port', '0', '--json']);
   const { url } = JSON.parse(await serve.line('"event":"ready"')) as Ready;
   expect(await statusOf(`${url}/readyz`)).toBe(200);
@@ -131,7 +133,7 @@ test('a log that cannot be written, because the disk is full, neither ends a ser
   await allGone([]);
 });
 
-test('up drains also when nobody can hear it say so', async () => {
+test('up drains also when nobody can hear it say so', { tags: 'slow' }, async () => {
   const process = unheard(['up', '--port', '0', '--json', '--workers', '1', '--tools', 'tools.ts']);
   const { url } = JSON.parse(await process.line('"event":"ready"')) as Ready;
   const gate = join(place.folder, 'the unheard call may end');
@@ -144,7 +146,7 @@ test('up drains also when nobody can hear it say so', async () => {
   await allGone([]);
 });
 
-test('a closed terminal drains up, serve and a worker', async () => {
+test('a closed terminal drains up, serve and a worker', { tags: 'slow' }, async () => {
   const [{ process: whole, ready }, serve, worker] = [
     await up('--workers', '1'),
     place.start(['serve', '--port', '0', '--json']),
@@ -216,7 +218,10 @@ async function freePort(): Promise<number> {
   return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
-test('A21: a tools file of ten lines works, and an edit of it, or of what it imports, is picked up while up runs; its hooks and toolsets too (D5, D10)', async () => {
+test('A21: a tools file of ten lines works, and an edit of it, or of what it imports, is picked up while up runs; its hooks and toolsets too (D5, D10)', {
+  tags: 'slow',
+  timeout: 80_000,
+}, async () => {
   const file = join(place.folder, 'ten.ts');
   const words = join(place.folder, 'words.ts');
   const source = (greeting: string) => `import { defineTool } from 'pawl';
@@ -284,4 +289,4 @@ export const more = toolset('more', () => [
   process.signal('SIGINT');
   expect(await process.ended).toEqual({ code: 0, signal: null });
   await allGone(ready.workers.map(({ pid }) => pid));
-}, 80_000);
+});

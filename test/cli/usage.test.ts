@@ -47,7 +47,7 @@ describe('a person at the keyboard', () => {
   });
 });
 
-test('Redis out of reach is said in one line, without the password: exit code 7', async () => {
+test('Redis out of reach is said in one line, without the password: exit code 7', { tags: 'slow' }, async () => {
   const env = { REDIS_URL: 'redis://:hidden@127.0.0.1:1' };
   for (const ended of await Promise.all(
     [['worker'], ['calls'], ['serve', '--port', '0']].map((args) => pawl(args, env)),
@@ -93,6 +93,8 @@ describe('a configuration file that cannot be used is named in one line: exit co
     ],
     ['pawl.config.ts', "import 'no-such-package';\n", /cannot be used: Cannot find package 'no-such-package'/],
     ['pawl.config.mjs', "\nthrow new Error('no luck');\n", /cannot be used: no luck \(pawl\.config\.mjs:2\)/],
+    ['pawl.config.cjs', "\nthrow new Error('no luck');\n", /cannot be used: no luck \(pawl\.config\.cjs:2\)/],
+    ['pawl.config.yaml', 'prefix: shop\n', /is not read: write pawl\.config\.json or pawl\.config\.ts /],
     ['pawl.config.mjs', 'export const prefix = 1;\n', /has no default export: write export default/],
   ])('%s: %j', async (name, text, said) => {
     const folder = temporaryFolder();

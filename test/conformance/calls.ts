@@ -419,6 +419,13 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
         expect((await other.call(work, { label: 'again' })).status).toBe('success');
       });
 
+      test('I17: calls that are made at the same time take no more from a budget than it has', async () => {
+        const spending = await front.openSession({ actorId: 'ada', budget: { calls: 2 } });
+        const made = ['a', 'b', 'c', 'd'].map((label) => spending.call(work, { label: `spent ${label}` }));
+        const ends = (await Promise.all(made)).map(({ status, error }) => error?.code ?? status);
+        expect(ends.sort()).toEqual(['BUDGET_EXHAUSTED', 'BUDGET_EXHAUSTED', 'success', 'success']);
+      });
+
       test('R20: all calls of a tool have a budget of retries together, which successes refill; without one a call ends with its last failure', async () => {
         const away = async (label: string) => {
           scripts.set(

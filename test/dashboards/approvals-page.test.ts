@@ -2,8 +2,9 @@ import { mkdirSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../src/shared/tool.ts';
+import { eventually } from '../helpers/signal.ts';
 import { startRig } from '../producer/http/rig.ts';
-import { hasBrowser, openPage } from './browser.ts';
+import { clickOnTheNext, hasBrowser, openPage } from './browser.ts';
 
 const deploy = defineTool({
   name: 'deploy',
@@ -105,6 +106,38 @@ describe.skipIf(!hasBrowser)('approvals on the operator’s page in Chromium', (
     await page.keyboard.press('Enter');
     expect((await stateOf(first)).result.error.message).toContain('denied the call: not on a Friday');
     await page.getByText(/denied by local operator: Deploy shop/).waitFor();
+  });
+
+  test('the second half of a double click decides on nothing; a click on what one has seen does', async () => {
+    const { server, call, ask } = await rig();
+    const pending = async () => (await ask('/v1/approvals?state=pending')).body.approvals.length;
+    const page = await openPage(server.url);
+    for (const replicas of [1, 2]) {
+      await call({ service: 'shop', replicas });
+      await page.getByRole('button', { name: new RegExp(`with ${replicas} replicas`) }).waitFor();
+    }
+    await clickOnTheNext(page, '.detail h3', '.approve');
+    const approve = page.getByRole('button', { name: 'Approve' });
+    await approve.click();
+    await page.getByText('Nothing was decided').waitFor();
+    expect(await pending()).toBe(1);
+    await eventually(
+      async () => {
+        // A click before this one may have been taken, and the button be gone.
+        await approve.click({ timeout: 1_000 }).catch(() => undefined);
+        return (await pending()) === 0;
+      },
+      { what: 'the approval of the second call' },
+    );
+  });
+
+  test('what is shown of a hundred and more is not called all of them', { tags: 'slow' }, async () => {
+    const { server, call } = await rig();
+    const page = await openPage(server.url);
+    for (let replicas = -99; replicas <= 1; replicas += 1) await call({ service: 'shop', replicas });
+    await page.locator('nav .badge').getByText('100+', { exact: true }).waitFor();
+    await page.getByText('more may wait').waitFor();
+    expect(await page.title()).toBe('(100+) Pawl');
   });
 
   test('characters that deceive are written out, markup is text, and a phone in the dark has room for it', async () => {

@@ -49,3 +49,21 @@ export async function openPage(url: string, options: BrowserContextOptions = {})
   await page.goto(`${url}/`);
   return page;
 }
+
+/**
+ * The second press of a double click, as fast as a browser can be: it lands on `button` as soon as what is shown there, the text of
+ * `what`, is another one.
+ */
+export async function clickOnTheNext(page: Page, what: string, button: string): Promise<void> {
+  // Text, because the types of a browser are not those of the tests.
+  await page.evaluate(`(() => {
+    const shown = () => document.querySelector(${JSON.stringify(what)})?.textContent;
+    const before = shown();
+    const observer = new MutationObserver(() => {
+      if (shown() === before || shown() === undefined) return;
+      observer.disconnect();
+      document.querySelector(${JSON.stringify(button)}).dispatchEvent(new MouseEvent('click', { detail: 2, bubbles: true }));
+    });
+    observer.observe(document.getElementById('main'), { childList: true, subtree: true });
+  })()`);
+}

@@ -8,7 +8,7 @@ import { message } from '../../src/workers/tools/message.ts';
 import { requestUserInput } from '../../src/workers/tools/request-user-input.ts';
 import { eventually, signal } from '../helpers/signal.ts';
 import { startRig } from '../producer/http/rig.ts';
-import { hasBrowser, openPage } from './browser.ts';
+import { clickOnTheNext, hasBrowser, openPage } from './browser.ts';
 
 /** `PAWL_IMAGES=docs/images` keeps what the page looked like. */
 const images = process.env['PAWL_IMAGES'];
@@ -210,6 +210,20 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     await page.getByRole('link', { name: 'request_user_input' }).waitFor();
   });
 
+  test('the second half of a double click answers no other question', async () => {
+    const { server, call, ask } = await rig();
+    const page = await openPage(server.url);
+    const options = ['Yes', 'No'].map((label) => ({ label, value: label }));
+    for (const question of ['Delete the old index?', 'Delete the backup?']) {
+      await call('request_user_input', { question, options }, 0);
+      await page.getByText(question).waitFor();
+    }
+    await clickOnTheNext(page, '.questions .question', '.questions .options button');
+    await page.getByRole('button', { name: 'Yes' }).first().click();
+    await page.getByText('Nothing was answered').waitFor();
+    expect((await ask('/v1/questions')).body.questions).toMatchObject([{ text: 'Delete the backup?' }]);
+  });
+
   test('a tool is disabled and enabled again; the layer is turned off and on; nothing happens without the question', async () => {
     const { server, call, ask } = await rig();
     const page = await openPage(server.url, { viewport: { width: 1180, height: 760 } });
@@ -363,5 +377,32 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     await eventually(async () => (await page.locator('#live').innerText()) === 'Live', {
       what: 'the page to be live again',
     });
+  });
+
+  test('a server that stands still is not called live', { tags: 'slow' }, async () => {
+    const { server } = await rig();
+    const page = await openPage(server.url);
+    const live = page.locator('#live');
+    await live.filter({ hasText: 'Live' }).waitFor();
+    await page.context().route('**/v1/**', () => {});
+    await live.filter({ hasText: 'Reconnecting' }).waitFor({ timeout: 60_000 });
+    await page.context().unroute('**/v1/**');
+    await live.filter({ hasText: 'Live' }).waitFor();
+  });
+
+  test('a page of which only a part is answered is not called live', { tags: 'slow' }, async () => {
+    const { server } = await rig();
+    const page = await openPage(server.url);
+    await page.goto(`${server.url}/#sessions/trip`);
+    await page.getByText('It made no call that is remembered.').waitFor();
+    const away = { error: { code: 'BACKEND_UNAVAILABLE', message: 'Redis is away.' } };
+    await page.context().route('**/v1/calls?**', (route) => route.fulfill({ status: 503, json: away }));
+    const live = page.locator('#live');
+    await live.filter({ hasText: 'Reconnecting' }).waitFor();
+    for (let answers = 0; answers < 3; answers += 1)
+      await page.waitForResponse((answer) => answer.url().endsWith('/v1/sessions/trip') && answer.ok());
+    expect(await live.innerText()).toBe('Reconnecting');
+    await page.context().unroute('**/v1/calls?**');
+    await live.filter({ hasText: 'Live' }).waitFor();
   });
 });

@@ -14,6 +14,8 @@ export interface ProcessOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** Default: the checkout. */
   readonly cwd?: string;
+  /** Whoever starts it inside a test disposes of it, too. */
+  readonly outlivesTest?: boolean;
 }
 
 export interface Ending {
@@ -110,7 +112,7 @@ function start(program: string, args: readonly string[], options: ProcessOptions
     await ended;
   };
   try {
-    onTestFinished(dispose);
+    if (options.outlivesTest !== true) onTestFinished(dispose);
   } catch {
     // Not inside a test: whoever started it disposes of it.
   }

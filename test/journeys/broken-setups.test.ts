@@ -1,4 +1,8 @@
-/** Set-ups as a new operator might have them, each mended with what Pawl, `pawl doctor` and the runbook say, and nothing else. */
+/**
+ * Set-ups as a new operator might have them, each mended with what Pawl, `pawl doctor` and the runbook say, and nothing else.
+ *
+ * @module-tag slow
+ */
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,3 +1,4 @@
+/** @module-tag slow */
 import { expect, test } from 'vitest';
 import type { CircuitListing, ToolResultEnvelope } from '../../src/index.ts';
 import { eventually } from '../helpers/signal.ts';

@@ -1,3 +1,4 @@
+/** @module-tag slow */
 import { expect, test } from 'vitest';
 import { startWire, type Wire } from '../helpers/proxy.ts';
 import { eventually, within } from '../helpers/signal.ts';

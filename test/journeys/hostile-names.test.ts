@@ -1,3 +1,4 @@
+/** @module-tag slow */
 import { expect, test } from 'vitest';
 import type { ToolResultEnvelope } from '../../src/index.ts';
 import { startFleet } from './fixtures/fleet.ts';

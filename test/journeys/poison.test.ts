@@ -1,3 +1,4 @@
+/** @module-tag slow */
 import { expect, test } from 'vitest';
 import { eventually } from '../helpers/signal.ts';
 import { startFleet } from './fixtures/fleet.ts';

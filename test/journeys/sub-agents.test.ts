@@ -1,4 +1,8 @@
-/** C18: sub-agents over two workers and several producers. */
+/**
+ * C18: sub-agents over two workers and several producers.
+ *
+ * @module-tag slow
+ */
 import { expect, test } from 'vitest';
 import type { AgentEvent, Session, ToolResultEnvelope } from '../../src/index.ts';
 import { eventually, signal, within } from '../helpers/signal.ts';

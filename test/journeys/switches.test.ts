@@ -1,3 +1,4 @@
+/** @module-tag slow */
 import { expect, test as it, onTestFinished } from 'vitest';
 import { connect, type Pawl, type Session, type ToolResultEnvelope } from '../../src/index.ts';
 import { eventually } from '../helpers/signal.ts';

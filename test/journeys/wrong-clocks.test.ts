@@ -1,3 +1,4 @@
+/** @module-tag slow */
 import { expect, test } from 'vitest';
 import { atOnce, eventually } from '../helpers/signal.ts';
 import { SHORT_LOCK_MS, startFleet, tallyOf } from './fixtures/fleet.ts';

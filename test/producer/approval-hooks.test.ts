@@ -37,12 +37,13 @@ async function start(
       const found = await fleet.pawl.approvals.list({ state: 'pending' });
       return found.find(({ record }) => record.request.callId === submission.callId);
     });
-    const decide = (decision: 'approve' | 'deny', reason?: string) =>
+    const decide = (decision: 'approve' | 'deny', reason?: string, params?: { readonly amount: number }) =>
       fleet.pawl.approvals.decide(listed.record.request.id, {
         decision,
         digest: listed.digest,
         by: 'grace',
         ...(reason === undefined ? {} : { reason }),
+        ...(params === undefined ? {} : { params }),
       });
     return { callId: submission.callId ?? '', result: submission.result, decide, id: listed.record.request.id };
   };
@@ -67,6 +68,14 @@ describe('D5: hooks of approvals', () => {
     expect(seen[3]).toMatchObject({ decidedBy: 'grace', reason: 'too much', preview: { summary: 'Send 2' } });
     const { requestId } = seen[2] as ApprovalEvent;
     expect(seen[3]).toMatchObject({ requestId, params: { amount: 2 }, actorId: 'agent-7', tool: { name: 'send' } });
+  });
+
+  test('an approval is told with the parameters that were approved', async () => {
+    const { ask, seen } = await start();
+    const edited = await ask(1000);
+    await edited.decide('approve', undefined, { amount: 100 });
+    expect((await edited.result).output?.content).toBe(100);
+    expect(seen.map(({ params }) => params)).toEqual([{ amount: 1000 }, { amount: 100 }]);
   });
 
   test('the end of the time to decide is told by whoever ends it', async () => {

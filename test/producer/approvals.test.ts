@@ -6,6 +6,7 @@ import { digestOf, expiredOutcome } from '../../src/shared/approval.ts';
 import { silentLogger } from '../../src/shared/log.ts';
 import type { ApprovalRecord } from '../../src/shared/store/approvals.ts';
 import { jobIdOf } from '../../src/shared/store/queues.ts';
+import { uuidv7 } from '../../src/shared/time.ts';
 import { defineTool } from '../../src/shared/tool.ts';
 import { Sweep } from '../../src/workers/sweep.ts';
 import { eventually, signal } from '../helpers/signal.ts';
@@ -226,6 +227,77 @@ describe('A4, A7: an elevated call waits for a person', () => {
       message: expect.stringContaining('mallory'),
     });
     expect(ran).toEqual([]);
+  });
+
+  test('edited parameters run in place of the call’s own, also where the worker’s policy asks nobody any more', async () => {
+    const { tool, ran } = transfer();
+    const fleet = await startFleet({ tools: [{ ...tool, tier: 'workspace' }], settings: KEYS });
+    const asking = await fleet.openProducer({ policy: { global: { tools: { transfer: 'ask' } } } });
+    const session = await asking.openSession({ actorId: 'agent-7', channel: { kind: 'operator' } });
+    const { submission, digest, id } = await ask(fleet, session, { to: 'bob', amount: 1000 });
+    const params = { to: 'bob', amount: 100 };
+    await asking.approvals.decide(id, { decision: 'approve', digest, by: 'grace', params });
+    expect(contentOf(await submission.result)).toEqual({ sent: 100 });
+    expect(ran).toEqual([params]);
+  });
+
+  test('a layer for channels in the worker’s policy holds, also where the producer’s has none', async () => {
+    const { tool, ran } = transfer();
+    const fleet = await startFleet({ tools: [{ ...tool, tier: 'workspace' }], settings: KEYS, workers: 0 });
+    const policy = {
+      channels: { operator: { tools: { transfer: 'deny' } }, none: { tiers: { workspace: 'allow' } } },
+    } as const;
+    await fleet.startWorker({ settings: { policy } });
+    const params = { to: 'bob', amount: 5 };
+    const session = await withChannel(fleet);
+    const below = await session.branch();
+    for (const denied of [session, below])
+      expect((await denied.call('transfer', params)).error).toMatchObject({ code: 'PERMISSION_DENIED' });
+    expect(contentOf(await fleet.session.call('transfer', params))).toEqual({ sent: 5 });
+    expect(ran).toHaveLength(1);
+  });
+
+  test('a request that is handed in twice asks once', async () => {
+    const { tool } = transfer();
+    const fleet = await startFleet({ tools: [tool], settings: KEYS });
+    const session = await withChannel(fleet);
+    const asked: string[] = [];
+    session.events.on('approval-requested', ({ approvalId }) => asked.push(approvalId));
+    const params = { to: 'bob', amount: 5 };
+    const options = { requestId: uuidv7(), idempotencyKey: 'k' };
+    const first = pending(await session.submit(tool, params, options));
+    const [listed] = await waiting(fleet);
+    const { id = '', createdAtMs = 0 } = listed?.record.request ?? {};
+    // What was handed in at another time is another submission of it.
+    await eventually(async () => (await fleet.pawl.backend.ledger.now()) > createdAtMs + 1, {
+      what: 'the next moment',
+    });
+    const second = pending(await session.submit(tool, params, options));
+    expect(second.callId).toBe(first.callId);
+    const told = fleet.audited.filter(({ type }) => type === 'approval-requested');
+    expect([asked, told]).toMatchObject([[id], [{ approvalId: id }]]);
+  });
+
+  test('a call that all sessions share is not shared by a session that must ask a person for it', async () => {
+    const { tool, ran } = transfer();
+    const look = { ...tool, tier: 'read-only', effects: 'none' } as const;
+    const settings = {
+      ...KEYS,
+      tools: { transfer: { scope: 'global' } },
+      policy: { agents: { 'on-trial': { tools: { transfer: 'ask' } } } },
+    } as const;
+    const fleet = await startFleet({ tools: [look], settings });
+    const trial = await fleet.pawl.openSession({ agentId: 'on-trial', channel: { kind: 'operator' } });
+    const [params, edited, key] = [{ to: 'bob', amount: 5 }, { to: 'bob', amount: 1 }, { idempotencyKey: 'k' }];
+    expect(contentOf(await fleet.session.call('transfer', params, key))).toEqual({ sent: 5 });
+    const { callId, result } = pending(await trial.submit('transfer', params, key));
+    const { digest } = await fleet.pawl.approvals.show(callId);
+    await fleet.pawl.approvals.decide(callId, { decision: 'approve', digest, by: 'grace', params: edited });
+    expect(contentOf(await result)).toEqual({ sent: 1 });
+    // What they made of it is nobody else's.
+    const other = await fleet.pawl.openSession();
+    expect(contentOf(await other.call('transfer', params, key))).toEqual({ sent: 5 });
+    expect(ran).toEqual([params, edited]);
   });
 
   test('whoever asked cannot approve, but may deny', async () => {

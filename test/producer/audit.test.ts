@@ -150,6 +150,19 @@ describe('I4: one record per call, attempt, decision and override', () => {
     ]);
   });
 
+  test('calls that end with their session were cancelled by whoever closed it', async () => {
+    const gate = gated();
+    const fleet = await startFleet({ tools: [gate.tool], workers: 0 });
+    const { session, pawl } = fleet;
+    await session.submit('gate', {});
+    await pawl.closeSession(session.key, 'operator:42');
+    const overrides = await pawl.audit({ type: 'override' });
+    expect(overrides.map(({ record }) => [record['what'], record['by']])).toEqual([
+      ['cancellation', 'operator:42'],
+      ['session-closed', 'operator:42'],
+    ]);
+  });
+
   test('what a worker refuses to run has a record, too; reads can be left out', async () => {
     const fleet = await startFleet({ tools: [echo], workers: 0, settings: { audit: { reads: 'off' } } });
     const write = scripted('write', () => ({ output: 1 }));
@@ -158,13 +171,17 @@ describe('I4: one record per call, attempt, decision and override', () => {
     await eventually(() => fleet.pawl.catalogue().then(({ tools }) => tools.length === 2), { what: 'the tool' });
     const refused = await fleet.session.call('write', {});
     expect(refused.error?.code).toBe('PERMISSION_DENIED');
-    // The worker tells of it, and is not waited for.
+    // The worker tells of it, and is not waited for; the producer's own record may come behind it.
     const told = await eventually(async () => {
       const records = await trailOf(fleet);
       return records.length >= 2 && records;
     });
-    expect(types(told)).toEqual(['call', 'call-ended']);
-    expect(told[1]).toMatchObject({ code: 'PERMISSION_DENIED', tool: 'tools.write', callId: refused.callId });
+    expect(types(told).toSorted()).toEqual(['call', 'call-ended']);
+    expect(told.find(({ type }) => type === 'call-ended')).toMatchObject({
+      code: 'PERMISSION_DENIED',
+      tool: 'tools.write',
+      callId: refused.callId,
+    });
   });
 });
 

@@ -154,6 +154,17 @@ describe('I17: budgets', () => {
 });
 
 describe('I20: importance', () => {
+  test('of a tier with shards, the refusal says which one is full: the others are not', async () => {
+    const gate = gated();
+    const settings = { admission: { maxInflight: 10 }, shards: { workspace: 2 } };
+    const { session } = await startFleet({ tools: [gate.tool], settings });
+    for (let number = 0; number < 4; number += 1) pending(await session.submit('gate', { number }));
+    const refused = await session.call('gate', { number: 4 });
+    expect(refused.error?.message).toMatch(
+      /^Shard [01] of the tier workspace, one of 2 with its part of the room, has 4 calls/,
+    );
+  });
+
   test('when a tier is full, what matters least is refused first, with a time to come back; the rest goes on', async () => {
     const gate = gated();
     const fleet = await startFleet({ tools: [gate.tool], settings: { admission: { maxInflight: 10 } } });

@@ -1,10 +1,12 @@
 /** TR-12, on real Redis and workers: hooks run once per attempt, and once on a short circuit. */
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { HOOK_KINDS, type Hook } from '../../src/shared/hooks.ts';
+import { AuditTexts } from '../../src/shared/audit-record.ts';
+import { HOOK_KINDS, type Hook, type HookEvent } from '../../src/shared/hooks.ts';
 import { defineTool, type ToolContext } from '../../src/shared/tool.ts';
+import { createLocalRunner } from '../../src/testing.ts';
 import { signal } from '../helpers/signal.ts';
-import { startFleet } from './fleet.ts';
+import { pending, startFleet } from './fleet.ts';
 
 /** Writes down every hook that runs, in order. */
 function recorder(): { readonly hook: Hook; ran(): readonly string[] } {
@@ -122,6 +124,65 @@ describe('D5: hooks change a call on its way', () => {
     expect(record?.outcome?.output?.metadata).toEqual({ display: '3 letters' });
   });
 
+  test('hooks after an attempt see the parameters that ran: those that an approver or a hook made', async () => {
+    const tool = scripted(({ text }) => text);
+    const seen: unknown[] = [];
+    const see = ({ params }: HookEvent) => void seen.push(params['text']);
+    const hooks: Hook[] = [
+      {
+        name: 'change',
+        beforeAttempt: ({ params }) => (params['text'] === 'edited' ? undefined : { params: { text: 'made' } }),
+      },
+      { name: 'see', afterAttempt: see },
+    ];
+    const fleet = await startFleet({ tools: [tool], hooks });
+    expect((await fleet.session.call(tool, { text: 'asked' })).output?.content).toBe('made');
+    const pawl = await fleet.openProducer({ policy: { global: { tools: { note: 'ask' } } } });
+    const session = await pawl.openSession({ actorId: 'ada', channel: { kind: 'operator' } });
+    const { callId, result } = pending(await session.submit(tool, { text: 'asked' }));
+    const { digest } = await pawl.approvals.show(callId);
+    await pawl.approvals.decide(callId, { decision: 'approve', digest, by: 'grace', params: { text: 'edited' } });
+    expect((await result).output?.content).toBe('edited');
+    expect(seen).toEqual(['made', 'edited']);
+  });
+
+  test('a secret that a hook puts into the parameters is in no log, error or record of the attempt (R31)', async () => {
+    const secret = 'opened by the vault';
+    const tool = defineTool({
+      name: 'login',
+      version: '1.0.0',
+      description: 'Logs in.',
+      tier: 'workspace',
+      input: z.object({ user: z.string(), password: z.string().optional() }),
+      run: ({ user, password }, ctx) => {
+        ctx.log.info(`${user} comes with ${password}`, { password });
+        if (user === 'eve') throw new Error(`no ${user} with ${password}`);
+        return { output: { used: password } };
+      },
+    });
+    const hook: Hook = {
+      name: 'vault',
+      beforeAttempt: ({ params }) => ({ params: { ...params, password: secret } }),
+    };
+    const fleet = await startFleet({ tools: [tool], hooks: [hook] });
+    const refused = await fleet.session.call(tool, { user: 'eve' });
+    expect(refused.error?.message).toBe('no eve with [redacted]');
+    await fleet.session.call(tool, { user: 'ada' });
+    const texts = new AuditTexts([]);
+    const records = fleet.audited.map((event) => texts.of(event, 0, 'id'));
+    expect(records.filter((record) => record.includes('"type":"attempt"'))).toHaveLength(2);
+    expect(records.join()).not.toContain(secret);
+
+    const lines: unknown[] = [];
+    const line = (...said: unknown[]) => void lines.push(said);
+    const log = { debug: line, info: line, warn: line, error: line };
+    const runner = createLocalRunner({ tools: [tool], hooks: [hook], log });
+    await runner.run(tool, { user: 'eve' });
+    await runner.close();
+    expect(JSON.stringify(lines)).toContain('eve comes with [redacted]');
+    expect(JSON.stringify(lines)).not.toContain(secret);
+  });
+
   test('a denial before the call or the attempt runs nothing; a broken rewrite is refused', async () => {
     let runs = 0;
     const tool = scripted(() => {
@@ -141,6 +202,45 @@ describe('D5: hooks change a call on its way', () => {
       codes.push((await session.call(tool, { text }, { idempotencyKey: text })).error?.code);
     expect(codes).toEqual(['PERMISSION_DENIED', 'PERMISSION_DENIED', 'INVALID_PARAMS']);
     expect(runs).toBe(0);
+  });
+
+  test('a result that a tool still returned when it was told to stop goes through the hook, too', async () => {
+    const began = signal();
+    const tool = scripted(async (_params, { signal: stopped }) => {
+      const told = new Promise((resolve) => stopped.addEventListener('abort', resolve));
+      began.fire();
+      await told;
+      return 'card 4711';
+    });
+    const hook: Hook = {
+      name: 'cards',
+      afterAttempt: ({ ending }) =>
+        ending.kind === 'value' ? { result: { ...ending.result, output: 'card ****' } } : undefined,
+    };
+    const { session } = await startFleet({ tools: [tool], hooks: [hook] });
+    const { callId, result } = pending(await session.submit(tool, { text: 'x' }));
+    await began.promise;
+    expect((await session.cancel(callId)).settlement).toBe('too-late');
+    expect((await result).output?.content).toBe('card ****');
+  });
+
+  test.each([
+    ['hides a part of it', 'card ****'],
+    ['fails', undefined],
+  ])('the audit trail has no more of a result than its caller, behind a hook that %s', async (does, kept) => {
+    const tool = scripted(() => 'card 4711');
+    const hook: Hook = {
+      name: 'cards',
+      onFailure: 'closed',
+      afterAttempt: () => {
+        if (does === 'fails') throw new Error('no');
+        return { result: { output: 'card ****' } };
+      },
+    };
+    const { session, audited } = await startFleet({ tools: [tool], hooks: [hook] });
+    await session.call(tool, { text: 'x' });
+    const attempts = audited.flatMap((event) => (event.type === 'attempt' ? [[event.status, event.result]] : []));
+    expect(attempts).toEqual([['success', kept]]);
   });
 
   test('a hook that fails after the attempt, closed, does not say that nothing happened', async () => {

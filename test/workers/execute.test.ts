@@ -1,8 +1,12 @@
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { defineTool, type Effects, type ProbeAnswer, ToolError } from '../../src/index.ts';
+import { PawlError } from '../../src/shared/failure.ts';
 import type { Hook } from '../../src/shared/hooks.ts';
 import { backoffMs, DEFAULT_RETRY } from '../../src/shared/retry.ts';
+import { Approvals } from '../../src/shared/store/approvals.ts';
+import { Breakers } from '../../src/shared/store/breakers.ts';
+import { Limits } from '../../src/shared/store/limits.ts';
 import { eventually, signal } from '../helpers/signal.ts';
 import { contentOf, type Fleet, pending, startFleet } from '../producer/fleet.ts';
 import { echo, gated, httpError, scripted } from '../producer/tools.ts';
@@ -703,6 +707,21 @@ describe('a `probe` tool whose attempt failed in the middle', () => {
     expect([contexts.length, probed]).toEqual([runs, [2]]);
   });
 
+  test.each([
+    ['leaves the outcome unknown when its circuit opened meanwhile', reset, 'OUTCOME_UNKNOWN'],
+    ['is refused by a circuit that opened meanwhile where nothing happened', refused, 'CIRCUIT_OPEN'],
+  ])('%s', async (_does, failure, code) => {
+    const { tool, contexts, probed } = failing({ state: 'not-done' }, failure);
+    const hook: Hook = {
+      name: 'operator',
+      onRetry: async () => void (await fleet.pawl.setCircuit('force_open', { tool: 'charge' })),
+    };
+    const fleet = await startFleet({ tools: [tool], hooks: [hook] });
+    const result = await fleet.session.call(tool, {});
+    expect(result).toMatchObject({ attempts: 1, error: { code, breakerState: 'FORCED_OPEN' } });
+    expect([contexts.length, probed]).toEqual([1, []]);
+  });
+
   test('runs again unasked where the failure proves that nothing happened', async () => {
     const { tool, probed } = failing({ state: 'unknown' }, refused);
     const { session } = await startFleet({ tools: [tool] });
@@ -739,6 +758,83 @@ describe('a process that stood still', () => {
     const result = await fleet.session.call(tool, {});
     expect(result.error?.code ?? result.status).toBe(end);
     expect(contexts.map(({ fence }) => fence)).toEqual(fences);
+  });
+});
+
+describe('an attempt that Redis could not take a step of', () => {
+  const away = () => new PawlError('BACKEND_UNAVAILABLE', 'OOM command not allowed');
+
+  test('goes back unspent before it has a slot under a limit', async () => {
+    const { tool, contexts } = scripted('visit', () => ({ output: 'seen' }), { effects: 'once' });
+    const settings = { tools: { visit: { limits: { concurrency: 1 } } } };
+    const fleet = await startFleet({ tools: [tool], settings });
+    const failing = vi.spyOn(Limits.prototype, 'take').mockRejectedValueOnce(away());
+    onTestFinished(() => failing.mockRestore());
+    expect(await fleet.session.call(tool, {})).toMatchObject({ status: 'success', attempts: 1 });
+    expect(contexts).toHaveLength(1);
+    const { limits } = fleet.pawl.backend;
+    const isFree = async () => (await limits.standing({ name: 'policy:tools.visit' })).running === 0;
+    await eventually(isFree, { what: 'a free slot' });
+  });
+
+  test('gives its slot under a limit back as soon as Redis takes that', async () => {
+    const { tool } = scripted('visit', () => ({ output: 'seen' }));
+    const settings = { tools: { visit: { limits: { concurrency: 1 } } } };
+    const fleet = await startFleet({ tools: [tool], settings });
+    const failing = vi.spyOn(Limits.prototype, 'release').mockRejectedValueOnce(away());
+    onTestFinished(() => failing.mockRestore());
+    await fleet.session.call(tool, {});
+    await fleet.session.call(tool, {});
+    expect(failing).toHaveBeenCalledTimes(3);
+    expect(await fleet.pawl.backend.limits.standing({ name: 'policy:tools.visit' })).toMatchObject({ running: 0 });
+  });
+
+  test('goes back unspent at the gate, and its decision is looked at again', async () => {
+    const { tool, contexts } = scripted('visit', () => ({ output: 'seen' }), { effects: 'once' });
+    const settings = { policy: { global: { tools: { visit: 'ask' } } } } as const;
+    const fleet = await startFleet({ tools: [tool], settings, workers: 0 });
+    const session = await fleet.pawl.openSession({ actorId: 'ada', channel: { kind: 'operator' } });
+    const { callId, result } = pending(await session.submit(tool, {}));
+    const { digest } = await fleet.pawl.approvals.show(callId);
+    await fleet.pawl.approvals.decide(callId, { decision: 'approve', digest, by: 'grace' });
+    const failing = vi.spyOn(Approvals.prototype, 'read').mockRejectedValueOnce(away());
+    onTestFinished(() => failing.mockRestore());
+    await fleet.startWorker();
+    expect(await result).toMatchObject({ status: 'success', attempts: 1 });
+    expect(contexts).toHaveLength(1);
+  });
+});
+
+describe('what a tool came to is not lost when Redis cannot take a word on its circuit', () => {
+  const away = () => new PawlError('BACKEND_UNAVAILABLE', 'OOM command not allowed');
+
+  test('a failure', async () => {
+    const { tool } = scripted('charge', () => Promise.reject(new Error('no funds')), { effects: 'once' });
+    const fleet = await startFleet({ tools: [tool] });
+    const failing = vi.spyOn(Breakers.prototype, 'addFailure').mockRejectedValueOnce(away());
+    onTestFinished(() => failing.mockRestore());
+    expect(await fleet.session.call(tool, {})).toMatchObject({ attempts: 1, error: { code: 'TOOL_FAILED' } });
+    expect(failing).toHaveBeenCalledTimes(2);
+  });
+
+  test('the success of a probe of the circuit', async () => {
+    const { tool, contexts } = scripted(
+      'charge',
+      (_ctx, { fails }) => (fails === true ? Promise.reject(new Error('no')) : { output: 'charged' }),
+      { effects: 'once', circuit: { consecutiveFailures: 1, cooldownMs: 1, whenOpen: 'park' } },
+    );
+    const fleet = await startFleet({ tools: [tool] });
+    await fleet.session.call(tool, { fails: true });
+    const change = Breakers.prototype.change;
+    let refused = 0;
+    const failing = vi.spyOn(Breakers.prototype, 'change').mockImplementation(function (this: Breakers, ...args) {
+      if (contexts.length < 2 || refused > 0) return change.apply(this, args);
+      refused += 1;
+      return Promise.reject(away());
+    });
+    onTestFinished(() => failing.mockRestore());
+    expect(contentOf(await fleet.session.call(tool, {}))).toBe('charged');
+    expect([contexts.length, refused]).toEqual([2, 1]);
   });
 });
 

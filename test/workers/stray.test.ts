@@ -43,3 +43,25 @@ test('pawl worker outlives what a tools file throws beside its calls, and goes o
   worker.signal('SIGTERM');
   expect(await worker.ended).toEqual({ code: 0, signal: null });
 });
+
+test('a tool that ends the process of its worker is named in the log', async () => {
+  await using place = await openPlace();
+  const quit = `
+    export const quit = defineTool({
+      name: 'quit',
+      version: '1.0.0',
+      description: 'Ends its worker.',
+      tier: 'read-only',
+      input: z.object({}),
+      run: async () => process.exit(7),
+    });`;
+  appendFileSync(join(place.folder, 'tools.ts'), quit);
+  await using worker = place.start(['worker', '--tools', 'tools.ts', '--json']);
+  await worker.line('"event":"ready"');
+  await using _ = place.start(['call', 'quit']);
+  expect(JSON.parse(await worker.line('"event":"tool_ended_process"'))).toMatchObject({
+    callId: expect.any(String),
+    stack: expect.stringMatching(/process\.exit\(7\)[\s\S]*tools\.ts/),
+  });
+  expect(await worker.ended).toEqual({ code: 7, signal: null });
+});

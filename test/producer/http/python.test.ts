@@ -15,6 +15,13 @@ const python = async (url: string, ...args: string[]) => {
   return JSON.parse((await promisify(execFile)('python3', [EXAMPLE, ...args], { env })).stdout);
 };
 
+test.skipIf(!isThere)('the Python quick start does not wait for a budget that never fills again', async () => {
+  const { tools } = testTools();
+  const rig = await startRig({ tools });
+  await rig.pawl.openSession({ sessionKey: 'python', budget: { calls: 0 } });
+  expect(await python(rig.server.url, 'echo', '{"text": "x"}')).toMatchObject({ error: { code: 'BUDGET_EXHAUSTED' } });
+});
+
 test.skipIf(!isThere)(
   'the Python quick start gets its result, also from a server that was restarted meanwhile',
   async () => {

@@ -1,4 +1,6 @@
 import { spawnSync } from 'node:child_process';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
 import { startHttpServer } from '../../../src/producer/http/server.ts';
@@ -110,21 +112,46 @@ test('a server that restarts loses no call and no client: whoever polled asks ag
 
 const hasPython = spawnSync('python3', ['--version']).status === 0;
 
-test.skipIf(!hasPython)('a Python program of a few lines is a tool', async () => {
-  const { server, call } = await startDynamicRig();
-  const example = fileURLToPath(new URL('../../../examples/dynamic_tool.py', import.meta.url));
-  const program = startProgram('python3', [example, '1'], {
-    env: { PAWL_URL: server.url, PAWL_TOKEN: 'the-admin-1' },
+/** In front of a server, and refuses every other request, as one whose Redis is away. */
+async function startReluctant(url: string): Promise<string> {
+  let asked = 0;
+  const server = createServer(async (request, response) => {
+    asked += 1;
+    const body = Buffer.concat(await request.toArray());
+    if (asked % 2 === 1) return void response.writeHead(503, { 'retry-after': '0' }).end('{}');
+    const { method = 'GET', url: path = '', headers } = request;
+    const { authorization = '' } = headers;
+    const sent = body.length === 0 ? {} : { body };
+    const answer = await fetch(`${url}${path}`, {
+      method,
+      headers: { authorization, 'content-type': 'application/json' },
+      ...sent,
+    });
+    response.writeHead(answer.status).end(await answer.text());
   });
-  await program.line('serving');
-  const asked = { tool: 'count_words', params: { text: 'one two three' }, session: 's' };
-  await eventually(async () => {
-    const { status } = await call(asked, { token: 'the-agent-1', wait: 0 });
-    return status !== 404;
-  });
-  expect((await call(asked, { token: 'the-agent-1' })).body.output.content).toEqual({ words: 3 });
-  expect(await program.ended).toMatchObject({ code: 0 });
-  expect((await call({ ...asked, params: { text: 'x' } }, { token: 'the-agent-1' })).body.error.code).toBe(
-    'CLIENT_GONE',
-  );
-});
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void server.close());
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+test.skipIf(!hasPython)(
+  'a Python program of a few lines is a tool, also while the server refuses for a moment',
+  async () => {
+    const { server, call } = await startDynamicRig();
+    const example = fileURLToPath(new URL('../../../examples/dynamic_tool.py', import.meta.url));
+    const program = startProgram('python3', [example, '1'], {
+      env: { PAWL_URL: await startReluctant(server.url), PAWL_TOKEN: 'the-admin-1' },
+    });
+    await program.line('serving');
+    const asked = { tool: 'count_words', params: { text: 'one two three' }, session: 's' };
+    await eventually(async () => {
+      const { status } = await call(asked, { token: 'the-agent-1', wait: 0 });
+      return status !== 404;
+    });
+    expect((await call(asked, { token: 'the-agent-1' })).body.output.content).toEqual({ words: 3 });
+    expect(await program.ended).toMatchObject({ code: 0 });
+    expect((await call({ ...asked, params: { text: 'x' } }, { token: 'the-agent-1' })).body.error.code).toBe(
+      'CLIENT_GONE',
+    );
+  },
+);

@@ -4,7 +4,7 @@ import { readPlaceState } from '../../../src/shared/store/place-state.ts';
 import { wake } from '../../../src/shared/store/wake.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { pending, startFleet } from '../../producer/fleet.ts';
-import { gated } from '../../producer/tools.ts';
+import { gated, scripted } from '../../producer/tools.ts';
 
 const AGO_MS = 20_000;
 
@@ -36,4 +36,21 @@ test('a call that waits for a limit waits for no worker, until it is woken', asy
     'success',
     'success',
   ]);
+});
+
+test('a call that was cancelled before a person decided waits for nothing: not for a retry either', async () => {
+  const deploy = scripted('deploy', () => ({ output: 'deployed' }), { tier: 'elevated' });
+  const { pawl } = await startFleet({ tools: [deploy.tool] });
+  const session = await pawl.openSession({ actorId: 'ada', channel: { kind: 'operator' } });
+  const { redis, prefix, ledger } = pawl.backend;
+  const { callId } = pending(await session.submit(deploy.tool, {}));
+  const place = placeFor(callId);
+  const keys = ledger.keys(place);
+  await eventually(async () => (await redis.zcard(keys.job('delayed'))) === 1, { what: 'the job that waits' });
+  expect(await readPlaceState(redis, prefix, place)).toMatchObject({ awaitingApproval: 1, delayed: 0, waiting: 0 });
+
+  const [jobId = ''] = await redis.zrange(keys.job('delayed'), '0', '0');
+  await pawl.cancel(callId);
+  expect(await readPlaceState(redis, prefix, place)).toMatchObject({ awaitingApproval: 0, delayed: 0, waiting: 0 });
+  expect(await redis.exists(keys.job(jobId))).toBe(0);
 });

@@ -1,8 +1,11 @@
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../../src/shared/failure.ts';
 import {
   backendError,
+  closeConnection,
   luaConstants,
   openConnection,
   reach,
@@ -108,6 +111,13 @@ describe('Redis out of reach is one typed error', () => {
     expect(backendError(new Error(message))).toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
   });
 
+  test('a connection that was lost is called that: nobody set an option of ioredis', () => {
+    const cause = new Error(
+      'Reached the max retries per request limit (which is 1). Refer to "maxRetriesPerRequest" option for details.',
+    );
+    expect(backendError(cause)).toMatchObject({ message: 'Redis cannot be used: the connection was lost.', cause });
+  });
+
   test('a defect of ours passes through', () => {
     const defect = new Error('ERR user_script:1: attempt to index a nil value');
     expect(backendError(defect)).toBe(defect);
@@ -160,4 +170,17 @@ test.each([
   ['rediss://u:p@one,rediss://u:p@two', true, ['rediss://u:p@one', 'rediss://u:p@two']],
 ])('%s is a cluster: %s', (url, clustered, nodes) => {
   expect([isCluster(url), clustered ? nodesOf(url) : nodes]).toEqual([clustered, nodes]);
+});
+
+test('a connection that has ended can be closed again and again, and nothing is kept of that', async () => {
+  const { redisUrl: url, prefix } = await createWorld();
+  const client = openConnection({ url, name: `${prefix}:test`, mode: 'patient' });
+  await whenReady(client, 10_000);
+  const ended = once(client, 'end');
+  closeConnection(client);
+  await ended;
+  const { stream } = client as unknown as { readonly stream: Socket };
+  const listeners = stream.listenerCount('close');
+  for (let times = 0; times < 20; times += 1) closeConnection(client);
+  expect(stream.listenerCount('close')).toBe(listeners);
 });

@@ -4,7 +4,7 @@ import { type FleetLimit, Limits, type Starter } from '../../../src/shared/store
 import { callOfJob, jobIdOf } from '../../../src/shared/store/queues.ts';
 import type { PutSpec } from '../../../src/shared/tool-spec.ts';
 import { eventually } from '../../helpers/signal.ts';
-import { contentOf, startFleet } from '../../producer/fleet.ts';
+import { contentOf, pending, startFleet } from '../../producer/fleet.ts';
 import { gated } from '../../producer/tools.ts';
 import { claimOf, openBooks, PLACE } from '../../shared/store/calls.ts';
 import { door, sendJson, startTestService } from './service.ts';
@@ -60,6 +60,25 @@ test('slots go to those that came first, and come back from those that are gone'
   await redis.zincrby(holders, -LEASE_MS, (await of('a')).jobId);
   expect(await take('d'), 'the slot of a, whose lease has ended').toBe(true);
   expect(await take('e')).toBe(false);
+});
+
+test('a worker that lost its call to another one leaves it the slot', async () => {
+  const { tool, arrived, open } = gated('visit');
+  const settings = { tools: { visit: { limits: { concurrency: 1 } } } };
+  const fleet = await startFleet({ tools: [tool], settings, workers: 0 });
+  const worker = await fleet.startWorker();
+  const { ledger, limits } = fleet.pawl.backend;
+  const { callId } = pending(await fleet.session.submit(tool, {}));
+  await arrived();
+  const generation = (await ledger.read(callId))?.generation ?? '';
+  const job = { callId, generation, session: fleet.session.key };
+  await ledger.begin(job, { workerId: 'other', leaseMs: LEASE_MS, token: 'other' });
+  const limit = { name: 'policy:tools.visit', concurrency: 1 };
+  const jobId = jobIdOf(callId, generation);
+  expect((await limits.take(limit, { jobId, start: `${jobId} 2` }, 2 * LEASE_MS)).kind).toBe('granted');
+  open();
+  await worker.close();
+  expect(await limits.standing(limit)).toMatchObject({ running: 1 });
 });
 
 test('sessions that wait for a slot take turns, whatever each has waiting', async () => {
