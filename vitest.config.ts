@@ -31,6 +31,7 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     exclude: ['test/containers/**'],
+    reporters: ['default', 'test/helpers/flaky-reporter.ts'],
     globalSetup: ['test/helpers/global-setup.ts'],
     pool: 'forks',
     sequence: { sequencer: LongestFirst },
