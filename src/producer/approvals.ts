@@ -339,6 +339,7 @@ export class ApprovalDesk {
       ...(decision === undefined ? {} : { by: decision.by }),
       ...(decision?.reason === undefined ? {} : { reason: decision.reason }),
       edited: decision?.params !== undefined,
+      params: decision?.params,
       tenantId,
     });
     await this.#parts.hooks.ended(record, state, decision);

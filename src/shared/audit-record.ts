@@ -44,6 +44,10 @@ export class AuditTexts {
       const { params } = event;
       withoutSecrets(record, event.idempotencyKey);
       record['request'] = this.#summary(params, params);
+    } else if (event.type === 'approval-decided') {
+      const { params } = event;
+      record['params'] = undefined;
+      record['request'] = this.#summary(params, params);
     } else if (event.type === 'attempt') {
       const { params, result, startedAtMs, finishedAtMs, latencyMs } = event;
       withoutSecrets(record, event.idempotencyKey);

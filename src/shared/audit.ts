@@ -120,8 +120,9 @@ export type AuditEvent =
       readonly digest: string;
       readonly by?: string;
       readonly reason?: string;
-      /** The approver has changed the parameters. */
+      /** The approver has changed the parameters: to `params`, which are recorded as those of a call are. */
       readonly edited: boolean;
+      readonly params?: Readonly<Record<string, unknown>> | undefined;
       readonly tenantId?: string | undefined;
     }
   /** The tool is about to run under an approval. */

@@ -193,7 +193,7 @@ describe('I4: elevated calls fail closed', () => {
       version: '1.0.0',
       description: 'Sends money.',
       tier: 'elevated',
-      input: z.object({ amount: z.number() }),
+      input: z.object({ amount: z.number(), password: z.string().optional() }),
       run: (params) => {
         ran.push(params);
         return { output: { sent: params.amount } };
@@ -210,11 +210,12 @@ describe('I4: elevated calls fail closed', () => {
         (await fleet.pawl.approvals.list({ state: 'pending' })).find(({ record }) => record.request.callId === callId),
       { what: 'the approval' },
     );
-    const approve = () =>
+    const approve = (edited: { params?: Record<string, unknown> } = {}) =>
       fleet.pawl.approvals.decide(listed.record.request.id, {
         decision: 'approve',
         digest: listed.digest,
         by: 'grace',
+        ...edited,
       });
     return { session, callId, result, approve };
   }
@@ -233,6 +234,20 @@ describe('I4: elevated calls fail closed', () => {
       'attempt',
     ]);
     expect(ran).toHaveLength(1);
+  });
+
+  test('parameters that an approver edited are recorded with the decision, without their secrets', async () => {
+    const { tool, ran } = transfer();
+    const fleet = await startFleet({ tools: [tool] });
+    const { callId, result, approve } = await ask(fleet);
+    await approve({ params: { amount: 3, password: 'xyzzy-plugh' } });
+    expect(contentOf(await result)).toEqual({ sent: 3 });
+    expect(ran).toEqual([{ amount: 3, password: 'xyzzy-plugh' }]);
+    const told = await trailOf(fleet, { sessionKey: undefined, callId });
+    expect(told.find(({ type }) => type === 'call')).toMatchObject({ request: '{"amount":5}' });
+    const decided = told.find(({ type }) => type === 'approval-decided');
+    expect(decided).toMatchObject({ edited: true, request: expect.stringContaining('"amount":3') });
+    expect(JSON.stringify(told)).not.toContain('xyzzy-plugh');
   });
 
   test('where its record cannot be written, the tool does not run', async () => {
