@@ -6,7 +6,8 @@ import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import module from 'node:module';
 import { Socket } from 'node:net';
-import { constants } from 'node:os';
+import { constants, homedir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** Names the descriptor that a re-executed Pawl holds to its launcher: its end is the launcher's end. */
@@ -37,10 +38,18 @@ async function run() {
     return;
   }
   if (inCheckout && major < 24) silenceTypeStrippingWarning();
-  // Compiled code is kept between commands: a third of a short command's time.
-  if (inCheckout) module.enableCompileCache?.(fileURLToPath(new URL('../node_modules/.cache/pawl', import.meta.url)));
+  module.enableCompileCache?.(compiledCodeFolder());
   const { main } = await import(inCheckout ? source.href : new URL('../dist/cli.js', import.meta.url).href);
   process.exitCode = await main(process.argv.slice(2));
+}
+
+/**
+ * Compiled code is kept between commands: a third of a short command's time in a checkout, and an eighth of it in an installed
+ * package, whose own folder may be another user's. Where nothing can be written, Node goes on without.
+ */
+function compiledCodeFolder() {
+  if (inCheckout) return fileURLToPath(new URL('../node_modules/.cache/pawl', import.meta.url));
+  return join(homedir(), '.cache', 'pawl', 'compiled');
 }
 
 /** Node 22 warns about every process that runs TypeScript, which is how this checkout is meant to run. */

@@ -214,6 +214,7 @@ function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean):
   say(context, oneLine(`${result.toolName}: ${code}: ${message}`));
   // A long list of issues stands in the message already.
   if (issues.length === 0 && retryAfterMs !== undefined) say(context, `try again in ${duration(retryAfterMs)}`);
+  if (code === 'LOOP_DETECTED') say(context, 'or name a call that is meant with --key');
   if (result.attempts > 1) say(context, `after ${count(result.attempts, 'attempt')}`);
   if (code === 'OUTCOME_UNKNOWN')
     say(context, `find out whether it happened, then: pawl calls resolve ${result.callId} --as succeeded|failed|retry`);

@@ -68,6 +68,16 @@ describe('pawl call', () => {
     expect(JSON.parse(second.stdout)).toMatchObject({ callId, fromCache: true, cache: { matchedOn: 'completed' } });
   });
 
+  test('says how a call is meant that a shell repeats beyond what an agent may', async () => {
+    let last = await place.run(['call', 'greet', '--params', '{"name":"Loop"}']);
+    for (let calls = 1; last.code === 0 && calls < 30; calls += 1)
+      last = await place.run(['call', 'greet', '--params', '{"name":"Loop"}']);
+    expect(last).toMatchObject({ code: 1, stderr: expect.stringContaining('LOOP_DETECTED') });
+    expect(last.stderr).toContain('pawl: or name a call that is meant with --key\n');
+    const meant = await place.run(['call', 'greet', '--params', '{"name":"Loop"}', '--key', fresh()]);
+    expect(meant).toMatchObject({ code: 0, stdout: 'Hello, Loop!\n' });
+  });
+
   test('takes parameters from a file that begins with a byte order mark', async () => {
     writeFileSync(join(place.folder, 'marked.json'), '\uFEFF{"name":"Ada"}');
     const greeted = await place.run(['call', 'greet', '--params', '@marked.json']);
