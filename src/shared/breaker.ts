@@ -10,6 +10,7 @@
  * an outcome counts only in the epoch in which its attempt started, so late answers change nothing.
  */
 
+import { z } from 'zod';
 import { defined } from './defined.ts';
 
 export type CircuitState = 'CLOSED' | 'OPEN' | 'HALF_OPEN' | 'FORCED_OPEN';
@@ -30,6 +31,24 @@ export interface CircuitPolicy {
   /** Name of what several tools depend on, for `circuitBreakerHint: "dependency"`. */
   readonly dependency?: string;
 }
+
+const milliseconds = z.number().int().positive();
+
+/** What tools and operators may say of it. */
+export const circuitOverridesSchema = z
+  .strictObject({
+    windowMs: milliseconds,
+    consecutiveFailures: z.number().int().min(1).max(1_000),
+    failureRate: z.number().gt(0).max(1),
+    rateSamples: z.number().int().min(1).max(1_000),
+    rateMinimum: z.number().int().min(1).max(1_000),
+    cooldownMs: milliseconds,
+    probeLeaseMs: milliseconds,
+    successesToClose: z.number().int().min(1).max(100),
+    whenOpen: z.enum(['refuse', 'park']),
+    dependency: z.string().min(1),
+  })
+  .partial();
 export type CircuitOverrides = { readonly [K in keyof CircuitPolicy]?: CircuitPolicy[K] | undefined };
 
 const DEFAULT_CIRCUIT: CircuitPolicy = {

@@ -3,11 +3,13 @@
  * is allowed, and nothing starts.
  */
 import { z } from 'zod';
+import { circuitOverridesSchema } from './breaker.ts';
 import { budgetSettingsSchema } from './budget.ts';
 import { DEFAULT_TTLS } from './call.ts';
 import { type Issue, PawlError } from './failure.ts';
 import { limitSettingsSchema } from './fleet-limit.ts';
 import { policySettingsSchema } from './policy-file.ts';
+import { retryOverridesSchema } from './retry.ts';
 import { shardCountSchema } from './shards.ts';
 import { MODES } from './switches.ts';
 import { tenantSettingsSchema } from './tenant.ts';
@@ -44,14 +46,8 @@ const toolPolicySchema = z.strictObject({
   limits: limitSettingsSchema.optional(),
   /** Of a tool with effects `once`; default: the setting of this name. */
   durability: durability.optional(),
-  retry: z
-    .strictObject({
-      maxAttempts: z.number().int().min(1).max(100),
-      baseMs: z.number().int().min(0),
-      maxDelayMs: z.number().int().min(0),
-      maxElapsedMs: z.number().int().min(0),
-      retriableCodes: z.array(z.string()),
-      terminalCodes: z.array(z.string()),
+  retry: retryOverridesSchema
+    .extend({
       /** Retries of all calls of the tool together, for each tenant: see `retry-budget.ts`. */
       budget: z
         .strictObject({
@@ -60,26 +56,15 @@ const toolPolicySchema = z.strictObject({
           capacity: z.number().int().min(0),
           windowMs: milliseconds,
         })
-        .partial(),
+        .partial()
+        .optional(),
     })
-    .partial()
     .optional(),
-  circuit: z
-    .strictObject({
-      windowMs: milliseconds,
-      consecutiveFailures: z.number().int().min(1).max(1_000),
-      failureRate: z.number().gt(0).max(1),
-      rateSamples: z.number().int().min(1).max(1_000),
-      rateMinimum: z.number().int().min(1).max(1_000),
-      cooldownMs: milliseconds,
-      probeLeaseMs: milliseconds,
-      successesToClose: z.number().int().min(1).max(100),
-      whenOpen: z.enum(['refuse', 'park']),
-      dependency: z.string().min(1),
+  circuit: circuitOverridesSchema
+    .extend({
       /** Refuse all calls of the tool for as long as this stands here (R25). */
-      forcedOpen: z.boolean(),
+      forcedOpen: z.boolean().optional(),
     })
-    .partial()
     .optional(),
 });
 export type ToolPolicy = z.output<typeof toolPolicySchema>;

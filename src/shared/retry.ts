@@ -1,6 +1,7 @@
 /**
  * Whether a failed attempt is followed by another (R18 to R20), decided in one place (DESIGN, decision 7).
  */
+import { z } from 'zod';
 import type { CircuitState } from './breaker.ts';
 import { defined } from './defined.ts';
 import type { Effects } from './effects.ts';
@@ -18,6 +19,18 @@ export interface RetryPolicy {
   readonly retriableCodes?: readonly string[];
   readonly terminalCodes?: readonly string[];
 }
+
+/** What tools and operators may say of it. */
+export const retryOverridesSchema = z
+  .strictObject({
+    maxAttempts: z.number().int().min(1).max(100),
+    baseMs: z.number().int().min(0),
+    maxDelayMs: z.number().int().min(0),
+    maxElapsedMs: z.number().int().min(0),
+    retriableCodes: z.array(z.string()),
+    terminalCodes: z.array(z.string()),
+  })
+  .partial();
 export type RetryOverrides = { readonly [K in keyof RetryPolicy]?: RetryPolicy[K] | undefined };
 
 export const DEFAULT_RETRY: RetryPolicy = { maxAttempts: 4, baseMs: 200, maxDelayMs: 4_000, maxElapsedMs: 30_000 };

@@ -198,7 +198,8 @@ function issueOf(error: ErrorObject): Issue {
   }
 }
 
-function shown(value: unknown): string {
+/** A value as an error's sentence quotes it. */
+export function shown(value: unknown): string {
   const text = jsonOf(typeof value === 'string' ? value.slice(0, 100) : value);
   return text.length <= 80 ? text : `${text.slice(0, 80)}…`;
 }

@@ -3,9 +3,14 @@ import type { z } from 'zod';
 import { inputJsonSchema, type JsonSchema } from './schema.ts';
 import { makeTool, type Tool, type ToolOptions } from './tool.ts';
 import type { ToolContext } from './tool-context.ts';
+import { optionsCheck } from './tool-options.ts';
 import type { FreeformFormat, VariantWithParameters } from './tool-variant.ts';
 
 type Parameters = Readonly<Record<string, unknown>>;
+
+const checkFunctionOptions = optionsCheck(['name']);
+const checkUntypedOptions = optionsCheck(['name', 'inputSchema', 'variant']);
+const checkFreeformOptions = optionsCheck(['name', 'format']);
 
 export type FunctionToolOptions<Params, Output> = Omit<
   Partial<ToolOptions<Params, Output>>,
@@ -23,6 +28,7 @@ export function functionTool<const Name extends string, Schema extends z.ZodType
   run: (params: z.output<Schema>, ctx: ToolContext) => Promise<Output> | Output,
   options: FunctionToolOptions<z.output<Schema>, Output> = {},
 ): Tool<Name, z.input<Schema>, z.output<Schema>, Output> {
+  checkFunctionOptions({ name, ...options });
   const tier = options.annotations?.readOnlyHint === true ? 'read-only' : 'system';
   return makeTool<Name, z.input<Schema>, z.output<Schema>, Output>(
     name,
@@ -48,6 +54,7 @@ export interface UntypedToolSpec<Name extends string, Output> extends ToolOption
 export function defineUntypedTool<const Name extends string, Output>(
   spec: UntypedToolSpec<Name, Output>,
 ): Tool<Name, Parameters, Parameters, Output> {
+  checkUntypedOptions(spec);
   return makeTool<Name, Parameters, Parameters, Output>(spec.name, spec, {
     inputSchema: spec.inputSchema,
     variant: spec.variant ?? { type: 'function' },
@@ -67,6 +74,7 @@ export function defineFreeformTool<const Name extends string, Output>({
   format,
   ...spec
 }: FreeformToolSpec<Name, Output>): Tool<Name, { readonly input: string }, { readonly input: string }, Output> {
+  checkFreeformOptions(spec);
   const description =
     format.type === 'text' ? 'The whole input.' : `The whole input, in the format of the tool:\n${format.definition}`;
   return makeTool<Name, { readonly input: string }, { readonly input: string }, Output>(

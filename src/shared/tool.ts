@@ -10,6 +10,7 @@ import { PawlError } from './failure.ts';
 import type { RetryOverrides } from './retry.ts';
 import { compileSchema, inputJsonSchema, type JsonSchema, outputJsonSchema } from './schema.ts';
 import type { ToolContext } from './tool-context.ts';
+import { optionsCheck } from './tool-options.ts';
 import type { ProbeAnswer, ToolResult } from './tool-result.ts';
 import type {
   PreviewContext,
@@ -224,6 +225,8 @@ export function defaultEffects(tier: Tier, annotations: ToolAnnotations): Effect
   return annotations.idempotentHint === true ? 'idempotent' : 'once';
 }
 
+const checkOptions = optionsCheck(['name', 'input', 'schema', 'variant']);
+
 /**
  * Defines a tool; `run` is typed by the zod schema `input`, callers by the same schema's input side.
  * Throws `CONFIGURATION` naming the field when the definition is unusable, at definition time and not at the first call.
@@ -231,6 +234,7 @@ export function defaultEffects(tier: Tier, annotations: ToolAnnotations): Effect
 export function defineTool<const Name extends string, Schema extends z.ZodType, Output>(
   spec: ToolSpec<Name, Schema, Output>,
 ): Tool<Name, z.input<Schema>, z.output<Schema>, Output> {
+  checkOptions(spec);
   return makeTool<Name, z.input<Schema>, z.output<Schema>, Output>(spec.name, spec, {
     inputSchema: spec.schema ?? inputJsonSchema(spec.input),
     variant: spec.variant ?? { type: 'function' },
@@ -320,14 +324,8 @@ function checkDefinition(tool: AnyTool): void {
   if (!(Number.isInteger(voters) && voters >= 3 && voters % 2 === 1))
     wrong('voters', 'an odd number from 3 on', voters);
   for (const need of tool.needs) if (!CAPABILITIES.includes(need)) wrong('needs', `some of ${NEEDS.join(', ')}`, need);
-  if (!(tool.timeoutMs > 0)) wrong('timeoutMs', 'a number of milliseconds above 0', tool.timeoutMs);
-  if (!(tool.maxResultBytes > 0)) wrong('maxResultBytes', 'a number of bytes above 0', tool.maxResultBytes);
-  if (tool.maxOutputBytes !== undefined && !(tool.maxOutputBytes > 0))
-    wrong('maxOutputBytes', 'a number of bytes above 0', tool.maxOutputBytes);
   if (tool.icon !== undefined && !ICON.test(tool.icon.src))
     wrong('icon.src', 'an https: address or an image as data: address', tool.icon.src);
-  for (const [field, limit] of Object.entries(tool.budget ?? {}))
-    if (!(Number(limit) >= 0)) wrong(`budget.${field}`, 'a number from 0 on', limit);
   if (typeof tool.run !== 'function') wrong('run', 'a function', typeof tool.run);
   const { type = 'object' } = tool.inputSchema as { readonly type?: unknown };
   if (![type].flat().includes('object')) wrong('input', 'a schema of an object, such as z.object({ … })', { type });

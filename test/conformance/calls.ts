@@ -469,7 +469,7 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
 
       test('ruling 11: a time-out of a once tool is the last word, and a deadline ends the rest', async () => {
         held('slow');
-        expect(await session.call(once, { label: 'slow' }, { timeoutMs: 40 })).toMatchObject({
+        expect(await session.call(once, { label: 'slow' }, { timeoutMs: 500 })).toMatchObject({
           status: 'timeout',
           attempts: 1,
         });

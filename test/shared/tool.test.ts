@@ -88,6 +88,10 @@ describe('an unusable definition is refused with the field, what is expected and
     ['timeoutMs', { timeoutMs: 0 }, 'above 0'],
     ['timeoutMs', { timeoutMs: Number.NaN }, 'above 0'],
     ['maxResultBytes', { maxResultBytes: -1 }, 'above 0'],
+    ['timeoutMs', { timeoutMs: '5000' as never }, 'got "5000"'],
+    ['probe', { probe: true as never }, 'a function'],
+    ['parallel', { parallel: 'no' as never }, 'true or false'],
+    ['budget.maxCallsPerTurn', { budget: { maxCallsPerTurn: -1 } }, 'from 0 on'],
     ['run', { run: 'x' as never }, 'a function'],
     ['input', { schema: { type: 'string' } }, 'got {"type":"string"}'],
   ] as const)('%s: %j', (field, change, text) => {
@@ -95,6 +99,22 @@ describe('an unusable definition is refused with the field, what is expected and
     expect(define).toThrow(PawlError);
     expect(define).toThrow(`${field} must be`);
     expect(define).toThrow(text);
+  });
+
+  test.each([
+    [{ timeout: 5_000 }, 'timeout is not an option; did you mean timeoutMs?'],
+    [{ parameters: {} }, 'parameters is not an option; these are: version, description, tier,'],
+    [{ retry: { attempts: 3 } }, 'retry.attempts is not an option.'],
+    [
+      { retry: { maxAttempts: 'three' } },
+      'retry.maxAttempts: Invalid input: expected number, received string; got "three"',
+    ],
+    [
+      { circuit: { whenOpen: 'wait' } },
+      'circuit.whenOpen: Invalid option: expected one of "refuse"|"park"; got "wait"',
+    ],
+  ])('what only types would tell: %j', (change, text) => {
+    expect(() => defineTool({ ...spec, ...(change as object) })).toThrow(`Tool "get_weather": ${text}`);
   });
 
   test('a probe tool with its probe is fine', () => {
