@@ -10,7 +10,7 @@ import type { Session } from '../producer/session.ts';
 import type { Submission } from '../producer/submission.ts';
 import type { DedupeMode, ToolResultEnvelope } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
-import { DEFAULT_NAMESPACE } from '../shared/tool.ts';
+import { DEFAULT_NAMESPACE, type Tier } from '../shared/tool.ts';
 import { askAtConsole } from './approvals.ts';
 import { type CliContext, print, say, usageError, withPawl } from './context.ts';
 import { EXIT_CODES, exitCodeOfResult } from './exit-codes.ts';
@@ -28,6 +28,8 @@ export interface CallCommandOptions {
 
 /** Without `--timeout`, a call that nobody can run waits this long for a worker. */
 const NO_WORKER_MS = 60_000;
+/** How often it is looked whether anybody is left who can run a call. */
+const LOOK_EVERY_MS = 5_000;
 const MAX_SESSION_KEY = 200;
 /** Who calls from a terminal is asked there; whoever else may decide finds the request in the list. */
 const CONSOLE = { kind: 'console' } as const;
@@ -51,7 +53,9 @@ export async function runCall(context: CliContext, toolName: string, options: Ca
       askAtConsole(context, pawl, approvalId).catch((error: Error) => say(context, error.message));
     });
     if (context.err.isTTY) showProgress(context, session);
+    const stopLooking = sayWhenAlone(context, pawl, toolName, callOptions.namespace);
     const result = await callAndListen(context, session, () => session.submit(toolName, params, callOptions));
+    stopLooking();
     if (result === 'left') return EXIT_CODES.failed.code;
     show(context, result, options.json ?? false);
     return exitCodeOfResult(result);
@@ -94,18 +98,44 @@ async function lookForWorker(
   toolName: string,
   { namespace = DEFAULT_NAMESPACE, timeout }: CallCommandOptions,
 ): Promise<boolean> {
-  const { tools, workers } = await pawl.catalogue();
-  const offers = tools.filter((tool) => tool.name === toolName && tool.namespace === namespace);
-  if (offers.some((tool) => tool.workers > 0)) return true;
-  const tier = offers[0]?.tier;
+  const { isOffered, tier, workers } = await look(pawl, toolName, namespace);
+  if (isOffered) return true;
   if (tier !== undefined) {
-    const start = `start one with 'pawl up' or 'pawl worker --tiers ${tier}'`;
     const limit = duration(timeout ?? NO_WORKER_MS);
-    say(context, `no worker that has ${toolName} is running: ${start}; waiting for one, at most ${limit}`);
+    say(context, `no worker that has ${toolName} is running: ${start(tier)}; waiting for one, at most ${limit}`);
     return false;
   }
   if (workers.length === 0) say(context, `no worker is running: start one with 'pawl up' or 'pawl worker'`);
   return false;
+}
+
+/** Says it once when the last worker that has the tool goes away while its call waits. */
+function sayWhenAlone(
+  context: CliContext,
+  pawl: Pawl,
+  toolName: string,
+  namespace: string = DEFAULT_NAMESPACE,
+): () => void {
+  let wasOffered = false;
+  const timer = setInterval(async () => {
+    // Without Redis nothing is known of workers.
+    const found = await look(pawl, toolName, namespace).catch(() => undefined);
+    if (found === undefined) return;
+    if (wasOffered && !found.isOffered && found.tier !== undefined)
+      say(context, `no worker that has ${toolName} is running any more: ${start(found.tier)}; Ctrl-C cancels the call`);
+    wasOffered = found.isOffered;
+  }, LOOK_EVERY_MS);
+  return () => clearInterval(timer);
+}
+
+async function look(pawl: Pawl, toolName: string, namespace: string) {
+  const { tools, workers } = await pawl.catalogue();
+  const offers = tools.filter((tool) => tool.name === toolName && tool.namespace === namespace);
+  return { isOffered: offers.some((tool) => tool.workers > 0), tier: offers[0]?.tier, workers };
+}
+
+function start(tier: Tier): string {
+  return `start one with 'pawl up' or 'pawl worker --tiers ${tier}'`;
 }
 
 /**

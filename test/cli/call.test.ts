@@ -138,6 +138,20 @@ describe('pawl call', () => {
     await late.ended;
   });
 
+  test('says when the last worker that could run it is gone', { tags: 'slow' }, async () => {
+    await using elsewhere = await openPlace();
+    const only = await elsewhere.worker();
+    const call = elsewhere.start(['call', 'linger', '--params', '{"ms":60000}']);
+    await only.line('"tool_call_start"');
+    only.signal('SIGKILL');
+    await only.ended;
+    expect(await call.line('is running any more')).toContain("'pawl worker --tiers");
+    call.signal('SIGINT');
+    await call.line('once more leaves it');
+    call.signal('SIGINT');
+    expect((await call.ended).code).toBe(1);
+  });
+
   test('Ctrl-C cancels the call, and the command tells how that ended', async () => {
     const key = fresh();
     const call = place.start(['call', 'linger', '--params', '{"ms":60000}', '--key', key, '--session', 'ctrl-c']);
