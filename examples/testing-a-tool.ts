@@ -38,10 +38,11 @@ const denied = await runTool(note, { title: 'milk', text: '' }, { kind: 'worker'
 console.log(`from a worker session: ${denied.error?.code}`);
 
 // The function alone, and what it left behind.
-using ctx = testContext({ needs: note.needs });
+const ctx = testContext({ needs: note.needs });
 await note.run({ title: 'tea', text: 'Buy tea.' }, ctx);
 const written = readFileSync(`${ctx.workspaceRoot}/tea.md`, 'utf8');
 console.log(`the function alone: told of ${ctx.progressed[0]?.message}, wrote ${JSON.stringify(written)}`);
+ctx.dispose();
 
 // Time in your hands: the waits of the retries, and a replay that ends after 24 hours.
 const clock = fakeClock();

@@ -8,6 +8,8 @@ const run = promisify(execFile);
 
 /** Long enough for the parser, short enough not to hide the error that it should explain. */
 const CHECK_TIMEOUT_MS = 10_000;
+/** Node 22 checks nothing of a file that may be a module or not. */
+const CHECK = process.versions.node.startsWith('22.') ? ['--experimental-default-type=module', '--check'] : ['--check'];
 const OWN_FOLDER = fileURLToPath(new URL('.', import.meta.url));
 
 export interface LoadedModule {
@@ -52,7 +54,7 @@ async function syntaxErrorIn(error: unknown, loaded: readonly string[], cwd: str
   if (!(error instanceof SyntaxError)) return undefined;
   for (const url of loaded.toReversed()) {
     try {
-      await run(process.execPath, ['--check', fileURLToPath(url)], { timeout: CHECK_TIMEOUT_MS });
+      await run(process.execPath, [...CHECK, fileURLToPath(url)], { timeout: CHECK_TIMEOUT_MS });
     } catch (report) {
       return placeIn(String((report as { stderr?: unknown }).stderr), cwd);
     }
