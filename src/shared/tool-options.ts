@@ -61,13 +61,19 @@ const options = {
   resource: callable,
 } satisfies Record<keyof ToolOptions<unknown, unknown>, z.ZodType>;
 
+/** What a tool brings along that is spread into the definition of another one. */
+const OF_A_TOOL = ['inputSchema', 'outputSchema', 'variant', 'parse'];
+
 /**
  * What throws `CONFIGURATION` for an option that there is not, and for a value of another type. `own`: the names beside those that every
  * way to define a tool has.
  */
 export function optionsCheck(own: readonly string[]): (spec: object) => void {
-  const schema = z.strictObject({ ...options, ...Object.fromEntries(own.map((name) => [name, later])) });
-  const names = Object.keys(schema.shape);
+  const names = [...own, ...Object.keys(options)];
+  const schema = z.strictObject({
+    ...Object.fromEntries([...own, ...OF_A_TOOL].map((name) => [name, later])),
+    ...options,
+  });
   return (spec) => {
     const issue = schema.safeParse(spec).error?.issues[0];
     if (issue === undefined) return;

@@ -103,7 +103,10 @@ describe('an unusable definition is refused with the field, what is expected and
 
   test.each([
     [{ timeout: 5_000 }, 'timeout is not an option; did you mean timeoutMs?'],
-    [{ parameters: {} }, 'parameters is not an option; these are: version, description, tier,'],
+    [
+      { parameters: {} },
+      'parameters is not an option; these are: name, input, schema, variant, version, description, tier,',
+    ],
     [{ retry: { attempts: 3 } }, 'retry.attempts is not an option.'],
     [
       { retry: { maxAttempts: 'three' } },
@@ -115,6 +118,11 @@ describe('an unusable definition is refused with the field, what is expected and
     ],
   ])('what only types would tell: %j', (change, text) => {
     expect(() => defineTool({ ...spec, ...(change as object) })).toThrow(`Tool "get_weather": ${text}`);
+  });
+
+  test('a tool may be spread into the definition of another', () => {
+    const tool = defineTool({ ...spec, ...(defineTool(spec) as object), name: 'get_climate' });
+    expect(tool).toMatchObject({ name: 'get_climate', version: '1.0.0', tier: 'read-only' });
   });
 
   test('a probe tool with its probe is fine', () => {
