@@ -38,7 +38,7 @@ const milliseconds = z.number().int().positive();
 export const circuitOverridesSchema = z
   .strictObject({
     windowMs: milliseconds,
-    consecutiveFailures: z.number().int().min(1).max(1_000),
+    consecutiveFailures: z.number().int().min(1).max(1_000_000),
     failureRate: z.number().gt(0).max(1),
     rateSamples: z.number().int().min(1).max(1_000),
     rateMinimum: z.number().int().min(1).max(1_000),

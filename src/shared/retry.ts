@@ -23,7 +23,7 @@ export interface RetryPolicy {
 /** What tools and operators may say of it. */
 export const retryOverridesSchema = z
   .strictObject({
-    maxAttempts: z.number().int().min(1).max(100),
+    maxAttempts: z.number().int().min(1).max(1_000),
     baseMs: z.number().int().min(0),
     maxDelayMs: z.number().int().min(0),
     maxElapsedMs: z.number().int().min(0),
