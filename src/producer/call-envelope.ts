@@ -4,6 +4,7 @@
  */
 import {
   CONTRACT_VERSION,
+  contractInvalid,
   type DedupeMode,
   isIdempotencyKey,
   parseEnvelope,
@@ -11,6 +12,7 @@ import {
   turnTag,
 } from '../shared/envelope.ts';
 import { DEFAULT_RETRY } from '../shared/retry.ts';
+import { nearest } from '../shared/schema.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import { type Clock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, DEFAULT_NAMESPACE } from '../shared/tool.ts';
@@ -134,6 +136,7 @@ export class KnownForms {
     const { idempotencyKey: key } = payload;
     const known = plain && this.#wellFormed.get(toolNamespace)?.has(toolName) === true;
     if (known && (key === undefined || isIdempotencyKey(key))) return;
+    if (!plain) checkNames(options);
     parseEnvelope(envelope);
     if (plain) this.#remember(toolNamespace, toolName);
   }
@@ -143,6 +146,32 @@ export class KnownForms {
     if (known.size > MAX_NAMESPACES || (known.get(namespace)?.size ?? 0) >= MAX_NAMES) known.clear();
     known.set(namespace, (known.get(namespace) ?? new Set()).add(name));
   }
+}
+
+const OPTIONS: Readonly<Record<keyof CallOptions, true>> = {
+  idempotencyKey: true,
+  timeoutMs: true,
+  deadlineAtMs: true,
+  dedupeMode: true,
+  toolCallId: true,
+  requestId: true,
+  retryBudget: true,
+  circuitBreakerHint: true,
+  expectedRetrySafe: true,
+  correlationId: true,
+  turnId: true,
+  traceparent: true,
+  namespace: true,
+  signal: true,
+};
+
+/** Without types, a key under another name would be no key at all. */
+function checkNames(options: CallOptions): void {
+  const unknown = Object.keys(options).find((name) => !Object.hasOwn(OPTIONS, name));
+  if (unknown === undefined) return;
+  const near = nearest(unknown, Object.keys(OPTIONS));
+  const hint = near.length === 0 ? '' : ` (did you mean ${near.join(' or ')}?)`;
+  throw contractInvalid([{ path: `options.${unknown}`, message: `is not an option of a call${hint}` }]);
 }
 
 /** Nothing but the key becomes part of the envelope. */

@@ -23,7 +23,7 @@ const options = {
   tier: later,
   namespace: later,
   title: z.string().optional(),
-  icon: z.strictObject({ src: later, mimeType: z.string().optional() }).optional(),
+  icon: z.looseObject({ src: later, mimeType: z.string().optional() }).optional(),
   examples: z
     .array(z.strictObject({ params: z.record(z.string(), z.unknown()), description: z.string().optional() }))
     .optional(),

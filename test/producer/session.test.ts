@@ -74,6 +74,8 @@ describe('the envelope of a session’s call (R1 to R6)', () => {
     ['transport.retryBudget.maxAttempts', { retryBudget: { maxAttempts: 0 } }],
     ['transport.dedupeMode', { dedupeMode: 'maybe' as never }],
     ['toolNamespace', { namespace: '' }],
+    // A key under another name would be no key at all.
+    ['options.idempotencykey', { idempotencykey: 'k' } as CallOptions],
   ])('TR-1: a wrong option is told as %s, and nothing is written', async (path, options) => {
     const { session, world } = await startFleet({ tools: [echo], workers: 0 });
     const { status, error } = await session.call('echo', { text: 'x' }, options);
