@@ -2,6 +2,7 @@ import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -113,7 +114,8 @@ async function helpOf(name: string): Promise<string> {
   await createProgram(context, () => {})
     .parseAsync([...name.split(' '), '--help'], { from: 'user' })
     .catch(() => {});
-  return String(out.read());
+  out.end();
+  return text(out);
 }
 
 function leavesOf(command: Command, above = ''): readonly string[] {
