@@ -19,6 +19,8 @@ export interface SubscriptionOptions {
 
 /** A subscription has nothing to say by itself; a question now and then shows that somebody is there. */
 const ASK_MS = 5_000;
+/** After Redis has refused it, as it does while the user may not use the channel. */
+const SUBSCRIBE_AGAIN_MS = 1_000;
 
 export class Subscription {
   readonly #client: Redis;
@@ -47,12 +49,19 @@ export class Subscription {
         options.onError(error as Error);
       }
     });
-    client.on('ready', () => {
+    let again: NodeJS.Timeout | undefined;
+    const subscribe = () => {
+      clearTimeout(again);
+      if (client.status !== 'ready') return;
       client.subscribe(...channels()).then(
         () => options.onSubscribed(),
-        (error: Error) => options.onError(error),
+        (error: Error) => {
+          options.onError(error);
+          again = setTimeout(subscribe, SUBSCRIBE_AGAIN_MS).unref();
+        },
       );
-    });
+    };
+    client.on('ready', subscribe);
     return new Subscription(client, node);
   }
 
