@@ -142,7 +142,9 @@ async function checkRedis(
       message: url === undefined ? message : `${message} (REDIS_URL=${withoutPassword(url)})`,
       fix:
         url !== undefined
-          ? 'start that Redis, correct REDIS_URL, or unset it to use the embedded one'
+          ? message.includes('NOPERM')
+            ? `give the user what it needs: ACL SETUSER NAME ~${settings.prefix}:* &${settings.prefix}:* +@all`
+            : 'start that Redis, correct REDIS_URL, or unset it to use the embedded one'
           : error instanceof NoRedisServerError
             ? 'install redis-server, or set REDIS_URL to a Redis 6.2 or later'
             : `look into ${join(resolve(context.cwd, settings.dataDir), 'redis', 'redis.log')}: is the disk full, or a file damaged?`,

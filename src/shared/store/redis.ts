@@ -230,6 +230,8 @@ export async function reach(
   try {
     await whenReady(redis, timeoutMs);
     const { url } = options;
+    // Since version 7, Redis gives a user no channels by itself: a script would stop where it tells of what it has done.
+    await redis.publish(options.name, '');
     if (isCluster(url)) return { url, redis };
     if (!/^cluster_enabled:1/m.test(await redis.info('cluster'))) {
       await checkDatabase(redis);
@@ -390,7 +392,7 @@ function luaFile(name: string): string {
 export function backendError(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof PawlError) return error;
   const transient =
-    /OOM|UNKEPT|BUSY Redis|READONLY|MISCONF|LOADING|MASTERDOWN|CLUSTERDOWN|NOREPLICAS|NOAUTH|WRONGPASS|NOPERM|can't run this command|TRYAGAIN|ClusterAllFailedError|Cluster redirections|Cluster is ended|startup nodes|max retries per request|Connection is closed|Command timed out|Stream isn't writeable|ECONN|ENOENT|EPIPE|ETIMEDOUT/i;
+    /OOM|UNKEPT|BUSY Redis|READONLY|MISCONF|LOADING|MASTERDOWN|CLUSTERDOWN|NOREPLICAS|NOAUTH|WRONGPASS|NOPERM|user executing the script can't|TRYAGAIN|ClusterAllFailedError|Cluster redirections|Cluster is ended|startup nodes|max retries per request|Connection is closed|Command timed out|Stream isn't writeable|ECONN|ENOENT|EPIPE|ETIMEDOUT/i;
   return transient.test(`${error.name} ${error.message}`) ? unavailable(error) : error;
 }
 

@@ -15,6 +15,7 @@ import {
 } from '../../../src/shared/store/redis.ts';
 import { isCluster, nodesOf } from '../../../src/shared/store/redis-address.ts';
 import { startWire } from '../../helpers/proxy.ts';
+import { createUser } from '../../helpers/redis-user.ts';
 import { createWorld } from '../../helpers/world.ts';
 
 const options = (url: string) => redisOptions({ url, name: 'n', mode: 'patient' });
@@ -82,6 +83,18 @@ test('a database that the server does not have is refused, and the one that it h
   expect(await redis.client('INFO')).toContain(' db=3 ');
 });
 
+test('a user that may use no channels, as Redis makes one by itself, is refused before anything is begun', async () => {
+  const { redisUrl, prefix } = await createWorld();
+  const user = await createUser(redisUrl, prefix, ['~*', '+@all', 'resetchannels']);
+  await expect(reach({ url: user.url, name: prefix, mode: 'fail-fast' }, 10_000)).rejects.toMatchObject({
+    code: 'BACKEND_UNAVAILABLE',
+    message: expect.stringMatching(/NOPERM .*channel/),
+  });
+  await user.give(`&${prefix}*`);
+  const { redis } = await reach({ url: user.url, name: prefix, mode: 'fail-fast' }, 10_000);
+  closeConnection(redis);
+});
+
 test('a script runs before what its connection says next, also on a server that does not know it', async () => {
   const { redisUrl, prefix } = await createWorld();
   const redis = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast' });
@@ -103,6 +116,7 @@ describe('Redis out of reach is one typed error', () => {
     'LOADING Redis is loading',
     "NOPERM this user has no permissions to run the 'set' command",
     "ERR The user executing the script can't run this command or subcommand script: 84d7, on @user_script:297.",
+    "ERR The user executing the script can't publish to the channel mentioned in the command script: 84d7, on @user_script:159.",
     'BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.',
     'Connection is closed.',
     'Command timed out',
