@@ -7,6 +7,7 @@ import type { Settings } from '../shared/config.ts';
 import { PROMISES, type ServerFacts, type ServerFault, serverFaults, WAITAOF_PROMISE } from '../shared/durability.ts';
 import { inspectServer } from '../shared/store/backend.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from '../shared/store/embedded-redis.ts';
+import { FleetKeys } from '../shared/store/keys.ts';
 import { isClustered, type Redis, reach, serversOf } from '../shared/store/redis.ts';
 import { NoRedisServerError } from '../shared/store/redis-binary.ts';
 import { detectMeans } from '../workers/processes.ts';
@@ -133,6 +134,8 @@ async function checkRedis(
     const faults = serverFaults(server, baseTools, settings);
     add(evictionFinding(server, faults), persistenceFinding(server, faults, settings));
     add(...(await checkFleet(redis, settings)));
+    // One that answers may still take nothing: out of memory, its disk full, its replicas gone.
+    await redis.set(new FleetKeys(settings.prefix).trial, '1', 'PX', 1_000);
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     const url = settings.redisUrl;
@@ -142,9 +145,7 @@ async function checkRedis(
       message: url === undefined ? message : `${message} (REDIS_URL=${withoutPassword(url)})`,
       fix:
         url !== undefined
-          ? message.includes('NOPERM')
-            ? `give the user what it needs: ACL SETUSER NAME ~${settings.prefix}:* &${settings.prefix}:* +@all`
-            : 'start that Redis, correct REDIS_URL, or unset it to use the embedded one'
+          ? fixOf(message, settings.prefix)
           : error instanceof NoRedisServerError
             ? 'install redis-server, or set REDIS_URL to a Redis 6.2 or later'
             : `look into ${join(resolve(context.cwd, settings.dataDir), 'redis', 'redis.log')}: is the disk full, or a file damaged?`,
@@ -153,6 +154,19 @@ async function checkRedis(
     redis?.disconnect();
     await embedded?.stop();
   }
+}
+
+/** By what Redis says. */
+function fixOf(message: string, prefix: string): string {
+  const fixes = {
+    NOPERM: `give that user what it needs: ACL SETUSER NAME ~${prefix}:* &${prefix}:* +@all`,
+    OOM: 'raise maxmemory, or shorten ttl in pawl.config.json',
+    MISCONF: 'make room on the disk of Redis, and look into its log',
+    READONLY: 'let REDIS_URL name the master',
+    NOREPLICAS: 'start the replicas of that Redis, or lower min-replicas-to-write',
+  };
+  const said = Object.entries(fixes).find(([word]) => message.includes(word));
+  return said?.[1] ?? 'start that Redis, correct REDIS_URL, or unset it to use the embedded one';
 }
 
 function evictionFinding(server: ServerFacts, faults: readonly ServerFault[]): Finding {

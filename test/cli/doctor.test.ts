@@ -1,5 +1,10 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { checkNode } from '../../src/cli/doctor.ts';
+import { startServer } from '../chaos/server.ts';
+import { atOnce } from '../helpers/signal.ts';
 import { openPlace, type Place } from './pawl.ts';
 
 interface Report {
@@ -58,6 +63,28 @@ test.each([
   const failed = report.checks.filter(({ state }) => state === 'fail');
   expect(failed).toMatchObject([{ check, message: expect.stringContaining(message), fix: expect.any(String) }]);
   expect(stdout).not.toContain('hidden');
+});
+
+test('doctor says what a Redis lacks that answers and takes nothing: memory, or channels for its user', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'pawl-full-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const { admin, port, [Symbol.asyncDispose]: end } = await startServer(folder);
+  onTestFinished(end);
+  await admin.config('SET', 'maxmemory', '1');
+  await admin.call('ACL', 'SETUSER', 'plain', 'on', '>word', '~*', '+@all', 'resetchannels');
+  const cases = {
+    memory: { user: '', message: 'OOM', fix: 'maxmemory' },
+    channels: { user: 'plain:word@', message: 'channels', fix: ':* &' },
+  };
+  await atOnce(cases, async ({ user, message, fix }) => {
+    const env = { REDIS_URL: `redis://${user}127.0.0.1:${port}`, PAWL_HTTP_PORT: '0' };
+    const { code, stdout } = await place.run(['doctor', '--json'], { env });
+    expect(code).toBe(7);
+    const failed = (JSON.parse(stdout) as Report).checks.filter(({ state }) => state === 'fail');
+    expect(failed).toMatchObject([
+      { check: 'redis', message: expect.stringContaining(message), fix: expect.stringContaining(fix) },
+    ]);
+  });
 });
 
 test('a Node that is too old is refused', () => {

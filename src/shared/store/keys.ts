@@ -140,6 +140,8 @@ export class FleetKeys {
   readonly questions: string;
   /** Written by whoever waits for the disk. */
   readonly disk: string;
+  /** Written by whoever asks whether Redis can be written to. */
+  readonly trial: string;
   /** Prefix of what is kept of turns at resources, which calls of all tiers may share. */
   readonly turns: string;
   /** Prefix of what is kept of clients that run tools, and of their calls. */
@@ -167,6 +169,7 @@ export class FleetKeys {
     this.turns = `${prefix}:{turns}:`;
     this.clients = `${prefix}:{clients}:`;
     this.disk = `${prefix}:{fleet}:disk`;
+    this.trial = `${prefix}:{fleet}:trial`;
     this.metrics = `${prefix}:{fleet}:metrics`;
   }
 
