@@ -221,6 +221,7 @@ export class Pawl {
     backend.shards.onChange(() => this.#inbox.follow());
     this.#news = NewsListener.open({
       url: backend.url,
+      redis: backend.redis,
       prefix: settings.prefix,
       name: 'producer',
       onNews: (news) => this.#hear(news),

@@ -220,6 +220,7 @@ export class ToolWorker {
     });
     this.#news = NewsListener.open({
       url: backend.url,
+      redis: backend.redis,
       prefix: settings.prefix,
       name: 'worker',
       onNews: (news) => this.#hear(news),

@@ -2,7 +2,7 @@
 import type { AgentMessage, AgentOrder, AgentReply, AgentReport, AgentState } from '../agent.ts';
 import type { Seals } from '../seals.ts';
 import { FleetKeys } from './keys.ts';
-import type { News } from './news.ts';
+import { type News, newsChannel } from './news.ts';
 import { type CallJob, jobIdOf } from './queues.ts';
 import { type Redis, Script } from './redis.ts';
 import { openedMessage, sealedMessage } from './sealed-text.ts';
@@ -124,7 +124,7 @@ export class Agents {
 
   #news(agentId: string, sessionKey: string): [string, string] {
     const news: News = { type: 'agent', agentId, sessionKey };
-    return [this.#keys.news, JSON.stringify(news)];
+    return [newsChannel(this.#redis, this.#keys.prefix), JSON.stringify(news)];
   }
 
   #sealed(agentId: string, message: object): string {

@@ -5,7 +5,8 @@
  * date right after it: an attempt that begins in between is let in once more, and whoever counts its end sees that the copy is old.
  */
 import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../breaker.ts';
-import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
+import { type Place, PlaceKeys } from './keys.ts';
+import { newsChannel } from './news.ts';
 import { isClustered, type Redis, Script } from './redis.ts';
 import type { CircuitSample } from './settle.ts';
 import type { Shards } from './shards.ts';
@@ -50,7 +51,7 @@ export class Breakers {
     this.#shards = shards;
     this.#redis = redis;
     this.#prefix = prefix;
-    this.#news = new FleetKeys(prefix).news;
+    this.#news = newsChannel(redis, prefix);
   }
 
   #keys(place: Place): PlaceKeys {

@@ -17,6 +17,7 @@ import {
   type ToolVariant,
 } from '../tool.ts';
 import { FleetKeys } from './keys.ts';
+import { newsChannel } from './news.ts';
 import { type Redis, Script } from './redis.ts';
 
 export const HEARTBEAT_MS = 5_000;
@@ -159,7 +160,7 @@ export class Catalogue {
     await heartbeatScript.run(
       this.#redis,
       [this.#keys.workers, this.#keys.workerLoads],
-      [worker.id, JSON.stringify(worker), WORKER_SILENCE_MS, this.#keys.news],
+      [worker.id, JSON.stringify(worker), WORKER_SILENCE_MS, newsChannel(this.#redis, this.#keys.prefix)],
     );
   }
 
@@ -167,7 +168,7 @@ export class Catalogue {
     await heartbeatScript.run(
       this.#redis,
       [this.#keys.workers, this.#keys.workerLoads],
-      [workerId, '', WORKER_SILENCE_MS, this.#keys.news],
+      [workerId, '', WORKER_SILENCE_MS, newsChannel(this.#redis, this.#keys.prefix)],
     );
   }
 

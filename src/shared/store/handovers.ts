@@ -11,6 +11,7 @@
 import { type ClientAnswer, type ClientCall, MAX_CLIENT_TOOLS } from '../dynamic-tool.ts';
 import type { Seals } from '../seals.ts';
 import { FleetKeys } from './keys.ts';
+import { newsChannel } from './news.ts';
 import { type Redis, Script } from './redis.ts';
 import { openedMessage, sealedMessage } from './sealed-text.ts';
 
@@ -69,7 +70,7 @@ export class Handovers {
       sealed,
       takeOnFailure ? '1' : '',
       KEPT_MS,
-      this.#keys.news,
+      newsChannel(this.#redis, this.#keys.prefix),
     ]);
     return code as 'offered' | 'adopted' | 'nobody';
   }
@@ -83,7 +84,7 @@ export class Handovers {
 
   async withdraw(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<Withdrawn> {
     const [record, waiting] = this.#placesOf(call);
-    const args = [call.callId, call.tool, this.#keys.news];
+    const args = [call.callId, call.tool, newsChannel(this.#redis, this.#keys.prefix)];
     const [state, fence, sealed] = await withdrawScript.run(this.#redis, [record ?? '', waiting ?? ''], args);
     if (state === 'answered') return this.#answered(call.callId, Number(fence), String(sealed)) ?? { state: 'gone' };
     return { state: state as 'untouched' | 'taken' | 'gone' };
@@ -141,7 +142,7 @@ export class Handovers {
   }
 
   async #say(clientId: string, callId: string, fence: number, what: 'progress' | 'answer', word: string, ok: string) {
-    const args = [clientId, callId, fence, what, word, ok, KEPT_MS, this.#keys.news];
+    const args = [clientId, callId, fence, what, word, ok, KEPT_MS, newsChannel(this.#redis, this.#keys.prefix)];
     const [code] = await answerScript.run(this.#redis, [this.#call(callId), this.#taken(clientId)], args);
     return code as 'told' | 'again' | 'late';
   }
@@ -149,7 +150,11 @@ export class Handovers {
   /** False when its lease was over already. */
   async leave(clientId: string): Promise<boolean> {
     const keys = [this.#client(clientId), this.#taken(clientId)];
-    const [left] = await leaveScript.run(this.#redis, keys, [clientId, this.#keys.clients, this.#keys.news]);
+    const [left] = await leaveScript.run(this.#redis, keys, [
+      clientId,
+      this.#keys.clients,
+      newsChannel(this.#redis, this.#keys.prefix),
+    ]);
     return left === 1;
   }
 

@@ -118,7 +118,6 @@ export class PlaceKeys {
 }
 
 export class FleetKeys {
-  readonly news: string;
   readonly workers: string;
   readonly workerLoads: string;
   readonly tools: string;
@@ -152,8 +151,6 @@ export class FleetKeys {
 
   constructor(prefix: string) {
     this.prefix = prefix;
-    /** A channel: what all processes should hear of. */
-    this.news = `${prefix}:news`;
     this.workers = `${prefix}:{fleet}:workers`;
     this.workerLoads = `${prefix}:{fleet}:worker-records`;
     this.tools = `${prefix}:{fleet}:tools`;

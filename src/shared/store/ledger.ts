@@ -25,6 +25,7 @@ import { type Delivery, Endings, type Finished, type FinishedJob, type Taken, ta
 import type { InboxEvent, SettledEvent } from './inbox.ts';
 import type { Place, PlaceKeys } from './keys.ts';
 import { LedgerAccess, type StoredOutcome } from './ledger-access.ts';
+import { newsChannel } from './news.ts';
 import { PushReader, type PushReaderOptions } from './pushes.ts';
 import { type CallJob, ENQUEUE_LUA, enqueueArguments, jobIdOf } from './queues.ts';
 import { type Redis, Script } from './redis.ts';
@@ -225,7 +226,7 @@ export class Ledger {
         endings.ttlMs,
         endings.inboxId ?? '',
         keys.inboxes,
-        this.#access.fleet.news,
+        newsChannel(this.#access.redis, this.#access.fleet.prefix),
         this.#access.seals.outcome(callId, endings.state, beforeStart),
         this.#access.seals.outcome(callId, endings.state, betweenAttempts),
         keys.approvals,

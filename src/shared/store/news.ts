@@ -3,7 +3,6 @@
  * A channel forgets; whoever listens reads the records again after a gap.
  */
 import type { CircuitNews } from './breakers.ts';
-import { FleetKeys } from './keys.ts';
 import type { Redis } from './redis.ts';
 import { Subscription } from './subscription.ts';
 
@@ -31,8 +30,16 @@ export type News =
   /** A client said something about a call, or left it. */
   | { readonly type: 'handover'; readonly callId: string };
 
+/** What all processes should hear of. A channel is one in all of Redis' databases: those of further fleets have names of their own. */
+export function newsChannel(redis: Redis, prefix: string): string {
+  const { db = 0 } = redis.options;
+  return db === 0 ? `${prefix}:news` : `${prefix}:news:${db}`;
+}
+
 export interface NewsListenerOptions {
   readonly url: string;
+  /** Of the fleet whose news it is. */
+  readonly redis: Redis;
   readonly prefix: string;
   readonly name: string;
   onNews(news: News): void;
@@ -48,12 +55,12 @@ export class NewsListener {
     this.#subscription = subscription;
   }
 
-  static open({ url, prefix, name, onNews, onSubscribed, onError }: NewsListenerOptions): NewsListener {
+  static open({ url, redis, prefix, name, onNews, onSubscribed, onError }: NewsListenerOptions): NewsListener {
     return new NewsListener(
       Subscription.open({
         url,
         name: `${prefix}:news:${name}`,
-        channels: () => [new FleetKeys(prefix).news],
+        channels: () => [newsChannel(redis, prefix)],
         onMessage: (text) => onNews(JSON.parse(text) as News),
         onSubscribed,
         onError,
@@ -67,5 +74,5 @@ export class NewsListener {
 }
 
 export async function publishNews(redis: Redis, prefix: string, news: News): Promise<void> {
-  await redis.publish(new FleetKeys(prefix).news, JSON.stringify(news));
+  await redis.publish(newsChannel(redis, prefix), JSON.stringify(news));
 }

@@ -10,6 +10,7 @@ import type { Answer, Question } from '../capability.ts';
 import type { Seals } from '../seals.ts';
 import { uuidv7 } from '../time.ts';
 import { FleetKeys } from './keys.ts';
+import { newsChannel } from './news.ts';
 import { type Redis, Script } from './redis.ts';
 import { openedText, sealedText } from './sealed-text.ts';
 
@@ -100,7 +101,7 @@ export class Questions {
       state,
       answer,
       signature,
-      this.#keys.news,
+      newsChannel(this.#redis, this.#keys.prefix),
       news,
       uuidv7(),
     ]);

@@ -2,6 +2,7 @@
 import { ONE_SHARD_EACH, type SessionShards, type ShardLayout, shardOf } from '../shards.ts';
 import { TIERS, type Tier } from '../tool.ts';
 import { FleetKeys, type Place, PlaceKeys } from './keys.ts';
+import { newsChannel } from './news.ts';
 import { type Redis, Script } from './redis.ts';
 
 const setScript = new Script('shards-set');
@@ -64,7 +65,11 @@ export class Shards {
 
   /** Spreads new sessions among so many shards; `unlessSet`: where nobody has said so before. */
   async set(tier: Tier, shards: number, unlessSet = false): Promise<void> {
-    await setScript.run(this.#redis, [this.#keys.shards], [tier, shards, unlessSet ? '1' : '0', this.#keys.news]);
+    await setScript.run(
+      this.#redis,
+      [this.#keys.shards],
+      [tier, shards, unlessSet ? '1' : '0', newsChannel(this.#redis, this.#keys.prefix)],
+    );
     await this.learn();
   }
 

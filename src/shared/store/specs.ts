@@ -7,6 +7,7 @@ import type { Seals } from '../seals.ts';
 import { qualifiedName } from '../tool.ts';
 import { isToolSpec, type RegistryRecord, type RegistryRule, ruleOf, type ToolSpecRecord } from '../tool-spec.ts';
 import { FleetKeys } from './keys.ts';
+import { newsChannel } from './news.ts';
 import { type Redis, Script } from './redis.ts';
 import { signFieldsAnew } from './sign-anew.ts';
 
@@ -31,11 +32,11 @@ export class Specs {
   /** `seenRevision`: what the writer saw, 0 for nothing. */
   async write(record: RegistryRecord, seenRevision: number): Promise<SpecWritten> {
     const tool = qualifiedName(record);
-    const { specs, specChanges, specSequence, news } = this.#keys;
+    const { specs, specChanges, specSequence, prefix } = this.#keys;
     const [written, revision] = await writeScript.run(
       this.#redis,
       [specs, specChanges, specSequence, this.#keys.specHistory(tool)],
-      [tool, String(seenRevision), this.#sealed(record), KEPT_REVISIONS, news],
+      [tool, String(seenRevision), this.#sealed(record), KEPT_REVISIONS, newsChannel(this.#redis, prefix)],
     );
     return written === 1 ? { kind: 'written' } : { kind: 'changed', revision: Number(revision) };
   }

@@ -3,6 +3,7 @@
  */
 import type { ShadowKind, SwitchWord, SwitchWords } from '../switches.ts';
 import { FleetKeys } from './keys.ts';
+import { newsChannel } from './news.ts';
 import { type Redis, Script } from './redis.ts';
 
 const switchScript = new Script('switch');
@@ -45,7 +46,7 @@ export class SwitchRecords {
     await switchScript.run(
       this.#redis,
       [this.#keys.switches],
-      [tool ?? ALL, enabled ? '1' : '0', reason ?? '', this.#keys.news],
+      [tool ?? ALL, enabled ? '1' : '0', reason ?? '', newsChannel(this.#redis, this.#keys.prefix)],
     );
   }
 

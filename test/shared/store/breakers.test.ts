@@ -77,12 +77,13 @@ describe('the fleet’s circuits in Redis (R22)', () => {
   });
 
   test('all processes hear of a change, and nobody of one that came too late', async () => {
-    const { breakers, world } = await openBooks();
+    const { breakers, redis, world } = await openBooks();
     const subscribed = signal();
     const heard: unknown[] = [];
     const news = signal();
     const listener = NewsListener.open({
       url: world.redisUrl,
+      redis,
       prefix: world.prefix,
       name: 'test',
       onNews: (item) => {
