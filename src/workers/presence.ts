@@ -4,7 +4,13 @@
 import { hostname } from 'node:os';
 import type { Logger } from '../shared/log.ts';
 import type { Backend } from '../shared/store/backend.ts';
-import { offerId, type ToolOffer, type WorkerRecord } from '../shared/store/catalogue.ts';
+import {
+  type CatalogueContent,
+  offerId,
+  runsAsPublished,
+  type ToolOffer,
+  type WorkerRecord,
+} from '../shared/store/catalogue.ts';
 import { qualifiedName, type Tier } from '../shared/tool.ts';
 
 export interface PresenceParts {
@@ -62,6 +68,8 @@ export class Presence {
     }
     this.#published = true;
     await this.beat();
+    // Before this beat nobody knew who stands for them: another worker may have put its own back.
+    if (drifted.length > 0) await backend.catalogue.publish(drifted);
     await this.learnPeers();
   }
 
@@ -75,8 +83,24 @@ export class Presence {
   /** Keeps the offers from being forgotten. */
   async renewOffers(): Promise<void> {
     const { backend, offers } = this.#parts;
+    const content = await backend.catalogue.read();
+    await this.#offer(offers.filter((offer) => !this.#isRedefined(offer, content)));
+  }
+
+  async #offer(offers: readonly ToolOffer[]): Promise<void> {
+    const { backend } = this.#parts;
     const nowMs = await backend.ledger.now();
     await backend.catalogue.publish(offers.map((offer) => ({ ...offer, seenAtMs: nowMs })));
+  }
+
+  /** A later definition of the same version stays offered for as long as a living worker runs it. */
+  #isRedefined(offer: ToolOffer, { tools, workers }: CatalogueContent): boolean {
+    const published = publishedAs(offer, tools);
+    return (
+      published !== undefined &&
+      published.definition !== offer.definition &&
+      workers.some((worker) => worker.id !== this.#parts.workerId && runsAsPublished(worker, published))
+    );
   }
 
   async beat(): Promise<void> {
@@ -89,6 +113,7 @@ export class Presence {
       concurrency,
       running: this.#parts.running(),
       tools: offers.map(offerId),
+      definitions: offers.map(({ definition }) => definition),
       kinds: this.#parts.kinds(),
       startedAtMs,
       pawlVersion,
@@ -99,11 +124,20 @@ export class Presence {
   }
 
   async learnPeers(): Promise<void> {
-    const { workers } = await this.#parts.backend.catalogue.read();
+    const { backend, workerId, offers } = this.#parts;
+    const content = await backend.catalogue.read();
+    const { tools, workers } = content;
     for (const tier of this.#parts.tiers)
       this.#workersOf.set(tier, Math.max(1, workers.filter(({ tiers }) => tiers.includes(tier)).length));
-    this.#sharedTools = new Set(
-      workers.filter((worker) => worker.id !== this.#parts.workerId).flatMap((worker) => worker.tools),
+    this.#sharedTools = new Set(workers.filter((worker) => worker.id !== workerId).flatMap((worker) => worker.tools));
+    // Whoever published another definition of them is gone: calls would go on being checked against what nobody runs.
+    const abandoned = offers.filter(
+      (offer) => publishedAs(offer, tools)?.definition !== offer.definition && !this.#isRedefined(offer, content),
     );
+    if (abandoned.length > 0) await this.#offer(abandoned);
   }
+}
+
+function publishedAs(offer: ToolOffer, tools: CatalogueContent['tools']): ToolOffer | undefined {
+  return tools.find((published) => offerId(published) === offerId(offer));
 }

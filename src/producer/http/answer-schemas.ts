@@ -217,6 +217,7 @@ const worker = z.object({
   concurrency: count,
   running: count,
   tools: z.array(text),
+  definitions: z.array(text).optional(),
   kinds: z.array(text).optional(),
   startedAtMs: atMs,
   seenAtMs: atMs,

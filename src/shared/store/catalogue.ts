@@ -65,6 +65,8 @@ export interface WorkerRecord {
   readonly running: number;
   /** `namespace.name@version`. */
   readonly tools: readonly string[];
+  /** Digests of these definitions, in the same order; absent in workers that do not say them. */
+  readonly definitions?: readonly string[];
   /** Kinds of declared tools that it can run; absent in workers that know none. */
   readonly kinds?: readonly string[];
   readonly startedAtMs: number;
@@ -129,6 +131,12 @@ export function offerOf(tool: AnyTool, seenAtMs: number): ToolOffer {
     ...(preview === undefined ? {} : { previews: true }),
   };
   return { ...content, definition: digest(canonicalJson(content)), seenAtMs };
+}
+
+/** Whether a worker runs a tool just as it is published. One that does not say so may. */
+export function runsAsPublished({ tools, definitions }: WorkerRecord, published: ToolOffer): boolean {
+  const index = tools.indexOf(offerId(published));
+  return index !== -1 && (definitions === undefined || definitions[index] === published.definition);
 }
 
 const heartbeatScript = new Script('heartbeat');
