@@ -14,6 +14,7 @@ import type { WorkerAgents } from './agents.ts';
 import { allParams, type Begun, deadlineOf } from './begun.ts';
 import { capabilitiesFor } from './capabilities.ts';
 import type { TerminalHost } from './terminals.ts';
+import { lineOf } from './tool-log.ts';
 
 export interface ContextParts {
   readonly memory?: MemoryStore;
@@ -76,10 +77,11 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
   const fields = { callId, toolName: envelope.toolName, sessionKey: session.sessionKey, ...traceField(traceparent) };
   let known = { of: running.params, secrets: secretsIn(allParams(begun)) };
   const cleaned = (message: string, more?: object): [fields: object, message: string] => {
+    const line = lineOf(message, more);
     // A hook may have made others of them since.
     if (known.of !== running.params) known = { of: running.params, secrets: secretsIn(allParams(begun)) };
     const { secrets } = known;
-    return [{ ...fields, ...redactFields(more, secrets) }, redact(message, secrets)];
+    return [{ ...fields, ...redactFields(line.fields, secrets) }, redact(line.text, secrets)];
   };
   const progressReports = throttled((progress) => {
     const event = { type: 'progress', callId, ...progress };
