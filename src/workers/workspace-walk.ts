@@ -13,6 +13,7 @@
 import { constants, existsSync, type Stats } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readlink, realpath } from 'node:fs/promises';
 import { basename, isAbsolute, join, relative, resolve, sep } from 'node:path';
+import { types } from 'node:util';
 import { PawlError } from '../shared/failure.ts';
 import { liesIn, staysInside } from '../shared/file-path.ts';
 import { isProtected } from './protected-paths.ts';
@@ -211,8 +212,9 @@ export function changedIf(...codes: readonly string[]): (error: unknown) => neve
   };
 }
 
+/** Test runners with a realm for each file (Jest) have another `Error` than Node's own modules throw. */
 export function codeOf(error: unknown): string | undefined {
-  return error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined;
+  return types.isNativeError(error) ? (error as NodeJS.ErrnoException).code : undefined;
 }
 
 /** System errors carry paths such as /proc/self/fd/21/a; the caller gets the path it used. */
