@@ -180,10 +180,10 @@ const resolveBySystem: Resolver = (hostname) =>
 function refusePrivate(hostname: string, address: string): void {
   const why = whyNotPublic(address);
   if (why === undefined) return;
-  const resolved = hostname === address ? '' : `, which is ${address}`;
+  const resolved = hostname === address ? '' : `, which is ${address},`;
   throw new PawlError(
     'PERMISSION_DENIED',
-    `${hostname}${resolved}, may not be reached: ${why}. Only public addresses are, unless policy allows the host.`,
+    `${hostname}${resolved} may not be reached: ${why}. Only public addresses are, unless policy allows the host.`,
   );
 }
 
