@@ -141,7 +141,7 @@ export interface DiffTracker {
   note(change: FileChange): void;
   /** In the order of the first change of each path; what ended as it began is left out. */
   changes(): readonly FileChange[];
-  /** As a unified diff; binary and very large files are named only. */
+  /** As a unified diff; binary and very large files, and those that differ in very many lines, are named only. */
   unified(): string;
 }
 
