@@ -55,8 +55,17 @@ const CARD = /(?<![\w.-])(?:3[47]\d{2}[ -]?\d{6}[ -]?\d{5}|[3-6]\d{3}([ -]?)\d{4
 /** Not `tools.get_weather@1.0.0`: a tool with its version, or a package. */
 const ADDRESS = /\b[A-Za-z0-9._%+-]{1,64}@(?!\d+\.\d+\.\d+(?!\.?\d))[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}\b/g;
 
-/** The text without the values that are known to be secret and without what looks like a token. */
+/**
+ * Characters that are looked through for known values at most, once for each of them: a caller can send hundreds of thousands, and all
+ * of them would be looked for in what is said of its call.
+ */
+const MAX_LOOKED_THROUGH = 2 ** 25;
+/** What a value costs in a text without any. */
+const COST_OF_VALUE = 200;
+
+/** The text without the values that are known to be secret and without what looks like a token. Nothing of it where that takes long. */
 export function redact(text: string, known: readonly string[] = []): string {
+  if (known.length * (text.length + COST_OF_VALUE) > MAX_LOOKED_THROUGH) return REDACTED;
   let clean = text;
   for (const value of known) {
     clean = clean.replaceAll(value, REDACTED);

@@ -114,6 +114,14 @@ test('R31: fields whose names sound secret hide none but themselves', () => {
   expect(redactFields(fields, known)).toEqual({ ...fields, maxToken: REDACTED, cause: REDACTED });
 });
 
+test('R31: where a caller sends so many secrets that looking for them would hold up the process, nothing is shown', () => {
+  const params = { path: 'a', token: Array.from({ length: 20_000 }, (_, index) => `secret-${index}`) };
+  const known = secretsIn(params);
+  expect(redactFields(params, known)).toEqual({ fields: REDACTED });
+  expect(redact('x'.repeat(10_000), known)).toBe(REDACTED);
+  expect(redact('said secret-17, and no more', known)).toBe(`said ${REDACTED}, and no more`);
+});
+
 test('R31: the message of every failure is clean', () => {
   const { message } = failureOf('TOOL_FAILED', `login failed for ${TOKENS['a forge’s token']}`);
   expect(message).toBe(`login failed for ${REDACTED}`);
