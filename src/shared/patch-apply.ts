@@ -2,7 +2,13 @@
 import { PawlError } from './failure.ts';
 import type { Hunk } from './patch.ts';
 
-/** Throws `PRECONDITION_FAILED` naming the hunk that does not fit and what stands there instead. */
+/** Lines of a file that are looked at for all its hunks: those that stand where they say take each line once. */
+const MAX_LOOKS = 20_000_000;
+
+/**
+ * Throws `PRECONDITION_FAILED` naming the hunk that does not fit and what stands there instead, and `INVALID_PARAMS` for so many hunks
+ * far from where they say that looking for them would hold up the worker.
+ */
 export function applyHunks(path: string, content: string, hunks: readonly Hunk[]): string {
   const hasOnlyCrLf = content.includes('\r\n') && !/(?<!\r)\n/.test(content);
   const lineEnd = hasOnlyCrLf ? '\r\n' : '\n';
@@ -10,6 +16,7 @@ export function applyHunks(path: string, content: string, hunks: readonly Hunk[]
   const whole = content.split(/(?<=\n)/);
   if (whole.at(-1) === '') whole.pop();
   const lines = whole.map(withoutLineEnd);
+  const find = finderIn(path, lines);
   const result: string[] = [];
   let taken = 0;
   const keepUpTo = (end: number) => {
@@ -23,7 +30,7 @@ export function applyHunks(path: string, content: string, hunks: readonly Hunk[]
   hunks.forEach((hunk, index) => {
     let from = taken;
     if (hunk.heading !== undefined) {
-      const heading = findLines(lines, [hunk.heading], from, false, undefined);
+      const heading = find([hunk.heading], from, false, undefined);
       if (heading === undefined)
         throw misfit(path, index, hunks.length, `there is no line ${JSON.stringify(hunk.heading)} below line ${from}`);
       from = heading + 1;
@@ -32,7 +39,7 @@ export function applyHunks(path: string, content: string, hunks: readonly Hunk[]
     const at =
       old.length === 0
         ? placeOfAdditions(hunk, lines.length, from)
-        : findLines(lines, old, from, hunk.atEnd, hunk.nearLine === undefined ? undefined : hunk.nearLine - 1);
+        : find(old, from, hunk.atEnd, hunk.nearLine === undefined ? undefined : hunk.nearLine - 1);
     if (at === undefined) throw misfit(path, index, hunks.length, explain(lines, old, from));
     keepUpTo(at);
     for (const line of hunk.lines) {
@@ -72,28 +79,43 @@ const LIKENESS: readonly ((line: string) => string)[] = [
       .replaceAll('\u00a0', ' '),
 ];
 
-function findLines(
-  lines: readonly string[],
-  wanted: readonly string[],
-  from: number,
-  atEnd: boolean,
-  near: number | undefined,
-): number | undefined {
-  for (const like of LIKENESS) {
-    const want = wanted.map(like);
-    const have = lines.map(like);
-    let best: number | undefined;
-    for (const at of placesOf(want, have, atEnd ? Math.max(from, lines.length - wanted.length) : from)) {
-      if (near === undefined) return at;
-      if (best === undefined || Math.abs(at - near) < Math.abs(best - near)) best = at;
+type Find = (wanted: readonly string[], from: number, atEnd: boolean, near: number | undefined) => number | undefined;
+
+function finderIn(path: string, lines: readonly string[]): Find {
+  const alike: (readonly string[])[] = [];
+  let looks = 0;
+  const look = () => {
+    looks += 1;
+    if (looks > MAX_LOOKS)
+      throw new PawlError(
+        'INVALID_PARAMS',
+        `The hunks for ${JSON.stringify(path)} are too many to be looked for in all of its ${lines.length} lines. Nothing was changed; give them in the order of the file, each with the lines as they stand there, or write the file anew.`,
+      );
+  };
+  return (wanted, from, atEnd, near) => {
+    for (const [level, like] of LIKENESS.entries()) {
+      alike[level] ??= lines.map(like);
+      const start = atEnd ? Math.max(from, lines.length - wanted.length) : from;
+      let best: number | undefined;
+      for (const at of placesOf(wanted.map(like), alike[level], start, look)) {
+        if (near === undefined) return at;
+        // Those that follow are farther still.
+        if (best !== undefined && Math.abs(at - near) >= Math.abs(best - near)) return best;
+        best = at;
+      }
+      if (best !== undefined) return best;
     }
-    if (best !== undefined) return best;
-  }
-  return undefined;
+    return undefined;
+  };
 }
 
-/** In linear time (Knuth, Morris and Pratt): files and hunks can have many equal lines. */
-function* placesOf(want: readonly string[], have: readonly string[], from: number): Generator<number, void, undefined> {
+/** In linear time (Knuth, Morris and Pratt): files and hunks can have many equal lines. Calls `look` for each line of `have`. */
+function* placesOf(
+  want: readonly string[],
+  have: readonly string[],
+  from: number,
+  look: () => void,
+): Generator<number, void, undefined> {
   /** How many lines of the wanted are still matched where the next one differs. */
   const back = [0];
   for (let at = 1, length = 0; at < want.length; at += 1) {
@@ -102,6 +124,7 @@ function* placesOf(want: readonly string[], have: readonly string[], from: numbe
     back.push(length);
   }
   for (let at = from, length = 0; at < have.length; at += 1) {
+    look();
     while (length > 0 && have[at] !== want[length]) length = back[length - 1] ?? 0;
     if (have[at] === want[length]) length += 1;
     if (length < want.length) continue;

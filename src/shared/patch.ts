@@ -258,8 +258,11 @@ function withoutLines({ path, kind, from, to }: GitHead): FilePatch[] {
 
 /** Of `diff --git a/PATH b/PATH`; undefined where the paths differ. */
 function pathOfHead(line: string): string | undefined {
-  const [, plain, quoted] = /^diff --git (?:a\/(.+) b\/\1|"a\/.+" ("b\/.+"))$/.exec(line) ?? [];
-  return quoted === undefined ? plain : unquoted(quoted).slice('b/'.length);
+  const [, quoted] = /^diff --git "a\/.+" ("b\/.+")$/.exec(line) ?? [];
+  if (quoted !== undefined) return unquoted(quoted).slice('b/'.length);
+  // Both paths are half of the line: nothing is tried at every " b/" of a long one.
+  const path = line.slice(line.length / 2 + 'diff --git a/ b/'.length / 2);
+  return path !== '' && line === `diff --git a/${path} b/${path}` ? path : undefined;
 }
 
 function hunkLine(line: string): HunkLine | undefined {

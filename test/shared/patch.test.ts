@@ -210,6 +210,20 @@ describe('hunks are applied', () => {
     expect(() => applied(long, at('@@', `${equal}-last`))).toThrow('does not fit');
   });
 
+  test('very many hunks are applied where they stand, and not looked for all over a long file', () => {
+    const [count, file] = [60_000, 'x\n'.repeat(60_000)];
+    const hunks = (line: string) => at(...Array.from({ length: count }, () => ['@@', line, '+y'].join('\n')));
+    expect(applied(file, hunks('-x'))).toBe('y\n'.repeat(count));
+    expect(() => applied(file, hunks('-x '))).toThrow(expect.objectContaining({ code: 'INVALID_PARAMS' }));
+  });
+
+  test('of a head without lines both paths are the same, and a long one is read at once', () => {
+    const head = (paths: string) => parsePatch(`diff --git ${paths}\nnew file mode 100644`);
+    expect(head('a/x b/x b/x b/x')).toEqual([{ kind: 'add', path: 'x b/x', content: '' }]);
+    for (const paths of ['a/x b/y', 'a/ b/', 'a/x', `a/${'x b/'.repeat(200_000)}y`])
+      expect(() => head(paths)).toThrow('holds no change');
+  });
+
   test('a unified diff takes the match nearest to its line number', () => {
     expect(applied('x\na\nx\nb\nx\n', '--- a/f\n+++ b/f\n@@ -5,2 +5,2 @@\n-x\n+y\n')).toBe('x\na\nx\nb\ny\n');
   });
