@@ -43,6 +43,9 @@ LINE: /[ +-][^\n]*\n/
 END_OF_FILE: "*** End of File\n"
 `;
 
+/** Of one patch: the folders of all of them are open while they are changed. */
+const MAX_FILES = 1_000;
+
 /** Throws `INVALID_PARAMS` with the number of the line that cannot be read, and what was expected there. */
 export function parsePatch(text: string): readonly FilePatch[] {
   const lines = text.replaceAll('\r\n', '\n').split('\n');
@@ -54,6 +57,11 @@ export function parsePatch(text: string): readonly FilePatch[] {
       'The patch holds no change. It begins with "*** Begin Patch", then for each file "*** Add File: PATH", "*** Update File: PATH" or "*** Delete File: PATH", and ends with "*** End Patch".',
     );
   }
+  if (patches.length > MAX_FILES)
+    throw new PawlError(
+      'INVALID_PARAMS',
+      `The patch changes ${patches.length} files; at most ${MAX_FILES} can be changed in one step. Nothing was changed.`,
+    );
   return patches;
 }
 

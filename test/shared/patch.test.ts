@@ -217,6 +217,12 @@ describe('hunks are applied', () => {
     expect(() => applied(file, hunks('-x '))).toThrow(expect.objectContaining({ code: 'INVALID_PARAMS' }));
   });
 
+  test('a patch of more files than can be open at a time is refused before anything is opened', () => {
+    const files = (count: number) => patch(...Array.from({ length: count }, (_, index) => `*** Add File: f${index}`));
+    expect(parsePatch(files(1_000))).toHaveLength(1_000);
+    expect(() => parsePatch(files(1_001))).toThrow('changes 1001 files; at most 1000 can be changed in one step');
+  });
+
   test('of a head without lines both paths are the same, and a long one is read at once', () => {
     const head = (paths: string) => parsePatch(`diff --git ${paths}\nnew file mode 100644`);
     expect(head('a/x b/x b/x b/x')).toEqual([{ kind: 'add', path: 'x b/x', content: '' }]);
