@@ -2,7 +2,7 @@
  * Composition root of the library: reads the environment and the configuration file, and starts producers and workers with them.
  * Each side is loaded when it is started: a process that is one of them starts sooner without the other.
  */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { pino } from 'pino';
@@ -50,6 +50,12 @@ function withSecretFiles(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
       throw new PawlError('CONFIGURATION', `${name}_FILE: ${JSON.stringify(file)} is empty; it should hold the value.`);
   }
   return read;
+}
+
+/** Real paths of the files that hold secrets of this process. */
+function secretFiles(environment: NodeJS.ProcessEnv): readonly string[] {
+  const named = SECRET_VARIABLES.flatMap((name) => environment[`${name}_FILE`] || []);
+  return named.map((file) => (existsSync(file) ? realpathSync(file) : file));
 }
 
 const CONFIG_JSON = 'pawl.config.json';
@@ -209,6 +215,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   protectFolder(settings.dataDir);
   // It may hold tokens and keys, and what stands there at the next start is done.
   for (const name of [CONFIG_JSON, ...CONFIG_MODULES]) protectFile(join(process.cwd(), name));
+  for (const file of secretFiles(process.env)) protectFile(file);
   if (settings.workspaceRoot !== undefined) putWorkspacesIn(settings.workspaceRoot);
   return ToolWorker.start({
     settings,

@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startScript } from '../helpers/process.ts';
@@ -80,6 +80,25 @@ test('a secret may stand in a file that a variable names; a file that is not the
   writeFileSync(empty, '\n');
   const none = await place.run(['tools', 'ls'], { env: { ...env, PAWL_SIGNING_KEYS_FILE: empty } });
   expect(none).toMatchObject({ code: 2, stderr: expect.stringMatching(/^pawl: PAWL_SIGNING_KEYS_FILE: .* is empty/) });
+});
+
+test('no tool reads a file that holds a secret of its worker, whatever the workspace (A11)', async () => {
+  const secrets = join(place.folder, 'secrets');
+  mkdirSync(secrets);
+  writeFileSync(join(secrets, '..tokens'), 'a-long-token:admin\n');
+  symlinkSync('..tokens', join(secrets, 'api-tokens'));
+  const env = { PAWL_API_TOKENS_FILE: join(secrets, 'api-tokens') };
+  const worker = await place.worker(env);
+  for (const [tool, params] of [
+    ['read', { path: 'secrets/api-tokens' }],
+    ['grep_files', { path: 'secrets/..tokens', pattern: 'admin' }],
+    ['write', { path: 'secrets/..tokens', content: 'mine:admin' }],
+  ] as const) {
+    const call = await place.run(['call', tool, '--params', JSON.stringify(params)], { env });
+    expect(call, tool).toMatchObject({ code: 5, stderr: expect.stringContaining('which no tool may see') });
+  }
+  worker.signal('SIGTERM');
+  await worker.ended;
 });
 
 test('SIGTERM lets the running call finish, and takes no other', async () => {
