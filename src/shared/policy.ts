@@ -33,6 +33,7 @@ export interface PolicyRequest {
   readonly session: {
     readonly kind: SessionKind;
     readonly sessionKey?: string;
+    readonly ancestors?: readonly string[];
     readonly agentId?: string | undefined;
     readonly tenantId?: string | undefined;
     readonly state?: 'open' | 'closed';
@@ -156,21 +157,21 @@ interface NamedLayer {
   readonly layer: PolicyLayer;
 }
 
-/** Global, tenant, agent, channel, session: those that concern this call. */
+/** Global, tenant, agent, channel, session: those that concern this call. What restricts a session restricts those below it. */
 function layersOf({ policy, session, channel, registry, tool }: PolicyRequest): NamedLayer[] {
   const own: NamedLayer[] =
     registry?.rule === undefined ? [] : [{ path: 'registry', layer: { tools: { [tool.name]: registry.rule } } }];
   if (policy === undefined) return own;
   const named = policy.global === undefined ? own : [...own, { path: 'policy.global', layer: policy.global }];
-  const add = (group: 'tenants' | 'agents' | 'channels' | 'sessions', name: string | undefined) => {
-    if (name === undefined) return;
+  const add = (group: 'tenants' | 'agents' | 'channels' | 'sessions', ...names: (string | undefined)[]) => {
     for (const [pattern, layer] of Object.entries(policy[group]))
-      if (matches(pattern, name)) named.push({ path: `policy.${group}.${pattern}`, layer });
+      if (names.some((name) => name !== undefined && matches(pattern, name)))
+        named.push({ path: `policy.${group}.${pattern}`, layer });
   };
   add('tenants', session.tenantId);
   add('agents', session.agentId);
   add('channels', channel ?? 'none');
-  add('sessions', session.sessionKey);
+  add('sessions', session.sessionKey, ...(session.ancestors ?? []));
   return named;
 }
 

@@ -96,6 +96,8 @@ export interface SessionRecord {
   readonly kind: SessionKind;
   readonly state: 'open' | 'closed';
   readonly parent?: string;
+  /** Keys of the sessions above it, the outermost first. */
+  readonly ancestors?: readonly string[];
   readonly agentId?: string;
   readonly actorId: string;
   readonly tenantId?: string;
@@ -150,7 +152,13 @@ export function newSession(
   const inherited =
     above === undefined
       ? {}
-      : { agentId: above.agentId, tenantId: above.tenantId, importance: above.importance, taint: above.taint };
+      : {
+          ancestors: [...(above.ancestors ?? []), above.sessionKey],
+          agentId: above.agentId,
+          tenantId: above.tenantId,
+          importance: above.importance,
+          taint: above.taint,
+        };
   const key = sessionKey ?? defaults.sessionKey;
   const own = asked.budget === undefined ? [] : [{ sessionKey: key, budget: asked.budget }];
   const budgets = [...(above?.budgets ?? []), ...own];

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { resolveSettings } from '../../src/shared/config.ts';
-import { evaluate, type PolicyRequest, taintOf } from '../../src/shared/policy.ts';
+import { evaluate, type PolicyRequest, taintOf, toolLimits } from '../../src/shared/policy.ts';
 import { POLICY_DECISIONS, type PolicyDecision } from '../../src/shared/policy-file.ts';
-import { SESSION_KINDS } from '../../src/shared/session.ts';
+import { newSession, SESSION_KINDS, type SessionKind, type SessionRecord } from '../../src/shared/session.ts';
 import { shownJson, shownText } from '../../src/shared/shown.ts';
 import { TIERS } from '../../src/shared/tool.ts';
 import { matches } from '../../src/shared/wildcard.ts';
@@ -61,6 +61,26 @@ describe('layers (A3, I3)', () => {
     expect(verdictOn({ global: { tiers } })).toMatchObject({ decision: 'deny', rule: 'policy.global.tiers.system' });
     expect(verdictOn({ global: { tiers, tools: { shell: 'ask' } } }).rule).toBe('policy.global.tools.shell');
     expect(verdictOn({ global: { tools: { 's*': 'deny', shell: 'ask' } } }).decision).toBe('ask');
+  });
+
+  test('what restricts a session restricts those below it, however deep, and whatever they are called', () => {
+    const open = (kind: SessionKind, sessionKey: string, above?: SessionRecord) =>
+      newSession({ kind, sessionKey }, above, { sessionKey, workspaceRoot: '/', createdAtMs: 0 });
+    const branch = open('branch', 'free', open('main', 'trip'));
+    const deepest = open('worker', 'agent-1', branch);
+    expect(deepest.ancestors).toEqual(['trip', 'free']);
+    for (const session of [branch, deepest])
+      for (const name of ['trip', 'tr*']) {
+        const policy = { sessions: { [name]: { tools: { read: { decision: 'deny', perSession: 3 } } } } };
+        const request = { session, tool: { name: 'read', tier: 'read-only' as const } };
+        expect(verdictOn(policy, request)).toMatchObject({
+          decision: 'deny',
+          rule: `policy.sessions.${name}.tools.read`,
+        });
+        expect(toolLimits({ ...request, policy: policyOf(policy) })).toHaveLength(1);
+      }
+    const others = { sessions: { free: { tools: { '*': 'deny' } } } };
+    expect(verdictOn(others, { session: open('branch', 'next', open('main', 'trip')) }).decision).toBe('allow');
   });
 
   test('layers that concern others say nothing', () => {

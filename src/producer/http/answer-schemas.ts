@@ -71,6 +71,7 @@ const session = z.object({
   kind: z.enum(SESSION_KINDS),
   state: z.enum(['open', 'closed']),
   parent: text.optional(),
+  ancestors: z.array(text).optional(),
   agentId: text.optional(),
   actorId: text,
   tenantId: text.optional(),
