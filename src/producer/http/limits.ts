@@ -2,7 +2,7 @@
  * Back-pressure: what one token may ask for at a time and in a second, and how much the fleet may have before it. Beyond that the
  * answer is 429 and when to come back, so that a client's flood stays with the client.
  */
-import type { RequestHandler } from 'express';
+import type { RequestHandler, Response } from 'express';
 import type { Settings } from '../../shared/config.ts';
 import { type Clock, systemClock } from '../../shared/time.ts';
 import { HttpError } from './errors.ts';
@@ -67,9 +67,20 @@ export class Limits {
 /** Holds every request against its token's limits. */
 export function limited(limits: Limits): RequestHandler {
   return (_request, response, next) => {
-    response.once('close', limits.enter(callerOf(response).id));
+    const leave: (() => void)[] = [];
+    const enter = () => void leave.push(limits.enter(callerOf(response).id));
+    response.once('close', () => {
+      for (const each of leave) each();
+    });
+    enter();
+    response.locals['enter'] = enter;
     next();
   };
+}
+
+/** For what is several requests in one. Throws `RATE_LIMITED`. */
+export function enterAgain(response: Response): void {
+  (response.locals as { readonly enter: () => void }).enter();
 }
 
 /** Knows how many calls wait or run in the whole fleet, a moment ago. */

@@ -20,6 +20,7 @@ import { uuidv7 } from '../../shared/time.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/access.ts';
 import { splitName } from '../http/calls.ts';
+import { enterAgain } from '../http/limits.ts';
 import { callerOf, MAX_BODY_BYTES } from '../http/routes.ts';
 import { headerMismatch } from './headers.ts';
 import { createMcpServer, type McpServerParts } from './server.ts';
@@ -99,6 +100,8 @@ export function mcpEndpoint(given: McpServerParts & { readonly log: Logger }): M
       } catch {
         return refuse(response, 400, -32_700, 'Parse error');
       }
+      // A batch, as older clients may send: each of its messages is a request.
+      if (Array.isArray(parsedBody)) for (const _message of parsedBody.slice(1)) enterAgain(response);
     }
     const options = { authInfo: authInfoOf(caller), ...(request.method === 'POST' ? { parsedBody } : {}) };
     const sessionId = asked.headers.get('mcp-session-id');

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { Limits } from '../../../src/producer/http/limits.ts';
+import { eventually } from '../../helpers/signal.ts';
 import { startRig, testTools } from './rig.ts';
 
 const apiTokens = [
@@ -19,6 +20,21 @@ describe('429', () => {
     }
     expect((await ask('/v1/sessions', { token: 'token-two' })).status).toBe(200);
     expect((await ask('/healthz')).status).toBe(200);
+  });
+
+  test('what an MCP client sends as one is counted one by one', async () => {
+    const { ask } = await startRig({ settings: { apiTokens, http: { maxRequests: 3 } } });
+    const post = (count: number) =>
+      ask('/mcp', {
+        method: 'POST',
+        token: 'token-one',
+        headers: { accept: 'application/json, text/event-stream' },
+        json: Array.from({ length: count }, (_, id) => ({ jsonrpc: '2.0', id, method: 'ping' })),
+      });
+    const refused = await post(4);
+    expect([refused.status, refused.body.error.code]).toEqual([429, 'RATE_LIMITED']);
+    // What was refused, and what was answered, takes no place any more.
+    for (let time = 0; time < 4; time += 1) await eventually(async () => (await post(3)).status !== 429);
   });
 
   test('a token may have so many requests that wait', async () => {
