@@ -137,7 +137,13 @@ export function parseOpenSession(open: OpenSession): z.output<typeof openSession
   );
 }
 
-/** The record of a session that is opened below another, or at the root. Throws `PERMISSION_DENIED` and `SESSION_CLOSED`. */
+/** Sessions above one: its record names them all. */
+const MAX_ANCESTORS = 100;
+
+/**
+ * The record of a session that is opened below another, or at the root. Throws `PERMISSION_DENIED`, `SESSION_CLOSED`, and
+ * `CONTRACT_INVALID` for one that would be too deep.
+ */
 export function newSession(
   { sessionKey, workspaceRoot, actorId, ...asked }: z.output<typeof openSessionSchema>,
   above: SessionRecord | undefined,
@@ -149,11 +155,16 @@ export function newSession(
     throw new PawlError('PERMISSION_DENIED', 'A worker session can only open worker sessions.');
   if (above?.tenantId !== undefined && above.tenantId !== (asked.tenantId ?? above.tenantId))
     throw new PawlError('PERMISSION_DENIED', 'A session is of the same tenant as the one that it is opened below.');
+  const ancestors = above === undefined ? [] : [...(above.ancestors ?? []), above.sessionKey];
+  if (ancestors.length > MAX_ANCESTORS)
+    throw new PawlError('CONTRACT_INVALID', `A session has at most ${MAX_ANCESTORS} sessions above it.`, {
+      issues: [{ path: 'parent', message: `has ${MAX_ANCESTORS} sessions above it already` }],
+    });
   const inherited =
     above === undefined
       ? {}
       : {
-          ancestors: [...(above.ancestors ?? []), above.sessionKey],
+          ancestors,
           agentId: above.agentId,
           tenantId: above.tenantId,
           importance: above.importance,

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import {
+  newSession,
   openSessionSchema,
   SESSION_CAPABILITIES,
   SESSION_KINDS,
@@ -50,6 +51,15 @@ describe('what opens a session', () => {
     const parsed = openSessionSchema.safeParse(open);
     expect(parsed.error?.issues.map((issue) => issue.path.join('.'))).toContain(path);
   });
+});
+
+test('a session has a bounded number of sessions above it, which its record names', () => {
+  const open = (sessionKey: string, above?: SessionRecord) =>
+    newSession({ kind: 'branch', sessionKey }, above, { sessionKey, workspaceRoot: '/', createdAtMs: 0 });
+  let deepest = open('0');
+  for (let depth = 1; depth <= 100; depth += 1) deepest = open(String(depth), deepest);
+  expect(deepest.ancestors).toHaveLength(100);
+  expect(() => open('101', deepest)).toThrow(expect.objectContaining({ code: 'CONTRACT_INVALID' }));
 });
 
 test('I23: a session names each source of taint once, and a bounded number of them', () => {
