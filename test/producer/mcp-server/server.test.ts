@@ -288,6 +288,8 @@ describe('an elevated call', () => {
     version: '1.0.0',
     description: 'Needs a person.',
     tier: 'elevated',
+    // However long a busy machine takes for it.
+    annotations: { taskSupport: 'forbidden' },
     input: z.object({ what: z.string() }),
     run: ({ what }) => ({ output: `did ${what}` }),
   });
