@@ -168,6 +168,8 @@ export class Pawl {
       workspaceRoot: () => this.#workspaceRoot(),
       now: () => backend.ledger.now(),
     });
+    // It may come back without them: what is asked from then on is asked of it.
+    backend.redis.on('close', () => this.#sessions.clear());
     this.#results = new Results(backend.ledger, this.#inboxId, onError);
     this.#follows = new Follows({
       ledger: backend.ledger,
@@ -632,6 +634,9 @@ export class Pawl {
       const offer = this.#offers.peek(toolNamespace, toolName);
       if (offer !== undefined) this.metrics.tools.learn(offer);
     }
+    // A worker did not find what is known here: Redis has lost it, and the next call opens it anew.
+    if (event.type === 'ended' && event.result.error?.code === 'UNKNOWN_SESSION')
+      this.#sessions.forget(event.envelope.target.sessionKey);
     this.metrics.observe(event);
     this.#audit.observe(event);
     this.#options.onEvent?.(event);

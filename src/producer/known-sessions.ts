@@ -27,7 +27,7 @@ export class KnownSessions extends SessionCache {
 
   /**
    * The session that an envelope names. One that nobody opened is opened as a main session of that actor, and one that was `opened`
-   * before and is lost, as it was.
+   * before, or known here, and is lost, as it was.
    */
   of(envelope: ToolCallEnvelope, opened?: SessionRecord): SessionRecord | Promise<SessionRecord> {
     const known = this.get(envelope.target.sessionKey);
@@ -36,10 +36,11 @@ export class KnownSessions extends SessionCache {
 
   async #findOrOpen(envelope: ToolCallEnvelope, before: SessionRecord | undefined): Promise<SessionRecord> {
     const { target } = envelope;
+    const known = this.last(target.sessionKey);
     const stored = await this.#read(target.sessionKey);
     if (stored !== undefined) return usable(stored, target);
     // Where its calls are is found out again.
-    const { shards: _, ...record } = before ?? (await this.#mainSession(target));
+    const { shards: _, ...record } = before ?? (known?.state === 'open' ? known : await this.#mainSession(target));
     const opened = await this.#parts.sessions.create(record);
     if (opened === undefined) return this.#findOrOpen(envelope, before);
     this.remember(opened);

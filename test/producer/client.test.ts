@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { describe, expect, test } from 'vitest';
 import type { CallOptions } from '../../src/producer/call-envelope.ts';
@@ -6,6 +7,7 @@ import { Session } from '../../src/producer/session.ts';
 import { placeOf } from '../../src/shared/fingerprint.ts';
 import { silentLogger } from '../../src/shared/log.ts';
 import { FleetKeys } from '../../src/shared/store/keys.ts';
+import { whenReady } from '../../src/shared/store/redis.ts';
 import type { AnyTool } from '../../src/shared/tool.ts';
 import { eventually } from '../helpers/signal.ts';
 import { type Fleet, pending, startFleet } from './fleet.ts';
@@ -74,6 +76,29 @@ describe('opening sessions', () => {
     expect(await lost.call(change, {})).toMatchObject({ error: { code: 'PERMISSION_DENIED' } });
     expect((await elsewhere.session(helper.key)).record).toEqual(helper.record);
     await elsewhere.close();
+  });
+
+  test('that Redis has lost together with the connection is opened anew at once', async () => {
+    const { pawl, session } = await startFleet({ tools: [echo] });
+    const { redis, prefix } = pawl.backend;
+    await redis.unlink(new FleetKeys(prefix).session(session.key));
+    const lost = once(redis, 'close');
+    redis.disconnect(true);
+    await lost;
+    await whenReady(redis, 30_000);
+    expect(await session.call(echo, { text: 'a' })).toMatchObject({ status: 'success' });
+  });
+
+  test('that Redis has lost unnoticed is opened anew, as it was, after the first call that did not find it', async () => {
+    const { pawl, session } = await startFleet({ tools: [echo] });
+    const { record } = await session.worker();
+    await pawl.backend.redis.unlink(new FleetKeys(pawl.settings.prefix).session(record.sessionKey));
+    const { sessionKey, actorId } = record;
+    const call = (text: string) =>
+      pawl.dispatch({ ...session.envelope(echo, { text }), target: { sessionKey, actorId: actorId ?? '' } });
+    expect(await call('a')).toMatchObject({ error: { code: 'UNKNOWN_SESSION' } });
+    expect(await call('b')).toMatchObject({ status: 'success' });
+    expect((await pawl.session(sessionKey)).record).toMatchObject({ kind: 'worker' });
   });
 });
 
