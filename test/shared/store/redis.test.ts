@@ -95,6 +95,15 @@ test('a user that may use no channels, as Redis makes one by itself, is refused 
   closeConnection(redis);
 });
 
+test('a transaction whose commands Redis refuses is refused as they are', async () => {
+  const { redisUrl, prefix } = await createWorld();
+  const { url } = await createUser(redisUrl, prefix, ['~*', '&*', '+@all', '-rpush']);
+  const redis = openConnection({ url, name: prefix, mode: 'fail-fast' });
+  onTestFinished(() => closeConnection(redis));
+  const unavailable = { code: 'BACKEND_UNAVAILABLE' };
+  await expect(redis.multi().rpush(prefix, 'x').exec()).rejects.toMatchObject(unavailable);
+});
+
 test('a script runs before what its connection says next, also on a server that does not know it', async () => {
   const { redisUrl, prefix } = await createWorld();
   const redis = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast' });
