@@ -67,7 +67,7 @@ export class Presence {
       );
     }
     this.#published = true;
-    await this.beat();
+    await this.#beat();
     // Before this beat nobody knew who stands for them: another worker may have put its own back.
     if (drifted.length > 0) await backend.catalogue.publish(drifted);
     await this.learnPeers();
@@ -104,6 +104,11 @@ export class Presence {
   }
 
   async beat(): Promise<void> {
+    // Redis has lost what this worker told it, its tools too.
+    if (await this.#beat()) await this.renewOffers();
+  }
+
+  #beat(): Promise<boolean> {
     const { backend, workerId, tiers, concurrency, pawlVersion, offers, startedAtMs } = this.#parts;
     const record: WorkerRecord = {
       id: workerId,
@@ -120,7 +125,7 @@ export class Presence {
       signing: backend.seals.fingerprints,
       clockAheadMs: backend.clock.ownAheadMs,
     };
-    await backend.catalogue.beat(record);
+    return backend.catalogue.beat(record);
   }
 
   async learnPeers(): Promise<void> {

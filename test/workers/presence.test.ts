@@ -4,6 +4,7 @@ import { silentLogger } from '../../src/shared/log.ts';
 import { Seals } from '../../src/shared/seals.ts';
 import type { Backend } from '../../src/shared/store/backend.ts';
 import { Catalogue, offerOf } from '../../src/shared/store/catalogue.ts';
+import { FleetKeys } from '../../src/shared/store/keys.ts';
 import { defineTool } from '../../src/shared/tool.ts';
 import { Presence } from '../../src/workers/presence.ts';
 import { openBooks } from '../shared/store/calls.ts';
@@ -42,7 +43,9 @@ async function openFleet() {
     });
   };
   const offered = async () => (await catalogue.read()).tools.map(({ description }) => description);
-  return { catalogue, worker, offered };
+  const { tools, workers, workerLoads } = new FleetKeys(world.prefix);
+  const lose = () => Promise.all([tools, workers, workerLoads].map((key) => redis.unlink(key)));
+  return { catalogue, worker, offered, lose };
 }
 
 test('the latest definition of a version stays offered while a worker with an earlier one renews what it offers', async () => {
@@ -85,4 +88,14 @@ test('a worker that does not say its definitions may run what is offered', async
   await catalogue.beat(record);
   await old.learnPeers();
   expect(await offered()).toEqual(['Young.']);
+});
+
+test('when Redis has lost the catalogue, the tools are there again with the worker', async () => {
+  const { worker, offered, lose } = await openFleet();
+  const only = worker('only', 'Here.');
+  await only.publish();
+  await lose();
+  expect(await offered()).toEqual([]);
+  await only.beat();
+  expect(await offered()).toEqual(['Here.']);
 });

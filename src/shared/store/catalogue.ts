@@ -164,12 +164,14 @@ export class Catalogue {
     });
   }
 
-  async beat(worker: WorkerRecord): Promise<void> {
-    await heartbeatScript.run(
+  /** Whether the worker was not known. */
+  async beat(worker: WorkerRecord): Promise<boolean> {
+    const [, joined] = await heartbeatScript.run(
       this.#redis,
       [this.#keys.workers, this.#keys.workerLoads],
       [worker.id, JSON.stringify(worker), WORKER_SILENCE_MS, newsChannel(this.#redis, this.#keys.prefix)],
     );
+    return joined === 1;
   }
 
   async leave(workerId: string): Promise<void> {

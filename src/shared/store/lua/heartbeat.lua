@@ -2,13 +2,13 @@
 --
 -- KEYS  1 workers, by the time they were last seen  2 their records
 -- ARGV  1 worker ID  2 record (JSON), '' when the worker leaves  3 silence after which a worker is forgotten, ms  4 news channel
--- Returns {now}
+-- Returns {now, 1 for a worker that was not known, else 0}
 local now = nowMs()
 if ARGV[2] == '' then
   redis.call('ZREM', KEYS[1], ARGV[1])
   redis.call('HDEL', KEYS[2], ARGV[1])
   redis.call('PUBLISH', ARGV[4], '{"type":"catalogue"}')
-  return {now}
+  return {now, 0}
 end
 local joined = redis.call('ZADD', KEYS[1], now, ARGV[1]) == 1
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
@@ -18,4 +18,4 @@ if #silent > 0 then
   redis.call('HDEL', KEYS[2], unpack(silent))
 end
 if joined or #silent > 0 then redis.call('PUBLISH', ARGV[4], '{"type":"catalogue"}') end
-return {now}
+return {now, joined and 1 or 0}
