@@ -48,14 +48,18 @@ export function redisOptions(options: ConnectionOptions): RedisOptions & { reply
     enableAutoPipelining: false,
     // Whoever listens says anew what for (`Subscription`).
     autoResubscribe: false,
-    // After a failover the address may lead elsewhere by now.
-    reconnectOnError: (error) => error.message.startsWith('READONLY'),
+    reconnectOnError: isReadOnly,
     connectTimeout: 5_000,
     socketTimeout: options.socketTimeoutMs ?? (options.mode === 'patient' ? PATIENT_SILENCE_MS : FAIL_FAST_SILENCE_MS),
   };
   return options.mode === 'patient'
     ? { ...common, maxRetriesPerRequest: null }
     : { ...common, maxRetriesPerRequest: 1, commandTimeout: COMMAND_TIMEOUT_MS };
+}
+
+/** After a failover the address may lead elsewhere by now. Before version 7, a script's own words stand before Redis'. */
+function isReadOnly(error: Error): boolean {
+  return error.message.includes('READONLY');
 }
 
 const TYPED = Symbol('typed');
@@ -187,7 +191,7 @@ export function nodeOptions(
     reconnectOnError: (error) => {
       moved = /^MOVED \d+ (\S+)/.exec(error.message)?.[1];
       // And send the command again.
-      return moved === undefined ? error.message.startsWith('READONLY') : 2;
+      return moved === undefined ? isReadOnly(error) : 2;
     },
   };
 }

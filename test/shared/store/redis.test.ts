@@ -68,6 +68,14 @@ describe('addresses of Redis', () => {
   });
 });
 
+test.each([
+  "READONLY You can't write against a read only replica. script: 84d7, on @user_script:235.",
+  // Redis 6.2.
+  "ERR Error running script (call to f_84d7): @user_script:235: @user_script: 235: -READONLY You can't write against a read only replica.",
+])('a server that has become a replica is left for whoever is behind the address now: %s', (message) => {
+  expect(options('redis://host').reconnectOnError?.(new Error(message))).toBe(true);
+});
+
 test('a database that the server does not have is refused, and the one that it has is used', async ({ skip }) => {
   const { redisUrl, prefix } = await createWorld();
   skip(isCluster(redisUrl), 'a cluster has one database');
