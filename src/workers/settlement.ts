@@ -219,12 +219,13 @@ export async function patiently<T>(
   log: Logger,
   schedule: Schedule = systemSchedule,
 ): Promise<T | undefined> {
-  for (;;) {
+  for (let tries = 0; ; tries += 1) {
     try {
       return await write();
     } catch (error) {
       if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
-      log.warn({ error: error.message }, 'an outcome cannot be written yet');
+      // Once for each write: every call that runs would say it four times a second.
+      if (tries === 0) log.warn({ callId: running?.callId, error: error.message }, 'an outcome cannot be written yet');
       if (running?.leaseLost === true) return undefined;
       await new Promise<void>((resolve) => schedule(resolve, WRITE_AGAIN_MS));
     }
