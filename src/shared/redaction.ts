@@ -56,16 +56,18 @@ const CARD = /(?<![\w.-])(?:3[47]\d{2}[ -]?\d{6}[ -]?\d{5}|[3-6]\d{3}([ -]?)\d{4
 const ADDRESS = /\b[A-Za-z0-9._%+-]{1,64}@(?!\d+\.\d+\.\d+(?!\.?\d))[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}\b/g;
 
 /**
- * Characters that are looked through for known values at most, once for each of them: a caller can send hundreds of thousands, and all
- * of them would be looked for in what is said of its call.
+ * Characters that are looked through for known values at most, once for each of them: a caller can send hundreds of thousands, or very
+ * long ones, and all of them would be looked for in what is said of its call.
  */
 const MAX_LOOKED_THROUGH = 2 ** 25;
-/** What a value costs in a text without any. */
+/** What a value costs in a text without any, and a long one beside its share: the engine compares all of it at every place of some texts. */
 const COST_OF_VALUE = 200;
+const LENGTH_OF_SHARE = 64;
 
 /** The text without the values that are known to be secret and without what looks like a token. Nothing of it where that takes long. */
 export function redact(text: string, known: readonly string[] = []): string {
-  if (known.length * (text.length + COST_OF_VALUE) > MAX_LOOKED_THROUGH) return REDACTED;
+  const shares = known.reduce((sum, value) => sum + 1 + value.length / LENGTH_OF_SHARE, 0);
+  if (shares * (text.length + COST_OF_VALUE) > MAX_LOOKED_THROUGH) return REDACTED;
   let clean = text;
   for (const value of known) {
     clean = clean.replaceAll(value, REDACTED);

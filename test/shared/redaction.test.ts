@@ -119,6 +119,10 @@ test('R31: where a caller sends so many secrets that looking for them would hold
   const known = secretsIn(params);
   expect(redactFields(params, known)).toEqual({ fields: REDACTED });
   expect(redact('x'.repeat(10_000), known)).toBe(REDACTED);
+  const half = 'a'.repeat(100_000);
+  expect(redactFields({ token: `${half}b${half}`, text: `${half}${half}` }, [`${half}b${half}`])).toEqual({
+    fields: REDACTED,
+  });
   expect(redact('said secret-17, and no more', known)).toBe(`said ${REDACTED}, and no more`);
 });
 

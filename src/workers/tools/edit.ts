@@ -1,11 +1,16 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
+import { placesOf } from '../../shared/text-search.ts';
 import { defineTool } from '../../shared/tool.ts';
 import { editsFiles } from './kinds.ts';
 import { hashOf, readText } from './text.ts';
 
 const MAX_NAMED_LINES = 10;
 const MAX_SHOWN_LENGTH = 160;
+/** Of one call, all its edits together. */
+const MAX_PLACES = 1_000_000;
+/** What a file may grow to: a longer one could not be read again. */
+const MAX_LENGTH = 16 * 1024 * 1024;
 /** How often an edit starts over because somebody else wrote the file meanwhile. */
 const MAX_TRIES = 20;
 
@@ -92,7 +97,7 @@ export const edit = defineTool({
     if (hash === params.expected_hash) return { state: 'not-done' };
     const found = edits.map((edit) => {
       const { from, to } = inLineEndsOf(text, edit.old_string, edit.new_string);
-      return { old: text.includes(from), fresh: to !== '' && text.includes(to), deletes: to === '' };
+      return { old: stands(text, from), fresh: to !== '' && stands(text, to), deletes: to === '' };
     });
     if (found.every(({ old, fresh }) => old && !fresh)) return { state: 'not-done' };
     if (found.every(({ old, fresh, deletes }) => !old && (fresh || deletes))) {
@@ -150,31 +155,40 @@ function replaced(path: string, text: string, edits: readonly Edit[]): { content
   const lines: number[] = [];
   edits.forEach((edit, index) => {
     const { from, to } = inLineEndsOf(content, edit.old_string, edit.new_string);
-    const positions = positionsOf(content, from);
+    const positions = placesOf(content, from, MAX_PLACES + 1);
     const which = edits.length === 1 ? '' : `Edit ${index + 1} of ${edits.length}: `;
     if (positions.length === 0) throw new PawlError('PRECONDITION_FAILED', which + explainAbsent(path, content, from));
     if (positions.length > 1 && !edit.replace_all)
       throw new PawlError('PRECONDITION_FAILED', which + explainSeveral(path, content, positions));
+    if (lines.length + positions.length > MAX_PLACES)
+      throw tooMuch(`${which}one call replaces at most ${MAX_PLACES} places`);
+    if (content.length + positions.length * (to.length - from.length) > MAX_LENGTH)
+      throw tooMuch(`${which}${JSON.stringify(path)} would have more than ${MAX_LENGTH} characters`);
     for (const line of linesAt(content, positions)) lines.push(line);
     // Not String.replace: "$&" in the new text is text.
-    content = content.split(from).join(to);
+    content = positions
+      .map((at, place) => content.slice(place === 0 ? 0 : (positions[place - 1] ?? 0) + from.length, at))
+      .concat(content.slice((positions.at(-1) ?? 0) + from.length))
+      .join(to);
   });
   return { content, lines };
+}
+
+function tooMuch(why: string): PawlError {
+  return new PawlError('INVALID_PARAMS', `${why}; nothing was changed.`);
+}
+
+function stands(content: string, text: string): boolean {
+  return placesOf(content, text, 1).length > 0;
 }
 
 /** Models write line feeds; in a file whose lines end in CR LF they mean those. */
 function inLineEndsOf(content: string, oldText: string, newText: string): { from: string; to: string } {
   const convert = (text: string): string => text.replaceAll(/\r?\n/g, '\r\n');
   // A text without a line end stands in any file: there only a file that has no other line ends says what is meant.
-  const isMeant = !content.includes(oldText) || !/(?<!\r)\n/.test(content);
-  if (!isMeant || !content.includes('\r\n') || oldText.includes('\r')) return { from: oldText, to: newText };
+  const isMeant = () => !/(?<!\r)\n/.test(content) || !stands(content, oldText);
+  if (oldText.includes('\r') || !content.includes('\r\n') || !isMeant()) return { from: oldText, to: newText };
   return { from: convert(oldText), to: convert(newText) };
-}
-
-function positionsOf(content: string, text: string): number[] {
-  const positions: number[] = [];
-  for (let at = content.indexOf(text); at !== -1; at = content.indexOf(text, at + text.length)) positions.push(at);
-  return positions;
 }
 
 /** The lines of ascending positions, in one walk. */

@@ -134,3 +134,14 @@ describe('after a crash the file tells whether the edit happened', () => {
     expect(await edit.probe?.(params, ctx)).toMatchObject({ state });
   });
 });
+
+test('an edit of more places, or to a longer file, than its worker can hold changes nothing', async () => {
+  const many = await refusal('a'.repeat(1_000_001), { old_string: 'a', new_string: 'b', replace_all: true });
+  expect(many).toMatchObject({ code: 'INVALID_PARAMS', message: expect.stringContaining('at most 1000000 places') });
+  const long = await refusal('a\n'.repeat(5_000), {
+    old_string: 'a',
+    new_string: 'b'.repeat(4_000),
+    replace_all: true,
+  });
+  expect(long).toMatchObject({ code: 'INVALID_PARAMS', message: expect.stringContaining('more than 16777216') });
+});
