@@ -9,6 +9,8 @@ import { dirname, join, relative } from 'node:path';
 import createIgnore, { type Ignore } from 'ignore';
 import { RE2JS } from 're2js';
 import { PawlError } from '../shared/failure.ts';
+import { isLinear, linearPattern } from '../shared/pattern.ts';
+import { nextTurn } from '../shared/time.ts';
 import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../shared/tool.ts';
 import { globFits, refuseCostlyGlob } from './glob.ts';
 import { isProtected, isProtectedFile } from './protected-paths.ts';
@@ -17,6 +19,12 @@ import { absent, at, descriptorPath, enter, entry, type Folder, hasDescriptorPat
 
 const DEFAULT_LIMIT = 1_000;
 const MAX_FILE_BYTES = 8 * 1024 * 1024;
+/** Every path is held against every line of an ignore file. */
+const MAX_IGNORE_BYTES = 128 * 1024;
+/** Of such a line. */
+const MAX_IGNORE_LENGTH = 1_000;
+/** How long the search may keep the event loop to itself between two files. */
+const MAX_TURN_MS = 20;
 const MAX_LINE_LENGTH = 500;
 const MAX_LINES_WITH_CONTEXT = 5_000;
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
@@ -42,7 +50,7 @@ export async function searchWithin(
     const start = await enter(location, path);
     try {
       const named = hasDescriptorPaths ? await scout(descriptorPath(start), search, signal) : undefined;
-      if (named !== undefined) task.lookOnlyAt(named);
+      if (named !== undefined) await task.lookOnlyAt(named);
       await task.folder(start, relative(realRoot, start.path), '', []);
     } finally {
       if (start !== folder) await start.handle.close();
@@ -69,6 +77,7 @@ class SearchTask {
   #truncated = false;
   /** Files, and the folders that lead to them, from where the search begins. */
   #only: ReadonlySet<string> | undefined;
+  #turnSinceMs = performance.now();
 
   constructor(search: WorkspaceSearch, signal: AbortSignal) {
     this.#search = search;
@@ -78,14 +87,23 @@ class SearchTask {
     this.#pattern = search.pattern === undefined ? undefined : compile(search.pattern, search);
   }
 
-  lookOnlyAt(paths: readonly string[]): void {
+  async lookOnlyAt(paths: readonly string[]): Promise<void> {
     const { glob } = this.#search;
     const only = new Set<string>();
     for (const path of paths) {
+      await this.#turn();
       if (glob !== undefined && !globFits(path, glob)) continue;
       for (let each = path; each !== '.' && !only.has(each); each = dirname(each)) only.add(each);
     }
     this.#only = only;
+  }
+
+  /** Lets others have a turn, and the search be ended, where names and patterns take long to compare. */
+  async #turn(): Promise<void> {
+    if (performance.now() - this.#turnSinceMs < MAX_TURN_MS) return;
+    await nextTurn();
+    this.#signal.throwIfAborted();
+    this.#turnSinceMs = performance.now();
   }
 
   finding(): WorkspaceFinding {
@@ -99,6 +117,7 @@ class SearchTask {
     const levels = this.#search.includeIgnored ? above : await withIgnoreFile(folder, below, entries, above);
     for (const each of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
       if (this.#truncated) return;
+      await this.#turn();
       const [from, inRoot] = [join(below, each.name), join(path, each.name)];
       if (this.#only?.has(from) === false) continue;
       if (this.#isLeftOut(each.name, from, each.isDirectory(), levels)) continue;
@@ -195,13 +214,36 @@ async function withIgnoreFile(
     const handle = await open(entry(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => undefined);
     if (handle === undefined) continue;
     try {
-      if ((await handle.stat()).size < MAX_FILE_BYTES)
-        levels = [...levels, { name, below, rules: createIgnore().add(await handle.readFile('utf8')) }];
+      if ((await handle.stat()).size <= MAX_IGNORE_BYTES)
+        levels = [...levels, { name, below, rules: ignoreRules(await handle.readFile('utf8')) }];
     } finally {
       await handle.close();
     }
   }
   return levels;
+}
+
+/** What the library's types do not show of its rules. `regex` is made when it is asked for first. */
+interface Rules {
+  readonly _rules: { readonly _rules: readonly { readonly pattern: string; readonly regex: RegExp }[] };
+}
+
+/**
+ * Whoever wrote the files of a workspace wrote its ignore files, too: with a few stars in one line, the library's own expressions
+ * would try for hours on one long name. Lines with several run on RE2, very long ones not at all.
+ */
+function ignoreRules(text: string): Ignore {
+  const lines = text.split(/\r?\n/).filter((line) => line.length <= MAX_IGNORE_LENGTH);
+  const rules = createIgnore().add(lines);
+  for (const rule of (rules as unknown as Rules)._rules._rules) {
+    if ((rule.pattern.match(/\*+/g)?.length ?? 0) < 2) continue;
+    const { source, flags } = rule.regex;
+    // What it looks ahead for stands at its end.
+    const pattern = `(?${flags})${source.replace(/\(\?=([^()]*)\)$/, '(?:$1)')}`;
+    const expression = isLinear(pattern) ? linearPattern(pattern) : { test: () => false };
+    Object.defineProperty(rule, 'regex', { value: expression });
+  }
+  return rules;
 }
 
 function compile(pattern: string, { ignoreCase, literal }: WorkspaceSearch): RE2JS {

@@ -180,3 +180,16 @@ test.each([
   expect(output.files).toContain(file);
   expect((await glob.run(glob.parse({ pattern }), context)).output.files).toEqual([]);
 });
+
+test('an ignore file that somebody wrote to hold up whoever searches does not', async () => {
+  const root = temporaryFolder();
+  const lines = ['*a*a*a*a*a*a*a*a*b', '**/a/**/a/**/a/**/a/**/a/**/b', `x${' '.repeat(50_000)}y`, '**/o*d*', '!*k*d*'];
+  writeFileSync(join(root, '.gitignore'), lines.join('\n'));
+  const deep = Array(60).fill('a').join('/');
+  mkdirSync(join(root, deep), { recursive: true });
+  const names = ['a'.repeat(200), `${'a'.repeat(200)}b`, 'old', 'kept-old', join(deep, 'c')];
+  for (const name of names) writeFileSync(join(root, name), 'needle');
+  const ctx = testContext({ workspaceRoot: root });
+  const { files } = (await grepFiles.run(grepFiles.parse({ pattern: 'needle' }), ctx)).output;
+  expect(files.toSorted()).toEqual([join(deep, 'c'), 'a'.repeat(200), 'kept-old']);
+});
