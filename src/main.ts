@@ -2,7 +2,7 @@
  * Composition root of the library: reads the environment and the configuration file, and starts producers and workers with them.
  * Each side is loaded when it is started: a process that is one of them starts sooner without the other.
  */
-import { existsSync, readFileSync, realpathSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { pino } from 'pino';
@@ -52,10 +52,12 @@ function withSecretFiles(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return read;
 }
 
-/** Real paths of the files that hold secrets of this process. */
+/** Real paths of the files that hold secrets of this process. A pipe, as a shell's `<(…)` makes one, is read once and is none. */
 function secretFiles(environment: NodeJS.ProcessEnv): readonly string[] {
   const named = SECRET_VARIABLES.flatMap((name) => environment[`${name}_FILE`] || []);
-  return named.map((file) => (existsSync(file) ? realpathSync(file) : file));
+  return named
+    .filter((file) => statSync(file, { throwIfNoEntry: false })?.isFile() === true)
+    .map((file) => realpathSync(file));
 }
 
 const CONFIG_JSON = 'pawl.config.json';
