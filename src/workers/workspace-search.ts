@@ -5,7 +5,7 @@
  */
 import { constants } from 'node:fs';
 import { open, readdir } from 'node:fs/promises';
-import { dirname, join, relative } from 'node:path';
+import { dirname, join, relative, sep } from 'node:path';
 import createIgnore, { type Ignore } from 'ignore';
 import { RE2JS } from 're2js';
 import { PawlError } from '../shared/failure.ts';
@@ -25,6 +25,8 @@ const MAX_IGNORE_BYTES = 128 * 1024;
 const MAX_IGNORE_LENGTH = 1_000;
 /** How long the search may keep the event loop to itself between two files. */
 const MAX_TURN_MS = 20;
+/** Of folders in each other: all of them are open on the way. */
+const MAX_DEPTH = 256;
 const MAX_LINE_LENGTH = 500;
 const MAX_LINES_WITH_CONTEXT = 5_000;
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
@@ -122,7 +124,7 @@ class SearchTask {
       if (this.#only?.has(from) === false) continue;
       if (this.#isLeftOut(each.name, from, each.isDirectory(), levels)) continue;
       if (each.isDirectory()) {
-        if (isProtected(join(folder.path, each.name))) continue;
+        if (isProtected(join(folder.path, each.name)) || from.split(sep).length > MAX_DEPTH) continue;
         const next = await open(entry(folder, each.name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(() => undefined);
         if (next === undefined) continue; // gone, or something else, since the folder was read
         try {

@@ -1,5 +1,5 @@
 import { mkdirSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { glob, grepFiles, listDir, viewImage } from '../../src/workers/tools/index.ts';
 import { temporaryFolder, testContext } from '../helpers/context.ts';
@@ -192,4 +192,14 @@ test('an ignore file that somebody wrote to hold up whoever searches does not', 
   const ctx = testContext({ workspaceRoot: root });
   const { files } = (await grepFiles.run(grepFiles.parse({ pattern: 'needle' }), ctx)).output;
   expect(files.toSorted()).toEqual([join(deep, 'c'), 'a'.repeat(200), 'kept-old']);
+});
+
+test('folders in each other are searched to a depth at which all of them can be open', async () => {
+  const root = temporaryFolder();
+  const deep = (depth: number) => join(root, ...Array<string>(depth).fill('d'));
+  mkdirSync(deep(300), { recursive: true });
+  for (const depth of [0, 256, 257, 300]) writeFileSync(join(deep(depth), `at-${depth}`), 'needle');
+  const ctx = testContext({ workspaceRoot: root });
+  const { files } = (await glob.run(glob.parse({ pattern: 'at-*' }), ctx)).output;
+  expect(files.map((file) => basename(file)).toSorted()).toEqual(['at-0', 'at-256']);
 });
