@@ -60,6 +60,8 @@ const ADDRESS = /\b[A-Za-z0-9._%+-]{1,64}@(?!\d+\.\d+\.\d+(?!\.?\d))[A-Za-z0-9-]
  * long ones, and all of them would be looked for in what is said of its call.
  */
 const MAX_LOOKED_THROUGH = 2 ** 25;
+/** What looks like a token is looked for in no longer text: that takes a second for each million characters of some. */
+const MAX_LENGTH = 2 ** 20;
 /** What a value costs in a text without any, and a long one beside its share: the engine compares all of it at every place of some texts. */
 const COST_OF_VALUE = 200;
 const LENGTH_OF_SHARE = 64;
@@ -67,7 +69,7 @@ const LENGTH_OF_SHARE = 64;
 /** The text without the values that are known to be secret and without what looks like a token. Nothing of it where that takes long. */
 export function redact(text: string, known: readonly string[] = []): string {
   const shares = known.reduce((sum, value) => sum + 1 + value.length / LENGTH_OF_SHARE, 0);
-  if (shares * (text.length + COST_OF_VALUE) > MAX_LOOKED_THROUGH) return REDACTED;
+  if (text.length > MAX_LENGTH || shares * (text.length + COST_OF_VALUE) > MAX_LOOKED_THROUGH) return REDACTED;
   let clean = text;
   for (const value of known) {
     clean = clean.replaceAll(value, REDACTED);
@@ -101,9 +103,10 @@ function hasCheckDigit(number: string): boolean {
   return sum % 10 === 0;
 }
 
-/** A line of a log: no secrets, and nobody's mail address. */
+/** A line of a log, JSON and its end: no secrets, and nobody's mail address. */
 export function redactLine(line: string, known: readonly string[] = []): string {
-  return redact(line, known).replace(ADDRESS, '[address]');
+  const clean = redact(line, known);
+  return clean === REDACTED ? `${JSON.stringify({ msg: REDACTED })}\n` : clean.replace(ADDRESS, '[address]');
 }
 
 /** The texts under names that say they are secret, at every depth. The longest first, so that none leaves a part of another. */

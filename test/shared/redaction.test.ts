@@ -123,6 +123,10 @@ test('R31: where a caller sends so many secrets that looking for them would hold
   expect(redactFields({ token: `${half}b${half}`, text: `${half}${half}` }, [`${half}b${half}`])).toEqual({
     fields: REDACTED,
   });
+  expect(redactFields({ token: 'secret-17', text: 'cookie:'.repeat(200_000) }, ['secret-17'])).toEqual({
+    fields: REDACTED,
+  });
+  expect(JSON.parse(redactLine(`${JSON.stringify(params)}\n`, known))).toEqual({ msg: REDACTED });
   expect(redact('said secret-17, and no more', known)).toBe(`said ${REDACTED}, and no more`);
 });
 
