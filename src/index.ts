@@ -3,7 +3,8 @@ export { type ConnectOptions, connect, type StartWorkerOptions, startWorker } fr
 export type { AgentEvent } from './producer/agents.ts';
 export type { CallOptions } from './producer/call-envelope.ts';
 export type { CircuitListing, CircuitSelection } from './producer/circuit-admin.ts';
-export { type Cancellation, Pawl } from './producer/client.ts';
+// As a type: the client brings Redis' library, and half of what a tools file or a test of a tool would load.
+export type { Cancellation, Pawl } from './producer/client.ts';
 export { MAX_REASKS, type Reask, type ReaskOptions } from './producer/reask.ts';
 export type { Resolution } from './producer/resolution.ts';
 export type { ServedCall, ServedTool, ServedTools, ServeOptions } from './producer/served-tools.ts';
