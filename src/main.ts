@@ -10,7 +10,7 @@ import type { Pawl } from './producer/client.ts';
 import type { DispatchEvent } from './producer/dispatch.ts';
 import { resolveSettings, SECRET_VARIABLES, type Settings, type SettingsInput } from './shared/config.ts';
 import { PawlError } from './shared/failure.ts';
-import type { Hook } from './shared/hooks.ts';
+import { checkHooks, type Hook } from './shared/hooks.ts';
 import type { Logger } from './shared/log.ts';
 import { redactLine, secretsOf } from './shared/redaction.ts';
 import type { ToolOffer } from './shared/store/catalogue.ts';
@@ -236,13 +236,14 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
 }
 
 /** Callers without types may give anything. Throws `CONFIGURATION`. */
-function checkOptions(name: string, given: { readonly log?: Logger } | null): void {
+function checkOptions(name: string, given: { readonly log?: Logger; readonly hooks?: readonly Hook[] } | null): void {
   if (typeof given !== 'object' || given === null)
     throw new PawlError(
       'CONFIGURATION',
       `${name} takes an object of settings, such as { redisUrl: 'redis://localhost:6379' }; got ${given === null ? 'null' : `a ${typeof given}`}.`,
     );
-  const { log } = given;
+  const { log, hooks = [] } = given;
+  checkHooks(hooks);
   if (
     log !== undefined &&
     (['debug', 'info', 'warn', 'error'] as const).some((level) => typeof log?.[level] !== 'function')

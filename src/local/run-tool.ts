@@ -6,7 +6,7 @@ import type { DispatchEvent } from '../producer/dispatch.ts';
 import { resolveSettings, type SettingsInput } from '../shared/config.ts';
 import type { DedupeStore } from '../shared/dedupe.ts';
 import type { ToolResultEnvelope } from '../shared/envelope.ts';
-import type { Hook } from '../shared/hooks.ts';
+import { checkHooks, type Hook } from '../shared/hooks.ts';
 import { type Logger, silentLogger } from '../shared/log.ts';
 import { InMemoryDedupeStore } from '../shared/store/dedupe-memory.ts';
 import type { WorkerEvent } from '../shared/telemetry.ts';
@@ -48,7 +48,8 @@ export interface LocalRunnerOptions {
 
 /** A runner of tools in this process. Close it when done. Throws `CONFIGURATION`. */
 export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
-  const { log = silentLogger } = options;
+  const { log = silentLogger, hooks = [] } = options;
+  checkHooks(hooks);
   const clock: Clock & { readonly schedule?: Schedule } = options.clock ?? systemClock;
   const schedule = clock.schedule ?? systemSchedule;
   const backpressure = (pressure: object) =>
@@ -67,7 +68,7 @@ export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
     log,
     workspaceRoot: options.workspaceRoot ?? process.cwd(),
     environment: options.environment ?? process.env,
-    hooks: options.hooks ?? [],
+    hooks,
     ...(options.memory === undefined ? {} : { memory: options.memory }),
     ...(options.channels === undefined ? {} : { channels: options.channels }),
     onEvent: options.onEvent ?? (() => {}),

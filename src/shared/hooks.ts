@@ -180,6 +180,16 @@ export function defineHook(hook: Hook): Hook {
   return { ...hook, [hookBrand]: true } as Hook;
 }
 
+/** Not every caller is checked by a compiler, and a guard that is never asked lets all calls pass. Throws `CONFIGURATION`. */
+export function checkHooks(hooks: unknown): void {
+  if (!Array.isArray(hooks))
+    throw new PawlError(
+      'CONFIGURATION',
+      `\`hooks\` must be a list of what defineHook returns; got ${hooks === null ? 'null' : typeof hooks}.`,
+    );
+  for (const hook of hooks) defineHook(hook ?? {});
+}
+
 export function isHook(value: unknown): value is Hook {
   return typeof value === 'object' && value !== null && (value as Record<symbol, unknown>)[hookBrand] === true;
 }

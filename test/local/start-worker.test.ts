@@ -1,9 +1,12 @@
 import { expect, test } from 'vitest';
 import { type ConnectOptions, connect, type StartWorkerOptions, startWorker } from '../../src/main.ts';
+import { defineHook } from '../../src/shared/hooks.ts';
 import { silentLogger } from '../../src/shared/log.ts';
 import { echo } from '../producer/tools.ts';
 
 const CONCURRENCY = '`concurrency` must be a whole number of at least 1';
+/** A guard that is not asked lets all calls pass. */
+const guard = defineHook({ name: 'guard', beforeCall: () => ({ deny: 'no' }) });
 const TOOLS = 'startWorker needs `tools`';
 
 test.each<[string, unknown, string]>([
@@ -17,6 +20,12 @@ test.each<[string, unknown, string]>([
   ['concurrency NaN', { tools: [echo], concurrency: Number.NaN }, `${CONCURRENCY}; got NaN.`],
   ['an unknown tier', { tools: [echo], tiers: ['read-only', 'writes'] }, 'There is no tier "writes"; tiers are '],
   ['a log that is none', { tools: [echo], log: 'info' }, '`log` must have the methods debug, info, warn and error'],
+  ['a hook in place of a list', { tools: [echo], hooks: guard }, '`hooks` must be a list of what defineHook returns'],
+  [
+    'hooks that have nothing to ask',
+    { tools: [echo], hooks: [() => ({ deny: 'no' })] },
+    'Hook "": name must be a text',
+  ],
   ['tiers that are no list', { tools: [echo], tiers: 'read-only' }, '`tiers` must be a list.'],
 ])('a worker with %s is refused before anything is started', async (_what, options, message) => {
   // Nothing listens there: whoever asks Redis first says something else.
@@ -31,6 +40,9 @@ test.each<[string, unknown, string]>([
 test.each<[string, unknown, string]>([
   ['an address alone', 'redis://127.0.0.1:1', 'connect takes an object of settings, such as { redisUrl'],
   ['null', null, 'got null'],
+  ['a hook in place of a list', { hooks: guard }, '`hooks` must be a list of what defineHook returns; got object.'],
+  ['hooks without a name', { hooks: [{ beforeCall: () => {} }] }, 'Hook undefined: name must be a text'],
+  ['a hook that is none', { hooks: [null] }, 'Hook undefined: name must be a text'],
   ['a log that is none', { log: 'info' }, '`log` must have the methods debug, info, warn and error'],
 ])('a producer with %s is refused before anything is started', async (_what, options, message) => {
   await expect(connect(options as ConnectOptions)).rejects.toMatchObject({
