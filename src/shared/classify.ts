@@ -146,16 +146,30 @@ export function stackOf(thrown: unknown): string {
 }
 
 function messageOf(thrown: unknown): string {
-  if (thrown instanceof Error && thrown.message !== '') {
-    const cause = thrown.cause instanceof Error && thrown.cause.message !== '' ? `: ${thrown.cause.message}` : '';
-    return `${thrown.message}${cause}`;
-  }
+  const own = textOf(thrown);
+  if (own !== '') return own;
   if (typeof thrown === 'string' && thrown !== '') return thrown;
   if (typeof thrown === 'object' && thrown !== null) {
     const message = field(thrown, 'message');
     if (typeof message === 'string' && message !== '') return message;
   }
   return FAILURES.TOOL_FAILED.sentence;
+}
+
+/** What an error says, and what it was caused by. */
+function textOf(error: unknown): string {
+  if (!(error instanceof Error)) return '';
+  const { message, cause } = error;
+  const below = cause instanceof Error ? cause.message || textOfEach(cause) : textOfEach(error);
+  return [message, below].filter((text) => text !== '').join(': ');
+}
+
+/** Of a host with several addresses, none of which answers, Node says nothing but what came of each. */
+function textOfEach(error: Error): string {
+  const several = field(error, 'errors');
+  if (!Array.isArray(several)) return '';
+  const texts = several.slice(0, 4).map((each) => (each instanceof Error ? each.message : ''));
+  return texts.filter((text) => text !== '').join('; ');
 }
 
 /** A property, or undefined where reading it throws: thrown values can be proxies or have getters. */

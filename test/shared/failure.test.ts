@@ -84,6 +84,21 @@ describe('Node’s and undici’s codes (R18)', () => {
     );
   });
 
+  const refusals = ['::1:5432', '127.0.0.1:5432'].map((place) => new Error(`connect ECONNREFUSED ${place}`));
+  const told = 'connect ECONNREFUSED ::1:5432; connect ECONNREFUSED 127.0.0.1:5432';
+  test.each<[string, Error, string]>([
+    ['that says nothing itself', new AggregateError(refusals), told],
+    [
+      'that is a cause',
+      new TypeError('fetch failed', { cause: new AggregateError(refusals) }),
+      `fetch failed: ${told}`,
+    ],
+    ['with a message', new AggregateError(refusals, 'No server answers'), `No server answers: ${told}`],
+    ['of what are no errors', new AggregateError(['no', undefined]), FAILURES.TOOL_FAILED.sentence],
+  ])('the message of an AggregateError %s says what each of its errors does', (_which, thrown, message) => {
+    expect(classify(thrown).message).toBe(message);
+  });
+
   test('causes are followed however deep a library nests them, and cycles end', () => {
     let nested: Error = error('reset', { code: 'ECONNRESET' });
     for (let depth = 0; depth < 8; depth += 1) nested = new Error(`layer ${depth}`, { cause: nested });
