@@ -493,8 +493,8 @@ export class Pawl {
 
   /** Tools that the fleet offers, and its workers; for one session, what it may call. */
   async catalogue(sessionKey?: string) {
-    const content = await this.#offers.all();
-    if (sessionKey === undefined) return content;
+    if (sessionKey === undefined) return this.#offers.all();
+    const content = await this.#offers.all(this.settings.toolWaitMs);
     const { record } = await this.session(sessionKey);
     const tools = content.tools.filter((tool) => this.#isFor(record, tool));
     return { ...content, tools };
@@ -510,7 +510,7 @@ export class Pawl {
 
   /** The tools that a session may call, one of each name. */
   async offeredTo(session: SessionRecord | Pick<SessionRecord, 'kind' | 'skillRules'>): Promise<readonly ToolOffer[]> {
-    const offers = await this.#offers.current();
+    const offers = await this.#offers.current(this.settings.toolWaitMs);
     const offered = offers.filter((offer) => this.#isFor(session, offer));
     const { toolsets } = this.#options;
     if (toolsets === undefined) return offered;

@@ -4,7 +4,7 @@
  */
 import { PawlError } from '../shared/failure.ts';
 import { compiledWhenUsed, nearest, type Validator } from '../shared/schema.ts';
-import type { Catalogue, CatalogueContent, ToolOffer } from '../shared/store/catalogue.ts';
+import { type Catalogue, type CatalogueContent, isForsaken, type ToolOffer } from '../shared/store/catalogue.ts';
 import { offerOfSpec, workersFor } from '../shared/store/spec-offer.ts';
 import { SpecCopy, type Specs } from '../shared/store/specs.ts';
 import { qualifiedName } from '../shared/tool.ts';
@@ -111,10 +111,12 @@ export class Offers {
       .map(({ spec, ...offer }) => ({ ...offer, workers: workersFor(spec, workers) }));
   }
 
-  /** The catalogue, read anew. */
-  async all(): Promise<CatalogueContent> {
+  /** The catalogue, read anew, but for tools that nobody has run for so long. */
+  async all(forsakenMs = Number.POSITIVE_INFINITY): Promise<CatalogueContent> {
     await this.#read();
-    return { ...this.#content, tools: [...this.#content.tools, ...this.#declaredNow()] };
+    const { tools, workers } = this.#content;
+    const published = tools.filter((offer) => !isForsaken(offer, workers, forsakenMs));
+    return { ...this.#content, tools: [...published, ...this.#declaredNow()] };
   }
 
   /** The tools that workers publish, read anew. */
@@ -123,10 +125,12 @@ export class Offers {
     return this.#content.tools;
   }
 
-  /** The one offer of each name that calls go to, read anew. */
-  async current(): Promise<readonly Offer[]> {
+  /** The one offer of each name that calls go to, read anew, but for those that nobody has run for so long. */
+  async current(forsakenMs: number): Promise<readonly Offer[]> {
     await this.#read();
-    return [...this.#byName.values(), ...this.#declaredNow()];
+    const { workers } = this.#content;
+    const published = [...this.#byName.values()].filter((offer) => !isForsaken(offer, workers, forsakenMs));
+    return [...published, ...this.#declaredNow()];
   }
 
   close(): void {

@@ -13,10 +13,11 @@ async function open() {
   const catalogue = new Catalogue(redis, world.prefix);
   const offers = new Offers(catalogue, new Specs(redis, world.prefix, new Seals()), () => {});
   onTestFinished(() => offers.close());
-  const publish = async (...tools: AnyTool[]) => {
-    const nowMs = await ledger.now();
-    await catalogue.publish(tools.map((tool) => offerOf(tool, nowMs)));
+  const publishAgo = async (ms: number, ...tools: AnyTool[]) => {
+    const seenAtMs = (await ledger.now()) - ms;
+    await catalogue.publish(tools.map((tool) => offerOf(tool, seenAtMs)));
   };
+  const publish = (...tools: AnyTool[]) => publishAgo(0, ...tools);
   const work = (id: string, ...tools: AnyTool[]) =>
     catalogue.beat({
       id,
@@ -29,7 +30,7 @@ async function open() {
       startedAtMs: 0,
       pawlVersion: 'test',
     });
-  return { offers, publish, work };
+  return { offers, publish, publishAgo, work };
 }
 
 const version = (text: string): AnyTool => ({ ...echo, version: text });
@@ -81,5 +82,22 @@ describe('tools as producers know them', () => {
     await work('two', version('2.0.0'));
     await offers.all();
     expect(offers.peek('tools', 'echo')?.version).toBe('2.0.0');
+  });
+
+  test('a tool that its tier’s workers have not had for long, such as one that was renamed, is shown to no session', async () => {
+    const { offers, publish, publishAgo, work } = await open();
+    await publish(echo);
+    await publishAgo(50_000, { ...echo, name: 'restarting' });
+    await publishAgo(70_000, { ...echo, name: 'renamed' });
+    const shown = async () => (await offers.current(60_000)).map(({ name }) => name).sort();
+    expect(await shown(), 'nobody serves the tier: whoever does next may have it').toEqual([
+      'echo',
+      'renamed',
+      'restarting',
+    ]);
+    await work('one', echo);
+    expect(await shown()).toEqual(['echo', 'restarting']);
+    expect((await offers.all(60_000)).tools).toHaveLength(2);
+    expect((await offers.all()).tools).toHaveLength(3);
   });
 });

@@ -139,6 +139,19 @@ export function runsAsPublished({ tools, definitions }: WorkerRecord, published:
   return index !== -1 && (definitions === undefined || definitions[index] === published.definition);
 }
 
+/**
+ * Whether nobody runs a tool, although its tier has had workers for so long since: it was renamed, or is gone, and its calls would wait
+ * in vain. Where a tier has no workers, such as one that was scaled to zero, a call brings them back.
+ */
+export function isForsaken(
+  offer: CatalogueContent['tools'][number],
+  workers: CatalogueContent['workers'],
+  sinceMs: number,
+): boolean {
+  if (offer.workers > 0) return false;
+  return workers.some(({ tiers, seenAtMs }) => tiers.includes(offer.tier) && seenAtMs - offer.seenAtMs > sinceMs);
+}
+
 const heartbeatScript = new Script('heartbeat');
 
 export class Catalogue {
