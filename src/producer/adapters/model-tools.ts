@@ -42,15 +42,17 @@ export interface ModelCallOptions {
 export class ModelTools {
   readonly exported: ToolExport;
   readonly #session: Session;
+  readonly #provider: Provider;
   readonly #options: AdapterOptions;
   readonly #wrong = new Map<string, number>();
 
   static async of(session: Session, provider: Provider, options: AdapterOptions = {}): Promise<ModelTools> {
-    return new ModelTools(session, await session.toolsFor(provider, options), options);
+    return new ModelTools(session, provider, await session.toolsFor(provider, options), options);
   }
 
-  private constructor(session: Session, exported: ToolExport, options: AdapterOptions) {
+  private constructor(session: Session, provider: Provider, exported: ToolExport, options: AdapterOptions) {
     this.#session = session;
+    this.#provider = provider;
     this.exported = exported;
     this.#options = options;
   }
@@ -78,7 +80,7 @@ export class ModelTools {
       result = yield* this.#follow(name, params, options);
     } catch (error) {
       if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
-      return { text: this.#explained(shown, error.code, error.message, error.issues), isError: true };
+      return { text: await this.#explained(shown, error.code, error.message, error.issues), isError: true };
     }
     if (result.status === 'success') {
       this.#wrong.delete(shown);
@@ -86,7 +88,7 @@ export class ModelTools {
       return { text: typeof content === 'string' ? content : JSON.stringify(content), isError: false, result };
     }
     const { code, message, issues } = result.error;
-    return { text: this.#explained(shown, code, message, issues), isError: true, result };
+    return { text: await this.#explained(shown, code, message, issues), isError: true, result };
   }
 
   async *#follow(
@@ -134,7 +136,12 @@ export class ModelTools {
   }
 
   /** The refusal as the model reads it; with the schema, as long as it may try again. */
-  #explained(shown: string, code: PawlError['code'] | string, message: string, issues: readonly Issue[] = []): string {
+  async #explained(
+    shown: string,
+    code: PawlError['code'] | string,
+    message: string,
+    issues: readonly Issue[] = [],
+  ): Promise<string> {
     const listed = issues.filter(({ path }) => path !== '').map((issue) => `\n- ${issue.path}: ${issue.message}`);
     const text = `${code}: ${message}${listed.join('')}`;
     if (code !== 'INVALID_PARAMS') return text;
@@ -144,7 +151,9 @@ export class ModelTools {
       this.#options.onGivenUp?.(shown, message);
       return `${text}\nDo not call ${shown} again: its parameters were wrong ${wrong} times in a row.`;
     }
-    const tool = this.exported.tools.find((each) => each['name'] === shown) ?? {};
+    // The fleet may have been rolled since the export: what refused the parameters is what the tool takes now.
+    const { tools } = await this.#session.toolsFor(this.#provider, this.#options);
+    const tool = [...tools, ...this.exported.tools].find((each) => each['name'] === shown) ?? {};
     const schema = tool['parameters'] ?? tool['input_schema'] ?? tool['inputSchema'];
     return `${text}\nCall ${shown} again with parameters that follow this schema: ${JSON.stringify(schema)}`;
   }

@@ -72,6 +72,30 @@ describe('pawl/openai', () => {
     expect(given).toEqual(['weather']);
   });
 
+  test('wrong parameters are explained with what the tool takes now, when the fleet was rolled since', async () => {
+    const { tool } = weather();
+    const { session, startWorker } = await startFleet({ tools: [tool] });
+    const tools = await responsesTools(session);
+    const next = defineTool({
+      name: 'weather',
+      version: '2.0.0',
+      description: 'Current weather of a place.',
+      tier: 'workspace',
+      input: z.object({ place: z.string() }),
+      run: ({ place }) => ({ output: { place } }),
+    });
+    await startWorker({ tools: [next] });
+    const call = { type: 'function_call', call_id: '1', name: 'weather', arguments: '{"city":"Paris","units":null}' };
+    const explained = async () => (await tools.run([call]))[0]?.output ?? '';
+    const [, schema = ''] = (
+      await eventually(async () => {
+        const text = await explained();
+        return text.startsWith('INVALID_PARAMS') ? text : undefined;
+      })
+    ).split('follow this schema: ');
+    expect(JSON.parse(schema)).toMatchObject({ properties: { place: { type: 'string' } } });
+  });
+
   test('makes tools of the Agents SDK with its own function', async () => {
     const { tool } = weather();
     const { session } = await startFleet({ tools: [tool] });
