@@ -70,7 +70,7 @@ export class AuditTexts {
 
   #summary(value: unknown, params: unknown): string | undefined {
     if (value === undefined) return undefined;
-    const text = JSON.stringify(shortened(value, 0)) ?? '';
+    const text = summaryText(value);
     const clean = redact(text, [...secretsIn(params), ...this.#secrets]);
     return clean.length > MAX_SUMMARY ? `${clean.slice(0, MAX_SUMMARY)}…` : clean;
   }
@@ -103,6 +103,15 @@ function withoutSecrets(record: Record<string, unknown>, idempotencyKey: string 
   if (idempotencyKey !== undefined) record['idempotencyKeyHash'] = digest(idempotencyKey);
 }
 
+/** Never throws: a value may have getters and a `toJSON` of its own, and a record without a summary is better than none. */
+function summaryText(value: unknown): string {
+  try {
+    return JSON.stringify(shortened(value, 0)) ?? '';
+  } catch {
+    return '(cannot be said in JSON)';
+  }
+}
+
 /** A part of the value. A text is shown whole or not at all: a part of a secret could not be recognised. */
 function shortened(value: unknown, depth: number): unknown {
   if (typeof value === 'string') return value.length > MAX_TEXT ? `(${value.length} characters)` : value;
@@ -110,6 +119,8 @@ function shortened(value: unknown, depth: number): unknown {
   if (typeof value !== 'object' || value === null) return value;
   if (depth >= MAX_DEPTH) return '(…)';
   if (ArrayBuffer.isView(value)) return `(${value.byteLength} bytes)`;
+  // A date, or a row of a database: as its caller gets it.
+  if ('toJSON' in value && typeof value.toJSON === 'function') return shortened(value.toJSON(), depth + 1);
   if (Array.isArray(value)) {
     const items = value.slice(0, MAX_ITEMS).map((item) => shortened(item, depth + 1));
     return value.length > MAX_ITEMS ? [...items, `(${value.length - MAX_ITEMS} more)`] : items;

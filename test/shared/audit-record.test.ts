@@ -91,3 +91,16 @@ test('a summary is bounded, whatever the value, and never shows a part of a long
   const why = recordOf({ ...attempt, status: 'error', reason: 'why '.repeat(2_000) });
   expect(String(why['reason']).length).toBeLessThan(1_100);
 });
+
+test('a summary says what JSON says of dates and of all that has a form of its own there', () => {
+  const result = { at: new Date(0), row: { toJSON: () => ({ id: 7 }) } };
+  expect(recordOf({ ...attempt, result })['result']).toBe(JSON.stringify(result));
+});
+
+test('an attempt whose result cannot be said in JSON is recorded all the same', () => {
+  const throwing = (): never => {
+    throw new Error('no such form');
+  };
+  for (const result of [{ toJSON: throwing }, Object.defineProperty({}, 'row', { get: throwing, enumerable: true })])
+    expect(recordOf({ ...attempt, result })).toMatchObject({ callId: 'w0.x', result: '(cannot be said in JSON)' });
+});
