@@ -201,13 +201,20 @@ test('a webhook says when it does not show all of the parameters, and what a cal
   expect(shown.match(/```/g)).toHaveLength(2);
 });
 
-test('an agent cannot choose who decides: its webhooks are those of the setting', async () => {
-  const { url } = await receiver();
-  const apiTokens = [{ token: 'agent-secret', role: 'agent' as const }];
-  const rig = await startRig({ settings: { apiTokens, webhooks: ['https://hooks.example.com/pawl'] } });
-  const open = (at: string) =>
-    rig.ask('/v1/sessions', { method: 'POST', json: { channel: { kind: 'webhook', url: at } }, token: 'agent-secret' });
-  expect((await open(url)).status).toBe(403);
-  expect((await open('https://hooks.example.com/pawl')).status).toBe(201);
-  expect((await open('nowhere')).status).toBe(400);
-});
+test.each([{ role: 'agent' as const }, { role: 'operator' as const }, { role: 'admin' as const, tenantId: 'acme' }])(
+  'who asks for calls cannot choose who decides on them: the webhooks of %j are those of the setting',
+  async (who) => {
+    const { url } = await receiver();
+    const apiTokens = [
+      { token: 'agent-secret', ...who },
+      { token: 'admin-secret', role: 'admin' as const },
+    ];
+    const rig = await startRig({ settings: { apiTokens, webhooks: ['https://hooks.example.com/pawl'] } });
+    const open = (at: string, token = 'agent-secret') =>
+      rig.ask('/v1/sessions', { method: 'POST', json: { channel: { kind: 'webhook', url: at } }, token });
+    expect((await open(url)).status).toBe(403);
+    expect((await open(url, 'admin-secret')).status).toBe(201);
+    expect((await open('https://hooks.example.com/pawl')).status).toBe(201);
+    expect((await open('nowhere')).status).toBe(400);
+  },
+);
