@@ -116,10 +116,10 @@ describe.skipIf(!hasBrowser)('approvals on the operator’s page in Chromium', (
       await call({ service: 'shop', replicas });
       await page.getByRole('button', { name: new RegExp(`with ${replicas} replicas`) }).waitFor();
     }
-    await clickOnTheNext(page, '.detail h3', '.approve');
+    const said = await clickOnTheNext(page, '.detail h3', '.approve');
     const approve = page.getByRole('button', { name: 'Approve' });
     await approve.click();
-    await page.getByText('Nothing was decided').waitFor();
+    expect(await said()).toContain('Nothing was decided');
     expect(await pending()).toBe(1);
     await eventually(
       async () => {

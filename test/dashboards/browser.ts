@@ -52,9 +52,9 @@ export async function openPage(url: string, options: BrowserContextOptions = {})
 
 /**
  * The second press of a double click, as fast as a browser can be: it lands on `button` as soon as what is shown there, the text of
- * `what`, is another one.
+ * `what`, is another one. Answers what waits for it and gives what the page said at once: the answer to the first press may follow.
  */
-export async function clickOnTheNext(page: Page, what: string, button: string): Promise<void> {
+export async function clickOnTheNext(page: Page, what: string, button: string): Promise<() => Promise<string>> {
   // Text, because the types of a browser are not those of the tests.
   await page.evaluate(`(() => {
     const shown = () => document.querySelector(${JSON.stringify(what)})?.textContent;
@@ -63,7 +63,9 @@ export async function clickOnTheNext(page: Page, what: string, button: string): 
       if (shown() === before || shown() === undefined) return;
       observer.disconnect();
       document.querySelector(${JSON.stringify(button)}).dispatchEvent(new MouseEvent('click', { detail: 2, bubbles: true }));
+      document.body.dataset.said = document.getElementById('status').textContent;
     });
     observer.observe(document.getElementById('main'), { childList: true, subtree: true });
   })()`);
+  return async () => String(await page.locator('body[data-said]').getAttribute('data-said'));
 }
