@@ -4,6 +4,8 @@ const TOKEN = 'pawl-token';
 const LONGEST_PAUSE_MS = 10_000;
 /** Longer than a server waits for its Redis: one that says nothing by then stands still, or the way to it is cut. */
 const SILENCE_MS = 15_000;
+/** One look lists so many at most: there may be more. */
+export const LISTED = 100;
 
 export class ApiError extends Error {
   constructor(status, { code = 'UNREACHABLE', message = 'The server cannot be reached.' } = {}) {

@@ -2,7 +2,7 @@
  * The operator's page. Each section is a module with `id`, `title`, `permission` and `open(root, page)`, which fills `root` and answers
  * a function that ends what it started. To add one, write its module and name it here.
  */
-import { ApiError, ask, isSignedIn, signOut, watch } from './api.js';
+import { ApiError, ask, isSignedIn, LISTED, signOut, watch } from './api.js';
 import * as approvals from './approvals.js';
 import * as audit from './audit.js';
 import * as calls from './calls.js';
@@ -15,8 +15,6 @@ import * as tools from './tools.js';
 
 const SECTIONS = [approvals, calls, fleet, circuits, ledger, tools, sessions, audit];
 const COUNT_EVERY_MS = 2_000;
-/** One look lists so many at most: there may be more. */
-const LISTED = 100;
 
 const main = document.getElementById('main');
 const nav = document.getElementById('nav');

@@ -1,5 +1,5 @@
 /** Calls that wait for a person: a list that follows the fleet, and all about the one that is chosen. */
-import { ApiError, ask } from './api.js';
+import { ApiError, ask, LISTED } from './api.js';
 import { element, shownText, timeLeft } from './dom.js';
 import { heading, intent } from './parts.js';
 import { openQuestions } from './questions.js';
@@ -9,8 +9,6 @@ export const title = 'Approvals';
 export const permission = 'decide';
 
 const LOOK_EVERY_MS = 250;
-/** As many as the server lists. */
-const SHOWN = 100;
 const KEYS = 'j and k choose, a approves, d denies, e edits the parameters, Esc leaves a field';
 
 export function open(root, page) {
@@ -22,12 +20,12 @@ export function open(root, page) {
   const detail = element('section', { class: 'detail', 'aria-label': 'The chosen call', 'aria-live': 'polite' });
   root.append(heading('Approvals', `Keys: ${KEYS}.`));
   const endQuestions = openQuestions(root, page);
-  const more = element('p', { class: 'hint', hidden: true }, `These are ${SHOWN} of them: more may wait.`);
+  const more = element('p', { class: 'hint', hidden: true }, `These are ${LISTED} of them: more may wait.`);
   root.append(more, element('div', { class: 'columns' }, list, detail));
 
   const looking = page.follow('/v1/approvals?state=pending', LOOK_EVERY_MS, ({ approvals }) => {
     page.badge(id, 'calls', approvals.length);
-    more.hidden = approvals.length < SHOWN;
+    more.hidden = approvals.length < LISTED;
     listed = approvals;
     if (!listed.some((each) => each.id === chosen)) {
       if (chosen !== undefined) hand.moved();

@@ -54,8 +54,9 @@ export async function runCall(context: CliContext, toolName: string, options: Ca
     });
     if (context.err.isTTY) showProgress(context, session);
     const stopLooking = sayWhenAlone(context, pawl, toolName, callOptions.namespace);
-    const result = await callAndListen(context, session, () => session.submit(toolName, params, callOptions));
-    stopLooking();
+    const result = await callAndListen(context, session, () => session.submit(toolName, params, callOptions)).finally(
+      stopLooking,
+    );
     if (result === 'left') return EXIT_CODES.failed.code;
     show(context, result, options.json ?? false);
     return exitCodeOfResult(result);
@@ -98,11 +99,11 @@ async function lookForWorker(
   toolName: string,
   { namespace = DEFAULT_NAMESPACE, timeout }: CallCommandOptions,
 ): Promise<boolean> {
-  const { isOffered, tier, workers } = await look(pawl, toolName, namespace);
+  const { isOffered, tier, workers } = await whoOffers(pawl, toolName, namespace);
   if (isOffered) return true;
   if (tier !== undefined) {
     const limit = duration(timeout ?? NO_WORKER_MS);
-    say(context, `no worker that has ${toolName} is running: ${start(tier)}; waiting for one, at most ${limit}`);
+    say(context, `no worker that has ${toolName} is running: ${howToStart(tier)}; waiting for one, at most ${limit}`);
     return false;
   }
   if (workers.length === 0) say(context, `no worker is running: start one with 'pawl up' or 'pawl worker'`);
@@ -119,22 +120,25 @@ function sayWhenAlone(
   let wasOffered = false;
   const timer = setInterval(async () => {
     // Without Redis nothing is known of workers.
-    const found = await look(pawl, toolName, namespace).catch(() => undefined);
+    const found = await whoOffers(pawl, toolName, namespace).catch(() => undefined);
     if (found === undefined) return;
     if (wasOffered && !found.isOffered && found.tier !== undefined)
-      say(context, `no worker that has ${toolName} is running any more: ${start(found.tier)}; Ctrl-C cancels the call`);
+      say(
+        context,
+        `no worker that has ${toolName} is running any more: ${howToStart(found.tier)}; Ctrl-C cancels the call`,
+      );
     wasOffered = found.isOffered;
   }, LOOK_EVERY_MS);
   return () => clearInterval(timer);
 }
 
-async function look(pawl: Pawl, toolName: string, namespace: string) {
+async function whoOffers(pawl: Pawl, toolName: string, namespace: string) {
   const { tools, workers } = await pawl.catalogue();
   const offers = tools.filter((tool) => tool.name === toolName && tool.namespace === namespace);
   return { isOffered: offers.some((tool) => tool.workers > 0), tier: offers[0]?.tier, workers };
 }
 
-function start(tier: Tier): string {
+function howToStart(tier: Tier): string {
   return `start one with 'pawl up' or 'pawl worker --tiers ${tier}'`;
 }
 

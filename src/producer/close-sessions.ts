@@ -30,9 +30,9 @@ export async function closeSessions(parts: ClosingParts, sessionKey: string): Pr
     open = (await backend.sessions.tree(sessionKey)).filter((key) => !keys.has(key));
   }
   for (const key of keys) {
-    const open = (await calls(key, MAX_CALLS)).filter(({ state }) => state === 'inflight');
-    for (let first = 0; first < open.length; first += CANCELLED_AT_ONCE)
-      await Promise.all(open.slice(first, first + CANCELLED_AT_ONCE).map(({ callId }) => cancel(callId)));
+    const inflight = (await calls(key, MAX_CALLS)).filter(({ state }) => state === 'inflight');
+    for (let first = 0; first < inflight.length; first += CANCELLED_AT_ONCE)
+      await Promise.all(inflight.slice(first, first + CANCELLED_AT_ONCE).map(({ callId }) => cancel(callId)));
   }
   await cancelOld(parts, keys);
 }

@@ -1,6 +1,7 @@
 /** The hunks of a patch, put into the text of a file. */
 import { PawlError } from './failure.ts';
 import type { Hunk } from './patch.ts';
+import { matcher } from './text-search.ts';
 
 /** Lines of a file that are looked at for all its hunks: those that stand where they say take each line once. */
 const MAX_LOOKS = 20_000_000;
@@ -109,27 +110,17 @@ function finderIn(path: string, lines: readonly string[]): Find {
   };
 }
 
-/** In linear time (Knuth, Morris and Pratt): files and hunks can have many equal lines. Calls `look` for each line of `have`. */
+/** In linear time: files and hunks can have many equal lines. Calls `look` for each line of `have`. */
 function* placesOf(
   want: readonly string[],
   have: readonly string[],
   from: number,
   look: () => void,
 ): Generator<number, void, undefined> {
-  /** How many lines of the wanted are still matched where the next one differs. */
-  const back = [0];
-  for (let at = 1, length = 0; at < want.length; at += 1) {
-    while (length > 0 && want[at] !== want[length]) length = back[length - 1] ?? 0;
-    if (want[at] === want[length]) length += 1;
-    back.push(length);
-  }
-  for (let at = from, length = 0; at < have.length; at += 1) {
+  const ends = matcher(want);
+  for (let at = from; at < have.length; at += 1) {
     look();
-    while (length > 0 && have[at] !== want[length]) length = back[length - 1] ?? 0;
-    if (have[at] === want[length]) length += 1;
-    if (length < want.length) continue;
-    yield at + 1 - length;
-    length = back[length - 1] ?? 0;
+    if (ends(have[at])) yield at + 1 - want.length;
   }
 }
 

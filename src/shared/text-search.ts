@@ -1,4 +1,4 @@
-/** Where a text stands in another one, in linear time: the engine's own search takes the product of both lengths for some texts. */
+/** Where some things stand among others, in linear time: the engine's own search takes the product of both lengths for some texts. */
 
 /** Of both lengths: what its search does at once, whatever the texts are. */
 const MAX_PRODUCT = 2 ** 30;
@@ -14,24 +14,31 @@ export function placesOf(text: string, wanted: string, limit = Number.POSITIVE_I
   return places;
 }
 
-/** Knuth, Morris and Pratt. */
 function linearSearch(text: string, wanted: string): (from: number) => number {
-  /** How many characters of the wanted are still matched where the next one differs. */
+  const codes = Uint16Array.from({ length: wanted.length }, (_, at) => wanted.charCodeAt(at));
+  return (from) => {
+    const ends = matcher(codes);
+    for (let at = from; at < text.length; at += 1) if (ends(text.charCodeAt(at))) return at + 1 - wanted.length;
+    return -1;
+  };
+}
+
+/** Knuth, Morris and Pratt: what is given one item after the other, and answers whether the wanted ones end with it. They may overlap. */
+export function matcher<Item>(wanted: ArrayLike<Item>): (item: Item | undefined) => boolean {
+  /** How many of the wanted are still matched where the next one differs. */
   const back = new Int32Array(wanted.length);
-  const follow = (matched: number, code: number) => {
+  const follow = (matched: number, item: Item | undefined) => {
     let length = matched;
-    while (length > 0 && wanted.charCodeAt(length) !== code) length = back[length - 1] ?? 0;
-    return wanted.charCodeAt(length) === code ? length + 1 : length;
+    while (length > 0 && (length === wanted.length || wanted[length] !== item)) length = back[length - 1] ?? 0;
+    return wanted[length] === item ? length + 1 : length;
   };
   for (let at = 1, length = 0; at < wanted.length; at += 1) {
-    length = follow(length, wanted.charCodeAt(at));
+    length = follow(length, wanted[at]);
     back[at] = length;
   }
-  return (from) => {
-    for (let at = from, length = 0; at < text.length; at += 1) {
-      length = follow(length, text.charCodeAt(at));
-      if (length === wanted.length) return at + 1 - length;
-    }
-    return -1;
+  let matched = 0;
+  return (item) => {
+    matched = follow(matched, item);
+    return matched === wanted.length;
   };
 }

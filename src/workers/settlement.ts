@@ -225,7 +225,11 @@ export async function patiently<T>(
     } catch (error) {
       if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
       // Once for each write: every call that runs would say it four times a second.
-      if (tries === 0) log.warn({ callId: running?.callId, error: error.message }, 'an outcome cannot be written yet');
+      if (tries === 0)
+        log.warn(
+          { callId: running?.callId, error: error.message },
+          'Redis takes nothing of a call now; it is tried again',
+        );
       if (running?.leaseLost === true) return undefined;
       await new Promise<void>((resolve) => schedule(resolve, WRITE_AGAIN_MS));
     }

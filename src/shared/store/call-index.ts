@@ -47,7 +47,8 @@ export class CallIndex {
     const { limit, offset = 0, sessionKey, only = 'calls' } = options;
     const last = offset + limit - 1;
     // Behind a long backlog they are the oldest in flight: who came from the newest would look at all that wait.
-    if (only === 'running') return (await redis.lrange(keys.job('active'), offset, last)).map(callIdOf);
+    if (only === 'running')
+      return (await redis.lrange(keys.job('active'), offset, last)).map((job) => callOfJob(job).callId);
     if (sessionKey !== undefined) return redis.zrevrange(keys.sessionCalls(sessionKey), offset, last);
     if (only === 'awaiting-approval')
       return (await redis.zrevrange(`${keys.approvals}s:pending`, offset, last)).map(callOf);
@@ -112,8 +113,4 @@ export class CallIndex {
     // One in flight is kept, however long ago it was claimed.
     return { inflight, calls: Math.max(inflight, calls) };
   }
-}
-
-function callIdOf(jobId: string): string {
-  return callOfJob(jobId).callId;
 }

@@ -157,10 +157,12 @@ const heartbeatScript = new Script('heartbeat');
 export class Catalogue {
   readonly #redis: Redis;
   readonly #keys: FleetKeys;
+  readonly #news: string;
 
   constructor(redis: Redis, prefix: string) {
     this.#redis = redis;
     this.#keys = new FleetKeys(prefix);
+    this.#news = newsChannel(redis, prefix);
   }
 
   /** Publishes a worker's tools; returns the offers whose definition another worker has published differently. */
@@ -182,7 +184,7 @@ export class Catalogue {
     const [, joined] = await heartbeatScript.run(
       this.#redis,
       [this.#keys.workers, this.#keys.workerLoads],
-      [worker.id, JSON.stringify(worker), WORKER_SILENCE_MS, newsChannel(this.#redis, this.#keys.prefix)],
+      [worker.id, JSON.stringify(worker), WORKER_SILENCE_MS, this.#news],
     );
     return joined === 1;
   }
@@ -191,7 +193,7 @@ export class Catalogue {
     await heartbeatScript.run(
       this.#redis,
       [this.#keys.workers, this.#keys.workerLoads],
-      [workerId, '', WORKER_SILENCE_MS, newsChannel(this.#redis, this.#keys.prefix)],
+      [workerId, '', WORKER_SILENCE_MS, this.#news],
     );
   }
 

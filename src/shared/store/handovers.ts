@@ -50,11 +50,13 @@ export type Renewed =
 export class Handovers {
   readonly #redis: Redis;
   readonly #keys: FleetKeys;
+  readonly #news: string;
   readonly #seals: Seals;
 
   constructor(redis: Redis, prefix: string, seals: Seals) {
     this.#redis = redis;
     this.#keys = new FleetKeys(prefix);
+    this.#news = newsChannel(redis, prefix);
     this.#seals = seals;
   }
 
@@ -70,7 +72,7 @@ export class Handovers {
       sealed,
       takeOnFailure ? '1' : '',
       KEPT_MS,
-      newsChannel(this.#redis, this.#keys.prefix),
+      this.#news,
     ]);
     return code as 'offered' | 'adopted' | 'nobody';
   }
@@ -84,7 +86,7 @@ export class Handovers {
 
   async withdraw(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<Withdrawn> {
     const [record, waiting] = this.#placesOf(call);
-    const args = [call.callId, call.tool, newsChannel(this.#redis, this.#keys.prefix)];
+    const args = [call.callId, call.tool, this.#news];
     const [state, fence, sealed] = await withdrawScript.run(this.#redis, [record ?? '', waiting ?? ''], args);
     if (state === 'answered') return this.#answered(call.callId, Number(fence), String(sealed)) ?? { state: 'gone' };
     return { state: state as 'untouched' | 'taken' | 'gone' };
@@ -142,7 +144,7 @@ export class Handovers {
   }
 
   async #say(clientId: string, callId: string, fence: number, what: 'progress' | 'answer', word: string, ok: string) {
-    const args = [clientId, callId, fence, what, word, ok, KEPT_MS, newsChannel(this.#redis, this.#keys.prefix)];
+    const args = [clientId, callId, fence, what, word, ok, KEPT_MS, this.#news];
     const [code] = await answerScript.run(this.#redis, [this.#call(callId), this.#taken(clientId)], args);
     return code as 'told' | 'again' | 'late';
   }
@@ -150,11 +152,7 @@ export class Handovers {
   /** False when its lease was over already. */
   async leave(clientId: string): Promise<boolean> {
     const keys = [this.#client(clientId), this.#taken(clientId)];
-    const [left] = await leaveScript.run(this.#redis, keys, [
-      clientId,
-      this.#keys.clients,
-      newsChannel(this.#redis, this.#keys.prefix),
-    ]);
+    const [left] = await leaveScript.run(this.#redis, keys, [clientId, this.#keys.clients, this.#news]);
     return left === 1;
   }
 
