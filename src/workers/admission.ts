@@ -11,7 +11,7 @@ import { retryPolicy } from '../shared/retry.ts';
 import { retryAllowance } from '../shared/retry-budget.ts';
 import type { BeginAnswer, StartedAttempt } from '../shared/store/begin.ts';
 import { parseCircuit } from '../shared/store/breakers.ts';
-import type { StoredRequest } from '../shared/store/call-record.ts';
+import { needOf, type StoredRequest } from '../shared/store/call-record.ts';
 import { homeOf } from '../shared/store/keys.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import { DIRECT, type ReliabilityModes } from '../shared/switches.ts';
@@ -24,10 +24,8 @@ import type { RunningAttempt } from './running.ts';
 import { patiently, type Settler, type Step, type Verdict } from './settlement.ts';
 import { tellShadow } from './shadow.ts';
 
-/** How long a job waits when this worker cannot run its tool. */
+/** How long a job waits when no living worker can run its tool. */
 export const ELSEWHERE_MS = 1_000;
-/** The same, when another one lives that can: who takes the job next is left to chance. */
-export const NEXT_WORKER_MS = 200;
 /** How long a job waits while this worker runs another one that took a worker down before. */
 const ONE_SUSPECT_AT_A_TIME_MS = 500;
 
@@ -210,10 +208,11 @@ export class Admission {
     const offered = await this.#parts.lastOffered(request);
     const waitedMs = atMs - Math.max(started.firstStartedAtMs, offered.seenAtMs);
     if (offered.alive || waitedMs < settings.toolWaitMs) {
-      const delayMs = offered.alive ? NEXT_WORKER_MS : ELSEWHERE_MS;
+      const delayMs = offered.alive ? 0 : ELSEWHERE_MS;
       // What became of an attempt that left no record stays for a worker to decide that knows the tool.
       const answer = await backend.ledger.postpone(callId, fence, 'queued', earlier, delayMs);
-      return answer === 'cancelled' ? this.#cancelled(callId, started) : { kind: 'later', delayMs };
+      if (answer === 'cancelled') return this.#cancelled(callId, started);
+      return offered.alive ? { kind: 'passed-on', need: needOf(request) } : { kind: 'later', delayMs };
     }
     log.warn({ event: 'tool_unavailable', callId, misfit }, 'no worker could run a call for long');
     const failure = takenOver

@@ -4,9 +4,10 @@
  * jobs, and takes what had to stand in line. Jobs run as soon as they are here. BullMQ's worker says when to take: it waits for
  * markers and for what is due, and looks for stalled jobs; it never gets a job itself.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type BackendFactory, createRedisBackend, type RedisQueueBackend } from 'bullmq';
 import type { BeginAnswer } from '../shared/store/begin.ts';
-import type { Delivery, Finished, Room, Taken } from '../shared/store/deliveries.ts';
+import { type Delivery, ELSEWHERE, type Finished, type Room, type Taken } from '../shared/store/deliveries.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { Ledger } from '../shared/store/ledger.ts';
 import type { Pushed } from '../shared/store/pushes.ts';
@@ -69,6 +70,9 @@ export interface Ending {
   write(attempt: () => Promise<Finished>): Promise<Finished | undefined>;
 }
 
+/** A worker that lacks what all waiting calls need looks again after this. What it can run is pushed to it meanwhile. */
+const OTHERS_FIRST_MS = 50;
+
 /** So many jobs are taken in one step at most: Redis has others to serve, and other workers may come. */
 const MAX_TAKEN = 16;
 
@@ -119,11 +123,13 @@ export class Deliveries {
     await slots.take(this);
     const most = 1 + slots.takeNow(MAX_TAKEN - 1);
     let used = 0;
+    let isElsewhere = false;
     try {
       if (this.#closed) return [];
       const delivery = this.#delivery(lockToken, () => this.#room(most));
       const taken = await ledger.take(place, delivery, most);
       const answers = taken.filter(isAnswer);
+      isElsewhere = taken[0]?.job === ELSEWHERE;
       if (answers.length === 0) return noJob(taken[0]?.job);
       for (const answer of answers) {
         if (this.#holds(answer)) used += 1;
@@ -134,6 +140,8 @@ export class Deliveries {
       return [];
     } finally {
       slots.give(most - used);
+      // The marker that brought it here is for others, who must get hold of it.
+      if (isElsewhere) await sleep(OTHERS_FIRST_MS);
     }
   }
 

@@ -22,7 +22,7 @@ import { failureOf, PawlError } from '../shared/failure.ts';
 import type { BeginAnswer } from '../shared/store/begin.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import { qualifiedName, type ToolResult } from '../shared/tool.ts';
-import { Admission, ELSEWHERE_MS, NEXT_WORKER_MS } from './admission.ts';
+import { Admission, ELSEWHERE_MS } from './admission.ts';
 import { type AttemptOptions, askReady, type Ending, lastWord, runProbe, runTool } from './attempt.ts';
 import { AttemptHooks } from './attempt-hooks.ts';
 import { AttemptAudit } from './audit.ts';
@@ -35,6 +35,9 @@ import { Preparation, refusalOf } from './preparation.ts';
 import type { RunningAttempt } from './running.ts';
 import { patiently, Settler, type Step, type Verdict } from './settlement.ts';
 import { tellShadow } from './shadow.ts';
+
+/** How long a call that wants another voter is left to whoever takes it next. */
+const NEXT_VOTER_MS = 200;
 
 export class Executor {
   readonly #parts: ExecuteParts;
@@ -212,7 +215,7 @@ export class Executor {
     const { started } = begun;
     const lastVoteAtMs = started.earlier.at(-1)?.finishedAtMs ?? started.firstStartedAtMs;
     if (started.nowMs - lastVoteAtMs > this.#parts.settings.toolWaitMs) return this.#judge.giveUp(begun, tooFew(begun));
-    return this.#wait(begun, NEXT_WORKER_MS);
+    return this.#wait(begun, NEXT_VOTER_MS);
   }
 
   // pace

@@ -264,6 +264,15 @@ export class JobQueue {
         await delay(verdict.delayMs);
         if (await verdict.isReady()) await wake(backend.redis, backend.prefix, taken.id);
         return;
+      case 'passed-on': {
+        const { place, workerId } = this.#parts;
+        await backend.ledger.passOn(
+          place,
+          { id: taken.id, lockToken: token, session: call.session },
+          { workerId, need: verdict.need },
+        );
+        return;
+      }
       case 'handed-back':
         await this.#jobOf(taken).moveToWait(token);
         return;

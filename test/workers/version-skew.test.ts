@@ -6,7 +6,7 @@ import { digest } from '../../src/shared/fingerprint.ts';
 import { Catalogue } from '../../src/shared/store/catalogue.ts';
 import { eventually } from '../helpers/signal.ts';
 import { type Fleet, pending, startFleet } from '../producer/fleet.ts';
-import { scripted } from '../producer/tools.ts';
+import { gated, scripted } from '../producer/tools.ts';
 
 const runs: string[] = [];
 
@@ -163,3 +163,26 @@ test('a call that is cancelled while a worker passes it on has not begun', async
   expect((await pawl.read(callId))?.outcome?.settlement).toBe('cancelled-before-start');
   expect(ranIn()).toEqual([]);
 });
+
+test.each([1, 2])(
+  'of workers with different tools (%s shards), each gets its own calls while the other one is full, and a call changes hands once at most',
+  async (shards) => {
+    const gate = gated();
+    const settings = { shards: { workspace: shards } };
+    const fleet = await startFleet({ tools: [gate.tool], concurrency: 1, settings });
+    await fleet.startWorker({ tools: [other], concurrency: 1 });
+    const sessions = await Promise.all(Array.from({ length: 4 }, () => fleet.pawl.openSession({ actorId: 'ada' })));
+    const submitted = await Promise.all(
+      sessions.flatMap((session) => [0, 1, 2].map((index) => session.submit('gate', { index }))),
+    );
+    const submissions = submitted.map(pending);
+    await gate.arrived();
+    for (const session of [...sessions, ...sessions, ...sessions])
+      expect(await session.call('other', {})).toMatchObject({ status: 'success' });
+    gate.open();
+    for (const { callId, result } of submissions) {
+      expect(await result).toMatchObject({ status: 'success', attempts: 1 });
+      expect((await fleet.pawl.read(callId))?.fence).toBeLessThanOrEqual(2);
+    }
+  },
+);

@@ -4,6 +4,7 @@
 import type { AttemptRecord, CallState, Phase } from '../call.ts';
 import type { ToolCallEnvelope } from '../envelope.ts';
 import type { Outcome } from '../outcome.ts';
+import { offerId } from './catalogue.ts';
 import type { TextReference } from './large-texts.ts';
 
 /** What the record keeps of the request: the envelope, and what it was validated with. */
@@ -22,6 +23,11 @@ export interface StoredRequest {
   readonly channel?: string;
   /** Names of the budgets that the time of its attempts is taken from. */
   readonly timed?: readonly string[];
+}
+
+/** What a worker must have to run the call. */
+export function needOf({ envelope, tool }: StoredRequest): string {
+  return offerId({ namespace: envelope.toolNamespace, name: envelope.toolName, version: tool.version });
 }
 
 /** The envelope with other parameters. */

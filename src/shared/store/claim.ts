@@ -9,7 +9,7 @@ import { lineOf } from '../importance.ts';
 import { isLong } from '../json-pieces.ts';
 import { largeJson } from '../large-text.ts';
 import { PlacedBatches } from './batches.ts';
-import { type StoredRequest, withParams } from './call-record.ts';
+import { needOf, type StoredRequest, withParams } from './call-record.ts';
 import type { PlaceKeys } from './keys.ts';
 import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-access.ts';
 import { PUSH_LUA } from './pushes.ts';
@@ -182,6 +182,7 @@ function askedOf(access: LedgerAccess, keys: PlaceKeys, claim: Claim): Asked {
       sessionKey,
       claim.request.largeParams === undefined ? '' : keys.params(callId, claim.request.largeParams.id),
       access.clustered ? '' : (record ?? ''),
+      needOf(claim.request),
       ...budgetArguments(access, claim.spends),
       ...approvalArguments(access, claim.approval),
     ],

@@ -2,6 +2,7 @@
  * Jobs taken from a queue together with the begin of their attempts, and ended together with their calls and with the taking of
  * the next ones.
  */
+import { lineOf } from '../importance.ts';
 import { PlacedBatches } from './batches.ts';
 import { type BeginAnswer, beginAnswerOf } from './begin.ts';
 import type { Place, PlaceKeys } from './keys.ts';
@@ -36,9 +37,12 @@ export interface Room {
   readonly pushes?: { readonly name: string; readonly received: number };
 }
 
+/** In the place of a job: all that waits is left to other workers (`passOnJob`). */
+export const ELSEWHERE = 'elsewhere';
+
 /** A job that has been taken, as BullMQ's scripts answer it, or BullMQ's code for none. */
 export interface Taken {
-  readonly job: unknown[] | number | undefined;
+  readonly job: unknown[] | number | typeof ELSEWHERE | undefined;
   /** Of its attempt. */
   readonly token: string;
   /** Absent when the attempt is to be started by itself. */
@@ -67,8 +71,12 @@ export interface Finished {
 /** In one step: who is told of several ends at once goes on with several calls at once. Redis has others to serve. */
 const MAX_ENDINGS = 64;
 
+/** What workers lack is known for so long: then such calls are offered to them again, and end where no worker that fits lives any more. */
+const LACKED_MS = 15_000;
+
 const NEXT_JOBS_LUA = ['next-in-line', 'next-jobs', 'begin', 'begin-taken'].map((name) => luaFunction(name));
 const takeScript = new Script('take', [PLACE_LUA, ...NEXT_JOBS_LUA, MOVE_LUA.toActive]);
+const passOnScript = new Script('pass-on', [JOBS_LUA, luaFunction('stand-in-line')]);
 const finishScript = new Script('finish', [
   CARRY_LUA,
   ...SETTLE_LUA,
@@ -78,6 +86,18 @@ const finishScript = new Script('finish', [
   luaFunction('complete-job'),
   MOVE_LUA.toFinished,
 ]);
+
+/** Leaves a job to workers that have what its call needs. */
+export async function passOnJob(
+  access: LedgerAccess,
+  place: Place,
+  job: { readonly id: string; readonly lockToken: string; readonly session: string },
+  by: { readonly workerId: string; readonly need: string },
+): Promise<void> {
+  const line = lineOf('normal', undefined, 1);
+  const args = [job.id, job.lockToken, by.need, by.workerId, LACKED_MS, line, job.session];
+  await passOnScript.run(access.redis, [access.keys(place).job('')], args);
+}
 
 /** Takes at most so many jobs, and begins their attempts. */
 export async function takeJobs(access: LedgerAccess, place: Place, delivery: Delivery, most = 1): Promise<Taken[]> {
@@ -156,7 +176,7 @@ function takenOf(access: LedgerAccess, { token }: Delivery, answers: readonly un
 
 /** A job as a script gives it, and what begin says of its attempt. */
 export function oneTaken(access: LedgerAccess, job: unknown, begun: unknown): Omit<Taken, 'token'> {
-  if (!Array.isArray(job)) return { job: job as number | undefined };
+  if (!Array.isArray(job)) return { job: job as Exclude<Taken['job'], unknown[]> };
   if (!Array.isArray(begun) || begun[0] === 'apart') return { job };
   return { job, begun: beginAnswerOf(access, callOfJob(job[1] as string), begun) };
 }

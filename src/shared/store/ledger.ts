@@ -21,7 +21,15 @@ import {
   type StoredRequest,
 } from './call-record.ts';
 import { type Claim, type ClaimAnswer, Claims } from './claim.ts';
-import { type Delivery, Endings, type Finished, type FinishedJob, type Taken, takeJobs } from './deliveries.ts';
+import {
+  type Delivery,
+  Endings,
+  type Finished,
+  type FinishedJob,
+  passOnJob,
+  type Taken,
+  takeJobs,
+} from './deliveries.ts';
 import type { InboxEvent, SettledEvent } from './inbox.ts';
 import type { Place, PlaceKeys } from './keys.ts';
 import { LedgerAccess, type StoredOutcome } from './ledger-access.ts';
@@ -86,6 +94,11 @@ export class Ledger {
    */
   take(place: Place, delivery: Delivery, most?: number): Promise<Taken[]> {
     return takeJobs(this.#access, place, delivery, most);
+  }
+
+  /** Leaves a job to workers that have what its call needs. */
+  passOn(place: Place, job: Parameters<typeof passOnJob>[2], by: Parameters<typeof passOnJob>[3]): Promise<void> {
+    return passOnJob(this.#access, place, job, by);
   }
 
   /** Ends a call together with its job, and takes the next one. */

@@ -9,8 +9,9 @@
 --       15 what counts the session's calls with this tool and these parameters, '' for nothing  16 count at which the call is refused
 --       17 how long is counted, ms  18 tool  19 calls in flight at which the tier takes no more like it, '' for no bound
 --       20, 21 line and session of the job, as enqueue takes them  22 where the large parameters of the request are kept, '' for none
---       23 what the audit trail is told of a call that is new, '' for nothing  24 number of budgets  25 what the call costs
---       26.. of each budget: key, most calls, cost units and time, ms ('' for no bound), how long it is kept, ms, '1' when that is
+--       23 what the audit trail is told of a call that is new, '' for nothing  24 what a worker must have to run it
+--       25 number of budgets  26 what the call costs
+--       27.. of each budget: key, most calls, cost units and time, ms ('' for no bound), how long it is kept, ms, '1' when that is
 --         from its first call on
 --       and behind all of them, for a call that waits for its approval: the approval (JSON), its signature, its ID, when it expires
 -- Returns {code, call ID, now, …}:
@@ -91,7 +92,7 @@ if ARGV[19] ~= '' then
   local inflight = cardinality(place.inflight)
   if inflight >= tonumber(ARGV[19]) then return {'overloaded', callId, now, inflight} end
 end
-local budgets, cost, firstBudget = tonumber(ARGV[24]), ARGV[25], 26
+local budgets, cost, firstBudget = tonumber(ARGV[25]), ARGV[26], 27
 for budget = 0, budgets - 1 do
   local at = firstBudget + budget * 6
   local unit, used = lackOf(ARGV[at], cost, {unpack(ARGV, at + 1, at + 3)})
@@ -134,7 +135,7 @@ end
 local kept = ARGV[14] == '1' and place.keepsOne() and '1' or '0'
 local jobId = callId .. '.' .. ARGV[8]
 local approval = firstBudget + budgets * 6
-local worker = not ARGV[approval] and idle_worker({queue}, {}) or nil
+local worker = not ARGV[approval] and idle_worker({queue}, {ARGV[24]}) or nil
 local _, circuitState, circuit = circuitOf(place.circuits, ARGV[9])
 -- (A name of two lines would tear the message.)
 local begins = worker and circuitState == 'CLOSED' and ARGV[11] ~= '1' and not string.find(ARGV[9], '\n', 1, true)
@@ -191,7 +192,7 @@ if now % 16 == 0 then
   end
 end
 if not worker then
-  enqueue({queue}, {jobId, ARGV[12], ARGV[8], ARGV[13], kept, ARGV[20], ARGV[21]})
+  enqueue({queue}, {jobId, ARGV[12], ARGV[8], ARGV[13], kept, ARGV[20], ARGV[21], ARGV[24]})
 else
   local begun = begins and {text(fence), ARGV[7], ARGV[10], ARGV[9], circuit} or {'', '', '', '', ''}
   push({queue}, {worker, jobId, ARGV[12], ARGV[8], ARGV[13], kept, token, unpack(begun)})

@@ -3,16 +3,20 @@
 --
 -- KEYS  1 key prefix of the queue
 -- ARGV  1 job ID  2 name of the tool  3 time, ms  4 the job's data (JSON)  5 '1' when it is kept after its end
---       6, 7 of a new call: line and session, as stand_in_line takes them
+--       6, 7 of a new call: line and session, as stand_in_line takes them  8 what it needs
 local queue, jobId = KEYS[1], ARGV[1]
 local job, events, wait = queue .. jobId, queue .. 'events', queue .. 'wait'
 if redis.call('EXISTS', job) == 1 then return end
 redis.call('HSET', job, 'name', ARGV[2], 'data', ARGV[4], 'opts', job_options(ARGV[5]), 'timestamp', ARGV[3], 'delay', '0', 'priority', '0')
 redis.call('XADD', events, '*', 'event', 'added', 'jobId', jobId, 'name', ARGV[2])
 redis.call('XADD', events, 'MAXLEN', '~', KEPT_EVENTS, '*', 'event', 'waiting', 'jobId', jobId)
+local line = ARGV[6]
+-- Some workers lack it: it stands where they leave it to others.
+local isLacked = line and lackersOf(queue)[ARGV[8]]
+if isLacked then line = line .. '\n' .. ARGV[8] end
 local others = gatheredFor('LPUSH', wait) or gatheredFor('ZADD', queue .. 'prioritized')
-if ARGV[6] and (others or redis.call('EXISTS', wait, queue .. 'prioritized') > 0) then
-  stand_in_line({queue}, {jobId, unpack(ARGV, 6)})
+if isLacked or line and (others or redis.call('EXISTS', wait, queue .. 'prioritized') > 0) then
+  stand_in_line({queue}, {jobId, line, ARGV[7]})
 else
   later('LPUSH', wait, jobId)
 end

@@ -1,8 +1,9 @@
--- The worker that a new job can be pushed to: of those that listen and have room, the one with the most. Nil while others stand in
--- line, or the queue is paused or limited.
+-- The worker that a new job can be pushed to: of those that listen, have room and do not lack what it needs, the one with the most. Nil
+-- while others stand in line for it, or the queue is paused or limited.
 --
 -- KEYS  1 key prefix of the queue
-local queue = KEYS[1]
+-- ARGV  1 what the call needs
+local queue, need = KEYS[1], ARGV[1]
 
 -- One that does not listen is forgotten, but not yet: behind such a write, Redis would take all others although its memory is full.
 local function listens(name)
@@ -16,15 +17,18 @@ if not idle then
   idle = {}
   local settings = redis.call('HMGET', queue .. 'meta', 'paused', 'concurrency', 'max')
   local open = not settings[1] and not settings[2] and not settings[3]
-  if open and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') == 0 then
-    local workers = redis.call('ZREVRANGE', queue .. 'pushable', 0, 7, 'WITHSCORES')
+  local isEmpty = redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') == 0
+  local isSelective = next(lackersOf(queue)) ~= nil
+  if open and (isEmpty or isSelective and redis.call('EXISTS', queue .. 'wait') == 0) then
+    local workers = redis.call('ZREVRANGE', queue .. 'pushable', 0, isSelective and 63 or 7, 'WITHSCORES')
     for at = 1, #workers, 2 do
       -- The lease of its locks, the number of its connection, and the worker.
       local leaseMs, id = string.match(workers[at], '^(%d+) %d+ (.+)$')
       local worker = {
         queue = queue, name = workers[at], id = id, leaseMs = leaseMs, room = tonumber(workers[at + 1]),
         channel = queue .. 'push:' .. workers[at], pushed = 0, lines = {'', text(nowMs())}}
-      if listens(worker.name) then idle[#idle + 1] = worker end
+      local isFree = isEmpty or ({standing(queue, linesLeftBy(queue, id))})[2] == 0
+      if isFree and listens(worker.name) then idle[#idle + 1] = worker end
     end
     -- Those that died with their slots full are seldom among the first.
     if nowMs() % 64 == 0 then
@@ -36,6 +40,6 @@ end
 local roomiest
 for turn = 1, #idle do
   local worker = idle[(nowMs() + turn) % #idle + 1]
-  if worker.room > 0 and (not roomiest or worker.room > roomiest.room) then roomiest = worker end
+  if worker.room > 0 and not lacks(queue, worker.id, need) and (not roomiest or worker.room > roomiest.room) then roomiest = worker end
 end
 return roomiest

@@ -60,8 +60,44 @@ local function cardinality(key)
   return cardinalities[key] + (added and (#added - 2) / 2 or 0)
 end
 
+-- What workers of a queue lack (pass_on), by what calls need: their IDs, each between spaces. Most often nothing is there.
+local lackersBy
+local function lackersOf(queue)
+  if not lackersBy then
+    lackersBy = {}
+    local known = redis.call('HGETALL', queue .. 'lackers')
+    for at = 1, #known, 2 do lackersBy[known[at]] = known[at + 1] end
+  end
+  return lackersBy
+end
+local function lacks(queue, worker, need)
+  local lackers = lackersOf(queue)[need]
+  return lackers and string.find(lackers, ' ' .. worker .. ' ', 1, true) ~= nil
+end
+
 -- Lines of jobs (stand_in_line): how far their scores are apart, and those of this script with their sessions' last places.
 local LINE, lines = 0x100000000, {}
+
+-- Numbers of the lines that a worker leaves to others, because it lacks what their jobs need.
+local function linesLeftBy(queue, worker)
+  local left = {}
+  if not next(lackersOf(queue)) then return left end
+  local needs = redis.call('HGETALL', queue .. 'line-needs')
+  for at = 1, #needs, 2 do
+    if lacks(queue, worker, needs[at + 1]) then left[tonumber(needs[at])] = true end
+  end
+  return left
+end
+
+-- How many jobs stand in lines, and in those that a worker does not leave to others.
+local function standing(queue, left)
+  local all = redis.call('ZCARD', queue .. 'prioritized')
+  local own = all
+  for number in pairs(left) do
+    own = own - redis.call('ZCOUNT', queue .. 'prioritized', number * LINE, (number + 1) * LINE - 1)
+  end
+  return all, own
+end
 
 -- Workers that jobs can be pushed to, once idle_worker has looked, and what this script pushes to each.
 local idle

@@ -4,18 +4,20 @@
 --
 -- KEYS  1 key prefix of the queue
 -- ARGV  1 lock token of all of them  2 lock, ms  3 how many at most  4 workers that take from this queue: of several jobs each
---       takes a fair share
+--       takes a fair share  5 worker ID
 -- Returns {{{field, value, …}, job ID, 0, 0}, …} as BullMQ does; behind the last one's 0, 0 stands 1 when there is no need to ask
--- again: the queue has nothing more, now or later, or several were taken and a marker stands for the rest
+-- again: the queue has nothing more, now or later, or several were taken and a marker stands for the rest. Empty when all that waits is
+-- left to other workers.
 local queue, now, most = KEYS[1], nowMs(), tonumber(ARGV[3])
 local settings = redis.call('HMGET', queue .. 'meta', 'paused', 'concurrency', 'max')
 if settings[1] or settings[2] or settings[3] then return nil end
 local due = #redis.call('ZRANGEBYSCORE', queue .. 'delayed', 0, (now + 1) * 0x1000 - 1, 'LIMIT', 0, 1) > 0
-local back, inLine = redis.call('LLEN', queue .. 'wait'), redis.call('ZCARD', queue .. 'prioritized')
+local back, left = redis.call('LLEN', queue .. 'wait'), linesLeftBy(queue, ARGV[5])
+local inAllLines, inLine = standing(queue, left)
 local lineFirst = inLine > 0 and (due or back > 0) and redis.call('HINCRBY', queue .. 'lines', 'served', 1) % 2 == 0
-if due and not lineFirst or back + inLine == 0 then return nil end
+if due and not lineFirst or back + inAllLines == 0 then return nil end
 if most > 1 then most = math.min(most, math.max(1, math.ceil((back + inLine) / ARGV[4]))) end
-local jobIds = lineFirst and next_in_line({queue}, {most}) or {}
+local jobIds = lineFirst and next_in_line({queue}, {most, left}) or {}
 if #jobIds < most and back > 0 then
   -- The last is the oldest.
   local returned = redis.call('LRANGE', queue .. 'wait', #jobIds - most, -1)
@@ -23,7 +25,7 @@ if #jobIds < most and back > 0 then
   for position = #returned, 1, -1 do jobIds[#jobIds + 1] = returned[position] end
 end
 if #jobIds < most and inLine > 0 and not lineFirst then
-  for _, jobId in ipairs(next_in_line({queue}, {most - #jobIds})) do jobIds[#jobIds + 1] = jobId end
+  for _, jobId in ipairs(next_in_line({queue}, {most - #jobIds, left})) do jobIds[#jobIds + 1] = jobId end
 end
 local jobs = {}
 for number, jobId in ipairs(jobIds) do
@@ -37,9 +39,9 @@ for number, jobId in ipairs(jobIds) do
     {'name', fields[1] or '', 'data', fields[2] or '{}', 'opts', fields[3] or '{}', 'timestamp', fields[4] or now, 'processedOn', now},
     jobId, 0, 0, 0}
 end
-local more = due or #jobs < back + inLine
+local more = due or #jobs < back + inAllLines
 -- Wakes a worker for the rest.
 if more then redis.call('ZADD', queue .. 'marker', '0', '0') end
 local enough = more and #jobs > 1 or not more and redis.call('EXISTS', queue .. 'delayed') == 0
-if enough then jobs[#jobs][5] = 1 end
+if enough and #jobs > 0 then jobs[#jobs][5] = 1 end
 return jobs

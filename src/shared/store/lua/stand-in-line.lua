@@ -4,7 +4,8 @@
 -- A line is one of BullMQ's priorities: its jobs have scores from its number * LINE on. Lines take turns, too (next_in_line).
 --
 -- KEYS  1 key prefix of the queue
--- ARGV  1 job ID  2 line: its weight (how many turns it has while a line of weight 1 has one), a space, its name  3 session
+-- ARGV  1 job ID  2 line: its weight (how many turns it has while a line of weight 1 has one), a space, its name; behind a line break,
+--         what its jobs need, for a line that some workers leave to others  3 session
 local queue, jobId, name, session = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local prioritized, numbers, order, sessions = queue .. 'prioritized', queue .. 'lines', queue .. 'line-order', queue .. 'line-sessions'
 local line = lines[name]
@@ -13,6 +14,8 @@ if not line then
   if not number then
     number = redis.call('HINCRBY', numbers, '', 1)
     redis.call('HSET', numbers, name, number)
+    local need = string.match(name, '\n(.*)')
+    if need then redis.call('HSET', queue .. 'line-needs', number, need) end
   end
   local from = number * LINE
   local to = from + LINE - 1

@@ -4,18 +4,20 @@
 -- ARGV  1 lock token  2 the worker's time, ms  3 lock and lease, ms  4 worker ID  5 token of the attempts  6 workers that take from this
 --       queue  7 name under which jobs are pushed to the worker, '' for none  8, 9 its free slots and the pushed jobs that it received,
 --       as room_of takes them  10 how many at most
--- Returns {BullMQ's answer, what begin_taken says of it, …}, for one job, or for none, at least; nothing when the jobs that are on
--- their way fill all slots
+-- Returns {BullMQ's answer, what begin_taken says of it, …}, for one job, or for none, at least; 'elsewhere' in the place of a job when
+-- all that waits is left to other workers; nothing when the jobs that are on their way fill all slots
 local queue = KEYS[3]
 local room = room_of(queue, ARGV[7], ARGV[8], ARGV[9])
 if room < 1 then return {} end
-local jobs = next_jobs({queue}, {ARGV[1], ARGV[3], math.min(ARGV[10], room), ARGV[6]})
+local jobs = next_jobs({queue}, {ARGV[1], ARGV[3], math.min(ARGV[10], room), ARGV[6], ARGV[4]})
 if not jobs then
   local now = nowMs()
   jobs = {moveToActive(
     keysOf(queue, {'wait', 'active', 'prioritized', 'events', 'stalled', 'limiter', 'delayed', 'paused', 'meta', 'pc', 'marker'}),
     {queue, now, {token = ARGV[1], lockDuration = ARGV[3]}})}
   onClockOf(ARGV[2], jobs[1], now)
+elseif not jobs[1] then
+  jobs = {'elsewhere'}
 end
 local answer = begin_taken(KEYS, {jobs, ARGV[4], ARGV[3], ARGV[5]})
 for position = 1, #answer, 2 do
