@@ -193,7 +193,7 @@ export class LocalRunner implements SessionHost {
         const record = this.#sessions.get(sessionKey);
         if (record !== undefined) this.#sessions.set(sessionKey, withTaint(record, [source], atMs));
       },
-      lastOffered: async () => ({ alive: false, seenAtMs: 0 }),
+      lastOffered: async () => ({ workers: [], seenAtMs: 0 }),
       onEvent: parts.onEvent,
     });
     this.#every(RENEW_MS, () => this.#ledger.renew());

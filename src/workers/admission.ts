@@ -207,12 +207,13 @@ export class Admission {
     const { request, nowMs: atMs, fence, takenOver, earlier } = started;
     const offered = await this.#parts.lastOffered(request);
     const waitedMs = atMs - Math.max(started.firstStartedAtMs, offered.seenAtMs);
-    if (offered.alive || waitedMs < settings.toolWaitMs) {
-      const delayMs = offered.alive ? 0 : ELSEWHERE_MS;
+    const others = offered.workers;
+    if (others.length > 0 || waitedMs < settings.toolWaitMs) {
+      const delayMs = others.length > 0 ? 0 : ELSEWHERE_MS;
       // What became of an attempt that left no record stays for a worker to decide that knows the tool.
       const answer = await backend.ledger.postpone(callId, fence, 'queued', earlier, delayMs);
       if (answer === 'cancelled') return this.#cancelled(callId, started);
-      return offered.alive ? { kind: 'passed-on', need: needOf(request) } : { kind: 'later', delayMs };
+      return others.length > 0 ? { kind: 'passed-on', need: needOf(request), others } : { kind: 'later', delayMs };
     }
     log.warn({ event: 'tool_unavailable', callId, misfit }, 'no worker could run a call for long');
     const failure = takenOver

@@ -2,6 +2,7 @@
  * What an executor is made of.
  */
 import type { RecordAudit } from '../shared/audit.ts';
+import type { CircuitPolicy } from '../shared/breaker.ts';
 import type { CompensatedCall } from '../shared/compensation.ts';
 import type { Settings } from '../shared/config.ts';
 import type { Hooks } from '../shared/hooks.ts';
@@ -12,12 +13,13 @@ import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
 import type { Switches } from '../shared/switches.ts';
 import type { WorkerEvent } from '../shared/telemetry.ts';
 import type { Clock, Random, Schedule } from '../shared/time.ts';
-import type { Channels, MemoryStore } from '../shared/tool.ts';
+import type { AnyTool, Channels, MemoryStore } from '../shared/tool.ts';
 import type { WorkerAgents } from './agents.ts';
 import type { ApprovalGate } from './approval-gate.ts';
 import type { RegisteredTool } from './begun.ts';
 import type { RuleFound } from './declared-tools.ts';
 import type { ForcedCircuits } from './forced-circuits.ts';
+import type { LastOffered } from './misfit.ts';
 import type { NodeCircuits } from './node-circuit.ts';
 import type { Pace } from './pace.ts';
 import type { TerminalHost } from './terminals.ts';
@@ -40,6 +42,8 @@ export interface ExecuteParts {
   readonly terminals?: TerminalHost;
   readonly agents?: WorkerAgents;
   readonly nodeCircuits: Pick<NodeCircuits, 'run'>;
+  /** Whether a tool fails on this node more often in a row than speaks against anything else, and others have it. */
+  failsHereAlone?(tool: AnyTool, policy: CircuitPolicy): boolean;
   /** Absent where every call goes through its tool's own circuit. */
   readonly forced?: Pick<ForcedCircuits, 'mayBeAny' | 'reasonFor'>;
   readonly traces?: AttemptTraces;
@@ -66,7 +70,7 @@ export interface ExecuteParts {
   /** Writes down that a session has seen what a tool brought from outside. */
   taint?(sessionKey: string, source: string, atMs: number): Promise<void>;
   /** When the fleet could last run a call like this one. */
-  lastOffered(request: StoredRequest): Promise<{ readonly alive: boolean; readonly seenAtMs: number }>;
+  lastOffered(request: StoredRequest): Promise<LastOffered>;
   /** Resolves when all that Redis has acknowledged is on its disk; absent where no tool asks for it. */
   readonly onDisk?: (callId: string) => Promise<void>;
   onEvent(event: WorkerEvent): void;

@@ -65,7 +65,10 @@ export interface JobQueueParts {
  */
 const LOOKS_PER_INTERVAL = 3;
 
-export type Unwanted = Extract<Verdict, { kind: 'handed-back' | 'later' }>;
+/** How long a job waits that all workers leave to each other. */
+const NOBODY_MS = 500;
+
+export type Unwanted = Extract<Verdict, { kind: 'handed-back' | 'passed-on' }>;
 
 export class JobQueue {
   readonly #parts: JobQueueParts;
@@ -266,11 +269,9 @@ export class JobQueue {
         return;
       case 'passed-on': {
         const { place, workerId } = this.#parts;
-        await backend.ledger.passOn(
-          place,
-          { id: taken.id, lockToken: token, session: call.session },
-          { workerId, need: verdict.need },
-        );
+        const { need, others } = verdict;
+        const passed = { jobId: taken.id, lockToken: token, session: call.session, need, workerId, others };
+        if (!(await backend.ledger.passOn(place, passed))) await delay(NOBODY_MS);
         return;
       }
       case 'handed-back':

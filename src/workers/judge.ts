@@ -101,7 +101,9 @@ export class Judge {
   async #failed(begun: Begun, failure: Failure): Promise<Verdict> {
     const { callId, envelope, started, attempt, registered, modes } = begun;
     begun.trace?.failed(failure);
-    const counted = await this.#patiently(begun, () => this.#circuits.failed(begun.circuit, failure));
+    const alone = this.#parts.failsHereAlone?.(registered.tool, begun.circuit.policy) ?? false;
+    const sample = alone ? { ...failure, againstCircuit: false } : failure;
+    const counted = await this.#patiently(begun, () => this.#circuits.failed(begun.circuit, sample));
     const circuitState = counted ?? begun.circuit.seen.state;
     const decision = decideRetry(
       {

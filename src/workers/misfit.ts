@@ -4,7 +4,7 @@
  */
 import { CONTRACT_VERSION } from '../shared/envelope.ts';
 import type { StoredRequest } from '../shared/store/call-record.ts';
-import type { CatalogueContent } from '../shared/store/catalogue.ts';
+import { type CatalogueContent, offerId, type WorkerRecord } from '../shared/store/catalogue.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import { runsCallsOf } from '../shared/versions.ts';
 import type { RegisteredTool } from './begun.ts';
@@ -25,16 +25,22 @@ export function hasDrifted({ tool }: StoredRequest, registered: RegisteredTool):
   return tool.definition !== registered.definition;
 }
 
-/** When the fleet could last run a call: now, with a worker that lives, or when such an offer was last renewed. */
-export function lastOffered(
-  { tool, envelope }: StoredRequest,
-  { tools }: CatalogueContent,
-): { readonly alive: boolean; readonly seenAtMs: number } {
+/** Who can run a call, and when the fleet last could. */
+export interface LastOffered {
+  /** IDs of living workers that can. */
+  readonly workers: readonly string[];
+  /** When such an offer was last renewed. */
+  readonly seenAtMs: number;
+}
+
+export function lastOffered({ tool, envelope }: StoredRequest, { tools, workers }: CatalogueContent): LastOffered {
   const name = `${envelope.toolNamespace}.${envelope.toolName}`;
   const fitting = tools.filter((offer) => qualifiedName(offer) === name && runsCallsOf(offer.version, tool.version));
+  const ids = new Set(fitting.map(offerId));
+  const offersOneOf = (worker: WorkerRecord) => worker.tools.some((id) => ids.has(id));
   return {
     // Which contracts a living worker knows it does not say: it is left to try, for as long as calls may wait.
-    alive: envelope.contractVersion === CONTRACT_VERSION && fitting.some(({ workers }) => workers > 0),
+    workers: envelope.contractVersion === CONTRACT_VERSION ? workers.filter(offersOneOf).map(({ id }) => id) : [],
     seenAtMs: Math.max(0, ...fitting.map(({ seenAtMs }) => seenAtMs)),
   };
 }

@@ -30,8 +30,8 @@ export interface PresenceParts {
 
 export class Presence {
   readonly #parts: PresenceParts;
-  /** Tools that other living workers offer too. */
-  #sharedTools: ReadonlySet<string> = new Set();
+  /** Other living workers. */
+  #peers: CatalogueContent['workers'] = [];
   /** How many living workers take from a tier's queue, this one included. */
   readonly #workersOf = new Map<Tier, number>();
   #published = false;
@@ -45,9 +45,9 @@ export class Presence {
     return this.#workersOf.get(tier) ?? 1;
   }
 
-  /** Whether another living worker offers the tool too. */
-  isShared(offer: string): boolean {
-    return this.#sharedTools.has(offer);
+  /** IDs of other living workers that offer the tool too. */
+  othersWith(offer: string): readonly string[] {
+    return this.#peers.filter(({ tools }) => tools.includes(offer)).map(({ id }) => id);
   }
 
   async publish(): Promise<void> {
@@ -134,7 +134,7 @@ export class Presence {
     const { tools, workers } = content;
     for (const tier of this.#parts.tiers)
       this.#workersOf.set(tier, Math.max(1, workers.filter(({ tiers }) => tiers.includes(tier)).length));
-    this.#sharedTools = new Set(workers.filter((worker) => worker.id !== workerId).flatMap((worker) => worker.tools));
+    this.#peers = workers.filter(({ id }) => id !== workerId);
     // Whoever published another definition of them is gone: calls would go on being checked against what nobody runs.
     const abandoned = offers.filter(
       (offer) => publishedAs(offer, tools)?.definition !== offer.definition && !this.#isRedefined(offer, content),

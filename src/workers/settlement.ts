@@ -39,8 +39,8 @@ export type Verdict =
   | { readonly kind: 'turn'; readonly delayMs: number }
   /** It waits for what its tool waits for, `delayMs` at most. Once its job is put aside, it is asked again. */
   | { readonly kind: 'waiting'; readonly delayMs: number; isReady(): Promise<boolean> }
-  /** For a worker that has what the call needs. */
-  | { readonly kind: 'passed-on'; readonly need: string }
+  /** For workers that have what the call needs, by their IDs. */
+  | { readonly kind: 'passed-on'; readonly need: string; readonly others: readonly string[] }
   /** Back to the queue at once, for another worker. */
   | { readonly kind: 'handed-back' }
   /** This worker must not touch the job again: others will notice and recover it. `fenced`: a newer attempt holds the call. */

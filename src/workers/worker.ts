@@ -79,8 +79,6 @@ export interface WorkerOptions {
   readonly onDrainAsked?: () => void;
 }
 
-/** A tool that fails on this node alone is left to others for this long at a time. */
-const HAND_BACK_MS = 500;
 /** A worker that ends says what it counted last, if Redis takes it by then. */
 const LAST_METRICS_MS = 500;
 /** After a drain's grace period, interrupted attempts have this long to be written. */
@@ -258,6 +256,9 @@ export class ToolWorker {
       gate: this.#gate(hooks),
       audit: backend.audit,
       nodeCircuits: this.#nodeCircuits,
+      failsHereAlone: (tool, policy) =>
+        this.#nodeCircuits.failsInARow(qualifiedName(tool), policy) &&
+        this.#presence.othersWith(offerId(tool)).length > 0,
       ...(options.tracing === undefined ? {} : { traces: options.tracing.traces }),
       ...(served.some(takesTurns) ? { turns: new AttemptTurns(backend.turns, log) } : {}),
       switches: this.#switches,
@@ -349,16 +350,14 @@ export class ToolWorker {
   /** What to do with a job that this worker should not start. */
   #unwanted(toolName: string): Unwanted | undefined {
     if (this.#closing !== undefined) return { kind: 'handed-back' };
-    return this.#leaveToOthers(toolName) ? { kind: 'later', delayMs: HAND_BACK_MS } : undefined;
-  }
-
-  /** The node's own circuit is open for the tool, and somebody else can run it. */
-  #leaveToOthers(toolName: string): boolean {
     for (const { tool } of this.#tools.values()) {
       if (tool.name !== toolName || !this.#switches.modes(tool).enabled) continue;
-      if (this.#nodeCircuits.isOpen(qualifiedName(tool))) return this.#presence.isShared(offerId(tool));
+      if (!this.#nodeCircuits.isOpen(qualifiedName(tool))) continue;
+      const others = this.#presence.othersWith(offerId(tool));
+      if (others.length > 0 && !this.#nodeCircuits.mayTry(qualifiedName(tool), this.#clock.monotonic()))
+        return { kind: 'passed-on', need: offerId(tool), others };
     }
-    return false;
+    return undefined;
   }
 
   // Leases and cancellation

@@ -1,10 +1,11 @@
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { circuitPolicy } from '../../src/shared/breaker.ts';
 import { NodeCircuits } from '../../src/workers/node-circuit.ts';
 
 const TOOL = 'tools.note';
 const KEY = `tool:${TOOL}`;
 const policy = circuitPolicy(false);
+const FAILED = { value: undefined, failed: true };
 
 function open() {
   const circuits = new NodeCircuits();
@@ -35,6 +36,54 @@ describe('DESIGN, decision 8: the node’s own circuit', () => {
     const { circuits, run } = open();
     for (let index = 0; index < 20; index += 1) await run(index % 2 === 0);
     expect(circuits.isOpen(TOOL)).toBe(false);
+  });
+
+  test('opens as soon when many jobs run at a time: those that have not ended yet are no successes', async () => {
+    const { circuits } = open();
+    const gates = Array.from({ length: 64 }, () => Promise.withResolvers<void>());
+    const ended = gates.map(({ promise }) => circuits.run(TOOL, policy, () => promise.then(() => FAILED)));
+    const fail = async (from: number, to: number) => {
+      for (const { resolve } of gates.slice(from, to)) resolve();
+      await Promise.all(ended.slice(from, to));
+    };
+    await fail(0, 3);
+    expect(circuits.isOpen(TOOL)).toBe(false);
+    await fail(3, 4);
+    expect(circuits.isOpen(TOOL)).toBe(true);
+    await fail(4, 64);
+  });
+
+  test('opens on a node that turned bad, whatever went well before', async () => {
+    const { circuits, run, fail } = open();
+    for (let index = 0; index < 200; index += 1) await run(false);
+    await fail(2 * policy.consecutiveFailures - 1);
+    expect(circuits.isOpen(TOOL)).toBe(false);
+    await fail(1);
+    expect(circuits.isOpen(TOOL)).toBe(true);
+  });
+
+  test('leaves one job at a time to try whether the tool works again, and no other before that has had its time', async () => {
+    vi.useFakeTimers();
+    onTestFinished(() => void vi.useRealTimers());
+    const { circuits, fail, run } = open();
+    await fail(4);
+    expect(circuits.mayTry(TOOL, 0)).toBe(false);
+    vi.advanceTimersByTime(10_000);
+    expect(circuits.isOpen(TOOL)).toBe(true);
+    expect([0, 1, 9_999, 10_000].map((nowMs) => circuits.mayTry(TOOL, nowMs))).toEqual([true, false, false, true]);
+    await run(false);
+    expect(circuits.isOpen(TOOL)).toBe(false);
+  });
+
+  test('what fails here more often in a row than half of what opens the fleet’s circuit is not the fleet’s affair', async () => {
+    const { circuits, run, fail } = open();
+    await fail(Math.ceil(policy.consecutiveFailures / 2));
+    expect(circuits.failsInARow(TOOL, policy)).toBe(false);
+    await fail(1);
+    expect(circuits.failsInARow(TOOL, policy)).toBe(true);
+    expect(circuits.failsInARow('tools.other', policy)).toBe(false);
+    await run(false);
+    expect(circuits.failsInARow(TOOL, policy)).toBe(false);
   });
 
   test('runs a job all the same while it is open: somebody has to', async () => {

@@ -87,16 +87,24 @@ const finishScript = new Script('finish', [
   MOVE_LUA.toFinished,
 ]);
 
-/** Leaves a job to workers that have what its call needs. */
-export async function passOnJob(
-  access: LedgerAccess,
-  place: Place,
-  job: { readonly id: string; readonly lockToken: string; readonly session: string },
-  by: { readonly workerId: string; readonly need: string },
-): Promise<void> {
-  const line = lineOf('normal', undefined, 1);
-  const args = [job.id, job.lockToken, by.need, by.workerId, LACKED_MS, line, job.session];
-  await passOnScript.run(access.redis, [access.keys(place).job('')], args);
+/** A job that its worker leaves to others. */
+export interface PassedOn {
+  readonly jobId: string;
+  readonly lockToken: string;
+  /** Of its call. */
+  readonly session: string;
+  /** What its call needs, and this worker lacks. */
+  readonly need: string;
+  readonly workerId: string;
+  /** IDs of those that should have it. */
+  readonly others: readonly string[];
+}
+
+/** Leaves a job to workers that have what its call needs; false when none of them has it any more, so that it stays where it is. */
+export async function passOnJob(access: LedgerAccess, place: Place, passed: PassedOn): Promise<boolean> {
+  const { jobId, lockToken, session, need, workerId, others } = passed;
+  const args = [jobId, lockToken, need, workerId, LACKED_MS, lineOf('normal', undefined, 1), session, ...others];
+  return Number(await passOnScript.run(access.redis, [access.keys(place).job('')], args)) === 1;
 }
 
 /** Takes at most so many jobs, and begins their attempts. */

@@ -26,6 +26,7 @@ import {
   Endings,
   type Finished,
   type FinishedJob,
+  type PassedOn,
   passOnJob,
   type Taken,
   takeJobs,
@@ -96,9 +97,9 @@ export class Ledger {
     return takeJobs(this.#access, place, delivery, most);
   }
 
-  /** Leaves a job to workers that have what its call needs. */
-  passOn(place: Place, job: Parameters<typeof passOnJob>[2], by: Parameters<typeof passOnJob>[3]): Promise<void> {
-    return passOnJob(this.#access, place, job, by);
+  /** Leaves a job to workers that have what its call needs; false when none of them has it any more, so that it stays where it is. */
+  passOn(place: Place, passed: PassedOn): Promise<boolean> {
+    return passOnJob(this.#access, place, passed);
   }
 
   /** Ends a call together with its job, and takes the next one. */

@@ -59,13 +59,13 @@ async function workerOf(books: Books, workerId: string, options: { readonly list
     return taken;
   };
   /** What the worker does that holds the job. */
-  const passOn = async (id: string, version: string) => {
-    const { callId } = callOfJob(id);
+  const passOn = async (jobId: string, version: string, others: readonly string[] = ['new']) => {
+    const { callId } = callOfJob(jobId);
     const record = await books.ledger.read(callId);
     await books.ledger.postpone(callId, record?.fence ?? 0, 'queued', [], 0);
-    const lockToken = (await books.redis.get(`${books.ledger.keys(PLACE).job(id)}:lock`)) ?? '';
+    const lockToken = (await books.redis.get(`${books.ledger.keys(PLACE).job(jobId)}:lock`)) ?? '';
     const need = needOf(claimFor('any', version).request);
-    await books.ledger.passOn(PLACE, { id, lockToken, session: 'session-1' }, { workerId, need });
+    return books.ledger.passOn(PLACE, { jobId, lockToken, session: 'session-1', need, workerId, others });
   };
   return { workerId, arrived, take, passOn };
 }
@@ -135,6 +135,18 @@ describe('a call that a worker lacks the tool for', () => {
     expect(await old.take(1)).toMatchObject([{ begun: { kind: 'started', fence: 2 } }]);
   });
 
+  test('stays where it is when all that should have it lack it, too', async () => {
+    const books = await openBooks();
+    const [old, other] = [await workerOf(books, 'old'), await workerOf(books, 'other')];
+    await claimAll(books, [claimFor('a', NEW), claimFor('b', NEW)]);
+    await old.take(1);
+    expect(await old.passOn(old.arrived[0] ?? '', NEW, ['other'])).toBe(true);
+    await other.take(1);
+    const [id = ''] = other.arrived;
+    expect(await other.passOn(id, NEW, ['old'])).toBe(false);
+    expect(await books.redis.lrange(books.ledger.keys(PLACE).job('active'), 0, -1)).toEqual([id]);
+  });
+
   test('is left alone by a worker that does not hold its job any more', async () => {
     const books = await openBooks();
     const old = await workerOf(books, 'old');
@@ -143,8 +155,8 @@ describe('a call that a worker lacks the tool for', () => {
     const [id = ''] = old.arrived;
     const keys = books.ledger.keys(PLACE);
     const need = needOf(claimFor('a', NEW).request);
-    const job = { id, lockToken: 'a lock that was lost', session: 'session-1' };
-    await books.ledger.passOn(PLACE, job, { workerId: 'old', need });
+    const passed = { jobId: id, lockToken: 'a lock that was lost', session: 'session-1', need, workerId: 'old' };
+    await books.ledger.passOn(PLACE, { ...passed, others: ['new'] });
     expect(await books.redis.lrange(keys.job('active'), 0, -1)).toEqual([id]);
     expect(await books.redis.exists(keys.job('lackers'), keys.job('prioritized'))).toBe(0);
   });
@@ -179,7 +191,7 @@ describe('a call that a worker lacks the tool for', () => {
               const version = versionOf.get(callId) ?? '';
               if (lacked[name]?.includes(version) === true) {
                 asked.push(`${name} ${callId}`);
-                await worker.passOn(id, version);
+                await worker.passOn(id, version, [name === 'one' ? 'two' : 'one']);
               } else ran.push(callId);
             }
             return taken.length;

@@ -1,20 +1,25 @@
--- Leaves a job to others of its queue: this worker lacks what its call needs. The job stands in a line that all those leave alone who
--- lack the same, and so will the next calls that need it. What is known is forgotten from time to time: workers learn, and go.
+-- Leaves a job to others of its queue: this worker lacks what its call needs, or should not run it now. The job stands in a line that
+-- all those leave alone who lack the same, and so will the next calls that need it. What is known is forgotten from time to time: workers
+-- learn, and go.
 --
 -- KEYS  1 key prefix of the queue
 -- ARGV  1 job ID  2 lock token  3 what the call needs  4 worker ID  5 how long that is known, ms  6, 7 line and session of the call, as
---       stand_in_line takes them
--- A job that another attempt holds is left alone.
+--       stand_in_line takes them  8.. IDs of the workers that should have it
+-- Returns 0 when all those lack it, too: nothing was written. A job that another attempt holds is left alone.
 local queue, jobId, need, worker = KEYS[1], ARGV[1], ARGV[3], ARGV[4]
 local job, lackers = queue .. jobId, queue .. 'lackers'
-if redis.call('GET', job .. ':lock') ~= ARGV[2] then return end
+if redis.call('GET', job .. ':lock') ~= ARGV[2] then return 1 end
+local isWanted = false
+for at = 8, #ARGV do isWanted = isWanted or not lacks(queue, ARGV[at], need) end
+if not isWanted then return 0 end
 if not lacks(queue, worker, need) then
   redis.call('HSET', lackers, need, (lackersOf(queue)[need] or ' ') .. worker .. ' ')
   if redis.call('PTTL', lackers) < 0 then redis.call('PEXPIRE', lackers, ARGV[5]) end
 end
 redis.call('DEL', job .. ':lock')
 redis.call('SREM', queue .. 'stalled', jobId)
-if redis.call('LREM', queue .. 'active', -1, jobId) == 0 then return end
+if redis.call('LREM', queue .. 'active', -1, jobId) == 0 then return 1 end
 redis.call('XADD', queue .. 'events', 'MAXLEN', '~', KEPT_EVENTS, '*', 'event', 'waiting', 'jobId', jobId, 'prev', 'active')
 stand_in_line({queue}, {jobId, ARGV[6] .. '\n' .. need, ARGV[7]})
 redis.call('ZADD', queue .. 'marker', '0', '0')
+return 1
