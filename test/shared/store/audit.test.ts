@@ -309,13 +309,13 @@ test('I4: what a Redis that lost its last second seals before anybody looks at t
     const { redis, keys, keeper, trail, folder, files, add } = await openSealed();
     await add(0);
     const before = await trail.head();
+    const chain = keys.chain(before?.trail ?? '');
+    const chainBefore = await redis.dumpBuffer(chain);
     await add(1);
     await add(2);
     await toTheEnd(files);
     await redis.hset(keys.head, { seq: String(before?.seq), seal: before?.seal ?? '' });
-    const chain = keys.chain(before?.trail ?? '');
-    await redis.xdel(chain, '2-0', '3-0');
-    await redis.call('XSETID', chain, '1-0');
+    await redis.restore(chain, 0, chainBefore, 'REPLACE');
     for (let number = 3; number < 3 + sealedSince; number += 1) await add(number);
     await toTheEnd(files);
     await toTheEnd(keeper);
