@@ -183,7 +183,7 @@ export class LocalRunner implements SessionHost {
       ...(parts.channels === undefined ? {} : { channels: parts.channels }),
       terminals: this.#terminals,
       // There is no other node that could do better.
-      nodeCircuits: { run: async (_tool, _policy, job) => (await job()).value },
+      nodeCircuits: { run: async (_tool, _policy, job) => (await job()).value, failsInARow: () => false },
       switches,
       ...(tools.some(takesTurns) ? { turns: new AttemptTurns(this.#turns, log) } : {}),
       isAlone: true,

@@ -2,9 +2,11 @@
 import { DEFAULT_VOTERS, mayVote, type Tally, tally, type Vote, votesOf } from '../shared/consensus.ts';
 import { type Failure, failureOf } from '../shared/failure.ts';
 import { canonicalJson, digest } from '../shared/fingerprint.ts';
+import { needExcept } from '../shared/store/deliveries.ts';
 import { type Schedule, systemSchedule } from '../shared/time.ts';
 import type { AnyTool, ToolResult } from '../shared/tool.ts';
 import type { Begun } from './begun.ts';
+import type { Verdict } from './settlement.ts';
 
 export function needsConsensus({ trustClass }: Pick<AnyTool, 'trustClass'>): boolean {
   return trustClass === 'ConsensusRequired';
@@ -48,6 +50,18 @@ async function normalised(tool: AnyTool, output: unknown, schedule: Schedule): P
   } finally {
     stopTimer();
   }
+}
+
+/** Who else may answer, of living workers that have the tool; undefined where that is nobody, or one that has answered already. */
+export function nextVoters(
+  { registered }: Begun,
+  votes: readonly Vote[],
+  workers: readonly string[] = [],
+): Extract<Verdict, { kind: 'passed-on' }> | undefined {
+  const voted = votes.map(({ worker }) => worker);
+  const others = workers.filter((id) => !voted.includes(id));
+  if (others.length === 0 || votes.length >= votersOf(registered.tool)) return undefined;
+  return { kind: 'passed-on', need: needExcept(voted), others };
 }
 
 /** Too few workers have answered, and nobody else comes. */

@@ -17,6 +17,7 @@
  */
 import { FORCED_BY_CONFIGURATION, forcedOpenText } from '../shared/breaker.ts';
 import { recovery } from '../shared/call.ts';
+import { votesOf } from '../shared/consensus.ts';
 import { durabilityOf } from '../shared/durability.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import type { BeginAnswer } from '../shared/store/begin.ts';
@@ -27,7 +28,7 @@ import { type AttemptOptions, askReady, type Ending, lastWord, runProbe, runTool
 import { AttemptHooks } from './attempt-hooks.ts';
 import { AttemptAudit } from './audit.ts';
 import { type Begun, isAnswerable, isToBeAsked, nowMs, waitedMs } from './begun.ts';
-import { mayRunHere, tooFew } from './consensus.ts';
+import { mayRunHere, nextVoters, tooFew } from './consensus.ts';
 import type { ExecuteParts } from './executor-parts.ts';
 import { FleetCircuits } from './fleet-circuit.ts';
 import { Judge } from './judge.ts';
@@ -36,7 +37,7 @@ import type { RunningAttempt } from './running.ts';
 import { patiently, Settler, type Step, type Verdict } from './settlement.ts';
 import { tellShadow } from './shadow.ts';
 
-/** How long a call that wants another voter is left to whoever takes it next. */
+/** How long a call waits for one that has voted already, or for a voter that does not live yet. */
 const NEXT_VOTER_MS = 200;
 
 export class Executor {
@@ -215,7 +216,9 @@ export class Executor {
     const { started } = begun;
     const lastVoteAtMs = started.earlier.at(-1)?.finishedAtMs ?? started.firstStartedAtMs;
     if (started.nowMs - lastVoteAtMs > this.#parts.settings.toolWaitMs) return this.#judge.giveUp(begun, tooFew(begun));
-    return this.#wait(begun, NEXT_VOTER_MS);
+    const next = nextVoters(begun, votesOf(started.earlier), this.#parts.othersWith?.(begun.registered.tool));
+    const verdict = await this.#wait(begun, next === undefined ? NEXT_VOTER_MS : 0);
+    return next !== undefined && verdict.kind === 'handed-back' ? next : verdict;
   }
 
   // pace

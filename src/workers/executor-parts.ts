@@ -2,7 +2,6 @@
  * What an executor is made of.
  */
 import type { RecordAudit } from '../shared/audit.ts';
-import type { CircuitPolicy } from '../shared/breaker.ts';
 import type { CompensatedCall } from '../shared/compensation.ts';
 import type { Settings } from '../shared/config.ts';
 import type { Hooks } from '../shared/hooks.ts';
@@ -41,9 +40,9 @@ export interface ExecuteParts {
   readonly channels?: Channels;
   readonly terminals?: TerminalHost;
   readonly agents?: WorkerAgents;
-  readonly nodeCircuits: Pick<NodeCircuits, 'run'>;
-  /** Whether a tool fails on this node more often in a row than speaks against anything else, and others have it. */
-  failsHereAlone?(tool: AnyTool, policy: CircuitPolicy): boolean;
+  readonly nodeCircuits: Pick<NodeCircuits, 'run' | 'failsInARow'>;
+  /** IDs of other living workers that have the tool. */
+  othersWith?(tool: AnyTool): readonly string[];
   /** Absent where every call goes through its tool's own circuit. */
   readonly forced?: Pick<ForcedCircuits, 'mayBeAny' | 'reasonFor'>;
   readonly traces?: AttemptTraces;

@@ -16,7 +16,7 @@ import { resultMetadata } from '../shared/tool-result.ts';
 import type { Ending, Evidence } from './attempt.ts';
 import type { AttemptHooks } from './attempt-hooks.ts';
 import { allParams, attemptsWith, type Begun, isAnswerable, nowMs, outcomeBase, remainingMs } from './begun.ts';
-import { type Counted, count, needsConsensus, split } from './consensus.ts';
+import { type Counted, count, needsConsensus, nextVoters, split } from './consensus.ts';
 import type { ExecuteParts } from './executor-parts.ts';
 import type { FleetCircuits } from './fleet-circuit.ts';
 import { type FailureDetails, patiently, type Settler, type Verdict } from './settlement.ts';
@@ -68,9 +68,12 @@ export class Judge {
         return this.succeed(begun, result, diff);
       case 'split':
         return this.fail(begun, split(counted.votes), { status: 'error', ran: true });
-      case 'open':
+      case 'open': {
+        const next = nextVoters(begun, counted.votes, this.#parts.othersWith?.(begun.registered.tool));
         await this.#patiently(begun, () => this.#circuits.release(begun.circuit));
-        return this.#settler.postpone(begun, 'queued', attemptsWith(begun, undefined), 0);
+        const verdict = await this.#settler.postpone(begun, 'queued', attemptsWith(begun, undefined), 0);
+        return next !== undefined && verdict.kind === 'handed-back' ? next : verdict;
+      }
     }
   }
 
@@ -101,7 +104,10 @@ export class Judge {
   async #failed(begun: Begun, failure: Failure): Promise<Verdict> {
     const { callId, envelope, started, attempt, registered, modes } = begun;
     begun.trace?.failed(failure);
-    const alone = this.#parts.failsHereAlone?.(registered.tool, begun.circuit.policy) ?? false;
+    const { nodeCircuits, othersWith = () => [] } = this.#parts;
+    const alone =
+      nodeCircuits.failsInARow(qualifiedName(registered.tool), begun.circuit.policy) &&
+      othersWith(registered.tool).length > 0;
     const sample = alone ? { ...failure, againstCircuit: false } : failure;
     const counted = await this.#patiently(begun, () => this.#circuits.failed(begun.circuit, sample));
     const circuitState = counted ?? begun.circuit.seen.state;

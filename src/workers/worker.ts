@@ -256,9 +256,7 @@ export class ToolWorker {
       gate: this.#gate(hooks),
       audit: backend.audit,
       nodeCircuits: this.#nodeCircuits,
-      failsHereAlone: (tool, policy) =>
-        this.#nodeCircuits.failsInARow(qualifiedName(tool), policy) &&
-        this.#presence.othersWith(offerId(tool)).length > 0,
+      othersWith: (tool) => this.#presence.othersWith(offerId(tool)),
       ...(options.tracing === undefined ? {} : { traces: options.tracing.traces }),
       ...(served.some(takesTurns) ? { turns: new AttemptTurns(backend.turns, log) } : {}),
       switches: this.#switches,

@@ -7,7 +7,7 @@ import { PlacedBatches } from './batches.ts';
 import { type BeginAnswer, beginAnswerOf } from './begin.ts';
 import type { Place, PlaceKeys } from './keys.ts';
 import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-access.ts';
-import { callOfJob, JOBS_LUA, MOVE_LUA } from './queues.ts';
+import { callOfJob, ENQUEUE_LUA, JOBS_LUA, MOVE_LUA, PUSH_LUA } from './queues.ts';
 import { backendError, luaFunction, Script } from './redis.ts';
 import { type ReadySettle, readySettle, SETTLE_LUA, type Settle, settleArguments, type WriteAnswer } from './settle.ts';
 
@@ -76,7 +76,7 @@ const LACKED_MS = 15_000;
 
 const NEXT_JOBS_LUA = ['next-in-line', 'next-jobs', 'begin', 'begin-taken'].map((name) => luaFunction(name));
 const takeScript = new Script('take', [PLACE_LUA, ...NEXT_JOBS_LUA, MOVE_LUA.toActive]);
-const passOnScript = new Script('pass-on', [JOBS_LUA, luaFunction('stand-in-line')]);
+const passOnScript = new Script('pass-on', [...ENQUEUE_LUA, ...PUSH_LUA]);
 const finishScript = new Script('finish', [
   CARRY_LUA,
   ...SETTLE_LUA,
@@ -86,6 +86,11 @@ const finishScript = new Script('finish', [
   luaFunction('complete-job'),
   MOVE_LUA.toFinished,
 ]);
+
+/** What a call needs that these workers must not run. */
+export function needExcept(workers: readonly string[]): string {
+  return `except ${workers.toSorted().join(' ')} `;
+}
 
 /** A job that its worker leaves to others. */
 export interface PassedOn {

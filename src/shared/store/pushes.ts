@@ -7,15 +7,12 @@ import { oneTaken, type Room, type Taken } from './deliveries.ts';
 import type { Place } from './keys.ts';
 import type { LedgerAccess } from './ledger-access.ts';
 import { callOfJob, KEPT, REMOVED_AT_ONCE } from './queues.ts';
-import { luaFunction, slotOf } from './redis.ts';
+import { slotOf } from './redis.ts';
 import { Subscription } from './subscription.ts';
-
-/** For `Script`: `idle_worker` and `push`. */
-export const PUSH_LUA = [luaFunction('idle-worker'), luaFunction('push')];
 
 /** Of a message: how many jobs this connection has been sent, and Redis' clock. */
 const HEAD_LINES = 2;
-/** Of each job (`push.lua`). */
+/** Of each job (`give.lua`). */
 const JOB_LINES = 10;
 
 /** A job that was pushed, its attempt begun where a lost message can do no harm. */

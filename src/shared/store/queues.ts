@@ -106,6 +106,9 @@ export const JOBS_LUA = [
 /** For `Script`: `enqueue`. */
 export const ENQUEUE_LUA = [JOBS_LUA, luaFunction('stand-in-line'), luaFunction('enqueue')];
 
+/** For `Script`: `idle_worker`, `give` and `push`, which needs `ENQUEUE_LUA`. */
+export const PUSH_LUA = ['idle-worker', 'give', 'push'].map((name) => luaFunction(name));
+
 /** What a job carries: enough to find the call, and to recognise it on Bull Board. Never the parameters. */
 export interface CallJob {
   readonly callId: string;

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { needOf } from '../../../src/shared/store/call-record.ts';
 import type { Claim } from '../../../src/shared/store/claim.ts';
-import { type Delivery, ELSEWHERE, type Taken } from '../../../src/shared/store/deliveries.ts';
+import { type Delivery, ELSEWHERE, needExcept, type Taken } from '../../../src/shared/store/deliveries.ts';
 import type { Pushed } from '../../../src/shared/store/pushes.ts';
 import { callOfJob } from '../../../src/shared/store/queues.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -133,6 +133,43 @@ describe('a call that a worker lacks the tool for', () => {
     expect(await books.redis.pttl(lackers)).toBeGreaterThan(0);
     await books.redis.del(lackers);
     expect(await old.take(1)).toMatchObject([{ begun: { kind: 'started', fence: 2 } }]);
+  });
+
+  test('goes straight to one that has it and nothing to do', async () => {
+    const books = await openBooks();
+    const [old, fresh] = [await workerOf(books, 'old'), await workerOf(books, 'new', { listens: true })];
+    await claimAll(books, [claimFor('a', NEW), claimFor('b', NEW)]);
+    await old.take(2);
+    await fresh.take(1);
+    const [first = '', second = ''] = old.arrived;
+    await old.passOn(first, NEW);
+    await eventually(() => fresh.arrived.length === 1);
+    expect(await books.ledger.read(callOfJob(first).callId)).toMatchObject({ phase: 'queued', fence: 1 });
+    const keys = books.ledger.keys(PLACE);
+    expect(await books.redis.get(`${keys.job(first)}:lock`)).toBe(`new ${first}`);
+    // It has one slot.
+    await old.passOn(second, NEW);
+    expect(await books.redis.zrange(keys.job('prioritized'), '0', '-1')).toEqual([second]);
+    expect((await books.redis.lrange(keys.job('active'), 0, -1)).toSorted()).toEqual([first]);
+  });
+
+  test('that some must not run is theirs again now and then: if nobody else comes, one of them has to say so', async () => {
+    const books = await openBooks();
+    const old = await workerOf(books, 'old');
+    await claimAll(books, [claimFor('a', OLD)]);
+    await old.take(1);
+    const [jobId = ''] = old.arrived;
+    const passed = { jobId, lockToken: 'lock of old', session: 'session-1', workerId: 'old' };
+    await books.ledger.postpone(callOfJob(jobId).callId, 1, 'queued', [], 0);
+    expect(await books.ledger.passOn(PLACE, { ...passed, need: needExcept(['old']), others: ['other'] })).toBe(true);
+    expect(await books.redis.exists(books.ledger.keys(PLACE).job('lackers'))).toBe(0);
+    const looks: string[] = [];
+    await eventually(async () => {
+      const [taken] = await old.take(1);
+      looks.push(taken?.job === ELSEWHERE ? 'left' : 'taken');
+      return looks.includes('left') && looks.includes('taken');
+    });
+    expect(await books.redis.lrange(books.ledger.keys(PLACE).job('active'), 0, -1)).toEqual([jobId]);
   });
 
   test('stays where it is when all that should have it lack it, too', async () => {

@@ -195,7 +195,7 @@ if not worker then
   enqueue({queue}, {jobId, ARGV[12], ARGV[8], ARGV[13], kept, ARGV[20], ARGV[21], ARGV[24]})
 else
   local begun = begins and {text(fence), ARGV[7], ARGV[10], ARGV[9], circuit} or {'', '', '', '', ''}
-  push({queue}, {worker, jobId, ARGV[12], ARGV[8], ARGV[13], kept, token, unpack(begun)})
+  push({queue}, {worker, jobId, ARGV[12], ARGV[13], kept, ARGV[8], token, unpack(begun)})
 end
 if ARGV[23] ~= '' then records[#records + 1] = ARGV[23] end
 return {'claimed', callId, now, duplicate, repetitions}

@@ -18,7 +18,7 @@ if not idle then
   local settings = redis.call('HMGET', queue .. 'meta', 'paused', 'concurrency', 'max')
   local open = not settings[1] and not settings[2] and not settings[3]
   local isEmpty = redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') == 0
-  local isSelective = next(lackersOf(queue)) ~= nil
+  local isSelective = next(lackersOf(queue)) ~= nil or not isEmpty and redis.call('EXISTS', queue .. 'line-needs') == 1
   if open and (isEmpty or isSelective and redis.call('EXISTS', queue .. 'wait') == 0) then
     local workers = redis.call('ZREVRANGE', queue .. 'pushable', 0, isSelective and 63 or 7, 'WITHSCORES')
     for at = 1, #workers, 2 do

@@ -70,21 +70,22 @@ local function lackersOf(queue)
   end
   return lackersBy
 end
+-- 'except ' and IDs is what a call needs that those workers must not run.
 local function lacks(queue, worker, need)
-  local lackers = lackersOf(queue)[need]
-  return lackers and string.find(lackers, ' ' .. worker .. ' ', 1, true) ~= nil
+  local workers = string.match(need, '^except( .+)') or lackersOf(queue)[need]
+  return workers and string.find(workers, ' ' .. worker .. ' ', 1, true) ~= nil
 end
 
 -- Lines of jobs (stand_in_line): how far their scores are apart, and those of this script with their sessions' last places.
 local LINE, lines = 0x100000000, {}
 
--- Numbers of the lines that a worker leaves to others, because it lacks what their jobs need.
+-- Numbers of the lines that a worker leaves to others, because it lacks what their jobs need. Those that it must not run it looks at now
+-- and then all the same: when nobody else comes, somebody has to say so.
 local function linesLeftBy(queue, worker)
-  local left = {}
-  if not next(lackersOf(queue)) then return left end
-  local needs = redis.call('HGETALL', queue .. 'line-needs')
+  local left, needs = {}, redis.call('HGETALL', queue .. 'line-needs')
   for at = 1, #needs, 2 do
-    if lacks(queue, worker, needs[at + 1]) then left[tonumber(needs[at])] = true end
+    local isLook = string.find(needs[at + 1], '^except ') and nowMs() % 16 == 0
+    if lacks(queue, worker, needs[at + 1]) and not isLook then left[tonumber(needs[at])] = true end
   end
   return left
 end
