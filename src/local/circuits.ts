@@ -45,19 +45,22 @@ export class LocalCircuits implements CircuitRecords {
     return this.#held.get(nameOf(place, key))?.window ?? [];
   }
 
-  async addFailure(place: Place, key: string, epoch: number, size: number) {
-    const { circuit, window } = this.#add(place, key, epoch, size, false);
+  async addFailure(place: Place, key: string, epoch: number, size: number, _windowMs?: number, successesBefore = 0) {
+    const { circuit, window } = this.#add(place, key, epoch, size, {
+      ok: false,
+      ...(successesBefore > 0 ? { successesBefore } : {}),
+    });
     return { nowMs: this.#clock.now(), circuit, window };
   }
 
   addSuccess(place: Place, key: string, epoch: number, size: number): void {
-    this.#add(place, key, epoch, size, true);
+    this.#add(place, key, epoch, size, { ok: true });
   }
 
-  #add(place: Place, key: string, epoch: number, size: number, ok: boolean): Held {
+  #add(place: Place, key: string, epoch: number, size: number, sample: Omit<Sample, 'atMs'>): Held {
     const held = this.#hold(place, key);
     if (held.circuit.state === 'CLOSED' && held.circuit.epoch === epoch)
-      held.window = [{ atMs: this.#clock.now(), ok }, ...held.window].slice(0, size);
+      held.window = [{ atMs: this.#clock.now(), ...sample }, ...held.window].slice(0, size);
     return held;
   }
 

@@ -109,6 +109,8 @@ export const CLOSED_CIRCUIT: Circuit = { state: 'CLOSED', epoch: 0 };
 export interface Sample {
   readonly atMs: number;
   readonly ok: boolean;
+  /** Of a failure: how many successes came between it and the failure before on its worker. They may not have been added yet. */
+  readonly successesBefore?: number;
 }
 
 export type Admission =
@@ -175,7 +177,7 @@ export function afterWindow(
 
 /** Why the window's outcomes should open the circuit, if they should. */
 export function tripReason(window: readonly Sample[], policy: CircuitPolicy, nowMs: number): string | undefined {
-  const recent = window.filter((sample) => sample.atMs > nowMs - policy.windowMs);
+  const recent = withSuccessesBefore(window.filter((sample) => sample.atMs > nowMs - policy.windowMs));
   const firstSuccess = recent.findIndex((sample) => sample.ok);
   const consecutive = firstSuccess === -1 ? recent.length : firstSuccess;
   if (consecutive >= policy.consecutiveFailures) return `${consecutive} failures in a row`;
@@ -184,6 +186,15 @@ export function tripReason(window: readonly Sample[], policy: CircuitPolicy, now
   if (rated.length >= policy.rateMinimum && failures >= policy.failureRate * rated.length)
     return `${failures} of the last ${rated.length} calls failed`;
   return undefined;
+}
+
+/** With those successes that are known of from the failures behind them alone. */
+function withSuccessesBefore(newestFirst: readonly Sample[]): readonly Sample[] {
+  return newestFirst.flatMap((sample, index) => {
+    const { atMs, successesBefore = 0 } = sample;
+    const areAdded = newestFirst[index + 1]?.ok === true;
+    return areAdded ? [sample] : [sample, ...Array.from({ length: successesBefore }, () => ({ atMs, ok: true }))];
+  });
 }
 
 /** What a probe's answer makes of the circuit; undefined when the probe no longer holds the lease. */

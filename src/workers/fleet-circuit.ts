@@ -43,6 +43,8 @@ export class FleetCircuits {
   readonly #breakers: CircuitRecords;
   readonly #now: () => Promise<number>;
   readonly #onChange: (change: CircuitChange) => void;
+  /** How many came here since the last failure, by tier and key of their circuit. */
+  readonly #successes = new Map<string, number>();
 
   /** `now` is Redis' clock. */
   constructor(breakers: CircuitRecords, now: () => Promise<number>, onChange: (change: CircuitChange) => void) {
@@ -67,7 +69,12 @@ export class FleetCircuits {
     if (hold.bypassed === true) return 'CLOSED';
     if (!failure.againstCircuit) return hold.seen.state;
     const { place, key, policy, seen } = hold;
-    const counted = await this.#breakers.addFailure(place, key, seen.epoch, windowSize(policy), policy.windowMs);
+    // Successes are written with the ends of their calls, behind failures that came later.
+    const name = `${place.tier} ${key}`;
+    const before = this.#successes.get(name) ?? 0;
+    this.#successes.delete(name);
+    const size = windowSize(policy);
+    const counted = await this.#breakers.addFailure(place, key, seen.epoch, size, policy.windowMs, before);
     const next = afterWindow(counted.circuit, counted.window, policy, counted.nowMs);
     if (next === undefined) return counted.circuit.state;
     return (await this.#change({ ...hold, seen: counted.circuit }, next, policy.cooldownMs)).state;
@@ -78,6 +85,8 @@ export class FleetCircuits {
     const { place, key, policy, seen, apart = false, bypassed = false } = hold;
     if (hold.probe !== undefined) await this.#answer(hold, true);
     if (bypassed) return undefined;
+    const name = `${place.tier} ${key}`;
+    this.#successes.set(name, (this.#successes.get(name) ?? 0) + 1);
     const sample = { circuit: key, epoch: seen.epoch, windowSize: windowSize(policy), windowMs: policy.windowMs };
     if (!apart) return sample;
     // One that is not counted because Redis is away changes nothing for the call.

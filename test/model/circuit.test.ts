@@ -47,7 +47,7 @@ class Workers {
       return act();
     };
     const records: CircuitRecords = {
-      addFailure: (place, key, epoch, size) => slowly(() => this.#records.addFailure(place, key, epoch, size)),
+      addFailure: (...args) => slowly(() => this.#records.addFailure(...args)),
       change: (place, key, from, next, retryAfterMs) =>
         slowly(() => {
           const compared = broken ? this.#records.now(place, key) : from;

@@ -17,9 +17,13 @@ import {
 const NOW = 1_000_000;
 const policy = circuitPolicy(false);
 
-/** Newest first; one character per outcome: x failure, o success, all just now. */
+/** Newest first; one character per outcome: x failure, X one after two successes, o success, all just now. */
 function outcomes(text: string, atMs = NOW): Sample[] {
-  return [...text].map((outcome) => ({ atMs, ok: outcome === 'o' }));
+  return [...text].map((outcome) => ({
+    atMs,
+    ok: outcome === 'o',
+    ...(outcome === 'X' ? { successesBefore: 2 } : {}),
+  }));
 }
 
 const open: Circuit = {
@@ -75,6 +79,11 @@ describe('TR-8: a closed circuit opens', () => {
     ['', undefined],
     ['xxxx', undefined],
     ['xxxxx', '5 failures in a row'],
+    ['xxxxX', '5 failures in a row'],
+    ['xxxXx', undefined],
+    ['XXXXXX', undefined],
+    ['XXXXXXXXXX', undefined],
+    ['oXoXoXoXox', '5 of the last 10 calls failed'],
     ['xxxxoxxxx', undefined],
     ['oxxxxx', undefined],
     ['xoxoxoxox', undefined],

@@ -75,12 +75,13 @@ export class Breakers {
     epoch: number,
     size: number,
     windowMs: number,
+    successesBefore = 0,
   ): Promise<{ readonly nowMs: number; readonly circuit: Circuit; readonly window: readonly Sample[] }> {
     const keys = this.#keys(place);
     const [nowMs, raw, ...samples] = await failureScript.run(
       this.#redis,
       [keys.circuits, keys.window(key)],
-      [key, epoch, size, windowMs],
+      [key, epoch, size, windowMs, Math.min(successesBefore, size)],
     );
     await this.#refresh(place, key, epoch, raw as string);
     return {
@@ -188,6 +189,7 @@ export function parseCircuit(raw: string): Circuit {
 }
 
 function parseSample(text: string): Sample {
-  const [atMs, ok] = text.split(':');
-  return { atMs: Number(atMs), ok: ok === '1' };
+  const [atMs, ok, successes] = text.split(':');
+  const before = ok === '0' && successes !== undefined ? { successesBefore: Number(successes) } : {};
+  return { atMs: Number(atMs), ok: ok === '1', ...before };
 }

@@ -29,6 +29,17 @@ describe('the fleet’s circuits in Redis (R22)', () => {
     expect(tripReason(last.window, circuitPolicy(false), last.nowMs)).toBe('5 failures in a row');
   });
 
+  test('a failure remembers how many successes came before it, which may be added later', async () => {
+    const { breakers } = await openBooks();
+    const add = (successes: number) => breakers.addFailure(PLACE, CIRCUIT, 0, 20, WINDOW_MS, successes);
+    for (const successes of [0, 500, 0, 0]) await add(successes);
+    const { window, circuit, nowMs } = await add(0);
+    expect(window.map(({ successesBefore = 0 }) => successesBefore)).toEqual([0, 0, 0, 20, 0]);
+    expect(circuit).toEqual(CLOSED_CIRCUIT);
+    expect(tripReason(window, circuitPolicy(false), nowMs)).toBeUndefined();
+    expect(tripReason((await add(0)).window, circuitPolicy(false), nowMs)).toBe('5 failures in a row');
+  });
+
   test('the window remembers no more than its size, and forgets itself', async () => {
     const books = await openBooks();
     for (let index = 0; index < 6; index += 1) await fail(books, 0, 4);

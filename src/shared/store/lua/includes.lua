@@ -251,7 +251,7 @@ local function circuitOf(circuitsKey, name)
   return epoch, state, raw
 end
 
--- Adds an outcome to a closed circuit's window: '1' success, '0' failure. An outcome of an earlier epoch is dropped.
+-- Adds an outcome to a closed circuit's window: '1' success, '0' failure, '0:n' failure after n successes. An outcome of an earlier epoch is dropped.
 local steady = {}
 local function addSample(circuitsKey, windowKey, name, epoch, ok, size, ttlMs, now)
   if ok == '1' and steady[windowKey] == epoch then return true end

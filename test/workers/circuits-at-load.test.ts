@@ -1,4 +1,4 @@
-/** DESIGN, decision 8: a machine on which a tool fails alone costs the fleet neither its circuit nor its pace. */
+/** Circuits where many calls run at a time: what fails on one machine alone, and what fails now and then (DESIGN, decision 8; R22). */
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { startFleet } from '../producer/fleet.ts';
@@ -25,5 +25,20 @@ test('a node on which a tool fails alone does not open the fleet’s circuit, an
   for (const result of await callAll(200)) expect(result).toMatchObject({ status: 'success', attempts: 1 });
   expect(bad.contexts.length).toBe(failed);
   expect(good.contexts.length).toBe(succeeded + 200);
+  expect(fleet.events.filter(({ type }) => type === 'tool_call_circuit_state')).toEqual([]);
+});
+
+test('a tool that fails now and then does not open its circuit, however many calls end at the same time', async () => {
+  let runs = 0;
+  const { tool } = scripted('flaky', () => {
+    runs += 1;
+    if (runs % 12 === 0) throw httpError(503);
+    return { output: 'done' };
+  });
+  const fleet = await startFleet({ tools: [tool], concurrency: 64 });
+  for (let round = 0; round < 8; round += 1) {
+    const calls = Array.from({ length: 64 }, (_, index) => fleet.session.call('flaky', { round, index }));
+    for (const result of await Promise.all(calls)) expect(result).toMatchObject({ status: 'success' });
+  }
   expect(fleet.events.filter(({ type }) => type === 'tool_call_circuit_state')).toEqual([]);
 });
