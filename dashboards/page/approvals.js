@@ -1,6 +1,6 @@
 /** Calls that wait for a person: a list that follows the fleet, and all about the one that is chosen. */
 import { ApiError, ask, LISTED } from './api.js';
-import { element, shownText, timeLeft } from './dom.js';
+import { count, element, shownText, timeLeft } from './dom.js';
 import { heading, intent } from './parts.js';
 import { openQuestions } from './questions.js';
 
@@ -85,14 +85,31 @@ export function open(root, page) {
     const version = approval === undefined ? '' : `${approval.id} ${approval.digest} ${approval.preview.summary}`;
     if (shown === version) return;
     shown = version;
-    detail.replaceChildren(...(approval === undefined ? [] : contents(approval)));
-    if (approval !== undefined) void drawSimilar(approval);
+    // A list has the beginning of what is large: nobody decides before the whole is there to be read.
+    if (approval?.shortened)
+      detail.replaceChildren(element('p', { class: 'hint' }, `Loading ${count(approval.paramsBytes, 'byte')}.`));
+    else detail.replaceChildren(...(approval === undefined ? [] : contents(approval)));
+    if (approval !== undefined) void drawWhole(approval, version);
   }
 
-  async function drawSimilar(approval) {
-    const { similar = [] } = await ask(`/v1/approvals/${encodeURIComponent(approval.id)}`).catch(() => ({}));
+  async function drawWhole(approval, version) {
+    const whole = await ask(`/v1/approvals/${encodeURIComponent(approval.id)}`).catch(() => undefined);
+    if (shown !== version) return;
+    if (whole === undefined) {
+      // The next look tries again.
+      if (approval.shortened) shown = undefined;
+      return;
+    }
+    if (approval.shortened) {
+      detail.replaceChildren(...contents(whole));
+      drawTimes();
+    }
+    drawSimilar(whole.similar);
+  }
+
+  function drawSimilar(similar) {
     const place = detail.querySelector('.similar');
-    if (approval.id !== chosen || place === null || similar.length === 0) return;
+    if (place === null || similar.length === 0) return;
     const line = ({ state, decidedBy, summary, reason }) =>
       element('li', {}, shownText(`${state} by ${decidedBy}: ${summary}${reason ? ` (${reason})` : ''}`));
     place.replaceChildren(element('h4', {}, 'Decided before'), element('ul', {}, ...similar.map(line)));

@@ -2,7 +2,7 @@
 import { userInfo } from 'node:os';
 import type { ApprovalListing, DecideOptions } from '../producer/approvals.ts';
 import type { Pawl } from '../producer/client.ts';
-import { approvalView, decisionView } from '../producer/http/views.ts';
+import { approvalView, decisionView, listedApprovalView } from '../producer/http/views.ts';
 import type { ApprovalState } from '../shared/approval.ts';
 import { PawlError } from '../shared/failure.ts';
 import { shownText } from '../shared/shown.ts';
@@ -27,7 +27,7 @@ export async function listApprovals(
   return withPawl(context, async (pawl) => {
     const { limit, state = 'pending' } = options;
     const approvals = await pawl.approvals.list({ limit, ...(state === 'all' ? {} : { state }) });
-    if (options.json === true) print(context, json({ approvals: approvals.map(approvalView) }));
+    if (options.json === true) print(context, json({ approvals: approvals.map(listedApprovalView) }));
     else if (approvals.length > 0) print(context, table(approvals, COLUMNS));
     else say(context, state === 'all' ? 'there are no approvals' : `no approval is ${state}`);
     return EXIT_CODES.success.code;

@@ -88,6 +88,22 @@ describe.skipIf(!hasBrowser)('approvals on the operator’s page in Chromium', (
     await page.getByText('Nothing waits for a decision.').waitFor();
   });
 
+  test('parameters that lists cut are shown and edited whole', async () => {
+    const { server, call, stateOf } = await rig();
+    const page = await openPage(server.url);
+    const justification = `${'because '.repeat(40_000)}of the end`;
+    const callId = await call({ service: 'shop', replicas: 4, justification });
+    await page.getByRole('heading', { name: 'Deploy shop with 4 replicas' }).waitFor();
+    await page.getByText('Edit the parameters').click();
+    const field = page.getByLabel('Parameters to run with');
+    const shown = JSON.parse(await field.inputValue()) as { justification: string };
+    expect(shown.justification).toBe(justification);
+    await field.fill(JSON.stringify({ ...shown, replicas: 3 }));
+    await page.getByRole('button', { name: 'Approve' }).click();
+    const { content } = (await stateOf(callId)).result.output;
+    expect(content).toEqual({ service: 'shop', replicas: 3, justification });
+  });
+
   test('deny with a reason, by keyboard; what was decided before is shown with the next one', async () => {
     const { server, call, stateOf } = await rig();
     const page = await openPage(server.url);

@@ -123,6 +123,14 @@ const approval = z.object({
   decidedParams: json.optional(),
 });
 
+const listedApproval = approval.extend({
+  shortened: z
+    .literal(true)
+    .optional()
+    .describe('`params`, `shown`, `preview` or `decidedParams` are cut: `GET /v1/approvals/{id}` has the whole.'),
+  paramsBytes: count.optional().describe('With `shortened`: of the whole parameters’ JSON.'),
+});
+
 const similarApproval = z.object({
   id: text,
   state: z.enum(APPROVAL_STATES),
@@ -278,7 +286,7 @@ export const answerSchemas = {
   }),
   Approval: approval,
   ApprovalWithSimilar: approval.extend({ similar: z.array(similarApproval) }),
-  ApprovalList: z.object({ approvals: z.array(approval) }),
+  ApprovalList: z.object({ approvals: z.array(listedApproval) }),
   QuestionList: z.object({ questions: z.array(question) }),
   AnsweredQuestion: question.extend({ answer: text.optional(), dismiss: z.literal(true).optional(), by: text }),
   ToolList: z.union([

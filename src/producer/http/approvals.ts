@@ -6,7 +6,7 @@ import type { ApprovalRecord } from '../../shared/store/approvals.ts';
 import type { Pawl } from '../client.ts';
 import { type Caller, seesTenant } from './access.ts';
 import { queryNumber, type Route, route } from './routes.ts';
-import { approvalView, decisionView } from './views.ts';
+import { approvalView, decisionView, listedApprovalView } from './views.ts';
 
 const MAX_LISTED = 200;
 
@@ -28,7 +28,7 @@ export function approvalRoutes({ pawl }: { readonly pawl: Pawl }): readonly Rout
       method: 'get',
       path: '/v1/approvals',
       permission: 'decide',
-      summary: 'Approvals, the newest first; with `state`, those in that state.',
+      summary: 'Approvals, the newest first; with `state`, those in that state. Of large parameters the beginning.',
       query: z.strictObject({
         state: z.enum(APPROVAL_STATES).optional(),
         limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'approvals' }),
@@ -38,7 +38,7 @@ export function approvalRoutes({ pawl }: { readonly pawl: Pawl }): readonly Rout
         const { state, limit } = query;
         const isSeen = ({ request }: ApprovalRecord) => seesTenant(caller, request.tenantId);
         const listed = await approvals.list({ limit, isSeen, ...(state === undefined ? {} : { state }) });
-        return { status: 200, body: { approvals: listed.map(approvalView) } };
+        return { status: 200, body: { approvals: listed.map(listedApprovalView) } };
       },
     }),
     route({
