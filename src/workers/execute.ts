@@ -127,8 +127,11 @@ export class Executor {
     this.#ran.add(begun);
     await this.#spend(begun, tookMs);
     const final = await this.#hooks.after(begun, guarded.go, lastWord(ending));
-    await this.#audit.ended(begun, ending, final, tookMs);
-    return this.#judge.decide(begun, final, guarded.go.context.changes.unified());
+    const worded = await this.#judge.word(begun, final, guarded.go.context.changes.unified());
+    // What nobody can be given is no success, for the audit trail as for its caller.
+    const isUnsaid = final.kind === 'value' && worded.kind === 'failure';
+    await this.#audit.ended(begun, isUnsaid ? worded : ending, worded, tookMs);
+    return this.#judge.decide(begun, worded);
   }
 
   // recover
@@ -167,7 +170,8 @@ export class Executor {
   /** The result of the attempt that was asked about: its hooks have not seen it yet. */
   async #found(begun: Begun, asking: AttemptOptions, result: ToolResult<unknown>): Promise<Verdict> {
     const ending = await this.#hooks.after(begun, asking, { kind: 'value', result });
-    return ending.kind === 'value' ? this.#judge.succeed(begun, ending.result) : this.#judge.decide(begun, ending, '');
+    const worded = await this.#judge.word(begun, ending, '');
+    return worded.kind === 'value' ? this.#judge.succeed(begun, worded) : this.#judge.decide(begun, worded);
   }
 
   /** The tool gave no clear answer, or was not heard out: then what it is asked about stays as open as it was. */
@@ -245,7 +249,7 @@ export class Executor {
     const ask = () => askReady(options, nowMs(begun) - started.firstStartedAtMs);
     const answer = await ask();
     if (answer.kind === 'ready') return { go: undefined };
-    if (answer.kind !== 'waiting') return { end: await this.#judge.decide(begun, answer, '') };
+    if (answer.kind !== 'waiting') return { end: await this.#judge.decide(begun, answer) };
     const { againInMs } = answer;
     const isReady = async () => (await ask()).kind !== 'waiting';
     return { end: await this.#waitUntil(begun, Math.min(againInMs, options.remainingMs ?? againInMs), isReady) };

@@ -22,6 +22,19 @@ import type { FleetCircuits } from './fleet-circuit.ts';
 import { type FailureDetails, patiently, type Settler, type Verdict } from './settlement.ts';
 import { tellShadow } from './shadow.ts';
 
+type Unsuccessful = Exclude<Ending, { readonly kind: 'value' }>;
+
+/** A result, and the text of the outcome that its call ends with. */
+interface Worded {
+  readonly kind: 'value';
+  readonly result: ToolResult<unknown>;
+  readonly outcome: Outcome;
+  readonly outcomeJson: string | LargeText;
+}
+
+/** An ending whose result, if it has one, can be kept. */
+export type WordedEnding = Unsuccessful | Worded;
+
 /** Ends attempts: every way in which one can, and what it means for the call. */
 export class Judge {
   readonly #parts: ExecuteParts;
@@ -39,10 +52,27 @@ export class Judge {
     this.#secrets = secretsOf(parts.settings, parts.environment);
   }
 
-  decide(begun: Begun, ending: Ending, diff: string): Promise<Verdict> {
+  /** A result as its caller will have it. One that JSON cannot say, or that is too large, is a failure of its tool. */
+  async word(begun: Begun, ending: Ending, diff: string): Promise<WordedEnding> {
+    if (ending.kind !== 'value') return ending;
+    const { registered, policy } = begun;
+    const outcome = successOutcome(begun, ending.result, diff);
+    const maxBytes = policy.maxResultBytes ?? registered.tool.maxResultBytes;
+    try {
+      const outcomeJson = isLong(outcome) ? await longOutcomeText(outcome, maxBytes) : shortText(outcome, maxBytes);
+      if (outcomeJson !== undefined) return { kind: 'value', result: ending.result, outcome, outcomeJson };
+    } catch (error) {
+      const message = `The output of ${registered.tool.name} cannot be said in JSON: ${classify(error).message}`;
+      return { kind: 'failure', failure: failureOf('RESULT_INVALID', message) };
+    }
+    const message = `The result of ${registered.tool.name} is larger than the ${maxBytes} bytes that are allowed.`;
+    return { kind: 'failure', failure: failureOf('RESULT_TOO_LARGE', message) };
+  }
+
+  decide(begun: Begun, ending: WordedEnding): Promise<Verdict> {
     switch (ending.kind) {
       case 'value':
-        return this.#accept(begun, ending.result, diff);
+        return this.#accept(begun, ending);
       case 'failure':
         return this.#failed(begun, ending.failure);
       case 'aborted':
@@ -50,12 +80,11 @@ export class Judge {
     }
   }
 
-  async #accept(begun: Begun, result: ToolResult<unknown>, diff: string): Promise<Verdict> {
-    if (this.#parts.isAlone === true || !needsConsensus(begun.registered.tool))
-      return this.succeed(begun, result, diff);
+  async #accept(begun: Begun, worded: Worded): Promise<Verdict> {
+    if (this.#parts.isAlone === true || !needsConsensus(begun.registered.tool)) return this.succeed(begun, worded);
     let counted: Counted;
     try {
-      counted = await count(begun, result, this.#parts.schedule);
+      counted = await count(begun, worded.result, this.#parts.schedule);
     } catch (error) {
       return this.#failed(
         begun,
@@ -65,7 +94,7 @@ export class Judge {
     begun.running.vote = counted.vote.digest;
     switch (counted.kind) {
       case 'agreed':
-        return this.succeed(begun, result, diff);
+        return this.succeed(begun, worded);
       case 'split':
         return this.fail(begun, split(counted.votes), { status: 'error', ran: true });
       case 'open': {
@@ -77,23 +106,8 @@ export class Judge {
     }
   }
 
-  async succeed(begun: Begun, result: ToolResult<unknown>, diff = ''): Promise<Verdict> {
-    const { registered, policy, circuit } = begun;
-    const outcome = successOutcome(begun, result, diff);
-    const maxBytes = policy.maxResultBytes ?? registered.tool.maxResultBytes;
-    let outcomeJson: string | LargeText | undefined;
-    try {
-      outcomeJson = isLong(outcome) ? await longOutcomeText(outcome, maxBytes) : shortText(outcome, maxBytes);
-    } catch (error) {
-      return this.#failed(
-        begun,
-        failureOf('RESULT_INVALID', `The output cannot be said in JSON: ${classify(error).message}`),
-      );
-    }
-    if (outcomeJson === undefined) {
-      const message = `The result of ${registered.tool.name} is larger than the ${maxBytes} bytes that are allowed.`;
-      return this.#failed(begun, failureOf('RESULT_TOO_LARGE', message));
-    }
+  async succeed(begun: Begun, { outcome, outcomeJson }: Worded): Promise<Verdict> {
+    const { registered, circuit } = begun;
     if (!(await this.#tainted(begun, bringsTaint(outcome, registered.tool)))) return { kind: 'abandoned' };
     const sample = await this.#patiently(begun, () => this.#circuits.succeeded(circuit));
     this.#tellEnd(begun, outcome);

@@ -150,6 +150,25 @@ describe('I4: one record per call, attempt, decision and override', () => {
     ]);
   });
 
+  test('a result that no caller can be given is an error in the trail, as for its caller', async () => {
+    const cyclic: { self?: object } = {};
+    cyclic.self = cyclic;
+    const outputs: Readonly<Record<string, unknown>> = {
+      bigint: { total: 1n },
+      cyclic,
+      throwing: { toJSON: () => JSON.parse('no JSON') as unknown },
+      large: 'x'.repeat(2_000),
+    };
+    const give = scripted('give', (_ctx, { what }) => ({ output: outputs[String(what)] }), { maxResultBytes: 1_000 });
+    const fleet = await startFleet({ tools: [give.tool] });
+    for (const what of Object.keys(outputs)) {
+      const { callId, error } = await fleet.session.call('give', { what });
+      const [record] = await trailOf(fleet, { type: 'attempt', callId });
+      expect(record).toMatchObject({ status: 'error', code: error?.code, reason: error?.message });
+      expect(record?.code).toBe(what === 'large' ? 'RESULT_TOO_LARGE' : 'RESULT_INVALID');
+    }
+  });
+
   test('calls that end with their session were cancelled by whoever closed it', async () => {
     const gate = gated();
     const fleet = await startFleet({ tools: [gate.tool], workers: 0 });
