@@ -1,4 +1,5 @@
 /** What a tool returns (A12, D2): `output` for the model, `display` for people, and what it left behind. */
+import { unsayableIn } from './unsayable.ts';
 
 export interface Artifact {
   readonly kind: 'file-created' | 'file-modified' | 'file-deleted' | 'memory-record' | 'other';
@@ -39,9 +40,6 @@ export type ProbeAnswer<Output> =
 
 const ARTIFACT_KINDS: readonly string[] = ['file-created', 'file-modified', 'file-deleted', 'memory-record', 'other'];
 
-/** JSON says {} for each of them, whatever it holds. */
-const EMPTY_IN_JSON = [Map, Set, Promise];
-
 /**
  * What a tool returned, as a result: the one place where results are checked and put into their form. Text that is no well-formed
  * Unicode is mended, `undefined` becomes null. Answers with a sentence when it cannot be a result.
@@ -52,9 +50,9 @@ export function normalizeResult(toolName: string, value: unknown): ToolResult<un
   const { output, display, artifacts, content, success, tainted } = value as ToolResult<unknown>;
   const wrong = (field: string, expected: string, came: unknown) =>
     `${toolName} must return ${expected} as ${field}; it returned ${kindOf(came)}.`;
-  // JSON would leave them out without a word, and the caller would get a success without an output.
-  if (typeof output === 'function' || typeof output === 'symbol' || emptyInJson(output) !== undefined)
-    return wrong('output', 'a value that JSON can say', output);
+  const unsayable = unsayableOutput(output);
+  if (unsayable !== undefined)
+    return `${toolName} must return a value that JSON can say as output; it returned ${unsayable}.`;
   if (display !== undefined && typeof display !== 'string') return wrong('display', 'a text', display);
   if (artifacts !== undefined && !Array.isArray(artifacts)) return wrong('artifacts', 'a list', artifacts);
   if (content !== undefined && !Array.isArray(content)) return wrong('content', 'a list', content);
@@ -74,12 +72,18 @@ export function normalizeResult(toolName: string, value: unknown): ToolResult<un
   };
 }
 
-function emptyInJson(value: unknown): string | undefined {
-  return EMPTY_IN_JSON.find((kind) => value instanceof kind && !('toJSON' in value))?.name;
+/** JSON would leave it out without a word, and the caller would get a success without an output, or without a part of it. */
+function unsayableOutput(output: unknown): string | undefined {
+  try {
+    const found = unsayableIn(output);
+    return found === undefined || found.path === '' ? found?.what : `${found.what} in output${found.path}`;
+  } catch (error) {
+    return `one that throws: ${error instanceof Error ? error.message : String(error)}`;
+  }
 }
 
 function kindOf(value: unknown): string {
-  return value === null ? 'null' : (emptyInJson(value) ?? typeof value);
+  return value === null ? 'null' : typeof value;
 }
 
 function isArtifact(value: unknown): value is Artifact {

@@ -4,6 +4,14 @@ import { envelopeOf } from '../../src/shared/outcome.ts';
 import { capOutput } from '../../src/shared/output-cap.ts';
 import { normalizeResult, resultMetadata } from '../../src/shared/tool-result.ts';
 
+const cyclic = {
+  child: {},
+  fail: () => {
+    throw new Error('failed');
+  },
+};
+cyclic.child = { parent: cyclic };
+
 describe('A12: results are checked and put into their form at one place', () => {
   test('D2: every kind of content, and nothing that is not known', () => {
     const content = [
@@ -24,6 +32,18 @@ describe('A12: results are checked and put into their form at one place', () => 
     ['an output that was not awaited', { output: Promise.resolve(1) }, 'as output; it returned Promise'],
     ['an output that is a map', { output: new Map([[1, 2]]) }, 'as output; it returned Map'],
     ['an output that is a set', { output: new Set([1]) }, 'as output; it returned Set'],
+    ['a map in an output', { output: { rows: [{ by: new Map() }] } }, 'it returned Map in output.rows[0].by.'],
+    ['a set in an output', { output: [1, new Set([1])] }, 'it returned Set in output[1].'],
+    ['a promise in an output', { output: { 'a b': Promise.resolve(1) } }, 'it returned Promise in output["a b"].'],
+    ['a BigInt', { output: 1n }, 'as output; it returned bigint.'],
+    ['a BigInt in an output', { output: { total: [1n] } }, 'it returned bigint in output.total[0].'],
+    [
+      'an output that holds itself',
+      { output: cyclic },
+      'it returned a value that holds itself in output.child.parent.',
+    ],
+    ['an output that writes nothing', { output: { toJSON: () => undefined } }, 'whose toJSON returns undefined.'],
+    ['an output that throws', { output: { toJSON: () => cyclic.fail() } }, 'it returned one that throws: failed.'],
     ['display', { output: 1, display: 7 }, 'a text as display'],
     ['artifacts', { output: 1, artifacts: {} }, 'a list as artifacts'],
     ['an artifact', { output: 1, artifacts: [{ kind: 'x' }] }, 'as artifacts[0]'],
@@ -33,6 +53,13 @@ describe('A12: results are checked and put into their form at one place', () => 
     ['tainted', { output: 1, tainted: 1 }, 'true or false as tainted'],
   ])('%s is refused with a sentence', (_name, value, sentence) => {
     expect(normalizeResult('t', value)).toContain(sentence);
+  });
+
+  test('what writes itself, is shared without a circle, or is left out by JSON is let through', () => {
+    const shared = { at: new Date(0) };
+    const map = Object.assign(new Map(), { toJSON: () => [] });
+    const output = { one: shared, two: [shared, shared], map, bytes: Buffer.from('a'), run: () => 1, none: undefined };
+    expect(normalizeResult('t', { output })).toEqual({ output });
   });
 
   test('C15: soft failure, taint from outside and a diff stand beside the content', () => {

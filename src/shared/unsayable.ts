@@ -1,0 +1,60 @@
+/** What JSON cannot say, or of which it says nothing: looked for before a value is written, so that somebody is told where it is. */
+
+/** What is nested deeper is left to `JSON.stringify`, which refuses what it cannot write. */
+const MAX_DEPTH = 64;
+
+export interface Unsayable {
+  /** `.rows[3]`, or empty for the value itself. */
+  readonly path: string;
+  readonly what: string;
+}
+
+/**
+ * The first of a value that JSON cannot say; undefined when there is none. What writes itself (`toJSON`) is believed to. A function
+ * or a symbol within an object is left out by JSON, and is no fault. Throws what a getter throws.
+ */
+export function unsayableIn(value: unknown): Unsayable | undefined {
+  if (typeof value === 'function' || typeof value === 'symbol') return { path: '', what: typeof value };
+  if (isSelfWriting(value) && typeof value.toJSON() === 'undefined')
+    return { path: '', what: 'a value whose toJSON returns undefined' };
+  return search(value, []);
+}
+
+function search(value: unknown, holders: object[]): Unsayable | undefined {
+  if (typeof value !== 'object' || value === null)
+    return typeof value === 'bigint' && !isSelfWriting(value) ? { path: '', what: 'bigint' } : undefined;
+  if (isSelfWriting(value) || ArrayBuffer.isView(value)) return undefined;
+  // JSON says {} for each of them, whatever it holds.
+  if (value instanceof Map || value instanceof Set || value instanceof Promise)
+    return { path: '', what: Object.prototype.toString.call(value).slice('[object '.length, -1) };
+  if (holders.includes(value)) return { path: '', what: 'a value that holds itself' };
+  if (holders.length > MAX_DEPTH) return undefined;
+  holders.push(value);
+  const found = Array.isArray(value) ? searchList(value, holders) : searchMembers(value, holders);
+  holders.pop();
+  return found;
+}
+
+function searchList(list: readonly unknown[], holders: object[]): Unsayable | undefined {
+  for (let index = 0; index < list.length; index += 1) {
+    const found = search(list[index], holders);
+    if (found !== undefined) return { ...found, path: `[${index}]${found.path}` };
+  }
+  return undefined;
+}
+
+function searchMembers(container: object, holders: object[]): Unsayable | undefined {
+  for (const name of Object.keys(container)) {
+    const found = search((container as Record<string, unknown>)[name], holders);
+    if (found !== undefined) return { ...found, path: `${inPath(name)}${found.path}` };
+  }
+  return undefined;
+}
+
+function inPath(name: string): string {
+  return /^[\p{ID_Start}$_][\p{ID_Continue}$]*$/u.test(name) ? `.${name}` : `[${JSON.stringify(name)}]`;
+}
+
+function isSelfWriting(value: unknown): value is { toJSON(): unknown } {
+  return typeof (value as { readonly toJSON?: unknown } | null | undefined)?.toJSON === 'function';
+}
