@@ -165,6 +165,7 @@ export interface Hook {
 
 export const DEFAULT_HOOK_TIMEOUT_MS = 5_000;
 const GUARDS: readonly HookKind[] = ['beforeCall', 'beforeAttempt', 'onApproval'];
+const MAY_DENY: readonly HookKind[] = [...GUARDS, 'onRetry'];
 
 const hookBrand: unique symbol = Symbol.for('pawl.hook');
 
@@ -322,10 +323,11 @@ export class Hooks {
       const run = hook[kind] as ((event: EventOf<Kind>) => Maybe<AnswerOf<Kind>>) | undefined;
       const about = event();
       if (run === undefined || !concerns(hook, about.tool)) continue;
-      let answer: AnswerOf<Kind> | undefined;
+      let answer: AnswerOf<Kind> | false | undefined;
       try {
         answer = (await this.#limited(hook, (signal) => run.call(hook, { ...about, signal } as EventOf<Kind>))) as
           | AnswerOf<Kind>
+          | false
           | undefined;
       } catch (error) {
         const message = error instanceof Error ? error.message : String(error);
@@ -333,6 +335,8 @@ export class Hooks {
         if ((hook.onFailure ?? (GUARDS.includes(kind) ? 'closed' : 'open')) === 'open') continue;
         throw new PawlError('HOOK_FAILED', `The hook ${hook.name} failed in ${kind}: ${message}.`, { cause: error });
       }
+      // Types forbid it; without them, nobody means "let it pass" by it.
+      if (answer === false && MAY_DENY.includes(kind)) answer = { deny: 'it answered false' } as AnswerOf<Kind>;
       if (typeof answer !== 'object' || answer === null) continue;
       const deny = (answer as { readonly deny?: string }).deny;
       if (deny !== undefined && kind !== 'onRetry')

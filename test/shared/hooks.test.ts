@@ -127,6 +127,33 @@ describe('D5: hooks are a chain', () => {
   });
 });
 
+describe('a hook that answers false, as a guard without types may', () => {
+  const no = (kind: HookKind) => chain([{ name: 'guard', [kind]: () => false } as unknown as Hook]).hooks;
+  const denied = { code: 'PERMISSION_DENIED', message: 'The hook guard denied the call: it answered false.' };
+
+  test('denies the call where it guards, and another attempt where one would follow', async () => {
+    await expect(no('beforeCall').beforeCall(event())).rejects.toMatchObject(denied);
+    await expect(no('beforeAttempt').beforeAttempt(attempt())).rejects.toMatchObject(denied);
+    const approval = { ...event(), approvalId: 'x', state: 'requested' } as const;
+    await expect(no('onApproval').onApproval(approval)).rejects.toMatchObject(denied);
+    const retry = { ...attempt(), failure: failureOf('HTTP_503'), delayMs: 1 };
+    expect(await no('onRetry').onRetry(retry)).toBe(false);
+  });
+
+  test('changes nothing where it only looks', async () => {
+    const ending = { kind: 'value', result: { output: 1 } } as const;
+    expect(await no('afterAttempt').afterAttempt({ ...attempt(), ending })).toEqual(ending);
+    await no('onShortCircuit').onShortCircuit({ ...event(), reason: 'refused' });
+  });
+
+  test('true, null and nothing let it pass', async () => {
+    for (const answer of [true, null, undefined]) {
+      const { hooks } = chain([{ name: 'guard', beforeAttempt: () => answer } as unknown as Hook]);
+      expect(await hooks.beforeAttempt(attempt())).toEqual({ amount: 1 });
+    }
+  });
+});
+
 describe('R32: a hook that fails', () => {
   const failing: Record<HookKind, (hooks: Hooks) => Promise<unknown>> = {
     beforeCall: (hooks) => hooks.beforeCall(event()),
