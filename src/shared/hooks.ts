@@ -75,7 +75,7 @@ export interface AttemptEvent extends HookEvent {
 export interface BeforeAttemptAnswer {
   /** Ends the call with this reason: `PERMISSION_DENIED`, the tool does not run. */
   readonly deny?: string;
-  /** In place of the parameters; the tool's schema is checked again. */
+  /** In place of the parameters; schema and policy are checked again. */
   readonly params?: Readonly<Record<string, unknown>>;
 }
 

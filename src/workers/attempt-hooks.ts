@@ -17,7 +17,10 @@ export class AttemptHooks {
     this.#hooks = hooks;
   }
 
-  /** The attempt as the hooks leave it. Throws `PERMISSION_DENIED`, `HOOK_FAILED` and, for what they rewrote, `INVALID_PARAMS`. */
+  /**
+   * The attempt as the hooks leave it. Throws `PERMISSION_DENIED`, also for what they rewrote and policy does not allow, `HOOK_FAILED`
+   * and, for what they rewrote, `INVALID_PARAMS`.
+   */
   async before(begun: Begun, options: AttemptOptions): Promise<AttemptOptions> {
     if (!this.#hooks.has('beforeAttempt', 'afterAttempt', 'onRetry')) return options;
     const { values } = options.context;
@@ -32,6 +35,8 @@ export class AttemptHooks {
     const issues = begun.registered.validate(params);
     if (issues.length > 0)
       throw new PawlError('INVALID_PARAMS', 'A hook made parameters that the schema refuses.', { issues });
+    // Policy looked at what the caller sent: it holds for what runs.
+    options.checkRewritten?.(params);
     return { ...options, params: options.tool.parse(params) };
   }
 

@@ -44,6 +44,8 @@ export interface AttemptOptions {
   readonly given?: Readonly<Record<string, unknown>>;
   /** A person decided on exactly these: nobody may rewrite them. */
   readonly decided?: boolean;
+  /** Throws `PERMISSION_DENIED` for parameters that policy denies, or would ask a person about. */
+  readonly checkRewritten?: (params: Readonly<Record<string, unknown>>) => void;
   readonly context: ToolContext;
   flushProgress(): void;
   readonly running: RunningAttempt;

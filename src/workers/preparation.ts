@@ -16,6 +16,13 @@ import type { Judge } from './judge.ts';
 import { hasDrifted } from './misfit.ts';
 import type { Step } from './settlement.ts';
 
+type Params = Readonly<Record<string, unknown>>;
+
+interface Permitted {
+  readonly approved: Params;
+  readonly checkRewritten: (made: Params) => void;
+}
+
 /** Makes an attempt ready to run, from this worker's own registry and records; the job is not believed. */
 export class Preparation {
   readonly #parts: ExecuteParts;
@@ -47,7 +54,7 @@ export class Preparation {
       const session = await this.#parts.sessionOf(envelope.target.sessionKey);
       if (session === undefined) throw new PawlError('UNKNOWN_SESSION');
       // Checked again here: the producer's word is not enough (DESIGN, decision 11).
-      const approved = await this.#permitted(begun, session);
+      const { approved, checkRewritten } = await this.#permitted(begun, session);
       const issues = validate(approved);
       if (issues.length > 0)
         throw new PawlError(
@@ -73,6 +80,7 @@ export class Preparation {
         params,
         given: approved,
         decided: this.#decided.has(begun),
+        checkRewritten,
         context,
         flushProgress,
         running,
@@ -96,8 +104,8 @@ export class Preparation {
     return (await routeOf(session, (key) => this.#parts.sessionOf(key)))?.channel.kind;
   }
 
-  /** The parameters that policy, and where it asks a person, that person let run. */
-  async #permitted(begun: Begun, session: SessionRecord): Promise<Readonly<Record<string, unknown>>> {
+  /** The parameters that policy, and where it asks a person, that person let run; and how those are checked that a hook makes. */
+  async #permitted(begun: Begun, session: SessionRecord): Promise<Permitted> {
     const { envelope, registered, policy: toolPolicy } = begun;
     const { tool } = registered;
     const { params } = envelope.payload;
@@ -116,8 +124,14 @@ export class Preparation {
       queueTier: placeFor(begun.callId).tier,
     };
     const verdict = permit(request);
+    const checkRewritten = (made: Params) => {
+      const { decision, reason, rule } = permit({ ...request, params: made });
+      if (decision === 'ask')
+        throw denied(tool, `${reason}, and nobody can be asked about parameters that a hook made`, rule);
+    };
     // What a person decided on holds, also where policy asks nobody any more: they may have edited the parameters.
-    if (verdict.decision === 'allow' && begun.started.approvalId === undefined) return params;
+    if (verdict.decision === 'allow' && begun.started.approvalId === undefined)
+      return { approved: params, checkRewritten };
     if (this.#parts.gate === undefined) throw denied(tool, `${verdict.reason}, and here nobody can be asked`);
     this.#decided.add(begun);
     const approved = await this.#parts.gate.pass(begun, session, verdict);
@@ -126,7 +140,7 @@ export class Preparation {
       begun.running.params = approved;
       permit({ ...request, params: approved });
     }
-    return approved;
+    return { approved, checkRewritten };
   }
 }
 

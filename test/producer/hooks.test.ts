@@ -204,6 +204,55 @@ describe('D5: hooks change a call on its way', () => {
     expect(runs).toBe(0);
   });
 
+  test('policy holds for what a hook makes of the parameters, before the call and before each attempt', async () => {
+    const ran: string[] = [];
+    const start = defineTool({
+      name: 'start',
+      version: '1.0.0',
+      description: 'Starts a program.',
+      tier: 'workspace',
+      input: z.object({ command: z.array(z.string()) }),
+      run: ({ command }) => {
+        ran.push(command.join(' '));
+        return { output: command };
+      },
+    });
+    const makes = (kind: 'beforeCall' | 'beforeAttempt'): Hook => ({
+      name: kind,
+      [kind]: ({ params }: HookEvent) => {
+        const [when, ...command] = params['command'] as string[];
+        return when === kind ? { params: { command } } : undefined;
+      },
+    });
+    const { session } = await startFleet({
+      tools: [start],
+      hooks: [makes('beforeCall'), makes('beforeAttempt')],
+      settings: {
+        policy: {
+          global: {
+            tools: {
+              start: {
+                decision: 'allow',
+                commands: [
+                  { prefix: ['make'], decision: 'ask' },
+                  { prefix: ['rm'], decision: 'deny' },
+                ],
+              },
+            },
+          },
+        },
+      },
+    });
+    const errors = [];
+    for (const kind of ['beforeCall', 'beforeAttempt'])
+      for (const program of ['ls', 'make', 'rm'])
+        errors.push((await session.call(start, { command: [kind, program] })).error);
+    expect(ran).toEqual(['ls', 'ls']);
+    const codes = [undefined, 'PERMISSION_DENIED', 'PERMISSION_DENIED'];
+    expect(errors.map((error) => error?.code)).toEqual([...codes, ...codes]);
+    expect(errors[4]?.message).toContain('nobody can be asked about parameters that a hook made');
+  });
+
   test('a result that a tool still returned when it was told to stop goes through the hook, too', async () => {
     const began = signal();
     const tool = scripted(async (_params, { signal: stopped }) => {
