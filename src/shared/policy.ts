@@ -9,6 +9,7 @@
 import { posix } from 'node:path';
 import type { Amendment } from './approval.ts';
 import type { ToolLimits } from './budget.ts';
+import { rememberedPrefix } from './command-prefix.ts';
 import type { SandboxPolicy, ToolPolicy } from './config.ts';
 import type { DedupeMode } from './envelope.ts';
 import { asksToEscalate } from './escalation.ts';
@@ -81,9 +82,9 @@ export function evaluate(request: PolicyRequest): Verdict {
     SEVERITY[ruling.decision] > SEVERITY[strictest.decision] ? ruling : strictest,
   );
   if (deciding.decision !== 'ask' || asksToEscalate(request.params)) return { ...deciding, rulings };
-  const command = commandOf(request.params);
-  if (command === undefined) return { ...deciding, rulings };
-  return { ...deciding, rulings, amendment: { kind: 'command-prefix', prefix: command.slice(0, 2) } };
+  const prefix = rememberedPrefix(commandOf(request.params) ?? []);
+  if (prefix === undefined) return { ...deciding, rulings };
+  return { ...deciding, rulings, amendment: { kind: 'command-prefix', prefix } };
 }
 
 /** The same, for what may not be denied: throws `PERMISSION_DENIED`, saying why. */

@@ -161,6 +161,42 @@ describe('commands by prefix (C23, C24)', () => {
     expect(['./deploy', '/usr/bin/deploy', 'deploy'].map(remembered)).toEqual(['./deploy', 'deploy', 'deploy']);
   });
 
+  test.each([
+    ...[
+      'sh -c id',
+      'bash -lc id',
+      'zsh',
+      '/bin/dash -c id',
+      'sh -x deploy.sh',
+      './venv/bin/python3.12 -c pass',
+      'python -m pip',
+    ],
+    ...['node -e 1', 'perl5.36 -e 1', 'ruby -e 1', 'php8.3 -r 1', 'awk -F: x', 'git -c alias.x=!id x', 'npx -c id'],
+    ...['env A=1 id', 'sudo apt install x', 'xargs rm', 'timeout 5 id', 'nohup id', 'ssh host id', 'find . -delete'],
+    ...['docker run x', 'kubectl exec pod', 'npm exec x', 'uv run x', 'BusyBox sh', 'cmd.exe /c dir'],
+  ])('of a command whose first words leave open what runs, no prefix is proposed: %s', (line) => {
+    const asked = verdictOn({ global: { tools: { shell: 'ask' } } }, { params: { command: line.split(' ') } });
+    expect(asked).toMatchObject({ decision: 'ask' });
+    expect(asked.amendment).toBeUndefined();
+  });
+
+  test.each([
+    'git push',
+    'node server.js',
+    'bash deploy.sh',
+    'npm test',
+    'docker ps',
+    'make test',
+    'rm -r',
+    'shellcheck x',
+  ])('of a command whose first words say what runs, they are: %s', (line) => {
+    const asked = verdictOn(
+      { global: { tools: { shell: 'ask' } } },
+      { params: { command: `${line} more`.split(' ') } },
+    );
+    expect(asked.amendment?.prefix).toEqual(line.split(' '));
+  });
+
   test('what asks proposes what could be remembered; what is forbidden says why', () => {
     expect(run('git', 'push', 'origin').amendment).toEqual({ kind: 'command-prefix', prefix: ['git', 'push'] });
     expect(run('rm', 'x')).toMatchObject({

@@ -3,6 +3,7 @@
  * under a key of what it allows, so that looking for one is one read.
  */
 import type { Amendment, ApprovalRequest } from '../approval.ts';
+import { isOpen } from '../command-prefix.ts';
 import { asksToEscalate } from '../escalation.ts';
 import { canonicalJson, digest } from '../fingerprint.ts';
 import { commandOf, startsWith } from '../policy.ts';
@@ -86,5 +87,7 @@ function covers({ tool, amendment }: Grant, asked: Grant['tool'], params: Readon
   // What was allowed for commands like this one was allowed inside the sandbox.
   if (asksToEscalate(params)) return false;
   const command = commandOf(params);
-  return command !== undefined && startsWith(command, amendment.prefix);
+  // One that was remembered before such prefixes were refused, or put there by somebody else.
+  if (command === undefined || isOpen(amendment.prefix)) return false;
+  return startsWith(command, amendment.prefix);
 }
