@@ -25,8 +25,8 @@ for (;;) {
     for (const block of content) if (block.type === 'text') console.log(block.text);
     break;
   }
-  for (const { tool_use_id: id, content: text, is_error: failed = false } of results)
-    console.log(`${id}: ${failed ? 'an error, ' : ''}${text.split('\n')[0]}`);
+  for (const { tool_use_id: id, content, is_error: failed = false } of results)
+    console.log(`${id}: ${failed ? 'an error, ' : ''}${String(content).split('\n')[0]}`);
   messages.push({ role: 'assistant', content }, { role: 'user', content: results });
 }
 

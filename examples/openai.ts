@@ -34,7 +34,7 @@ for (;;) {
     console.log(response.output_text);
     break;
   }
-  for (const { call_id: id, output } of answers) console.log(`${id}: ${output.split('\n')[0]}`);
+  for (const { call_id: id, output } of answers) console.log(`${id}: ${String(output).split('\n')[0]}`);
   response = await openai.responses.create({ ...request, input: answers, previous_response_id: response.id });
 }
 

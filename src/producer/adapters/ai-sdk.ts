@@ -1,14 +1,22 @@
 /** `pawl/ai-sdk`: a session's tools for the AI SDK (`generateText`, `streamText`, agents). Its peer is `ai`, version 7. */
 import { dynamicTool, jsonSchema, type ToolSet } from 'ai';
 import type { Session } from '../session.ts';
-import { type AdapterOptions, type CallNews, ModelTools } from './model-tools.ts';
+import { type AdapterOptions, type CallNews, type ModelAnswer, type ModelContent, ModelTools } from './model-tools.ts';
 
-export type { AdapterOptions, CallNews } from './model-tools.ts';
+export type { AdapterOptions, CallNews, ModelContent } from './model-tools.ts';
 
 type Execute = NonNullable<Parameters<typeof dynamicTool>[0]['execute']>;
 
 /** What a call gives while it runs (preliminary results), and at its end. */
-export type AiToolOutput = CallNews | { readonly type: 'result'; readonly text: string; readonly isError: boolean };
+export type AiToolOutput =
+  | CallNews
+  | {
+      readonly type: 'result';
+      readonly text: string;
+      readonly isError: boolean;
+      /** Where the result has images: all of it, in order. */
+      readonly content?: readonly ModelContent[];
+    };
 
 export interface AiSdkOptions extends AdapterOptions {
   /** Whether news of a call come as preliminary results. Mastra, which takes the SDK's tools, takes none. Default: true. */
@@ -17,7 +25,7 @@ export interface AiSdkOptions extends AdapterOptions {
 
 /**
  * `tools` of a request. Progress and approvals that are asked for come as preliminary results; a call that waits for a person goes on
- * by itself when they decide. The model reads the last result's text.
+ * by itself when they decide. The model reads the last result's text, and sees its images.
  */
 export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): Promise<ToolSet> {
   // The SDK makes each provider's form itself: it gets the canonical schema.
@@ -28,13 +36,10 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
       const callOf = (input: unknown) =>
         ({ kind: 'function', name, arguments: input as Record<string, unknown> }) as const;
       const meanwhile: Execute = async function* (input, { toolCallId, abortSignal }) {
-        const { text, isError } = yield* tools.run(callOf(input), { toolCallId, signal: abortSignal });
-        yield { type: 'result', text, isError } satisfies AiToolOutput;
+        yield outputOf(yield* tools.run(callOf(input), { toolCallId, signal: abortSignal }));
       };
-      const atOnce: Execute = async (input, { toolCallId, abortSignal }) => {
-        const { text, isError } = await tools.answer(callOf(input), { toolCallId, signal: abortSignal });
-        return { type: 'result', text, isError } satisfies AiToolOutput;
-      };
+      const atOnce: Execute = async (input, { toolCallId, abortSignal }) =>
+        outputOf(await tools.answer(callOf(input), { toolCallId, signal: abortSignal }));
       const made = dynamicTool({
         description: String(exported['description']),
         inputSchema: jsonSchema(exported['inputSchema'] as Parameters<typeof jsonSchema>[0]),
@@ -43,10 +48,21 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
           // Mastra hands in the output itself.
           const result = ('output' in given ? given.output : given) as AiToolOutput;
           if (result.type !== 'result') return { type: 'text', value: '' };
+          if (result.content !== undefined) return { type: 'content', value: result.content.map(partOf) };
           return { type: result.isError ? 'error-text' : 'text', value: result.text };
         },
       });
       return [name, made];
     }),
   );
+}
+
+function outputOf({ content, text, isError }: ModelAnswer): AiToolOutput {
+  const hasImages = content.some(({ type }) => type === 'image');
+  return { type: 'result', text, isError, ...(hasImages ? { content } : {}) };
+}
+
+function partOf(part: ModelContent) {
+  if (part.type === 'text') return part;
+  return { type: 'file' as const, data: { type: 'data' as const, data: part.data }, mediaType: part.mimeType };
 }

@@ -1,6 +1,6 @@
 /** `pawl/anthropic`: a session's tools for the Messages API. Needs nothing of Anthropic's packages. */
 import type { Session } from '../session.ts';
-import { type AdapterOptions, type ModelCallOptions, ModelTools } from './model-tools.ts';
+import { type AdapterOptions, type ModelCallOptions, type ModelContent, ModelTools } from './model-tools.ts';
 
 export type { AdapterOptions, CallNews } from './model-tools.ts';
 
@@ -21,10 +21,18 @@ export interface MessageBlock {
   readonly input?: unknown;
 }
 
+export type ToolResultContent =
+  | { type: 'text'; text: string }
+  | {
+      type: 'image';
+      source: { type: 'base64'; media_type: 'image/jpeg' | 'image/png' | 'image/gif' | 'image/webp'; data: string };
+    };
+
 export interface ToolResultBlock {
   readonly type: 'tool_result';
   readonly tool_use_id: string;
-  readonly content: string;
+  /** A text, or, where the result has images, all of it in order. */
+  readonly content: string | ToolResultContent[];
   readonly is_error?: true;
 }
 
@@ -42,12 +50,18 @@ export async function messagesTools(session: Session, options?: AdapterOptions):
     given: ModelCallOptions,
   ): Promise<ToolResultBlock> => {
     const call = { kind: 'function', name, arguments: input as Readonly<Record<string, unknown>> } as const;
-    const { text, isError } = await tools.answer(call, { ...given, toolCallId: id });
-    return { type: 'tool_result', tool_use_id: id, content: text, ...(isError ? { is_error: true } : {}) };
+    const { content, text, isError } = await tools.answer(call, { ...given, toolCallId: id });
+    const shown = content.some(({ type }) => type === 'image') ? content.map(blockOf) : text;
+    return { type: 'tool_result', tool_use_id: id, content: shown, ...(isError ? { is_error: true } : {}) };
   };
   return {
     tools: [...tools.exported.tools] as object[] as MessagesTool[],
     run: (content, given = {}) =>
       Promise.all(content.filter(({ type }) => type === 'tool_use').map((block) => runOne(block, given))),
   };
+}
+
+function blockOf(part: ModelContent): ToolResultContent {
+  if (part.type === 'text') return part;
+  return { type: 'image', source: { type: 'base64', media_type: part.mimeType as 'image/png', data: part.data } };
 }

@@ -3,7 +3,8 @@ import type { CallbackManagerForToolRun } from '@langchain/core/callbacks/manage
 import { ToolMessage } from '@langchain/core/messages';
 import { DynamicStructuredTool, ToolInputParsingException } from '@langchain/core/tools';
 import type { Session } from '../session.ts';
-import { type AdapterOptions, type CallNews, type ModelAnswer, ModelTools } from './model-tools.ts';
+import { dataUrl } from './model-content.ts';
+import { type AdapterOptions, type CallNews, type ModelAnswer, type ModelContent, ModelTools } from './model-tools.ts';
 
 export type { AdapterOptions, CallNews } from './model-tools.ts';
 
@@ -19,10 +20,11 @@ export async function langchainTools(session: Session, options: AdapterOptions =
   const tools = await ModelTools.of(session, 'mcp', options);
   return tools.exported.tools.map((exported) => {
     const name = String(exported['name']);
-    const answered = ({ text, isError }: ModelAnswer, toolCallId: string | undefined) =>
-      toolCallId === undefined
-        ? text
-        : new ToolMessage({ content: text, tool_call_id: toolCallId, name, status: isError ? 'error' : 'success' });
+    const answered = ({ content: parts, text, isError }: ModelAnswer, toolCallId: string | undefined) => {
+      const content = parts.some(({ type }) => type === 'image') ? parts.map(blockOf) : text;
+      if (toolCallId === undefined) return content;
+      return new ToolMessage({ content, tool_call_id: toolCallId, name, status: isError ? 'error' : 'success' });
+    };
     const made = new DynamicStructuredTool({
       name,
       description: String(exported['description']),
@@ -55,4 +57,9 @@ export async function langchainTools(session: Session, options: AdapterOptions =
 
 function tell(news: CallNews, runManager: CallbackManagerForToolRun | undefined): void {
   runManager?.handleCustomEvent('pawl', news, runManager.runId).catch(() => {});
+}
+
+/** The form of an image that LangChain's models of all providers take. */
+function blockOf(part: ModelContent) {
+  return part.type === 'text' ? part : { type: 'image_url' as const, image_url: { url: dataUrl(part) } };
 }

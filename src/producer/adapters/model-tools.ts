@@ -8,6 +8,9 @@ import type { ExportOptions, Provider, ToolExport } from '../../shared/exports/t
 import { type Issue, PawlError } from '../../shared/failure.ts';
 
 import type { Session, SessionEvents } from '../session.ts';
+import { type ModelContent, modelContent, textOf } from './model-content.ts';
+
+export type { ModelContent } from './model-content.ts';
 
 /** A model may correct a call this often before somebody else has to look. */
 const MAX_REASKS = 2;
@@ -25,7 +28,9 @@ export type CallNews =
   | ({ readonly type: 'approval-requested' } & SessionEvents['approval-requested'][0]);
 
 export interface ModelAnswer {
-  /** For the model. */
+  /** For the model: at least one part. Errors are text alone. */
+  readonly content: readonly ModelContent[];
+  /** The texts of the content, without its images. */
   readonly text: string;
   readonly isError: boolean;
   /** Absent when the call was wrong before it was one. */
@@ -80,15 +85,15 @@ export class ModelTools {
       result = yield* this.#follow(name, params, options);
     } catch (error) {
       if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
-      return { text: await this.#explained(shown, error.code, error.message, error.issues), isError: true };
+      return failed(await this.#explained(shown, error.code, error.message, error.issues));
     }
     if (result.status === 'success') {
       this.#wrong.delete(shown);
-      const { content } = result.output;
-      return { text: typeof content === 'string' ? content : JSON.stringify(content), isError: false, result };
+      const content = modelContent(result);
+      return { content, text: textOf(content), isError: false, result };
     }
     const { code, message, issues } = result.error;
-    return { text: await this.#explained(shown, code, message, issues), isError: true, result };
+    return { ...failed(await this.#explained(shown, code, message, issues)), result };
   }
 
   async *#follow(
@@ -157,4 +162,8 @@ export class ModelTools {
     const schema = tool['parameters'] ?? tool['input_schema'] ?? tool['inputSchema'];
     return `${text}\nCall ${shown} again with parameters that follow this schema: ${JSON.stringify(schema)}`;
   }
+}
+
+function failed(text: string): ModelAnswer {
+  return { content: [{ type: 'text', text }], text, isError: true };
 }

@@ -5,7 +5,14 @@
 
 import type { ProviderCall } from '../../shared/exports/decode.ts';
 import type { Session } from '../session.ts';
-import { type AdapterOptions, type ModelAnswer, type ModelCallOptions, ModelTools } from './model-tools.ts';
+import { dataUrl } from './model-content.ts';
+import {
+  type AdapterOptions,
+  type ModelAnswer,
+  type ModelCallOptions,
+  type ModelContent,
+  ModelTools,
+} from './model-tools.ts';
 
 export type { AdapterOptions, CallNews } from './model-tools.ts';
 
@@ -39,8 +46,17 @@ export interface ResponseItem {
   readonly action?: unknown;
 }
 
+export type ToolOutputContent =
+  | { type: 'input_text'; text: string }
+  | { type: 'input_image'; image_url: string; detail: 'auto' };
+
+/** `output` is a text, or, where the result has images, all of it in order. */
 export type ToolOutput =
-  | { type: 'function_call_output' | 'custom_tool_call_output'; call_id: string; output: string }
+  | {
+      type: 'function_call_output' | 'custom_tool_call_output';
+      call_id: string;
+      output: string | ToolOutputContent[];
+    }
   | { type: 'local_shell_call_output'; id: string; call_id: string; output: string };
 
 export interface ResponsesTools {
@@ -54,16 +70,11 @@ export async function responsesTools(session: Session, options?: AdapterOptions)
   const tools = await ModelTools.of(session, 'openai', options);
   const runOne = async (item: ResponseItem, call: ProviderCall, given: ModelCallOptions): Promise<ToolOutput> => {
     const toolCallId = item.call_id ?? undefined;
-    const { text } = await tools.answer(call, { ...given, toolCallId });
-    const answer = { call_id: toolCallId ?? '', output: text };
-    switch (call.kind) {
-      case 'local-shell':
-        return { type: 'local_shell_call_output', id: answer.call_id, ...answer };
-      case 'custom':
-        return { type: 'custom_tool_call_output', ...answer };
-      default:
-        return { type: 'function_call_output', ...answer };
-    }
+    const { content, text } = await tools.answer(call, { ...given, toolCallId });
+    const id = toolCallId ?? '';
+    if (call.kind === 'local-shell') return { type: 'local_shell_call_output', id, call_id: id, output: text };
+    const type = call.kind === 'custom' ? 'custom_tool_call_output' : 'function_call_output';
+    return { type, call_id: id, output: hasImages(content) ? content.map(inputOf) : text };
   };
   return {
     tools: [...tools.exported.tools] as object[] as ResponsesTool[],
@@ -75,6 +86,15 @@ export async function responsesTools(session: Session, options?: AdapterOptions)
         }),
       ),
   };
+}
+
+function hasImages(content: readonly ModelContent[]): boolean {
+  return content.some(({ type }) => type === 'image');
+}
+
+function inputOf(part: ModelContent): ToolOutputContent {
+  if (part.type === 'text') return { type: 'input_text', text: part.text };
+  return { type: 'input_image', image_url: dataUrl(part), detail: 'auto' };
 }
 
 function callOf({
@@ -102,8 +122,11 @@ export interface AgentToolDefinition {
   readonly description: string;
   readonly parameters: never;
   readonly strict: never;
-  execute(input: unknown, context?: unknown, details?: AgentCallDetails): Promise<string>;
+  execute(input: unknown, context?: unknown, details?: AgentCallDetails): Promise<string | AgentToolOutput[]>;
 }
+
+/** A part of a result that has images, as the Agents SDK takes it. */
+export type AgentToolOutput = { type: 'text'; text: string } | { type: 'image'; image: string };
 
 interface AgentCallDetails {
   readonly toolCall?: { readonly callId?: string };
@@ -124,17 +147,18 @@ export async function agentTools<AgentTool>(
       description: String(exported['description']),
       parameters: exported['parameters'] as never,
       strict: exported['strict'] as never,
-      async execute(input, _context, details): Promise<string> {
+      async execute(input, _context, details): Promise<string | AgentToolOutput[]> {
         const call = {
           kind: 'function',
           name: String(exported['name']),
           arguments: input as Readonly<Record<string, unknown>>,
         } as const;
-        const answer: ModelAnswer = await tools.answer(call, {
+        const { content, text }: ModelAnswer = await tools.answer(call, {
           toolCallId: details?.toolCall?.callId,
           signal: details?.signal,
         });
-        return answer.text;
+        if (!hasImages(content)) return text;
+        return content.map((part) => (part.type === 'text' ? part : { type: 'image', image: dataUrl(part) }));
       },
     }),
   );

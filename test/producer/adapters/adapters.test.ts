@@ -65,7 +65,7 @@ describe('pawl/openai', () => {
     expect(runs()).toBe(2);
     const wrong: string[] = [];
     for (const [index, args] of ['{', '{"city":7}', '{}'].entries())
-      wrong.push((await tools.run([call(`w${index}`, args)]))[0]?.output ?? '');
+      wrong.push(String((await tools.run([call(`w${index}`, args)]))[0]?.output));
     expect(wrong[0]).toContain('follow this schema: {"type":"object"');
     expect(wrong[1]).toContain('- city');
     expect(wrong[2]).toContain('Do not call weather again');
@@ -86,7 +86,7 @@ describe('pawl/openai', () => {
     });
     await startWorker({ tools: [next] });
     const call = { type: 'function_call', call_id: '1', name: 'weather', arguments: '{"city":"Paris","units":null}' };
-    const explained = async () => (await tools.run([call]))[0]?.output ?? '';
+    const explained = async () => String((await tools.run([call]))[0]?.output);
     const [, schema = ''] = (
       await eventually(async () => {
         const text = await explained();
