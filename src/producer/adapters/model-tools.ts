@@ -2,11 +2,11 @@
  * What all adapters share: a session's tools in a provider's form, and one way from a model's call to the answer that the model
  * reads. A wrong call is explained to the model, at most twice in a row for a tool (A15); then the session's owner is told.
  */
-import type { ToolResultEnvelope } from '../../shared/envelope.ts';
+import { identifierSchema, type ToolResultEnvelope } from '../../shared/envelope.ts';
 import type { ProviderCall } from '../../shared/exports/decode.ts';
 import type { ExportOptions, Provider, ToolExport } from '../../shared/exports/tools-for.ts';
 import { type Issue, PawlError } from '../../shared/failure.ts';
-
+import { digest } from '../../shared/fingerprint.ts';
 import type { Session, SessionEvents } from '../session.ts';
 import { type ModelContent, modelContent, textOf } from './model-content.ts';
 
@@ -20,6 +20,8 @@ export interface AdapterOptions extends ExportOptions {
   readonly onEvent?: (event: CallNews) => void;
   /** The model got a tool's parameters wrong three times in a row. */
   readonly onGivenUp?: (tool: string, message: string) => void;
+  /** The turn that calls belong to, for `perTurn` budgets and `ctx.turnId`; a function is asked at each call. */
+  readonly turnId?: string | (() => string | undefined);
 }
 
 export type CallNews =
@@ -40,6 +42,8 @@ export interface ModelAnswer {
 export interface ModelCallOptions {
   /** The model's ID of the call: the same answer of a model, run again, gives the same result. */
   readonly toolCallId?: string | undefined;
+  /** Goes before the adapter's own `turnId`. */
+  readonly turnId?: string | undefined;
   /** Aborting cancels the call. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -72,7 +76,10 @@ export class ModelTools {
   }
 
   /** The same, with its news on the way. Rejects only when Redis is out of reach. */
-  async *run(call: ProviderCall, { toolCallId, signal }: ModelCallOptions = {}): AsyncGenerator<CallNews, ModelAnswer> {
+  async *run(call: ProviderCall, given: ModelCallOptions = {}): AsyncGenerator<CallNews, ModelAnswer> {
+    const toolCallId = identifierOf(given.toolCallId);
+    const turnId = given.turnId ?? this.#turn();
+    const { signal } = given;
     const shown = 'name' in call ? call.name : call.kind;
     let result: ToolResultEnvelope;
     try {
@@ -80,6 +87,7 @@ export class ModelTools {
       const options = {
         namespace,
         ...(toolCallId === undefined ? {} : { toolCallId }),
+        ...(turnId === undefined ? {} : { turnId }),
         ...(signal === undefined ? {} : { signal }),
       };
       result = yield* this.#follow(name, params, options);
@@ -94,6 +102,11 @@ export class ModelTools {
     }
     const { code, message, issues } = result.error;
     return { ...failed(await this.#explained(shown, code, message, issues)), result };
+  }
+
+  #turn(): string | undefined {
+    const { turnId } = this.#options;
+    return typeof turnId === 'function' ? turnId() : turnId;
   }
 
   async *#follow(
@@ -166,4 +179,10 @@ export class ModelTools {
 
 function failed(text: string): ModelAnswer {
   return { content: [{ type: 'text', text }], text, isError: true };
+}
+
+/** Gateways write more into a call's ID than an identifier holds, such as the signature of a thought; small servers leave it empty. */
+function identifierOf(toolCallId: string | undefined): string | undefined {
+  if (toolCallId === undefined || toolCallId === '') return undefined;
+  return identifierSchema.safeParse(toolCallId).success ? toolCallId : digest(toolCallId);
 }

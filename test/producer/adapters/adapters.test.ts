@@ -169,6 +169,51 @@ test('a call without arguments has none, in every form, and an answer', async ()
   expect(await shell?.execute?.(undefined as never, options as never)).toMatchObject({ text: 'true' });
 });
 
+test('calls belong to the turn that is said, and its budget counts through every adapter', async () => {
+  const { tool } = weather();
+  const { pawl } = await startFleet({ tools: [tool] });
+  const session = await pawl.openSession({ budget: { perTurn: { calls: 1 } } });
+  let turn = 0;
+  const turnId = () => `turn-${turn}`;
+  const messages = await messagesTools(session, { turnId });
+  const responses = await responsesTools(session);
+  const { weather: ai } = await aiSdkTools(session, { turnId, preliminary: false });
+  const [agent] = await agentTools(session, (definition) => definition, { turnId });
+  const [chain] = await langchainTools(session, { turnId });
+  const input = { city: 'Bern' };
+  const ask: ((id: string) => Promise<unknown>)[] = [
+    (id) => messages.run([{ type: 'tool_use', id, name: 'weather', input }]),
+    (id) => {
+      const call = { type: 'function_call', call_id: id, name: 'weather', arguments: JSON.stringify(input) };
+      return responses.run([call], { turnId: turnId() });
+    },
+    async (id) => ai?.execute?.(input, { toolCallId: id, messages: [], context: undefined } as never),
+    async (id) => agent?.execute(input, undefined, { toolCall: { callId: id } }),
+    async (id) => chain?.invoke({ type: 'tool_call', id, name: 'weather', args: input } as never),
+  ];
+  for (const answer of ask) {
+    turn += 1;
+    expect(JSON.stringify(await answer(`${turn}a`))).toContain('degrees');
+    expect(JSON.stringify(await answer(`${turn}b`))).toContain('BUDGET_EXHAUSTED');
+    // The same answer of a model, run again.
+    expect(JSON.stringify(await answer(`${turn}a`))).toContain('degrees');
+  }
+});
+
+test('whatever a model server gives as a call’s ID, the call runs: an empty one, a very long one', async () => {
+  const { tool, runs } = weather();
+  const { session } = await startFleet({ tools: [tool] });
+  const tools = await responsesTools(session);
+  const ask = async (id: string) => {
+    const call = { type: 'function_call', call_id: id, name: 'weather', arguments: '{"city":"Rome","units":null}' };
+    return (await tools.run([call]))[0];
+  };
+  const signed = `call_1__thought__${'x'.repeat(2_000)}`;
+  for (const id of ['', '', signed, signed, `${signed}y`])
+    expect(await ask(id)).toMatchObject({ call_id: id, output: expect.stringContaining('degrees') });
+  expect(runs()).toBe(4);
+});
+
 test('many calls in one answer of a model are no leak of listeners', async () => {
   const { tool } = weather();
   const { session } = await startFleet({ tools: [tool] });
