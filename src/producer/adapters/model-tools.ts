@@ -2,7 +2,7 @@
  * What all adapters share: a session's tools in a provider's form, and one way from a model's call to the answer that the model
  * reads. A wrong call is explained to the model, at most twice in a row for a tool (A15); then the session's owner is told.
  */
-import { identifierSchema, type ToolResultEnvelope } from '../../shared/envelope.ts';
+import { identifierSchema, type ResultError, type ToolResultEnvelope } from '../../shared/envelope.ts';
 import type { ProviderCall } from '../../shared/exports/decode.ts';
 import type { ExportOptions, Provider, ToolExport } from '../../shared/exports/tools-for.ts';
 import { type Issue, PawlError } from '../../shared/failure.ts';
@@ -38,6 +38,8 @@ export interface ModelAnswer {
   /** Absent when the call was wrong before it was one. */
   readonly result?: ToolResultEnvelope;
 }
+
+type Refusal = Pick<ResultError, 'code' | 'message'> & { readonly issues?: readonly Issue[] | undefined };
 
 export interface ModelCallOptions {
   /** The model's ID of the call: the same answer of a model, run again, gives the same result. */
@@ -81,6 +83,8 @@ export class ModelTools {
     const turnId = given.turnId ?? this.#turn();
     const { signal } = given;
     const shown = 'name' in call ? call.name : call.kind;
+    const corrected = this.#wrong.get(shown) ?? 0;
+    const explained = (error: Refusal) => this.#explained(shown, error, corrected);
     let result: ToolResultEnvelope;
     try {
       const { namespace, name, params } = await this.#session.decode(this.exported, call);
@@ -93,15 +97,14 @@ export class ModelTools {
       result = yield* this.#follow(name, params, options);
     } catch (error) {
       if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
-      return failed(await this.#explained(shown, error.code, error.message, error.issues));
+      return failed(await explained(error));
     }
     if (result.status === 'success') {
       this.#wrong.delete(shown);
       const content = modelContent(result);
       return { content, text: textOf(content), isError: false, result };
     }
-    const { code, message, issues } = result.error;
-    return { ...failed(await this.#explained(shown, code, message, issues)), result };
+    return { ...failed(await explained(result.error)), result };
   }
 
   #turn(): string | undefined {
@@ -153,20 +156,17 @@ export class ModelTools {
     }
   }
 
-  /** The refusal as the model reads it; with the schema, as long as it may try again. */
-  async #explained(
-    shown: string,
-    code: PawlError['code'] | string,
-    message: string,
-    issues: readonly Issue[] = [],
-  ): Promise<string> {
+  /** The refusal as the model reads it; with the schema, as long as it may try again. `corrected`: how often it had been told before. */
+  async #explained(shown: string, { code, message, issues = [] }: Refusal, corrected: number): Promise<string> {
     const listed = issues.filter(({ path }) => path !== '').map((issue) => `\n- ${issue.path}: ${issue.message}`);
     const text = `${code}: ${message}${listed.join('')}`;
     if (code !== 'INVALID_PARAMS') return text;
-    const wrong = (this.#wrong.get(shown) ?? 0) + 1;
-    this.#wrong.set(shown, wrong);
+    // Calls of one answer are wrong together: the model has not read yet what is wrong with the first.
+    const wrong = corrected + 1;
+    const isNew = wrong > (this.#wrong.get(shown) ?? 0);
+    if (isNew) this.#wrong.set(shown, wrong);
     if (wrong > MAX_REASKS) {
-      this.#options.onGivenUp?.(shown, message);
+      if (isNew) this.#options.onGivenUp?.(shown, message);
       return `${text}\nDo not call ${shown} again: its parameters were wrong ${wrong} times in a row.`;
     }
     // The fleet may have been rolled since the export: what refused the parameters is what the tool takes now.

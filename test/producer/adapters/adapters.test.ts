@@ -200,6 +200,27 @@ test('calls belong to the turn that is said, and its budget counts through every
   }
 });
 
+test('calls of one answer that are wrong together are one correction, and the model may try again', async () => {
+  const { tool } = weather();
+  const { session } = await startFleet({ tools: [tool] });
+  const given: string[] = [];
+  const tools = await messagesTools(session, { onGivenUp: (name) => given.push(name) });
+  const answer = (round: number) =>
+    tools.run(
+      ['a', 'b', 'c', 'd'].map((id) => ({
+        type: 'tool_use',
+        id: `${round}${id}`,
+        name: 'weather',
+        input: { town: id },
+      })),
+    );
+  for (const round of [1, 2])
+    for (const { content } of await answer(round)) expect(content).toContain('Call weather again with parameters');
+  expect(given).toEqual([]);
+  for (const { content } of await answer(3)) expect(content).toContain('Do not call weather again');
+  expect(given).toEqual(['weather']);
+});
+
 test('whatever a model server gives as a call’s ID, the call runs: an empty one, a very long one', async () => {
   const { tool, runs } = weather();
   const { session } = await startFleet({ tools: [tool] });
