@@ -160,7 +160,8 @@ export class ModelTools {
   async #explained(shown: string, { code, message, issues = [] }: Refusal, corrected: number): Promise<string> {
     const listed = issues.filter(({ path }) => path !== '').map((issue) => `\n- ${issue.path}: ${issue.message}`);
     const text = `${code}: ${message}${listed.join('')}`;
-    if (code !== 'INVALID_PARAMS') return text;
+    // What follows the schema and is refused all the same, such as a binary file to `read`, says in words what is wrong.
+    if (code !== 'INVALID_PARAMS' || issues.length === 0) return text;
     // Calls of one answer are wrong together: the model has not read yet what is wrong with the first.
     const wrong = corrected + 1;
     const isNew = wrong > (this.#wrong.get(shown) ?? 0);

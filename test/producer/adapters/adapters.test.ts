@@ -1,6 +1,9 @@
 /** Each adapter with its library's own loop, where that is small enough to be here, and a model that follows a script. */
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
 import { AIMessage, type ToolMessage } from '@langchain/core/messages';
 import { isStepCount, streamText } from 'ai';
 import { convertArrayToReadableStream, MockLanguageModelV4 } from 'ai/test';
@@ -12,6 +15,8 @@ import { langchainTools } from '../../../src/producer/adapters/langchain.ts';
 import type { CallNews } from '../../../src/producer/adapters/model-tools.ts';
 import { agentTools, type ResponseItem, responsesTools } from '../../../src/producer/adapters/openai.ts';
 import { defineTool } from '../../../src/shared/tool.ts';
+import { read } from '../../../src/workers/tools/read.ts';
+import { temporaryFolder } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
 import { startFleet } from '../fleet.ts';
 
@@ -219,6 +224,21 @@ test('calls of one answer that are wrong together are one correction, and the mo
   expect(given).toEqual([]);
   for (const { content } of await answer(3)) expect(content).toContain('Do not call weather again');
   expect(given).toEqual(['weather']);
+});
+
+test('parameters that follow the schema and that the tool refuses are not counted, and bring no schema', async () => {
+  const { session } = await startFleet({ tools: [read] });
+  const file = join(temporaryFolder(), 'a.bin');
+  writeFileSync(file, Buffer.from([0, 1, 2]));
+  const given: string[] = [];
+  const tools = await messagesTools(session, { onGivenUp: (name) => given.push(name) });
+  for (const id of ['a', 'b', 'c', 'd']) {
+    const input = { path: relative(tmpdir(), file) };
+    const [answer] = await tools.run([{ type: 'tool_use', id, name: 'read', input }]);
+    expect(answer).toMatchObject({ is_error: true, content: expect.stringMatching(/^INVALID_PARAMS: .*binary/) });
+    expect(answer?.content).not.toMatch(/schema|again/);
+  }
+  expect(given).toEqual([]);
 });
 
 test('whatever a model server gives as a call’s ID, the call runs: an empty one, a very long one', async () => {
