@@ -193,7 +193,7 @@ test('an MCP server over streamable HTTP, of the era 2025-11-25: the official on
 async function handWritten(onCall: (tool: string, id: number, response: ServerResponse) => void) {
   const sessions = new Set<string>();
   const cancelled = signal();
-  const tools = ['echo', 'break'].map((name) => ({ name, inputSchema: { type: 'object' } }));
+  const tools = ['echo', 'break', 'hold'].map((name) => ({ name, inputSchema: { type: 'object' } }));
   const server = createServer(async (asked, response) => {
     const answer = (status: number, body?: object, headers = {}) =>
       response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body));
@@ -243,6 +243,35 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     });
     expect((await call('break')).error).toMatchObject({ code: 'CONNECTION_RESET' });
     expect(contentOf(await call('echo'))).toBe('echoed');
+  });
+
+  test.each([
+    'the stream of its own call is cut',
+    'the connection of its own call is reset',
+    'the session is forgotten',
+  ])('answers a call to its end when another one fails because %s', async (how) => {
+    const held = signal<() => void>();
+    const { sessions, call } = await handWritten((tool, id, response) => {
+      if (tool === 'hold') {
+        const answered = { jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: 'held' }] } };
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        response.write(': hello\n\n', () =>
+          held.fire(() => response.end(`event: message\ndata: ${JSON.stringify(answered)}\n\n`)),
+        );
+      } else if (how === 'the stream of its own call is cut') {
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        response.write(': hello\n\n', () => response.destroy());
+      } else response.destroy();
+    });
+    const holding = call('hold');
+    const release = await held.promise;
+    if (how === 'the session is forgotten') {
+      sessions.clear();
+      expect(await call('echo')).toMatchObject({ status: 'success', attempts: 2 });
+    } else expect((await call('break')).error).toMatchObject({ code: 'CONNECTION_RESET' });
+    expect(contentOf(await call('echo'))).toBe('echoed');
+    release();
+    expect(contentOf(await holding)).toBe('held');
   });
 
   test('that ends the stream of a cancelled call keeps its connection', async () => {

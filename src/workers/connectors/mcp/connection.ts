@@ -53,7 +53,10 @@ interface Open {
   readonly transport: Transport;
   /** What the server did that ended the connection. */
   fault: Error | undefined;
-  closed: boolean;
+  /** Calls that are under way. One that fails by itself leaves the others to their answers. */
+  calls: number;
+  /** It takes no further calls, and is closed after its last one. */
+  isLeft: boolean;
   definitions:
     | { readonly read: Promise<ReadonlyMap<string, McpDefinition | 'several'>>; readonly atMs: number }
     | undefined;
@@ -67,6 +70,8 @@ export class McpConnection {
   readonly #parts: ConnectionParts;
   #opening: Promise<Open> | undefined;
   #open: Open | undefined;
+  /** Of no use any more, but for the calls that wait for their answers there. */
+  readonly #left = new Set<Open>();
   #failures = 0;
   #rest: { readonly untilMs: number; readonly because: Error } | undefined;
   /** Once a server of standard streams has shown to be of the older era, it is not asked again. */
@@ -140,6 +145,7 @@ export class McpConnection {
     this.#inUse += 1;
     try {
       const open = await unlessAborted(this.#connected(), signal);
+      open.calls += 1;
       try {
         const result = await use(open);
         this.#failures = 0;
@@ -150,8 +156,11 @@ export class McpConnection {
           throw signal.reason;
         }
         const { failure, gone } = requestFailure(error, open.fault, this.server);
-        if (gone) await this.#drop(open);
+        if (gone) this.#leave(open);
         throw failure;
+      } finally {
+        open.calls -= 1;
+        if (open.isLeft && open.calls === 0) await this.#drop(open);
       }
     } finally {
       this.#inUse -= 1;
@@ -260,8 +269,8 @@ export class McpConnection {
       },
     };
     const client = new Client({ name: 'pawl', version: pawlVersion }, options);
-    const transport = this.#transport(() => open !== undefined && this.#lost(open));
-    open = { client, transport, fault: undefined, closed: false, definitions: undefined, givenUp: 0 };
+    const transport = this.#transport(() => this.#lost(open));
+    open = { client, transport, fault: undefined, calls: 0, isLeft: false, definitions: undefined, givenUp: 0 };
     const made = open;
     client.onclose = () => this.#closed(made);
     client.onerror = (error) => this.#heard(made, error);
@@ -276,10 +285,10 @@ export class McpConnection {
     return open;
   }
 
-  #transport(onLost: () => void): Transport {
+  #transport(lost: () => Error): Transport {
     const { settings, environment, messageTimeoutMs } = this.#parts;
     const options = this.#options;
-    if (options.transport === 'http') return openHttpTransport(options, settings.allowedHosts, environment, onLost);
+    if (options.transport === 'http') return openHttpTransport(options, settings.allowedHosts, environment, lost);
     return new StdioTransport({
       server: this.server,
       connection: options,
@@ -302,16 +311,18 @@ export class McpConnection {
     void open.transport.close().catch(() => undefined);
   }
 
-  /** A stream broke and cannot be taken up again. */
-  #lost(open: Open): void {
+  /** A stream broke and cannot be taken up again: what its call failed with. */
+  #lost(open: Open | undefined): Error {
     const message = `The connection to the MCP server ${this.server} broke before it answered.`;
-    open.fault ??= new ToolError(message, { code: 'CONNECTION_RESET', retriable: true });
-    void open.transport.close().catch(() => undefined);
+    const failure = new ToolError(message, { code: 'CONNECTION_RESET', retriable: true });
+    if (open !== undefined && this.#open === open) {
+      this.#leave(open);
+      this.#failed(failure);
+    }
+    return failure;
   }
 
   #closed(open: Open): void {
-    if (open.closed) return;
-    open.closed = true;
     if (open.transport instanceof StdioTransport) open.fault ??= open.transport.fault;
     if (this.#open !== open) return;
     this.#open = undefined;
@@ -327,11 +338,18 @@ export class McpConnection {
     log.warn({ event: 'mcp_broken', server: this.server, restMs, error: because.message }, 'an MCP server broke');
   }
 
-  /** Gives up a connection that is of no use any more, without blaming the server. */
-  async #drop(open: Open): Promise<void> {
+  /** For calls to come it is of no use any more; the server is not blamed. */
+  #leave(open: Open): void {
     if (this.#open === open) this.#open = undefined;
-    open.closed = true;
+    open.isLeft = true;
+    this.#left.add(open);
+  }
+
+  /** Ends a connection, whoever uses it. */
+  async #drop(open: Open): Promise<void> {
+    this.#leave(open);
     await open.transport.close().catch(() => undefined);
+    this.#left.delete(open);
   }
 
   async #rested(): Promise<void> {
@@ -343,7 +361,8 @@ export class McpConnection {
     this.#ended = true;
     clearTimeout(this.#idle);
     const open = this.#open ?? (await this.#opening?.catch(() => undefined));
-    if (open !== undefined) await this.#drop(open);
+    if (open !== undefined) this.#leave(open);
+    await Promise.all([...this.#left].map((left) => this.#drop(left)));
   }
 }
 

@@ -12,30 +12,31 @@ import { openNetwork } from '../../network.ts';
 import { type Environment, resolveValues } from './values.ts';
 
 /** A stream that broke and can be taken up again (era 2025-11-25) is asked for this often. */
-const RECONNECT_TRIES = 2;
-const RECONNECT = { initialReconnectionDelay: 1_000, maxReconnectionDelay: 5_000, reconnectionDelayGrowFactor: 1.5 };
+const RECONNECT = {
+  maxRetries: 2,
+  initialReconnectionDelay: 1_000,
+  maxReconnectionDelay: 5_000,
+  reconnectionDelayGrowFactor: 1.5,
+};
 
-/** `onLost`: an answer that was under way will not come. */
+/** Of no server: it stands for an answer that will not come. */
+const LOST = -32_099;
+
+/** `lost`: what a call fails with whose answer will not come; the others of the connection are not touched by it. */
 export function openHttpTransport(
   { url, headers }: Extract<McpConnectionOptions, { transport: 'http' }>,
   allowedHosts: readonly string[],
   environment: Environment,
-  onLost: () => void,
+  lost: () => Error,
 ): Transport {
   const closed = new AbortController();
   const network = openNetwork({ signal: closed.signal, allowedHosts });
   const transport = new StreamableHTTPClientTransport(new URL(url), {
     fetch: (input, init) => network(input, init),
     requestInit: { headers: resolveValues(headers, environment) },
-    // The SDK would give a stream up without a word to whoever waits for its answer.
-    reconnectionScheduler: (reconnect, delayMs, tries) => {
-      if (tries >= RECONNECT_TRIES) return onLost();
-      const timer = setTimeout(reconnect, delayMs);
-      return () => clearTimeout(timer);
-    },
-    reconnectionOptions: { ...RECONNECT, maxRetries: Number.POSITIVE_INFINITY },
+    reconnectionOptions: RECONNECT,
   });
-  // The SDK tells nobody, either, that a stream without event IDs ended before its answer.
+  // The SDK tells the transport alone that a stream ended for good, and not whether its answer came before.
   const unanswered = new Set<RequestId>();
   // The client calls this before its own.
   transport.onmessage = (message) => {
@@ -51,7 +52,9 @@ export function openHttpTransport(
     unanswered.add(id);
     options?.requestSignal?.addEventListener('abort', () => unanswered.delete(id), { once: true });
     const onRequestStreamEnd = () => {
-      if (unanswered.delete(id)) onLost();
+      if (!unanswered.delete(id)) return;
+      const data = lost();
+      transport.onmessage?.({ jsonrpc: '2.0', id, error: { code: LOST, message: data.message, data } });
     };
     return send(message, { ...options, onRequestStreamEnd });
   };
