@@ -34,6 +34,8 @@ export interface NetworkOptions {
   readonly allowedHosts?: readonly string[];
   /** Cap on the decompressed body; beyond it reading fails with `RESULT_TOO_LARGE`. */
   readonly maxResponseBytes?: number;
+  /** How long the other side may be silent; 0: for as long as whoever asks waits. Default 60 s. */
+  readonly idleTimeoutMs?: number;
   readonly resolve?: Resolver;
 }
 
@@ -96,6 +98,7 @@ async function bodyOf(request: Request): Promise<Buffer | undefined> {
 /** Resolves with the head of the response. */
 function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Promise<IncomingMessage> {
   const { url, method, body } = hop;
+  const { idleTimeoutMs = IDLE_TIMEOUT_MS } = options;
   if (url.protocol !== 'http:' && url.protocol !== 'https:') {
     throw new PawlError('PERMISSION_DENIED', `Only http and https are allowed; got ${url.protocol}//`);
   }
@@ -125,8 +128,8 @@ function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Promise<I
     outgoing.on('socket', (socket) => {
       socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => clearTimeout(connectTimer));
     });
-    outgoing.setTimeout(IDLE_TIMEOUT_MS, () => {
-      outgoing.destroy(new PawlError('UPSTREAM_TIMEOUT', `${url.host} was silent for ${IDLE_TIMEOUT_MS} ms.`));
+    outgoing.setTimeout(idleTimeoutMs, () => {
+      outgoing.destroy(new PawlError('UPSTREAM_TIMEOUT', `${url.host} was silent for ${idleTimeoutMs} ms.`));
     });
     outgoing.once('close', () => {
       clearTimeout(connectTimer);

@@ -1,4 +1,5 @@
-import { createServer, type IncomingHttpHeaders, request, type ServerResponse } from 'node:http';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { type ClientRequest, createServer, type IncomingHttpHeaders, request, type ServerResponse } from 'node:http';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
@@ -272,6 +273,18 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     expect(contentOf(await call('echo'))).toBe('echoed');
     release();
     expect(contentOf(await holding)).toBe('held');
+  });
+
+  test('may be silent for as long as the call has time: its connections have no limit of their own', async () => {
+    const limits: unknown[] = [];
+    const note = (message: unknown) =>
+      limits.push((message as { request: ClientRequest }).request.socket?.timeout ?? 0);
+    subscribe('http.client.response.finish', note);
+    onTestFinished(() => void unsubscribe('http.client.response.finish', note));
+    const { call } = await handWritten(() => undefined);
+    limits.length = 0;
+    expect(contentOf(await call('echo'))).toBe('echoed');
+    expect(new Set(limits)).toEqual(new Set([0]));
   });
 
   test('that ends the stream of a cancelled call keeps its connection', async () => {

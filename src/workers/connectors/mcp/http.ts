@@ -30,7 +30,8 @@ export function openHttpTransport(
   lost: () => Error,
 ): Transport {
   const closed = new AbortController();
-  const network = openNetwork({ signal: closed.signal, allowedHosts });
+  // A server may be silent for as long as its tool works: calls have their own limits.
+  const network = openNetwork({ signal: closed.signal, allowedHosts, idleTimeoutMs: 0 });
   const transport = new StreamableHTTPClientTransport(new URL(url), {
     fetch: (input, init) => network(input, init),
     requestInit: { headers: resolveValues(headers, environment) },
