@@ -36,6 +36,8 @@ export interface NetworkOptions {
   readonly maxResponseBytes?: number;
   /** How long the other side may be silent; 0: for as long as whoever asks waits. Default 60 s. */
   readonly idleTimeoutMs?: number;
+  /** Hears why a body broke off, whoever reads it. */
+  readonly onBroken?: (error: Error) => void;
   readonly resolve?: Resolver;
 }
 
@@ -59,7 +61,7 @@ export function openNetwork(options: NetworkOptions): Fetch {
       const incoming = await send(hop, signal, options);
       const location = redirectOf(incoming);
       if (location === undefined || request.redirect === 'manual') {
-        const body = bodyReader(incoming, hop, signal, options.maxResponseBytes ?? DEFAULT_MAX_RESPONSE_BYTES);
+        const body = bodyReader(incoming, hop, signal, options);
         return toResponse(incoming, body, hop.url, redirects > 0);
       }
       incoming.destroy();
@@ -223,12 +225,18 @@ function toResponse(incoming: IncomingMessage, body: Readable | null, url: URL, 
 }
 
 /** Null where an answer has no body. Aborting fails the reader with the signal's reason. */
-function bodyReader(incoming: IncomingMessage, hop: Hop, signal: AbortSignal, maxBytes: number): Readable | null {
+function bodyReader(
+  incoming: IncomingMessage,
+  hop: Hop,
+  signal: AbortSignal,
+  { maxResponseBytes = DEFAULT_MAX_RESPONSE_BYTES, onBroken }: NetworkOptions,
+): Readable | null {
   if (hop.method === 'HEAD' || [204, 205, 304].includes(incoming.statusCode ?? 0)) {
     incoming.resume();
     return null;
   }
-  const body = decoded(incoming, hop.url, maxBytes);
+  const body = decoded(incoming, hop.url, maxResponseBytes);
+  if (onBroken !== undefined) body.once('error', onBroken);
   const onAbort = (): void => {
     body.destroy(signal.reason instanceof Error ? signal.reason : new PawlError('CANCELLED'));
   };

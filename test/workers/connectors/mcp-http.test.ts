@@ -275,6 +275,20 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     expect(contentOf(await holding)).toBe('held');
   });
 
+  test.each(['application/json', 'text/event-stream'])('that answers with more than 32 MiB of %s', async (type) => {
+    const { sessions, call } = await handWritten((_tool, id, response) => {
+      const result = { content: [{ type: 'text', text: 'x'.repeat(33 * 1_024 * 1_024) }] };
+      const answer = JSON.stringify({ jsonrpc: '2.0', id, result });
+      response.writeHead(200, { 'content-type': type });
+      response.end(type === 'application/json' ? answer : `event: message\ndata: ${answer}\n\n`);
+    });
+    expect(contentOf(await call('echo'))).toBe('echoed');
+    const before = sessions.size;
+    expect(await call('break')).toMatchObject({ attempts: 1, error: { code: 'RESULT_TOO_LARGE' } });
+    expect(contentOf(await call('echo'))).toBe('echoed');
+    expect(sessions.size).toBe(before);
+  });
+
   test('may be silent for as long as the call has time: its connections have no limit of their own', async () => {
     const limits: unknown[] = [];
     const note = (message: unknown) =>

@@ -269,7 +269,7 @@ export class McpConnection {
       },
     };
     const client = new Client({ name: 'pawl', version: pawlVersion }, options);
-    const transport = this.#transport(() => this.#lost(open));
+    const transport = this.#transport((broken) => (broken instanceof PawlError ? broken : this.#lost(open)));
     open = { client, transport, fault: undefined, calls: 0, isLeft: false, definitions: undefined, givenUp: 0 };
     const made = open;
     client.onclose = () => this.#closed(made);
@@ -285,7 +285,7 @@ export class McpConnection {
     return open;
   }
 
-  #transport(lost: () => Error): Transport {
+  #transport(lost: (broken: Error | undefined) => Error): Transport {
     const { settings, environment, messageTimeoutMs } = this.#parts;
     const options = this.#options;
     if (options.transport === 'http') return openHttpTransport(options, settings.allowedHosts, environment, lost);

@@ -34,7 +34,7 @@ export function requestFailure(error: unknown, fault: Error | undefined, server:
   if (error instanceof PawlError || error instanceof ToolError) return stays(error);
   if (ProtocolError.isInstance(error)) {
     // No message of a server holds an error of ours: this one is from the transport, whose stream broke.
-    if (error.data instanceof Error) return { failure: error.data, gone: true };
+    if (error.data instanceof Error) return stays(error.data);
     if (error.code === ProtocolErrorCode.InvalidParams)
       return stays(new PawlError('INVALID_PARAMS', `${server}: ${error.message}`));
     return stays(

@@ -1,4 +1,5 @@
 /** An MCP server over streamable HTTP, reached through the guarded network: private addresses only where policy allows the host. */
+import { AsyncLocalStorage } from 'node:async_hooks';
 import {
   isJSONRPCNotification,
   isJSONRPCRequest,
@@ -9,6 +10,7 @@ import {
 } from '@modelcontextprotocol/client';
 import type { McpConnectionOptions } from '../../../shared/mcp.ts';
 import { openNetwork } from '../../network.ts';
+import { MAX_MESSAGE_BYTES } from './stdio.ts';
 import { type Environment, resolveValues } from './values.ts';
 
 /** A stream that broke and can be taken up again (era 2025-11-25) is asked for this often. */
@@ -22,18 +24,30 @@ const RECONNECT = {
 /** Of no server: it stands for an answer that will not come. */
 const LOST = -32_099;
 
+/** One request, on its way through the SDK: which does not pass on why an answer broke off. */
+interface Asking {
+  broken?: Error;
+}
+const asked = new AsyncLocalStorage<Asking>();
+
 /** `lost`: what a call fails with whose answer will not come; the others of the connection are not touched by it. */
 export function openHttpTransport(
   { url, headers }: Extract<McpConnectionOptions, { transport: 'http' }>,
   allowedHosts: readonly string[],
   environment: Environment,
-  lost: () => Error,
+  lost: (broken: Error | undefined) => Error,
 ): Transport {
   const closed = new AbortController();
   // A server may be silent for as long as its tool works: calls have their own limits.
-  const network = openNetwork({ signal: closed.signal, allowedHosts, idleTimeoutMs: 0 });
+  const limits = { signal: closed.signal, allowedHosts, idleTimeoutMs: 0, maxResponseBytes: MAX_MESSAGE_BYTES };
   const transport = new StreamableHTTPClientTransport(new URL(url), {
-    fetch: (input, init) => network(input, init),
+    fetch: (input, init) => {
+      const asking = asked.getStore();
+      const onBroken = (error: Error) => {
+        if (asking !== undefined) asking.broken = error;
+      };
+      return openNetwork({ ...limits, onBroken })(input, init);
+    },
     requestInit: { headers: resolveValues(headers, environment) },
     reconnectionOptions: RECONNECT,
   });
@@ -50,14 +64,15 @@ export function openHttpTransport(
       unanswered.delete(message.params?.['requestId'] as RequestId);
     if (!isJSONRPCRequest(message)) return send(message, options);
     const { id } = message;
+    const asking: Asking = {};
     unanswered.add(id);
     options?.requestSignal?.addEventListener('abort', () => unanswered.delete(id), { once: true });
     const onRequestStreamEnd = () => {
       if (!unanswered.delete(id)) return;
-      const data = lost();
+      const data = lost(asking.broken);
       transport.onmessage?.({ jsonrpc: '2.0', id, error: { code: LOST, message: data.message, data } });
     };
-    return send(message, { ...options, onRequestStreamEnd });
+    return asked.run(asking, () => send(message, { ...options, onRequestStreamEnd }));
   };
   const close = transport.close.bind(transport);
   transport.close = async () => {
