@@ -1,4 +1,5 @@
 /** `pawl mcp`: an MCP server on standard input and output, for clients that start their servers themselves. */
+import { randomUUID } from 'node:crypto';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { connect, createLogger, loadSettings, PAWL_VERSION } from '../main.ts';
 import { createMcpServer } from '../producer/mcp-server/server.ts';
@@ -35,7 +36,7 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
   });
   try {
     if (options.workers > 0) await workers.start();
-    const sessionKey = options.session ?? `mcp-stdio-${process.pid}`;
+    const sessionKey = options.session ?? `mcp-stdio-${randomUUID()}`;
     const server = serveStdio(() => createMcpServer({ pawl, version: PAWL_VERSION }, CALLER, sessionKey), {
       transport: new StdioConnection({
         input: context.input,

@@ -2,10 +2,17 @@
  * A call's ending in MCP's terms. What the model can react to (wrong parameters, a refusal, a failed tool) is a result with
  * `isError`; what is wrong with the server is an error of the protocol.
  */
-import { type CallToolResult, type ContentBlock, ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
+import {
+  type CallToolResult,
+  type ContentBlock,
+  isCallToolResult,
+  ProtocolError,
+  ProtocolErrorCode,
+} from '@modelcontextprotocol/server';
 import { defined } from '../../shared/defined.ts';
 import type { ToolResultEnvelope } from '../../shared/envelope.ts';
 import type { FailureCode } from '../../shared/failure.ts';
+import type { ContentBlock as ToolContentBlock } from '../../shared/tool-result.ts';
 import type { Pawl } from '../client.ts';
 import { declaredOutput, type McpOffer } from './tools.ts';
 
@@ -16,8 +23,6 @@ const DEFECTS: readonly string[] = [
   'TOOL_UNAVAILABLE',
   'BACKEND_UNAVAILABLE',
 ] satisfies FailureCode[];
-
-const BLOCK_TYPES: readonly unknown[] = ['text', 'image', 'audio', 'resource', 'resource_link'];
 
 /**
  * Of an output that is shown in part, the text is that part; where the tool declares its output, the structured content is the whole,
@@ -66,20 +71,20 @@ export async function callToolResult(
 
 /** A tool that speaks MCP itself returns what a client is to get, content blocks and all. */
 function isMcpResult(value: unknown): value is CallToolResult {
-  return (
-    isObject(value) &&
-    Array.isArray(value['content']) &&
-    value['content'].length > 0 &&
-    value['content'].every((block: unknown) => isObject(block) && BLOCK_TYPES.includes(block['type']))
-  );
+  return isObject(value) && Array.isArray(value['content']) && value['content'].length > 0 && isCallToolResult(value);
 }
 
-/** The blocks that a tool returned beside its output, in MCP's shape: a resource stands in a member of its own. */
+/**
+ * The blocks that a tool returned beside its output, in MCP's shape: a resource stands in a member of its own, and one without contents
+ * is a link.
+ */
 function blocksOf(value: unknown): ContentBlock[] {
   if (!Array.isArray(value)) return [];
   return value.map((block: { readonly type: string }) => {
     if (block.type !== 'resource') return block as ContentBlock;
-    const { type, ...resource } = block;
+    const { type, ...resource } = block as Extract<ToolContentBlock, { type: 'resource' }>;
+    if (resource.text === undefined && resource.blob === undefined)
+      return { type: 'resource_link', name: resource.uri, ...resource } as ContentBlock;
     return { type, resource } as ContentBlock;
   });
 }

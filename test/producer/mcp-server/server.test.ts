@@ -167,6 +167,27 @@ describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era
     expect(structuredContent).toEqual({ items, total: 100 });
   });
 
+  test('gets what is almost a result of MCP as any other output, and a resource without contents as a link', async () => {
+    const common = { version: '1.0.0', description: 'Answers.', tier: 'read-only', input: z.object({}) } as const;
+    const page = { content: [{ type: 'text', value: 'no text of MCP' }] };
+    const uri = 'https://example.com/report.pdf';
+    const link = { type: 'resource', uri, mimeType: 'application/pdf' } as const;
+    const rig = await startRig({
+      tools: [
+        defineTool({ ...common, name: 'page', run: () => ({ output: page }) }),
+        defineTool({ ...common, name: 'report', run: () => ({ output: 'made', content: [link] }) }),
+      ],
+    });
+    const client = await connectClient(rig, era);
+    expect((await client.callTool({ name: 'page', arguments: {} })).content).toEqual([
+      { type: 'text', text: JSON.stringify(page) },
+    ]);
+    expect((await client.callTool({ name: 'report', arguments: {} })).content).toEqual([
+      { type: 'text', text: 'made' },
+      { type: 'resource_link', uri, name: uri, mimeType: 'application/pdf' },
+    ]);
+  });
+
   test('lists and calls tools, hears of progress, and gets errors as the specification divides them', async () => {
     const reported = signal();
     const stepper = defineTool({
