@@ -116,16 +116,18 @@ function secretOf(text: string): [string, SecretSource] {
   return [scheme, kind === 'env' ? { env: value } : kind === 'file' ? { file: value } : { exec: [value] }];
 }
 
+const BYTE_ORDER_MARK = '\ufeff';
+
 /** JSON or YAML. */
 async function readDocument(context: CliContext, file: string): Promise<unknown> {
   let text: string;
   try {
-    text = await readFile(resolve(context.cwd, file), 'utf8');
+    text = (await readFile(resolve(context.cwd, file), 'utf8')).replace(BYTE_ORDER_MARK, '');
   } catch (error) {
     throw usageError(`${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`);
   }
   try {
-    return text.trimStart().startsWith('{') || text.trimStart().startsWith('[') ? JSON.parse(text) : parseYaml(text);
+    return /^\s*[{[]/.test(text) ? JSON.parse(text) : parseYaml(text, { merge: true });
   } catch (error) {
     throw usageError(
       `${file} is neither JSON nor YAML: ${error instanceof Error ? error.message.split('\n')[0] : String(error)}`,

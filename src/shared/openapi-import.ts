@@ -223,13 +223,15 @@ function addBody(
   routing.body = 'none';
 }
 
-/** The first way to authenticate that can be said in a header or the query. */
+/** Of the ways to authenticate that can be said in a header or the query: the first for which a secret is named, or else the first. */
 function addSecurity({ document, operation, options }: Operation, routing: Routing): void {
   const asked = operation['security'] ?? document['security'];
   const ways = (Array.isArray(asked) ? asked : []).map((way) => Object.keys(objectOf(way) ?? {}));
-  if (ways.some((way) => way.length === 0)) return;
+  const isNamed = (way: readonly string[]) => way.some((name) => options.secrets?.[name] !== undefined);
+  const named = ways.filter(isNamed);
+  const others = ways.some((way) => way.length === 0) ? [] : ways.filter((way) => !isNamed(way));
   let unsayable: NotImportable | undefined;
-  for (const way of ways) {
+  for (const way of [...named, ...others]) {
     try {
       Object.assign(routing, credentials(document, way, options));
       return;

@@ -29,16 +29,14 @@ components:
 security: [{ key: [] }]
 paths:
   /orders/{id}:
-    get:
+    get: &order
       operationId: getOrder
       tags: [orders]
       parameters: [{ name: id, in: path, required: true, schema: { type: integer } }]
       responses: { '200': { description: The order } }
     delete:
+      <<: *order
       operationId: deleteOrder
-      tags: [orders]
-      parameters: [{ name: id, in: path, required: true, schema: { type: integer } }]
-      responses: { '204': { description: Gone } }
   /picture:
     post:
       operationId: addPicture
@@ -173,4 +171,13 @@ test('what cannot be imported is a usage error, or says why, and changes nothing
     expect(stderr).not.toMatch(/\n\s+at /);
   }
   expect(results[3]?.stderr).toMatch(/^pawl: The MCP server ends .*\n$/);
+});
+
+test('a document that an editor began with a byte order mark is read', async () => {
+  const paths = { '/a': { get: { operationId: 'getA', responses: {} } } };
+  const document = { openapi: '3.1.0', info: { title: 'Marked', version: '1.0.0' }, paths };
+  writeFileSync(join(place.folder, 'marked.json'), `\ufeff${JSON.stringify(document)}`);
+  const server = ['--server', 'http://127.0.0.1:9'];
+  const dry = await place.run(['tools', 'import-openapi', 'marked.json', ...server, '--dry-run', '--json']);
+  expect(JSON.parse(dry.stdout).tools.map(({ name }: { name: string }) => name)).toEqual(['marked.getA']);
 });

@@ -150,6 +150,27 @@ describe('an OpenAPI document as connectors (I8)', () => {
     });
   });
 
+  test('of several ways to authenticate, and of one that may be left out, that one is taken whose secret is named', () => {
+    const components = {
+      securitySchemes: {
+        key: { type: 'apiKey', in: 'header', name: 'X-Key' },
+        token: { type: 'http', scheme: 'bearer' },
+      },
+    };
+    const paths = {
+      '/several': { get: { security: [{ key: [] }, { token: [] }] } },
+      '/optional': { get: { security: [{}, { token: [] }] } },
+      '/other': { get: { security: [{ key: [] }, {}] } },
+    };
+    const { tools } = importOpenApi(document(paths, { components }), { secrets: { token: { env: 'SHOP_TOKEN' } } });
+    const named = { token: { env: 'SHOP_TOKEN' } };
+    expect(tools.map(({ spec }) => (spec.kind === 'http' ? spec.routing.secrets : 'none'))).toEqual([
+      named,
+      named,
+      undefined,
+    ]);
+  });
+
   test('secrets are named, and never in the document', () => {
     const components = {
       securitySchemes: {
