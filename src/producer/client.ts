@@ -27,7 +27,7 @@ import type { AuditEntry } from '../shared/store/audit.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import type { CircuitChange } from '../shared/store/breakers.ts';
 import type { Flushed } from '../shared/store/call-index.ts';
-import type { CallRecord } from '../shared/store/call-record.ts';
+import { type CallRecord, withParams } from '../shared/store/call-record.ts';
 import type { ToolOffer } from '../shared/store/catalogue.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/fleet-metrics.ts';
 import { InboxReader } from '../shared/store/inbox.ts';
@@ -57,6 +57,7 @@ import { ProducerMetrics } from './metrics.ts';
 import { type Offer, Offers } from './offers.ts';
 import { type FlushSelection, OperatorDesk, type Reliability, type ReliabilityWord } from './operators.ts';
 import { readOutput, streamOutput } from './outputs.ts';
+import { jsonParams } from './params.ts';
 import { QuestionDesk } from './questions.ts';
 import { Registry } from './registry.ts';
 import type { Resolution } from './resolution.ts';
@@ -313,9 +314,9 @@ export class Pawl {
 
   // Calls
 
-  /** Hands in a well-formed envelope. */
+  /** Hands in a well-formed envelope, with its parameters as they are now. */
   async submit(envelope: ToolCallEnvelope, options?: SubmitOptions): Promise<Submission> {
-    return this.handIn(envelope, options);
+    return this.handIn(withParams(envelope, jsonParams(envelope.payload.params)), options);
   }
 
   /** The same for a session, which has an answer that is known here at once. */

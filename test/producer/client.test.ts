@@ -373,3 +373,25 @@ describe('connections', () => {
     expect(await names((await session.worker()).key)).toEqual(['echo']);
   });
 });
+
+test('an envelope is handed in with its parameters as they are then, whatever becomes of them while it is on its way', async () => {
+  const { tool, contexts } = scripted('keep', () => ({ output: 'kept' }));
+  const ran: unknown[] = [];
+  const fleet = await startFleet({
+    tools: [
+      {
+        ...tool,
+        run: (params, context) => {
+          ran.push(params);
+          return tool.run(params, context);
+        },
+      },
+    ],
+  });
+  const envelope = fleet.session.envelope(tool, { nested: { list: [1] } });
+  const handed = fleet.pawl.submit(envelope);
+  (envelope.payload.params as { readonly nested: { readonly list: number[] } }).nested.list.push(2);
+  expect(await pending(await handed).result).toMatchObject({ status: 'success' });
+  expect(ran).toEqual([{ nested: { list: [1] } }]);
+  expect(contexts).toHaveLength(1);
+});
