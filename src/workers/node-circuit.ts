@@ -97,7 +97,7 @@ export class NodeCircuits {
     } catch (error) {
       if (!(error instanceof CountedFailure) && (error as { code?: unknown }).code !== 'EOPENBREAKER') throw error;
     }
-    if (breaker.closed && this.#failsForLong(tool, breaker, policy)) breaker.open();
+    if (ended?.failed === true && breaker.closed && this.#failsForLong(tool, breaker, policy)) breaker.open();
     return (ended ?? (await run())).value;
   }
 
