@@ -319,6 +319,7 @@ export class LocalRunner implements SessionHost {
       return { kind: 'abandoned' };
     } finally {
       this.#running.delete(job.callId);
+      running.release();
     }
   }
 

@@ -16,6 +16,7 @@ import type { Place } from '../shared/store/keys.ts';
 import type { CircuitRecords } from '../shared/store/records.ts';
 import type { Settle } from '../shared/store/settle.ts';
 import type { CircuitChange } from '../shared/telemetry.ts';
+import type { RunningAttempt } from './running.ts';
 
 /** The circuit as one attempt knows it. */
 export interface CircuitHold {
@@ -43,8 +44,9 @@ export class FleetCircuits {
   readonly #breakers: CircuitRecords;
   readonly #now: () => Promise<number>;
   readonly #onChange: (change: CircuitChange) => void;
-  /** How many came here since the last failure, by tier and key of their circuit. */
+  /** Successes since the last failure, by tier and key of their circuit, and those that have not been written yet. */
   readonly #successes = new Map<string, number>();
+  readonly #unwritten = new Map<string, number>();
 
   /** `now` is Redis' clock. */
   constructor(breakers: CircuitRecords, now: () => Promise<number>, onChange: (change: CircuitChange) => void) {
@@ -71,7 +73,7 @@ export class FleetCircuits {
     const { place, key, policy, seen } = hold;
     // Successes are written with the ends of their calls, behind failures that came later.
     const name = `${place.tier} ${key}`;
-    const before = this.#successes.get(name) ?? 0;
+    const before = Math.min(this.#successes.get(name) ?? 0, this.#unwritten.get(name) ?? 0);
     this.#successes.delete(name);
     const size = windowSize(policy);
     const counted = await this.#breakers.addFailure(place, key, seen.epoch, size, policy.windowMs, before);
@@ -81,12 +83,16 @@ export class FleetCircuits {
   }
 
   /** A success answers the probe at once; otherwise it goes into the window together with the outcome (the returned sample). */
-  async succeeded(hold: CircuitHold): Promise<Settle['sample']> {
+  async succeeded(hold: CircuitHold, running?: Pick<RunningAttempt, 'onRelease'>): Promise<Settle['sample']> {
     const { place, key, policy, seen, apart = false, bypassed = false } = hold;
     if (hold.probe !== undefined) await this.#answer(hold, true);
     if (bypassed) return undefined;
     const name = `${place.tier} ${key}`;
-    this.#successes.set(name, (this.#successes.get(name) ?? 0) + 1);
+    addTo(this.#successes, name, 1);
+    if (running !== undefined) {
+      addTo(this.#unwritten, name, 1);
+      running.onRelease(() => addTo(this.#unwritten, name, -1));
+    }
     const sample = { circuit: key, epoch: seen.epoch, windowSize: windowSize(policy), windowMs: policy.windowMs };
     if (!apart) return sample;
     // One that is not counted because Redis is away changes nothing for the call.
@@ -117,4 +123,8 @@ export class FleetCircuits {
     }
     return { kind: changed ? 'changed' : 'stale', state: circuit.state };
   }
+}
+
+function addTo(counts: Map<string, number>, name: string, number: number): void {
+  counts.set(name, (counts.get(name) ?? 0) + number);
 }

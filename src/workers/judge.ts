@@ -109,7 +109,7 @@ export class Judge {
   async succeed(begun: Begun, { outcome, outcomeJson }: Worded): Promise<Verdict> {
     const { registered, circuit } = begun;
     if (!(await this.#tainted(begun, bringsTaint(outcome, registered.tool)))) return { kind: 'abandoned' };
-    const sample = await this.#patiently(begun, () => this.#circuits.succeeded(circuit));
+    const sample = await this.#patiently(begun, () => this.#circuits.succeeded(circuit, begun.running));
     this.#tellEnd(begun, outcome);
     return this.#settler.succeed(begun, outcome, outcomeJson, sample);
   }
@@ -119,7 +119,9 @@ export class Judge {
     const { callId, envelope, started, attempt, registered, modes } = begun;
     begun.trace?.failed(failure);
     const { nodeCircuits, othersWith = () => [] } = this.#parts;
+    // A probe answers for all.
     const alone =
+      begun.circuit.probe === undefined &&
       nodeCircuits.failsInARow(qualifiedName(registered.tool), begun.circuit.policy) &&
       othersWith(registered.tool).length > 0;
     const sample = alone ? { ...failure, againstCircuit: false } : failure;

@@ -29,6 +29,7 @@ export class RunningAttempt {
   /** It has a turn at a resource, with a lease of its own to renew. */
   hasTurn = false;
   #stray: ((error: unknown) => void) | undefined;
+  #released: (() => void) | undefined;
 
   /** Without a lease nobody else can run the call. */
   constructor(callId: string, jobId: string, token: string, nowMonotonicMs: number, lease?: Lease) {
@@ -87,12 +88,19 @@ export class RunningAttempt {
     this.#stray?.(error);
   }
 
+  /** Hears that the attempt is over, with what was to be written of it. */
+  onRelease(listener: () => void): void {
+    this.#released = listener;
+  }
+
   /**
    * Cuts the attempt off from its call. A map that lives long keeps what was deleted from it in dead tables of V8's old space,
    * where only a full collection looks: whatever the attempt still held would be copied by every collection until then.
    */
   release(): void {
     this.#stray = undefined;
+    this.#released?.();
+    this.#released = undefined;
   }
 }
 

@@ -1,6 +1,7 @@
 /** Circuits where many calls run at a time: what fails on one machine alone, and what fails now and then (DESIGN, decision 8; R22). */
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
+import { circuitPolicy } from '../../src/shared/breaker.ts';
 import { startFleet } from '../producer/fleet.ts';
 import { httpError, scripted } from '../producer/tools.ts';
 
@@ -41,4 +42,26 @@ test('a tool that fails now and then does not open its circuit, however many cal
     for (const result of await Promise.all(calls)) expect(result).toMatchObject({ status: 'success' });
   }
   expect(fleet.events.filter(({ type }) => type === 'tool_call_circuit_state')).toEqual([]);
+});
+
+test('a service that goes down opens the circuit after as few failures in a busy fleet as in an idle one', async () => {
+  const [workers, concurrency] = [3, 2];
+  let isDown = false;
+  let failed = 0;
+  const { tool } = scripted('outage', () => {
+    if (!isDown) return { output: 'up' };
+    failed += 1;
+    throw httpError(503);
+  });
+  const fleet = await startFleet({ tools: [tool], concurrency, workers });
+  const callAll = (calls: number) =>
+    Promise.all(
+      Array.from({ length: calls }, () => fleet.session.call('outage', {}, { idempotencyKey: randomUUID() })),
+    );
+  for (const result of await callAll(60)) expect(result).toMatchObject({ status: 'success' });
+  isDown = true;
+  for (const result of await callAll(60)) expect(result).toMatchObject({ status: 'circuit_open' });
+  const { consecutiveFailures } = circuitPolicy(false);
+  expect(failed).toBeGreaterThanOrEqual(consecutiveFailures);
+  expect(failed).toBeLessThan(consecutiveFailures + workers * concurrency);
 });
