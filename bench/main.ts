@@ -16,6 +16,7 @@ import { measureBacklog } from './scenarios/backlog.ts';
 import { measureFixedRates } from './scenarios/fixed-rates.ts';
 import { measureFloor } from './scenarios/floor.ts';
 import { measureMemory } from './scenarios/memory.ts';
+import { measureNetwork } from './scenarios/network.ts';
 import { measureRefusals } from './scenarios/refusals.ts';
 import { measureStart } from './scenarios/start.ts';
 import type { Scenario } from './workloads.ts';
@@ -31,6 +32,7 @@ const measures: { readonly [S in Scenario]: () => Promise<Required<Scenarios>[S]
   floor: () => measureFloor(effort, say),
   refusals: () => measureRefusals(quick),
   'fixed-rates': () => measureFixedRates(effort, say),
+  network: () => measureNetwork(effort, say),
   backlog: () => measureBacklog(quick, say),
   start: () => measureStart(quick, say),
   memory: () => measureMemory(quick, say),

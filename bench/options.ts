@@ -22,7 +22,7 @@ const NAMES = [...WORKLOADS, ...SCENARIOS, ...PEERS.map((name) => ({ name, title
 const HELP = `Measures Pawl against hand-written BullMQ on the same Redis, and writes docs/performance.md.
 
   npm run bench                      the usual part, about 7 minutes
-  npm run bench -- --full            the whole record, about 50 minutes
+  npm run bench -- --full            the whole record, about 60 minutes
   npm run bench -- --only NAME,NAME  these only; the page is left as it is
   npm run bench -- --only NAME --add these only, in place of what the last result has of them; the page is written anew
   npm run bench -- --quick           fewer and shorter rounds, for a first look; the page is left as it is

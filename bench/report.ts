@@ -4,6 +4,7 @@ import { cpu, milliseconds, spread, table, times, whole } from './format.ts';
 import type { PeerResult } from './peers.ts';
 import type { BenchResult } from './result.ts';
 import { backlogText, fixedRatesText, floorText, memoryText, refusalsText, startText } from './scenario-texts.ts';
+import type { NetworkResult } from './scenarios/network.ts';
 import { median } from './statistics.ts';
 import { verdictTable } from './verdicts.ts';
 import { PEERS, WORKLOADS } from './workloads.ts';
@@ -38,7 +39,7 @@ const FILE_BYTES: Column = [
 /** What the terminal shows. */
 export function reportText(result: BenchResult): string {
   const { compared, scenarios, machine, peers } = result;
-  const { floor, refusals, backlog, start, memory } = scenarios;
+  const { floor, refusals, network, backlog, start, memory } = scenarios;
   const fixedRates = scenarios['fixed-rates'];
   return [
     `${machine.cores} cores (${machine.processor}), Node ${machine.node}, Redis ${machine.redis}, BullMQ ${machine.bullmq}`,
@@ -47,6 +48,7 @@ export function reportText(result: BenchResult): string {
     ...(floor === undefined ? [] : [floorText(floor)]),
     ...(refusals === undefined ? [] : [refusalsText(refusals)]),
     ...(fixedRates === undefined ? [] : [fixedRatesText(fixedRates)]),
+    ...(network === undefined ? [] : [networkText(network)]),
     ...(backlog === undefined ? [] : [backlogText(backlog)]),
     ...(start === undefined ? [] : [startText(start)]),
     ...(memory === undefined ? [] : [memoryText(memory)]),
@@ -83,10 +85,22 @@ function peerText(result: PeerResult): string {
     .join('\n\n');
 }
 
+function networkText({ distances }: NetworkResult): string {
+  return distances
+    .map(({ roundTripMs, compared }) =>
+      [
+        `**A PING takes ${milliseconds(roundTripMs)} ms**`,
+        figures('BullMQ', compared, FILE_BYTES),
+        ...disturbance(compared),
+      ].join('\n\n'),
+    )
+    .join('\n\n');
+}
+
 /** `docs/performance.md`. */
 export function reportPage(result: BenchResult): string {
   const { machine, effort, compared, scenarios } = result;
-  const { floor, refusals, backlog, start, memory } = scenarios;
+  const { floor, refusals, network, backlog, start, memory } = scenarios;
   const missing = WORKLOADS.filter(({ name }) => !compared.some((row) => row.name === name));
   return `# Performance
 
@@ -144,6 +158,17 @@ ${scenarios['fixed-rates'] === undefined ? notRun('fixed-rates') : fixedRatesTex
 
 What limits it: at a fifth of the throughput, the hops of a single call, and a timer of 1 ms that starts the calls; near the
 throughput, the queue in front of the slowest of the three processes.
+
+## Redis over a network
+
+Above, Redis is on the machine of its clients. Here all that goes between them is held up on its way, each way. Otherwise both sides run as
+above, ${Math.ceil(effort.rounds / 3)} rounds of ${(3 * effort.roundMs) / 1_000} s.
+
+${network === undefined ? notRun('network') : networkText(network)}
+
+What limits it: one call at a time, two round trips: to Redis, from there to a worker in the same step, back, and from there to the
+caller. With many in flight, no round trip: claims, pushes and ends of many calls share theirs, and go on while others are under way. Hand-written
+BullMQ's worker fetches jobs one after the other, a round trip for each, however many it may run at a time; more workers help it.
 
 ## 100,000 calls in the queue
 

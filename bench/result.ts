@@ -6,6 +6,7 @@ import type { BacklogResult } from './scenarios/backlog.ts';
 import type { FixedRatesResult } from './scenarios/fixed-rates.ts';
 import type { FloorResult } from './scenarios/floor.ts';
 import type { MemoryResult } from './scenarios/memory.ts';
+import type { NetworkResult } from './scenarios/network.ts';
 import type { RefusalsResult } from './scenarios/refusals.ts';
 import type { StartResult } from './scenarios/start.ts';
 
@@ -25,6 +26,7 @@ export interface Scenarios {
   readonly floor?: FloorResult;
   readonly refusals?: RefusalsResult;
   readonly 'fixed-rates'?: FixedRatesResult;
+  readonly network?: NetworkResult;
   readonly backlog?: BacklogResult;
   readonly start?: StartResult;
   readonly memory?: MemoryResult;

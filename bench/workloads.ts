@@ -149,6 +149,7 @@ export const SCENARIOS = [
   { name: 'floor', title: 'A bare Redis list', full: true },
   { name: 'refusals', title: 'Refusals by an open circuit', full: false },
   { name: 'fixed-rates', title: 'Latency at fixed rates', full: true },
+  { name: 'network', title: 'Redis over a network', full: true },
   { name: 'backlog', title: '100,000 calls in the queue', full: true },
   { name: 'start', title: 'From a worker’s start to its first call', full: true },
   { name: 'memory', title: 'Memory', full: true },
