@@ -117,10 +117,9 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
   });
   const following = new ClockFollower(redis);
   try {
-    await following.read();
     // The embedded server is ours to configure.
     if (embedded !== undefined && asksForAlways(settings)) await redis.config('SET', 'appendfsync', 'always');
-    const server = await inspectServer(redis);
+    const [server] = await Promise.all([inspectServer(redis), following.read()]);
     report(server, options);
     const writer = new AuditWriter({
       redis,
@@ -313,14 +312,6 @@ export async function inspectServer(redis: Redis): Promise<ServerFacts> {
 }
 
 async function inspectOne(redis: Redis): Promise<ServerFacts> {
-  const info = `${await redis.info('server')}\n${await redis.info('memory')}\n${await redis.info('persistence')}`;
-  const told = (name: string) => new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1];
-  const version = told('valkey_version') ?? told('redis_version') ?? 'unknown';
-  if (!isAtLeast(version, OLDEST_VERSION))
-    throw new PawlError(
-      'CONFIGURATION',
-      `Redis ${version} is too old: Pawl needs ${OLDEST_VERSION.join('.')} or later.`,
-    );
   const configured = async (name: string): Promise<string | undefined> => {
     try {
       return ((await redis.config('GET', name)) as string[])[1];
@@ -329,11 +320,22 @@ async function inspectOne(redis: Redis): Promise<ServerFacts> {
       return undefined;
     }
   };
+  const [appendfsync, ...sections] = await Promise.all([
+    configured('appendfsync'),
+    ...['server', 'memory', 'persistence'].map((section) => redis.info(section)),
+  ]);
+  const info = sections.join('\n');
+  const told = (name: string) => new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1];
+  const version = told('valkey_version') ?? told('redis_version') ?? 'unknown';
+  if (!isAtLeast(version, OLDEST_VERSION))
+    throw new PawlError(
+      'CONFIGURATION',
+      `Redis ${version} is too old: Pawl needs ${OLDEST_VERSION.join('.')} or later.`,
+    );
   return {
     version,
     evictionPolicy: told('maxmemory_policy') ?? (await configured('maxmemory-policy')),
-    persistence:
-      told('aof_enabled') === '0' ? 'none' : (((await configured('appendfsync')) ?? 'unknown') as Persistence),
+    persistence: told('aof_enabled') === '0' ? 'none' : ((appendfsync ?? 'unknown') as Persistence),
     ...(told('aof_last_write_status') === 'err' ? { writeFailed: true } : {}),
   };
 }

@@ -24,7 +24,7 @@ export interface TextReference {
 export const UNREFERRED_MS = 600_000;
 /** Compressing is kept when it leaves at most this much. */
 const WORTHWHILE = 0.8;
-/** Parts that are on their way to Redis at a time. */
+/** Parts that are on their way to Redis, or from there, at a time. */
 const MAX_UNDER_WAY = 4;
 
 const keepPartScript = new Script('keep-part');
@@ -72,14 +72,15 @@ export class LargeTexts {
     [from, to]: ByteRange = [0, bytes],
   ): AsyncGenerator<Buffer, void, undefined> {
     const last = Math.ceil(to / PART_BYTES) - 1;
-    let next = Math.floor(from / PART_BYTES);
-    let fetched = this.#fetch(key, next);
-    for (; next <= last; next += 1) {
-      const stored = await fetched;
-      // The next one comes while this one is worked on.
-      if (next < last) fetched = this.#fetch(key, next + 1);
-      const start = next * PART_BYTES;
-      const plain = await plainPart(stored, parts[next] ?? '', Math.min(PART_BYTES, bytes - start));
+    let number = Math.floor(from / PART_BYTES);
+    let asked = number;
+    const underWay: Promise<Buffer | null>[] = [];
+    for (; number <= last; number += 1) {
+      // The next ones come while this one is worked on.
+      for (; asked <= last && underWay.length < MAX_UNDER_WAY; asked += 1) underWay.push(this.#fetch(key, asked));
+      const stored = (await underWay.shift()) ?? null;
+      const start = number * PART_BYTES;
+      const plain = await plainPart(stored, parts[number] ?? '', Math.min(PART_BYTES, bytes - start));
       yield plain.subarray(Math.max(0, from - start), to - start);
     }
   }

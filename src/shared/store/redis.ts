@@ -235,9 +235,9 @@ export async function reach(
     await whenReady(redis, timeoutMs);
     const { url } = options;
     // Since version 7, Redis gives a user no channels by itself: a script would stop where it tells of what it has done.
-    await redis.publish(options.name, '');
+    const [, cluster] = await Promise.all([redis.publish(options.name, ''), redis.info('cluster')]);
     if (isCluster(url)) return { url, redis };
-    if (!/^cluster_enabled:1/m.test(await redis.info('cluster'))) {
+    if (!/^cluster_enabled:1/m.test(cluster)) {
       await checkDatabase(redis);
       return { url, redis };
     }
