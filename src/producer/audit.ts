@@ -157,11 +157,11 @@ function askedCall(envelope: ToolCallEnvelope, offer: Offer | undefined): AskedC
     turnId: turnOf(envelope),
     correlationId: target.correlationId,
     compensates: compensated(envelope),
+    idempotencyKey: payload.idempotencyKey,
+    params: payload.params,
     ...(offer === undefined
       ? {}
       : { toolVersion: offer.version, tier: offer.tier, estimatedCostUnits: offer.budget?.costUnits ?? 1 }),
-    idempotencyKey: payload.idempotencyKey,
-    params: payload.params,
   };
 }
 

@@ -129,12 +129,12 @@ export class CallChecks {
       circuit,
       modes,
       admission,
+      channel,
+      asks: asks ? { verdict, session } : undefined,
       ...this.#loopGuard(offer, identity, modes),
       ...(modes.dedupe === 'shadow'
         ? { shadow: { slotId: known.mergeId ?? known.callId, derived: known.mergeId !== undefined } }
         : {}),
-      channel,
-      asks: asks ? { verdict, session } : undefined,
     };
   }
 

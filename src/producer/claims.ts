@@ -55,12 +55,6 @@ export class Claims {
       callId: identity.callId,
       room,
       line,
-      ...(spends === undefined ? {} : { spends }),
-      ...(identity.mergeId === undefined ? {} : { mergeId: identity.mergeId }),
-      ...(shadow === undefined ? {} : { shadow }),
-      ...(loop === undefined
-        ? {}
-        : { loop: { loopId: loop.loopId, windowMs: loop.guard.windowMs, refuseAt: refuseAt(loop.guard, modes) } }),
       mode: envelope.transport.dedupeMode,
       paramsDigest: digest,
       request,
@@ -69,6 +63,12 @@ export class Claims {
       kept: this.#keepJob(),
       once: offer.effects === 'once',
       inboxId: this.#parts.inboxId,
+      ...(spends === undefined ? {} : { spends }),
+      ...(identity.mergeId === undefined ? {} : { mergeId: identity.mergeId }),
+      ...(shadow === undefined ? {} : { shadow }),
+      ...(loop === undefined
+        ? {}
+        : { loop: { loopId: loop.loopId, windowMs: loop.guard.windowMs, refuseAt: refuseAt(loop.guard, modes) } }),
       ...(record === undefined ? {} : { record }),
     };
   }

@@ -46,10 +46,12 @@ const CHECKED_AT_MOST = 2_000;
  * only a full collection looks: whatever a waiter still held would be copied by every collection until then.
  */
 function release(waiter: Waiter): void {
-  waiter.settle = () => {};
-  waiter.abandon = () => {};
+  waiter.settle = ignore;
+  waiter.abandon = ignore;
   waiter.progress = undefined;
 }
+
+function ignore(): void {}
 
 /** Who came later to a call that others wait for makes it no younger. */
 function lastChecked(waiters: ReadonlySet<Waiter>): number {

@@ -305,10 +305,15 @@ function backslashesBefore(text: string, at: number, from: number): number {
   return at - first;
 }
 
+/** The longest one is `\\uXXXX`. */
+const ESCAPE_LENGTH = 6;
+
 /** As much of an unended string as holds no part of an escape at its end. */
 function endOfEscapes(text: string): number {
-  const last = text.lastIndexOf('\\');
-  if (last < 0 || backslashesBefore(text, last, 0) % 2 === 1) return text.length;
-  const length = text[last + 1] === 'u' ? 6 : 2;
-  return last + length > text.length ? last : text.length;
+  const last = text.slice(-ESCAPE_LENGTH).lastIndexOf('\\');
+  if (last < 0) return text.length;
+  const at = Math.max(0, text.length - ESCAPE_LENGTH) + last;
+  if (backslashesBefore(text, at, 0) % 2 === 1) return text.length;
+  const length = text[at + 1] === 'u' ? ESCAPE_LENGTH : 2;
+  return at + length > text.length ? at : text.length;
 }

@@ -21,6 +21,8 @@ export interface LargeText {
   readonly content?: ByteRange;
 }
 
+const encoder = new TextEncoder();
+
 /** Puts text together to parts. */
 export class LargeTextWriter {
   readonly #maxBytes: number;
@@ -42,16 +44,33 @@ export class LargeTextWriter {
   }
 
   add(text: string): void {
-    const bytes = Buffer.from(text);
-    for (let from = 0; from < bytes.length && !this.isFull; ) {
-      const copied = bytes.copy(this.#part, this.#used, from);
-      from += copied;
-      this.#used += copied;
-      if (this.#used < PART_BYTES) continue;
-      this.#parts.push(this.#part);
-      this.#part = Buffer.allocUnsafe(PART_BYTES);
-      this.#used = 0;
+    for (let from = 0; from < text.length && !this.isFull; ) {
+      const { read, written } = encoder.encodeInto(
+        from === 0 ? text : text.slice(from),
+        this.#part.subarray(this.#used),
+      );
+      from += read;
+      this.#used += written;
+      // A character that does not fit goes into both parts.
+      if (from < text.length) from += this.#split(text, from);
+      if (this.#used === PART_BYTES) this.#next();
     }
+  }
+
+  /** Writes the character that begins there, of several bytes or the first of the next part; answers how many units it has. */
+  #split(text: string, from: number): number {
+    const character = String.fromCodePoint(text.codePointAt(from) as number);
+    const bytes = Buffer.from(character);
+    const first = bytes.copy(this.#part, this.#used);
+    this.#next();
+    this.#used = bytes.copy(this.#part, 0, first);
+    return character.length;
+  }
+
+  #next(): void {
+    this.#parts.push(this.#part);
+    this.#part = Buffer.allocUnsafe(PART_BYTES);
+    this.#used = 0;
   }
 
   /** Adds a value's JSON. Throws what `JSON.stringify` throws. */

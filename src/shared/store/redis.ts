@@ -7,8 +7,10 @@ import type { Duplex } from 'node:stream';
 import { Cluster, Command, Redis, type RedisOptions } from 'ioredis';
 import { PawlError } from '../failure.ts';
 import { type CommandQueues, CommandWatch } from './command-watch.ts';
+import { DirectConnector } from './direct-connector.ts';
 import { GatheredWrites } from './gathered-writes.ts';
 import { addressOf, clusterUrl, isCluster, nodesOf } from './redis-address.ts';
+import './young-commands.ts';
 
 export type { Redis } from 'ioredis';
 
@@ -40,8 +42,10 @@ const PATIENT_SILENCE_MS = 15_000;
 
 /** How ioredis should behave for us; also what BullMQ's worker connections are made from (FACTS: `null`, capped delay). */
 export function redisOptions(options: ConnectionOptions): RedisOptions & { replyMapping: 'legacy' } {
+  const address = addressOf(options.url);
   const common: RedisOptions & { replyMapping: 'legacy' } = {
-    ...addressOf(options.url),
+    ...address,
+    ...(address.tls === undefined ? { Connector: DirectConnector } : {}),
     replyMapping: 'legacy',
     connectionName: options.name,
     retryStrategy: (attempt) => Math.min(50 * attempt, MAX_RECONNECT_DELAY_MS),
@@ -68,9 +72,13 @@ const TYPED = Symbol('typed');
 function typed(command: Command & { [TYPED]?: true }): boolean {
   if (command[TYPED]) return false;
   command[TYPED] = true;
-  const { reject } = command;
-  command.reject = (error) => reject(backendError(error) as Error);
+  command.reject = rejectingTyped(command.reject);
   return true;
+}
+
+/** A function of its own, so that it dies as young as what it refers to (`young-commands.ts`). */
+function rejectingTyped(reject: Command['reject']): Command['reject'] {
+  return (error) => reject(backendError(error) as Error);
 }
 
 /**

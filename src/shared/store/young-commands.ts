@@ -1,0 +1,61 @@
+/**
+ * Lets the commands of ioredis die young. V8 puts a function that is written where it is assigned to a property
+ * (`this.reject = (error) => …`) into its old space for as long as that code is not optimized. ioredis writes one for each command;
+ * everything that it refers to, the command's arguments and its answer, would outlive all collections but full ones.
+ */
+import { Command } from 'ioredis';
+
+/** What ioredis' own `initPromise` works with. */
+interface Internals {
+  readonly name: string;
+  args: unknown[];
+  readonly callback?: unknown;
+  readonly errorStack?: unknown;
+  transformed: boolean;
+  isResolved: boolean;
+  isSettled: boolean;
+  promise: Promise<unknown>;
+  resolve: unknown;
+  reject: unknown;
+  initPromise(): void;
+  stringifyArguments(): void;
+  _convertValue(resolve: (value: unknown) => void): unknown;
+  _clearTimers(): void;
+}
+
+type Transformers = Readonly<Record<string, ((args: unknown[]) => unknown[]) | undefined>>;
+
+const prototype = Command.prototype as unknown as Internals;
+const { argument: transformers } = (
+  Command as unknown as { readonly _transformer: { readonly argument: Transformers } }
+)._transformer;
+const { initPromise } = prototype;
+
+/** Does what the method does that it stands for, with functions that are values before they are properties. */
+function initYoungPromise(this: Internals): void {
+  if (this.callback !== undefined || this.errorStack !== undefined) {
+    initPromise.call(this);
+    return;
+  }
+  this.isResolved = false;
+  this.isSettled = false;
+  this.promise = new Promise((resolve, reject) => {
+    if (!this.transformed) {
+      this.transformed = true;
+      this.args = transformers[this.name]?.(this.args) ?? this.args;
+      this.stringifyArguments();
+    }
+    this.resolve = this._convertValue(resolve);
+    this.reject = rejecting(this, reject);
+  });
+}
+
+function rejecting(command: Internals, reject: (error: unknown) => void): (error: unknown) => void {
+  return (error) => {
+    command._clearTimers();
+    command.isSettled = true;
+    reject(error);
+  };
+}
+
+prototype.initPromise = initYoungPromise;
