@@ -5,7 +5,7 @@ import type { CircuitState } from '../shared/breaker.ts';
 import { leftInDoubt, settlementOfAborted } from '../shared/call.ts';
 import { classify } from '../shared/classify.ts';
 import { type Failure, failureOf, type PawlError } from '../shared/failure.ts';
-import { isLong } from '../shared/json-pieces.ts';
+import { isLong, jsonText } from '../shared/json-pieces.ts';
 import type { LargeText } from '../shared/large-text.ts';
 import { bringsTaint, longOutcomeText, type Outcome, resultError } from '../shared/outcome.ts';
 import { redact, secretsIn, secretsOf } from '../shared/redaction.ts';
@@ -287,6 +287,6 @@ function successOutcome(begun: Begun, result: ToolResult<unknown>, diff: string)
 
 /** Undefined when it has more than `maxBytes`. They are not counted where that cannot be. */
 function shortText(outcome: Outcome, maxBytes: number): string | undefined {
-  const text = JSON.stringify(outcome);
+  const text = jsonText(outcome);
   return text.length * 3 <= maxBytes || Buffer.byteLength(text) <= maxBytes ? text : undefined;
 }

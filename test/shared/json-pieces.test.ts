@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { isLong, JsonReader, jsonPieces } from '../../src/shared/json-pieces.ts';
+import { isLong, JsonReader, jsonPieces, jsonText } from '../../src/shared/json-pieces.ts';
 
 const LONG = 70_000;
 
@@ -10,6 +10,7 @@ const values = fc.letrec<{ any: unknown }>((tie) => ({
     { maxDepth: 4 },
     fc.string({ unit: 'binary', maxLength: 20 }),
     fc.nat({ max: 25_000 }).map((count) => 'a\\"é🙂\ud83d\n'.repeat(count)),
+    fc.nat({ max: 25_000 }).map((count) => 'prose é🙂\u2028\u007f\n'.repeat(count)),
     fc.double(),
     fc.constantFrom<unknown>(true, null, undefined, () => 1, new Date(0), new String('boxed')),
     fc.array(tie('any'), { maxLength: 6 }),
@@ -28,6 +29,7 @@ describe('JSON in pieces', () => {
     fc.assert(
       fc.property(values, fc.integer({ min: 1, max: 3 * LONG }), (value, steps) => {
         const text = JSON.stringify(value);
+        expect(jsonText(value) === text).toBe(true);
         if (text === undefined) return;
         if (isLong(value)) expect([...jsonPieces(value)].join('') === text).toBe(true);
         const read = readIn(text.length > 5_000 ? Math.max(steps, 997) : steps, text);
@@ -80,6 +82,18 @@ describe('JSON in pieces', () => {
       expect(() => JSON.stringify(value)).toThrow(TypeError);
       expect(() => [...jsonPieces(value)]).toThrow(TypeError);
     }
+  });
+
+  test('a text in one piece is what JSON.stringify writes, whatever one character in it is', () => {
+    for (let code = 0; code < 0x1_00; code += 1) {
+      const character = String.fromCharCode(code);
+      for (const text of [`${'x'.repeat(5_000)}\n${character}y`, `${'→'.repeat(5_000)}${character}`])
+        expect(jsonText({ content: { text } })).toBe(JSON.stringify({ content: { text } }));
+    }
+    for (const text of ['\ud83d', '\udc00\ud83d', '\u2028', '🙂'].map(
+      (character) => `${character}${'x'.repeat(5_000)}`,
+    ))
+      expect(jsonText([text, 1])).toBe(JSON.stringify([text, 1]));
   });
 
   test.each(['', '[1', '{"a":', '1,2', `["${'x'.repeat(LONG)}`, '[1]]', '[tru]'])('%s is no JSON', (text) => {
