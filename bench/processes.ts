@@ -40,7 +40,8 @@ export class BenchProcess {
   ): Promise<BenchProcess> {
     const child = fork(programOf(side, role), [JSON.stringify(options)], {
       execArgv: [...nodeOptions],
-      env: { ...process.env, ...env },
+      // Warnings that are the same in each of many processes would hide what is measured.
+      env: { LOG_LEVEL: 'error', ...process.env, ...env },
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
     const started = new BenchProcess(child, `the ${role} of ${side}`);
