@@ -6,6 +6,8 @@ import { PawlError } from '../shared/failure.ts';
 const MAX_ALTERNATIVES = 1_000;
 /** In a name of a glob: with each more the time for a name grows by its length. */
 const MAX_STARS = 4;
+/** Names of a glob that stand for any folders: older Nodes try each way to share out a path's folders among them. */
+const MAX_ANY_FOLDERS = 4;
 const INNERMOST_BRACES = /\{([^{}]*)\}/;
 const NUMBERS = /^(-?\d+)\.\.(-?\d+)(?:\.\.-?\d+)?$/;
 
@@ -47,4 +49,12 @@ export function refuseCostlyGlob(glob: string): void {
   }
   const stars = alternatives.flatMap((each) => each.split('/').map((name) => name.match(/\*+/g)?.length ?? 0));
   if (stars.some((count) => count > MAX_STARS)) refuse(`a name has more than ${MAX_STARS} stars`);
+  if (alternatives.some((each) => countAnyFolders(each) > MAX_ANY_FOLDERS))
+    refuse(`it has more than ${MAX_ANY_FOLDERS} times "**"`);
+}
+
+/** Next to each other they are one. */
+function countAnyFolders(glob: string): number {
+  const names = glob.split('/').filter((name) => name !== '' && name !== '.');
+  return names.filter((name, index) => name === '**' && names[index - 1] !== '**').length;
 }

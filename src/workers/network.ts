@@ -12,7 +12,8 @@ import { request as requestHttps } from 'node:https';
 import { isIP, type LookupFunction } from 'node:net';
 import { pipeline, Readable, Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
-import { PawlError } from '../shared/failure.ts';
+import { classify } from '../shared/classify.ts';
+import { PawlError, ToolError } from '../shared/failure.ts';
 import { whyNotPublic } from './addresses.ts';
 
 export const DEFAULT_MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
@@ -45,6 +46,7 @@ export interface NetworkOptions {
  * A `fetch` with these differences: `PERMISSION_DENIED` for an address that is not public, at most 5 redirects, request
  * bodies are read into memory first, credentials are dropped where a redirect changes the origin. Connection errors are
  * Node's own (`ECONNREFUSED`, `ENOTFOUND`…); `CONNECT_TIMEOUT` after 10 s and `UPSTREAM_TIMEOUT` after 60 s of silence.
+ * Past a redirect of a request that can have an effect, such an error is a `ToolError` that leaves open whether it had one.
  */
 export function openNetwork(options: NetworkOptions): Fetch {
   return async (input, init) => {
@@ -58,7 +60,9 @@ export function openNetwork(options: NetworkOptions): Fetch {
       body: await bodyOf(request),
     };
     for (let redirects = 0; ; redirects += 1) {
-      const incoming = await send(hop, signal, options);
+      const incoming = await send(hop, signal, options).catch((error: unknown) => {
+        throw redirects === 0 || signal.aborted ? error : afterRedirect(error, request);
+      });
       const location = redirectOf(incoming);
       if (location === undefined || request.redirect === 'manual') {
         const body = bodyReader(incoming, hop, signal, options);
@@ -72,6 +76,19 @@ export function openNetwork(options: NetworkOptions): Fetch {
       hop = nextHop(hop, location, incoming.statusCode ?? 0);
     }
   };
+}
+
+/** Whoever redirects a request may have done what it asked before: that the way on is barred does not prove that nothing happened. */
+function afterRedirect(error: unknown, { method, url }: Request): unknown {
+  if (method === 'GET' || method === 'HEAD') return error;
+  const { code, retriable, nothingHappened, message } = classify(error);
+  if (!nothingHappened) return error;
+  return new ToolError(`${url} answers with a redirect and may have done what was asked; after it: ${message}`, {
+    code,
+    retriable,
+    nothingHappened: false,
+    cause: error,
+  });
 }
 
 interface Hop {
@@ -98,7 +115,7 @@ async function bodyOf(request: Request): Promise<Buffer | undefined> {
 }
 
 /** Resolves with the head of the response. */
-function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Promise<IncomingMessage> {
+async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Promise<IncomingMessage> {
   const { url, method, body } = hop;
   const { idleTimeoutMs = IDLE_TIMEOUT_MS } = options;
   if (url.protocol !== 'http:' && url.protocol !== 'https:') {

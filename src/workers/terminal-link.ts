@@ -111,22 +111,22 @@ export class TerminalLink {
     this.#open();
     const id = randomUUID();
     const answered = Promise.withResolvers<Message>();
+    answered.promise.catch(() => undefined); // an abort may come while nobody waits for it yet
     this.#waiting.set(id, answered.resolve);
     const onAbort = () => answered.reject(signal.reason);
     signal.addEventListener('abort', onAbort, { once: true });
     try {
       const notAfterMs = backend.clock.now() + TAKEN_MS;
       const message: Message = { kind: 'write', id, from: workerId, notAfterMs, ...request };
-      const takeBack = await this.#mail.send(owner.workerId, message);
+      const takeBack = await orPerhapsTyped(this.#mail.send(owner.workerId, message), request.terminalId);
+      const heard = await within(answered.promise, TAKEN_MS);
+      const unheard = heard === undefined && (await orPerhapsTyped(takeBack(), request.terminalId));
       const answer =
-        (await within(answered.promise, TAKEN_MS)) ??
-        ((await takeBack()) ? 'unheard' : await within(answered.promise, request.waitMs + ANSWER_MS)) ??
-        'silent';
+        heard ?? (unheard ? 'unheard' : await within(answered.promise, request.waitMs + ANSWER_MS)) ?? 'silent';
       return reportOf(answer, request.terminalId);
     } finally {
       this.#waiting.delete(id);
       signal.removeEventListener('abort', onAbort);
-      answered.promise.catch(() => undefined);
     }
   }
 
@@ -144,6 +144,19 @@ export class TerminalLink {
   async close(): Promise<void> {
     clearInterval(this.#renewal);
     await this.#mail.close();
+  }
+}
+
+/** What Redis refuses or leaves unanswered here proves nothing: the owner may have the message already. */
+async function orPerhapsTyped<T>(step: Promise<T>, terminalId: string): Promise<T> {
+  try {
+    return await step;
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new ToolError(
+      `What was said to the worker that has the terminal ${terminalId} got lost (${why}); the input may have been typed or not.`,
+      { code: 'TERMINAL_UNREACHABLE', cause: error },
+    );
   }
 }
 

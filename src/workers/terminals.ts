@@ -83,13 +83,20 @@ export class TerminalHost {
     const { env, network = false, link } = this.#options;
     const sandbox = escalated ? 'off' : (this.#options.sandbox ?? 'preferred');
     signal.throwIfAborted();
+    if (this.#closed) throw new PawlError('DRAINED');
     this.#refuseTooMany(sessionKey);
     const id = randomBytes(8).toString('hex');
     this.#starting.set(id, sessionKey);
     let terminal: Terminal;
     try {
+      // Before the program does anything: what Redis refuses then has had no effect, and may be tried again.
+      await link?.hold(id, sessionKey);
+      signal.throwIfAborted();
       terminal = await Terminal.start(id, sessionKey, { root, callId, env, sandbox, network }, request);
       this.#held.set(id, { terminal, escalated, idle: undefined });
+    } catch (error) {
+      link?.drop(id);
+      throw error;
     } finally {
       this.#starting.delete(id);
     }
@@ -97,10 +104,7 @@ export class TerminalHost {
       if (this.#closed) throw new PawlError('DRAINED');
       const report = await terminal.report(request.waitMs, signal);
       if (report.state.kind === 'ended') this.#forget(id);
-      else {
-        await link?.hold(id, sessionKey);
-        this.#rest(id);
-      }
+      else this.#rest(id);
       return report;
     } catch (error) {
       await this.#end(id);

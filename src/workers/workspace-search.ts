@@ -23,8 +23,22 @@ const MAX_FILE_BYTES = 8 * 1024 * 1024;
 const MAX_IGNORE_BYTES = 128 * 1024;
 /** Of such a line. */
 const MAX_IGNORE_LENGTH = 1_000;
-/** How long the search may keep the event loop to itself between two files. */
+/** How long the search may keep the event loop to itself. */
 const MAX_TURN_MS = 20;
+/** At worst RE2 takes a step for each instruction of the pattern and each character, of up to 100 ns: so many between two looks at the clock. */
+const STEPS_BETWEEN_LOOKS = 200_000;
+/** Of one line, which RE2 does not leave before its end. */
+const MAX_STEPS_OF_LINE = 2_000_000;
+const MAX_INSTRUCTIONS = 5_000;
+/** Of instructions: all states that it can come to have room in RE2's table, which makes one step of a character. */
+const SMALL_PROGRAM = 12;
+/** Of lines so long the time is taken. Two trials, each of so long in all, in which a step took more say that the table does not help. */
+const TIMED_LINE_LENGTH = 64;
+const TRIAL_MS = 100;
+const MAX_SLOW_TRIALS = 2;
+const MAX_TABLE_STEP_MS = 20e-6;
+/** What a line costs beside its characters. */
+const LINE_OVERHEAD = 16;
 /** Of folders in each other: all of them are open on the way. */
 const MAX_DEPTH = 256;
 const MAX_LINE_LENGTH = 500;
@@ -68,15 +82,27 @@ interface IgnoreLevel {
   readonly rules: Ignore;
 }
 
+interface LineTest {
+  fits(line: string): boolean;
+  /** For each character. */
+  readonly steps: number;
+  /** Longer lines are not looked at. */
+  readonly maxLength: number;
+}
+
 class SearchTask {
   readonly #search: WorkspaceSearch;
   readonly #signal: AbortSignal;
-  readonly #pattern: RE2JS | undefined;
+  readonly #test: LineTest | undefined;
   readonly #limit: number;
   readonly #files: { path: string; bytes: number; modifiedAtMs: number }[] = [];
   readonly #lines: WorkspaceLine[] = [];
   #matches = 0;
   #truncated = false;
+  /** A line was too long for the pattern: it may match or not. */
+  #leftOutLine = false;
+  /** Since the last look at the clock. */
+  #steps = 0;
   /** Files, and the folders that lead to them, from where the search begins. */
   #only: ReadonlySet<string> | undefined;
   #turnSinceMs = performance.now();
@@ -86,7 +112,7 @@ class SearchTask {
     this.#signal = signal;
     this.#limit = search.limit ?? DEFAULT_LIMIT;
     if (search.glob !== undefined) refuseCostlyGlob(search.glob);
-    this.#pattern = search.pattern === undefined ? undefined : compile(search.pattern, search);
+    this.#test = search.pattern === undefined ? undefined : lineTest(search.pattern, search);
   }
 
   async lookOnlyAt(paths: readonly string[]): Promise<void> {
@@ -109,7 +135,7 @@ class SearchTask {
   }
 
   finding(): WorkspaceFinding {
-    return { files: this.#files, lines: this.#lines, truncated: this.#truncated };
+    return { files: this.#files, lines: this.#lines, truncated: this.#truncated || this.#leftOutLine };
   }
 
   /** `path` from the root, `below` from where the search begins. */
@@ -156,46 +182,64 @@ class SearchTask {
 
   async file(folder: Folder, name: string, path: string, stats: { size: number; mtimeMs: number }): Promise<void> {
     const found = { path, bytes: stats.size, modifiedAtMs: Math.round(stats.mtimeMs) };
-    if (this.#pattern === undefined) {
+    if (this.#test === undefined) {
       this.#add(() => this.#files.push(found));
       return;
     }
     if (stats.size > MAX_FILE_BYTES) return;
     const handle = await open(entry(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => undefined);
     if (handle === undefined) return;
-    try {
-      const bytes = await handle.readFile();
-      if (!bytes.subarray(0, 8_192).includes(0)) this.#grep(found, bytes.toString('utf8'));
-    } finally {
-      await handle.close();
-    }
+    const bytes = await handle.readFile().finally(() => handle.close());
+    if (!bytes.subarray(0, 8_192).includes(0)) await this.#grep(this.#test, found, bytes.toString('utf8'));
   }
 
-  #grep(file: { path: string; bytes: number; modifiedAtMs: number }, text: string): void {
-    const pattern = this.#pattern;
-    if (pattern === undefined) return;
-    const lines = text.split(/\r?\n/);
-    if (lines.at(-1) === '') lines.pop();
+  async #grep(
+    test: LineTest,
+    file: { path: string; bytes: number; modifiedAtMs: number },
+    text: string,
+  ): Promise<void> {
     const context = this.#search.contextLines ?? 0;
-    let told = -1;
+    const tell = (line: number, content: string, isMatch: boolean) =>
+      this.#lines.push({ path: file.path, line, text: clipped(content), isMatch });
+    /** Lines that the next match has before it. */
+    let before: string[] = [];
+    /** How many lines the last match still has after it. */
+    let after = 0;
     let hits = 0;
-    for (const [index, line] of lines.entries()) {
-      if (!pattern.matcher(line).find()) continue;
-      if (this.#matches >= this.#limit || this.#lines.length > MAX_LINES_WITH_CONTEXT) {
-        this.#truncated = true;
-        break;
+    let line = 0;
+    for (const content of linesOf(text)) {
+      line += 1;
+      this.#steps += (content.length + LINE_OVERHEAD) * test.steps;
+      if (this.#steps > STEPS_BETWEEN_LOOKS) {
+        this.#steps = 0;
+        await this.#turn();
       }
-      this.#matches += 1;
-      hits += 1;
-      for (let at = Math.max(told + 1, index - context); at <= Math.min(index + context, lines.length - 1); at += 1) {
-        // A line told as context of an earlier match that matches itself is told once, as a match.
-        const isMatch = at === index || pattern.matcher(lines[at] ?? '').find();
-        if (at > index && isMatch) break;
-        this.#lines.push({ path: file.path, line: at + 1, text: clipped(lines[at] ?? ''), isMatch });
-        told = at;
+      if (this.#fits(test, content)) {
+        if (this.#matches >= this.#limit || this.#lines.length > MAX_LINES_WITH_CONTEXT) {
+          this.#truncated = true;
+          break;
+        }
+        this.#matches += 1;
+        hits += 1;
+        for (const [index, each] of before.entries()) tell(line - before.length + index, each, false);
+        tell(line, content, true);
+        before = [];
+        after = context;
+      } else if (after > 0) {
+        tell(line, content, false);
+        after -= 1;
+      } else if (context > 0) {
+        before.push(content);
+        if (before.length > context) before.shift();
       }
     }
     if (hits > 0) this.#files.push(file);
+  }
+
+  #fits(test: LineTest, line: string): boolean {
+    if (line.length <= test.maxLength) return test.fits(line);
+    this.#leftOutLine = true;
+    return false;
   }
 
   #add(push: () => void): void {
@@ -246,6 +290,57 @@ function ignoreRules(text: string): Ignore {
     Object.defineProperty(rule, 'regex', { value: expression });
   }
   return rules;
+}
+
+/** One after the other: a file can have millions. */
+function* linesOf(text: string): Generator<string> {
+  for (let start = 0; start < text.length; ) {
+    const end = text.indexOf('\n', start);
+    if (end === -1) return yield text.slice(start);
+    yield text.slice(start, text[end - 1] === '\r' && end > start ? end - 1 : end);
+    start = end + 1;
+  }
+}
+
+function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
+  const { ignoreCase, literal } = search;
+  if (!ignoreCase && (literal || RE2JS.quote(pattern) === pattern))
+    return { fits: (line) => line.includes(pattern), steps: 1, maxLength: Number.POSITIVE_INFINITY };
+  const compiled = compile(pattern, search);
+  const steps = compiled.programSize();
+  if (steps > MAX_INSTRUCTIONS) {
+    const why = `it makes a program of ${steps} instructions, and ${MAX_INSTRUCTIONS} are taken; use smaller counts in {…}`;
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} is too costly a pattern: ${why}.`, {
+      issues: [{ path: 'pattern', message: why }],
+    });
+  }
+  if (steps <= SMALL_PROGRAM)
+    return { fits: (line) => compiled.test(line), steps, maxLength: Number.POSITIVE_INFINITY };
+  return { fits: matcherOf(compiled, steps), steps, maxLength: Math.floor(MAX_STEPS_OF_LINE / steps) };
+}
+
+/**
+ * RE2 tells whether a line matches by a table of states, many times faster than where. But a few patterns come to ever new states: then
+ * the table is made anew all the time, and to ask where takes less.
+ */
+function matcherOf(compiled: RE2JS, steps: number): (line: string) => boolean {
+  let spentMs = 0;
+  let doneSteps = 0;
+  let slowTrials = 0;
+  return (line) => {
+    if (slowTrials === MAX_SLOW_TRIALS) return compiled.matcher(line).find();
+    if (line.length < TIMED_LINE_LENGTH) return compiled.test(line);
+    const sinceMs = performance.now();
+    const fits = compiled.test(line);
+    spentMs += performance.now() - sinceMs;
+    doneSteps += line.length * steps;
+    if (spentMs >= TRIAL_MS) {
+      slowTrials = spentMs / doneSteps > MAX_TABLE_STEP_MS ? slowTrials + 1 : 0;
+      spentMs = 0;
+      doneSteps = 0;
+    }
+    return fits;
+  };
 }
 
 function compile(pattern: string, { ignoreCase, literal }: WorkspaceSearch): RE2JS {

@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type RequestListener } from 'node:h
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { classify } from '../../src/shared/classify.ts';
 import { PawlError } from '../../src/shared/failure.ts';
 import { openNetwork } from '../../src/workers/network.ts';
 
@@ -18,6 +19,15 @@ async function serve(listener: RequestListener): Promise<{ readonly url: string;
   await new Promise((resolve) => server.once('listening', resolve));
   const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
   return { url: `http://${host}`, host };
+}
+
+/** A port at which nobody listens any more. */
+async function closedPort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
 }
 
 async function bodyOf(request: IncomingMessage): Promise<string> {
@@ -152,6 +162,45 @@ describe('redirects', () => {
   });
 });
 
+describe('a redirect that leads nowhere', () => {
+  const elsewhere = [
+    ['a refused connection', 'http://127.0.0.1:PORT/', 'CONNECTION_REFUSED', true],
+    ['an unknown name', 'http://absent.test/', 'DNS_FAILED', true],
+    ['a private address', 'http://169.254.169.254/', 'PERMISSION_DENIED', false],
+    ['another protocol', 'ftp://example.com/', 'PERMISSION_DENIED', false],
+  ] as const;
+
+  /** A fetch that `status` sends there. */
+  async function redirecting(target: string, status: number) {
+    const location = target.replace('PORT', String(await closedPort()));
+    const { url } = await serve((_request, response) => response.writeHead(status, { location }).end());
+    const resolve = async () => [];
+    const call = new AbortController();
+    return { url, call, fetch: openNetwork({ signal: call.signal, allowedHosts: ['127.0.0.1'], resolve }) };
+  }
+
+  test.each(elsewhere)('does not prove that a POST had no effect: %s', async (_what, target, code, retriable) => {
+    for (const status of [301, 302, 303, 307]) {
+      const { url, fetch } = await redirecting(target, status);
+      const error = await fetch(url, { method: 'POST', body: 'pay' }).catch((thrown: unknown) => thrown);
+      expect(classify(error)).toMatchObject({ code, retriable, nothingHappened: false });
+    }
+  });
+
+  test.each(elsewhere)('and a GET has none: %s', async (_what, target, code) => {
+    const { url, fetch } = await redirecting(target, 302);
+    const error = await fetch(url).catch((thrown: unknown) => thrown);
+    expect(classify(error)).toMatchObject({ code, nothingHappened: true });
+  });
+
+  test('an abort past it ends with the reason of the signal', async () => {
+    const reason = new PawlError('CANCELLED');
+    const silent = await serve(() => call.abort(reason));
+    const { url, call, fetch } = await redirecting(silent.url, 307);
+    await expect(fetch(url, { method: 'POST' })).rejects.toBe(reason);
+  });
+});
+
 describe('as fetch', () => {
   test('method, headers, body, status and headers of the answer', async () => {
     const { url, host } = await serve(async (request, response) => {
@@ -198,14 +247,8 @@ describe('as fetch', () => {
   });
 
   test('a refused connection keeps Node’s code', async () => {
-    const { host } = await serve(() => {});
     const fetch = openNetwork({ signal, allowedHosts: ['127.0.0.1'] });
-    const closed = createServer().listen(0, '127.0.0.1');
-    await new Promise((resolve) => closed.once('listening', resolve));
-    const { port } = closed.address() as AddressInfo;
-    await new Promise((resolve) => closed.close(resolve));
-    expect(host).not.toBe('');
-    await expect(fetch(`http://127.0.0.1:${port}`)).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+    await expect(fetch(`http://127.0.0.1:${await closedPort()}`)).rejects.toMatchObject({ code: 'ECONNREFUSED' });
   });
 
   test('abort of the call ends a request and a body, with the reason of the signal', async () => {

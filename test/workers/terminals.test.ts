@@ -1,22 +1,25 @@
 /** Programs that go on between calls (C16), in one worker. */
 import { randomInt } from 'node:crypto';
-import { readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { PawlError } from '../../src/shared/failure.ts';
 import type { TerminalReport, Terminals } from '../../src/shared/tool.ts';
 import { detectMeans } from '../../src/workers/processes.ts';
 import { MEANS, type Means } from '../../src/workers/sandbox/means.ts';
-import { TerminalHost, type TerminalLimits } from '../../src/workers/terminals.ts';
+import type { TerminalLink } from '../../src/workers/terminal-link.ts';
+import { TerminalHost, type TerminalHostOptions } from '../../src/workers/terminals.ts';
 import { temporaryFolder } from '../helpers/context.ts';
 import { eventually } from '../helpers/signal.ts';
 
 const available = await detectMeans();
 
-function hostWith({ sandbox, limits }: { sandbox?: Means; limits?: Partial<TerminalLimits> } = {}) {
+function hostWith({ sandbox, limits, link }: Pick<TerminalHostOptions, 'limits' | 'link'> & { sandbox?: Means } = {}) {
   const host = new TerminalHost({
     env: { PATH: process.env['PATH'] },
     ...(sandbox === undefined ? {} : { sandbox }),
     ...(limits === undefined ? {} : { limits }),
+    ...(link === undefined ? {} : { link }),
   });
   onTestFinished(() => host.close());
   const root = temporaryFolder();
@@ -188,6 +191,16 @@ test('cancelling the call that starts a program ends it, cancelling a look does 
   look.abort(new Error('enough'));
   await expect(looking).rejects.toThrow('enough');
   expect(idOf(await terminals.write(id, '', 0))).toBe(id);
+});
+
+test('a program whose terminal Redis does not take never starts', async () => {
+  const refused = new PawlError('BACKEND_UNAVAILABLE');
+  const drop = vi.fn();
+  const link = { serve() {}, hold: async () => Promise.reject(refused), drop, close: async () => {} };
+  const { root, terminals } = hostWith({ link: link as unknown as TerminalLink });
+  await expect(start(terminals, 'touch began; sleep 1000')).rejects.toBe(refused);
+  expect(existsSync(join(root, 'began'))).toBe(false);
+  expect(drop).toHaveBeenCalledOnce();
 });
 
 test('a program that is absent, and one outside of the workspace, are refused', async () => {

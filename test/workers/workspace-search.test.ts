@@ -89,6 +89,49 @@ describe('grep_files (C17)', () => {
     expect(spentMs).toBeLessThan(5_000);
   });
 
+  describe('in one large file', () => {
+    async function search(content: string, pattern: string, signal?: AbortSignal) {
+      const ctx = testContext(signal === undefined ? {} : { signal });
+      await ctx.workspace.write('large', content);
+      return (await grepFiles.run(grepFiles.parse({ pattern, path: 'large' }), ctx)).output;
+    }
+
+    test('others have their turns, and a cancelled search ends', async () => {
+      const cancel = new AbortController();
+      const searched = search('\n'.repeat(8 * 1024 * 1024), 'x+', cancel.signal);
+      const refused = expect(searched).rejects.toThrow('enough');
+      setTimeout(() => cancel.abort(new Error('enough')), 50);
+      await refused;
+    });
+
+    test('a pattern of many instructions takes a step for a character', async () => {
+      const content = `${'a'.repeat(199)}\n`.repeat(10_000);
+      expect(await cpuMsOf(() => search(content, '\\pL{190}\\d'))).toBeLessThan(2_000);
+    });
+
+    test('a line that is too long for a pattern is left out, and that is told', async () => {
+      const content = `${'x '.repeat(100_000)}needle1\n needle2\n`;
+      const { lines, truncated } = await search(content, '(\\w|\\d){20}|needle\\d');
+      expect([lines.map(({ line }) => line), truncated]).toEqual([[2], true]);
+      expect(await search(content, 'needle')).toMatchObject({ lines: [{ line: 1 }, { line: 2 }], truncated: false });
+    });
+
+    test('a pattern of too many instructions is refused', async () => {
+      await expect(search('x', '.{1000}'.repeat(6))).rejects.toMatchObject({
+        code: 'INVALID_PARAMS',
+        message: expect.stringContaining('too costly'),
+      });
+    });
+  });
+
+  test('ends of lines are no part of them, and matches share what is between', async () => {
+    const ctx = testContext();
+    await ctx.workspace.write('a', 'one\r\n\nx\n2\n3\nx\nx\r\n4\n5\n6\nx\r');
+    const { lines } = (await grepFiles.run(grepFiles.parse({ pattern: '^x\\r?$', context: 2 }), ctx)).output;
+    const told = lines.map(({ line, text, isMatch }) => `${line}${isMatch ? ':' : '-'}${text}`);
+    expect(told).toEqual(['1-one', '2-', '3:x', '4-2', '5-3', '6:x', '7:x', '8-4', '9-5', '10-6', '11:x\r']);
+  });
+
   test.each(['../outside', 'out', 'src/secret.ts', '/etc'])('%s leaves the workspace (A11)', async (path) => {
     await expect(grep({ pattern: 'needle', path })).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
   });
@@ -106,6 +149,17 @@ test('glob finds files by name, the newest first, also ignored ones when asked',
   expect((await find({ pattern: '{README.md,src/a.ts}' })).files).toEqual(['src/a.ts', 'README.md']);
   expect((await find({ pattern: '*.js', include_ignored: true })).files).toEqual(['node_modules/x/index.js']);
   expect(await find({ pattern: '**', limit: 1 })).toMatchObject({ truncated: true });
+});
+
+test('of more files than asked for, glob gives those that changed last', async () => {
+  const ctx = testContext();
+  for (const [index, name] of ['a', 'b', 'c', 'd'].entries()) {
+    await ctx.workspace.write(name, '');
+    utimesSync(join(ctx.workspace.root, name), index, index);
+  }
+  const find = async (limit: number) => (await glob.run(glob.parse({ pattern: '*', limit }), ctx)).output;
+  expect(await find(2)).toEqual({ files: ['d', 'c'], truncated: true });
+  expect(await find(4)).toEqual({ files: ['d', 'c', 'b', 'a'], truncated: false });
 });
 
 test('list_dir lists a folder and the ones below it, not behind links, and goes on where a list was cut (C17)', async () => {
@@ -149,6 +203,8 @@ test.each([
   '*a{/x,*a*a*a*a}',
   '+(a|aa)+(a|aa)b',
   '{{1..900},{1..900}}',
+  `${'**/a/'.repeat(12)}b`,
+  '{x,**/a/{**,b}/a/**/a/{**/,}/a/*{*,}/b}',
 ])('a glob that would stop the worker is refused: %s', async (pattern) => {
   await expect(glob.run(glob.parse({ pattern }), tree())).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
 });
@@ -157,6 +213,8 @@ test.each([
   '{src,test}/**/*.{ts,tsx}',
   '*.{t,j}s',
   'src/**/[ab].ts',
+  '**/**/**/**/**/src/**/*.ts',
+  '{**/*.tsx,**/*.ts,**/*.js,**/*.jsx,**/*.css}',
   '{src/*.ts,a/*.ts,b/*.ts,c/*.ts,d/*.ts}',
   'src/{a,{1..20}}.ts',
 ])('a glob as people write it is taken: %s', async (pattern) => {

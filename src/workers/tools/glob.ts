@@ -4,6 +4,9 @@ import { readsFiles } from './kinds.ts';
 import { atMost, folder } from './parameters.ts';
 import { counted } from './words.ts';
 
+/** Which files changed last is known of those found, in order of name: a search looks for far more of them than a call asks for. */
+const MAX_FOUND = 100_000;
+
 /** Tool `glob`. */
 export const glob = defineTool({
   name: 'glob',
@@ -28,10 +31,12 @@ export const glob = defineTool({
     truncated: z.boolean(),
   }),
   async run({ pattern, path, include_ignored: includeIgnored, limit }, ctx) {
-    const { files, truncated } = await ctx.workspace.search({ path, glob: pattern, includeIgnored, limit });
-    const sorted = [...files].sort((a, b) => b.modifiedAtMs - a.modifiedAtMs || (a.path < b.path ? -1 : 1));
+    const found = await ctx.workspace.search({ path, glob: pattern, includeIgnored, limit: MAX_FOUND });
+    const sorted = [...found.files].sort((a, b) => b.modifiedAtMs - a.modifiedAtMs || (a.path < b.path ? -1 : 1));
+    const files = sorted.slice(0, limit).map((file) => file.path);
+    const truncated = found.truncated || sorted.length > limit;
     return {
-      output: { files: sorted.map((file) => file.path), truncated },
+      output: { files, truncated },
       display: `Found ${counted(files.length, 'file')} for ${pattern}${truncated ? ', and more' : ''}`,
     };
   },
