@@ -4,6 +4,7 @@
  */
 import { type Connector, type ConnectorArgument, hostMatches } from './connector.ts';
 import { PawlError } from './failure.ts';
+import { invalidParameter, joinedText, membersOf, type ParameterStyle, pairsOf, plainText } from './parameter-style.ts';
 import { matches } from './wildcard.ts';
 
 export interface ConnectorRequest {
@@ -18,6 +19,7 @@ export interface ConnectorRequest {
 type Params = Readonly<Record<string, unknown>>;
 
 const PLACEHOLDER = /\{([^{}]*)\}/g;
+const SECRET = '{secret:';
 const BODILESS = ['GET', 'HEAD', 'DELETE'];
 
 /** Throws `INVALID_PARAMS` for parameters that make no request, and `PERMISSION_DENIED` for one that the allow list leaves out. */
@@ -26,6 +28,8 @@ export function connectorRequest(connector: Connector, params: Params): Connecto
   const url = new URL(filledPath(connector.url, params));
   const placed = placedIn(connector);
   const body: Record<string, unknown> = {};
+  const styles: Record<string, ParameterStyle> = {};
+  const isInQuery = (name: string) => queryNames(connector).includes(name);
   const headers: Record<string, string> = {};
   for (const [param, value] of Object.entries(params)) {
     const argument = connector.arguments[param] ?? defaultArgument(connector, param, placed);
@@ -34,13 +38,15 @@ export function connectorRequest(connector: Connector, params: Params): Connecto
     const name = argument?.name ?? param;
     switch (argument?.in) {
       case 'query':
-        for (const text of queryTexts(param, value, argument)) url.searchParams.append(name, text);
+        for (const [key, text] of pairsOf(param, name, value, argument.style, isInQuery))
+          url.searchParams.append(key, text);
         break;
       case 'header':
-        headers[name.toLowerCase()] = headerText(param, plain(param, value));
+        headers[name.toLowerCase()] = headerText(param, withoutPlaceholders(headerValue(param, value, argument)));
         break;
       case 'body':
         body[name] = value;
+        styles[name] = argument.style;
         break;
       default:
         // It stands in the path, or in a template.
@@ -57,13 +63,15 @@ export function connectorRequest(connector: Connector, params: Params): Connecto
     const text = filled(template, params);
     if (text !== undefined) headers[name.toLowerCase()] = headerText(name, text);
   }
-  const made = bodyOf(connector, params, body);
+  const made = bodyOf(connector, params, body, styles);
   if (
     made !== undefined &&
     made.text.length * 3 > connector.maxRequestBytes &&
     byteLength(made.text) > connector.maxRequestBytes
   )
-    throw invalid('', `make a body of more than ${connector.maxRequestBytes} bytes`);
+    throw invalidParameter('', `make a body of more than ${connector.maxRequestBytes} bytes`);
+  // Services refuse the type of a body that is not there.
+  if (made === undefined) delete headers['content-type'];
   checkAllowed(connector, url);
   return {
     method,
@@ -104,6 +112,15 @@ function defaultArgument(
   return { in: inBody ? 'body' : 'query', style: 'repeat' };
 }
 
+/** Names in the query that the declaration has a meaning for. */
+function queryNames({ arguments: mapped, query, pagination }: Connector): readonly string[] {
+  const own = Object.entries(mapped).flatMap(([param, { in: place, name = param }]) =>
+    place === 'query' ? [name] : [],
+  );
+  const page = pagination !== undefined && 'parameter' in pagination ? (pagination.parameter ?? []) : [];
+  return [...Object.keys(query), ...own].concat(page);
+}
+
 /** Names of parameters that stand in a template. */
 function placedIn({ url, query, headers }: Connector): ReadonlySet<string> {
   const texts = [url, ...Object.values(query), ...Object.values(headers)];
@@ -113,11 +130,11 @@ function placedIn({ url, query, headers }: Connector): ReadonlySet<string> {
 function filledPath(template: string, params: Params): string {
   return template.replaceAll(PLACEHOLDER, (_placeholder, name: string) => {
     const value = params[name];
-    if (value === undefined || value === null) throw invalid(name, 'is needed for the path and missing');
-    const text = Array.isArray(value) ? value.map((entry) => plain(name, entry)).join(',') : plain(name, value);
+    if (value === undefined || value === null) throw invalidParameter(name, 'is needed for the path and missing');
+    const text = joinedText(name, value, ',');
     // A dot segment would climb out of the path, encoded or not.
     if (text === '' || text === '.' || text === '..')
-      throw invalid(name, `cannot stand in a path: ${JSON.stringify(text)}`);
+      throw invalidParameter(name, `cannot stand in a path: ${JSON.stringify(text)}`);
     return encodeURIComponent(text);
   });
 }
@@ -129,24 +146,32 @@ function filled(template: string, params: Params): string | undefined {
     if (name.startsWith('secret:')) return placeholder;
     const value = params[name];
     if (value === undefined || value === null) missing = true;
-    // What a parameter says is text, and never another placeholder.
-    return missing ? '' : plain(name, value).replaceAll('{secret:', '{ secret:');
+    return missing ? '' : withoutPlaceholders(plainText(name, value));
   });
+  if (!missing && text.split(SECRET).length !== template.split(SECRET).length)
+    throw invalidParameter('', `name a secret together, in ${JSON.stringify(template)}`);
   return missing ? undefined : text;
 }
 
-function queryTexts(param: string, value: unknown, { style }: ConnectorArgument): string[] {
-  if (!Array.isArray(value)) return [typeof value === 'object' ? JSON.stringify(value) : plain(param, value)];
-  const texts = value.map((entry) =>
-    typeof entry === 'object' && entry !== null ? JSON.stringify(entry) : plain(param, entry),
+/** What a parameter says is text, and never a placeholder: secrets are filled into what is made here. */
+function withoutPlaceholders(text: string): string {
+  return text.replaceAll(SECRET, '{ secret:');
+}
+
+function headerValue(param: string, value: unknown, { style }: ConnectorArgument): string {
+  if (style !== 'json') return joinedText(param, value, ',');
+  // A header takes no other characters; JSON can say them with these.
+  return JSON.stringify(value).replaceAll(
+    /[^\x20-\x7e]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
-  return style === 'comma' ? [texts.join(',')] : texts;
 }
 
 function bodyOf(
-  { method, body, bodyFrom }: Connector,
+  { method, body, bodyFrom, formStyle }: Connector,
   params: Params,
   members: Readonly<Record<string, unknown>>,
+  styles: Readonly<Record<string, ParameterStyle>>,
 ): { readonly type: string; readonly text: string } | undefined {
   const whole = bodyFrom === undefined ? undefined : params[bodyFrom];
   const empty = bodyFrom === undefined ? Object.keys(members).length === 0 : whole === undefined;
@@ -155,10 +180,15 @@ function bodyOf(
     case 'json':
       return { type: 'application/json', text: JSON.stringify(bodyFrom === undefined ? members : whole) };
     case 'form': {
-      const fields = new URLSearchParams();
-      for (const [name, value] of Object.entries((bodyFrom === undefined ? members : whole) as object))
-        for (const text of queryTexts(name, value, { in: 'body', style: 'repeat' })) fields.append(name, text);
-      return { type: 'application/x-www-form-urlencoded', text: fields.toString() };
+      const form = (bodyFrom === undefined ? members : whole) as object;
+      const isTaken = (name: string) => Object.hasOwn(form, name);
+      const fields = membersOf(form).flatMap(([name, value]) =>
+        pairsOf(name, name, value, styles[name] ?? formStyle, isTaken),
+      );
+      return {
+        type: 'application/x-www-form-urlencoded',
+        text: new URLSearchParams(fields).toString(),
+      };
     }
     case 'text':
       return {
@@ -168,23 +198,12 @@ function bodyOf(
   }
 }
 
-function plain(param: string, value: unknown): string {
-  if (typeof value === 'string') return value;
-  if (typeof value === 'number' || typeof value === 'boolean') return String(value);
-  throw invalid(param, `must be a text, a number or a boolean; got ${JSON.stringify(value)?.slice(0, 80)}`);
-}
-
 function headerText(name: string, text: string): string {
-  if (/[^\t\x20-\x7e\x80-\xff]/.test(text)) throw invalid(name, 'holds characters that cannot stand in a header');
+  if (/[^\t\x20-\x7e\x80-\xff]/.test(text))
+    throw invalidParameter(name, 'holds characters that cannot stand in a header');
   return text;
 }
 
 function byteLength(text: string): number {
   return new TextEncoder().encode(text).length;
-}
-
-function invalid(param: string, message: string): PawlError {
-  return new PawlError('INVALID_PARAMS', `${param === '' ? 'The parameters' : param} ${message}.`, {
-    issues: [{ path: param, message }],
-  });
 }

@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { expressionFault } from './expression.ts';
+import { parameterStyleSchema } from './parameter-style.ts';
 
 export const CONNECTOR_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 const name = z.string().min(1).max(256);
@@ -31,8 +32,8 @@ const argumentSchema = z.strictObject({
   in: z.enum(['path', 'query', 'header', 'body']),
   /** As the service calls it. Default: the parameter's own name. */
   name: name.optional(),
-  /** Of a list in the query: one pair for each entry, or one pair with commas. */
-  style: z.enum(['repeat', 'comma']).default('repeat'),
+  /** Of a list or an object in the query, or in a form. */
+  style: parameterStyleSchema.default('repeat'),
 });
 export type ConnectorArgument = z.output<typeof argumentSchema>;
 
@@ -83,6 +84,8 @@ export const connectorSchema = z
     body: z.enum(['json', 'form', 'text', 'none']).default('json'),
     /** One parameter whose value is the whole body. */
     bodyFrom: name.optional(),
+    /** Of lists and objects in a form that is one parameter. */
+    formStyle: parameterStyleSchema.default('repeat'),
     /** JMESPath over the answer's JSON: what the model gets. */
     result: expression.optional(),
     pagination: paginationSchema.optional(),

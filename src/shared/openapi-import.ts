@@ -5,6 +5,7 @@
 import type { SecretSource } from './connector.ts';
 import { PawlError } from './failure.ts';
 import { decoded } from './json-pointer.ts';
+import type { ParameterStyle } from './parameter-style.ts';
 import type { JsonSchema } from './schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
 import type { PutSpec } from './tool-spec.ts';
@@ -127,9 +128,11 @@ function specOf(of: Operation): PutSpec {
       continue;
     }
     if (place === 'header' && /^(?:accept|content-type|authorization)$/i.test(name)) continue;
-    const key = add(name, described(parameterSchema(document, parameter), parameter['description']), needed);
+    const schema = parameterSchema(document, parameter);
+    const style = styleOf(parameter, schema);
+    const key = add(name, described(schema, parameter['description']), needed);
     if (place === 'path') inPath.set(name, key);
-    else mapped[key] = { in: place as 'query' | 'header', name, style: listStyle(parameter) };
+    else mapped[key] = { in: place as 'query' | 'header', name, style };
   }
   const template = path.replaceAll(/\{([^{}]*)\}/g, (_all, name: string) => {
     const key = inPath.get(name);
@@ -190,9 +193,29 @@ function parameterSchema(document: Json, parameter: Json): JsonSchema {
   return converted(document, schema ?? { type: 'string' });
 }
 
-function listStyle(parameter: Json): 'repeat' | 'comma' {
-  return parameter['explode'] === false || parameter['in'] === 'header' ? 'comma' : 'repeat';
+/** How its lists and objects are written (OpenAPI's `style` and `explode`). */
+function styleOf(parameter: Json, schema: JsonSchema): ParameterStyle {
+  const inQuery = parameter['in'] === 'query';
+  const style = parameter['style'] ?? (inQuery ? 'form' : 'simple');
+  const isExploded = parameter['explode'] ?? style === 'form';
+  const isPlain = schema['type'] !== undefined && ![schema['type']].flat().includes('object');
+  const isJson = parameter['content'] !== undefined;
+  if (isJson && parameter['in'] === 'path')
+    throw new NotImportable(`its parameter ${parameter['name']} is JSON in the path`);
+  if (isJson) return 'json';
+  if (style === 'deepObject' && inQuery) return 'deep';
+  if (style === 'simple' && !inQuery && (isPlain || !isExploded || schema['type'] === undefined)) return 'comma';
+  const separated = inQuery ? QUERY_STYLES[String(style)] : undefined;
+  if (separated === undefined) throw new NotImportable(`its parameter ${parameter['name']} is of the style ${style}`);
+  if (!isExploded) return separated;
+  return isPlain ? 'repeat' : 'members';
 }
+
+const QUERY_STYLES: Readonly<Record<string, ParameterStyle>> = {
+  form: 'comma',
+  spaceDelimited: 'space',
+  pipeDelimited: 'pipe',
+};
 
 function addBody(
   { document, operation }: Operation,
@@ -206,15 +229,22 @@ function addBody(
   const request = resolved(document, operation['requestBody']);
   const content = objectOf(request?.['content']) ?? {};
   const kinds = [
-    [/[/+]json\b/, 'json'],
+    [/^application\/json\s*(?:;|$)/i, 'json'],
+    [/^(?:application\/)?\*|[/+]json\b/, 'json'],
     [/^application\/x-www-form-urlencoded/, 'form'],
     [/^text\//, 'text'],
   ] as const;
   for (const [pattern, body] of kinds) {
     const type = Object.keys(content).find((each) => pattern.test(each));
     if (type === undefined) continue;
-    const schema = converted(document, objectOf(content[type])?.['schema'] ?? {});
+    const media = objectOf(content[type]);
+    const schema = converted(document, media?.['schema'] ?? {});
     routing.body = body;
+    // JSON of another media type, and text that is not plain, are said to be what they are.
+    if (!/\*|^(?:application\/(?:json|x-www-form-urlencoded)|text\/plain)\s*(?:;|$)/i.test(type))
+      routing.headers = { 'content-type': body === 'text' ? `${type}; charset=utf-8` : type };
+    const styles = Object.values(objectOf(media?.['encoding']) ?? {}).map((encoding) => objectOf(encoding)?.['style']);
+    if (body === 'form' && styles.includes('deepObject')) routing.formStyle = 'deep';
     routing.bodyFrom = add('body', described(schema, request?.['description']), request?.['required'] === true);
     return;
   }
@@ -233,7 +263,8 @@ function addSecurity({ document, operation, options }: Operation, routing: Routi
   let unsayable: NotImportable | undefined;
   for (const way of [...named, ...others]) {
     try {
-      Object.assign(routing, credentials(document, way, options));
+      const { headers, ...others } = credentials(document, way, options);
+      Object.assign(routing, others, { headers: { ...routing.headers, ...headers } });
       return;
     } catch (error) {
       if (!(error instanceof NotImportable)) throw error;

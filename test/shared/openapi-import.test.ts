@@ -58,6 +58,60 @@ describe('an OpenAPI document as connectors (I8)', () => {
     });
   });
 
+  test.each([
+    [{ schema: { type: 'array' } }, 'repeat'],
+    [{ schema: { type: ['array', 'object'] } }, 'members'],
+    [{ schema: { $ref: '#/components/schemas/A' } }, 'members'],
+    [{ schema: { type: 'object' }, explode: false }, 'comma'],
+    [{ schema: { type: 'array' }, style: 'spaceDelimited' }, 'space'],
+    [{ schema: { type: 'array' }, style: 'pipeDelimited', explode: false }, 'pipe'],
+    [{ schema: { type: 'array' }, style: 'pipeDelimited', explode: true }, 'repeat'],
+    [{ schema: { type: 'object' }, style: 'deepObject' }, 'deep'],
+    [{ content: { 'application/json': { schema: { type: 'object' } } } }, 'json'],
+    [{ schema: { type: 'array' }, in: 'header' }, 'comma'],
+    [{ content: { 'application/json': {} }, in: 'header' }, 'json'],
+  ])('the parameter %j is written in the style %s', (parameter, style) => {
+    const { spec } = only({ '/a': { get: { parameters: [{ name: 'a', in: 'query', ...parameter }] } } });
+    expect(spec).toMatchObject({ routing: { arguments: { a: { style } } } });
+  });
+
+  test('a body is said to be of the media type that the document names', () => {
+    const typeOf = (...types: string[]) => {
+      const content = Object.fromEntries(types.map((type) => [type, { schema: { type: 'string' } }]));
+      const { spec } = only({ '/a': { patch: { requestBody: { content } } } });
+      const { body, headers } = (spec as { routing: { body: string; headers?: object } }).routing;
+      return [body, headers];
+    };
+    expect(typeOf('application/vnd.api+json')).toEqual(['json', { 'content-type': 'application/vnd.api+json' }]);
+    expect(typeOf('application/merge-patch+json', 'application/json')).toEqual(['json', undefined]);
+    expect(typeOf('application/json-patch+json')).toEqual(['json', { 'content-type': 'application/json-patch+json' }]);
+    expect(typeOf('*/*')).toEqual(['json', undefined]);
+    expect(typeOf('text/csv')).toEqual(['text', { 'content-type': 'text/csv; charset=utf-8' }]);
+    expect(typeOf('text/plain')).toEqual(['text', undefined]);
+  });
+
+  test('credentials stand beside the media type of a body; a form whose members are deep is one', () => {
+    const { spec } = only(
+      {
+        '/a': {
+          post: {
+            requestBody: { content: { 'application/vnd.api+json': {} } },
+            security: [{ key: [] }],
+          },
+        },
+      },
+      { components: { securitySchemes: { key: { type: 'apiKey', in: 'header', name: 'X-Key' } } } },
+    );
+    expect(spec).toMatchObject({
+      routing: { headers: { 'content-type': 'application/vnd.api+json', 'X-Key': '{secret:key}' } },
+    });
+    const encoding = { metadata: { style: 'deepObject', explode: true } };
+    const form = only({
+      '/a': { post: { requestBody: { content: { 'application/x-www-form-urlencoded': { encoding } } } } },
+    });
+    expect(form.spec).toMatchObject({ routing: { body: 'form', formStyle: 'deep' } });
+  });
+
   test('references are followed within the document, also in circles; what only answers hold is not sent', () => {
     const { spec } = only(
       { '/items': { post: { operationId: 'add', requestBody: { $ref: '#/components/requestBodies/Item' } } } },
@@ -214,12 +268,23 @@ describe('an OpenAPI document as connectors (I8)', () => {
         '/cookie': { get: { operationId: 'cookie', parameters: [{ name: 'sid', in: 'cookie', required: true }] } },
         '/odd': { get: { operationId: 'odd', parameters: [{ name: 'a', in: 'body' }] } },
         '/{who}': { get: { operationId: 'nobody' } },
+        '/{matrix}': {
+          get: { operationId: 'matrix', parameters: [{ name: 'matrix', in: 'path', style: 'matrix' }] },
+        },
         '/broken': { get: { operationId: 'broken', parameters: [{ $ref: '#/components/parameters/%zz' }] } },
         '/fine': { get: { operationId: 'fine' } },
       }),
     );
     expect(tools).toHaveLength(1);
-    expect(skipped.map(({ operation }) => operation)).toEqual(['upload', 'far', 'cookie', 'odd', 'nobody', 'broken']);
+    expect(skipped.map(({ operation }) => operation)).toEqual([
+      'upload',
+      'far',
+      'cookie',
+      'odd',
+      'nobody',
+      'matrix',
+      'broken',
+    ]);
   });
 
   test.each([

@@ -20,6 +20,8 @@ export interface HttpConnectorParts {
 
 const MAX_REDIRECTS = 5;
 const QUOTED_LENGTH = 500;
+const HIDDEN = '[secret]';
+const MAX_DEPTH = 1_000;
 
 const nothing = async () => {};
 
@@ -69,11 +71,13 @@ interface Answered {
 class Exchange {
   readonly #connector: Connector;
   readonly #secrets: Secrets;
+  readonly #secretForms: readonly string[];
   readonly #ctx: ToolContext;
 
   constructor(connector: Connector, secrets: Secrets, ctx: ToolContext) {
     this.#connector = connector;
     this.#secrets = secrets;
+    this.#secretForms = [...new Set([...secrets.values()].flatMap(formsOf))];
     this.#ctx = ctx;
   }
 
@@ -212,9 +216,13 @@ class Exchange {
     return to;
   }
 
-  async #sent(url: URL, init: RequestInit): Promise<Response> {
+  #sent(url: URL, init: RequestInit): Promise<Response> {
+    return this.#withoutSecrets(this.#ctx.fetch(url, init));
+  }
+
+  async #withoutSecrets<T>(answer: Promise<T>): Promise<T> {
     try {
-      return await this.#ctx.fetch(url, init);
+      return await answer;
     } catch (error) {
       // The address may hold a secret.
       if (error instanceof Error) error.message = this.#clean(error.message);
@@ -224,29 +232,39 @@ class Exchange {
 
   async #read(response: Response, maxBytes: number): Promise<unknown> {
     const type = (response.headers.get('content-type') ?? '').toLowerCase();
-    const bytes = await bytesOf(response, maxBytes);
+    const bytes = await this.#withoutSecrets(bytesOf(response, maxBytes));
     if (bytes.length === 0) return undefined;
     if (/^(?:image|audio|video|font)\/|octet-stream|zip|pdf/.test(type))
       return { mediaType: type.split(';')[0], base64: Buffer.from(bytes).toString('base64') };
-    const text = this.#clean(decoderFor(type).decode(bytes));
-    if (!/[/+]json\b/.test(type)) return text;
+    const text = decoderFor(type).decode(bytes);
+    if (!/[/+]json\b/.test(type)) return this.#clean(text);
+    let content: unknown;
     try {
-      return JSON.parse(text) as unknown;
+      content = JSON.parse(text);
     } catch {
-      if (!response.ok) return text;
+      if (!response.ok) return this.#clean(text);
       throw new PawlError('RESULT_INVALID', 'The service says that its answer is JSON, and it is not.');
     }
+    return this.#cleaned(content);
   }
 
   /** A service may send back what it was sent. */
   #clean(text: string): string {
-    let clean = text;
-    for (const secret of this.#secrets.values()) {
-      // As it is, in an address, and in JSON.
-      for (const form of new Set([secret, encodeURIComponent(secret), JSON.stringify(secret).slice(1, -1)]))
-        clean = clean.replaceAll(form, '[secret]');
-    }
-    return clean;
+    return this.#secretForms.reduce((clean, form) => clean.replaceAll(form, HIDDEN), text);
+  }
+
+  /** Of what was parsed: JSON has many ways to write a character. */
+  #cleaned(content: unknown, depth = 0): unknown {
+    if (this.#secretForms.length === 0) return content;
+    if (depth > MAX_DEPTH)
+      throw new PawlError('RESULT_INVALID', `The answer is nested more than ${MAX_DEPTH} levels deep.`);
+    if (typeof content === 'string') return this.#clean(content);
+    if (typeof content === 'number') return this.#secretForms.includes(String(content)) ? HIDDEN : content;
+    if (Array.isArray(content)) return content.map((entry) => this.#cleaned(entry, depth + 1));
+    if (typeof content !== 'object' || content === null) return content;
+    return Object.fromEntries(
+      Object.entries(content).map(([name, member]) => [this.#clean(name), this.#cleaned(member, depth + 1)]),
+    );
   }
 
   /** Classified by its status and `Retry-After`, as any tool's error is. */
@@ -258,6 +276,13 @@ class Exchange {
       headers,
     });
   }
+}
+
+/** As it is, in a path, in a query, and in JSON. */
+function formsOf(secret: string): readonly string[] {
+  if (secret === '') return [];
+  const inQuery = new URLSearchParams({ s: secret }).toString().slice(2);
+  return [secret, encodeURIComponent(secret), inQuery, JSON.stringify(secret).slice(1, -1)];
 }
 
 /** Of the character set that the answer names; UTF-8 where it names none that there is. */

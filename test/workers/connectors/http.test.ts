@@ -55,6 +55,21 @@ describe('what a connector takes for an answer', () => {
     expect(contentOf(await session.call('ask', { id: 'json' }))).toEqual({ echo: '[secret]' });
     expect(contentOf(await session.call('ask', { id: 'text' }))).toBe('caf\u00e9');
   });
+
+  test('no secret in whatever way JSON and addresses can write it (R31)', async () => {
+    const service = await startTestService((_asked, response) => {
+      response.setHeader('content-type', 'application/json');
+      response.end('{"slash":"ab\\/c~d","code":"\\u0061b/c~d","self":"https://x/?k=ab%2Fc%7Ed","deep":[{"ab/c~d":1}]}');
+    });
+    const routing = { headers: { 'x-key': '{secret:api}' }, secrets: { api: { env: 'PAWL_SECRET_API' } } };
+    const { session } = await connect(service, routing, { fleet: { environment: { PAWL_SECRET_API: 'ab/c~d' } } });
+    expect(contentOf(await session.call('ask', { id: '1' }))).toEqual({
+      slash: '[secret]',
+      code: '[secret]',
+      self: 'https://x/?k=[secret]',
+      deep: [{ '[secret]': 1 }],
+    });
+  });
 });
 
 describe('what a connector sends (I8, I14)', () => {

@@ -193,6 +193,8 @@ test('an MCP server over streamable HTTP, of the era 2025-11-25: the official on
 /** A server of the era 2025-11-25 that keeps sessions, written by hand; `onCall` answers what is called. */
 async function handWritten(onCall: (tool: string, id: number, response: ServerResponse) => void) {
   const sessions = new Set<string>();
+  /** Lists of tools that are refused from now on. */
+  const refusals: number[] = [];
   const cancelled = signal();
   const tools = ['echo', 'break', 'hold'].map((name) => ({ name, inputSchema: { type: 'object' } }));
   const server = createServer(async (asked, response) => {
@@ -220,20 +222,23 @@ async function handWritten(onCall: (tool: string, id: number, response: ServerRe
       if (method === 'notifications/cancelled') cancelled.fire();
       return;
     }
+    const refused = method === 'tools/list' ? refusals.shift() : undefined;
+    if (refused !== undefined) return answer(refused);
     if (method === 'tools/list') return answer(200, { jsonrpc: '2.0', id, result: { tools } });
     if (params.name !== 'echo') return onCall(params.name, id, response);
     return answer(200, { jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: 'echoed' }] } });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  onTestFinished(() => {
+  const stop = () => {
     server.close();
     server.closeAllConnections();
-  });
+  };
+  onTestFinished(stop);
   const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
   const fleet = await startMcpFleet({ settings: { allowedHosts: [host] } });
   await fleet.bring('old', connectionTo(`http://${host}/mcp`));
   const call = (name: string) => fleet.session.call(name, {}, { namespace: 'mcp.old' });
-  return { fleet, sessions, cancelled, call };
+  return { fleet, sessions, refusals, cancelled, stop, call };
 }
 
 describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by hand', () => {
@@ -326,6 +331,26 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     expect(contentOf(await call('echo'))).toBe('echoed');
     sessions.clear();
     expect(await call('echo')).toMatchObject({ status: 'success', attempts: 2 });
+  });
+
+  test.each([429, 503])(
+    'that answers %i when its tools are listed before a call: the call was not made, and is made later',
+    async (status) => {
+      const { sessions, refusals, call } = await handWritten(() => undefined);
+      expect(contentOf(await call('echo'))).toBe('echoed');
+      sessions.clear();
+      refusals.push(status);
+      expect(await call('echo')).toMatchObject({ status: 'success', attempts: 3 });
+    },
+  );
+
+  test('that is gone, and refuses connections: nothing happened, which is tried again', async () => {
+    const { stop, call } = await handWritten(() => undefined);
+    expect(contentOf(await call('echo'))).toBe('echoed');
+    stop();
+    const { attempts, error } = await call('echo');
+    expect(error).toMatchObject({ code: 'CONNECTION_REFUSED' });
+    expect(attempts).toBeGreaterThan(1);
   });
 });
 

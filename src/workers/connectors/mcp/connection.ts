@@ -12,7 +12,7 @@ import type { Settings } from '../../../shared/config.ts';
 import { PawlError, ToolError } from '../../../shared/failure.ts';
 import type { Logger } from '../../../shared/log.ts';
 import { definitionDigest, type McpConnectionOptions, type McpDefinition } from '../../../shared/mcp.ts';
-import { connectFailure, requestFailure } from './failures.ts';
+import { connectFailure, notCalled, requestFailure } from './failures.ts';
 import { openHttpTransport } from './http.ts';
 import { StdioTransport } from './stdio.ts';
 import type { Environment } from './values.ts';
@@ -183,7 +183,7 @@ export class McpConnection {
       if (asked !== undefined) definition = (await unlessAborted(asked.read, signal)).get(tool);
     } catch (error) {
       if (open.definitions === asked) open.definitions = undefined;
-      throw error;
+      throw signal.aborted ? error : notCalled(error);
     }
     const refuse = (why: string): never => {
       throw new ToolError(

@@ -1,5 +1,6 @@
 /** What goes wrong with an MCP server, in the terms of Pawl's catalogue. */
 import { ProtocolError, ProtocolErrorCode, SdkError, SdkErrorCode, SdkHttpError } from '@modelcontextprotocol/client';
+import { classify } from '../../../shared/classify.ts';
 import { PawlError, ToolError } from '../../../shared/failure.ts';
 
 /** Faults of the declaration or of policy, which no second try mends, are told as they are. */
@@ -27,8 +28,21 @@ export interface RequestFailure {
   readonly gone: boolean;
 }
 
+/** What went wrong before the call was sent: whatever it is, the tool has not run. */
+export function notCalled(error: unknown): ToolError {
+  const { code, message, retriable, retryAfterMs } = classify(error);
+  return new ToolError(message, {
+    code,
+    retriable,
+    nothingHappened: true,
+    cause: error,
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+  });
+}
+
 /** `fault`: what the server did that ended the connection. */
 export function requestFailure(error: unknown, fault: Error | undefined, server: string): RequestFailure {
+  if (error instanceof ToolError && error.nothingHappened) return { failure: error, gone: fault !== undefined };
   if (fault !== undefined) return { failure: fault, gone: true };
   const stays = (failure: Error): RequestFailure => ({ failure, gone: false });
   if (error instanceof PawlError || error instanceof ToolError) return stays(error);
