@@ -181,6 +181,8 @@ function quiet(settings: Settings): Settings['logLevel'] {
 export interface StartWorkerOptions extends Partial<Omit<SettingsInput, 'tools'>> {
   /** Tools, and toolsets, which are resolved once, now. */
   readonly tools: readonly (AnyTool | Toolset<AnyTool>)[];
+  /** What `tools` is in a configuration: limits, retries, circuits and the rest, by the name of a tool. */
+  readonly toolSettings?: SettingsInput['tools'];
   /** Default: the tiers of the tools. */
   readonly tiers?: readonly Tier[];
   readonly concurrency?: number;
@@ -198,10 +200,10 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   const fault = faultOf(given);
   if (fault !== undefined) throw new PawlError('CONFIGURATION', fault);
   checkOptions('startWorker', given);
-  const { tools: entries, tiers, concurrency, log, hooks, onEvent, onDrainAsked, ...options } = given;
+  const { tools: entries, toolSettings, tiers, concurrency, log, hooks, onEvent, onDrainAsked, ...options } = given;
   const sets = entries.filter((entry) => !isTool(entry)) as readonly Toolset<AnyTool>[];
   const tools = [...entries.filter(isTool), ...(await resolveToolsets(sets, { offered: [] }))];
-  const settings = await loadSettings(options);
+  const settings = await loadSettings({ ...options, ...(toolSettings === undefined ? {} : { tools: toolSettings }) });
   const served = tiers ?? TIERS.filter((tier) => tools.some((tool) => tool.tier === tier));
   if (served.length === 0) throw new PawlError('CONFIGURATION', 'A worker needs at least one tool or tier.');
   const tracing = await openTracing(process.env, settings.otlpEndpoint, PAWL_VERSION, async (tracer) => {

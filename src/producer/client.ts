@@ -216,7 +216,7 @@ export class Pawl {
         this.#results.deliver(backend.ledger.believed(event));
       },
       onGap: () => {
-        this.#results.check();
+        void this.#results.checkAll();
         this.#follows.check();
       },
       onError,
@@ -474,7 +474,6 @@ export class Pawl {
       {
         backend: this.#backend,
         outcomesKeptMs: this.settings.ttl.doneMs,
-        calls: (key, limit) => this.calls({ sessionKey: key, limit }),
         cancel: (callId) => this.cancel(callId, by),
         onClosed: (closed) => {
           this.#sessions.remember(closed);

@@ -75,6 +75,8 @@ export class Results {
   readonly #toFetch: Ended[] = [];
   readonly #timer: NodeJS.Timeout;
   #closed: PawlError | undefined;
+  /** How often all calls were asked for since looking at them began. */
+  #checks = 0;
 
   constructor(ledger: CallLedger, inboxId: string, onError: (error: Error) => void) {
     this.#ledger = ledger;
@@ -189,8 +191,22 @@ export class Results {
     }
   }
 
+  /** Looks at all calls: what they ended with may not have been heard. Asked for meanwhile, it begins once more. */
+  async checkAll(): Promise<void> {
+    this.#checks += 1;
+    if (this.#checks > 1) return;
+    for (let begun = 0; begun < this.#checks && this.#closed === undefined; ) {
+      begun = this.#checks;
+      const all = [...this.#waiters.keys()];
+      // After a failover new calls want to be handed in, too.
+      for (let first = 0; first < all.length; first += CHECKED_AT_MOST)
+        await Promise.all(all.slice(first, first + CHECKED_AT_MOST).map((callId) => this.#look(callId)));
+    }
+    this.#checks = 0;
+  }
+
   /** Reads the records of calls that nobody has looked at for `olderThanMs`, the longest first, and asks to be told again. */
-  check(olderThanMs = 0, most = Number.POSITIVE_INFINITY): void {
+  check(olderThanMs: number, most = Number.POSITIVE_INFINITY): void {
     const now = performance.now();
     const due: string[] = [];
     // Whoever was looked at stands behind all others.
@@ -198,10 +214,11 @@ export class Results {
       if (due.length >= most || now - lastChecked(waiters) < olderThanMs) break;
       due.push(callId);
     }
-    for (const callId of due) this.#look(callId, now);
+    for (const callId of due) void this.#look(callId);
   }
 
-  #look(callId: string, now: number): void {
+  async #look(callId: string): Promise<void> {
+    const now = performance.now();
     const waiters = this.#waiters.get(callId);
     if (waiters === undefined) return;
     this.#waiters.delete(callId);
@@ -209,7 +226,7 @@ export class Results {
     for (const waiter of waiters) waiter.checkedMs = now;
     const oldest = Math.min(...[...waiters].map((waiter) => waiter.sinceMs));
     const claimed = [...waiters].some((waiter) => waiter.claimed);
-    this.#ledger.read(callId, this.#inboxId).then(
+    await this.#ledger.read(callId, this.#inboxId).then(
       (record) => {
         if (record?.outcome !== undefined && record.state !== 'inflight') this.#settle(callId, record.outcome);
         // What Redis acknowledged has a record, or was forgotten; for all else, it is given some time.

@@ -73,6 +73,9 @@ export interface Ending {
 /** A worker that lacks what all waiting calls need looks again after this. What it can run is pushed to it meanwhile. */
 const OTHERS_FIRST_MS = 50;
 
+/** An answer that took so much of the lease was long on its way: most likely there was no Redis to ask. */
+const LATE_SHARE = 1 / 6;
+
 /** So many jobs are taken in one step at most: Redis has others to serve, and other workers may come. */
 const MAX_TAKEN = 16;
 
@@ -107,11 +110,11 @@ export class Deliveries {
 
   /** Jobs were pushed to this worker. With none, it listens from now on: it asks, to say what it has room for. */
   pushed(jobs: readonly Pushed[]): void {
-    const { clock, redisClock, slots } = this.#parts;
+    const { slots } = this.#parts;
     for (const taken of jobs.filter(isAnswer)) {
       const { lockToken, atMs } = taken;
       if (this.#holds(taken)) slots.use(1);
-      this.#start(taken, { lockToken, askedAtMs: clock.monotonic() - Math.max(0, redisClock.now() - atMs) });
+      this.#start(taken, { lockToken, askedAtMs: this.#monotonicAt(atMs) });
     }
     if (jobs.length === 0 && !this.#closed) this.#marker.wake();
   }
@@ -133,7 +136,7 @@ export class Deliveries {
       if (answers.length === 0) return noJob(taken[0]?.job);
       for (const answer of answers) {
         if (this.#holds(answer)) used += 1;
-        this.#start(answer, delivery);
+        this.#start(answer, this.#leased(answer, delivery));
       }
       // The last says whether there is more: now, or when something is due.
       if (answers.at(-1)?.job[4] !== 1) this.#marker.wake();
@@ -156,6 +159,20 @@ export class Deliveries {
     const [token, workers] = [this.#parts.nextToken(), this.#parts.workers()];
     const [timestampMs, askedAtMs] = [clock.now(), clock.monotonic()];
     return { lockToken, timestampMs, askedAtMs, leaseMs, workerId, token, workers, room };
+  }
+
+  /** A lease runs since it was asked for, or, where Redis was away in between, since Redis gave it. */
+  #leased({ begun }: Answer, { lockToken, askedAtMs }: Delivery): Under {
+    const { clock, leaseMs } = this.#parts;
+    const isLate = clock.monotonic() - askedAtMs > leaseMs * LATE_SHARE;
+    if (!isLate || begun?.kind !== 'started') return { lockToken, askedAtMs };
+    return { lockToken, askedAtMs: Math.max(askedAtMs, this.#monotonicAt(begun.nowMs)) };
+  }
+
+  /** Of a time on Redis' clock. */
+  #monotonicAt(atMs: number): number {
+    const { clock, redisClock } = this.#parts;
+    return clock.monotonic() - Math.max(0, redisClock.now() - atMs);
   }
 
   /** Whether the job keeps a slot from here on. One that came back although it still runs here has its slot already. */
@@ -193,7 +210,7 @@ export class Deliveries {
     } finally {
       if (holds && (next === undefined || !this.#holds(next))) slots.give(1);
     }
-    if (next !== undefined) this.#start(next, next.delivery);
+    if (next !== undefined) this.#start(next, this.#leased(next, next.delivery));
   }
 
   async #finish(

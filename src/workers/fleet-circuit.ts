@@ -88,16 +88,24 @@ export class FleetCircuits {
     if (hold.probe !== undefined) await this.#answer(hold, true);
     if (bypassed) return undefined;
     const name = `${place.tier} ${key}`;
-    addTo(this.#successes, name, 1);
     if (running !== undefined) {
+      addTo(this.#successes, name, 1);
       addTo(this.#unwritten, name, 1);
-      running.onRelease(() => addTo(this.#unwritten, name, -1));
+      running.onRelease(() => this.#written(name));
     }
     const sample = { circuit: key, epoch: seen.epoch, windowSize: windowSize(policy), windowMs: policy.windowMs };
     if (!apart) return sample;
     // One that is not counted because Redis is away changes nothing for the call.
     this.#breakers.addSuccessApart?.(place, sample).catch(() => {});
     return undefined;
+  }
+
+  /** Where all are, nothing is kept: there may be a circuit for each tenant. */
+  #written(name: string): void {
+    addTo(this.#unwritten, name, -1);
+    if ((this.#unwritten.get(name) ?? 0) > 0) return;
+    this.#unwritten.delete(name);
+    this.#successes.delete(name);
   }
 
   /** The attempt ended without an answer: the next probe may go. */

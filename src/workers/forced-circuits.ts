@@ -26,11 +26,13 @@ export class ForcedCircuits {
     if (state === 'FORCED_OPEN') this.#heardOfOne = true;
   }
 
-  /** Reads what was changed while nobody listened. */
-  async catchUp(tiers: readonly Tier[]): Promise<void> {
+  /** Reads what was changed while nobody listened: all circuits, by their keys. */
+  async catchUp(tiers: readonly Tier[]): Promise<ReadonlyMap<string, Circuit>> {
     const listed = await Promise.all(tiers.map((tier) => this.#breakers.list(homeOf(tier))));
-    for (const circuits of listed) for (const circuit of circuits.values()) this.learn(circuit);
+    const circuits = new Map(listed.flatMap((ofTier) => [...ofTier]));
+    for (const circuit of circuits.values()) this.learn(circuit);
     this.#isCaughtUp = true;
+    return circuits;
   }
 
   /** The word of whoever forced the tool's own circuit open, for a call that goes through another one. */

@@ -53,7 +53,7 @@ export interface JobQueueParts {
   /** Whether it is the tier's only queue. */
   isAlone(): boolean;
   /** What to do with a job that this worker should not start. */
-  unwanted(toolName: string): Unwanted | undefined;
+  unwanted(toolName: string, namespace?: string): Unwanted | undefined;
   /** BullMQ's lock of a running attempt was renewed: its lease is due too. */
   renew(attempt: RunningAttempt): Promise<void>;
   onError(error: Error): void;
@@ -176,8 +176,9 @@ export class JobQueue {
     const { id: jobId, name, lockToken, attempt } = taken;
     const call = this.#callOf(jobId, taken.data);
     if (call === undefined) return this.#fail(taken, 'This is not a job of Pawl.');
-    const unwanted = this.#parts.unwanted(name);
-    if (unwanted !== undefined && attempt?.answer.kind !== 'started') return this.#conclude(taken, call, unwanted);
+    const started = attempt?.answer.kind === 'started' ? attempt.answer.request.envelope : undefined;
+    const unwanted = this.#parts.unwanted(name, started?.toolNamespace);
+    if (unwanted !== undefined && started === undefined) return this.#conclude(taken, call, unwanted);
     const running = attempts.add(call.callId, jobId, attempt);
     // It has begun already, and goes back as an attempt that did nothing yet.
     if (unwanted !== undefined) running.abort(new PawlError('DRAINED'));

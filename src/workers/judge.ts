@@ -127,13 +127,15 @@ export class Judge {
     const sample = alone ? { ...failure, againstCircuit: false } : failure;
     const counted = await this.#patiently(begun, () => this.#circuits.failed(begun.circuit, sample));
     const circuitState = counted ?? begun.circuit.seen.state;
+    // Votes are none.
+    const tries = started.earlier.filter(({ vote }) => vote === undefined);
     const decision = decideRetry(
       {
         failure,
         effects: registered.tool.effects,
-        // Votes are no tries.
-        attempt: attempt - started.earlier.filter(({ vote }) => vote !== undefined).length,
-        elapsedMs: nowMs(begun) - started.firstStartedAtMs,
+        attempt: attempt - started.earlier.length + tries.length,
+        // Not from when it was first looked at: waiting for a slot, or for what it is about, is no try.
+        elapsedMs: nowMs(begun) - (tries[0]?.startedAtMs ?? started.nowMs),
         remainingMs: remainingMs(begun),
         expectedRetrySafe: envelope.payload.callHints?.expectedRetrySafe ?? false,
         // A circuit that only observes refuses no retry either.

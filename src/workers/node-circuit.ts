@@ -78,6 +78,14 @@ export class NodeCircuits {
     }
   }
 
+  /** Tells of the fleet's circuits as they are: changes may have been missed. */
+  relearn(circuits: ReadonlyMap<string, { readonly state: CircuitState }>): void {
+    for (const key of new Set([...this.#fleetOpen, ...circuits.keys()])) {
+      const state = circuits.get(key)?.state ?? 'CLOSED';
+      if (state !== 'CLOSED' || this.#fleetOpen.has(key)) this.learn(key, state);
+    }
+  }
+
   /** Runs an attempt under the tool's breaker; an open breaker runs it all the same, without counting. */
   async run<T>(tool: string, policy: CircuitPolicy, job: () => Promise<Counted<T>>): Promise<T> {
     let ended: Counted<T> | undefined;

@@ -312,7 +312,7 @@ export class ToolWorker {
       metrics: this.#metrics,
       workers: () => this.#presence.workersOf(place.tier),
       isAlone: () => this.#backend.shards.layout[place.tier].made === 1,
-      unwanted: (toolName) => this.#unwanted(toolName),
+      unwanted: (toolName, namespace) => this.#unwanted(toolName, namespace),
       renew: (attempt) => this.#renew(attempt),
       onError: (error) => this.#onError(error),
     });
@@ -345,17 +345,23 @@ export class ToolWorker {
 
   // Jobs
 
-  /** What to do with a job that this worker should not start. */
-  #unwanted(toolName: string): Unwanted | undefined {
+  /** What to do with a job that this worker should not start. Before its attempt has begun, no namespace is known. */
+  #unwanted(toolName: string, namespace?: string): Unwanted | undefined {
     if (this.#closing !== undefined) return { kind: 'handed-back' };
     for (const { tool } of this.#tools.values()) {
       if (tool.name !== toolName || !this.#switches.modes(tool).enabled) continue;
+      if (namespace === undefined ? this.#hasNamesake(tool) : tool.namespace !== namespace) continue;
       if (!this.#nodeCircuits.isOpen(qualifiedName(tool))) continue;
       const others = this.#presence.othersWith(offerId(tool));
       if (others.length > 0 && !this.#nodeCircuits.mayTry(qualifiedName(tool), this.#clock.monotonic()))
         return { kind: 'passed-on', need: offerId(tool), others };
     }
     return undefined;
+  }
+
+  #hasNamesake({ name, namespace }: AnyTool): boolean {
+    for (const { tool } of this.#tools.values()) if (tool.name === name && tool.namespace !== namespace) return true;
+    return false;
   }
 
   // Leases and cancellation
@@ -379,7 +385,7 @@ export class ToolWorker {
     this.#sessions.clear();
     await Promise.all([
       this.#learnSwitches(),
-      this.#forced.catchUp(this.#options.tiers),
+      this.#forced.catchUp(this.#options.tiers).then((circuits) => this.#nodeCircuits.relearn(circuits)),
       this.#declared.catchUp(),
       this.#followShards(),
       this.#presence.publishAgain(),

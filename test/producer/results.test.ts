@@ -52,7 +52,7 @@ describe('who waits for which call', () => {
     await expect(within(told.outcome, 10_000, 'word that it is gone')).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
     await expect(looked.outcome).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
     const after = results.wait(callId);
-    results.check();
+    void results.checkAll();
     await expect(within(after.outcome, 10_000, 'the same')).rejects.toMatchObject({ code: 'UNKNOWN_CALL' });
     const follows = new Follows({ ledger: books.ledger, results, inboxId: 'producer-1', onError: () => {} });
     onTestFinished(() => follows.close());
@@ -130,7 +130,7 @@ describe('who waits for which call', () => {
     await books.ledger.claim(running);
     const { outcome } = results.wait(callId);
     results.wait(running.callId);
-    results.check();
+    void results.checkAll();
     expect(await within(outcome, 30_000, 'the outcome')).toEqual(SUCCESS);
     const record = books.ledger.keys({ tier: 'workspace', shard: 0 }).record(running.callId);
     await eventually(async () => (await books.redis.hget(record, 'inboxes')) === 'producer-1');
@@ -142,7 +142,7 @@ describe('who waits for which call', () => {
     const waiting = results.wait(callId);
     waiting.claimed();
     const onItsWay = results.wait(claimOf('on its way').callId);
-    results.check();
+    void results.checkAll();
     await expect(within(waiting.outcome, 5_000, 'the end of waiting')).rejects.toMatchObject({
       code: 'BACKEND_UNAVAILABLE',
       message: `Redis has lost call ${callId}: ask again with the same key.`,
@@ -163,6 +163,24 @@ describe('who waits for which call', () => {
     expect(looked).toEqual(['a', 'b', 'c', 'a']);
     results.check(0);
     expect(looked.slice(4).toSorted()).toEqual(['a', 'b', 'c', 'd']);
+  });
+
+  test('after a gap all are looked at, two thousand at a time, and once more where there was another gap meanwhile', async () => {
+    const answers: (() => void)[] = [];
+    const ledger = { read: () => new Promise<void>((answer) => answers.push(answer)) } as unknown as CallLedger;
+    const results = new Results(ledger, 'producer-1', () => {});
+    onTestFinished(() => results.close());
+    for (let number = 0; number < 4_500; number += 1) results.wait(`call-${number}`);
+    const looked = results.checkAll();
+    await results.checkAll();
+    const chunks: number[] = [];
+    while (answers.length > 0) {
+      chunks.push(answers.length);
+      for (const answer of answers.splice(0)) answer();
+      await new Promise(setImmediate);
+    }
+    await looked;
+    expect(chunks).toEqual([2_000, 2_000, 500, 2_000, 2_000, 500]);
   });
 
   test('calls that were asked for just now are left alone by the regular check', async () => {

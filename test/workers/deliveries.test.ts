@@ -9,8 +9,11 @@ import { eventually } from '../helpers/signal.ts';
 import { type Books, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from '../shared/store/calls.ts';
 
 /** A worker's way to its queue, asked by hand in the place of BullMQ's loop. Jobs run until they are ended by hand. */
-async function openDeliveries(books: Books, share: { readonly workers?: number; readonly slots?: Slots } = {}) {
-  const { workers = 1 } = share;
+async function openDeliveries(
+  books: Books,
+  share: { readonly workers?: number; readonly slots?: Slots; readonly monotonic?: () => number } = {},
+) {
+  const { workers = 1, monotonic = systemClock.monotonic } = share;
   const keys = books.ledger.keys(PLACE);
   const running = new Map<string, { readonly job: TakenJob; readonly end: (ending: Ending | undefined) => void }>();
   const errors: Error[] = [];
@@ -20,7 +23,7 @@ async function openDeliveries(books: Books, share: { readonly workers?: number; 
     place: PLACE,
     workerId: 'worker-1',
     leaseMs: LEASE_MS,
-    clock: systemClock,
+    clock: { ...systemClock, monotonic },
     nextToken: () => {
       tokens += 1;
       return `attempt-${tokens}`;
@@ -89,6 +92,17 @@ test('jobs that wait are taken in one step, and run at once, in their order, eac
   const taken = jobs.map((jobId) => worker.job(jobId));
   expect(new Set(taken.map((job) => job?.attempt?.token)).size).toBe(3);
   expect(taken.map((job) => [job?.lockToken, job?.attempt?.answer.kind])).toEqual(jobs.map(() => ['lock', 'started']));
+});
+
+test('a lease that Redis gave after it was away runs since then, and not since it was asked for', async () => {
+  const books = await openBooks();
+  const [jobId = ''] = await claimed(books, 'a');
+  let nowMs = 1_000;
+  const worker = await openDeliveries(books, { monotonic: () => nowMs });
+  const taken = worker.take();
+  nowMs += 3 * LEASE_MS;
+  await taken;
+  expect(worker.job(jobId)?.attempt?.askedAtMs).toBeGreaterThan(nowMs - LEASE_MS / 6);
 });
 
 test('a worker takes no more than its share and its free slots, and leaves a marker for the rest', async () => {

@@ -38,6 +38,18 @@ describe('DESIGN, decision 8: the node’s own circuit', () => {
     expect(circuits.isOpen(TOOL)).toBe(false);
   });
 
+  test('counts again once it is known that the fleet’s circuit has closed, also where that was not heard', async () => {
+    const { circuits, fail } = open();
+    circuits.relearn(new Map([[KEY, { state: 'OPEN' }]]));
+    await fail(policy.consecutiveFailures);
+    expect(circuits.isOpen(TOOL)).toBe(false);
+    circuits.relearn(new Map());
+    await fail(policy.consecutiveFailures);
+    expect(circuits.isOpen(TOOL)).toBe(true);
+    circuits.relearn(new Map([[KEY, { state: 'CLOSED' }]]));
+    expect(circuits.isOpen(TOOL)).toBe(true);
+  });
+
   test('opens as soon when many jobs run at a time: those that have not ended yet are no successes', async () => {
     const { circuits } = open();
     const gates = Array.from({ length: 64 }, () => Promise.withResolvers<void>());

@@ -11,6 +11,7 @@ import { Script } from './redis.ts';
 /** As `claim.lua` divides the retention. */
 const SIZE_PARTS = 24;
 const FLUSH_BATCH = 200;
+const PRUNED_AT_ONCE = 1_000;
 /** Longer than any straggler of a forgotten call lives. */
 const FENCE_REMEMBERED_MS = 600_000;
 
@@ -61,7 +62,13 @@ export class CallIndex {
   }
 
   async prune(place: Place, nowMs: number): Promise<void> {
-    await this.#access.redis.zremrangebyscore(this.#access.keys(place).calls, '-inf', nowMs - this.#access.retentionMs);
+    const { redis, retentionMs } = this.#access;
+    const { calls } = this.#access.keys(place);
+    // After a weekend there may be millions, which would hold all others up in one step.
+    for (let gone = PRUNED_AT_ONCE; gone === PRUNED_AT_ONCE; ) {
+      const callIds = await redis.zrangebyscore(calls, '-inf', nowMs - retentionMs, 'LIMIT', 0, PRUNED_AT_ONCE);
+      gone = callIds.length === 0 ? 0 : await redis.zrem(calls, ...callIds);
+    }
   }
 
   async flush(place: Place, select: { readonly sessionKey?: string; readonly tool?: string }): Promise<Flushed> {

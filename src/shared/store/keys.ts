@@ -208,6 +208,7 @@ export class FleetKeys {
       starts: `${base}:starts`,
       asking: `${base}:asking`,
       places: `${base}:places`,
+      wokenPlaces: `${base}:woken`,
     };
   }
 

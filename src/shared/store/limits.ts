@@ -63,7 +63,7 @@ export class Limits {
     const keys = this.#keysOf(limit);
     const [kind, waitMs, near, woken, heldUntilMs] = (await takeScript.run(
       this.#redis,
-      [keys.holders, keys.waiters, keys.starts, keys.asking, keys.places],
+      [keys.holders, keys.waiters, keys.starts, keys.asking, keys.places, keys.wokenPlaces],
       [
         ...[jobId, concurrency, perSecond, WINDOW_MS, Math.ceil(leaseMs), start],
         ...[ARRIVES_WITHIN_MS, WOKEN_MS, session, sinceMs],
@@ -118,11 +118,11 @@ export class Limits {
     keptMs: number,
     heldUntilMs?: number,
   ): Promise<void> {
-    const { holders, waiters, starts, asking } = this.#keysOf(limit);
+    const { holders, waiters, starts, asking, wokenPlaces } = this.#keysOf(limit);
     const { concurrency = 0, perSecond = 0 } = limit;
     const woken = await releaseScript.run(
       this.#redis,
-      [holders, waiters, starts, asking],
+      [holders, waiters, starts, asking, wokenPlaces],
       [
         jobId,
         concurrency,

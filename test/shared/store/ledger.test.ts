@@ -936,7 +936,12 @@ describe('indexes', () => {
   test('are pruned where nobody claims any more', async () => {
     const books = await openBooks(50);
     const keys = books.ledger.keys(PLACE);
-    await books.redis.zadd(keys.calls, 1_000, 'old');
+    await books.redis.zadd(
+      keys.calls,
+      1_000,
+      'old',
+      ...Array.from({ length: 2_500 }, (_, n) => [n, `old-${n}`]).flat(),
+    );
     await books.ledger.claim(claimOf('new'));
     const nowMs = await books.ledger.now();
     await books.ledger.prune(PLACE, nowMs);

@@ -3,9 +3,10 @@ import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Importance, lineOf } from '../../../src/shared/importance.ts';
 import type { Claim } from '../../../src/shared/store/claim.ts';
+import type { Delivery } from '../../../src/shared/store/deliveries.ts';
 import { callOfJob, jobIdOf } from '../../../src/shared/store/queues.ts';
 import { redisOptions } from '../../../src/shared/store/redis.ts';
-import { type Books, claimOf, LEASE_MS, openBooks, PLACE } from './calls.ts';
+import { type Books, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from './calls.ts';
 
 interface Asked {
   readonly session: string;
@@ -47,23 +48,35 @@ async function openBusyQueue() {
   return { ...books, claim, take, first: () => take(1) };
 }
 
+function deliveryOf(token: string): Delivery {
+  return {
+    lockToken: 'lock-1',
+    timestampMs: Date.now(),
+    askedAtMs: performance.now(),
+    workers: 1,
+    room: () => ({ free: 64 }),
+    leaseMs: LEASE_MS,
+    workerId: 'worker-1',
+    token,
+  };
+}
+
 async function takeJobs({ ledger }: Pick<Books, 'ledger'>, most: number): Promise<string[]> {
   calls += 1;
-  const taken = await ledger.take(
-    PLACE,
-    {
-      lockToken: 'lock-1',
-      timestampMs: Date.now(),
-      askedAtMs: performance.now(),
-      workers: 1,
-      room: () => ({ free: 64 }),
-      leaseMs: LEASE_MS,
-      workerId: 'worker-1',
-      token: `delivery-${calls}`,
-    },
-    most,
-  );
+  const taken = await ledger.take(PLACE, deliveryOf(`delivery-${calls}`), most);
   return taken.flatMap(({ job }) => (Array.isArray(job) && typeof job[1] === 'string' ? [job[1]] : []));
+}
+
+/** The job that an end took along. */
+async function endAndTakeNext({ ledger }: Pick<Books, 'ledger'>, jobId: string): Promise<string | undefined> {
+  calls += 1;
+  const { callId } = callOfJob(jobId);
+  const { next } = await ledger.finish(
+    { callId, fence: 1, state: 'done', outcome: SUCCESS, outcomeJson: '{}', attempts: [], ttlMs: 60_000 },
+    { id: jobId, returnValue: '{}', kept: 0, takeNext: true },
+    deliveryOf(`delivery-${calls}`),
+  );
+  return Array.isArray(next?.job) && typeof next.job[1] === 'string' ? next.job[1] : undefined;
 }
 
 function count(taken: readonly Asked[], fits: (asked: Asked) => boolean): number {
@@ -148,6 +161,25 @@ describe('calls that wait for a worker', () => {
     }
     expect(served.filter((isBack) => isBack)).toHaveLength(10);
     expect(served.slice(0, 4).filter((isBack) => isBack)).toHaveLength(2);
+  });
+
+  test('what is due has its turn also where each end takes the next job along', async () => {
+    const { claim, redis, ledger, first } = await openBusyQueue();
+    const books = { ledger };
+    const keys = ledger.keys(PLACE);
+    const fresh = await claim(30, { session: 'fresh' });
+    await first();
+    const back = jobIdOf(fresh.at(-1)?.callId ?? '', fresh.at(-1)?.generation ?? '');
+    await redis.zrem(keys.job('prioritized'), back);
+    await redis.zadd(keys.job('delayed'), String((Date.now() - 1_000) * 0x1000), back);
+    let [running] = await takeJobs(books, 1);
+    const served: string[] = [];
+    // As a worker of one slot: an end takes the next job along, or the worker asks for one.
+    for (let turn = 0; turn < 6 && running !== undefined; turn += 1) {
+      served.push(running);
+      running = (await endAndTakeNext(books, running)) ?? (await takeJobs(books, 1))[0];
+    }
+    expect(served.slice(0, 3)).toContain(back);
   });
 
   test('a line that was served alone owes nothing when another one comes', async () => {

@@ -93,6 +93,39 @@ test('sessions that wait for a slot take turns, whatever each has waiting', asyn
   expect([await hasSlot('loud-1'), await hasSlot('quiet')]).toContain(true);
 });
 
+test('who was woken and comes when its slot has gone to nobody takes it, before those that still wait', async () => {
+  const { redis, take, release, of, holders, hasSlot } = await openLimit({ concurrency: 1 });
+  for (const name of ['a', 'late', 'next']) await take(name, 'one');
+  await release('a');
+  expect(await hasSlot('late')).toBe(true);
+  // All workers are busy for longer than it is kept.
+  await redis.zrem(holders, (await of('late')).jobId);
+  expect(await take('late')).toBe(true);
+  expect(await take('next')).toBe(false);
+});
+
+test('who was woken and comes when its slot has gone to another has its place again', async () => {
+  const { redis, take, release, of, holders, hasSlot } = await openLimit({ concurrency: 1 });
+  for (const name of ['a', 'late', 'next', 'last']) await take(name, 'one');
+  await release('a');
+  await redis.zrem(holders, (await of('late')).jobId);
+  expect(await take('last')).toBe(false);
+  expect(await hasSlot('next')).toBe(true);
+  expect(await take('late')).toBe(false);
+  await release('next');
+  expect([await hasSlot('late'), await hasSlot('last')]).toEqual([true, false]);
+});
+
+test('a slot that is held for an hour counts for an hour, whatever is granted beside it', async () => {
+  const books = await openBooks();
+  const limits = new Limits(books.redis, books.world.prefix);
+  const limit = { name: 'credential:one', concurrency: 2 };
+  const { holders } = new FleetKeys(books.world.prefix).limit(limit.name);
+  await limits.take(limit, { jobId: 'long' }, 3_600_000);
+  await limits.take(limit, { jobId: 'short' }, LEASE_MS);
+  expect(await books.redis.pttl(holders)).toBeGreaterThan(3_500_000);
+});
+
 test('a call that was cancelled while it waited leaves its slot to the next', async () => {
   const { redis, ledger, take, release, of, hasSlot } = await openLimit({ concurrency: 1 });
   for (const name of ['a', 'cancelled', 'b']) await take(name);

@@ -30,7 +30,7 @@ end
 -- Most often nothing is there: one look tells.
 local jobs, idle = {}, redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized', queue .. 'paused', queue .. 'delayed') == 0
 if not idle and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') > 0 then
-  if wanted > 0 then jobs = next_jobs({queue}, {ARGV[2], leaseMs, wanted, ARGV[7], ARGV[5]}) or {} end
+  if wanted > 0 then jobs = next_jobs({queue}, {ARGV[2], leaseMs, wanted, ARGV[7], ARGV[5], '1'}) or {} end
 elseif (idle or redis.call('EXISTS', queue .. 'paused') == 0) and redis.call('EXISTS', queue .. 'active') == 0 then
   redis.call('XADD', queue .. 'events', '*', 'event', 'drained')
 end

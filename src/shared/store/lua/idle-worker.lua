@@ -20,7 +20,7 @@ if not idle then
   local isEmpty = redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') == 0
   local isSelective = next(lackersOf(queue)) ~= nil or not isEmpty and redis.call('EXISTS', queue .. 'line-needs') == 1
   if open and (isEmpty or isSelective and redis.call('EXISTS', queue .. 'wait') == 0) then
-    local workers = redis.call('ZREVRANGE', queue .. 'pushable', 0, isSelective and 63 or 7, 'WITHSCORES')
+    local workers = redis.call('ZREVRANGEBYSCORE', queue .. 'pushable', '+inf', 1, 'WITHSCORES', 'LIMIT', 0, isSelective and 64 or 8)
     for at = 1, #workers, 2 do
       -- The lease of its locks, the number of its connection, and the worker.
       local leaseMs, id = string.match(workers[at], '^(%d+) %d+ (.+)$')

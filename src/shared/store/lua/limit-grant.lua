@@ -1,6 +1,6 @@
 -- Keeps what is free under a limit, slots or starts, for the first that wait, who have a moment to come for it.
 --
--- KEYS  1 holders, or starts  2 who waits for one
+-- KEYS  1 holders, or starts  2 who waits for one  3 places of those that were woken, where these matter
 -- ARGV  1 how many there may be  2 how long one is kept, ms
 -- Returns the names of those to wake
 local now, woken = nowMs(), {}
@@ -9,6 +9,12 @@ local free = ARGV[1] - redis.call('ZCARD', KEYS[1])
 local first = free > 0 and redis.call('ZPOPMIN', KEYS[2], free) or {}
 for position = 1, #first, 2 do
   redis.call('ZADD', KEYS[1], now + ARGV[2], first[position])
+  if KEYS[3] then
+    redis.call('ZADD', KEYS[3], first[position + 1], first[position])
+    redis.call('PEXPIRE', KEYS[3], 600000)
+    -- Some never come.
+    if redis.call('ZCARD', KEYS[3]) > 1000 then redis.call('ZPOPMIN', KEYS[3]) end
+  end
   woken[#woken + 1] = first[position]
 end
 -- The key may have begun with these.

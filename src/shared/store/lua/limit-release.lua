@@ -1,21 +1,21 @@
 -- Ends a start under a limit, which has arrived by now, or was not used. Gives its slot, and what was not used, back to the first that
 -- wait (limit_grant).
 --
--- KEYS  1 holders  2 waiters  3 starts  4 waiters for the rate
+-- KEYS  1 holders  2 waiters  3 starts  4 waiters for the rate  5 those that were woken for a slot
 -- ARGV  1 who held it  2 how many at a time, '0' for any number  3 how long a slot, or a start, is kept for whoever was woken, ms
 --       4 name of the start  5 '1' when it was not used  6 how long the slot is kept for the same one, ms, '0' to give it back
 --       7 starts in a window, '0' for any number  8 window, ms  9 until when it held the slot; '' for whoever holds it by this name:
 --       a later start of the same job may hold it by now
 -- Returns the names of those to wake
 local woken = {}
-local function grant(held, waiting, most)
-  for _, name in ipairs(limit_grant({held, waiting}, {most, ARGV[3]})) do woken[#woken + 1] = name end
+local function grant(most, ...)
+  for _, name in ipairs(limit_grant({...}, {most, ARGV[3]})) do woken[#woken + 1] = name end
 end
 
 if ARGV[5] == '1' then
   redis.call('ZREM', KEYS[3], ARGV[4], ARGV[1])
   redis.call('ZREM', KEYS[4], ARGV[1])
-  if ARGV[7] ~= '0' then grant(KEYS[3], KEYS[4], ARGV[7]) end
+  if ARGV[7] ~= '0' then grant(ARGV[7], KEYS[3], KEYS[4]) end
 else
   redis.call('ZADD', KEYS[3], 'XX', 'LT', nowMs() + ARGV[8], ARGV[4])
 end
@@ -27,5 +27,6 @@ if ARGV[6] ~= '0' then
 end
 redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('ZREM', KEYS[2], ARGV[1])
-grant(KEYS[1], KEYS[2], ARGV[2])
+redis.call('ZREM', KEYS[5], ARGV[1])
+grant(ARGV[2], KEYS[1], KEYS[2], KEYS[5])
 return woken

@@ -4,6 +4,7 @@
 --
 -- KEYS  1 holders, by the end of their lease  2 waiters, by their places  3 starts, by the latest time until which they count
 --       4 waiters for the rate, by when they asked  5 sessions of waiters, by their last places
+--       6 those that were woken for a slot, by their places
 -- ARGV  1 who asks  2 how many at a time, '0' for any number  3 starts in a window, '0' for any number  4 window, ms
 --       5 lease of a slot, ms  6 name of this start  7 how long it may take to arrive, ms  8 how long a slot, or a start, is kept for
 --       whoever was woken, ms  9 session  10 since when it asks, ms; '' for now
@@ -12,26 +13,31 @@
 local FORGOTTEN_MS = 600000
 local SHORTEST_MS, LONGEST_MS, EACH_MS, LOOK_MS = 500, 300000, 50, 2000
 local now = nowMs()
-local holders, waiters, starts, asking, places = unpack(KEYS)
+local holders, waiters, starts, asking, places, wokenPlaces = unpack(KEYS)
 local who, most, rate, window, session = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[9]
 
 if most > 0 then
   redis.call('ZREMRANGEBYSCORE', holders, '-inf', now)
   if not redis.call('ZSCORE', holders, who) then
     local free = most - redis.call('ZCARD', holders)
-    local ahead = redis.call('ZRANK', waiters, who)
-    if (ahead or redis.call('ZCARD', waiters)) >= free then
-      if not ahead then
+    local ahead, place = redis.call('ZRANK', waiters, who), redis.call('ZSCORE', wokenPlaces, who)
+    -- Who was woken and comes late has lost its slot, but not its turn: the next ones are not here yet.
+    if free < 1 or not place and (ahead or redis.call('ZCARD', waiters)) >= free then
+      if place then
+        redis.call('ZADD', waiters, place, who)
+        redis.call('ZREM', wokenPlaces, who)
+        ahead = redis.call('ZRANK', waiters, who)
+      elseif not ahead then
         local first = redis.call('ZRANGE', waiters, 0, 0, 'WITHSCORES')[2]
         redis.call('ZREMRANGEBYSCORE', places, '-inf', first and '(' .. first or '+inf')
-        local place = math.max(first and first + 1 or 0, (redis.call('ZSCORE', places, session) or -1) + 1)
+        place = math.max(first and first + 1 or 0, (redis.call('ZSCORE', places, session) or -1) + 1)
         redis.call('ZADD', waiters, place, who)
         redis.call('ZADD', places, place, session)
         ahead = redis.call('ZRANK', waiters, who)
       end
       redis.call('PEXPIRE', waiters, FORGOTTEN_MS)
       redis.call('PEXPIRE', places, FORGOTTEN_MS)
-      local woken = limit_grant({holders, waiters}, {most, ARGV[8]})
+      local woken = limit_grant({holders, waiters, wokenPlaces}, {most, ARGV[8]})
       -- Whoever ends wakes the first that waits. Who does not end, or does not come when woken, is past its lease then: one after the
       -- other, those that wait look for that.
       local lease = redis.call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2] - now
@@ -39,6 +45,7 @@ if most > 0 then
     end
     redis.call('ZREM', waiters, who)
   end
+  redis.call('ZREM', wokenPlaces, who)
 end
 
 local waitMs, woken = 0, {}
@@ -68,7 +75,9 @@ local heldUntil = text(now + (waitMs > 0 and waitMs + 2000 or ARGV[5]))
 if most > 0 then
   -- A slot that waits for its time is held a little beyond it.
   redis.call('ZADD', holders, heldUntil, who)
-  redis.call('PEXPIRE', holders, math.max(FORGOTTEN_MS, tonumber(ARGV[5])))
+  -- Others may hold theirs for longer.
+  local ttl = math.max(FORGOTTEN_MS, tonumber(ARGV[5]))
+  if redis.call('PTTL', holders) < ttl then redis.call('PEXPIRE', holders, ttl) end
 end
 if waitMs > 0 then return {'later', waitMs, '', woken} end
 if rate > 0 then

@@ -4,7 +4,7 @@
 --
 -- KEYS  1 key prefix of the queue
 -- ARGV  1 lock token of all of them  2 lock, ms  3 how many at most  4 workers that take from this queue: of several jobs each
---       takes a fair share  5 worker ID
+--       takes a fair share  5 worker ID  6 '1' when nobody asks BullMQ after nil
 -- Returns {{{field, value, …}, job ID, 0, 0}, …} as BullMQ does; behind the last one's 0, 0 stands 1 when there is no need to ask
 -- again: the queue has nothing more, now or later, or several were taken and a marker stands for the rest. Empty when all that waits is
 -- left to other workers.
@@ -15,7 +15,12 @@ local due = #redis.call('ZRANGEBYSCORE', queue .. 'delayed', 0, (now + 1) * 0x10
 local back, left = redis.call('LLEN', queue .. 'wait'), linesLeftBy(queue, ARGV[5])
 local inAllLines, inLine = standing(queue, left)
 local lineFirst = inLine > 0 and (due or back > 0) and redis.call('HINCRBY', queue .. 'lines', 'served', 1) % 2 == 0
-if due and not lineFirst or back + inAllLines == 0 then return nil end
+if due and not lineFirst then
+  -- The turn of what is due has not been taken: it is that of whoever asks next.
+  if ARGV[6] == '1' and inLine > 0 then redis.call('HINCRBY', queue .. 'lines', 'served', -1) end
+  return nil
+end
+if back + inAllLines == 0 then return nil end
 if most > 1 then most = math.min(most, math.max(1, math.ceil((back + inLine) / ARGV[4]))) end
 local jobIds = lineFirst and next_in_line({queue}, {most, left}) or {}
 if #jobIds < most and back > 0 then
