@@ -81,7 +81,11 @@ export async function decideApproval(
   });
 }
 
-function decide(pawl: Pawl, { record }: ApprovalListing, options: Omit<DecideOptions, 'by'>): Promise<ApprovalListing> {
+function decide(
+  pawl: Pick<Pawl, 'approvals'>,
+  { record }: ApprovalListing,
+  options: Omit<DecideOptions, 'by'>,
+): Promise<ApprovalListing> {
   return pawl.approvals.decide(record.request.id, { ...options, by: `cli:${userName()}` });
 }
 
@@ -119,23 +123,63 @@ export function describe(listing: ApprovalListing): string {
   return [...told, ...details, 'parameters', view.shown].join('\n');
 }
 
+/** The approval may be decided elsewhere: it is looked at this often while somebody is asked. */
+const LOOK_EVERY_MS = 1_000;
+const QUESTION = 'Approve this call? y, or n and a reason: ';
+
+export interface Asking {
+  /** Aborted when the call has ended: there is nothing to decide any more. */
+  readonly signal: AbortSignal;
+  /** Told of Ctrl-C, which is no signal while the terminal is asked. */
+  interrupt(): void;
+}
+
 /**
  * The console channel: whoever sits at the terminal of `pawl call` is shown the request, and asked where they can answer. Answers
- * once it is decided, here or elsewhere.
+ * once it is decided, here or elsewhere, or the call has ended.
  */
-export async function askAtConsole(context: CliContext, pawl: Pawl, approvalId: string): Promise<void> {
+export async function askAtConsole(
+  context: CliContext,
+  pawl: Pick<Pawl, 'approvals'>,
+  approvalId: string,
+  { signal, interrupt }: Asking,
+): Promise<void> {
   const shown = await pawl.approvals.show(approvalId);
   const { request } = shown.record;
+  const howTo = `pawl approvals show ${approvalId}; then approve or deny it`;
   if (!context.input.isTTY) {
     const limit = duration(request.expiresAtMs - request.createdAtMs);
-    say(context, `waits for a person, at most ${limit}: pawl approvals show ${approvalId}; then approve or deny it`);
+    say(context, `waits for a person, at most ${limit}: ${howTo}`);
     return;
   }
-  context.err.write(`${describe(shown)}\n`);
   const { createInterface } = await import('node:readline/promises');
+  if (signal.aborted) return;
+  context.err.write(`${describe(shown)}\n`);
   const asking = createInterface({ input: context.input, output: context.err });
+  const over = new AbortController();
+  let isAsking = true;
+  const stopAsking = () => {
+    // What is said next begins a line of its own.
+    if (isAsking) context.err.write('\n');
+    isAsking = false;
+    over.abort();
+  };
+  signal.addEventListener('abort', stopAsking);
+  asking.on('SIGINT', () => {
+    stopAsking();
+    interrupt();
+  });
+  const look = setInterval(async () => {
+    // Without Redis nothing is known of it.
+    const found = await pawl.approvals.show(approvalId).catch(() => undefined);
+    if (found === undefined || found.record.state === 'pending' || !isAsking) return;
+    stopAsking();
+    const { state, decidedBy } = approvalView(found);
+    say(context, `decided elsewhere: ${state}${decidedBy === undefined ? '' : ` by ${shownText(decidedBy)}`}`);
+  }, LOOK_EVERY_MS);
   try {
-    const answer = (await asking.question('Approve this call? y, or n and a reason: ')).trim();
+    const answer = (await asking.question(QUESTION, { signal: over.signal })).trim();
+    isAsking = false;
     const yes = /^y(?:es)?$/i.test(answer);
     const reason = answer.replace(/^no?\b\s*/i, '');
     await decide(pawl, shown, {
@@ -144,9 +188,15 @@ export async function askAtConsole(context: CliContext, pawl: Pawl, approvalId: 
       ...(yes || reason === '' ? {} : { reason }),
     });
   } catch (error) {
-    if (!(error instanceof PawlError)) throw error;
-    say(context, error.message);
+    if (error instanceof PawlError) say(context, error.message);
+    else if (!(error instanceof Error) || error.name !== 'AbortError') throw error;
+    else if (isAsking) {
+      // Ctrl-D.
+      stopAsking();
+      say(context, `not decided: ${howTo}`);
+    }
   } finally {
+    clearInterval(look);
     asking.close();
   }
 }

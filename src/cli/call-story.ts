@@ -1,5 +1,5 @@
 /** A call's whole story, for people: who asked for what, each attempt and wait, and how it ended. */
-import type { AttemptRecord } from '../shared/call.ts';
+import { type AttemptRecord, UNKNOWN_CODES } from '../shared/call.ts';
 import type { Outcome } from '../shared/outcome.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
 import { duration, json, moment, oneLine, plainText } from './print.ts';
@@ -82,15 +82,19 @@ function outcomeLines({ error, output }: Outcome, callId: string): string[] {
   if (error !== undefined) {
     const lines = [`  ${error.code}: ${oneLine(error.message)}`];
     for (const issue of error.issues ?? []) lines.push(`    ${oneLine(`${issue.path}: ${issue.message}`)}`);
-    if (error.code === 'OUTCOME_UNKNOWN')
-      lines.push(`  find out whether it happened, then: pawl calls resolve ${callId} --as succeeded|failed|retry`);
-    return lines;
+    return [...lines, ...howToResolve(error.code, callId).map((line) => `  ${line}`)];
   }
   const display = output?.metadata?.['display'];
   const text = typeof display === 'string' ? plainText(display) : json(output?.content ?? null);
   return clip(text, MAX_OUTPUT_LENGTH)
     .split('\n')
     .map((line) => `  ${line}`);
+}
+
+/** What to do about a call that ended with that code, when it leaves open what happened. */
+export function howToResolve(code: string, callId: string): readonly string[] {
+  if (!UNKNOWN_CODES.includes(code)) return [];
+  return [`find out whether it happened, then: pawl calls resolve ${callId} --as succeeded|failed|retry`];
 }
 
 function clip(text: string, maxLength: number): string {

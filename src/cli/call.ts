@@ -10,8 +10,10 @@ import type { Session } from '../producer/session.ts';
 import type { Submission } from '../producer/submission.ts';
 import type { DedupeMode, ToolResultEnvelope } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
-import { DEFAULT_NAMESPACE, type Tier } from '../shared/tool.ts';
+import type { Tier } from '../shared/tool.ts';
+import { parseToolName } from '../shared/tool-spec.ts';
 import { askAtConsole } from './approvals.ts';
+import { howToResolve } from './call-story.ts';
 import { type CliContext, print, say, usageError, withPawl } from './context.ts';
 import { EXIT_CODES, exitCodeOfResult } from './exit-codes.ts';
 import { count, duration, json, oneLine, plainText } from './print.ts';
@@ -34,13 +36,24 @@ const MAX_SESSION_KEY = 200;
 /** Who calls from a terminal is asked there; whoever else may decide finds the request in the list. */
 const CONSOLE = { kind: 'console' } as const;
 
-export async function runCall(context: CliContext, toolName: string, options: CallCommandOptions): Promise<number> {
+export interface NamedTool {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** What `TOOL` and `--namespace` name. Throws `CONTRACT_INVALID`. */
+export function namedTool(tool: string, namespace: string | undefined): NamedTool {
+  return namespace === undefined ? parseToolName(tool) : { namespace, name: tool };
+}
+
+export async function runCall(context: CliContext, asked: string, options: CallCommandOptions): Promise<number> {
+  const tool = namedTool(asked, options.namespace);
   const params = await readParams(context, options.params);
   return withPawl(context, async (pawl) => {
-    const hasWorker = await lookForWorker(context, pawl, toolName, options);
+    const hasWorker = await lookForWorker(context, pawl, tool, options);
     const session = await openSession(context, pawl, options.session);
     const callOptions: CallOptions = {
-      namespace: options.namespace ?? DEFAULT_NAMESPACE,
+      namespace: tool.namespace,
       ...(options.key === undefined ? {} : { idempotencyKey: options.key }),
       ...(options.dedupe === undefined ? {} : { dedupeMode: options.dedupe }),
       ...(options.timeout !== undefined
@@ -49,14 +62,11 @@ export async function runCall(context: CliContext, toolName: string, options: Ca
           ? {}
           : { deadlineAtMs: pawl.backend.clock.now() + NO_WORKER_MS }),
     };
-    session.events.on('approval-requested', ({ approvalId }) => {
-      askAtConsole(context, pawl, approvalId).catch((error: Error) => say(context, error.message));
-    });
     if (context.err.isTTY) showProgress(context, session);
-    const stopLooking = sayWhenAlone(context, pawl, toolName, callOptions.namespace);
-    const result = await callAndListen(context, session, () => session.submit(toolName, params, callOptions)).finally(
-      stopLooking,
-    );
+    const stopLooking = sayWhenAlone(context, pawl, tool);
+    const result = await callAndListen(context, pawl, session, () =>
+      session.submit(tool.name, params, callOptions),
+    ).finally(stopLooking);
     if (result === 'left') return EXIT_CODES.failed.code;
     show(context, result, options.json ?? false);
     return exitCodeOfResult(result);
@@ -96,14 +106,14 @@ export async function readParams(context: CliContext, given: string): Promise<Re
 async function lookForWorker(
   context: CliContext,
   pawl: Pawl,
-  toolName: string,
-  { namespace = DEFAULT_NAMESPACE, timeout }: CallCommandOptions,
+  tool: NamedTool,
+  { timeout }: CallCommandOptions,
 ): Promise<boolean> {
-  const { isOffered, tier, workers } = await whoOffers(pawl, toolName, namespace);
+  const { isOffered, tier, workers } = await whoOffers(pawl, tool);
   if (isOffered) return true;
   if (tier !== undefined) {
     const limit = duration(timeout ?? NO_WORKER_MS);
-    say(context, `no worker that has ${toolName} is running: ${howToStart(tier)}; waiting for one, at most ${limit}`);
+    say(context, `no worker that has ${tool.name} is running: ${howToStart(tier)}; waiting for one, at most ${limit}`);
     return false;
   }
   if (workers.length === 0) say(context, `no worker is running: start one with 'pawl up' or 'pawl worker'`);
@@ -111,30 +121,25 @@ async function lookForWorker(
 }
 
 /** Says it once when the last worker that has the tool goes away while its call waits. */
-function sayWhenAlone(
-  context: CliContext,
-  pawl: Pawl,
-  toolName: string,
-  namespace: string = DEFAULT_NAMESPACE,
-): () => void {
+function sayWhenAlone(context: CliContext, pawl: Pawl, tool: NamedTool): () => void {
   let wasOffered = false;
   const timer = setInterval(async () => {
     // Without Redis nothing is known of workers.
-    const found = await whoOffers(pawl, toolName, namespace).catch(() => undefined);
+    const found = await whoOffers(pawl, tool).catch(() => undefined);
     if (found === undefined) return;
     if (wasOffered && !found.isOffered && found.tier !== undefined)
       say(
         context,
-        `no worker that has ${toolName} is running any more: ${howToStart(found.tier)}; Ctrl-C cancels the call`,
+        `no worker that has ${tool.name} is running any more: ${howToStart(found.tier)}; Ctrl-C cancels the call`,
       );
     wasOffered = found.isOffered;
   }, LOOK_EVERY_MS);
   return () => clearInterval(timer);
 }
 
-async function whoOffers(pawl: Pawl, toolName: string, namespace: string) {
+async function whoOffers(pawl: Pawl, { namespace, name }: NamedTool) {
   const { tools, workers } = await pawl.catalogue();
-  const offers = tools.filter((tool) => tool.name === toolName && tool.namespace === namespace);
+  const offers = tools.filter((tool) => tool.name === name && tool.namespace === namespace);
   return { isOffered: offers.some((tool) => tool.workers > 0), tier: offers[0]?.tier, workers };
 }
 
@@ -194,9 +199,10 @@ function showProgress(context: CliContext, session: Session): void {
   );
 }
 
-/** Waits for the call's end. The first Ctrl-C cancels the call, the second one leaves it. */
+/** Waits for the call's end, and for a person where it needs one. The first Ctrl-C cancels the call, the second one leaves it. */
 async function callAndListen(
   context: CliContext,
+  pawl: Pawl,
   session: Session,
   submit: () => Promise<Submission>,
 ): Promise<ToolResultEnvelope | 'left'> {
@@ -208,9 +214,18 @@ async function callAndListen(
     say(context, `cancelling ${callId}; once more leaves it`);
     sayCancellation(context, await session.cancel(callId));
   };
-  const ignore = context.onInterrupt((times) => {
-    if (times > 1) left.resolve('left');
+  // Counted here: one of them may come from the prompt, and is no signal.
+  let interrupts = 0;
+  const interrupt = () => {
+    interrupts += 1;
+    if (interrupts > 1) left.resolve('left');
     else cancel().catch((error: Error) => say(context, error.message));
+  };
+  const ignore = context.onInterrupt(interrupt);
+  const over = new AbortController();
+  session.events.on('approval-requested', ({ approvalId }) => {
+    const asking = { signal: over.signal, interrupt };
+    askAtConsole(context, pawl, approvalId, asking).catch((error: Error) => say(context, error.message));
   });
   try {
     const ended = submit().then((submission) => submission.result);
@@ -220,6 +235,7 @@ async function callAndListen(
     ended.catch(() => {});
     return result;
   } finally {
+    over.abort();
     ignore();
   }
 }
@@ -244,14 +260,14 @@ function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean):
     return;
   }
   if (asJson) return;
+  const { callId } = result;
   const { code, message, issues = [], retryAfterMs } = result.error;
   say(context, oneLine(`${result.toolName}: ${code}: ${message}`));
   // A long list of issues stands in the message already.
   if (issues.length === 0 && retryAfterMs !== undefined) say(context, `try again in ${duration(retryAfterMs)}`);
   if (code === 'LOOP_DETECTED') say(context, 'or name a call that is meant with --key');
   if (result.attempts > 1) say(context, `after ${count(result.attempts, 'attempt')}`);
-  if (code === 'OUTCOME_UNKNOWN')
-    say(context, `find out whether it happened, then: pawl calls resolve ${result.callId} --as succeeded|failed|retry`);
+  if (callId !== undefined) for (const line of howToResolve(code, callId)) say(context, line);
 }
 
 function readable(

@@ -96,14 +96,14 @@ export async function withPawl<T>(
   options: Partial<SettingsInput> = {},
 ): Promise<T> {
   // Help and usage errors need none of the libraries behind this.
-  const { connect } = await import('../main.ts');
+  const { connect, loadSettings } = await import('../main.ts');
   const { log, started } = plainLogger(context);
   let pawl: Pawl;
   try {
     const user = context.environment['USER'] ?? context.environment['USERNAME'];
     pawl = await connect({ ...options, log, operator: user === undefined ? 'cli' : `cli:${user}` });
   } catch (error) {
-    throw withRedisHint(error, context.environment);
+    throw withRedisHint(error, isRedisAway(error) ? await loadSettings(options) : {});
   } finally {
     started();
   }
@@ -115,14 +115,18 @@ export async function withPawl<T>(
 }
 
 /** Says which Redis could not be reached, and where to look. */
-export function withRedisHint(error: unknown, environment: NodeJS.ProcessEnv): unknown {
-  if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') return error;
-  const url = environment['REDIS_URL'];
-  const which = url === undefined || url === '' ? 'the embedded Redis' : `REDIS_URL=${withoutPassword(url)}`;
+export function withRedisHint(error: unknown, { redisUrl }: { readonly redisUrl?: string | undefined }): unknown {
+  if (!isRedisAway(error)) return error;
+  const which = redisUrl === undefined ? 'the embedded Redis' : withoutPassword(redisUrl);
   const message = `${error.message.replace(/\.$/, '')} (${which}). 'pawl doctor' says more.`;
   return new PawlError('BACKEND_UNAVAILABLE', message, { cause: error });
 }
 
+function isRedisAway(error: unknown): error is PawlError {
+  return error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE';
+}
+
+/** Up to the last @: who forgot to escape one in a password, or a slash, does not see the rest of it. */
 export function withoutPassword(url: string): string {
-  return url.replace(/\/\/[^@/]*@/g, '//***@');
+  return url.replace(/\/\/.*@/gs, '//***@');
 }

@@ -21,6 +21,7 @@ const BY_FAILURE: Partial<Readonly<Record<FailureCode, ExitName>>> = {
   DEADLINE_EXCEEDED: 'timeout',
   PERMISSION_DENIED: 'denied',
   OUTCOME_UNKNOWN: 'outcomeUnknown',
+  POISONED: 'outcomeUnknown',
   BACKEND_UNAVAILABLE: 'redisOutOfReach',
 };
 

@@ -12,7 +12,7 @@ import type { Logger } from '../shared/log.ts';
 import { AuditKeeper } from '../shared/store/audit-keeper.ts';
 import { clusterUrl } from '../shared/store/redis-address.ts';
 import { logLine, producerLine } from '../shared/telemetry.ts';
-import { type CliContext, withoutPassword, withRedisHint } from './context.ts';
+import { withoutPassword, withRedisHint } from './context.ts';
 import { openProcessEndpoint } from './process-endpoint.ts';
 
 export interface FrontDoor {
@@ -38,12 +38,15 @@ const ASK_EVERY_MS = 50;
 
 /** Opens the producer and the server. Throws `CONFIGURATION` for an address that cannot be used, `BACKEND_UNAVAILABLE`. */
 export async function openFrontDoor(
-  context: CliContext,
   settings: Settings,
   { isStarting = () => false, hooks = [] }: FrontDoorOptions = {},
 ): Promise<FrontDoor> {
   const log = createLogger(settings);
-  const pawl = await openProducer(context, log, hooks);
+  const endpoint = await openProcessEndpoint(settings);
+  const pawl = await openProducer(settings, log, hooks).catch(async (error: unknown) => {
+    await endpoint?.close();
+    throw error;
+  });
   const fleet = new FleetView(pawl);
   const board = openBoard({
     settings,
@@ -58,6 +61,7 @@ export async function openFrontDoor(
     const parts = { pawl, settings, log, fleet, board: board.router, version: PAWL_VERSION, isStarting };
     server = await startHttpServer(parts);
   } catch (error) {
+    await endpoint?.close();
     await board.close();
     await pawl.close();
     throw error;
@@ -65,7 +69,7 @@ export async function openFrontDoor(
   const keeper = AuditKeeper.open(pawl.backend, settings, { files: true, log });
   const { url } = server;
   let draining = false;
-  const endpoint = await openProcessEndpoint(settings, {
+  endpoint?.watch({
     redis: pawl.backend.redis,
     isDraining: () => draining,
     isStarting,
@@ -104,11 +108,11 @@ function boardUrl(own: string | undefined, { url, clustered }: Pawl['backend']):
   return clustered ? clusterUrl(own) : own;
 }
 
-async function openProducer(context: CliContext, log: Logger, hooks: readonly Hook[]): Promise<Pawl> {
+async function openProducer(settings: Settings, log: Logger, hooks: readonly Hook[]): Promise<Pawl> {
   try {
     return await connect({ log, hooks, onEvent: (event) => logLine(log, producerLine(event)) });
   } catch (error) {
-    throw withRedisHint(error, context.environment);
+    throw withRedisHint(error, settings);
   }
 }
 

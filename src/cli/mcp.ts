@@ -3,9 +3,10 @@ import { randomUUID } from 'node:crypto';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { connect, createLogger, loadSettings, PAWL_VERSION } from '../main.ts';
 import { createMcpServer } from '../producer/mcp-server/server.ts';
-import { type CliContext, say, withRedisHint } from './context.ts';
+import { type CliContext, say, usageError, withRedisHint } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { StdioConnection } from './stdio-connection.ts';
+import { loadToolFiles } from './tool-files.ts';
 import { WorkerProcesses } from './worker-processes.ts';
 
 export interface McpOptions {
@@ -20,12 +21,18 @@ const CALLER = { id: 'stdio', role: 'admin' } as const;
 export async function runMcp(context: CliContext, options: McpOptions): Promise<number> {
   const settings = await loadSettings();
   const log = createLogger(settings);
-  const pawl = await connect({ log }).catch((error: unknown) => {
-    throw withRedisHint(error, context.environment);
+  const { tools = [] } = options;
+  if (tools.length > 0 && options.workers === 0)
+    throw usageError(
+      '--tools needs --workers: without workers of its own, `pawl mcp` offers the tools of those that run.',
+    );
+  const { hooks } = await loadToolFiles(tools, context.cwd);
+  const pawl = await connect({ log, hooks }).catch((error: unknown) => {
+    throw withRedisHint(error, settings);
   });
   const workers = new WorkerProcesses(context, {
     count: options.workers,
-    args: options.tools === undefined ? [] : ['--tools', ...options.tools],
+    args: tools.length === 0 ? [] : ['--tools', ...tools],
     drainMs: settings.drainMs,
     metricsPort: undefined,
   });

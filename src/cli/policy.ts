@@ -4,7 +4,7 @@ import { toolPolicy } from '../shared/config.ts';
 import { evaluate, taintOf, type Verdict } from '../shared/policy.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import { ruleOf } from '../shared/tool-spec.ts';
-import { readParams } from './call.ts';
+import { namedTool, readParams } from './call.ts';
 import { type CliContext, print, usageError, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { json, table } from './print.ts';
@@ -40,13 +40,14 @@ export async function explainPolicy(context: CliContext, tool: string, options: 
 
 async function verdictOn(
   pawl: Pawl,
-  name: string,
+  asked: string,
   params: Readonly<Record<string, unknown>> | undefined,
-  { session: sessionKey, namespace = 'tools', taint = [] }: ExplainOptions,
+  { session: sessionKey, namespace: given, taint = [] }: ExplainOptions,
 ): Promise<Verdict> {
+  const { namespace, name } = namedTool(asked, given);
   const { tools } = await pawl.catalogue();
   const tool = tools.find((each) => each.name === name && each.namespace === namespace);
-  if (tool === undefined) throw usageError(`There is no tool ${JSON.stringify(name)}; 'pawl tools' lists them.`);
+  if (tool === undefined) throw usageError(`There is no tool ${JSON.stringify(asked)}; 'pawl tools' lists them.`);
   const record = sessionKey === undefined ? undefined : (await pawl.session(sessionKey)).record;
   const declared = await pawl.registry.read(qualifiedName(tool));
   const route = record === undefined ? undefined : await pawl.approvals.routeOf(record);

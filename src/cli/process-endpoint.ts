@@ -9,6 +9,8 @@ import { PawlError } from '../shared/failure.ts';
 
 export interface ProcessEndpoint {
   readonly port: number;
+  /** Answers for this process from now on; until then it is starting (503). */
+  watch(watched: WatchedProcess): void;
   close(): Promise<void>;
 }
 
@@ -16,25 +18,28 @@ export interface WatchedProcess extends HealthOptions {
   metrics(): Promise<{ readonly contentType: string; readonly text: string }>;
 }
 
-/** Nothing without a port in the settings. Throws `CONFIGURATION` when the port cannot be had. */
-export async function openProcessEndpoint(
-  { metricsPort, metricsHost }: Pick<Settings, 'metricsPort' | 'metricsHost'>,
-  watched: WatchedProcess,
-): Promise<ProcessEndpoint | undefined> {
+/**
+ * Nothing without a port in the settings. Throws `CONFIGURATION` when the port cannot be had: to be asked for before the process takes
+ * what it could not finish.
+ */
+export async function openProcessEndpoint({
+  metricsPort,
+  metricsHost,
+}: Pick<Settings, 'metricsPort' | 'metricsHost'>): Promise<ProcessEndpoint | undefined> {
   if (metricsPort === undefined) return undefined;
   // Without a port, the process starts sooner without them.
   const { default: express } = await import('express');
   const { collectDefaultMetrics, Registry } = await import('prom-client');
   const { mountHealth } = await import('../producer/http/health.ts');
   const app = express().disable('x-powered-by');
-  mountHealth(app, watched);
+  let isWatched = false;
+  app.use((_request, response, next) => {
+    if (isWatched) next();
+    else response.status(503).set('Retry-After', '1').json({ status: 'not ready', reason: 'starting' });
+  });
   // Beside what Pawl counts, how the process itself is: event loop, memory, processor, descriptors.
   const ofNode = new Registry();
   collectDefaultMetrics({ register: ofNode });
-  app.get('/metrics', async (_request, response) => {
-    const { contentType, text } = await watched.metrics();
-    response.type(contentType).send(text + (await ofNode.metrics()));
-  });
   const { promise: listening, resolve, reject } = Promise.withResolvers<void>();
   const server = app.listen(metricsPort, metricsHost, (error) => (error === undefined ? resolve() : reject(error)));
   try {
@@ -48,6 +53,14 @@ export async function openProcessEndpoint(
   }
   return {
     port: (server.address() as AddressInfo).port,
+    watch: (watched) => {
+      mountHealth(app, watched);
+      app.get('/metrics', async (_request, response) => {
+        const { contentType, text } = await watched.metrics();
+        response.type(contentType).send(text + (await ofNode.metrics()));
+      });
+      isWatched = true;
+    },
     close: () =>
       new Promise((closed) => {
         server.close(() => closed());

@@ -16,21 +16,29 @@ export async function addTools(
   options: { name?: string; json?: boolean },
 ): Promise<number> {
   const content = await readDocument(context, file);
-  const declared = (Array.isArray(content) ? content : [content]) as (PutSpec & {
-    name?: string;
-    namespace?: string;
-  })[];
+  const declared = (Array.isArray(content) ? content : [content]).map((entry, index) =>
+    declarationOf(entry, `${file}: tool ${index + 1}`, options.name),
+  );
   if (options.name !== undefined && declared.length !== 1) throw usageError('--name is for a file of one tool.');
   return withPawl(context, async (pawl) => {
     const records: RegistryRecord[] = [];
-    for (const [index, { name, namespace, ...spec }] of declared.entries()) {
-      const named = options.name ?? (namespace === undefined ? name : `${namespace}.${name}`);
-      if (named === undefined) throw usageError(`${file}: tool ${index + 1} has no name; add "name", or give --name.`);
-      records.push((await pawl.registry.put(named, spec as PutSpec, { by: 'cli' })).record);
-    }
+    for (const { named, spec } of declared) records.push((await pawl.registry.put(named, spec, { by: 'cli' })).record);
     show(context, records, options.json);
     return EXIT_CODES.success.code;
   });
+}
+
+/** Looked at before the first one is declared: of a file, all are or none. */
+function declarationOf(entry: unknown, where: string, name: string | undefined): { named: string; spec: PutSpec } {
+  if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
+    throw usageError(`${where} must be an object, a tool's declaration; got ${JSON.stringify(entry) ?? 'nothing'}.`);
+  const { name: own, namespace, ...spec } = entry as Readonly<Record<string, unknown>>;
+  for (const [field, value] of Object.entries({ name: own, namespace }))
+    if (value !== undefined && typeof value !== 'string')
+      throw usageError(`${where}: ${field} must be text; got ${JSON.stringify(value)}.`);
+  const named = name ?? (namespace === undefined ? own : own === undefined ? undefined : `${namespace}.${own}`);
+  if (named === undefined) throw usageError(`${where} has no name; add "name", or give --name.`);
+  return { named: named as string, spec: spec as PutSpec };
 }
 
 export async function removeTool(context: CliContext, name: string, options: { json?: boolean }): Promise<number> {

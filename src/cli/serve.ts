@@ -29,7 +29,7 @@ export async function runServe(context: CliContext, options: ServeOptions): Prom
   );
   try {
     const { hooks } = await loadToolFiles(options.tools ?? [], context.cwd);
-    const door = await openFrontDoor(context, settings, { hooks });
+    const door = await openFrontDoor(settings, { hooks });
     try {
       await Promise.race([door.ready(), asked.promise]);
       const { addresses } = door;

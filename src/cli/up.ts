@@ -46,7 +46,7 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
     // Ready means that calls are accepted: not before the workers have published their tools.
     let starting = true;
     const { hooks } = await loadToolFiles(options.tools ?? [], context.cwd);
-    const door = await openFrontDoor(context, settings, { isStarting: () => starting, hooks });
+    const door = await openFrontDoor(settings, { isStarting: () => starting, hooks });
     try {
       const started = workers.start().then(() => {
         starting = false;

@@ -26,11 +26,14 @@ export async function watchCalls(context: CliContext, options: WatchCallsOptions
   try {
     await withPawl(context, async (pawl) => {
       const { limit, session } = options;
-      let show = live ? liveTable(context) : changedLines(context, options.json ?? false);
+      const newest = (limit: number) =>
+        pawl.calls({ limit, ...(session === undefined ? {} : { sessionKey: session }) });
+      const changes = new Changes(newest, (callId) => pawl.read(callId), limit);
+      let show = live ? liveTable(context) : lines(context, options.json ?? false);
       let away = false;
       const look = async () => {
         try {
-          const calls = await pawl.calls({ limit, ...(session === undefined ? {} : { sessionKey: session }) });
+          const calls = live ? await newest(limit) : await changes.look();
           if (away) say(context, 'Redis answers again');
           away = false;
           show(calls);
@@ -72,17 +75,58 @@ function liveTable(context: CliContext): (calls: readonly CallRecord[]) => void 
   };
 }
 
-/** One line for each call that is new or has changed since the last look. */
-function changedLines(context: CliContext, asJson: boolean): (calls: readonly CallRecord[]) => void {
-  let known = new Map<string, string>();
+function lines(context: CliContext, asJson: boolean): (calls: readonly CallRecord[]) => void {
   return (calls) => {
-    const seen = new Map(calls.map((call) => [call.callId, `${call.version} ${call.phase} ${call.state}`]));
-    for (const call of calls.toReversed()) {
-      if (known.get(call.callId) === seen.get(call.callId)) continue;
-      print(context, asJson ? JSON.stringify(callSummary(call)) : lineOf(call));
-    }
-    known = seen;
+    for (const call of calls) print(context, asJson ? JSON.stringify(callSummary(call)) : lineOf(call));
   };
+}
+
+/** Of those that have left the list of the newest, so many are looked at each time, in turn. */
+const FOLLOWED_AT_ONCE = 500;
+const MAX_NEW = 5_000;
+
+/** The calls that are new or have changed since the last look, however many newer ones there are. */
+export class Changes {
+  readonly #newest: (limit: number) => Promise<readonly CallRecord[]>;
+  readonly #read: (callId: string) => Promise<CallRecord | undefined>;
+  readonly #limit: number;
+  /** As they were told last: the newest, and those that have not ended. */
+  #told: Map<string, CallRecord> | undefined;
+
+  constructor(
+    newest: (limit: number) => Promise<readonly CallRecord[]>,
+    read: (callId: string) => Promise<CallRecord | undefined>,
+    limit: number,
+  ) {
+    this.#newest = newest;
+    this.#read = read;
+    this.#limit = limit;
+  }
+
+  /** The oldest first. */
+  async look(): Promise<readonly CallRecord[]> {
+    const told = this.#told ?? new Map<string, CallRecord>();
+    const newest = this.#told === undefined ? await this.#newest(this.#limit) : await this.#sinceLast(told);
+    const listed = new Set(newest.map(({ callId }) => callId));
+    const left = [...told.values()].filter(({ callId, state }) => state === 'inflight' && !listed.has(callId));
+    const [looked, waiting] = [left.slice(0, FOLLOWED_AT_ONCE), left.slice(FOLLOWED_AT_ONCE)];
+    const read = await Promise.all(looked.map(({ callId }) => this.#read(callId)));
+    const seen = [...read.filter((call) => call !== undefined), ...newest.toReversed()];
+    this.#told = new Map([...waiting, ...seen].map((call) => [call.callId, call]));
+    return seen.filter((call) => {
+      const before = told.get(call.callId);
+      return before === undefined || before.version !== call.version || before.phase !== call.phase;
+    });
+  }
+
+  /** The newest, back to one that is known. */
+  async #sinceLast(told: ReadonlyMap<string, CallRecord>): Promise<readonly CallRecord[]> {
+    for (let limit = this.#limit; ; limit = Math.min(4 * limit, MAX_NEW)) {
+      const calls = await this.#newest(limit);
+      const isWhole = calls.length < limit || calls.some(({ callId }) => told.has(callId));
+      if (isWhole || limit >= MAX_NEW) return calls;
+    }
+  }
 }
 
 function lineOf(call: CallRecord): string {

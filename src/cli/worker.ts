@@ -1,6 +1,6 @@
 /** `pawl worker`: one worker process. The first signal drains it, the second one or the grace period ends it. */
 import { createLogger, loadSettings, type StartWorkerOptions, startWorker } from '../main.ts';
-import { parseTiers } from '../shared/config.ts';
+import { parseTiers, type Settings } from '../shared/config.ts';
 import type { Logger } from '../shared/log.ts';
 import { logLine, workerLine } from '../shared/telemetry.ts';
 import { type AnyTool, qualifiedName, TIERS, type Tier } from '../shared/tool.ts';
@@ -49,7 +49,8 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
     const fileTools = await toolsOf(files);
     sayWhatIsLeftOut(context, fileTools, tiers);
     const tools = [...baseTools, ...fileTools];
-    const worker = await start(context, {
+    endpoint = await openProcessEndpoint(settings);
+    const worker = await start(settings, {
       tools,
       tiers,
       log,
@@ -61,7 +62,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
     // Of what tools began elsewhere than in a call: the worker logs them, and its calls go on.
     stopOutliving = context.outliveErrors();
     end.started(worker);
-    endpoint = await openProcessEndpoint(settings, {
+    endpoint?.watch({
       redis: worker.redis,
       isDraining: () => worker.draining,
       isStarting: () => false,
@@ -86,11 +87,11 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
   }
 }
 
-async function start(context: CliContext, options: StartWorkerOptions): Promise<ToolWorker> {
+async function start(settings: Settings, options: StartWorkerOptions): Promise<ToolWorker> {
   try {
     return await startWorker(options);
   } catch (error) {
-    throw withRedisHint(error, context.environment);
+    throw withRedisHint(error, settings);
   }
 }
 

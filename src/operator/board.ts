@@ -12,7 +12,7 @@ import { FAILURES } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import { redact } from '../shared/redaction.ts';
 import { PlaceKeys } from '../shared/store/keys.ts';
-import { nodeOptions, type Redis, slotOf } from '../shared/store/redis.ts';
+import { backendError, nodeOptions, type Redis, slotOf } from '../shared/store/redis.ts';
 import type { Shards } from '../shared/store/shards.ts';
 
 export interface BoardOptions {
@@ -67,7 +67,12 @@ export function openBoard(options: BoardOptions): Board {
   // The board's own handler would send the error's text, which may name hosts.
   adapter.setErrorHandler((error) => {
     options.log.warn({ event: 'board_error', error: error.message }, 'the board could not be shown');
-    return { status: 500, body: { error: { code: 'INTERNAL', message: 'The board could not be read.' } } };
+    const isAway = backendError(error) !== error;
+    const [status, code, message] = isAway
+      ? [503, 'BACKEND_UNAVAILABLE', FAILURES.BACKEND_UNAVAILABLE.sentence]
+      : [500, 'INTERNAL', 'The board could not be read.'];
+    // The board's types know fewer statuses than HTTP.
+    return { status: status as 500, body: { error: { code, message } } };
   });
   const router = adapter.getRouter() as Express;
   router.disable('x-powered-by');

@@ -1,10 +1,13 @@
 /** Closing a session, and those below it: nothing new is accepted, and what waits or runs is cancelled. */
+import { PawlError } from '../shared/failure.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { Backend } from '../shared/store/backend.ts';
-import type { CallRecord } from '../shared/store/call-record.ts';
+import type { Place } from '../shared/store/keys.ts';
 
-/** Of one session; and of a place, in flight for longer than outcomes are kept. */
-const MAX_CALLS = 10_000;
+/** Calls that are looked at together. */
+const PAGE = 500;
+/** Of one session in one place: beyond that, all that the place has in flight is looked at, which is bounded, and a day's calls are not. */
+const MAX_INDEXED = 10_000;
 /** Thousands at once would hold up whatever else this process does, and let commands to Redis time out here. */
 const CANCELLED_AT_ONCE = 100;
 
@@ -12,13 +15,12 @@ export interface ClosingParts {
   readonly backend: Pick<Backend, 'ledger' | 'sessions' | 'shards'>;
   /** How long a success is kept. */
   readonly outcomesKeptMs: number;
-  calls(sessionKey: string, limit: number): Promise<readonly CallRecord[]>;
   cancel(callId: string): Promise<unknown>;
   onClosed(closed: SessionRecord): Promise<void>;
 }
 
 export async function closeSessions(parts: ClosingParts, sessionKey: string): Promise<void> {
-  const { backend, calls, cancel, onClosed } = parts;
+  const { backend, onClosed } = parts;
   const keys = new Set<string>();
   // From above: what is opened below one meanwhile is there when its children are looked for, or sees that it is closed.
   for (let open = [sessionKey]; open.length > 0; ) {
@@ -29,24 +31,70 @@ export async function closeSessions(parts: ClosingParts, sessionKey: string): Pr
     for (const key of open) keys.add(key);
     open = (await backend.sessions.tree(sessionKey)).filter((key) => !keys.has(key));
   }
-  for (const key of keys) {
-    const inflight = (await calls(key, MAX_CALLS)).filter(({ state }) => state === 'inflight');
-    for (let first = 0; first < inflight.length; first += CANCELLED_AT_ONCE)
-      await Promise.all(inflight.slice(first, first + CANCELLED_AT_ONCE).map(({ callId }) => cancel(callId)));
-  }
-  await cancelOld(parts, keys);
+  const places = backend.shards.places();
+  const crowded = new Set<Place>();
+  for (const key of keys) for (const place of await cancelIndexed(parts, places, key, MAX_INDEXED)) crowded.add(place);
+  const nowMs = await backend.ledger.now();
+  // A session's index forgets calls as soon as they may have expired; those that still wait or run are among few.
+  for (const place of places)
+    await cancelInflight(parts, place, crowded.has(place) ? nowMs : nowMs - parts.outcomesKeptMs, keys);
+  // Another front door may have claimed calls before it heard that the session is closed.
+  for (const key of keys) await cancelIndexed(parts, places, key, PAGE);
 }
 
-/** A session's index forgets calls as soon as they may have expired; those that still wait or run are among few. */
-async function cancelOld(
-  { backend: { ledger, shards }, outcomesKeptMs, cancel }: ClosingParts,
+/** By the index of the session, the newest first; answers with the places where it goes on beyond `most`. */
+async function cancelIndexed(
+  parts: ClosingParts,
+  places: readonly Place[],
+  sessionKey: string,
+  most: number,
+): Promise<readonly Place[]> {
+  const { ledger } = parts.backend;
+  let left = places;
+  for (let offset = 0; left.length > 0 && offset < most; offset += PAGE) {
+    const lists = await Promise.all(left.map((place) => ledger.list(place, { sessionKey, limit: PAGE, offset })));
+    await cancelAmong(parts, lists.flat(), new Set([sessionKey]));
+    left = left.filter((_place, at) => lists[at]?.length === PAGE);
+  }
+  return left;
+}
+
+/** Among all that the place has in flight since before that time. */
+async function cancelInflight(
+  parts: ClosingParts,
+  place: Place,
+  beforeMs: number,
   sessionKeys: ReadonlySet<string>,
 ): Promise<void> {
-  const beforeMs = (await ledger.now()) - outcomesKeptMs;
-  for (const place of shards.places()) {
-    for (const callId of await ledger.inflightBefore(place, beforeMs, MAX_CALLS)) {
-      const record = await ledger.glance(callId);
-      if (record !== undefined && sessionKeys.has(record.request.envelope.target.sessionKey)) await cancel(callId);
-    }
+  const { ledger } = parts.backend;
+  const oldest = await ledger.inflightBefore(place, beforeMs, PAGE);
+  if (oldest.length < PAGE) return cancelAmong(parts, oldest, sessionKeys);
+  const { inflight } = await ledger.counts(place);
+  // From the newest back: what ends meanwhile moves those behind it to the front, where they are still to be looked at.
+  for (let passed = Math.floor(inflight / PAGE) * PAGE; passed >= 0; passed -= PAGE)
+    await cancelAmong(parts, await ledger.inflightBefore(place, beforeMs, PAGE, passed), sessionKeys);
+}
+
+async function cancelAmong(
+  { backend: { ledger }, cancel }: ClosingParts,
+  callIds: readonly string[],
+  sessionKeys: ReadonlySet<string>,
+): Promise<void> {
+  for (let first = 0; first < callIds.length; first += PAGE) {
+    const records = await Promise.all(callIds.slice(first, first + PAGE).map((callId) => ledger.glance(callId)));
+    const found = records
+      .filter((record) => record !== undefined)
+      .filter(
+        ({ state, cancelRequested, request }) =>
+          state === 'inflight' && !cancelRequested && sessionKeys.has(request.envelope.target.sessionKey),
+      );
+    for (let next = 0; next < found.length; next += CANCELLED_AT_ONCE)
+      await Promise.all(
+        found.slice(next, next + CANCELLED_AT_ONCE).map(({ callId }) => cancel(callId).catch(unlessGone)),
+      );
   }
+}
+
+function unlessGone(error: unknown): void {
+  if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_CALL') throw error;
 }

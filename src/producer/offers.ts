@@ -146,12 +146,16 @@ export function unknownTool(
 ): PawlError {
   const names = offers.map((offer) => (offer.namespace === namespace ? offer.name : qualifiedName(offer)));
   const suggestions = nearest(name, names);
+  const meant = offers.find((offer) => qualifiedName(offer) === name);
   const hint =
-    suggestions.length > 0
-      ? `Did you mean ${suggestions.join(' or ')}?`
-      : offers.length === 0
-        ? 'No worker has published a tool yet: is one running?'
-        : `Known tools: ${names.slice(0, 20).join(', ')}.`;
+    // To name what was asked for would be no help.
+    meant !== undefined
+      ? `Call ${JSON.stringify(meant.name)} in namespace ${JSON.stringify(meant.namespace)}.`
+      : suggestions.length > 0
+        ? `Did you mean ${suggestions.join(' or ')}?`
+        : offers.length === 0
+          ? 'No worker has published a tool yet: is one running?'
+          : `Known tools: ${names.slice(0, 20).join(', ')}.`;
   return new PawlError(
     'UNKNOWN_TOOL',
     `There is no tool ${JSON.stringify(name)} in namespace ${JSON.stringify(namespace)}. ${hint}`,

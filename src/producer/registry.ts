@@ -108,10 +108,15 @@ export class Registry {
     });
   }
 
-  /** Removes a declaration: nothing new is accepted, and what is queued is refused. Throws `UNKNOWN_TOOL`. */
+  /**
+   * Removes a declaration: nothing new is accepted, and what is queued is refused. Throws `UNKNOWN_TOOL`, and `CONTRACT_INVALID` for a
+   * tool of the workers.
+   */
   async remove(tool: string, options: ChangeOptions = {}): Promise<void> {
     await this.#change(tool, 'removed', options, (before, revision): RemovedRecord => {
       if (before === undefined || before.kind === 'removed') throw notDeclared(tool);
+      // Without its switch, a tool that was switched off could be called again.
+      if (before.kind === 'code') throw ofTheWorkers(qualifiedName(before));
       refuseImmutable(before);
       return { kind: 'removed', ...revision };
     });
@@ -192,6 +197,15 @@ function takenByCode(qualified: string): PawlError {
     {
       issues: [{ path: 'name', message: `is taken by a tool of the workers: ${qualified}` }],
     },
+  );
+}
+
+function ofTheWorkers(qualified: string): PawlError {
+  const message = 'is a tool of the workers: it cannot be removed';
+  return new PawlError(
+    'CONTRACT_INVALID',
+    `${qualified} ${message}, only switched with \`pawl tools disable\` and \`enable\`, or PATCH {"enabled":false} and true.`,
+    { issues: [{ path: 'name', message }] },
   );
 }
 

@@ -1,4 +1,6 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { fileURLToPath } from 'node:url';
+import { spawn } from '@lydell/node-pty';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import type { TestProcess } from '../helpers/process.ts';
 import { eventually } from '../helpers/signal.ts';
 import { openPlace, type Place } from './pawl.ts';
@@ -55,4 +57,70 @@ test('A6: denied is exit code 5, with the reason', async () => {
   expect((await call.ended).code).toBe(5);
   expect(call.stderr()).toContain('denied the call: not today');
   expect((await place.run(['approvals'])).stderr).toContain('no approval is pending');
+});
+
+/** `pawl call launch` at a terminal of its own. */
+function atTerminal() {
+  const launcher = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));
+  const { redisUrl, prefix } = place.world;
+  const args = [launcher, 'call', 'launch', '--params', '{"what":"it"}'];
+  const env = { ...process.env, NODE_OPTIONS: '', REDIS_URL: redisUrl, PAWL_PREFIX: prefix };
+  const terminal = spawn(process.execPath, args, { cwd: place.folder, env, cols: 400 });
+  let shown = '';
+  terminal.onData((data) => {
+    shown += data;
+  });
+  const ended = new Promise<number>((resolve) => terminal.onExit(({ exitCode }) => resolve(exitCode)));
+  onTestFinished(() => terminal.kill('SIGKILL'));
+  return {
+    ended,
+    shown: () => shown,
+    type: (keys: string) => terminal.write(keys),
+    says: (wanted: string) => eventually(async () => shown.includes(wanted), { what: wanted }),
+  };
+}
+
+test('Ctrl-C at the prompt cancels the call', async () => {
+  const call = atTerminal();
+  await call.says('Approve this call?');
+  const { callId } = await pendingOne();
+  call.type('\x03');
+  await call.says('cancelled before it started');
+  expect(await call.ended).toBe(1);
+  expect(call.shown()).not.toContain('Aborted');
+  expect((await place.run(['calls', 'show', callId])).stdout).toMatch(/state +cancelled/);
+});
+
+test('Ctrl-D at the prompt decides nothing', async () => {
+  const call = atTerminal();
+  await call.says('Approve this call?');
+  const { id } = await pendingOne();
+  call.type('\x04');
+  await call.says(`not decided: pawl approvals show ${id}`);
+  expect((await place.run(['approvals', 'approve', id])).code).toBe(0);
+  expect(await call.ended).toBe(0);
+});
+
+test('the prompt is closed when somebody decides elsewhere', async () => {
+  const call = atTerminal();
+  await call.says('Approve this call?');
+  const { id } = await pendingOne();
+  // So that the call does not end first.
+  worker.pause();
+  try {
+    expect((await place.run(['approvals', 'approve', id])).code).toBe(0);
+    await call.says('decided elsewhere: approved by cli:');
+  } finally {
+    worker.resume();
+  }
+  expect(await call.ended).toBe(0);
+  expect(call.shown()).toContain('launched it');
+});
+
+test('who answers the prompt decides', async () => {
+  const call = atTerminal();
+  await call.says('Approve this call?');
+  call.type('n not now\r');
+  expect(await call.ended).toBe(5);
+  expect(call.shown()).toContain('denied the call: not now');
 });

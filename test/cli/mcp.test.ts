@@ -31,6 +31,28 @@ const call = (id: number, name: string, args: object) => ({
 const lines = (messages: readonly object[]) =>
   messages.map((message) => `${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`).join('');
 
+describe('pawl mcp --tools', () => {
+  test('puts the hooks of its files around the calls that come in', async () => {
+    const file = join(place.folder, 'guard.ts');
+    writeFileSync(
+      file,
+      `import { defineHook } from 'pawl';
+export default defineHook({ name: 'guard', beforeCall: () => ({ deny: 'not today' }) });
+`,
+    );
+    const pawl = place.start(['mcp', '--workers', '1', '--tools', file]);
+    pawl.say(lines([...OPENING, call(2, 'greet', { name: 'Ada' })]));
+    expect(await pawl.line('"id":2')).toContain('not today');
+    pawl.endInput();
+    expect(await pawl.ended).toEqual({ code: 0, signal: null });
+  });
+
+  test('without workers of its own is refused: nobody would run them', async () => {
+    const refused = await place.run(['mcp', '--tools', 'tools.ts']);
+    expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('--tools needs --workers') });
+  });
+});
+
 describe('pawl mcp, at the end of its input', () => {
   test('answers what was asked before, and ends', async () => {
     const go = join(place.folder, 'go');

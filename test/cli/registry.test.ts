@@ -115,7 +115,7 @@ test('pawl tools import-mcp, import-openapi: what they declare is called through
 
   const worker = await place.worker(env);
   const call = async (namespace: string, tool: string, params: object) => {
-    const called = await run('call', tool, '--namespace', namespace, '--params', JSON.stringify(params), '--json');
+    const called = await run('call', `${namespace}.${tool}`, '--params', JSON.stringify(params), '--json');
     expect(called, called.stdout).toMatchObject({ code: 0 });
     return JSON.parse(called.stdout).output.content as unknown;
   };
@@ -154,6 +154,29 @@ test('pawl policy explain says what the registry says of a tool (I3, I7)', async
   expect((await run('policy', 'explain', 'order')).stdout).toContain('deny: the tool is disabled in the registry');
 });
 
+test('a tool of another namespace is called, and explained, by its whole name, or with --namespace', async () => {
+  const declared = {
+    name: 'pay',
+    namespace: 'shop.tills',
+    kind: 'dynamic',
+    version: '1.0.0',
+    description: 'Pays something.',
+    inputSchema: { type: 'object' },
+    policy: { decision: 'deny', reason: 'the till is closed' },
+  };
+  writeFileSync(join(place.folder, 'pay.json'), JSON.stringify(declared));
+  expect(await place.run(['tools', 'add', 'pay.json'])).toMatchObject({ code: 0 });
+  for (const named of [['shop.tills.pay'], ['pay', '--namespace', 'shop.tills']]) {
+    const explained = await place.run(['policy', 'explain', ...named]);
+    expect(explained).toMatchObject({ code: 0, stdout: expect.stringContaining('deny: the till is closed') });
+    const called = await place.run(['call', ...named, '--params', '{}']);
+    expect(called).toMatchObject({ code: 5, stderr: expect.stringContaining('the till is closed') });
+    expect(called.stderr).toContain('no worker that has pay is running');
+  }
+  const unknown = await place.run(['call', 'shop.tills.pya']);
+  expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining('Did you mean pay?') });
+});
+
 test('what cannot be imported is a usage error, or says why, and changes nothing', async () => {
   writeFileSync(join(place.folder, 'broken.yaml'), 'openapi: [');
   const results = await Promise.all([
@@ -180,4 +203,16 @@ test('a document that an editor began with a byte order mark is read', async () 
   const server = ['--server', 'http://127.0.0.1:9'];
   const dry = await place.run(['tools', 'import-openapi', 'marked.json', ...server, '--dry-run', '--json']);
   expect(JSON.parse(dry.stdout).tools.map(({ name }: { name: string }) => name)).toEqual(['marked.getA']);
+});
+
+test.each([
+  ['an empty entry', '- name: fine\n  kind: alias\n  target: greet\n-\n', 'tool 2 must be an object'],
+  ['a name that is none', 'name: 42\nkind: alias\n', 'name must be text; got 42'],
+  ['nothing', '', 'tool 1 must be an object'],
+])('pawl tools add refuses a file of %s, and declares nothing of it', async (_what, text, message) => {
+  const file = join(place.folder, 'wrong.yaml');
+  writeFileSync(file, text);
+  const refused = await place.run(['tools', 'add', file]);
+  expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining(message) });
+  expect((await place.run(['tools', 'show', 'fine'])).code).toBe(2);
 });

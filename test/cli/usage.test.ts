@@ -78,6 +78,19 @@ test('a configuration file may begin with a byte order mark', async () => {
   const { code, stderr } = await pawl(['calls'], { REDIS_URL: '' }, folder);
   expect(code).toBe(7);
   expect(stderr).toContain('ECONNREFUSED');
+  expect(stderr).toContain(`(${NOBODY})`);
+});
+
+test('the Redis that a file names is said, too, without its password', { tags: 'slow' }, async () => {
+  const folder = temporaryFolder();
+  const file = join(folder, 'redis-url');
+  writeFileSync(file, 'redis://ada:hid@den@127.0.0.1:1/2\n');
+  const commands = [['calls'], ['worker'], ['serve', '--port', '0'], ['mcp', '--workers', '0']];
+  const env = { REDIS_URL: '', REDIS_URL_FILE: file };
+  for (const { code, stderr } of await Promise.all(commands.map((args) => pawl(args, env, folder)))) {
+    expect({ code, stderr }).toEqual({ code: 7, stderr: expect.stringContaining('(redis://***@127.0.0.1:1/2)') });
+    expect(stderr).not.toContain('den');
+  }
 });
 
 describe('a configuration file that cannot be used is named in one line: exit code 2', () => {

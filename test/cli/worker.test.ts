@@ -65,6 +65,9 @@ test('a port that is taken is a configuration error that names it', async () => 
   });
   expect(second.code).toBe(2);
   expect(second.stderr).toContain(`PAWL_METRICS_PORT: 127.0.0.1:${metricsPort} cannot be used`);
+  // It took no call that it could not finish.
+  const { workers } = JSON.parse((await place.run(['tools', 'show', 'greet', '--json'])).stdout) as { workers: number };
+  expect(workers).toBe(1);
   worker.signal('SIGTERM');
   await worker.ended;
 });

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { type ClosingParts, closeSessions } from '../../src/producer/close-sessions.ts';
-import { findCalls } from '../../src/producer/find-calls.ts';
+import { PawlError } from '../../src/shared/failure.ts';
 import type { CallRecord } from '../../src/shared/store/call-record.ts';
 
 /** Commands under way at a time, at most. */
@@ -19,37 +19,102 @@ function counted() {
   return { seen, during };
 }
 
-test('closing a session of thousands of calls leaves room for others: it looks at, and cancels, some hundred at a time', async () => {
-  const callIds = Array.from({ length: 3_000 }, (_, number) => `r0.${number}`);
+/** One place with these calls, the oldest first. Those without a state are in flight. */
+function placeWith(calls: readonly { readonly session: string; readonly state?: 'done' }[]) {
   const looks = counted();
   const cancellations = counted();
+  const sessions = new Map(calls.map(({ session }, number) => [`r0.${number}`, session]));
+  const inflight = new Set([...sessions.keys()].filter((_callId, number) => calls[number]?.state === undefined));
   const ledger = {
-    list: async (_place: unknown, { limit, offset = 0 }: { readonly limit: number; readonly offset?: number }) =>
-      callIds.slice(offset, offset + limit),
+    list: async (_place: unknown, select: { sessionKey: string; limit: number; offset: number }) =>
+      [...sessions]
+        .filter(([, session]) => session === select.sessionKey)
+        .map(([callId]) => callId)
+        .reverse()
+        .slice(select.offset, select.offset + select.limit),
     glance: (callId: string) => {
-      const envelope = { toolNamespace: 'tools', toolName: 'slow', target: { sessionKey: 'trip' } };
-      return looks.during({ callId, state: 'inflight', createdAtMs: 0, request: { envelope } } as CallRecord);
+      const state = inflight.has(callId) ? 'inflight' : 'done';
+      const envelope = { target: { sessionKey: sessions.get(callId) } };
+      return looks.during({ callId, state, cancelRequested: false, request: { envelope } } as CallRecord);
     },
-    now: async () => 0,
-    inflightBefore: async () => [],
+    now: async () => 1_000,
+    counts: async () => ({ inflight: inflight.size }),
+    // All were claimed at 500.
+    inflightBefore: async (_place: unknown, beforeMs: number, limit: number, passed = 0) =>
+      beforeMs < 500 ? [] : [...inflight].slice(passed, passed + limit),
   };
-  const place = { tier: 'read-only', shard: 0 } as const;
-  await closeSessions(
-    {
-      backend: {
-        ledger,
-        sessions: { close: async () => undefined, tree: async () => ['trip'] },
-        shards: { places: () => [place] },
-      } as unknown as ClosingParts['backend'],
-      outcomesKeptMs: 0,
-      calls: async (sessionKey, limit) =>
-        (await findCalls([place], ledger, { sessionKey, limit, isSeen: () => true })).records,
-      cancel: (callId) => cancellations.during(callId),
-      onClosed: async () => {},
-    },
-    'trip',
-  );
-  expect({ looks: looks.seen.all, cancelled: cancellations.seen.all }).toEqual({ looks: 3_000, cancelled: 3_000 });
-  expect(looks.seen.most).toBeLessThanOrEqual(500);
-  expect(cancellations.seen.most).toBeLessThanOrEqual(100);
+  const close = (cancelled: (callId: string) => void = () => {}) =>
+    closeSessions(
+      {
+        backend: {
+          ledger,
+          sessions: { close: async () => undefined, tree: async () => ['trip'] },
+          shards: { places: () => [{ tier: 'read-only', shard: 0 }] },
+        } as unknown as ClosingParts['backend'],
+        outcomesKeptMs: 1_000,
+        cancel: async (callId) => {
+          inflight.delete(callId);
+          await cancellations.during(callId);
+          cancelled(callId);
+        },
+        onClosed: async () => {},
+      },
+      'trip',
+    );
+  const leftOf = (session: string) => [...inflight].filter((callId) => sessions.get(callId) === session);
+  return { sessions, inflight, leftOf, close, looks: looks.seen, cancellations: cancellations.seen };
+}
+
+const many = (length: number, session: string, state?: 'done') =>
+  Array.from({ length }, () => ({ session, ...(state === undefined ? {} : { state }) }));
+
+test('closing a session of thousands of calls leaves room for others: it looks at, and cancels, some hundred at a time', async () => {
+  const place = placeWith([...many(3_000, 'trip'), ...many(3_000, 'other')]);
+  await place.close();
+  expect(place.cancellations.all).toBe(3_000);
+  expect(place.leftOf('other')).toHaveLength(3_000);
+  expect(place.looks.most).toBeLessThanOrEqual(500);
+  expect(place.cancellations.most).toBeLessThanOrEqual(100);
+  // Not at those of others, and a second time at the newest only.
+  expect(place.looks.all).toBeLessThanOrEqual(3_500);
+});
+
+test('closing cancels all calls of a session, however many it made', async () => {
+  const place = placeWith(many(30_000, 'trip'));
+  await place.close();
+  expect(place.leftOf('trip')).toEqual([]);
+  expect(place.cancellations.most).toBeLessThanOrEqual(100);
+});
+
+test('closing cancels a call that waits behind thousands that have ended, while those of others end', async () => {
+  const place = placeWith([
+    ...many(1_000, 'other'),
+    { session: 'trip' },
+    ...many(12_000, 'trip', 'done'),
+    ...many(500, 'other'),
+    { session: 'trip' },
+  ]);
+  await place.close(() => {
+    for (const callId of place.leftOf('other').slice(0, 600)) place.inflight.delete(callId);
+  });
+  expect(place.leftOf('trip')).toEqual([]);
+  expect(place.leftOf('other')).not.toEqual([]);
+});
+
+test('closing cancels a call, too, that another front door claimed before it heard of it', async () => {
+  const place = placeWith(many(1, 'trip'));
+  await place.close((cancelled) => {
+    if (cancelled !== 'r0.0') return;
+    place.sessions.set('r0.1', 'trip');
+    place.inflight.add('r0.1');
+  });
+  expect(place.cancellations.all).toBe(2);
+});
+
+test('a call whose record expires meanwhile does not keep the others from being cancelled', async () => {
+  const place = placeWith(many(200, 'trip'));
+  await place.close((callId) => {
+    if (callId === 'r0.199') throw new PawlError('UNKNOWN_CALL');
+  });
+  expect(place.leftOf('trip')).toEqual([]);
 });

@@ -131,6 +131,12 @@ describe('a tool that is declared while the system runs (I7, I8)', () => {
     await expect(pawl.registry.put('echo', weather())).rejects.toMatchObject({ code: 'CONTRACT_INVALID' });
     expect(await pawl.registry.patch('echo', { enabled: false })).toMatchObject({ kind: 'code', enabled: false });
     expect((await session.call('echo', { text: 'a' })).error?.code).toBe('PERMISSION_DENIED');
+    // A remove would switch it on again.
+    await expect(pawl.registry.remove('echo')).rejects.toMatchObject({
+      code: 'CONTRACT_INVALID',
+      message: expect.stringContaining('tools.echo is a tool of the workers'),
+    });
+    expect((await session.call('echo', { text: 'b' })).error?.code).toBe('PERMISSION_DENIED');
     await pawl.registry.patch('echo', { enabled: true });
     expect(contentOf(await session.call('echo', { text: 'a' }))).toEqual({ text: 'a' });
     await expect(pawl.registry.patch('nothing', { enabled: false })).rejects.toMatchObject({ code: 'UNKNOWN_TOOL' });

@@ -21,6 +21,7 @@ export const STATUSES: Readonly<Partial<Record<ErrorCode, number>>> = {
   INVALID_PARAMS: 400,
   UNAUTHENTICATED: 401,
   PERMISSION_DENIED: 403,
+  HOOK_FAILED: 403,
   NOT_FOUND: 404,
   UNKNOWN_TOOL: 404,
   UNKNOWN_CALL: 404,
@@ -44,6 +45,7 @@ export const STATUSES: Readonly<Partial<Record<ErrorCode, number>>> = {
   INTERNAL: 500,
   SIGNATURE_INVALID: 502,
   BACKEND_UNAVAILABLE: 503,
+  PARAMS_LOST: 503,
 };
 
 const RETRY_AFTER_SECONDS = 1;
@@ -108,7 +110,8 @@ export function refusalOf(thrown: unknown): Refusal & { readonly defect: boolean
     };
   }
   // What Redis or the operating system said may name hosts and files.
-  const message = error.code === 'BACKEND_UNAVAILABLE' ? FAILURES.BACKEND_UNAVAILABLE.sentence : error.message;
+  const isOurs = thrown instanceof HttpError || error.code !== 'BACKEND_UNAVAILABLE';
+  const message = isOurs ? error.message : FAILURES.BACKEND_UNAVAILABLE.sentence;
   return {
     status,
     headers: { ...(status === 503 ? { 'Retry-After': String(RETRY_AFTER_SECONDS) } : {}), ...error.headers },

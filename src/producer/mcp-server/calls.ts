@@ -61,7 +61,8 @@ export async function callTool(
   const stopped = Promise.withResolvers<Result>();
   const stopWaiting = [
     ...(mayBeTask ? [within(taskSupport === 'required' ? 0 : TASK_AFTER_MS, () => stopped.resolve(newTask()))] : []),
-    ...(offer.tier === 'elevated' ? [whenAsked(pawl, callId, asked.resolve)] : []),
+    // Policy may have a call of any tier wait for a person, and who joins it hears no more that it does.
+    ...(offer.tier === 'elevated' || joined ? [whenAsked(pawl, callId, asked.resolve)] : []),
   ];
   const newTask = async () => {
     stopListening();

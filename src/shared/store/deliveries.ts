@@ -2,7 +2,6 @@
  * Jobs taken from a queue together with the begin of their attempts, and ended together with their calls and with the taking of
  * the next ones.
  */
-import { lineOf } from '../importance.ts';
 import { PlacedBatches } from './batches.ts';
 import { type BeginAnswer, beginAnswerOf } from './begin.ts';
 import type { Place, PlaceKeys } from './keys.ts';
@@ -108,7 +107,7 @@ export interface PassedOn {
 /** Leaves a job to workers that have what its call needs; false when none of them has it any more, so that it stays where it is. */
 export async function passOnJob(access: LedgerAccess, place: Place, passed: PassedOn): Promise<boolean> {
   const { jobId, lockToken, session, need, workerId, others } = passed;
-  const args = [jobId, lockToken, need, workerId, LACKED_MS, lineOf('normal', undefined, 1), session, ...others];
+  const args = [jobId, lockToken, need, workerId, LACKED_MS, session, ...others];
   return Number(await passOnScript.run(access.redis, [access.keys(place).job('')], args)) === 1;
 }
 

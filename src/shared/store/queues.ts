@@ -7,6 +7,7 @@
  */
 import { createRequire } from 'node:module';
 import type { Worker } from 'bullmq';
+import { lineOf } from '../importance.ts';
 import type { PlaceKeys } from './keys.ts';
 import { luaConstants, luaFunction } from './redis.ts';
 
@@ -100,7 +101,7 @@ export const KEPT = JSON.stringify({
 
 /** For `Script`: how jobs of ours are kept. */
 export const JOBS_LUA = [
-  luaConstants({ KEPT, REMOVED_AT_ONCE, KEPT_PER_SECOND, KEPT_EVENTS }),
+  luaConstants({ KEPT, REMOVED_AT_ONCE, KEPT_PER_SECOND, KEPT_EVENTS, PLAIN_LINE: lineOf('normal', undefined, 1) }),
   "local function job_options(kept) return kept == '1' and KEPT or REMOVED_AT_ONCE end\n",
 ].join('');
 /** For `Script`: `enqueue`. */

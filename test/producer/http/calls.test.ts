@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import type { Hook } from '../../../src/shared/hooks.ts';
 import { silentLogger } from '../../../src/shared/log.ts';
 import { uuidv7 } from '../../../src/shared/time.ts';
 import { defineTool } from '../../../src/shared/tool.ts';
@@ -24,6 +25,14 @@ const envelope = (toolName: string, params: object, more: { sessionKey?: string;
 });
 
 describe('POST /v1/calls', () => {
+  test('answers 403 where a hook that guards the call fails', async () => {
+    const guard: Hook = { name: 'guard', beforeCall: () => Promise.reject(new Error('broken')) };
+    const { call, logged } = await startRig({ ...testTools(), hooks: [guard] });
+    const { status, body } = await call({ tool: 'echo', session: 's', params: { text: 'x' } });
+    expect({ status, code: body.error.code }).toEqual({ status: 403, code: 'HOOK_FAILED' });
+    expect(logged.filter(({ level }) => level === 'error')).toEqual([]);
+  });
+
   test('answers 200 with the result envelope, for an envelope and for the short form', async () => {
     const { call } = await startRig(testTools());
     const long = envelope('echo', { text: 'one' });

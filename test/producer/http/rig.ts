@@ -8,6 +8,7 @@ import { FleetView } from '../../../src/producer/fleet-view.ts';
 import { BOARD_PATH, type HttpServer, startHttpServer } from '../../../src/producer/http/server.ts';
 import { resolveSettings, type Settings, type SettingsInput } from '../../../src/shared/config.ts';
 import { ToolError } from '../../../src/shared/failure.ts';
+import type { Hook } from '../../../src/shared/hooks.ts';
 import type { Logger } from '../../../src/shared/log.ts';
 import { type AnyTool, defineTool, type Tier } from '../../../src/shared/tool.ts';
 import { ToolWorker } from '../../../src/workers/worker.ts';
@@ -52,6 +53,7 @@ export interface RigOptions {
   /** Of its worker. */
   readonly tiers?: readonly Tier[];
   readonly settings?: Partial<SettingsInput>;
+  readonly hooks?: readonly Hook[];
   /** Default: the world's Redis. */
   readonly redisUrl?: string;
 }
@@ -72,6 +74,7 @@ export async function startRig(options: RigOptions = {}): Promise<Rig> {
     settings,
     log,
     defaultWorkspaceRoot: process.cwd(),
+    ...(options.hooks === undefined ? {} : { hooks: options.hooks }),
   });
   onTestFinished(() => pawl.close());
   const board = openBoard({

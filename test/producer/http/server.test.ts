@@ -169,6 +169,8 @@ describe('health and closing', () => {
       expect(answer.headers.get('retry-after')).toBe('1');
       expect(answer.text).not.toMatch(/127\.0\.0\.1|ECONN|retries/);
     }
+    const board = await ask('/queues/api/queues');
+    expect(board).toMatchObject({ status: 503, body: { error: { code: 'BACKEND_UNAVAILABLE' } } });
     expect((await ask('/metrics')).status).toBe(200);
     wire.heal();
     await eventually(async () => (await ask('/readyz')).status === 200);

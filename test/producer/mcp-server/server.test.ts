@@ -5,7 +5,7 @@ import { oldestOfMost } from '../../../src/producer/mcp-server/http.ts';
 import { acceptedForm, askCaller, callerAnswers } from '../../../src/shared/asking.ts';
 import { FleetKeys } from '../../../src/shared/store/keys.ts';
 import { type AnyTool, defineTool } from '../../../src/shared/tool.ts';
-import { eventually, signal } from '../../helpers/signal.ts';
+import { eventually, signal, within } from '../../helpers/signal.ts';
 import { type Rig, rawGet, startRig, testTools } from '../http/rig.ts';
 
 const MODERN = '2026-07-28';
@@ -342,6 +342,20 @@ describe('an elevated call', () => {
     await rig.pawl.approvals.decide(record.request.id, { decision: 'approve', digest, by: 'somebody else' });
     expect((await ask('tools/call', call, headers)).result.content).toEqual([{ type: 'text', text: 'did x' }]);
   });
+});
+
+test('a call of any tier that policy has a person decide on is told of at once, also when asked again', async () => {
+  const settings = {
+    policy: { global: { tools: { echo: 'ask' as const } } },
+    apiTokens: [{ token: 'an-operator', role: 'operator' as const }],
+  };
+  const ask = modern(await startRig({ ...testTools(), settings }));
+  const call = { name: 'echo', arguments: { text: 'x' } };
+  const headers = { authorization: 'Bearer an-operator', 'idempotency-key': 'k' };
+  for (const time of ['the first', 'the second']) {
+    const { result } = await within(ask('tools/call', call, headers), 20_000, `${time} answer`);
+    expect(result._meta, time).toMatchObject({ 'pawl/phase': 'awaiting-approval' });
+  }
 });
 
 describe('/mcp', () => {

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { lineOf } from '../../../src/shared/importance.ts';
 import { needOf } from '../../../src/shared/store/call-record.ts';
 import type { Claim } from '../../../src/shared/store/claim.ts';
 import { type Delivery, ELSEWHERE, needExcept, type Taken } from '../../../src/shared/store/deliveries.ts';
@@ -89,6 +90,25 @@ describe('a call that a worker lacks the tool for', () => {
     expect(await books.redis.zcard(books.ledger.keys(PLACE).job('marker'))).toBe(1);
     expect(await fresh.take(4)).toMatchObject([{ begun: { kind: 'started', takenOver: false, earlier: [] } }]);
     expect(fresh.arrived).toEqual(old.arrived);
+  });
+
+  test('keeps the line of its tenant and importance, so that others are before it or behind it as they were', async () => {
+    const books = await openBooks();
+    const [old, fresh] = [await workerOf(books, 'old'), await workerOf(books, 'new')];
+    await claimAll(books, [claimFor('first', OLD)]);
+    const background = lineOf('background', 'tenant', 1);
+    const crowd = Array.from({ length: 8 }, (_, index) => `background-${index}`);
+    await claimAll(
+      books,
+      crowd.map((name) => ({ ...claimFor(name, NEW), line: background })),
+    );
+    await old.take(16);
+    for (const jobId of old.arrived) if (names([jobId], crowd)[0] !== undefined) await old.passOn(jobId, NEW);
+    await claimAll(books, [claimFor('normal-0', NEW), claimFor('normal-1', NEW), claimFor('normal-2', NEW)]);
+    await fresh.take(4);
+    expect(
+      names(fresh.arrived, ['normal-0', 'normal-1', 'normal-2']).filter((name) => name !== undefined),
+    ).toHaveLength(3);
   });
 
   test('lets the next ones go past that worker, which still takes what it can run from behind them', async () => {

@@ -17,6 +17,8 @@ if isLacked then line = line .. '\n' .. ARGV[8] end
 local others = gatheredFor('LPUSH', wait) or gatheredFor('ZADD', queue .. 'prioritized')
 if isLacked or line and (others or redis.call('EXISTS', wait, queue .. 'prioritized') > 0) then
   stand_in_line({queue}, {jobId, line, ARGV[7]})
+  -- A worker may pass it on.
+  if ARGV[6] ~= PLAIN_LINE then redis.call('HSET', job, 'line', ARGV[6]) end
 else
   later('LPUSH', wait, jobId)
 end

@@ -3,14 +3,14 @@
 -- is forgotten from time to time: workers learn, and go.
 --
 -- KEYS  1 key prefix of the queue
--- ARGV  1 job ID  2 lock token  3 what the call needs  4 worker ID  5 how long that is known, ms  6, 7 line and session of the call, as
---       stand_in_line takes them  8.. IDs of the workers that should have it
+-- ARGV  1 job ID  2 lock token  3 what the call needs  4 worker ID  5 how long that is known, ms  6 session of the call
+--       7.. IDs of the workers that should have it
 -- Returns 0 when all those lack it, too: nothing was written. A job that another attempt holds is left alone.
 local queue, jobId, need, worker = KEYS[1], ARGV[1], ARGV[3], ARGV[4]
 local job, lackers = queue .. jobId, queue .. 'lackers'
 if redis.call('GET', job .. ':lock') ~= ARGV[2] then return 1 end
 local isWanted = false
-for at = 8, #ARGV do isWanted = isWanted or not lacks(queue, ARGV[at], need) end
+for at = 7, #ARGV do isWanted = isWanted or not lacks(queue, ARGV[at], need) end
 if not isWanted then return 0 end
 if not lacks(queue, worker, need) then
   local known = (lackersOf(queue)[need] or ' ') .. worker .. ' '
@@ -29,6 +29,7 @@ if other then
   give({queue}, {other, jobId, name, data, options == job_options('1') and '1' or '0', other.id .. ' ' .. jobId, '', '', '', '', ''})
   return 1
 end
-stand_in_line({queue}, {jobId, ARGV[6] .. '\n' .. need, ARGV[7]})
+local line = redis.call('HGET', job, 'line') or PLAIN_LINE
+stand_in_line({queue}, {jobId, line .. '\n' .. need, ARGV[6]})
 redis.call('ZADD', queue .. 'marker', '0', '0')
 return 1
