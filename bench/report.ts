@@ -250,10 +250,10 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   producers' time. The rest is JavaScript that runs 100 times a second in each of 16 processes on two cores: a third of it V8's built-ins, a
   fifth its compilers, which begin anew in each process. For a fifth
   of the time one of the two cores is idle (scheduler's trace): half of that, the worker alone works through the calls that came together.
-  A bare list shows what of this has nothing to do with what Pawl promises: on 2026-11-23 a call cost its callers 19, 168 and 711 µs with
-  1, 16 and 64 producers, and its Redis 17, 71 and 124. To Redis, 16 producers are dearer than one by 54 µs for the list and by 91 for
-  Pawl (218 to 309), and 64 by 107 and 301: a quarter of what a call costs Pawl's Redis with one producer is 55 µs, a fifth 44, so that
-  1.2 times with 64 producers would be less than half of what the list alone needs. The rest is smaller steps, which run 20 commands for a
+  A bare list shows what of this has nothing to do with what Pawl promises: on 2026-11-24 a call cost its callers 12, 111 and 594 µs with
+  1, 16 and 64 producers, and its Redis 12, 38 and 73. In the same run 16 producers were dearer to Redis than one by 26 µs for the list and by 116 for
+  Pawl (195 to 311), and 64 by 61 and 209: a quarter of what a call costs Pawl's Redis with one producer is 49 µs, a fifth 39, so that
+  1.2 times with 64 producers would be less than what the list alone needs. The rest is smaller steps, which run 20 commands for a
   call instead of 15. Redis' growth is that of scripts for three calls instead of thirty, not of producers: one with 4 calls in flight costs Redis more for a
   call than 16 of them, whose calls end together (the last of the targets above). Counted by callgrind on 2026-11-22, Redis takes
   0.69 million instructions to claim and end a call when 32 go together, and 1.31 million when each goes alone: a script by itself takes
@@ -265,12 +265,12 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   where cores are free, or tools wait; on a machine whose cores are taken by callers and Redis they only divide the same work.
 - **32 and 1,024 KiB: copies.** A result of more than 4 KiB is written once, by a plain command, and fetched by whoever waits; BullMQ
   writes it twice, in a script, and sends it to every producer. Above 64 KiB it goes in parts, compressed, which costs the worker and the
-  caller CPU time and spares Redis, the network and the file. From 16 producers, hand-written BullMQ takes 6,299 µs of CPU time for a
-  call on 2026-11-23, Pawl 1,396, less than a quarter of it; but Pawl leaves a sixth of the cores idle, and it a tenth. The bare list takes
-  829, and what Pawl does for a call of 200 B beyond the list's 267 another 594: 1,423 together, so that 32 KiB cost Pawl what they cost
-  the list. A fifth of the callers' time is the kernel's, which
-  clears pages that V8 touches for the first time (sampled; 17 page faults for a call, 10 µs each on this virtual machine): the young
-  generations of 16 processes still grow in all of the rounds. Ends in steps of 16 or 24 make it worse (throughput −24 and −13 %).
+  caller CPU time and spares Redis, the network and the file. From 16 producers, hand-written BullMQ takes 6,554 µs of CPU time for a
+  call on 2026-11-24, Pawl 1,437, less than a quarter of it; but Pawl leaves a seventh of the cores idle, and it a sixteenth. In another run of that day the
+  bare list took 544, and what Pawl does for a call of 200 B beyond the list's 167 another 636: 1,180 together, of the 1,303 that Pawl took.
+  All three were sampled: of the callers a fifth is the kernel and Node's event loop, 8 % the JSON of results; of Redis 12 % the copy into its file; of the
+  worker 7 % the search for what JSON escapes, and 6 % V8's counting of the text's bytes; nothing else has more than 4. Ends in
+  steps of 16 or 24 make it worse (throughput −24 and −13 %).
 - **Replays: one script each way.** Nothing is written but the audit record. A producer that has seen a call end asks for its record alone,
   without what a new call would need; steps of 16 let Redis and the producer work at the same time;
   what is left is the producer's own CPU time: its contract, policy and identity of a call, which BullMQ's job does not have.
@@ -290,7 +290,8 @@ taking and ending inside our one script (Redis ±0 %, worker +13 %). Ends in ste
 worker still works (16 producers: throughput −17 and −25 %: those who are told of several ends at once go on with several calls at once);
 claims in steps of at most 22 or 12 instead of 16 (one producer ±3 %, replays −5 to −10 %). Producers that wait for one more round trip before
 they claim, so that more calls go together (16 producers: 3.5 instead of 3.2 calls for a claim, CPU time ±0 %); results of up to 64 KiB
-inside their messages (callers −17 %, Redis +37 %); waiters in an object instead of a map, so that fewer of them outlive a collection
-(±0 %); a young generation of 1 or 4 MiB in worker and producer (one call at a time: +10 to +18 %), Node's text in large pages (±0 %); our scripts as functions that Redis keeps loaded (9 % fewer instructions for a call alone,
+inside their messages (callers −17 %, Redis +37 %), or sent by their worker straight to the caller's process, which then need not fetch them (32 KiB,
+16 producers: throughput −25 to −29 %, worker +65 to +83 %); waiters in an object instead of a map, so that fewer of them outlive a collection
+(±0 %); V8's flags for compilers and collectors in producers (±0 %); a young generation of 1 or 4 MiB in worker and producer (one call at a time: +10 to +18 %), Node's text in large pages (±0 %); our scripts as functions that Redis keeps loaded (9 % fewer instructions for a call alone,
 throughput as before); no job for a call that is pushed and ends soon (Redis −12 %, throughput +9 %, but neither Bull Board nor
 BullMQ's listeners would know of it).`;
