@@ -136,6 +136,18 @@ function headerOf(headers: unknown): string | undefined {
   return typeof value === 'string' || typeof value === 'number' ? String(value) : undefined;
 }
 
+/** What was thrown, from whoever knows better than its class whether something may have happened. */
+export function asToolError(thrown: unknown, nothingHappened: boolean, message?: string): ToolError {
+  const { code, retriable, retryAfterMs, ...failure } = classify(thrown);
+  return new ToolError(message ?? failure.message, {
+    code,
+    retriable,
+    nothingHappened,
+    cause: thrown,
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+  });
+}
+
 /** For the log: the stack, or what else can be said of anything thrown. Never throws. */
 export function stackOf(thrown: unknown): string {
   try {

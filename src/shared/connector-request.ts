@@ -28,7 +28,7 @@ export function connectorRequest(connector: Connector, params: Params): Connecto
   const url = new URL(filledPath(connector.url, params));
   const placed = placedIn(connector);
   const body: Record<string, unknown> = {};
-  const styles: Record<string, ParameterStyle> = {};
+  const styles = new Map<string, ParameterStyle>();
   const isInQuery = (name: string) => queryNames(connector).includes(name);
   const headers: Record<string, string> = {};
   for (const [param, value] of Object.entries(params)) {
@@ -46,7 +46,7 @@ export function connectorRequest(connector: Connector, params: Params): Connecto
         break;
       case 'body':
         body[name] = value;
-        styles[name] = argument.style;
+        styles.set(name, argument.style);
         break;
       default:
         // It stands in the path, or in a template.
@@ -171,7 +171,7 @@ function bodyOf(
   { method, body, bodyFrom, formStyle }: Connector,
   params: Params,
   members: Readonly<Record<string, unknown>>,
-  styles: Readonly<Record<string, ParameterStyle>>,
+  styles: ReadonlyMap<string, ParameterStyle>,
 ): { readonly type: string; readonly text: string } | undefined {
   const whole = bodyFrom === undefined ? undefined : params[bodyFrom];
   const empty = bodyFrom === undefined ? Object.keys(members).length === 0 : whole === undefined;
@@ -183,7 +183,7 @@ function bodyOf(
       const form = (bodyFrom === undefined ? members : whole) as object;
       const isTaken = (name: string) => Object.hasOwn(form, name);
       const fields = membersOf(form).flatMap(([name, value]) =>
-        pairsOf(name, name, value, styles[name] ?? formStyle, isTaken),
+        pairsOf(name, name, value, styles.get(name) ?? formStyle, isTaken),
       );
       return {
         type: 'application/x-www-form-urlencoded',

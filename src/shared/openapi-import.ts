@@ -193,29 +193,31 @@ function parameterSchema(document: Json, parameter: Json): JsonSchema {
   return converted(document, schema ?? { type: 'string' });
 }
 
+/** Of those that are not exploded. */
+const QUERY_STYLES: ReadonlyMap<unknown, ParameterStyle> = new Map([
+  ['form', 'comma'],
+  ['spaceDelimited', 'space'],
+  ['pipeDelimited', 'pipe'],
+]);
+
 /** How its lists and objects are written (OpenAPI's `style` and `explode`). */
-function styleOf(parameter: Json, schema: JsonSchema): ParameterStyle {
-  const inQuery = parameter['in'] === 'query';
+function styleOf({ name, in: place, content, ...parameter }: Json, schema: JsonSchema): ParameterStyle {
+  if (content !== undefined) {
+    if (place === 'path') throw new NotImportable(`its parameter ${name} is JSON in the path`);
+    return 'json';
+  }
+  const inQuery = place === 'query';
   const style = parameter['style'] ?? (inQuery ? 'form' : 'simple');
   const isExploded = parameter['explode'] ?? style === 'form';
-  const isPlain = schema['type'] !== undefined && ![schema['type']].flat().includes('object');
-  const isJson = parameter['content'] !== undefined;
-  if (isJson && parameter['in'] === 'path')
-    throw new NotImportable(`its parameter ${parameter['name']} is JSON in the path`);
-  if (isJson) return 'json';
-  if (style === 'deepObject' && inQuery) return 'deep';
-  if (style === 'simple' && !inQuery && (isPlain || !isExploded || schema['type'] === undefined)) return 'comma';
-  const separated = inQuery ? QUERY_STYLES[String(style)] : undefined;
-  if (separated === undefined) throw new NotImportable(`its parameter ${parameter['name']} is of the style ${style}`);
+  const isObject = [schema['type']].flat().includes('object');
+  if (!inQuery && style === 'simple' && !(isExploded && isObject)) return 'comma';
+  if (inQuery && style === 'deepObject') return 'deep';
+  const separated = inQuery ? QUERY_STYLES.get(style) : undefined;
+  if (separated === undefined) throw new NotImportable(`its parameter ${name} is of the style ${style}`);
   if (!isExploded) return separated;
-  return isPlain ? 'repeat' : 'members';
+  // What names no type may be an object.
+  return isObject || schema['type'] === undefined ? 'members' : 'repeat';
 }
-
-const QUERY_STYLES: Readonly<Record<string, ParameterStyle>> = {
-  form: 'comma',
-  spaceDelimited: 'space',
-  pipeDelimited: 'pipe',
-};
 
 function addBody(
   { document, operation }: Operation,
@@ -228,21 +230,22 @@ function addBody(
   }
   const request = resolved(document, operation['requestBody']);
   const content = objectOf(request?.['content']) ?? {};
+  // Before the others of a kind, what a connector sends by itself; those are said to be what they are.
   const kinds = [
-    [/^application\/json\s*(?:;|$)/i, 'json'],
-    [/^(?:application\/)?\*|[/+]json\b/, 'json'],
-    [/^application\/x-www-form-urlencoded/, 'form'],
-    [/^text\//, 'text'],
+    [/^application\/json\s*(?:;|$)/i, 'json', false],
+    [/[/+]json\b/, 'json', true],
+    [/^(?:application\/)?\*/, 'json', false],
+    [/^application\/x-www-form-urlencoded/, 'form', false],
+    [/^text\/(?:plain\s*(?:;|$)|\*)/i, 'text', false],
+    [/^text\//, 'text', true],
   ] as const;
-  for (const [pattern, body] of kinds) {
+  for (const [pattern, body, isNamed] of kinds) {
     const type = Object.keys(content).find((each) => pattern.test(each));
     if (type === undefined) continue;
     const media = objectOf(content[type]);
     const schema = converted(document, media?.['schema'] ?? {});
     routing.body = body;
-    // JSON of another media type, and text that is not plain, are said to be what they are.
-    if (!/\*|^(?:application\/(?:json|x-www-form-urlencoded)|text\/plain)\s*(?:;|$)/i.test(type))
-      routing.headers = { 'content-type': body === 'text' ? `${type}; charset=utf-8` : type };
+    if (isNamed) routing.headers = { 'content-type': body === 'text' ? `${type}; charset=utf-8` : type };
     const styles = Object.values(objectOf(media?.['encoding']) ?? {}).map((encoding) => objectOf(encoding)?.['style']);
     if (body === 'form' && styles.includes('deepObject')) routing.formStyle = 'deep';
     routing.bodyFrom = add('body', described(schema, request?.['description']), request?.['required'] === true);
@@ -263,8 +266,8 @@ function addSecurity({ document, operation, options }: Operation, routing: Routi
   let unsayable: NotImportable | undefined;
   for (const way of [...named, ...others]) {
     try {
-      const { headers, ...others } = credentials(document, way, options);
-      Object.assign(routing, others, { headers: { ...routing.headers, ...headers } });
+      const { headers, ...rest } = credentials(document, way, options);
+      Object.assign(routing, rest, { headers: { ...routing.headers, ...headers } });
       return;
     } catch (error) {
       if (!(error instanceof NotImportable)) throw error;

@@ -12,8 +12,8 @@ import { request as requestHttps } from 'node:https';
 import { isIP, type LookupFunction } from 'node:net';
 import { pipeline, Readable, Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
-import { classify } from '../shared/classify.ts';
-import { PawlError, ToolError } from '../shared/failure.ts';
+import { asToolError, classify } from '../shared/classify.ts';
+import { PawlError } from '../shared/failure.ts';
 import { whyNotPublic } from './addresses.ts';
 
 export const DEFAULT_MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
@@ -81,14 +81,10 @@ export function openNetwork(options: NetworkOptions): Fetch {
 /** Whoever redirects a request may have done what it asked before: that the way on is barred does not prove that nothing happened. */
 function afterRedirect(error: unknown, { method, url }: Request): unknown {
   if (method === 'GET' || method === 'HEAD') return error;
-  const { code, retriable, nothingHappened, message } = classify(error);
+  const { nothingHappened, message } = classify(error);
   if (!nothingHappened) return error;
-  return new ToolError(`${url} answers with a redirect and may have done what was asked; after it: ${message}`, {
-    code,
-    retriable,
-    nothingHappened: false,
-    cause: error,
-  });
+  const what = `${url} answers with a redirect and may have done what was asked; after it: ${message}`;
+  return asToolError(error, false, what);
 }
 
 interface Hop {

@@ -111,7 +111,8 @@ export class TerminalLink {
     this.#open();
     const id = randomUUID();
     const answered = Promise.withResolvers<Message>();
-    answered.promise.catch(() => undefined); // an abort may come while nobody waits for it yet
+    // An abort may come while nobody waits for it yet.
+    answered.promise.catch(() => undefined);
     this.#waiting.set(id, answered.resolve);
     const onAbort = () => answered.reject(signal.reason);
     signal.addEventListener('abort', onAbort, { once: true });

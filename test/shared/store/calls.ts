@@ -7,6 +7,7 @@ import { type Outcome, resultError } from '../../../src/shared/outcome.ts';
 import type { BeginAnswer, StartedAttempt } from '../../../src/shared/store/begin.ts';
 import { Breakers } from '../../../src/shared/store/breakers.ts';
 import type { Claim } from '../../../src/shared/store/claim.ts';
+import type { Delivery } from '../../../src/shared/store/deliveries.ts';
 import { Ledger } from '../../../src/shared/store/ledger.ts';
 import type { CallJob } from '../../../src/shared/store/queues.ts';
 import { openConnection, type Redis } from '../../../src/shared/store/redis.ts';
@@ -52,6 +53,23 @@ export function envelopeFor(name: string, sessionKey = 'session-1'): ToolCallEnv
     transport: { dedupeMode: 'enforced', retryBudget: { maxAttempts: 4, maxElapsedMs: 30_000 } },
     control: {},
     trace: {},
+  };
+}
+
+let deliveries = 0;
+
+/** What a worker asks for jobs with, each time under another token. */
+export function delivery(): Delivery {
+  deliveries += 1;
+  return {
+    lockToken: 'lock-1',
+    timestampMs: Date.now(),
+    askedAtMs: performance.now(),
+    workers: 1,
+    room: () => ({ free: 64 }),
+    leaseMs: LEASE_MS,
+    workerId: 'worker-1',
+    token: `delivery-${deliveries}`,
   };
 }
 

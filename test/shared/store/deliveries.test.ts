@@ -1,25 +1,9 @@
 import { QueueEvents } from 'bullmq';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import type { Delivery, Finished, Taken } from '../../../src/shared/store/deliveries.ts';
+import type { Finished, Taken } from '../../../src/shared/store/deliveries.ts';
 import { jobIdOf, KEPT_JOBS } from '../../../src/shared/store/queues.ts';
 import { redisOptions } from '../../../src/shared/store/redis.ts';
-import { type Books, begin, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from './calls.ts';
-
-let deliveries = 0;
-
-function delivery(): Delivery {
-  deliveries += 1;
-  return {
-    lockToken: 'lock-1',
-    timestampMs: Date.now(),
-    askedAtMs: performance.now(),
-    workers: 1,
-    room: () => ({ free: 64 }),
-    leaseMs: LEASE_MS,
-    workerId: 'worker-1',
-    token: `delivery-${deliveries}`,
-  };
-}
+import { type Books, begin, claimOf, delivery, openBooks, PLACE, SUCCESS } from './calls.ts';
 
 function idOf(taken: Taken | undefined): string | undefined {
   return Array.isArray(taken?.job) ? (taken.job[1] as string) : undefined;

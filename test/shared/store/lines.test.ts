@@ -3,10 +3,9 @@ import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Importance, lineOf } from '../../../src/shared/importance.ts';
 import type { Claim } from '../../../src/shared/store/claim.ts';
-import type { Delivery } from '../../../src/shared/store/deliveries.ts';
 import { callOfJob, jobIdOf } from '../../../src/shared/store/queues.ts';
 import { redisOptions } from '../../../src/shared/store/redis.ts';
-import { type Books, claimOf, LEASE_MS, openBooks, PLACE, SUCCESS } from './calls.ts';
+import { type Books, claimOf, delivery, openBooks, PLACE, SUCCESS } from './calls.ts';
 
 interface Asked {
   readonly session: string;
@@ -48,33 +47,18 @@ async function openBusyQueue() {
   return { ...books, claim, take, first: () => take(1) };
 }
 
-function deliveryOf(token: string): Delivery {
-  return {
-    lockToken: 'lock-1',
-    timestampMs: Date.now(),
-    askedAtMs: performance.now(),
-    workers: 1,
-    room: () => ({ free: 64 }),
-    leaseMs: LEASE_MS,
-    workerId: 'worker-1',
-    token,
-  };
-}
-
 async function takeJobs({ ledger }: Pick<Books, 'ledger'>, most: number): Promise<string[]> {
-  calls += 1;
-  const taken = await ledger.take(PLACE, deliveryOf(`delivery-${calls}`), most);
+  const taken = await ledger.take(PLACE, delivery(), most);
   return taken.flatMap(({ job }) => (Array.isArray(job) && typeof job[1] === 'string' ? [job[1]] : []));
 }
 
 /** The job that an end took along. */
 async function endAndTakeNext({ ledger }: Pick<Books, 'ledger'>, jobId: string): Promise<string | undefined> {
-  calls += 1;
   const { callId } = callOfJob(jobId);
   const { next } = await ledger.finish(
     { callId, fence: 1, state: 'done', outcome: SUCCESS, outcomeJson: '{}', attempts: [], ttlMs: 60_000 },
     { id: jobId, returnValue: '{}', kept: 0, takeNext: true },
-    deliveryOf(`delivery-${calls}`),
+    delivery(),
   );
   return Array.isArray(next?.job) && typeof next.job[1] === 'string' ? next.job[1] : undefined;
 }

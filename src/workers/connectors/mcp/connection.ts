@@ -8,11 +8,12 @@
  */
 import { Client, type ClientOptions, type RequestOptions, type Transport } from '@modelcontextprotocol/client';
 import { z } from 'zod';
+import { asToolError } from '../../../shared/classify.ts';
 import type { Settings } from '../../../shared/config.ts';
 import { PawlError, ToolError } from '../../../shared/failure.ts';
 import type { Logger } from '../../../shared/log.ts';
 import { definitionDigest, type McpConnectionOptions, type McpDefinition } from '../../../shared/mcp.ts';
-import { connectFailure, notCalled, requestFailure } from './failures.ts';
+import { connectFailure, requestFailure } from './failures.ts';
 import { openHttpTransport } from './http.ts';
 import { StdioTransport } from './stdio.ts';
 import type { Environment } from './values.ts';
@@ -183,7 +184,8 @@ export class McpConnection {
       if (asked !== undefined) definition = (await unlessAborted(asked.read, signal)).get(tool);
     } catch (error) {
       if (open.definitions === asked) open.definitions = undefined;
-      throw signal.aborted ? error : notCalled(error);
+      // The call was not sent: whatever went wrong, its tool has not run.
+      throw signal.aborted ? error : asToolError(error, true);
     }
     const refuse = (why: string): never => {
       throw new ToolError(

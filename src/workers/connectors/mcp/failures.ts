@@ -1,6 +1,5 @@
 /** What goes wrong with an MCP server, in the terms of Pawl's catalogue. */
 import { ProtocolError, ProtocolErrorCode, SdkError, SdkErrorCode, SdkHttpError } from '@modelcontextprotocol/client';
-import { classify } from '../../../shared/classify.ts';
 import { PawlError, ToolError } from '../../../shared/failure.ts';
 
 /** Faults of the declaration or of policy, which no second try mends, are told as they are. */
@@ -26,18 +25,6 @@ export interface RequestFailure {
   readonly failure: Error;
   /** The connection is of no use any more. */
   readonly gone: boolean;
-}
-
-/** What went wrong before the call was sent: whatever it is, the tool has not run. */
-export function notCalled(error: unknown): ToolError {
-  const { code, message, retriable, retryAfterMs } = classify(error);
-  return new ToolError(message, {
-    code,
-    retriable,
-    nothingHappened: true,
-    cause: error,
-    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
-  });
 }
 
 /** `fault`: what the server did that ended the connection. */
