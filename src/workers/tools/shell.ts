@@ -23,7 +23,8 @@ export const shell = defineTool({
   timeoutMs: TIME_LIMIT_OF_CALL_MS,
   input: z.object({
     command: z.array(z.string()).min(1).describe('The program, then each of its arguments: ["ls", "-la", "src"].'),
-    cwd: startFolder,
+    workdir: startFolder,
+    cwd: startFolder.describe('Another name of workdir.'),
     timeout_ms: timeLimit,
     stdin: z.string().optional().describe('Text for the standard input of the program. Default: no input.'),
     ...escalation,
@@ -42,13 +43,13 @@ export const shell = defineTool({
       .object({ stdoutBytes: z.int(), stderrBytes: z.int() })
       .describe('How many bytes are missing at the end of each output.'),
   }),
-  async run({ command, cwd, timeout_ms: timeoutMs, stdin }, ctx) {
+  async run({ command, cwd: folder, workdir = folder, timeout_ms: timeoutMs, stdin }, ctx) {
     const [program = '', ...programArguments] = command;
     const { stdout, stderr, truncated, ...result } = await ctx.processes.run({
       argv: [program, ...programArguments],
       timeoutMs,
       maxOutputBytes: MAX_OUTPUT_BYTES,
-      ...(cwd === undefined ? {} : { cwd }),
+      ...(workdir === undefined ? {} : { cwd: workdir }),
       ...(stdin === undefined ? {} : { stdin }),
     });
     return {
@@ -61,9 +62,9 @@ export const shell = defineTool({
       display: `Ran ${shown(command)}: ${howEnded(result, timeoutMs)}, ${result.durationMs} ms`,
     };
   },
-  preview: ({ command, cwd, stdin, ...asked }) => ({
-    summary: `Run ${shown(command)}${cwd === undefined ? '' : ` in ${cwd}`}${where(asked)}`,
-    details: JSON.stringify({ command, cwd, stdin }, undefined, 2),
+  preview: ({ command, cwd: folder, workdir = folder, stdin, ...asked }) => ({
+    summary: `Run ${shown(command)}${workdir === undefined ? '' : ` in ${workdir}`}${where(asked)}`,
+    details: JSON.stringify({ command, workdir, stdin }, undefined, 2),
   }),
 });
 

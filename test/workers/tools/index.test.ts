@@ -20,7 +20,7 @@ test('the base tools have their names, tiers and parameters (A16)', () => {
     ],
     ['glob', 'read-only', ['pattern', 'path', 'include_ignored', 'limit']],
     ['view_image', 'read-only', ['path']],
-    ['shell', 'system', ['command', 'cwd', 'timeout_ms', 'stdin', ...ESCALATION]],
+    ['shell', 'system', ['command', 'workdir', 'cwd', 'timeout_ms', 'stdin', ...ESCALATION]],
     ['shell_command', 'system', ['command', 'workdir', 'timeout_ms', ...ESCALATION]],
     ['exec_command', 'system', ['cmd', 'workdir', 'shell', 'timeout', 'tty', 'yield_time_ms', ...ESCALATION]],
     ['write_stdin', 'system', ['session_id', 'chars', 'yield_time_ms']],

@@ -6,7 +6,7 @@ import { testContext } from '../../helpers/context.ts';
 
 const run = (
   command: string[],
-  more: { cwd?: string; timeout_ms?: number; stdin?: string } = {},
+  more: { cwd?: string; workdir?: string; timeout_ms?: number; stdin?: string } = {},
   ctx = testContext(),
 ) => shell.run(shell.parse({ command, ...more }), ctx);
 
@@ -29,6 +29,7 @@ test('shell starts in the workspace, or in a folder of it and no other (A11)', a
   await ctx.workspace.write('sub/file', 'x');
   expect((await run(['ls'], {}, ctx)).output.stdout).toBe('sub\n');
   expect((await run(['ls'], { cwd: 'sub' }, ctx)).output.stdout).toBe('file\n');
+  expect((await run(['ls'], { workdir: 'sub' }, ctx)).output.stdout).toBe('file\n');
   await expect(run(['ls'], { cwd: '..' }, ctx)).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
 });
 
