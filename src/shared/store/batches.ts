@@ -18,7 +18,8 @@ interface Waiting<Item, Answer> {
 }
 
 export class Batches<Item, Answer> {
-  readonly #most: number;
+  /** So many go together at most. */
+  most: number;
   readonly #run: (items: readonly Item[]) => Promise<readonly (Answer | Error)[]>;
   #waiting: Waiting<Item, Answer>[] = [];
   #underWay = 0;
@@ -28,7 +29,7 @@ export class Batches<Item, Answer> {
 
   /** `run` answers for each of at most so many items, in order; when it fails, it fails for all. */
   constructor(most: number, run: (items: readonly Item[]) => Promise<readonly (Answer | Error)[]>) {
-    this.#most = most;
+    this.most = most;
     this.#run = run;
   }
 
@@ -44,8 +45,8 @@ export class Batches<Item, Answer> {
     this.#looking = true;
     process.nextTick(() => {
       this.#looking = false;
-      while (this.#waiting.length > 0 && (this.#underWay === 0 || this.#waiting.length >= this.#most))
-        void this.#send(this.#waiting.splice(0, this.#most));
+      while (this.#waiting.length > 0 && (this.#underWay === 0 || this.#waiting.length >= this.most))
+        void this.#send(this.#waiting.splice(0, this.most));
       if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => this.#lookAtLongWait(), LONG_MS).unref();
     });
   }
@@ -53,7 +54,7 @@ export class Batches<Item, Answer> {
   #lookAtLongWait(): void {
     this.#timer = undefined;
     if (this.#waiting.length > 0 && performance.now() - this.#sentAtMs >= LONG_MS)
-      void this.#send(this.#waiting.splice(0, this.#most));
+      void this.#send(this.#waiting.splice(0, this.most));
     this.#lookAfterTurn();
   }
 
@@ -90,11 +91,15 @@ export class PlacedBatches<Item, Answer> {
   }
 
   add(keys: PlaceKeys, item: Item): Promise<Answer> {
+    return this.of(keys).add(item);
+  }
+
+  of(keys: PlaceKeys): Batches<Item, Answer> {
     let batches = this.#batches.get(keys);
     if (batches === undefined) {
       batches = new Batches(this.#most, (items) => this.#run(keys, items));
       this.#batches.set(keys, batches);
     }
-    return batches.add(item);
+    return batches;
   }
 }

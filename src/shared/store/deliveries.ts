@@ -69,6 +69,8 @@ export interface Finished {
 
 /** In one step: who is told of several ends at once goes on with several calls at once. Redis has others to serve. */
 const MAX_ENDINGS = 64;
+/** While jobs wait for slots: a worker runs some while Redis ends others. */
+const MAX_ENDINGS_IN_BACKLOG = 32;
 
 /** What workers lack is known for so long: then such calls are offered to them again, and end where no worker that fits lives any more. */
 const LACKED_MS = 15_000;
@@ -154,14 +156,15 @@ export class Endings {
       args.push(...settleArguments(access, settle));
     }
     const { answers: told } = await access.carry(finishScript, takeKeys(access, keys), args, ended.length);
-    const [endings, idle, ...answers] = told as [[string, number | string, string][], string, ...unknown[]];
+    const [endings, waiting, ...answers] = told as [[string, number | string, string][], string, ...unknown[]];
     const taken = takenOf(access, delivery, answers);
+    this.#batches.of(keys).most = waiting === 'more' ? MAX_ENDINGS_IN_BACKLOG : MAX_ENDINGS;
     return endings.map(([code, refused, free]) => {
       if (code === 'error') return backendError(new Error(String(refused))) as Error;
       const next = free === '1' ? taken.shift() : undefined;
       return {
         code: code as WriteAnswer,
-        idle: idle === '1',
+        idle: waiting === 'none',
         ...(typeof refused === 'number' && refused < 0 ? { refused } : {}),
         ...(next === undefined ? {} : { next: { ...next, delivery } }),
       };

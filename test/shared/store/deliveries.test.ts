@@ -224,6 +224,27 @@ describe('ending a call with its job', () => {
     expect(await books.redis.zcard(books.ledger.keys(PLACE).inflight)).toBe(3);
   });
 
+  test('while jobs wait for slots a step takes half as many, so that the worker runs some while Redis ends others', async () => {
+    const books = await openBooks();
+    const claims = Array.from({ length: 60 }, (_, number) => claimOf(`call-${number}`, { kept: false }));
+    await Promise.all(claims.map((claim) => books.ledger.claim(claim)));
+    await books.ledger.take(PLACE, delivery(), claims.length);
+    const waiting = claimOf('waiting', { kept: false });
+    for (const claim of [waiting, claimOf('behind it', { kept: false })]) await books.ledger.claim(claim);
+    const sent = vi.spyOn(books.redis, 'sendCommand');
+    const end = async (some: typeof claims) => {
+      sent.mockClear();
+      const ended = await Promise.all(some.map((claim) => finish(books, claim, 1, { takeNext: claim === some[0] })));
+      expect(ended.every(({ code }) => code === 'settled')).toBe(true);
+      return sent.mock.calls.filter(([{ name }]) => name.startsWith('eval')).length;
+    };
+    // It takes one of the two that wait.
+    expect(await end(claims.slice(0, 1))).toBe(1);
+    // They take the other one.
+    expect(await end(claims.slice(1, 51))).toBe(2);
+    expect(await end(claims.slice(51))).toBe(1);
+  });
+
   test('what goes wrong with one of several is told for that one, and the others end', async () => {
     const books = await openBooks();
     const [good, broken] = [claimOf('a', { kept: false }), claimOf('b', { kept: false })];

@@ -4,8 +4,8 @@
 -- ARGV  1 as add_records takes it  2 to 10 the first nine as take takes them  11 number of calls
 --       12.. for each call: job ID, its lock token, its return value (JSON), how many finished jobs are kept (0 keeps none), '1' when
 --       a next job is wanted for it, and what settle takes
--- Returns {for each call {settle's code, BullMQ's code or 0, '1' when a next job may be given to it}, '1' when there is nothing to
--- take now or later, BullMQ's answer, what begin_taken says of it, …, what add_records returns}
+-- Returns {for each call {settle's code, BullMQ's code or 0, '1' when a next job may be given to it}, what waits behind those that were
+-- taken ('more', 'none' now or later, or ''), BullMQ's answer, what begin_taken says of it, …, what add_records returns}
 local SETTLE_ARGS, JOB_ARGS = 13, 5
 local place, queue, leaseMs, wanted, endings = {KEYS[2], KEYS[3]}, KEYS[4], ARGV[4], 0, {}
 for number = 1, tonumber(ARGV[11]) do
@@ -28,15 +28,16 @@ for number = 1, tonumber(ARGV[11]) do
   endings[number] = {written, code, free and '1' or '0'}
 end
 -- Most often nothing is there: one look tells.
-local jobs, idle = {}, redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized', queue .. 'paused', queue .. 'delayed') == 0
+local jobs, more, idle = nil, false, redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized', queue .. 'paused', queue .. 'delayed') == 0
 if not idle and redis.call('EXISTS', queue .. 'wait', queue .. 'prioritized') > 0 then
-  if wanted > 0 then jobs = next_jobs({queue}, {ARGV[2], leaseMs, wanted, ARGV[7], ARGV[5], '1'}) or {} end
+  if wanted > 0 then jobs, more = next_jobs({queue}, {ARGV[2], leaseMs, wanted, ARGV[7], ARGV[5], '1'}) end
 elseif (idle or redis.call('EXISTS', queue .. 'paused') == 0) and redis.call('EXISTS', queue .. 'active') == 0 then
   redis.call('XADD', queue .. 'events', '*', 'event', 'drained')
 end
+jobs = jobs or {}
 if ARGV[8] ~= '' then
   redis.call('ZADD', queue .. 'pushable', text(room_of(queue, ARGV[8], ARGV[9], ARGV[10]) + wanted - #jobs), ARGV[8])
 end
 local answer = begin_taken(place, {jobs, ARGV[5], leaseMs, ARGV[6]})
 answer[#answer + 1] = add_records(KEYS[1], ARGV[1], MAX_UNSEALED)
-return {endings, idle and '1' or '0', unpack(answer)}
+return {endings, idle and 'none' or more and 'more' or '', unpack(answer)}

@@ -7,7 +7,7 @@
 --       takes a fair share  5 worker ID  6 '1' when nobody asks BullMQ after nil
 -- Returns {{{field, value, …}, job ID, 0, 0}, …} as BullMQ does; behind the last one's 0, 0 stands 1 when there is no need to ask
 -- again: the queue has nothing more, now or later, or several were taken and a marker stands for the rest. Empty when all that waits is
--- left to other workers.
+-- left to other workers. Behind them, whether more can be taken now.
 local queue, now, most = KEYS[1], nowMs(), tonumber(ARGV[3])
 local settings = redis.call('HMGET', queue .. 'meta', 'paused', 'concurrency', 'max')
 if settings[1] or settings[2] or settings[3] then return nil end
@@ -49,4 +49,4 @@ local more = due or #jobs < back + inAllLines
 if more then redis.call('ZADD', queue .. 'marker', '0', '0') end
 local enough = more and #jobs > 1 or not more and redis.call('EXISTS', queue .. 'delayed') == 0
 if enough and #jobs > 0 then jobs[#jobs][5] = 1 end
-return jobs
+return jobs, more
