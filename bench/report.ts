@@ -120,7 +120,7 @@ ${verdictTable(result)}
 but boundedly. Both sides run on the same Redis, with worker processes of concurrency 64 (one, unless the row says otherwise) and a
 tool that answers at once.
 
-- 64 calls are in flight in all: 64 in one producer, or 4 in each of 16 (each a process of its own). Only the row of one key has more.
+- 64 calls are in flight in all: 64 in one producer, or 4 in each of 16 (each a process of its own). The rows that say so, and that of one key, have more.
 - ${effort.rounds} rounds of ${effort.roundMs / 1_000} s (where answers are slow, a third as many of three times the length), without those in which other programs
   took more than 30 % of the machine: in each, both sides run once, in turns of order. Figures are medians; a ratio is the median of
   the ratios within the rounds, with the lowest and the highest beside it.
@@ -232,6 +232,10 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   scripts' time is theirs. Redis was sampled with its symbols: its log takes 9 % of it, Lua's strings 7, its collections 6, the allocator 13, and no
   function more than 7. Hand-written BullMQ has no record, no index, no fence, no trail and no signature to check; the worker, which costs less than its
   worker here, does not run BullMQ's loop any more.
+- **512 in flight: what a call costs, and one step after the other.** Most calls wait for one of the worker's 64 slots, on either side. That is where
+  hand-written BullMQ is at its best: its worker, which else waits for each fetch, always finds a job, and its Redis has no rest. Pawl's record,
+  trail and line of a call cost as much here as anywhere, and a script for 32 calls leaves worker or Redis idle for a moment. With several
+  producers, each hand-written one hears every event of all others, however many calls wait.
 - **One call at a time: whole steps, in code that has gone cold.** On the machine of 2026-11-22 (Intel Xeon, twice as fast) the median was 1.52 times
   hand-written BullMQ's, on that of 2026-11-23 (AMD EPYC) 1.0 times with the same code: the dearer it is to wake a process, the more a call gains from
   fewer hops. What follows was measured on the former. With 64 calls in flight Redis runs 0.09 scripts for each, here two (hand-written

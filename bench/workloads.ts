@@ -1,6 +1,6 @@
 /**
- * What is measured. Of the workloads, each side runs the same in turn: 64 calls are in flight in all, however many producers
- * share them, so that the worker has the same work. The scenarios ask what no such comparison answers.
+ * What is measured. Of the workloads, each side runs the same in turn: most have 64 calls in flight in all, however many producers
+ * share them, so that the worker has the same work, and no call waits for a slot. The scenarios ask what no such comparison answers.
  */
 import type { Load } from './protocol.ts';
 
@@ -45,6 +45,8 @@ const SMALL_BYTES = 200;
 const LARGE_BYTES = 32 * 1_024;
 const HUGE_BYTES = 1_024 * 1_024;
 const DUPLICATES = 1_000;
+/** Most of them wait for a slot. */
+const DEEP = 512;
 
 const SMALL = {
   producers: 1,
@@ -85,6 +87,15 @@ export const WORKLOADS: readonly Workload[] = [
       { of: 'throughput', ratio: 1 },
       { of: 'fresh', ratio: 4 },
     ],
+  },
+  { ...SMALL, name: 'deep-1', title: '200 B, 1 producer, 512 in flight', inFlight: DEEP, full: true },
+  {
+    ...SMALL,
+    name: 'deep-16',
+    title: '200 B, 16 producers, 512 in flight',
+    producers: MANY_PRODUCERS,
+    inFlight: DEEP,
+    full: true,
   },
   { ...SMALL, name: 'large-1', title: '32 KiB, 1 producer', resultBytes: LARGE_BYTES },
   {

@@ -45,3 +45,11 @@ export function positiveInteger(text: string): number {
     throw new InvalidArgumentError('It must be a whole number above 0.');
   return number;
 }
+
+export function jsonValue(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new InvalidArgumentError(`It must be JSON: ${(error as Error).message}.`);
+  }
+}

@@ -4,7 +4,7 @@
 import { type Command, Option } from 'commander';
 import { APPROVAL_STATES } from '../shared/approval.ts';
 import { CHANNEL_KINDS, SESSION_KINDS } from '../shared/session.ts';
-import { command, group, json, limit, portOption, positiveInteger, wholeNumber } from './command-options.ts';
+import { command, group, json, jsonValue, limit, portOption, positiveInteger, wholeNumber } from './command-options.ts';
 import type { CliContext } from './context.ts';
 import { EXIT_CODES, exitCodeLines } from './exit-codes.ts';
 
@@ -71,6 +71,8 @@ export function callCommands(program: Command, context: CliContext, end: End): v
     .option('--key <key>', 'idempotency key: the same key gives the same call')
     .option('--timeout <ms>', 'for the whole call, waiting included', positiveInteger)
     .option('--namespace <name>', 'namespace of the tool (default: tools)')
+    .option('--turn <id>', 'the model’s turn that makes the call, for budgets per turn')
+    .option('--tag <tag...>', 'what the call says of itself: importance:background, taint:mail')
     .addOption(
       new Option('--dedupe <mode>', 'what happens to a call that is known already').choices([
         'enforced',
@@ -190,6 +192,7 @@ export function sessionCommands(program: Command, context: CliContext, end: End)
   const open = command(sessions, 'open', 'open a session and print its key', [
     'pawl sessions open --actor ada --workspace ./work',
     'pawl sessions open --kind worker --parent trip',
+    `pawl sessions open --skill research --budget '{"calls":50}'`,
   ])
     .addOption(new Option('--kind <kind>', 'what it may do').choices([...SESSION_KINDS]).default('main'))
     .option('--key <key>', 'its key (default: a new one)')
@@ -198,7 +201,9 @@ export function sessionCommands(program: Command, context: CliContext, end: End)
     .option('--agent <id>', 'which agent acts')
     .option('--workspace <folder>', 'root of the files that its tools may touch (default: this folder)')
     .addOption(new Option('--channel <kind>', 'where it reaches people').choices([...CHANNEL_KINDS]))
-    .option('--webhook <url>', 'of a webhook channel');
+    .option('--webhook <url>', 'of a webhook channel')
+    .option('--skill <name...>', 'skills that it works with, and that restrict its tools')
+    .option('--budget <json>', 'what it and the sessions below it may spend: {"calls":50,"costUnits":10}', jsonValue);
   json(open).action(async (options) => end(await (await import('./sessions.ts')).openSession(context, options)));
   json(limit(command(sessions, 'ls', 'list the newest sessions', ['pawl sessions ls --json']))).action(
     async (options) => end(await (await import('./sessions.ts')).listSessions(context, options)),

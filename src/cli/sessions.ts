@@ -1,6 +1,7 @@
 /** `pawl sessions`: who calls. */
 
 import { callSummary } from '../producer/http/views.ts';
+import type { Budget } from '../shared/budget.ts';
 import type { SessionKind, SessionRecord } from '../shared/session.ts';
 import { CALL_COLUMNS } from './calls.ts';
 import { type CliContext, print, say, withPawl } from './context.ts';
@@ -26,12 +27,15 @@ export interface OpenSessionOptions {
   readonly workspace?: string;
   readonly channel?: 'console' | 'operator' | 'webhook';
   readonly webhook?: string;
+  readonly skill?: readonly string[];
+  /** As `openSession` checks it. */
+  readonly budget?: Budget;
   readonly json?: boolean;
 }
 
 export async function openSession(context: CliContext, options: OpenSessionOptions): Promise<number> {
   return withPawl(context, async (pawl) => {
-    const { key, parent, actor, agent, workspace, kind, webhook } = options;
+    const { key, parent, actor, agent, workspace, kind, webhook, skill, budget } = options;
     const channel = options.channel ?? (webhook === undefined ? undefined : 'webhook');
     const { record } = await pawl.openSession({
       kind,
@@ -43,6 +47,8 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
       ...(channel === undefined
         ? {}
         : { channel: { kind: channel, ...(webhook === undefined ? {} : { url: webhook }) } }),
+      ...(skill === undefined ? {} : { skills: [...skill] }),
+      ...(budget === undefined ? {} : { budget }),
     });
     print(context, options.json === true ? json(record) : record.sessionKey);
     return EXIT_CODES.success.code;

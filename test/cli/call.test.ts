@@ -250,4 +250,22 @@ describe('pawl calls, tools and sessions', () => {
     const refused = await place.run(['call', 'greet', '--params', '{"name":"Ada"}', '--session', 'trip']);
     expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('SESSION_CLOSED') });
   });
+
+  test('a session is opened with a budget, and one that cannot be is refused with what was expected (I3)', async () => {
+    const open = (...more: string[]) => place.run(['sessions', 'open', '--json', ...more]);
+    const opened = await open('--budget', '{"calls":5,"perTurn":{"calls":2}}');
+    expect(JSON.parse(opened.stdout)).toMatchObject({ budget: { calls: 5, perTurn: { calls: 2 } } });
+    expect(await open('--budget', '{"calls":"many"}')).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/budget.*calls.*number/s),
+    });
+    expect(await open('--budget', 'five')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('It must be JSON'),
+    });
+    expect(await open('--skill', 'unheard-of')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('unheard-of'),
+    });
+  });
 });
