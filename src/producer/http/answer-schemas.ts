@@ -263,6 +263,16 @@ const clientCall = z.object({
   traceparent: text.optional(),
 });
 
+const agentOrder = z.object({
+  agentId: text,
+  turn: count,
+  type: z.enum(['spawned', 'input', 'resumed', 'closed']),
+  message: text.optional(),
+  agentType: text.optional(),
+  interrupt: flag.optional(),
+  sessionKey: text.describe('Of the agent: its calls go through it.'),
+});
+
 export const answerSchemas = {
   CallUnderWay: z.object({ callId: text, requestId: text, ...standing }),
   CallList: z.object({ calls: z.array(callSummary), truncated: flag.optional() }),
@@ -341,6 +351,8 @@ export const answerSchemas = {
   ToolClient: z.object({ clientId: text, tools: z.array(text), leaseMs: z.number() }),
   ToolClientNews: z.object({ call: clientCall.optional(), cancelled: z.array(text), leaseMs: z.number() }),
   ProgressWanted: z.object({ wanted: flag }),
+  AgentNews: z.object({ order: agentOrder.optional() }),
+  AgentReplied: z.object({ replied: flag }),
 } satisfies Readonly<Record<string, z.ZodType>>;
 
 export type AnswerName = keyof typeof answerSchemas | 'ToolResultEnvelope';

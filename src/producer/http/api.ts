@@ -1,6 +1,7 @@
 /** All routes of the API, in the order in which the OpenAPI document lists them. */
 import type { Pawl } from '../client.ts';
 import type { FleetView } from '../fleet-view.ts';
+import { agentRoutes } from './agents.ts';
 import { approvalRoutes } from './approvals.ts';
 import { auditRoutes } from './audit.ts';
 import { callRoutes } from './calls.ts';
@@ -34,6 +35,7 @@ export function apiRoutes(parts: ApiParts): readonly Route[] {
   const { pawl, fleet, version } = parts;
   const routes: readonly Route[] = [
     ...sessionRoutes(pawl),
+    ...agentRoutes(parts),
     ...callRoutes(parts),
     ...eventRoutes(parts),
     ...approvalRoutes(parts),
