@@ -7,9 +7,9 @@ import { realpathSync } from 'node:fs';
 import { basename, dirname, isAbsolute } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { SandboxPolicy } from '../shared/config.ts';
-import { PawlError } from '../shared/failure.ts';
+import { PawlError, ToolError } from '../shared/failure.ts';
 import type { Processes, ProcessRequest, ProcessResult } from '../shared/tool.ts';
-import { protectedFiles, protectedFolders } from './protected-paths.ts';
+import { protectedFiles, protectedFolders, watchForPlanted } from './protected-paths.ts';
 import { type ProgramEnvironment, programEnvironment } from './sandbox/environment.ts';
 import {
   availableMeans,
@@ -53,16 +53,30 @@ export interface ProcessesOptions {
  * `run` resolves for every program that was started, whatever its exit code; a program that a signal ended has exit code
  * 128 + the signal's number, as in shells, and the signal's name.
  * It rejects with `NOT_FOUND` for an absent program or folder, `PERMISSION_DENIED` for a folder outside the root or a file
- * that is not executable, `INVALID_PARAMS` for arguments that no program can be given, and with the signal's reason.
+ * that is not executable, `INVALID_PARAMS` for arguments that no program can be given, `PROTECTED_FILE` where one in the sandbox
+ * may have made a file that is Pawl's, and with the signal's reason.
  */
 export function openProcesses(options: ProcessesOptions): Processes {
   return {
     run: async (request) => {
       options.signal.throwIfAborted();
-      const { sandbox, launch, environment } = await prepareProgram(options, request);
-      return supervise(sandbox, launch, environment, request, options.signal);
+      const { sandbox, launch, environment, moveAsidePlanted } = await prepareProgram(options, request);
+      let planted: readonly string[] = [];
+      const result = await supervise(sandbox, launch, environment, request, options.signal).finally(() => {
+        planted = moveAsidePlanted();
+      });
+      if (planted.length > 0) throw plantedError(planted);
+      return result;
     },
   };
+}
+
+export interface PreparedProgram {
+  readonly sandbox: Sandbox;
+  readonly launch: LaunchRequest;
+  readonly environment: ProgramEnvironment;
+  /** To be called when it has ended: moves what it must not have made to where nothing loads it, and says so, a sentence each. */
+  moveAsidePlanted(): readonly string[];
 }
 
 /** Finds the program and its folder, and how it is confined. Starts nothing. */
@@ -77,7 +91,7 @@ export async function prepareProgram(
     programs = [],
   }: Omit<ProcessesOptions, 'signal'>,
   request: Pick<ProcessRequest, 'argv' | 'cwd' | 'env'>,
-): Promise<{ readonly sandbox: Sandbox; readonly launch: LaunchRequest; readonly environment: ProgramEnvironment }> {
+): Promise<PreparedProgram> {
   refuseImpossible(request);
   const environment = programEnvironment(env, request.env);
   const realRoot = await (ownRoot === true ? realRootOf(root) : resolveFolder(root, '.'));
@@ -87,7 +101,21 @@ export async function prepareProgram(
   const marker = `${callId}.${randomBytes(8).toString('hex')}`;
   const confine = confinementFor(network, environment.PATH, programs);
   const argv = [program, ...request.argv.slice(1)] as const;
-  return { sandbox, launch: { root: realRoot, folder, argv, marker, confine }, environment };
+  return {
+    sandbox,
+    launch: { root: realRoot, folder, argv, marker, confine },
+    environment,
+    // From outside of a sandbox every file can be made, and a person may have wanted just that.
+    moveAsidePlanted: sandbox.means === 'bubblewrap' ? watchForPlanted(realRoot) : () => [],
+  };
+}
+
+/** The program ran, and did the rest of what it did. */
+export function plantedError(planted: readonly string[]): ToolError {
+  return new ToolError(
+    `While the program ran, a file was made that no program may make, as Pawl would load it outside of the sandbox. ${planted.join(' ')} What else the program did stands.`,
+    { code: 'PROTECTED_FILE' },
+  );
 }
 
 /** Throws `PERMISSION_DENIED` where policy demands a sandbox and none works here. */

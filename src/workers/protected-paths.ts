@@ -2,11 +2,13 @@
  * Folders and files that no tool sees, whatever its workspace: Pawl's own, with signing keys and the embedded Redis, and its
  * configuration. A workspace is often the very folder in which Pawl was started, and then holds them.
  */
-import { existsSync, realpathSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { randomBytes } from 'node:crypto';
+import { chmodSync, existsSync, lstatSync, realpathSync, renameSync, statSync } from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
 
 const folders = new Set<string>();
-const files = new Set<string>();
+/** By path, whether it was there when it was first protected: then it is the operator's. */
+const files = new Map<string, boolean>();
 
 /** For all workspaces of this process. The folder need not exist yet. */
 export function protectFolder(path: string): void {
@@ -15,7 +17,8 @@ export function protectFolder(path: string): void {
 
 /** The same for a file, there or not, by its real path. */
 export function protectFile(path: string): void {
-  files.add(resolve(path));
+  const file = resolve(path);
+  if (!files.has(file)) files.set(file, existsSync(file));
 }
 
 /** Whether `path` is a protected file: asked of every file of a search. */
@@ -42,5 +45,52 @@ export function realPaths(paths: readonly string[]): readonly string[] {
 
 /** Those that exist. */
 export function protectedFiles(): readonly string[] {
-  return [...files].filter((file) => existsSync(file));
+  return [...files.keys()].filter((file) => existsSync(file));
+}
+
+/**
+ * A file that is not there cannot be hidden from a program, so that one in a sandbox can make it. Answers a function, to be called
+ * when the program has ended, that moves aside what appeared below `root`, a real path, since now, and says so, a sentence each.
+ *
+ * Another program may have made a file before this one began, and it looks like the operator's: one that was not there when it was
+ * protected has to be just what it was.
+ */
+export function watchForPlanted(root: string): () => readonly string[] {
+  const inside = [...files].filter(([file]) => file.startsWith(join(root, '/')));
+  const before = new Map(inside.map(([file]) => [file, identityOf(file)]));
+  const isPlanted = ([file, isOperators]: readonly [string, boolean]): boolean => {
+    const then = before.get(file);
+    const now = identityOf(file);
+    return now !== undefined && (then === undefined || (!isOperators && now !== then));
+  };
+  return () => inside.filter(isPlanted).flatMap(([file]) => moveAside(file));
+}
+
+/** Of the file itself, also where it is a link that leads nowhere yet. Another one in its place, or a change to it, makes another. */
+function identityOf(file: string): string | undefined {
+  try {
+    const { dev, ino, ctimeNs } = lstatSync(file, { bigint: true });
+    return `${dev}:${ino}:${ctimeNs}`;
+  } catch {
+    return undefined;
+  }
+}
+
+/** To a name that nothing loads. Nothing is said where the end of another program has moved it meanwhile. */
+function moveAside(file: string): readonly string[] {
+  const folder = dirname(file);
+  const aside = `${file}.aside-${randomBytes(4).toString('hex')}`;
+  try {
+    // A program may have put a link in the folder's place, to have a file of somebody else's moved.
+    if (realpathSync(folder) !== folder) return [];
+    // It may have taken the right to move anything from its folder, too.
+    const { mode } = statSync(folder);
+    if ((mode & 0o700) !== 0o700) chmodSync(folder, mode | 0o700);
+    renameSync(file, aside);
+    return [`${basename(file)} appeared in ${folder}, and was moved to ${basename(aside)}.`];
+  } catch (error) {
+    if (identityOf(file) === undefined) return [];
+    const why = error instanceof Error ? error.message : String(error);
+    return [`${basename(file)} appeared in ${folder}, and could not be moved aside (${why}): remove it.`];
+  }
 }

@@ -3,7 +3,7 @@
 import type { Readable, Writable } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import type { TerminalReport, TerminalRequest } from '../shared/tool.ts';
-import { type ProcessesOptions, prepareProgram } from './processes.ts';
+import { type ProcessesOptions, plantedError, prepareProgram } from './processes.ts';
 import { openPseudoTerminal } from './sandbox/pseudo-terminal.ts';
 import { startTree, type TreeExit } from './sandbox/tree.ts';
 
@@ -26,6 +26,9 @@ export class Terminal {
   readonly #cut = new AbortController();
   #exit: TreeExit | undefined;
   #failure: unknown;
+  readonly #moveAsidePlanted: () => readonly string[];
+  /** What was moved aside, and nobody has been told. */
+  #planted: readonly string[] = [];
 
   /** Throws as `Processes.run` does, `CONFIGURATION` where there are no terminals. */
   static async start(
@@ -36,8 +39,8 @@ export class Terminal {
   ): Promise<Terminal> {
     const tty = request.tty ?? true;
     const env = { ...(tty ? PLAIN : {}), ...request.env };
-    const { sandbox, launch, environment } = await prepareProgram(options, { ...request, env });
-    return new Terminal(id, sessionKey, request.argv.join(' '), (signal) => {
+    const { sandbox, launch, environment, moveAsidePlanted } = await prepareProgram(options, { ...request, env });
+    return new Terminal(id, sessionKey, request.argv.join(' '), moveAsidePlanted, (signal) => {
       const common = { environment, name: request.argv[0], timeoutMs: request.timeoutMs, signal };
       if (!tty) {
         const streams = { stdin: 'pipe', stdout: 'pipe', stderr: 'pipe' } as const;
@@ -63,6 +66,7 @@ export class Terminal {
     id: string,
     sessionKey: string,
     cmd: string,
+    moveAsidePlanted: () => readonly string[],
     start: (signal: AbortSignal) => {
       readonly input: Writable;
       readonly outputs: readonly Readable[];
@@ -72,6 +76,7 @@ export class Terminal {
     this.id = id;
     this.sessionKey = sessionKey;
     this.cmd = cmd;
+    this.#moveAsidePlanted = moveAsidePlanted;
     const { input, outputs, exit } = start(this.#cut.signal);
     this.#input = input;
     // A terminal whose program has ended fails to be written and read: the exit tells.
@@ -89,6 +94,7 @@ export class Terminal {
         },
       )
       .finally(() => {
+        this.#look();
         input.destroy();
         patience.then(clearTimeout, () => undefined);
       });
@@ -104,6 +110,10 @@ export class Terminal {
     return promise;
   }
 
+  #look(): void {
+    this.#planted = [...this.#planted, ...this.#moveAsidePlanted()];
+  }
+
   get running(): boolean {
     return this.#exit === undefined && this.#failure === undefined;
   }
@@ -112,10 +122,18 @@ export class Terminal {
     if (chars !== '') this.#input.write(chars);
   }
 
-  /** Takes what was written since the last report, when the program ends or `waitMs` later. Throws why it was not started. */
+  /**
+   * Takes what was written since the last report, when the program ends or `waitMs` later. Throws why it was not started, and
+   * `PROTECTED_FILE`, once, as `Processes.run` does: the next report has the output then.
+   */
   async report(waitMs: number, signal?: AbortSignal): Promise<TerminalReport> {
     await settledWithin(this.ended, waitMs, signal);
     if (this.#failure !== undefined) throw this.#failure;
+    // It may go on for hours.
+    if (this.running) this.#look();
+    const planted = this.#planted;
+    this.#planted = [];
+    if (planted.length > 0) throw plantedError(planted);
     const { output, droppedBytes } = this.#output.take();
     const exit = this.#exit;
     const state: TerminalReport['state'] =

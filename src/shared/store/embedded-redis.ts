@@ -6,16 +6,16 @@
  * It lives as long as any of them, however they end, and no longer: a small `sh` keeper holds the read end of a FIFO
  * whose write end every user keeps open (see `redis-keeper.sh`). Keeper and server have their own process group, so
  * that Ctrl-C in a terminal reaches their users first. Nothing listens on the network: clients use a Unix socket in a
- * folder that only this user can enter.
+ * folder that only this user can enter. That folder may be out of sight of others who use the same data folder: for them
+ * the keeper signs the file `alive` in it.
  *
  * Where there is no FIFO (Windows), the server listens on a loopback port with a password and ends with the process
  * that started it.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
-import { closeSync, constants, existsSync, openSync, readFileSync, writeSync } from 'node:fs';
+import { closeSync, constants, existsSync, openSync, readFileSync, readlinkSync, writeSync } from 'node:fs';
 import {
-  chmod,
   link,
   lstat,
   mkdir,
@@ -44,9 +44,13 @@ const START_TIMEOUT_MS = 30_000;
 const WELCOME_TIMEOUT_MS = 2_000;
 const ANSWER_TIMEOUT_MS = 1_000;
 const POLL_MS = 5;
+/** Each look at a server that reads its data takes a little of its time. */
+const LOADING_POLL_MS = 50;
 const LOCK_RENEWAL_MS = 2_000;
 /** A starter that has not renewed its lock for so long is stopped or gone. */
 const LOCK_STALE_MS = 20_000;
+/** The keeper signs every two seconds: after so long it, or the machine, is gone. */
+const SILENT_MS = 10_000;
 /** The kernel's limit for a socket's path is 104 bytes on macOS and 108 on Linux. */
 const LONGEST_SOCKET_PATH = 100;
 
@@ -74,8 +78,13 @@ export interface EmbeddedRedis {
 
 /** The server was found but could not be started or reached. The message ends with the last lines of its log. */
 export class EmbeddedRedisError extends Error {
-  override readonly name = 'EmbeddedRedisError';
+  override readonly name: string = 'EmbeddedRedisError';
   readonly code = 'REDIS_UNAVAILABLE';
+}
+
+/** A server that cannot be reached from here uses the data folder. A second one would mix its own history into the first one's. */
+export class DataFolderInUseError extends EmbeddedRedisError {
+  override readonly name = 'DataFolderInUseError';
 }
 
 /** What the endpoint file holds. */
@@ -91,6 +100,8 @@ interface Place {
   readonly home: string;
   readonly endpointFile: string;
   readonly lockFile: string;
+  /** What the keeper signs, with where it runs. */
+  readonly aliveFile: string;
   readonly serverLog: string;
   readonly keeperLog: string;
 }
@@ -98,11 +109,11 @@ interface Place {
 /**
  * Attaches to the data folder's server, and starts it first where there is none.
  *
- * @throws NoRedisServerError, EmbeddedRedisError
+ * @throws NoRedisServerError, EmbeddedRedisError, DataFolderInUseError
  */
 export async function startEmbeddedRedis(options: EmbeddedRedisOptions): Promise<EmbeddedRedis> {
   const place = await openPlace(options.dataDir);
-  const attached = await attach(place);
+  const attached = await attach(place, options);
   if (attached !== undefined) return attached;
   // Before the lock: a download may take longer than anyone should hold it.
   const binary = await findRedisBinary(options);
@@ -111,13 +122,13 @@ export async function startEmbeddedRedis(options: EmbeddedRedisOptions): Promise
     const lock = await takeLock(place);
     if (lock !== undefined) {
       try {
-        return (await attach(place)) ?? (await start(place, binary, options, deadlineMs));
+        return (await attach(place, options)) ?? (await start(place, binary, options, deadlineMs));
       } finally {
         await lock.release();
       }
     }
     await sleep(POLL_MS * 4);
-    const meanwhile = await attach(place);
+    const meanwhile = await attach(place, options);
     if (meanwhile !== undefined) return meanwhile;
   }
   throw await failure(
@@ -135,24 +146,25 @@ async function openPlace(dataDir: string): Promise<Place> {
     home,
     endpointFile: join(home, 'endpoint.json'),
     lockFile: join(home, 'start.lock'),
+    aliveFile: join(home, 'alive'),
     serverLog: join(home, 'redis.log'),
     keeperLog: join(home, 'keeper.log'),
   };
 }
 
 /** Answers undefined where no server stands, or the one that stands is ending. */
-async function attach(place: Place): Promise<EmbeddedRedis | undefined> {
+async function attach(place: Place, options: EmbeddedRedisOptions): Promise<EmbeddedRedis | undefined> {
   const endpoint = await readEndpoint(place);
   if (endpoint === undefined) return undefined;
   if (process.platform === 'win32') {
-    const serverVersion = await askVersion(endpoint.url);
-    if (serverVersion === undefined) return undefined;
-    return { url: endpoint.url, serverVersion, dataDir: place.dataDir, stop: async () => {} };
+    const state = await askState(endpoint.url);
+    if (state.kind !== 'ready') return undefined;
+    return { url: endpoint.url, serverVersion: state.version, dataDir: place.dataDir, stop: async () => {} };
   }
   const reference = openForWriting(endpoint.runDir);
   if (reference === undefined) return undefined;
   const serverVersion = (await isWelcome(endpoint.runDir, reference))
-    ? await awaitVersion(place, endpoint, Date.now() + START_TIMEOUT_MS).catch((error: unknown) => {
+    ? await awaitVersion(place, endpoint, options, Date.now() + START_TIMEOUT_MS).catch((error: unknown) => {
         closeSync(reference);
         throw error;
       })
@@ -191,17 +203,15 @@ async function start(
 ): Promise<EmbeddedRedis> {
   options.log?.(`starting an embedded Redis (${describeBinary(binary)}) with its data in ${place.home}`);
   if (process.platform === 'win32') return startOwned(place, binary, options, deadlineMs);
-  const standing = await readEndpoint(place);
-  const wanted = runDirOf(place);
-  for (const remains of new Set([standing?.runDir ?? wanted, wanted])) await clearRemains(place, remains, deadlineMs);
-  await rm(place.endpointFile, { force: true });
-  const runDir = await makeRunDir(wanted);
+  await endPrevious(place, options, deadlineMs);
+  const runDir = await makeRunDir(place);
   const { url, command } = await configure(place, binary, options, runDir);
   const endpoint: Endpoint = { url, runDir };
   const { reference, keeper } = await startKeeper(place, endpoint, command);
   try {
-    const serverVersion = await awaitVersion(place, endpoint, deadlineMs);
+    // Before the server answers: whoever waits for it attaches, and sees for itself that it reads its data.
     await writePrivately(place.endpointFile, `${JSON.stringify(endpoint)}\n`);
+    const serverVersion = await awaitVersion(place, endpoint, options, deadlineMs);
     keeper.unref();
     return embeddedRedis(place, endpoint, serverVersion, reference);
   } catch (error) {
@@ -252,10 +262,21 @@ function openForWriting(runDir: string): number | undefined {
 
 /**
  * Sees the previous server of this data folder to its end: two servers must never write the same files. Usually its
- * keeper is just finishing. A server whose keeper was killed is asked to shut down.
+ * keeper is just finishing.
+ *
+ * @throws DataFolderInUseError when there is one that cannot be reached from here
  */
-async function clearRemains(place: Place, runDir: string, deadlineMs: number): Promise<void> {
-  if (!(await isOurs(runDir))) return;
+async function endPrevious(place: Place, options: EmbeddedRedisOptions, deadlineMs: number): Promise<void> {
+  const runDir = (await readEndpoint(place))?.runDir;
+  const isSeen = runDir !== undefined && (await isOurs(runDir));
+  if (isSeen && existsSync(join(runDir, 'users'))) await shutDown(place, runDir, deadlineMs);
+  else await awaitSilence(place, options, isSeen ? runDir : undefined);
+  if (isSeen) await rm(runDir, { recursive: true, force: true });
+  await rm(place.endpointFile, { force: true });
+}
+
+/** Waits for the end of a keeper that finishes. A server whose keeper was killed is asked to shut down. */
+async function shutDown(place: Place, runDir: string, deadlineMs: number): Promise<void> {
   for (;;) {
     const reading = openForWriting(runDir);
     if (reading === undefined) break;
@@ -263,13 +284,45 @@ async function clearRemains(place: Place, runDir: string, deadlineMs: number): P
     if (Date.now() > deadlineMs) throw await failure(place, `the previous server in ${runDir} does not end`);
     await sleep(POLL_MS * 4);
   }
-  const socket = `unix://${join(runDir, 'redis.sock')}`;
+  const socket = socketIn(runDir);
   if (existsSync(runDir)) await writeFile(join(runDir, 'closing'), '').catch(() => {});
+  if ((await ask(socket, 'PING')) === undefined) return;
   while ((await ask(socket, 'SHUTDOWN')) !== undefined || (await ask(socket, 'PING')) !== undefined) {
     if (Date.now() > deadlineMs) throw await failure(place, `the previous server at ${socket} does not shut down`);
     await sleep(POLL_MS * 4);
   }
-  await rm(runDir, { recursive: true, force: true });
+  // Its socket closes a moment before it has ended, and what is left of the keeper must read `closing` first.
+  const patienceMs = Date.now() + WELCOME_TIMEOUT_MS;
+  while (!existsSync(join(runDir, 'ended')) && Date.now() < patienceMs) await sleep(POLL_MS);
+}
+
+/** Where no FIFO is seen, one that lives shows by its signs in the data folder. Compared with each other: clocks may be wrong. */
+async function awaitSilence(place: Place, options: EmbeddedRedisOptions, runDir: string | undefined): Promise<void> {
+  if (runDir !== undefined && (await ask(socketIn(runDir), 'PING')) !== undefined) throw await inUse(place);
+  const last = await lastSign(place);
+  if (last === undefined || Math.abs(Date.now() - last) > SILENT_MS) return;
+  const silentAtMs = Date.now() + SILENT_MS;
+  options.log?.(`waiting to see whether another embedded Redis lives in ${place.home}`);
+  while (Date.now() < silentAtMs) {
+    const sign = await lastSign(place);
+    if (sign === undefined) return;
+    if (sign !== last) throw await inUse(place);
+    await sleep(POLL_MS * 4);
+  }
+}
+
+/** When the keeper last signed. Undefined: it took its sign back, or there never was one. */
+async function lastSign(place: Place): Promise<number | undefined> {
+  return (await stat(place.aliveFile).catch(() => undefined))?.mtimeMs;
+}
+
+async function inUse(place: Place): Promise<DataFolderInUseError> {
+  const where = (await readFile(place.aliveFile, 'utf8').catch(() => '')).trim();
+  return new DataFolderInUseError(
+    `The embedded Redis: another one lives on ${place.home} and cannot be reached from here${where === '' ? '' : ` (its files are in ${where})`}. ` +
+      'A container, or a service with a /tmp of its own, may have started it, or its files were removed. A second one would damage the data: ' +
+      'run this where the first one runs, end what uses that, name another data folder (PAWL_DATA_DIR), or share one Redis (REDIS_URL).',
+  );
 }
 
 function embeddedRedis(place: Place, endpoint: Endpoint, serverVersion: string, reference: number): EmbeddedRedis {
@@ -297,7 +350,7 @@ async function startOwned(
   const end = () => void server.kill();
   process.once('exit', end);
   const endpoint: Endpoint = { url, runDir: place.home };
-  const serverVersion = await awaitVersion(place, endpoint, deadlineMs);
+  const serverVersion = await awaitVersion(place, endpoint, options, deadlineMs);
   await writePrivately(place.endpointFile, `${JSON.stringify(endpoint)}\n`);
   server.unref();
   const stop = async () => {
@@ -318,7 +371,7 @@ async function configure(
   const overNetwork = binary.kind === 'docker' || process.platform === 'win32';
   const password = randomBytes(24).toString('hex');
   const port = overNetwork ? await freePort() : 0;
-  const socket = join(runDir, 'redis.sock');
+  const socket = socketPathIn(runDir);
   const inContainer = binary.kind === 'docker';
   const listening = overNetwork
     ? [`bind ${inContainer ? '*' : '127.0.0.1'}`, `port ${inContainer ? 6379 : port}`, `requirepass ${password}`]
@@ -334,7 +387,7 @@ async function configure(
     'maxmemory-policy noeviction',
   ];
   await writePrivately(file, `${lines.join('\n')}\n`);
-  const url = overNetwork ? `redis://:${password}@127.0.0.1:${port}` : `unix://${socket}`;
+  const url = overNetwork ? `redis://:${password}@127.0.0.1:${port}` : socketIn(runDir);
   if (binary.kind === 'executable') return { url, command: [binary.command, file] };
   return { url, command: await dockerCommand(place, binary.image, runDir, port) };
 }
@@ -359,11 +412,19 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
-/** In the temp folder, because a socket's path must be short; named after the data folder, so that no two share it. */
-function runDirOf(place: Place): string {
-  const name = `pawl-${digestOf(place)}`;
-  const candidate = join(tmpdir(), name);
-  return Buffer.byteLength(join(candidate, 'redis.sock')) <= LONGEST_SOCKET_PATH ? candidate : join('/tmp', name);
+/** In the temp folder, because a socket's path must be short. Each server has its own: what an earlier one removes late is its own. */
+async function makeRunDir(place: Place): Promise<string> {
+  const name = `pawl-${digestOf(place)}-`;
+  const longest = Buffer.byteLength(socketPathIn(join(tmpdir(), `${name}XXXXXX`)));
+  return mkdtemp(join(longest <= LONGEST_SOCKET_PATH ? tmpdir() : '/tmp', name));
+}
+
+function socketPathIn(runDir: string): string {
+  return join(runDir, 'redis.sock');
+}
+
+function socketIn(runDir: string): string {
+  return `unix://${socketPathIn(runDir)}`;
 }
 
 function digestOf(place: Place): string {
@@ -371,18 +432,7 @@ function digestOf(place: Place): string {
   return createHash('sha256').update(`${owner}\n${place.dataDir}`).digest('hex').slice(0, 16);
 }
 
-/** Others can write to the temp folder too: a folder that stands there already and is not ours alone is left alone. */
-async function makeRunDir(wanted: string): Promise<string> {
-  try {
-    await mkdir(wanted, { mode: 0o700 });
-    return wanted;
-  } catch {
-    const own = await mkdtemp(`${wanted}-`);
-    await chmod(own, 0o700);
-    return own;
-  }
-}
-
+/** Others can write to the temp folder too: a folder that is not ours alone is left alone. */
 async function isOurs(runDir: string): Promise<boolean> {
   const found = await lstat(runDir).catch(() => undefined);
   return found?.isDirectory() === true && found.uid === process.getuid?.() && (found.mode & 0o077) === 0;
@@ -406,22 +456,41 @@ async function writePrivately(path: string, text: string): Promise<void> {
   await rename(aside, path);
 }
 
-/** Waits until the server has read its data and answers. */
-async function awaitVersion(place: Place, endpoint: Endpoint, deadlineMs: number): Promise<string> {
+/** Waits until the server answers: until the deadline while it is silent, and as long as it takes while it reads its data. */
+async function awaitVersion(
+  place: Place,
+  endpoint: Endpoint,
+  { log }: EmbeddedRedisOptions,
+  deadlineMs: number,
+): Promise<string> {
+  let silentUntilMs = deadlineMs;
+  let isTold = false;
   for (;;) {
-    const version = await askVersion(endpoint.url);
-    if (version !== undefined) return version;
-    if (existsSync(join(endpoint.runDir, 'failed'))) throw await failure(place, 'the server ends as soon as it starts');
-    if (Date.now() > deadlineMs) throw await failure(place, `the server at ${redacted(endpoint.url)} does not answer`);
-    await sleep(POLL_MS);
+    const state = await askState(endpoint.url);
+    if (state.kind === 'ready') return state.version;
+    if (state.kind === 'loading') {
+      silentUntilMs = Math.max(silentUntilMs, Date.now() + START_TIMEOUT_MS);
+      if (!isTold) log?.(`the embedded Redis reads its data from ${place.home}`);
+      isTold = true;
+    } else if (existsSync(join(endpoint.runDir, 'failed')))
+      throw await failure(place, 'the server ends as soon as it starts');
+    if (Date.now() > silentUntilMs)
+      throw await failure(place, `the server at ${redacted(endpoint.url)} does not answer`);
+    await sleep(state.kind === 'loading' ? LOADING_POLL_MS : POLL_MS);
   }
 }
 
-/** Undefined while the server does not listen, or is still reading its data. */
-async function askVersion(url: string): Promise<string | undefined> {
-  const answer = await ask(url, 'PING', 'INFO server');
-  if (answer === undefined || !answer.includes('+PONG')) return undefined;
-  return /redis_version:(?<version>[\w.]+)/.exec(answer)?.groups?.['version'];
+type ServerState =
+  | { readonly kind: 'ready'; readonly version: string }
+  /** It reads its data, which takes as long as there is much of it. */
+  | { readonly kind: 'loading' }
+  | { readonly kind: 'silent' };
+
+async function askState(url: string): Promise<ServerState> {
+  const answer = (await ask(url, 'PING', 'INFO server')) ?? '';
+  if (answer.includes('-LOADING')) return { kind: 'loading' };
+  const version = /redis_version:(?<version>[\w.]+)/.exec(answer)?.groups?.['version'];
+  return version !== undefined && answer.includes('+PONG') ? { kind: 'ready', version } : { kind: 'silent' };
 }
 
 /**
@@ -456,7 +525,7 @@ interface StartLock {
 /** One starter at a time per data folder. Undefined: a live process has it. */
 async function takeLock(place: Place): Promise<StartLock | undefined> {
   const mine = `${place.lockFile}.${process.pid}.${randomBytes(4).toString('hex')}`;
-  await writeFile(mine, JSON.stringify({ pid: process.pid }), { mode: 0o600 });
+  await writeFile(mine, JSON.stringify({ pid: process.pid, space: processSpace() }), { mode: 0o600 });
   try {
     // A link appears with its contents or not at all.
     await link(mine, place.lockFile);
@@ -496,9 +565,21 @@ async function isStale(lockFile: string): Promise<boolean> {
   try {
     if (Date.now() - (await stat(lockFile)).mtimeMs > LOCK_STALE_MS) return true;
     const read: unknown = JSON.parse(await readFile(lockFile, 'utf8'));
-    return typeof read !== 'object' || read === null || !('pid' in read) || !isAlive(Number(read.pid));
+    if (typeof read !== 'object' || read === null || !('pid' in read)) return true;
+    // In another container a number names another process: there only the renewal tells.
+    const isOfThisSpace = !('space' in read) || read.space === processSpace();
+    return isOfThisSpace && !isAlive(Number(read.pid));
   } catch {
     return false;
+  }
+}
+
+/** Where numbers name the processes that they name here. */
+function processSpace(): string {
+  try {
+    return readlinkSync('/proc/self/ns/pid');
+  } catch {
+    return '';
   }
 }
 

@@ -8,13 +8,19 @@
 # A user that attaches writes its token as a line, and the keeper answers with the file RUN_FOLDER/welcome-TOKEN. No
 # answer can come after the end of the file, so whoever is answered holds a server that stays.
 #
-# A server that ends by itself is started again on the same data and socket, five times within a minute of each other.
+# A server that ends by itself is started again on the same data and socket: at once the first five times within a minute
+# of each other, then ever more slowly, down to every ten seconds.
 #
-# Files in the run folder: users (the FIFO), server.pid, closing (no more restarts), ended (the server is gone for good),
-# failed (it was given up).
+# While there may be a server, the file `alive` next to the endpoint file is written every two seconds. It tells those
+# who see the data folder and not the run folder: a service with a /tmp of its own, a container.
+#
+# Files in the run folder: users (the FIFO), closing (no more restarts), ended (the server is gone for good), failed (it
+# does not stay).
 
 run=${1:?}
 endpoint=${2:?}
+alive=${endpoint%/*}/alive
+host=$(uname -n)
 shift 2
 
 # Ctrl-C and a closed terminal are for the users to answer, not for us.
@@ -24,42 +30,108 @@ say() {
   echo "$(date '+%Y-%m-%d %H:%M:%S') $1"
 }
 
+# `:` instead of `true` would end the shell where the file cannot be written.
+mark() {
+  true >"$1"
+} 2>/dev/null
+
+# A signal interrupts `wait`, but would have to wait for the end of a `sleep`.
+nap() {
+  sleep "$1" &
+  napping=$!
+  wait "$napping" || kill "$napping" 2>/dev/null
+}
+
+sign() {
+  echo "$run on $host" >"$alive"
+  # Temporary folders are cleared of what nobody has touched for days.
+  touch -c "$run" "$run"/*
+} 2>/dev/null
+
+beat() {
+  trap 'kill "$napping"; exit' TERM
+  while kill -0 "$supervisor"; do
+    sign
+    nap 2
+  done
+} 2>/dev/null
+
+is_own() {
+  read -r line <"$1" && case $line in *"${run##*/}"*) true ;; *) false ;; esac
+} 2>/dev/null
+
+# Another server may have begun in the data folder since: what is its own stays. Without the endpoint file nothing of ours
+# is written there any more.
+leave() {
+  if is_own "$alive"; then rm -f "$alive"; fi
+  if is_own "$endpoint"; then rm -f "$endpoint"; fi
+}
+
+is_closing() {
+  [ -n "$closing" ] || [ -e "$run/closing" ] || [ ! -d "$run" ]
+}
+
+stop() {
+  closing=yes
+  signals=$((signals + 1))
+  signal=TERM
+  if [ "$signals" -gt 200 ]; then signal=KILL; fi
+  if [ -n "$server" ]; then kill -s "$signal" "$server" 2>/dev/null; fi
+}
+
 supervise() {
-  failures=0
-  until [ -e "$run/closing" ]; do
+  server='' closing='' signals=0 failures=0
+  trap stop TERM
+  # In here `$$` is still the keeper.
+  supervisor=$(exec sh -c 'echo "$PPID"')
+  sign
+  beat &
+  heart=$!
+  until is_closing; do
     started=$(date +%s)
     "$@" &
-    echo $! >"$run/server.pid"
-    wait $!
+    server=$!
+    # A signal of a moment ago found no server.
+    if is_closing; then stop; fi
+    wait "$server"
     code=$?
-    if [ -e "$run/closing" ]; then break; fi
-    if [ $(($(date +%s) - started)) -ge 60 ]; then failures=0; fi
-    failures=$((failures + 1))
-    if [ "$failures" -gt 5 ]; then
-      say "the server ended with code $code; giving it up after $failures times"
-      : >"$run/failed"
-      break
+    # A signal ends the wait, and not always the server.
+    while [ "$code" -gt 128 ] && kill -0 "$server" 2>/dev/null; do
+      wait "$server"
+      code=$?
+    done
+    server=''
+    if is_closing; then break; fi
+    if [ $(($(date +%s) - started)) -ge 60 ]; then
+      failures=0
+      rm -f "$run/failed"
     fi
-    say "the server ended with code $code; starting it again ($failures of 5)"
-    sleep 0.1
+    failures=$((failures + 1))
+    if [ "$failures" -le 5 ]; then
+      tenths=1
+      say "the server ended with code $code; starting it again ($failures of 5)"
+    else
+      mark "$run/failed"
+      tenths=$((tenths * 2))
+      if [ "$tenths" -gt 100 ]; then tenths=100; fi
+      say "the server ended with code $code, $failures times now; starting it again in $((tenths / 10)).$((tenths % 10)) s"
+    fi
+    nap "$((tenths / 10)).$((tenths % 10))"
   done
-  : >"$run/ended"
+  kill "$heart" 2>/dev/null
+  wait "$heart"
+  leave
+  mark "$run/ended"
 }
 
 finish() {
-  : >"$run/closing"
-  rounds=0
-  until [ -e "$run/ended" ]; do
-    # Sent again each round: a restart may have been under way, and redis-server takes the second one calmly.
-    signal=TERM
-    if [ "$rounds" -gt 200 ]; then signal=KILL; fi
-    kill -s "$signal" "$(cat "$run/server.pid" 2>/dev/null)" 2>/dev/null
-    rounds=$((rounds + 1))
+  mark "$run/closing"
+  # Sent again each round: a restart may have been under way, and redis-server takes the second one calmly.
+  until [ -e "$run/ended" ] || ! kill -s TERM "$supervisor" 2>/dev/null; do
     sleep 0.05
   done
+  leave
   rm -rf "${run:?}"
-  # Last of all: while this file stands, whoever starts waits for us.
-  rm -f "$endpoint"
   exit 0
 }
 
@@ -71,11 +143,12 @@ trap finish TERM
   exec 3<&-
   supervise "$@"
 ) &
+supervisor=$!
 
 while read -r token <&3; do
   case $token in
     *[!0-9a-f]* | '') ;;
-    *) : >"$run/welcome-$token" ;;
+    *) mark "$run/welcome-$token" ;;
   esac
 done
 finish

@@ -1,17 +1,19 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { existsSync, watch } from 'node:fs';
+import { chmod, mkdir, mkdtemp, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { delimiter, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import {
+  DataFolderInUseError,
   type EmbeddedRedis,
   EmbeddedRedisError,
   startEmbeddedRedis,
 } from '../../../src/shared/store/embedded-redis.ts';
 import { startScript, type TestProcess } from '../../helpers/process.ts';
-import { eventually, isGone } from '../../helpers/signal.ts';
+import { eventually, isGone, signal } from '../../helpers/signal.ts';
 
 const FIXTURE = new URL('../../helpers/fixtures/redis-user.ts', import.meta.url);
 
@@ -178,6 +180,26 @@ describe('after a crash', () => {
     await (await startEmbeddedRedis({ dataDir })).stop();
   });
 
+  test('a lock of another container stands as long as it is renewed, whatever runs under its number here', async () => {
+    const dead = startScript(new URL('../../helpers/fixtures/nothing.ts', import.meta.url));
+    await dead.ended;
+    const lock = join(dataDir, 'redis', 'start.lock');
+    await mkdir(dirname(lock));
+    await writeFile(lock, JSON.stringify({ pid: dead.pid, space: 'pid:[1]' }));
+    // Each attempt at the lock is a file of its own.
+    const attempts = new Set<string>();
+    const watcher = watch(dirname(lock), (_event, name) => {
+      if (/^start\.lock\.\d+\.\w+$/.test(name ?? '')) attempts.add(name ?? '');
+    });
+    onTestFinished(() => watcher.close());
+    const user = startUser();
+    await eventually(() => attempts.size >= 4 || user.stdout() !== '', { what: 'attempts at the lock' });
+    expect(user.stdout()).toBe('');
+    await utimes(lock, 0, 0);
+    await urlOf(user);
+    user.endInput();
+  });
+
   test('a server that cannot start is given up with its own words', async () => {
     await (await startEmbeddedRedis({ dataDir })).stop();
     await eventually(() => !existsSync(join(dataDir, 'redis', 'endpoint.json')));
@@ -186,6 +208,164 @@ describe('after a crash', () => {
     const attempt: Promise<EmbeddedRedis> = startEmbeddedRedis({ dataDir });
     await expect(attempt).rejects.toThrow(EmbeddedRedisError);
     await expect(attempt).rejects.toThrow(/ends as soon as it starts[\s\S]*manifest/i);
+  });
+});
+
+/** Where the server's socket is. */
+const runDirOf = ({ url }: EmbeddedRedis) => dirname(new URL(url).pathname);
+
+describe('a server whose run folder is out of sight', () => {
+  const endpointFile = () => join(dataDir, 'redis', 'endpoint.json');
+  const aliveFile = () => join(dataDir, 'redis', 'alive');
+
+  test('is known by the signs in the data folder, and no second one is started beside it', async () => {
+    const redis = await startEmbeddedRedis({ dataDir });
+    const pid = await serverPid(redis.url);
+    const endpoint = await readFile(endpointFile(), 'utf8');
+    // What a container, or a service with a /tmp of its own, makes of it.
+    await writeFile(endpointFile(), endpoint.replaceAll(runDirOf(redis), '/no/such/folder'));
+    const second = startEmbeddedRedis({ dataDir });
+    await expect(second).rejects.toThrow(DataFolderInUseError);
+    await expect(second).rejects.toThrow(
+      new RegExp(`lives on ${join(dataDir, 'redis')}.*${runDirOf(redis)}.*PAWL_DATA_DIR`),
+    );
+    expect(await serverPid(redis.url)).toBe(pid);
+    await writeFile(endpointFile(), endpoint);
+    await redis.stop();
+    await gone(pid);
+    await eventually(() => !existsSync(aliveFile()), { what: 'the end of the signs' });
+  });
+
+  test('is not shut down when nothing but its FIFO is missing', async () => {
+    const redis = await startEmbeddedRedis({ dataDir });
+    const pid = await serverPid(redis.url);
+    const fifo = join(runDirOf(redis), 'users');
+    await rename(fifo, `${fifo}-aside`);
+    await expect(startEmbeddedRedis({ dataDir })).rejects.toThrow(DataFolderInUseError);
+    expect(await serverPid(redis.url)).toBe(pid);
+    await redis.stop();
+    await gone(pid);
+  });
+
+  test('ends with its last user although the run folder was removed', async () => {
+    const redis = await startEmbeddedRedis({ dataDir });
+    const pid = await serverPid(redis.url);
+    await rm(runDirOf(redis), { recursive: true });
+    await redis.stop();
+    await gone(pid);
+  });
+
+  test('is taken for ended when its signs are old, or do not go on', async () => {
+    await mkdir(join(dataDir, 'redis'));
+    await writeFile(aliveFile(), 'a machine that lost its power');
+    await utimes(aliveFile(), 0, 0);
+    await (await startEmbeddedRedis({ dataDir })).stop();
+    await eventually(() => !existsSync(endpointFile()));
+
+    await writeFile(aliveFile(), 'a machine that lost its power just now');
+    let passedMs = 0;
+    const now = Date.now;
+    vi.spyOn(Date, 'now').mockImplementation(() => now() + passedMs);
+    onTestFinished(() => void vi.restoreAllMocks());
+    const log = (line: string) => {
+      if (line.startsWith('waiting to see')) passedMs = 10_000;
+    };
+    await (await startEmbeddedRedis({ dataDir, log })).stop();
+    expect(passedMs).toBe(10_000);
+  });
+
+  test('keeps its files young while it lives', async () => {
+    const redis = await startEmbeddedRedis({ dataDir });
+    const kept = ['users', 'redis.conf', 'redis.sock', '.'].map((name) => join(runDirOf(redis), name));
+    await Promise.all(kept.map((path) => utimes(path, 0, 0)));
+    for (const path of kept)
+      await eventually(async () => (await stat(path)).mtimeMs > 0, { what: `a touch of ${path}` });
+    await redis.stop();
+  });
+});
+
+describe('a server that ends again and again', () => {
+  test('is started anew as long as it has users, and a new one is told at once', { timeout: 60_000 }, async () => {
+    const redis = await startEmbeddedRedis({ dataDir });
+    await withClient(redis.url, (client) => client.set('kept', 'yes'));
+    const manifest = join(dataDir, 'redis', 'appendonlydir', 'appendonly.aof.manifest');
+    const whole = await readFile(manifest, 'utf8');
+    await writeFile(manifest, 'not a manifest\n');
+    process.kill(await serverPid(redis.url), 'SIGKILL');
+    await eventually(() => existsSync(join(runDirOf(redis), 'failed')), { what: 'the sixth end' });
+    await expect(startEmbeddedRedis({ dataDir })).rejects.toThrow(/ends as soon as it starts[\s\S]*manifest/i);
+    await writeFile(manifest, whole);
+    expect(await withClient(redis.url, (client) => client.get('kept'))).toBe('yes');
+    await (await startEmbeddedRedis({ dataDir })).stop();
+    await redis.stop();
+  });
+
+  test('ends with its last user also between two starts', async () => {
+    const redis = await startEmbeddedRedis({ dataDir });
+    const keeper = keeperPid(runDirOf(redis));
+    await writeFile(join(dataDir, 'redis', 'appendonlydir', 'appendonly.aof.manifest'), 'not a manifest\n');
+    process.kill(await serverPid(redis.url), 'SIGKILL');
+    await eventually(() => existsSync(join(runDirOf(redis), 'failed')), { what: 'the sixth end' });
+    await redis.stop();
+    await gone(keeper);
+    expect(existsSync(runDirOf(redis))).toBe(false);
+  });
+});
+
+describe('a server that reads its data for long', () => {
+  /** Puts a stand-in that says so in place of `redis-server`. */
+  async function standIn(until = ''): Promise<void> {
+    const folder = await mkdtemp(join(tmpdir(), 'pawl-loading-'));
+    const script = fileURLToPath(new URL('../../helpers/fixtures/loading-redis.ts', import.meta.url));
+    await writeFile(
+      join(folder, 'redis-server'),
+      `#!/bin/sh\nexec '${process.execPath}' '${script}' '${until}' "$@"\n`,
+    );
+    await chmod(join(folder, 'redis-server'), 0o755);
+    vi.stubEnv('PATH', `${folder}${delimiter}${process.env['PATH']}`);
+    onTestFinished(async () => {
+      vi.unstubAllEnvs();
+      await rm(folder, { recursive: true });
+    });
+  }
+
+  test('is waited for past the time that a silent one has', async () => {
+    await standIn();
+    let passedMs = 0;
+    const now = Date.now;
+    // From its first answer on ten seconds pass at every look at the clock.
+    vi.spyOn(Date, 'now').mockImplementation(() => {
+      if (existsSync(join(dataDir, 'redis', 'asked'))) passedMs += 10_000;
+      return now() + passedMs;
+    });
+    onTestFinished(() => void vi.restoreAllMocks());
+    const lines: string[] = [];
+    const redis = await startEmbeddedRedis({ dataDir, log: (line) => lines.push(line) });
+    expect(redis.serverVersion).toBe('7.0.0');
+    expect(passedMs).toBeGreaterThan(60_000);
+    expect(lines.filter((line) => line.includes('reads its data'))).toHaveLength(1);
+    await redis.stop();
+  });
+
+  test('is waited for by those who come meanwhile, too', async () => {
+    const read = join(dataDir, 'read');
+    await standIn(read);
+    const firstWaits = signal();
+    const first = startEmbeddedRedis({
+      dataDir,
+      log: (line) => line.includes('reads its data') && firstWaits.fire(),
+    });
+    await firstWaits.promise;
+    const secondWaits = signal();
+    const second = startEmbeddedRedis({
+      dataDir,
+      log: (line) => line.includes('reads its data') && secondWaits.fire(),
+    });
+    await secondWaits.promise;
+    await writeFile(read, '');
+    const both = await Promise.all([first, second]);
+    expect(both[0].url).toBe(both[1].url);
+    await Promise.all(both.map((redis) => redis.stop()));
   });
 });
 

@@ -83,6 +83,7 @@ export class StdioTransport implements Transport {
       sandbox,
       launch,
       environment: shown,
+      moveAsidePlanted,
     } = await prepareProgram(
       {
         root: folder,
@@ -110,7 +111,8 @@ export class StdioTransport implements Transport {
       this.#errors = (this.#errors + chunk.toString('utf8')).slice(-KEPT_ERROR_BYTES);
     });
     this.#tree.stderr?.on('error', () => undefined);
-    this.#tree.ended.then(
+    const ended = this.#tree.ended.finally(moveAsidePlanted);
+    ended.then(
       ({ exitCode, signal }) =>
         this.#ended(
           new ToolError(`The MCP server ${server} ended (${signal ?? `exit code ${exitCode}`})${this.#quoted()}.`, {
