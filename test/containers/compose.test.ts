@@ -16,11 +16,14 @@ const PROCESSES = 7;
 
 /** What the stack of this test has no reason to count. */
 const NOT_HAPPENED =
-  /circuit_breaker|retry_attempts|retries_refused|in_doubt_total|lease_losses|fenced_writes|loop_guard|shadow|tier="elevated"/;
+  /circuit_breaker|retry_attempts|retries_refused|in_doubt_total|lease_losses|fenced_writes|loop_guard|shadow/;
 
 const here = hasDocker();
 const prometheus = here ? PROMETHEUS.find(hasImage) : undefined;
 const token = randomBytes(16).toString('hex');
+/** Whoever asked cannot approve. */
+const approver = randomBytes(16).toString('hex');
+const FILES = ['docker-compose.yml', 'test/containers/elevated.yml'];
 let url: string;
 
 interface Call {
@@ -29,12 +32,13 @@ interface Call {
 }
 
 function compose(...args: readonly string[]): string {
-  return docker('compose', '--project-directory', ROOT, '-p', PROJECT, ...args);
+  const files = FILES.flatMap((file) => ['-f', join(ROOT, file)]);
+  return docker('compose', '--project-directory', ROOT, ...files, '-p', PROJECT, ...args);
 }
 
-async function request<T>(path: string, body?: unknown): Promise<T> {
+async function request<T>(path: string, body?: unknown, as = token): Promise<T> {
   const answer = await fetch(`${url}${path}`, {
-    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    headers: { authorization: `Bearer ${as}`, 'content-type': 'application/json' },
     ...(body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) }),
   });
   return (await answer.json()) as T;
@@ -62,7 +66,7 @@ describe.skipIf(!here)('docker compose', () => {
     process.env['PAWL_IMAGE'] = `${PROJECT}:local`;
     process.env['PAWL_LOCK_DURATION_MS'] = '3000';
     process.env['PAWL_STALLED_INTERVAL_MS'] = '1000';
-    process.env['PAWL_API_TOKENS'] = `${token}:operator`;
+    process.env['PAWL_API_TOKENS'] = `${token}:operator,${approver}:approver`;
     if (prometheus !== undefined) process.env['PROMETHEUS_IMAGE'] = prometheus;
     compose('build', '--quiet');
     compose('up', '-d', '--wait', '--scale', 'worker-read-only=3');
@@ -94,6 +98,33 @@ describe.skipIf(!here)('docker compose', () => {
     docker('kill', '-s', 'KILL', `${PROJECT}-worker-read-only-2`);
     expect((await underLoad).filter(({ status }) => status !== 'success')).toEqual([]);
     compose('up', '-d', '--wait', '--no-recreate', '--scale', 'worker-read-only=3');
+  });
+
+  test('an elevated call runs once somebody approved it; its use and the audit trail are kept in volumes', async () => {
+    const channel = { kind: 'operator' };
+    const { sessionKey } = await request<{ sessionKey: string }>('/v1/sessions', { kind: 'main', channel });
+    const asked = request<Call>('/v1/calls?wait=60000', {
+      tool: 'deploy',
+      params: { release: 'r1' },
+      session: sessionKey,
+      idempotencyKey: 'deploy-1',
+    });
+    const pending = async () => {
+      const { approvals } = await request<{ approvals: { id: string; digest: string }[] }>(
+        '/v1/approvals?state=pending',
+      );
+      return approvals[0];
+    };
+    const { id, digest } = await eventually(pending, { what: 'the approval' });
+    await request(`/v1/approvals/${id}`, { decision: 'approve', digest }, approver);
+    expect((await asked).status).toBe('success');
+
+    const list = (service: string, folder: string) => compose('exec', '-T', service, 'ls', `/var/lib/pawl/${folder}`);
+    expect(list('worker-elevated', 'used-approvals').trim()).not.toBe('');
+    // Another worker sees the same folder.
+    expect(list('worker-system', 'used-approvals')).toBe(list('worker-elevated', 'used-approvals'));
+    expect(await eventually(() => list('api', 'audit'), { what: 'the audit trail', everyMs: 500 })).toContain('.jsonl');
+    expect(compose('exec', '-T', 'api', 'pawl', 'doctor')).toContain('/var/lib/pawl');
   });
 
   test('the stack is closed: no token, no answer; Redis’ users reach what they need and no more', async () => {
