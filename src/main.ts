@@ -27,7 +27,21 @@ export const DEFAULT_CONCURRENCY = 32;
 
 /** Settings of this process. Throws `CONFIGURATION`. */
 export async function loadSettings(options: Partial<SettingsInput> = {}): Promise<Settings> {
-  return resolveSettings({ options, environment: withSecretFiles(process.env), file: await configFile(process.cwd()) });
+  return (await readSettings(options)).settings;
+}
+
+async function readSettings(
+  options: Partial<SettingsInput>,
+): Promise<{ readonly settings: Settings; readonly ownLogLevel: Settings['logLevel'] }> {
+  const environment = withSecretFiles(process.env);
+  const file = await configFile(process.cwd());
+  const settings = resolveSettings({ options, environment, file });
+  // A library says little by itself: warnings, unless somebody asked for a level.
+  const isAsked =
+    options.logLevel !== undefined ||
+    (environment['LOG_LEVEL'] ?? '') !== '' ||
+    (file as Partial<SettingsInput> | undefined)?.logLevel !== undefined;
+  return { settings, ownLogLevel: isAsked ? settings.logLevel : 'warn' };
 }
 
 /** The environment, with what files hold whose names stand in `REDIS_URL_FILE` and its like. */
@@ -156,7 +170,10 @@ export interface ConnectOptions extends Partial<SettingsInput> {
 export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
   checkOptions('connect', given);
   const { log, hooks, toolsets, onEvent, operator, ...options } = given;
-  const [{ Pawl }, settings] = await Promise.all([import('./producer/client.ts'), loadSettings(options)]);
+  const [{ Pawl }, { settings, ownLogLevel }] = await Promise.all([
+    import('./producer/client.ts'),
+    readSettings(options),
+  ]);
   const tracing = await openTracing(process.env, settings.otlpEndpoint, PAWL_VERSION, async (tracer) => {
     const { CallTraces } = await import('./producer/traces.ts');
     return new CallTraces(tracer);
@@ -164,18 +181,13 @@ export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
   return Pawl.open({
     settings,
     ...(tracing === undefined ? {} : { tracing }),
-    log: log ?? createLogger({ ...settings, logLevel: quiet(settings) }),
+    log: log ?? createLogger({ ...settings, logLevel: ownLogLevel }),
     defaultWorkspaceRoot: process.cwd(),
     ...(hooks === undefined ? {} : { hooks }),
     ...(toolsets === undefined ? {} : { toolsets }),
     ...(onEvent === undefined ? {} : { onEvent }),
     ...(operator === undefined ? {} : { operator }),
   });
-}
-
-/** A library says little by itself: warnings, unless the user asked for more. */
-function quiet(settings: Settings): Settings['logLevel'] {
-  return process.env['LOG_LEVEL'] === undefined && settings.logLevel === 'info' ? 'warn' : settings.logLevel;
 }
 
 export interface StartWorkerOptions extends Partial<Omit<SettingsInput, 'tools'>> {
@@ -203,7 +215,10 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   const { tools: entries, toolSettings, tiers, concurrency, log, hooks, onEvent, onDrainAsked, ...options } = given;
   const sets = entries.filter((entry) => !isTool(entry)) as readonly Toolset<AnyTool>[];
   const tools = [...entries.filter(isTool), ...(await resolveToolsets(sets, { offered: [] }))];
-  const settings = await loadSettings({ ...options, ...(toolSettings === undefined ? {} : { tools: toolSettings }) });
+  const { settings, ownLogLevel } = await readSettings({
+    ...options,
+    ...(toolSettings === undefined ? {} : { tools: toolSettings }),
+  });
   const served = tiers ?? TIERS.filter((tier) => tools.some((tool) => tool.tier === tier));
   if (served.length === 0) throw new PawlError('CONFIGURATION', 'A worker needs at least one tool or tier.');
   const tracing = await openTracing(process.env, settings.otlpEndpoint, PAWL_VERSION, async (tracer) => {
@@ -227,7 +242,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     tools,
     tiers: served,
     concurrency: concurrency ?? DEFAULT_CONCURRENCY,
-    log: log ?? createLogger({ ...settings, logLevel: quiet(settings) }),
+    log: log ?? createLogger({ ...settings, logLevel: ownLogLevel }),
     environment: process.env,
     memory: openMemory(settings),
     pawlVersion: PAWL_VERSION,

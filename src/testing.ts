@@ -7,6 +7,7 @@ import type { RunOptions } from './local/runner.ts';
 import type { ToolResultEnvelope } from './shared/envelope.ts';
 import type { AnyTool, InputOf, OutputOf } from './shared/tool.ts';
 
+export type { Approve, LocalApprovalRequest, LocalDecision } from './local/approvals.ts';
 export { type FakeClock, fakeClock } from './local/fake-clock.ts';
 export {
   createLocalRunner,
@@ -50,6 +51,7 @@ export async function runTool<T extends AnyTool>(
     hooks,
     memory,
     channels,
+    approve,
     ...rest
   } = options;
   const { workspaceRoot, ...call } = rest;
@@ -68,6 +70,7 @@ export async function runTool<T extends AnyTool>(
     ...(hooks === undefined ? {} : { hooks }),
     ...(memory === undefined ? {} : { memory }),
     ...(channels === undefined ? {} : { channels }),
+    ...(approve === undefined ? {} : { approve }),
   });
   try {
     return await runner.run(tool, params, call);

@@ -3,7 +3,14 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { defineTool } from 'pawl';
-import { createLocalRunner, fakeClock, InMemoryDedupeStore, runTool, testContext } from 'pawl/testing';
+import {
+  createLocalRunner,
+  fakeClock,
+  InMemoryDedupeStore,
+  type LocalApprovalRequest,
+  runTool,
+  testContext,
+} from 'pawl/testing';
 import { describe, expect, expectTypeOf, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { detectMeans } from '../src/workers/processes.ts';
@@ -181,4 +188,65 @@ test('a tool reaches a test’s own server when the runner’s settings allow it
     output: { content: 'hello' },
   });
   expect(await runTool(read, {})).toMatchObject({ status: 'error', error: { code: 'PERMISSION_DENIED' } });
+});
+
+describe('calls that a person must approve (A4)', () => {
+  const transfer = () => {
+    const ran: number[] = [];
+    const tool = defineTool({
+      name: 'transfer',
+      version: '1.0.0',
+      description: 'Sends money.',
+      tier: 'elevated',
+      effects: 'keyed',
+      input: z.object({ to: z.string(), amount: z.number() }),
+      preview: ({ to, amount }) => ({ summary: `Send ${amount} to ${to}` }),
+      run: ({ amount }, { attempt }) => {
+        ran.push(amount);
+        if (attempt === 1) throw Object.assign(new Error('try again'), { status: 503 });
+        return { output: { sent: amount } };
+      },
+    });
+    return { tool, ran };
+  };
+
+  test('run when `approve` decides so, which is asked once for all attempts and sees what a person would', async () => {
+    const { tool, ran } = transfer();
+    const asked: LocalApprovalRequest[] = [];
+    const approve = (request: LocalApprovalRequest) => {
+      asked.push(request);
+      return { decision: 'approve' } as const;
+    };
+    const result = await runTool(tool, { to: 'bob', amount: 5 }, { approve, actorId: 'ada' });
+    expect(result).toMatchObject({ status: 'success', attempts: 2, output: { content: { sent: 5 } } });
+    expect(ran).toEqual([5, 5]);
+    expect(asked).toMatchObject([
+      {
+        tool: { namespace: 'tools', name: 'transfer', version: '1.0.0', tier: 'elevated' },
+        params: { to: 'bob', amount: 5 },
+        preview: { summary: 'Send 5 to bob' },
+        actorId: 'ada',
+        rule: 'built-in.tiers.elevated',
+      },
+    ]);
+  });
+
+  test('are denied when it denies, with its reason, and where nobody decides', async () => {
+    const { tool, ran } = transfer();
+    const approve = async () => ({ decision: 'deny', reason: 'more than 100' }) as const;
+    const denied = await runTool(tool, { to: 'bob', amount: 500 }, { approve });
+    expect(denied.error).toMatchObject({
+      code: 'PERMISSION_DENIED',
+      message: expect.stringContaining('more than 100'),
+    });
+    expect((await runTool(tool, { to: 'bob', amount: 5 })).error?.code).toBe('PERMISSION_DENIED');
+    expect(ran).toEqual([]);
+  });
+
+  test('are those, too, about which policy asks', async () => {
+    const settings = { policy: { global: { tools: { take_note: 'ask' } } } } as const;
+    const approve = () => ({ decision: 'approve' }) as const;
+    expect((await runTool(note, { title: 'milk' }, { settings, approve })).status).toBe('success');
+    expect((await runTool(note, { title: 'milk' }, { settings })).error?.code).toBe('PERMISSION_DENIED');
+  });
 });

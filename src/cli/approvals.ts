@@ -26,7 +26,7 @@ export async function listApprovals(
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     const { limit, state = 'pending' } = options;
-    const approvals = await pawl.approvals.list({ limit, ...(state === 'all' ? {} : { state }) });
+    const approvals = await pawl.approvals.listBrief({ limit, ...(state === 'all' ? {} : { state }) });
     if (options.json === true) print(context, json({ approvals: approvals.map(listedApprovalView) }));
     else if (approvals.length > 0) print(context, table(approvals, COLUMNS));
     else say(context, state === 'all' ? 'there are no approvals' : `no approval is ${state}`);

@@ -25,6 +25,8 @@ export interface CallCommandOptions {
   readonly timeout?: number;
   readonly namespace?: string;
   readonly dedupe?: DedupeMode;
+  readonly turn?: string;
+  readonly tag?: readonly string[];
   readonly json?: boolean;
 }
 
@@ -56,6 +58,8 @@ export async function runCall(context: CliContext, asked: string, options: CallC
       namespace: tool.namespace,
       ...(options.key === undefined ? {} : { idempotencyKey: options.key }),
       ...(options.dedupe === undefined ? {} : { dedupeMode: options.dedupe }),
+      ...(options.turn === undefined ? {} : { turnId: options.turn }),
+      ...(options.tag === undefined ? {} : { requestTags: options.tag }),
       ...(options.timeout !== undefined
         ? { timeoutMs: options.timeout }
         : hasWorker

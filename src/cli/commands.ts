@@ -11,10 +11,12 @@ import { EXIT_CODES, exitCodeLines } from './exit-codes.ts';
 export type End = (code: number) => void;
 
 export function fleetCommands(program: Command, context: CliContext, end: End): void {
-  const up = command(program, 'up', 'start workers for every tier, the HTTP API and Bull Board', [
-    'pawl up',
-    'pawl up --port 8080 --workers 4 --tools ./weather.ts --watch',
-  ])
+  const up = command(
+    program,
+    'up',
+    'start workers for every tier and the HTTP API, with the operator’s page, MCP at /mcp and Bull Board',
+    ['pawl up', 'pawl up --port 8080 --workers 4 --tools ./weather.ts --watch'],
+  )
     .addOption(portOption())
     .option('--workers <n>', 'worker processes, each of which serves every tier', positiveInteger, 2)
     .option('--tools <file...>', 'files of tools (.ts or .js) that the workers offer beside the built-in ones')
@@ -51,12 +53,15 @@ export function fleetCommands(program: Command, context: CliContext, end: End): 
     .option('--tools <file...>', 'files of tools for these workers')
     .action(async (options) => end(await (await import('./mcp.ts')).runMcp(context, options)));
 
-  const serve = command(program, 'serve', 'start the HTTP API and Bull Board, without workers', [
-    'pawl serve --port 8080',
-  ])
+  const serve = command(
+    program,
+    'serve',
+    'start the HTTP API with the operator’s page, MCP at /mcp and Bull Board, without workers',
+    ['pawl serve --port 8080'],
+  )
     .addOption(portOption())
     .option('--host <address>', 'address to listen on (default: PAWL_HTTP_HOST, or 127.0.0.1)')
-    .option('--tools <file...>', 'files of tools whose hooks run around the calls that come in here');
+    .option('--tools <file...>', 'files whose hooks run around calls, and whose toolsets say what sessions see');
   json(serve).action(async (options) => end(await (await import('./serve.ts')).runServe(context, options)));
 }
 
@@ -354,6 +359,7 @@ export function reliabilityCommands(program: Command, context: CliContext, end: 
     'pawl reliability flush --session trip',
     'pawl reliability flush --all',
   ])
+    .option('--call <id>', 'one call, although it was cancelled while it ran')
     .option('--session <key>', 'those of one session')
     .option('--tool <name>', 'those of one tool')
     .option('--all', 'every one');

@@ -5,8 +5,9 @@ import { join, resolve } from 'node:path';
 import { loadSettings } from '../main.ts';
 import type { Settings } from '../shared/config.ts';
 import { PROMISES, type ServerFacts, type ServerFault, serverFaults, WAITAOF_PROMISE } from '../shared/durability.ts';
+import { PawlError } from '../shared/failure.ts';
 import { inspectServer } from '../shared/store/backend.ts';
-import { type EmbeddedRedis, startEmbeddedRedis } from '../shared/store/embedded-redis.ts';
+import { DataFolderInUseError, type EmbeddedRedis, startEmbeddedRedis } from '../shared/store/embedded-redis.ts';
 import { FleetKeys } from '../shared/store/keys.ts';
 import { isClustered, type Redis, reach, serversOf } from '../shared/store/redis.ts';
 import { NoRedisServerError } from '../shared/store/redis-binary.ts';
@@ -40,26 +41,23 @@ export async function runDoctor(context: CliContext, options: { json?: boolean }
   };
   add(checkNode(process.versions.node));
   const settings = await checkConfiguration(add);
+  let outOfReach = false;
   if (settings !== undefined) {
     add(await checkDataDir(settings, context.cwd));
-    await checkRedis(context, settings, add);
+    outOfReach = await checkRedis(context, settings, add);
     add(await checkPort(settings.httpHost, settings.httpPort));
   }
   add(await checkSandbox());
   const failed = findings.filter(({ state }) => state === 'fail');
   if (options.json === true) print(context, json({ usable: failed.length === 0, checks: findings }));
   else print(context, failed.length === 0 ? '\nPawl can work here.' : `\n${count(failed.length, 'thing')} to mend.`);
-  return exitCodeOf(failed);
+  if (failed.length === 0) return EXIT_CODES.success.code;
+  return outOfReach ? EXIT_CODES.redisOutOfReach.code : EXIT_CODES.usage.code;
 }
 
 function lineOf({ check, state, message, fix }: Finding): string {
   const line = `${MARKS[state]}  ${check.padEnd(13)} ${oneLine(message)}`;
   return fix === undefined ? line : `${line}\n${''.padEnd(20)}→ ${fix}`;
-}
-
-function exitCodeOf(failed: readonly Finding[]): number {
-  if (failed.length === 0) return EXIT_CODES.success.code;
-  return failed.some(({ check }) => check === 'redis') ? EXIT_CODES.redisOutOfReach.code : EXIT_CODES.usage.code;
 }
 
 export function checkNode(version: string): Finding {
@@ -98,22 +96,23 @@ async function checkConfiguration(add: (finding: Finding) => void): Promise<Sett
 async function checkDataDir({ dataDir, redisUrl }: Settings, cwd: string): Promise<Finding> {
   const check = 'data folder';
   const path = resolve(cwd, dataDir);
-  if (redisUrl !== undefined) return { check, state: 'ok', message: `${path} (not used for Redis: REDIS_URL is set)` };
   try {
     await mkdir(path, { recursive: true });
     await access(path, constants.R_OK | constants.W_OK | constants.X_OK);
-    return { check, state: 'ok', message: path };
+    // Without a Redis in it there are still the audit trail's files, the notes of used approvals, and memory.
+    return { check, state: 'ok', message: redisUrl === undefined ? path : `${path} (Redis is elsewhere: REDIS_URL)` };
   } catch (error) {
     const message = `${path} cannot be written to: ${error instanceof Error ? error.message : String(error)}`;
     return { check, state: 'fail', message, fix: 'set PAWL_DATA_DIR to a folder of your own' };
   }
 }
 
+/** True when Redis cannot be used as things stand; a wrong address, or a server that never will do, is a matter of configuration. */
 async function checkRedis(
   context: CliContext,
   settings: Settings,
   add: (...findings: readonly Finding[]) => void,
-): Promise<void> {
+): Promise<boolean> {
   const check = 'redis';
   let embedded: EmbeddedRedis | undefined;
   let redis: Redis | undefined;
@@ -136,6 +135,7 @@ async function checkRedis(
     add(...(await checkFleet(redis, settings)));
     // One that answers may still take nothing: out of memory, its disk full, its replicas gone.
     await redis.set(new FleetKeys(settings.prefix).trial, '1', 'PX', 1_000);
+    return false;
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     const url = settings.redisUrl;
@@ -148,17 +148,21 @@ async function checkRedis(
           ? fixOf(message, settings.prefix)
           : error instanceof NoRedisServerError
             ? 'install redis-server, or set REDIS_URL to a Redis 6.2 or later'
-            : `look into ${join(resolve(context.cwd, settings.dataDir), 'redis', 'redis.log')}: is the disk full, or a file damaged?`,
+            : error instanceof DataFolderInUseError
+              ? 'run this where the first one runs, or set PAWL_DATA_DIR to another folder'
+              : `look into ${join(resolve(context.cwd, settings.dataDir), 'redis', 'redis.log')}: is the disk full, or a file damaged?`,
     });
+    return !(error instanceof PawlError && error.code === 'CONFIGURATION');
   } finally {
     redis?.disconnect();
     await embedded?.stop();
   }
 }
 
-/** By what Redis says. */
+/** By what Redis says, or is said of it. */
 function fixOf(message: string, prefix: string): string {
   const fixes = {
+    'is too old': 'use a newer Redis, or unset REDIS_URL to use the embedded one',
     NOPERM: `give that user what it needs: ACL SETUSER NAME ~${prefix}:* &${prefix}:* +@all`,
     OOM: 'raise maxmemory, or shorten ttl in pawl.config.json',
     MISCONF: 'make room on the disk of Redis, and look into its log',

@@ -3,15 +3,19 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { connect, createLogger, PAWL_VERSION } from '../main.ts';
 import { openBoard } from '../operator/board.ts';
 import type { Pawl } from '../producer/client.ts';
+import type { DispatchEvent } from '../producer/dispatch.ts';
 import { FleetView } from '../producer/fleet-view.ts';
 import { BOARD_PATH, type HttpServer, startHttpServer } from '../producer/http/server.ts';
 import type { Settings } from '../shared/config.ts';
+import { defined } from '../shared/defined.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { Hook } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
 import { AuditKeeper } from '../shared/store/audit-keeper.ts';
+import type { ToolOffer } from '../shared/store/catalogue.ts';
 import { clusterUrl } from '../shared/store/redis-address.ts';
 import { logLine, producerLine } from '../shared/telemetry.ts';
+import type { Toolset } from '../shared/toolset.ts';
 import { withoutPassword, withRedisHint } from './context.ts';
 import { openProcessEndpoint } from './process-endpoint.ts';
 
@@ -31,6 +35,8 @@ export interface FrontDoorOptions {
   readonly isStarting?: () => boolean;
   /** Around the calls that come in here. */
   readonly hooks?: readonly Hook[];
+  /** What sessions see of the tools that are called here; without any, all that they may call. */
+  readonly toolsets?: readonly Toolset<ToolOffer>[] | undefined;
 }
 
 const READY_TIMEOUT_MS = 15_000;
@@ -39,11 +45,11 @@ const ASK_EVERY_MS = 50;
 /** Opens the producer and the server. Throws `CONFIGURATION` for an address that cannot be used, `BACKEND_UNAVAILABLE`. */
 export async function openFrontDoor(
   settings: Settings,
-  { isStarting = () => false, hooks = [] }: FrontDoorOptions = {},
+  { isStarting = () => false, hooks = [], toolsets }: FrontDoorOptions = {},
 ): Promise<FrontDoor> {
   const log = createLogger(settings);
   const endpoint = await openProcessEndpoint(settings);
-  const pawl = await openProducer(settings, log, hooks).catch(async (error: unknown) => {
+  const pawl = await openProducer(settings, log, { hooks, toolsets }).catch(async (error: unknown) => {
     await endpoint?.close();
     throw error;
   });
@@ -84,7 +90,9 @@ export async function openFrontDoor(
       [
         `Pawl ${PAWL_VERSION} is up`,
         `  API      ${url} (described at ${url}/openapi.json)`,
+        `  page     ${url}/ (the operator's)`,
         `  queues   ${url}${BOARD_PATH}`,
+        `  MCP      ${url}/mcp`,
         `  Redis    ${redis}`,
       ].join('\n'),
     drain: () => {
@@ -108,9 +116,14 @@ function boardUrl(own: string | undefined, { url, clustered }: Pawl['backend']):
   return clustered ? clusterUrl(own) : own;
 }
 
-async function openProducer(settings: Settings, log: Logger, hooks: readonly Hook[]): Promise<Pawl> {
+async function openProducer(
+  settings: Settings,
+  log: Logger,
+  { hooks = [], toolsets }: Pick<FrontDoorOptions, 'hooks' | 'toolsets'>,
+): Promise<Pawl> {
   try {
-    return await connect({ log, hooks, onEvent: (event) => logLine(log, producerLine(event)) });
+    const onEvent = (event: DispatchEvent) => logLine(log, producerLine(event));
+    return await connect({ log, hooks, ...defined({ toolsets }), onEvent });
   } catch (error) {
     throw withRedisHint(error, settings);
   }

@@ -3,10 +3,11 @@ import { randomUUID } from 'node:crypto';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { connect, createLogger, loadSettings, PAWL_VERSION } from '../main.ts';
 import { createMcpServer } from '../producer/mcp-server/server.ts';
+import { defined } from '../shared/defined.ts';
 import { type CliContext, say, usageError, withRedisHint } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { StdioConnection } from './stdio-connection.ts';
-import { loadToolFiles } from './tool-files.ts';
+import { loadToolFiles, toolsetsOf } from './tool-files.ts';
 import { WorkerProcesses } from './worker-processes.ts';
 
 export interface McpOptions {
@@ -26,15 +27,18 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
     throw usageError(
       '--tools needs --workers: without workers of its own, `pawl mcp` offers the tools of those that run.',
     );
-  const { hooks } = await loadToolFiles(tools, context.cwd);
-  const pawl = await connect({ log, hooks }).catch((error: unknown) => {
+  const files = await loadToolFiles(tools, context.cwd);
+  const { hooks } = files;
+  const toolsets = await toolsetsOf(files);
+  const pawl = await connect({ log, hooks, ...defined({ toolsets }) }).catch((error: unknown) => {
     throw withRedisHint(error, settings);
   });
   const workers = new WorkerProcesses(context, {
     count: options.workers,
     args: tools.length === 0 ? [] : ['--tools', ...tools],
     drainMs: settings.drainMs,
-    metricsPort: undefined,
+    // A client starts as many of these as it likes, and none knows of the others: any free port.
+    metricsPort: settings.metricsPort === undefined ? undefined : 0,
   });
   const asked = Promise.withResolvers<void>();
   const ignore = context.onInterrupt((times) => {

@@ -38,14 +38,23 @@ export async function setReliability(
 
 export async function flushCalls(
   context: CliContext,
-  { session, tool, all, json: asJson }: { session?: string; tool?: string; all?: boolean; json?: boolean },
+  {
+    call,
+    session,
+    tool,
+    all,
+    json: asJson,
+  }: { call?: string; session?: string; tool?: string; all?: boolean; json?: boolean },
 ): Promise<number> {
-  if (all !== true && session === undefined && tool === undefined)
-    throw usageError('Say what to forget: --session KEY, --tool NAME, or --all.');
-  if (all === true && (session !== undefined || tool !== undefined))
-    throw usageError('--all goes without --session and --tool.');
+  if (all !== true && call === undefined && session === undefined && tool === undefined)
+    throw usageError('Say what to forget: --call ID, --session KEY, --tool NAME, or --all.');
+  if (all === true && (call !== undefined || session !== undefined || tool !== undefined))
+    throw usageError('--all goes without --call, --session and --tool.');
+  if (call !== undefined && (session !== undefined || tool !== undefined))
+    throw usageError('--call goes without --session and --tool.');
   return withPawl(context, async (pawl) => {
     const flushed = await pawl.flush({
+      ...(call === undefined ? {} : { callId: call }),
       ...(session === undefined ? {} : { sessionKey: session }),
       ...(tool === undefined ? {} : { tool }),
     });
@@ -55,7 +64,7 @@ export async function flushCalls(
     if (flushed.unresolved > 0)
       say(
         context,
-        `${count(flushed.unresolved, 'call')} with an unknown outcome stayed: 'pawl calls resolve' settles them`,
+        `${count(flushed.unresolved, 'call')} with an unknown outcome stayed: 'pawl calls resolve' settles them; one that was cancelled is forgotten with --call`,
       );
     return EXIT_CODES.success.code;
   });

@@ -3,12 +3,12 @@ import { loadSettings } from '../main.ts';
 import { type CliContext, print } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { openFrontDoor } from './front-door.ts';
-import { loadToolFiles } from './tool-files.ts';
+import { loadToolFiles, toolsetsOf } from './tool-files.ts';
 
 export interface ServeOptions {
   readonly port?: number;
   readonly host?: string;
-  /** Their hooks run around the calls that come in here; their tools are the workers'. */
+  /** Their hooks run around the calls that come in here, their toolsets say what sessions see; their tools are the workers'. */
   readonly tools?: readonly string[];
   readonly json?: boolean;
 }
@@ -28,8 +28,8 @@ export async function runServe(context: CliContext, options: ServeOptions): Prom
     { hangUp: true },
   );
   try {
-    const { hooks } = await loadToolFiles(options.tools ?? [], context.cwd);
-    const door = await openFrontDoor(settings, { hooks });
+    const files = await loadToolFiles(options.tools ?? [], context.cwd);
+    const door = await openFrontDoor(settings, { hooks: files.hooks, toolsets: await toolsetsOf(files) });
     try {
       await Promise.race([door.ready(), asked.promise]);
       const { addresses } = door;

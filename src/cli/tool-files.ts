@@ -10,8 +10,9 @@ import { isPromise } from 'node:util/types';
 import { moduleFault } from '../module-fault.ts';
 import { PawlError } from '../shared/failure.ts';
 import { type Hook, isHook } from '../shared/hooks.ts';
-import { type AnyTool, isTool } from '../shared/tool.ts';
-import { isToolset, resolveToolsets, type Toolset } from '../shared/toolset.ts';
+import type { ToolOffer } from '../shared/store/catalogue.ts';
+import { type AnyTool, isTool, qualifiedName } from '../shared/tool.ts';
+import { isToolset, resolveToolsets, type Toolset, toolset } from '../shared/toolset.ts';
 import { usageError } from './context.ts';
 
 const MAX_NAMES = 20;
@@ -61,6 +62,21 @@ export async function toolsOf({ tools, toolsets }: ToolFiles): Promise<readonly 
       `A toolset must find what defineTool({ … }) returns; it found ${JSON.stringify(stranger).slice(0, 100)}.`,
     );
   return [...tools, ...found];
+}
+
+/**
+ * What the toolsets of the files show a session (D10): of the tools that workers have from them, those that they find for it; all that
+ * others run stays as it is. Throws `CONFIGURATION`.
+ */
+export async function toolsetsOf({ toolsets: sets }: ToolFiles): Promise<readonly Toolset<ToolOffer>[] | undefined> {
+  if (sets.length === 0) return undefined;
+  const own = new Set((await resolveToolsets(sets, { offered: [] })).map(qualifiedName));
+  const find = sets as unknown as readonly Toolset<ToolOffer>[];
+  const shown = toolset<ToolOffer>('of the tools files', async (request) => {
+    const found = new Set((await resolveToolsets(find, request)).map(qualifiedName));
+    return request.offered.filter((offer) => !own.has(qualifiedName(offer)) || found.has(qualifiedName(offer)));
+  });
+  return [shown];
 }
 
 /** A hook, or a list of hooks. */

@@ -6,7 +6,7 @@ import { type CliContext, print, say } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { openFrontDoor } from './front-door.ts';
 import { count } from './print.ts';
-import { loadToolFiles } from './tool-files.ts';
+import { loadToolFiles, toolsetsOf } from './tool-files.ts';
 import { FileWatcher } from './watch-files.ts';
 import { WorkerProcesses } from './worker-processes.ts';
 
@@ -45,8 +45,12 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
   try {
     // Ready means that calls are accepted: not before the workers have published their tools.
     let starting = true;
-    const { hooks } = await loadToolFiles(options.tools ?? [], context.cwd);
-    const door = await openFrontDoor(settings, { isStarting: () => starting, hooks });
+    const files = await loadToolFiles(options.tools ?? [], context.cwd);
+    const door = await openFrontDoor(settings, {
+      isStarting: () => starting,
+      hooks: files.hooks,
+      toolsets: await toolsetsOf(files),
+    });
     try {
       const started = workers.start().then(() => {
         starting = false;

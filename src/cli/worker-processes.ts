@@ -26,7 +26,7 @@ export interface WorkerProcessesOptions {
   readonly args: readonly string[];
   /** How long a worker waits for its running calls when it is told to end. */
   readonly drainMs: number;
-  /** Of the first worker's own `/metrics`; the others follow. */
+  /** Of the first worker's own `/metrics`; the others follow. 0: any free port for each. Undefined: as the environment says. */
   readonly metricsPort: number | undefined;
 }
 

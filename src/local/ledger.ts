@@ -199,6 +199,8 @@ export class LocalLedger implements CallLedger {
     return this.#turns.take(job.callId, async () => {
       const call = this.#own.get(job.callId);
       if (call === undefined || call.generation !== job.generation) return { kind: 'stale' };
+      // A retry that was to come before this process lost the call, and then took it over again.
+      if (call.phase === 'running') return { kind: 'stale' };
       const nowMs = await this.now();
       const circuit = this.#parts.circuits.now(homeOf(placeFor(call.callId).tier), call.circuit);
       const { request, fence, attempts: earlier, leftNoRecord: takenOver } = call;
@@ -335,10 +337,10 @@ export class LocalLedger implements CallLedger {
     return record === undefined || record.state === 'inflight' ? undefined : (record.payload as Outcome);
   }
 
-  /** Calls of a session that run here. */
+  /** Calls of a session that run here, without those that others may have joined. */
   ownCallsOf(sessionKey: string): readonly string[] {
     return [...this.#own.values()]
-      .filter(({ request }) => request.envelope.target.sessionKey === sessionKey)
+      .filter(({ request }) => request.shared !== true && request.envelope.target.sessionKey === sessionKey)
       .map(({ callId }) => callId);
   }
 

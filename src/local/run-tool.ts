@@ -20,6 +20,7 @@ import {
 } from '../shared/time.ts';
 import { type AnyTool, type Channels, defineTool, type Effects, type MemoryStore } from '../shared/tool.ts';
 import { protectFolder } from '../workers/protected-paths.ts';
+import type { Approve } from './approvals.ts';
 import { LocalRunner } from './runner.ts';
 
 export interface LocalRunnerOptions {
@@ -42,6 +43,8 @@ export interface LocalRunnerOptions {
   readonly hooks?: readonly Hook[];
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
+  /** Decides in a person's place on calls that need one: of the tier `elevated`, or where policy asks. Default: they are denied. */
+  readonly approve?: Approve;
   /** Told what becomes of the calls (R27). */
   readonly onEvent?: (event: DispatchEvent | WorkerEvent) => void;
 }
@@ -71,6 +74,7 @@ export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
     hooks,
     ...(options.memory === undefined ? {} : { memory: options.memory }),
     ...(options.channels === undefined ? {} : { channels: options.channels }),
+    ...(options.approve === undefined ? {} : { approve: options.approve }),
     onEvent: options.onEvent ?? (() => {}),
   });
 }

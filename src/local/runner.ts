@@ -9,6 +9,7 @@ import { type Cancellation, cancelCall } from '../producer/cancel.ts';
 import { CircuitAdmin } from '../producer/circuit-admin.ts';
 import { CircuitView } from '../producer/circuits.ts';
 import { Dispatch, type DispatchEvent } from '../producer/dispatch.ts';
+import { logListenerFailure } from '../producer/listeners.ts';
 import { type InvalidParams, ListeningSessions } from '../producer/listening-sessions.ts';
 import { type Offer, unknownTool } from '../producer/offers.ts';
 import { Results } from '../producer/results.ts';
@@ -53,6 +54,7 @@ import { RunningAttempt } from '../workers/running.ts';
 import type { Verdict } from '../workers/settlement.ts';
 import { TerminalHost } from '../workers/terminals.ts';
 import { AttemptTurns } from '../workers/turns.ts';
+import { type Approve, LocalApprovals } from './approvals.ts';
 import { LocalCircuits } from './circuits.ts';
 import { LocalLedger } from './ledger.ts';
 import { LocalTurns } from './resource-turns.ts';
@@ -74,6 +76,8 @@ export interface RunnerParts {
   readonly hooks?: readonly Hook[];
   readonly memory?: MemoryStore;
   readonly channels?: Channels;
+  /** Without it, what a person must approve is denied. */
+  readonly approve?: Approve;
   readonly onEvent: (event: DispatchEvent | WorkerEvent) => void;
 }
 
@@ -145,8 +149,10 @@ export class LocalRunner implements SessionHost {
       },
       TIERS.map(homeOf),
     );
+    const approvals = parts.approve === undefined ? undefined : new LocalApprovals(parts.approve, schedule);
     this.#dispatch = new Dispatch({
       settings,
+      ...(approvals === undefined ? {} : { approvals }),
       ledger: this.#ledger,
       offers: {
         peek: (namespace, name) => offers.get(`${namespace}.${name}`),
@@ -171,6 +177,7 @@ export class LocalRunner implements SessionHost {
     });
     this.#executor = new Executor({
       settings,
+      ...(approvals === undefined ? {} : { gate: approvals }),
       backend: { ledger: this.#ledger, breakers },
       workerId: INBOX,
       clock,
@@ -259,6 +266,10 @@ export class LocalRunner implements SessionHost {
     this.#terminals.endSession(sessionKey);
     const calls = this.#ledger.ownCallsOf(sessionKey);
     await Promise.all(calls.map((callId) => this.cancel(callId)));
+  }
+
+  listenerFailed(name: string, error: unknown): void {
+    logListenerFailure(this.#parts.log, name, error);
   }
 
   async tellInvalidParams(sessionKey: string, event: InvalidParams): Promise<void> {

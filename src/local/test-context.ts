@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Agents } from '../shared/agent.ts';
 import { resolveSettings } from '../shared/config.ts';
 import type { SessionKind } from '../shared/session.ts';
-import type { Capability, Channel, Memory, Progress, Tier, ToolContext } from '../shared/tool.ts';
+import type { Capability, Channel, Progress, StoredMemory, Tier, ToolContext } from '../shared/tool.ts';
 import { capabilitiesFor } from '../workers/capabilities.ts';
 import { protectFolder } from '../workers/protected-paths.ts';
 import { TerminalHost } from '../workers/terminals.ts';
@@ -30,7 +30,7 @@ export interface TestContextOptions {
   readonly sessionKey?: string;
   readonly actorId?: string;
   readonly deadlineAtMs?: number;
-  readonly memory?: Memory;
+  readonly memory?: StoredMemory;
   readonly channel?: Channel;
   readonly agents?: Agents;
   /** `host` or `host:port` that `ctx.fetch` may reach although private, such as a test's own server. */

@@ -2,7 +2,7 @@
  * Hands what sub-agents are told to the program that holds their parent's session (C18): to one process that listens, once. A
  * message waits in the agent's mailbox until somebody listens.
  */
-import type { AgentMessage, AgentOrder, AgentReply } from '../shared/agent.ts';
+import { type AgentMessage, type AgentOrder, type AgentReply, hasAnswered } from '../shared/agent.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { Agents } from '../shared/store/agents.ts';
 import type { Session } from './session.ts';
@@ -14,16 +14,20 @@ export interface AgentEvent extends AgentOrder, AgentMessage {
 }
 
 export interface AgentDeskParts {
-  readonly agents: Pick<Agents, 'list' | 'take' | 'putBack' | 'reply'>;
+  readonly agents: Pick<Agents, 'list' | 'take' | 'putBack' | 'read' | 'reply'>;
   session(sessionKey: string): Promise<Session>;
   closeSession(sessionKey: string): Promise<void>;
   onError(error: Error): void;
 }
 
+const BROKE_OFF = 'The program that runs this agent failed before it had an answer.';
+
 export class AgentDesk {
   readonly #parts: AgentDeskParts;
   /** By session: who listens here. The first one is told. */
   readonly #listening = new Map<string, Set<Session>>();
+  /** By agent: that it is closed, which was taken and not told, because its session could not be closed. */
+  readonly #unclosed = new Map<string, AgentOrder>();
 
   constructor(parts: AgentDeskParts) {
     this.#parts = parts;
@@ -64,15 +68,41 @@ export class AgentDesk {
       if (!this.#listening.has(sessionKey)) return;
       // First: an order that is taken is told now, or to nobody.
       const session = await this.#parts.session(agentId);
-      const order = await this.#parts.agents.take(agentId, sessionKey);
+      const order = await this.#next(agentId, sessionKey);
       if (order === undefined) return;
-      // What it had begun is cancelled.
-      if (order.type === 'closed') await this.#parts.closeSession(agentId);
+      if (order.type === 'closed') await this.#close(order);
       const [listener] = this.#listening.get(sessionKey) ?? [];
       // Whoever listened may have had enough with another order meanwhile.
       if (listener === undefined) await this.#parts.agents.putBack(order, sessionKey);
-      else listener.events.emit('agent', { ...order, session });
+      else
+        listener.tell('agent', { ...order, session }, () => {
+          this.#failed(order, sessionKey).catch(this.#parts.onError);
+        });
     }
+  }
+
+  /** What it had begun is cancelled; where that cannot be done now, the order waits here: Redis may be out of reach. */
+  async #close(order: AgentOrder): Promise<void> {
+    try {
+      await this.#parts.closeSession(order.agentId);
+    } catch (error) {
+      if (error instanceof PawlError && error.code === 'UNKNOWN_SESSION') return;
+      this.#unclosed.set(order.agentId, order);
+      throw error;
+    }
+  }
+
+  async #next(agentId: string, sessionKey: string): Promise<AgentOrder | undefined> {
+    const unclosed = this.#unclosed.get(agentId);
+    this.#unclosed.delete(agentId);
+    return unclosed ?? this.#parts.agents.take(agentId, sessionKey);
+  }
+
+  /** The program broke off before it replied, and will not any more: whoever waits for the agent is told so. */
+  async #failed(order: AgentOrder, parent: string): Promise<void> {
+    const report = await this.#parts.agents.read(order.agentId, parent);
+    if (report === undefined || hasAnswered(report.state)) return;
+    await this.#parts.agents.reply(order, parent, { state: 'failed', output: BROKE_OFF });
   }
 
   /** False when the agent has got more to do meanwhile, or is closed. Throws `NOT_FOUND`. */

@@ -8,6 +8,7 @@ import {
   type ApprovalRoute,
   type ApprovalState,
   approvalId,
+  askedAgain,
   type Decision,
   decisionOn,
   deniedOutcome,
@@ -23,7 +24,8 @@ import { PawlError } from '../shared/failure.ts';
 import { canonicalJson, digest } from '../shared/fingerprint.ts';
 import { denied, taintOf, type Verdict } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
-import type { ApprovalRecord } from '../shared/store/approvals.ts';
+import type { ApprovalRecord, BriefApproval, ReadApproval } from '../shared/store/approvals.ts';
+import type { CallRecord } from '../shared/store/call-record.ts';
 import type { Grants } from '../shared/store/grants.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { ApprovalRecords } from '../shared/store/records.ts';
@@ -52,8 +54,8 @@ export interface ApprovalQuery {
   readonly isSeen?: (record: ApprovalRecord) => boolean;
 }
 
-export interface ApprovalListing {
-  readonly record: ApprovalRecord;
+export interface ApprovalListing<Approval extends ApprovalRecord = ApprovalRecord> {
+  readonly record: Approval;
   readonly digest: string;
 }
 
@@ -75,6 +77,8 @@ export interface ApprovalDeskParts {
 const PREVIEW_MS = 1_000;
 const PREVIEW_LOOK_MS = 20;
 const SIMILAR = 5;
+/** Of each place, so many of the newest are looked at. */
+const SIMILAR_AMONG = 100;
 
 export class ApprovalDesk {
   readonly #parts: ApprovalDeskParts;
@@ -150,6 +154,33 @@ export class ApprovalDesk {
     return request;
   }
 
+  /**
+   * What a person will be asked about a call that shall run again. Throws `CALL_NOT_RESOLVABLE` when nobody knows any more what was
+   * asked before, and what a hook says.
+   */
+  async requestAgain(
+    { callId, request, attempts, readAtMs }: CallRecord,
+    approvalId: string,
+  ): Promise<ApprovalRequest> {
+    const { approvals, offers, hooks, settings } = this.#parts;
+    const before = (await approvals.read(approvalId))?.request;
+    if (before === undefined || before.callId !== callId)
+      throw new PawlError(
+        'CALL_NOT_RESOLVABLE',
+        `Call ${callId} cannot run again: the approval that it ran under is not there any more. Resolve it as succeeded or failed.`,
+      );
+    const offer = offers.peek(before.tool.namespace, before.tool.name);
+    const again = askedAgain(before, {
+      generation: String(readAtMs),
+      tool: offer === undefined ? before.tool : pick(offer),
+      attempts: attempts.length,
+      createdAtMs: readAtMs,
+      expiresAtMs: readAtMs + settings.policy.approvalLimitMs,
+    });
+    if (hooks.present) await hooks.requested(again, request.envelope.requestId);
+    return again;
+  }
+
   /** A call that is there already asks nobody again. */
   async #guard(request: ApprovalRequest, requestId: string): Promise<void> {
     const { hooks, approvals } = this.#parts;
@@ -175,19 +206,31 @@ export class ApprovalDesk {
   // Looking
 
   /** The newest first, of those that `isSeen` lets pass. Those whose time is over are ended on the way. */
-  async list(options: ApprovalQuery = {}): Promise<ApprovalListing[]> {
+  list(options: ApprovalQuery = {}): Promise<ApprovalListing[]> {
+    return this.#list(options, (id) => this.#parts.approvals.read(id));
+  }
+
+  /** The same, with the beginning of what is large: whoever asks for calls must not decide how much a list takes. */
+  listBrief(options: ApprovalQuery = {}): Promise<ApprovalListing<BriefApproval>[]> {
+    return this.#list(options, (id) => this.#parts.approvals.readBrief(id));
+  }
+
+  async #list<Approval extends ApprovalRecord>(
+    options: ApprovalQuery,
+    read: ReadApproval<Approval>,
+  ): Promise<ApprovalListing<Approval>[]> {
     const { state, limit = 100, isSeen = () => true } = options;
     const pending = state === 'pending';
     const nowMs = await this.#parts.now();
     // One that is still called pending may have expired.
     const mayBe = (record: ApprovalRecord) => state === undefined || [state, 'pending'].includes(record.state);
     const isWanted = (record: ApprovalRecord) => isSeen(record) && mayBe(record);
-    const found = await Promise.all(
-      this.#parts.places().map((place) => this.#parts.approvals.list(place, { pending, limit, isWanted })),
-    );
-    const records = await Promise.all(
-      found.flat().map(async (record) => this.#expired(pending ? await this.#previewed(record, nowMs) : record, nowMs)),
-    );
+    const found: Approval[] = [];
+    for (const place of this.#parts.places())
+      found.push(...(await this.#parts.approvals.list(place, { pending, limit, isWanted }, read)));
+    const previewed = pending ? await Promise.all(found.map((record) => this.#previewed(record, nowMs, read))) : found;
+    const records: Approval[] = [];
+    for (const record of previewed) records.push(await this.#expired(record, nowMs, read));
     return records
       .filter((record) => state === undefined || record.state === state)
       .sort((a, b) => b.request.createdAtMs - a.request.createdAtMs)
@@ -195,20 +238,25 @@ export class ApprovalDesk {
       .map((record) => ({ record, digest: digestOf(record.request) }));
   }
 
-  async #previewed(record: ApprovalRecord, nowMs: number): Promise<ApprovalRecord> {
+  async #previewed<Approval extends ApprovalRecord>(
+    record: Approval,
+    nowMs: number,
+    read: ReadApproval<Approval>,
+  ): Promise<Approval> {
     let seen = record;
     let leftMs = record.request.createdAtMs + PREVIEW_MS - nowMs;
     while (leftMs > 0 && seen.state === 'pending' && seen.preview === undefined) {
       await sleep(PREVIEW_LOOK_MS);
       leftMs -= PREVIEW_LOOK_MS;
-      seen = (await this.#parts.approvals.read(record.request.id)) ?? record;
+      seen = (await read(record.request.id)) ?? record;
     }
     return seen;
   }
 
   /** Throws `UNKNOWN_APPROVAL`. `id` may be the call's. */
   async show(id: string): Promise<ApprovalListing> {
-    const record = await this.#expired(await this.#find(id), await this.#parts.now());
+    const { approvals, now } = this.#parts;
+    const record = await this.#expired(await this.#find(id), await now(), (found) => approvals.read(found));
     return { record, digest: digestOf(record.request) };
   }
 
@@ -222,23 +270,19 @@ export class ApprovalDesk {
     return record;
   }
 
-  /** Decisions on the same tool before, the newest first. */
+  /** Decisions on the same tool before, the newest first, with the beginning of what is large. */
   async similarTo({ request }: ApprovalRecord): Promise<ApprovalRecord[]> {
-    const places = this.#parts.places([request.tool.tier]);
-    const all = await Promise.all(
-      places.map((place) => this.#parts.approvals.list(place, { pending: false, limit: 100 })),
-    );
-    return all
-      .flat()
-      .sort((one, next) => next.request.createdAtMs - one.request.createdAtMs)
-      .filter(
-        ({ state, request: other }) =>
-          (state === 'approved' || state === 'denied') &&
-          other.id !== request.id &&
-          other.tenantId === request.tenantId &&
-          qualifiedName(other.tool) === qualifiedName(request.tool),
-      )
-      .slice(0, SIMILAR);
+    const { approvals, places } = this.#parts;
+    const isWanted = ({ state, request: other }: ApprovalRecord) =>
+      (state === 'approved' || state === 'denied') &&
+      other.id !== request.id &&
+      other.tenantId === request.tenantId &&
+      qualifiedName(other.tool) === qualifiedName(request.tool);
+    const search = { pending: false, limit: SIMILAR, among: SIMILAR_AMONG, isWanted };
+    const found: ApprovalRecord[] = [];
+    for (const place of places([request.tool.tier]))
+      found.push(...(await approvals.list(place, search, (id) => approvals.readBrief(id))));
+    return found.sort((one, next) => next.request.createdAtMs - one.request.createdAtMs).slice(0, SIMILAR);
   }
 
   // Deciding
@@ -302,10 +346,16 @@ export class ApprovalDesk {
     });
   }
 
-  async #expired(record: ApprovalRecord, nowMs: number): Promise<ApprovalRecord> {
-    if (record.state !== 'pending' || record.request.expiresAtMs > nowMs) return record;
-    await this.#expire(record);
-    return (await this.#parts.approvals.read(record.request.id)) ?? record;
+  async #expired<Approval extends ApprovalRecord>(
+    record: Approval,
+    nowMs: number,
+    read: ReadApproval<Approval>,
+  ): Promise<Approval> {
+    const { id, expiresAtMs } = record.request;
+    if (record.state !== 'pending' || expiresAtMs > nowMs) return record;
+    const whole = await this.#parts.approvals.read(id);
+    if (whole !== undefined) await this.#expire(whole);
+    return (await read(id)) ?? record;
   }
 
   async #expire(record: ApprovalRecord): Promise<void> {

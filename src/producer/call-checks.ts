@@ -76,9 +76,11 @@ export class CallChecks {
     return this.#permitted(envelope, session, offer, await this.#channelOf(session));
   }
 
-  #permitted(envelope: ToolCallEnvelope, session: SessionRecord, offer: Offer, channel: string | undefined): Permitted {
-    const verdict = this.#permit(envelope, offer, session, channel);
-    checkParams(envelope, offer);
+  #permitted(asked: ToolCallEnvelope, session: SessionRecord, offer: Offer, channel: string | undefined): Permitted {
+    const first = this.#permit(asked, offer, session, channel);
+    const envelope = checkParams(asked, offer);
+    // Policy may look at parameters: those that run.
+    const verdict = envelope === asked ? first : this.#permit(envelope, offer, session, channel);
     const ownCircuit = this.#ownCircuitOf(offer);
     const circuit = this.#circuitOf(envelope, offer) ?? ownCircuit;
     const modes = this.#parts.switches.modes(offer);

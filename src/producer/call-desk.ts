@@ -1,4 +1,5 @@
 /** Ends calls from outside, and says what became of those whose outcome is unknown: each deed has its record in the audit trail. */
+import { UNKNOWN_CODES } from '../shared/call.ts';
 import type { Settings } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
@@ -15,7 +16,7 @@ export interface CallDeskParts {
   readonly ttl: Settings['ttl'];
   readonly results: Results;
   readonly inboxId: string;
-  readonly approvals: Pick<ApprovalDesk, 'cancelled'>;
+  readonly approvals: Pick<ApprovalDesk, 'cancelled' | 'requestAgain' | 'requested'>;
   readonly operators: Pick<OperatorDesk, 'overridden'>;
 }
 
@@ -52,9 +53,7 @@ export class CallDesk {
     if (record === undefined)
       throw new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
     const answer =
-      resolution.as === 'retry'
-        ? await ledger.requeue(record, 'resolved', String(record.readAtMs))
-        : await resolveAs({ ledger, ttl }, record, resolution);
+      resolution.as === 'retry' ? await this.#again(record) : await resolveAs({ ledger, ttl }, record, resolution);
     if (answer === 'gone') throw new PawlError('UNKNOWN_CALL');
     if (answer === 'refused') {
       throw new PawlError(
@@ -65,6 +64,22 @@ export class CallDesk {
     await operators.overridden('resolution', resolution.as, by, aboutOf(callId, record));
     return (await ledger.read(callId)) ?? record;
   }
+
+  /** Lets a call run again; when a person had to approve it, once one has approved that, too. */
+  async #again(record: CallRecord): Promise<'queued' | 'refused' | 'gone'> {
+    const { ledger, approvals } = this.#parts;
+    const { approvalId, readAtMs } = record;
+    const generation = String(readAtMs);
+    if (approvalId === undefined || !isUnknown(record)) return ledger.requeue(record, 'resolved', generation);
+    const asked = await approvals.requestAgain(record, approvalId);
+    const answer = await ledger.requeue(record, 'resolved', generation, undefined, asked);
+    if (answer === 'queued') await approvals.requested(asked);
+    return answer;
+  }
+}
+
+function isUnknown({ state, outcome }: CallRecord): boolean {
+  return state === 'failed' && UNKNOWN_CODES.includes(outcome?.error?.code ?? '');
 }
 
 /** What the audit trail says of a call. */

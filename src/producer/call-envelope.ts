@@ -7,11 +7,11 @@ import {
   contractInvalid,
   type DedupeMode,
   isIdempotencyKey,
+  LARGEST_RETRY_BUDGET,
   parseEnvelope,
   type ToolCallEnvelope,
   turnTag,
 } from '../shared/envelope.ts';
-import { DEFAULT_RETRY } from '../shared/retry.ts';
 import { nearest } from '../shared/schema.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import { type Clock, uuidv7 } from '../shared/time.ts';
@@ -28,6 +28,7 @@ export interface CallOptions {
   /** The model's ID of this call; with a derived key, the same ID replays the same call. */
   readonly toolCallId?: string;
   readonly requestId?: string;
+  /** Bounds what tool and operator allow: the smallest wins. */
   readonly retryBudget?: { readonly maxAttempts?: number; readonly maxElapsedMs?: number };
   readonly circuitBreakerHint?: 'tool' | 'dependency' | 'global';
   /** The caller vouches that a second run does no harm. */
@@ -35,7 +36,13 @@ export interface CallOptions {
   readonly correlationId?: string;
   /** The model's turn that makes the call, up to 120 characters: `ctx.turnId`. */
   readonly turnId?: string;
+  /** What the call says of itself, such as `importance:background` or `taint:mail`. At most 32 of up to 128 characters, the turn's included. */
+  readonly requestTags?: readonly string[];
+  /** Makes the call `critical`: under overload it is refused last. */
+  readonly safetyCritical?: boolean;
   readonly traceparent?: string;
+  /** Goes with the call, and is found in `ctx.values`. */
+  readonly baggage?: Readonly<Record<string, string>>;
   /** For a tool that is called by name. Default `tools`. */
   readonly namespace?: string;
   /** Aborting cancels the call. */
@@ -77,9 +84,9 @@ export function callEnvelope(
     transport: transportOf(options),
     control: {
       ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
-      ...(options.turnId === undefined ? {} : { requestTags: [turnTag(options.turnId)] }),
+      ...tagsOf(options),
     },
-    trace: options.traceparent === undefined ? {} : { traceparent: options.traceparent },
+    trace: traceOf(options),
     // Behind the rest: what follows a spread in an object literal is added the slow way, and every call is made here.
     ...(options.toolCallId === undefined ? {} : { toolCallId: options.toolCallId }),
   };
@@ -93,7 +100,7 @@ export function toolNameOf(tool: AnyTool | string | undefined): string {
 /** What most calls say of how they are sent. */
 const PLAIN_TRANSPORT: ToolCallEnvelope['transport'] = Object.freeze({
   dedupeMode: 'enforced',
-  retryBudget: Object.freeze({ maxAttempts: DEFAULT_RETRY.maxAttempts, maxElapsedMs: DEFAULT_RETRY.maxElapsedMs }),
+  retryBudget: LARGEST_RETRY_BUDGET,
 });
 
 function transportOf({ dedupeMode, retryBudget, circuitBreakerHint }: CallOptions): ToolCallEnvelope['transport'] {
@@ -101,8 +108,8 @@ function transportOf({ dedupeMode, retryBudget, circuitBreakerHint }: CallOption
   return {
     dedupeMode: dedupeMode ?? PLAIN_TRANSPORT.dedupeMode,
     retryBudget: {
-      maxAttempts: retryBudget?.maxAttempts ?? DEFAULT_RETRY.maxAttempts,
-      maxElapsedMs: retryBudget?.maxElapsedMs ?? DEFAULT_RETRY.maxElapsedMs,
+      maxAttempts: retryBudget?.maxAttempts ?? LARGEST_RETRY_BUDGET.maxAttempts,
+      maxElapsedMs: retryBudget?.maxElapsedMs ?? LARGEST_RETRY_BUDGET.maxElapsedMs,
     },
     ...(circuitBreakerHint === undefined ? {} : { circuitBreakerHint }),
   };
@@ -111,14 +118,27 @@ function transportOf({ dedupeMode, retryBudget, circuitBreakerHint }: CallOption
 function hintsOf({
   timeoutMs,
   expectedRetrySafe,
+  safetyCritical,
 }: CallOptions): Pick<ToolCallEnvelope['payload'], 'callHints'> | undefined {
-  if (timeoutMs === undefined && expectedRetrySafe === undefined) return undefined;
+  if (timeoutMs === undefined && expectedRetrySafe === undefined && safetyCritical === undefined) return undefined;
   return {
     callHints: {
+      ...(safetyCritical === undefined ? {} : { safetyCritical }),
       ...(timeoutMs === undefined ? {} : { timeoutMs }),
       ...(expectedRetrySafe === undefined ? {} : { expectedRetrySafe }),
     },
   };
+}
+
+/** The turn comes first: a tag of the caller's does not stand for it. */
+function tagsOf({ turnId, requestTags }: CallOptions): Pick<ToolCallEnvelope['control'], 'requestTags'> | undefined {
+  if (turnId === undefined && requestTags === undefined) return undefined;
+  return { requestTags: [...(turnId === undefined ? [] : [turnTag(turnId)]), ...(requestTags ?? [])] };
+}
+
+function traceOf({ traceparent, baggage }: CallOptions): ToolCallEnvelope['trace'] {
+  if (baggage === undefined) return traceparent === undefined ? {} : { traceparent };
+  return traceparent === undefined ? { baggage } : { traceparent, baggage };
 }
 
 /** Models invent names of tools, and of namespaces. */
@@ -161,7 +181,10 @@ const OPTIONS: Readonly<Record<keyof CallOptions, true>> = {
   expectedRetrySafe: true,
   correlationId: true,
   turnId: true,
+  requestTags: true,
+  safetyCritical: true,
   traceparent: true,
+  baggage: true,
   namespace: true,
   signal: true,
 };

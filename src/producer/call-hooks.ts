@@ -1,17 +1,27 @@
 /** Where the hooks of a producer meet a call: around its way into the queue and back (D5, R32). */
 import { compensated } from '../shared/compensation.ts';
-import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope, turnOf } from '../shared/envelope.ts';
+import type { Effects } from '../shared/effects.ts';
+import {
+  parseEnvelope,
+  type ResultError,
+  type ToolCallEnvelope,
+  type ToolResultEnvelope,
+  turnOf,
+} from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
+import { placeFor } from '../shared/fingerprint.ts';
 import type { BeforeCallAnswer, HookEvent, HookedTool, Hooks, ShortCircuit } from '../shared/hooks.ts';
 import { resultError } from '../shared/outcome.ts';
+import type { CallRecord } from '../shared/store/call-record.ts';
+import type { Offers } from './offers.ts';
 import type { Submission } from './submission.ts';
 
 type Submit = (envelope: ToolCallEnvelope) => Submission | Promise<Submission>;
 type Refuse = (error: unknown, envelope: ToolCallEnvelope) => Submission;
 
 /**
- * Hands a call in with its hooks: `beforeCall` first; `onShortCircuit` once, if no attempt runs for this caller; `afterCall` last,
- * once, with the envelope that the caller gets.
+ * Hands a call in with its hooks: `beforeCall` first; `onShortCircuit` once, if no attempt runs for this caller, as soon as that is
+ * known; `afterCall` last, once, with the envelope that the caller gets.
  */
 export async function submitHooked(
   hooks: Hooks,
@@ -41,30 +51,55 @@ export async function submitHooked(
 
   if (submission.kind === 'answered') {
     const { result, callId } = submission;
-    const told = await orFailed(result, async () => {
+    const told = await orFailed(tool, result, async () => {
       await shortCircuit(reasonOf(result), result, callId);
       return result;
     });
-    return { ...submission, result: await orFailed(told, () => hooks.afterCall({ ...call(callId), result: told })) };
+    const answer = await orFailed(tool, told, () => hooks.afterCall({ ...call(callId), result: told }));
+    return { ...submission, result: answer };
   }
   const { callId, merged = false } = submission;
   const toldMerged = merged ? shortCircuit('merged', undefined, callId) : Promise.resolve();
   // Its failure is part of the result.
   await toldMerged.catch(() => {});
   const result = submission.result.then(async (ended) => {
-    const told = await orFailed(ended, async () => {
+    const told = await orFailed(tool, ended, async () => {
       await toldMerged;
-      if (!merged && ended.status === 'circuit_open') await shortCircuit('circuit-open', ended, callId);
+      if (!merged && hasNotRun(ended)) await shortCircuit(reasonOf(ended), ended, callId);
       return ended;
     });
-    return orFailed(told, () => hooks.afterCall({ ...call(callId), result: told }));
+    return orFailed(tool, told, () => hooks.afterCall({ ...call(callId), result: told }));
   });
   result.catch(() => {});
   return { ...submission, result };
 }
 
+/** The tool of a record as hooks see it. It may be gone by now: hooks that bear its name still look after its results. */
+export function hookedTool(
+  { callId, request }: Pick<CallRecord, 'callId' | 'request'>,
+  offers: Pick<Offers, 'peek'>,
+): HookedTool {
+  const { toolNamespace: namespace, toolName: name } = request.envelope;
+  const { version } = request.tool;
+  const gone = { name, namespace, version, tier: placeFor(callId).tier, effects: 'once', annotations: {} } as const;
+  return offers.peek(namespace, name) ?? gone;
+}
+
+/** What `afterCall` makes of a result that its caller gets in another way than from its submission, which `envelope` was. */
+export function afterCall(
+  hooks: Hooks,
+  tool: HookedTool,
+  envelope: ToolCallEnvelope,
+  result: ToolResultEnvelope,
+): Promise<ToolResultEnvelope> {
+  const { callId } = result;
+  const event = { ...eventOf(tool, envelope, new Map()), ...(callId === undefined ? {} : { callId }), result };
+  return orFailed(tool, result, () => hooks.afterCall(event));
+}
+
 /** What hooks make of a result. One that fails closed, or denies, is this caller's ending: an envelope, like every ending. */
 async function orFailed(
+  { effects }: HookedTool,
   result: ToolResultEnvelope,
   tell: () => Promise<ToolResultEnvelope>,
 ): Promise<ToolResultEnvelope> {
@@ -73,13 +108,28 @@ async function orFailed(
   } catch (error) {
     if (!(error instanceof PawlError)) throw error;
     const { output: _withheld, ...rest } = result;
-    return { ...rest, status: 'error', error: resultError(failureOf(error.code, error.message), 'error') };
+    const told = resultError(failureOf(error.code, error.message), 'error');
+    return { ...rest, status: 'error', error: result.attempts > 0 ? afterItRan(told, result, effects) : told };
   }
 }
 
-function reasonOf(result: ToolResultEnvelope): ShortCircuit {
-  if (result.fromCache) return 'replayed';
-  return result.status === 'circuit_open' ? 'circuit-open' : 'refused';
+/** The codes of hooks say elsewhere that nothing happened. Here the call ran, and its record keeps how it ended. */
+function afterItRan(told: ResultError, { callId, status, error }: ToolResultEnvelope, effects: Effects): ResultError {
+  const acted = effects !== 'none' && (status === 'success' || error?.mayHaveHappened === true);
+  const message = `The call ran (call ${callId}); a hook withholds its result: ${told.message}`;
+  return { ...told, message, ...(acted ? { mayHaveHappened: true } : {}) };
+}
+
+/** A call that nobody waits for any more may still run: it says so. */
+function hasNotRun({ attempts, error }: ToolResultEnvelope): boolean {
+  return attempts === 0 && error?.mayHaveHappened !== true;
+}
+
+function reasonOf({ fromCache, status, error }: ToolResultEnvelope): ShortCircuit {
+  if (fromCache) return 'replayed';
+  if (status === 'circuit_open') return 'circuit-open';
+  if (error?.code === 'CANCELLED') return 'cancelled';
+  return error?.code === 'DEADLINE_EXCEEDED' ? 'too-late' : 'refused';
 }
 
 /** Throws `CONTRACT_INVALID` for what hooks made and the contract does not allow. */

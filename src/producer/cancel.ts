@@ -4,7 +4,7 @@ import { unstartedTtlMs } from '../shared/compensation.ts';
 import type { ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
-import { envelopeOf, type Outcome, resultError } from '../shared/outcome.ts';
+import { doubtful, envelopeOf, type Outcome, resultError } from '../shared/outcome.ts';
 import type { CallLedger, KnownCall } from '../shared/store/records.ts';
 import { backgroundSchedule, type Schedule } from '../shared/time.ts';
 import type { Results } from './results.ts';
@@ -76,12 +76,13 @@ export function requestCancellation(
 
 /** The outcome of a call that was cancelled while no attempt ran. */
 function cancelledOutcome(record: KnownCall, settlement: Settlement): Outcome {
+  const error = resultError(failureOf('CANCELLED'), 'error');
   return {
     status: 'error',
     toolName: record.request.envelope.toolName,
     durationMs: record.readAtMs - record.createdAtMs,
     attempts: record.attempts.length,
-    error: resultError(failureOf('CANCELLED'), 'error'),
+    error: settlement === 'unsettled' ? doubtful(error) : error,
     settlement,
   };
 }

@@ -1,8 +1,9 @@
 /** What operators do with the fleet's circuits (R25): look, force open, reset. */
-import { type Circuit, type CircuitState, CLOSED_CIRCUIT, forcedOpen, reset } from '../shared/breaker.ts';
+import { type Circuit, CLOSED_CIRCUIT, forcedOpen, reset } from '../shared/breaker.ts';
 import { PawlError } from '../shared/failure.ts';
 import { homeOf, type Place } from '../shared/store/keys.ts';
 import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
+import type { CircuitChange } from '../shared/telemetry.ts';
 import { qualifiedName, type Tier, toolNamed } from '../shared/tool.ts';
 
 export interface CircuitListing {
@@ -21,6 +22,8 @@ export interface CircuitSelection {
 }
 
 const TRIES = 10;
+/** A circuit that tools share, in each tier for itself; nobody knows beforehand which tools will. */
+const SHARED = /^(?:dependency:[^@]|global(?:@|$))/;
 
 interface KnownTool {
   readonly namespace: string;
@@ -39,12 +42,12 @@ export class CircuitAdmin {
   readonly #backend: CircuitAdminParts;
   readonly #places: readonly Place[];
 
-  readonly #onChange: (key: string, from: CircuitState, to: CircuitState) => void;
+  readonly #onChange: (change: CircuitChange) => void;
 
   constructor(
     backend: CircuitAdminParts,
     places: readonly Place[],
-    onChange: (key: string, from: CircuitState, to: CircuitState) => void = () => {},
+    onChange: (change: CircuitChange) => void = () => {},
   ) {
     this.#backend = backend;
     this.#places = places;
@@ -72,10 +75,23 @@ export class CircuitAdmin {
     const [known, tools] = await Promise.all([this.list(), this.#backend.tools()]);
     const named = select.tool === undefined ? undefined : toolNamed(tools, select.tool);
     const selected = known.filter((listing) => isSelected(listing, select, action, named));
-    const own = action === 'force_open' ? ownCircuit(select, tools, known) : undefined;
-    const targets = own === undefined ? selected : [...selected, own];
+    const unknown = action === 'force_open' ? this.#notStored(select, tools, known) : [];
+    const targets = [...selected, ...unknown];
     const nowMs = await this.#backend.ledger.now();
     return Promise.all(targets.map((target) => this.#change(target, action, reason, nowMs)));
+  }
+
+  /** The circuits that a selection names although they never left CLOSED, so that nothing is stored of them. */
+  #notStored(
+    select: CircuitSelection,
+    tools: readonly KnownTool[],
+    known: readonly CircuitListing[],
+  ): readonly CircuitListing[] {
+    const { key } = select;
+    if (key === undefined || !SHARED.test(key)) return ownCircuit(select, tools, known);
+    return this.#places
+      .filter(({ tier }) => !known.some((listing) => listing.key === key && listing.place.tier === tier))
+      .map((place) => ({ key, place, circuit: CLOSED_CIRCUIT, failures: 0 }));
   }
 
   async #change(
@@ -92,27 +108,30 @@ export class CircuitAdmin {
       const answer = await breakers.change(target.place, target.key, current, next, 0);
       current = answer.circuit;
       if (!answer.changed) continue;
-      if (state !== next.state) this.#onChange(target.key, state, next.state);
+      if (state !== next.state) {
+        const why = next.state === 'FORCED_OPEN' ? { reason: next.reason } : {};
+        this.#onChange({ circuit: target.key, from: state, to: next.state, ...why });
+      }
       break;
     }
     return { ...target, circuit: current, failures: 0 };
   }
 }
 
-/** The circuit that a selection names although it never left CLOSED, so that nothing is stored of it. */
+/** A tool's own one, unless it is known. Throws `UNKNOWN_TOOL`. */
 function ownCircuit(
   select: CircuitSelection,
   tools: readonly KnownTool[],
   known: readonly CircuitListing[],
-): CircuitListing | undefined {
+): readonly CircuitListing[] {
   const name = select.tool ?? /^tool:([^@]+)/.exec(select.key ?? '')?.[1] ?? '';
   const offer = toolNamed(tools, name);
   const tenant = select.tenantId === undefined ? '' : `@${select.tenantId}`;
   const key = select.key ?? `tool:${offer?.namespace}.${offer?.name}${tenant}`;
-  if (known.some((listing) => listing.key === key)) return undefined;
+  if (known.some((listing) => listing.key === key)) return [];
   if (offer === undefined)
     throw new PawlError('UNKNOWN_TOOL', `There is no tool or circuit ${JSON.stringify(select.key ?? name)}.`);
-  return { key, place: homeOf(offer.tier), circuit: CLOSED_CIRCUIT, failures: 0 };
+  return [{ key, place: homeOf(offer.tier), circuit: CLOSED_CIRCUIT, failures: 0 }];
 }
 
 /** `named`: the one tool that a name means, as everywhere; of a name that nobody offers any more, each of that name. */

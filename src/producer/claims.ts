@@ -1,6 +1,8 @@
 /**
  * The claim of a call, with the request for approval where a person has to decide.
  */
+import type { ToolCallEnvelope } from '../shared/envelope.ts';
+import { scopeLabel } from '../shared/metrics.ts';
 import type { StoredRequest } from '../shared/store/call-record.ts';
 import type { Claim } from '../shared/store/claim.ts';
 import { KEPT_PER_SECOND } from '../shared/store/queues.ts';
@@ -8,6 +10,7 @@ import type { ReliabilityModes } from '../shared/switches.ts';
 import { timedOf } from './budgets.ts';
 import type { Admitted, LoopGuard } from './call-checks.ts';
 import type { DispatchParts } from './dispatch.ts';
+import type { Offer } from './offers.ts';
 import type { SubmitOptions } from './submission.ts';
 
 /** Says of calls that have been checked what is to be claimed. */
@@ -37,7 +40,19 @@ export class Claims {
   }
 
   #plain(
-    { envelope, offer, paramsDigest: digest, identity, circuit, modes, shadow, loop, channel, admission }: Admitted,
+    {
+      envelope,
+      offer,
+      paramsDigest: digest,
+      identity,
+      circuit,
+      modes,
+      shadow,
+      loop,
+      channel,
+      admission,
+      asks,
+    }: Admitted,
     options: SubmitOptions,
     record: string | undefined,
   ): Claim {
@@ -50,6 +65,7 @@ export class Claims {
       ...(options.submittedBy === undefined ? {} : { submittedBy: options.submittedBy }),
       ...(channel === undefined ? {} : { channel }),
       ...timedOf(spends),
+      ...(asks === undefined && this.#isShared(envelope, offer, modes) ? { shared: true } : {}),
     };
     return {
       callId: identity.callId,
@@ -71,6 +87,12 @@ export class Claims {
         : { loop: { loopId: loop.loopId, windowMs: loop.guard.windowMs, refuseAt: refuseAt(loop.guard, modes) } }),
       ...(record === undefined ? {} : { record }),
     };
+  }
+
+  /** Whether other sessions may join a call that nobody decides on. */
+  #isShared({ transport }: ToolCallEnvelope, offer: Offer, { dedupe }: ReliabilityModes): boolean {
+    if (offer.effects !== 'none' || dedupe !== 'on' || transport.dedupeMode === 'disabled') return false;
+    return scopeLabel(this.#parts.settings, offer) === 'global';
   }
 
   /** Of a producer's jobs, no more can be kept than of all; which are, the claim decides. */

@@ -6,23 +6,23 @@ import { resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { ApprovalHooks } from '../shared/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit.ts';
-import type { Settings } from '../shared/config.ts';
+import { type Settings, toolPolicy } from '../shared/config.ts';
 import { defined } from '../shared/defined.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
 import { type Hook, Hooks } from '../shared/hooks.ts';
 import type { Logger } from '../shared/log.ts';
 import { envelopeOf } from '../shared/outcome.ts';
+import { isOutOfReach } from '../shared/policy.ts';
 import {
   newSession,
   type OpenSession,
   parseOpenSession,
-  SESSION_TIERS,
   type SessionRecord,
   sessionClosed,
   sessionTaken,
 } from '../shared/session.ts';
-import { refusedBySkills, skillRule } from '../shared/skill-rule.ts';
+import { skillRule } from '../shared/skill-rule.ts';
 import type { AuditEntry } from '../shared/store/audit.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
 import type { CircuitChange } from '../shared/store/breakers.ts';
@@ -43,6 +43,7 @@ import { AgentDesk } from './agents.ts';
 import { ApprovalDesk } from './approvals.ts';
 import { type AuditQuery, CallAudit, findRecords } from './audit.ts';
 import { CallDesk } from './call-desk.ts';
+import { afterCall, hookedTool } from './call-hooks.ts';
 import type { Cancellation } from './cancel.ts';
 import { CircuitAdmin, type CircuitListing, type CircuitSelection } from './circuit-admin.ts';
 import { CircuitView } from './circuits.ts';
@@ -52,6 +53,7 @@ import type { EnforcedCircuit } from './enforcement.ts';
 import { findCalls } from './find-calls.ts';
 import { type Follower, Follows } from './follow.ts';
 import { KnownSessions } from './known-sessions.ts';
+import { logListenerFailure, tell } from './listeners.ts';
 import { type InvalidParams, ListeningSessions } from './listening-sessions.ts';
 import { ProducerMetrics } from './metrics.ts';
 import { type Offer, Offers } from './offers.ts';
@@ -94,6 +96,9 @@ export interface PawlOptions {
 }
 
 export type { Cancellation };
+
+/** For whom tools are listed: a session, or any of a kind. */
+type Asking = SessionRecord | (Pick<SessionRecord, 'kind'> & Partial<Omit<SessionRecord, 'sessionKey'>>);
 
 export class Pawl {
   /** Calls that wait for a person, and their decisions. */
@@ -193,7 +198,7 @@ export class Pawl {
     this.#circuitAdmin = new CircuitAdmin(
       { breakers: backend.breakers, ledger: backend.ledger, tools: async () => (await this.#offers.all()).tools },
       TIERS.map(homeOf),
-      (key, from, to) => this.metrics.circuitChanged(key, from, to),
+      (change) => this.#told({ type: 'tool_call_circuit_state', ...change }),
     );
     this.#operators = new OperatorDesk({
       backend,
@@ -316,7 +321,7 @@ export class Pawl {
 
   /** Hands in a well-formed envelope, with its parameters as they are now. */
   async submit(envelope: ToolCallEnvelope, options?: SubmitOptions): Promise<Submission> {
-    return this.handIn(withParams(envelope, jsonParams(envelope.payload.params)), options);
+    return this.handIn(withParams(envelope, jsonParams(envelope.payload.params)), this.#guarded(options));
   }
 
   /** The same for a session, which has an answer that is known here at once. */
@@ -328,7 +333,28 @@ export class Pawl {
   /** Hands in an envelope from outside; a malformed one is answered with `CONTRACT_INVALID`. */
   submitUnchecked(value: unknown, options?: SubmitOptions): Promise<Submission> {
     this.#checkOpen();
-    return this.#dispatch.submitUnchecked(value, options);
+    return this.#dispatch.submitUnchecked(value, this.#guarded(options));
+  }
+
+  /** The same, with listeners that keep no call from going on, whatever they throw. A session's own are so already. */
+  #guarded(options: SubmitOptions | undefined): SubmitOptions | undefined {
+    const { onAccepted, onApproval, onProgress } = options ?? {};
+    if (onAccepted === undefined && onApproval === undefined && onProgress === undefined) return options;
+    return defined<SubmitOptions>({
+      ...options,
+      onAccepted: this.#guard('onAccepted', onAccepted),
+      onApproval: this.#guard('onApproval', onApproval),
+      onProgress: this.#guard('onProgress', onProgress),
+    });
+  }
+
+  #guard<Event>(name: string, listener: ((event: Event) => void) | undefined): typeof listener {
+    return listener && ((event) => tell(listener, event, (error) => this.listenerFailed(name, error)));
+  }
+
+  /** Code of this program's that was told of something has thrown, or its promise was rejected. */
+  listenerFailed(name: string, error: unknown): void {
+    logListenerFailure(this.#options.log, name, error);
   }
 
   /** Hands in an envelope and waits for its end. */
@@ -376,6 +402,18 @@ export class Pawl {
     } finally {
       waiting.stop();
     }
+  }
+
+  /**
+   * A result that was read under the call's ID, as `afterCall` hooks leave it: for front doors that answer their callers so. Throws
+   * `UNKNOWN_CALL`.
+   */
+  async hooked(result: ToolResultEnvelope): Promise<ToolResultEnvelope> {
+    const { callId } = result;
+    if (callId === undefined || !this.#hooks.has('afterCall')) return result;
+    const record = await this.read(callId);
+    if (record === undefined) throw new PawlError('UNKNOWN_CALL');
+    return afterCall(this.#hooks, hookedTool(record, this.#offers), record.request.envelope, result);
   }
 
   /** Tells of everything that becomes of a call, from after an event when its position is given. The answer ends that. */
@@ -497,27 +535,37 @@ export class Pawl {
     const content = await this.#offers.all(this.settings.toolWaitMs);
     const { record } = await this.session(sessionKey);
     const tools = content.tools.filter((tool) => this.#isFor(record, tool));
-    return { ...content, tools };
+    return { ...content, tools: await this.#shown(tools, record) };
   }
 
-  #isFor({ kind, skillRules }: Pick<SessionRecord, 'kind' | 'skillRules'>, tool: ToolOffer): boolean {
-    return (
-      SESSION_TIERS[kind].includes(tool.tier) &&
-      this.#offers.ruleFor(tool)?.enabled !== false &&
-      refusedBySkills(skillRules, tool) === undefined
-    );
+  /** Whether policy leaves the session any call of the tool. A closed session shows what it had. */
+  #isFor({ state: _, ...session }: Asking, tool: ToolOffer): boolean {
+    const { settings } = this;
+    return !isOutOfReach({
+      tool,
+      session,
+      toolPolicy: toolPolicy(settings, tool),
+      policy: settings.policy,
+      registry: this.#offers.ruleFor(tool),
+    });
   }
 
   /** The tools that a session may call, one of each name. */
-  async offeredTo(session: SessionRecord | Pick<SessionRecord, 'kind' | 'skillRules'>): Promise<readonly ToolOffer[]> {
+  async offeredTo(session: Asking): Promise<readonly ToolOffer[]> {
     const offers = await this.#offers.current(this.settings.toolWaitMs);
     const offered = offers.filter((offer) => this.#isFor(session, offer));
+    return this.#shown(offered, 'sessionKey' in session ? session : undefined);
+  }
+
+  /** What toolsets show of it, in their order (D10). */
+  async #shown<Tool extends ToolOffer>(offered: readonly Tool[], session?: SessionRecord): Promise<readonly Tool[]> {
     const { toolsets } = this.#options;
     if (toolsets === undefined) return offered;
-    const shown = await resolveToolsets(toolsets, 'sessionKey' in session ? { session, offered } : { offered });
-    // A toolset selects, and may have been asked a while ago; what the fleet does not offer to the session now is not there.
-    const known = new Map(offered.map((offer) => [qualifiedName(offer), offer]));
-    return shown.flatMap((offer) => known.get(qualifiedName(offer)) ?? []);
+    // A toolset sees one of each name, and may have been asked a while ago: what the fleet does not offer to the session now is not there.
+    const known = Map.groupBy(offered, qualifiedName);
+    const request = { offered: [...known.values()].flatMap(([first]) => first ?? []) };
+    const shown = await resolveToolsets(toolsets, session === undefined ? request : { ...request, session });
+    return shown.flatMap((tool) => known.get(qualifiedName(tool)) ?? []);
   }
 
   /** Declares tools, and runs their calls here, as an outside client does over HTTP (C21). */
@@ -528,7 +576,8 @@ export class Pawl {
       registry: this.registry,
       onClosed: (closed: ServedTools) => void this.#serving.delete(closed),
     };
-    const serving = await ServedTools.start(parts, tools, options);
+    const guarded = defined<ServeOptions>({ ...options, onError: this.#guard('onError', options?.onError) });
+    const serving = await ServedTools.start(parts, tools, guarded);
     this.#serving.add(serving);
     return serving;
   }
@@ -639,7 +688,7 @@ export class Pawl {
       this.#sessions.forget(event.envelope.target.sessionKey);
     this.metrics.observe(event);
     this.#audit.observe(event);
-    this.#options.onEvent?.(event);
+    tell(this.#options.onEvent, event, (error) => this.listenerFailed('onEvent', error));
     if (event.type !== 'shadow') return;
     const { toolNamespace, toolName } = event.envelope;
     this.#backend.switches.countShadow(event.kind, `${toolNamespace}.${toolName}`).catch(() => {});

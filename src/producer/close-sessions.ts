@@ -1,4 +1,7 @@
-/** Closing a session, and those below it: nothing new is accepted, and what waits or runs is cancelled. */
+/**
+ * Closing a session, and those below it: nothing new is accepted, and what waits or runs is cancelled. What all sessions share goes on: it
+ * changes nothing, and others may wait for it.
+ */
 import { PawlError } from '../shared/failure.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { Backend } from '../shared/store/backend.ts';
@@ -85,8 +88,8 @@ async function cancelAmong(
     const found = records
       .filter((record) => record !== undefined)
       .filter(
-        ({ state, cancelRequested, request }) =>
-          state === 'inflight' && !cancelRequested && sessionKeys.has(request.envelope.target.sessionKey),
+        ({ state, cancelRequested, request: { envelope, shared } }) =>
+          state === 'inflight' && !cancelRequested && shared !== true && sessionKeys.has(envelope.target.sessionKey),
       );
     for (let next = 0; next < found.length; next += CANCELLED_AT_ONCE)
       await Promise.all(

@@ -4,7 +4,7 @@
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import type { ToolResultEnvelope } from '../shared/envelope.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
-import { envelopeOf, type FailureStatus, type Outcome, resultError } from '../shared/outcome.ts';
+import { doubtful, envelopeOf, type FailureStatus, type Outcome, resultError } from '../shared/outcome.ts';
 import type { CallLedger } from '../shared/store/records.ts';
 import { backgroundSchedule } from '../shared/time.ts';
 import type { Admitted } from './call-checks.ts';
@@ -35,7 +35,7 @@ export function withDeadline(
   const late = deadlineOutcome(envelope.toolName);
   const giveUpNow = () => {
     stop();
-    resolve(envelopeOf(late, { requestId: envelope.requestId, callId }));
+    resolve(envelopeOf(goingOn(late, offer), { requestId: envelope.requestId, callId }));
   };
   const expire = async () => {
     if (!own) return giveUpNow();
@@ -87,6 +87,12 @@ export async function heardWithin(submission: Promise<Submission>, limitMs: numb
 
 export function deadlineOutcome(toolName: string): Outcome {
   return lateOutcome(toolName, 'timeout', failureOf('DEADLINE_EXCEEDED'));
+}
+
+/** Nobody waits any longer, but the call may go on. */
+function goingOn(late: Outcome, offer: Offer): Outcome {
+  const isHarmless = offer.effects !== 'once' && offer.effects !== 'probe';
+  return isHarmless || late.error === undefined ? late : { ...late, error: doubtful(late.error) };
 }
 
 /** What no attempt may repeat unasked has no known end, when one of them may have had its effect. */

@@ -57,7 +57,7 @@ export interface DispatchParts {
   /** Of deadlines. Default: the system's timers. */
   readonly schedule?: Schedule;
   /** Without one, what a person must approve is denied. */
-  readonly approvals?: ApprovalDesk;
+  readonly approvals?: Pick<ApprovalDesk, 'routeOf' | 'isGranted' | 'requestFor' | 'requested' | 'cancelled'>;
   /** Writes down that a session has seen what a tool brought from outside; resolves when its next call is judged by it. */
   taint?(sessionKey: string, source: string): Promise<void>;
   /** Finds the session that an envelope names, and opens one that is not there, as it was `opened` before. Throws `SESSION_CLOSED`. */
@@ -207,6 +207,8 @@ export class Dispatch {
       toolPolicy(this.#parts.settings, offer).onConflict === 'independent'
     ) {
       waiting.stop();
+      // R17: whoever watches hears of it, although the call goes on.
+      this.#parts.onEvent({ type: 'accepted', envelope, callId: answer.callId, answer: 'conflict' });
       const { shard } = placeFor(identity.callId);
       return this.#claim(
         {

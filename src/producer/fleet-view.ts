@@ -89,7 +89,8 @@ export class FleetView {
     // What was counted here is part of the fleet's.
     await pawl.publishMetrics();
     const [content, circuits, states, counts, sizes, totals, isDurable] = await Promise.all([
-      pawl.backend.catalogue.read(),
+      // Declared ones are tools like all others.
+      pawl.catalogue(),
       pawl.circuits(),
       readTierStates(redis, prefix, shards),
       tierCounts(pawl.backend),

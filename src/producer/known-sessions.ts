@@ -1,6 +1,6 @@
 import { defined } from '../shared/defined.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
-import { type SessionRecord, usable } from '../shared/session.ts';
+import { type SessionRecord, sessionClosed, usable, withTaintsOf } from '../shared/session.ts';
 import type { Backend } from '../shared/store/backend.ts';
 import { SessionCache } from '../shared/store/session-cache.ts';
 import type { Clock } from '../shared/time.ts';
@@ -21,13 +21,13 @@ export class KnownSessions extends SessionCache {
   readonly #parts: KnownSessionsParts;
 
   constructor(parts: KnownSessionsParts) {
-    super(MAX_SESSIONS);
+    super(MAX_SESSIONS, parts.clock);
     this.#parts = parts;
   }
 
   /**
    * The session that an envelope names. One that nobody opened is opened as a main session of that actor, and one that was `opened`
-   * before, or known here, and is lost, as it was.
+   * before, or known here, and is lost, as it was, with what it had seen by then. Throws `SESSION_CLOSED` for one that was closed.
    */
   of(envelope: ToolCallEnvelope, opened?: SessionRecord): SessionRecord | Promise<SessionRecord> {
     const known = this.get(envelope.target.sessionKey);
@@ -39,8 +39,10 @@ export class KnownSessions extends SessionCache {
     const known = this.last(target.sessionKey);
     const stored = await this.#read(target.sessionKey);
     if (stored !== undefined) return usable(stored, target);
+    if (known?.state === 'closed' || before?.state === 'closed') throw sessionClosed(target.sessionKey);
+    const lost = before ?? known;
     // Where its calls are is found out again.
-    const { shards: _, ...record } = before ?? (known?.state === 'open' ? known : await this.#mainSession(target));
+    const { shards: _, ...record } = lost === undefined ? await this.#mainSession(target) : withTaintsOf(lost, known);
     const opened = await this.#parts.sessions.create(record);
     if (opened === undefined) return this.#findOrOpen(envelope, before);
     this.remember(opened);
@@ -60,10 +62,11 @@ export class KnownSessions extends SessionCache {
     });
   }
 
+  /** One that Redis has lost is known here as it was: whoever opened its key as another one could do more with it. */
   async find(sessionKey: string): Promise<SessionRecord | undefined> {
     const known = this.get(sessionKey);
-    if (known === undefined) return this.#read(sessionKey);
-    this.remember(known);
+    if (known === undefined) return (await this.#read(sessionKey)) ?? this.last(sessionKey);
+    this.use(sessionKey);
     return known;
   }
 

@@ -18,6 +18,6 @@ export class ListeningSessions {
   }
 
   tell(sessionKey: string, event: InvalidParams): void {
-    for (const session of this.#byKey.get(sessionKey) ?? []) session.events.emit('invalid-params', event);
+    for (const session of this.#byKey.get(sessionKey) ?? []) session.tell('invalid-params', event);
   }
 }

@@ -1,5 +1,4 @@
 /** What one producer counts (R28): the answers that its callers got, what it refused, and how it hears of ends. */
-import type { CircuitState } from '../shared/breaker.ts';
 import type { Settings } from '../shared/config.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
 import { type Counter, type Histogram, MetricSet } from '../shared/metric-set.ts';
@@ -39,6 +38,13 @@ export class ProducerMetrics {
         return;
       case 'shadow':
         this.#set.count(METRICS.shadow, { tool: this.#labelOf(event.envelope), kind: event.kind });
+        return;
+      case 'tool_call_circuit_state':
+        this.#set.count(METRICS.transitions, {
+          tool: this.tools.ofCircuit(event.circuit),
+          from_state: event.from,
+          to_state: event.to,
+        });
         return;
       case 'accepted':
         if (event.answer === 'inflight' || event.answer === 'conflict')
@@ -88,11 +94,6 @@ export class ProducerMetrics {
     const named = { namespace: envelope?.toolNamespace ?? '', name: envelope?.toolName ?? '' };
     const tool = this.tools.of(named.namespace, named.name);
     this.#set.count(METRICS.calls, { tool, status, scope: scopeLabel(this.#settings, named) });
-  }
-
-  /** This producer changed a circuit. */
-  circuitChanged(circuit: string, from: CircuitState, to: CircuitState): void {
-    this.#set.count(METRICS.transitions, { tool: this.tools.ofCircuit(circuit), from_state: from, to_state: to });
   }
 
   /** An event came out of the inbox. */

@@ -29,8 +29,9 @@ export interface Reliability {
   readonly shadow: readonly ShadowCount[];
 }
 
-/** Calls of a session, of a tool, or all. */
+/** One call, those of a session, of a tool, or all. */
 export interface FlushSelection {
+  readonly callId?: string;
   readonly sessionKey?: string;
   readonly tool?: string;
   readonly by?: string;
@@ -134,10 +135,11 @@ export class OperatorDesk {
   }
 
   /**
-   * Forgets calls that have ended, of a session, a tool or all: asked for again, they run again (R25). Never one in flight, nor
-   * one whose outcome is unknown. Throws `UNKNOWN_TOOL`.
+   * Forgets calls that have ended, of a session, a tool or all: asked for again, they run again (R25). Never one in flight, nor one that
+   * may have had its effect, unless it was cancelled and is the only one that is named. Throws `UNKNOWN_TOOL` and `UNKNOWN_CALL`.
    */
-  async flush({ sessionKey, tool, by }: FlushSelection): Promise<Flushed> {
+  async flush({ callId, sessionKey, tool, by }: FlushSelection): Promise<Flushed> {
+    if (callId !== undefined) return this.#forget(callId, by);
     const select = {
       ...(sessionKey === undefined ? {} : { sessionKey }),
       ...(tool === undefined ? {} : { tool: await this.#qualified(tool) }),
@@ -147,6 +149,14 @@ export class OperatorDesk {
     const sum = (name: keyof Flushed) => all.reduce((total, counts) => total + counts[name], 0);
     await this.overridden('flush', `${sum('flushed')} forgotten`, by, select);
     return { flushed: sum('flushed'), inflight: sum('inflight'), unresolved: sum('unresolved') };
+  }
+
+  async #forget(callId: string, by: string | undefined): Promise<Flushed> {
+    const forgotten = await this.#parts.backend.ledger.forget(callId);
+    if (forgotten === undefined)
+      throw new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
+    await this.overridden('flush', `${forgotten.flushed} forgotten`, by, { callId });
+    return forgotten;
   }
 
   async #qualified(name: string): Promise<string> {

@@ -2,7 +2,8 @@
  * Parameters as a producer takes them: what JSON can say, and what the tool's schema lets through.
  */
 import { contractInvalid, type ToolCallEnvelope } from '../shared/envelope.ts';
-import { PawlError } from '../shared/failure.ts';
+import { withoutNulls } from '../shared/exports/arguments.ts';
+import { type Issue, PawlError } from '../shared/failure.ts';
 import { redact, secretsIn } from '../shared/redaction.ts';
 import type { Offer } from './offers.ts';
 
@@ -51,15 +52,33 @@ function isContainer(value: unknown): value is object {
   return typeof value === 'object' && value !== null;
 }
 
-export function checkParams(envelope: ToolCallEnvelope, offer: Offer): void {
+/**
+ * The envelope as its tool takes it. Null for what is optional, as models send it that are shown every parameter as required, is absent:
+ * where the parameters are refused for nothing else, they are those without it. Throws `INVALID_PARAMS`.
+ */
+export function checkParams(envelope: ToolCallEnvelope, offer: Offer): ToolCallEnvelope {
   const { params } = envelope.payload;
   const faults = offer.validate(params);
-  if (faults.length > 0) {
-    const known = secretsIn(params);
-    const issues = faults.map((issue) => ({ ...issue, message: redact(issue.message, known) }));
-    const listed = issues
-      .map((issue) => `${issue.path === '' ? 'the parameters' : issue.path}: ${issue.message}`)
-      .join('; ');
-    throw new PawlError('INVALID_PARAMS', `The parameters of ${offer.name} are not valid: ${listed}.`, { issues });
-  }
+  if (faults.length === 0) return envelope;
+  const meant = withoutNulls(offer.inputSchema, params) as ToolCallEnvelope['payload']['params'];
+  if (meant !== params && offer.validate(meant).length === 0)
+    return { ...envelope, payload: { ...envelope.payload, params: meant } };
+  const known = secretsIn(params);
+  const issues = faults.map((issue) => ({ ...issue, message: redact(issue.message, known) }));
+  const message = `The parameters of ${offer.name} are not valid: ${inSentence(issues)}.`;
+  throw new PawlError('INVALID_PARAMS', message, { issues });
+}
+
+function inSentence(issues: readonly Issue[]): string {
+  return issues.map(({ path, message }) => `${path === '' ? 'the parameters' : path}: ${message}`).join('; ');
+}
+
+/** A refusal for models: its issues in a list, and not in the sentence as well. */
+export function listed({ message, issues = [] }: { message: string; issues?: readonly Issue[] | undefined }): string {
+  const sentence = inSentence(issues);
+  const head = sentence === '' ? message : message.replace(`: ${sentence}.`, () => ':');
+  const isSaid = (said: string) => head.toLowerCase().includes(said.toLowerCase());
+  const unsaid = issues.filter((issue) => issue.path !== '' || !isSaid(issue.message));
+  const lines = unsaid.map((issue) => `- ${inSentence([issue])}`);
+  return [head, ...lines].join('\n');
 }

@@ -23,6 +23,7 @@ import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '..
 import type { AgentEvent } from './agents.ts';
 import { type CallOptions, callEnvelope, KnownForms, targetOf, toolNameOf } from './call-envelope.ts';
 import type { Cancellation } from './cancel.ts';
+import { tell } from './listeners.ts';
 import type { InvalidParams, ListeningSessions } from './listening-sessions.ts';
 import { callAgainWhenInvalid, type ReaskOptions } from './reask.ts';
 import type { PendingSubmission, Submission, SubmitOptions } from './submission.ts';
@@ -81,6 +82,8 @@ export interface SessionHost {
     reply(parent: string, order: AgentOrder, reply: AgentReply): Promise<boolean>;
   };
   readonly listening: ListeningSessions;
+  /** A listener of this name threw, or its promise was rejected. */
+  listenerFailed(name: string, error: unknown): void;
   /** Tells those who listen to a session, in whatever process. */
   tellInvalidParams(sessionKey: string, event: InvalidParams): Promise<void>;
   /** The tools that a session may call. */
@@ -145,17 +148,22 @@ export class Session {
     // Also what is known at once is told when the caller has had its turn.
     const result = await submission.result;
     if (result.status === 'circuit_open')
-      this.events.emit('circuit-open', {
+      this.tell('circuit-open', {
         toolName: result.toolName,
         ...(result.error.retryAfterMs === undefined ? {} : { retryAfterMs: result.error.retryAfterMs }),
       });
-    this.events.emit('settled', result);
+    this.tell('settled', result);
     return result;
   }
 
   /** Hands a call in without waiting for it; the submission tells its ID and holds the result's promise. */
+  submit<T extends AnyTool>(tool: T, params: InputOf<T>, options?: CallOptions): Promise<Submission<OutputOf<T>>>;
+  submit(tool: string, params: Readonly<Record<string, unknown>>, options?: CallOptions): Promise<Submission>;
   async submit(tool: AnyTool | string, params: unknown, options: CallOptions = {}): Promise<Submission> {
-    return this.#submit(tool, params, options);
+    const submission = await this.#submit(tool, params, options);
+    // Whoever waits for the result hears of what went wrong.
+    this.#ended(submission).catch(() => {});
+    return submission;
   }
 
   #submit(tool: AnyTool | string, params: unknown, options: CallOptions): Submission | Promise<Submission> {
@@ -183,7 +191,7 @@ export class Session {
       onProgress: (event) => this.#pass(event),
       onApproval: (request) => {
         const { id, callId, tool, expiresAtMs, route } = request;
-        this.events.emit('approval-requested', {
+        this.tell('approval-requested', {
           callId,
           approvalId: id,
           toolName: tool.name,
@@ -192,7 +200,7 @@ export class Session {
           shownIn: route.sessionKey,
         });
       },
-      onAccepted: (callId) => void this.events.emit('queued', { callId, toolName: envelope.toolName }),
+      onAccepted: (callId) => this.tell('queued', { callId, toolName: envelope.toolName }),
     };
     const submission = this.#host.handIn(envelope, following);
     if (!(submission instanceof Promise) || signal === undefined) return submission;
@@ -228,8 +236,27 @@ export class Session {
   }
 
   #pass(event: Parameters<NonNullable<SubmitOptions['onProgress']>>[0]): void {
-    if (event.type === 'progress') this.events.emit('progress', event);
-    else if (event.type === 'retrying') this.events.emit('retrying', event);
+    if (event.type === 'progress') this.tell('progress', event);
+    else if (event.type === 'retrying') this.tell('retrying', event);
+  }
+
+  /** Tells all who listen. What one of them throws is logged, and keeps neither the call nor the other listeners. */
+  tell<Name extends keyof SessionEvents>(name: Name, event: SessionEvents[Name][0], onFailed?: () => void): void {
+    for (const listener of (this.events as EventEmitter).rawListeners(name))
+      this.inform(name, (told) => Reflect.apply(listener, this.events, [told]), event, onFailed);
+  }
+
+  /** The same for one function of the program's; `name` stands in the log. */
+  inform<Event>(
+    name: string,
+    listener: ((event: Event) => unknown) | undefined,
+    event: Event,
+    onFailed?: () => void,
+  ): void {
+    tell(listener, event, (error) => {
+      this.#host.listenerFailed(name, error);
+      onFailed?.();
+    });
   }
 
   /** Cancels the caller's own call; who joined another's only stops waiting. The listener goes: a signal may outlive thousands of calls. */
@@ -252,6 +279,16 @@ export class Session {
    * Calls a tool for a model: arguments that are refused are mended where they have one meaning, else the model is asked again, at
    * most twice (A15). If that does not help, the session above hears of it (`invalid-params`).
    */
+  callWithReask<T extends AnyTool>(
+    tool: T,
+    params: Readonly<Record<string, unknown>>,
+    options: CallOptions & ReaskOptions,
+  ): Promise<ToolResultEnvelope<OutputOf<T>>>;
+  callWithReask(
+    tool: string,
+    params: Readonly<Record<string, unknown>>,
+    options: CallOptions & ReaskOptions,
+  ): Promise<ToolResultEnvelope>;
   async callWithReask(
     tool: AnyTool | string,
     params: Readonly<Record<string, unknown>>,
@@ -277,14 +314,14 @@ export class Session {
         },
       },
     );
-    if (result.error?.code === 'INVALID_PARAMS')
-      await this.#tellParent({ sessionKey: this.key, toolName, reasks, result });
+    if (result.error?.code === 'INVALID_PARAMS') await this.tellInvalidParams({ toolName, reasks, result });
     return result;
   }
 
-  async #tellParent(event: InvalidParams): Promise<void> {
+  /** Tells the session above that a model could not mend a tool's arguments (A15). */
+  async tellInvalidParams(event: Omit<InvalidParams, 'sessionKey'>): Promise<void> {
     const { parent } = this.record;
-    if (parent !== undefined) await this.#host.tellInvalidParams(parent, event);
+    if (parent !== undefined) await this.#host.tellInvalidParams(parent, { sessionKey: this.key, ...event });
   }
 
   async #schemaOf(name: string, namespace = DEFAULT_NAMESPACE): Promise<JsonSchema> {

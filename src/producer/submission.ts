@@ -7,16 +7,17 @@ import type { SessionRecord } from '../shared/session.ts';
 import type { ProgressEvent } from './results.ts';
 
 /** A call that was handed in. */
-export type Submission =
+export type Submission<Output = unknown> =
   /** Refused or already known: the envelope is final. */
-  { readonly kind: 'answered'; readonly callId?: string; readonly result: ToolResultEnvelope } | PendingSubmission;
+  | { readonly kind: 'answered'; readonly callId?: string; readonly result: ToolResultEnvelope<Output> }
+  | PendingSubmission<Output>;
 
 /** In the queue or running. `stop` ends the waiting, not the call. */
-export interface PendingSubmission {
+export interface PendingSubmission<Output = unknown> {
   readonly kind: 'pending';
   readonly callId: string;
   readonly requestId: string;
-  readonly result: Promise<ToolResultEnvelope>;
+  readonly result: Promise<ToolResultEnvelope<Output>>;
   /** Another's call is waited for: no attempt runs for this one. */
   readonly merged?: boolean;
   stop(): void;

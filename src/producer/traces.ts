@@ -46,6 +46,7 @@ export class CallTraces {
 
   /** Follows the call by what the dispatch tells of it. */
   observe(event: DispatchEvent): void {
+    if (event.type === 'tool_call_circuit_state') return;
     const traceparent = event.envelope?.trace.traceparent ?? '';
     const span = this.#open.get(traceparent);
     if (span === undefined) return;

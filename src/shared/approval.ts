@@ -63,6 +63,8 @@ export interface ApprovalRequest {
   /** What could be remembered, so that calls like this one need no further decision (C24). */
   readonly amendment?: Amendment;
   readonly route: ApprovalRoute;
+  /** Of a call whose outcome was unknown, and that somebody wants to run again: how many attempts it had. */
+  readonly attemptsBefore?: number;
   readonly createdAtMs: number;
   readonly expiresAtMs: number;
 }
@@ -92,6 +94,11 @@ export function approvalId(callId: string, generation: string): string {
   return `${callId}.${generation}`;
 }
 
+/** The generation under which its call waits, which is also when it was asked for. */
+export function generationOf(id: string): string {
+  return id.slice(id.lastIndexOf('.') + 1);
+}
+
 /** The call that an approval's ID belongs to. */
 export function callOf(id: string): string {
   return id.slice(0, id.lastIndexOf('.'));
@@ -116,6 +123,18 @@ export function digestOf(request: ApprovalRequest): string {
       request.expiresAtMs,
     ]),
   );
+}
+
+const AGAIN = 'whether it took effect is unknown, and somebody wants it to run again';
+
+/** What people are asked when a call is resolved as `retry`: whoever let it run once has not let it run again. */
+export function askedAgain(
+  request: ApprovalRequest,
+  again: Pick<ApprovalRequest, 'generation' | 'tool' | 'createdAtMs' | 'expiresAtMs'> & { readonly attempts: number },
+): ApprovalRequest {
+  const { attempts, ...life } = again;
+  const reason = request.attemptsBefore === undefined ? `${AGAIN}: ${request.reason}` : request.reason;
+  return { ...request, ...life, id: approvalId(request.callId, life.generation), reason, attemptsBefore: attempts };
 }
 
 export interface DecisionAsked {
@@ -202,7 +221,12 @@ export function expiredOutcome(request: ApprovalRequest): Outcome {
   return refusedOutcome(request, `Nobody approved the call within ${limitMs / 1_000} s.`);
 }
 
-function refusedOutcome({ tool }: ApprovalRequest, message: string): Outcome {
-  const error = resultError(failureOf('PERMISSION_DENIED', message), 'error');
-  return { status: 'error', toolName: tool.name, durationMs: 0, attempts: 0, error };
+function refusedOutcome({ tool, attemptsBefore }: ApprovalRequest, message: string): Outcome {
+  // Whoever does not let a call run again has not said that it did nothing before.
+  const failure =
+    attemptsBefore === undefined
+      ? failureOf('PERMISSION_DENIED', message)
+      : failureOf('OUTCOME_UNKNOWN', `${message} Whether it took effect before is still unknown.`);
+  const error = resultError(failure, 'error');
+  return { status: 'error', toolName: tool.name, durationMs: 0, attempts: attemptsBefore ?? 0, error };
 }

@@ -68,10 +68,12 @@ export function circuitPolicy(
   readOnly: boolean,
   tool: CircuitOverrides = {},
   operator: CircuitOverrides = {},
+  defaults: CircuitOverrides = {},
 ): CircuitPolicy {
   return {
     ...DEFAULT_CIRCUIT,
     ...(readOnly ? { consecutiveFailures: 8, cooldownMs: 20_000 } : {}),
+    ...defined<Partial<CircuitPolicy>>(defaults),
     ...defined<Partial<CircuitPolicy>>(tool),
     ...defined<Partial<CircuitPolicy>>(operator),
   };

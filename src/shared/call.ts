@@ -41,6 +41,7 @@ export const TRANSITIONS: Readonly<Record<Standing, Partial<Readonly<Record<Stan
   },
   done: {},
   failed: {
+    'awaiting-approval': 'to run again, which a person must approve',
     queued: 'resolved as retry, or asked again with bestEffort',
     done: 'resolved as succeeded',
     failed: 'resolved as failed',
@@ -83,8 +84,10 @@ export const UNKNOWN_CODES: readonly string[] = ['OUTCOME_UNKNOWN', 'POISONED'] 
 const AFTER_THE_EFFECT: readonly string[] = ['TIMEOUT', 'RESULT_TOO_LARGE', 'RESULT_INVALID'] satisfies FailureCode[];
 
 /** Whether an attempt that failed so may have had its effect. A tool that fails for good says itself that it did not do its work. */
-export function isInDoubt(effects: Effects, { code, retriable, nothingHappened }: Failure): boolean {
-  return effects !== 'none' && !nothingHappened && (retriable || AFTER_THE_EFFECT.includes(code));
+export function isInDoubt(effects: Effects, { code, retriable, nothingHappened, afterEffect }: Failure): boolean {
+  return (
+    effects !== 'none' && !nothingHappened && (retriable || afterEffect === true || AFTER_THE_EFFECT.includes(code))
+  );
 }
 
 /** Whether a call that failed, asked for again under its key, must not run again any sooner than a success. */

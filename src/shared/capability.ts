@@ -254,15 +254,25 @@ export interface MemoryStoreOptions {
   readonly id?: string;
 }
 
+/** A record that was asked for by its ID. */
+export type MemoryRecord = Omit<MemoryHit, 'score'>;
+
 /** Long-term memory of one owner (A24). */
 export interface Memory {
   search(query: string, options?: MemorySearchOptions): Promise<readonly MemoryHit[]>;
   store(text: string, options?: MemoryStoreOptions): Promise<{ readonly id: string }>;
+  /** Undefined when there is none, or none any more. */
+  get(id: string): Promise<MemoryRecord | undefined>;
+  /** Whether there was one. */
+  forget(id: string): Promise<boolean>;
 }
+
+/** What a store has to be able to do. One that leaves the rest out refuses it (`PERMISSION_DENIED`). */
+export type StoredMemory = Pick<Memory, 'search' | 'store'> & Partial<Memory>;
 
 /** The store behind `Memory`, one for a worker. Opening does nothing yet. */
 export interface MemoryStore {
-  open(owner: CapabilityOwner): Memory;
+  open(owner: CapabilityOwner): StoredMemory;
   close(): Promise<void>;
 }
 

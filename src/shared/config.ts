@@ -246,6 +246,10 @@ export const settingsSchema = z.strictObject({
       cancelledMs: milliseconds.default(DEFAULT_TTLS.cancelledMs),
     })
     .prefault({}),
+  /** Of every tool, where neither it nor `tools` says anything else (R35). */
+  defaults: z
+    .strictObject({ retry: retryOverridesSchema.optional(), circuit: circuitOverridesSchema.optional() })
+    .prefault({}),
   tools: z.record(z.string(), toolPolicySchema).default({}),
   /** Who may call what, and when a person decides (docs/policy.md). */
   policy: policySettingsSchema.prefault({}),

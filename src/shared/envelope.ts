@@ -40,6 +40,9 @@ export function isIdempotencyKey(key: unknown): key is string {
   return typeof key === 'string' && key !== '' && Buffer.byteLength(key) <= MAX_KEY_BYTES;
 }
 
+/** The largest that the contract knows. Of a caller that names none: it does not bound what tool and operator allow. */
+export const LARGEST_RETRY_BUDGET = Object.freeze({ maxAttempts: 100, maxElapsedMs: 24 * 3_600_000 });
+
 export const toolCallEnvelopeSchema = z.strictObject({
   contractVersion: z.literal(CONTRACT_VERSION),
   requestId: z.string().refine((id) => UUIDV7.test(id) || ULID.test(id), { error: 'must be a UUIDv7 or a ULID' }),
@@ -69,12 +72,8 @@ export const toolCallEnvelopeSchema = z.strictObject({
   transport: z.strictObject({
     dedupeMode: z.enum(['enforced', 'bestEffort', 'disabled']),
     retryBudget: z.strictObject({
-      maxAttempts: z.number().int().min(1).max(100),
-      maxElapsedMs: z
-        .number()
-        .int()
-        .min(0)
-        .max(24 * 3_600_000),
+      maxAttempts: z.number().int().min(1).max(LARGEST_RETRY_BUDGET.maxAttempts),
+      maxElapsedMs: z.number().int().min(0).max(LARGEST_RETRY_BUDGET.maxElapsedMs),
     }),
     circuitBreakerHint: z.enum(['tool', 'dependency', 'global']).optional(),
   }),
@@ -114,6 +113,8 @@ export const resultErrorSchema = z.object({
   /** Where the request was wrong. */
   issues: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
   retryAfterMs: z.number().optional(),
+  /** The call failed and may have had its effect all the same: calling again could have it twice. */
+  mayHaveHappened: z.literal(true).optional(),
 });
 
 export const toolResultEnvelopeSchema = z.object({

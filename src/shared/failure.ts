@@ -160,7 +160,7 @@ export const FAILURES = {
     'backend',
     'rn',
     'The call may not run while it cannot be recorded.',
-    'Redis does not take records of the audit trail: it is down, full or read-only, or somebody changed the trail’s keys.',
+    'Redis does not take records of the audit trail: it is down, full or read-only, or somebody changed the trail’s keys. Or a worker cannot write to PAWL_DATA_DIR/used-approvals: the message says which.',
   ),
   TIMEOUT: kind(
     'timeout',
@@ -374,6 +374,8 @@ export interface Failure {
   readonly retriable: boolean;
   readonly nothingHappened: boolean;
   readonly againstCircuit: boolean;
+  /** It came over an attempt that may have had its effect, whatever its code says. */
+  readonly afterEffect?: true;
   /** For the model; never holds a stack. */
   readonly message: string;
   readonly retryAfterMs?: number;

@@ -140,7 +140,7 @@ export function identify(envelope: ToolCallEnvelope, params: string, rules: Iden
         canonicalJson([target.tenantId ?? null, rules.scope, envelope.toolNamespace, envelope.toolName, meaning, by]),
       ),
     );
-  const request = envelope.toolCallId ?? envelope.requestId;
+  const request = requestNameOf(envelope);
   const loop = payload.idempotencyKey === undefined ? { loopId: named(session, ['params', params]) } : {};
   if (rules.apart !== undefined) return { callId: name('request', envelope.requestId, rules.apart), ...loop };
   if (transport.dedupeMode === 'disabled') return { callId: name('request', envelope.requestId), ...loop };
@@ -152,6 +152,34 @@ export function identify(envelope: ToolCallEnvelope, params: string, rules: Iden
   if (!rules.derive) return { callId: name('request', request), ...loop };
   if (rules.derivedReplay === 'always') return { callId: name('params', params) };
   return { callId: name('request', request, params), mergeId: name('params', params), ...loop };
+}
+
+/** What tells the requests of a session apart that have no key. */
+export function requestNameOf({ toolCallId, requestId }: Pick<ToolCallEnvelope, 'toolCallId' | 'requestId'>): string {
+  return toolCallId ?? requestId;
+}
+
+/**
+ * Whether a request without a key may have been merged into another one's call: the ID of each says what it asks for, and neither can be
+ * made for anything else. `request` names the one that asks (`toolCallId`, or its `requestId`).
+ */
+export function isMerged(
+  callId: string,
+  request: string,
+  leading: { readonly callId: string; readonly envelope: ToolCallEnvelope; readonly paramsDigest: string },
+): boolean {
+  const place = placeOf(callId);
+  if (place === undefined) return false;
+  const idOf = (toolCallId: string, scope: IdentityRules['scope']) =>
+    identify({ ...leading.envelope, toolCallId }, leading.paramsDigest, {
+      ...place,
+      scope,
+      derive: true,
+      derivedReplay: 'same-request',
+    }).callId;
+  return (['session', 'global'] as const).some(
+    (scope) => idOf(requestNameOf(leading.envelope), scope) === leading.callId && idOf(request, scope) === callId,
+  );
 }
 
 const TIER_LETTERS: Readonly<Record<Tier, string>> = { 'read-only': 'r', workspace: 'w', system: 's', elevated: 'e' };

@@ -4,7 +4,8 @@
  *     producer   beforeCall ─► (onApproval) ─► … ─► afterCall        onShortCircuit when no attempt runs for this caller
  *     worker                        beforeAttempt ─► tool ─► afterAttempt ─► onRetry when there will be another attempt
  *
- * `beforeCall` and `afterCall` run once for each call that is handed in, `onShortCircuit` at most once between them;
+ * `beforeCall` and `afterCall` run once for each call that is handed in, `onShortCircuit` at most once between them (`afterCall` also for
+ * results that MCP clients read of tasks, or of what they approved);
  * `beforeAttempt` and `afterAttempt` once for each attempt. A hook sees what those before it made of the call.
  */
 import type { ToolResultEnvelope } from './envelope.ts';
@@ -100,8 +101,8 @@ export interface RetryAnswer {
   readonly deny?: string;
 }
 
-/** Why no attempt ran for this caller. */
-export type ShortCircuit = 'replayed' | 'merged' | 'circuit-open' | 'refused';
+/** Why no attempt ran for this caller. `refused`: also by a person or a worker. `too-late`: its deadline passed before an attempt. */
+export type ShortCircuit = 'replayed' | 'merged' | 'circuit-open' | 'refused' | 'cancelled' | 'too-late';
 
 export interface ShortCircuitEvent extends HookEvent {
   readonly reason: ShortCircuit;

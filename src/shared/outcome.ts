@@ -39,7 +39,17 @@ export function resultError(failure: Failure, status: FailureStatus, breakerStat
     ...(breakerState === undefined ? {} : { breakerState }),
     ...(failure.issues === undefined ? {} : { issues: [...failure.issues] }),
     ...(failure.retryAfterMs === undefined ? {} : { retryAfterMs: failure.retryAfterMs }),
+    ...(failure.code === 'OUTCOME_UNKNOWN' ? { mayHaveHappened: true } : {}),
   };
+}
+
+const FIND_OUT = 'It may have had its effect: find out before you call it again.';
+
+/** The error of a call that may have had its effect: neither a model nor a `bestEffort` caller is told that another try could help. */
+export function doubtful(error: ResultError): ResultError {
+  if (error.mayHaveHappened === true) return error;
+  const message = `${error.message}${/[.!?…]$/.test(error.message) ? '' : '.'} ${FIND_OUT}`;
+  return { ...error, message, retriable: false, mayHaveHappened: true };
 }
 
 /** Whether a result holds text from outside (I23): its tool says so, or the tool works outside and came back with an error. */

@@ -10,6 +10,7 @@ import { posix } from 'node:path';
 import type { Amendment } from './approval.ts';
 import type { ToolLimits } from './budget.ts';
 import { rememberedPrefix } from './command-prefix.ts';
+import { ANY_COMMAND, readCommandText, type SimpleCommand } from './command-text.ts';
 import type { SandboxPolicy, ToolPolicy } from './config.ts';
 import type { DedupeMode } from './envelope.ts';
 import { asksToEscalate } from './escalation.ts';
@@ -92,6 +93,23 @@ export function permit(request: PolicyRequest): Verdict {
   const verdict = evaluate(request);
   if (verdict.decision === 'deny') throw denied(request.tool, verdict.reason, verdict.rule);
   return verdict;
+}
+
+/**
+ * Whether a session's calls of a tool are denied whatever they say: such a tool need not be shown to it. What its commands, their
+ * taint or its channel may decide, only a call can tell.
+ */
+export function isOutOfReach(request: Omit<PolicyRequest, 'params' | 'taint' | 'channel' | 'dedupeMode'>): boolean {
+  const isDenied = ({ decision }: Ruling) => decision === 'deny';
+  if (builtIn(request).some(isDenied)) return true;
+  const { policy, tool, session } = request;
+  const layers = layersOf(policy === undefined ? request : { ...request, policy: { ...policy, channels: {} } });
+  return layers.some((named) => {
+    const { commands = [], sessionKinds } = toolRuleOf(named.layer, tool)?.rule ?? {};
+    if (sessionKinds?.includes(session.kind) === false) return true;
+    // A rule for a command stands for the tool's own decision, and for its tier's.
+    return commands.every(({ decision }) => decision === 'deny') && layerRulings(request, named).some(isDenied);
+  });
 }
 
 export function denied(tool: { readonly name: string; readonly tier: Tier }, reason: string, rule?: string): PawlError {
@@ -231,34 +249,14 @@ function rank(pattern: string, qualified: string): number {
   return (pattern === qualified ? 2_000 : pattern.includes('*') ? 0 : 1_000) + pattern.length;
 }
 
-function toolRulings(
-  { tool, session, params: given }: PolicyRequest,
-  path: string,
-  rule: ToolRule,
-): (Ruling & { readonly own: boolean })[] {
+function toolRulings({ tool, session, params: given }: PolicyRequest, path: string, rule: ToolRule): OwnRuling[] {
   const { commands, hosts, paths, methods } = rule;
   const looksAtParams = [commands, hosts, paths, methods].some((list) => list !== undefined);
   const params = given === undefined || !looksAtParams ? undefined : { ...defaultsOf(tool.inputSchema), ...given };
-  const rulings: (Ruling & { own: boolean })[] = [];
+  const rulings: OwnRuling[] = [];
   const deny = (field: string, reason: string) =>
     rulings.push({ decision: 'deny', rule: `${path}.${field}`, reason, own: false });
-  const command = commandRuleFor(rule, commandOf(params));
-  if (command !== undefined) {
-    const said =
-      command.rule.reason ?? `commands that start with ${command.rule.prefix.join(' ')}: ${command.rule.decision}`;
-    rulings.push({
-      decision: command.rule.decision,
-      rule: `${path}.commands.${command.index}`,
-      reason: said,
-      own: true,
-    });
-  } else if (rule.decision !== undefined)
-    rulings.push({
-      decision: rule.decision,
-      rule: path,
-      reason: rule.reason ?? `${path} says ${rule.decision}`,
-      own: true,
-    });
+  rulings.push(...decisionsOf(rule, path, params));
   if (rule.sessionKinds !== undefined && !rule.sessionKinds.includes(session.kind))
     deny('sessionKinds', `${tool.name} is only for sessions of kind ${rule.sessionKinds.join(', ')}`);
   if (params === undefined) return rulings;
@@ -276,17 +274,48 @@ function toolRulings(
   return rulings;
 }
 
-/** The longest prefix that the command starts with; of equal ones the strictest. */
-function commandRuleFor({ commands = [] }: ToolRule, command: readonly string[] | undefined) {
-  if (command === undefined) return undefined;
-  return commands
+type OwnRuling = Ruling & { readonly own: boolean };
+
+/** Of the tool's own decision and of its rules for commands, one for each command that the call may start. */
+function decisionsOf(rule: ToolRule, path: string, params: Readonly<Record<string, unknown>> | undefined): OwnRuling[] {
+  const general: Ruling[] =
+    rule.decision === undefined
+      ? []
+      : [{ decision: rule.decision, rule: path, reason: rule.reason ?? `${path} says ${rule.decision}` }];
+  const started = rule.commands === undefined ? undefined : startedBy(params);
+  if (started === undefined || started.commands.length === 0)
+    return general.map((ruling) => ({ ...ruling, own: true }));
+  const ruled = started.commands.map((command) => {
+    const found = commandRulesFor(rule, command, started.sure).map(({ rule: { prefix, decision, reason }, index }) => {
+      const named = `commands that start with ${prefix.join(' ')}`;
+      const said = command.open ? `it may run ${named}: ${reason ?? decision}` : (reason ?? `${named}: ${decision}`);
+      return { decision, rule: `${path}.commands.${index}`, reason: said };
+    });
+    return command.open || found.length === 0 ? [...found, ...general] : found;
+  });
+  // What the tool's rules do not decide, its tier's does.
+  const own = general.length > 0 || started.commands.every(({ open }, index) => !open && ruled[index]?.length !== 0);
+  const each = new Map(ruled.flat().map((ruling) => [ruling.rule, ruling]));
+  return [...each.values()].map((ruling) => ({ ...ruling, own }));
+}
+
+/**
+ * The longest prefix that the command starts with; of equal ones the strictest. Of one that may go on in any way, all that it may
+ * start with. What is not `sure` is allowed by none.
+ */
+function commandRulesFor({ commands = [] }: ToolRule, { words, open }: SimpleCommand, sure: boolean) {
+  const found = commands
     .map((rule, index) => ({ rule, index }))
-    .filter(
-      ({ rule }) => startsWith(command, rule.prefix) || (rule.decision !== 'allow' && namesLike(command, rule.prefix)),
-    )
+    .filter(({ rule: { prefix, decision } }) => {
+      if (decision === 'allow') return sure && startsWith(words, prefix);
+      if (open && words.length === 0) return true;
+      const known = open ? prefix.slice(0, words.length) : prefix;
+      return startsWith(words, known) || namesLike(words, known);
+    })
     .sort(
       (a, b) => b.rule.prefix.length - a.rule.prefix.length || SEVERITY[b.rule.decision] - SEVERITY[a.rule.decision],
-    )[0];
+    );
+  return open ? found : found.slice(0, 1);
 }
 
 /** Of a command as `commandOf` gives it: the program of the prefix may stand there with its folder. */
@@ -313,12 +342,53 @@ function defaultsOf(schema: JsonSchema | undefined): Readonly<Record<string, unk
   );
 }
 
-/** The argument vector of a call that starts a program. */
+/** Which of them a tool takes, its schema need not say. */
+const COMMAND_NAMES = ['command', 'argv', 'cmd'] as const;
+
+function commandsIn(params: Readonly<Record<string, unknown>> | undefined): readonly unknown[] {
+  return COMMAND_NAMES.map((name) => params?.[name]).filter((command) => command !== undefined && command !== null);
+}
+
+/** The argument vector of a call that starts a program; undefined where there is none, or where it may be another one. */
 export function commandOf(params: Readonly<Record<string, unknown>> | undefined): readonly string[] | undefined {
-  const command = params?.['command'] ?? params?.['argv'] ?? params?.['cmd'];
+  const commands = commandsIn(params);
+  return commands.length === 1 ? wordsOf(commands[0]) : undefined;
+}
+
+function wordsOf(command: unknown): readonly string[] | undefined {
   if (!Array.isArray(command) || !command.every((word) => typeof word === 'string')) return undefined;
   const [program = '', ...rest] = command as readonly string[];
   return [programOf(program), ...rest];
+}
+
+/** Whose texts are read as `readCommandText` does. */
+const SHELLS = new Set(['sh', 'ash', 'bash', 'dash', 'ksh']);
+
+/** What a call may start. `sure`: it is these commands, and nothing else; only then may they be allowed. */
+function startedBy(params: Readonly<Record<string, unknown>> | undefined): {
+  readonly commands: readonly SimpleCommand[];
+  readonly sure: boolean;
+} {
+  const given = commandsIn(params);
+  const shell = params?.['shell'];
+  const isText = typeof shell !== 'string' || SHELLS.has(programOf(shell));
+  const read = given.map((command) => {
+    const words = wordsOf(command);
+    if (words !== undefined) return { commands: [{ words, open: false }], plain: true };
+    if (typeof command !== 'string' || !isText) return { commands: [ANY_COMMAND], plain: false };
+    const { commands, plain } = readCommandText(command);
+    return {
+      commands: commands.map(({ words: [program, ...rest], open }) => ({
+        words: program === undefined ? [] : [programOf(program), ...rest],
+        open,
+      })),
+      plain,
+    };
+  });
+  return {
+    commands: read.flatMap(({ commands }) => commands),
+    sure: read.length === 1 && read.every(({ plain }) => plain),
+  };
 }
 
 const SYSTEM_FOLDER = /^(?:(?:\/usr(?:\/local)?)?\/s?bin|\/opt\/homebrew\/bin|\/run\/current-system\/sw\/bin)$/;

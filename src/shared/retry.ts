@@ -35,14 +35,16 @@ export type RetryOverrides = { readonly [K in keyof RetryPolicy]?: RetryPolicy[K
 
 export const DEFAULT_RETRY: RetryPolicy = { maxAttempts: 4, baseMs: 200, maxDelayMs: 4_000, maxElapsedMs: 30_000 };
 
-/** The smallest bound wins (DESIGN, ruling 10). */
+/** The smallest bound wins (DESIGN, ruling 10). `defaults` are the operator's, for tools that say nothing of their own (R35). */
 export function retryPolicy(
   tool: RetryOverrides,
   operator: RetryOverrides | undefined,
   caller: { readonly maxAttempts: number; readonly maxElapsedMs: number },
+  defaults: RetryOverrides = {},
 ): RetryPolicy {
   const policy: RetryPolicy = {
     ...DEFAULT_RETRY,
+    ...defined<Partial<RetryPolicy>>(defaults),
     ...defined<Partial<RetryPolicy>>(tool),
     ...defined<Partial<RetryPolicy>>(operator ?? {}),
   };

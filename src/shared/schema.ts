@@ -2,11 +2,13 @@
  * JSON Schema 2020-12: made from zod, checked by Ajv, faults told so that the next attempt can succeed (A14, A15).
  */
 import { createRequire } from 'node:module';
-import type { Ajv2020, ErrorObject, ValidateFunction } from 'ajv/dist/2020.js';
+import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
 import { type Issue, PawlError } from './failure.ts';
-import { unescaped } from './json-pointer.ts';
+import { decoded } from './json-pointer.ts';
 import { isLinear, linearPattern } from './pattern.ts';
+import { issuesOf } from './schema-issues.ts';
+import { withTags } from './schema-tags.ts';
 
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
@@ -52,16 +54,40 @@ function whyNotOfZod(value: unknown): string | undefined {
 
 /**
  * zod strips unknown properties on parse, so that a misspelt optional parameter would be lost in silence: refuse it, at every
- * depth. Not below `allOf`, whose parts describe one object together.
+ * depth. Not below `allOf`, whose parts describe one object together, nor in definitions that stand there as well.
  */
-function closeObjects(schema: unknown): void {
-  if (Array.isArray(schema)) schema.forEach(closeObjects);
+function closeObjects(root: Readonly<Record<string, unknown>>): void {
+  const definitions: Readonly<Record<string, unknown>> = { ...(root['$defs'] as object | undefined), [ROOT]: root };
+  const together = new Set<string>();
+  referencesBelowAllOf(root, false, together);
+  // What such a definition refers to stands below `allOf` with it: those join the ones that this loop goes through.
+  for (const name of together) referencesBelowAllOf(definitions[name], true, together);
+  for (const [name, definition] of Object.entries(definitions)) if (!together.has(name)) close(definition);
+}
+
+function close(schema: unknown): void {
+  if (Array.isArray(schema)) schema.forEach(close);
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return;
   const parts = schema as Record<string, unknown>;
   if (parts['type'] === 'object' && parts['additionalProperties'] === undefined) parts['additionalProperties'] = false;
-  Object.values(parts['properties'] ?? {}).forEach(closeObjects);
-  for (const name of ['items', 'prefixItems', 'additionalProperties', 'anyOf', 'oneOf']) closeObjects(parts[name]);
+  Object.values(parts['properties'] ?? {}).forEach(close);
+  for (const name of ['items', 'prefixItems', 'additionalProperties', 'anyOf', 'oneOf']) close(parts[name]);
 }
+
+/** How a schema refers to itself. */
+const ROOT = '#';
+
+/** Adds the names of definitions, as zod refers to them. Definitions are looked at where they are referred to. */
+function referencesBelowAllOf(schema: unknown, isBelow: boolean, found: Set<string>): void {
+  if (typeof schema !== 'object' || schema === null) return;
+  for (const [keyword, value] of Object.entries(schema)) {
+    if (isBelow && keyword === '$ref' && typeof value === 'string')
+      found.add(value.startsWith(DEFINITIONS) ? decoded(value.slice(DEFINITIONS.length)) : value);
+    referencesBelowAllOf(value, isBelow || keyword === 'allOf', found);
+  }
+}
+
+const DEFINITIONS = '#/$defs/';
 
 /**
  * zod writes its own pattern beside some formats, with look-around that has no linear form: the format says it, and zod checks
@@ -80,18 +106,15 @@ const LINEAR = Object.assign((pattern: string) => linearPattern(pattern), { code
 
 export type Validator = (value: unknown) => readonly Issue[];
 
-const MAX_ISSUES = 10;
-/** Longer names are told and compared by their beginning. */
-const MAX_WORD_LENGTH = 128;
-
 const require = createRequire(import.meta.url);
 
 /** Loaded when the first schema is compiled: most commands compile none. */
-function newAjv(validateSchema: boolean): Ajv2020 {
+function newAjv(validateSchema: boolean, discriminator: boolean): Ajv2020 {
   const { Ajv2020 } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js');
   const { default: addFormats } = require('ajv-formats') as typeof import('ajv-formats');
   const ajv = new Ajv2020({
     validateSchema,
+    discriminator,
     allErrors: true,
     ownProperties: true,
     strict: false,
@@ -106,43 +129,54 @@ function newAjv(validateSchema: boolean): Ajv2020 {
 }
 
 /** Learning what a schema may be takes far longer than compiling one: that is done when a schema comes that nobody knows. */
-let checking: Ajv2020 | undefined;
-let unchecking: Ajv2020 | undefined;
+const kept = new Map<string, Ajv2020>();
 
 /**
  * Compiles a schema once. `ownProperties` keeps inherited names such as `constructor` from satisfying `required`.
  * Throws `CONFIGURATION` when the schema itself is not valid.
  */
 export function compileSchema(schema: JsonSchema): Validator {
-  const ajv = ajvFor(schema);
   let validate: ValidateFunction;
   try {
-    validate = ajv.compile(schema);
+    validate = compiledWithTags(schema) ?? compiled(schema, !knownValid.has(schema), false);
   } catch (error) {
     throw new PawlError(
       'CONFIGURATION',
       `The schema is not valid JSON Schema 2020-12: ${error instanceof Error ? error.message : String(error)}`,
       { cause: error },
     );
+  }
+  return (value) => (validate(value) ? [] : issuesOf(validate.errors ?? []));
+}
+
+/** Undefined where no tag helps. What is wrong with the schema, and what refers into its unions, shows without tags. */
+function compiledWithTags(schema: JsonSchema): ValidateFunction | undefined {
+  const tagged = withTags(schema);
+  if (tagged === undefined) return undefined;
+  try {
+    return compiled(tagged, !knownValid.has(schema), true);
+  } catch {
+    return undefined;
+  }
+}
+
+function compiled(schema: JsonSchema, isChecked: boolean, hasTags: boolean): ValidateFunction {
+  const ajv = ajvFor(schema, isChecked, hasTags);
+  try {
+    return ajv.compile(schema);
   } finally {
     // What is compiled stays with whoever asked for it. What has an `$id` had an Ajv of its own.
     if (schema['$id'] === undefined) ajv.removeSchema(schema);
   }
-  return (value) => {
-    if (validate(value)) return [];
-    return (validate.errors ?? []).slice(0, MAX_ISSUES).map(issueOf);
-  };
 }
 
-function ajvFor(schema: JsonSchema): Ajv2020 {
+function ajvFor(schema: JsonSchema, isChecked: boolean, hasTags: boolean): Ajv2020 {
   // Names of its own would be known to the schemas after it.
-  if (JSON.stringify(schema).includes('"$id"')) return newAjv(!knownValid.has(schema));
-  if (knownValid.has(schema)) {
-    unchecking ??= newAjv(false);
-    return unchecking;
-  }
-  checking ??= newAjv(true);
-  return checking;
+  if (JSON.stringify(schema).includes('"$id"')) return newAjv(isChecked, hasTags);
+  const name = `${isChecked} ${hasTags}`;
+  const ajv = kept.get(name) ?? newAjv(isChecked, hasTags);
+  kept.set(name, ajv);
+  return ajv;
 }
 
 /** Compiles a schema when it is used first; at once, so that its fault is told, when it may have one. */
@@ -160,86 +194,11 @@ function hasLinearPatterns(schema: unknown): boolean {
 /** Compiles a schema that was checked before when it is used first: thousands of declared tools cost nothing until then. */
 export function compiledWhenUsed(schema: JsonSchema): Validator {
   knownValid.add(schema);
-  let compiled: Validator | undefined;
+  let validate: Validator | undefined;
   return (value) => {
-    compiled ??= compileSchema(schema);
-    return compiled(value);
+    validate ??= compileSchema(schema);
+    return validate(value);
   };
 }
 
-function issueOf(error: ErrorObject): Issue {
-  const at = error.instancePath.split('/').slice(1).map(unescaped);
-  const params = error.params as Record<string, unknown>;
-  switch (error.keyword) {
-    case 'required':
-      return { path: [...at, String(params['missingProperty'])].join('.'), message: 'is required and missing' };
-    case 'additionalProperties':
-    case 'unevaluatedProperties': {
-      const unknown = String(params['additionalProperty'] ?? params['unevaluatedProperty']).slice(0, MAX_WORD_LENGTH);
-      const known = Object.keys((error.parentSchema?.['properties'] as object | undefined) ?? {});
-      const hint = nearest(unknown, known)[0];
-      return {
-        path: [...at, unknown].join('.'),
-        message: `is not a parameter${hint === undefined ? '.' : `; did you mean ${hint}?`} Allowed: ${known.join(', ') || 'none'}`,
-      };
-    }
-    case 'enum':
-      return {
-        path: at.join('.'),
-        message: `must be one of ${(params['allowedValues'] as unknown[]).map((value) => JSON.stringify(value)).join(', ')}; got ${shown(error.data)}`,
-      };
-    case 'const':
-      return {
-        path: at.join('.'),
-        message: `must be ${JSON.stringify(params['allowedValue'])}; got ${shown(error.data)}`,
-      };
-    default:
-      return { path: at.join('.'), message: `${error.message ?? error.keyword}; got ${shown(error.data)}` };
-  }
-}
-
-/** A value as an error's sentence quotes it. */
-export function shown(value: unknown): string {
-  const text = jsonOf(typeof value === 'string' ? value.slice(0, 100) : value);
-  return text.length <= 80 ? text : `${text.slice(0, 80)}…`;
-}
-
-/** What is nested too deep to be written is named by its type. */
-function jsonOf(value: unknown): string {
-  try {
-    return JSON.stringify(value) ?? String(value);
-  } catch {
-    return `a deeply nested ${typeof value}`;
-  }
-}
-
-/** Up to three candidates that look most like the word, the best first; none when all are far off. */
-export function nearest(word: string, candidates: readonly string[]): string[] {
-  const wanted = word.slice(0, MAX_WORD_LENGTH).toLowerCase();
-  return candidates
-    .map((candidate) => ({
-      candidate,
-      distance: editDistance(wanted, candidate.toLowerCase()),
-      within: candidate.toLowerCase().includes(wanted) || wanted.includes(candidate.toLowerCase()),
-    }))
-    .filter(
-      ({ candidate, distance, within }) =>
-        within || distance <= Math.max(2, Math.floor(Math.max(wanted.length, candidate.length) / 3)),
-    )
-    .sort((a, b) => a.distance - b.distance)
-    .slice(0, 3)
-    .map(({ candidate }) => candidate);
-}
-
-function editDistance(a: string, b: string): number {
-  let previous = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (let row = 1; row <= a.length; row += 1) {
-    const current = [row];
-    for (let column = 1; column <= b.length; column += 1) {
-      const substitution = (previous[column - 1] ?? 0) + (a[row - 1] === b[column - 1] ? 0 : 1);
-      current.push(Math.min(substitution, (previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1));
-    }
-    previous = current;
-  }
-  return previous[b.length] ?? 0;
-}
+export { nearest, shown } from './schema-issues.ts';

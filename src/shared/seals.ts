@@ -6,7 +6,8 @@
  * |----------|-------------------------------------------------------------------------|
  * | request  | its call, its generation (which is also the time from which it holds)   |
  * | outcome  | its call and the state that it ended in; a large one is signed by its   |
- * |          | reference, which holds the digest of every part                         |
+ * |          | reference, which holds the digest of every part. Whether it is another  |
+ * |          | call's, too, which was merged into this one, their IDs say              |
  * | approval | its ID and the digest of all that a decision is about                   |
  * | preview  | its approval                                                            |
  * | decision | its approval; what it covers stands in itself                           |
@@ -103,6 +104,12 @@ export class Seals {
   /** The outcome, or in place of one that nobody with a key wrote, an error. */
   believedOutcome(callId: string, state: string, text: string, signature: string): Outcome {
     return this.isOutcome(callId, state, text, signature) ? (JSON.parse(text) as Outcome) : FORGED_OUTCOME;
+  }
+
+  /** A record says of its call that it is another one, which it cannot be. Answers what stands in for the outcome. */
+  refuseMerged(callId: string): Outcome {
+    this.#tell({ what: 'outcome', callId, reason: 'the outcome is another call’s' }, callId);
+    return FORGED_OUTCOME;
   }
 
   /** A part of what is large of a call is not what its reference says. */

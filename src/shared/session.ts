@@ -125,6 +125,12 @@ export function withTaint(record: SessionRecord, sources: readonly string[], atM
   return room.length === 0 ? record : { ...record, taint: [...taint, ...room.map((source) => ({ source, atMs }))] };
 }
 
+/** The session after it has seen what another record of it says that it saw. */
+export function withTaintsOf(record: SessionRecord, other: SessionRecord | undefined): SessionRecord {
+  const { taint = [] } = other ?? {};
+  return taint.reduce((marked, { source, atMs }) => withTaint(marked, [source], atMs), record);
+}
+
 /** Throws `CONTRACT_INVALID` with every fault. */
 export function parseOpenSession(open: OpenSession): z.output<typeof openSessionSchema> {
   const parsed = openSessionSchema.safeParse(open);

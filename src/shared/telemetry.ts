@@ -99,7 +99,9 @@ export type ProducerEvent<Offer = unknown> =
       readonly envelope: ToolCallEnvelope;
       readonly offer: Offer;
       readonly result: ToolResultEnvelope;
-    };
+    }
+  /** Somebody has forced a circuit open, or reset it, here. */
+  | ({ readonly type: 'tool_call_circuit_state' } & CircuitChange);
 
 /** A log line: the seeds' fields, and what finds the call again. */
 export interface CallLine {
@@ -202,18 +204,7 @@ export function workerLine(event: WorkerEvent): CallLine {
         },
       };
     case 'tool_call_circuit_state':
-      return {
-        level: event.to === 'CLOSED' ? 'info' : 'warn',
-        message: `the circuit ${event.circuit} went from ${event.from} to ${event.to}`,
-        fields: {
-          event: type,
-          side,
-          circuit: event.circuit,
-          from: event.from,
-          breakerState: event.to,
-          ...(event.reason === undefined ? {} : { reason: event.reason }),
-        },
-      };
+      return circuitLine(side, event);
     case 'tool_call_shadow':
       return shadowLine(side, event);
     case 'tool_call_retry_refused':
@@ -239,13 +230,15 @@ export function producerLine(event: ProducerEvent): CallLine {
     case 'accepted': {
       const { callId, envelope, answer } = event;
       return {
-        level: 'debug',
+        // R17: one key for two sets of parameters is an alarm, whatever becomes of the call.
+        level: answer === 'conflict' ? 'warn' : 'debug',
         message: `${envelope.toolName} was handed in: ${answer}`,
         fields: {
           event: 'tool_call_start',
           side,
           ...identityOf({ callId, envelope }),
           ...(answer === 'claimed' ? { state: 'queued' } : {}),
+          ...(answer === 'conflict' ? { errorCode: 'IDEMPOTENCY_CONFLICT' } : {}),
         },
       };
     }
@@ -273,6 +266,8 @@ export function producerLine(event: ProducerEvent): CallLine {
     }
     case 'shadow':
       return shadowLine(side, event);
+    case 'tool_call_circuit_state':
+      return circuitLine(side, event);
     case 'ended': {
       const { envelope, result } = event;
       return {
@@ -291,6 +286,21 @@ export function producerLine(event: ProducerEvent): CallLine {
       };
     }
   }
+}
+
+function circuitLine(side: 'worker' | 'producer', { circuit, from, to, reason }: CircuitChange): CallLine {
+  return {
+    level: to === 'CLOSED' ? 'info' : 'warn',
+    message: `the circuit ${circuit} went from ${from} to ${to}`,
+    fields: {
+      event: 'tool_call_circuit_state',
+      side,
+      circuit,
+      from,
+      breakerState: to,
+      ...(reason === undefined ? {} : { reason }),
+    },
+  };
 }
 
 /** What shadow mode would have done. */

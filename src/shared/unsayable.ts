@@ -23,16 +23,32 @@ export function unsayableIn(value: unknown): Unsayable | undefined {
 function search(value: unknown, holders: object[]): Unsayable | undefined {
   if (typeof value !== 'object' || value === null)
     return typeof value === 'bigint' && !isSelfWriting(value) ? { path: '', what: 'bigint' } : undefined;
-  if (isSelfWriting(value) || ArrayBuffer.isView(value)) return undefined;
-  // JSON says {} for each of them, whatever it holds.
-  if (value instanceof Map || value instanceof Set || value instanceof Promise)
-    return { path: '', what: Object.prototype.toString.call(value).slice('[object '.length, -1) };
+  if (isSelfWriting(value)) return undefined;
+  const found = Array.isArray(value) ? undefined : ofKind(value);
+  if (found !== undefined) return { path: '', what: found };
   if (holders.includes(value)) return { path: '', what: 'a value that holds itself' };
   if (holders.length > MAX_DEPTH) return undefined;
   holders.push(value);
-  const found = Array.isArray(value) ? searchList(value, holders) : searchMembers(value, holders);
+  const within = Array.isArray(value) ? searchList(value, holders) : searchMembers(value, holders);
   holders.pop();
-  return found;
+  return within;
+}
+
+/** What JSON says {} for, whatever it holds, and bytes, which it counts out. */
+function ofKind(value: object): string | undefined {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  // The second is a plain object too, of another realm.
+  if (prototype === Object.prototype || prototype === null || Object.getPrototypeOf(prototype) === null)
+    return undefined;
+  const tag = Object.prototype.toString.call(value).slice('[object '.length, -1);
+  if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer || value instanceof SharedArrayBuffer)
+    return `${tag} (bytes go into content or a file)`;
+  if (value instanceof Map || value instanceof Set || value instanceof Promise) return tag;
+  if (value instanceof Error) return `${value.name} (its message would be lost)`;
+  // What has members is taken for these; a boxed value is written as what it holds.
+  if (Object.keys(value).length > 0 || ['Number', 'String', 'Boolean'].includes(tag)) return undefined;
+  const { name } = (value as { readonly constructor?: { readonly name?: unknown } }).constructor ?? {};
+  return `${typeof name === 'string' && name !== '' ? name : tag} without members that JSON knows`;
 }
 
 function searchList(list: readonly unknown[], holders: object[]): Unsayable | undefined {

@@ -157,7 +157,7 @@ export class Admission {
       registered,
       policy,
       modes,
-      retry: retryPolicy(registered.tool.retry, policy.retry, envelope.transport.retryBudget),
+      retry: retryPolicy(registered.tool.retry, policy.retry, envelope.transport.retryBudget, settings.defaults.retry),
       allowance: retryAllowance(qualifiedName(registered.tool), envelope.target.tenantId, policy.retry?.budget),
       circuit,
       attempt: started.earlier.length + 1,
@@ -235,7 +235,9 @@ export class Admission {
   }
 
   #circuitPolicy({ tool }: RegisteredTool): CircuitPolicy {
-    return circuitPolicy(tool.tier === 'read-only', tool.circuit, toolPolicy(this.#parts.settings, tool).circuit);
+    const { settings } = this.#parts;
+    const { circuit } = toolPolicy(settings, tool);
+    return circuitPolicy(tool.tier === 'read-only', tool.circuit, circuit, settings.defaults.circuit);
   }
 
   /** The call's circuit is not closed: be its probe, wait, or refuse the call. */
@@ -312,6 +314,7 @@ export class Admission {
     return this.#settler.refuse(callId, fence, outcome, earlier, {
       policy: toolPolicy(this.#parts.settings, tool),
       effects,
+      expectedRetrySafe: envelope.payload.callHints?.expectedRetrySafe ?? false,
     });
   }
 

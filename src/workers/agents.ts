@@ -2,7 +2,7 @@
 import { type AgentMessage, type AgentReport, type Agents, hasAnswered } from '../shared/agent.ts';
 import { PawlError, ToolError } from '../shared/failure.ts';
 import { digest } from '../shared/fingerprint.ts';
-import { newSession, parseOpenSession, type SessionRecord, sessionClosed } from '../shared/session.ts';
+import { newSession, parseOpenSession, type SessionRecord, sessionClosed, sessionTaken } from '../shared/session.ts';
 import type { Backend } from '../shared/store/backend.ts';
 
 /** Of one session, closed ones not counted. */
@@ -54,7 +54,7 @@ export class WorkerAgents {
     const asked = parseOpenSession({ kind: 'worker', sessionKey: agentId, parent: sessionKey });
     const createdAtMs = await ledger.now();
     const own = newSession(asked, session, { sessionKey: agentId, workspaceRoot, createdAtMs });
-    await sessions.create(own, 'fresh');
+    if ((await sessions.create(own, 'fresh')) === undefined) await this.#checkOwn(agentId, sessionKey);
     // Whoever closed the session meanwhile may not have seen what is below it now.
     if ((await sessions.read(sessionKey))?.state === 'closed') {
       await sessions.close(agentId);
@@ -71,6 +71,12 @@ export class WorkerAgents {
       });
     }
     return this.#report(session, agentId);
+  }
+
+  /** The key may have been taken by somebody who knew it beforehand, and would get all that the agent calls. Throws `CONTRACT_INVALID`. */
+  async #checkOwn(agentId: string, sessionKey: string): Promise<void> {
+    const there = await this.#backend.sessions.read(agentId);
+    if (there?.parent !== sessionKey || there.kind !== 'worker') throw sessionTaken(agentId);
   }
 
   /** Those that count, by name. */

@@ -180,12 +180,17 @@ export class ApprovalGate {
     return decision.params ?? params;
   }
 
-  /** An attempt under an approval is over. */
-  async leave({ started, running }: Begun, verdict: Verdict): Promise<void> {
+  /** An attempt under an approval is over. What it came to is written by now: it stands, also where this cannot be noted. */
+  async leave({ callId, started, running }: Begun, verdict: Verdict): Promise<void> {
     const { approvalId, resolution = '', fence } = started;
     if (approvalId === undefined || verdict.kind === 'abandoned') return;
     const ended = verdict.kind === 'finished' || verdict.kind === 'dropped';
-    await this.#parts.used.end(`${approvalId} ${resolution}`, { fence, token: running.token, ended });
+    const { used, log } = this.#parts;
+    try {
+      await used.end(`${approvalId} ${resolution}`, { fence, token: running.token, ended });
+    } catch (error) {
+      log.error({ callId, approvalId, error: String(error) }, 'the end of an attempt under an approval was not noted');
+    }
   }
 
   #refused(callId: string, reason: string): PawlError {

@@ -1,5 +1,6 @@
 /** Where the hooks of a worker meet an attempt: each kind once, around the one place that runs the tool (D5, R32). */
 
+import { isInDoubt } from '../shared/call.ts';
 import { turnOf } from '../shared/envelope.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { AfterAttemptEvent, AttemptEvent, Hooks } from '../shared/hooks.ts';
@@ -57,7 +58,8 @@ export class AttemptHooks {
       return toEnding(made.result, options);
     } catch (error) {
       if (!(error instanceof PawlError)) throw error;
-      return { kind: 'failure', failure: { ...failureOf(error.code, error.message), nothingHappened: false } };
+      const failure: Failure = { ...failureOf(error.code, error.message), nothingHappened: false };
+      return { kind: 'failure', failure: mayHaveActed(begun, ending) ? { ...failure, afterEffect: true } : failure };
     }
   }
 
@@ -89,6 +91,18 @@ export class AttemptHooks {
       attempt,
       fence: started.fence,
     };
+  }
+}
+
+/** Whether the attempt may have had its effect, as far as its ending says. */
+function mayHaveActed({ registered }: Begun, ending: Ending): boolean {
+  switch (ending.kind) {
+    case 'value':
+      return true;
+    case 'failure':
+      return isInDoubt(registered.tool.effects, ending.failure);
+    case 'aborted':
+      return ending.evidence === 'unknown';
   }
 }
 

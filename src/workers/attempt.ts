@@ -2,7 +2,7 @@
  * The one place that meets a tool's code. Whatever happens there, a value, an exception of any kind, an abort, comes out as a value.
  */
 import { classify, stackOf } from '../shared/classify.ts';
-import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
+import { type Failure, failureOf, PawlError, ToolError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import { redact, secretsIn } from '../shared/redaction.ts';
 import type { RetryPolicy } from '../shared/retry.ts';
@@ -140,8 +140,9 @@ async function conclude(
   if (running.signal.aborted)
     return { kind: 'aborted', reason: running.signal.reason as PawlError, evidence: 'not-run' };
   const stopTimer = startTimer(options);
+  running.acts = 0;
   const failed = (thrown: unknown): Ending => {
-    const failure = classify(thrown, options.policy);
+    const failure = failureAfter(running, thrown, options.policy);
     // A tool that ends because it was told to has no defect to look for.
     if (failure.class === 'tool' && !running.signal.aborted)
       log.error(
@@ -172,6 +173,13 @@ async function conclude(
     abort.stop();
     options.flushProgress();
   }
+}
+
+/** What an error proves, it proves of the step that failed; a tool that throws a `ToolError` speaks of all that it did. */
+function failureAfter({ acts }: RunningAttempt, thrown: unknown, policy: RetryPolicy): Failure {
+  const failure = classify(thrown, policy);
+  if (acts === 0 || !failure.nothingHappened || thrown instanceof ToolError) return failure;
+  return { ...failure, nothingHappened: false };
 }
 
 /** The tool was told to stop: what it says within a moment still counts. */

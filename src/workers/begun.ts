@@ -131,10 +131,10 @@ export function waitedMs({ running, started }: Begun): number {
   return Math.max(0, started.nowMs - Number(callOfJob(running.jobId).generation));
 }
 
-/** How long the attempt may take; a caller may give it more time than its tool says. */
+/** How long the attempt may take; a caller may give it more time than its tool says, and none more than the operator. */
 export function timeLimitMs({ envelope, policy }: Begun, tool: { readonly timeoutMs: number }): number {
-  const askedMs = envelope.payload.callHints?.timeoutMs ?? tool.timeoutMs;
-  return Math.min(askedMs, policy.timeoutMs ?? Number.POSITIVE_INFINITY);
+  const allowedMs = policy.timeoutMs ?? Number.POSITIVE_INFINITY;
+  return Math.min(envelope.payload.callHints?.timeoutMs ?? policy.timeoutMs ?? tool.timeoutMs, allowedMs);
 }
 
 /** When nobody wants the call's result any more. Whoever let it run again, which was in doubt, wants it however late that is. */

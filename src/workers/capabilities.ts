@@ -14,11 +14,13 @@ import type {
   DiffTracker,
   Memory,
   Processes,
+  StoredMemory,
   Terminals,
   Tier,
   ToolCapabilities,
   Workspace,
 } from '../shared/tool.ts';
+import { type ActingAttempt, acting } from './acts.ts';
 import { CallChanges } from './diff-tracker.ts';
 import { openNetwork } from './network.ts';
 import { openProcesses } from './processes.ts';
@@ -37,6 +39,8 @@ export interface CapabilityOptions {
   readonly tier?: Tier;
   readonly callId: string;
   readonly signal: AbortSignal;
+  /** Learns of the steps that change something. */
+  readonly attempt?: ActingAttempt;
   /** The worker's environment; programs see an allow-list of it. */
   readonly env: Readonly<Record<string, string | undefined>>;
   /** `host` or `host:port` that `fetch` may reach although private. */
@@ -45,7 +49,7 @@ export interface CapabilityOptions {
   readonly sandboxNetwork?: boolean;
   /** Absent where no program can go on after its call. */
   readonly terminals?: Terminals;
-  readonly memory?: Memory;
+  readonly memory?: StoredMemory;
   readonly channel?: Channel;
   readonly agents?: Agents;
 }
@@ -59,14 +63,14 @@ export interface GrantedCapabilities extends ToolCapabilities {
 
 /** Every method of a handle that is not granted throws `PERMISSION_DENIED`. */
 export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities {
-  const { signal, callId, env } = options;
+  const { signal, callId, env, attempt = { acts: 0 } } = options;
   const demand = (capability: Capability): void => {
     const why = whyAbsent(capability, options);
     if (why !== undefined) throw new PawlError('PERMISSION_DENIED', why);
   };
   const root = options.session.workspaceRoot ?? '';
   const has = (capability: Capability): boolean => whyAbsent(capability, options) === undefined;
-  const network = openNetwork({ signal, allowedHosts: options.allowedHosts ?? [] });
+  const network = openNetwork({ signal, attempt, allowedHosts: options.allowedHosts ?? [] });
   const { sandbox = 'preferred', sandboxNetwork: networkGranted = false } = options;
   const processes = openProcesses({ root, callId, signal, env, sandbox, network: networkGranted });
   const changes = new CallChanges();
@@ -74,13 +78,13 @@ export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities
   return {
     has,
     demand,
-    workspace: new GuardedWorkspace(workspace, demand, changes),
+    workspace: new GuardedWorkspace(workspace, demand, changes, attempt),
     changes,
-    processes: guardedProcesses(processes, demand),
-    terminals: guardedTerminals(options.terminals, demand),
-    memory: guardedMemory(options.memory, demand, options.session.taint !== undefined),
-    channel: new GuardedChannel(options.channel, demand),
-    agents: guardedAgents(options.agents, demand),
+    processes: guardedProcesses(processes, demand, attempt),
+    terminals: guardedTerminals(options.terminals, demand, attempt),
+    memory: guardedMemory(options.memory, demand, attempt, options.session.taint !== undefined),
+    channel: new GuardedChannel(options.channel, demand, attempt),
+    agents: guardedAgents(options.agents, demand, attempt),
     fetch: async (input, init) => {
       demand('network');
       return network(input, init);
@@ -117,11 +121,13 @@ class GuardedWorkspace implements Workspace {
   readonly #workspace: Workspace;
   readonly #demand: Demand;
   readonly #changes: DiffTracker;
+  readonly #attempt: ActingAttempt;
 
-  constructor(workspace: Workspace, demand: Demand, changes: DiffTracker) {
+  constructor(workspace: Workspace, demand: Demand, changes: DiffTracker, attempt: ActingAttempt) {
     this.#workspace = workspace;
     this.#demand = demand;
     this.#changes = changes;
+    this.#attempt = attempt;
   }
 
   get root(): string {
@@ -148,7 +154,7 @@ class GuardedWorkspace implements Workspace {
 
   readonly commit: Workspace['commit'] = async (changes) => {
     this.#demand('workspace:write');
-    const committed = await this.#workspace.commit(changes);
+    const committed = await acting(this.#attempt, () => this.#workspace.commit(changes));
     changes.forEach((change, index) => {
       const before = committed[index]?.before;
       const after = change.kind === 'remove' ? undefined : Buffer.from(change.content);
@@ -167,63 +173,82 @@ class GuardedWorkspace implements Workspace {
   };
 }
 
-function guardedProcesses(processes: Processes, demand: Demand): Processes {
+function guardedProcesses(processes: Processes, demand: Demand, attempt: ActingAttempt): Processes {
   return {
     run: async (request) => {
       demand('processes');
-      return processes.run(request);
+      return acting(attempt, () => processes.run(request));
     },
   };
 }
 
-function guardedTerminals(terminals: Terminals | undefined, demand: Demand): Terminals {
+function guardedTerminals(terminals: Terminals | undefined, demand: Demand, attempt: ActingAttempt): Terminals {
   const present = (): Terminals => {
     demand('processes');
     if (terminals === undefined) throw new PawlError('PERMISSION_DENIED', 'There are no terminals here.');
     return terminals;
   };
   return {
-    start: async (request) => present().start(request),
-    write: async (terminalId, chars, waitMs) => present().write(terminalId, chars, waitMs),
+    start: (request) => acting(attempt, async () => present().start(request)),
+    write: (terminalId, chars, waitMs) => acting(attempt, async () => present().write(terminalId, chars, waitMs)),
   };
 }
 
-function guardedAgents(agents: Agents | undefined, demand: Demand): Agents {
+function guardedAgents(agents: Agents | undefined, demand: Demand, attempt: ActingAttempt): Agents {
   const present = (): Agents => {
     demand('agents');
     if (agents === undefined) throw new PawlError('PERMISSION_DENIED', 'There are no sub-agents without a fleet.');
     return agents;
   };
   return {
+    // However often the call is attempted, it starts one.
     spawn: async (message, agentType) => present().spawn(message, agentType),
-    send: async (agentId, message, interrupt) => present().send(agentId, message, interrupt),
-    resume: async (agentId) => present().resume(agentId),
+    send: (agentId, message, interrupt) => acting(attempt, async () => present().send(agentId, message, interrupt)),
+    resume: (agentId) => acting(attempt, async () => present().resume(agentId)),
     look: async (agentIds) => present().look(agentIds),
     haveAnswered: async (agentIds) => present().haveAnswered(agentIds),
-    close: async (agentId) => present().close(agentId),
+    close: (agentId) => acting(attempt, async () => present().close(agentId)),
   };
 }
 
 /** What a session stores that has seen text from outside comes from there, too: it is not washed clean by being remembered. */
-function guardedMemory(memory: Memory | undefined, demand: Demand, tainted: boolean): Memory {
-  const present = (capability: Capability): Memory => {
+function guardedMemory(
+  memory: StoredMemory | undefined,
+  demand: Demand,
+  attempt: ActingAttempt,
+  tainted: boolean,
+): Memory {
+  const present = (capability: Capability): StoredMemory => {
     demand(capability);
     if (memory === undefined) throw new PawlError('PERMISSION_DENIED', 'No memory store is configured.');
     return memory;
   };
   return {
     search: async (query, options) => present('memory:search').search(query, options),
-    store: async (text, options) => present('memory:store').store(text, tainted ? { ...options, tainted } : options),
+    store: (text, options) =>
+      acting(attempt, async () => present('memory:store').store(text, tainted ? { ...options, tainted } : options)),
+    get: async (id) => {
+      const own = present('memory:search');
+      if (own.get === undefined) throw new PawlError('PERMISSION_DENIED', 'This memory cannot be read by ID.');
+      return own.get(id);
+    },
+    forget: async (id) => {
+      const own = present('memory:store');
+      if (own.forget === undefined) throw new PawlError('PERMISSION_DENIED', 'This memory forgets nothing when asked.');
+      return acting(attempt, async () => own.forget?.(id) ?? false);
+    },
   };
 }
 
 class GuardedChannel implements Channel {
   readonly #channel: Channel | undefined;
   readonly #demand: Demand;
+  readonly #attempt: ActingAttempt;
 
-  constructor(channel: Channel | undefined, demand: Demand) {
+  constructor(channel: Channel | undefined, demand: Demand, attempt: ActingAttempt) {
     this.#channel = channel;
     this.#demand = demand;
+    this.#attempt = attempt;
   }
 
   #present(): Channel {
@@ -237,7 +262,7 @@ class GuardedChannel implements Channel {
   }
 
   // Fields, as above.
-  readonly send: Channel['send'] = async (message) => this.#present().send(message);
+  readonly send: Channel['send'] = (message) => acting(this.#attempt, async () => this.#present().send(message));
 
   readonly ask: NonNullable<Channel['ask']> = async (question) => {
     const channel = this.#present();

@@ -63,6 +63,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     tier: tool.tier,
     callId,
     signal,
+    attempt: running,
     env: parts.environment,
     allowedHosts: settings.allowedHosts,
     sandbox: escalated ? 'off' : settings.sandbox,

@@ -5,7 +5,7 @@
 import type { StoredRequest } from '../shared/store/call-record.ts';
 import type { FleetLimit } from '../shared/store/limits.ts';
 import { SpecCopy, type Specs } from '../shared/store/specs.ts';
-import type { AnyTool, Tool, ToolOptions } from '../shared/tool.ts';
+import type { AnyTool, Tier, Tool, ToolOptions } from '../shared/tool.ts';
 import { defineUntypedTool } from '../shared/tool-forms.ts';
 import { isToolSpec, type RegistryRule, type SpecKind, type SpecOf, type ToolSpecRecord } from '../shared/tool-spec.ts';
 import { type RegisteredTool, registeredTool } from './begun.ts';
@@ -60,6 +60,12 @@ export class DeclaredTools {
     return isToolSpec(record) ? this.#registered(record) : undefined;
   }
 
+  /** Of the newest declaration that this worker knows, whether or not it can run it. */
+  tierOf(namespace: string, name: string): Tier | undefined {
+    const record = this.#copy.get(`${namespace}.${name}`);
+    return isToolSpec(record) ? record.tier : undefined;
+  }
+
   /** The declaration that a call was validated with: it may be newer than what was heard of here, or older than the newest. */
   async toolOf({ envelope, tool }: StoredRequest): Promise<RegisteredTool | undefined> {
     const known = this.#made.get(tool.definition);
@@ -94,7 +100,7 @@ export class DeclaredTools {
 
 function toolOf(record: ToolSpecRecord, { limit: _, ...executable }: Executable): AnyTool {
   const { name, namespace, version, description, tier, effects, annotations, inputSchema, outputSchema } = record;
-  const { trustClass, voters, timeoutMs, maxResultBytes, maxOutputBytes, circuit } = record;
+  const { trustClass, voters, timeoutMs, maxResultBytes, maxOutputBytes, budget, circuit } = record;
   const tool: Tool = defineUntypedTool({
     name,
     namespace,
@@ -110,6 +116,7 @@ function toolOf(record: ToolSpecRecord, { limit: _, ...executable }: Executable)
     ...(voters === undefined ? {} : { voters }),
     ...(maxResultBytes === undefined ? {} : { maxResultBytes }),
     ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }),
+    ...(budget === undefined ? {} : { budget: budget as NonNullable<AnyTool['budget']> }),
     circuit: circuit?.dependency === undefined ? {} : { dependency: circuit.dependency },
     ...executable,
   });

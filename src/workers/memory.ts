@@ -14,6 +14,7 @@ import type {
   CapabilityOwner,
   Memory,
   MemoryHit,
+  MemoryRecord,
   MemorySearchOptions,
   MemoryStore,
   MemoryStoreOptions,
@@ -80,6 +81,8 @@ class LanceMemory implements MemoryStore {
     return {
       search: (query, options) => this.#search(owner, query, options ?? {}),
       store: (text, options) => this.#store(owner, text, options ?? {}),
+      get: (id) => this.#get(owner, id),
+      forget: (id) => this.#forget(owner, id),
     };
   }
 
@@ -104,10 +107,7 @@ class LanceMemory implements MemoryStore {
     const table = await this.#table(owner.tenantId);
     const { lance } = await this.#load();
     const wanted = Math.min(limit, MAX_LIMIT);
-    const filter = [
-      `(\`expiresAtMs\` = 0 OR \`expiresAtMs\` > ${this.#now()})`,
-      ...labels.map((label) => `strpos(labels, ${quoted(label)}) > 0`),
-    ].join(' AND ');
+    const filter = [this.#lasting(), ...labels.map((label) => `strpos(labels, ${quoted(label)}) > 0`)].join(' AND ');
     const byWords = (await table
       .query()
       // Of a text, LanceDB takes one in quotation marks for a phrase, which the index cannot find.
@@ -130,6 +130,29 @@ class LanceMemory implements MemoryStore {
     return fused([byText, byMeaning])
       .slice(0, wanted)
       .map(({ row, score }) => hitOf(row, score));
+  }
+
+  async #get({ tenantId }: CapabilityOwner, id: string): Promise<MemoryRecord | undefined> {
+    const table = await this.#table(tenantId);
+    const [row] = (await table
+      .query()
+      .where(`\`id\` = ${quoted(id)} AND ${this.#lasting()}`)
+      .limit(1)
+      .toArray()) as Row[];
+    return row && recordOf(row);
+  }
+
+  async #forget({ tenantId }: CapabilityOwner, id: string): Promise<boolean> {
+    const table = await this.#table(tenantId);
+    const same = `\`id\` = ${quoted(id)}`;
+    const there = (await table.countRows(`${same} AND ${this.#lasting()}`)) > 0;
+    await persistently(() => table.delete(same));
+    return there;
+  }
+
+  /** Of what has not expired. */
+  #lasting(): string {
+    return `(\`expiresAtMs\` = 0 OR \`expiresAtMs\` > ${this.#now()})`;
   }
 
   /**
@@ -309,10 +332,13 @@ function fused(lists: readonly (readonly Row[])[]): readonly { readonly row: Row
 }
 
 function hitOf(row: Row, score: number): MemoryHit {
+  return { ...recordOf(row), score };
+}
+
+function recordOf(row: Row): MemoryRecord {
   return {
     id: row.id,
     text: row.text,
-    score,
     metadata: JSON.parse(row.metadata) as Record<string, string>,
     createdAtMs: row.createdAtMs,
     provenance: JSON.parse(row.provenance) as NonNullable<MemoryHit['provenance']>,

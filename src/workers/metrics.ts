@@ -10,8 +10,14 @@ export class WorkerMetrics {
   readonly #set = new MetricSet();
   readonly #tools = new ToolLabels();
   readonly #tiers: ReadonlyMap<string, Tier>;
+  readonly #declaredTier: (namespace: string, name: string) => Tier | undefined;
 
-  constructor(tools: readonly AnyTool[]) {
+  /** `tools`: of this worker's code; `declaredTier` knows those of the registry, which are learnt when their first call comes. */
+  constructor(
+    tools: readonly AnyTool[],
+    declaredTier: (namespace: string, name: string) => Tier | undefined = () => undefined,
+  ) {
+    this.#declaredTier = declaredTier;
     this.#tiers = new Map(tools.map((tool) => [`${tool.namespace}.${tool.name}`, tool.tier]));
     for (const tool of tools) this.#tools.learn(tool);
   }
@@ -22,7 +28,7 @@ export class WorkerMetrics {
     switch (event.type) {
       case 'tool_call_start': {
         const { toolNamespace, toolName } = event.envelope;
-        const tier = this.#tiers.get(`${toolNamespace}.${toolName}`);
+        const tier = this.#tierOf(toolNamespace, toolName);
         if (tier !== undefined && event.waitedMs !== undefined)
           set.observe(METRICS.queueWait, { tier }, event.waitedMs);
         return;
@@ -72,6 +78,15 @@ export class WorkerMetrics {
 
   series(): Map<string, number> {
     return this.#set.series();
+  }
+
+  #tierOf(namespace: string, name: string): Tier | undefined {
+    const known = this.#tiers.get(`${namespace}.${name}`);
+    if (known !== undefined) return known;
+    // Not remembered: a declaration may come back with another tier.
+    const tier = this.#declaredTier(namespace, name);
+    if (tier !== undefined) this.#tools.learn({ namespace, name });
+    return tier;
   }
 
   #labelOf({ toolNamespace, toolName }: ToolCallEnvelope): string {

@@ -14,6 +14,7 @@ import { pipeline, Readable, Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { asToolError, classify } from '../shared/classify.ts';
 import { PawlError } from '../shared/failure.ts';
+import { type ActingAttempt, acting } from './acts.ts';
 import { whyNotPublic } from './addresses.ts';
 
 export const DEFAULT_MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
@@ -31,6 +32,8 @@ export type Resolver = (hostname: string) => Promise<readonly LookupAddress[]>;
 export interface NetworkOptions {
   /** Aborts requests and their bodies. */
   readonly signal: AbortSignal;
+  /** Learns of requests that may have had an effect. */
+  readonly attempt?: ActingAttempt;
   /** `host` or `host:port` that may be private: the operator's policy, never the caller's word. */
   readonly allowedHosts?: readonly string[];
   /** Cap on the decompressed body; beyond it reading fails with `RESULT_TOO_LARGE`. */
@@ -49,8 +52,22 @@ export interface NetworkOptions {
  * Past a redirect of a request that can have an effect, such an error is a `ToolError` that leaves open whether it had one.
  */
 export function openNetwork(options: NetworkOptions): Fetch {
+  const { attempt } = options;
+  const reach = sender(options);
   return async (input, init) => {
     const request = newRequest(input, init);
+    if (attempt === undefined || onlyReads(request.method)) return reach(request);
+    return acting(attempt, () => reach(request), isUnheard);
+  };
+}
+
+/** Whoever answers that there were too many requests has not done what this one asks. */
+function isUnheard({ status, redirected }: Response): boolean {
+  return status === 429 && !redirected;
+}
+
+function sender(options: NetworkOptions): (request: Request) => Promise<Response> {
+  return async (request) => {
     const signal = AbortSignal.any([options.signal, request.signal]);
     signal.throwIfAborted();
     let hop: Hop = {
@@ -80,11 +97,15 @@ export function openNetwork(options: NetworkOptions): Fetch {
 
 /** Whoever redirects a request may have done what it asked before: that the way on is barred does not prove that nothing happened. */
 function afterRedirect(error: unknown, { method, url }: Request): unknown {
-  if (method === 'GET' || method === 'HEAD') return error;
+  if (onlyReads(method)) return error;
   const { nothingHappened, message } = classify(error);
   if (!nothingHappened) return error;
   const what = `${url} answers with a redirect and may have done what was asked; after it: ${message}`;
   return asToolError(error, false, what);
+}
+
+function onlyReads(method: string): boolean {
+  return method === 'GET' || method === 'HEAD';
 }
 
 interface Hop {

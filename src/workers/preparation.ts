@@ -1,11 +1,13 @@
 /**
  * prepare: tool, permission, parameters and context, all from this worker's own registry.
  */
+import { generationOf } from '../shared/approval.ts';
 import { asksToEscalate } from '../shared/escalation.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
 import { denied, type PolicyRequest, permit, taintOf } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
+import { firstGenerationOf } from '../shared/store/call-record.ts';
 import { routeOf } from '../shared/store/sessions.ts';
 import type { AttemptOptions } from './attempt.ts';
 import { type Begun, remainingMs, timeLimitMs } from './begun.ts';
@@ -119,7 +121,7 @@ export class Preparation {
       channel: begun.started.request.channel ?? (await this.#channelOf(session)),
       params,
       // What the session saw after the call was made is not in its parameters.
-      taint: taintOf(envelope.control.requestTags, session, Number(begun.generation)),
+      taint: taintOf(envelope.control.requestTags, session, madeAtMs(begun)),
       sandbox: this.#parts.settings.sandbox,
       queueTier: placeFor(begun.callId).tier,
     };
@@ -142,6 +144,16 @@ export class Preparation {
     }
     return { approved, checkRewritten };
   }
+}
+
+/**
+ * When the call was made, at the earliest that somebody with a key says: its generation is renewed when it is approved, or resolved as
+ * `retry`. The approval that its record names is signed for that ID, or the call does not run.
+ */
+function madeAtMs({ generation, started: { approvalId, resolution } }: Begun): number {
+  const asked = approvalId === undefined ? generation : generationOf(approvalId);
+  const resolved = resolution === undefined ? generation : firstGenerationOf(resolution);
+  return Math.min(Number(generation), Number(asked), Number(resolved));
 }
 
 /** Whatever stands in the way of a call before its tool runs. */

@@ -26,6 +26,8 @@ export class RunningAttempt {
   vote: string | undefined;
   /** Those that run in the place of the call's own, where an approver or a hook made others of them. */
   params: Readonly<Record<string, unknown>> | undefined;
+  /** See `acts.ts`. */
+  acts = 0;
   /** It has a turn at a resource, with a lease of its own to renew. */
   hasTurn = false;
   #stray: ((error: unknown) => void) | undefined;

@@ -17,7 +17,7 @@ import type { Settings, ToolPolicy } from '../shared/config.ts';
 import type { Effects } from '../shared/effects.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
-import { type FailureStatus, type Outcome, resultError, stateOf } from '../shared/outcome.ts';
+import { doubtful, type FailureStatus, type Outcome, resultError, stateOf } from '../shared/outcome.ts';
 import type { CallLedger } from '../shared/store/records.ts';
 import type { Settle, WriteAnswer } from '../shared/store/settle.ts';
 import { type Schedule, systemSchedule } from '../shared/time.ts';
@@ -59,10 +59,12 @@ export interface FailureDetails {
   readonly settlement?: Settlement;
 }
 
-/** What of a tool says how long its calls are kept. */
+/** What of a tool says how long its calls are kept, and what is told of one that may have had its effect. */
 interface KeptTool {
   readonly policy: ToolPolicy;
   readonly effects: Effects;
+  /** The caller vouches that a second run does no harm. */
+  readonly expectedRetrySafe?: boolean;
 }
 
 /** An attempt that follows a failure, and takes from the tool's budget. */
@@ -129,6 +131,7 @@ export class Settler {
     const ending = this.#failing(callId, started.fence, outcome, attempts, {
       policy,
       effects: registered.tool.effects,
+      expectedRetrySafe: envelope.payload.callHints?.expectedRetrySafe ?? false,
     });
     return this.#settle({ ...ending, ...unstarted }, running);
   }
@@ -149,12 +152,15 @@ export class Settler {
     fence: number,
     outcome: Outcome,
     attempts: readonly AttemptRecord[],
-    { policy, effects }: KeptTool = { policy: {}, effects: 'none' },
+    { policy, effects, expectedRetrySafe = false }: KeptTool = { policy: {}, effects: 'none' },
   ): Settle {
+    const keptLong = isKeptLong(effects, attempts);
+    const inDoubt = (keptLong && !expectedRetrySafe) || outcome.settlement === 'unsettled';
+    const told = inDoubt && outcome.error !== undefined ? { ...outcome, error: doubtful(outcome.error) } : outcome;
     return {
-      ...this.#ending(callId, fence, outcome, policy),
-      ...(isKeptLong(effects, attempts) ? { ttlMs: this.#doneTtlMs(policy) } : {}),
-      outcomeJson: JSON.stringify(outcome),
+      ...this.#ending(callId, fence, told, policy),
+      ...(keptLong ? { ttlMs: this.#doneTtlMs(policy) } : {}),
+      outcomeJson: JSON.stringify(told),
       attempts,
     };
   }

@@ -39,7 +39,9 @@ export class Sweep {
       const record = await this.#ledger.read(callId);
       if (record === undefined) continue;
       // A decision is about the generation under which its call waits.
-      const generation = record.phase === 'awaiting-approval' ? record.generation : String(nowMs);
+      // The next one in all other cases: a generation is also when its call was made.
+      const generation =
+        record.phase === 'awaiting-approval' ? record.generation : String(Number(record.generation) + 1);
       if ((await this.#ledger.requeue(record, 'missing', generation)) !== 'queued') continue;
       this.#log.warn({ event: 'call_requeued', callId }, 'a call in flight had no job and was queued again');
     }

@@ -159,7 +159,7 @@ export class ToolWorker {
     this.#tools = register(served);
     if (served.some((tool) => durabilityOf(settings, tool) === 'waitaof'))
       this.#disk = DiskBarrier.open(backend, onError);
-    this.#metrics = new WorkerMetrics(served);
+    this.#metrics = new WorkerMetrics(served, (namespace, name) => this.#declared.tierOf(namespace, name));
     this.#publisher = new MetricsPublisher({
       metrics: new FleetMetrics(backend.redis, settings.prefix),
       processId: this.id,

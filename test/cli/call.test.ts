@@ -68,6 +68,15 @@ describe('pawl call', () => {
     expect(JSON.parse(second.stdout)).toMatchObject({ callId, fromCache: true, cache: { matchedOn: 'completed' } });
   });
 
+  test('says which turn makes it, and what it is: budgets per turn count it (I17)', async () => {
+    await place.run(['sessions', 'open', '--key', 'turns', '--budget', '{"perTurn":{"calls":1}}']);
+    const call = (...more: string[]) => place.run(['call', 'plain', '--session', 'turns', '--key', fresh(), ...more]);
+    expect(await call('--turn', '1', '--tag', 'importance:background')).toMatchObject({ code: 0 });
+    expect(await call('--turn', '1')).toMatchObject({ stderr: expect.stringContaining('BUDGET_EXHAUSTED') });
+    expect(await call('--turn', '2')).toMatchObject({ code: 0 });
+    expect(await call('--tag', 'importance:huge')).toMatchObject({ code: 2, stderr: expect.stringContaining('huge') });
+  });
+
   test('says how a call is meant that a shell repeats beyond what an agent may', async () => {
     let last = await place.run(['call', 'greet', '--params', '{"name":"Loop"}']);
     for (let calls = 1; last.code === 0 && calls < 30; calls += 1)

@@ -1,4 +1,5 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
@@ -54,7 +55,7 @@ test('doctor finds everything usable, says what the persistence promises and tha
 
 test.each([
   ['a Redis that does not answer', { REDIS_URL: 'redis://:hidden@127.0.0.1:1' }, 7, 'redis', 'ECONNREFUSED'],
-  ['an address that is none', { REDIS_URL: 'http://somewhere' }, 7, 'redis', 'must be redis://'],
+  ['an address that is none', { REDIS_URL: 'http://somewhere' }, 2, 'redis', 'must be redis://'],
   ['a wrong setting', { PAWL_LOCK_DURATION_MS: 'soon' }, 2, 'configuration', 'PAWL_LOCK_DURATION_MS'],
 ])('doctor names %s and how to mend it', async (_case, env, exitCode, check, message) => {
   const { code, stdout } = await place.run(['doctor', '--json'], { env: { PAWL_HTTP_PORT: '0', ...env } });
@@ -86,6 +87,49 @@ test('doctor says what a Redis lacks that answers and takes nothing: memory, or 
     ]);
   });
 });
+
+test('doctor looks whether the data folder can be written to, wherever Redis is', async () => {
+  const file = join(place.folder, 'file');
+  writeFileSync(file, '');
+  const env = { PAWL_HTTP_PORT: '0', PAWL_DATA_DIR: join(file, 'data') };
+  const { code, stdout } = await place.run(['doctor', '--json'], { env });
+  expect(code).toBe(2);
+  expect((JSON.parse(stdout) as Report).checks.filter(({ state }) => state === 'fail')).toMatchObject([
+    { check: 'data folder', message: expect.stringContaining('cannot be written to'), fix: expect.any(String) },
+  ]);
+});
+
+test('a Redis that is too old is a matter of configuration, as it is to a worker', async () => {
+  const env = { REDIS_URL: await olderServer(place.world.redisUrl), PAWL_HTTP_PORT: '0' };
+  const { code, stdout } = await place.run(['doctor', '--json'], { env });
+  expect(code).toBe(2);
+  expect((JSON.parse(stdout) as Report).checks.filter(({ state }) => state === 'fail')).toMatchObject([
+    { check: 'redis', message: expect.stringContaining('is too old'), fix: expect.stringContaining('newer Redis') },
+  ]);
+});
+
+/** The address of a Redis that says of itself that it is older than it is. */
+async function olderServer(redisUrl: string): Promise<string> {
+  const { pathname, protocol, hostname, port } = new URL(redisUrl);
+  const listener = createServer((client) => {
+    const server = protocol === 'redis:' ? connect(Number(port), hostname) : connect(pathname);
+    client.pipe(server);
+    server.on('data', (bytes) => {
+      client.write(bytes.toString('latin1').replace(/(redis|valkey)_version:\d/g, '$1_version:5'), 'latin1');
+    });
+    for (const [one, other] of [
+      [client, server],
+      [server, client],
+    ] as const) {
+      one.on('error', () => {});
+      one.on('close', () => other.destroy());
+    }
+  });
+  await new Promise<void>((listening) => listener.listen(0, '127.0.0.1', listening));
+  onTestFinished(() => new Promise<void>((closed) => void listener.close(() => closed())));
+  const address = listener.address();
+  return `redis://127.0.0.1:${typeof address === 'object' && address !== null ? address.port : 0}`;
+}
 
 test('a Node that is too old is refused', () => {
   expect(checkNode('20.19.2')).toMatchObject({ state: 'fail', fix: expect.stringContaining('nodejs.org') });

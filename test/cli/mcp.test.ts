@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { TestProcess } from '../helpers/process.ts';
 import { openPlace, type Place } from './pawl.ts';
 
@@ -43,6 +44,18 @@ export default defineHook({ name: 'guard', beforeCall: () => ({ deny: 'not today
     const pawl = place.start(['mcp', '--workers', '1', '--tools', file]);
     pawl.say(lines([...OPENING, call(2, 'greet', { name: 'Ada' })]));
     expect(await pawl.line('"id":2')).toContain('not today');
+    pawl.endInput();
+    expect(await pawl.ended).toEqual({ code: 0, signal: null });
+  });
+
+  test('starts its workers where the port of PAWL_METRICS_PORT is another process’', async () => {
+    const other = createServer();
+    await new Promise<void>((listening) => other.listen(0, '127.0.0.1', listening));
+    onTestFinished(() => new Promise<void>((closed) => void other.close(() => closed())));
+    const { port } = other.address() as AddressInfo;
+    const pawl = place.start(['mcp', '--workers', '2'], { PAWL_METRICS_PORT: String(port) });
+    pawl.say(lines([...OPENING, call(2, 'greet', { name: 'Ada' })]));
+    expect(await pawl.line('"id":2')).toContain('Hello, Ada!');
     pawl.endInput();
     expect(await pawl.ended).toEqual({ code: 0, signal: null });
   });

@@ -165,6 +165,22 @@ test('a closed terminal drains up, serve and a worker', { tags: 'slow' }, async 
   await allGone(ready.workers.map(({ pid }) => pid));
 });
 
+test('a front door names for people where its page, MCP and Bull Board answer', async () => {
+  const serve = place.start(['serve', '--port', '0']);
+  await serve.line('MCP');
+  const said = serve.stdout();
+  for (const [name, path, status] of [
+    ['page', '/', 200],
+    ['queues', '/queues', 200],
+    ['MCP', '/mcp', 405],
+  ] as const) {
+    const address = new RegExp(`^  ${name} +(http://127\\.0\\.0\\.1:\\d+${path})(?: |$)`, 'm').exec(said)?.[1];
+    expect([name, await statusOf(address ?? '')]).toEqual([name, status]);
+  }
+  serve.signal('SIGINT');
+  expect(await serve.ended).toEqual({ code: 0, signal: null });
+});
+
 test('up says which port is taken, and doctor how to mend it', async () => {
   const server = createServer();
   await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
@@ -250,7 +266,7 @@ export const guard = defineHook({
   beforeCall: ({ params }) => (params.name === 'Mallory' ? { deny: 'not her' } : undefined),
   beforeAttempt: ({ params }) => ({ params: { name: params.name + '!' } }),
 });
-export const more = toolset('more', () => [
+export const more = toolset('more', ({ session }) => session?.kind === 'worker' ? [] : [
   defineTool({
     name: 'shout',
     version: '1.0.0',
@@ -276,6 +292,16 @@ export const more = toolset('more', () => [
   expect(call.stdout().trim()).toBe('Hello, Ada!');
   expect(await handIn('greet', { name: 'Mallory' })).toMatchObject({ error: { code: 'PERMISSION_DENIED' } });
   expect(await handIn('shout', { text: 'hey' })).toMatchObject({ output: { content: 'HEY' } });
+  const shownTo = async (kind: string) => {
+    const json = { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ kind }) };
+    const { sessionKey } = (await (await fetch(`${ready.url}/v1/sessions`, json)).json()) as { sessionKey: string };
+    const listed = await (await fetch(`${ready.url}/v1/tools?session=${sessionKey}`)).json();
+    return (listed as { tools: { name: string }[] }).tools.map(({ name }) => name);
+  };
+  expect(await shownTo('main')).toEqual(expect.arrayContaining(['greet', 'shout', 'read']));
+  const worker = await shownTo('worker');
+  expect(worker).toEqual(expect.arrayContaining(['greet', 'read']));
+  expect(worker).not.toContain('shout');
   writeFileSync(words, "export const word = 'Good day';\n");
   await process.line('words.ts was edited');
   await process.line('workers are complete again');

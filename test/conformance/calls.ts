@@ -452,7 +452,7 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
         expect(await session.call(once, { label: 'maybe' })).toMatchObject({
           status: 'retriable_error',
           attempts: 1,
-          error: { code: 'HTTP_503', retriable: true, terminal: false },
+          error: { code: 'HTTP_503', retriable: false, terminal: false, mayHaveHappened: true },
         });
         scripts.set('nothing', (_ctx, run) => {
           if (run === 1) throw refusedConnection();
@@ -637,6 +637,18 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
         await closing.close();
         expect(await running).toMatchObject({ status: 'error', error: { code: 'CANCELLED' } });
         expect(await closing.call(work, { label: 'closed' })).toMatchObject({ error: { code: 'SESSION_CLOSED' } });
+      });
+
+      test('R10: a call that all sessions share goes on when the one is closed that asked for it first', async () => {
+        const closing = await front.openSession({ actorId: 'ada' });
+        const { begun, open } = held('shared');
+        const key = { idempotencyKey: 'shared' };
+        const first = await closing.submit(shared, { label: 'shared' }, key);
+        await begun;
+        const joined = await session.submit(shared, { label: 'shared' }, key);
+        await closing.close();
+        open();
+        expect(await joined.result).toMatchObject({ status: 'success', callId: first.callId });
       });
     });
 

@@ -391,11 +391,19 @@ export class Fleet {
   }
 
   #countAttempts(): void {
-    // What a drain interrupts and hands back does not count as an attempt.
-    const atMost = MAX_ATTEMPTS + this.#drains;
+    // What a drain interrupts and hands back does not count as an attempt. A last one that is lost is followed by another.
+    const atMost = MAX_ATTEMPTS + 1 + this.#drains;
     const begins = this.#log.filter(({ phase }) => phase === 'begin');
-    for (const [key, lines] of Map.groupBy(begins, ({ key }) => key))
+    for (const [key, lines] of Map.groupBy(begins, ({ key }) => key)) {
+      const again = lines.length - new Set(lines.map(({ attempt }) => attempt)).size;
       this.#bounds.push({ invariant: 'I7', what: `attempts of ${key}`, value: lines.length, atMost });
+      this.#bounds.push({
+        invariant: 'I7',
+        what: `attempts of ${key} that began twice`,
+        value: again,
+        atMost: this.#drains,
+      });
+    }
     const ran = [...this.#saidNotRun].filter((key) => begins.some((line) => line.key === key));
     this.#bounds.push({ invariant: 'I7', what: 'calls that ran and were said not to', value: ran.length, atMost: 0 });
   }

@@ -17,6 +17,7 @@ test('what an agent is told stays in its mailbox while its session cannot be rea
       list: async () => [...mail.keys()],
       take: async (agentId) => mail.get(agentId)?.shift(),
       putBack: async () => {},
+      read: async () => undefined,
       reply: async () => 'replied',
     },
     async session(key) {
@@ -56,6 +57,33 @@ test('a program that takes one task at a time loses none of those that come toge
   await expect.poll(() => told.toSorted(), { timeout: 30_000 }).toEqual(tasks);
 });
 
+test('that an agent is closed is told later when its session could not be closed', async () => {
+  const waiting = [{ ...orderOf('one'), type: 'closed' } as AgentOrder];
+  const told: string[] = [];
+  const errors: Error[] = [];
+  let away = true;
+  const desk = new AgentDesk({
+    agents: {
+      list: async () => ['one'],
+      take: async () => waiting.shift(),
+      putBack: async () => {},
+      read: async () => undefined,
+      reply: async () => 'replied',
+    },
+    session: async (key) => sessionOf(key),
+    closeSession: async () => {
+      if (away) throw new Error('Redis is away');
+    },
+    onError: (error) => errors.push(error),
+  });
+  desk.listen(sessionOf('parent', (agentId) => told.push(agentId)));
+  await expect.poll(() => errors).toMatchObject([{ message: 'Redis is away' }]);
+  expect(told).toEqual([]);
+  away = false;
+  desk.catchUp();
+  await expect.poll(() => told).toEqual(['one']);
+});
+
 test('who stops listening at once takes nothing', async () => {
   const { pawl, session } = await startFleet({ tools: [], workers: 0 });
   const listen = vi.spyOn(pawl.agents, 'listen');
@@ -71,5 +99,5 @@ function orderOf(agentId: string): AgentOrder {
 }
 
 function sessionOf(key: string, onAgent: (agentId: string) => void = () => {}): Session {
-  return { key, events: { emit: (_: string, { agentId }: AgentOrder) => onAgent(agentId) } } as unknown as Session;
+  return { key, tell: (_: string, { agentId }: AgentOrder) => onAgent(agentId) } as unknown as Session;
 }

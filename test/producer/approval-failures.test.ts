@@ -1,5 +1,5 @@
 /** Approvals as other systems got them wrong, each as a test; and somebody who can do all in Redis but has no key. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Queue } from 'bullmq';
@@ -8,6 +8,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import type { Session } from '../../src/producer/session.ts';
 import type { SettingsInput } from '../../src/shared/config.ts';
+import { FleetKeys } from '../../src/shared/store/keys.ts';
 import { jobIdOf } from '../../src/shared/store/queues.ts';
 import { type AnyTool, defineTool, type Effects } from '../../src/shared/tool.ts';
 import { eventually, signal } from '../helpers/signal.ts';
@@ -93,6 +94,13 @@ async function bringBack(
   });
   await change();
   await queue.add('wire', { callId, generation, session: 'x' }, { jobId });
+}
+
+/** The record of a call as it was before it ran. */
+function queuedAs({ id }: Asked, { generation = '', ...ended }: Readonly<Record<string, string>>) {
+  const { request = '', signature = '', paramsDigest = '', circuit = '' } = ended;
+  const stays = { generation, request, signature, paramsDigest, circuit, approval: id };
+  return { state: 'inflight', phase: 'queued', ...stays };
 }
 
 describe('what went wrong elsewhere', () => {
@@ -234,6 +242,43 @@ describe('what went wrong elsewhere', () => {
     expect((await fleet.pawl.read(asked.callId))?.outcome?.error?.code).toBe('TOOL_FAILED');
   });
 
+  test('A note that cannot be written: the call ends with an error that says so, and the next one runs', async () => {
+    const { tool, ran } = wire();
+    const { fleet, ask, approve } = await start([tool]);
+    const { dataDir } = fleet.settings;
+    const inTheWay = join(dataDir, 'used-approvals');
+    writeFileSync(inTheWay, '');
+    const asked = await ask(1);
+    await approve(asked);
+    expect((await asked.result).error).toMatchObject({
+      code: 'AUDIT_UNAVAILABLE',
+      retriable: true,
+      message: expect.not.stringContaining(dataDir),
+    });
+    expect(ran).toEqual([]);
+    rmSync(inTheWay);
+    const next = await ask(2);
+    await approve(next);
+    expect((await next.result).status).toBe('success');
+  });
+
+  test('A note that cannot be written any more: what the call came to stands', async () => {
+    const { tool } = wire({
+      run: () => {
+        rmSync(inTheWay, { recursive: true });
+        writeFileSync(inTheWay, '');
+      },
+    });
+    const { fleet, session, ask, approve } = await start([tool, echo], {}, 0);
+    const inTheWay = join(fleet.settings.dataDir, 'used-approvals');
+    await fleet.startWorker({ concurrency: 1 });
+    const asked = await ask(1);
+    await approve(asked);
+    expect((await asked.result).status).toBe('success');
+    // The worker’s only slot is free again.
+    expect(contentOf(await session.call(echo, { text: 'on' }))).toEqual({ text: 'on' });
+  });
+
   test('Replay re-executes: asking again with the same key gives the recorded result', async () => {
     const { tool, ran } = wire();
     const { fleet, session, approve } = await start([tool]);
@@ -369,6 +414,25 @@ describe('somebody who can do all in Redis, but has no key', () => {
     expect(ran).toEqual([]);
   });
 
+  test('an approval of a tool that looked harmless in the catalogue does not hold for the tool as it is', async () => {
+    const { tool, ran } = wire();
+    const { fleet, ask, approve } = await start([tool], {}, 0);
+    const { redis } = inRedis(fleet);
+    const { tools } = new FleetKeys(fleet.world.prefix);
+    const [[id, text] = ['', '']] = Object.entries(await redis.hgetall(tools));
+    await redis.hset(tools, id, text.replace('"effects":"once"', '"effects":"none"'));
+    await fleet.pawl.catalogue();
+    const asked = await ask(1);
+    expect((await fleet.pawl.approvals.show(asked.id)).record.request.tool.effects).toBe('none');
+    await approve(asked);
+    await fleet.startWorker();
+    expect((await asked.result).error).toMatchObject({
+      code: 'APPROVAL_INVALID',
+      message: expect.stringContaining('changed'),
+    });
+    expect(ran).toEqual([]);
+  });
+
   test('an approval that was used is used: a call put back to before it ran does not run again, on any worker', async () => {
     const { tool, ran } = wire();
     const { fleet, ask, approve } = await start([tool], {}, 2);
@@ -376,28 +440,12 @@ describe('somebody who can do all in Redis, but has no key', () => {
     const asked = await ask(1);
     await approve(asked);
     await asked.result;
-    const {
-      generation = '',
-      request = '',
-      signature = '',
-      paramsDigest = '',
-      circuit = '',
-    } = await redis.hgetall(record(asked.callId));
-    const before = {
-      state: 'inflight',
-      phase: 'queued',
-      generation,
-      request,
-      signature,
-      paramsDigest,
-      circuit,
-      approval: asked.id,
-    };
+    const before = queuedAs(asked, await redis.hgetall(record(asked.callId)));
     for (let round = 0; round < 6; round += 1) {
       await redis.del(record(asked.callId));
       await redis.hset(record(asked.callId), { ...before, fence: String(round * 10), createdAtMs: '1', version: '1' });
       await redis.persist(approval(asked.id));
-      await bringBack(queue, asked.callId, generation);
+      await bringBack(queue, asked.callId, before.generation);
       await eventually(async () => (await redis.hget(record(asked.callId), 'state')) === 'failed');
     }
     expect((await fleet.pawl.read(asked.callId))?.outcome?.error?.code).toBe('APPROVAL_INVALID');
@@ -408,6 +456,31 @@ describe('somebody who can do all in Redis, but has no key', () => {
       'approval-decided',
       'approval-used',
     ]);
+  });
+
+  test('an approval that was used is used, also when an attempt after that had to wait before it came to use it', async () => {
+    const { tool, ran } = wire();
+    const { fleet, ask, approve } = await start([tool], { tools: { wire: { limits: { concurrency: 1 } } } });
+    const { redis, queue, record } = inRedis(fleet);
+    const asked = await ask(1);
+    await approve(asked);
+    await asked.result;
+    const before = queuedAs(asked, await redis.hgetall(record(asked.callId)));
+    const { limits } = fleet.pawl.backend;
+    const limit = { name: 'policy:tools.wire', concurrency: 1 };
+    const other = { jobId: 'other', start: 'other' };
+    const place = await eventually(async () => {
+      const answer = await limits.take(limit, other, 60_000);
+      return answer.kind === 'granted' && answer;
+    });
+    await redis.del(record(asked.callId));
+    await redis.hset(record(asked.callId), { ...before, fence: '10', createdAtMs: '1', version: '1' });
+    await bringBack(queue, asked.callId, before.generation);
+    await eventually(async () => (await queue.getDelayedCount()) === 1, { what: 'the call to wait for its place' });
+    await limits.release(limit, other, place.heldUntilMs);
+    await eventually(async () => (await redis.hget(record(asked.callId), 'phase')) === null, { what: 'its end' });
+    expect((await fleet.pawl.read(asked.callId))?.outcome?.error?.code).toBe('APPROVAL_INVALID');
+    expect(ran).toHaveLength(1);
   });
 
   test('one call’s approval does not cover a copy of it', async () => {

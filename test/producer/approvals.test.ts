@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { ApprovalListing } from '../../src/producer/approvals.ts';
 import type { Session, SessionEvents } from '../../src/producer/session.ts';
-import { digestOf, expiredOutcome } from '../../src/shared/approval.ts';
+import { DECISION_VALID_MS, digestOf, expiredOutcome } from '../../src/shared/approval.ts';
 import { silentLogger } from '../../src/shared/log.ts';
 import type { ApprovalRecord } from '../../src/shared/store/approvals.ts';
 import { jobIdOf } from '../../src/shared/store/queues.ts';
@@ -191,6 +191,21 @@ describe('A4, A7: an elevated call waits for a person', () => {
     expect((await again.result).error?.code).toBe('CANCELLED');
   });
 
+  test('a decision is there for as long as it holds, however short outcomes are kept', async () => {
+    const { tool, ran } = transfer();
+    const settings = { ...KEYS, tools: { transfer: { ttl: { doneMs: 1 } } } };
+    const fleet = await startFleet({ tools: [tool], settings, workers: 0 });
+    const session = await withChannel(fleet);
+    const { submission, digest, id } = await ask(fleet, session);
+    await fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace' });
+    const { redis, ledger } = fleet.pawl.backend;
+    const { approvals } = ledger.keys({ tier: 'elevated', shard: 0 });
+    expect(await redis.pttl(`${approvals}:${id}`)).toBeGreaterThan(DECISION_VALID_MS);
+    await fleet.startWorker();
+    expect((await submission.result).status).toBe('success');
+    expect(ran).toHaveLength(1);
+  });
+
   test('cancelled, the approval is cancelled with the call', async () => {
     const { tool } = transfer();
     const fleet = await startFleet({ tools: [tool], settings: KEYS });
@@ -355,6 +370,34 @@ test('what is remembered of a script that a shell runs is that script, and no ot
   await waiting(fleet, 1);
 });
 
+test('what is remembered of a command covers no call with another command beside it', async () => {
+  const ran: unknown[] = [];
+  const start = defineTool({
+    name: 'start',
+    version: '1.0.0',
+    description: 'Starts a program.',
+    tier: 'elevated',
+    input: z.looseObject({ command: z.array(z.string()) }),
+    run: (params) => {
+      ran.push(params);
+      return { output: {} };
+    },
+  });
+  const fleet = await startFleet({ tools: [start], settings: KEYS });
+  const session = await withChannel(fleet);
+  const first = pending(await session.submit('start', { command: ['git', 'status'] }));
+  const { record, digest } = await fleet.pawl.approvals.show(first.callId);
+  const { id } = record.request;
+  await fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace', remember: true });
+  await first.result;
+  const like = { command: ['git', 'status', '-s'] };
+  await pending(await session.submit('start', like)).result;
+  expect(ran).toEqual([{ command: ['git', 'status'] }, like]);
+  pending(await session.submit('start', { command: ['git', 'status'], argv: ['rm', '-rf', 'x'] }));
+  await waiting(fleet, 1);
+  expect(ran).toHaveLength(2);
+});
+
 describe('A5, A6: who is asked', () => {
   test('a branch’s request climbs to the first session with a channel', async () => {
     const { tool } = transfer();
@@ -372,6 +415,126 @@ describe('A5, A6: who is asked', () => {
     const result = await branch.call('transfer', { to: 'bob', amount: 5 });
     expect(result.error).toMatchObject({ code: 'PERMISSION_DENIED', message: expect.stringContaining('channel') });
     expect(await fleet.pawl.approvals.list()).toEqual([]);
+  });
+});
+
+test.each([
+  ['with keys', KEYS],
+  ['without', {}],
+])('a list reads what is large a few at a time, once, and still says how each stands (%s)', async (_, settings) => {
+  const { tool } = transfer();
+  const fleet = await startFleet({ tools: [tool], settings, workers: 0 });
+  const session = await withChannel(fleet);
+  const large = 'x'.repeat(100_000);
+  for (let amount = 0; amount < 30; amount += 1) await session.submit('transfer', { to: large, amount });
+  const { redis, approvals } = fleet.pawl.backend;
+  const read = redis.hgetall.bind(redis);
+  let [reading, most, reads] = [0, 0, 0];
+  redis.hgetall = (async (key: string) => {
+    reading += 1;
+    reads += 1;
+    most = Math.max(most, reading);
+    return read(key).finally(() => {
+      reading -= 1;
+    });
+  }) as typeof redis.hgetall;
+  const list = async () => {
+    [most, reads] = [0, 0];
+    return fleet.pawl.approvals.listBrief();
+  };
+  const first = await list();
+  expect(first.map(({ record }) => record.shortened)).toEqual(Array.from({ length: 30 }, () => true));
+  expect(JSON.stringify(first).length).toBeLessThan(1_000_000);
+  expect(reads).toBe(30);
+  expect(most).toBeLessThanOrEqual(8);
+  expect(await list()).toEqual(first);
+  expect(reads).toBe(0);
+
+  const [{ record, digest } = expect.fail(), { record: other } = expect.fail()] = first;
+  const { id } = record.request;
+  await approvals.addPreview(other.request.id, { summary: 'Send it' });
+  const params = { to: 'bob', amount: 1 };
+  await fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace', params });
+  await fleet.pawl.cancel(first[2]?.record.request.callId ?? '');
+  const [approved, shown, cancelled] = await list();
+  expect(approved?.record).toMatchObject({ state: 'approved', decision: { by: 'grace', params } });
+  expect(shown?.record).toMatchObject({ state: 'pending', preview: { summary: 'Send it' } });
+  expect(cancelled?.record.state).toBe('cancelled');
+  expect(reads).toBe(2);
+  // Whoever asks for it by itself gets the whole.
+  expect((await fleet.pawl.approvals.show(id)).record.request.params).toEqual(expect.objectContaining({ to: large }));
+  const similar = await fleet.pawl.approvals.similarTo(other);
+  expect(similar).toMatchObject([{ request: { id, params: { to: expect.stringMatching(/^x+… /) } } }]);
+});
+
+describe('an approved call whose outcome is unknown', () => {
+  async function unknown() {
+    const { tool, ran } = transfer();
+    const fleet = await startFleet({ tools: [tool], settings: KEYS, workers: 0 });
+    const session = await withChannel(fleet);
+    const { submission, digest, id } = await ask(fleet, session);
+    const { callId } = submission;
+    await fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace' });
+    const { ledger } = fleet.pawl.backend;
+    const job = { callId, generation: (await ledger.read(callId))?.generation ?? '', session: session.key };
+    await ledger.begin(job, { workerId: 'dead', leaseMs: 1, token: 'dead' });
+    const worker = await fleet.startWorker();
+    expect((await submission.result).error?.code).toBe('OUTCOME_UNKNOWN');
+    const again = async () => {
+      const { phase } = await fleet.pawl.resolve(callId, { as: 'retry' }, 'joan');
+      expect(phase).toBe('awaiting-approval');
+      const shown = await fleet.pawl.approvals.show(callId);
+      return { ...shown, id: shown.record.request.id };
+    };
+    return { fleet, worker, ran, callId, first: id, again };
+  }
+
+  test('that is resolved as retry runs again when a person approves that', async () => {
+    const { fleet, ran, callId, first, again } = await unknown();
+    const { record, digest, id } = await again();
+    expect(id).not.toBe(first);
+    expect(record.request).toMatchObject({ params: { to: 'bob', amount: 5 }, attemptsBefore: 1 });
+    expect(record.request.reason).toContain('wants it to run again');
+    const asked = fleet.audited.filter(({ type }) => type === 'approval-requested');
+    expect(asked).toMatchObject([{ approvalId: first }, { approvalId: id }]);
+    expect(await waiting(fleet)).toMatchObject([{ digest }]);
+    await expect(fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'agent-7' })).rejects.toMatchObject(
+      { code: 'PERMISSION_DENIED' },
+    );
+    await fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace' });
+    expect(contentOf((await fleet.pawl.result(callId)) ?? expect.fail())).toEqual({ sent: 5 });
+    expect(ran).toHaveLength(1);
+  });
+
+  test('stays unknown when nobody approves that, and can be resolved', async () => {
+    const { fleet, ran, callId, again } = await unknown();
+    const { digest, id } = await again();
+    await fleet.pawl.approvals.decide(id, { decision: 'deny', digest, by: 'grace', reason: 'look first' });
+    const denied = await fleet.pawl.read(callId);
+    expect(denied?.outcome).toMatchObject({
+      attempts: 1,
+      error: { code: 'OUTCOME_UNKNOWN', message: expect.stringContaining('look first') },
+    });
+    // As long as any other one whose outcome is unknown.
+    expect((denied?.expiresAtMs ?? 0) - (denied?.updatedAtMs ?? 0)).toBe(fleet.settings.ttl.doneMs);
+    const { ledger, redis } = fleet.pawl.backend;
+    expect(await redis.zscore(ledger.keys({ tier: 'elevated', shard: 0 }).inDoubt, callId)).not.toBeNull();
+    const next = await again();
+    expect(next.record.request.reason.match(/wants it to run again/g)).toHaveLength(1);
+    expect((await fleet.pawl.cancel(callId)).settlement).toBe('unsettled');
+    expect((await fleet.pawl.approvals.show(next.id)).record.state).toBe('cancelled');
+    expect(ran).toEqual([]);
+  });
+
+  test('does not run again when what a person had approved is not there any more', async () => {
+    const { fleet, callId, first } = await unknown();
+    const { ledger, redis } = fleet.pawl.backend;
+    await redis.del(`${ledger.keys({ tier: 'elevated', shard: 0 }).approvals}:${first}`);
+    await expect(fleet.pawl.resolve(callId, { as: 'retry' })).rejects.toMatchObject({
+      code: 'CALL_NOT_RESOLVABLE',
+      message: expect.stringContaining('approval'),
+    });
+    expect((await fleet.pawl.resolve(callId, { as: 'failed' })).state).toBe('failed');
   });
 });
 

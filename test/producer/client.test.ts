@@ -8,7 +8,7 @@ import { placeOf } from '../../src/shared/fingerprint.ts';
 import { silentLogger } from '../../src/shared/log.ts';
 import { FleetKeys } from '../../src/shared/store/keys.ts';
 import { whenReady } from '../../src/shared/store/redis.ts';
-import type { AnyTool } from '../../src/shared/tool.ts';
+import { type AnyTool, TIERS } from '../../src/shared/tool.ts';
 import { eventually } from '../helpers/signal.ts';
 import { type Fleet, pending, startFleet } from './fleet.ts';
 import { echo, gated, httpError, scripted } from './tools.ts';
@@ -323,6 +323,42 @@ describe('R25: circuits', () => {
     await pawl.setCircuit('force_open', { tool: 'echo', tenantId: 'acme' });
     expect((await acme.call(echo, { text: 'x' })).status).toBe('circuit_open');
     expect((await other.call(echo, { text: 'x' })).status).toBe('success');
+  });
+
+  test('a shared one is forced open before anything went through it, in every tier, and whoever watches is told', async () => {
+    const paying = { circuit: { dependency: 'payments' }, effects: 'none' } as const;
+    const { tool: look } = scripted('look', () => ({ output: null }), { ...paying, tier: 'read-only' });
+    const { tool: pay } = scripted('pay', () => ({ output: null }), { ...paying, tier: 'workspace' });
+    const { pawl, session, events } = await startFleet({ tools: [look, pay] });
+    const hint = { circuitBreakerHint: 'dependency' } as const;
+    const statuses = async () =>
+      (await Promise.all([look, pay].map((tool) => session.call(tool, {}, hint)))).map(({ status }) => status);
+    const key = 'dependency:payments';
+    const forced = await pawl.setCircuit('force_open', { key }, 'down tonight');
+    expect(forced.map(({ key: of, place, circuit }) => [of, place.tier, circuit.state])).toEqual(
+      TIERS.map((tier) => [key, tier, 'FORCED_OPEN']),
+    );
+    expect(await statuses()).toEqual(['circuit_open', 'circuit_open']);
+    expect(await pawl.setCircuit('force_open', { key })).toHaveLength(TIERS.length);
+    await pawl.setCircuit('reset', { key });
+    expect(await statuses()).toEqual(['success', 'success']);
+    expect((await pawl.setCircuit('force_open', { key: 'global@acme' })).map(({ place }) => place.tier)).toEqual(TIERS);
+    for (const unknown of ['tool:tools.nothing', 'dependency:'])
+      await expect(pawl.setCircuit('force_open', { key: unknown })).rejects.toMatchObject({ code: 'UNKNOWN_TOOL' });
+
+    const told = events
+      .filter((event) => event.type === 'tool_call_circuit_state')
+      .filter((event) => event.circuit === key);
+    expect(told).toEqual([
+      ...TIERS.map(() => ({
+        type: 'tool_call_circuit_state',
+        circuit: key,
+        from: 'CLOSED',
+        to: 'FORCED_OPEN',
+        reason: 'down tonight',
+      })),
+      ...TIERS.map(() => ({ type: 'tool_call_circuit_state', circuit: key, from: 'FORCED_OPEN', to: 'CLOSED' })),
+    ]);
   });
 
   test('a tool that is forced open takes no call of a tenant, and none that asks for a shared circuit, queued ones included', async () => {

@@ -202,7 +202,8 @@ test('D10: connect({ toolsets }) decides for each request what a session is show
   const session = await pawl.openSession({ actorId: 'ada' });
   const exported = await session.toolsFor('openai');
   expect(exported.tools.map(({ name }) => name)).toEqual(['echo']);
-  expect(asked).toEqual(['ada']);
+  expect((await pawl.catalogue(session.key)).tools.map(({ name }) => name)).toEqual(['echo']);
+  expect(asked).toEqual(['ada', 'ada']);
   expect((await session.call(quiet, {})).status).toBe('success');
 });
 
@@ -261,7 +262,7 @@ test('C4, C16: models that know a local shell or a web search of their own get t
   expect(await session.decode(native, { kind: 'local-shell', action })).toEqual({
     namespace: 'tools',
     name: 'shell',
-    params: { command: ['ls', '-l'], cwd: 'src', timeout_ms: 1_000 },
+    params: { command: ['ls', '-l'], workdir: 'src', timeout_ms: 1_000 },
   });
   expect((await session.toolsFor('openai')).tools.map(({ type }) => type)).toEqual(['function', 'function']);
 });

@@ -1,6 +1,7 @@
 import { describe, expect, test, vi } from 'vitest';
 import type { ToolCallEnvelope } from '../../src/shared/envelope.ts';
 import { toolResultEnvelopeSchema } from '../../src/shared/envelope.ts';
+import { type ProducerEvent, producerLine } from '../../src/shared/telemetry.ts';
 import { uuidv7 } from '../../src/shared/time.ts';
 import { eventually } from '../helpers/signal.ts';
 import { contentOf, type Fleet, keysOfCalls, pending, startFleet } from './fleet.ts';
@@ -287,6 +288,24 @@ describe('TR-4: the same key with other parameters', () => {
     expect(await call(1)).toMatchObject({ fromCache: true, output: { content: { a: 1 } } });
     expect(contexts).toHaveLength(2);
   });
+
+  test.each(['refuse', 'independent'] as const)(
+    'is an alarm, counted and logged, with the policy `%s` (R17)',
+    async (onConflict) => {
+      const { tool } = scripted('count', () => ({ output: null }));
+      const fleet = await startFleet({ tools: [tool], settings: { tools: { count: { onConflict } } } });
+      const first = await fleet.session.call(tool, { a: 1 }, { idempotencyKey: 'k' });
+      await fleet.session.call(tool, { a: 2 }, { idempotencyKey: 'k' });
+      const conflicts = fleet.events.filter((event) => event.type === 'accepted' && event.answer === 'conflict');
+      expect(conflicts).toMatchObject([{ callId: first.callId }]);
+      const hits = [...fleet.pawl.metrics.series()].filter(([name]) => name.includes('conflict'));
+      expect(hits).toEqual([[expect.stringContaining('idempotency_hits'), 1]]);
+      expect(producerLine(conflicts[0] as ProducerEvent)).toMatchObject({
+        level: 'warn',
+        fields: { callId: first.callId, errorCode: 'IDEMPOTENCY_CONFLICT' },
+      });
+    },
+  );
 
   test('fields that change from try to try are no other parameters (R9)', async () => {
     const { tool, contexts } = scripted('count', () => ({ output: null }));

@@ -136,7 +136,11 @@ describe('a tool that an outside client runs (C21)', () => {
       return { output: { opened: file } };
     };
     const failed = signal<Error>();
-    const serving = await pawl.serveTools([servedTool({ run })], { onError: failed.fire });
+    const onError = (error: Error) => {
+      failed.fire(error);
+      throw new Error('what a listener throws is its own');
+    };
+    const serving = await pawl.serveTools([servedTool({ run })], { onError });
     const first = pending(await session.submit('open_file', { file: 'a' }));
     await failed.promise;
     for (const file of ['b', 'c'])

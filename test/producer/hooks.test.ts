@@ -2,7 +2,8 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { AuditTexts } from '../../src/shared/audit-record.ts';
-import { HOOK_KINDS, type Hook, type HookEvent } from '../../src/shared/hooks.ts';
+import { defined } from '../../src/shared/defined.ts';
+import { defineHook, HOOK_KINDS, type Hook, type HookEvent } from '../../src/shared/hooks.ts';
 import { defineTool, type ToolContext } from '../../src/shared/tool.ts';
 import { createLocalRunner } from '../../src/testing.ts';
 import { signal } from '../helpers/signal.ts';
@@ -24,6 +25,14 @@ function recorder(): { readonly hook: Hook; ran(): readonly string[] } {
     },
   };
 }
+
+const OTHER = {
+  version: '1.0.0',
+  description: 'Does what a test says.',
+  tier: 'workspace',
+  effects: 'idempotent',
+  input: z.object({}),
+} as const;
 
 const busy = () => Object.assign(new Error('busy'), { status: 503 });
 
@@ -86,6 +95,60 @@ describe('TR-12: hooks fire exactly once per attempt, and once on a short circui
     await pawl.setCircuit('force_open', { tool: 'note' });
     expect((await session.call(tool, { text: 'y' })).status).toBe('circuit_open');
     expect(ran()).toEqual(['beforeCall', 'onShortCircuit circuit-open', 'afterCall']);
+  });
+});
+
+describe('onShortCircuit is told of a call that ends without an attempt, and of no other', () => {
+  test('one that waits is cancelled or denied, its deadline passes, or its worker refuses it', async () => {
+    const { hook, ran } = recorder();
+    const { afterCall, onShortCircuit } = hook;
+    const hooks = [defineHook({ name: 'recorder', ...defined({ afterCall, onShortCircuit }) })];
+    const [began, release] = [signal(), signal()];
+    const tool = scripted(async ({ text }) => {
+      if (text !== 'first') return text;
+      began.fire();
+      await release.promise;
+      return text;
+    });
+    const settings = { policy: { global: { tools: { asked: 'ask' as const } } } };
+    const asked = defineTool({ ...OTHER, name: 'asked', run: () => ({ output: null }) });
+    const { session, pawl } = await startFleet({ tools: [tool, asked], hooks, settings, concurrency: 1 });
+    const operated = await pawl.openSession({ actorId: 'ada', channel: { kind: 'operator' } });
+    const first = session.call(tool, { text: 'first' });
+    await began.promise;
+
+    const cancelled = pending(await session.submit(tool, { text: 'cancelled' }));
+    await session.cancel(cancelled.callId);
+    await cancelled.result;
+    expect(ran()).toEqual(['onShortCircuit cancelled', 'afterCall']);
+
+    expect((await session.call(tool, { text: 'late' }, { timeoutMs: 1 })).error?.code).toBe('DEADLINE_EXCEEDED');
+    expect(ran()).toEqual(['onShortCircuit too-late', 'afterCall']);
+
+    const { callId, result } = pending(await operated.submit(asked, {}));
+    const { digest } = await pawl.approvals.show(callId);
+    await pawl.approvals.decide(callId, { decision: 'deny', digest, by: 'grace' });
+    release.fire();
+    expect((await result).error?.code).toBe('PERMISSION_DENIED');
+    await first;
+    expect([...ran()].sort()).toEqual(['afterCall', 'afterCall', 'onShortCircuit refused']);
+  });
+
+  test('a call whose own failures opened the circuit is none', async () => {
+    const { hook, ran } = recorder();
+    const { onShortCircuit } = hook;
+    const hooks = [defineHook({ name: 'recorder', ...defined({ onShortCircuit }) })];
+    const down = defineTool({
+      ...OTHER,
+      name: 'down',
+      circuit: { consecutiveFailures: 2 },
+      run: () => Promise.reject(busy()),
+    });
+    const { session } = await startFleet({ tools: [down], hooks });
+    expect(await session.call(down, {})).toMatchObject({ status: 'circuit_open', attempts: 2 });
+    expect(ran()).toEqual([]);
+    expect(await session.call(down, {})).toMatchObject({ status: 'circuit_open', attempts: 0 });
+    expect(ran()).toEqual(['onShortCircuit circuit-open']);
   });
 });
 
@@ -305,6 +368,33 @@ describe('D5: hooks change a call on its way', () => {
     const result = await session.call(tool, { text: 'x' }, { idempotencyKey: 'k' });
     expect(result.error).toMatchObject({ code: 'HOOK_FAILED', message: expect.stringContaining('disk full') });
     expect((await pawl.read(result.callId ?? ''))?.attempts).toHaveLength(1);
+  });
+
+  test('a hook that withholds a result does not deny that the call ran', async () => {
+    const paid = defineTool({ ...OTHER, name: 'pay', effects: 'once', run: () => ({ output: 'paid' }) });
+    const read = defineTool({
+      ...OTHER,
+      name: 'look',
+      tier: 'read-only',
+      effects: 'none',
+      run: () => ({ output: 'seen' }),
+    });
+    const hook: Hook = {
+      name: 'guard',
+      onFailure: 'closed',
+      afterCall: () => {
+        throw new Error('disk full');
+      },
+    };
+    const { session, pawl } = await startFleet({ tools: [paid, read], hooks: [hook] });
+    const { callId = '', error, attempts } = await session.call(paid, {});
+    expect(error).toMatchObject({ code: 'HOOK_FAILED', retriable: false, mayHaveHappened: true });
+    expect(error?.message).toContain(`The call ran (call ${callId}); a hook withholds its result: `);
+    expect(attempts).toBe(1);
+    expect((await pawl.read(callId))?.state).toBe('done');
+    const seen = (await session.call(read, {})).error;
+    expect(seen?.message).toContain('The call ran');
+    expect(seen).not.toHaveProperty('mayHaveHappened');
   });
 
   test.each(['afterCall', 'onShortCircuit'] as const)(

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { KnownSessions } from '../../src/producer/known-sessions.ts';
 import type { SessionRecord } from '../../src/shared/session.ts';
 import type { Backend } from '../../src/shared/store/backend.ts';
@@ -73,4 +73,56 @@ test('after a taint, the session is judged by it, also when news of others come 
   const later = known.find('s');
   arrive();
   expect(await later).toEqual(record.stored);
+});
+
+describe('a session that Redis has lost', () => {
+  const helper: SessionRecord = { ...open, kind: 'worker', budget: { calls: 3 } };
+  const seen = { source: 'web_fetch', atMs: 1 };
+
+  function emptyRedis() {
+    const created: SessionRecord[] = [];
+    const sessions = {
+      read: async () => undefined,
+      create: async (record: SessionRecord) => {
+        created.push(record);
+        return record;
+      },
+    };
+    const known = new KnownSessions({
+      sessions: sessions as unknown as Backend['sessions'],
+      clock: systemClock,
+      workspaceRoot: () => '/work',
+      now: async () => 0,
+    });
+    return { known, created };
+  }
+
+  test('comes back with what it has seen since it was opened', async () => {
+    const { known, created } = emptyRedis();
+    known.remember({ ...helper, taint: [seen] });
+    known.forget('s');
+    expect(await known.of(envelopeFor('call', 's'), helper)).toEqual({ ...helper, taint: [seen] });
+    expect(created).toEqual([{ ...helper, taint: [seen] }]);
+  });
+
+  test('is found as it was: nobody opens its key as a session that may do more', async () => {
+    const { known, created } = emptyRedis();
+    known.remember(helper);
+    known.forget('s');
+    expect(await known.find('s')).toEqual(helper);
+    expect(await known.find('another')).toBeUndefined();
+    expect(created).toEqual([]);
+  });
+
+  test.each([
+    ['is known to be closed', closed, undefined],
+    ['is known to be closed, and held as it was before', closed, open],
+    ['is held as a closed one', undefined, closed],
+  ])('and that %s stays closed', async (_name, last, held) => {
+    const { known, created } = emptyRedis();
+    if (last !== undefined) known.remember(last);
+    known.forget('s');
+    await expect(known.of(envelopeFor('call', 's'), held)).rejects.toMatchObject({ code: 'SESSION_CLOSED' });
+    expect(created).toEqual([]);
+  });
 });

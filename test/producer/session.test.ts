@@ -17,7 +17,8 @@ describe('the envelope of a session’s call (R1 to R6)', () => {
       toolNamespace: 'tools',
       target: { sessionKey: session.key, actorId: 'ada' },
       payload: { version: '1.0', params: { text: 'x' } },
-      transport: { dedupeMode: 'enforced', retryBudget: { maxAttempts: 4, maxElapsedMs: 30_000 } },
+      // What the caller does not name bounds nothing: tool and operator decide.
+      transport: { dedupeMode: 'enforced', retryBudget: { maxAttempts: 100, maxElapsedMs: 86_400_000 } },
       control: {},
       trace: {},
     });
@@ -32,22 +33,41 @@ describe('the envelope of a session’s call (R1 to R6)', () => {
       circuitBreakerHint: 'dependency',
       expectedRetrySafe: true,
       correlationId: 'c',
+      turnId: '7',
+      requestTags: ['importance:background', 'taint:mail'],
+      safetyCritical: false,
       traceparent: '00-1',
+      baggage: { user: 'ada' },
       namespace: 'other',
     };
     expect(parseEnvelope(tenant.envelope('echo', {}, options))).toMatchObject({
       toolCallId: 'call_7',
       toolNamespace: 'other',
       target: { agentId: 'agent', tenantId: 'acme', correlationId: 'c' },
-      payload: { idempotencyKey: 'k', callHints: { timeoutMs: 70, expectedRetrySafe: true } },
+      payload: { idempotencyKey: 'k', callHints: { timeoutMs: 70, expectedRetrySafe: true, safetyCritical: false } },
       transport: {
         dedupeMode: 'bestEffort',
-        retryBudget: { maxAttempts: 2, maxElapsedMs: 30_000 },
+        retryBudget: { maxAttempts: 2, maxElapsedMs: 86_400_000 },
         circuitBreakerHint: 'dependency',
       },
-      control: { deadlineAtMs: 5_000_000_000_000 },
-      trace: { traceparent: '00-1' },
+      control: {
+        deadlineAtMs: 5_000_000_000_000,
+        requestTags: ['turn:7', 'importance:background', 'taint:mail'],
+      },
+      trace: { traceparent: '00-1', baggage: { user: 'ada' } },
     });
+  });
+
+  test('what a call says of itself reaches policy, its tool and the queue', async () => {
+    const { tool, contexts } = scripted('note', () => ({ output: 'noted' }));
+    const settings = { policy: { global: { taint: 'deny' as const } } };
+    const { session } = await startFleet({ tools: [tool], settings });
+    const denied = await session.call(tool, {}, { requestTags: ['taint:mail'] });
+    expect(denied.error).toMatchObject({ code: 'PERMISSION_DENIED', message: expect.stringContaining('mail') });
+    const said = { baggage: { user: 'ada' }, turnId: '7', safetyCritical: true };
+    expect(contentOf(await session.call(tool, {}, said))).toBe('noted');
+    expect(contexts[0]?.values.get('user')).toBe('ada');
+    expect(contexts[0]?.turnId).toBe('7');
   });
 
   test('parameters are those that were given, whatever their caller makes of the same object for the next call', async () => {
@@ -74,6 +94,8 @@ describe('the envelope of a session’s call (R1 to R6)', () => {
     ['transport.retryBudget.maxAttempts', { retryBudget: { maxAttempts: 0 } }],
     ['transport.dedupeMode', { dedupeMode: 'maybe' as never }],
     ['toolNamespace', { namespace: '' }],
+    ['control.requestTags.0', { requestTags: ['x'.repeat(129)] }],
+    ['trace.baggage.user', { baggage: { user: 7 as never } }],
     // A key under another name would be no key at all.
     ['options.idempotencykey', { idempotencykey: 'k' } as CallOptions],
   ])('TR-1: a wrong option is told as %s, and nothing is written', async (path, options) => {
@@ -248,6 +270,22 @@ describe('the tree of sessions', () => {
     expect((await running.result).error?.code).toBe('CANCELLED');
     expect((await branch.call(gate.tool, {})).error?.code).toBe('SESSION_CLOSED');
     await expect(pawl.closeSession('nobody')).rejects.toMatchObject({ code: 'UNKNOWN_SESSION' });
+  });
+
+  test('closing leaves a call alone that all sessions share: who joined it gets its result', async () => {
+    const gate = gated('page', { effects: 'none', tier: 'read-only' });
+    const settings = { tools: { page: { scope: 'global' } } } as const;
+    const { session, pawl } = await startFleet({ tools: [gate.tool], settings });
+    const first = pending(await session.submit(gate.tool, {}, { idempotencyKey: 'the same page' }));
+    const own = pending(await session.submit(gate.tool, {}, { idempotencyKey: 'own', dedupeMode: 'disabled' }));
+    await gate.arrived();
+    const other = await pawl.openSession({ actorId: 'bob' });
+    const joined = pending(await other.submit(gate.tool, {}, { idempotencyKey: 'the same page' }));
+    expect(joined.callId).toBe(first.callId);
+    await session.close();
+    expect((await own.result).error?.code).toBe('CANCELLED');
+    gate.open();
+    expect((await joined.result).status).toBe('success');
   });
 
   test('closing cancels a call, too, that is in flight for longer than outcomes are kept', async () => {

@@ -2,7 +2,10 @@
 import { describe, expect, test } from 'vitest';
 import type { AgentEvent } from '../../src/index.ts';
 import type { Session } from '../../src/producer/session.ts';
+import { silentLogger } from '../../src/shared/log.ts';
+import { jobIdOf } from '../../src/shared/store/queues.ts';
 import type { ToolResult } from '../../src/shared/tool.ts';
+import { Sweep } from '../../src/workers/sweep.ts';
 import { sendInput, spawnAgent, wait } from '../../src/workers/tools/agents.ts';
 import { eventually } from '../helpers/signal.ts';
 import { contentOf, type FleetOptions, pending, startFleet } from './fleet.ts';
@@ -88,6 +91,57 @@ describe('a tainted result marks the session that reads it', () => {
     await other.call('page', {}, key);
     expect((await session.call('page', {}, key)).fromCache).toBe(true);
     expect(await askedBecauseOf(session)).toEqual(['tools.page']);
+  });
+});
+
+describe('a call is judged by what its session had read when it was made', () => {
+  const settings = { policy: { global: { taint: 'deny' } } } as const;
+
+  test('also when it is approved later', async () => {
+    const asks = { policy: { global: { tools: { write_note: 'ask' }, taint: 'deny' } } } as const;
+    const { fleet, session } = await start({ settings: asks });
+    const { callId, result } = pending(await session.submit('write_note', {}));
+    await session.call('page', {});
+    const { record, digest } = await fleet.pawl.approvals.show(callId);
+    await fleet.pawl.approvals.decide(record.request.id, { decision: 'approve', digest, by: 'grace' });
+    expect((await result).status).toBe('success');
+  });
+
+  test('also when somebody lets it run again later, and once more', async () => {
+    const pay = scripted('pay', () => ({ output: 'paid' }), { effects: 'once' });
+    const { fleet, session } = await start({ settings, tools: [page, pay.tool], workers: 0 });
+    const { callId } = pending(await session.submit('pay', {}));
+    const { ledger } = fleet.pawl.backend;
+    const dies = async () => {
+      const generation = (await ledger.read(callId))?.generation ?? '';
+      await ledger.begin({ callId, generation, session: session.key }, { workerId: 'dead', leaseMs: 1, token: 'dead' });
+      const worker = await fleet.startWorker();
+      await eventually(async () => (await ledger.read(callId))?.outcome?.error?.code === 'OUTCOME_UNKNOWN');
+      await session.call('page', {});
+      await worker.close();
+    };
+    await dies();
+    await fleet.pawl.resolve(callId, { as: 'retry' });
+    await dies();
+    await fleet.pawl.resolve(callId, { as: 'retry' });
+    await fleet.startWorker();
+    expect((await fleet.pawl.result(callId))?.status).toBe('success');
+  });
+
+  test('also when its job was lost, and queued again later', async () => {
+    const write = scripted('write_note', () => ({ output: null }));
+    const { fleet, session } = await start({ settings, tools: [page, write.tool], workers: 0 });
+    const { callId, result } = pending(await session.submit('write_note', {}));
+    const { ledger, redis, shards } = fleet.pawl.backend;
+    const keys = ledger.keys({ tier: 'workspace', shard: 0 });
+    await redis.del(keys.job(jobIdOf(callId, (await ledger.read(callId))?.generation ?? '')), keys.job('wait'));
+    await fleet.startWorker({ tools: [page] });
+    await session.call('page', {});
+    // Only what has been in flight for a while is looked at.
+    await redis.zadd(keys.inflight, 1, callId);
+    await new Sweep(ledger, silentLogger).run(shards.places(['workspace']));
+    await fleet.startWorker();
+    expect((await result).status).toBe('success');
   });
 });
 

@@ -27,7 +27,7 @@ const LEGAL: Readonly<Record<Standing, string>> = {
   running: '            .  .  x  x  x  x  x  x',
   'waiting-retry': '    .  .  .  x  .  .  x  x',
   done: '               .  .  .  .  .  .  .  .',
-  failed: '             .  .  x  .  .  x  x  .',
+  failed: '             .  x  x  .  .  x  x  .',
   cancelled: '          .  .  .  .  .  .  .  .',
 };
 

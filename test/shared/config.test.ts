@@ -42,6 +42,7 @@ describe('R35: where a setting comes from', () => {
         loopGuard: { warnAt: 10, refuseAt: 20, windowMs: 300_000 },
       },
       ttl: { doneMs: 86_400_000, failedMs: 300_000 },
+      defaults: {},
       tools: {},
     });
   });

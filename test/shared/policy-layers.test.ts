@@ -206,6 +206,94 @@ describe('commands by prefix (C23, C24)', () => {
   });
 });
 
+describe('commands beside commands, and texts for a shell (C23, C24)', () => {
+  const policy = (decision: string, ...commands: object[]) => ({
+    global: { tools: { shell: { decision, commands } } },
+  });
+  const without = policy('allow', { prefix: ['rm'], decision: 'deny' }, { prefix: ['git', 'push'], decision: 'ask' });
+  const only = policy('ask', { prefix: ['git', 'status'], decision: 'allow' }, { prefix: ['ls'], decision: 'allow' });
+  const on = (layers: object, params: Record<string, unknown>) => verdictOn(layers, { params });
+
+  test.each([
+    { argv: ['rm', '-rf', 'x'], command: ['ls'] },
+    { cmd: 'rm -rf x', command: ['ls'] },
+    { cmd: ['ls'], argv: ['ls'], command: ['rm'] },
+  ])('a rule that denies looks at every parameter that may be the command: %j', (params) => {
+    expect(on(without, params)).toMatchObject({ decision: 'deny', rule: 'policy.global.tools.shell.commands.0' });
+  });
+
+  test.each([
+    { command: ['git', 'status'], argv: ['rm', 'x'] },
+    { command: ['git', 'status'], argv: ['git', 'status'] },
+    { command: ['git', 'status'], cmd: 7 },
+  ])('none is allowed, and none is proposed to be remembered, beside another one: %j', (params) => {
+    const asked = on(only, params);
+    expect(asked).toMatchObject({ decision: 'ask' });
+    expect(asked.amendment).toBeUndefined();
+  });
+
+  test.each([
+    ['ls -l src', 'allow'],
+    ['rm -rf x', 'deny'],
+    ['/bin/rm x', 'deny'],
+    ['"rm" x', 'deny'],
+    ["r'm' x", 'deny'],
+    ['cd src && rm x', 'deny'],
+    ['ls\nrm x', 'deny'],
+    ['ls & rm x', 'deny'],
+    ['A=1 rm x', 'deny'],
+    ['>log 2>&1 rm x', 'deny'],
+    ['if true; then rm x; fi', 'deny'],
+    ["eval 'rm x'", 'deny'],
+    ['r\\m x', 'deny'],
+    ['/bin/r? x', 'deny'],
+    ['$PROGRAM x', 'deny'],
+    ['echo $(rm x)', 'deny'],
+    ['echo "`rm x`"', 'deny'],
+    ["echo $'\\''; rm x; echo ' '", 'deny'],
+    [`echo "\${x:-$(rm x)}"`, 'deny'],
+    ["# it's\nrm x\n# it's", 'deny'],
+    ['cat <<END\nEND', 'deny'],
+    ["echo 'never closed", 'deny'],
+    ['echo rm; echo "rm; rm" # rm', 'allow'],
+    ['grep -n "a (b)" *.ts 2>/dev/null | sort', 'allow'],
+    ["git log -1 --format='%h $x'", 'allow'],
+    ['git push origin', 'ask'],
+    ['git $WHAT', 'ask'],
+    ['git [p]ush', 'ask'],
+    ['git status | cat', 'allow'],
+  ])('the text %j, where rm is denied and git push asks: %s', (text, decision) => {
+    expect(on(without, { command: text }).decision).toBe(decision);
+    expect(on(without, { cmd: text, shell: '/bin/bash' }).decision).toBe(decision);
+  });
+
+  test.each([
+    ['git status -s', 'allow'],
+    ['git status; ls', 'allow'],
+    ['git status; id', 'ask'],
+    ['git status > ~/.profile', 'ask'],
+    ['git status > log', 'ask'],
+    ['PATH=. git status', 'ask'],
+    ['git status $x', 'ask'],
+    ['git status $(id)', 'ask'],
+    ['', 'ask'],
+  ])('the text %j, where git status and ls are allowed: %s', (text, decision) => {
+    expect(on(only, { command: text }).decision).toBe(decision);
+  });
+
+  test('what is no shell may do anything with its text', () => {
+    expect(on(without, { cmd: 'ls', shell: '/usr/bin/rm' }).decision).toBe('deny');
+    expect(on(only, { cmd: 'ls', shell: 'python3' }).decision).toBe('ask');
+  });
+
+  test('where only a part of a text is decided on, the tier decides on the rest', () => {
+    const tiers = { system: 'ask' };
+    const tools = { shell: { commands: [{ prefix: ['ls'], decision: 'allow' }] } };
+    expect(on({ global: { tiers, tools } }, { command: 'ls; ls -l' }).decision).toBe('allow');
+    expect(on({ global: { tiers, tools } }, { command: 'ls; id' }).decision).toBe('ask');
+  });
+});
+
 test('C25: what asks to leave the sandbox goes to a person, whatever allows the rest; `sandbox: required` denies it', () => {
   const policy = { global: { tools: { shell: 'allow' } } };
   const params = { command: ['git', 'push', 'origin'], sandbox_permissions: 'require_escalated' };

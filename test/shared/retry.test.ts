@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { LARGEST_RETRY_BUDGET } from '../../src/shared/envelope.ts';
 import { type FailureCode, failureOf } from '../../src/shared/failure.ts';
 import {
   backoffMs,
@@ -70,6 +71,18 @@ describe('the smallest bound wins (ruling 10)', () => {
     ],
   ] as const)('%s bounds', (_who, tool, operator, caller, expected) => {
     expect(retryPolicy(tool, operator, caller)).toMatchObject(expected);
+  });
+
+  test('where the caller names none, tool and operator decide; the operator’s word for all tools comes first (R35)', () => {
+    const policy = (...[tool, operator, defaults]: Partial<RetryPolicy>[]) =>
+      retryPolicy(tool ?? {}, operator, LARGEST_RETRY_BUDGET, defaults);
+    const long = { maxAttempts: 8, maxElapsedMs: 600_000 };
+    expect(policy()).toEqual(DEFAULT_RETRY);
+    expect(policy({}, long)).toMatchObject(long);
+    expect(policy(long)).toMatchObject(long);
+    expect(policy({}, {}, long)).toMatchObject(long);
+    expect(policy({ maxAttempts: 3 }, {}, long)).toMatchObject({ maxAttempts: 3, maxElapsedMs: 600_000 });
+    expect(policy({ maxAttempts: 3 }, { maxAttempts: 5 }, long)).toMatchObject({ maxAttempts: 5 });
   });
 
   const policy: RetryPolicy = { ...DEFAULT_RETRY, maxAttempts: 3, maxElapsedMs: 1_000 };

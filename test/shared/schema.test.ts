@@ -54,6 +54,92 @@ describe('faults are told so that the next attempt can succeed (A14, A15)', () =
   });
 });
 
+describe('a wrong argument in a choice is explained by the alternative that was meant', () => {
+  const tagged = z.discriminatedUnion('op', [
+    z.object({ op: z.literal('create'), title: z.string(), tags: z.array(z.string()).optional() }),
+    z.object({ op: z.enum(['rename', 'move']), to: z.string() }),
+    z.object({ op: z.literal('delete'), id: z.number() }),
+  ]);
+  const named = tagged.options.map((option, index) => option.meta({ id: `Option${index}` }));
+  test.each([
+    ['inline', compileSchema(inputJsonSchema(z.object({ do: tagged })))],
+    ['as a plain choice', compileSchema(inputJsonSchema(z.object({ do: z.union(tagged.options) })))],
+    ['by name', compileSchema(inputJsonSchema(z.object({ do: z.union(named) })))],
+  ])('whose tag says which: %s', (_how, validate) => {
+    expect(validate({ do: { op: 'move', to: 'x' } })).toEqual([]);
+    expect(validate({ do: { op: 'move', to: 7 } })).toEqual([{ path: 'do.to', message: 'must be string; got 7' }]);
+    expect(validate({ do: { op: 'delete' } })).toEqual([{ path: 'do.id', message: 'is required and missing' }]);
+    const allowed = '"create", "rename", "move", "delete"';
+    expect(validate({ do: { op: 'remove' } })).toEqual([
+      { path: 'do.op', message: `must be one of ${allowed}; got "remove"` },
+    ]);
+    expect(validate({ do: {} })).toEqual([
+      { path: 'do.op', message: `is required and missing; it is one of ${allowed}` },
+    ]);
+    expect(validate({ do: 7 })).toEqual([{ path: 'do', message: 'must be object; got 7' }]);
+  });
+
+  test('whose type says which, with nothing of the others', () => {
+    const validate = compileSchema(inputJsonSchema(z.object({ at: z.object({ x: z.number() }).nullable() })));
+    expect(validate({ at: { x: 'y' } })).toEqual([{ path: 'at.x', message: 'must be number; got "y"' }]);
+  });
+
+  test('whose tag may be left out, with nothing of the others', () => {
+    const either = z.union([
+      z.object({ by: z.literal('mail').optional(), to: z.email() }),
+      z.object({ by: z.literal('phone').optional(), to: z.number() }),
+    ]);
+    expect(compileSchema(inputJsonSchema(either))({ by: 'phone', to: 'x' })).toEqual([
+      { path: 'to', message: 'must be number; got "x"' },
+    ]);
+  });
+
+  test('where nothing says which, that none fits is told last', () => {
+    const validate = compileSchema(inputJsonSchema(z.object({ a: z.union([z.string().min(1), z.number().min(1)]) })));
+    expect(validate({ a: true }).map(({ message }) => message.split(';')[0])).toEqual([
+      'must be string',
+      'must be number',
+      'must match a schema in anyOf',
+    ]);
+  });
+
+  test('and OpenAPI’s own words for tags do no harm', () => {
+    const option = (op: string) => ({ type: 'object', properties: { op: { const: op } }, required: ['op'] });
+    const discriminator = { propertyName: 'op', mapping: { a: '#/oneOf/0' } };
+    const validate = compileSchema({ oneOf: [option('a'), option('b')], discriminator });
+    expect(validate({ op: 'b' })).toEqual([]);
+    expect(validate({ op: 'c' })).toHaveLength(1);
+    // A reference into the choice itself.
+    const more = { type: 'object', properties: { again: { $ref: '#/anyOf/0' } } };
+    expect(compileSchema({ ...more, anyOf: [option('a'), option('b')] })({ op: 'a', again: { op: 'a' } })).toEqual([]);
+  });
+
+  test('long faults are cut', () => {
+    const names = Object.fromEntries(Array.from({ length: 100 }, (_, index) => [`name_${index}`, z.string()]));
+    const [issue] = compileSchema(inputJsonSchema(z.object({ of: z.object(names).partial() })))({ of: { x: 1 } });
+    expect(issue?.message).toHaveLength(301);
+  });
+
+  test('however deep choices nest, each is looked at once', () => {
+    const args = { type: 'array', items: { $ref: '#/$defs/Filter' } };
+    const option = (op: string, properties: object) => ({
+      type: 'object',
+      properties: { ...properties, op: { const: op } },
+      required: ['op'],
+    });
+    const $defs = {
+      Filter: { oneOf: ['and', 'or', 'nor'].map((op) => option(op, { args })).concat(option('eq', {})) },
+    };
+    const validate = compileSchema({ type: 'object', properties: { filter: { $ref: '#/$defs/Filter' } }, $defs });
+    const nested = (leaf: object) =>
+      Array.from({ length: 60 }).reduce<object>((inner) => ({ args: [inner], op: 'nor' }), leaf);
+    expect(validate({ filter: nested({ op: 'eq' }) })).toEqual([]);
+    expect(validate({ filter: nested({ op: 'is' }) })).toEqual([
+      { path: expect.stringMatching(/^filter(\.args\.0){60}\.op$/), message: expect.stringContaining('got "is"') },
+    ]);
+  });
+});
+
 describe('own properties only', () => {
   test.each(['constructor', 'toString', '__proto__', 'hasOwnProperty'])(
     'an inherited %s does not satisfy `required`',
@@ -82,6 +168,35 @@ describe('JSON Schema 2020-12 from zod', () => {
       additionalProperties: false,
     });
     expect(outputJsonSchema(z.object({ a: z.string() }))).toMatchObject({ required: ['a'] });
+  });
+
+  test('misspelt parameters of named and recursive objects are refused as well', () => {
+    const Address = z.object({ street: z.string(), floor: z.number().optional() }).meta({ id: 'Address' });
+    const Person = z.object({
+      home: Address,
+      get friends() {
+        return z.array(Person).optional();
+      },
+    });
+    const validate = compileSchema(inputJsonSchema(z.object({ who: Person })));
+    const home = { street: 'x' };
+    expect(validate({ who: { home, friends: [{ home }] } })).toEqual([]);
+    expect(validate({ who: { home: { ...home, flor: 1 } } })[0]?.path).toBe('who.home.flor');
+    expect(validate({ who: { home, friends: [{ home, nick: 1 }] } })[0]?.path).toBe('who.friends.0.nick');
+    expect(validate({ who: { home, friends: [{ home: { ...home, flor: 1 } }] } })[0]?.message).toContain('floor?');
+  });
+
+  test('an intersection of named objects accepts what both describe, and what it refers to stays open elsewhere', () => {
+    const Inner = z.object({ c: z.string() }).meta({ id: 'Inner' });
+    const One = z.object({ a: z.string(), inner: Inner }).meta({ id: 'One' });
+    const Two = z.object({ b: z.string(), inner: z.object({ d: z.string() }) }).meta({ id: 'Two' });
+    const Apart = z.object({ e: z.string() }).meta({ id: 'Apart' });
+    const validate = compileSchema(
+      inputJsonSchema(z.object({ both: z.intersection(One, Two), one: One.optional(), apart: Apart.optional() })),
+    );
+    const both = { a: 'x', b: 'y', inner: { c: 'z', d: 'z' } };
+    expect(validate({ both, one: both })).toEqual([]);
+    expect(validate({ both, apart: { e: 'x', f: 'y' } })[0]?.path).toBe('apart.f');
   });
 
   test('a loose object stays open', () => {

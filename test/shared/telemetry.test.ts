@@ -118,6 +118,11 @@ describe('log events (R27)', () => {
         bucket: 'tools.weather',
       },
     ]);
+    const changed = { circuit: 'tool:tools.weather', from: 'CLOSED', to: 'FORCED_OPEN', reason: 'a drill' } as const;
+    expect(producerLine({ type: 'tool_call_circuit_state', ...changed })).toMatchObject({
+      level: 'warn',
+      fields: { event: 'tool_call_circuit_state', side: 'producer', breakerState: 'FORCED_OPEN', reason: 'a drill' },
+    });
     // A producer alone sees loops.
     expect(new Set([...workerEvents.map(({ type }) => type), 'tool_call_loop'])).toEqual(new Set(CALL_EVENTS));
   });

@@ -1,3 +1,4 @@
+import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { envelopeOf } from '../../src/shared/outcome.ts';
@@ -35,6 +36,26 @@ describe('A12: results are checked and put into their form at one place', () => 
     ['a map in an output', { output: { rows: [{ by: new Map() }] } }, 'it returned Map in output.rows[0].by.'],
     ['a set in an output', { output: [1, new Set([1])] }, 'it returned Set in output[1].'],
     ['a promise in an output', { output: { 'a b': Promise.resolve(1) } }, 'it returned Promise in output["a b"].'],
+    [
+      'an error in an output',
+      { output: { error: new TypeError('x') } },
+      'returned TypeError (its message would be lost) in',
+    ],
+    [
+      'a response',
+      { output: { of: new Response('x') } },
+      'returned Response without members that JSON knows in output.of',
+    ],
+    [
+      'headers',
+      { output: [new Headers({ a: 'b' })] },
+      'it returned Headers without members that JSON knows in output[0]',
+    ],
+    ['a pattern', { output: { by: /x/ } }, 'it returned RegExp without members that JSON knows in output.by'],
+    ['an instance that keeps all to itself', { output: new (class Own {})() }, 'it returned Own without members'],
+    ['bytes', { output: new Uint8Array(2) }, 'it returned Uint8Array (bytes go into content or a file)'],
+    ['a buffer of bytes', { output: { of: new ArrayBuffer(2) } }, 'it returned ArrayBuffer (bytes go into content'],
+    ['a number without end', { output: [1, -Infinity] }, 'it returned -Infinity in output[1].'],
     ['a BigInt', { output: 1n }, 'as output; it returned bigint.'],
     ['a BigInt in an output', { output: { total: [1n] } }, 'it returned bigint in output.total[0].'],
     [
@@ -59,6 +80,14 @@ describe('A12: results are checked and put into their form at one place', () => 
     const shared = { at: new Date(0) };
     const map = Object.assign(new Map(), { toJSON: () => [] });
     const output = { one: shared, two: [shared, shared], map, bytes: Buffer.from('a'), run: () => 1, none: undefined };
+    expect(normalizeResult('t', { output })).toEqual({ output });
+  });
+
+  test('instances with members, empty objects of any realm and boxed values are what JSON says of them', () => {
+    class Point {
+      x = 1;
+    }
+    const output = { at: new Point(), none: {}, bare: Object.create(null), far: runInNewContext('({})'), n: Object(1) };
     expect(normalizeResult('t', { output })).toEqual({ output });
   });
 

@@ -53,6 +53,14 @@ export async function calls(session: Session): Promise<void> {
   // @ts-expect-error only what defineTool made is a tool
   await session.call({ name: 'get_weather', run: () => 1 }, { city: 'Paris' });
 
+  // Handed in: the same, and what a model gives may be wrong.
+  const submission = await session.submit(weather, { city: 'Paris' });
+  holds<Equal<Awaited<typeof submission.result>, ToolResultEnvelope<{ tempC: number; city: string }>>>();
+  // @ts-expect-error a parameter has the wrong type
+  await session.submit(weather, { city: 7 });
+  const asked = await session.callWithReask(weather, { town: 'Paris' }, { ask: ({ params }) => params });
+  holds<Equal<typeof asked, ToolResultEnvelope<{ tempC: number; city: string }>>>();
+
   // By its name: any object, and an unknown result.
   const named = await session.call('shell', { command: ['ls'] });
   holds<Equal<typeof named, ToolResultEnvelope>>();

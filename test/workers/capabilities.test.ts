@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { SESSION_CAPABILITIES, SESSION_KINDS } from '../../src/shared/session.ts';
-import { type Agents, CAPABILITIES, type Capability, type Channel, type Memory } from '../../src/shared/tool.ts';
+import { type Agents, CAPABILITIES, type Capability, type Channel, type StoredMemory } from '../../src/shared/tool.ts';
 import { type CapabilityOptions, capabilitiesFor, type GrantedCapabilities } from '../../src/workers/capabilities.ts';
 import { temporaryFolder } from '../helpers/context.ts';
 
-const memory: Memory = { search: async () => [], store: async () => ({ id: 'memory-1' }) };
+const memory: StoredMemory = { search: async () => [], store: async () => ({ id: 'memory-1' }) };
 const channel: Channel = { kind: 'console', send: async () => {} };
 const report = async () => ({ agentId: 'agent', state: 'closed' }) as const;
 const agents: Agents = {
@@ -62,7 +62,7 @@ describe.each(SESSION_KINDS)('a %s session (A17)', (kind) => {
 
 test('I23: what a session stores that has seen text from outside is remembered as coming from there', async () => {
   const stored: unknown[] = [];
-  const store: Memory['store'] = async (_text, options) => {
+  const store: StoredMemory['store'] = async (_text, options) => {
     stored.push(options);
     return { id: 'memory-1' };
   };

@@ -106,6 +106,24 @@ describe('TR-6 and TR-7: what is not retried, and what is no more', () => {
     ['the caller’s budget', { retryBudget: { maxAttempts: 2 } }, {}, 2],
     ['the operator’s policy', {}, { tools: { down: { retry: { maxAttempts: 3 } } } }, 3],
     ['the operator’s list of terminal codes', {}, { tools: { down: { retry: { terminalCodes: ['HTTP_503'] } } } }, 1],
+    [
+      'the operator’s higher policy',
+      {},
+      { tools: { down: { retry: { maxAttempts: 6 }, circuit: { consecutiveFailures: 9 } } } },
+      6,
+    ],
+    [
+      'the operator’s policy for all tools',
+      {},
+      { defaults: { retry: { maxAttempts: 7 }, circuit: { consecutiveFailures: 9 } } },
+      7,
+    ],
+    [
+      'the caller’s budget below a higher policy',
+      { retryBudget: { maxAttempts: 2, maxElapsedMs: 60_000 } },
+      { tools: { down: { retry: { maxAttempts: 6 } } } },
+      2,
+    ],
   ])('%s bounds the attempts', async (_whose, options, settings, attempts) => {
     const { tool, contexts } = scripted('down', () => {
       throw httpError(503);
@@ -113,6 +131,21 @@ describe('TR-6 and TR-7: what is not retried, and what is no more', () => {
     const { session } = await startFleet({ tools: [tool], settings });
     expect((await session.call(tool, {}, options)).attempts).toBe(attempts);
     expect(contexts).toHaveLength(attempts);
+  });
+
+  test('an operator may allow a tool to try for longer than 30 s', async () => {
+    const { tool } = scripted('busy', ({ attempt }) => {
+      if (attempt === 1) throw httpError(429, { retryAfterMs: 40_000 });
+      return { output: null };
+    });
+    const fleet = await startFleet({
+      tools: [tool],
+      settings: { tools: { busy: { retry: { maxElapsedMs: 600_000 } } } },
+    });
+    const { callId } = pending(await fleet.session.submit(tool, {}));
+    await eventually(async () => (await fleet.pawl.read(callId))?.phase === 'waiting-retry');
+    expect((await fleet.pawl.read(callId))?.attempts).toMatchObject([{ errorCode: 'HTTP_429', delayMs: 40_000 }]);
+    await fleet.session.cancel(callId);
   });
 
   test('a Retry-After beyond the time allowed ends the call at once', async () => {
@@ -226,6 +259,18 @@ describe('TR-8 to TR-11: the fleet’s circuit', () => {
       attempts: 2,
       error: { code: 'HTTP_503', breakerState: 'OPEN' },
     });
+  });
+
+  test('R35: an operator’s policy for all tools counts less than what a tool says of its own', async () => {
+    const down = () => {
+      throw httpError(503);
+    };
+    const { tool } = scripted('ask', down);
+    const { tool: firm } = scripted('firm', down, { circuit: { consecutiveFailures: 3 } });
+    const settings = { defaults: { circuit: { consecutiveFailures: 2 } } };
+    const { session } = await startFleet({ tools: [tool, firm], settings });
+    expect(await session.call(tool, {})).toMatchObject({ status: 'circuit_open', attempts: 2 });
+    expect(await session.call(firm, {})).toMatchObject({ status: 'circuit_open', attempts: 3 });
   });
 
   test('ruling 13: with `park` a queued call waits for the circuit, without spending an attempt', async () => {

@@ -7,7 +7,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { resolveSettings, type SettingsInput } from '../../src/shared/config.ts';
 import type { CapabilityOwner } from '../../src/shared/tool.ts';
 import { type MemoryParts, openMemory } from '../../src/workers/memory.ts';
-import { memorySearch, memoryStore } from '../../src/workers/tools/index.ts';
+import { getMemory, memoryForget, memorySearch, memoryStore } from '../../src/workers/tools/index.ts';
 import { temporaryFolder, testContext } from '../helpers/context.ts';
 
 function store(memory: SettingsInput['memory'] = {}, parts: MemoryParts = {}, dataDir = temporaryFolder()) {
@@ -191,6 +191,48 @@ describe('the tools (A16)', () => {
       output: { results: [{ text: 'The key is under the mat.', source: 'ada', tainted: false }] },
       tainted: false,
     });
+  });
+
+  test('get_memory loads one entry by its ID, and memory_forget takes it away for good (C19, I13)', async () => {
+    const memory = store();
+    const ctx = testContext({ memory: memory.of() });
+    const { id } = await memory
+      .of()
+      .store('It’s Tuesday.', { metadata: { project: 'pawl' }, source: 'web', tainted: true });
+    const { id: kept } = await memory.of().store('It’s Wednesday.');
+    expect(await getMemory.run({ id }, ctx)).toMatchObject({
+      output: { id, text: 'It’s Tuesday.', metadata: { project: 'pawl' }, source: 'web', sessionKey: 'session' },
+      tainted: true,
+    });
+    expect((await memoryForget.run({ id }, ctx)).output).toEqual({ forgotten: true });
+    expect((await memoryForget.run({ id }, ctx)).output).toEqual({ forgotten: false });
+    await expect(getMemory.run({ id }, ctx)).rejects.toMatchObject({ code: 'NOT_FOUND' });
+    expect(texts(await memory.of().search('Tuesday'))).toEqual([]);
+    expect((await getMemory.run({ id: kept }, ctx)).output).toMatchObject({ text: 'It’s Wednesday.', tainted: false });
+  });
+
+  test('an ID names only what its tenant stored and what has not expired, and a worker session forgets nothing', async () => {
+    let now = 1;
+    const memory = store({}, { now: () => now });
+    const { id } = await memory.of({ tenantId: 'a' }).store('secret of a', { ttlMs: 1_000 });
+    for (const other of ['x', "x' OR '1'='1"]) {
+      expect(await memory.of().get?.(other === 'x' ? id : other)).toBeUndefined();
+      expect(await memory.of().forget?.(other === 'x' ? id : other)).toBe(false);
+      expect(await memory.of({ tenantId: 'a' }).forget?.(other)).toBe(false);
+    }
+    expect(await memory.of({ tenantId: 'a' }).get?.(id)).toMatchObject({ id, text: 'secret of a' });
+    const worker = testContext({ kind: 'worker', memory: memory.of({ tenantId: 'a' }) });
+    expect((await getMemory.run({ id }, worker)).output.text).toBe('secret of a');
+    await expect(memoryForget.run({ id }, worker)).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+    now += 1_000;
+    expect(await memory.of({ tenantId: 'a' }).get?.(id)).toBeUndefined();
+  });
+
+  test('a memory of one’s own that cannot do that says so', async () => {
+    const own = { search: async () => [], store: async () => ({ id: 'x' }) };
+    const ctx = testContext({ memory: own });
+    await expect(ctx.memory.get('x')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+    await expect(ctx.memory.forget('x')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
   });
 
   test('a worker session searches and does not store (A17, A18)', async () => {

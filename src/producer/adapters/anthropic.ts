@@ -51,8 +51,15 @@ export async function messagesTools(session: Session, options?: AdapterOptions):
   ): Promise<ToolResultBlock> => {
     const call = { kind: 'function', name, arguments: input as Readonly<Record<string, unknown>> } as const;
     const { content, text, isError } = await tools.answer(call, { ...given, toolCallId: id });
-    const shown = content.some(({ type }) => type === 'image') ? content.map(blockOf) : text;
-    return { type: 'tool_result', tool_use_id: id, content: shown, ...(isError ? { is_error: true } : {}) };
+    // The API takes no images in what is marked as an error.
+    const hasImages = content.some(({ type }) => type === 'image');
+    const shown = hasImages ? content.map(blockOf) : text;
+    return {
+      type: 'tool_result',
+      tool_use_id: id,
+      content: shown,
+      ...(isError && !hasImages ? { is_error: true } : {}),
+    };
   };
   return {
     tools: [...tools.exported.tools] as object[] as MessagesTool[],

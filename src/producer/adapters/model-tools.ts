@@ -7,6 +7,9 @@ import type { ProviderCall } from '../../shared/exports/decode.ts';
 import type { ExportOptions, Provider, ToolExport } from '../../shared/exports/tools-for.ts';
 import { type Issue, PawlError } from '../../shared/failure.ts';
 import { digest } from '../../shared/fingerprint.ts';
+import { refusal } from '../../shared/outcome.ts';
+import { uuidv7 } from '../../shared/time.ts';
+import { listed } from '../params.ts';
 import type { Session, SessionEvents } from '../session.ts';
 import { type ModelContent, modelContent, textOf } from './model-content.ts';
 
@@ -22,6 +25,8 @@ export interface AdapterOptions extends ExportOptions {
   readonly onGivenUp?: (tool: string, message: string) => void;
   /** The turn that calls belong to, for `perTurn` budgets and `ctx.turnId`; a function is asked at each call. */
   readonly turnId?: string | (() => string | undefined);
+  /** A result's text comes to the model up to this size, with a mark where it is cut; the call's own result stays whole. Default 65536. */
+  readonly maxOutputBytes?: number;
 }
 
 export type CallNews =
@@ -84,7 +89,7 @@ export class ModelTools {
     const { signal } = given;
     const shown = 'name' in call ? call.name : call.kind;
     const corrected = this.#wrong.get(shown) ?? 0;
-    const explained = (error: Refusal) => this.#explained(shown, error, corrected);
+    const explained = (error: Refusal, ended?: ToolResultEnvelope) => this.#explained(shown, error, corrected, ended);
     let result: ToolResultEnvelope;
     try {
       const { namespace, name, params } = await this.#session.decode(this.exported, call);
@@ -101,10 +106,12 @@ export class ModelTools {
     }
     if (result.status === 'success') {
       this.#wrong.delete(shown);
-      const content = modelContent(result);
-      return { content, text: textOf(content), isError: false, result };
+      const content = modelContent(result, this.#options.maxOutputBytes);
+      // The tool did its work, and the answer is no.
+      const isError = result.output.metadata?.['success'] === false;
+      return { content, text: textOf(content), isError, result };
     }
-    return { ...failed(await explained(result.error)), result };
+    return { ...failed(await explained(result.error, result)), result };
   }
 
   #turn(): string | undefined {
@@ -144,7 +151,7 @@ export class ModelTools {
       for (;;) {
         for (const news of heard.splice(0)) {
           if (news.callId !== submission.callId) continue;
-          this.#options.onEvent?.(news);
+          this.#session.inform('onEvent', this.#options.onEvent, news);
           yield news;
         }
         if (result !== undefined) return result;
@@ -157,9 +164,13 @@ export class ModelTools {
   }
 
   /** The refusal as the model reads it; with the schema, as long as it may try again. `corrected`: how often it had been told before. */
-  async #explained(shown: string, { code, message, issues = [] }: Refusal, corrected: number): Promise<string> {
-    const listed = issues.filter(({ path }) => path !== '').map((issue) => `\n- ${issue.path}: ${issue.message}`);
-    const text = `${code}: ${message}${listed.join('')}`;
+  async #explained(
+    shown: string,
+    { code, message, issues = [] }: Refusal,
+    corrected: number,
+    result: ToolResultEnvelope | undefined,
+  ): Promise<string> {
+    const text = `${code}: ${listed({ message, issues })}`;
     // What follows the schema and is refused all the same, such as a binary file to `read`, says in words what is wrong.
     if (code !== 'INVALID_PARAMS' || issues.length === 0) return text;
     // Calls of one answer are wrong together: the model has not read yet what is wrong with the first.
@@ -167,7 +178,8 @@ export class ModelTools {
     const isNew = wrong > (this.#wrong.get(shown) ?? 0);
     if (isNew) this.#wrong.set(shown, wrong);
     if (wrong > MAX_REASKS) {
-      if (isNew) this.#options.onGivenUp?.(shown, message);
+      const asked = { requestId: uuidv7(), toolName: shown };
+      if (isNew) await this.#giveUp(shown, message, result ?? refusal({ code, message, issues }, asked));
       return `${text}\nDo not call ${shown} again: its parameters were wrong ${wrong} times in a row.`;
     }
     // The fleet may have been rolled since the export: what refused the parameters is what the tool takes now.
@@ -175,6 +187,13 @@ export class ModelTools {
     const tool = [...tools, ...this.exported.tools].find((each) => each['name'] === shown) ?? {};
     const schema = tool['parameters'] ?? tool['input_schema'] ?? tool['inputSchema'];
     return `${text}\nCall ${shown} again with parameters that follow this schema: ${JSON.stringify(schema)}`;
+  }
+
+  /** The program is told, and the session above, as by `callWithReask`. */
+  async #giveUp(shown: string, message: string, result: ToolResultEnvelope): Promise<void> {
+    const { onGivenUp } = this.#options;
+    this.#session.inform('onGivenUp', onGivenUp && ((tool: string) => onGivenUp(tool, message)), shown);
+    await this.#session.tellInvalidParams({ toolName: result.toolName, reasks: MAX_REASKS, result });
   }
 }
 

@@ -37,7 +37,7 @@ export function approvalRoutes({ pawl }: { readonly pawl: Pawl }): readonly Rout
       async handle({ query, caller }) {
         const { state, limit } = query;
         const isSeen = ({ request }: ApprovalRecord) => seesTenant(caller, request.tenantId);
-        const listed = await approvals.list({ limit, isSeen, ...(state === undefined ? {} : { state }) });
+        const listed = await approvals.listBrief({ limit, isSeen, ...(state === undefined ? {} : { state }) });
         return { status: 200, body: { approvals: listed.map(listedApprovalView) } };
       },
     }),

@@ -44,7 +44,12 @@ const shortCallSchema = z.strictObject({
   dedupeMode: z.enum(['enforced', 'bestEffort', 'disabled']).optional(),
   namespace: z.string().min(1).max(256).optional(),
   toolCallId: z.string().min(1).max(256).optional(),
+  turnId: z.string().min(1).max(120).optional(),
+  /** The turn is one of the contract's 32. */
+  requestTags: z.array(z.string().max(128)).max(31).optional(),
+  safetyCritical: z.boolean().optional(),
   traceparent: z.string().max(128).optional(),
+  baggage: z.record(z.string(), z.string()).optional(),
 });
 
 const keyHeaderSchema = z.string().transform(keyOfHeader).pipe(idempotencyKeySchema);

@@ -25,6 +25,8 @@ const actionSchema = z.strictObject({
   key: name.optional(),
   /** With `flush`: only this session's calls. */
   session: name.optional(),
+  /** With `flush`: only this call. */
+  callId: name.optional(),
   reason: z.string().min(1).max(500).optional(),
 });
 
@@ -57,14 +59,21 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
       answers: { 200: ['The state of reliability, with the circuits that were changed', 'ReliabilityChange'] },
       async handle({ body, caller }) {
         const by = nameOf(caller);
-        const { action, tool, context, key, session, reason } = body;
+        const { action, tool, context, key, session, callId, reason } = body;
         if (session !== undefined && action !== 'flush') throw invalid('session', `has no meaning with ${action}`);
+        if (callId !== undefined && (action !== 'flush' || session !== undefined || tool !== undefined))
+          throw invalid('callId', 'goes with flush alone, without a session and a tool');
         if (action === 'flush') {
           const meaningless = key !== undefined ? 'key' : context !== undefined ? 'context' : undefined;
           if (meaningless !== undefined)
             throw invalid(meaningless, 'has no meaning with flush; name a session or a tool');
           const flushed = await pawl.flush(
-            defined<{ sessionKey?: string; tool?: string; by?: string }>({ sessionKey: session, tool, by }),
+            defined<{ callId?: string; sessionKey?: string; tool?: string; by?: string }>({
+              callId,
+              sessionKey: session,
+              tool,
+              by,
+            }),
           );
           return { status: 200, body: { ...flushed, ...(await reliability(pawl)) } };
         }

@@ -1,5 +1,6 @@
 /** `/v1/tools`: what the fleet offers, or what one session may use of it. */
 import { z } from 'zod';
+import { toolPolicy } from '../../shared/config.ts';
 import { PROVIDERS, toolsFor } from '../../shared/exports/tools-for.ts';
 import { qualifiedName } from '../../shared/tool.ts';
 import type { Pawl } from '../client.ts';
@@ -35,7 +36,8 @@ export function toolRoutes(pawl: Pawl): readonly Route[] {
         const records = new Map((await pawl.registry.list()).map((record) => [qualifiedName(record), record]));
         const listed = tools.map((tool) => ({
           ...toolView(tool),
-          enabled: records.get(qualifiedName(tool))?.enabled ?? true,
+          enabled:
+            toolPolicy(pawl.settings, tool).enabled !== false && (records.get(qualifiedName(tool))?.enabled ?? true),
         }));
         return { status: 200, body: { tools: listed } };
       },

@@ -4,9 +4,8 @@
  */
 import { envelopeOf } from '../../shared/outcome.ts';
 import { redactFields, secretsIn } from '../../shared/redaction.ts';
-import { beginningOf, beginningOfText } from '../../shared/shortened.ts';
 import { shownJson } from '../../shared/shown.ts';
-import type { ApprovalRecord } from '../../shared/store/approvals.ts';
+import type { ApprovalRecord, BriefApproval } from '../../shared/store/approvals.ts';
 import type { AuditEntry } from '../../shared/store/audit.ts';
 import type { CallRecord } from '../../shared/store/call-record.ts';
 import type { CatalogueContent } from '../../shared/store/catalogue.ts';
@@ -148,33 +147,10 @@ export function approvalView({ record, digest }: ApprovalListing) {
   };
 }
 
-/** Of each, so many characters of parameters and preview stand in a list. */
-const LISTED_LENGTH = 16 * 1_024;
-
-/** As lists show it: of what is large its beginning, and how large the parameters are. One by itself is whole. */
-export function listedApprovalView({ record, digest }: ApprovalListing) {
-  const { request, preview, decision } = record;
-  const paramsJson = JSON.stringify(request.params);
-  const decidedJson = decision?.params === undefined ? '' : JSON.stringify(decision.params);
-  const details = preview?.details ?? '';
-  if ([paramsJson, decidedJson, details].every(({ length }) => length <= LISTED_LENGTH))
-    return approvalView({ record, digest });
-  const { justification } = request;
-  const listed: ApprovalRecord = {
-    ...record,
-    request: {
-      ...request,
-      params: beginningOf(request.params, LISTED_LENGTH),
-      ...(justification === undefined ? {} : { justification: beginningOfText(justification, LISTED_LENGTH) }),
-    },
-    ...(preview?.details === undefined
-      ? {}
-      : { preview: { ...preview, details: beginningOfText(details, LISTED_LENGTH) } }),
-    ...(decision?.params === undefined
-      ? {}
-      : { decision: { ...decision, params: beginningOf(decision.params, LISTED_LENGTH) } }),
-  };
-  return { ...approvalView({ record: listed, digest }), shortened: true, paramsBytes: Buffer.byteLength(paramsJson) };
+/** As lists show it, and how large the parameters are of what is cut there. One by itself is whole. */
+export function listedApprovalView({ record, digest }: ApprovalListing<BriefApproval>) {
+  const { shortened, paramsBytes } = record;
+  return { ...approvalView({ record, digest }), ...(shortened ? { shortened, paramsBytes } : {}) };
 }
 
 /** As one of earlier decisions. */

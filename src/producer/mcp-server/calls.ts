@@ -110,7 +110,7 @@ async function resultOf(
   try {
     const result = await pawl.result(callId);
     if (result === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The call has expired.');
-    return await answerOf(pawl, offer, result);
+    return await answerOf(pawl, offer, await pawl.hooked(result));
   } finally {
     stopListening();
   }

@@ -19,6 +19,9 @@ export const TASKS_EXTENSION = 'io.modelcontextprotocol/tasks';
 const KEY_META = 'pawl/idempotencyKey';
 const KEY_ARGUMENT = 'idempotency_key';
 const SESSION_META = 'pawl/session';
+/** The model's turn that makes the call. */
+const TURN_META = 'pawl/turn';
+const MAX_TURN_ID = 120;
 
 export interface McpClient {
   readonly caller: Caller;
@@ -26,6 +29,7 @@ export interface McpClient {
   readonly sessionKey: string;
   /** Of the client's own, or undefined. */
   readonly idempotencyKey: string | undefined;
+  readonly turnId: string | undefined;
   readonly canAsk: readonly (typeof ASKABLE)[number][];
   /** On this machine, where nobody has a token. */
   readonly isLocal: boolean;
@@ -52,10 +56,21 @@ export function clientOf(
     capabilities,
     sessionKey: text(SESSION_META, 'pawl-session') ?? defaultSession,
     idempotencyKey: keyOf(meta[KEY_META], ctx.http?.req?.headers.get('idempotency-key') ?? undefined),
+    turnId: checkedTurn(text(TURN_META, 'pawl-turn')),
     canAsk: ASKABLE.filter((kind) => capabilities[kind] !== undefined),
     isLocal: caller.id === 'local' || caller.id === 'stdio',
     takesTasks: envelope !== undefined && capabilities.extensions?.[TASKS_EXTENSION] !== undefined,
   };
+}
+
+/** Throws -32602 for one that no tag holds. */
+function checkedTurn(turnId: string | undefined): string | undefined {
+  if ((turnId ?? '').length > MAX_TURN_ID)
+    throw new ProtocolError(
+      ProtocolErrorCode.InvalidParams,
+      `_meta["${TURN_META}"] must have at most ${MAX_TURN_ID} characters.`,
+    );
+  return turnId;
 }
 
 /** Throws -32602 for one that is no text. */

@@ -14,6 +14,7 @@ import type { ToolResultEnvelope } from '../../shared/envelope.ts';
 import type { FailureCode } from '../../shared/failure.ts';
 import type { ContentBlock as ToolContentBlock } from '../../shared/tool-result.ts';
 import type { Pawl } from '../client.ts';
+import { listed } from '../params.ts';
 import { declaredOutput, type McpOffer } from './tools.ts';
 
 /** Failures of the fleet, not of the call: another model's words would not help. */
@@ -29,7 +30,7 @@ const DEFECTS: readonly string[] = [
  * because clients hold it against the schema. Without an offer, its tool is gone. Throws `ProtocolError` for a defect.
  */
 export async function callToolResult(
-  pawl: Pick<Pawl, 'output'>,
+  pawl: Pick<Pawl, 'output' | 'hooked'>,
   envelope: ToolResultEnvelope,
   offer: McpOffer | undefined,
 ): Promise<CallToolResult> {
@@ -44,29 +45,39 @@ export async function callToolResult(
     const { code, message, issues, retryAfterMs } = envelope.error;
     if (DEFECTS.includes(code))
       throw new ProtocolError(ProtocolErrorCode.InternalError, message, defined({ code, callId }));
-    const listed = (issues ?? []).map((issue) => `\n- ${issue.path}: ${issue.message}`).join('');
     return {
       isError: true,
-      content: [{ type: 'text', text: `${code}: ${message}${listed}` }],
+      content: [{ type: 'text', text: `${code}: ${listed({ message, issues })}` }],
       _meta: { ..._meta, 'pawl/error': defined({ code, issues, retryAfterMs }) },
     };
   }
   const { content, metadata } = envelope.output;
+  // The tool did its work, and the answer is no.
+  const soft = metadata?.['success'] === false ? { isError: true } : {};
   const declaresOutput = () => offer !== undefined && declaredOutput(offer) !== undefined;
   if (isMcpResult(content))
     return {
       ...content,
+      ...soft,
       ...(declaresOutput() ? { structuredContent: content.structuredContent ?? { ...content } } : {}),
       _meta: { ...content._meta, ..._meta },
     };
   const isWhole = metadata?.['whole'] === undefined || callId === undefined || !declaresOutput();
-  const structured = isWhole ? content : await pawl.output(callId);
+  // The record holds what the tool returned: hooks that have seen a part of it have not seen the rest.
+  const whole = isWhole ? envelope : await pawl.hooked(wholeOf(envelope, await pawl.output(callId)));
+  if (whole.status !== 'success') return callToolResult(pawl, whole, offer);
+  const structured = whole.output.content;
   const text: ContentBlock = { type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content) };
   return {
     content: [text, ...blocksOf(metadata?.['content'])],
     ...(isObject(structured) ? { structuredContent: structured } : {}),
+    ...soft,
     _meta,
   };
+}
+
+function wholeOf(envelope: Extract<ToolResultEnvelope, { status: 'success' }>, content: unknown): ToolResultEnvelope {
+  return { ...envelope, output: { ...envelope.output, content } };
 }
 
 /** A tool that speaks MCP itself returns what a client is to get, content blocks and all. */

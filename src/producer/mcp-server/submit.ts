@@ -21,7 +21,7 @@ export interface SubmitOptions {
 /** Hands the call in. A tool that asks gets its answers in the parameter that it has for them; nobody else can write there. */
 export async function submitCall(
   pawl: Pawl,
-  client: Pick<McpClient, 'caller' | 'sessionKey' | 'idempotencyKey' | 'canAsk'>,
+  client: Pick<McpClient, 'caller' | 'sessionKey' | 'idempotencyKey' | 'turnId' | 'canAsk'>,
   offer: McpOffer,
   given: Readonly<Record<string, unknown>>,
   { responses, state, key, onProgress, onApproval }: SubmitOptions,
@@ -44,6 +44,7 @@ export async function submitCall(
   const envelope = session.envelope(offer.name, params, {
     namespace: offer.namespace,
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+    ...(client.turnId === undefined ? {} : { turnId: client.turnId }),
   });
   return pawl.submit(envelope, {
     ...(client.caller.id === 'stdio' ? {} : submitterOf(client.caller)),

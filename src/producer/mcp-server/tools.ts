@@ -2,6 +2,7 @@
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
 import { answersParameter } from '../../shared/asking.ts';
 import { defined } from '../../shared/defined.ts';
+import { flatRoot } from '../../shared/exports/root.ts';
 import type { FailureCode } from '../../shared/failure.ts';
 import type { JsonSchema } from '../../shared/schema.ts';
 import { DEFAULT_NAMESPACE, type Tier, type ToolAnnotations } from '../../shared/tool.ts';
@@ -50,7 +51,7 @@ export function toolView(offer: McpOffer, knowsTasks: boolean) {
     name: offer.mcpName,
     title,
     description: offer.description,
-    inputSchema: withoutAnswers(offer),
+    inputSchema: objectRoot(withoutAnswers(offer)),
     outputSchema: declaredOutput(offer),
     annotations: defined({
       title,
@@ -62,6 +63,11 @@ export function toolView(offer: McpOffer, knowsTasks: boolean) {
     execution: taskSupport === undefined || !knowsTasks ? undefined : { taskSupport },
     _meta: { 'pawl/tier': offer.tier },
   });
+}
+
+/** MCP takes no parameters but those of an object, and that with all that JSON Schema says of it. */
+function objectRoot(schema: JsonSchema): JsonSchema {
+  return schema['type'] === 'object' ? schema : flatRoot(schema).schema;
 }
 
 /** Clients hold a result against it, as structured content; that is an object, or there is none. */

@@ -7,7 +7,8 @@ import { PawlError } from '../failure.ts';
 import type { JsonSchema } from '../schema.ts';
 import type { Tool, ToolExample, ToolIcon, ToolVariant } from '../tool.ts';
 import { exportedNames, type ToolReference } from './names.ts';
-import { CannotBeStrict, type Dropped, inWords, measure, type SubsetRules, toSubset } from './subset.ts';
+import { flatRoot } from './root.ts';
+import { CannotBeStrict, type Dropped, measure, type SubsetRules, toSubset } from './subset.ts';
 
 export const PROVIDERS = ['openai', 'anthropic', 'gemini', 'mcp'] as const;
 export type Provider = (typeof PROVIDERS)[number];
@@ -105,7 +106,9 @@ export function toolsFor(
   tools: readonly ExportableTool[],
   options: ExportOptions = {},
 ): ToolExport {
-  const named = tools.toSorted((a, b) => compare(qualified(a), qualified(b)));
+  const sorted = tools.toSorted((a, b) => compare(qualified(a), qualified(b)));
+  const roots = sorted.map(({ inputSchema }) => flatRoot(inputSchema));
+  const named = sorted.map((tool, index) => ({ ...tool, inputSchema: roots[index]?.schema ?? tool.inputSchema }));
   const twice = named.find((tool, index) => index > 0 && qualified(tool) === qualified(named[index - 1] ?? tool));
   if (twice !== undefined) throw new PawlError('CONFIGURATION', `Two tools are named ${qualified(twice)}.`);
   const names = exportedNames(named);
@@ -113,6 +116,7 @@ export function toolsFor(
   const made = named.map((tool, index) => {
     const name = names[index] ?? '';
     const { exported, ...found } = oneFor(provider, tool, name, options, strictOnes.has(tool));
+    const dropped = [...(roots[index]?.dropped ?? []), ...found.dropped];
     const long = tool.description.length > LONGEST_DESCRIPTION;
     const warnings = long
       ? [`the description is longer than ${LONGEST_DESCRIPTION} characters; some clients cut it`]
@@ -120,8 +124,9 @@ export function toolsFor(
     const report: ToolReport = {
       name,
       tool: qualified(tool),
-      outcome: found.reason !== undefined ? 'refused-strict' : found.dropped.length > 0 ? 'lossy' : 'lossless',
+      outcome: found.reason !== undefined ? 'refused-strict' : dropped.length > 0 ? 'lossy' : 'lossless',
       ...found,
+      dropped,
       warnings: [...warnings, ...found.warnings],
     };
     return { exported, report, name, tool };
@@ -158,7 +163,7 @@ function oneFor(
     case 'anthropic': {
       const { schema, dropped } = anthropicPlace
         ? toSubset(tool.inputSchema, ANTHROPIC)
-        : anthropicRoot(tool.inputSchema);
+        : { schema: tool.inputSchema, dropped: [] };
       const examples = (tool.examples ?? []).map(({ params }) => params);
       const exported = {
         name,
@@ -250,22 +255,6 @@ function forMcp(tool: ExportableTool, name: string): Pick<Made, 'exported' | 'wa
   };
   const warnings = outputSchema === undefined || isObject ? [] : ['the output schema is no object, which MCP asks for'];
   return { exported, warnings };
-}
-
-const AT_NO_ROOT = ['anyOf', 'oneOf', 'allOf'];
-
-/** The API refuses a schema that is combined at its root. */
-function anthropicRoot(schema: JsonSchema): { readonly schema: JsonSchema; readonly dropped: readonly Dropped[] } {
-  if (AT_NO_ROOT.every((keyword) => schema[keyword] === undefined)) return { schema, dropped: [] };
-  // What is evaluated is said by what is left out.
-  const unsaid = [...AT_NO_ROOT, 'unevaluatedProperties'].filter((keyword) => schema[keyword] !== undefined);
-  const kept = Object.fromEntries(Object.entries(schema).filter(([keyword]) => !unsaid.includes(keyword)));
-  const words = unsaid.map((keyword) => inWords(keyword, schema[keyword]));
-  const description = [schema['description'], ...words].filter(Boolean).join(' ');
-  return {
-    schema: { ...kept, type: 'object', description },
-    dropped: unsaid.map((keyword) => ({ path: '', keyword })),
-  };
 }
 
 /** The tools that get a strict place, while the request's budget of tools, optional parameters and unions lasts. */

@@ -1,6 +1,7 @@
 /** The records of sub-agents, each with a mailbox. All that is said is sealed; every change is news. */
 import type { AgentMessage, AgentOrder, AgentReply, AgentReport, AgentState } from '../agent.ts';
 import type { Seals } from '../seals.ts';
+import { uuidv7 } from '../time.ts';
 import { FleetKeys } from './keys.ts';
 import { type News, newsChannel } from './news.ts';
 import { type CallJob, jobIdOf } from './queues.ts';
@@ -24,6 +25,8 @@ export class Agents {
   readonly #prefix: string;
   readonly #keys: FleetKeys;
   readonly #seals: Seals;
+  /** By agent: what was asked for here last, and was not answered. It may have been taken. */
+  readonly #unanswered = new Map<string, string>();
 
   constructor(redis: Redis, prefix: string, seals: Seals) {
     this.#redis = redis;
@@ -64,11 +67,24 @@ export class Agents {
   /** The oldest message, for whoever asks first. */
   async take(agentId: string, parent: string): Promise<AgentOrder | undefined> {
     for (;;) {
-      const [entry] = await takeScript.run(this.#redis, this.#places(agentId, parent), [agentId]);
+      const entry = await this.#takeEntry(agentId, parent);
       if (typeof entry !== 'string') return undefined;
       const space = entry.indexOf(' ');
       const message = this.#opened(agentId, entry.slice(space + 1)) as AgentMessage | undefined;
       if (message !== undefined) return { ...message, agentId, turn: Number(entry.slice(0, space)) };
+    }
+  }
+
+  async #takeEntry(agentId: string, parent: string): Promise<unknown> {
+    const token = this.#unanswered.get(agentId) ?? uuidv7();
+    // Who asks at the same time asks for another one.
+    this.#unanswered.delete(agentId);
+    try {
+      const [entry] = await takeScript.run(this.#redis, this.#places(agentId, parent), [agentId, token]);
+      return entry;
+    } catch (error) {
+      this.#unanswered.set(agentId, token);
+      throw error;
     }
   }
 

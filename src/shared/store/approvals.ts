@@ -3,7 +3,8 @@
  * script: approved and queued, or denied and ended, whatever dies in between.
  */
 import type { ApprovalEnd, ApprovalRequest, ApprovalState, Decision } from '../approval.ts';
-import { callOf } from '../approval.ts';
+import { callOf, DECISION_VALID_MS } from '../approval.ts';
+import { briefDecision, briefPreview, briefRequest } from '../approval-brief.ts';
 import { type Settings, toolPolicy } from '../config.ts';
 import { PawlError } from '../failure.ts';
 import { placeOf } from '../fingerprint.ts';
@@ -33,6 +34,14 @@ export interface ApprovalRecord {
   readonly announced: boolean;
 }
 
+/** An approval as lists have it: of what is large its beginning. */
+export interface BriefApproval extends ApprovalRecord {
+  /** Something of it is cut. */
+  readonly shortened: boolean;
+  /** Of the parameters, as they were asked for. */
+  readonly paramsBytes: number;
+}
+
 export type DecideAnswer =
   | { readonly kind: 'decided' }
   | { readonly kind: 'already'; readonly state: ApprovalState }
@@ -43,18 +52,31 @@ export type DecideAnswer =
 
 const decideScript = new Script('decide', ENQUEUE_LUA);
 const LISTED_AT_ONCE = 200;
+/** An approval may hold megabytes. */
+const READ_AT_ONCE = 8;
+/** What is listed is looked at again and again, and does not change. */
+const MAX_BRIEFS = 1_000;
+/** The time limit of a tool is rarely longer. */
+const LONG_RUN_MS = 60 * 60_000;
 
 export interface ApprovalSearch {
   readonly pending: boolean;
   readonly limit: number;
+  /** So many are looked at; default all. */
+  readonly among?: number;
   readonly isWanted?: (record: ApprovalRecord) => boolean;
 }
+
+/** `read` or `readBrief`. */
+export type ReadApproval<Approval extends ApprovalRecord> = (id: string) => Promise<Approval | undefined>;
 
 export class Approvals {
   readonly #redis: Redis;
   readonly #ledger: Ledger;
   readonly #seals: Seals;
   readonly #settings: Pick<Settings, 'ttl' | 'tools'>;
+  /** By ID and signatures: under these, nothing of an approval changes but how it stands. The newest one last. */
+  readonly #briefs = new Map<string, BriefApproval>();
 
   constructor(redis: Redis, ledger: Ledger, seals: Seals, settings: Pick<Settings, 'ttl' | 'tools'>) {
     this.#redis = redis;
@@ -72,6 +94,36 @@ export class Approvals {
   async read(id: string): Promise<ApprovalRecord | undefined> {
     const keys = this.#placed(id);
     return keys === undefined ? undefined : this.#recordOf(id, await this.#redis.hgetall(`${keys.approvals}:${id}`));
+  }
+
+  /** As lists have it; what is large of it is read once. Undefined as for `read`. */
+  async readBrief(id: string): Promise<BriefApproval | undefined> {
+    const keys = this.#placed(id);
+    if (keys === undefined) return undefined;
+    const [state, announced, decidedAtMs, ...signatures] = await this.#redis.hmget(
+      `${keys.approvals}:${id}`,
+      ...['state', 'announced', 'decidedAtMs', 'signature', 'previewSignature', 'decisionSignature'],
+    );
+    if (typeof state !== 'string') return undefined;
+    const name = JSON.stringify([id, ...signatures]);
+    const known = this.#briefs.get(name);
+    if (known === undefined) {
+      const record = await this.read(id);
+      if (record !== undefined) this.#keep(name, briefOf(record));
+      return this.#briefs.get(name);
+    }
+    return {
+      ...known,
+      state: state as ApprovalState,
+      announced: announced === '1',
+      ...(typeof decidedAtMs === 'string' ? { decidedAtMs: Number(decidedAtMs) } : {}),
+    };
+  }
+
+  #keep(name: string, brief: BriefApproval): void {
+    this.#briefs.set(name, brief);
+    const oldest = this.#briefs.keys().next().value;
+    if (this.#briefs.size > MAX_BRIEFS && oldest !== undefined) this.#briefs.delete(oldest);
   }
 
   #recordOf(id: string, fields: Readonly<Record<string, string>>): ApprovalRecord | undefined {
@@ -120,17 +172,25 @@ export class Approvals {
     return { ...call, request: { ...call.request, envelope: withParams(call.request.envelope, params) } };
   }
 
-  /** Of one place, the newest first; `pending` ones are those with the least time left first. Read page by page until there are enough. */
-  async list(place: Place, { pending, limit, isWanted = () => true }: ApprovalSearch): Promise<ApprovalRecord[]> {
+  /** Of one place, the newest first; `pending` ones are those with the least time left first. Read a few at a time until there are enough. */
+  async list<Approval extends ApprovalRecord>(
+    place: Place,
+    { pending, limit, among = Number.POSITIVE_INFINITY, isWanted = () => true }: ApprovalSearch,
+    read: ReadApproval<Approval>,
+  ): Promise<Approval[]> {
     const { approvals } = this.#ledger.keys(place);
-    const wanted: ApprovalRecord[] = [];
-    for (let first = 0; wanted.length < limit; first += LISTED_AT_ONCE) {
-      const last = first + LISTED_AT_ONCE - 1;
+    const wanted: Approval[] = [];
+    for (let first = 0; wanted.length < limit && first < among; first += LISTED_AT_ONCE) {
+      const last = Math.min(first + LISTED_AT_ONCE, among) - 1;
       const ids = pending
         ? await this.#redis.zrange(`${approvals}s:pending`, String(first), String(last))
         : await this.#redis.zrevrange(`${approvals}s`, first, last);
-      const records = await Promise.all(ids.map((id) => this.read(id)));
-      wanted.push(...records.filter((record): record is ApprovalRecord => record !== undefined && isWanted(record)));
+      for (let next = 0; next < ids.length && wanted.length < limit; next += READ_AT_ONCE) {
+        const records = await Promise.all(ids.slice(next, next + READ_AT_ONCE).map(read));
+        wanted.push(
+          ...records.filter((record): record is Awaited<Approval> => record !== undefined && isWanted(record)),
+        );
+      }
       if (ids.length < LISTED_AT_ONCE) break;
     }
     return wanted.slice(0, limit);
@@ -162,6 +222,19 @@ export class Approvals {
     return this.#decide(record, 'expired', undefined, expired);
   }
 
+  /**
+   * As long as the call, which may be undone with the parameters that were approved: from when it has ended, for which it may wait as
+   * long as its decision holds, and then run.
+   */
+  #keptMs(tool: ApprovalRequest['tool'], to: ApprovalEnd): number {
+    const doneMs = this.#doneMs(tool);
+    return to === 'approved' ? doneMs + DECISION_VALID_MS + LONG_RUN_MS : doneMs;
+  }
+
+  #doneMs(tool: ApprovalRequest['tool']): number {
+    return toolPolicy(this.#settings, tool).ttl?.doneMs ?? this.#settings.ttl.doneMs;
+  }
+
   async #decide(
     { request }: ApprovalRecord,
     to: ApprovalEnd,
@@ -190,6 +263,7 @@ export class Approvals {
         keys.inflight,
         keys.job(waiting),
         keys.job('delayed'),
+        keys.inDoubt,
       ],
       [
         id,
@@ -197,11 +271,10 @@ export class Approvals {
         text,
         text === '' ? '' : this.#seals.decision(id, text),
         callId,
-        // As long as the call, which may be undone: with the parameters that were approved.
-        toolPolicy(this.#settings, tool).ttl?.doneMs ?? ttl.doneMs,
+        this.#keptMs(tool, to),
         outcomeJson,
         outcomeJson === '' ? '' : this.#seals.outcome(callId, 'failed', outcomeJson),
-        ttl.failedMs,
+        request.attemptsBefore === undefined ? ttl.failedMs : this.#doneMs(tool),
         keys.inboxes,
         next,
         signed?.signature ?? '',
@@ -219,6 +292,18 @@ export class Approvals {
         return { kind: code as 'decided' | 'late' | 'gone' };
     }
   }
+}
+
+function briefOf(record: ApprovalRecord): BriefApproval {
+  const { request, preview, decision } = record;
+  const paramsJson = JSON.stringify(request.params);
+  const brief = {
+    request: briefRequest(request, paramsJson),
+    ...(preview === undefined ? {} : { preview: briefPreview(preview) }),
+    ...(decision === undefined ? {} : { decision: briefDecision(decision) }),
+  };
+  const shortened = brief.request !== request || brief.preview !== preview || brief.decision !== decision;
+  return { ...record, ...brief, shortened, paramsBytes: Buffer.byteLength(paramsJson) };
 }
 
 function parsed(text: string): unknown {

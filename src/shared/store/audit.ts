@@ -5,7 +5,7 @@
  * of a lease (`AuditSealer`), takes them from there, seals each with the one before it (`audit-chain.ts`) and appends them to the
  * trail as one block; sinks (`audit-files.ts`) copy the trail to files.
  */
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import type { AuditEvent } from '../audit.ts';
 import { type SealedRecord, type Sealing, seal, type TrailHead } from '../audit-chain.ts';
 import type { AuditWriter } from './audit-writer.ts';
@@ -27,6 +27,10 @@ const MAX_ENTRIES = 256;
 const BLOCKS_READ = 32;
 /** Records of an entry, when a trail that is left gives them back. */
 const SEALED_ANEW_AT_A_TIME = 256;
+/** The last moment that a Date can be. */
+const LATEST_MS = 8_640_000_000_000_000;
+/** Characters of a line that is no record. */
+const UNREADABLE_SHOWN = 1_000;
 /** Sinks may be this many times further behind than what is kept without them. */
 const BEHIND_FACTOR = 4;
 
@@ -34,7 +38,8 @@ const BEHIND_FACTOR = 4;
 export interface AuditRecord {
   readonly id: string;
   readonly atMs: number;
-  readonly type: AuditEvent['type'];
+  /** `unreadable`: no process of ours wrote it. Its `text` is the beginning of what stands there, its time that of its neighbour. */
+  readonly type: AuditEvent['type'] | 'unreadable';
   readonly [field: string]: unknown;
 }
 
@@ -91,17 +96,23 @@ export class AuditTrail {
       seen.add(entry.record.id);
       found.push(entry);
     };
-    for (const text of waiting.flatMap(([, fields]) => textsOf(fields)).reverse())
-      add({ record: JSON.parse(text) as AuditRecord });
+    const arrived = waiting.flatMap(([entry, fields]) =>
+      textsOf(fields).map((text) => ({ text, atMs: Number.parseInt(entry, 10) })),
+    );
+    for (const { text, atMs } of arrived.reverse()) add({ record: readable(text) ?? unreadable(text, atMs) });
     let to = '+';
     for (let looked = 0; head !== undefined && found.length < limit && looked < maxLooked; ) {
       const blocks = await this.#redis.xrevrange(this.#keys.chain(head.trail), to, '-', 'COUNT', BLOCKS_READ);
       const page = blocks.flatMap((block) => recordsOf(block).toReversed());
-      for (const { seq, text, seal: sealed } of page)
-        add({ seq, seal: sealed, record: JSON.parse(text) as AuditRecord });
-      const last = page.at(-1);
+      const records = page.map(({ text }) => readable(text));
+      let nearMs = records.find((record) => record !== undefined)?.atMs ?? sinceMs;
+      for (const [index, { seq, text, seal: sealed }] of page.entries()) {
+        const record = records[index] ?? unreadable(text, nearMs);
+        nearMs = record.atMs;
+        add({ seq, seal: sealed, record });
+      }
       // Processes write side by side: their records' times are only nearly in order.
-      if (blocks.length < BLOCKS_READ || last === undefined || atMsOf(last) < sinceMs - 60_000) break;
+      if (blocks.length < BLOCKS_READ || page.length === 0 || nearMs < sinceMs - 60_000) break;
       looked += page.length;
       to = `(${blocks.at(-1)?.[0]}`;
     }
@@ -243,6 +254,20 @@ function recordsOf([, [, first, , lines = '']]: readonly [string, readonly strin
   });
 }
 
-function atMsOf({ text }: SealedRecord): number {
-  return (JSON.parse(text) as AuditRecord).atMs;
+/** Whoever can write to Redis can put a line among those that wait: undefined for one that is no record. */
+function readable(text: string): AuditRecord | undefined {
+  let value: Partial<AuditRecord> | null;
+  try {
+    value = JSON.parse(text) as Partial<AuditRecord> | null;
+  } catch {
+    return undefined;
+  }
+  const isMoment = typeof value?.atMs === 'number' && Math.abs(value.atMs) <= LATEST_MS;
+  const isRecord = isMoment && typeof value?.id === 'string' && typeof value.type === 'string';
+  return isRecord ? (value as AuditRecord) : undefined;
+}
+
+function unreadable(text: string, atMs: number): AuditRecord {
+  const id = createHash('sha256').update(text).digest('base64url').slice(0, 16);
+  return { id, atMs, type: 'unreadable', text: text.slice(0, UNREADABLE_SHOWN) };
 }

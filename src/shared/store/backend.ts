@@ -27,6 +27,7 @@ import { Approvals } from './approvals.ts';
 import { AuditTrail } from './audit.ts';
 import { AuditWriter } from './audit-writer.ts';
 import { Breakers } from './breakers.ts';
+import { longestKeptMs } from './call-index.ts';
 import { Catalogue } from './catalogue.ts';
 import { type EmbeddedRedis, startEmbeddedRedis } from './embedded-redis.ts';
 import { Grants } from './grants.ts';
@@ -133,7 +134,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
     const audit = auditOf(options, writer);
     const seals = new Seals(signerOf(options, embedded !== undefined), audit);
     const shards = await knownShards(redis, settings);
-    const ledger = new Ledger(redis, settings.prefix, settings.ttl.doneMs, seals, writer);
+    const ledger = new Ledger(redis, settings.prefix, longestKeptMs(settings), seals, writer);
     return {
       url,
       prefix: settings.prefix,

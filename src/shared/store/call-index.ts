@@ -2,6 +2,7 @@
  * The indices of calls: finding, counting, pruning and forgetting them.
  */
 import { callOf } from '../approval.ts';
+import type { Settings } from '../config.ts';
 import type { StoredRequest } from './call-record.ts';
 import type { Place, PlaceKeys } from './keys.ts';
 import type { LedgerAccess } from './ledger-access.ts';
@@ -19,7 +20,7 @@ const FENCE_REMEMBERED_MS = 600_000;
 export interface Flushed {
   flushed: number;
   inflight: number;
-  /** Their outcome is unknown: resolve them first. */
+  /** They may have had their effect: resolve them first, or, where they were cancelled, name each of them. */
   unresolved: number;
 }
 
@@ -33,6 +34,15 @@ export interface Selection {
 }
 
 const flushScript = new Script('flush');
+
+/**
+ * How long the indices keep what has ended: as long as the records of any tool are there. Those of the few calls that were cancelled may
+ * be there for longer: indices of all calls are not kept for their sake where `ttl.doneMs` is short.
+ */
+export function longestKeptMs({ ttl, tools }: Pick<Settings, 'ttl' | 'tools'>): number {
+  const ofTools = Object.values(tools).flatMap(({ ttl: own }) => [own?.doneMs ?? 0, own?.failedMs ?? 0]);
+  return Math.max(ttl.doneMs, ...ofTools);
+}
 
 /** The calls of a place: by time, by session, in flight, in doubt, and how many there are. */
 export class CallIndex {
@@ -80,13 +90,23 @@ export class CallIndex {
       const [next, entries] = await this.#access.redis.zscan(index, cursor, 'COUNT', FLUSH_BATCH);
       cursor = next;
       const callIds = entries.filter((_entry, position) => position % 2 === 0);
-      const codes = await Promise.all(callIds.map((callId) => this.#flushOne(keys, callId, select.tool)));
+      const codes = await Promise.all(callIds.map((callId) => this.#flushOne(keys, callId, { tool: select.tool })));
       for (const code of codes) if (code in counts) counts[code as keyof Flushed] += 1;
     } while (cursor !== '0');
     return counts;
   }
 
-  async #flushOne(keys: PlaceKeys, callId: string, tool: string | undefined): Promise<string> {
+  /** Undefined when there is no such call. */
+  async forget(callId: string): Promise<Flushed | undefined> {
+    const code = await this.#flushOne(this.#access.placed(callId), callId, { named: true });
+    return code === 'gone' ? undefined : { flushed: 0, inflight: 0, unresolved: 0, [code]: 1 };
+  }
+
+  async #flushOne(
+    keys: PlaceKeys,
+    callId: string,
+    { tool, named = false }: { readonly tool?: string | undefined; readonly named?: boolean },
+  ): Promise<string> {
     const request = await this.#access.redis.hget(keys.record(callId), 'request');
     if (request === null) return 'gone';
     const { toolNamespace, toolName, target } = (JSON.parse(request) as StoredRequest).envelope;
@@ -94,7 +114,14 @@ export class CallIndex {
     const [code] = await flushScript.run(
       this.#access.redis,
       [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey)],
-      [callId, FENCE_REMEMBERED_MS, keys.sizes, this.#access.retentionMs, `${toolNamespace}.${toolName}`],
+      [
+        callId,
+        FENCE_REMEMBERED_MS,
+        keys.sizes,
+        this.#access.retentionMs,
+        `${toolNamespace}.${toolName}`,
+        named ? '1' : '0',
+      ],
     );
     return code as string;
   }

@@ -23,11 +23,22 @@ export interface StoredRequest {
   readonly channel?: string;
   /** Names of the budgets that the time of its attempts is taken from. */
   readonly timed?: readonly string[];
+  /** Sessions other than its own may have joined it. */
+  readonly shared?: true;
 }
 
 /** What a worker must have to run the call. */
 export function needOf({ envelope, tool }: StoredRequest): string {
   return offerId({ namespace: envelope.toolNamespace, name: envelope.toolName, version: tool.version });
+}
+
+/** Names a life of a call that was resolved as `retry`: by its generation, behind the one under which the call was made. */
+export function resolutionOf(generation: string, before: { readonly generation: string; readonly resolution: string }) {
+  return `${before.resolution === '' ? before.generation : firstGenerationOf(before.resolution)}.${generation}`;
+}
+
+export function firstGenerationOf(resolution: string): string {
+  return resolution.split('.', 1)[0] ?? '';
 }
 
 /** The envelope with other parameters. */

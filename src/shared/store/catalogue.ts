@@ -130,7 +130,11 @@ export function offerOf(tool: AnyTool, seenAtMs: number): ToolOffer {
     ...(trustClass === 'BestEffort' ? {} : { trustClass }),
     ...(preview === undefined ? {} : { previews: true }),
   };
-  return { ...content, definition: digest(canonicalJson(content)), seenAtMs };
+  return { ...content, definition: definitionOf(content), seenAtMs };
+}
+
+function definitionOf(content: Omit<ToolOffer, 'definition' | 'seenAtMs'>): string {
+  return digest(canonicalJson(content));
 }
 
 /** Whether a worker runs a tool just as it is published. One that does not say so may. */
@@ -158,6 +162,8 @@ export class Catalogue {
   readonly #redis: Redis;
   readonly #keys: FleetKeys;
   readonly #news: string;
+  /** Offers as they were read last, by their text: most of them stay what they are. */
+  #known = new Map<string, ToolOffer>();
 
   constructor(redis: Redis, prefix: string) {
     this.#redis = redis;
@@ -212,10 +218,23 @@ export class Catalogue {
       if (record !== undefined && seenAtMs > nowMs - WORKER_SILENCE_MS)
         workers.push({ ...(JSON.parse(record) as WorkerRecord), seenAtMs });
     }
-    const tools = Object.values(offers)
-      .map((text) => JSON.parse(text) as ToolOffer)
+    const tools = this.#offersIn(Object.values(offers))
       .map((offer) => ({ ...offer, workers: workers.filter((worker) => worker.tools.includes(offerId(offer))).length }))
       .filter((offer) => offer.workers > 0 || offer.seenAtMs > nowMs - OFFER_TTL_MS);
     return { tools, workers };
   }
+
+  /**
+   * Nobody signs an offer. Its digest is computed anew from what it says, so that whoever reads it, and whoever approves a call after
+   * reading it, names what they were shown: workers know the tool as it is, and void an approval of another one.
+   */
+  #offersIn(texts: readonly string[]): ToolOffer[] {
+    this.#known = new Map(texts.map((text) => [text, this.#known.get(text) ?? parsedOffer(text)]));
+    return [...this.#known.values()];
+  }
+}
+
+function parsedOffer(text: string): ToolOffer {
+  const { definition: _, seenAtMs, ...content } = JSON.parse(text) as ToolOffer;
+  return { ...content, definition: definitionOf(content), seenAtMs };
 }

@@ -5,6 +5,7 @@ import type { ApprovalRequest } from '../approval.ts';
 import { type Account, UNITS, type Unit } from '../budget.ts';
 import type { CallState, Phase } from '../call.ts';
 import type { DedupeMode } from '../envelope.ts';
+import { isMerged, requestNameOf } from '../fingerprint.ts';
 import { lineOf } from '../importance.ts';
 import { isLong } from '../json-pieces.ts';
 import { largeJson } from '../large-text.ts';
@@ -14,7 +15,7 @@ import type { PlaceKeys } from './keys.ts';
 import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-access.ts';
 import { type CallJob, ENQUEUE_LUA, PUSH_LUA } from './queues.ts';
 import { backendError, luaFunction, Script } from './redis.ts';
-import { type Ended, endedAnswer } from './replay.ts';
+import { type Ended, endedAnswer, forgedAnswer } from './replay.ts';
 import { budgetArguments, reserve, type Spent } from './spending.ts';
 
 export interface Claim {
@@ -160,7 +161,8 @@ function askedOf(access: LedgerAccess, keys: PlaceKeys, claim: Claim): Asked {
     args: [
       callId,
       mergeCode(claim),
-      shadow?.slotId ?? claim.mergeId ?? '',
+      // Apart from those of calls that merge: what shadow calls are called does not say what they ask for.
+      shadow === undefined ? (claim.mergeId ?? '') : `shadow.${shadow.slotId}`,
       claim.inboxId ?? '',
       claim.mode,
       claim.paramsDigest,
@@ -198,6 +200,8 @@ function mergeCode({ shadow, mergeId }: Claim): string {
 async function claimAnswerOf(access: LedgerAccess, claim: Claim, answer: unknown[]): Promise<ClaimAnswer> {
   const [code, callId] = answer as [string, string];
   const nowMs = Number(answer[2]);
+  if (callId !== claim.callId && access.seals.present && !isMergedInto(claim, callId, leadingRequest(answer)))
+    return forgedAnswer(access, claim.callId);
   switch (code) {
     case 'claimed': {
       const repetitions = Number(answer[4] ?? 0);
@@ -223,6 +227,18 @@ async function claimAnswerOf(access: LedgerAccess, claim: Claim, answer: unknown
     default:
       return endedAnswer(access, callId, [code, ...answer.slice(2)]);
   }
+}
+
+/** The request of a call that the claimed one was merged into. */
+function leadingRequest([code, ...answer]: readonly unknown[]): unknown {
+  return code === 'inflight' ? answer[4] : answer[7];
+}
+
+/** Where the record of a call says that it is another one, anybody may have written that. */
+function isMergedInto({ callId, request, paramsDigest }: Claim, leadingId: string, leading: unknown): boolean {
+  if (typeof leading !== 'string') return false;
+  const { envelope } = JSON.parse(leading) as StoredRequest;
+  return isMerged(callId, requestNameOf(request.envelope), { callId: leadingId, envelope, paramsDigest });
 }
 
 function spentAnswer(callId: string, spends: Claim['spends'], [budget, unitNumber, spent, leftMs]: Spent): ClaimAnswer {

@@ -78,7 +78,8 @@ export class Handovers {
   }
 
   async look(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<Seen> {
-    const [state, first, second] = await lookScript.run(this.#redis, this.#placesOf(call), [call.callId, KEPT_MS]);
+    const args = [call.callId, KEPT_MS, call.tool, this.#news];
+    const [state, first, second] = await lookScript.run(this.#redis, this.#placesOf(call), args);
     if (state === 'taken') return { state, leaseLeftMs: Number(first), progress: String(second) };
     if (state === 'answered') return this.#answered(call.callId, Number(first), String(second)) ?? { state: 'lost' };
     return { state: state as 'waiting' | 'nobody' | 'lost' | 'withdrawn' | 'unknown' };

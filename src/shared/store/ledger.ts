@@ -1,10 +1,11 @@
 /**
  * The ledger: the durable record of every call (R11 to R16). Each method is one Lua script that checks before it writes.
  */
+import type { ApprovalRequest } from '../approval.ts';
 import type { Limits } from '../budget.ts';
 import type { AttemptRecord } from '../call.ts';
 import { PawlError } from '../failure.ts';
-import { placeOf } from '../fingerprint.ts';
+import { isMerged, placeOf } from '../fingerprint.ts';
 import type { Outcome } from '../outcome.ts';
 import type { RetryAllowance } from '../retry-budget.ts';
 import { FORGED_OUTCOME, Seals } from '../seals.ts';
@@ -18,6 +19,7 @@ import {
   type KeptProgress,
   type ProgressReport,
   recordOf,
+  resolutionOf,
   type StoredRequest,
 } from './call-record.ts';
 import { type Claim, type ClaimAnswer, Claims } from './claim.ts';
@@ -138,7 +140,7 @@ export class Ledger {
   async resigned(
     callId: string,
     generation: string,
-    resolution?: string,
+    because?: 'resolved' | 'missing',
   ): Promise<
     'gone' | 'forged' | { readonly request: string; readonly signature: string; readonly resolution: string }
   > {
@@ -154,7 +156,7 @@ export class Ledger {
     const nowMs = await this.now();
     const stored = { callId, generation: before ?? '', resolution: resolved ?? '', text: request };
     if (!this.#access.seals.isRequest(stored, signature ?? '', nowMs)) return 'forged';
-    const next = resolution ?? stored.resolution;
+    const next = because === 'resolved' ? resolutionOf(generation, stored) : stored.resolution;
     return { request, signature: this.#access.seals.request(callId, generation, next, request), resolution: next };
   }
 
@@ -304,6 +306,8 @@ export class Ledger {
     const id = fields['callId'] ?? callId;
     const { state, outcome: inline, outcomeAt: at, outcomeParts: parts, outcomeSignature: signature = '' } = fields;
     let request = JSON.parse(fields['request'] ?? '{}') as StoredRequest;
+    if (id !== callId && this.#access.seals.present && !wasMerged(callId, id, fields, request))
+      return recordOf(callId, ended(fields), request, this.#access.seals.refuseMerged(callId), Number(nowMs));
     // Who waits for the end asks again and again, and not for the parameters.
     if (request.largeParams !== undefined && whole && inboxId === '')
       request = await this.#access.wholeRequest(id, request).catch(unlessLost(request));
@@ -374,16 +378,17 @@ export class Ledger {
     return code as 'resolved' | 'refused' | 'gone';
   }
 
-  /** Queues a call again: `resolved` one with an unknown outcome, `missing` one whose job is gone. */
+  /** Queues a call again: `resolved` one with an unknown outcome, `missing` one whose job is gone. With an approval, people are asked first. */
   async requeue(
     record: CallRecord,
     because: 'resolved' | 'missing',
     generation: string,
     inboxId?: string,
+    approval?: ApprovalRequest,
   ): Promise<'queued' | 'refused' | 'gone'> {
     const keys = this.#access.placed(record.callId);
     const job: CallJob = { callId: record.callId, generation, session: record.request.envelope.target.sessionKey };
-    const signed = await this.resigned(record.callId, generation, because === 'resolved' ? generation : undefined);
+    const signed = await this.resigned(record.callId, generation, because);
     if (typeof signed === 'string') return signed === 'gone' ? 'gone' : 'refused';
     const [code] = await requeueScript.run(
       this.#access.redis,
@@ -397,10 +402,18 @@ export class Ledger {
         signed.signature,
         signed.resolution,
         record.generation,
+        keys.approvals,
+        ...(approval === undefined ? ['', '', '', '', ''] : this.#approvalArguments(approval)),
         ...enqueueArguments(keys, record.request.envelope.toolName, job),
       ],
     );
     return code as 'queued' | 'refused' | 'gone';
+  }
+
+  #approvalArguments(approval: ApprovalRequest): (string | number)[] {
+    const request = JSON.stringify(approval);
+    const { seals, retentionMs } = this.#access;
+    return [request, seals.approval(approval, request), approval.id, approval.expiresAtMs, retentionMs];
   }
 
   /** IDs of calls of one place, the newest first; of one session when given. */
@@ -420,10 +433,17 @@ export class Ledger {
 
   /**
    * Forgets the calls of one place that have ended, of one session or one tool (`namespace.name`) when given (R25, R34). Those in
-   * flight stay, and those whose outcome is unknown.
+   * flight stay, and those that may have had their effect.
    */
   flush(place: Place, select: { readonly sessionKey?: string; readonly tool?: string }): Promise<Flushed> {
     return this.#index.flush(place, select);
+  }
+
+  /** Forgets one call that has ended, or that was cancelled (R11); undefined when there is none. One of unknown outcome stays. */
+  async forget(callId: string): Promise<Flushed | undefined> {
+    // What was merged is the call that it was merged into.
+    const record = await this.glance(callId);
+    return record && this.#index.forget(record.callId);
   }
 
   /** How many calls of each tool (`namespace.name`) were claimed within the retention, to about a 24th part of it. */
@@ -439,6 +459,20 @@ export class Ledger {
   now(): Promise<number> {
     return this.#access.now();
   }
+}
+
+/** `fields` of another call's record, beside what the record of this one says of itself, which anybody may have written. */
+function wasMerged(
+  callId: string,
+  leadingId: string,
+  { sameRequest = '', paramsDigest = '' }: Readonly<Record<string, string>>,
+  { envelope }: StoredRequest,
+): boolean {
+  return isMerged(callId, sameRequest, { callId: leadingId, envelope, paramsDigest });
+}
+
+function ended({ phase: _, ...fields }: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return { ...fields, state: 'failed' };
 }
 
 /** A record without its parameters is still one. */

@@ -33,5 +33,5 @@ export type CircuitRecords = Pick<Breakers, 'addFailure' | 'change' | 'read' | '
 
 export type ApprovalRecords = Pick<
   Approvals,
-  'read' | 'idOfCall' | 'list' | 'addPreview' | 'markAnnounced' | 'decide' | 'expire'
+  'read' | 'readBrief' | 'idOfCall' | 'list' | 'addPreview' | 'markAnnounced' | 'decide' | 'expire'
 >;

@@ -57,6 +57,11 @@ export class Replays {
   }
 }
 
+/** In place of what another call ended with that this one never was. */
+export function forgedAnswer({ seals }: LedgerAccess, callId: string): Ended {
+  return { kind: 'ended', callId, state: 'failed', outcome: seals.refuseMerged(callId), ageMs: 0 };
+}
+
 /** `answer`: state, now, outcome, when it ended, the outcome's signature, and of a large outcome where it is, and its reference. */
 export async function endedAnswer(access: LedgerAccess, callId: string, answer: readonly unknown[]): Promise<Ended> {
   const [state, now, inline, endedAt, signature, at, parts] = answer as [

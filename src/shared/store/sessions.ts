@@ -3,12 +3,13 @@ import type { ApprovalRoute } from '../approval.ts';
 import { Seals } from '../seals.ts';
 import { type SessionRecord, sessionForged, withTaint } from '../session.ts';
 import { FleetKeys } from './keys.ts';
-import { publishNews } from './news.ts';
+import { type News, newsChannel } from './news.ts';
 import { type Redis, Script } from './redis.ts';
 import { openedText, sealedText } from './sealed-text.ts';
 import type { Shards } from './shards.ts';
 
 const replaceScript = new Script('session-replace');
+const enterScript = new Script('session-enter');
 
 /** The first session with a channel, from one upwards (A5). */
 export async function routeOf(
@@ -24,16 +25,15 @@ export async function routeOf(
   return undefined;
 }
 
-const OPEN_TTL_MS = 30 * 24 * 3_600_000;
-const CLOSED_TTL_MS = 24 * 3_600_000;
-/** A session that was opened so long ago is gone, whenever it was closed. */
-const GONE_AFTER_MS = OPEN_TTL_MS + CLOSED_TTL_MS;
+/** After its opening, or its end; one that is used, or asked for, lives on. */
+const KEPT_MS = 30 * 24 * 3_600_000;
+/** A list lives longer than any session that has entered it: each enters again when it is kept on, and may be closed just before its end. */
+const LISTED_MS = 2 * KEPT_MS;
 /** Of a list: much of it may have expired. */
 const MIN_PAGE = 20;
 
 export class Sessions {
   readonly #redis: Redis;
-  readonly #prefix: string;
   readonly #keys: FleetKeys;
   readonly #seals: Seals;
   readonly #shards: Pick<Shards, 'assign' | 'know'> | undefined;
@@ -43,7 +43,6 @@ export class Sessions {
     this.#shards = shards;
     this.#seals = seals;
     this.#redis = redis;
-    this.#prefix = prefix;
     this.#keys = new FleetKeys(prefix);
   }
 
@@ -58,7 +57,7 @@ export class Sessions {
     await this.#hangBelow(record);
     const key = this.#keys.session(record.sessionKey);
     const text = this.#sealed(record);
-    const created = await this.#redis.set(key, text, 'PX', OPEN_TTL_MS, 'NX');
+    const created = await this.#redis.set(key, text, 'PX', KEPT_MS, 'NX');
     // What stands there may be this very record: the first answer was lost on the way, and the command came again.
     const there = created === null ? await this.#redis.get(key) : text;
     if (there !== text) {
@@ -66,7 +65,7 @@ export class Sessions {
       if (isForged) throw sessionForged(record.sessionKey);
       return undefined;
     }
-    await this.#list(record);
+    await this.#enter(record);
     return record;
   }
 
@@ -74,18 +73,15 @@ export class Sessions {
   async #hangBelow({ sessionKey, parent }: SessionRecord): Promise<void> {
     if (parent === undefined) return;
     const children = this.#keys.sessionChildren(parent);
-    await Promise.all([this.#redis.sadd(children, sessionKey), this.#redis.pexpire(children, GONE_AFTER_MS)]);
+    await Promise.all([this.#redis.sadd(children, sessionKey), this.#redis.pexpire(children, LISTED_MS)]);
   }
 
-  async #list({ sessionKey, tenantId, createdAtMs }: SessionRecord): Promise<void> {
-    const ofTenant = tenantId === undefined ? [] : [this.#keys.sessionsOf(tenantId)];
-    await Promise.all(
-      [this.#keys.sessions, ...ofTenant].flatMap((index) => [
-        this.#redis.zadd(index, createdAtMs, sessionKey),
-        this.#redis.zremrangebyscore(index, '-inf', createdAtMs - GONE_AFTER_MS),
-        this.#redis.pexpire(index, GONE_AFTER_MS),
-      ]),
-    );
+  /** Also below its parent, once more: whoever looked for what is gone there may have come before the record. */
+  async #enter({ sessionKey, parent, tenantId, createdAtMs }: SessionRecord): Promise<void> {
+    const lists = [this.#keys.sessions, ...(tenantId === undefined ? [] : [this.#keys.sessionsOf(tenantId)])];
+    const children = parent === undefined ? [] : [this.#keys.sessionChildren(parent)];
+    const args = [sessionKey, createdAtMs, LISTED_MS, lists.length, this.#keys.session('')];
+    await enterScript.run(this.#redis, [...lists, ...children], args);
   }
 
   /** Takes a session back that nobody has heard of: its key is free again. */
@@ -99,9 +95,32 @@ export class Sessions {
   }
 
   async read(sessionKey: string): Promise<SessionRecord | undefined> {
-    const stored = await this.#redis.get(this.#keys.session(sessionKey));
+    const key = this.#keys.session(sessionKey);
+    const [stored, leftMs] = await Promise.all([this.#redis.get(key), this.#redis.pttl(key)]);
     const record = stored === null ? undefined : this.#opened(sessionKey, stored);
-    if (record?.shards !== undefined) await this.#shards?.know(record.shards);
+    if (stored === null || record === undefined) return undefined;
+    // Redis may have no room just now: whoever reads it next tries again.
+    if (leftMs < KEPT_MS / 2) await this.#keepOn(record, stored).catch(() => {});
+    return this.#placed(record);
+  }
+
+  /** For as long again, signed with the newest key, and with it those above: their channel and their end are its own, too. */
+  async #keepOn(record: SessionRecord, stored: string): Promise<void> {
+    const { ancestors = [] } = record;
+    await this.#enter(record);
+    await Promise.all(
+      ancestors.flatMap((above) => [
+        this.#redis.pexpire(this.#keys.session(above), KEPT_MS),
+        this.#redis.pexpire(this.#keys.sessionChildren(above), LISTED_MS),
+      ]),
+    );
+    // Last: as long as this has not been done, all of it is tried again.
+    await this.#replace(record, stored, KEPT_MS);
+  }
+
+  /** Where its calls are is known here from then on. */
+  async #placed(record: SessionRecord): Promise<SessionRecord> {
+    if (record.shards !== undefined) await this.#shards?.know(record.shards);
     return record;
   }
 
@@ -114,30 +133,40 @@ export class Sessions {
     return openedText(stored, (text, seal) => this.#seals.isSession(sessionKey, text, seal));
   }
 
-  /** Closes a session, so that no further call is accepted; undefined when there is none. */
+  /** Closes a session, so that no further call is accepted; undefined when there is none. Its record lives as long as an open one's. */
   async close(sessionKey: string): Promise<SessionRecord | undefined> {
-    const record = await this.read(sessionKey);
-    if (record === undefined) return undefined;
-    const closed: SessionRecord = { ...record, state: 'closed' };
-    await this.#redis.set(this.#keys.session(sessionKey), this.#sealed(closed), 'PX', CLOSED_TTL_MS);
-    await publishNews(this.#redis, this.#prefix, { type: 'session', sessionKey });
-    return closed;
+    const closed = await this.#change(sessionKey, 'session', KEPT_MS, (record) => ({ ...record, state: 'closed' }));
+    return closed && this.#placed(closed);
   }
 
   /** Writes down that a session has seen text from these tools, once each; undefined when there is no such session. */
-  async taint(sessionKey: string, sources: readonly string[], atMs: number): Promise<SessionRecord | undefined> {
+  taint(sessionKey: string, sources: readonly string[], atMs: number): Promise<SessionRecord | undefined> {
+    return this.#change(sessionKey, 'taint', undefined, (record) => withTaint(record, sources, atMs));
+  }
+
+  /** Where `change` answers with the record itself, nothing is written. */
+  async #change(
+    sessionKey: string,
+    type: 'session' | 'taint',
+    ttlMs: number | undefined,
+    change: (record: SessionRecord) => SessionRecord,
+  ): Promise<SessionRecord | undefined> {
     for (;;) {
       const stored = await this.#redis.get(this.#keys.session(sessionKey));
       const record = stored === null ? undefined : this.#opened(sessionKey, stored);
       if (stored === null || record === undefined) return undefined;
-      const changed = withTaint(record, sources, atMs);
-      if (changed === record) return record;
-      const keys = [this.#keys.session(sessionKey)];
-      const [replaced] = await replaceScript.run(this.#redis, keys, [stored, this.#sealed(changed)]);
-      if (replaced !== 1) continue;
-      await publishNews(this.#redis, this.#prefix, { type: 'taint', sessionKey });
-      return changed;
+      const changed = change(record);
+      if (changed === record || (await this.#replace(changed, stored, ttlMs, { type, sessionKey }))) return changed;
     }
+  }
+
+  /** False when another record stands there by now. */
+  async #replace(record: SessionRecord, seen: string, ttlMs: number | undefined, news?: News): Promise<boolean> {
+    const told = news === undefined ? '' : JSON.stringify(news);
+    const channel = newsChannel(this.#redis, this.#keys.prefix);
+    const args = [seen, this.#sealed(record), ttlMs ?? '', channel, told];
+    const [replaced] = await replaceScript.run(this.#redis, [this.#keys.session(record.sessionKey)], args);
+    return replaced === 1;
   }
 
   /** The newest first, of all or of one tenant. Expired ones are dropped from the index on the way: older ones take their places. */

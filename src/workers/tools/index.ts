@@ -4,9 +4,11 @@ import { closeAgent, resumeAgent, sendInput, spawnAgent, wait } from './agents.t
 import { applyPatch } from './apply-patch.ts';
 import { edit } from './edit.ts';
 import { execCommand } from './exec-command.ts';
+import { getMemory } from './get-memory.ts';
 import { glob } from './glob.ts';
 import { grepFiles } from './grep-files.ts';
 import { listDir } from './list-dir.ts';
+import { memoryForget } from './memory-forget.ts';
 import { memorySearch } from './memory-search.ts';
 import { memoryStore } from './memory-store.ts';
 import { message } from './message.ts';
@@ -26,9 +28,11 @@ export {
   closeAgent,
   edit,
   execCommand,
+  getMemory,
   glob,
   grepFiles,
   listDir,
+  memoryForget,
   memorySearch,
   memoryStore,
   message,
@@ -65,6 +69,8 @@ export const baseTools: readonly AnyTool[] = [
   requestUserInput,
   memorySearch,
   memoryStore,
+  getMemory,
+  memoryForget,
   webSearch,
   webFetch,
   updatePlan,

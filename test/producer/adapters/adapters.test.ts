@@ -12,9 +12,9 @@ import { z } from 'zod';
 import { aiSdkTools } from '../../../src/producer/adapters/ai-sdk.ts';
 import { messagesTools } from '../../../src/producer/adapters/anthropic.ts';
 import { langchainTools } from '../../../src/producer/adapters/langchain.ts';
-import type { CallNews } from '../../../src/producer/adapters/model-tools.ts';
+import type { AdapterOptions, CallNews } from '../../../src/producer/adapters/model-tools.ts';
 import { agentTools, type ResponseItem, responsesTools } from '../../../src/producer/adapters/openai.ts';
-import { defineTool } from '../../../src/shared/tool.ts';
+import { defineTool, type ToolResult } from '../../../src/shared/tool.ts';
 import { read } from '../../../src/workers/tools/read.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -153,6 +153,100 @@ test('pawl/anthropic runs the tool_use blocks of a message, sent over HTTP by a 
   ]);
 });
 
+test('a fault of parameters is told once', async () => {
+  const { tool } = weather();
+  const { session } = await startFleet({ tools: [tool] });
+  const tools = await messagesTools(session);
+  const [answer] = await tools.run([{ type: 'tool_use', id: 'a', name: 'weather', input: { city: 7 } }]);
+  expect(answer?.content).toMatch(
+    /^INVALID_PARAMS: The parameters of weather are not valid:\n- city: must be string; got 7\nCall weather again/,
+  );
+});
+
+test('a tool whose parameters are a choice is called by its alternatives, beside the other tools', async () => {
+  const input = z.discriminatedUnion('op', [
+    z.object({ op: z.literal('add'), text: z.string(), mark: z.number().optional() }),
+    z.object({ op: z.literal('remove'), index: z.number() }),
+  ]);
+  const list = defineTool({
+    name: 'list',
+    version: '1.0.0',
+    description: 'A list.',
+    tier: 'read-only',
+    input,
+    run: (params) => ({ output: params }),
+  });
+  const { session } = await startFleet({ tools: [list, weather().tool] });
+  const responses = await responsesTools(session);
+  const messages = await messagesTools(session);
+  for (const tool of [...responses.tools, ...messages.tools]) {
+    const schema = 'input_schema' in tool ? tool.input_schema : 'parameters' in tool ? tool.parameters : {};
+    expect(schema).toMatchObject({ type: 'object' });
+    expect(schema).not.toHaveProperty('oneOf');
+  }
+  const sent = { op: 'add', text: 'x', mark: null, index: null };
+  const call = { type: 'function_call', call_id: '1', name: 'list', arguments: JSON.stringify(sent) };
+  expect(await responses.run([call])).toMatchObject([{ output: '{"op":"add","text":"x"}' }]);
+  const wrong = { type: 'tool_use', id: '2', name: 'list', input: { op: 'remove', text: 'x' } };
+  const [refused] = await messages.run([wrong]);
+  expect(String(refused?.content).split('\n').slice(1, 3)).toEqual([
+    '- index: is required and missing',
+    '- text: is not a parameter. Allowed: op, index',
+  ]);
+});
+
+test('a soft failure is marked as an error, where the library can', async () => {
+  const png = { type: 'image', data: 'AAAA', mimeType: 'image/png' } as const;
+  const check = defineTool({
+    name: 'check',
+    version: '1.0.0',
+    description: 'Runs the tests.',
+    tier: 'read-only',
+    input: z.object({ shot: z.boolean().optional() }),
+    run: ({ shot }) => ({ output: 'two failed', success: false, ...(shot ? { content: [png] } : {}) }),
+  });
+  const { session } = await startFleet({ tools: [check] });
+  const messages = await messagesTools(session);
+  const use = (input: object) => messages.run([{ type: 'tool_use', id: JSON.stringify(input), name: 'check', input }]);
+  expect(await use({})).toMatchObject([{ content: 'two failed', is_error: true }]);
+  // With an image the API would refuse the whole request.
+  expect((await use({ shot: true }))[0]).not.toHaveProperty('is_error');
+  const [chain] = await langchainTools(session);
+  const call = { type: 'tool_call', id: 'x', name: 'check', args: {} };
+  expect(await chain?.invoke(call as never)).toMatchObject({ status: 'error', content: 'two failed' });
+  const { check: made } = await aiSdkTools(session, { preliminary: false });
+  const output = await made?.execute?.({}, { toolCallId: 'y', messages: [], context: undefined } as never);
+  expect(output).toMatchObject({ isError: true });
+});
+
+test('a large result comes to the model up to a size, and whole to the caller', async () => {
+  const rows = Array.from({ length: 20_000 }, (_, index) => `row ${index}`);
+  const table = defineTool({
+    name: 'table',
+    version: '1.0.0',
+    description: 'Has many rows.',
+    tier: 'read-only',
+    input: z.object({ beside: z.boolean() }),
+    run: ({ beside }): ToolResult<unknown> =>
+      beside ? { output: 'rows', content: [{ type: 'text', text: rows.join(' ') }] } : { output: { rows } },
+  });
+  const { session } = await startFleet({ tools: [table] });
+  const shown = async (options: AdapterOptions, beside = false) => {
+    const tools = await messagesTools(session, options);
+    return String(
+      (await tools.run([{ type: 'tool_use', id: `${beside}`, name: 'table', input: { beside } }]))[0]?.content,
+    );
+  };
+  const text = await shown({});
+  expect(text).toMatch(/^\{"rows":\["row 0".*\[cut: 65536 of \d+ bytes are shown/);
+  expect(text.split('\n').at(-1)).toBe('[This is not all of it: call again for a smaller part to see more.]');
+  expect(text.length).toBeLessThan(66_000);
+  expect((await shown({ maxOutputBytes: 1_000 }, true)).length).toBeLessThan(1_200);
+  expect(JSON.parse(await shown({ maxOutputBytes: 10_000_000 }))).toEqual({ rows });
+  const result = await session.call(table, { beside: false }, { toolCallId: 'false' });
+  expect(result).toMatchObject({ output: { content: { rows } } });
+});
+
 test('a call without arguments has none, in every form, and an answer', async () => {
   const tool = defineTool({
     name: 'shell',
@@ -224,6 +318,38 @@ test('calls of one answer that are wrong together are one correction, and the mo
   expect(given).toEqual([]);
   for (const { content } of await answer(3)) expect(content).toContain('Do not call weather again');
   expect(given).toEqual(['weather']);
+});
+
+test('the session above hears of a tool whose arguments a model could not mend, as from callWithReask (A15)', async () => {
+  const { tool } = weather();
+  const { session } = await startFleet({ tools: [tool] });
+  const branch = await session.branch();
+  const heard: unknown[] = [];
+  session.events.on('invalid-params', (event) => heard.push(event));
+  const tools = await messagesTools(branch, {
+    onGivenUp() {
+      throw new Error('mine');
+    },
+  });
+  for (const [index, input] of ([{ city: 7 }, 'no object', { city: 8 }] as const).entries())
+    await tools.run([{ type: 'tool_use', id: `${index}`, name: 'weather', input: input as never }]);
+  const result = { status: 'error', toolName: 'weather', error: { code: 'INVALID_PARAMS' } };
+  expect(heard).toMatchObject([{ sessionKey: branch.key, toolName: 'weather', reasks: 2, result }]);
+});
+
+test('a call of a model is told as settled, and a listener that throws does not keep its answer from the model', async () => {
+  const { tool } = weather();
+  const { session } = await startFleet({ tools: [tool] });
+  const settled: string[] = [];
+  session.events.on('settled', ({ status }) => settled.push(status));
+  const tools = await messagesTools(session, {
+    onEvent() {
+      throw new Error('mine');
+    },
+  });
+  const [answer] = await tools.run([{ type: 'tool_use', id: 'a', name: 'weather', input: { city: 'Paris' } }]);
+  expect(answer?.content).toContain('degrees');
+  expect(settled).toEqual(['success']);
 });
 
 test('parameters that follow the schema and that the tool refuses are not counted, and bring no schema', async () => {

@@ -179,6 +179,13 @@ describe('what stands beside an output', () => {
     expect(await shown([note], 'a note')).toBe('a note\nBuy\n"milk".');
   });
 
+  test('is its address where it has nothing else, and that of what holds its data is cut', async () => {
+    const image = { type: 'resource', uri: 'https://example.org/a.png' } as const;
+    expect(await shown([image], 'a picture')).toBe('a picture\n[https://example.org/a.png]');
+    const data = { type: 'resource', uri: `data:image/svg+xml,${'x'.repeat(9_000)}` } as const;
+    expect(await shown([data], 'a drawing')).toMatch(/^a drawing\n\[data:image\/svg\+xml,x{2029}…\]$/);
+  });
+
   test('is named where a model cannot be shown it, and does not fail the request', async () => {
     const svg = Buffer.from('<svg/>').toString('base64');
     const large = 'A'.repeat(5_000_004);

@@ -1,6 +1,30 @@
 import { expect, test } from 'vitest';
 import { startRig, testTools } from './rig.ts';
 
+test('I17: the turn of a short call counts to its budget, and its tags say how much it matters', async () => {
+  const { pawl, ask, call } = await startRig({ ...testTools(), settings: { policy: { global: { taint: 'deny' } } } });
+  const opened = await ask('/v1/sessions', { method: 'POST', json: { budget: { perTurn: { calls: 1 } } } });
+  const session = opened.body.sessionKey as string;
+  const echo = (text: string, more: object) => call({ tool: 'echo', params: { text }, session, ...more });
+  expect((await echo('a', { turnId: '1' })).status).toBe(200);
+  expect((await echo('b', { turnId: '1' })).body.error.code).toBe('BUDGET_EXHAUSTED');
+  const said = { turnId: '2', requestTags: ['importance:background'], safetyCritical: false, baggage: { user: 'ada' } };
+  const { callId } = (await echo('c', said)).body;
+  expect((await pawl.read(callId))?.request.envelope).toMatchObject({
+    control: { requestTags: ['turn:2', 'importance:background'] },
+    payload: { callHints: { safetyCritical: false } },
+    trace: { baggage: { user: 'ada' } },
+  });
+  expect((await echo('d', { requestTags: ['taint:mail'] })).body.error.code).toBe('PERMISSION_DENIED');
+  for (const wrong of [
+    { turnId: '' },
+    { requestTags: 'x' },
+    { requestTags: Array(32).fill('x') },
+    { baggage: { a: 1 } },
+  ])
+    expect((await echo('e', wrong)).status).toBe(400);
+});
+
 test('I17, I20: a spent budget and a full tier are 429; a session tells what was spent', async () => {
   const { ask, call } = await startRig({
     ...testTools(),

@@ -166,6 +166,40 @@ describe('POST /v1/calls', () => {
     expect(await pawl.calls()).toEqual([]);
   });
 
+  test('takes null for what is optional, as models send it, and the call is that without it', async () => {
+    const seen: unknown[] = [];
+    const look = defineTool({
+      name: 'look',
+      version: '1.0.0',
+      description: 'Reads a part.',
+      tier: 'workspace',
+      effects: 'idempotent',
+      input: z.object({ path: z.string(), offset: z.number().optional(), mark: z.string().nullable().optional() }),
+      run(params) {
+        seen.push(params);
+        return { output: params };
+      },
+    });
+    const { ask, call } = await startRig({ tools: [look] });
+    const { body: shown } = await ask('/v1/tools?provider=openai');
+    expect(shown.tools[0].parameters.required).toEqual(['path', 'offset', 'mark']);
+    const given = { path: 'a', offset: null, mark: null };
+    const short = await call({ tool: 'look', params: given, session: 's', idempotencyKey: 'k' });
+    expect(short).toMatchObject({ status: 200, body: { output: { content: { path: 'a', mark: null } } } });
+    const without = await call({ tool: 'look', params: { path: 'a', mark: null }, session: 's', idempotencyKey: 'k' });
+    expect(without).toMatchObject({ status: 200, body: { callId: short.body.callId, fromCache: true } });
+    const other = await call({ tool: 'look', params: { path: 'a', offset: null }, session: 's', idempotencyKey: 'k' });
+    expect(other.status).toBe(422);
+    expect((await call(envelope('look', given))).status).toBe(200);
+    expect(seen).toEqual([
+      { path: 'a', mark: null },
+      { path: 'a', mark: null },
+    ]);
+    const wrong = await call({ tool: 'look', params: { path: null, offset: null }, session: 's' });
+    expect(wrong).toMatchObject({ status: 400, body: { error: { code: 'INVALID_PARAMS' } } });
+    expect(wrong.body.error.issues.map(({ path }: { path: string }) => path)).toEqual(['path', 'offset']);
+  });
+
   test('refuses parameters with 400 INVALID_PARAMS, an unknown tool with 404 and the nearest names', async () => {
     const { call } = await startRig(testTools());
     const params = await call({ tool: 'echo', params: { txt: 'x' }, session: 's' });

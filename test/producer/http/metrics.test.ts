@@ -3,7 +3,7 @@ import { METRICS } from '../../../src/shared/metrics.ts';
 import type { Outcome } from '../../../src/shared/outcome.ts';
 import { WorkerMetrics } from '../../../src/workers/metrics.ts';
 import { eventually } from '../../helpers/signal.ts';
-import { type Rig, startRig, testTools } from './rig.ts';
+import { type Rig, startRig, startTestWorker, testTools } from './rig.ts';
 
 /** Samples of Prometheus' text format: `name{a="b"}` to its value. Throws for a line that is none. */
 function parse(text: string): {
@@ -123,4 +123,34 @@ test('two servers in one process count apart, and a worker counts its attempts',
     ['fenced_writes_total{tier="workspace"}', 1],
   ] as const)
     expect(samples.get(sample), sample).toBe(value);
+});
+
+test('a declared tool is counted under its name and tier like one of code, and costs what its declaration says', async () => {
+  const rig = await startRig();
+  const spec = {
+    kind: 'http',
+    version: '1.0.0',
+    description: 'Current weather.',
+    tier: 'read-only',
+    inputSchema: { type: 'object', properties: {} },
+    // Nobody is there: an attempt that fails is one, too.
+    routing: { method: 'GET', url: 'http://127.0.0.1:1/' },
+    budget: { costUnits: 7 },
+  };
+  const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
+  const worker = await startTestWorker(rig.settings, [], log);
+  expect((await rig.ask('/v1/tools/weather', { method: 'PUT', json: spec })).status).toBe(201);
+  const { body } = await rig.call({ tool: 'weather', session: 's', params: {} }, { wait: 30_000 });
+  expect(body.status).toBe('error');
+
+  const { samples: counted } = parse(worker.metrics().text);
+  expect(counted.get('openclaw_tool_attempts_total{tool="weather",status="error"}')).toBe(1);
+  expect(counted.get('openclaw_tool_queue_wait_ms_count{tier="read-only"}')).toBe(1);
+  const { samples } = await read(rig);
+  expect(samples.get('openclaw_tool_tier_info{tool="weather",tier="read-only"}')).toBe(1);
+  expect(samples.get('openclaw_tool_dedupe_ttl_seconds{tool="weather",state="failed"}')).toBe(300);
+  expect(samples.get('openclaw_tool_dedupe_cache_size{tool="weather",scope="session"}')).toBe(1);
+
+  const { body: trail } = await rig.ask(`/v1/audit?type=attempt&call=${body.callId}`);
+  expect(trail.records.at(-1)).toMatchObject({ tool: 'tools.weather', estimatedCostUnits: 7 });
 });

@@ -202,7 +202,7 @@ describe('/debug/tool-reliability', () => {
   });
 
   test('what it cannot do, or cannot know, is 400 or 404 and says what is possible', async () => {
-    const { ask } = await startRig(testTools());
+    const { ask, call } = await startRig(testTools());
     const act = (json: object) => ask('/debug/tool-reliability', { method: 'POST', json });
     for (const action of ['explode', 7, undefined])
       expect(await act({ action, tool: 'fail' }), String(action)).toMatchObject({
@@ -212,6 +212,11 @@ describe('/debug/tool-reliability', () => {
     expect((await act({ action: 'force_open' })).body.error.issues[0].path).toBe('tool');
     expect((await act({ action: 'disable', key: 'tool:x' })).body.error.issues[0].path).toBe('key');
     expect((await act({ action: 'reset', session: 's' })).body.error.issues[0].path).toBe('session');
+    const { callId } = (await call({ tool: 'echo', params: { text: 'one' }, session: 's' })).body;
+    expect((await act({ action: 'reset', callId })).body.error.issues[0].path).toBe('callId');
+    expect((await act({ action: 'flush', callId, session: 's' })).body.error.issues[0].path).toBe('callId');
+    expect((await act({ action: 'flush', callId })).body).toMatchObject({ flushed: 1 });
+    expect((await act({ action: 'flush', callId })).status).toBe(404);
     for (const action of ['force_open', 'disable', 'flush'])
       expect((await act({ action, tool: 'nothing' })).status, action).toBe(404);
     expect((await act({ action: 'force_open', tool: 'nothing', context: 'acme' })).status).toBe(404);

@@ -3,8 +3,10 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { oldestOfMost } from '../../../src/producer/mcp-server/http.ts';
 import { acceptedForm, askCaller, callerAnswers } from '../../../src/shared/asking.ts';
+import type { Hook } from '../../../src/shared/hooks.ts';
 import { FleetKeys } from '../../../src/shared/store/keys.ts';
 import { type AnyTool, defineTool } from '../../../src/shared/tool.ts';
+import { defineUntypedTool } from '../../../src/shared/tool-forms.ts';
 import { eventually, signal, within } from '../../helpers/signal.ts';
 import { type Rig, rawGet, startRig, testTools } from '../http/rig.ts';
 
@@ -165,6 +167,40 @@ describe.each(['legacy', 'modern'] as const)('the official client, %s era', (era
     const { content, structuredContent } = await client.callTool({ name: 'long', arguments: {} });
     expect(content).toEqual([{ type: 'text', text: expect.stringContaining('[cut: 200 of') }]);
     expect(structuredContent).toEqual({ items, total: 100 });
+  });
+
+  test('gets parameters that are a choice as an object, faults once, and a soft failure as an error', async () => {
+    const option = (op: string, properties: object) => ({
+      type: 'object',
+      properties: { op: { const: op }, ...properties },
+      required: ['op', ...Object.keys(properties)],
+      additionalProperties: false,
+    });
+    const list = defineUntypedTool({
+      name: 'list',
+      version: '1.0.0',
+      description: 'A list.',
+      tier: 'read-only',
+      inputSchema: { oneOf: [option('add', { text: { type: 'string' } }), option('clear', {})] },
+      run: () => ({ output: { done: false }, success: false }),
+    });
+    const client = await connectClient(await startRig({ tools: [list] }), era);
+    const { tools } = await client.listTools();
+    expect(tools[0]?.inputSchema).toEqual({
+      type: 'object',
+      description: 'Exactly one of: {op: "add", text}; {op: "clear"}.',
+      properties: { op: { enum: ['add', 'clear'] }, text: { type: 'string' } },
+      required: ['op'],
+      additionalProperties: false,
+    });
+    expect(await client.callTool({ name: 'list', arguments: { op: 'clear' } })).toMatchObject({
+      isError: true,
+      content: [{ type: 'text', text: '{"done":false}' }],
+      structuredContent: { done: false },
+    });
+    expect((await client.callTool({ name: 'list', arguments: { op: 'add' } })).content).toEqual([
+      { type: 'text', text: 'INVALID_PARAMS: The parameters of list are not valid:\n- text: is required and missing' },
+    ]);
   });
 
   test('gets what is almost a result of MCP as any other output, and a resource without contents as a link', async () => {
@@ -330,6 +366,15 @@ describe('an elevated call', () => {
     expect(shown).toEqual([expect.stringContaining('Approve danger?')]);
   });
 
+  test('comes back as the hooks behind calls leave it', async () => {
+    const hook: Hook = { name: 'hide', afterCall: () => ({ content: 'hidden' }) };
+    const rig = await startRig({ tools: [danger], tiers: ['elevated'], hooks: [hook] });
+    const client = await connectClient(rig, 'modern');
+    client.setRequestHandler('elicitation/create', () => ({ action: 'accept', content: { decision: 'approve' } }));
+    const { content } = await client.callTool({ name: 'danger', arguments: { what: 'x' } });
+    expect(content).toEqual([{ type: 'text', text: 'hidden' }]);
+  });
+
   test('of a token is pending: said at once, with others to decide, and told when asked again', async () => {
     const apiTokens = [{ token: 'an-operator', role: 'operator' as const }];
     const rig = await startRig({ tools: [danger], tiers: ['elevated'], settings: { apiTokens } });
@@ -419,6 +464,40 @@ describe('/mcp', () => {
     expect(done.result).toMatchObject({ content: [{ type: 'text', text: 'held' }] });
     expect((await ask('tasks/get', { taskId: 'nothing' })).error).toMatchObject({ code: -32_602 });
     expect((await ask('tasks/result', { taskId }, { 'mcp-name': 'other' })).error).toMatchObject({ code: -32_601 });
+  });
+
+  test('what a task, or an output that is shown in part, comes back as went through the hooks behind calls', async () => {
+    const { tools, release } = testTools();
+    const long = defineTool({
+      name: 'long',
+      version: '1.0.0',
+      description: 'Answers.',
+      tier: 'read-only',
+      input: z.object({}),
+      output: z.object({ card: z.string(), rest: z.string() }),
+      maxOutputBytes: 200,
+      run: () => ({ output: { card: '4711', rest: 'x'.repeat(500) } }),
+    });
+    const hook: Hook = {
+      name: 'hide',
+      afterCall: ({ result, tool }) => {
+        if (tool.name === 'hold') return { content: 'hidden' };
+        return result.status === 'success'
+          ? { content: { ...(result.output.content as object), card: '****' } }
+          : undefined;
+      },
+    };
+    const ask = modern(await startRig({ tools: [...tools, long], hooks: [hook] }));
+    const { taskId } = (await ask('tools/call', { name: 'hold', arguments: {} })).result;
+    release.fire();
+    const done = await eventually(async () => {
+      const { result } = await ask('tasks/get', { taskId });
+      return result.status === 'completed' && result;
+    });
+    expect(done.result).toMatchObject({ content: [{ type: 'text', text: 'hidden' }] });
+    const { result } = await ask('tools/call', { name: 'long', arguments: {} });
+    expect(result.structuredContent).toEqual({ card: '****', rest: 'x'.repeat(500) });
+    expect(JSON.stringify(result)).not.toContain('4711');
   });
 
   test('a task can ask, be answered and be cancelled', async () => {
@@ -536,6 +615,23 @@ describe('/mcp', () => {
     expect((await post('{"jsonrpc":"2.0","id":1,"method":"ping"}', { 'mcp-session-id': 'gone' })).status).toBe(404);
     expect((await rig.ask('/mcp')).status).toBe(405);
   });
+});
+
+test('I17: the turn that a client names counts to its budget', async () => {
+  const rig = await startRig(testTools());
+  const json = { sessionKey: 'turns', budget: { perTurn: { calls: 1 } } };
+  await rig.ask('/v1/sessions', { method: 'POST', json });
+  const call = modern(rig);
+  const echo = async (text: string, turn: string, headers: Record<string, string> = {}) => {
+    const _meta = { 'pawl/session': 'turns', ...(turn === '' ? {} : { 'pawl/turn': turn }) };
+    const { result, error } = await call('tools/call', { name: 'echo', arguments: { text }, _meta }, headers);
+    return error?.code ?? result._meta['pawl/error']?.code ?? 'done';
+  };
+  expect(await echo('a', '1')).toBe('done');
+  expect(await echo('b', '1')).toBe('BUDGET_EXHAUSTED');
+  expect(await echo('c', '', { 'pawl-turn': '1' })).toBe('BUDGET_EXHAUSTED');
+  expect(await echo('d', '2')).toBe('done');
+  expect(await echo('e', 'x'.repeat(121))).toBe(-32_602);
 });
 
 test('a full backlog is told to MCP clients as to all others', async () => {

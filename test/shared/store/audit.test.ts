@@ -381,3 +381,24 @@ test('what must be written is refused while it cannot be; all else waits, up to 
   const all = await trail.newest(() => true, { limit: 30_000, maxLooked: 1_000 });
   expect(all.length).toBe(20_100 - 256 + 1);
 });
+
+test('lines that no process of ours wrote are shown as what they are, before and after they are sealed', async () => {
+  const { redis, keys, writer, sealer, trail } = await open();
+  const own = writer();
+  onTestFinished(() => own.close());
+  await own.record(override(1));
+  const strange = ['no record', '', 'null', '{"type":"override"}', '{"id":"x","type":"override","atMs":1e300}'];
+  await redis.xadd(keys.pending, '*', 'records', strange.join('\n'));
+  const look = { limit: 10, maxLooked: 1_000 };
+  const shown = async (sinceMs: number) => {
+    const entries = await trail.newest(() => true, { ...look, sinceMs });
+    return entries.map(({ record }) => (record.type === 'unreadable' ? record['text'] : record.type)).sort();
+  };
+  const atMs = (await trail.newest(({ type }) => type === 'override', look))[0]?.record.atMs ?? 0;
+  const all = [...strange, 'override'].sort();
+  expect(await shown(atMs - 1_000)).toEqual(all);
+  await toTheEnd(sealer());
+  expect(await redis.xlen(keys.pending)).toBe(0);
+  expect(await shown(atMs - 1_000)).toEqual(all);
+  expect((await trail.newest(({ type }) => type === 'unreadable', look)).map(({ seq }) => seq)).toHaveLength(5);
+});

@@ -63,6 +63,18 @@ describe('what workers publish', () => {
     expect(content.workers.map(({ id }) => id).sort()).toEqual(['one', 'three', 'two']);
   });
 
+  test('its digest names what it says, whatever somebody without a key wrote into it', async () => {
+    const { catalogue, redis, keys, ledger } = await openCatalogue();
+    const offer = offerOf(tool(), await ledger.now());
+    const forged = { ...offer, effects: 'none', annotations: { readOnlyHint: true } } as const;
+    await redis.hset(keys.tools, offerId(offer), JSON.stringify(forged));
+    const [read] = (await catalogue.read()).tools;
+    expect(read).toMatchObject({ effects: 'none', annotations: { readOnlyHint: true } });
+    expect(read?.definition).not.toBe(offer.definition);
+    await catalogue.publish([offer]);
+    expect((await catalogue.read()).tools).toEqual([{ ...offer, workers: 0 }]);
+  });
+
   test('two definitions of one version have drifted: the second to publish is told', async () => {
     const { catalogue } = await openCatalogue();
     const other = offerOf(tool({ description: 'Other.' }), 1);

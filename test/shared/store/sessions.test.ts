@@ -1,6 +1,9 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { Seals } from '../../../src/shared/seals.ts';
 import type { SessionRecord } from '../../../src/shared/session.ts';
+import { Signer } from '../../../src/shared/signature.ts';
 import { FleetKeys } from '../../../src/shared/store/keys.ts';
+import { newsChannel } from '../../../src/shared/store/news.ts';
 import { Sessions } from '../../../src/shared/store/sessions.ts';
 import { openBooks } from './calls.ts';
 
@@ -14,9 +17,11 @@ const session = (sessionKey: string, change: Partial<SessionRecord> = {}): Sessi
   ...change,
 });
 
+const DAY_MS = 24 * 3_600_000;
+
 async function openSessions() {
   const { redis, world } = await openBooks();
-  return { sessions: new Sessions(redis, world.prefix), redis, keys: new FleetKeys(world.prefix) };
+  return { sessions: new Sessions(redis, world.prefix), redis, keys: new FleetKeys(world.prefix), world };
 }
 
 describe('sessions in Redis', () => {
@@ -33,16 +38,79 @@ describe('sessions in Redis', () => {
     expect(await sessions.read('two')).toBeUndefined();
   });
 
-  test('a closed session stays readable for a day', async () => {
+  test('a closed session stays readable, and its key taken, for as long as an open one does', async () => {
     const { sessions, redis, keys } = await openSessions();
     await sessions.create(session('one'));
-    expect(await redis.pttl(keys.session('one'))).toBeGreaterThan(29 * 24 * 3_600_000);
+    expect(await redis.pttl(keys.session('one'))).toBeGreaterThan(29 * DAY_MS);
+    await redis.pexpire(keys.session('one'), DAY_MS);
     expect(await sessions.close('one')).toEqual(session('one', { state: 'closed' }));
     expect(await sessions.read('one')).toMatchObject({ state: 'closed' });
-    const leftMs = await redis.pttl(keys.session('one'));
-    expect(leftMs).toBeLessThanOrEqual(24 * 3_600_000);
-    expect(leftMs).toBeGreaterThan(23 * 3_600_000);
+    expect(await redis.pttl(keys.session('one'))).toBeGreaterThan(29 * DAY_MS);
+    expect(await sessions.create(session('one'))).toBeUndefined();
     expect(await sessions.close('two')).toBeUndefined();
+  });
+
+  test('a session that is used lives on, with all that is above it and where it is looked for', async () => {
+    const { sessions, redis, keys } = await openSessions();
+    await sessions.create(session('root', { tenantId: 'acme' }));
+    await sessions.create(session('middle', { tenantId: 'acme', parent: 'root', ancestors: ['root'] }));
+    await sessions.create(session('leaf', { tenantId: 'acme', parent: 'middle', ancestors: ['root', 'middle'] }));
+    const records = ['root', 'middle', 'leaf'].map((key) => keys.session(key));
+    const lists = [
+      keys.sessions,
+      keys.sessionsOf('acme'),
+      keys.sessionChildren('root'),
+      keys.sessionChildren('middle'),
+    ];
+    for (const key of [...records, ...lists]) await redis.pexpire(key, 20 * DAY_MS);
+    const left = () => Promise.all([...records, ...lists].map((key) => redis.pttl(key)));
+    await sessions.read('leaf');
+    // Most of its time is left.
+    expect(Math.max(...(await left()))).toBeLessThanOrEqual(20 * DAY_MS);
+    for (const key of records) await redis.pexpire(key, 14 * DAY_MS);
+    expect(await sessions.read('leaf')).toMatchObject({ parent: 'middle' });
+    expect(Math.min(...(await left()))).toBeGreaterThan(29 * DAY_MS);
+  });
+
+  test('one that lives on is signed with the newest key', async () => {
+    const { redis, keys, world } = await openSessions();
+    const old = { kid: 'old', key: 'o'.repeat(32) };
+    const fresh = { kid: 'new', key: 'n'.repeat(32) };
+    const sessionsWith = (...signing: (typeof old)[]) =>
+      new Sessions(redis, world.prefix, new Seals(new Signer(signing)));
+    await sessionsWith(old).create(session('one'));
+    await redis.pexpire(keys.session('one'), DAY_MS);
+    expect(await sessionsWith(fresh, old).read('one')).toEqual(session('one'));
+    expect(await sessionsWith(fresh).read('one')).toEqual(session('one'));
+  });
+
+  test.each([
+    ['that a session is closed', 'session', (sessions: Sessions) => sessions.close('one'), { state: 'closed' }],
+    [
+      'what a session has seen',
+      'taint',
+      (sessions: Sessions) => sessions.taint('one', ['tools.page'], 7),
+      { taint: [{ source: 'tools.page', atMs: 7 }] },
+    ],
+  ])('whoever writes down %s has told all processes, also when Redis’ answer to that is lost', async (...row) => {
+    const [, type, change, changed] = row;
+    const { sessions, redis, world } = await openSessions();
+    await sessions.create(session('one'));
+    const listener = redis.duplicate();
+    onTestFinished(() => listener.disconnect());
+    const heard: unknown[] = [];
+    listener.on('message', (_channel, text) => heard.push(JSON.parse(text)));
+    await listener.subscribe(newsChannel(redis, world.prefix));
+    const evaluate = redis.eval.bind(redis) as (...args: unknown[]) => Promise<unknown>;
+    // Sent again behind a connection that broke, the script finds its own work.
+    const again = vi.spyOn(redis, 'eval').mockImplementationOnce((async (...args: unknown[]) => {
+      await evaluate(...args);
+      return evaluate(...args);
+    }) as never);
+    expect(await change(sessions)).toEqual(session('one', changed as Partial<SessionRecord>));
+    expect(again).toHaveBeenCalled();
+    await expect.poll(() => heard).toContainEqual({ type, sessionKey: 'one' });
+    expect(await sessions.read('one')).toMatchObject(changed);
   });
 
   test('I23: marks of taint that come at once are all kept, once each, beside the end of the session', async () => {
@@ -101,11 +169,15 @@ describe('sessions in Redis', () => {
     expect(await redis.pttl(keys.sessionsOf('acme'))).toBeGreaterThan(30 * 24 * 3_600_000);
   });
 
-  test('who is gone leaves the lists, also when nobody looks at them', async () => {
+  test('who is gone leaves the lists, also when nobody looks at them; who lives on stays, however old', async () => {
     const { sessions, redis, keys } = await openSessions();
-    await sessions.create(session('old'));
-    await sessions.create(session('new', { createdAtMs: 32 * 24 * 3_600_000 }));
-    expect(await redis.zrange(keys.sessions, '0', '-1')).toEqual(['new']);
+    await sessions.create(session('root'));
+    for (const key of ['old', 'gone']) await sessions.create(session(key, { parent: 'root' }));
+    await redis.del(keys.session('gone'));
+    const newest = session('new', { parent: 'root', createdAtMs: 100 * DAY_MS });
+    await sessions.create(newest);
+    expect(await redis.zrange(keys.sessions, '0', '-1')).toEqual(['old', 'root', 'new']);
+    expect((await redis.smembers(keys.sessionChildren('root'))).toSorted()).toEqual(['new', 'old']);
   });
 
   test('a key that another session has does not hang below who asked for it', async () => {

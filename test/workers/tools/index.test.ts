@@ -28,6 +28,8 @@ test('the base tools have their names, tiers and parameters (A16)', () => {
     ['request_user_input', 'system', ['question', 'options', 'free_text', 'timeout_ms']],
     ['memory_search', 'read-only', ['query', 'limit', 'metadata']],
     ['memory_store', 'workspace', ['text', 'metadata', 'source', 'ttl_days', 'tainted']],
+    ['get_memory', 'read-only', ['id']],
+    ['memory_forget', 'workspace', ['id']],
     ['web_search', 'read-only', ['query', 'count', 'freshness', 'domains']],
     ['web_fetch', 'read-only', ['url', 'format', 'offset', 'max_length']],
     ['update_plan', 'read-only', ['explanation', 'plan']],

@@ -1,11 +1,17 @@
--- Takes the oldest message out of an agent's mailbox: nobody else gets it.
+-- Takes the oldest message out of an agent's mailbox: nobody else gets it. Whoever asks again with the same token, because the answer
+-- was lost, gets the same message. That an agent is closed has been heard of when there is nothing after it: until then it may be asked
+-- for again.
 --
--- KEYS  1 record  2 mailbox  3 agents of the session that are not closed
--- ARGV  1 agent
+-- KEYS  1 record  2 mailbox  3 agents of the session that are not closed, or whose closing nobody has heard of
+-- ARGV  1 agent  2 token of whoever takes
 -- Returns {turn and message}, {} when there is none
+local state, token, taken = unpack(redis.call('HMGET', KEYS[1], 'state', 'taker', 'taken'))
+if token == ARGV[2] then return {taken} end
 local message = redis.call('LPOP', KEYS[2])
-if not message then return {} end
-local state = redis.call('HGET', KEYS[1], 'state')
+if not message then
+  if state == 'closed' then redis.call('SREM', KEYS[3], ARGV[1]) end
+  return {}
+end
+if state then redis.call('HSET', KEYS[1], 'taker', ARGV[2], 'taken', message) end
 if state == 'queued' then redis.call('HSET', KEYS[1], 'state', 'running') end
-if state == 'closed' and redis.call('EXISTS', KEYS[2]) == 0 then redis.call('SREM', KEYS[3], ARGV[1]) end
 return {message}

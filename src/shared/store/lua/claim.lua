@@ -23,6 +23,7 @@
 --                               ms; nothing was written
 --   inflight   phase createdAt  somebody else's call runs; an enforced caller has been added to those who are told
 --   done | failed | cancelled   outcome (JSON), settledAt, the outcome's signature, where a large outcome is, its reference
+--   These two end with the request (JSON) of a call that the claimed one was merged into, or false.
 --   conflict                    the key was used with other parameters; nothing was written
 -- Fails with UNKEPT when the large parameters are not there; nothing was written.
 local place, callId, merging, inbox, mode = KEYS, ARGV[1], ARGV[2] == '1', ARGV[4], ARGV[5]
@@ -49,6 +50,10 @@ if record.sameAs then
   local leading = read(leaderKey)
   if leading.exists then
     callId, key, record = record.sameAs, leaderKey, leading
+    -- What says so must not expire before that call's record does, which in flight has no end yet.
+    local left = redis.call('PTTL', leaderKey)
+    if left < 0 then left = tonumber(retentionMs) end
+    if left > redis.call('PTTL', own) then redis.call('PEXPIRE', own, text(left)) end
   else
     stale, record = true, {fence = record.fence}
   end
@@ -61,8 +66,10 @@ if not record.exists and merging then
     local leading = read(leaderKey)
     if leading.state == 'inflight' then
       if mode == 'enforced' then
-        redis.call('HSET', own, 'sameAs', leader)
-        redis.call('PEXPIRE', own, retentionMs)
+        local asked = cjson.decode(ARGV[7]).envelope
+        redis.call('HSET', own, 'sameAs', leader, 'sameRequest', asked.toolCallId or asked.requestId)
+        -- For as long as the leading call may be in flight, and its record from then on.
+        redis.call('PEXPIRE', own, text(retentionMs + math.max(0, redis.call('PTTL', slot))))
       end
       callId, key, record = leader, leaderKey, leading
     end
@@ -79,10 +86,13 @@ if record.exists then
       return {'claimed', callId, now, false, 0, record.generation ~= ARGV[8] and '1' or '0'}
     end
     if mode == 'enforced' then redis.call('HSET', key, 'inboxes', withInbox(record.inboxes, inbox)) end
-    return {'inflight', callId, now, record.phase, record.createdAtMs}
+    return {'inflight', callId, now, record.phase, record.createdAtMs, callId ~= ARGV[1] and record.request}
   end
   local again = record.state == 'failed' and record.retriable and mode == 'bestEffort'
-  if not again then return {record.state, callId, now, record.outcome, record.updatedAtMs, record.signature or '', record.outcomeAt, record.outcomeParts} end
+  if not again then
+    return {record.state, callId, now, record.outcome, record.updatedAtMs, record.signature or '', record.outcomeAt, record.outcomeParts,
+      callId ~= ARGV[1] and record.request}
+  end
   -- It runs anew: under its own name if it had been merged, and with the fences counted on, so that stragglers stay refused.
   callId, key = ARGV[1], own
   anew = true
@@ -155,7 +165,7 @@ if fence then field('fence', text(fence)) end
 if ARGV[11] == '1' then field('once', '1') end
 -- The first write is one that Redis refuses when its memory is full: after any other, all of them would pass.
 redis.call('HSET', key, unpack(fields))
-if stale then redis.call('HDEL', key, 'sameAs') end
+if stale then redis.call('HDEL', key, 'sameAs', 'sameRequest') end
 -- Nothing of a flushed call is left but its fence, which goes on counting and expires no more.
 if record.fence or stale then redis.call('PERSIST', key) end
 if params ~= '' then

@@ -1,6 +1,7 @@
 -- Decides on an approval, once: approved puts its call into the queue, every other decision ends the call.
 --
 -- KEYS  1 approval  2 index of pending approvals  3 the call's record  4 in-flight index  5 the job that waits  6 delayed jobs
+--       7 index of calls in doubt
 -- ARGV  1 approval ID  2 state: approved, denied or expired  3 decision (JSON), '' for none  4 its signature  5 call ID
 --       6 time to live of the approval, ms  7 outcome (JSON), '' when approved  8 its signature  9 its time to live, ms
 --       10 key prefix of inboxes  11 new generation  12 signature of the request under it  13 ID of the job that waits
@@ -49,6 +50,7 @@ else
   redis.call('PEXPIREAT', KEYS[3], expiresAt)
   if call[5] then redis.call('PEXPIREAT', call[5], expiresAt) end
   redis.call('ZREM', KEYS[4], ARGV[5])
+  if isUnknown(ARGV[7]) then redis.call('ZADD', KEYS[7], expiresAt, ARGV[5]) end
   notify(call[4], ARGV[10], settledEvent(ARGV[5], 'failed', ARGV[8], ARGV[7], now))
 end
 return {'decided', now}

@@ -1,7 +1,8 @@
 -- What became of a call that was handed over. Where its clients are gone, that is written down: nobody takes or answers it any more.
+-- While it waits, so does its place among those that do.
 --
 -- KEYS  1 call  2 calls of the tool that wait  3 clients of the tool
--- ARGV  1 call ID  2 how long it is kept, ms
+-- ARGV  1 call ID  2 how long it is kept, ms  3 tool  4 news channel
 -- Returns {state, …}:
 --   waiting     for a client    nobody  there is none; the call is not offered any more
 --   taken       ms that its client's lease lasts, newest progress (JSON) or ''
@@ -16,6 +17,11 @@ if state == 'waiting' and redis.call('ZCOUNT', KEYS[3], '(' .. now, '+inf') == 0
   redis.call('LREM', KEYS[2], 0, ARGV[1])
   redis.call('DEL', KEYS[1])
   return {'nobody'}
+end
+if state == 'waiting' and redis.call('PEXPIRE', KEYS[2], ARGV[2]) == 0 then
+  redis.call('RPUSH', KEYS[2], ARGV[1])
+  redis.call('PEXPIRE', KEYS[2], ARGV[2])
+  redis.call('PUBLISH', ARGV[4], '{"type":"offered","tool":"' .. ARGV[3] .. '"}')
 end
 if state == 'answered' then return {state, tonumber(fence), answer} end
 if state ~= 'taken' then return {state} end

@@ -4,7 +4,7 @@
 -- ARGV  1 inbox ID, '' only reads  2 key prefix of records  3 '1' also tells when attempts begin
 -- Returns {now, field, value, …}; {now} when there is no record
 local key = KEYS[1]
-local sameAs = redis.call('HGET', key, 'sameAs')
+local sameAs, sameRequest = unpack(redis.call('HMGET', key, 'sameAs', 'sameRequest'))
 if sameAs then key = ARGV[2] .. sameAs end
 local fields = redis.call('HGETALL', key)
 if #fields > 0 and ARGV[1] ~= '' then
@@ -15,5 +15,7 @@ end
 if sameAs then
   fields[#fields + 1] = 'callId'
   fields[#fields + 1] = sameAs
+  fields[#fields + 1] = 'sameRequest'
+  fields[#fields + 1] = sameRequest or ''
 end
 return {nowMs(), unpack(fields)}

@@ -1,0 +1,100 @@
+/**
+ * Decides in the place of a person on calls that need one (A4), where there is no fleet: whoever made the runner says so, before a call's
+ * first attempt. As in a fleet, the decision holds for the call's retries.
+ */
+import type { ApprovalDesk } from '../producer/approvals.ts';
+import { denied, type Verdict as PolicyVerdict } from '../shared/policy.ts';
+import type { SessionRecord } from '../shared/session.ts';
+import type { Schedule } from '../shared/time.ts';
+import type { Tier, ToolPreview } from '../shared/tool.ts';
+import type { ApprovalGate } from '../workers/approval-gate.ts';
+import type { Begun } from '../workers/begun.ts';
+import { previewCall } from '../workers/preview.ts';
+import type { Verdict } from '../workers/settlement.ts';
+
+/** What a person would be shown. */
+export interface LocalApprovalRequest {
+  readonly callId: string;
+  readonly tool: { readonly namespace: string; readonly name: string; readonly version: string; readonly tier: Tier };
+  readonly params: Readonly<Record<string, unknown>>;
+  /** What the tool says that the call would do. */
+  readonly preview: ToolPreview;
+  readonly sessionKey: string;
+  readonly actorId: string;
+  /** The policy's rule that asks, and why. */
+  readonly rule: string;
+  readonly reason: string;
+}
+
+export interface LocalDecision {
+  readonly decision: 'approve' | 'deny';
+  readonly reason?: string;
+}
+
+export type Approve = (request: LocalApprovalRequest) => LocalDecision | Promise<LocalDecision>;
+
+type Desk = Pick<ApprovalDesk, 'routeOf' | 'isGranted' | 'requestFor' | 'requested' | 'cancelled'>;
+type Gate = Pick<ApprovalGate, 'attend' | 'again' | 'pass' | 'leave'>;
+
+export class LocalApprovals implements Desk, Gate {
+  readonly #approve: Approve;
+  readonly #schedule: Schedule;
+  readonly #approved = new Set<string>();
+
+  constructor(approve: Approve, schedule: Schedule) {
+    this.#approve = approve;
+    this.#schedule = schedule;
+  }
+
+  // Where calls are handed in, none is put aside: the decision comes before the attempt.
+
+  async routeOf(): Promise<undefined> {}
+
+  async isGranted(): Promise<boolean> {
+    return true;
+  }
+
+  async requestFor(): Promise<never> {
+    throw new Error('a call that needs no decision before it is queued asked for one');
+  }
+
+  async requested(): Promise<void> {}
+
+  async cancelled(): Promise<void> {}
+
+  // Before the effect
+
+  async attend(): Promise<Verdict> {
+    return { kind: 'dropped' };
+  }
+
+  again(): void {}
+
+  /** Throws `PERMISSION_DENIED` when the call is denied. */
+  async pass(
+    { callId, envelope, registered: { tool } }: Begun,
+    session: SessionRecord,
+    { rule, reason }: PolicyVerdict,
+  ): Promise<Readonly<Record<string, unknown>>> {
+    const { params } = envelope.payload;
+    if (this.#approved.has(callId)) return params;
+    const { namespace, name, version, tier } = tool;
+    const decision = await this.#approve({
+      callId,
+      tool: { namespace, name, version, tier },
+      params,
+      preview: await previewCall(tool, params, session, this.#schedule),
+      sessionKey: session.sessionKey,
+      actorId: envelope.target.actorId,
+      rule,
+      reason,
+    });
+    if (decision.decision !== 'approve') throw denied(tool, decision.reason ?? 'it was not approved', rule);
+    this.#approved.add(callId);
+    return params;
+  }
+
+  async leave({ callId }: Begun, { kind }: Verdict): Promise<void> {
+    if (kind === 'finished' || kind === 'dropped') this.#approved.delete(callId);
+  }
+}

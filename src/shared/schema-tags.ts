@@ -1,0 +1,78 @@
+/**
+ * Unions whose alternatives a tag tells apart (`op: "and"` or `op: "or"`), said so that Ajv looks at the tag first. Without it, it checks
+ * each alternative whole: faults are told of all of them, and what nests such unions takes a time that is exponential in its depth.
+ */
+import { decoded } from './json-pointer.ts';
+import type { JsonSchema } from './schema.ts';
+import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
+
+type Parts = Readonly<Record<string, unknown>>;
+const MAX_DEPTH = 64;
+
+/** What Ajv's `discriminator` holds here; `values` are for whoever tells a fault. */
+export interface Tag {
+  readonly propertyName: string;
+  readonly values: readonly string[];
+}
+
+/** The same schema with its tags, which accepts the same; undefined where it has none. */
+export function withTags(schema: JsonSchema): JsonSchema | undefined {
+  const walk = { root: schema, found: false };
+  const made = tagged(schema, walk, 0);
+  return walk.found ? (made as JsonSchema) : undefined;
+}
+
+function tagged(schema: unknown, walk: { readonly root: Parts; found: boolean }, depth: number): unknown {
+  if (typeof schema !== 'object' || schema === null || Array.isArray(schema) || depth > MAX_DEPTH) return schema;
+  // OpenAPI has the same keyword, with members that Ajv refuses.
+  const { discriminator: _, ...made } = schema as Record<string, unknown>;
+  const below = (part: unknown) => tagged(part, walk, depth + 1);
+  for (const keyword of SCHEMA_MAPS)
+    if (typeof made[keyword] === 'object' && made[keyword] !== null)
+      made[keyword] = Object.fromEntries(Object.entries(made[keyword]).map(([name, part]) => [name, below(part)]));
+  for (const keyword of SCHEMA_LISTS) if (Array.isArray(made[keyword])) made[keyword] = made[keyword].map(below);
+  for (const keyword of SCHEMA_SINGLES) if (made[keyword] !== undefined) made[keyword] = below(made[keyword]);
+  const { anyOf, oneOf, ...rest } = made;
+  const branches = anyOf === undefined ? oneOf : oneOf === undefined ? anyOf : undefined;
+  const tag = tagOf(branches, walk.root);
+  if (tag === undefined || !(rest['type'] === undefined || rest['type'] === 'object')) return made;
+  walk.found = true;
+  // With a tag for each, any of them is exactly one of them.
+  return { ...rest, type: 'object', oneOf: branches, discriminator: tag };
+}
+
+/** The first property that has a text of its own in each alternative. */
+function tagOf(branches: unknown, root: Parts): Tag | undefined {
+  if (!Array.isArray(branches) || branches.length < 2) return undefined;
+  const objects = branches.map((branch) => objectOf(branch, root));
+  for (const propertyName of Object.keys((objects[0]?.['properties'] ?? {}) as object)) {
+    const values = objects.flatMap((branch) => valuesOf(branch, propertyName));
+    const isTag = values.every((value) => typeof value === 'string' && value !== '');
+    if (isTag && new Set(values).size === values.length) return { propertyName, values: values as string[] };
+  }
+  return undefined;
+}
+
+/** An alternative that is an object, wherever it is defined. */
+function objectOf(branch: unknown, root: Parts): Parts | undefined {
+  let parts = (typeof branch === 'object' ? branch : null) as Parts | null | undefined;
+  const reference = parts?.['$ref'];
+  if (typeof reference === 'string') {
+    if (!reference.startsWith('#/$defs/')) return undefined;
+    // What stands beside a reference says more of the alternative.
+    if (Object.keys(parts ?? {}).some((keyword) => !['$ref', 'description', 'title'].includes(keyword)))
+      return undefined;
+    parts = ((root['$defs'] ?? {}) as Readonly<Record<string, Parts>>)[decoded(reference.slice('#/$defs/'.length))];
+  }
+  return parts?.['type'] === 'object' ? parts : undefined;
+}
+
+/** What a required property of an object may be; undefined, which is no text, where that is not told or it may be absent. */
+function valuesOf(object: Parts | undefined, name: string): readonly unknown[] {
+  const property = ((object?.['properties'] ?? {}) as Readonly<Record<string, unknown>>)[name];
+  const isRequired = Array.isArray(object?.['required']) && object['required'].includes(name);
+  if (!isRequired || typeof property !== 'object' || property === null) return [undefined];
+  const { const: only, enum: several } = property as { readonly const?: unknown; readonly enum?: unknown };
+  if (only !== undefined) return [only];
+  return Array.isArray(several) && several.length > 0 ? several : [undefined];
+}
