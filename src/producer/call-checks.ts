@@ -3,7 +3,7 @@
  */
 import { circuitKey } from '../shared/breaker.ts';
 import { checkKey } from '../shared/compensation.ts';
-import { type Settings, toolPolicy } from '../shared/config.ts';
+import { type Settings, scopeOf, toolPolicy } from '../shared/config.ts';
 import { defined } from '../shared/defined.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { type Identity, type IdentityRules, identify, paramsDigest } from '../shared/fingerprint.ts';
@@ -184,10 +184,10 @@ export class CallChecks {
     digest: string,
     { shard, asks, ...rules }: Pick<IdentityRules, 'shard' | 'independent' | 'apart'> & { readonly asks: boolean },
   ): Identity {
-    const { reliability } = this.#parts.settings;
-    const { scope = 'session' } = toolPolicy(this.#parts.settings, offer);
+    const { settings } = this.#parts;
+    const { reliability } = settings;
     // What a person decides on is one session's call: nobody else asked them, and they may edit its parameters.
-    const isGlobal = scope === 'global' && offer.effects === 'none' && !asks;
+    const isGlobal = scopeOf(settings, offer) === 'global' && !asks;
     return identify(envelope, digest, {
       tier: offer.tier,
       // A call that all sessions share is where every session finds it.

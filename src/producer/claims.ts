@@ -1,8 +1,9 @@
 /**
  * The claim of a call, with the request for approval where a person has to decide.
  */
+
+import { scopeOf } from '../shared/config.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
-import { scopeLabel } from '../shared/metrics.ts';
 import type { StoredRequest } from '../shared/store/call-record.ts';
 import type { Claim } from '../shared/store/claim.ts';
 import { KEPT_PER_SECOND } from '../shared/store/queues.ts';
@@ -91,8 +92,7 @@ export class Claims {
 
   /** Whether other sessions may join a call that nobody decides on. */
   #isShared({ transport }: ToolCallEnvelope, offer: Offer, { dedupe }: ReliabilityModes): boolean {
-    if (offer.effects !== 'none' || dedupe !== 'on' || transport.dedupeMode === 'disabled') return false;
-    return scopeLabel(this.#parts.settings, offer) === 'global';
+    return dedupe === 'on' && transport.dedupeMode !== 'disabled' && scopeOf(this.#parts.settings, offer) === 'global';
   }
 
   /** Of a producer's jobs, no more can be kept than of all; which are, the claim decides. */

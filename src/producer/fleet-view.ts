@@ -3,10 +3,10 @@
  * workers stand when somebody looks.
  */
 import type { CircuitState } from '../shared/breaker.ts';
-import { toolPolicy } from '../shared/config.ts';
+import { scopeOf, toolPolicy } from '../shared/config.ts';
 import { durable } from '../shared/durability.ts';
 import { EXPOSITION_TYPE, exposition, MetricSet } from '../shared/metric-set.ts';
-import { METRICS, scopeLabel } from '../shared/metrics.ts';
+import { METRICS } from '../shared/metrics.ts';
 import { neededWorkers } from '../shared/scaling.ts';
 import { inspectServer } from '../shared/store/backend.ts';
 import type { CatalogueContent } from '../shared/store/catalogue.ts';
@@ -185,7 +185,7 @@ export class FleetView {
       const name = `${offer.namespace}.${offer.name}`;
       const size = counted.has(name) ? 0 : (sizes[TIERS.indexOf(offer.tier)]?.get(name) ?? 0);
       counted.add(name);
-      set.count(METRICS.cacheSize, { tool, scope: scopeLabel(settings, offer) }, Math.max(0, size));
+      set.count(METRICS.cacheSize, { tool, scope: scopeOf(settings, offer) }, Math.max(0, size));
     }
   }
 }

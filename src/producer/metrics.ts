@@ -1,8 +1,8 @@
 /** What one producer counts (R28): the answers that its callers got, what it refused, and how it hears of ends. */
-import type { Settings } from '../shared/config.ts';
+import { type Settings, scopeOf } from '../shared/config.ts';
 import type { ToolCallEnvelope, ToolResultEnvelope } from '../shared/envelope.ts';
 import { type Counter, type Histogram, MetricSet } from '../shared/metric-set.ts';
-import { METRICS, scopeLabel, ToolLabels } from '../shared/metrics.ts';
+import { METRICS, ToolLabels } from '../shared/metrics.ts';
 import type { DispatchEvent } from './dispatch.ts';
 import type { Offer } from './offers.ts';
 
@@ -79,7 +79,7 @@ export class ProducerMetrics {
     if (counts === undefined) {
       this.tools.learn(offer);
       const tool = this.tools.of(offer.namespace, offer.name);
-      counts = { calls: this.#set.counter(METRICS.calls, { tool, status, scope: scopeLabel(this.#settings, offer) }) };
+      counts = { calls: this.#set.counter(METRICS.calls, { tool, status, scope: scopeOf(this.#settings, offer) }) };
       ends.set(status, counts);
     }
     return counts;
@@ -93,7 +93,7 @@ export class ProducerMetrics {
     }
     const named = { namespace: envelope?.toolNamespace ?? '', name: envelope?.toolName ?? '' };
     const tool = this.tools.of(named.namespace, named.name);
-    this.#set.count(METRICS.calls, { tool, status, scope: scopeLabel(this.#settings, named) });
+    this.#set.count(METRICS.calls, { tool, status, scope: scopeOf(this.#settings, named) });
   }
 
   /** An event came out of the inbox. */

@@ -14,6 +14,8 @@ export type AgentEnding = (typeof AGENT_ENDINGS)[number];
 export const AGENT_STATES = ['queued', 'running', ...AGENT_ENDINGS, 'closed'] as const;
 export type AgentState = (typeof AGENT_STATES)[number];
 
+export const AGENT_MESSAGES = ['spawned', 'input', 'resumed', 'closed'] as const;
+
 /** Not to be waited for any longer. */
 export function hasAnswered(state: AgentState): boolean {
   return state !== 'queued' && state !== 'running';
@@ -31,7 +33,7 @@ export interface AgentReport {
 
 /** What a program is told to do with an agent. */
 export interface AgentMessage {
-  readonly type: 'spawned' | 'input' | 'resumed' | 'closed';
+  readonly type: (typeof AGENT_MESSAGES)[number];
   readonly message?: string;
   /** Which kind of agent was asked for; what kinds there are is the program's business. */
   readonly agentType?: string;

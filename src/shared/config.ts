@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { circuitOverridesSchema } from './breaker.ts';
 import { budgetSettingsSchema } from './budget.ts';
 import { DEFAULT_TTLS } from './call.ts';
+import type { Effects } from './effects.ts';
 import { type Issue, PawlError } from './failure.ts';
 import { limitSettingsSchema } from './fleet-limit.ts';
 import { policySettingsSchema } from './policy-file.ts';
@@ -433,6 +434,14 @@ export function toolPolicy(
   const plain = settings.tools[tool.name];
   const qualified = settings.tools[`${tool.namespace}.${tool.name}`];
   return plain === undefined && qualified === undefined ? NO_POLICY : { ...plain, ...qualified };
+}
+
+/** Whether calls of a tool are named over all sessions or within one (R10): only what changes nothing can be shared. */
+export function scopeOf(
+  settings: Pick<Settings, 'tools'>,
+  tool: { readonly namespace: string; readonly name: string; readonly effects?: Effects },
+): 'session' | 'global' {
+  return toolPolicy(settings, tool).scope === 'global' && tool.effects === 'none' ? 'global' : 'session';
 }
 
 function isEmpty(record: object): boolean {

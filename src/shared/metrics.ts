@@ -3,9 +3,8 @@
  * series bounded. Each thing that happens is counted by exactly one process, so that the sum over all processes is the fleet:
  * a producer counts the answers that its callers got, a worker the attempts that it ran. `docs/metrics.md` is this table in words.
  */
-import { type Settings, toolPolicy } from './config.ts';
 import { FAILURES } from './failure.ts';
-import { DEFAULT_NAMESPACE, type Effects } from './tool.ts';
+import { DEFAULT_NAMESPACE } from './tool.ts';
 
 export interface MetricDefinition {
   /** After `metricsPrefix` and an underscore. */
@@ -295,12 +294,4 @@ function labelOf(namespace: string, name: string): string {
 /** Tools may invent error codes; only the catalogue's and HTTP statuses become labels. */
 export function reasonLabel(code: string): string {
   return Object.hasOwn(FAILURES, code) || /^HTTP_[45]\d\d$/.test(code) ? code : OTHER;
-}
-
-/** Whether calls of a tool are named over all sessions or within one (R10). */
-export function scopeLabel(
-  settings: Pick<Settings, 'tools'>,
-  tool: { readonly namespace: string; readonly name: string; readonly effects?: Effects },
-): 'session' | 'global' {
-  return toolPolicy(settings, tool).scope === 'global' && tool.effects === 'none' ? 'global' : 'session';
 }

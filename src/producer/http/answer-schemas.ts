@@ -3,6 +3,7 @@
  * come: a client leaves out what it does not know.
  */
 import { z } from 'zod';
+import { AGENT_MESSAGES } from '../../shared/agent.ts';
 import { APPROVAL_STATES } from '../../shared/approval.ts';
 import { CALL_STATES, PHASES, SETTLEMENTS } from '../../shared/call.ts';
 import { EFFECTS } from '../../shared/effects.ts';
@@ -266,7 +267,7 @@ const clientCall = z.object({
 const agentOrder = z.object({
   agentId: text,
   turn: count,
-  type: z.enum(['spawned', 'input', 'resumed', 'closed']),
+  type: z.enum(AGENT_MESSAGES),
   message: text.optional(),
   agentType: text.optional(),
   interrupt: flag.optional(),
