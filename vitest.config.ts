@@ -17,6 +17,15 @@ process.env['NODE_COMPILE_CACHE'] ??= fileURLToPath(new URL('node_modules/.cache
 /** Files that start processes take longest: they come first, so that none of them is left alone at the end. */
 const STARTS_PROCESSES = /\/test\/(chaos|cli|journeys|dashboards|examples)\b/;
 
+/** Files that replace a module of Pawl's, or the clock of their process. */
+const ALONE = [
+  'test/model/broken-rules.test.ts',
+  'test/model/calls.test.ts',
+  'test/shared/store/command-watch.test.ts',
+  'test/workers/node-circuit.test.ts',
+  'test/workers/terminal-link.test.ts',
+];
+
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
@@ -29,11 +38,22 @@ class LongestFirst extends BaseSequencer {
 export default defineConfig({
   resolve: { alias: selfReferences },
   test: {
-    include: ['test/**/*.test.ts'],
-    exclude: ['test/containers/**'],
     reporters: ['default', 'test/helpers/flaky-reporter.ts'],
     globalSetup: ['test/helpers/global-setup.ts'],
     pool: 'forks',
+    // A process runs many files, and loads Pawl once for all of them.
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'together',
+          include: ['test/**/*.test.ts'],
+          exclude: ['test/containers/**', ...ALONE],
+          isolate: false,
+        },
+      },
+      { extends: true, test: { name: 'alone', include: ALONE } },
+    ],
     sequence: { sequencer: LongestFirst },
     // Most tests wait for processes and timers; one worker for each core leaves the cores idle.
     maxWorkers: 4,

@@ -8,8 +8,8 @@ import { runRow } from './run.ts';
 
 /** Rows that take seconds each, and break in different places; those that run at the same time mostly wait. `redis-outages.test.ts` kills Redis. */
 const SELECTION = [
-  { numbers: [2, 3, 5], tags: [] },
-  { numbers: [7, 28, 37], tags: ['slow'] },
+  { numbers: [2], tags: [] },
+  { numbers: [3, 5, 7, 28, 37], tags: ['slow'] },
 ];
 const SEED = Number(process.env['PAWL_TEST_SEED'] ?? 1);
 

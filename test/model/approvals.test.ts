@@ -25,10 +25,9 @@ import { leftBy, type NextUse, type PastUse, type Use, whyNotAgain } from '../..
 import { type Bound, type Verdict as Judgement, judge } from '../chaos/checker.ts';
 import { History } from '../chaos/history.ts';
 import type { EffectLine } from '../journeys/fixtures/effect-log.ts';
+import { SEARCHES, SEED } from './searches.ts';
 import { VirtualTime } from './time.ts';
 
-const RUNS = Number(process.env['PAWL_TEST_SCHEDULES'] ?? 10_000);
-const SEED = Number(process.env['PAWL_TEST_SEED'] ?? 1);
 const MINUTE_MS = 60_000;
 const LEASE_MS = 30_000;
 const CALLER = 'agent-7';
@@ -518,11 +517,13 @@ function holds(broken?: Broken) {
   });
 }
 
-test(`no elevated effect without one decision on exactly that, and one effect at most, over ${RUNS} schedules of approving, denying, editing, expiring, cancelling, forging and crashing`, {
-  timeout: 60 * RUNS,
-}, async () => {
-  await fc.assert(holds(), { numRuns: RUNS, seed: SEED });
-});
+for (const { schedules, tags } of SEARCHES)
+  test(`no elevated effect without one decision on exactly that, and one effect at most, over ${schedules} schedules of approving, denying, editing, expiring, cancelling, forging and crashing`, {
+    timeout: 60 * schedules,
+    tags,
+  }, async () => {
+    await fc.assert(holds(), { numRuns: schedules, seed: SEED });
+  });
 
 test.each<[Broken, RegExp]>([
   ['decide twice', /second decisions on/],

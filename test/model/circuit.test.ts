@@ -9,10 +9,9 @@ import { failureOf } from '../../src/shared/failure.ts';
 import type { CircuitRecords } from '../../src/shared/store/records.ts';
 import { type CircuitHold, FleetCircuits } from '../../src/workers/fleet-circuit.ts';
 import { type Bound, judge } from '../chaos/checker.ts';
+import { SEARCHES, SEED } from './searches.ts';
 import { VirtualTime } from './time.ts';
 
-const RUNS = 10_000;
-const SEED = Number(process.env['PAWL_TEST_SEED'] ?? 1);
 const PLACE = { tier: 'workspace', shard: 0 } as const;
 const KEY = 'tool:tools.flaky';
 const POLICY = circuitPolicy(false, { consecutiveFailures: 3, cooldownMs: 1_000, probeLeaseMs: 2_000, rateMinimum: 6 });
@@ -191,13 +190,15 @@ function holds(broken = false) {
   });
 }
 
-test(`one probe at a time, no probe too early, legal changes only, and a way back, over ${RUNS} schedules`, {
-  timeout: 60_000,
-}, async () => {
-  await fc.assert(holds(), { numRuns: RUNS, seed: SEED });
-});
+for (const { schedules, tags } of SEARCHES)
+  test(`one probe at a time, no probe too early, legal changes only, and a way back, over ${schedules} schedules`, {
+    timeout: 60 * schedules,
+    tags,
+  }, async () => {
+    await fc.assert(holds(), { numRuns: schedules, seed: SEED });
+  });
 
 test('a change that does not compare epochs is found', async () => {
-  const result = await fc.check(holds(true), { numRuns: RUNS, seed: 1, endOnFailure: true });
+  const result = await fc.check(holds(true), { numRuns: 10_000, seed: 1, endOnFailure: true });
   expect(String(result.errorInstance)).toMatch(/an epoch that was used before|probes at once/);
 });
