@@ -34,3 +34,9 @@ export async function machine(): Promise<Machine> {
     ioredis: version('ioredis/package.json'),
   };
 }
+
+/** Whether figures of the two may stand side by side, whatever versions of software they have. */
+export function isSameMachine(one: Machine, other: Machine): boolean {
+  const alike: readonly (keyof Machine)[] = ['cores', 'processor', 'platform', 'memoryGiB'];
+  return alike.every((what) => one[what] === other[what]);
+}

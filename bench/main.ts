@@ -1,14 +1,16 @@
 /**
  * `npm run bench`: Pawl against hand-written BullMQ on the same Redis; `--full` adds what takes longer, and other systems.
- * `--help` says the rest. Writes `bench/results/latest.json` and, from it, `docs/performance.md`; a quick or partial run writes
- * `bench/results/partial.json` alone.
+ * `--help` says the rest. What is measured goes into the record, `bench/record.json`, and from there into `docs/performance.md`;
+ * a run that leaves them as they are writes `bench/results/partial.json` alone.
  */
+import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { compareWorkloads } from './against-bullmq.ts';
 import { attempt } from './attempt.ts';
-import { machine } from './machine.ts';
-import { options } from './options.ts';
+import type { Effort } from './comparison.ts';
+import { isSameMachine, machine } from './machine.ts';
+import { type Options, options } from './options.ts';
 import { comparePeers } from './peers.ts';
 import { reportPage, reportText } from './report.ts';
 import type { BenchResult, Scenarios } from './result.ts';
@@ -21,39 +23,40 @@ import { measureRefusals } from './scenarios/refusals.ts';
 import { measureStart } from './scenarios/start.ts';
 import type { Scenario } from './workloads.ts';
 
-const RESULTS = new URL('results/', import.meta.url);
-const LATEST = new URL('latest.json', RESULTS);
-/** Of a run that leaves the page as it is. */
-const PARTIAL = new URL('partial.json', RESULTS);
+const RECORD = new URL('record.json', import.meta.url);
+const PARTIAL = new URL('results/partial.json', import.meta.url);
 const PAGE = new URL('../docs/performance.md', import.meta.url);
 
-const { wanted, quick, json, page, effort } = options();
-const measures: { readonly [S in Scenario]: () => Promise<Required<Scenarios>[S]> } = {
-  floor: () => measureFloor(effort, say),
-  refusals: () => measureRefusals(quick),
-  'fixed-rates': () => measureFixedRates(effort, say),
-  network: () => measureNetwork(effort, say),
-  backlog: () => measureBacklog(quick, say),
-  start: () => measureStart(quick, say),
-  memory: () => measureMemory(quick, say),
-};
+const chosen = options();
+const record = await readRecord();
+if (!chosen.pageOnly) await measure(chosen);
+else if (record !== undefined) await write(PAGE, reportPage(record));
+else say('There is no record: npm run bench -- --full makes one.');
 
-await mkdir(RESULTS, { recursive: true });
-const where = await machine();
-const result: BenchResult = {
-  machine: where,
-  dates: Object.fromEntries([...wanted].map((name) => [name, where.date])),
-  effort,
-  compared: await compareWorkloads(wanted, effort, say),
-  scenarios: await runScenarios(),
-  peers: await comparePeers(wanted, effort, say),
-};
-console.log(json ? JSON.stringify(result, undefined, 2) : `\n${reportText(result)}`);
-if (page === 'leave') await write(PARTIAL, `${JSON.stringify(result, undefined, 2)}\n`);
-else {
-  const whole = page === 'add' ? added(await lastResult(), result) : result;
-  await write(LATEST, `${JSON.stringify(whole, undefined, 2)}\n`);
-  await write(PAGE, reportPage(whole));
+async function measure({ wanted, whole, quick, json, keeps, effort }: Options): Promise<void> {
+  const where = await machine();
+  const isOfHere = record !== undefined && isSameMachine(record.machine, where);
+  // Figures of two machines do not stand side by side.
+  const isKept = keeps && (isOfHere || whole);
+  if (keeps && !isKept) say('The record is of another machine, and stays as it is: --full replaces it as a whole.');
+  const result: BenchResult = {
+    machine: where,
+    dates: Object.fromEntries([...wanted].map((name) => [name, where.date])),
+    effort,
+    compared: await compareWorkloads(wanted, effort, say),
+    scenarios: await runScenarios(wanted, quick, effort),
+    peers: await comparePeers(wanted, effort, say),
+  };
+  console.log(json ? JSON.stringify(result, undefined, 2) : `\n${reportText(result)}`);
+  if (!isKept) return writeFigures(PARTIAL, result);
+  const next = isOfHere ? added(record, result) : result;
+  await writeFigures(RECORD, next);
+  await write(PAGE, reportPage(next));
+}
+
+async function writeFigures(file: URL, result: BenchResult): Promise<void> {
+  await mkdir(new URL('.', file), { recursive: true });
+  await write(file, `${JSON.stringify(result, undefined, 2)}\n`);
 }
 
 async function write(file: URL, text: string): Promise<void> {
@@ -61,7 +64,16 @@ async function write(file: URL, text: string): Promise<void> {
   say(`written: ${fileURLToPath(file)}`);
 }
 
-async function runScenarios(): Promise<Scenarios> {
+async function runScenarios(wanted: ReadonlySet<string>, quick: boolean, effort: Effort): Promise<Scenarios> {
+  const measures: { readonly [S in Scenario]: () => Promise<Required<Scenarios>[S]> } = {
+    floor: () => measureFloor(effort, say),
+    refusals: () => measureRefusals(quick),
+    'fixed-rates': () => measureFixedRates(effort, say),
+    network: () => measureNetwork(effort, say),
+    backlog: () => measureBacklog(quick, say),
+    start: () => measureStart(quick, say),
+    memory: () => measureMemory(quick, say),
+  };
   const found: Record<string, unknown> = {};
   for (const [name, measure] of Object.entries(measures)) {
     if (!wanted.has(name)) continue;
@@ -71,17 +83,13 @@ async function runScenarios(): Promise<Scenarios> {
   return found as Scenarios;
 }
 
-async function lastResult(): Promise<BenchResult | undefined> {
-  try {
-    return JSON.parse(await readFile(LATEST, 'utf8')) as BenchResult;
-  } catch {
-    return undefined;
-  }
+async function readRecord(): Promise<BenchResult | undefined> {
+  if (!existsSync(RECORD)) return undefined;
+  return JSON.parse(await readFile(RECORD, 'utf8')) as BenchResult;
 }
 
-/** The last result, with what this run measured in place of what it had of it. */
-function added(last: BenchResult | undefined, now: BenchResult): BenchResult {
-  if (last === undefined) return now;
+/** The record, with what this run measured in place of what it had of it. */
+function added(last: BenchResult, now: BenchResult): BenchResult {
   const names = new Set(now.compared.map(({ name }) => name));
   const peers = new Set(now.peers.map(({ peer }) => peer));
   return {

@@ -6,10 +6,14 @@ import { PEERS, SCENARIOS, WORKLOADS } from './workloads.ts';
 export interface Options {
   /** Names of workloads and scenarios to run. */
   readonly wanted: ReadonlySet<string>;
+  /** All that there is is wanted. */
+  readonly whole: boolean;
   readonly quick: boolean;
   readonly json: boolean;
-  /** What becomes of the page: written from this run, or with the rest of the last result, or left as it is. */
-  readonly page: 'new' | 'add' | 'leave';
+  /** Whether what is measured goes into the record and onto the page. */
+  readonly keeps: boolean;
+  /** Nothing is measured: the page is written from the record. */
+  readonly pageOnly: boolean;
   readonly effort: Effort;
 }
 
@@ -19,13 +23,15 @@ const QUICK: Effort = { rounds: 7, roundMs: 300, warmUpMs: 700 };
 
 const NAMES = [...WORKLOADS, ...SCENARIOS, ...PEERS.map((name) => ({ name, title: `against ${name}`, full: true }))];
 
-const HELP = `Measures Pawl against hand-written BullMQ on the same Redis, and writes docs/performance.md.
+const HELP = `Measures Pawl against hand-written BullMQ on the same Redis. The figures take the place of those in bench/record.json, from which
+docs/performance.md is written; on another machine than the record's, only --full does so.
 
   npm run bench                      the usual part, about 7 minutes
-  npm run bench -- --full            the whole record, about 60 minutes
-  npm run bench -- --only NAME,NAME  these only; the page is left as it is
-  npm run bench -- --only NAME --add these only, in place of what the last result has of them; the page is written anew
-  npm run bench -- --quick           fewer and shorter rounds, for a first look; the page is left as it is
+  npm run bench -- --full            the whole record, about 70 minutes
+  npm run bench -- --only NAME,NAME  these only; record and page are left as they are
+  npm run bench -- --only NAME --add these only, into record and page
+  npm run bench -- --quick           fewer and shorter rounds, for a first look; record and page are left as they are
+  npm run bench -- --page            the page from the record; nothing is measured
   npm run bench -- --json            the figures on standard output as JSON
 
 Names (* only with --full, or by name):
@@ -48,12 +54,17 @@ export function options(): Options {
         `There is no workload or scenario ${JSON.stringify(name)}; there are: ${NAMES.map((one) => one.name).join(', ')}.`,
       );
   const wanted = named ?? NAMES.filter(({ full }) => values.full || full !== true).map(({ name }) => name);
-  if (values.add && (named === undefined || values.quick)) wrongUsage('--add goes with --only, and not with --quick.');
+  if (values.add && (values.only === undefined || values.quick))
+    wrongUsage('--add goes with --only, and not with --quick.');
+  if (values.page && (values.only !== undefined || values.quick || values.full))
+    wrongUsage('--page measures nothing: it goes without --only, --quick and --full.');
   return {
     wanted: new Set(wanted),
+    whole: values.full && named === undefined,
     quick: values.quick,
     json: values.json,
-    page: values.add ? 'add' : named !== undefined || values.quick ? 'leave' : 'new',
+    pageOnly: values.page,
+    keeps: values.add || (named === undefined && !values.quick),
     effort: values.quick ? QUICK : USUAL,
   };
 }
@@ -66,6 +77,7 @@ function parse() {
         quick: { type: 'boolean', default: false },
         only: { type: 'string' },
         add: { type: 'boolean', default: false },
+        page: { type: 'boolean', default: false },
         json: { type: 'boolean', default: false },
         help: { type: 'boolean', short: 'h', default: false },
       },

@@ -104,7 +104,8 @@ export function reportPage(result: BenchResult): string {
   const missing = WORKLOADS.filter(({ name }) => !compared.some((row) => row.name === name));
   return `# Performance
 
-Written by \`npm run bench\` (${machine.date}); edit \`bench/report.ts\`, not this page. \`npm run bench -- --help\` says what else it can measure.
+Written by \`npm run bench\` (${machine.date}); its figures stand in \`bench/record.json\`, its words in \`bench/report.ts\`: edit
+these words, not this page, which \`npm run bench -- --page\` writes anew. \`npm run bench -- --help\` says what can be measured.
 
 ${machine.cores} cores (${machine.processor}, ${machine.memoryGiB} GiB, ${machine.platform}), Node ${machine.node}, Redis ${machine.redis} (embedded, \`appendonly yes\`, \`appendfsync everysec\`),
 Pawl ${machine.pawl}, BullMQ ${machine.bullmq}, ioredis ${machine.ioredis}.

@@ -1,4 +1,4 @@
-/** What `bench/results/latest.json` holds. */
+/** What `bench/record.json` holds. */
 import type { Compared, Effort } from './comparison.ts';
 import type { Machine } from './machine.ts';
 import type { PeerResult } from './peers.ts';
@@ -13,7 +13,7 @@ import type { StartResult } from './scenarios/start.ts';
 export interface BenchResult {
   /** Of the run that wrote the file. */
   readonly machine: Machine;
-  /** When each workload, scenario and peer was measured: with `--add`, parts may be older. */
+  /** When each workload, scenario and peer was measured: parts may be older. */
   readonly dates: Readonly<Record<string, string>>;
   readonly effort: Effort;
   readonly compared: readonly Compared[];

@@ -54,6 +54,11 @@ const nothing: BenchResult = {
   peers: [],
 };
 
+test('docs/performance.md is what the report makes of the record', () => {
+  const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
+  expect(reportPage(JSON.parse(read('bench/record.json')) as BenchResult)).toBe(read('docs/performance.md'));
+});
+
 test('the page says of every workload, scenario and peer that was not measured how it is', () => {
   const page = reportPage(nothing);
   for (const { name } of [...SCENARIOS, ...PEERS.map((peer) => ({ name: peer }))])
