@@ -17,6 +17,7 @@ import {
   reliabilityCommands,
   sessionCommands,
   shardCommands,
+  workerCommands,
 } from './cli/commands.ts';
 import { type CliContext, say } from './cli/context.ts';
 import { EXIT_CODES, exitCodeLines, exitCodeOfError } from './cli/exit-codes.ts';
@@ -35,6 +36,7 @@ const GROUPS: readonly string[] = [
   'calls',
   'tools',
   'sessions',
+  'workers',
   'circuits',
   'shards',
   'reliability',
@@ -103,6 +105,7 @@ export function createProgram(context: CliContext, end: End): Command {
   callCommands(program, context, end);
   catalogueCommands(program, context, end);
   sessionCommands(program, context, end);
+  workerCommands(program, context, end);
   circuitCommands(program, context, end);
   shardCommands(program, context, end);
   approvalCommands(program, context, end);

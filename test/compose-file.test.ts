@@ -9,6 +9,7 @@ interface Service {
   readonly environment?: Readonly<Record<string, string>>;
   readonly volumes?: readonly string[];
   readonly working_dir?: string;
+  readonly deploy?: { readonly resources: { readonly limits: { readonly memory: string } } };
 }
 
 const text = (name: string) => readFileSync(fileURLToPath(new URL(`../${name}`, import.meta.url)), 'utf8');
@@ -29,6 +30,19 @@ test('the data folder of every process is on a volume that its user may write to
   expect(api.map(mounted)).toEqual([[`data-api:${folder}`]]);
   expect(workers.map(mounted)).toEqual([1, 2, 3, 4].map(() => [`data-workers:${folder}`]));
   expect(Object.keys(volumes)).toEqual(expect.arrayContaining(['data-api', 'data-workers']));
+});
+
+test('Redis is full before its container is: calls are refused then, where a kill would come again after each start', () => {
+  const megabytes = (size: string | undefined) => {
+    const [, number, unit] = /(\d+)(g|mb)/.exec(size ?? '') ?? [];
+    return Number(number) * (unit === 'g' ? 1_024 : 1);
+  };
+  const { command = [], deploy } = services['redis'] as Service;
+  const full = /:-(\w+)\}/.exec(command.find((option) => option.startsWith('--maxmemory ')) ?? '')?.[1];
+  const limit = /:-(\w+)\}/.exec(deploy?.resources.limits.memory ?? '')?.[1];
+  expect(megabytes(full)).toBeGreaterThan(0);
+  expect(megabytes(full)).toBeLessThan(0.75 * megabytes(limit));
+  for (const size of [full, limit]) expect(text('docs/deployment.md')).toContain(`\`${size}\``);
 });
 
 test('pawl.config is not looked for where tools may write', () => {

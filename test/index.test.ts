@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -54,4 +54,133 @@ test('a program of one’s own hears warnings, and more when an option, the envi
   expect(infoLines(folder, {}, { ...environment, LOG_LEVEL: 'info' })).toBeGreaterThan(0);
   writeFileSync(join(folder, 'pawl.config.json'), JSON.stringify({ logLevel: 'info' }));
   expect(infoLines(folder, {}, environment)).toBeGreaterThan(0);
+});
+
+/** What programs hand around, by the type that has it. */
+const HANDED_AROUND = {
+  Pawl: [
+    ...[
+      'approvals',
+      'questions',
+      'registry',
+      'skills',
+      'fleetMetrics',
+      'session',
+      'sessions',
+      'submit',
+      'read',
+      'calls',
+      'follow',
+    ],
+    ...[
+      'result',
+      'cancel',
+      'resolve',
+      'flush',
+      'audit',
+      'catalogue',
+      'offeredTo',
+      'serveTools',
+      'circuits',
+      'setCircuit',
+    ],
+    ...['circuitHistory', 'reliability', 'setReliability', 'shards', 'setShards'],
+    ...['list', 'listBrief', 'show', 'similarTo', 'decide'].map((method) => `approvals.${method}`),
+    ...['list', 'show', 'reply'].map((method) => `questions.${method}`),
+    ...['list', 'read', 'history', 'put', 'patch', 'remove', 'rollback'].map((method) => `registry.${method}`),
+    ...['list', 'put', 'remove', 'triggeredBy'].map((method) => `skills.${method}`),
+  ],
+  Session: [
+    'events',
+    'record',
+    'call',
+    'submit',
+    'compensate',
+    'callWithReask',
+    'toolsFor',
+    'decode',
+    'cancel',
+    'reply',
+  ],
+  ToolContext: [
+    ...['workspace', 'changes', 'processes', 'terminals', 'memory', 'channel', 'agents', 'fetch', 'progress', 'log'],
+    ...['workspace.commit', 'workspace.search', 'processes.run', 'memory.search', 'channel.ask'],
+  ],
+  ConnectOptions: ['log', 'hooks', 'toolsets', 'onEvent'],
+  StartWorkerOptions: ['log', 'tools', 'toolSettings', 'hooks', 'onEvent'],
+  AnyTool: ['inputSchema', 'retry', 'circuit'],
+  ApprovalRequest: ['amendment'],
+  CallRecord: ['request', 'outcome'],
+  HookEvent: ['tool'],
+} as const satisfies Readonly<Record<string, readonly string[]>>;
+
+/** Programs of the guides, each by a word that only it has, with what they take for granted. */
+const OF_GUIDES = [
+  { guide: 'testing.md', word: 'Approve', given: "declare const transfer: import('pawl').AnyTool;" },
+  {
+    guide: 'dynamic-tools.md',
+    word: 'serveTools',
+    given: `
+      declare const pawl: import('pawl').Pawl;
+      declare const inputSchema: Readonly<Record<string, unknown>>;
+      declare const editor: { open(file: string, signal: AbortSignal): Promise<string> };`,
+  },
+];
+
+function ofGuide({ guide, word, given }: (typeof OF_GUIDES)[number]): string {
+  const text = readFileSync(join(ROOT, 'docs', guide), 'utf8');
+  const programs = [...text.matchAll(/```ts\n(?<program>[\s\S]*?)```/g)].map(({ groups }) => groups?.['program'] ?? '');
+  const program = programs.find((found) => found.includes(word));
+  expect(program, `a program with ${word} in ${guide}`).toBeDefined();
+  return `export {};${given}\n${program}`;
+}
+
+function runCompiler(...options: readonly string[]): void {
+  const compiler = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
+  const { status, stdout } = spawnSync(process.execPath, [compiler, ...options], { cwd: ROOT, encoding: 'utf8' });
+  expect(status, stdout).toBe(0);
+}
+
+/** The package with its types alone, as in a project that uses it. */
+function install(project: string): void {
+  const installed = join(project, 'node_modules', 'pawl');
+  mkdirSync(installed, { recursive: true });
+  symlinkSync(join(ROOT, 'node_modules'), join(installed, 'node_modules'));
+  const manifest = execFileSync(process.execPath, [join(ROOT, 'scripts', 'pack.mjs'), 'manifest'], {
+    encoding: 'utf8',
+  });
+  writeFileSync(join(installed, 'package.json'), manifest);
+  const options = ['--noCheck', '--emitDeclarationOnly', '--outDir', join(installed, 'dist')];
+  runCompiler('-p', 'tsconfig.build.json', ...options);
+}
+
+test('a strict project compiles programs of the guides, and declarations of all that programs hand around', {
+  tags: 'slow',
+  timeout: 180_000,
+}, () => {
+  const project = mkdtempSync(join(tmpdir(), 'pawl-types-'));
+  onTestFinished(() => rmSync(project, { recursive: true, force: true }));
+  install(project);
+  writeFileSync(join(project, 'package.json'), '{ "type": "module" }');
+  const functions = Object.entries(HANDED_AROUND).flatMap(([type, members]) =>
+    members.map((member) => `export const ${type}_${member.replace('.', '_')} = (it: ${type}) => it.${member};`),
+  );
+  const types = `import type { ${Object.keys(HANDED_AROUND).join(', ')} } from 'pawl';`;
+  const files = [[types, ...functions].join('\n'), ...OF_GUIDES.map(ofGuide)].map((program, number) => {
+    const file = join(project, `program-${number}.ts`);
+    writeFileSync(file, program);
+    return file;
+  });
+  runCompiler(
+    ...['--ignoreConfig', '--module', 'nodenext', '--target', 'es2024', '--lib', 'es2024,esnext.disposable'],
+    ...['--types', 'node', '--typeRoots', join(ROOT, 'node_modules', '@types'), '--skipLibCheck', '--strict'],
+    ...[
+      '--exactOptionalPropertyTypes',
+      '--noUncheckedIndexedAccess',
+      '--declaration',
+      '--outDir',
+      join(project, 'out'),
+    ],
+    ...files,
+  );
 });

@@ -63,6 +63,23 @@ describe('runTool', () => {
     expect(await runTool(note, { titel: 'milk' })).toMatchObject({ error: { code: 'INVALID_PARAMS' } });
   });
 
+  test('names the parameters that the tool’s own checks refuse, which no JSON Schema tells of', async () => {
+    const between = defineTool({
+      name: 'between',
+      version: '1.0.0',
+      description: 'Looks between two days.',
+      tier: 'read-only',
+      input: z
+        .object({ from: z.number(), to: z.number() })
+        .refine(({ from, to }) => from <= to, { error: 'must not be after to', path: ['from'] }),
+      run: async () => ({ output: 'looked' }),
+    });
+    expect(await runTool(between, { from: 3, to: 1 })).toMatchObject({
+      error: { code: 'INVALID_PARAMS', issues: [{ path: 'from', message: 'must not be after to' }] },
+    });
+    expect(await runTool(between, { from: 1, to: 3 })).toMatchObject({ status: 'success' });
+  });
+
   test('works in a folder that it is given, and leaves that', async () => {
     const workspaceRoot = temporaryFolder();
     await runTool(note, { title: 'milk', lines: 2 }, { workspaceRoot });

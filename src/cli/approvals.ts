@@ -1,5 +1,4 @@
 /** `pawl approvals`: calls that wait for a person, and deciding on them. */
-import { userInfo } from 'node:os';
 import type { ApprovalListing, DecideOptions } from '../producer/approvals.ts';
 import type { Pawl } from '../producer/client.ts';
 import { approvalView, decisionView, listedApprovalView } from '../producer/http/views.ts';
@@ -7,9 +6,10 @@ import type { ApprovalState } from '../shared/approval.ts';
 import { PawlError } from '../shared/failure.ts';
 import { shownText } from '../shared/shown.ts';
 import { readParams } from './call.ts';
-import { type CliContext, print, say, withPawl } from './context.ts';
+import { type CliContext, print, say, userName, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { type Column, duration, json, moment, table } from './print.ts';
+import { checkBelieved } from './signing-keys.ts';
 
 const COLUMNS: readonly Column<ApprovalListing>[] = [
   { title: 'ID', text: ({ record }) => record.request.id },
@@ -64,6 +64,7 @@ export async function decideApproval(
 ): Promise<number> {
   const params = options.params === undefined ? undefined : await readParams(context, options.params);
   return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
     const { reason, remember } = options;
     const shown = await pawl.approvals.show(id);
     if (options.json !== true)
@@ -87,15 +88,6 @@ function decide(
   options: Omit<DecideOptions, 'by'>,
 ): Promise<ApprovalListing> {
   return pawl.approvals.decide(record.request.id, { ...options, by: `cli:${userName()}` });
-}
-
-/** Who sits at this terminal. */
-export function userName(): string {
-  try {
-    return userInfo().username || 'unknown';
-  } catch {
-    return 'unknown';
-  }
 }
 
 /** All that a person should know before they decide. */

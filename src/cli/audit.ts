@@ -143,6 +143,12 @@ function textOf(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }
 
+/** What an override was about, beside a tool and a session, and why. */
+function overriddenBy({ type, circuits, callId, reason }: AuditEntry['record']): readonly unknown[] {
+  if (type !== 'override') return [];
+  return [...(Array.isArray(circuits) ? circuits : []), callId, ...(typeof reason === 'string' ? [`(${reason})`] : [])];
+}
+
 function howOf({ record }: AuditEntry): string {
   const words = [
     record['answer'],
@@ -152,7 +158,5 @@ function howOf({ record }: AuditEntry): string {
     record['action'],
     record['change'],
   ];
-  const said = words.filter((word) => typeof word === 'string').join(' ');
-  const code = textOf(record['code']);
-  return code === '' ? said : `${said} ${code}`;
+  return [...words, record['code'], ...overriddenBy(record)].filter((word) => typeof word === 'string').join(' ');
 }

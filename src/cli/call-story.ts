@@ -39,9 +39,18 @@ function standing({ state, phase, readAtMs, createdAtMs, updatedAtMs, cancelRequ
 
 /** One line for each thing that happened, with its time since the call was handed in. */
 function history(record: CallRecord): string[] {
-  const { createdAtMs, attempts, lostAttempts } = record;
+  const { callId, createdAtMs, attempts, lostAttempts, approvalId } = record;
   const at = (ms: number) => `  +${duration(Math.max(0, ms - createdAtMs))}`.padEnd(12);
-  const lines = [`  ${moment(createdAtMs)}`, `${at(createdAtMs)}handed in and queued`];
+  const lines = [
+    `  ${moment(createdAtMs)}`,
+    approvalId === undefined ? `${at(createdAtMs)}handed in and queued` : `${at(createdAtMs)}handed in`,
+  ];
+  if (approvalId !== undefined) {
+    const waits = record.state === 'inflight' && record.phase === 'awaiting-approval';
+    lines.push(
+      `${''.padEnd(12)}${waits ? 'waits for a person' : 'a person was asked'}: pawl approvals show ${waits ? callId : approvalId}`,
+    );
+  }
   for (const attempt of attempts) {
     lines.push(
       `${at(attempt.startedAtMs)}attempt ${attempt.attempt} began (fence ${attempt.fence}, ${attempt.worker})`,

@@ -72,7 +72,7 @@ export async function runCall(context: CliContext, asked: string, options: CallC
       session.submit(tool.name, params, callOptions),
     ).finally(stopLooking);
     if (result === 'left') return EXIT_CODES.failed.code;
-    show(context, result, options.json ?? false);
+    show(context, { ...result, toolName: result.toolName || tool.name }, options.json ?? false);
     return exitCodeOfResult(result);
   });
 }
@@ -269,6 +269,7 @@ function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean):
   say(context, oneLine(`${result.toolName}: ${code}: ${message}`));
   // A long list of issues stands in the message already.
   if (issues.length === 0 && retryAfterMs !== undefined) say(context, `try again in ${duration(retryAfterMs)}`);
+  if (code === 'SIGNATURE_INVALID') say(context, `'pawl doctor' says which processes hold other signing keys`);
   if (code === 'LOOP_DETECTED') say(context, 'or name a call that is meant with --key');
   if (result.attempts > 1) say(context, `after ${count(result.attempts, 'attempt')}`);
   if (callId !== undefined) for (const line of howToResolve(code, callId)) say(context, line);

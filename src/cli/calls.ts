@@ -1,4 +1,5 @@
 /** `pawl calls`: the ledger. */
+import { type CallFilter, findCalls } from '../producer/find-calls.ts';
 import { callSummary, callView } from '../producer/http/views.ts';
 import type { Resolution } from '../producer/resolution.ts';
 import { PawlError } from '../shared/failure.ts';
@@ -8,8 +9,9 @@ import { storyOf } from './call-story.ts';
 import { type CliContext, print, say, usageError, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { type Column, duration, json, oneLine, table } from './print.ts';
+import { checkBelieved } from './signing-keys.ts';
 
-export interface ListCallsOptions {
+export interface ListCallsOptions extends CallFilter {
   readonly session?: string;
   readonly limit: number;
   readonly json?: boolean;
@@ -32,11 +34,21 @@ export function standingOf({ state, phase, outcome }: CallRecord): string {
 
 export async function listCalls(context: CliContext, options: ListCallsOptions): Promise<number> {
   return withPawl(context, async (pawl) => {
-    const { session, limit } = options;
-    const calls = await pawl.calls({ limit, ...(session === undefined ? {} : { sessionKey: session }) });
-    if (options.json === true) print(context, json({ calls: calls.map(callSummary) }));
-    else if (calls.length === 0) say(context, 'there are no calls');
+    const { session, limit, tool, state } = options;
+    const isAll = session === undefined && tool === undefined && state === undefined;
+    const { ledger, shards } = pawl.backend;
+    const { records: calls, complete } = await findCalls(shards.places(), ledger, {
+      limit,
+      tool,
+      state,
+      ...(session === undefined ? {} : { sessionKey: session }),
+      isSeen: () => true,
+    });
+    if (options.json === true)
+      print(context, json({ calls: calls.map(callSummary), ...(complete ? {} : { truncated: true }) }));
+    else if (calls.length === 0) say(context, isAll ? 'there are no calls' : 'there are no such calls');
     else print(context, table(calls, CALL_COLUMNS));
+    if (!complete) say(context, 'older calls were not looked at');
     return EXIT_CODES.success.code;
   });
 }
@@ -71,6 +83,7 @@ export interface ResolveCallOptions {
 export async function resolveCall(context: CliContext, callId: string, options: ResolveCallOptions): Promise<number> {
   const resolution = resolutionOf(options);
   return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
     const record = await pawl.resolve(callId, resolution);
     print(context, options.json === true ? json(callView(record)) : `${callId} is now ${standingOf(record)}`);
     return EXIT_CODES.success.code;

@@ -3,10 +3,26 @@
  */
 import { type Command, Option } from 'commander';
 import { APPROVAL_STATES } from '../shared/approval.ts';
+import type { AuditEvent } from '../shared/audit.ts';
+import { CALL_STATES, PHASES } from '../shared/call.ts';
 import { CHANNEL_KINDS, SESSION_KINDS } from '../shared/session.ts';
 import { command, group, json, jsonValue, limit, portOption, positiveInteger, wholeNumber } from './command-options.ts';
 import type { CliContext } from './context.ts';
 import { EXIT_CODES, exitCodeLines } from './exit-codes.ts';
+
+/** All that the audit trail tells. */
+const AUDIT_TYPES: Readonly<Record<AuditEvent['type'], true>> = {
+  call: true,
+  attempt: true,
+  'call-ended': true,
+  override: true,
+  'approval-requested': true,
+  'approval-decided': true,
+  'approval-used': true,
+  'question-ended': true,
+  'registry-changed': true,
+  refused: true,
+};
 
 export type End = (code: number) => void;
 
@@ -90,10 +106,20 @@ export function callCommands(program: Command, context: CliContext, end: End): v
     .action(async (tool: string, options) => end(await (await import('./call.ts')).runCall(context, tool, options)));
 
   const calls = group(program, 'calls', 'list, follow, cancel and resolve calls', ['pawl calls', 'pawl calls watch']);
-  const ls = command(calls, 'ls', 'list the newest calls', ['pawl calls ls --session trip --limit 20']);
-  json(limit(ls).option('--session <key>', 'only those of one session')).action(async (options) =>
-    end(await (await import('./calls.ts')).listCalls(context, options)),
-  );
+  const ls = command(calls, 'ls', 'list the newest calls', [
+    'pawl calls ls --session trip --limit 20',
+    'pawl calls ls --state unresolved',
+  ])
+    .option('--session <key>', 'only those of one session')
+    .option('--tool <name>', 'only those of tools with this in their name')
+    .addOption(
+      new Option('--state <state>', 'only those in it; unresolved: their outcome is unknown').choices([
+        ...CALL_STATES,
+        ...PHASES,
+        'unresolved',
+      ]),
+    );
+  json(limit(ls)).action(async (options) => end(await (await import('./calls.ts')).listCalls(context, options)));
   const show = command(calls, 'show', 'tell a call’s whole story', ['pawl calls show r0.…']).argument('<id>');
   json(show).action(async (id: string, options) =>
     end(await (await import('./calls.ts')).showCall(context, id, options)),
@@ -299,6 +325,22 @@ export function policyCommands(program: Command, context: CliContext, end: End):
   );
 }
 
+export function workerCommands(program: Command, context: CliContext, end: End): void {
+  const workers = group(program, 'workers', 'list the workers that run, and drain them', [
+    'pawl workers',
+    'pawl workers drain box:4711:0f3a9c',
+  ]);
+  json(command(workers, 'ls', 'list the workers that run', ['pawl workers ls --json'])).action(async (options) =>
+    end(await (await import('./workers.ts')).listWorkers(context, options)),
+  );
+  const drain = command(workers, 'drain', 'ask a worker to take no further calls, finish those that it runs, and end', [
+    'pawl workers drain box:4711:0f3a9c',
+  ]);
+  json(drain.argument('<id>', 'of the worker')).action(async (id: string, options) =>
+    end(await (await import('./workers.ts')).drainWorker(context, id, options)),
+  );
+}
+
 export function circuitCommands(program: Command, context: CliContext, end: End): void {
   const circuits = group(program, 'circuits', 'list, open and reset circuits', ['pawl circuits']);
   json(command(circuits, 'ls', 'list the circuits that ever opened', ['pawl circuits ls'])).action(async (options) =>
@@ -378,7 +420,7 @@ export function auditCommands(program: Command, context: CliContext, end: End): 
     .option('--session <key>', 'those of one session')
     .option('--tool <name>', 'those of one tool')
     .option('--call <id>', 'those of one call')
-    .option('--type <type>', 'call, attempt, call-ended, approval-…, override, registry-changed or refused')
+    .addOption(new Option('--type <type>', 'those of one kind').choices(Object.keys(AUDIT_TYPES)))
     .option('--since <moment>', 'not older than this');
   json(limit(ls)).action(async (options) => end(await (await import('./audit.ts')).listAudit(context, options)));
   const verify = command(audit, 'verify', 'find records that were changed, removed, moved or cut off', [

@@ -2,6 +2,7 @@
  * What a command gets from its composition root (`src/cli.ts`): streams, environment, signals. Commands take nothing from
  * the process by themselves.
  */
+import { userInfo } from 'node:os';
 import type { Pawl } from '../producer/client.ts';
 import type { SettingsInput } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
@@ -62,6 +63,7 @@ const SLOW_START_MS = 1_500;
  */
 function plainLogger(context: CliContext): { readonly log: Logger; started(): void } {
   const held: string[] = [];
+  let refusalTold = false;
   let slow = false;
   let started = false;
   const timer = setTimeout(() => {
@@ -77,8 +79,13 @@ function plainLogger(context: CliContext): { readonly log: Logger; started(): vo
         if (slow) say(context, message);
         else held.push(message);
       },
-      warn: (_fields, message) => {
-        if (started) say(context, message);
+      warn: (fields, message) => {
+        if (!started) return;
+        const isRefused = 'event' in fields && fields.event === 'audit_refused';
+        if (!isRefused) return say(context, message);
+        // A list of many records would say the same of each.
+        if (!refusalTold) say(context, `${message}: 'pawl doctor' compares signing keys`);
+        refusalTold = true;
       },
       error: (_fields, message) => say(context, message),
     },
@@ -100,8 +107,7 @@ export async function withPawl<T>(
   const { log, started } = plainLogger(context);
   let pawl: Pawl;
   try {
-    const user = context.environment['USER'] ?? context.environment['USERNAME'];
-    pawl = await connect({ ...options, log, operator: user === undefined ? 'cli' : `cli:${user}` });
+    pawl = await connect({ ...options, log, operator: `cli:${userName()}` });
   } catch (error) {
     throw withRedisHint(error, isRedisAway(error) ? await loadSettings(options) : {});
   } finally {
@@ -111,6 +117,16 @@ export async function withPawl<T>(
     return await work(pawl);
   } finally {
     await pawl.close();
+  }
+}
+
+/** Who sits at this terminal, as the system has it: what the environment says may be missing, or anybody's name. */
+export function userName(): string {
+  try {
+    return userInfo().username || 'unknown';
+  } catch {
+    // A user ID without an entry in the user database, as in containers.
+    return 'unknown';
   }
 }
 

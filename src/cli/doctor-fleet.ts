@@ -13,6 +13,7 @@ import { FollowedClock } from '../shared/time.ts';
 import { qualifiedName, TIERS } from '../shared/tool.ts';
 import type { Finding } from './doctor.ts';
 import { count } from './print.ts';
+import { understand } from './signing-keys.ts';
 
 type Worker = CatalogueContent['workers'][number];
 
@@ -31,6 +32,7 @@ export async function checkFleet(redis: Redis, settings: Settings): Promise<read
   return [
     signatureFinding(settings, workers),
     workersFinding(workers, states),
+    ...callsFindings(states),
     ...shardsFindings(layout, settings.shards),
     clockFinding(workers, ownAheadMs),
     ...(await limitFindings(new Limits(redis, prefix), settings, tools)),
@@ -60,6 +62,35 @@ export function workersFinding(
     return { check, state: 'warn', message: `${message}: calls of a tier without a worker wait`, fix };
   const waits = stuck.map(({ tier, waiting }) => `${count(waiting, 'call')} of the tier ${tier}`).join(', ');
   return { check, state: 'fail', message: `${waits} wait, and no worker serves them (${message})`, fix };
+}
+
+/** Calls that somebody has to see to. */
+export function callsFindings(states: readonly Pick<PlaceState, 'inDoubt' | 'stale'>[]): readonly Finding[] {
+  const check = 'calls';
+  const sum = (name: 'inDoubt' | 'stale') => states.reduce((total, state) => total + state[name], 0);
+  const [inDoubt, stale] = [sum('inDoubt'), sum('stale')];
+  return [
+    ...(inDoubt === 0
+      ? []
+      : [
+          {
+            check,
+            state: 'warn' as const,
+            message: `of ${count(inDoubt, 'call')} it is not known whether the effect happened`,
+            fix: `'pawl calls ls --state unresolved' lists them; find out, then 'pawl calls resolve'`,
+          },
+        ]),
+    ...(stale === 0
+      ? []
+      : [
+          {
+            check,
+            state: 'warn' as const,
+            message: `${count(stale, 'call')} lost the worker that ran ${stale === 1 ? 'it' : 'them'}, and none has taken over yet`,
+            fix: `'pawl calls ls --state running' lists what runs, 'pawl workers' who is left`,
+          },
+        ]),
+  ];
 }
 
 /** What is configured holds only until somebody has said something else. */
@@ -124,7 +155,6 @@ async function limitFindings(
   ];
 }
 
-/** Processes understand each other when each verifies what the other signs: with its first key. */
 export function signatureFinding(
   { redisUrl, signingKeys }: Pick<Settings, 'redisUrl' | 'signingKeys'>,
   workers: readonly Pick<Worker, 'host' | 'pid' | 'signing'>[],
@@ -150,13 +180,6 @@ export function signatureFinding(
     message: `nothing is signed: ${UNSIGNED}`,
     fix: 'set PAWL_SIGNING_KEYS=kid:key (16 characters or more) alike for all processes',
   };
-}
-
-function understand(one: readonly string[], other: readonly string[]): boolean {
-  const [first] = one;
-  const [second] = other;
-  if (first === undefined || second === undefined) return first === second;
-  return other.includes(first) && one.includes(second);
 }
 
 /** Two keys of one name are told apart by their fingerprints. */

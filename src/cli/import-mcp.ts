@@ -18,6 +18,7 @@ import type { McpConnections } from '../workers/connectors/mcp/tools.ts';
 import { type CliContext, print, say, usageError, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { json, table } from './print.ts';
+import { checkBelieved } from './signing-keys.ts';
 
 const LOOK_TIMEOUT_MS = 60_000;
 
@@ -163,6 +164,7 @@ export async function importMcp(
   const { McpConnections } = await import('../workers/connectors/mcp/tools.ts');
   const settings = await loadSettings();
   return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
     const connections = new McpConnections({
       settings,
       environment: context.environment,

@@ -2,10 +2,10 @@
 import type { Reply } from '../producer/questions.ts';
 import { shownText } from '../shared/shown.ts';
 import type { QuestionRecord } from '../shared/store/questions.ts';
-import { userName } from './approvals.ts';
-import { type CliContext, print, say, withPawl } from './context.ts';
+import { type CliContext, print, say, userName, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { type Column, duration, json, table } from './print.ts';
+import { checkBelieved } from './signing-keys.ts';
 
 const COLUMNS: readonly Column<QuestionRecord>[] = [
   { title: 'ID', text: ({ id }) => id },
@@ -35,6 +35,7 @@ export async function replyToQuestion(
   options: { readonly json?: boolean },
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
     const by = `cli:${userName()}`;
     await pawl.questions.reply(id, reply, by);
     if (options.json === true) print(context, json({ id, ...reply, by }));

@@ -5,9 +5,12 @@ import { parse as parseYaml } from 'yaml';
 import type { SecretSource } from '../shared/connector.ts';
 import { importOpenApi } from '../shared/openapi-import.ts';
 import type { PutSpec, RegistryRecord } from '../shared/tool-spec.ts';
-import { type CliContext, print, say, usageError, withPawl } from './context.ts';
+import { type CliContext, print, say, usageError, userName, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { count, json, table } from './print.ts';
+import { checkBelieved } from './signing-keys.ts';
+
+const byMe = () => ({ by: `cli:${userName()}` });
 
 /** A file of one declaration, or a list of them, each with its `name`. */
 export async function addTools(
@@ -21,8 +24,9 @@ export async function addTools(
   );
   if (options.name !== undefined && declared.length !== 1) throw usageError('--name is for a file of one tool.');
   return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
     const records: RegistryRecord[] = [];
-    for (const { named, spec } of declared) records.push((await pawl.registry.put(named, spec, { by: 'cli' })).record);
+    for (const { named, spec } of declared) records.push((await pawl.registry.put(named, spec, byMe())).record);
     show(context, records, options.json);
     return EXIT_CODES.success.code;
   });
@@ -43,7 +47,8 @@ function declarationOf(entry: unknown, where: string, name: string | undefined):
 
 export async function removeTool(context: CliContext, name: string, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
-    await pawl.registry.remove(name, { by: 'cli' });
+    await checkBelieved(context, pawl);
+    await pawl.registry.remove(name, byMe());
     if (options.json === true) print(context, json({ removed: name }));
     else say(context, `${name} was removed`);
     return EXIT_CODES.success.code;
@@ -57,7 +62,8 @@ export async function switchTool(
   options: { json?: boolean },
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
-    const record = await pawl.registry.patch(name, { enabled }, { by: 'cli' });
+    await checkBelieved(context, pawl);
+    const record = await pawl.registry.patch(name, { enabled }, byMe());
     if (options.json === true) print(context, json(record));
     else say(context, `${name} is ${enabled ? 'enabled' : 'disabled'} for the whole fleet`);
     return EXIT_CODES.success.code;
@@ -105,9 +111,10 @@ export async function importOpenApiFile(
     return EXIT_CODES.success.code;
   }
   return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
     const records: RegistryRecord[] = [];
     for (const { name, spec } of imported.tools)
-      records.push((await pawl.registry.put(name, spec, { by: 'cli', imported: true })).record);
+      records.push((await pawl.registry.put(name, spec, { ...byMe(), imported: true })).record);
     show(context, records, asJson);
     say(context, `${count(records.length, 'tool')} in the namespace ${imported.namespace}`);
     return EXIT_CODES.success.code;

@@ -7,6 +7,7 @@ import { CALL_COLUMNS } from './calls.ts';
 import { type CliContext, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { type Column, json, moment, oneLine, table } from './print.ts';
+import { checkBelieved } from './signing-keys.ts';
 
 const COLUMNS: readonly Column<SessionRecord>[] = [
   { title: 'SESSION', text: ({ sessionKey }) => sessionKey },
@@ -35,6 +36,7 @@ export interface OpenSessionOptions {
 
 export async function openSession(context: CliContext, options: OpenSessionOptions): Promise<number> {
   return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
     const { key, parent, actor, agent, workspace, kind, webhook, skill, budget } = options;
     const channel = options.channel ?? (webhook === undefined ? undefined : 'webhook');
     const { record } = await pawl.openSession({

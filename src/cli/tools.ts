@@ -1,6 +1,8 @@
 /** `pawl tools`: what the fleet's workers offer. */
 
+import type { Pawl } from '../producer/client.ts';
 import { toolView } from '../producer/http/views.ts';
+import { toolPolicy } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
 import { nearest } from '../shared/schema.ts';
 import type { CatalogueContent } from '../shared/store/catalogue.ts';
@@ -9,16 +11,23 @@ import { type CliContext, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { type Column, json, table } from './print.ts';
 
-type Offer = CatalogueContent['tools'][number];
+/** `off`: what has switched it off, if anything has. */
+type Offer = CatalogueContent['tools'][number] & { readonly off?: 'registry' | 'configuration' };
 
 const COLUMNS: readonly Column<Offer>[] = [
   { title: 'TOOL', text: shortName },
   { title: 'VERSION', text: ({ version }) => version },
   { title: 'TIER', text: ({ tier }) => tier },
   { title: 'EFFECTS', text: ({ effects }) => effects },
+  { title: 'SWITCH', text: ({ off }) => (off === undefined ? 'on' : 'off') },
   { title: 'WORKERS', align: 'right', text: ({ workers }) => String(workers) },
   { title: 'DESCRIPTION', text: ({ description }) => firstSentence(description) },
 ];
+
+const HOW_TO_SWITCH_ON = {
+  registry: (name: string) => `its calls are refused until 'pawl tools enable ${name}'`,
+  configuration: (name: string) => `tools.${name}.enabled is false in pawl.config`,
+} as const;
 
 /** As `pawl call` takes it when the namespace is the usual one. */
 function shortName(tool: Offer): string {
@@ -32,9 +41,9 @@ function firstSentence(text: string): string {
 
 export async function listTools(context: CliContext, options: { session?: string; json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
-    const { tools } = await pawl.catalogue(options.session);
+    const tools = await offersOf(pawl, options.session);
     const sorted = [...tools].sort((a, b) => (qualifiedName(a) < qualifiedName(b) ? -1 : 1));
-    if (options.json === true) print(context, json({ tools: sorted.map(toolView) }));
+    if (options.json === true) print(context, json({ tools: sorted.map(viewOf) }));
     else if (sorted.length === 0)
       say(context, `no worker has published a tool: start one with 'pawl up' or 'pawl worker'`);
     else print(context, table(sorted, COLUMNS));
@@ -44,14 +53,27 @@ export async function listTools(context: CliContext, options: { session?: string
 
 export async function showTool(context: CliContext, name: string, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
-    const { tools } = await pawl.catalogue();
+    const tools = await offersOf(pawl);
     const found = tools.filter((tool) => tool.name === name || qualifiedName(tool) === name);
     if (found.length === 0) throw unknownTool(name, tools);
     const [newest] = found.sort((a, b) => b.workers - a.workers || b.seenAtMs - a.seenAtMs);
     if (newest === undefined) throw unknownTool(name, tools);
-    print(context, options.json === true ? json(toolView(newest)) : description(newest));
+    print(context, options.json === true ? json(viewOf(newest)) : description(newest));
     return EXIT_CODES.success.code;
   });
+}
+
+async function offersOf(pawl: Pawl, session?: string): Promise<Offer[]> {
+  const [{ tools }, records] = await Promise.all([pawl.catalogue(session), pawl.registry.list()]);
+  const off = new Set(records.filter(({ enabled }) => !enabled).map(qualifiedName));
+  return tools.map((tool) => {
+    if (toolPolicy(pawl.settings, tool).enabled === false) return { ...tool, off: 'configuration' };
+    return off.has(qualifiedName(tool)) ? { ...tool, off: 'registry' } : tool;
+  });
+}
+
+function viewOf(tool: Offer) {
+  return { ...toolView(tool), enabled: tool.off === undefined };
 }
 
 function unknownTool(name: string, tools: readonly Offer[]): PawlError {
@@ -74,6 +96,7 @@ function description(tool: Offer): string {
     `  effects   ${tool.effects}`,
     `  time      ${tool.timeoutMs} ms for an attempt`,
     `  workers   ${tool.workers}`,
+    ...(tool.off === undefined ? [] : [`  switch    off: ${HOW_TO_SWITCH_ON[tool.off](shortName(tool))}`]),
     ...(hints.length === 0 ? [] : [`  hints     ${hints.map(([hint]) => hint).join(', ')}`]),
     'parameters',
     json(tool.inputSchema),

@@ -94,7 +94,7 @@ const SWEEP_MS = 60_000;
 /** After the grace period, interrupted attempts have this long to be written. */
 const INTERRUPT_MS = 5_000;
 
-export class LocalRunner implements SessionHost {
+export class LocalRunner implements SessionHost, AsyncDisposable {
   /** What operators do with circuits: look, force open, reset. */
   readonly circuits: CircuitAdmin;
   readonly store: DedupeStore;
@@ -358,6 +358,10 @@ export class LocalRunner implements SessionHost {
   close(graceMs: number = this.#parts.settings.drainMs): Promise<void> {
     this.#closed ??= this.#close(graceMs);
     return this.#closed;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   async #close(graceMs: number): Promise<void> {

@@ -59,7 +59,7 @@ export function targetOf({ sessionKey, actorId, agentId, tenantId }: SessionReco
   });
 }
 
-/** Throws `CONTRACT_INVALID` for parameters that JSON cannot say. */
+/** Throws `CONTRACT_INVALID` for parameters that JSON cannot say, and for a signal that is none. */
 export function callEnvelope(
   target: ToolCallEnvelope['target'],
   tool: AnyTool | string,
@@ -67,6 +67,11 @@ export function callEnvelope(
   options: CallOptions,
   clock: Pick<Clock, 'now'>,
 ): ToolCallEnvelope {
+  // Found out when the call is handed in, it would run, and its caller be told that it failed.
+  if (!isSignal(options.signal))
+    throw contractInvalid([
+      { path: 'options.signal', message: `must be an AbortSignal; got ${typeof options.signal}` },
+    ]);
   const deadlineAtMs =
     options.deadlineAtMs ?? (options.timeoutMs === undefined ? undefined : clock.now() + options.timeoutMs);
   return {
@@ -90,6 +95,11 @@ export function callEnvelope(
     // Behind the rest: what follows a spread in an object literal is added the slow way, and every call is made here.
     ...(options.toolCallId === undefined ? {} : { toolCallId: options.toolCallId }),
   };
+}
+
+/** Also one of another realm, or of a library's own. */
+function isSignal(signal: AbortSignal | null | undefined): boolean {
+  return (signal ?? undefined) === undefined || typeof signal?.addEventListener === 'function';
 }
 
 /** '' for what is no tool: not every caller is checked by a compiler. */

@@ -100,7 +100,7 @@ export type { Cancellation };
 /** For whom tools are listed: a session, or any of a kind. */
 type Asking = SessionRecord | (Pick<SessionRecord, 'kind'> & Partial<Omit<SessionRecord, 'sessionKey'>>);
 
-export class Pawl {
+export class Pawl implements AsyncDisposable {
   /** Calls that wait for a person, and their decisions. */
   readonly approvals: ApprovalDesk;
   /** What sub-agents are told, for sessions that listen. */
@@ -419,7 +419,12 @@ export class Pawl {
   /** Tells of everything that becomes of a call, from after an event when its position is given. The answer ends that. */
   follow(callId: string, follower: Follower, after?: Position): () => void {
     this.#checkOpen();
-    return this.#follows.follow(callId, follower, after);
+    const failed = (name: string) => (error: unknown) => this.listenerFailed(name, error);
+    const guarded: Follower = {
+      onEvents: (events) => tell((told) => follower.onEvents(told), events, failed('onEvents')),
+      onEnd: () => tell(() => follower.onEnd(), undefined, failed('onEnd')),
+    };
+    return this.#follows.follow(callId, guarded, after);
   }
 
   /** Cancels a call wherever it is. Throws `UNKNOWN_CALL`. */
@@ -748,6 +753,10 @@ export class Pawl {
   close(): Promise<void> {
     this.#closing ??= this.#end();
     return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   async #end(): Promise<void> {

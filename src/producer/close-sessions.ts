@@ -5,12 +5,15 @@
 import { PawlError } from '../shared/failure.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { Backend } from '../shared/store/backend.ts';
+import type { CallRecord } from '../shared/store/call-record.ts';
 import type { Place } from '../shared/store/keys.ts';
 
 /** Calls that are looked at together. */
 const PAGE = 500;
 /** Of one session in one place: beyond that, all that the place has in flight is looked at, which is bounded, and a day's calls are not. */
 const MAX_INDEXED = 10_000;
+/** One whose tool does not heed its signal takes seconds to end: those of other sessions are not left running for as long. */
+const SESSIONS_AT_ONCE = 100;
 /** Thousands at once would hold up whatever else this process does, and let commands to Redis time out here. */
 const CANCELLED_AT_ONCE = 100;
 
@@ -22,8 +25,17 @@ export interface ClosingParts {
   onClosed(closed: SessionRecord): Promise<void>;
 }
 
-export async function closeSessions(parts: ClosingParts, sessionKey: string): Promise<void> {
-  const { backend, onClosed } = parts;
+interface Cancelling extends Pick<ClosingParts, 'backend' | 'cancel'> {
+  glance(callId: string): Promise<CallRecord | undefined>;
+}
+
+export async function closeSessions(closing: ClosingParts, sessionKey: string): Promise<void> {
+  const { backend, onClosed, outcomesKeptMs } = closing;
+  const parts: Cancelling = {
+    backend,
+    glance: atMost(PAGE, (callId) => backend.ledger.glance(callId)),
+    cancel: atMost(CANCELLED_AT_ONCE, (callId) => closing.cancel(callId)),
+  };
   const keys = new Set<string>();
   // From above: what is opened below one meanwhile is there when its children are looked for, or sees that it is closed.
   for (let open = [sessionKey]; open.length > 0; ) {
@@ -36,18 +48,43 @@ export async function closeSessions(parts: ClosingParts, sessionKey: string): Pr
   }
   const places = backend.shards.places();
   const crowded = new Set<Place>();
-  for (const key of keys) for (const place of await cancelIndexed(parts, places, key, MAX_INDEXED)) crowded.add(place);
+  await forEachSession(keys, async (key) => {
+    for (const place of await cancelIndexed(parts, places, key, MAX_INDEXED)) crowded.add(place);
+  });
   const nowMs = await backend.ledger.now();
   // A session's index forgets calls as soon as they may have expired; those that still wait or run are among few.
   for (const place of places)
-    await cancelInflight(parts, place, crowded.has(place) ? nowMs : nowMs - parts.outcomesKeptMs, keys);
+    await cancelInflight(parts, place, crowded.has(place) ? nowMs : nowMs - outcomesKeptMs, keys);
   // Another front door may have claimed calls before it heard that the session is closed.
-  for (const key of keys) await cancelIndexed(parts, places, key, PAGE);
+  await forEachSession(keys, (key) => cancelIndexed(parts, places, key, PAGE));
+}
+
+async function forEachSession(keys: ReadonlySet<string>, run: (key: string) => Promise<unknown>): Promise<void> {
+  const all = [...keys];
+  for (let first = 0; first < all.length; first += SESSIONS_AT_ONCE)
+    await Promise.all(all.slice(first, first + SESSIONS_AT_ONCE).map(run));
+}
+
+/** The same function, of whose runs so many are under way at a time; the others wait for their turn. */
+function atMost<Answer>(most: number, run: (callId: string) => Promise<Answer>): (callId: string) => Promise<Answer> {
+  let underWay = 0;
+  const waiting: (() => void)[] = [];
+  return async (callId) => {
+    if (underWay < most) underWay += 1;
+    else await new Promise<void>((begin) => waiting.push(begin));
+    try {
+      return await run(callId);
+    } finally {
+      const next = waiting.shift();
+      if (next === undefined) underWay -= 1;
+      else next();
+    }
+  };
 }
 
 /** By the index of the session, the newest first; answers with the places where it goes on beyond `most`. */
 async function cancelIndexed(
-  parts: ClosingParts,
+  parts: Cancelling,
   places: readonly Place[],
   sessionKey: string,
   most: number,
@@ -64,7 +101,7 @@ async function cancelIndexed(
 
 /** Among all that the place has in flight since before that time. */
 async function cancelInflight(
-  parts: ClosingParts,
+  parts: Cancelling,
   place: Place,
   beforeMs: number,
   sessionKeys: ReadonlySet<string>,
@@ -79,22 +116,19 @@ async function cancelInflight(
 }
 
 async function cancelAmong(
-  { backend: { ledger }, cancel }: ClosingParts,
+  { glance, cancel }: Cancelling,
   callIds: readonly string[],
   sessionKeys: ReadonlySet<string>,
 ): Promise<void> {
   for (let first = 0; first < callIds.length; first += PAGE) {
-    const records = await Promise.all(callIds.slice(first, first + PAGE).map((callId) => ledger.glance(callId)));
+    const records = await Promise.all(callIds.slice(first, first + PAGE).map(glance));
     const found = records
       .filter((record) => record !== undefined)
       .filter(
         ({ state, cancelRequested, request: { envelope, shared } }) =>
           state === 'inflight' && !cancelRequested && shared !== true && sessionKeys.has(envelope.target.sessionKey),
       );
-    for (let next = 0; next < found.length; next += CANCELLED_AT_ONCE)
-      await Promise.all(
-        found.slice(next, next + CANCELLED_AT_ONCE).map(({ callId }) => cancel(callId).catch(unlessGone)),
-      );
+    await Promise.all(found.map(({ callId }) => cancel(callId).catch(unlessGone)));
   }
 }
 

@@ -141,9 +141,12 @@ export class Results {
     const waiters = this.#waiters.get(callId);
     this.#waiters.delete(callId);
     if (waiters === undefined) return;
+    let isFirst = true;
     for (const waiter of waiters) {
-      waiter.settle(outcome);
+      // What one caller makes of its result is not the others' result.
+      waiter.settle(isFirst ? outcome : structuredClone(outcome));
       release(waiter);
+      isFirst = false;
     }
   }
 

@@ -47,13 +47,14 @@ export interface ServedToolsParts {
   onClosed(serving: ServedTools): void;
 }
 
-export class ServedTools {
+export class ServedTools implements AsyncDisposable {
   readonly #clients: ToolClients;
   readonly #tools: ReadonlyMap<string, ServedTool>;
   readonly #options: ServeOptions;
   readonly #running = new Map<string, AbortController>();
   readonly #work = new Set<Promise<void>>();
   readonly #closing = new AbortController();
+  #closed: Promise<void> | undefined;
   readonly #onClosed: (serving: ServedTools) => void;
   #client: ToolClient;
   #heartbeat: NodeJS.Timeout | undefined;
@@ -193,12 +194,20 @@ export class ServedTools {
 
   /**
    * Takes no further calls, waits `graceMs` for those that run, and leaves: what runs then ends with a typed error for whoever
-   * waits. The declarations stay.
+   * waits. The declarations stay. A second call waits for the first.
    */
-  async close(graceMs = 0): Promise<void> {
-    if (this.#closing.signal.aborted) return;
+  close(graceMs = 0): Promise<void> {
+    // Until then the results of what runs are handed back over the client's connection.
+    this.#closed ??= this.#close(graceMs).finally(() => this.#onClosed(this));
+    return this.#closed;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #close(graceMs: number): Promise<void> {
     this.#closing.abort();
-    this.#onClosed(this);
     await this.#loop;
     const late = new AbortController();
     const grace = sleep(Math.min(graceMs, MAX_TIMER_MS), undefined, { signal: late.signal }).catch(() => {});

@@ -184,7 +184,9 @@ export class Session {
     return this.#send(envelope, options.signal);
   }
 
-  #send(envelope: ToolCallEnvelope, signal: AbortSignal | undefined): Submission | Promise<Submission> {
+  #send(envelope: ToolCallEnvelope, given: AbortSignal | undefined): Submission | Promise<Submission> {
+    // Plain JavaScript says null for none, as it does to `fetch`.
+    const signal = given ?? undefined;
     if (signal?.aborted === true) return { kind: 'answered', result: refusal(ABORTED, envelope) };
     const following: SubmitOptions = {
       session: this.record,

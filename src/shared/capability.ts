@@ -82,9 +82,18 @@ export interface Workspace {
   search(search: WorkspaceSearch): Promise<WorkspaceFinding>;
 }
 
-/** `expected`: the SHA-256 (hex) of the bytes that must stand there, or `absent`. Compare and change are one step. */
+/**
+ * `expected`: the SHA-256 (hex) of the bytes that must stand there, or `absent`. Compare and change are one step. `like`: the file whose
+ * owner and permissions a new one gets, for one that moves.
+ */
 export type WorkspaceChange =
-  | { readonly kind: 'write'; readonly path: string; readonly content: string | Uint8Array; readonly expected?: string }
+  | {
+      readonly kind: 'write';
+      readonly path: string;
+      readonly content: string | Uint8Array;
+      readonly expected?: string;
+      readonly like?: string;
+    }
   | { readonly kind: 'remove'; readonly path: string; readonly expected?: string };
 
 export interface CommittedChange {

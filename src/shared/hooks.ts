@@ -168,6 +168,17 @@ export const DEFAULT_HOOK_TIMEOUT_MS = 5_000;
 const GUARDS: readonly HookKind[] = ['beforeCall', 'beforeAttempt', 'onApproval'];
 const MAY_DENY: readonly HookKind[] = [...GUARDS, 'onRetry'];
 
+/** What an answer of each kind may say. */
+const SAYS: { readonly [Kind in HookKind]: readonly (keyof AnswerOf<Kind> & string)[] } = {
+  beforeCall: ['deny', 'params', 'idempotencyKey', 'hints', 'carry'],
+  beforeAttempt: ['deny', 'params'],
+  afterAttempt: ['result'],
+  onRetry: ['deny'],
+  onShortCircuit: [],
+  onApproval: ['deny'],
+  afterCall: ['content', 'metadata'],
+};
+
 const hookBrand: unique symbol = Symbol.for('pawl.hook');
 
 /** Marks a hook, so that a tools file may export it beside its tools. Throws `CONFIGURATION` for what cannot be one. */
@@ -330,6 +341,7 @@ export class Hooks {
           | AnswerOf<Kind>
           | false
           | undefined;
+        checkAnswer(kind, answer);
       } catch (error) {
         const message = error instanceof Error ? error.message : String(error);
         this.#parts.onFailure(hook.name, kind, message);
@@ -341,7 +353,10 @@ export class Hooks {
       if (typeof answer !== 'object' || answer === null) continue;
       const deny = (answer as { readonly deny?: string }).deny;
       if (deny !== undefined && kind !== 'onRetry')
-        throw new PawlError('PERMISSION_DENIED', `The hook ${hook.name} denied the call: ${deny}.`);
+        throw new PawlError(
+          'PERMISSION_DENIED',
+          `The hook ${hook.name} denied the call: ${String(deny).replace(/\.$/, '')}.`,
+        );
       take(answer, hook);
     }
   }
@@ -366,6 +381,21 @@ export class Hooks {
 
 type EventOf<Kind extends HookKind> = Parameters<NonNullable<Hook[Kind]>>[0];
 type AnswerOf<Kind extends HookKind> = Extract<Awaited<ReturnType<NonNullable<Hook[Kind]>>>, object>;
+
+/**
+ * Types forbid it; without them, a guard that says `{ denied: true }`, or its reason alone, means to guard. Throws for what says nothing
+ * that its kind may say. What an observer's last expression happens to be (a number, a `Map`, a list) is no answer.
+ */
+function checkAnswer(kind: HookKind, answer: unknown): void {
+  const says = SAYS[kind];
+  if (says.length === 0) return;
+  const expected = `an answer is { ${says.map((name) => `${name}?`).join(', ')} }`;
+  if (typeof answer === 'string') throw new Error(`it answered a text; ${expected}`);
+  if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) return;
+  const names = Object.keys(answer);
+  if (names.length === 0 || says.some((name) => name in answer)) return;
+  throw new Error(`it answered { ${names.slice(0, 5).join(', ')} }; ${expected}`);
+}
 
 function concerns({ tools }: Hook, tool: HookedTool): boolean {
   return tools === undefined || tools.includes(tool.name) || tools.includes(`${tool.namespace}.${tool.name}`);

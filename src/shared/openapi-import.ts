@@ -8,7 +8,7 @@ import { decoded } from './json-pointer.ts';
 import type { ParameterStyle } from './parameter-style.ts';
 import type { JsonSchema } from './schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
-import type { PutSpec } from './tool-spec.ts';
+import { type PutSpec, parseToolName, specRecord } from './tool-spec.ts';
 
 export interface OpenApiImport {
   /** Default: from the document's title. */
@@ -52,20 +52,30 @@ export function importOpenApi(given: unknown, options: OpenApiImport = {}): Impo
   const names = new Set<string>();
   const tools: { name: string; spec: PutSpec }[] = [];
   const skipped: { operation: string; reason: string }[] = [];
+  const skip = (operation: string, error: unknown) => {
+    if (!(error instanceof NotImportable)) throw error;
+    skipped.push({ operation, reason: error.message });
+  };
+  const references = referencesOf(document);
   for (const [path, pathItem] of Object.entries(objectOf(document['paths']) ?? {})) {
-    const item = resolved(document, pathItem);
+    let item: Json | undefined;
+    try {
+      item = resolved(document, pathItem);
+    } catch (error) {
+      skip(path, error);
+    }
     for (const method of METHODS) {
       const operation = objectOf(item?.[method]);
       if (item === undefined || operation === undefined || !isSelected(operation, method, path, options)) continue;
       const label =
         typeof operation['operationId'] === 'string' ? operation['operationId'] : `${method.toUpperCase()} ${path}`;
       try {
-        const spec = specOf({ document, item, operation, method, path, namespace, info, options });
-        const name = uniqueName(operation['operationId'] ?? `${method}_${path}`, names);
-        tools.push({ name: `${namespace}.${name}`, spec });
+        const spec = specOf({ document, references, item, operation, method, path, namespace, info, options });
+        const name = `${namespace}.${uniqueName(operation['operationId'] ?? `${method}_${path}`, names)}`;
+        checkDeclarable(spec, parseToolName(name));
+        tools.push({ name, spec });
       } catch (error) {
-        if (!(error instanceof NotImportable)) throw error;
-        skipped.push({ operation: label, reason: error.message });
+        skip(label, error);
       }
     }
   }
@@ -74,6 +84,16 @@ export function importOpenApi(given: unknown, options: OpenApiImport = {}): Impo
 
 /** An operation that no connector can stand for; the others are imported. */
 class NotImportable extends Error {}
+
+/** What the registry would refuse is left out by itself, before anything is declared. Throws `NotImportable`. */
+function checkDeclarable(spec: PutSpec, named: ReturnType<typeof parseToolName>): void {
+  try {
+    specRecord(spec, { ...named, revision: 1, updatedAtMs: 0, updatedBy: 'import-openapi' });
+  } catch (error) {
+    if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
+    throw new NotImportable(error.message);
+  }
+}
 
 function isSelected(
   operation: Json,
@@ -92,6 +112,8 @@ function isSelected(
 
 interface Operation {
   readonly document: Json;
+  /** What the document's schemas refer to, by the names of their definitions. */
+  readonly references: ReadonlyMap<string, string>;
   readonly item: Json;
   readonly operation: Json;
   readonly method: (typeof METHODS)[number];
@@ -105,7 +127,7 @@ type HttpSpec = Extract<PutSpec, { kind: 'http' }>;
 type Routing = { -readonly [K in keyof HttpSpec['routing']]: HttpSpec['routing'][K] };
 
 function specOf(of: Operation): PutSpec {
-  const { document, operation, method, path, info, namespace, options } = of;
+  const { document, references, operation, method, path, info, namespace, options } = of;
   const properties: Record<string, JsonSchema> = {};
   const required: string[] = [];
   const routing: Routing = { method: method.toUpperCase() as Routing['method'], url: '' };
@@ -149,7 +171,7 @@ function specOf(of: Operation): PutSpec {
       ...(options.concurrency === undefined ? {} : { concurrency: options.concurrency }),
       ...(options.perSecond === undefined ? {} : { perSecond: options.perSecond }),
     };
-  const inputSchema = withDefinitions(document, {
+  const inputSchema = withDefinitions(document, references, {
     type: 'object',
     properties,
     ...(required.length === 0 ? {} : { required }),
@@ -295,7 +317,10 @@ function credentials(
     else if (scheme['type'] === 'apiKey' && scheme['in'] === 'query') query[String(scheme['name'])] = value;
     else if (scheme['type'] === 'http' && String(scheme['scheme']).toLowerCase() === 'basic')
       headers['authorization'] = `Basic ${value}`;
-    else if (['http', 'oauth2', 'openIdConnect'].includes(String(scheme['type'])))
+    else if (
+      ['oauth2', 'openIdConnect'].includes(String(scheme['type'])) ||
+      (scheme['type'] === 'http' && String(scheme['scheme']).toLowerCase() === 'bearer')
+    )
       headers['authorization'] = `Bearer ${value}`;
     else throw new NotImportable(`it is secured by ${name}, which no header can say`);
   }
@@ -357,11 +382,10 @@ function converted(document: Json, schema: unknown, depth = 0): JsonSchema {
   if (given === undefined || depth > MAX_DEPTH) return {};
   const reference = given['$ref'];
   if (typeof reference === 'string') {
-    if (reference.startsWith(REFERENCE)) {
-      const made = { $ref: `#/$defs/${definitionName(reference.slice(REFERENCE.length))}` };
-      return described(given['nullable'] === true ? nullable(made) : made, given['description']);
-    }
-    return converted(document, resolved(document, given), depth + 1);
+    // One that leads out of the document is refused there.
+    if (!reference.startsWith('#/')) return converted(document, resolved(document, given), depth + 1);
+    const made = { $ref: `#/$defs/${definitionName(reference)}` };
+    return described(given['nullable'] === true ? nullable(made) : made, given['description']);
   }
   const made: Record<string, unknown> = {};
   for (const [keyword, value] of Object.entries(given)) {
@@ -419,31 +443,47 @@ function nullable(schema: Record<string, unknown>): JsonSchema {
 }
 
 /** With all definitions that it refers to, and those that these refer to. */
-function withDefinitions(document: Json, schema: JsonSchema): JsonSchema {
-  const schemas = objectOf(objectOf(document['components'])?.['schemas']) ?? {};
-  const byName = new Map(Object.keys(schemas).map((name) => [definitionName(name), name]));
+function withDefinitions(document: Json, references: ReadonlyMap<string, string>, schema: JsonSchema): JsonSchema {
   const definitions: Record<string, JsonSchema> = {};
-  const pending = referencesIn(schema);
+  const pending = definitionsIn(schema);
   for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
     if (Object.hasOwn(definitions, name)) continue;
-    const source = byName.get(name);
-    definitions[name] = source === undefined ? {} : converted(document, schemas[source]);
-    pending.push(...referencesIn(definitions[name]));
+    const reference = references.get(name);
+    definitions[name] = reference === undefined ? {} : converted(document, target(document, reference));
+    pending.push(...definitionsIn(definitions[name]));
   }
   return Object.keys(definitions).length === 0 ? schema : { ...schema, $defs: definitions };
 }
 
-function referencesIn(value: unknown): string[] {
-  if (Array.isArray(value)) return value.flatMap(referencesIn);
+function definitionsIn(value: unknown): string[] {
+  if (Array.isArray(value)) return value.flatMap(definitionsIn);
   const given = objectOf(value);
   if (given === undefined) return [];
   const own = given['$ref'];
   const [, name] = typeof own === 'string' ? (/^#\/\$defs\/(.+)$/.exec(own) ?? []) : [];
-  return [...(name === undefined ? [] : [name]), ...Object.values(given).flatMap(referencesIn)];
+  return [...(name === undefined ? [] : [name]), ...Object.values(given).flatMap(definitionsIn)];
 }
 
-function definitionName(name: string): string {
-  return decoded(name).replaceAll(/[^A-Za-z0-9_.-]/g, '_');
+/** Every reference within the document, by the name of what it becomes. A document of YAML may hold itself. */
+function referencesOf(document: Json): ReadonlyMap<string, string> {
+  const found = new Map<string, string>();
+  const seen = new Set<unknown>();
+  const pending: unknown[] = [document];
+  while (pending.length > 0) {
+    const at = pending.pop();
+    if (typeof at !== 'object' || at === null || seen.has(at)) continue;
+    seen.add(at);
+    const reference = (at as { readonly $ref?: unknown }).$ref;
+    if (typeof reference === 'string' && reference.startsWith('#/')) found.set(definitionName(reference), reference);
+    for (const part of Object.values(at)) pending.push(part);
+  }
+  return found;
+}
+
+/** A component has its own name, anything else that of its place. */
+function definitionName(reference: string): string {
+  const place = reference.startsWith(REFERENCE) ? reference.slice(REFERENCE.length) : reference.slice('#/'.length);
+  return decoded(place).replaceAll(/[^A-Za-z0-9_.-]/g, '_');
 }
 
 function described(schema: JsonSchema, description: unknown): JsonSchema {
@@ -460,15 +500,24 @@ function resolved(document: Json, value: unknown): Json | undefined {
     const reference = at['$ref'];
     if (!reference.startsWith('#/') || hops > MAX_DEPTH)
       throw new NotImportable(`its reference ${reference.slice(0, 100)} cannot be followed`);
-    at = objectOf(
-      reference
-        .slice(2)
-        .split('/')
-        .map(decoded)
-        .reduce<unknown>((from, part) => objectOf(from)?.[part], document),
-    );
+    at = objectOf(target(document, reference));
   }
   return at;
+}
+
+/** What stands where a reference within the document points to, lists included. */
+function target(document: Json, reference: string): unknown {
+  return reference
+    .slice('#/'.length)
+    .split('/')
+    .map(decoded)
+    .reduce<unknown>(
+      (from, part) =>
+        typeof from === 'object' && from !== null && Object.hasOwn(from, part)
+          ? (from as Readonly<Record<string, unknown>>)[part]
+          : undefined,
+      document,
+    );
 }
 
 function objectOf(value: unknown): Json | undefined {

@@ -10,7 +10,10 @@ const MAX_LOOKS = 20_000_000;
  * Throws `PRECONDITION_FAILED` naming the hunk that does not fit and what stands there instead, and `INVALID_PARAMS` for so many hunks
  * far from where they say that looking for them would hold up the worker.
  */
-export function applyHunks(path: string, content: string, hunks: readonly Hunk[]): string {
+export function applyHunks(path: string, text: string, hunks: readonly Hunk[]): string {
+  // The mark of a file's encoding stays, whatever becomes of its first line.
+  const [byteOrderMark = ''] = /^\ufeff/.exec(text) ?? [];
+  const content = text.slice(byteOrderMark.length);
   const hasOnlyCrLf = content.includes('\r\n') && !/(?<!\r)\n/.test(content);
   const lineEnd = hasOnlyCrLf ? '\r\n' : '\n';
   // With their line ends: what is kept stays as it is.
@@ -26,17 +29,19 @@ export function applyHunks(path: string, content: string, hunks: readonly Hunk[]
   const add = (text: string) => {
     const above = result.pop();
     if (above !== undefined) result.push(above.endsWith('\n') ? above : above + lineEnd);
-    result.push(text + lineEnd);
+    result.push((byteOrderMark === '' ? text : text.replace(/^\ufeff/, '')) + lineEnd);
   };
   hunks.forEach((hunk, index) => {
     let from = taken;
-    if (hunk.heading !== undefined) {
-      const heading = find([hunk.heading], from, false, undefined);
-      if (heading === undefined)
-        throw misfit(path, index, hunks.length, `there is no line ${JSON.stringify(hunk.heading)} below line ${from}`);
-      from = heading + 1;
-    }
     const old = hunk.lines.filter((line) => line.kind !== 'add').map((line) => line.text);
+    for (const wanted of hunk.headings) {
+      const heading = find([wanted], from, false, undefined);
+      // Of several hunks in one function the later ones are below its head still. Lines to add alone stand right below theirs.
+      const isAbove = heading === undefined && old.length > 0 && find([wanted], 0, false, undefined) !== undefined;
+      if (heading === undefined && !isAbove)
+        throw misfit(path, index, hunks.length, `there is no line ${JSON.stringify(wanted)} below line ${from}`);
+      if (heading !== undefined) from = heading + 1;
+    }
     const at =
       old.length === 0
         ? placeOfAdditions(hunk, lines.length, from)
@@ -53,16 +58,16 @@ export function applyHunks(path: string, content: string, hunks: readonly Hunk[]
     if (last !== undefined) result.push(withoutLineEnd(last));
   });
   keepUpTo(lines.length);
-  return result.join('');
+  return byteOrderMark + result.join('');
 }
 
 function withoutLineEnd(line: string): string {
   return line.replace(/\r?\n$/, '');
 }
 
-function placeOfAdditions({ atEnd, heading, nearLine }: Hunk, count: number, from: number): number {
+function placeOfAdditions({ atEnd, headings, nearLine }: Hunk, count: number, from: number): number {
   if (atEnd) return count;
-  if (heading !== undefined) return from;
+  if (headings.length > 0) return from;
   return nearLine === undefined || nearLine > count ? count : Math.max(from, nearLine);
 }
 

@@ -10,8 +10,8 @@ export type FilePatch =
   | { readonly kind: 'update'; readonly path: string; readonly moveTo?: string; readonly hunks: readonly Hunk[] };
 
 export interface Hunk {
-  /** A line, such as a function's head, below which the hunk is looked for. */
-  readonly heading?: string;
+  /** Lines, such as a class's and its function's head, the outer one first: the hunk is looked for below the last. */
+  readonly headings: readonly string[];
   /** Where a unified diff says that it begins, counted from 1: the nearest match wins. */
   readonly nearLine?: number;
   readonly lines: readonly HunkLine[];
@@ -29,7 +29,7 @@ export interface HunkLine {
 /** The `*** Begin Patch` format in Lark's notation, for models that can be bound to it: all that it makes is read. */
 export const PATCH_GRAMMAR = String.raw`start: BEGIN file+ END
 file: ADD ADDED+ | DELETE | UPDATE (MOVE hunk* | hunk+)
-hunk: HEAD LINE+ END_OF_FILE?
+hunk: HEAD+ LINE+ END_OF_FILE?
 
 BEGIN: "*** Begin Patch\n"
 END: /\*\*\* End Patch\n?/
@@ -68,6 +68,8 @@ export function parsePatch(text: string): readonly FilePatch[] {
 class LineReader {
   readonly lines: readonly string[];
   at: number;
+  /** The empty lines that were looked at last. */
+  #blanks = { from: 0, to: 0 };
 
   constructor(lines: readonly string[], at = 0) {
     this.lines = lines;
@@ -76,6 +78,15 @@ class LineReader {
 
   get line(): string | undefined {
     return this.lines[this.at];
+  }
+
+  /** Where the empty lines from here end. A patch may have a million of them. */
+  afterBlanks(): number {
+    if (this.at >= this.#blanks.from && this.at < this.#blanks.to) return this.#blanks.to;
+    let to = this.at;
+    while (this.lines[to] === '') to += 1;
+    this.#blanks = { from: this.at, to };
+    return to;
   }
 
   wrong(expected: string): PawlError {
@@ -87,6 +98,8 @@ class LineReader {
     );
   }
 }
+
+const NO_LINE_END = '\\ No newline at end of file';
 
 /** `*** Begin Patch`. */
 class PatchReader extends LineReader {
@@ -111,7 +124,7 @@ class PatchReader extends LineReader {
     if (moveTo !== undefined) this.at += 1;
     const hunks: Hunk[] = [];
     while (this.line !== undefined && !this.#isNextFile()) {
-      if (this.line.trim() === '' && this.#isNextFile(this.at + 1)) this.at += 1;
+      if (this.#endsInBlanks() || (this.line.trim() === '' && this.#isNextFile(this.at + 1))) this.at += 1;
       else hunks.push(this.#hunk(hunks.length === 0));
     }
     if (hunks.length === 0 && moveTo === undefined) throw this.wrong('"@@" and the lines of a hunk');
@@ -122,39 +135,60 @@ class PatchReader extends LineReader {
     return /^\*\*\* (Add File: |Delete File: |Update File: |End Patch)/.test(this.lines[at] ?? '');
   }
 
+  /** Empty lines that only set apart what follows: the next hunk, or the next file. */
+  #endsInBlanks(): boolean {
+    if (this.line !== '') return false;
+    const next = this.afterBlanks();
+    return this.#isNextFile(next) || this.lines[next]?.startsWith('@@') === true;
+  }
+
   #added(): string {
     const added: string[] = [];
-    for (; this.line?.startsWith('+'); this.at += 1) added.push(this.line.slice(1));
+    // Models leave the "+" of an empty line away.
+    const goesOn = () =>
+      this.line?.startsWith('+') || (this.line === '' && this.lines[this.afterBlanks()]?.startsWith('+'));
+    for (; goesOn(); this.at += 1) added.push(`${this.line?.slice(1)}\n`);
+    const hasNoLineEnd = this.line?.trimEnd() === NO_LINE_END;
+    if (hasNoLineEnd) this.at += 1;
     if (this.line !== undefined && this.line.trim() !== '' && !this.#isNextFile())
       throw this.wrong('a line of the new file, which begins with "+"');
-    return added.map((line) => `${line}\n`).join('');
+    return hasNoLineEnd ? added.join('').slice(0, -1) : added.join('');
   }
 
   #hunk(isFirst: boolean): Hunk {
-    let heading: string | undefined;
-    const head = /^@@(?: (.*))?$/.exec(this.line ?? '');
-    if (head !== null) {
-      heading = head[1]?.replace(/^-\d+(,\d+)? \+\d+(,\d+)? @@ ?/, '').replace(/ @@$/, '') || undefined;
+    const headings: string[] = [];
+    const start = this.at;
+    for (let head = this.#head(); head !== undefined; head = this.#head()) {
+      if (head !== '') headings.push(head);
       this.at += 1;
-    } else if (!isFirst) throw this.wrong('"@@", which begins a hunk');
+    }
+    if (this.at === start && !isFirst) throw this.wrong('"@@", which begins a hunk');
     const lines: HunkLine[] = [];
     let atEnd = false;
-    for (; this.line !== undefined; this.at += 1) {
+    let noLineEnd = false;
+    for (; this.line !== undefined && !atEnd; this.at += 1) {
       const { line } = this;
       if (line.trimEnd() === '*** End of File') {
         atEnd = true;
-        this.at += 1;
-        break;
+        continue;
       }
-      if (line.startsWith('@@') || this.#isNextFile()) break;
-      // An empty line where the next file begins belongs to nobody.
-      if (line === '' && this.#isNextFile(this.at + 1)) break;
+      if (line.trimEnd() === NO_LINE_END) {
+        if (lines.at(-1)?.kind !== 'remove') noLineEnd = true;
+        continue;
+      }
+      if (line.startsWith('@@') || this.#isNextFile() || this.#endsInBlanks()) break;
       const read = hunkLine(line);
       if (read === undefined) throw this.wrong('a line that begins with a space, "+" or "-", or "*** End of File"');
       lines.push(read);
     }
     if (lines.length === 0) throw this.wrong('the lines of a hunk, each beginning with a space, "+" or "-"');
-    return { lines, atEnd, noLineEnd: false, ...(heading === undefined ? {} : { heading }) };
+    return { headings, lines, atEnd: atEnd || noLineEnd, noLineEnd };
+  }
+
+  /** What stands behind "@@", without line numbers as unified diffs have them; undefined for another line. */
+  #head(): string | undefined {
+    const [head, text = ''] = /^@@(?: (.*))?$/.exec(this.line ?? '') ?? [];
+    return head === undefined ? undefined : text.replace(/^-\d+(,\d+)? \+\d+(,\d+)? @@ ?/, '').replace(/ @@$/, '');
   }
 }
 
@@ -188,8 +222,8 @@ class UnifiedReader extends LineReader {
     return patches;
   }
 
-  #isNameOfNew(): boolean {
-    return this.lines[this.at + 1]?.startsWith('+++ ') === true;
+  #isNameOfNew(at = this.at): boolean {
+    return this.lines[at + 1]?.startsWith('+++ ') === true;
   }
 
   #file(): FilePatch {
@@ -231,13 +265,15 @@ class UnifiedReader extends LineReader {
         this.at += 1;
       }
     }
-    return { lines, atEnd: noLineEnd, noLineEnd, nearLine: Number(head[1]) };
+    return { headings: [], lines, atEnd: noLineEnd, noLineEnd, nearLine: Number(head[1]) };
   }
 
   /** Models count wrong: a hunk goes on as long as lines of a hunk come, up to the next file and to a mail's signature. */
   #goesOn(): boolean {
-    const { line = '' } = this;
-    if (line.trimEnd() === '--' || (line.startsWith('--- ') && this.#isNameOfNew())) return false;
+    // They leave the space of an empty kept line away, too: without a look behind it, what follows would be lost without a word.
+    const at = this.afterBlanks();
+    const line = this.lines[at] ?? '';
+    if (line.trimEnd() === '--' || (line.startsWith('--- ') && this.#isNameOfNew(at))) return false;
     return /^[ +-]/.test(line);
   }
 

@@ -4,6 +4,7 @@
 import { createRequire } from 'node:module';
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
+import { issuesOf as zodIssuesOf } from './envelope.ts';
 import { type Issue, PawlError } from './failure.ts';
 import { decoded } from './json-pointer.ts';
 import { isLinear, linearPattern } from './pattern.ts';
@@ -202,3 +203,10 @@ export function compiledWhenUsed(schema: JsonSchema): Validator {
 }
 
 export { nearest, shown } from './schema-issues.ts';
+
+/** Parameters as a tool takes them. Throws `INVALID_PARAMS` for what no JSON Schema says, and the tool's schema refuses (zod's `refine`). */
+export function parsedBy<Schema extends z.ZodType>(schema: Schema, params: unknown): z.output<Schema> {
+  const parsed = schema.safeParse(params);
+  if (!parsed.success) throw new PawlError('INVALID_PARAMS', undefined, { issues: zodIssuesOf(parsed.error) });
+  return parsed.data;
+}

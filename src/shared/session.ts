@@ -196,7 +196,8 @@ export function newSession(
 
 export function sessionTaken(sessionKey: string): PawlError {
   const issues = [{ path: 'sessionKey', message: `is taken: ${JSON.stringify(sessionKey)}` }];
-  return new PawlError('CONTRACT_INVALID', `There is already a session ${JSON.stringify(sessionKey)}.`, { issues });
+  const message = `There is already a session ${JSON.stringify(sessionKey)}; to go on in it, take it by its key (pawl.session(key)).`;
+  return new PawlError('CONTRACT_INVALID', message, { issues });
 }
 
 export function sessionClosed(sessionKey: string): PawlError {

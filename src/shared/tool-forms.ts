@@ -1,6 +1,6 @@
 /** Other ways to define a tool than `defineTool`: from one function, from plain JSON Schema, and for free text. */
 import type { z } from 'zod';
-import { inputJsonSchema, type JsonSchema } from './schema.ts';
+import { inputJsonSchema, type JsonSchema, parsedBy } from './schema.ts';
 import { makeTool, type Tool, type ToolOptions } from './tool.ts';
 import type { ToolContext } from './tool-context.ts';
 import { optionsCheck } from './tool-options.ts';
@@ -39,7 +39,7 @@ export function functionTool<const Name extends string, Schema extends z.ZodType
       description,
       run: async (params, ctx) => ({ output: await run(params, ctx) }),
     },
-    { inputSchema: inputJsonSchema(input), variant: { type: 'function' }, parse: (params) => input.parse(params) },
+    { inputSchema: inputJsonSchema(input), variant: { type: 'function' }, parse: (params) => parsedBy(input, params) },
   );
 }
 

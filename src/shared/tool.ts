@@ -8,7 +8,7 @@ import { DEFAULT_VOTERS, TRUST_CLASSES, type TrustClass } from './consensus.ts';
 import { EFFECTS, type Effects } from './effects.ts';
 import { PawlError } from './failure.ts';
 import type { RetryOverrides } from './retry.ts';
-import { compileSchema, inputJsonSchema, type JsonSchema, outputJsonSchema } from './schema.ts';
+import { compileSchema, inputJsonSchema, type JsonSchema, outputJsonSchema, parsedBy } from './schema.ts';
 import type { ToolContext } from './tool-context.ts';
 import { optionsCheck } from './tool-options.ts';
 import type { ProbeAnswer, ToolResult } from './tool-result.ts';
@@ -240,7 +240,7 @@ export function defineTool<const Name extends string, Schema extends z.ZodType, 
   return makeTool<Name, z.input<Schema>, z.output<Schema>, Output>(spec.name, spec, {
     inputSchema: spec.schema ?? inputJsonSchema(spec.input),
     variant: spec.variant ?? { type: 'function' },
-    parse: (params) => spec.input.parse(params),
+    parse: (params) => parsedBy(spec.input, params),
   });
 }
 

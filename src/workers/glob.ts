@@ -11,10 +11,33 @@ const MAX_ANY_FOLDERS = 4;
 const INNERMOST_BRACES = /\{([^{}]*)\}/;
 const NUMBERS = /^(-?\d+)\.\.(-?\d+)(?:\.\.-?\d+)?$/;
 
-/** A glob without a slash fits a name at any depth, as in `.gitignore` and ripgrep. */
+/**
+ * A glob without a slash fits a name at any depth, as in `.gitignore` and ripgrep. `app/[id]/*` fits a folder of that very name, too:
+ * routers of web pages have them.
+ */
 export function globFits(path: string, glob: string): boolean {
-  return fits(path, glob) || (HIDDEN.test(path) && fits(shownNames(path), shownNames(glob)));
+  if (fitsAsRead(path, glob)) return true;
+  return glob.includes('[') && path.includes('[') && fitsAsRead(path, glob.replaceAll(/(?<!\\)[[\]]/g, '\\$&'));
 }
+
+function fitsAsRead(path: string, glob: string): boolean {
+  const [plainPath, plainGlob] = withoutEscapes(path, glob);
+  return fits(plainPath, plainGlob) || (HIDDEN.test(plainPath) && fits(shownNames(plainPath), shownNames(plainGlob)));
+}
+
+/** Node takes a backslash for a slash: what stands behind one is, in both, a character that means nothing to a glob. */
+function withoutEscapes(path: string, glob: string): readonly [path: string, glob: string] {
+  if (!glob.includes('\\')) return [path, glob];
+  const escaped = new Set<string>();
+  const plain = glob.replaceAll(/\\([\s\S])/g, (_, character: string) => {
+    escaped.add(character);
+    return standIn(character);
+  });
+  const plainPath = [...path].map((character) => (escaped.has(character) ? standIn(character) : character)).join('');
+  return [plainPath, plain];
+}
+
+const standIn = (character: string): string => String.fromCharCode(0xe100 + (character.charCodeAt(0) % 0x100));
 
 /** To Node no wildcard fits a name that begins with a dot. Which of them are looked at has been decided before. */
 const HIDDEN = /(?<=^|\/)\./;
@@ -24,11 +47,28 @@ function fits(path: string, glob: string): boolean {
   return matchesGlob(path, glob) || (!glob.includes('/') && matchesGlob(path, `**/${glob}`));
 }
 
+/** As it is taken from the folder of the search. Throws `INVALID_PARAMS` for one that fits no file there, and for one that would take too long. */
+export function readGlob(glob: string): string {
+  const refuse = (why: string) => {
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} fits no file: ${why}.`);
+  };
+  // Before what it may stand for is counted: Node would read "{1..9\9}" without the backslash, too.
+  const read = glob
+    .replaceAll(/\\([\s\S])/g, (pair, character) => (/[\w/]/.test(character) ? character : pair))
+    .replace(/^(?:\.\/+)+/, '');
+  if (read.startsWith('/')) refuse('it is taken from the folder of the search, so it must not begin with "/"');
+  if (read.split('/').includes('..')) refuse('it cannot have ".."; name the folder to look in with path');
+  if (read.startsWith('!')) refuse('"!" at the beginning excludes nothing here');
+  if (read.endsWith('/')) refuse('it names folders; add "**" for the files below them');
+  refuseCostlyGlob(read);
+  return read;
+}
+
 /**
  * Node expands the braces of a glob to patterns, without a limit, and runs these with backtracking: one call with "{1..99999999}" or
  * with ten stars would stop the worker. Throws `INVALID_PARAMS`.
  */
-export function refuseCostlyGlob(glob: string): void {
+function refuseCostlyGlob(glob: string): void {
   const refuse = (why: string) => {
     throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} is too costly a glob: ${why}.`);
   };

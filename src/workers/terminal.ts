@@ -2,6 +2,7 @@
 
 import type { Readable, Writable } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
+import { PawlError } from '../shared/failure.ts';
 import type { TerminalReport, TerminalRequest } from '../shared/tool.ts';
 import { type ProcessesOptions, plantedError, prepareProgram } from './processes.ts';
 import { openPseudoTerminal } from './sandbox/pseudo-terminal.ts';
@@ -11,6 +12,11 @@ import { startTree, type TreeExit } from './sandbox/tree.ts';
 const KEPT_CHARACTERS = 32 * 1024;
 
 const OUTPUT_GRACE_MS = 500;
+
+/** A terminal makes a signal of the one and the end of the input of the other. On pipes that is for us to do. */
+const CTRL_C = '\u0003';
+const CTRL_D = '\u0004';
+const KILLED: TreeExit = { exitCode: null, signal: 'SIGKILL', timedOut: false };
 
 /** For people at a terminal programs page, colour and redraw: a model reads lines. */
 const PLAIN = { TERM: 'dumb', NO_COLOR: '1', PAGER: 'cat', GIT_PAGER: 'cat' };
@@ -22,6 +28,8 @@ export class Terminal {
   /** Settles when nothing of the program's tree is left. */
   readonly ended: Promise<void>;
   readonly #input: Writable;
+  readonly #tty: boolean;
+  #isInterrupted = false;
   readonly #output = new Output();
   readonly #cut = new AbortController();
   #exit: TreeExit | undefined;
@@ -40,7 +48,7 @@ export class Terminal {
     const tty = request.tty ?? true;
     const env = { ...(tty ? PLAIN : {}), ...request.env };
     const { sandbox, launch, environment, moveAsidePlanted } = await prepareProgram(options, { ...request, env });
-    return new Terminal(id, sessionKey, request.argv.join(' '), moveAsidePlanted, (signal) => {
+    return new Terminal(id, sessionKey, request.argv.join(' '), tty, moveAsidePlanted, (signal) => {
       const common = { environment, name: request.argv[0], timeoutMs: request.timeoutMs, signal };
       if (!tty) {
         const streams = { stdin: 'pipe', stdout: 'pipe', stderr: 'pipe' } as const;
@@ -66,6 +74,7 @@ export class Terminal {
     id: string,
     sessionKey: string,
     cmd: string,
+    tty: boolean,
     moveAsidePlanted: () => readonly string[],
     start: (signal: AbortSignal) => {
       readonly input: Writable;
@@ -76,8 +85,13 @@ export class Terminal {
     this.id = id;
     this.sessionKey = sessionKey;
     this.cmd = cmd;
+    this.#tty = tty;
     this.#moveAsidePlanted = moveAsidePlanted;
-    const { input, outputs, exit } = start(this.#cut.signal);
+    const { input, outputs, exit: treeExit } = start(this.#cut.signal);
+    const exit = treeExit.catch((error: unknown) => {
+      if (this.#isInterrupted) return KILLED;
+      throw error;
+    });
     this.#input = input;
     // A terminal whose program has ended fails to be written and read: the exit tells.
     input.on('error', () => undefined);
@@ -118,8 +132,22 @@ export class Terminal {
     return this.#exit === undefined && this.#failure === undefined;
   }
 
+  /** Throws `PRECONDITION_FAILED` where its input has ended. */
   write(chars: string): void {
-    if (chars !== '') this.#input.write(chars);
+    if (!this.#tty && chars === CTRL_C) {
+      this.#isInterrupted = true;
+      this.kill();
+      return;
+    }
+    if (chars !== '' && this.#input.writableEnded)
+      throw new PawlError(
+        'PRECONDITION_FAILED',
+        'The input of this command was ended with Ctrl-D; nothing was typed. Only Ctrl-C ("\\u0003") can be typed now.',
+      );
+    const endsInput = !this.#tty && chars.endsWith(CTRL_D);
+    const text = endsInput ? chars.slice(0, -CTRL_D.length) : chars;
+    if (text !== '') this.#input.write(text);
+    if (endsInput) this.#input.end();
   }
 
   /**

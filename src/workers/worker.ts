@@ -88,7 +88,7 @@ function servedTools({ tools, tiers }: WorkerOptions): AnyTool[] {
   return tools.filter((tool) => tiers.includes(tool.tier));
 }
 
-export class ToolWorker {
+export class ToolWorker implements AsyncDisposable {
   readonly id: string;
   /** `namespace.name@version` of the tools that this worker runs. */
   readonly tools: readonly string[];
@@ -472,6 +472,10 @@ export class ToolWorker {
   close(graceMs: number = this.#options.settings.drainMs): Promise<void> {
     this.#closing ??= this.#drain(graceMs);
     return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   /** Ends the grace period of a running drain. */

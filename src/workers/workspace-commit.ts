@@ -31,6 +31,7 @@ const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constant
 
 /** A change whose place has been found. */
 interface Placed {
+  readonly root: string;
   readonly change: WorkspaceChange;
   readonly folder: Folder;
   readonly name: string;
@@ -66,12 +67,13 @@ function place(
   return at(
     root,
     change.path,
-    change.kind === 'write' ? 'make' : 'keep',
+    // Who removes a link means the link: what it leads to is another file.
+    change.kind === 'write' ? 'make' : 'keep-link',
     async ({ folder, name, stats, namesFolder }) => {
       if (name === undefined || stats?.isDirectory() || namesFolder) throw isFolder(change.path);
       if (placed.some((other) => other.folder.path === folder.path && other.name === name))
         throw new PawlError('INVALID_PARAMS', `${shown(change.path)} is changed twice in one step.`);
-      return place(root, further, [...placed, { change, folder, name }]);
+      return place(root, further, [...placed, { root, change, folder, name }]);
     },
   );
 }
@@ -108,22 +110,23 @@ async function stage(placed: Placed, add: (item: Staged) => void): Promise<void>
   const stats = await lookUp(folder, name);
   if (stats !== undefined) {
     if (stats.isDirectory()) throw isFolder(change.path);
-    if (stats.isSymbolicLink()) throw new ChangedMeanwhile();
-    refuseSpecial(change.path, stats);
-    await access(entry(folder, name), constants.W_OK);
+    const isLink = stats.isSymbolicLink();
+    if (isLink && change.kind === 'write') throw new ChangedMeanwhile();
+    if (!isLink) {
+      refuseSpecial(change.path, stats);
+      await access(entry(folder, name), constants.W_OK);
+    }
   } else if (change.kind === 'remove') throw absent(change.path);
   const before = await compare(placed, stats);
   const aside = () => entry(folder, `.pawl-${randomBytes(8).toString('hex')}.tmp`);
   const temporary = change.kind === 'write' ? aside() : undefined;
   add({ ...placed, stats, before, temporary, backup: aside() });
   if (change.kind !== 'write' || temporary === undefined) return;
-  const handle = await open(
-    temporary,
-    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW,
-    stats === undefined ? 0o666 : stats.mode & 0o777,
-  );
+  const old = stats ?? (await modelOf(placed));
+  const mode = old === undefined ? 0o666 : old.mode & 0o777;
+  const handle = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
   try {
-    if (stats !== undefined) await takeOver(handle, stats);
+    if (old !== undefined) await takeOver(handle, old);
     await handle.writeFile(change.content);
     await handle.sync();
   } finally {
@@ -131,8 +134,16 @@ async function stage(placed: Placed, add: (item: Staged) => void): Promise<void>
   }
 }
 
+function modelOf({ root, change }: Placed): Promise<Stats | undefined> | undefined {
+  if (change.kind !== 'write' || change.like === undefined) return undefined;
+  return at(root, change.like, 'keep', async ({ stats }) => stats);
+}
+
 /** The bytes that stand there. Throws where the change expects others. */
-async function compare({ change, folder, name }: Placed, stats: Stats | undefined): Promise<Uint8Array | undefined> {
+async function compare(
+  { root, change, folder, name }: Placed,
+  stats: Stats | undefined,
+): Promise<Uint8Array | undefined> {
   const { expected } = change;
   const changed = (what: string) =>
     new PawlError(
@@ -141,15 +152,23 @@ async function compare({ change, folder, name }: Placed, stats: Stats | undefine
     );
   if (expected === 'absent' && stats !== undefined) throw changed('exists already');
   if (expected !== undefined && expected !== 'absent' && stats === undefined) throw changed('is gone');
-  if (stats === undefined || (expected === undefined && stats.size > MAX_BEFORE_BYTES)) return undefined;
+  if (stats === undefined || (expected === undefined && (stats.isSymbolicLink() || stats.size > MAX_BEFORE_BYTES)))
+    return undefined;
+  // Through a link its caller has read what it leads to; that stays.
+  const bytes = stats.isSymbolicLink()
+    ? await at(root, change.path, 'keep', (target) => readBytes(target.folder, target.name ?? '.'))
+    : await readBytes(folder, name);
+  if (expected !== undefined && createHash('sha256').update(bytes).digest('hex') !== expected)
+    throw changed('has changed since it was read');
+  return stats.isSymbolicLink() ? undefined : bytes;
+}
+
+async function readBytes(folder: Folder, name: string): Promise<Uint8Array> {
   const handle = await open(entry(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(
     changedIf('ELOOP', 'ENOENT'),
   );
   try {
-    const bytes = await handle.readFile();
-    if (expected !== undefined && createHash('sha256').update(bytes).digest('hex') !== expected)
-      throw changed('has changed since it was read');
-    return bytes;
+    return await handle.readFile();
   } finally {
     await handle.close();
   }

@@ -12,7 +12,7 @@ import { PawlError } from '../shared/failure.ts';
 import { isLinear, linearPattern } from '../shared/pattern.ts';
 import { nextTurn } from '../shared/time.ts';
 import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../shared/tool.ts';
-import { globFits, refuseCostlyGlob } from './glob.ts';
+import { globFits, readGlob } from './glob.ts';
 import { isProtected, isProtectedFile } from './protected-paths.ts';
 import { ripgrep, type Scout } from './ripgrep.ts';
 import { absent, at, descriptorPath, enter, entry, type Folder, hasDescriptorPaths, lookUp } from './workspace-walk.ts';
@@ -108,10 +108,9 @@ class SearchTask {
   #turnSinceMs = performance.now();
 
   constructor(search: WorkspaceSearch, signal: AbortSignal) {
-    this.#search = search;
+    this.#search = search.glob === undefined ? search : { ...search, glob: readGlob(search.glob) };
     this.#signal = signal;
     this.#limit = search.limit ?? DEFAULT_LIMIT;
-    if (search.glob !== undefined) refuseCostlyGlob(search.glob);
     this.#test = search.pattern === undefined ? undefined : lineTest(search.pattern, search);
   }
 
@@ -190,7 +189,9 @@ class SearchTask {
     const handle = await open(entry(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => undefined);
     if (handle === undefined) return;
     const bytes = await handle.readFile().finally(() => handle.close());
-    if (!bytes.subarray(0, 8_192).includes(0)) await this.#grep(this.#test, found, bytes.toString('utf8'));
+    if (bytes.subarray(0, 8_192).includes(0)) return;
+    // A mark of the encoding is no part of the first line, as in ripgrep.
+    await this.#grep(this.#test, found, bytes.toString('utf8').replace(/^\ufeff/, ''));
   }
 
   async #grep(
@@ -302,8 +303,21 @@ function* linesOf(text: string): Generator<string> {
   }
 }
 
+/** A line feed, or its escape outside of a class: no line holds one. */
+function asksForLineEnd(pattern: string, literal: boolean | undefined): boolean {
+  if (pattern.includes('\n')) return true;
+  return !literal && /\\n/.test(pattern.replaceAll(/\\[^n]|\[\^?\]?(?:\[:\w+:\]|\\.|[^\]\\])*\]/g, ''));
+}
+
 function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
   const { ignoreCase, literal } = search;
+  if (asksForLineEnd(pattern, literal)) {
+    const why =
+      'each line is matched by itself, so none holds a line end; search for one of its lines, with context for those around it';
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} fits no line: ${why}.`, {
+      issues: [{ path: 'pattern', message: why }],
+    });
+  }
   if (!ignoreCase && (literal || RE2JS.quote(pattern) === pattern))
     return { fits: (line) => line.includes(pattern), steps: 1, maxLength: Number.POSITIVE_INFINITY };
   const compiled = compile(pattern, search);

@@ -30,7 +30,7 @@ export interface Folder {
   readonly path: string;
 }
 
-/** Where a path ends: a name, present or not and never a symbolic link, in a folder that is open. */
+/** Where a path ends: a name, present or not, in a folder that is open. A symbolic link only with `keep-link`. */
 export interface Location {
   readonly realRoot: string;
   readonly folder: Folder;
@@ -44,18 +44,21 @@ export interface Location {
 /** Something took another's place between two looks. The walk starts again, a limited number of times. */
 export class ChangedMeanwhile extends Error {}
 
+/** `make`: folders on the way that are missing are made. `keep-link`: a link at the way's end is the place, and not what it leads to. */
+export type Way = 'keep' | 'make' | 'keep-link';
+
 /** Walks to `path`, hands the place to `use`, closes what it opened, and turns system errors into Pawl's. */
 export async function at<Value>(
   root: string,
   path: string,
-  missing: 'keep' | 'make',
+  way: Way,
   use: (location: Location) => Promise<Value>,
 ): Promise<Value> {
   if (path.includes('\0')) throw new PawlError('INVALID_PARAMS', 'A path cannot contain a NUL character.');
   for (let walks = 1; ; walks += 1) {
     const folders: Folder[] = [];
     try {
-      return await use(await walk(root, path, missing, folders));
+      return await use(await walk(root, path, way, folders));
     } catch (error) {
       if (!(error instanceof ChangedMeanwhile)) throw translate(error, path);
       if (walks === MAX_WALKS)
@@ -70,7 +73,7 @@ export async function at<Value>(
 }
 
 /** `folders` is the way from the root to where the walk is; the caller closes what is left in it. */
-async function walk(root: string, path: string, missing: 'keep' | 'make', folders: Folder[]): Promise<Location> {
+async function walk(root: string, path: string, way: Way, folders: Folder[]): Promise<Location> {
   const realRoot = await realRootOf(root);
   checkRoot(root, realRoot);
   const rootFolder = await openFolder(realRoot, realRoot);
@@ -104,7 +107,8 @@ async function walk(root: string, path: string, missing: 'keep' | 'make', folder
         `${shown(path)} is Pawl's own, or leads into a folder of it, which no tool may see.`,
       );
     const stats = await lookUp(folder, name);
-    if (stats?.isSymbolicLink()) {
+    const isEnd = pending.every((rest) => rest === '' || rest === '.');
+    if (stats?.isSymbolicLink() && !(isEnd && way === 'keep-link')) {
       links += 1;
       if (links > MAX_LINKS)
         throw new PawlError('INVALID_PARAMS', `${shown(path)} passes through more than ${MAX_LINKS} symbolic links.`);
@@ -115,12 +119,12 @@ async function walk(root: string, path: string, missing: 'keep' | 'make', folder
       } else pending.unshift(...target.split(sep));
       continue;
     }
-    if (pending.every((rest) => rest === '' || rest === '.')) {
+    if (isEnd) {
       await confirm(folder);
       return { realRoot, folder, name, stats, namesFolder: namesFolder || pending.length > 0 };
     }
     if (stats === undefined) {
-      if (missing === 'keep') throw absent(path);
+      if (way !== 'make') throw absent(path);
       await mkdir(entry(folder, name)).catch((error: unknown) => {
         if (codeOf(error) !== 'EEXIST') throw error;
       });

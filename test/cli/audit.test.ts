@@ -96,6 +96,18 @@ test('I4: pawl audit lists what was called, and verify finds what was changed in
   expect(await verify()).toMatchObject({ code: 0, intact: true });
 });
 
+test('an override is listed with what it was about, why, and who the system says it was', async () => {
+  const env = { ...KEYS, USER: 'somebody-else' };
+  const reason = ['--reason', 'maintenance'];
+  expect((await place.run(['circuits', 'force-open', 'greet', ...reason], { env })).code).toBe(0);
+  const listed = await place.run(['audit', 'ls', '--type', 'override'], { env });
+  expect(listed.stdout).toMatch(/cli:(?!somebody-else)\S+ +circuit force_open tool:tools\.greet \(maintenance\)/);
+  expect(await place.run(['audit', 'ls', '--type', 'overrides'], { env })).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('call-ended, override'),
+  });
+});
+
 test('I4: half a line at the end of a file, as a crash leaves it, is no fault', async () => {
   const folder = join(place.folder, '.pawl', 'audit');
   const file = join(folder, readdirSync(folder).find((each) => each.endsWith('.jsonl')) ?? '');

@@ -29,6 +29,16 @@ function endedWith(code: string): CallRecord {
   } as unknown as CallRecord;
 }
 
+test('a call that waits for a person says where its approval is; one that waited, which it was', () => {
+  const { outcome: _, ...call } = endedWith('TIMEOUT');
+  const asked = { ...call, approvalId: 'w0.1.7' };
+  const waits = storyOf({ ...asked, state: 'inflight', phase: 'awaiting-approval' });
+  expect(waits).toContain('waits for a person: pawl approvals show w0.1');
+  expect(waits).not.toContain('queued');
+  expect(storyOf({ ...asked, state: 'done' })).toContain('a person was asked: pawl approvals show w0.1.7');
+  expect(storyOf({ ...call, state: 'inflight', phase: 'queued' })).toContain('handed in and queued');
+});
+
 test.each(UNKNOWN_CODES)('a call that ended in %s is shown with how to resolve it', (code) => {
   expect(storyOf(endedWith(code))).toContain('pawl calls resolve w0.1 --as succeeded|failed|retry');
   expect(howToResolve(code, 'w0.1')).toHaveLength(1);

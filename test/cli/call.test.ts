@@ -245,6 +245,40 @@ describe('pawl calls, tools and sessions', () => {
     });
   });
 
+  test('a tool that somebody switched off is listed and described as off', async () => {
+    const enabledOf = async () => {
+      const { tools } = JSON.parse((await place.run(['tools', '--json'])).stdout) as {
+        tools: { name: string; enabled: boolean }[];
+      };
+      return tools.find(({ name }) => name === 'plain')?.enabled;
+    };
+    expect(await enabledOf()).toBe(true);
+    expect((await place.run(['tools', 'disable', 'plain'])).code).toBe(0);
+    expect(await enabledOf()).toBe(false);
+    expect((await place.run(['tools'])).stdout).toMatch(/^plain .* off +1 /m);
+    expect((await place.run(['tools', 'show', 'plain'])).stdout).toContain(`until 'pawl tools enable plain'`);
+    expect((await place.run(['tools', 'enable', 'plain'])).code).toBe(0);
+    expect((await place.run(['tools', 'show', 'plain'])).stdout).not.toContain('switch');
+  });
+
+  test('calls are listed by tool and state, and a state that there is not is refused', async () => {
+    const session = ['--session', 'by-state'];
+    await place.run(['call', 'greet', '--params', '{"name":"Ada"}', ...session]);
+    await place.run(['call', 'break', ...session]);
+    const listed = async (...args: string[]) => {
+      const { stdout } = await place.run(['calls', 'ls', '--json', ...session, ...args]);
+      return (JSON.parse(stdout) as { calls: { tool: string }[] }).calls.map(({ tool }) => tool);
+    };
+    expect(await listed()).toEqual(['break', 'greet']);
+    expect(await listed('--state', 'failed')).toEqual(['break']);
+    expect(await listed('--tool', 'gree')).toEqual(['greet']);
+    expect(await listed('--tool', 'greet', '--state', 'running')).toEqual([]);
+    expect(await place.run(['calls', 'ls', '--state', 'lost'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('unresolved'),
+    });
+  });
+
   test('a session is opened, shown and closed; a closed one takes no calls', async () => {
     const opened = await place.run(['sessions', 'open', '--actor', 'ada', '--workspace', '.', '--key', 'trip']);
     expect(opened).toMatchObject({ code: 0, stdout: 'trip\n' });

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import {
+  callsFindings,
   checkFleet,
   clockFinding,
   shardsFindings,
@@ -59,6 +60,22 @@ test('tiers without a worker: worth knowing, and something to mend once calls wa
     message: expect.stringContaining('2 calls of the tier system wait'),
     fix: `start one with 'pawl worker --tiers workspace,system,elevated'`,
   });
+});
+
+test('calls: those in doubt, and those whose worker is gone, are told with the command that lists them', () => {
+  const [quiet, busy] = [
+    { inDoubt: 0, stale: 0 },
+    { inDoubt: 2, stale: 1 },
+  ];
+  expect(callsFindings([quiet, quiet])).toEqual([]);
+  expect(callsFindings([quiet, busy])).toMatchObject([
+    {
+      state: 'warn',
+      message: expect.stringContaining('of 2 calls'),
+      fix: expect.stringContaining('--state unresolved'),
+    },
+    { state: 'warn', message: expect.stringContaining('1 call lost'), fix: expect.stringContaining('--state running') },
+  ]);
 });
 
 test('limits: how many run and wait under each, and one of a tool that nobody offers', async () => {

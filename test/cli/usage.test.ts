@@ -173,7 +173,7 @@ describe('help', () => {
         'tools ls',
         'tools rm',
       ],
-      ...['tools show', 'up', 'worker'],
+      ...['tools show', 'up', 'worker', 'workers drain', 'workers ls'],
     ]);
   });
 

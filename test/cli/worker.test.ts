@@ -125,6 +125,8 @@ test('a second signal interrupts what runs: a call that may have had its effect 
   expect(await worker.ended).toEqual({ code: 1, signal: null });
   expect(await call.ended).toEqual({ code: 6, signal: null });
   const { callId } = JSON.parse(call.stdout()) as { callId: string };
+  const inDoubt = async () => (await place.run(['calls', 'ls', '--state', 'unresolved'])).stdout;
+  expect(await inDoubt()).toContain(`${callId}  linger  failed: OUTCOME_UNKNOWN`);
   expect((await place.run(['calls', 'show', callId])).stdout).toContain(`pawl calls resolve ${callId}`);
   const resolved = await place.run([
     'calls',
@@ -140,6 +142,7 @@ test('a second signal interrupts what runs: a call that may have had its effect 
     state: 'done',
     result: { status: 'success', output: { content: { found: true } } },
   });
+  expect(await inDoubt()).not.toContain(callId);
 });
 
 test('a worker that is killed in the middle leaves a call whose outcome is unknown (DESIGN, decision 5)', async () => {

@@ -401,6 +401,19 @@ describe('connections', () => {
     await expect(pawl.openSession()).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
   });
 
+  test('a client and a worker end with the block that holds them (`await using`)', async () => {
+    const fleet = await startFleet({ tools: [echo], workers: 0 });
+    const [client, ran] = [await fleet.openProducer(), await fleet.startWorker()];
+    {
+      await using pawl = client;
+      await using _worker = ran;
+      const session = await pawl.openSession();
+      expect((await session.call(echo, { text: 'x' })).status).toBe('success');
+    }
+    await expect(client.openSession()).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+    expect((await fleet.pawl.catalogue()).workers).toEqual([]);
+  });
+
   test('the catalogue of a session holds what it may call', async () => {
     const note = scripted('note', () => ({ output: null })).tool;
     const { session, pawl } = await startFleet({ tools: [echo, note], workers: 0 });

@@ -20,7 +20,10 @@ function counted() {
 }
 
 /** One place with these calls, the oldest first. Those without a state are in flight. */
-function placeWith(calls: readonly { readonly session: string; readonly state?: 'done' }[]) {
+function placeWith(
+  calls: readonly { readonly session: string; readonly state?: 'done' }[],
+  { below = [], ends }: { readonly below?: readonly string[]; readonly ends?: (callId: string) => Promise<void> } = {},
+) {
   const looks = counted();
   const cancellations = counted();
   const sessions = new Map(calls.map(({ session }, number) => [`r0.${number}`, session]));
@@ -48,13 +51,14 @@ function placeWith(calls: readonly { readonly session: string; readonly state?: 
       {
         backend: {
           ledger,
-          sessions: { close: async () => undefined, tree: async () => ['trip'] },
+          sessions: { close: async () => undefined, tree: async () => ['trip', ...below] },
           shards: { places: () => [{ tier: 'read-only', shard: 0 }] },
         } as unknown as ClosingParts['backend'],
         outcomesKeptMs: 1_000,
         cancel: async (callId) => {
           inflight.delete(callId);
           await cancellations.during(callId);
+          await ends?.(callId);
           cancelled(callId);
         },
         onClosed: async () => {},
@@ -77,6 +81,18 @@ test('closing a session of thousands of calls leaves room for others: it looks a
   expect(place.cancellations.most).toBeLessThanOrEqual(100);
   // Not at those of others, and a second time at the newest only.
   expect(place.looks.all).toBeLessThanOrEqual(3_500);
+});
+
+test('a call that takes its time to end keeps no session below from being cancelled meanwhile', async () => {
+  const [first, last] = ['r0.0', 'r0.1'];
+  const { promise: told, resolve: tell } = Promise.withResolvers<void>();
+  const ends = async (callId: string) => {
+    if (callId === last) tell();
+    else if (callId === first) await told;
+  };
+  const { close, inflight } = placeWith([{ session: 'trip' }, { session: 'leg' }], { below: ['leg'], ends });
+  await close();
+  expect([...inflight]).toEqual([]);
 });
 
 test('closing cancels all calls of a session, however many it made', async () => {

@@ -104,6 +104,24 @@ describe('a tool that an outside client runs (C21)', () => {
     expect((await session.call('open_file', { file: 'b' })).error?.code).toBe('CLIENT_GONE');
   });
 
+  test('is closed gracefully also when it is closed once more, or its client is, meanwhile', async () => {
+    const { session, openProducer } = await startFleet({ tools: [echo] });
+    const [begun, gate] = [signal(), signal()];
+    const run = async () => {
+      begun.fire();
+      await gate.promise;
+      return { output: 'finished' };
+    };
+    const client = await openProducer();
+    const serving = await client.serveTools([servedTool({ run })]);
+    const { result } = pending(await session.submit('open_file', { file: 'a' }));
+    await begun.promise;
+    const closed = Promise.all([serving.close(60_000), serving.close(), client.close()]);
+    gate.fire();
+    await closed;
+    expect(contentOf(await result)).toBe('finished');
+  });
+
   test('is what the client says it is: failures, soft failures, images, and nothing that is no result', async () => {
     const { pawl, session } = await startFleet({ tools: [echo] });
     const answers: (() => unknown)[] = [

@@ -92,6 +92,25 @@ test('what a producer’s own listeners throw keeps no call from its end either'
   expect(new Set(warned)).toEqual(new Set(['onEvent', 'onAccepted', 'onProgress']));
 });
 
+test('who follows a call and throws keeps neither others from following it, nor the client from closing', async () => {
+  const fleet = await startFleet({ tools: [echo], workers: 0 });
+  const { pawl, session, warned } = await openWarned(fleet);
+  const { callId = '' } = await session.submit(echo, { text: 'x' });
+  const fail = () => {
+    throw new Error('mine');
+  };
+  const told: string[] = [];
+  pawl.follow(callId, { onEvents: fail, onEnd: fail });
+  pawl.follow(callId, {
+    onEvents: (events) => void told.push(...events.map(({ type }) => type)),
+    onEnd: () => void told.push('end'),
+  });
+  await eventually(() => told.includes('queued'));
+  await pawl.close();
+  expect(told).toEqual(['queued', 'end']);
+  expect(warned).toEqual(['onEvents', 'onEnd']);
+});
+
 test('a program that breaks off over an agent has failed it, unless it had replied', async () => {
   const fleet = await startFleet({ tools: [], workers: 0 });
   const { pawl, session, warned } = await openWarned(fleet);

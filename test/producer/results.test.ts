@@ -31,6 +31,15 @@ describe('who waits for which call', () => {
     expect(results.size).toBe(1);
   });
 
+  test('what one of them makes of it is not what the others have', async () => {
+    const { results } = await open();
+    const waiting = [results.wait('a'), results.wait('a')];
+    results.deliver(end('a', { ...SUCCESS, output: { content: { rows: [2, 1] } } }));
+    const [first, second] = await Promise.all(waiting.map(({ outcome }) => outcome));
+    (first as unknown as { output: { content: { rows: number[] } } }).output.content.rows.sort();
+    expect(second).toMatchObject({ output: { content: { rows: [2, 1] } } });
+  });
+
   test('an outcome that was too large for its event is fetched', async () => {
     const { results, settled } = await open();
     const callId = await settled('a');

@@ -222,6 +222,17 @@ describe('aborting', () => {
     expect(await aborted).toMatchObject({ status: 'error', error: { code: 'CANCELLED' } });
   });
 
+  test('with what is no signal is refused, and hands nothing in; null is none', async () => {
+    const { session, world } = await startFleet({ tools: [echo], workers: 0 });
+    const call = (signal: unknown) => session.submit(echo, { text: 'x' }, { signal } as CallOptions);
+    for (const signal of ['stop', 5_000, { aborted: false }])
+      expect((await call(signal)).result).toMatchObject({
+        error: { code: 'CONTRACT_INVALID', issues: [{ path: 'options.signal' }] },
+      });
+    expect(await keysOfCalls(world)).toEqual([]);
+    expect((await call(null)).kind).toBe('pending');
+  });
+
   test('a signal that outlives its calls does not collect them', async () => {
     const { session } = await startFleet({ tools: [echo] });
     const { signal } = new AbortController();

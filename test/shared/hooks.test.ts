@@ -61,18 +61,21 @@ describe('D5: hooks are a chain', () => {
     expect([made.idempotencyKey, made.keyFrom]).toEqual([undefined, undefined]);
   });
 
-  test('a denial names the hook, and no later hook runs', async () => {
-    const later: string[] = [];
-    const { hooks } = chain([
-      { name: 'guard', beforeAttempt: () => ({ deny: 'not on Sundays' }) },
-      { name: 'later', beforeAttempt: () => void later.push('ran') },
-    ]);
-    await expect(hooks.beforeAttempt(attempt())).rejects.toMatchObject({
-      code: 'PERMISSION_DENIED',
-      message: 'The hook guard denied the call: not on Sundays.',
-    });
-    expect(later).toEqual([]);
-  });
+  test.each(['not on Sundays', 'not on Sundays.'])(
+    'a denial (%s) names the hook, and no later hook runs',
+    async (deny) => {
+      const later: string[] = [];
+      const { hooks } = chain([
+        { name: 'guard', beforeAttempt: () => ({ deny }) },
+        { name: 'later', beforeAttempt: () => void later.push('ran') },
+      ]);
+      await expect(hooks.beforeAttempt(attempt())).rejects.toMatchObject({
+        code: 'PERMISSION_DENIED',
+        message: 'The hook guard denied the call: not on Sundays.',
+      });
+      expect(later).toEqual([]);
+    },
+  );
 
   test('only the tools that a hook names concern it', async () => {
     const ran: string[] = [];
@@ -144,6 +147,36 @@ describe('a hook that answers false, as a guard without types may', () => {
     const ending = { kind: 'value', result: { output: 1 } } as const;
     expect(await no('afterAttempt').afterAttempt({ ...attempt(), ending })).toEqual(ending);
     await no('onShortCircuit').onShortCircuit({ ...event(), reason: 'refused' });
+  });
+
+  test.each([
+    ['{ denied }', { denied: 'too much' }],
+    ['a text', 'too much'],
+  ])(
+    '%s, which is no answer, is a failure of the hook: a guard stops the call, who watches is told of',
+    async (what, answer) => {
+      const with_ = (kind: HookKind) => chain([{ name: 'own', [kind]: () => answer } as unknown as Hook]);
+      const fault = `it answered ${what}; an answer is { deny?, params? }`;
+      const guard = with_('beforeAttempt');
+      await expect(guard.hooks.beforeAttempt(attempt())).rejects.toMatchObject({
+        code: 'HOOK_FAILED',
+        message: `The hook own failed in beforeAttempt: ${fault}.`,
+      });
+      expect(guard.failures).toEqual([['own', 'beforeAttempt', fault]]);
+      const watcher = with_('afterAttempt');
+      const ending = { kind: 'value', result: { output: 1 } } as const;
+      expect(await watcher.hooks.afterAttempt({ ...attempt(), ending })).toEqual(ending);
+      expect(watcher.failures).toEqual([['own', 'afterAttempt', `it answered ${what}; an answer is { result? }`]]);
+    },
+  );
+
+  test('an event with other parameters is an answer, and what an expression happens to be is none', async () => {
+    const all = (answer: unknown) => chain([{ name: 'own', beforeCall: () => answer as never }]).hooks;
+    expect(await all({ ...event(), params: { amount: 2 } }).beforeCall(event())).toMatchObject({
+      params: { amount: 2 },
+    });
+    for (const answer of [1, [], new Map([[1, 2]]), {}])
+      expect(await all(answer).beforeCall(event())).not.toHaveProperty('params');
   });
 
   test('true, null and nothing let it pass', async () => {

@@ -36,7 +36,7 @@ describe('a patch is read (C17)', () => {
         moveTo: 'd/c.txt',
         hunks: [
           {
-            heading: 'function c()',
+            headings: ['function c()'],
             atEnd: true,
             noLineEnd: false,
             lines: [
@@ -48,6 +48,30 @@ describe('a patch is read (C17)', () => {
         ],
       },
     ]);
+  });
+
+  test('an added file may have empty lines without a mark, and end without a line end', () => {
+    const text = patch(
+      '*** Add File: a',
+      '+one',
+      '',
+      '',
+      '+two',
+      '\\ No newline at end of file',
+      '',
+      '*** Add File: b',
+      '+b',
+      '',
+    );
+    expect(parsePatch(text)).toEqual([
+      { kind: 'add', path: 'a', content: 'one\n\n\ntwo' },
+      { kind: 'add', path: 'b', content: 'b\n' },
+    ]);
+  });
+
+  test('a million empty lines take no time', () => {
+    const blanks = '\n'.repeat(1_000_000);
+    expect(parsePatch(`*** Begin Patch\n*** Update File: a\n@@\n-a${blanks}\n b\n*** End Patch`)).toHaveLength(1);
   });
 
   test('around it may stand what models put there', () => {
@@ -134,6 +158,13 @@ describe('a patch is read (C17)', () => {
   test('unified diffs: a hunk whose head counts too few lines loses none, nor does what follows it', () => {
     const first = '--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+A\n-b\n+B\n@@ -4 +4 @@\n-d\n+D\n';
     expect(applied('a\nb\nc\nd\n', first)).toBe('A\nB\nc\nD\n');
+    const apart =
+      '--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n a\n-b\n+B\n\n-c\n+C\n\n--- a/g\n+++ b/g\n@@ -1 +1 @@\n-x\n+y\n\n-- \n2.47.1\n';
+    expect(applied('a\nb\n\nc\n', apart)).toBe('a\nB\n\nC\n');
+    expect(parsePatch(apart)).toMatchObject([
+      { hunks: [{ lines: { length: 6 } }] },
+      { hunks: [{ lines: { length: 2 } }] },
+    ]);
     const second = '--- a/g\n+++ b/g\n@@ -1 +1 @@\n-x\n+y\n-- \n2.47.1\n';
     expect(parsePatch(first + second)).toMatchObject([
       { path: 'f', hunks: [{ lines: { length: 4 } }, { lines: { length: 2 } }] },
@@ -178,6 +209,13 @@ describe('hunks are applied', () => {
     ['a change', 'a\nb\nc\n', at('@@', ' a', '-b', '+B', ' c'), 'a\nB\nc\n'],
     ['without @@ at the first hunk', 'a\nb\n', at('-b', '+B'), 'a\nB\n'],
     ['the place below a heading', 'f()\n  x\ng()\n  x\n', at('@@ g()', '-  x', '+  y'), 'f()\n  x\ng()\n  y\n'],
+    ['the place below several', 'A\nf\n1\nB\nf\n1\n', at('@@ B', '@@ f', '-1', '+2'), 'A\nf\n1\nB\nf\n2\n'],
+    ['hunks below one heading', 'A\nf\n1\ng\n1\n', at('@@ A', '-1', '+2', '@@ A', ' g', '-1', '+2'), 'A\nf\n2\ng\n2\n'],
+    ['empty lines between hunks', 'a\nb\nc\n', at('@@', '-a', '+A', '', '', '@@', '-c', '+C', '', ''), 'A\nb\nC\n'],
+    ['an empty line between kept ones', 'a\n\nb\n', at('@@', ' a', '', '-b', '+B'), 'a\n\nB\n'],
+    ['that no line end follows', 'a\nb\n', at('@@', ' a', '-b', '+B', '\\ No newline at end of file'), 'a\nB'],
+    ['a byte order mark stays', '\ufeffa\nb\n', at('@@', '-a', '+A', ' b'), '\ufeffA\nb\n'],
+    ['and is not doubled', '\ufeffa\n', at('@@', '-\ufeffa', '+\ufeffA'), '\ufeffA\n'],
     ['the place at the end', 'x\ny\nx\n', at('@@', '-x', '+z', '*** End of File'), 'x\ny\nz\n'],
     ['several hunks in order', 'a\nb\nc\nd\n', at('@@', '-a', '+A', '@@', '-d', '+D'), 'A\nb\nc\nD\n'],
     ['additions alone go to the end', 'a\n', at('@@', '+b'), 'a\nb\n'],
@@ -239,7 +277,8 @@ describe('hunks are applied', () => {
     ['a line that differs', 'a\nb\nc\n', at('@@', ' a', ' b', '-d', '+D'), 'line 3 is "c", where the patch has "d"'],
     ['hunks out of order', 'a\nb\n', at('@@', '-b', '+B', '@@', '-a', '+A'), 'Hunk 2 of 2 for "f" does not fit'],
     ['an end that is none', 'x\ny\n', at('@@', '-x', '+z', '*** End of File'), 'not at the end of the file'],
-    ['an absent heading', 'a\n', at('@@ g()', '-a', '+b'), 'there is no line "g()"'],
+    ['an absent heading', 'a\n', at('@@ g()', '-a', '+b'), 'there is no line "g()" below line 0'],
+    ['additions below a heading above', 'A\nb\n', at('@@ A', '-b', '+B', '@@ A', '+c'), 'no line "A" below line 2'],
   ])('%s is told with what stands there', (_name, content, text, message) => {
     expect(() => applied(content, text)).toThrow(
       expect.objectContaining({ code: 'PRECONDITION_FAILED', message: expect.stringContaining(message) }),

@@ -28,7 +28,12 @@ describe('A12: results are checked and put into their form at one place', () => 
   test.each<[string, unknown, string]>([
     ['no object', 7, 'it returned number'],
     ['null', null, 'it returned null'],
-    ['no output', {}, 'must return { output'],
+    [
+      'no output',
+      { weather: 'fair' },
+      'must return { output, display?, artifacts? }; it returned an object without output.',
+    ],
+    ['a list', [1], 'it returned a list.'],
     ['an output that is a function', { output: () => 1 }, 'must return a value that JSON can say as output'],
     ['an output that was not awaited', { output: Promise.resolve(1) }, 'as output; it returned Promise'],
     ['an output that is a map', { output: new Map([[1, 2]]) }, 'as output; it returned Map'],

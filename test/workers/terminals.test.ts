@@ -150,6 +150,31 @@ test('without a terminal a program sees pipes, and both outputs come as one', as
   expect(report.state).toMatchObject({ kind: 'ended', exitCode: 1 });
 });
 
+describe('a program on pipes', () => {
+  test('is given the end of its input by Ctrl-D, and then can be typed nothing', async () => {
+    const { terminals } = hostWith();
+    const waiting = 'cat; echo ended; read -r line < wait';
+    const id = idOf(await start(terminals, `mkfifo wait; ${waiting}`, { tty: false, waitMs: 0 }));
+    expect(await readUntil(terminals, id, 'ended', (await terminals.write(id, 'typed\u0004', 0)).output)).toBe(
+      'typedended\n',
+    );
+    await expect(terminals.write(id, 'more', 0)).rejects.toMatchObject({
+      code: 'PRECONDITION_FAILED',
+      message: expect.stringContaining('ended with Ctrl-D; nothing was typed'),
+    });
+  });
+
+  test('is killed by Ctrl-C, with all that it started', async () => {
+    const { terminals } = hostWith();
+    const token = uniqueSleep();
+    const first = await start(terminals, `sleep ${token} & echo on; wait`, { tty: false, waitMs: 0 });
+    await readUntil(terminals, idOf(first), 'on\n', first.output);
+    const { state } = await terminals.write(idOf(first), '\u0003', 5_000);
+    expect(state).toMatchObject({ kind: 'ended', exitCode: null, signal: 'SIGKILL' });
+    expect(running(token)).toBe(false);
+  });
+});
+
 test('of a long output the beginning and the end are kept, with a mark between', async () => {
   const { terminals } = hostWith();
   const { output, droppedBytes } = await start(terminals, 'echo first; seq 1 100000; echo last', { tty: false });

@@ -62,6 +62,30 @@ describe('grep_files (C17)', () => {
     expect((await grep({ pattern: 'needle', output_mode: 'files' })).lines).toEqual([]);
   });
 
+  test('a byte order mark is no part of the first line', async () => {
+    const root = temporaryFolder();
+    writeFileSync(join(root, 'a.cs'), '\ufeffusing System;\n');
+    const { output } = await grepFiles.run(
+      grepFiles.parse({ pattern: '^using \\w+;$' }),
+      testContext({ workspaceRoot: root }),
+    );
+    expect(output.lines).toEqual([{ path: 'a.cs', line: 1, text: 'using System;', isMatch: true }]);
+  });
+
+  test('a pattern that asks for a line end is refused, as no line has one', async () => {
+    for (const params of [
+      { pattern: 'one\\nNeedle' },
+      { pattern: 'one\nNeedle', literal: true },
+      { pattern: '\\[\\n' },
+    ])
+      await expect(grep(params)).rejects.toMatchObject({
+        code: 'INVALID_PARAMS',
+        message: expect.stringContaining('fits no line'),
+      });
+    for (const pattern of ['o[^\\n]e', 'o[^[:space:]\\n]e', 'n|\\\\new'])
+      expect((await grep({ pattern })).files).toContain('src/a.ts');
+  });
+
   test('a deeper ignore file overrules those above it', async () => {
     const ctx = tree();
     await ctx.workspace.write('src/deep/.gitignore', '!ignored.log\n');
@@ -198,6 +222,7 @@ test('view_image gives an image by its content, and read points to it (C19, D2)'
 
 test.each([
   '{1..99999999}',
+  '{1..9\\9999999}',
   '{a,b}'.repeat(30),
   '*a'.repeat(10),
   '*a{/x,*a*a*a*a}',
@@ -221,6 +246,32 @@ test.each([
   const { files } = (await glob.run(glob.parse({ pattern }), tree())).output;
   expect(files).toContain('src/a.ts');
 });
+
+test.each([
+  ['./src/**/*.ts', 'src/a.ts'],
+  ['app/[id]/*.tsx', 'app/[id]/page.tsx'],
+  ['app/\\[id\\]/{page,layout}.tsx', 'app/[id]/page.tsx'],
+  ['\\{a,b\\}*.md', '{a,b} c.md'],
+  ['[[]id[]]*', '[id] d.md'],
+  ['s\\rc\\/a.ts', 'src/a.ts'],
+])('a glob finds what its author means: %s', async (pattern, file) => {
+  const root = temporaryFolder();
+  for (const path of ['src/a.ts', 'app/[id]/page.tsx', 'app/i/page.tsx', '{a,b} c.md', '[id] d.md']) {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    writeFileSync(join(root, path), '');
+  }
+  const { output } = await glob.run(glob.parse({ pattern }), testContext({ workspaceRoot: root }));
+  expect(output.files).toContain(file);
+});
+
+test.each(['/src/*.ts', '../*.ts', 'src/../*.ts', '!*.ts', 'src/'])(
+  'a glob that fits no file says why: %s',
+  async (pattern) => {
+    const refused = { code: 'INVALID_PARAMS', message: expect.stringContaining('fits no file: ') };
+    await expect(glob.run(glob.parse({ pattern }), tree())).rejects.toMatchObject(refused);
+    await expect(grep({ pattern: 'a', include: pattern })).rejects.toMatchObject(refused);
+  },
+);
 
 test.each([
   ['*', '.env'],

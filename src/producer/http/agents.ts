@@ -14,6 +14,7 @@ export function agentRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits'>): 
     route({
       method: 'post',
       path: '/v1/sessions/{key}/agents/next',
+      operationId: 'nextAgentOrder',
       permission: 'use',
       summary:
         'What a sub-agent of the session is told next, waited for up to `?wait=MS`. Each message is handed out once.',
@@ -38,6 +39,7 @@ export function agentRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits'>): 
     route({
       method: 'post',
       path: '/v1/sessions/{key}/agents/{agentId}/reply',
+      operationId: 'replyAsAgent',
       permission: 'use',
       summary:
         'What a sub-agent answers to the message of this `turn`; not taken when it has been told more, or is closed.',

@@ -354,6 +354,8 @@ export const answerSchemas = {
   ProgressWanted: z.object({ wanted: flag }),
   AgentNews: z.object({ order: agentOrder.optional() }),
   AgentReplied: z.object({ replied: flag }),
+  WholeOutput: z.object({ content: z.unknown() }),
+  Description: z.looseObject({ openapi: text }),
 } satisfies Readonly<Record<string, z.ZodType>>;
 
 export type AnswerName = keyof typeof answerSchemas | 'ToolResultEnvelope';

@@ -27,6 +27,7 @@ export function approvalRoutes({ pawl }: { readonly pawl: Pawl }): readonly Rout
     route({
       method: 'get',
       path: '/v1/approvals',
+      operationId: 'listApprovals',
       permission: 'decide',
       summary: 'Approvals, the newest first; with `state`, those in that state. Of large parameters the beginning.',
       query: z.strictObject({
@@ -44,6 +45,7 @@ export function approvalRoutes({ pawl }: { readonly pawl: Pawl }): readonly Rout
     route({
       method: 'get',
       path: '/v1/approvals/{id}',
+      operationId: 'getApproval',
       permission: 'decide',
       summary: 'One approval, with earlier decisions on the same tool.',
       answers: { 200: ['The approval', 'ApprovalWithSimilar'] },
@@ -56,6 +58,7 @@ export function approvalRoutes({ pawl }: { readonly pawl: Pawl }): readonly Rout
     route({
       method: 'post',
       path: '/v1/approvals/{id}',
+      operationId: 'decideApproval',
       permission: 'decide',
       summary: 'Approves or denies a call, once, exactly as it was shown.',
       body: decisionSchema,

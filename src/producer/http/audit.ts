@@ -14,6 +14,7 @@ export function auditRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'get',
       path: '/v1/audit',
+      operationId: 'listAuditRecords',
       permission: 'operate',
       summary: 'Records of the audit trail, the newest first; a token of one tenant sees that tenant’s.',
       query: z.strictObject({

@@ -69,6 +69,7 @@ export function callRoutes({
     route({
       method: 'post',
       path: '/v1/calls',
+      operationId: 'createCall',
       permission: 'use',
       summary: 'Hands a call in, as an envelope or in the short form, and waits for its end.',
       query: z.strictObject({
@@ -95,6 +96,7 @@ export function callRoutes({
     route({
       method: 'get',
       path: '/v1/calls',
+      operationId: 'listCalls',
       permission: 'use',
       summary:
         'Calls, the newest first; with `session`, `tool` or `state`, those alone; `truncated` when older ones were not looked at.',
@@ -112,6 +114,7 @@ export function callRoutes({
     route({
       method: 'get',
       path: '/v1/calls/{callId}',
+      operationId: 'getCall',
       permission: 'use',
       summary: 'One call, with its attempts and, once it has ended, its result; `wait` waits for that.',
       query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 0, unit: 'milliseconds' }) }),
@@ -130,10 +133,11 @@ export function callRoutes({
     route({
       method: 'get',
       path: '/v1/calls/{callId}/output',
+      operationId: 'getCallOutput',
       permission: 'use',
       summary:
         'The whole output of a call, where its result shows only a part (`output.metadata.whole`), as it comes from the store.',
-      answers: { 200: 'The output, as the tool returned it' },
+      answers: { 200: ['The output, as the tool returned it', 'WholeOutput'] },
       async handle({ path, caller }) {
         const { callId } = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
         const content = contentAround(await pawl.outputStream(callId));
@@ -147,6 +151,7 @@ export function callRoutes({
     route({
       method: 'delete',
       path: '/v1/calls/{callId}',
+      operationId: 'cancelCall',
       permission: 'use',
       summary: 'Cancels a call wherever it is, and says how that ended.',
       answers: { 200: ['The settlement, and the result if there is one', 'Cancellation'] },
@@ -158,6 +163,7 @@ export function callRoutes({
     route({
       method: 'post',
       path: '/v1/calls/{callId}/compensation',
+      operationId: 'compensateCall',
       permission: 'use',
       summary:
         'Undoes a call that succeeded, once, with its tool’s `compensate`: as a call of its own, waited for like one.',
@@ -181,6 +187,7 @@ export function callRoutes({
     route({
       method: 'post',
       path: '/v1/calls/{callId}/resolution',
+      operationId: 'resolveCall',
       permission: 'operate',
       summary: 'Gives a call with an unknown outcome a known one, or lets it run again.',
       body: resolutionSchema,

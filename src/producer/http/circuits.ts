@@ -35,6 +35,7 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'get',
       path: '/debug/tool-reliability',
+      operationId: 'getReliability',
       permission: 'oversee',
       summary: 'Circuits, ledger counts and switches.',
       answers: { 200: ['The state of reliability', 'Reliability'] },
@@ -43,6 +44,7 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'get',
       path: '/v1/circuits/history',
+      operationId: 'listCircuitChanges',
       permission: 'oversee',
       summary: 'What became of circuits in the last week, the newest first.',
       query: z.strictObject({ limit: queryNumber({ max: 1_000, fallback: 100, unit: 'changes' }) }),
@@ -52,6 +54,7 @@ export function circuitRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'post',
       path: '/debug/tool-reliability',
+      operationId: 'changeReliability',
       permission: 'oversee',
       summary:
         'Forces a circuit open, resets circuits to closed, forgets calls that have ended, or switches the reliability layer off and on for the fleet.',

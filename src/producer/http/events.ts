@@ -25,10 +25,14 @@ export function eventRoutes({ pawl, streams }: Pick<ApiParts, 'pawl' | 'streams'
     route({
       method: 'get',
       path: '/v1/calls/{callId}/events',
+      operationId: 'streamCallEvents',
       permission: 'use',
       summary: `What becomes of a call, as server-sent events (${CALL_EVENTS.join(', ')}). Ends with the call.`,
       headers: z.object({ 'last-event-id': lastEventIdSchema.optional() }),
-      answers: { 200: 'A stream of events', 204: 'The last event was the call’s end: nothing follows' },
+      answers: {
+        200: ['A stream of events', 'text/event-stream'],
+        204: 'The last event was the call’s end: nothing follows',
+      },
       async handle({ path, headers, caller }) {
         const record = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
         const after = headers['last-event-id'];

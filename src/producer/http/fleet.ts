@@ -14,6 +14,7 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'get',
       path: '/v1/me',
+      operationId: 'getCaller',
       permission: 'read',
       summary: 'Who asks: the role of the token, and what it may do.',
       answers: { 200: ['The role, the tenant if the token has one, and the permissions', 'Caller'] },
@@ -34,6 +35,7 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'get',
       path: '/v1/workers',
+      operationId: 'getFleet',
       permission: 'oversee',
       summary: 'Workers that live, and how much each tier has to do.',
       answers: { 200: ['Workers and tiers', 'Fleet'] },
@@ -58,6 +60,7 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'get',
       path: '/v1/shards',
+      operationId: 'listShards',
       permission: 'oversee',
       summary: 'The shards of each tier, and how they stand.',
       answers: { 200: ['Shards', 'ShardList'] },
@@ -68,6 +71,7 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'put',
       path: '/v1/shards/{tier}',
+      operationId: 'setShards',
       permission: 'administer',
       summary: 'Spreads the sessions that are opened from now on among so many shards; all others stay where they are.',
       body: z.strictObject({ shards: shardCountSchema }),
@@ -83,6 +87,7 @@ export function fleetRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'post',
       path: '/v1/workers/{id}/drain',
+      operationId: 'drainWorker',
       permission: 'oversee',
       summary: 'Asks a worker to take no further calls, finish those that it runs, and end.',
       answers: { 202: ['The worker was asked', 'Drain'] },

@@ -10,9 +10,10 @@ export function openApiRoute(described: () => readonly Route[], version: string)
   return route({
     method: 'get',
     path: '/openapi.json',
+    operationId: 'getDescription',
     permission: 'read',
     summary: 'This description.',
-    answers: { 200: 'An OpenAPI document' },
+    answers: { 200: ['An OpenAPI document', 'Description'] },
     handle: () => {
       made ??= openApi(described(), version);
       return { status: 200, body: made };
@@ -47,8 +48,12 @@ function openApi(routes: readonly Route[], version: string): object {
   };
 }
 
-function component(schema: z.ZodType): object {
-  const { $schema: _, ...described } = z.toJSONSchema(schema, { io: 'input' });
+/** What a schema takes. What is read-only in TypeScript is not so for OpenAPI: there, nobody may send it. */
+function component(schema: z.ZodType) {
+  const { $schema: _, ...described } = z.toJSONSchema(schema, {
+    io: 'input',
+    override: ({ jsonSchema }) => void delete jsonSchema.readOnly,
+  });
   return described;
 }
 
@@ -60,7 +65,7 @@ const ERROR_SCHEMA = {
       type: 'object',
       required: ['code', 'message'],
       properties: {
-        code: { enum: Object.keys(STATUSES) },
+        code: { type: 'string', enum: Object.keys(STATUSES) },
         message: { type: 'string' },
         issues: {
           type: 'array',
@@ -79,6 +84,7 @@ const ERROR_SCHEMA = {
 
 function operation(each: Route): object {
   return {
+    operationId: each.operationId,
     summary: each.summary,
     parameters: [
       ...pathParameters(each.path),
@@ -90,13 +96,16 @@ function operation(each: Route): object {
       : {
           requestBody: {
             required: true,
-            content: { 'application/json': { schema: each.bodySchema ?? z.toJSONSchema(each.body, { io: 'input' }) } },
+            content: { 'application/json': { schema: each.bodySchema ?? component(each.body) } },
           },
         }),
     responses: {
       ...Object.fromEntries(Object.entries(each.answers).map(([status, answer]) => [status, answerOf(answer)])),
       default: {
         description: 'A refusal',
+        headers: {
+          'Retry-After': { description: 'With 429 and 503: seconds until another try.', schema: { type: 'integer' } },
+        },
         content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
       },
     },
@@ -106,6 +115,7 @@ function operation(each: Route): object {
 function answerOf(answer: Route['answers'][number]): object {
   if (typeof answer === 'string') return { description: answer };
   const [description, shape] = answer;
+  if (shape.startsWith('text/')) return { description, content: { [shape]: { schema: { type: 'string' } } } };
   return {
     description,
     content: { 'application/json': { schema: { $ref: `#/components/schemas/${shape}` } } },
@@ -122,7 +132,7 @@ function pathParameters(path: string): object[] {
 }
 
 function parameters(schema: z.ZodType, place: 'query' | 'header'): object[] {
-  const { properties = {}, required = [] } = z.toJSONSchema(schema, { io: 'input' });
+  const { properties = {}, required = [] } = component(schema);
   return Object.entries(properties).map(([name, described]) => ({
     name,
     in: place,

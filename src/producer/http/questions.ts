@@ -20,6 +20,7 @@ export function questionRoutes({ pawl }: { readonly pawl: Pawl }): readonly Rout
     route({
       method: 'get',
       path: '/v1/questions',
+      operationId: 'listQuestions',
       permission: 'decide',
       summary: 'Questions of tools that wait for a person, the most urgent first.',
       query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'questions' }) }),
@@ -32,6 +33,7 @@ export function questionRoutes({ pawl }: { readonly pawl: Pawl }): readonly Rout
     route({
       method: 'post',
       path: '/v1/questions/{id}',
+      operationId: 'answerQuestion',
       permission: 'decide',
       summary: 'Answers a question, once, or dismisses it.',
       body: replySchema,

@@ -21,6 +21,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'get',
       path: '/v1/tools/{name}',
+      operationId: 'getTool',
       permission: 'use',
       summary: `One tool; for an admin with its declaration. ${DESCRIBED}`,
       answers: { 200: ['The tool', 'ToolStanding'] },
@@ -46,6 +47,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'put',
       path: '/v1/tools/{name}',
+      operationId: 'declareTool',
       permission: 'administer',
       summary: `Declares a tool, or replaces its declaration (If-Match: its revision; If-None-Match: * for a new one). ${DESCRIBED}`,
       headers: conditions,
@@ -66,6 +68,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'patch',
       path: '/v1/tools/{name}',
+      operationId: 'switchTool',
       permission: 'administer',
       summary: `Switches a tool off or on for the whole fleet, the workers' own tools included. ${DESCRIBED}`,
       headers: conditions,
@@ -84,6 +87,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'delete',
       path: '/v1/tools/{name}',
+      operationId: 'removeTool',
       permission: 'administer',
       summary: `Removes a declaration. ${DESCRIBED}`,
       headers: conditions,
@@ -96,6 +100,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'get',
       path: '/v1/tools/{name}/revisions',
+      operationId: 'listToolRevisions',
       permission: 'administer',
       summary: `Its revisions, the newest first. ${DESCRIBED}`,
       answers: { 200: ['Revisions', 'RevisionList'] },
@@ -106,6 +111,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'post',
       path: '/v1/tools/{name}/rollback',
+      operationId: 'rollBackTool',
       permission: 'administer',
       summary: `Makes an earlier revision the newest again. ${DESCRIBED}`,
       headers: conditions,

@@ -42,14 +42,18 @@ export interface Answer {
   readonly stream?: (response: Response) => void;
 }
 
-/** Status and meaning of the answers, refusals aside, and the name of their shape where they are JSON. */
-export type Answers = Readonly<Record<number, string | readonly [meaning: string, shape: AnswerName]>>;
+/** Status and meaning of the answers, refusals aside, and the name of their shape where they are JSON, or the type of their text. */
+export type Answers = Readonly<
+  Record<number, string | readonly [meaning: string, shape: AnswerName | `text/${string}`]>
+>;
 
 /** A route, with the types of its query and body forgotten. */
 export interface Route {
   readonly method: Method;
   /** With `{name}` for the parts that vary, as OpenAPI writes it. */
   readonly path: string;
+  /** What generated clients call it. */
+  readonly operationId: string;
   readonly permission: Permission;
   readonly summary: string;
   readonly query: z.ZodType;
@@ -73,6 +77,7 @@ export function route<
 >(spec: {
   readonly method: Method;
   readonly path: string;
+  readonly operationId: string;
   readonly permission: Permission;
   readonly summary: string;
   readonly query?: Query;
@@ -96,7 +101,14 @@ export const queryNumber = (options: { readonly max: number; readonly fallback: 
     .string()
     .regex(/^\d{1,12}$/, `must be a whole number of ${options.unit}`)
     .transform((text) => Math.min(Number(text), options.max))
-    .default(options.fallback);
+    .default(options.fallback)
+    // As it reads, for whoever makes a client; it arrives as a text.
+    .meta({
+      type: 'integer',
+      pattern: undefined,
+      minimum: 0,
+      description: `${options.unit}; default: ${options.fallback}; more than ${options.max} is taken as that.`,
+    });
 
 /** Mounts routes, and refuses the other methods of their paths. */
 export function mountRoutes(app: Express, routes: readonly Route[]): void {

@@ -18,6 +18,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'post',
       path: '/v1/sessions',
+      operationId: 'openSession',
       permission: 'use',
       summary: 'Opens a session.',
       body: openSessionSchema,
@@ -42,6 +43,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'get',
       path: '/v1/sessions',
+      operationId: 'listSessions',
       permission: 'use',
       summary: 'Sessions, the newest first.',
       query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'sessions' }) }),
@@ -53,6 +55,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'get',
       path: '/v1/sessions/{key}',
+      operationId: 'getSession',
       permission: 'use',
       summary: 'One session.',
       answers: { 200: ['The session', 'Session'] },
@@ -64,6 +67,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'get',
       path: '/v1/sessions/{key}/messages',
+      operationId: 'listMessages',
       permission: 'use',
       summary: 'What tools said to the people of a session, whose channel is console or operator.',
       answers: { 200: ['Messages, the oldest first', 'MessageList'] },
@@ -75,6 +79,7 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'delete',
       path: '/v1/sessions/{key}',
+      operationId: 'closeSession',
       permission: 'use',
       summary: 'Closes a session and those below it, and cancels their calls.',
       answers: { 204: 'Closed' },

@@ -10,6 +10,7 @@ export function skillRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'get',
       path: '/v1/skills',
+      operationId: 'listSkills',
       permission: 'use',
       summary: 'Skills, the highest priority first; with `?task=` those that its words call for.',
       query: z.strictObject({ task: z.string().min(1).max(20_000).optional() }),
@@ -22,6 +23,7 @@ export function skillRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'get',
       path: '/v1/skills/{name}',
+      operationId: 'getSkill',
       permission: 'use',
       summary: 'One skill.',
       answers: { 200: ['The skill', 'Skill'] },
@@ -30,6 +32,7 @@ export function skillRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'put',
       path: '/v1/skills/{name}',
+      operationId: 'writeSkill',
       permission: 'administer',
       summary: 'Writes the record of a skill. Sessions that are open keep what they have of it.',
       body: skillSchema,
@@ -42,6 +45,7 @@ export function skillRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'delete',
       path: '/v1/skills/{name}',
+      operationId: 'removeSkill',
       permission: 'administer',
       summary: 'Removes the record of a skill.',
       answers: { 204: 'Removed' },

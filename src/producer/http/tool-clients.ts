@@ -15,6 +15,7 @@ export function toolClientRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits
     route({
       method: 'post',
       path: '/v1/tool-clients',
+      operationId: 'registerToolClient',
       permission: 'oversee',
       summary: 'Says that a client runs calls of declared dynamic tools, for as long as it is heard of.',
       body: z.strictObject({
@@ -30,6 +31,7 @@ export function toolClientRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits
     route({
       method: 'post',
       path: '/v1/tool-clients/{clientId}/next',
+      operationId: 'nextToolClientCall',
       permission: 'oversee',
       summary: 'The next call for the client, waited for up to `?wait=MS`; renews its lease.',
       query: z.strictObject({ wait: queryNumber({ max: MAX_WAIT_MS, fallback: 30_000, unit: 'milliseconds' }) }),
@@ -50,6 +52,7 @@ export function toolClientRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits
     route({
       method: 'post',
       path: '/v1/tool-clients/{clientId}/heartbeat',
+      operationId: 'renewToolClient',
       permission: 'oversee',
       summary: 'Renews the lease of the client, and says which of its calls to stop.',
       body: z.strictObject({ running: runningSchema }),
@@ -62,6 +65,7 @@ export function toolClientRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits
     route({
       method: 'post',
       path: '/v1/tool-clients/{clientId}/calls/{callId}/progress',
+      operationId: 'reportToolClientProgress',
       permission: 'oversee',
       summary: 'Says how far a call is.',
       body: z.strictObject({
@@ -84,6 +88,7 @@ export function toolClientRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits
     route({
       method: 'post',
       path: '/v1/tool-clients/{clientId}/calls/{callId}/result',
+      operationId: 'reportToolClientResult',
       permission: 'oversee',
       summary:
         'What came of a call, once: `output`, `contentItems` with `success`, or `error`. 409 when it came too late.',
@@ -97,6 +102,7 @@ export function toolClientRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits
     route({
       method: 'delete',
       path: '/v1/tool-clients/{clientId}',
+      operationId: 'removeToolClient',
       permission: 'oversee',
       summary: 'The client leaves; what it runs ends at once.',
       answers: { 204: 'Left' },

@@ -13,13 +13,14 @@ export function toolRoutes(pawl: Pawl): readonly Route[] {
     route({
       method: 'get',
       path: '/v1/tools',
+      operationId: 'listTools',
       permission: 'use',
       summary:
         'Tools that the fleet offers; with `session`, those that it may call; with `provider`, in the form of its API.',
       query: z.strictObject({
         session: z.string().min(1).max(256).optional(),
         provider: z.enum(PROVIDERS).optional(),
-        strict: z.enum(['true', 'false']).optional(),
+        strict: z.enum(['true', 'false']).optional().meta({ type: 'boolean', enum: undefined }),
       }),
       answers: { 200: ['Tools', 'ToolList'] },
       async handle({ query, caller }) {

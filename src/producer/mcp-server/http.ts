@@ -34,6 +34,8 @@ export interface McpEndpoint {
 }
 
 const MAX_SESSIONS = 10_000;
+/** How long an answer may be silent before what stands between closes its connection, which would cancel the call. */
+const SILENCE_MS = 15_000;
 /** Of the specification. */
 const HEADER_MISMATCH = -32_020;
 
@@ -124,7 +126,7 @@ export function mcpEndpoint(given: McpServerParts & { readonly log: Logger }): M
       if (wrong !== undefined)
         return refuse(response, 400, HEADER_MISMATCH, `Headers and body disagree: ${wrong}.`, route.message.id);
     }
-    return send(response, await modern.fetch(asked, options));
+    return sendOnceThere(response, modern.fetch(asked, options));
   };
 
   const stopWatching = pawl.onCatalogueChange(() => {
@@ -176,6 +178,25 @@ function webRequest(request: HttpRequest, signal: AbortSignal): Request {
   });
 }
 
+/** Sends an answer. One that takes long becomes a stream, as the client has said that it takes: comments fill the silence. */
+export async function sendOnceThere(
+  response: HttpResponse,
+  answer: Promise<Response>,
+  silenceMs = SILENCE_MS,
+): Promise<void> {
+  const fillSilence = () => {
+    if (response.closed) return;
+    if (!response.headersSent)
+      response.set({ 'Content-Type': 'text/event-stream; charset=utf-8', 'X-Accel-Buffering': 'no' });
+    response.write(': still here\n\n');
+  };
+  const silence = setInterval(fillSilence, silenceMs);
+  const there = await answer.finally(() => clearInterval(silence));
+  if (!response.headersSent || response.closed) return send(response, there);
+  if (there.headers.get('content-type')?.startsWith('text/event-stream') === true) return sendBody(response, there);
+  response.end(`event: message\ndata: ${JSON.stringify(await there.json())}\n\n`);
+}
+
 async function send(response: HttpResponse, answer: Response): Promise<void> {
   if (response.closed) {
     await answer.body?.cancel();
@@ -183,11 +204,15 @@ async function send(response: HttpResponse, answer: Response): Promise<void> {
   }
   response.status(answer.status);
   for (const [name, value] of answer.headers) response.set(name, value);
+  if (answer.body !== null) response.flushHeaders();
+  await sendBody(response, answer);
+}
+
+async function sendBody(response: HttpResponse, answer: Response): Promise<void> {
   if (answer.body === null) {
     response.end();
     return;
   }
-  response.flushHeaders();
   await pipeline(Readable.fromWeb(answer.body as ReadableStream), response).catch(() => {});
 }
 

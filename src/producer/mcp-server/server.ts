@@ -117,6 +117,9 @@ export function createMcpServer(
     { params: taskSchema },
     task((client, { taskId }) => cancelTask(pawl, client, taskId)),
   );
+  // Over HTTP it is the endpoint that tells all its clients.
+  if (caller.id === 'stdio')
+    server.onclose = pawl.onCatalogueChange(() => void server.sendToolListChanged().catch(() => {}));
   extend?.(server);
   return server;
 }

@@ -1,5 +1,6 @@
 /** The way back from an export: the call of a tool that a model means. */
 import { PawlError } from '../failure.ts';
+import { nearest } from '../schema.ts';
 import { withoutNulls } from './arguments.ts';
 import type { ToolReference } from './names.ts';
 import type { ExportableTool, ToolExport } from './tools-for.ts';
@@ -22,11 +23,7 @@ export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[
   const shell = tools.find(({ variant }) => variant?.type === 'local-shell');
   const reference = call.kind === 'local-shell' ? shell : exported.names[call.name];
   const tool = tools.find((each) => each.namespace === reference?.namespace && each.name === reference.name);
-  if (tool === undefined)
-    throw new PawlError(
-      'UNKNOWN_TOOL',
-      `No tool ${JSON.stringify('name' in call ? call.name : call.kind)} was exported.`,
-    );
+  if (tool === undefined) throw new PawlError('UNKNOWN_TOOL', unknownTool(exported, call));
   const target = { namespace: tool.namespace, name: tool.name };
   if (call.kind === 'local-shell') return { ...target, params: shellParams(tool, call.action) };
   if (call.kind === 'custom') {
@@ -71,4 +68,13 @@ function invalid(message: string): PawlError {
   return new PawlError('INVALID_PARAMS', `${message[0]?.toUpperCase()}${message.slice(1)}.`, {
     issues: [{ path: '', message }],
   });
+}
+
+/** For the model's next try. */
+function unknownTool({ names }: ToolExport, call: ProviderCall): string {
+  const name = String('name' in call ? call.name : call.kind);
+  if (Object.hasOwn(names, name)) return `The tool ${JSON.stringify(name)} is not offered any more.`;
+  const near = nearest(name, Object.keys(names));
+  const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`;
+  return `No tool ${JSON.stringify(name)} was exported.${hint}`;
 }

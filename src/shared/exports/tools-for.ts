@@ -100,12 +100,17 @@ const GEMINI: SubsetRules = {
   constAsEnum: true,
 };
 
-/** Throws `CONFIGURATION` for two tools of one qualified name. */
+/** Throws `CONFIGURATION` for two tools of one qualified name, and for a provider that is none. */
 export function toolsFor(
   provider: Provider,
   tools: readonly ExportableTool[],
   options: ExportOptions = {},
 ): ToolExport {
+  if (!PROVIDERS.includes(provider))
+    throw new PawlError(
+      'CONFIGURATION',
+      `Tools are exported for ${PROVIDERS.join(', ')}; there is no form for ${JSON.stringify(provider) ?? 'undefined'}.`,
+    );
   const sorted = tools.toSorted((a, b) => compare(qualified(a), qualified(b)));
   const roots = sorted.map(({ inputSchema }) => flatRoot(inputSchema));
   const named = sorted.map((tool, index) => ({ ...tool, inputSchema: roots[index]?.schema ?? tool.inputSchema }));

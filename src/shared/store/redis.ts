@@ -220,6 +220,9 @@ export function openNodeConnection(
   return client;
 }
 
+/** What ioredis says of commands that come to a connection that was told to end, or wait in it. */
+const CLOSED = 'Connection is closed.';
+
 /** Ends a connection at once; commands that wait for an answer, or for the connection to come back, fail. */
 export function closeConnection(client: Redis): void {
   // Told to end again, ioredis adds a listener to the socket that was, each time.
@@ -227,7 +230,7 @@ export function closeConnection(client: Redis): void {
   const waiting = client.status === 'reconnecting';
   client.disconnect();
   // ioredis forgets those commands when it is told to stop between two tries: whoever awaits one would wait for ever.
-  if (waiting) (client as unknown as { flushQueue(error: Error): void }).flushQueue(new Error('Connection is closed.'));
+  if (waiting) (client as unknown as { flushQueue(error: Error): void }).flushQueue(new Error(CLOSED));
 }
 
 /**
@@ -410,6 +413,9 @@ export function backendError(error: unknown): unknown {
 
 function unavailable(cause: Error): PawlError {
   if (cause instanceof PawlError && cause.code === 'BACKEND_UNAVAILABLE') return cause;
+  // Ours try again for as long as they are open: nothing is wrong with Redis.
+  if (cause.message === CLOSED)
+    return new PawlError('BACKEND_UNAVAILABLE', 'The connection to Redis was closed by this process.', { cause });
   // ioredis names an option of its own, and where to read of it.
   const why = cause.message.includes('max retries per request') ? 'the connection was lost.' : cause.message;
   return new PawlError('BACKEND_UNAVAILABLE', `Redis cannot be used: ${why}`, { cause });

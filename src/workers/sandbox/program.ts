@@ -9,6 +9,22 @@ import { PawlError } from '../../shared/failure.ts';
  */
 const TRUSTED_FOLDERS = ['/usr/local/bin', '/usr/bin', '/bin', '/usr/sbin', '/sbin', '/run/current-system/sw/bin'];
 
+/** Words that models take for programs. */
+const SHELL_WORDS = new Set([
+  '.',
+  'alias',
+  'cd',
+  'eval',
+  'exec',
+  'export',
+  'popd',
+  'pushd',
+  'set',
+  'source',
+  'ulimit',
+  'unset',
+]);
+
 /**
  * Absolute path of the program `name`: as it stands when it has a slash (relative to `folder`), else from `searchPath`.
  * Throws `NOT_FOUND` with the name, and `PERMISSION_DENIED` for a file that cannot be run.
@@ -27,8 +43,13 @@ export async function findProgram(name: string, folder: string, searchPath: stri
     const path = join(each, name);
     if (await isRunnable(path)) return path;
   }
-  const hint = /\s/.test(name) ? ' Give the program and each of its arguments as separate elements.' : '';
-  throw new PawlError('NOT_FOUND', `Program not found: ${name}.${hint}`);
+  throw new PawlError('NOT_FOUND', `Program not found: ${name}.${hintFor(name)}`);
+}
+
+function hintFor(name: string): string {
+  if (SHELL_WORDS.has(name))
+    return ' It is a word of the shell: run it in one, as in ["sh", "-c", "cd src && ls"], or name the folder to start in.';
+  return /\s/.test(name) ? ' Give the program and each of its arguments as separate elements.' : '';
 }
 
 /** Absolute path of one of the sandbox's own programs, or undefined where it is not installed. */

@@ -15,6 +15,8 @@ const ARTIFACT_KINDS = {
   deleted: 'other',
 } as const;
 
+const MAY_BE_REMOVED = ['RESULT_TOO_LARGE', 'PERMISSION_DENIED', 'INVALID_PARAMS'];
+
 /**
  * Tool `apply_patch` (C17). Effects `probe`: after a crash the files themselves tell whether the patch was applied.
  */
@@ -24,7 +26,7 @@ export const applyPatch = defineTool({
   description: [
     'Changes several files of the workspace in one step: either the whole patch is applied, or nothing is changed and the error names the hunk that does not fit and what stands there instead.',
     'Format: a line "*** Begin Patch"; then for each file "*** Add File: PATH" followed by its lines, each beginning with "+"; or "*** Delete File: PATH"; or "*** Update File: PATH", optionally "*** Move to: NEW_PATH", and hunks; then a line "*** End Patch".',
-    'A hunk begins with "@@", optionally followed by a line of the file that stands above the change (such as a function head), then lines that begin with a space (kept), "-" (removed) or "+" (added); give about three kept lines around each change. "*** End of File" after a hunk pins it to the end of the file.',
+    'A hunk begins with "@@", optionally followed by a line of the file that stands above the change (such as a function head), and further such lines where one does not tell the place (a class, then its function), then lines that begin with a space (kept), "-" (removed) or "+" (added); give about three kept lines around each change. "*** End of File" after a hunk pins it to the end of the file.',
     'Unified diffs as "git diff" writes them are understood too. Paths are relative to the workspace root.',
   ].join(' '),
   variant: {
@@ -76,12 +78,12 @@ async function changesOf(patches: readonly FilePatch[], ctx: ToolContext): Promi
       continue;
     }
     if (patch.kind === 'delete') {
-      changes.push({ kind: 'remove', path: patch.path, expected: hashOf(await ctx.workspace.read(patch.path)) });
+      changes.push({ kind: 'remove', path: patch.path, ...(await expectedOf(patch.path, ctx)) });
       continue;
     }
     if (patch.moveTo !== undefined && patch.hunks.length === 0) {
       const bytes = await ctx.workspace.read(patch.path);
-      changes.push({ kind: 'write', path: patch.moveTo, content: bytes, expected: 'absent' });
+      changes.push({ kind: 'write', path: patch.moveTo, content: bytes, expected: 'absent', like: patch.path });
       changes.push({ kind: 'remove', path: patch.path, expected: hashOf(bytes) });
       continue;
     }
@@ -92,7 +94,7 @@ async function changesOf(patches: readonly FilePatch[], ctx: ToolContext): Promi
         throw new PawlError('INVALID_PARAMS', `The hunks for ${JSON.stringify(patch.path)} change nothing.`);
       changes.push({ kind: 'write', path: patch.path, content, expected: hash });
     } else {
-      changes.push({ kind: 'write', path: patch.moveTo, content, expected: 'absent' });
+      changes.push({ kind: 'write', path: patch.moveTo, content, expected: 'absent', like: patch.path });
       changes.push({ kind: 'remove', path: patch.path, expected: hash });
     }
   }
@@ -104,6 +106,16 @@ async function changesOf(patches: readonly FilePatch[], ctx: ToolContext): Promi
       `${JSON.stringify(twice)} is changed twice; give all its hunks under one "*** Update File".`,
     );
   return changes;
+}
+
+/** Nothing for what cannot be read and may be removed all the same: a very large file, a link to a folder or out of the workspace. */
+async function expectedOf(path: string, ctx: ToolContext): Promise<{ readonly expected?: string }> {
+  try {
+    return { expected: hashOf(await ctx.workspace.read(path)) };
+  } catch (error) {
+    if (error instanceof PawlError && MAY_BE_REMOVED.includes(error.code)) return {};
+    throw error;
+  }
 }
 
 /** Whether every file looks as if the patch had been applied: its new lines stand there, its removed lines do not. */

@@ -2,11 +2,11 @@ import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
 import { placesOf } from '../../shared/text-search.ts';
 import { defineTool } from '../../shared/tool.ts';
+import { explainAbsent } from './absent-text.ts';
 import { editsFiles } from './kinds.ts';
 import { hashOf, readText } from './text.ts';
 
 const MAX_NAMED_LINES = 10;
-const MAX_SHOWN_LENGTH = 160;
 /** Of one call, all its edits together. */
 const MAX_PLACES = 1_000_000;
 /** What a file may grow to: a longer one could not be read again. */
@@ -157,7 +157,10 @@ function replaced(path: string, text: string, edits: readonly Edit[]): { content
     const { from, to } = inLineEndsOf(content, edit.old_string, edit.new_string);
     const positions = placesOf(content, from, MAX_PLACES + 1);
     const which = edits.length === 1 ? '' : `Edit ${index + 1} of ${edits.length}: `;
-    if (positions.length === 0) throw new PawlError('PRECONDITION_FAILED', which + explainAbsent(path, content, from));
+    if (positions.length === 0) {
+      const head = `${which}old_string was found 0 times in ${JSON.stringify(path)}; nothing was changed.`;
+      throw new PawlError('PRECONDITION_FAILED', `${head} ${explainAbsent(content, from)}`);
+    }
     if (positions.length > 1 && !edit.replace_all)
       throw new PawlError('PRECONDITION_FAILED', which + explainSeveral(path, content, positions));
     if (lines.length + positions.length > MAX_PLACES)
@@ -205,50 +208,4 @@ function explainSeveral(path: string, content: string, positions: readonly numbe
   const lines = linesAt(content, positions.slice(0, MAX_NAMED_LINES));
   const more = positions.length > MAX_NAMED_LINES ? ' and more' : '';
   return `old_string was found ${positions.length} times in ${JSON.stringify(path)}, at lines ${lines.join(', ')}${more}; nothing was changed. Take more of the lines around it into old_string to make it unique, or set replace_all to true.`;
-}
-
-function explainAbsent(path: string, content: string, text: string): string {
-  const head = `old_string was found 0 times in ${JSON.stringify(path)}; nothing was changed.`;
-  const bare = (line: string): string => line.replaceAll(/\s+/g, '');
-  const lines = content.split('\n');
-  const wanted = text.split('\n').map(bare).filter(Boolean);
-  const [first = ''] = wanted;
-  const same = lines.findIndex((line) => bare(line) === first && first !== '');
-  if (same !== -1) {
-    const what = wanted.length > 1 ? 'Its first line stands' : 'It stands';
-    return `${head} ${what} at line ${same + 1} when white space is left aside: ${shown(lines[same])}. Copy the text exactly from the file.`;
-  }
-  const pairs = pairsOf(first);
-  const { line, score } = lines.reduce<{ line: number; score: number }>(
-    (best, candidate, index) => {
-      const likeness = similarity(pairs, first.length, bare(candidate));
-      return likeness > best.score ? { line: index, score: likeness } : best;
-    },
-    { line: -1, score: 0 },
-  );
-  if (score < 0.5) return `${head} No line resembles it: read the file again.`;
-  return `${head} The nearest line is line ${line + 1}: ${shown(lines[line])}. Read the file again and copy the text exactly.`;
-}
-
-/** How often each pair of letters comes. */
-function pairsOf(text: string): ReadonlyMap<string, number> {
-  const pairs = new Map<string, number>();
-  for (let at = 0; at < text.length - 1; at += 1) {
-    const pair = text.slice(at, at + 2);
-    pairs.set(pair, (pairs.get(pair) ?? 0) + 1);
-  }
-  return pairs;
-}
-
-/** 0 to 1: the share of letter pairs that a line has in common with a text of these pairs and this length. */
-function similarity(pairs: ReadonlyMap<string, number>, length: number, line: string): number {
-  if (length < 2 || line.length < 2) return 0;
-  let common = 0;
-  for (const [pair, count] of pairsOf(line)) common += Math.min(count, pairs.get(pair) ?? 0);
-  return (2 * common) / (length + line.length - 2);
-}
-
-function shown(line: string | undefined): string {
-  const text = (line ?? '').replace(/\r$/, '');
-  return JSON.stringify(text.length <= MAX_SHOWN_LENGTH ? text : `${text.slice(0, MAX_SHOWN_LENGTH)}…`);
 }

@@ -15,7 +15,7 @@ export const terminalOutput = z.object({
   exit_code: z
     .int()
     .nullable()
-    .describe('0 means success; null while it runs, or when it was killed at its time limit.'),
+    .describe('0 means success; null while it runs, or when it was killed, as at its time limit.'),
   output: z.string().describe('What it wrote since the last report, standard output and standard error in order.'),
   timed_out: z.boolean(),
   truncated_bytes: z.int().describe('How many bytes are missing in the middle of the output.'),
@@ -44,10 +44,7 @@ export const execCommand = defineTool({
       .max(MAX_TIMEOUT_MS)
       .default(DEFAULT_TIMEOUT_MS)
       .describe(`Time limit of the command in milliseconds. Default ${DEFAULT_TIMEOUT_MS}, half an hour.`),
-    tty: z
-      .boolean()
-      .default(true)
-      .describe('Whether it gets a terminal. Without one it sees pipes, and Ctrl-C cannot be typed. Default: true.'),
+    tty: z.boolean().default(true).describe('Whether it gets a terminal. Without one it sees pipes. Default: true.'),
     yield_time_ms: z
       .int()
       .min(0)
@@ -82,7 +79,9 @@ export function terminalResult(
     ? `still runs as ${state.terminalId}`
     : state.timedOut
       ? 'killed at its time limit'
-      : `exit code ${state.exitCode}`;
+      : state.exitCode === null
+        ? `ended by ${state.signal}`
+        : `exit code ${state.exitCode}`;
   return {
     output: {
       session_id: running ? state.terminalId : null,

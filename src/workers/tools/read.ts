@@ -1,9 +1,10 @@
+import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
 import { nearest } from '../../shared/schema.ts';
 import { defineTool, type ToolContext } from '../../shared/tool.ts';
 import { readsFiles } from './kinds.ts';
-import { hashOf, imageTypeOf, isBinary } from './text.ts';
+import { hashOf, imageTypeOf, isBinary, utf16Of } from './text.ts';
 import { counted } from './words.ts';
 
 const DEFAULT_LINES = 2_000;
@@ -52,7 +53,8 @@ export const read = defineTool({
   async run({ path, offset, limit, line_numbers: numbered }, ctx) {
     const bytes = await ctx.workspace.read(path).catch((error: unknown) => explain(error, path, ctx));
     const image = imageTypeOf(bytes);
-    if (image !== undefined || isBinary(bytes)) {
+    const utf16 = utf16Of(bytes);
+    if (image !== undefined || (utf16 === undefined && isBinary(bytes))) {
       const what = image === undefined ? 'a binary file' : `an image (${image})`;
       const hint = image === undefined ? '' : ' Look at it with view_image.';
       throw new PawlError(
@@ -60,7 +62,7 @@ export const read = defineTool({
         `${JSON.stringify(path)} is ${what} of ${bytes.length} bytes; only text can be read.${hint}`,
       );
     }
-    const lines = linesOf(new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes));
+    const lines = linesOf(new TextDecoder(utf16 ?? 'utf-8', { ignoreBOM: true }).decode(bytes));
     if (offset !== undefined && offset > Math.max(lines.length, 1)) {
       throw new PawlError(
         'INVALID_PARAMS',
@@ -75,11 +77,16 @@ export const read = defineTool({
     const mark = truncated
       ? `\n[truncated: lines ${first + 1} to ${endLine} of ${lines.length}${cutBytes > 0 ? `, ${cutBytes} bytes of these lines left out` : ''}; go on with offset ${endLine + 1}]\n`
       : '';
+    const isLossy = utf16 === undefined && !isUtf8(bytes);
+    const warning = isLossy
+      ? '\n[not UTF-8: bytes that are no text are shown as \ufffd, and edit refuses this file]\n'
+      : '';
     const count = kept.length;
     return {
       output: {
         path,
-        content: (numbered ? kept.map((line, index) => `${first + index + 1}\t${line}`) : kept).join('') + mark,
+        content:
+          (numbered ? kept.map((line, index) => `${first + index + 1}\t${line}`) : kept).join('') + mark + warning,
         startLine: lines.length === 0 ? 0 : first + 1,
         endLine,
         totalLines: lines.length,

@@ -19,10 +19,19 @@ export async function readText(path: string, ctx: { readonly workspace: Pick<Wor
   try {
     return { text: new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes), hash: hashOf(bytes) };
   } catch (error) {
-    throw new PawlError('PRECONDITION_FAILED', `${JSON.stringify(path)} is not UTF-8 text and cannot be edited.`, {
-      cause: error,
-    });
+    const is = utf16Of(bytes) === undefined ? 'not UTF-8 text' : 'UTF-16 text';
+    throw new PawlError(
+      'PRECONDITION_FAILED',
+      `${JSON.stringify(path)} is ${is} and cannot be edited; a program such as iconv can convert it to UTF-8.`,
+      { cause: error },
+    );
   }
+}
+
+/** By its byte order mark, which in UTF-32 goes on with zeros. */
+export function utf16Of([first, second, third, fourth]: Uint8Array): 'utf-16le' | 'utf-16be' | undefined {
+  if (first === 0xff && second === 0xfe) return third === 0 && fourth === 0 ? undefined : 'utf-16le';
+  return first === 0xfe && second === 0xff ? 'utf-16be' : undefined;
 }
 
 /** The media type of an image that models can look at, told by its first bytes. */

@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
 import { defineTool } from '../../shared/tool.ts';
-import { readable } from './web-page.ts';
+import { utf16Of } from './text.ts';
+import { readable, stripped } from './web-page.ts';
 
 /** Of the body, decompressed. */
 const MAX_BYTES = 4 * 1024 * 1024;
@@ -9,6 +10,8 @@ const DEFAULT_LENGTH = 50_000;
 const MAX_LENGTH = 200_000;
 const TIMEOUT_MS = 30_000;
 const MAX_ERROR_LENGTH = 300;
+/** Of a page without text, in which an address to go on to is looked for. */
+const MAX_HEAD_LENGTH = 20_000;
 
 const TEXT = /^(text\/|application\/(.+\+)?(json|xml|javascript|x-javascript|yaml|x-yaml|x-ndjson|toml|rtf)$)/;
 const HTML = /^(text\/html|application\/xhtml\+xml)$/;
@@ -70,21 +73,16 @@ export const webFetch = defineTool({
     const { bytes, truncated } = await readUpTo(response, MAX_BYTES);
     const source = decoded(bytes, response.headers.get('content-type') ?? '');
     if (!response.ok) {
-      const said = isText
-        ? `: ${source
-            .replaceAll(/<[^>]*>?|\s+/g, (part) => (/^<[^>]*$/.test(part) ? part : ' '))
-            .trim()
-            .slice(0, MAX_ERROR_LENGTH)}`
-        : '';
+      const text = HTML.test(contentType.trim()) ? stripped(source) : source;
+      const said = isText ? `: ${text.replaceAll(/\s+/g, ' ').trim().slice(0, MAX_ERROR_LENGTH)}` : '';
       throw Object.assign(new Error(`${response.url} answered ${response.status}${said}`), {
         status: response.status,
         headers: response.headers,
       });
     }
-    const page =
-      HTML.test(contentType.trim()) && format !== 'raw'
-        ? await readable(source, response.url, format)
-        : { content: source };
+    const isPage = HTML.test(contentType.trim()) && format !== 'raw';
+    const page = isPage ? await readable(source, response.url, format) : { content: source };
+    const isEmptyPage = isPage && page.content === '';
     const content = page.content.slice(offset, offset + maxLength);
     const end = offset + content.length;
     const isCut = end < page.content.length;
@@ -99,7 +97,9 @@ export const webFetch = defineTool({
         ...(page.title === undefined ? {} : { title: page.title }),
         ...(page.publishedAt === undefined ? {} : { publishedAt: page.publishedAt }),
         content:
-          content + mark + (truncated && !isCut ? `\n[truncated: the body is longer than ${MAX_BYTES} bytes]` : ''),
+          content +
+          (isEmptyPage ? whyEmpty(source, response.url) : mark) +
+          (truncated && !isCut ? `\n[truncated: the body is longer than ${MAX_BYTES} bytes]` : ''),
         totalLength: page.content.length,
         ...(isCut ? { nextOffset: end } : {}),
         bodyTruncated: truncated,
@@ -128,13 +128,31 @@ async function readUpTo(response: Response, maxBytes: number): Promise<{ bytes: 
   }
 }
 
-/** By the header's charset, else by the one that the page names, else UTF-8. */
+/** What a person would see there comes from elsewhere. */
+function whyEmpty(html: string, url: string): string {
+  const [tag = ''] =
+    /<meta\b[^>]{0,200}http-equiv=["']?refresh[^>]{0,2000}>/i.exec(html.slice(0, MAX_HEAD_LENGTH)) ?? [];
+  const [, target = ''] = /url=\s*["']?([^"'>\s]+)/i.exec(tag) ?? [];
+  if (target !== '' && URL.canParse(target, url))
+    return `[empty: the page sends its readers on to ${new URL(target, url).href}]`;
+  return '[empty: the page has no text, unless its scripts make some in a browser]';
+}
+
+/** By its byte order mark, else by the header's charset, else by the one that the page names, else UTF-8. */
 function decoded(bytes: Uint8Array, contentType: string): string {
   const head = Buffer.from(bytes.subarray(0, 2_048)).toString('latin1');
-  const label = /charset=["']?([\w-]+)/i.exec(contentType)?.[1] ?? /<meta[^>]+charset=["']?([\w-]+)/i.exec(head)?.[1];
+  const label =
+    markedCharset(bytes) ??
+    /charset=["']?([\w-]+)/i.exec(contentType)?.[1] ??
+    /<meta[^>]+charset=["']?([\w-]+)/i.exec(head)?.[1];
   try {
     return new TextDecoder(label ?? 'utf-8').decode(bytes);
   } catch {
     return new TextDecoder().decode(bytes); // an unknown charset
   }
+}
+
+function markedCharset(bytes: Uint8Array): string | undefined {
+  const [first, second, third] = bytes;
+  return first === 0xef && second === 0xbb && third === 0xbf ? 'utf-8' : utf16Of(bytes);
 }

@@ -1,4 +1,5 @@
 /** The main content of a page of the web, as text or Markdown. The libraries are loaded at the first page: few workers need them. */
+import type TurndownService from 'turndown';
 
 export interface ReadablePage {
   readonly content: string;
@@ -22,6 +23,9 @@ interface Page {
 
 interface PageElement {
   readonly textContent: string | null;
+  querySelector(selector: string): PageElement | null;
+  querySelectorAll(selector: string): Iterable<PageElement>;
+  closest(selector: string): PageElement | null;
   getAttribute(name: string): string | null;
   setAttribute(name: string, value: string): void;
   remove(): void;
@@ -48,7 +52,7 @@ export async function readable(html: string, url: string, format: 'markdown' | '
     const content =
       format === 'text'
         ? stripped(main)
-        : new Turndown({ headingStyle: 'atx', codeBlockStyle: 'fenced', bulletListMarker: '-' }).turndown(
+        : withTables(new Turndown({ headingStyle: 'atx', codeBlockStyle: 'fenced', bulletListMarker: '-' })).turndown(
             parseHTML(`<html><body>${main}</body></html>`).document.body,
           );
     if (content.trim() === '') return { content: stripped(html) };
@@ -93,13 +97,46 @@ function makeLinksAbsolute(page: Page, url: string): void {
   }
 }
 
+/** Markdown has a line for each row: what takes several lines, and tables that only lay a page out, stay as they are. */
+const NO_CELL = 'table, pre, ul, ol, dl, blockquote, h1, h2, h3, h4, h5, h6';
+
+function withTables(turndown: TurndownService): TurndownService {
+  const known = new WeakMap<object, boolean>();
+  const isData = (element: PageElement): boolean => {
+    const table = element.closest('table');
+    if (table === null) return false;
+    const isKnown = known.get(table);
+    if (isKnown !== undefined) return isKnown;
+    const isPlain = table.querySelector(NO_CELL) === null;
+    const rows = isPlain ? [...table.querySelectorAll('tr')] : [];
+    const is = rows.length > 1 && rows.some((row) => [...row.querySelectorAll('th, td')].length > 1);
+    known.set(table, is);
+    return is;
+  };
+  const rule = (names: readonly string[], replacement: (content: string, element: PageElement) => string) =>
+    turndown.addRule(names.join(), {
+      filter: (node) => names.includes(node.nodeName.toLowerCase()) && isData(node as unknown as PageElement),
+      replacement: (content, node) => replacement(content, node as unknown as PageElement),
+    });
+  rule(['th', 'td'], (content) => ` ${content.trim().replaceAll(/\s+/g, ' ').replaceAll('|', '\\|')} |`);
+  rule(['tr'], (content, row) => {
+    const isFirst = row.closest('table')?.querySelector('tr') === row;
+    const columns = [...row.querySelectorAll('th, td')].length;
+    return `\n|${content}${isFirst ? `\n|${' --- |'.repeat(columns)}` : ''}`;
+  });
+  rule(['thead', 'tbody', 'tfoot'], (content) => content);
+  rule(['caption'], (content) => `${content.trim()}\n\n`);
+  rule(['table'], (content) => `\n\n${content.trim()}\n\n`);
+  return turndown;
+}
+
 const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: ' ' };
 
 /**
  * The text between the tags. Each pattern goes on to the end of the text where what would end it is missing: one that failed there
  * would be tried again at every next tag, and a page of nothing but "<" would hold up the worker for hours.
  */
-function stripped(html: string): string {
+export function stripped(html: string): string {
   return html
     .replaceAll(/<(script|style|noscript|template)\b[^>]*(?:>[\s\S]*?(?:<\/\1\s*>|$)|$)/gi, ' ')
     .replaceAll(/<!--[\s\S]*?(?:-->|$)/g, ' ')
@@ -107,6 +144,7 @@ function stripped(html: string): string {
       /<\/?(p|div|br|li|ul|ol|tr|table|h[1-6]|section|article|header|footer|pre|blockquote)\b[^>]*>?/gi,
       (tag) => (tag.endsWith('>') ? '\n' : tag),
     )
+    .replaceAll(/<\/?t[dh]\b[^>]*>?/gi, (tag) => (tag.endsWith('>') ? ' ' : tag))
     .replaceAll(/<[^>]*>?/g, (tag) => (tag.endsWith('>') ? '' : tag))
     .replaceAll(/&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|(\w{1,8}));/gi, (whole, decimal, hex, name) => {
       if (name !== undefined) return ENTITIES[String(name).toLowerCase()] ?? whole;

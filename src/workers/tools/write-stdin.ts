@@ -12,7 +12,7 @@ export const writeStdin = defineTool({
   version: '1.0.0',
   description: [
     'Types into a command that exec_command started, and returns what it wrote since the last look.',
-    'End a line with "\\n". Control characters work in a terminal: "\\u0003" is Ctrl-C, "\\u0004" is Ctrl-D, the end of input. Empty chars only look.',
+    'End a line with "\\n". Control characters work: "\\u0003" is Ctrl-C, "\\u0004" is Ctrl-D, the end of input. To a command without a terminal give "\\u0003" alone, which kills it, and "\\u0004" as the last character. Empty chars only look.',
     'It returns when the command ends, or after yield_time_ms: to wait for something, look seldom and long.',
   ].join(' '),
   ...runsPrograms,

@@ -258,6 +258,30 @@ test('/openapi.json and docs/http.md describe the same routes, and each of them 
   ]);
 });
 
+test('/openapi.json says what a generated client needs: names, types of parameters, and what comes back', async () => {
+  const { ask } = await startRig();
+  const { body } = await ask('/openapi.json');
+  const operations = Object.values<object>(body.paths).flatMap((methods) => Object.values(methods));
+  const names = operations.map(({ operationId }) => operationId as string);
+  expect(names.every((name) => /^[a-z][A-Za-z]+$/.test(name))).toBe(true);
+  expect(new Set(names).size).toBe(names.length);
+  const withoutBody = operations
+    .flatMap(({ operationId, responses }) =>
+      Object.entries<{ content?: object }>(responses).map((each) => [operationId, ...each]),
+    )
+    .filter(([_name, status, { content }]) => content === undefined && status !== '204');
+  expect(withoutBody).toEqual([]);
+  const { '/v1/calls': calls, '/v1/calls/{callId}/events': events } = body.paths;
+  expect(calls.post.parameters[0].schema).toEqual({
+    type: 'integer',
+    minimum: 0,
+    description: 'milliseconds; default: 30000; more than 300000 is taken as that.',
+  });
+  expect(Object.keys(events.get.responses[200].content)).toEqual(['text/event-stream']);
+  // A client that is made of the document would not send such a member.
+  expect(JSON.stringify(body)).not.toContain('"readOnly"');
+});
+
 test('every error code is of the catalogue or of HTTP', () => {
   const ofHttp = [
     'UNAUTHENTICATED',

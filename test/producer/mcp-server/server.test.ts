@@ -1,7 +1,13 @@
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { PassThrough } from 'node:stream';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';
+import express from 'express';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
-import { oldestOfMost } from '../../../src/producer/mcp-server/http.ts';
+import { oldestOfMost, sendOnceThere } from '../../../src/producer/mcp-server/http.ts';
+import { createMcpServer } from '../../../src/producer/mcp-server/server.ts';
 import { acceptedForm, askCaller, callerAnswers } from '../../../src/shared/asking.ts';
 import type { Hook } from '../../../src/shared/hooks.ts';
 import { FleetKeys } from '../../../src/shared/store/keys.ts';
@@ -12,6 +18,11 @@ import { type Rig, rawGet, startRig, testTools } from '../http/rig.ts';
 
 const MODERN = '2026-07-28';
 const TASKS = 'io.modelcontextprotocol/tasks';
+const MODERN_META = {
+  'io.modelcontextprotocol/protocolVersion': MODERN,
+  'io.modelcontextprotocol/clientInfo': { name: 'test', version: '1' },
+  'io.modelcontextprotocol/clientCapabilities': { elicitation: {}, extensions: { [TASKS]: {} } },
+};
 
 async function connectClient(rig: Rig, era: 'legacy' | 'modern', token?: string): Promise<Client> {
   const client = new Client(
@@ -48,12 +59,7 @@ function modern(rig: Rig) {
         method,
         params: {
           ...params,
-          _meta: {
-            'io.modelcontextprotocol/protocolVersion': MODERN,
-            'io.modelcontextprotocol/clientInfo': { name: 'test', version: '1' },
-            'io.modelcontextprotocol/clientCapabilities': { elicitation: {}, extensions: { [TASKS]: {} } },
-            ...(params['_meta'] as object | undefined),
-          },
+          _meta: { ...MODERN_META, ...(params['_meta'] as object | undefined) },
         },
       },
     });
@@ -671,4 +677,60 @@ test('methods that MCP does not have are refused with those that it has', async 
   const refused = await ask('/mcp', { method: 'PUT', json: {} });
   expect(refused.status).toBe(405);
   expect(refused.headers.get('allow')).toBe('POST, GET, DELETE');
+});
+
+test.each([
+  [
+    '2025-11-25',
+    'initialize',
+    { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 't', version: '1' } },
+  ],
+  [MODERN, 'subscriptions/listen', { notifications: { toolsListChanged: true }, _meta: MODERN_META }],
+])(
+  'a client on standard streams, in the era %s, is told when tools have come or gone',
+  async (_era, method, params) => {
+    const { pawl } = await startRig(testTools());
+    const [input, output] = [new PassThrough(), new PassThrough()];
+    const told: string[] = [];
+    output.on('data', (line) => void told.push(String(line)));
+    const create = () => createMcpServer({ pawl, version: '0.0.0' }, { id: 'stdio', role: 'admin' }, 'stdio-session');
+    const connection = serveStdio(create, { transport: new StdioServerTransport(input, output) });
+    onTestFinished(() => connection.close());
+    input.write(`${JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })}\n`);
+    await eventually(() => told.length > 0, { what: 'an answer' });
+    await pawl.registry.patch('echo', { enabled: false }, { by: 'test' });
+    await eventually(() => told.join('').includes('notifications/tools/list_changed'), { what: 'the news' });
+  },
+);
+
+test.each([
+  ['one message', () => Response.json({ id: 1 }), 'event: message\ndata: {"id":1}\n\n'],
+  [
+    'a stream',
+    () => new Response('data: {"id":2}\n\n', { headers: { 'content-type': 'text/event-stream' } }),
+    'data: {"id":2}\n\n',
+  ],
+])(
+  'an answer that takes long, %s, is not silent: nothing between the two gives it up',
+  async (_what, answer, ending) => {
+    const there = signal<Response>();
+    const app = express();
+    app.post('/', (_request, response) => sendOnceThere(response, there.promise, 1));
+    const server = app.listen(0, '127.0.0.1');
+    onTestFinished(() => void server.close());
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const response = await fetch(`http://127.0.0.1:${port}/`, { method: 'POST' });
+    expect(response.headers.get('content-type')).toContain('text/event-stream');
+    there.fire(answer());
+    const text = await response.text();
+    expect(text.replace(/^(?:: still here\n\n)+/, '')).toBe(ending);
+    expect(text).not.toBe(ending);
+  },
+);
+
+test('an answer that comes soon is sent as it is, its status included', async () => {
+  const rig = await startRig(testTools());
+  const { status, error } = await modern(rig)('resources/list', {});
+  expect({ status, error }).toMatchObject({ status: 404, error: { code: -32_601 } });
 });

@@ -91,6 +91,12 @@ describe('rule 2: names', () => {
   });
 });
 
+test('a provider that is none is refused by those that there are', () => {
+  expect(() => toolsFor('mistral' as never, [rich])).toThrow(
+    'Tools are exported for openai, anthropic, gemini, mcp; there is no form for "mistral".',
+  );
+});
+
 describe('C5, rule 4: OpenAI', () => {
   test('strict is always said; what is optional becomes required and nullable', () => {
     const { tools, reports } = toolsFor('openai', [rich]);
@@ -552,7 +558,12 @@ describe('C12 to C14: what a model sends', () => {
     expect(refused({ kind: 'function', name: 'book', arguments: '{' })).toMatch(/^The arguments of book are not JSON/);
     expect(refused({ kind: 'function', name: 'book', arguments: '[1]' })).toMatch(/must be a JSON object; got \[1\]/);
     expect(refused({ kind: 'custom', name: 'book', input: 'x' })).toMatch(/takes JSON arguments, not free text/);
-    expect(refused({ kind: 'function', name: 'buk', arguments: '{}' })).toMatch(/No tool "buk" was exported/);
+    expect(refused({ kind: 'function', name: 'buk', arguments: '{}' })).toBe(
+      'No tool "buk" was exported. Did you mean book?',
+    );
+    // One that was taken out of service since.
+    const call = { kind: 'function', name: rich.name, arguments: '{}' } as const;
+    expect(() => decodeCall(toolsFor('mcp', [rich]), [], call)).toThrow('is not offered any more');
   });
 });
 

@@ -149,6 +149,17 @@ describe('Redis out of reach is one typed error', () => {
     expect(backendError(cause)).toMatchObject({ message: 'Redis cannot be used: the connection was lost.', cause });
   });
 
+  test('who has closed a connection is told that, and nothing of Redis', async () => {
+    const { redisUrl, prefix } = await createWorld();
+    const client = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast' });
+    await whenReady(client, 10_000);
+    closeConnection(client);
+    await expect(client.ping()).rejects.toMatchObject({
+      code: 'BACKEND_UNAVAILABLE',
+      message: 'The connection to Redis was closed by this process.',
+    });
+  });
+
   test('a defect of ours passes through', () => {
     const defect = new Error('ERR user_script:1: attempt to index a nil value');
     expect(backendError(defect)).toBe(defect);

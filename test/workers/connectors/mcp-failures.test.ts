@@ -62,6 +62,9 @@ describe('what a server answers', () => {
     expect((await call('refuses')).error).toMatchObject({ code: 'INVALID_PARAMS' });
     expect((await call('explodes')).error).toMatchObject({ code: 'MCP_ERROR' });
     expect((await call('no-content')).error).toMatchObject({ code: 'RESULT_INVALID' });
+    expect((await call('odd-content')).error?.message).toMatch(
+      /^The MCP server odd answers with no valid result: Invalid result for tools\/call: content\.1: Invalid input\b/,
+    );
     const reports: unknown[] = [];
     session.events.on('progress', ({ progress, total, message }) => reports.push({ progress, total, message }));
     expect(contentOf(await call('steps'))).toBe('done');

@@ -42,6 +42,47 @@ test('a public document of 120 operations is imported, and every one of its tool
   expect(asked.sort()).toEqual(described.sort());
 });
 
+const odd = (paths: object) =>
+  importOpenApi({
+    openapi: '3.1.0',
+    info: { title: 'Odd', version: '1.0.0' },
+    servers: [{ url: 'https://odd.example.com' }],
+    paths: { '/good': { get: { operationId: 'good', parameters: [{ name: 'q', in: 'query' }] } }, ...paths },
+    components: {
+      securitySchemes: { digest: { type: 'http', scheme: 'digest' } },
+      schemas: { Pet: { type: 'object', properties: { tag: { enum: ['cat', 'dog'] }, tags: { items: TAG } } } },
+    },
+  });
+const TAG = { $ref: '#/components/schemas/Pet/properties/tag' };
+
+test.each([
+  ['/elsewhere', { $ref: './paths/elsewhere.yaml' }, 'its reference ./paths/elsewhere.yaml cannot be followed'],
+  ['/a?b=c', { get: {} }, 'must have no query'],
+  ['/digest', { get: { security: [{ digest: [] }] } }, 'it is secured by digest, which no header can say'],
+])('what cannot be declared, as %s, is left out with the reason, and the rest is imported', (path, item, reason) => {
+  const { tools, skipped } = odd({ [path]: item });
+  expect(tools[0]).toMatchObject({ name: 'odd.good' });
+  expect(skipped).toEqual([{ operation: expect.stringContaining(path), reason: expect.stringContaining(reason) }]);
+});
+
+test('a reference is followed into a list, and to a part of a schema that refers to itself', () => {
+  const body = { requestBody: { content: { 'application/json': { schema: { $ref: '#/components/schemas/Pet' } } } } };
+  const { tools, skipped } = odd({
+    '/again': { get: { operationId: 'again', parameters: [{ $ref: '#/paths/~1good/get/parameters/0' }] } },
+    '/tag': { get: { operationId: 'tag', parameters: [{ name: 'tag', in: 'query', schema: TAG }] } },
+    '/pet': { post: { operationId: 'pet', ...body } },
+  });
+  expect(skipped).toEqual([]);
+  const schemaOf = (name: string) => tools.find((tool) => tool.name === `odd.${name}`)?.spec.inputSchema;
+  expect(schemaOf('again')).toMatchObject({ properties: { q: { type: 'string' } } });
+  const definition = { Pet_properties_tag: { enum: ['cat', 'dog'] } };
+  expect(schemaOf('tag')).toMatchObject({
+    properties: { tag: { $ref: '#/$defs/Pet_properties_tag' } },
+    $defs: definition,
+  });
+  expect(schemaOf('pet')).toMatchObject({ $defs: definition });
+});
+
 function exampleOf(type: string | undefined): unknown {
   return type === 'integer' || type === 'number' ? 1 : type === 'boolean' ? true : type === 'string' ? 'x' : {};
 }

@@ -1,4 +1,14 @@
-import { existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { applyPatch } from '../../../src/workers/tools/index.ts';
@@ -62,6 +72,16 @@ test('adds, changes, deletes and moves files in one step, and names them (A12, C
   ]);
 });
 
+test.each([
+  ['as it is', []],
+  ['with changes', ['@@', '-run', '+RUN']],
+])('a program that moves %s can still be run', async (_, hunks) => {
+  const { root, ctx } = folderWith({ run: 'run\n' });
+  chmodSync(join(root, 'run'), 0o755);
+  await applyPatch.run(patch('*** Update File: run', '*** Move to: bin/run', ...hunks), ctx);
+  expect(statSync(join(root, 'bin/run')).mode & 0o777).toBe(0o755);
+});
+
 describe('all or nothing', () => {
   test.each([
     ['a hunk of the last file does not fit', ['*** Update File: d.txt', '@@', '-zzz', '+y'], 'PRECONDITION_FAILED'],
@@ -102,6 +122,57 @@ describe('all or nothing', () => {
     const { 'a.txt': a, 'z.txt': z } = contentsOf(root);
     expect([a, z]).toEqual(['a\n', 'z\n']);
     expect(readdirSync(root).filter((name) => name.endsWith('.tmp'))).toEqual([]);
+  });
+});
+
+describe('a symbolic link', () => {
+  test('that is deleted or moved away goes, and the file that it leads to stays', async () => {
+    const { root, ctx } = folderWith({ 'a.txt': 'a\n' });
+    for (const name of ['deleted', 'moved']) symlinkSync('a.txt', join(root, name));
+    await applyPatch.run(
+      patch('*** Delete File: deleted', '*** Update File: moved', '*** Move to: b.txt', '@@', '-a', '+b'),
+      ctx,
+    );
+    expect(contentsOf(root)).toEqual({ 'a.txt': 'a\n', 'b.txt': 'b\n' });
+    expect(readdirSync(root).sort()).toEqual(['a.txt', 'b.txt']);
+  });
+
+  test('to a folder, or out of the workspace, is deleted, as is a file that is too large to be read', async () => {
+    const { root, ctx } = folderWith({ 'large.bin': '' });
+    truncateSync(join(root, 'large.bin'), 17 * 1024 * 1024);
+    const outside = temporaryFolder();
+    writeFileSync(join(outside, 'kept'), '');
+    symlinkSync(outside, join(root, 'folder'));
+    symlinkSync(join(outside, 'kept'), join(root, 'file'));
+    await applyPatch.run(patch('*** Delete File: folder', '*** Delete File: file', '*** Delete File: large.bin'), ctx);
+    expect(readdirSync(root)).toEqual([]);
+    expect(readdirSync(outside)).toEqual(['kept']);
+    await expect(applyPatch.run(patch('*** Delete File: ../kept'), ctx)).rejects.toMatchObject({
+      code: 'PERMISSION_DENIED',
+    });
+    await expect(applyPatch.run(patch('*** Delete File: .'), ctx)).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
+  });
+
+  test('is there again when a later change of the patch fails', async () => {
+    const { root, ctx } = folderWith({ 'a.txt': 'a\n' });
+    symlinkSync('a.txt', join(root, 'link'));
+    await expect(
+      ctx.workspace.commit([
+        { kind: 'remove', path: 'link' },
+        { kind: 'write', path: 'b.txt', content: 'b' },
+        { kind: 'write', path: 'b.txt/c.txt', content: 'c' },
+      ]),
+    ).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
+    expect(lstatSync(join(root, 'link')).isSymbolicLink()).toBe(true);
+  });
+
+  test('is not removed where it leads to other content than was read', async () => {
+    const { root, ctx } = folderWith({ 'a.txt': 'a\n' });
+    symlinkSync('a.txt', join(root, 'link'));
+    await expect(
+      ctx.workspace.commit([{ kind: 'remove', path: 'link', expected: '0'.repeat(64) }]),
+    ).rejects.toMatchObject({ code: 'PRECONDITION_FAILED' });
+    expect(readdirSync(root).sort()).toEqual(['a.txt', 'link']);
   });
 });
 

@@ -78,7 +78,39 @@ describe('edit refuses with a hint for the next attempt, and changes nothing', (
     });
     expect(code).toBe('PRECONDITION_FAILED');
     expect(message).toContain('found 0 times');
-    expect(message).toContain('at line 2 when white space is left aside: "\\treturn  1;"');
+    expect(message).toContain(
+      'at line 2 when white space is left aside: line 2 is "\\treturn  1;", where old_string has ',
+    );
+  });
+
+  test.each([
+    [
+      'a line further down',
+      'a\nb\nc\n',
+      'a\nb\nd',
+      'It begins as line 1 does, but line 3 is "c", where old_string has "d".',
+    ],
+    ['the likeliest of several places', 'a\nx\na\nb\nc\n', 'a\nb\nd', 'It begins as line 3 does, but line 5 is "c"'],
+    [
+      'white space further down',
+      'a\n  b\n',
+      'a\n\tb',
+      'It stands at line 1 when white space is left aside: line 2 is "  b", where old_string has "\\tb".',
+    ],
+    [
+      'a file that ends before',
+      'a\nb',
+      'b\nc',
+      'It begins as line 2 does, but the file ends there, where old_string has "c".',
+    ],
+    ['several line ends', 'a\r\nb\nc\n', 'a\nb\nc', 'Edit those above line 2 apart from the others.'],
+    ['a line end that the file has not', 'a\nb\n', 'a\r\nb', 'line 1 is "a", where old_string has "a\\r"'],
+    ['empty lines before it', 'a\nb\n', '\n\na\nb', 'but not the empty lines at its beginning'],
+    ['line numbers', 'a\n  b\n', '1\ta\n2\t  b', 'without the numbers at the beginning of its lines'],
+    ['white space alone', 'a\n', '\n\n', 'It is nothing but white space'],
+  ])('a text that is absent: by %s', async (_name, content, oldText, expected) => {
+    const { message } = await refusal(content, { old_string: oldText, new_string: 'x' });
+    expect(message).toContain(expected);
   });
 
   test('a text that is absent: with the nearest line, or none', async () => {

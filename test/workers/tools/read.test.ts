@@ -79,6 +79,19 @@ describe('read (A16)', () => {
     expect((await readOf('a\nb\nc\n', { offset: 2, line_numbers: true })).output.content).toBe('2\tb\n3\tc\n');
   });
 
+  test('a file in UTF-16 is text, and of one in another encoding the loss is told', async () => {
+    const little = Buffer.from('\ufeffgrün\n', 'utf16le');
+    for (const bytes of [little, Buffer.from(little).swap16()])
+      expect((await readOf(bytes)).output).toMatchObject({
+        content: '\ufeffgrün\n',
+        totalLines: 1,
+        hash: hashOf(bytes),
+      });
+    const { output } = await readOf(Buffer.from('gr\xfcn\n', 'latin1'));
+    expect(output.content).toMatch(/^gr\ufffdn\n\n\[not UTF-8: .* edit refuses this file\]\n$/);
+    expect(output.truncated).toBe(false);
+  });
+
   test('a binary file is refused', async () => {
     await expect(readOf(Uint8Array.of(1, 0, 2))).rejects.toThrow('binary file of 3 bytes');
   });

@@ -47,6 +47,7 @@ test('at its time limit shell gives the outputs so far', async () => {
 
 test('shell says which program is missing, and ends with the call', async () => {
   await expect(run(['no-such-program'])).rejects.toMatchObject({ code: 'NOT_FOUND' });
+  await expect(run(['cd', 'src'])).rejects.toThrow('Program not found: cd. It is a word of the shell: run it in one');
   const reason = new PawlError('DRAINED');
   await expect(run(['true'], {}, testContext({ signal: AbortSignal.abort(reason) }))).rejects.toBe(reason);
 });

@@ -67,6 +67,54 @@ describe('web_fetch (A16)', () => {
     expect(tainted).toBe(true);
   });
 
+  test('a table keeps its rows and columns, and one that lays out the page its lines', async () => {
+    const data = `<table><caption>Flags</caption><thead><tr><th>Flag</th><th>Does</th></tr></thead>
+      <tbody><tr><td><code>-a</code></td><td><p>a | b</p></td></tr><tr><td>b</td><td></td></tr></tbody></table>`;
+    const layout = `<table><tr><td><ul><li>one</li><li>two</li></ul></td><td>three</td></tr><tr><td>four</td></tr></table>`;
+    const page: RequestListener = (_, response) =>
+      response.writeHead(200, { 'content-type': 'text/html' }).end(`<html><body>${data}${layout}</body></html>`);
+    const markdown = (await (await fetched('/', page)).result).output.content;
+    expect(markdown).toContain('Flags\n\n| Flag | Does |\n| --- | --- |\n| `-a` | a \\| b |\n| b |  |\n');
+    expect(markdown).toMatch(/-\s+one\n-\s+two\n\nthree\n\nfour/);
+    const text = (await (await fetched('/', page, { format: 'text' })).result).output.content;
+    expect(text).toContain('Flag Does');
+  });
+
+  test('a byte order mark says more than a header', async () => {
+    const content = Buffer.from('\ufeffgrün', 'utf16le');
+    for (const type of ['text/plain', 'text/html; charset=utf-8']) {
+      const { result } = await fetched('/', (_, response) =>
+        response.writeHead(200, { 'content-type': type }).end(content),
+      );
+      expect((await result).output.content).toBe('grün');
+    }
+  });
+
+  test.each([
+    [
+      '<div id="root"></div><script src="app.js"></script>',
+      '[empty: the page has no text, unless its scripts make some in a browser]',
+    ],
+    [
+      '<meta http-equiv="refresh" content="0; url=\'../latest/\'">',
+      '[empty: the page sends its readers on to ORIGIN/latest/]',
+    ],
+  ])('an empty page says why: %s', async (page, expected) => {
+    const { result, url } = await fetched('/docs/', (_, response) =>
+      response.writeHead(200, { 'content-type': 'text/html' }).end(page),
+    );
+    expect((await result).output).toMatchObject({ content: expected.replace('ORIGIN', url), totalLength: 0 });
+  });
+
+  test('an error page is told by its words, not by its styles and scripts', async () => {
+    const page =
+      '<html><head><style>body { color: red }</style><script>track()</script></head><body><h1>Gone</h1></body></html>';
+    const { result } = await fetched('/', (_, response) =>
+      response.writeHead(410, { 'content-type': 'text/html' }).end(page),
+    );
+    await expect(result).rejects.toThrow(/answered 410: Gone$/);
+  });
+
   test('text, JSON and raw source as they stand, by their charset', async () => {
     const latin = await fetched('/', (_, response) =>
       response

@@ -61,12 +61,26 @@ export function requestFailure(error: unknown, fault: Error | undefined, server:
       };
     case SdkErrorCode.InvalidResult:
       return stays(
-        new PawlError('RESULT_INVALID', `The MCP server ${server} answers with no valid result: ${error.message}`),
+        new PawlError(
+          'RESULT_INVALID',
+          `The MCP server ${server} answers with no valid result: ${withoutJson(error.message)}`,
+        ),
       );
     case SdkErrorCode.RequestTimeout:
       return stays(new PawlError('UPSTREAM_TIMEOUT', `The MCP server ${server} did not answer in time.`));
     default:
       return stays(new ToolError(`${server}: ${error.message}`, { code: 'MCP_ERROR' }));
+  }
+}
+
+/** The SDK quotes what is wrong as JSON, with every kind of content that it could have been. Where it is wrong says more. */
+function withoutJson(message: string): string {
+  const [, what = '', json = ''] = /^([^[]*)(\[.*\])$/s.exec(message) ?? [];
+  try {
+    const issues = JSON.parse(json) as readonly { readonly path: readonly unknown[]; readonly message: string }[];
+    return `${what}${issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`).join('; ')}`;
+  } catch {
+    return message;
   }
 }
 
