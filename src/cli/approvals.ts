@@ -6,7 +6,7 @@ import type { ApprovalState } from '../shared/approval.ts';
 import { PawlError } from '../shared/failure.ts';
 import { shownText } from '../shared/shown.ts';
 import { readParams } from './call.ts';
-import { type CliContext, print, say, userName, withPawl } from './context.ts';
+import { type CliContext, operatorName, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { type Column, duration, json, moment, table } from './print.ts';
 import { checkBelieved } from './signing-keys.ts';
@@ -87,7 +87,7 @@ function decide(
   { record }: ApprovalListing,
   options: Omit<DecideOptions, 'by'>,
 ): Promise<ApprovalListing> {
-  return pawl.approvals.decide(record.request.id, { ...options, by: `cli:${userName()}` });
+  return pawl.approvals.decide(record.request.id, { ...options, by: operatorName() });
 }
 
 /** All that a person should know before they decide. */

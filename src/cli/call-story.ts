@@ -43,7 +43,7 @@ function history(record: CallRecord): string[] {
   const at = (ms: number) => `  +${duration(Math.max(0, ms - createdAtMs))}`.padEnd(12);
   const lines = [
     `  ${moment(createdAtMs)}`,
-    approvalId === undefined ? `${at(createdAtMs)}handed in and queued` : `${at(createdAtMs)}handed in`,
+    `${at(createdAtMs)}handed in${approvalId === undefined ? ' and queued' : ''}`,
   ];
   if (approvalId !== undefined) {
     const waits = record.state === 'inflight' && record.phase === 'awaiting-approval';

@@ -1,7 +1,7 @@
 /** `pawl call`: one call, from the parameters on the command line to the result on standard output. */
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { hostname, userInfo } from 'node:os';
+import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { CallOptions } from '../producer/call-envelope.ts';
@@ -14,7 +14,7 @@ import type { Tier } from '../shared/tool.ts';
 import { parseToolName } from '../shared/tool-spec.ts';
 import { askAtConsole } from './approvals.ts';
 import { howToResolve } from './call-story.ts';
-import { type CliContext, print, say, usageError, withPawl } from './context.ts';
+import { type CliContext, print, say, usageError, userName, withPawl } from './context.ts';
 import { EXIT_CODES, exitCodeOfResult } from './exit-codes.ts';
 import { count, duration, json, oneLine, plainText } from './print.ts';
 
@@ -72,7 +72,7 @@ export async function runCall(context: CliContext, asked: string, options: CallC
       session.submit(tool.name, params, callOptions),
     ).finally(stopLooking);
     if (result === 'left') return EXIT_CODES.failed.code;
-    show(context, { ...result, toolName: result.toolName || tool.name }, options.json ?? false);
+    show(context, result, options.json ?? false);
     return exitCodeOfResult(result);
   });
 }
@@ -164,7 +164,7 @@ async function openSession(context: CliContext, pawl: Pawl, asked: string | unde
   }
   const workspaceRoot = pawl.settings.workspaceRoot ?? context.cwd;
   try {
-    return await pawl.openSession({ kind: 'main', sessionKey, actorId: userName(), workspaceRoot, channel: CONSOLE });
+    return await pawl.openSession({ kind: 'main', sessionKey, actorId: actorId(), workspaceRoot, channel: CONSOLE });
   } catch (error) {
     // Another process opened it meanwhile.
     if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
@@ -175,18 +175,13 @@ async function openSession(context: CliContext, pawl: Pawl, asked: string | unde
 }
 
 function sessionOfFolder(folder: string): string {
-  const key = `${userName()}@${hostname()}:${folder}`;
+  const key = `${actorId()}@${hostname()}:${folder}`;
   if (key.length <= MAX_SESSION_KEY) return key;
-  return `${userName()}@${hostname()}:${createHash('sha256').update(folder).digest('hex').slice(0, 32)}`;
+  return `${actorId()}@${hostname()}:${createHash('sha256').update(folder).digest('hex').slice(0, 32)}`;
 }
 
-function userName(): string {
-  try {
-    return userInfo().username.slice(0, 64) || 'anonymous';
-  } catch {
-    // A user ID without an entry in the user database, as in containers.
-    return 'anonymous';
-  }
+function actorId(): string {
+  return (userName() ?? 'anonymous').slice(0, 64);
 }
 
 function showProgress(context: CliContext, session: Session): void {

@@ -3,26 +3,12 @@
  */
 import { type Command, Option } from 'commander';
 import { APPROVAL_STATES } from '../shared/approval.ts';
-import type { AuditEvent } from '../shared/audit.ts';
-import { CALL_STATES, PHASES } from '../shared/call.ts';
+import { AUDIT_TYPES } from '../shared/audit.ts';
+import { SOUGHT_STATES } from '../shared/call.ts';
 import { CHANNEL_KINDS, SESSION_KINDS } from '../shared/session.ts';
 import { command, group, json, jsonValue, limit, portOption, positiveInteger, wholeNumber } from './command-options.ts';
 import type { CliContext } from './context.ts';
 import { EXIT_CODES, exitCodeLines } from './exit-codes.ts';
-
-/** All that the audit trail tells. */
-const AUDIT_TYPES: Readonly<Record<AuditEvent['type'], true>> = {
-  call: true,
-  attempt: true,
-  'call-ended': true,
-  override: true,
-  'approval-requested': true,
-  'approval-decided': true,
-  'approval-used': true,
-  'question-ended': true,
-  'registry-changed': true,
-  refused: true,
-};
 
 export type End = (code: number) => void;
 
@@ -113,11 +99,7 @@ export function callCommands(program: Command, context: CliContext, end: End): v
     .option('--session <key>', 'only those of one session')
     .option('--tool <name>', 'only those of tools with this in their name')
     .addOption(
-      new Option('--state <state>', 'only those in it; unresolved: their outcome is unknown').choices([
-        ...CALL_STATES,
-        ...PHASES,
-        'unresolved',
-      ]),
+      new Option('--state <state>', 'only those in it; unresolved: their outcome is unknown').choices(SOUGHT_STATES),
     );
   json(limit(ls)).action(async (options) => end(await (await import('./calls.ts')).listCalls(context, options)));
   const show = command(calls, 'show', 'tell a call’s whole story', ['pawl calls show r0.…']).argument('<id>');
@@ -420,7 +402,7 @@ export function auditCommands(program: Command, context: CliContext, end: End): 
     .option('--session <key>', 'those of one session')
     .option('--tool <name>', 'those of one tool')
     .option('--call <id>', 'those of one call')
-    .addOption(new Option('--type <type>', 'those of one kind').choices(Object.keys(AUDIT_TYPES)))
+    .addOption(new Option('--type <type>', 'those of one kind').choices(AUDIT_TYPES))
     .option('--since <moment>', 'not older than this');
   json(limit(ls)).action(async (options) => end(await (await import('./audit.ts')).listAudit(context, options)));
   const verify = command(audit, 'verify', 'find records that were changed, removed, moved or cut off', [

@@ -107,7 +107,7 @@ export async function withPawl<T>(
   const { log, started } = plainLogger(context);
   let pawl: Pawl;
   try {
-    pawl = await connect({ ...options, log, operator: `cli:${userName()}` });
+    pawl = await connect({ ...options, log, operator: operatorName() });
   } catch (error) {
     throw withRedisHint(error, isRedisAway(error) ? await loadSettings(options) : {});
   } finally {
@@ -121,13 +121,18 @@ export async function withPawl<T>(
 }
 
 /** Who sits at this terminal, as the system has it: what the environment says may be missing, or anybody's name. */
-export function userName(): string {
+export function userName(): string | undefined {
   try {
-    return userInfo().username || 'unknown';
+    return userInfo().username || undefined;
   } catch {
     // A user ID without an entry in the user database, as in containers.
-    return 'unknown';
+    return undefined;
   }
+}
+
+/** Who it is that decides, changes and overrides, for the audit trail. */
+export function operatorName(): string {
+  return `cli:${userName() ?? 'unknown'}`;
 }
 
 /** Says which Redis could not be reached, and where to look. */

@@ -66,31 +66,23 @@ export function workersFinding(
 
 /** Calls that somebody has to see to. */
 export function callsFindings(states: readonly Pick<PlaceState, 'inDoubt' | 'stale'>[]): readonly Finding[] {
-  const check = 'calls';
   const sum = (name: 'inDoubt' | 'stale') => states.reduce((total, state) => total + state[name], 0);
   const [inDoubt, stale] = [sum('inDoubt'), sum('stale')];
-  return [
-    ...(inDoubt === 0
-      ? []
-      : [
-          {
-            check,
-            state: 'warn' as const,
-            message: `of ${count(inDoubt, 'call')} it is not known whether the effect happened`,
-            fix: `'pawl calls ls --state unresolved' lists them; find out, then 'pawl calls resolve'`,
-          },
-        ]),
-    ...(stale === 0
-      ? []
-      : [
-          {
-            check,
-            state: 'warn' as const,
-            message: `${count(stale, 'call')} lost the worker that ran ${stale === 1 ? 'it' : 'them'}, and none has taken over yet`,
-            fix: `'pawl calls ls --state running' lists what runs, 'pawl workers' who is left`,
-          },
-        ]),
+  const troubles = [
+    {
+      calls: inDoubt,
+      message: `of ${count(inDoubt, 'call')} it is not known whether the effect happened`,
+      fix: `'pawl calls ls --state unresolved' lists them; find out, then 'pawl calls resolve'`,
+    },
+    {
+      calls: stale,
+      message: `${count(stale, 'call')} lost the worker that ran ${stale === 1 ? 'it' : 'them'}, and none has taken over yet`,
+      fix: `'pawl calls ls --state running' lists what runs, 'pawl workers' who is left`,
+    },
   ];
+  return troubles
+    .filter(({ calls }) => calls > 0)
+    .map(({ message, fix }) => ({ check: 'calls', state: 'warn', message, fix }));
 }
 
 /** What is configured holds only until somebody has said something else. */

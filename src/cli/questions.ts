@@ -2,7 +2,7 @@
 import type { Reply } from '../producer/questions.ts';
 import { shownText } from '../shared/shown.ts';
 import type { QuestionRecord } from '../shared/store/questions.ts';
-import { type CliContext, print, say, userName, withPawl } from './context.ts';
+import { type CliContext, operatorName, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { type Column, duration, json, table } from './print.ts';
 import { checkBelieved } from './signing-keys.ts';
@@ -36,7 +36,7 @@ export async function replyToQuestion(
 ): Promise<number> {
   return withPawl(context, async (pawl) => {
     await checkBelieved(context, pawl);
-    const by = `cli:${userName()}`;
+    const by = operatorName();
     await pawl.questions.reply(id, reply, by);
     if (options.json === true) print(context, json({ id, ...reply, by }));
     else print(context, 'answer' in reply ? 'answered' : 'dismissed');

@@ -5,12 +5,12 @@ import { parse as parseYaml } from 'yaml';
 import type { SecretSource } from '../shared/connector.ts';
 import { importOpenApi } from '../shared/openapi-import.ts';
 import type { PutSpec, RegistryRecord } from '../shared/tool-spec.ts';
-import { type CliContext, print, say, usageError, userName, withPawl } from './context.ts';
+import { type CliContext, operatorName, print, say, usageError, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { count, json, table } from './print.ts';
 import { checkBelieved } from './signing-keys.ts';
 
-const byMe = () => ({ by: `cli:${userName()}` });
+const byMe = () => ({ by: operatorName() });
 
 /** A file of one declaration, or a list of them, each with its `name`. */
 export async function addTools(

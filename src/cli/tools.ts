@@ -1,20 +1,15 @@
 /** `pawl tools`: what the fleet's workers offer. */
 
-import type { Pawl } from '../producer/client.ts';
-import { toolView } from '../producer/http/views.ts';
-import { toolPolicy } from '../shared/config.ts';
+import { switchedToolView } from '../producer/http/views.ts';
+import { type SwitchedTool, switchedTools } from '../producer/switched-tools.ts';
 import { PawlError } from '../shared/failure.ts';
 import { nearest } from '../shared/schema.ts';
-import type { CatalogueContent } from '../shared/store/catalogue.ts';
 import { DEFAULT_NAMESPACE, qualifiedName } from '../shared/tool.ts';
 import { type CliContext, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { type Column, json, table } from './print.ts';
 
-/** `off`: what has switched it off, if anything has. */
-type Offer = CatalogueContent['tools'][number] & { readonly off?: 'registry' | 'configuration' };
-
-const COLUMNS: readonly Column<Offer>[] = [
+const COLUMNS: readonly Column<SwitchedTool>[] = [
   { title: 'TOOL', text: shortName },
   { title: 'VERSION', text: ({ version }) => version },
   { title: 'TIER', text: ({ tier }) => tier },
@@ -30,7 +25,7 @@ const HOW_TO_SWITCH_ON = {
 } as const;
 
 /** As `pawl call` takes it when the namespace is the usual one. */
-function shortName(tool: Offer): string {
+function shortName(tool: SwitchedTool): string {
   return tool.namespace === DEFAULT_NAMESPACE ? tool.name : qualifiedName(tool);
 }
 
@@ -41,9 +36,9 @@ function firstSentence(text: string): string {
 
 export async function listTools(context: CliContext, options: { session?: string; json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
-    const tools = await offersOf(pawl, options.session);
+    const tools = await switchedTools(pawl, options.session);
     const sorted = [...tools].sort((a, b) => (qualifiedName(a) < qualifiedName(b) ? -1 : 1));
-    if (options.json === true) print(context, json({ tools: sorted.map(viewOf) }));
+    if (options.json === true) print(context, json({ tools: sorted.map(switchedToolView) }));
     else if (sorted.length === 0)
       say(context, `no worker has published a tool: start one with 'pawl up' or 'pawl worker'`);
     else print(context, table(sorted, COLUMNS));
@@ -53,30 +48,17 @@ export async function listTools(context: CliContext, options: { session?: string
 
 export async function showTool(context: CliContext, name: string, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
-    const tools = await offersOf(pawl);
+    const tools = await switchedTools(pawl);
     const found = tools.filter((tool) => tool.name === name || qualifiedName(tool) === name);
     if (found.length === 0) throw unknownTool(name, tools);
     const [newest] = found.sort((a, b) => b.workers - a.workers || b.seenAtMs - a.seenAtMs);
     if (newest === undefined) throw unknownTool(name, tools);
-    print(context, options.json === true ? json(viewOf(newest)) : description(newest));
+    print(context, options.json === true ? json(switchedToolView(newest)) : description(newest));
     return EXIT_CODES.success.code;
   });
 }
 
-async function offersOf(pawl: Pawl, session?: string): Promise<Offer[]> {
-  const [{ tools }, records] = await Promise.all([pawl.catalogue(session), pawl.registry.list()]);
-  const off = new Set(records.filter(({ enabled }) => !enabled).map(qualifiedName));
-  return tools.map((tool) => {
-    if (toolPolicy(pawl.settings, tool).enabled === false) return { ...tool, off: 'configuration' };
-    return off.has(qualifiedName(tool)) ? { ...tool, off: 'registry' } : tool;
-  });
-}
-
-function viewOf(tool: Offer) {
-  return { ...toolView(tool), enabled: tool.off === undefined };
-}
-
-function unknownTool(name: string, tools: readonly Offer[]): PawlError {
+function unknownTool(name: string, tools: readonly SwitchedTool[]): PawlError {
   const near = nearest(name, tools.map(shortName));
   const hint =
     near.length > 0
@@ -87,7 +69,7 @@ function unknownTool(name: string, tools: readonly Offer[]): PawlError {
   return new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}. ${hint}`);
 }
 
-function description(tool: Offer): string {
+function description(tool: SwitchedTool): string {
   const hints = Object.entries(tool.annotations).filter(([, value]) => value === true);
   return [
     `${qualifiedName(tool)} ${tool.version}`,

@@ -99,7 +99,7 @@ export function callEnvelope(
 
 /** Also one of another realm, or of a library's own. */
 function isSignal(signal: AbortSignal | null | undefined): boolean {
-  return (signal ?? undefined) === undefined || typeof signal?.addEventListener === 'function';
+  return signal === undefined || signal === null || typeof signal.addEventListener === 'function';
 }
 
 /** '' for what is no tool: not every caller is checked by a compiler. */

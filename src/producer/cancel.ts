@@ -36,7 +36,8 @@ export async function cancelCall(parts: CancelParts, callId: string): Promise<Ca
     const record = await ledger.read(callId);
     if (record === undefined)
       throw new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
-    const asked = { requestId: record.request.envelope.requestId, callId: record.callId };
+    const { requestId, toolName } = record.request.envelope;
+    const asked = { requestId, toolName, callId: record.callId };
     const answer = await requestCancellation(parts, record);
     if (answer.kind === 'gone') throw new PawlError('UNKNOWN_CALL');
     if (answer.kind === 'too-late') {

@@ -395,7 +395,8 @@ export class Pawl implements AsyncDisposable {
     try {
       const record = await this.#backend.ledger.read(callId, this.#inboxId);
       if (record === undefined) throw new PawlError('UNKNOWN_CALL');
-      const asked = { requestId: options.requestId ?? record.request.envelope.requestId, callId: record.callId };
+      const { requestId, toolName } = record.request.envelope;
+      const asked = { requestId: options.requestId ?? requestId, toolName, callId: record.callId };
       if (record.outcome !== undefined && record.state !== 'inflight') return envelopeOf(record.outcome, asked);
       const outcome = await within(waiting.outcome, options.waitMs);
       return outcome === undefined ? undefined : envelopeOf(outcome, asked);

@@ -48,32 +48,26 @@ export async function closeSessions(closing: ClosingParts, sessionKey: string): 
   }
   const places = backend.shards.places();
   const crowded = new Set<Place>();
-  await forEachSession(keys, async (key) => {
-    for (const place of await cancelIndexed(parts, places, key, MAX_INDEXED)) crowded.add(place);
-  });
+  const cancelAll = atMost(SESSIONS_AT_ONCE, (key) => cancelIndexed(parts, places, key, MAX_INDEXED));
+  for (const left of await Promise.all([...keys].map(cancelAll))) for (const place of left) crowded.add(place);
   const nowMs = await backend.ledger.now();
   // A session's index forgets calls as soon as they may have expired; those that still wait or run are among few.
   for (const place of places)
     await cancelInflight(parts, place, crowded.has(place) ? nowMs : nowMs - outcomesKeptMs, keys);
   // Another front door may have claimed calls before it heard that the session is closed.
-  await forEachSession(keys, (key) => cancelIndexed(parts, places, key, PAGE));
-}
-
-async function forEachSession(keys: ReadonlySet<string>, run: (key: string) => Promise<unknown>): Promise<void> {
-  const all = [...keys];
-  for (let first = 0; first < all.length; first += SESSIONS_AT_ONCE)
-    await Promise.all(all.slice(first, first + SESSIONS_AT_ONCE).map(run));
+  const cancelNewest = atMost(SESSIONS_AT_ONCE, (key) => cancelIndexed(parts, places, key, PAGE));
+  await Promise.all([...keys].map(cancelNewest));
 }
 
 /** The same function, of whose runs so many are under way at a time; the others wait for their turn. */
-function atMost<Answer>(most: number, run: (callId: string) => Promise<Answer>): (callId: string) => Promise<Answer> {
+function atMost<Answer>(most: number, run: (id: string) => Promise<Answer>): (id: string) => Promise<Answer> {
   let underWay = 0;
   const waiting: (() => void)[] = [];
-  return async (callId) => {
+  return async (id) => {
     if (underWay < most) underWay += 1;
     else await new Promise<void>((begin) => waiting.push(begin));
     try {
-      return await run(callId);
+      return await run(id);
     } finally {
       const next = waiting.shift();
       if (next === undefined) underWay -= 1;

@@ -29,13 +29,14 @@ export function withDeadline(
   stop: () => void,
   own: boolean,
 ): Promise<ToolResultEnvelope> {
-  const { deadlineAtMs } = envelope.control;
+  const { requestId, toolName, control } = envelope;
+  const { deadlineAtMs } = control;
   if (deadlineAtMs === undefined) return settled;
   const { promise, resolve, reject } = Promise.withResolvers<ToolResultEnvelope>();
-  const late = deadlineOutcome(envelope.toolName);
+  const late = deadlineOutcome(toolName);
   const giveUpNow = () => {
     stop();
-    resolve(envelopeOf(goingOn(late, offer), { requestId: envelope.requestId, callId }));
+    resolve(envelopeOf(goingOn(late, offer), { requestId, toolName, callId }));
   };
   const expire = async () => {
     if (!own) return giveUpNow();

@@ -315,7 +315,7 @@ export class Dispatch {
     if (answer.kind === 'ended') {
       this.#parts.results.rememberEnd(answer.callId);
       const result = envelopeOf(answer.outcome, {
-        requestId: envelope.requestId,
+        ...asking(envelope),
         callId: answer.callId,
         cache: { matchedOn: 'completed', ageMs: answer.ageMs },
       });
@@ -350,7 +350,7 @@ export class Dispatch {
     attachedAgeMs: number | undefined,
   ): Submission {
     const asked = {
-      requestId: envelope.requestId,
+      ...asking(envelope),
       callId,
       ...(attachedAgeMs === undefined ? {} : { cache: { matchedOn: 'inflight' as const, ageMs: attachedAgeMs } }),
     };

@@ -1,5 +1,5 @@
 /** Looking for calls by what they are: walks the places' indexes from the newest call on, page by page. */
-import { type CallState, PHASES, type Phase, UNKNOWN_CODES } from '../shared/call.ts';
+import { PHASES, type SoughtState, UNKNOWN_CODES } from '../shared/call.ts';
 import type { Selection } from '../shared/store/call-index.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
 import type { Place } from '../shared/store/keys.ts';
@@ -8,8 +8,7 @@ import type { Ledger } from '../shared/store/ledger.ts';
 export interface CallFilter {
   /** A part of `namespace.name`. */
   readonly tool?: string | undefined;
-  /** `unresolved`: the outcome is unknown, and somebody should find it out. */
-  readonly state?: CallState | Phase | 'unresolved' | undefined;
+  readonly state?: SoughtState | undefined;
 }
 
 export interface CallSearch extends CallFilter {

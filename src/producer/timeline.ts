@@ -60,7 +60,7 @@ export function timeline(record: CallRecord, progress: readonly KeptProgress[]):
   if (state !== 'inflight' && record.outcome !== undefined)
     add('settled', [fence, SETTLED, record.version], {
       state,
-      result: envelopeOf(record.outcome, { requestId: envelope.requestId, callId }),
+      result: envelopeOf(record.outcome, { requestId: envelope.requestId, toolName: envelope.toolName, callId }),
     });
   return events.sort((a, b) => compare(a.position, b.position));
 }

@@ -198,6 +198,21 @@ export interface RegistryChange {
 
 export type AuditType = AuditEvent['type'];
 
+/** By their names, so that none is forgotten. */
+const TYPES: Readonly<Record<AuditType, true>> = {
+  call: true,
+  attempt: true,
+  'call-ended': true,
+  override: true,
+  'approval-requested': true,
+  'approval-decided': true,
+  'approval-used': true,
+  'question-ended': true,
+  'registry-changed': true,
+  refused: true,
+};
+export const AUDIT_TYPES: readonly string[] = Object.keys(TYPES);
+
 /**
  * Never throws. What comes back is to be awaited where the record must be there before it goes on: for what must be written
  * (`mustBeWritten`), where it rejects with `AUDIT_UNAVAILABLE` when the record cannot be written, and for what people say or are asked

@@ -18,6 +18,10 @@ export type CallState = (typeof CALL_STATES)[number];
 export const PHASES = ['claimed', 'awaiting-approval', 'queued', 'running', 'waiting-retry'] as const;
 export type Phase = (typeof PHASES)[number];
 
+/** What calls are looked for by; `unresolved`: the outcome is unknown, and somebody should find it out. */
+export const SOUGHT_STATES = [...CALL_STATES, ...PHASES, 'unresolved'] as const;
+export type SoughtState = (typeof SOUGHT_STATES)[number];
+
 /** Where a call stands: its end state, or the phase it is in. */
 export type Standing = Phase | Exclude<CallState, 'inflight'>;
 

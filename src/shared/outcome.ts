@@ -87,6 +87,8 @@ export function stateOf(outcome: Outcome): Exclude<CallState, 'inflight'> {
 
 export interface Asked {
   readonly requestId: string;
+  /** Of the call: an outcome that stands in for one that nobody believes has none. */
+  readonly toolName: string;
   readonly callId: string;
   readonly cache?: { readonly matchedOn: 'inflight' | 'completed'; readonly ageMs: number };
 }
@@ -100,6 +102,7 @@ export function envelopeOf(outcome: Outcome, asked: Asked): ToolResultEnvelope {
     fromCache: asked.cache !== undefined,
     ...(asked.cache === undefined ? {} : { cache: { ...asked.cache, keyFingerprint: asked.callId } }),
     ...rest,
+    toolName: outcome.toolName || asked.toolName,
   };
   if (status === 'success') return { ...base, status, output: shownOutput(outcome, asked.callId) };
   return { ...base, status, error: error ?? resultError(failureOf('RESULT_INVALID'), status) };

@@ -46,7 +46,7 @@ const ARTIFACT_KINDS: readonly string[] = ['file-created', 'file-modified', 'fil
  */
 export function normalizeResult(toolName: string, value: unknown): ToolResult<unknown> | string {
   if (typeof value !== 'object' || value === null || !('output' in value))
-    return `${toolName} must return { output, display?, artifacts? }; it returned ${isRecord(value) ? 'an object without output' : kindOf(value)}.`;
+    return `${toolName} must return { output, display?, artifacts? }; it returned ${kindOf(value) === 'object' ? 'an object without output' : kindOf(value)}.`;
   const { output, display, artifacts, content, success, tainted } = value as ToolResult<unknown>;
   const wrong = (field: string, expected: string, came: unknown) =>
     `${toolName} must return ${expected} as ${field}; it returned ${kindOf(came)}.`;
@@ -85,10 +85,6 @@ function unsayableOutput(output: unknown): string | undefined {
 function kindOf(value: unknown): string {
   if (Array.isArray(value)) return 'a list';
   return value === null ? 'null' : typeof value;
-}
-
-function isRecord(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function isArtifact(value: unknown): value is Artifact {

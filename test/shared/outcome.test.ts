@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { RESULT_STATUSES, type ResultStatus, toolResultEnvelopeSchema } from '../../src/shared/envelope.ts';
 import { failureOf, PawlError } from '../../src/shared/failure.ts';
 import { envelopeOf, type Outcome, refusal, resultError, stateOf } from '../../src/shared/outcome.ts';
+import { FORGED_OUTCOME } from '../../src/shared/seals.ts';
 
 const success: Outcome = {
   status: 'success',
@@ -14,7 +15,7 @@ const success: Outcome = {
 
 describe('R7: the envelope of one who asked', () => {
   test('who called first gets the outcome as it is', () => {
-    expect(envelopeOf(success, { requestId: 'r1', callId: 'c' })).toEqual({
+    expect(envelopeOf(success, { requestId: 'r1', toolName: 'read', callId: 'c' })).toEqual({
       requestId: 'r1',
       callId: 'c',
       fromCache: false,
@@ -23,13 +24,25 @@ describe('R7: the envelope of one who asked', () => {
   });
 
   test.each(['inflight', 'completed'] as const)('TR-3: who asked later learns where it came from: %s', (matchedOn) => {
-    const envelope = envelopeOf(success, { requestId: 'r2', callId: 'c', cache: { matchedOn, ageMs: 50 } });
+    const envelope = envelopeOf(success, {
+      requestId: 'r2',
+      toolName: 'read',
+      callId: 'c',
+      cache: { matchedOn, ageMs: 50 },
+    });
     expect(envelope).toMatchObject({
       requestId: 'r2',
       fromCache: true,
       cache: { matchedOn, ageMs: 50, keyFingerprint: 'c' },
     });
     expect(JSON.stringify(envelope.output)).toBe(JSON.stringify(success.output));
+  });
+
+  test('an outcome that stands in for one that nobody believes gets the name of the tool that was called', () => {
+    expect(envelopeOf(FORGED_OUTCOME, { requestId: 'r', toolName: 'read', callId: 'c' })).toMatchObject({
+      toolName: 'read',
+      error: { code: 'SIGNATURE_INVALID' },
+    });
   });
 
   test('how a cancellation ended is told by the cancellation, not in the envelope', () => {
@@ -41,13 +54,13 @@ describe('R7: the envelope of one who asked', () => {
       error: resultError(failureOf('CANCELLED'), 'error'),
       settlement: 'cancelled',
     };
-    expect(envelopeOf(cancelled, { requestId: 'r', callId: 'c' })).not.toHaveProperty('settlement');
+    expect(envelopeOf(cancelled, { requestId: 'r', toolName: 'read', callId: 'c' })).not.toHaveProperty('settlement');
   });
 
   test('a success has an output and no error, everything else an error and no output', () => {
     for (const status of RESULT_STATUSES) {
       const outcome: Outcome = { status, toolName: 't', durationMs: 0, attempts: 1 };
-      const envelope = envelopeOf(outcome, { requestId: 'r', callId: 'c' });
+      const envelope = envelopeOf(outcome, { requestId: 'r', toolName: 't', callId: 'c' });
       expect(toolResultEnvelopeSchema.safeParse(envelope).success).toBe(true);
       expect('output' in envelope).toBe(status === 'success');
       expect('error' in envelope).toBe(status !== 'success');

@@ -163,7 +163,7 @@ describe('A12: what is too large for a model is cut, visibly, with a handle to t
       shownBytes: 4,
       output: { content: 'abcdefgh', metadata: { display: 'letters' } },
     } as const;
-    const { output } = envelopeOf(outcome, { requestId: 'r', callId: 'c' });
+    const { output } = envelopeOf(outcome, { requestId: 'r', toolName: 't', callId: 'c' });
     expect(output?.content).toMatch(/^abcd… \[cut/);
     expect(output?.metadata).toMatchObject({ display: 'letters', whole: { bytes: 8, href: '/v1/calls/c/output' } });
   });

@@ -1,6 +1,6 @@
 /** `/v1/calls`: handing calls in, waiting for them, reading, cancelling and resolving them. */
 import { z } from 'zod';
-import { CALL_STATES, PHASES } from '../../shared/call.ts';
+import { SOUGHT_STATES } from '../../shared/call.ts';
 import {
   contractSchemas,
   idempotencyKeySchema,
@@ -105,7 +105,7 @@ export function callRoutes({
         /** A part of `namespace.name`. */
         tool: z.string().min(1).max(256).optional(),
         /** `unresolved`: those whose outcome is unknown. */
-        state: z.enum([...CALL_STATES, ...PHASES, 'unresolved']).optional(),
+        state: z.enum(SOUGHT_STATES).optional(),
         limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
       }),
       answers: { 200: ['Calls, without their results', 'CallList'] },

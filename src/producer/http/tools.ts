@@ -1,12 +1,11 @@
 /** `/v1/tools`: what the fleet offers, or what one session may use of it. */
 import { z } from 'zod';
-import { toolPolicy } from '../../shared/config.ts';
 import { PROVIDERS, toolsFor } from '../../shared/exports/tools-for.ts';
-import { qualifiedName } from '../../shared/tool.ts';
 import type { Pawl } from '../client.ts';
+import { switchedTools } from '../switched-tools.ts';
 import { type Route, route } from './routes.ts';
 import { sessionFor } from './sessions.ts';
-import { toolView } from './views.ts';
+import { switchedToolView } from './views.ts';
 
 export function toolRoutes(pawl: Pawl): readonly Route[] {
   return [
@@ -33,14 +32,8 @@ export function toolRoutes(pawl: Pawl): readonly Route[] {
             body: toolsFor(query.provider, await pawl.offeredTo(session ?? { kind: 'main' }), options),
           };
         }
-        const { tools } = await pawl.catalogue(query.session);
-        const records = new Map((await pawl.registry.list()).map((record) => [qualifiedName(record), record]));
-        const listed = tools.map((tool) => ({
-          ...toolView(tool),
-          enabled:
-            toolPolicy(pawl.settings, tool).enabled !== false && (records.get(qualifiedName(tool))?.enabled ?? true),
-        }));
-        return { status: 200, body: { tools: listed } };
+        const tools = await switchedTools(pawl, query.session);
+        return { status: 200, body: { tools: tools.map(switchedToolView) } };
       },
     }),
   ];

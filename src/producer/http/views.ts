@@ -11,6 +11,7 @@ import type { CallRecord } from '../../shared/store/call-record.ts';
 import type { CatalogueContent } from '../../shared/store/catalogue.ts';
 import type { ApprovalListing } from '../approvals.ts';
 import type { EnforcedCircuit } from '../enforcement.ts';
+import type { SwitchedTool } from '../switched-tools.ts';
 
 /** Where a call stands within its state; one that has ended stands at its end state. */
 export function phaseOf({ state, phase }: Pick<CallRecord, 'state' | 'phase'>): string {
@@ -48,11 +49,12 @@ export function callSummary(record: CallRecord) {
 
 export function callView(record: CallRecord) {
   const { callId, outcome, request } = record;
+  const { envelope } = request;
+  const { requestId, toolName } = envelope;
   const result =
     outcome === undefined || record.state === 'inflight'
       ? undefined
-      : envelopeOf(outcome, { requestId: request.envelope.requestId, callId });
-  const { envelope } = request;
+      : envelopeOf(outcome, { requestId, toolName, callId });
   const { idempotencyKey, params } = envelope.payload;
   const { deadlineAtMs } = envelope.control;
   return {
@@ -88,6 +90,10 @@ export function toolView(tool: CatalogueContent['tools'][number]) {
     timeoutMs: tool.timeoutMs,
     workers: tool.workers,
   };
+}
+
+export function switchedToolView(tool: SwitchedTool) {
+  return { ...toolView(tool), enabled: tool.off === undefined };
 }
 
 export function circuitView({ key, place, circuit, failures, enforcement }: EnforcedCircuit) {

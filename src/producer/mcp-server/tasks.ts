@@ -55,8 +55,8 @@ export async function getTask(pawl: Pawl, client: McpClient, taskId: string): Pr
     await goOn(pawl, client, task, output.requestState);
     return view('working');
   }
-  const { requestId } = record.request.envelope;
-  const envelope = await pawl.hooked(envelopeOf(record.outcome, { requestId, callId: record.callId }));
+  const { requestId, toolName } = record.request.envelope;
+  const envelope = await pawl.hooked(envelopeOf(record.outcome, { requestId, toolName, callId: record.callId }));
   // Its tool may be gone by now.
   const offer = await offerFor(pawl, task.sessionKey, task.tool).catch(() => undefined);
   try {
