@@ -39,6 +39,8 @@ export interface Compared {
     readonly overOne: Growth;
     /** That has as many calls in flight as each of them. */
     readonly overAlike: Growth;
+    /** Of which both make as many calls a second: half of what all producers did while they warmed up. */
+    readonly atOneRate: Growth;
   };
   /** Pawl's calls per second divided by those of the same load with fresh keys. */
   readonly overFresh?: { readonly throughput: Ratio; readonly fresh: Measured };
@@ -47,15 +49,16 @@ export interface Compared {
 export interface Growth {
   readonly worker: Ratio;
   readonly store: Ratio;
+  readonly many: Measured;
   readonly one: Measured;
 }
 
 interface Contender {
-  readonly id: 'theirs' | 'pawl' | 'one' | 'alike' | 'fresh';
+  readonly id: 'theirs' | 'pawl' | 'one' | 'alike' | 'paced' | 'paced-one' | 'fresh';
   readonly side: Side;
   readonly producers: number;
-  /** Of all of them. */
-  readonly inFlight: number;
+  /** Of all of them together. */
+  readonly pace: Load['pace'];
   readonly keys: Load['keys'];
 }
 
@@ -65,36 +68,46 @@ type Round = ReadonlyMap<Contender['id'], Measured>;
 const DISTURBED_SHARE = 0.3;
 /** Several producers are warmed up for so many times as long as one. */
 const SHARED_WARM_UP = 4;
+/** Of what all producers can do: nothing queues, so that a producer more or less is the only difference. */
+const PACED_SHARE = 0.5;
 /** Disturbed rounds are left out where so many others remain. */
 const ENOUGH_ROUNDS = 3;
 
 export async function compare(fleet: Fleet, workload: Workload, effort: Effort, against: Side): Promise<Compared> {
-  const { producers, keys, resultBytes, inFlight, beside, longer = 1 } = workload;
+  const { producers, keys, resultBytes, inFlight, beside, longer = 1, callsPerRound } = workload;
+  const run = (contender: Omit<Contender, 'id'>) =>
+    fleet.run(contender.side, contender.producers, { pace: contender.pace, resultBytes, keys: contender.keys });
+  // At full load, whatever is measured afterwards: code that runs seldom takes long to be compiled, and many processes share the cores.
+  const warmUp = (side: Side, producers: number, keys: Load['keys']) => {
+    const durationMs = effort.warmUpMs * (producers > 1 ? SHARED_WARM_UP : 1);
+    return run({ side, producers, pace: { inFlight: IN_FLIGHT, until: { durationMs } }, keys });
+  };
+  await warmUp(against, producers, warmUpKeys(keys));
+  const { callsPerSecond } = await warmUp('pawl', producers, warmUpKeys(keys));
+  if (beside === 'one-producer') await warmUp('pawl', 1, keys);
+  if (beside === 'fresh-keys') await warmUp('pawl', producers, 'fresh');
+
+  const durationMs = effort.roundMs * longer;
+  const lanes = { inFlight, until: callsPerRound === undefined ? { durationMs } : { calls: callsPerRound } };
+  const paced = { perSecond: PACED_SHARE * callsPerSecond, durationMs };
   const contenders: readonly Contender[] = [
-    { id: 'theirs', side: against, producers, inFlight, keys },
-    { id: 'pawl', side: 'pawl', producers, inFlight, keys },
+    { id: 'theirs', side: against, producers, pace: lanes, keys },
+    { id: 'pawl', side: 'pawl', producers, pace: lanes, keys },
     ...(beside === 'one-producer'
       ? ([
-          { id: 'one', side: 'pawl', producers: 1, inFlight, keys },
-          { id: 'alike', side: 'pawl', producers: 1, inFlight: inFlight / producers, keys },
+          { id: 'one', side: 'pawl', producers: 1, pace: lanes, keys },
+          { id: 'alike', side: 'pawl', producers: 1, pace: { ...lanes, inFlight: inFlight / producers }, keys },
+          { id: 'paced', side: 'pawl', producers, pace: paced, keys },
+          { id: 'paced-one', side: 'pawl', producers: 1, pace: paced, keys },
         ] as const)
       : []),
-    ...(beside === 'fresh-keys' ? [{ id: 'fresh', side: 'pawl', producers, inFlight, keys: 'fresh' } as const] : []),
+    ...(beside === 'fresh-keys' ? [{ id: 'fresh', side: 'pawl', producers, pace: lanes, keys: 'fresh' } as const] : []),
   ];
-  const run = (contender: Contender, pace: Load['pace']) =>
-    fleet.run(contender.side, contender.producers, { pace, resultBytes, keys: contender.keys });
-  const until =
-    workload.callsPerRound === undefined ? { durationMs: effort.roundMs * longer } : { calls: workload.callsPerRound };
-  for (const contender of contenders) {
-    // At full load, whatever is measured afterwards: code that runs seldom takes long to be compiled, and many processes share the cores.
-    const durationMs = effort.warmUpMs * (contender.producers > 1 ? SHARED_WARM_UP : 1);
-    await run({ ...contender, keys: warmUpKeys(contender.keys) }, { inFlight: IN_FLIGHT, until: { durationMs } });
-  }
   const rounds: Round[] = [];
   for (let number = 0; number < Math.ceil(effort.rounds / longer); number += 1) {
     const round = new Map<Contender['id'], Measured>();
     for (const contender of number % 2 === 0 ? contenders : contenders.toReversed()) {
-      const measured = await run(contender, { inFlight: contender.inFlight, until });
+      const measured = await run(contender);
       if (keys === 'same' && measured.runs !== 1)
         throw new Error(`${contender.side} ran the tool ${measured.runs} times for one key`);
       round.set(contender.id, measured);
@@ -118,9 +131,10 @@ function warmUpKeys(keys: Load['keys']): Load['keys'] {
 function summary(workload: Workload, against: Side, rounds: readonly Round[], counted: Compared['rounds']): Compared {
   const all = (id: Contender['id']) => rounds.map((round) => round.get(id)).filter((one) => one !== undefined);
   const [theirs, pawl, fresh] = [all('theirs'), all('pawl'), all('fresh')];
-  const growthOver = (one: readonly Measured[]): Growth => ({
-    worker: ratioOf(pawl, one, (round) => round.cpu.worker),
-    store: ratioOf(pawl, one, (round) => round.cpu.store),
+  const growth = (many: readonly Measured[], one: readonly Measured[]): Growth => ({
+    worker: ratioOf(many, one, (round) => round.cpu.worker),
+    store: ratioOf(many, one, (round) => round.cpu.store),
+    many: middle(many),
     one: middle(one),
   });
   const throughput = (round: Measured) => round.callsPerSecond;
@@ -135,7 +149,13 @@ function summary(workload: Workload, against: Side, rounds: readonly Round[], co
     latencyRatio: ratioOf(pawl, theirs, (round) => round.p50Ms),
     cpuRatio: ratioOf(pawl, theirs, ({ cpu }) => cpu.worker + cpu.callers + cpu.store),
     ...(workload.beside === 'one-producer'
-      ? { growth: { overOne: growthOver(all('one')), overAlike: growthOver(all('alike')) } }
+      ? {
+          growth: {
+            overOne: growth(pawl, all('one')),
+            overAlike: growth(pawl, all('alike')),
+            atOneRate: growth(all('paced'), all('paced-one')),
+          },
+        }
       : {}),
     ...(workload.beside === 'fresh-keys'
       ? { overFresh: { throughput: ratioOf(pawl, fresh, throughput), fresh: middle(fresh) } }

@@ -62,7 +62,8 @@ async function atFixedRate(one: One, { perSecond, durationMs }: FixedRate): Prom
   while (calls.length < total) {
     const nowMs = performance.now();
     while (calls.length < total && dueMs(calls.length) <= nowMs) calls.push(one(calls.length, dueMs(calls.length)));
-    await sleep(1);
+    // Not a look each millisecond: many producers would have the cores to themselves.
+    if (calls.length < total) await sleep(Math.max(1, dueMs(calls.length) - performance.now()));
   }
   await Promise.all(calls);
 }

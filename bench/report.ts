@@ -260,7 +260,8 @@ const WORKLOAD_LIMITS = `- **One producer, 64 in flight: CPU time of all three.*
   Pawl (195 to 311), and 64 by 61 and 209: a quarter of what a call costs Pawl's Redis with one producer is 49 µs, a fifth 39, so that
   1.2 times with 64 producers would be less than what the list alone needs. The rest is smaller steps, which run 20 commands for a
   call instead of 15. Redis' growth is that of scripts for three calls instead of thirty, not of producers: one with 4 calls in flight costs Redis more for a
-  call than 16 of them, whose calls end together (the last of the targets above). Counted by callgrind on 2026-11-22, Redis takes
+  call than 16 of them, whose calls end together; and where both make half as many calls a second as the many can do, 64 cost Redis hardly more than
+  one (the last of the targets above). Counted by callgrind on 2026-11-22, Redis takes
   0.69 million instructions to claim and end a call when 32 go together, and 1.31 million when each goes alone: a script by itself takes
   0.31 million. A third of these are commands that do not depend on how many calls there are (a worker with room, the indices, the
   trail, the messages), and their log; nearly a half Lua's functions and tables, made anew for each run, and their collection; the rest

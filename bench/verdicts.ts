@@ -85,6 +85,7 @@ export function verdicts({ compared, scenarios, peers }: Measurements): readonly
 }
 
 const ALIKE = 'against one producer with as many calls in flight as each of them';
+const SAME_RATE = 'against one producer that makes as many calls a second';
 
 function ofWorkload({ title, throughputRatio, latencyRatio, cpuRatio, growth, overFresh }: Compared, target: Target) {
   const atLeast = (what: string, ratio: number | undefined): readonly Verdict[] =>
@@ -124,6 +125,8 @@ function ofWorkload({ title, throughputRatio, latencyRatio, cpuRatio, growth, ov
         ...atMost('CPU per call of Redis, against one producer', growth?.overOne.store.median),
         ...atMost(`CPU per call of the worker, ${ALIKE}`, growth?.overAlike.worker.median),
         ...atMost(`CPU per call of Redis, ${ALIKE}`, growth?.overAlike.store.median),
+        ...atMost(`CPU per call of the worker, ${SAME_RATE}`, growth?.atOneRate.worker.median),
+        ...atMost(`CPU per call of Redis, ${SAME_RATE}`, growth?.atOneRate.store.median),
       ];
     default:
       return target satisfies never;

@@ -80,6 +80,20 @@ describe('runTool', () => {
     expect(await runTool(between, { from: 1, to: 3 })).toMatchObject({ status: 'success' });
   });
 
+  test('says that the schema is at fault, not the parameters, where it refines asynchronously', async () => {
+    const known = defineTool({
+      name: 'known',
+      version: '1.0.0',
+      description: 'Takes what is known.',
+      tier: 'read-only',
+      input: z.object({ id: z.string().refine(async (id) => id === 'a') }),
+      run: async () => ({ output: 'known' }),
+    });
+    expect(await runTool(known, { id: 'a' })).toMatchObject({
+      error: { code: 'TOOL_FAILED', message: expect.stringContaining('`run` is the place for it') },
+    });
+  });
+
   test('works in a folder that it is given, and leaves that', async () => {
     const workspaceRoot = temporaryFolder();
     await runTool(note, { title: 'milk', lines: 2 }, { workspaceRoot });

@@ -315,7 +315,8 @@ export class Dispatch {
     if (answer.kind === 'ended') {
       this.#parts.results.rememberEnd(answer.callId);
       const result = envelopeOf(answer.outcome, {
-        ...asking(envelope),
+        requestId: envelope.requestId,
+        toolName: envelope.toolName,
         callId: answer.callId,
         cache: { matchedOn: 'completed', ageMs: answer.ageMs },
       });
@@ -350,7 +351,8 @@ export class Dispatch {
     attachedAgeMs: number | undefined,
   ): Submission {
     const asked = {
-      ...asking(envelope),
+      requestId: envelope.requestId,
+      toolName: envelope.toolName,
       callId,
       ...(attachedAgeMs === undefined ? {} : { cache: { matchedOn: 'inflight' as const, ageMs: attachedAgeMs } }),
     };

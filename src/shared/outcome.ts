@@ -95,17 +95,25 @@ export interface Asked {
 
 /** The envelope for one of those who asked. */
 export function envelopeOf(outcome: Outcome, asked: Asked): ToolResultEnvelope {
-  const { settlement, shownBytes, contentBytes, status, output, error, ...rest } = outcome;
-  const base = {
-    requestId: asked.requestId,
-    callId: asked.callId,
-    fromCache: asked.cache !== undefined,
-    ...(asked.cache === undefined ? {} : { cache: { ...asked.cache, keyFingerprint: asked.callId } }),
+  const { settlement, shownBytes, contentBytes, status, output, error, toolName, ...rest } = outcome;
+  const { requestId, callId, cache } = asked;
+  // What is spread stands last: every call comes through here.
+  const more = {
+    toolName: toolName || asked.toolName,
+    ...(cache === undefined ? {} : { cache: { keyFingerprint: callId, ...cache } }),
     ...rest,
-    toolName: outcome.toolName || asked.toolName,
   };
-  if (status === 'success') return { ...base, status, output: shownOutput(outcome, asked.callId) };
-  return { ...base, status, error: error ?? resultError(failureOf('RESULT_INVALID'), status) };
+  const fromCache = cache !== undefined;
+  if (status === 'success')
+    return { requestId, callId, status, output: shownOutput(outcome, callId), fromCache, ...more };
+  return {
+    requestId,
+    callId,
+    status,
+    error: error ?? resultError(failureOf('RESULT_INVALID'), status),
+    fromCache,
+    ...more,
+  };
 }
 
 function shownOutput({ output, shownBytes, contentBytes }: Outcome, callId: string) {

@@ -204,9 +204,25 @@ export function compiledWhenUsed(schema: JsonSchema): Validator {
 
 export { nearest, shown } from './schema-issues.ts';
 
-/** Parameters as a tool takes them. Throws `INVALID_PARAMS` for what no JSON Schema says, and the tool's schema refuses (zod's `refine`). */
+/**
+ * Parameters as a tool takes them. Throws `INVALID_PARAMS` for what no JSON Schema says, and the tool's schema refuses (zod's `refine`);
+ * `TOOL_FAILED` for a schema that is asynchronous.
+ */
 export function parsedBy<Schema extends z.ZodType>(schema: Schema, params: unknown): z.output<Schema> {
-  const parsed = schema.safeParse(params);
+  const parsed = safelyParsedBy(schema, params);
   if (!parsed.success) throw new PawlError('INVALID_PARAMS', undefined, { issues: zodIssuesOf(parsed.error) });
   return parsed.data;
+}
+
+function safelyParsedBy<Schema extends z.ZodType>(schema: Schema, params: unknown) {
+  try {
+    return schema.safeParse(params);
+  } catch (error) {
+    if (!(error instanceof z.core.$ZodAsyncError)) throw error;
+    throw new PawlError(
+      'TOOL_FAILED',
+      'The tool’s zod schema has an asynchronous refinement or transform, which would run outside of the call’s time limit: `run` is the place for it.',
+      { cause: error },
+    );
+  }
 }

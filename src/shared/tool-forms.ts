@@ -1,7 +1,7 @@
 /** Other ways to define a tool than `defineTool`: from one function, from plain JSON Schema, and for free text. */
 import type { z } from 'zod';
 import { inputJsonSchema, type JsonSchema, parsedBy } from './schema.ts';
-import { makeTool, type Tool, type ToolOptions } from './tool.ts';
+import { makeTool, namingTool, type Tool, type ToolOptions } from './tool.ts';
 import type { ToolContext } from './tool-context.ts';
 import { optionsCheck } from './tool-options.ts';
 import type { FreeformFormat, VariantWithParameters } from './tool-variant.ts';
@@ -39,7 +39,11 @@ export function functionTool<const Name extends string, Schema extends z.ZodType
       description,
       run: async (params, ctx) => ({ output: await run(params, ctx) }),
     },
-    { inputSchema: inputJsonSchema(input), variant: { type: 'function' }, parse: (params) => parsedBy(input, params) },
+    {
+      inputSchema: namingTool(name, () => inputJsonSchema(input)),
+      variant: { type: 'function' },
+      parse: (params) => parsedBy(input, params),
+    },
   );
 }
 

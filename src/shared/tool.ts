@@ -238,7 +238,7 @@ export function defineTool<const Name extends string, Schema extends z.ZodType, 
 ): Tool<Name, z.input<Schema>, z.output<Schema>, Output> {
   checkOptions(spec);
   return makeTool<Name, z.input<Schema>, z.output<Schema>, Output>(spec.name, spec, {
-    inputSchema: spec.schema ?? inputJsonSchema(spec.input),
+    inputSchema: spec.schema ?? namingTool(spec.name, () => inputJsonSchema(spec.input)),
     variant: spec.variant ?? { type: 'function' },
     parse: (params) => parsedBy(spec.input, params),
   });
@@ -264,7 +264,7 @@ export function makeTool<Name extends string, Input, Params, Output>(
     tier,
     effects: options.effects ?? defaultEffects(tier, annotations),
     annotations,
-    ...(output === undefined ? {} : { outputSchema: outputJsonSchema(output) }),
+    ...(output === undefined ? {} : { outputSchema: namingTool(name, () => outputJsonSchema(output)) }),
     needs: capabilitiesOf(options.needs ?? [], tier !== 'read-only'),
     parallel: options.parallel ?? true,
     timeoutMs: options.timeoutMs ?? DEFAULT_TIMEOUT_MS,
@@ -291,6 +291,16 @@ export function makeTool<Name extends string, Input, Params, Output>(
   };
   checkDefinition(tool);
   return tool;
+}
+
+/** What is wrong with a schema, said with whose it is: a file may define many tools. */
+export function namingTool<T>(name: string, make: () => T): T {
+  try {
+    return make();
+  } catch (error) {
+    if (!(error instanceof PawlError)) throw error;
+    throw new PawlError(error.code, `Tool ${JSON.stringify(name)}: ${error.message}`, { cause: error });
+  }
 }
 
 /** Without the members that are undefined. */
@@ -359,7 +369,7 @@ function checkFreeform(
 
 function checkExamples(tool: AnyTool, wrong: Wrong): void {
   if (tool.examples.length === 0) return;
-  const validate = compileSchema(tool.inputSchema);
+  const validate = namingTool(tool.name, () => compileSchema(tool.inputSchema));
   for (const [index, { params }] of tool.examples.entries()) {
     const [issue] = validate(params);
     if (issue !== undefined) wrong(`examples[${index}].params.${issue.path}`, 'as the schema says', issue.message);

@@ -15,7 +15,7 @@ import type { FleetLimit } from '../shared/store/limits.ts';
 import { callOfJob } from '../shared/store/queues.ts';
 import type { ReliabilityModes } from '../shared/switches.ts';
 import type { Clock } from '../shared/time.ts';
-import { type AnyTool, qualifiedName } from '../shared/tool.ts';
+import { type AnyTool, namingTool, qualifiedName } from '../shared/tool.ts';
 import type { CircuitHold } from './fleet-circuit.ts';
 import type { RunningAttempt } from './running.ts';
 import type { AttemptTrace } from './traces.ts';
@@ -65,12 +65,13 @@ export function register(tools: readonly AnyTool[]): ReadonlyMap<string, Registe
 
 /** Throws `CONFIGURATION` for a schema that cannot be compiled. */
 export function registeredTool(tool: AnyTool, definition: string): RegisteredTool {
-  return {
+  const { inputSchema, outputSchema } = tool;
+  return namingTool(tool.name, () => ({
     tool,
-    validate: compiledOnce(tool.inputSchema),
-    validateOutput: tool.outputSchema === undefined ? undefined : compiledOnce(tool.outputSchema),
+    validate: compiledOnce(inputSchema),
+    validateOutput: outputSchema === undefined ? undefined : compiledOnce(outputSchema),
     definition,
-  };
+  }));
 }
 
 const compiled = new WeakMap<JsonSchema, Validator>();

@@ -81,6 +81,8 @@ export interface WorkerOptions {
 
 /** A worker that ends says what it counted last, if Redis takes it by then. */
 const LAST_METRICS_MS = 500;
+/** A drain waits for no longer where nothing runs: what is left then is Redis, which may be away. */
+const IDLE_MS = 5_000;
 /** After a drain's grace period, interrupted attempts have this long to be written. */
 const INTERRUPT_MS = 5_000;
 
@@ -489,7 +491,10 @@ export class ToolWorker implements AsyncDisposable {
     const putBack = this.#queues.putBack().catch((error: Error) => this.#onError(error));
     const left = this.#backend.catalogue.leave(this.id).catch(() => {});
     const finished = Promise.all([left, putBack.then(() => this.#queues.close())]);
-    if (!(await endsWithin(finished, graceMs))) {
+    const isFinished =
+      (await endsWithin(finished, Math.min(graceMs, IDLE_MS))) ||
+      (this.#running.size > 0 && (await endsWithin(finished, graceMs - IDLE_MS)));
+    if (!isFinished) {
       this.interrupt();
       if (!(await endsWithin(finished, INTERRUPT_MS))) await this.#queues.close(true);
     }

@@ -120,6 +120,14 @@ describe('an unusable definition is refused with the field, what is expected and
     expect(() => defineTool({ ...spec, ...(change as object) })).toThrow(`Tool "get_weather": ${text}`);
   });
 
+  test.each([
+    ['input', { input: z.object({ at: z.date() }) }, 'This zod schema has no JSON Schema form'],
+    ['output', { output: z.bigint() }, 'This zod schema has no JSON Schema form'],
+    ['examples', { schema: { type: 'object', properties: { city: { type: 'objekt' } } }, examples: [{ params: {} }] }, 'The schema is not valid JSON Schema'],
+  ])('whose %s no JSON Schema is made of is named', (_, change, text) => {
+    expect(() => defineTool({ ...spec, ...(change as object) })).toThrow(`Tool "get_weather": ${text}`);
+  });
+
   test('a tool may be spread into the definition of another', () => {
     const tool = defineTool({ ...spec, ...(defineTool(spec) as object), name: 'get_climate' });
     expect(tool).toMatchObject({ name: 'get_climate', version: '1.0.0', tier: 'read-only' });

@@ -1,5 +1,6 @@
 /** `/v1/audit`: the newest records of the audit trail (I4). */
 import { z } from 'zod';
+import { AUDIT_TYPES } from '../../shared/audit.ts';
 import { sinceSchema } from '../audit.ts';
 import type { Pawl } from '../client.ts';
 import { seesTenant } from './access.ts';
@@ -21,7 +22,7 @@ export function auditRoutes(pawl: Pawl): readonly Route[] {
         session: name.optional(),
         tool: name.optional(),
         call: name.optional(),
-        type: name.optional(),
+        type: z.enum(AUDIT_TYPES).optional(),
         since: sinceSchema.optional(),
         limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'records' }),
       }),

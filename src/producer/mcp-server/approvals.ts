@@ -40,8 +40,14 @@ export async function approvalAnswer(pawl: Pawl, client: McpClient, callId: stri
   };
 }
 
-/** Carries out the decision that a repeated request brings; the call that it is about, if it is one. */
-export async function decided(pawl: Pawl, client: McpClient, { mcpReq }: ServerContext): Promise<string | undefined> {
+interface Decided {
+  readonly callId: string;
+  /** The person closed the question without an answer, and it is still for others to decide. */
+  readonly isOpen: boolean;
+}
+
+/** Carries out the decision that a repeated request brings, if it is one. */
+export async function decided(pawl: Pawl, client: McpClient, { mcpReq }: ServerContext): Promise<Decided | undefined> {
   const state = mcpReq.requestState<unknown>();
   const [, callId, digest] = (typeof state === 'string' && STATE.exec(state)) || [];
   if (callId === undefined || digest === undefined) return undefined;
@@ -50,14 +56,16 @@ export async function decided(pawl: Pawl, client: McpClient, { mcpReq }: ServerC
   const response = mcpReq.inputResponses?.[QUESTION] as
     | { readonly action?: unknown; readonly content?: { readonly decision?: unknown } }
     | undefined;
-  const isApproved = response?.action === 'accept' && response.content?.decision === 'approve';
   const { record: approval } = await pawl.approvals.show(callId);
-  if (approval.state === 'pending')
-    await pawl.approvals.decide(approval.request.id, { decision: isApproved ? 'approve' : 'deny', digest, by: BY });
-  return callId;
+  if (approval.state !== 'pending') return { callId, isOpen: false };
+  if (response?.action === 'cancel') return { callId, isOpen: true };
+  const isApproved = response?.action === 'accept' && response.content?.decision === 'approve';
+  await pawl.approvals.decide(approval.request.id, { decision: isApproved ? 'approve' : 'deny', digest, by: BY });
+  return { callId, isOpen: false };
 }
 
-function pendingResult(callId: string, { mcpName }: McpOffer): Result {
+/** What a client gets whose call is for others to approve. */
+export function pendingResult(callId: string, { mcpName }: McpOffer): Result {
   const text =
     `${mcpName} needs a person's approval and has not run yet. The request is with the session's approvers (call ${callId}). ` +
     'Go on with other work; ask again with the same arguments and idempotency key to learn what became of it.';

@@ -14,7 +14,7 @@ import { isQuestion, type Question } from '../../shared/asking.ts';
 import type { ToolResultEnvelope } from '../../shared/envelope.ts';
 import type { Pawl } from '../client.ts';
 import type { ProgressEvent } from '../results.ts';
-import { approvalAnswer, decided, whenAsked } from './approvals.ts';
+import { approvalAnswer, decided, pendingResult, whenAsked } from './approvals.ts';
 import { keyed, type McpClient, sessionFor, TASKS_EXTENSION } from './request.ts';
 import { callToolResult } from './results.ts';
 import { submitCall } from './submit.ts';
@@ -41,8 +41,9 @@ export async function callTool(
   const taskSupport = offer.annotations.taskSupport ?? 'optional';
   if (taskSupport === 'required' && !client.takesTasks && ctx.mcpReq.envelope !== undefined)
     throw new MissingRequiredClientCapabilityError({ requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } });
-  const approved = await decided(pawl, client, ctx);
-  if (approved !== undefined) return resultOf(pawl, offer, approved, ctx.mcpReq.signal, isClosing);
+  const decision = await decided(pawl, client, ctx);
+  if (decision?.isOpen) return pendingResult(decision.callId, offer);
+  if (decision !== undefined) return resultOf(pawl, offer, decision.callId, ctx.mcpReq.signal, isClosing);
   const asked = Promise.withResolvers<void>();
   const { given, idempotencyKey } = keyed(client, offer, params.arguments ?? {});
   const submission = await submitCall(pawl, { ...client, idempotencyKey }, offer, given, {

@@ -372,6 +372,16 @@ describe('an elevated call', () => {
     expect(shown).toEqual([expect.stringContaining('Approve danger?')]);
   });
 
+  test('stays pending where the person at a local client closes the question without an answer', async () => {
+    const rig = await startRig({ tools: [danger], tiers: ['elevated'] });
+    const client = await connectClient(rig, 'modern');
+    client.setRequestHandler('elicitation/create', () => ({ action: 'cancel' }));
+    const { isError, _meta } = await client.callTool({ name: 'danger', arguments: { what: 'x' } });
+    expect({ isError, _meta }).toMatchObject({ isError: true, _meta: { 'pawl/phase': 'awaiting-approval' } });
+    const { record } = await rig.pawl.approvals.show(String(_meta?.['pawl/callId']));
+    expect(record.state).toBe('pending');
+  });
+
   test('comes back as the hooks behind calls leave it', async () => {
     const hook: Hook = { name: 'hide', afterCall: () => ({ content: 'hidden' }) };
     const rig = await startRig({ tools: [danger], tiers: ['elevated'], hooks: [hook] });
