@@ -84,7 +84,8 @@ export interface Workspace {
 
 /**
  * `expected`: the SHA-256 (hex) of the bytes that must stand there, or `absent`. Compare and change are one step. `like`: the file whose
- * owner and permissions a new one gets, for one that moves.
+ * owner and permissions a new one gets, for one that moves. `isExecutable`: whether programs may run it, for those who may read it; without
+ * it a file stays as it was, and a new one cannot be run.
  */
 export type WorkspaceChange =
   | {
@@ -93,6 +94,7 @@ export type WorkspaceChange =
       readonly content: string | Uint8Array;
       readonly expected?: string;
       readonly like?: string;
+      readonly isExecutable?: boolean;
     }
   | { readonly kind: 'remove'; readonly path: string; readonly expected?: string };
 

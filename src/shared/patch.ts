@@ -5,9 +5,16 @@
 import { PawlError } from './failure.ts';
 
 export type FilePatch =
-  | { readonly kind: 'add'; readonly path: string; readonly content: string }
+  | { readonly kind: 'add'; readonly path: string; readonly content: string; readonly isExecutable?: boolean }
   | { readonly kind: 'delete'; readonly path: string }
-  | { readonly kind: 'update'; readonly path: string; readonly moveTo?: string; readonly hunks: readonly Hunk[] };
+  | {
+      readonly kind: 'update';
+      readonly path: string;
+      readonly moveTo?: string;
+      readonly hunks: readonly Hunk[];
+      /** Absent: as it was. */
+      readonly isExecutable?: boolean;
+    };
 
 export interface Hunk {
   /** Lines, such as a class's and its function's head, the outer one first: the hunk is looked for below the last. */
@@ -208,18 +215,26 @@ class UnifiedReader extends LineReader {
         head = { path: pathOfHead(line) };
       }
       if (line.startsWith('new file mode ')) head.kind = 'add';
+      const [, mode] = /^new (?:file )?mode (\d+)$/.exec(line) ?? [];
+      if (mode !== undefined) head.isExecutable = this.#isExecutable(mode);
       if (line.startsWith('deleted file mode ')) head.kind = 'delete';
       const [, end, name] = /^rename (from|to) (.+)$/.exec(line) ?? [];
       if (name !== undefined) head[end === 'to' ? 'to' : 'from'] = unquoted(name);
       if (/^(GIT binary patch|Binary files .* differ)$/.test(line))
         throw this.wrong('a text patch; binary patches cannot be applied');
       if (line.startsWith('--- ') && this.#isNameOfNew()) {
+        patches.push({ ...this.#file(), ...modeOf(head) });
         head = {};
-        patches.push(this.#file());
       } else this.at += 1;
     }
     flush();
     return patches;
+  }
+
+  #isExecutable(mode: string): boolean {
+    if (!mode.startsWith('100'))
+      throw this.wrong('the mode of a file (100644, 100755); links and submodules cannot be made');
+    return mode.endsWith('755');
   }
 
   #isNameOfNew(at = this.at): boolean {
@@ -291,13 +306,23 @@ interface GitHead {
   kind?: 'add' | 'delete';
   from?: string;
   to?: string;
+  isExecutable?: boolean;
 }
 
-/** What a head asks for by itself: files that are renamed as they are, and empty ones, have no lines. */
-function withoutLines({ path, kind, from, to }: GitHead): FilePatch[] {
-  if (from !== undefined && to !== undefined) return [{ kind: 'update', path: from, moveTo: to, hunks: [] }];
-  if (path === undefined || kind === undefined) return [];
-  return [kind === 'add' ? { kind, path, content: '' } : { kind, path }];
+/** What a head asks for by itself: files that are renamed as they are, empty ones, and those whose mode alone changes, have no lines. */
+function withoutLines(head: GitHead): FilePatch[] {
+  const { path, kind, from, to } = head;
+  const mode = modeOf(head);
+  if (from !== undefined && to !== undefined) return [{ kind: 'update', path: from, moveTo: to, hunks: [], ...mode }];
+  if (path === undefined) return [];
+  if (kind === 'add') return [{ kind, path, content: '', ...mode }];
+  if (kind === 'delete') return [{ kind, path }];
+  return head.isExecutable === undefined ? [] : [{ kind: 'update', path, hunks: [], ...mode }];
+}
+
+/** A new file that may not be run is as any other. */
+function modeOf({ kind, isExecutable }: GitHead): { readonly isExecutable?: boolean } {
+  return isExecutable === undefined || (kind === 'add' && !isExecutable) ? {} : { isExecutable };
 }
 
 /** Of `diff --git a/PATH b/PATH`; undefined where the paths differ. */

@@ -123,15 +123,22 @@ async function stage(placed: Placed, add: (item: Staged) => void): Promise<void>
   add({ ...placed, stats, before, temporary, backup: aside() });
   if (change.kind !== 'write' || temporary === undefined) return;
   const old = stats ?? (await modelOf(placed));
-  const mode = old === undefined ? 0o666 : old.mode & 0o777;
+  const mode = modeFor(change.isExecutable, old);
   const handle = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
   try {
-    if (old !== undefined) await takeOver(handle, old);
+    if (old !== undefined) await takeOver(handle, old, mode);
     await handle.writeFile(change.content);
     await handle.sync();
   } finally {
     await handle.close();
   }
+}
+
+/** Who may read it may run it, if it is to be run. */
+function modeFor(isExecutable: boolean | undefined, old: Stats | undefined): number {
+  const mode = old === undefined ? 0o666 : old.mode & 0o777;
+  if (isExecutable === undefined) return mode;
+  return isExecutable ? mode | ((mode & 0o444) >> 2) : mode & ~0o111;
 }
 
 function modelOf({ root, change }: Placed): Promise<Stats | undefined> | undefined {
@@ -174,11 +181,11 @@ async function readBytes(folder: Folder, name: string): Promise<Uint8Array> {
   }
 }
 
-/** The new file keeps the old one's owner, where the system lets us, and its permissions. */
-async function takeOver(handle: FileHandle, old: Stats): Promise<void> {
+/** The new file keeps the old one's owner, where the system lets us, and has the permissions that it is to have, whatever the umask. */
+async function takeOver(handle: FileHandle, old: Stats, mode: number): Promise<void> {
   const own = await handle.stat();
   if (own.uid !== old.uid || own.gid !== old.gid) await handle.chown(old.uid, old.gid).catch(() => undefined);
-  await handle.chmod(old.mode & 0o777);
+  await handle.chmod(mode);
 }
 
 async function putInPlace(

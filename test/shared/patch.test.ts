@@ -155,6 +155,11 @@ describe('a patch is read (C17)', () => {
     ]);
   });
 
+  test.each(['120000', '160000'])('unified diffs: what is no file (mode %s) is refused, and not made one', (mode) => {
+    const text = `diff --git a/x b/x\nnew file mode ${mode}\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+/etc/passwd\n`;
+    expect(() => parsePatch(text)).toThrow('links and submodules cannot be made');
+  });
+
   test('unified diffs: a hunk whose head counts too few lines loses none, nor does what follows it', () => {
     const first = '--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+A\n-b\n+B\n@@ -4 +4 @@\n-d\n+D\n';
     expect(applied('a\nb\nc\nd\n', first)).toBe('A\nB\nc\nD\n');

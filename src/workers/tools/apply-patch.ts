@@ -15,6 +15,8 @@ const ARTIFACT_KINDS = {
   deleted: 'other',
 } as const;
 
+type Update = Extract<FilePatch, { readonly kind: 'update' }>;
+
 const MAY_BE_REMOVED = ['RESULT_TOO_LARGE', 'PERMISSION_DENIED', 'INVALID_PARAMS'];
 
 /**
@@ -74,27 +76,25 @@ async function changesOf(patches: readonly FilePatch[], ctx: ToolContext): Promi
   const changes: WorkspaceChange[] = [];
   for (const patch of patches) {
     if (patch.kind === 'add') {
-      changes.push({ kind: 'write', path: patch.path, content: patch.content, expected: 'absent' });
+      changes.push({ kind: 'write', path: patch.path, content: patch.content, expected: 'absent', ...modeOf(patch) });
       continue;
     }
     if (patch.kind === 'delete') {
       changes.push({ kind: 'remove', path: patch.path, ...(await expectedOf(patch.path, ctx)) });
       continue;
     }
-    if (patch.moveTo !== undefined && patch.hunks.length === 0) {
-      const bytes = await ctx.workspace.read(patch.path);
-      changes.push({ kind: 'write', path: patch.moveTo, content: bytes, expected: 'absent', like: patch.path });
-      changes.push({ kind: 'remove', path: patch.path, expected: hashOf(bytes) });
-      continue;
-    }
-    const { text, hash } = await readText(patch.path, ctx);
-    const content = applyHunks(patch.path, text, patch.hunks);
+    const { content, hash } = await updated(patch, ctx);
     if (patch.moveTo === undefined) {
-      if (content === text)
-        throw new PawlError('INVALID_PARAMS', `The hunks for ${JSON.stringify(patch.path)} change nothing.`);
-      changes.push({ kind: 'write', path: patch.path, content, expected: hash });
+      changes.push({ kind: 'write', path: patch.path, content, expected: hash, ...modeOf(patch) });
     } else {
-      changes.push({ kind: 'write', path: patch.moveTo, content, expected: 'absent', like: patch.path });
+      changes.push({
+        kind: 'write',
+        path: patch.moveTo,
+        content,
+        expected: 'absent',
+        like: patch.path,
+        ...modeOf(patch),
+      });
       changes.push({ kind: 'remove', path: patch.path, expected: hash });
     }
   }
@@ -106,6 +106,23 @@ async function changesOf(patches: readonly FilePatch[], ctx: ToolContext): Promi
       `${JSON.stringify(twice)} is changed twice; give all its hunks under one "*** Update File".`,
     );
   return changes;
+}
+
+/** What an update makes of a file, and the hash of what it was. Without hunks nothing need be text. */
+async function updated({ path, moveTo, hunks, isExecutable }: Update, ctx: ToolContext) {
+  if (hunks.length === 0) {
+    const bytes = await ctx.workspace.read(path);
+    return { content: bytes, hash: hashOf(bytes) };
+  }
+  const { text, hash } = await readText(path, ctx);
+  const content = applyHunks(path, text, hunks);
+  if (content === text && moveTo === undefined && isExecutable === undefined)
+    throw new PawlError('INVALID_PARAMS', `The hunks for ${JSON.stringify(path)} change nothing.`);
+  return { content, hash };
+}
+
+function modeOf({ isExecutable }: { readonly isExecutable?: boolean }): { readonly isExecutable?: boolean } {
+  return isExecutable === undefined ? {} : { isExecutable };
 }
 
 /** Nothing for what cannot be read and may be removed all the same: a very large file, a link to a folder or out of the workspace. */

@@ -82,6 +82,40 @@ test.each([
   expect(statSync(join(root, 'bin/run')).mode & 0o777).toBe(0o755);
 });
 
+test('a git diff says which files can be run', async () => {
+  const { root, ctx } = folderWith({ 'a.sh': 'a\n', 'b.sh': 'b\n', 'c.sh': 'c\n' });
+  chmodSync(join(root, 'b.sh'), 0o755);
+  const diff = [
+    'diff --git a/new.sh b/new.sh',
+    'new file mode 100755',
+    '--- /dev/null',
+    '+++ b/new.sh',
+    '@@ -0,0 +1 @@',
+    '+n',
+    'diff --git a/a.sh b/a.sh',
+    'old mode 100644',
+    'new mode 100755',
+    'diff --git a/b.sh b/b.sh',
+    'old mode 100755',
+    'new mode 100644',
+    '--- a/b.sh',
+    '+++ b/b.sh',
+    '@@ -1 +1 @@',
+    '-b',
+    '+B',
+    'diff --git a/c.sh b/d.sh',
+    'old mode 100644',
+    'new mode 100755',
+    'similarity index 100%',
+    'rename from c.sh',
+    'rename to d.sh',
+  ].join('\n');
+  await applyPatch.run({ patch: diff }, ctx);
+  expect(contentsOf(root)).toEqual({ 'new.sh': 'n\n', 'a.sh': 'a\n', 'b.sh': 'B\n', 'd.sh': 'c\n' });
+  const canBeRun = (name: string) => (statSync(join(root, name)).mode & 0o100) !== 0;
+  expect(['new.sh', 'a.sh', 'b.sh', 'd.sh'].filter(canBeRun)).toEqual(['new.sh', 'a.sh', 'd.sh']);
+});
+
 describe('all or nothing', () => {
   test.each([
     ['a hunk of the last file does not fit', ['*** Update File: d.txt', '@@', '-zzz', '+y'], 'PRECONDITION_FAILED'],
