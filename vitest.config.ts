@@ -23,6 +23,7 @@ const ALONE = [
   'test/dashboards/operator-page.test.ts',
   'test/model/broken-rules.test.ts',
   'test/model/calls.test.ts',
+  'test/shared/store/clock-follower.test.ts',
   'test/shared/store/command-watch.test.ts',
   'test/workers/node-circuit.test.ts',
   'test/workers/terminal-link.test.ts',

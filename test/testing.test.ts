@@ -274,10 +274,41 @@ describe('calls that a person must approve (A4)', () => {
     expect(ran).toEqual([]);
   });
 
+  test('are denied where `approve` fails or answers something else, and the call says so', async () => {
+    const { tool, ran } = transfer();
+    const answers = [undefined, true, { decision: 'yes' }].map((answer) => () => answer as never);
+    const failing = () => {
+      throw new Error('expected 5 to be 6');
+    };
+    const messages: unknown[] = [];
+    for (const approve of [failing, ...answers]) {
+      const { error } = await runTool(tool, { to: 'bob', amount: 5 }, { approve });
+      expect(error?.code).toBe('PERMISSION_DENIED');
+      messages.push(error?.message);
+    }
+    expect(messages).toEqual([
+      expect.stringContaining('`approve` failed: expected 5 to be 6'),
+      expect.stringContaining("must answer { decision: 'approve' } or { decision: 'deny', reason? }; got undefined"),
+      expect.stringContaining('got true'),
+      expect.stringContaining('got {"decision":"yes"}'),
+    ]);
+    expect(ran).toEqual([]);
+  });
+
   test('are those, too, about which policy asks', async () => {
     const settings = { policy: { global: { tools: { take_note: 'ask' } } } } as const;
     const approve = () => ({ decision: 'approve' }) as const;
     expect((await runTool(note, { title: 'milk' }, { settings, approve })).status).toBe('success');
     expect((await runTool(note, { title: 'milk' }, { settings })).error?.code).toBe('PERMISSION_DENIED');
   });
+});
+
+test.each([
+  [undefined, 'undefined'],
+  [null, 'null'],
+  [{ name: 'note' }, 'another object'],
+])('what is no tool, such as a missing export, is named: %s', async (stranger, shown) => {
+  await expect(runTool(stranger as unknown as typeof note, { title: '' })).rejects.toThrow(
+    `tools[0] must be a tool, as defineTool({ … }) returns it; got ${shown}.`,
+  );
 });

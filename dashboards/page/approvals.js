@@ -1,7 +1,7 @@
 /** Calls that wait for a person: a list that follows the fleet, and all about the one that is chosen. */
-import { ApiError, ask, LISTED } from './api.js';
+import { ApiError, ask, LISTED, part } from './api.js';
 import { count, element, shownText, timeLeft } from './dom.js';
-import { heading, intent } from './parts.js';
+import { facts, heading, intent, link } from './parts.js';
 import { openQuestions } from './questions.js';
 
 export const id = 'approvals';
@@ -11,10 +11,17 @@ export const permission = 'decide';
 const LOOK_EVERY_MS = 250;
 const KEYS = 'j and k choose, a approves, d denies, e edits the parameters, Esc leaves a field';
 
-export function open(root, page) {
+/** `wanted` names an approval, or the call that waits for it. */
+export function open(root, page, wanted) {
   let listed = [];
-  let chosen;
+  let chosen = wanted;
   let shown;
+  /** What this page decides now, and has decided: nothing else makes room for the next one by itself. */
+  let sending;
+  const decided = new Set();
+  /** The chosen one, when it waits no more. */
+  let ended;
+  let isAsking = false;
   const hand = intent();
   const list = element('ul', { class: 'list', 'aria-label': 'Calls that wait for a decision' });
   const detail = element('section', { class: 'detail', 'aria-label': 'The chosen call', 'aria-live': 'polite' });
@@ -27,13 +34,21 @@ export function open(root, page) {
     page.badge(id, 'calls', approvals.length);
     more.hidden = approvals.length < LISTED;
     listed = approvals;
-    if (!listed.some((each) => each.id === chosen)) {
-      if (chosen !== undefined) hand.moved();
-      chosen = listed[0]?.id;
+    chosen = listed.find(({ callId }) => callId === chosen)?.id ?? chosen;
+    if (decided.has(chosen) && !isListed(chosen)) {
+      hand.moved();
+      chosen = undefined;
+      history.replaceState(null, '', `#${id}`);
     }
+    chosen ??= listed[0]?.id;
     draw();
+    if (chosen !== undefined && !isListed(chosen) && chosen !== sending && chosen !== ended) void drawUnlisted(chosen);
   });
   const clock = setInterval(drawTimes, 1000);
+
+  function isListed(approvalId) {
+    return listed.some((each) => each.id === approvalId);
+  }
 
   function draw() {
     const focused = list.contains(document.activeElement);
@@ -50,7 +65,7 @@ export function open(root, page) {
       button.setAttribute('aria-current', String(isChosen));
       if (isChosen && focused && document.activeElement !== button) button.focus();
     }
-    detail.hidden = listed.length === 0;
+    detail.hidden = chosen === undefined;
     drawDetail();
     drawTimes();
   }
@@ -76,13 +91,16 @@ export function open(root, page) {
 
   function choose(next) {
     chosen = next;
+    ended = undefined;
+    history.replaceState(null, '', `#${id}/${part(next)}`);
     draw();
   }
 
   function drawDetail() {
     const approval = listed.find((each) => each.id === chosen);
+    if (approval === undefined && chosen !== undefined) return;
     // What is being read, or typed into, stays as it is until it has changed.
-    const version = approval === undefined ? '' : `${approval.id} ${approval.digest} ${approval.preview.summary}`;
+    const version = approval === undefined ? '' : versionOf(approval);
     if (shown === version) return;
     shown = version;
     // A list has the beginning of what is large: nobody decides before the whole is there to be read.
@@ -92,9 +110,44 @@ export function open(root, page) {
     if (approval !== undefined) void drawWhole(approval, version);
   }
 
+  /**
+   * What an address names, or what somebody else decided: it stays with what became of it until another one is chosen, because the
+   * hands that read it and type into it must not land on the next call.
+   */
+  async function drawUnlisted(approvalId) {
+    if (isAsking) return;
+    isAsking = true;
+    const answer = await ask(`/v1/approvals/${part(approvalId)}`).catch((error) => error);
+    isAsking = false;
+    if (chosen !== approvalId || approvalId === sending || decided.has(approvalId)) return;
+    const isUnknown = answer instanceof ApiError && answer.status === 404;
+    // The next look tries again.
+    if (answer instanceof Error && !isUnknown) return;
+    // An address may name the call instead.
+    if (!isUnknown) chosen = answer.id;
+    const isShown = shown?.startsWith(`${chosen} `) && detail.querySelector('.approve') !== null;
+    if (!isShown) {
+      shown = isUnknown ? `${chosen} ` : versionOf(answer);
+      detail.replaceChildren(
+        ...(isUnknown ? [element('p', { class: 'empty' }, shownText(answer.message))] : contents(answer)),
+      );
+      drawTimes();
+      if (!isUnknown) drawSimilar(answer.similar);
+    }
+    // The list has the newest only.
+    if (answer.state === 'pending') return;
+    ended = chosen;
+    for (const button of detail.querySelectorAll('.actions button')) button.disabled = true;
+    detail.querySelector('.actions [data-expires]')?.remove();
+    const became = isUnknown ? answer.message : endOf(answer);
+    const problem = detail.querySelector('.problem');
+    if (problem !== null) problem.textContent = shownText(became);
+    if (isShown) page.say(shownText(became));
+  }
+
   async function drawWhole(approval, version) {
-    const whole = await ask(`/v1/approvals/${encodeURIComponent(approval.id)}`).catch(() => undefined);
-    if (shown !== version) return;
+    const whole = await ask(`/v1/approvals/${part(approval.id)}`).catch(() => undefined);
+    if (shown !== version || ended === approval.id) return;
     if (whole === undefined) {
       // The next look tries again.
       if (approval.shortened) shown = undefined;
@@ -119,7 +172,7 @@ export function open(root, page) {
     const { annotations, taint, amendment, preview } = approval;
     const hints = Object.entries(annotations).flatMap(([name, value]) => (value ? [name.replace(/Hint$/, '')] : []));
     const remembered = amendment?.kind === 'command-prefix' ? amendment.prefix.join(' ') : 'these parameters';
-    const facts = [
+    const pairs = [
       ['Tool', `${approval.namespace}.${approval.tool} ${approval.toolVersion}`],
       ['Tier', `${approval.tier}, effects ${approval.effects}`],
       ['Hints', hints.join(', ')],
@@ -127,13 +180,15 @@ export function open(root, page) {
         'Asked by',
         approval.agentId === undefined ? approval.requestedBy : `${approval.requestedBy}, agent ${approval.agentId}`,
       ],
-      ['Session', `${approval.session} (${approval.sessionKind})`],
+      ['Session', page.may('use') ? link('sessions', approval.session) : approval.session],
+      ['Kind', approval.sessionKind],
+      ['Call', page.may('use') ? link('calls', approval.callId) : approval.callId],
       ['Workspace', approval.workspaceRoot],
       ['Why', approval.justification ?? ''],
       ['Rule', `${approval.rule}: ${approval.reason}`],
       ['From outside', taint.join(', ')],
       ['Digest', approval.digest],
-    ].filter(([, text]) => text !== '');
+    ];
     const reason = element('input', { id: 'reason', maxlength: 2000, autocomplete: 'off' });
     const remember = element('input', { type: 'checkbox' });
     const edited = element('textarea', {
@@ -160,11 +215,7 @@ export function open(root, page) {
           ),
       element('h4', {}, 'Parameters'),
       element('pre', { tabindex: 0, 'aria-label': 'Parameters' }, approval.shown),
-      element(
-        'dl',
-        {},
-        ...facts.flatMap(([name, text]) => [element('dt', {}, name), element('dd', {}, shownText(text))]),
-      ),
+      facts(pairs),
       element('div', { class: 'similar' }),
       editing,
       element('label', {}, 'Reason ', reason),
@@ -188,6 +239,7 @@ export function open(root, page) {
   }
 
   async function send(approval, { decision, reason, remember, edited, editing, problem }) {
+    if (sending === approval.id) return;
     problem.textContent = '';
     const body = { decision, digest: approval.digest };
     if (reason.value !== '') body.reason = reason.value;
@@ -197,12 +249,16 @@ export function open(root, page) {
         const params = JSON.parse(edited.value);
         if (JSON.stringify(params) !== JSON.stringify(approval.params)) body.params = params;
       }
-      await ask(`/v1/approvals/${encodeURIComponent(approval.id)}`, { method: 'POST', body });
+      sending = approval.id;
+      await ask(`/v1/approvals/${part(approval.id)}`, { method: 'POST', body });
+      decided.add(approval.id);
       page.say(`${decision === 'approve' ? 'Approved' : 'Denied'}: ${shownText(approval.preview.summary)}`);
       list.querySelector('button')?.focus();
       void looking.now();
     } catch (error) {
       problem.textContent = error instanceof ApiError ? error.message : `The parameters are not JSON: ${error.message}`;
+    } finally {
+      if (sending === approval.id) sending = undefined;
     }
   }
 
@@ -210,6 +266,7 @@ export function open(root, page) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const typing = event.target.matches('input:not([type="checkbox"]), textarea');
     if (event.key === 'Escape' && typing) {
+      event.target.blur();
       list.querySelector('[aria-current="true"]')?.focus();
       return;
     }
@@ -236,6 +293,17 @@ export function open(root, page) {
     clearInterval(clock);
     removeEventListener('keydown', pressed);
   };
+}
+
+function versionOf({ id: approvalId, digest, preview }) {
+  return `${approvalId} ${digest} ${preview.summary}`;
+}
+
+/** What became of one that waits no more. */
+function endOf({ state, decidedBy, decisionReason }) {
+  if (state === 'expired') return 'It expired: nobody decided in time.';
+  const by = decidedBy === undefined ? '' : ` by ${decidedBy}`;
+  return `It was ${state}${by}${decisionReason === undefined ? '' : `: ${decisionReason}`}.`;
 }
 
 /** Lines that a diff adds and takes away stand out. */

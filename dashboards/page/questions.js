@@ -12,12 +12,21 @@ export function openQuestions(root, page) {
   root.append(title, list);
   const known = new Map();
   const hand = intent();
+  const sending = new Set();
+  const answered = new Set();
   const looking = page.follow('/v1/questions', LOOK_EVERY_MS, ({ questions }) => {
     page.badge('approvals', 'questions', questions.length);
-    title.hidden = questions.length === 0;
     const ids = new Set(questions.map(({ id }) => id));
     for (const [id, item] of known) {
-      if (ids.has(id)) continue;
+      if (ids.has(id) || sending.has(id)) continue;
+      // The rest of an answer that is being typed must not become keys of the page, which decide on calls.
+      if (!answered.has(id) && item.querySelector('input:focus') !== null) {
+        for (const button of item.querySelectorAll('button')) button.disabled = true;
+        const problem = item.querySelector('.problem');
+        if (problem.textContent === '')
+          problem.textContent = 'This question waits no more: it was answered, or its time is over.';
+        continue;
+      }
       item.remove();
       known.delete(id);
       hand.moved();
@@ -29,6 +38,7 @@ export function openQuestions(root, page) {
       known.set(question.id, item);
       list.append(item);
     }
+    title.hidden = known.size === 0;
     drawTimes();
   });
   const clock = setInterval(drawTimes, 1_000);
@@ -42,14 +52,21 @@ export function openQuestions(root, page) {
     const { id, text, options = [], freeText, session, actorId, callId, expiresAtMs } = question;
     const problem = element('p', { class: 'problem', role: 'alert' });
     const reply = async (body, what) => {
+      if (sending.has(id)) return;
       problem.textContent = '';
+      sending.add(id);
       try {
         await ask(`/v1/questions/${part(id)}`, { method: 'POST', body });
+        answered.add(id);
         page.say(what);
         void looking.now();
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         problem.textContent = error.message;
+        // The question itself may be gone in a moment.
+        page.say(error.message);
+      } finally {
+        sending.delete(id);
       }
     };
     const clicked = (body, what) => (event) => {

@@ -1,7 +1,7 @@
 /** A call's whole story: who asked for what, each attempt, fence and wait, how it ended, and what can be done about it. */
 import { ask, part } from './api.js';
 import { standingOf } from './calls.js';
-import { ago, duration, element, moment, shownJson, shownText } from './dom.js';
+import { duration, element, moment, shownJson, shownText } from './dom.js';
 import { back, button, confirm, facts, heading, link, pill } from './parts.js';
 
 const LOOK_EVERY_MS = 400;
@@ -55,7 +55,7 @@ export function openStory(root, page, callId) {
           'section',
           { 'aria-label': 'What happened' },
           element('h3', {}, 'What happened'),
-          element('ol', { class: 'timeline' }, ...happenings(call)),
+          element('ol', { class: 'timeline' }, ...happenings(call, page)),
         ),
         element('section', { 'aria-label': 'The call' }, element('h3', {}, 'The call'), details(call)),
       ),
@@ -143,7 +143,7 @@ export function resolveCall(call, page) {
 }
 
 /** What became of a call, in order, with the time since it was handed in. */
-function happenings(call) {
+function happenings(call, page) {
   const { createdAtMs, attempts, phase, state, lostAttempts, progress } = call;
   const lines = [];
   const add = (atMs, tone, title, note) =>
@@ -156,11 +156,11 @@ function happenings(call) {
           'div',
           {},
           element('strong', {}, shownText(title)),
-          note === undefined ? '' : element('span', {}, shownText(note)),
+          note === undefined ? '' : element('span', {}, note instanceof Node ? note : shownText(note)),
         ),
       ),
     );
-  add(createdAtMs, 'dim', 'Handed in', `recorded and queued in one step, ${ago(createdAtMs)}`);
+  add(createdAtMs, 'dim', 'Handed in', 'recorded and queued in one step');
   let waitedFrom = createdAtMs;
   const began = (number, { startedAtMs, fence, worker = 'a worker' }) =>
     add(
@@ -191,7 +191,12 @@ function happenings(call) {
   if (lostAttempts > 0)
     add(undefined, 'bad', `${lostAttempts} of the starts left no record`, 'the worker died or was cut off');
   if (state === 'inflight' && phase === 'awaiting-approval')
-    add(undefined, 'warn', 'Waits for a person', 'see Approvals; no worker slot is held');
+    add(
+      undefined,
+      'warn',
+      'Waits for a person',
+      page.may('decide') ? link('approvals', call.callId, 'see Approvals') : 'an approver decides',
+    );
   if (state === 'inflight' && (phase === 'queued' || phase === 'claimed'))
     add(undefined, 'busy', 'Waits for a worker', 'in its tier’s queue');
   if (state === 'inflight' && phase === 'running') {

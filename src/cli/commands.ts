@@ -185,7 +185,7 @@ function registryCommands(tools: Command, context: CliContext, end: End): void {
     'pawl tools import-openapi github.yaml --tag issues --read-only',
     'pawl tools import-openapi shop.json --secret apiKey=env:PAWL_SECRET_SHOP --per-second 20',
   ])
-    .argument('<file>', 'JSON or YAML, OpenAPI 3.0 or 3.1')
+    .argument('<file>', 'JSON or YAML, OpenAPI 3.0 to 3.2')
     .option('--namespace <name>', 'of the tools (default: from the title)')
     .option('--server <url>', 'base of all addresses (default: the first server of the document)')
     .option('--tag <tag...>', 'only operations with one of these tags')

@@ -1,4 +1,5 @@
 /** What `pawl doctor` finds out about the fleet: whether somebody serves each tier, holds the same keys, and knows the time. */
+import { understand } from '../producer/believed.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import { toolLimit } from '../shared/fleet-limit.ts';
 import type { ShardLayout } from '../shared/shards.ts';
@@ -13,7 +14,6 @@ import { FollowedClock } from '../shared/time.ts';
 import { qualifiedName, TIERS } from '../shared/tool.ts';
 import type { Finding } from './doctor.ts';
 import { count } from './print.ts';
-import { understand } from './signing-keys.ts';
 
 type Worker = CatalogueContent['workers'][number];
 

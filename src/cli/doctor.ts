@@ -3,6 +3,7 @@ import { access, constants, mkdir } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
 import { loadSettings } from '../main.ts';
+import { checkBinding } from '../producer/http/access.ts';
 import type { Settings } from '../shared/config.ts';
 import { PROMISES, type ServerFacts, type ServerFault, serverFaults, WAITAOF_PROMISE } from '../shared/durability.ts';
 import { PawlError } from '../shared/failure.ts';
@@ -45,7 +46,7 @@ export async function runDoctor(context: CliContext, options: { json?: boolean }
   if (settings !== undefined) {
     add(await checkDataDir(settings, context.cwd));
     outOfReach = await checkRedis(context, settings, add);
-    add(await checkPort(settings.httpHost, settings.httpPort));
+    add(bindingFault(settings) ?? (await checkPort(settings.httpHost, settings.httpPort)));
   }
   add(await checkSandbox());
   const failed = findings.filter(({ state }) => state === 'fail');
@@ -159,6 +160,10 @@ async function checkRedis(
   }
 }
 
+/** The last word of a server that has too many clients gets lost with the connection. */
+const CLOSES_AT_ONCE =
+  'if that Redis has as many clients as maxclients allows, raise it; if it speaks TLS alone, use rediss://';
+
 /** By what Redis says, or is said of it. */
 function fixOf(message: string, prefix: string): string {
   const fixes = {
@@ -167,6 +172,10 @@ function fixOf(message: string, prefix: string): string {
     OOM: 'raise maxmemory, or shorten ttl in pawl.config.json',
     MISCONF: 'make room on the disk of Redis, and look into its log',
     READONLY: 'let REDIS_URL name the master',
+    ECONNRESET: CLOSES_AT_ONCE,
+    EPIPE: CLOSES_AT_ONCE,
+    NOAUTH: 'name the user and the password in REDIS_URL: redis://user:password@host:6379',
+    WRONGPASS: 'correct the user and the password in REDIS_URL',
     NOREPLICAS: 'start the replicas of that Redis, or lower min-replicas-to-write',
   };
   const said = Object.entries(fixes).find(([word]) => message.includes(word));
@@ -199,6 +208,17 @@ function persistenceFinding(
   const message = `appendfsync ${persistence}: ${PROMISES[persistence]}${durability === 'waitaof' ? ` ${WAITAOF_PROMISE}` : ''}`;
   if (persistence === 'always' || persistence === 'everysec') return { check, state: 'ok', message };
   return { check, state: 'warn', message, fix: 'CONFIG SET appendonly yes, and appendfsync everysec or always' };
+}
+
+/** As `pawl serve` and `pawl up` would refuse to start. */
+function bindingFault({ httpHost, apiTokens }: Settings): Finding | undefined {
+  try {
+    checkBinding(httpHost, apiTokens);
+    return undefined;
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    return { check: 'port', state: 'fail', message, fix: 'set PAWL_API_TOKENS, or unset PAWL_HTTP_HOST' };
+  }
 }
 
 /** A port that a Pawl holds already is no fault: `pawl up` is running. */

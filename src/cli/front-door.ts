@@ -72,7 +72,11 @@ export async function openFrontDoor(
     await pawl.close();
     throw error;
   }
-  const keeper = AuditKeeper.open(pawl.backend, settings, { files: true, log });
+  const keeper = AuditKeeper.open(pawl.backend, settings, {
+    files: true,
+    log,
+    failures: pawl.metrics.auditWriteFailures,
+  });
   const { url } = server;
   let draining = false;
   endpoint?.watch({

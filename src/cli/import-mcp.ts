@@ -1,4 +1,6 @@
 /** `pawl tools import-mcp`: an MCP server's tools, looked at from here, declared for the whole fleet (C20, C22). */
+import { existsSync } from 'node:fs';
+import { isAbsolute, resolve } from 'node:path';
 import type { Registry } from '../producer/registry.ts';
 import { defined } from '../shared/defined.ts';
 import { PawlError } from '../shared/failure.ts';
@@ -179,6 +181,9 @@ export async function importMcp(
         connection,
         policy: { ...options, tier: tierFrom(options.tier) },
         accept: options.accept ?? false,
+      }).catch((error: unknown) => {
+        hintAtRelative(context, command);
+        throw error;
       });
       print(context, options.json === true ? json(outcome) : told(outcome));
       for (const { tool, why } of outcome.refused) say(context, `${tool} was left out: ${why}`);
@@ -192,6 +197,16 @@ export async function importMcp(
       await connections.close();
     }
   });
+}
+
+/** The program is started in a folder of its own, on this machine or another: a path from here leads nowhere there. */
+function hintAtRelative(context: CliContext, command: readonly string[]): void {
+  const relative = command.find((part) => !isAbsolute(part) && existsSync(resolve(context.cwd, part)));
+  if (relative === undefined) return;
+  say(
+    context,
+    `${relative} leads from this folder, and MCP servers are started in one of their own: write ${resolve(context.cwd, relative)}.`,
+  );
 }
 
 function connectionFrom(

@@ -5,7 +5,7 @@ import { evaluate, taintOf, type Verdict } from '../shared/policy.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import { ruleOf } from '../shared/tool-spec.ts';
 import { namedTool, readParams } from './call.ts';
-import { type CliContext, print, usageError, withPawl } from './context.ts';
+import { type CliContext, print, say, usageError, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { json, table } from './print.ts';
 
@@ -20,8 +20,8 @@ export interface ExplainOptions {
 export async function explainPolicy(context: CliContext, tool: string, options: ExplainOptions): Promise<number> {
   const params = options.params === undefined ? undefined : await readParams(context, options.params);
   return withPawl(context, async (pawl) => {
-    const verdict = await verdictOn(pawl, tool, params, options);
-    if (options.json === true) print(context, json({ tool, ...verdict }));
+    const { verdict, channel } = await verdictOn(pawl, tool, params, options);
+    if (options.json === true) print(context, json({ tool, ...verdict, channel }));
     else {
       print(context, `${verdict.decision}: ${verdict.reason} (${verdict.rule})`);
       print(
@@ -33,6 +33,7 @@ export async function explainPolicy(context: CliContext, tool: string, options: 
           { title: 'REASON', text: ({ reason }) => reason },
         ]),
       );
+      if (verdict.decision === 'ask' && channel === 'none') say(context, nobodyAsked(options.session));
     }
     return EXIT_CODES.success.code;
   });
@@ -43,7 +44,7 @@ async function verdictOn(
   asked: string,
   params: Readonly<Record<string, unknown>> | undefined,
   { session: sessionKey, namespace: given, taint = [] }: ExplainOptions,
-): Promise<Verdict> {
+): Promise<{ readonly verdict: Verdict; readonly channel: string }> {
   const { namespace, name } = namedTool(asked, given);
   const { tools } = await pawl.catalogue();
   const tool = tools.find((each) => each.name === name && each.namespace === namespace);
@@ -51,15 +52,23 @@ async function verdictOn(
   const record = sessionKey === undefined ? undefined : (await pawl.session(sessionKey)).record;
   const declared = await pawl.registry.read(qualifiedName(tool));
   const route = record === undefined ? undefined : await pawl.approvals.routeOf(record);
-  return evaluate({
+  const channel = route?.channel.kind ?? 'none';
+  const verdict = evaluate({
     tool,
     session: record ?? { kind: 'main' },
     toolPolicy: toolPolicy(pawl.settings, tool),
     policy: pawl.settings.policy,
     registry: ruleOf(declared),
-    channel: route?.channel.kind ?? 'none',
+    channel,
     ...(params === undefined ? {} : { params }),
     taint: [...taint, ...taintOf([], record)],
     sandbox: pawl.settings.sandbox,
   });
+  return { verdict, channel };
+}
+
+function nobodyAsked(session: string | undefined): string {
+  return session === undefined
+    ? 'that is for a session with a channel: without one nobody can be asked, and the call is denied'
+    : 'nobody can be asked: neither this session nor one above it has a channel to a person, so the call is denied';
 }

@@ -12,14 +12,14 @@ import { checkBelieved } from './signing-keys.ts';
 
 const byMe = () => ({ by: operatorName() });
 
-/** A file of one declaration, or a list of them, each with its `name`. */
+/** A file of one declaration, or a list of them, each with its `name`; or what `import-openapi --dry-run --json` prints. */
 export async function addTools(
   context: CliContext,
   file: string,
   options: { name?: string; json?: boolean },
 ): Promise<number> {
   const content = await readDocument(context, file);
-  const declared = (Array.isArray(content) ? content : [content]).map((entry, index) =>
+  const declared = declarationsIn(content).map((entry, index) =>
     declarationOf(entry, `${file}: tool ${index + 1}`, options.name),
   );
   if (options.name !== undefined && declared.length !== 1) throw usageError('--name is for a file of one tool.');
@@ -30,6 +30,12 @@ export async function addTools(
     show(context, records, options.json);
     return EXIT_CODES.success.code;
   });
+}
+
+function declarationsIn(content: unknown): readonly unknown[] {
+  const { tools } = (content ?? {}) as { readonly tools?: unknown };
+  if (Array.isArray(tools)) return tools;
+  return Array.isArray(content) ? content : [content];
 }
 
 /** Looked at before the first one is declared: of a file, all are or none. */
@@ -99,7 +105,7 @@ export async function importOpenApiFile(
   if (imported.tools.length === 0) throw usageError(`${file}: no operation was selected that can be imported.`);
   if (dryRun === true) {
     const tools = imported.tools.map(({ name, spec }) => ({ name, ...spec }));
-    if (asJson === true) print(context, json({ tools }));
+    if (asJson === true) print(context, json({ tools, skipped: imported.skipped }));
     else
       print(
         context,
@@ -115,7 +121,8 @@ export async function importOpenApiFile(
     const records: RegistryRecord[] = [];
     for (const { name, spec } of imported.tools)
       records.push((await pawl.registry.put(name, spec, { ...byMe(), imported: true })).record);
-    show(context, records, asJson);
+    if (asJson === true) print(context, json({ tools: records, skipped: imported.skipped }));
+    else show(context, records);
     say(context, `${count(records.length, 'tool')} in the namespace ${imported.namespace}`);
     return EXIT_CODES.success.code;
   });

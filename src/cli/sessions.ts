@@ -1,5 +1,6 @@
 /** `pawl sessions`: who calls. */
 
+import { spentBy } from '../producer/http/sessions.ts';
 import { callSummary } from '../producer/http/views.ts';
 import type { Budget } from '../shared/budget.ts';
 import type { SessionKind, SessionRecord } from '../shared/session.ts';
@@ -70,12 +71,13 @@ export async function listSessions(context: CliContext, options: { limit: number
 export async function showSession(context: CliContext, key: string, options: { json?: boolean }): Promise<number> {
   return withPawl(context, async (pawl) => {
     const { record } = await pawl.session(key);
+    const described = { ...record, ...(await spentBy(pawl, record)) };
     const calls = await pawl.calls({ sessionKey: key, limit: CALLS_SHOWN });
     if (options.json === true) {
-      print(context, json({ ...record, calls: calls.map(callSummary) }));
+      print(context, json({ ...described, calls: calls.map(callSummary) }));
       return EXIT_CODES.success.code;
     }
-    const fields = Object.entries({ ...record, createdAtMs: undefined, opened: moment(record.createdAtMs) });
+    const fields = Object.entries({ ...described, createdAtMs: undefined, opened: moment(record.createdAtMs) });
     for (const [name, value] of fields)
       if (value !== undefined)
         print(context, `${name.padEnd(14)} ${oneLine(typeof value === 'string' ? value : JSON.stringify(value))}`);

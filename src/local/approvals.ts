@@ -79,7 +79,7 @@ export class LocalApprovals implements Desk, Gate {
     const { params } = envelope.payload;
     if (this.#approved.has(callId)) return params;
     const { namespace, name, version, tier } = tool;
-    const decision = await this.#approve({
+    const request: LocalApprovalRequest = {
       callId,
       tool: { namespace, name, version, tier },
       params,
@@ -88,10 +88,23 @@ export class LocalApprovals implements Desk, Gate {
       actorId: envelope.target.actorId,
       rule,
       reason,
+    };
+    const decision = await this.#decide(request).catch((error: unknown) => {
+      // Such as a failed expectation of a test in it: it is no fault of the call.
+      throw denied(tool, `\`approve\` failed: ${error instanceof Error ? error.message : String(error)}`, rule);
     });
     if (decision.decision !== 'approve') throw denied(tool, decision.reason ?? 'it was not approved', rule);
     this.#approved.add(callId);
     return params;
+  }
+
+  async #decide(request: LocalApprovalRequest): Promise<LocalDecision> {
+    const answer: unknown = await this.#approve(request);
+    const { decision } = (answer ?? {}) as Partial<LocalDecision>;
+    if (decision === 'approve' || decision === 'deny') return answer as LocalDecision;
+    throw new Error(
+      `it must answer { decision: 'approve' } or { decision: 'deny', reason? }; got ${JSON.stringify(answer) ?? typeof answer}`,
+    );
   }
 
   async leave({ callId }: Begun, { kind }: Verdict): Promise<void> {

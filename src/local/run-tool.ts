@@ -6,6 +6,7 @@ import type { DispatchEvent } from '../producer/dispatch.ts';
 import { resolveSettings, type SettingsInput } from '../shared/config.ts';
 import type { DedupeStore } from '../shared/dedupe.ts';
 import type { ToolResultEnvelope } from '../shared/envelope.ts';
+import { PawlError } from '../shared/failure.ts';
 import { checkHooks, type Hook } from '../shared/hooks.ts';
 import { type Logger, silentLogger } from '../shared/log.ts';
 import { InMemoryDedupeStore } from '../shared/store/dedupe-memory.ts';
@@ -18,7 +19,7 @@ import {
   systemClock,
   systemSchedule,
 } from '../shared/time.ts';
-import { type AnyTool, type Channels, defineTool, type Effects, type MemoryStore } from '../shared/tool.ts';
+import { type AnyTool, type Channels, defineTool, type Effects, isTool, type MemoryStore } from '../shared/tool.ts';
 import { protectFolder } from '../workers/protected-paths.ts';
 import type { Approve } from './approvals.ts';
 import { LocalRunner } from './runner.ts';
@@ -53,6 +54,8 @@ export interface LocalRunnerOptions {
 export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
   const { log = silentLogger, hooks = [] } = options;
   checkHooks(hooks);
+  const stranger = options.tools.findIndex((tool) => !isTool(tool));
+  if (stranger !== -1) throw noTool(stranger, options.tools[stranger]);
   const clock: Clock & { readonly schedule?: Schedule } = options.clock ?? systemClock;
   const schedule = clock.schedule ?? systemSchedule;
   const backpressure = (pressure: object) =>
@@ -77,6 +80,15 @@ export function createLocalRunner(options: LocalRunnerOptions): LocalRunner {
     ...(options.approve === undefined ? {} : { approve: options.approve }),
     onEvent: options.onEvent ?? (() => {}),
   });
+}
+
+/** Such as an import of what a module does not export, in a test. */
+function noTool(index: number, value: unknown): PawlError {
+  const type = value === null ? 'null' : typeof value;
+  return new PawlError(
+    'CONFIGURATION',
+    `tools[${index}] must be a tool, as defineTool({ … }) returns it; got ${type === 'object' ? 'another object' : type}.`,
+  );
 }
 
 /** What makes two executions the same one: the key, in its session and of its actor. */

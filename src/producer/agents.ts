@@ -28,6 +28,8 @@ export class AgentDesk {
   readonly #listening = new Map<string, Set<Session>>();
   /** By agent: that it is closed, which was taken and not told, because its session could not be closed. */
   readonly #unclosed = new Map<string, AgentOrder>();
+  /** By session: the newest look at what its agents were told before. */
+  readonly #looks = new Map<string, Promise<void>>();
 
   constructor(parts: AgentDeskParts) {
     this.#parts = parts;
@@ -60,7 +62,17 @@ export class AgentDesk {
       for (const agentId of await this.#parts.agents.list(sessionKey))
         await this.#hand(sessionKey, agentId).catch(this.#parts.onError);
     };
-    look().catch(this.#parts.onError);
+    const looking = look()
+      .catch(this.#parts.onError)
+      .finally(() => {
+        if (this.#looks.get(sessionKey) === looking) this.#looks.delete(sessionKey);
+      });
+    this.#looks.set(sessionKey, looking);
+  }
+
+  /** Until whoever listens has been told what waited when they began to. */
+  async looked(sessionKey: string): Promise<void> {
+    await this.#looks.get(sessionKey);
   }
 
   async #hand(sessionKey: string, agentId: string): Promise<void> {

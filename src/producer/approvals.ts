@@ -14,15 +14,16 @@ import {
   deniedOutcome,
   digestOf,
   expiredOutcome,
+  knewOfTaint,
 } from '../shared/approval.ts';
 import type { ApprovalHooks } from '../shared/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit.ts';
 import { compensated } from '../shared/compensation.ts';
-import type { Settings } from '../shared/config.ts';
+import { type Settings, toolPolicy } from '../shared/config.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
 import { canonicalJson, digest } from '../shared/fingerprint.ts';
-import { denied, taintOf, type Verdict } from '../shared/policy.ts';
+import { denied, permit, taintOf, type Verdict } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { ApprovalRecord, BriefApproval, ReadApproval } from '../shared/store/approvals.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
@@ -41,10 +42,12 @@ export interface DecideOptions {
   readonly by: string;
   readonly reason?: string;
   /** In place of the call's own parameters. */
-  readonly params?: Readonly<Record<string, unknown>>;
+  readonly params?: Params;
   /** Approves later calls of this session that are like this one, too: see the approval's `amendment`. */
   readonly remember?: boolean;
 }
+
+type Params = Readonly<Record<string, unknown>>;
 
 export interface ApprovalQuery {
   readonly state?: ApprovalState;
@@ -63,7 +66,7 @@ export interface ApprovalDeskParts {
   readonly settings: Settings;
   readonly approvals: ApprovalRecords;
   readonly grants: Pick<Grants, 'find' | 'add'>;
-  readonly offers: Pick<Offers, 'peek'>;
+  readonly offers: Pick<Offers, 'peek' | 'find'> & Partial<Pick<Offers, 'ruleFor'>>;
   /** Where approvals are, of these tiers or of all. */
   places(tiers?: readonly Tier[]): readonly Place[];
   readonly audit: RecordAudit;
@@ -95,10 +98,17 @@ export class ApprovalDesk {
   }
 
   /** Whether a person has allowed calls like this one before. Undoing one is none of them. */
-  async isGranted(session: SessionRecord, offer: Offer, envelope: ToolCallEnvelope): Promise<boolean> {
+  async isGranted(
+    session: SessionRecord,
+    offer: Offer,
+    envelope: ToolCallEnvelope,
+    { askedForTaint }: Pick<Verdict, 'askedForTaint'>,
+  ): Promise<boolean> {
     if (compensated(envelope) !== undefined) return false;
-    const nowMs = await this.#parts.now();
-    return (await this.#parts.grants.find(session.sessionKey, offer, envelope.payload.params, nowMs)) !== undefined;
+    const { grants, approvals, now } = this.#parts;
+    const grant = await grants.find(session.sessionKey, offer, envelope.payload.params, await now());
+    if (grant === undefined || askedForTaint === undefined) return grant !== undefined;
+    return knewOfTaint((await approvals.read(grant.approvalId))?.request, askedForTaint);
   }
 
   /**
@@ -289,13 +299,14 @@ export class ApprovalDesk {
 
   /**
    * Decides, once. Throws `UNKNOWN_APPROVAL`; `APPROVAL_STALE` when it is decided already, too late, or about something else than
-   * what was shown; `PERMISSION_DENIED` for whoever asked; `INVALID_PARAMS` for edited parameters that the tool refuses.
+   * what was shown; `PERMISSION_DENIED` for whoever asked, and for edited parameters that policy denies; `INVALID_PARAMS` for edited
+   * ones that the tool refuses.
    */
   async decide(id: string, options: DecideOptions): Promise<ApprovalListing> {
     const record = await this.#find(id);
     const { request } = record;
     if (record.state !== 'pending') throw stale(record.state);
-    const params = options.decision === 'approve' ? this.#edited(request, options.params) : undefined;
+    const params = options.decision === 'approve' ? await this.#edited(request, options.params) : undefined;
     const { decision: what, digest: shown, by, reason } = options;
     const decision = decisionOn(
       request,
@@ -328,21 +339,43 @@ export class ApprovalDesk {
   }
 
   /** The parameters that shall run in place of the call's own. */
-  #edited(
-    request: ApprovalRequest,
-    params: Readonly<Record<string, unknown>> | undefined,
-  ): Readonly<Record<string, unknown>> | undefined {
-    const offer = this.#parts.offers.peek(request.tool.namespace, request.tool.name);
+  async #edited(request: ApprovalRequest, params: Params | undefined): Promise<Params | undefined> {
+    const { offers } = this.#parts;
+    const { namespace, name } = request.tool;
+    // A process that has just started, such as that of a command, knows of no tools yet.
+    const offer =
+      params === undefined ? offers.peek(namespace, name) : await offers.find(namespace, name).catch(unlessUnknown);
     if (offer !== undefined && offer.definition !== request.tool.definition)
       throw new PawlError('APPROVAL_STALE', `${request.tool.name} has changed since this approval was asked for.`);
     if (params === undefined) return undefined;
     if (offer === undefined)
       throw new PawlError('APPROVAL_STALE', `No worker offers ${request.tool.name} now, so its parameters stay.`);
     const issues = offer.validate(params);
-    if (issues.length === 0) return params;
+    if (issues.length === 0) {
+      await this.#permitEdited(request, offer, params);
+      return params;
+    }
     const listed = issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
     throw new PawlError('INVALID_PARAMS', `The edited parameters of ${offer.name} are not valid: ${listed}.`, {
       issues,
+    });
+  }
+
+  /** The worker would end the call: whoever decides hears of it while they can still change their mind. Throws `PERMISSION_DENIED`. */
+  async #permitEdited({ session: { key }, taint }: ApprovalRequest, offer: Offer, params: Params): Promise<void> {
+    const { settings, offers, sessionOf } = this.#parts;
+    const session = await sessionOf(key);
+    if (session === undefined) return;
+    permit({
+      tool: offer,
+      session: { ...session, state: 'open' },
+      toolPolicy: toolPolicy(settings, offer),
+      policy: settings.policy,
+      registry: offers.ruleFor?.(offer),
+      channel: (await this.routeOf(session))?.channel.kind,
+      params,
+      taint,
+      sandbox: settings.sandbox,
     });
   }
 
@@ -394,6 +427,10 @@ export class ApprovalDesk {
     });
     await this.#parts.hooks.ended(record, state, decision);
   }
+}
+
+function unlessUnknown(error: unknown): undefined {
+  if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_TOOL') throw error;
 }
 
 function pick({ name, namespace, version, definition, tier, effects, annotations }: Offer): ApprovalRequest['tool'] {

@@ -167,7 +167,7 @@ export class CallChecks {
   async #mustAsk(envelope: ToolCallEnvelope, offer: Offer, session: SessionRecord, verdict: Verdict): Promise<boolean> {
     const { approvals } = this.#parts;
     if (approvals === undefined) throw denied(offer, `${verdict.reason}, and here nobody can be asked`, verdict.rule);
-    return !(await approvals.isGranted(session, offer, envelope));
+    return !(await approvals.isGranted(session, offer, envelope, verdict));
   }
 
   /** R26. The kill switch counts nothing. */

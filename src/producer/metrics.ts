@@ -20,6 +20,8 @@ export class ProducerMetrics {
   readonly #set = new MetricSet();
   readonly #ends = new WeakMap<Offer, Map<string, EndCounts>>();
   readonly #inboxLag = this.#set.histogram(METRICS.inboxLag, {});
+  /** Of a front door's copy of the audit trail; at 0 before the first, as `series` has it of conflicts. */
+  readonly auditWriteFailures = this.#set.counter(METRICS.auditWriteFailures, {});
 
   constructor(settings: Pick<Settings, 'tools'>) {
     this.#settings = settings;
@@ -106,6 +108,8 @@ export class ProducerMetrics {
   }
 
   series(): Map<string, number> {
+    // At 0 before the first: to Prometheus, a series that begins with 1 has not increased, and no alert would tell of it.
+    for (const tool of this.tools.all()) this.#set.counter(METRICS.hits, { tool, state: 'conflict' });
     return this.#set.series();
   }
 }

@@ -148,6 +148,15 @@ export function asToolError(thrown: unknown, nothingHappened: boolean, message?:
   });
 }
 
+/** Whether the tool says itself why it cannot go on. What was thrown may be a proxy that nothing can be asked of any more. */
+export function isToolError(thrown: unknown): boolean {
+  try {
+    return thrown instanceof ToolError;
+  } catch {
+    return false;
+  }
+}
+
 /** For the log: the stack, or what else can be said of anything thrown. Never throws. */
 export function stackOf(thrown: unknown): string {
   try {

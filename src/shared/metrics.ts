@@ -154,6 +154,13 @@ export const METRICS = {
     countedBy: 'producer',
     buckets: ROUND_TRIP_BUCKETS_MS,
   }),
+  auditWriteFailures: define({
+    name: 'audit_write_failures_total',
+    type: 'counter',
+    help: 'Times that a front door could not write the audit trail to its files: some five a second until it can again.',
+    labels: [],
+    countedBy: 'producer',
+  }),
   roundTrip: define({
     name: 'redis_round_trip_ms',
     type: 'histogram',

@@ -1,5 +1,5 @@
 /**
- * OpenAPI documents (3.0 and 3.1) as connectors: one declared tool for each operation (I8). Pure; references into the document are
+ * OpenAPI documents (3.0 to 3.2) as connectors: one declared tool for each operation (I8). Pure; references into the document are
  * followed, references out of it are not.
  */
 import type { SecretSource } from './connector.ts';
@@ -46,12 +46,13 @@ const READING = ['get', 'head'];
 const PLACES = ['path', 'query', 'header', 'cookie'];
 const MAX_DESCRIPTION = 1_024;
 
-/** Throws `CONTRACT_INVALID` for what is no OpenAPI 3 document, or names no server. */
+/** Throws `CONTRACT_INVALID` for what is no OpenAPI 3 document, names no server, or has not the schemes that secrets are named for. */
 export function importOpenApi(given: unknown, options: OpenApiImport = {}): ImportedOpenApi {
   const document = objectOf(given);
   const version = document?.['openapi'];
-  if (document === undefined || typeof version !== 'string' || !/^3\.[01]\./.test(version))
-    throw invalid(`is no OpenAPI document of version 3.0 or 3.1 (openapi: ${JSON.stringify(version) ?? 'missing'})`);
+  if (document === undefined || typeof version !== 'string' || !/^3\.[012]\./.test(version))
+    throw invalid(`is no OpenAPI document of version 3.0, 3.1 or 3.2 (${versionSaid(document)})`);
+  checkSchemes(document, Object.keys(options.secrets ?? {}));
   const info = objectOf(document['info']) ?? {};
   const namespace = options.namespace ?? namespaceOf(info['title']);
   const names = new Set<string>();
@@ -85,6 +86,24 @@ export function importOpenApi(given: unknown, options: OpenApiImport = {}): Impo
     }
   }
   return { namespace, tools, skipped };
+}
+
+function versionSaid(document: Json | undefined): string {
+  if (document?.['openapi'] === undefined && document?.['swagger'] !== undefined)
+    return `swagger: ${JSON.stringify(document['swagger'])}; convert it first, as with \`npx swagger2openapi\``;
+  return `openapi: ${JSON.stringify(document?.['openapi']) ?? 'missing'}`;
+}
+
+/** A secret for a scheme that is not there would be used by no tool. Throws `CONTRACT_INVALID`. */
+function checkSchemes(document: Json, named: readonly string[]): void {
+  const schemes = Object.keys(schemesOf(document));
+  const unknown = named.find((name) => !schemes.includes(name));
+  if (unknown !== undefined)
+    throw invalid(`has no security scheme ${JSON.stringify(unknown)}; it has ${schemes.join(', ') || 'none'}`);
+}
+
+function schemesOf(document: Json): Json {
+  return objectOf(objectOf(document['components'])?.['securitySchemes']) ?? {};
 }
 
 /** What the registry would refuse is left out by itself, before anything is declared. Throws `NotImportable`. */
@@ -306,7 +325,7 @@ function credentials(
   way: readonly string[],
   options: OpenApiImport,
 ): Pick<Routing, 'headers' | 'query' | 'secrets'> {
-  const schemes = objectOf(objectOf(document['components'])?.['securitySchemes']) ?? {};
+  const schemes = schemesOf(document);
   const headers: Record<string, string> = {};
   const query: Record<string, string> = {};
   const secrets: Record<string, SecretSource> = {};

@@ -15,6 +15,7 @@ import type { SandboxPolicy, ToolPolicy } from './config.ts';
 import type { DedupeMode } from './envelope.ts';
 import { asksToEscalate } from './escalation.ts';
 import { PawlError } from './failure.ts';
+import { parsePatch } from './patch.ts';
 import type { PolicyDecision, PolicyLayer, PolicySettings, ToolRule } from './policy-file.ts';
 import type { JsonSchema } from './schema.ts';
 import { SESSION_TIERS, type SessionKind, type SessionRecord } from './session.ts';
@@ -69,6 +70,8 @@ export interface Ruling {
 export interface Verdict extends Ruling {
   /** All that applied, the deciding one among them. */
   readonly rulings: readonly Ruling[];
+  /** Where the parameters may come from, if that is a reason to ask. */
+  readonly askedForTaint?: readonly string[];
   /** With `ask`: what a person could allow for the rest of the session (C24). */
   readonly amendment?: Omit<Extract<Amendment, { kind: 'command-prefix' }>, never>;
 }
@@ -78,14 +81,22 @@ const SEVERITY: Readonly<Record<PolicyDecision, number>> = { allow: 0, ask: 1, d
 /** The verdict, with the rule that decided. Among equally strict rulings the first one decides. */
 export function evaluate(request: PolicyRequest): Verdict {
   const rulings = builtIn(request);
-  for (const layer of layersOf(request)) rulings.push(...layerRulings(request, layer));
+  const layers = layersOf(request);
+  for (const layer of layers) rulings.push(...layerRulings(request, layer));
   const deciding = rulings.reduce((strictest, ruling) =>
     SEVERITY[ruling.decision] > SEVERITY[strictest.decision] ? ruling : strictest,
   );
-  if (deciding.decision !== 'ask' || asksToEscalate(request.params)) return { ...deciding, rulings };
+  if (deciding.decision !== 'ask') return { ...deciding, rulings };
+  const { taint = [] } = request;
+  const isTaintAsked = layers.some(({ layer }) => layer.taint === 'ask' && concernsTaint(request));
+  const verdict: Verdict = { ...deciding, rulings, ...(isTaintAsked ? { askedForTaint: taint } : {}) };
+  if (asksToEscalate(request.params)) return verdict;
   const prefix = rememberedPrefix(commandOf(request.params) ?? []);
-  if (prefix === undefined) return { ...deciding, rulings };
-  return { ...deciding, rulings, amendment: { kind: 'command-prefix', prefix } };
+  return prefix === undefined ? verdict : { ...verdict, amendment: { kind: 'command-prefix', prefix } };
+}
+
+function concernsTaint({ tool, taint = [] }: PolicyRequest): boolean {
+  return taint.length > 0 && tool.effects !== 'none';
 }
 
 /** The same, for what may not be denied: throws `PERMISSION_DENIED`, saying why. */
@@ -222,7 +233,7 @@ function layerRulings(request: PolicyRequest, { path, layer }: NamedLayer): Ruli
     if (ruled.some(({ own }) => own)) rulings.length = 0;
     rulings.push(...ruled.map(({ own: _, ...ruling }) => ruling));
   }
-  if (layer.taint !== undefined && taint.length > 0 && tool.effects !== 'none')
+  if (layer.taint !== undefined && concernsTaint(request))
     rulings.push({
       decision: layer.taint,
       rule: `${path}.taint`,
@@ -412,18 +423,32 @@ const PATH_NAMES =
   /^(?:(?:path|file|file_?path|filename|dir|folder|source|target|destination)s?|directory|directories|cwd|workdir|from|to)$/i;
 
 function pathsIn(params: Readonly<Record<string, unknown>>): { readonly name: string; readonly path: string }[] {
-  return textsIn(params).flatMap(([name, value]) =>
-    PATH_NAMES.test(name) ? [{ name, path: posix.normalize(value) }] : [],
-  );
+  return textsIn(params).flatMap(([name, value]) => {
+    const paths = name === 'patch' ? pathsOfPatch(value) : PATH_NAMES.test(name) ? [value] : [];
+    return paths.map((path) => ({ name, path: posix.normalize(path) }));
+  });
 }
 
-/** Those of lists, too: a tool that takes several paths takes each of them. */
-function textsIn(params: Readonly<Record<string, unknown>>): (readonly [name: string, text: string])[] {
-  return Object.entries(params).flatMap(([name, value]) =>
-    (Array.isArray(value) ? value : [value]).flatMap((each: unknown) =>
-      typeof each === 'string' ? [[name, each] as const] : [],
-    ),
-  );
+/** Of the files that a patch names. One that cannot be read is applied by nobody. */
+function pathsOfPatch(text: string): string[] {
+  try {
+    return parsePatch(text).flatMap((file) =>
+      file.kind === 'update' && file.moveTo !== undefined ? [file.path, file.moveTo] : [file.path],
+    );
+  } catch {
+    return [];
+  }
+}
+
+/** Calls whose parameters are nested deeper are refused. */
+const MAX_DEPTH = 128;
+
+/** Those of lists and objects, too: a tool that takes several paths takes each of them, wherever they stand. */
+function textsIn(value: unknown, name = '', depth = 0): (readonly [name: string, text: string])[] {
+  if (typeof value === 'string') return [[name, value]];
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return [];
+  const entries = Array.isArray(value) ? value.map((each) => [name, each] as const) : Object.entries(value);
+  return entries.flatMap(([key, each]) => textsIn(each, key, depth + 1));
 }
 
 /**

@@ -5,7 +5,15 @@
  * While nobody has decided, the call's job comes by once: the tool is asked for its preview, people are told through the session's
  * channel, and the job goes to BullMQ's delayed set until the time to decide is over.
  */
-import { type AboutToRun, type ApprovalRequest, callOf, expiredOutcome, whyNotCovered } from '../shared/approval.ts';
+import {
+  type AboutToRun,
+  type ApprovalRequest,
+  callOf,
+  digestOf,
+  expiredOutcome,
+  knewOfTaint,
+  whyNotCovered,
+} from '../shared/approval.ts';
 import type { ApprovalHooks } from '../shared/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit.ts';
 import { compensated } from '../shared/compensation.ts';
@@ -18,7 +26,7 @@ import { denied, type Verdict as PolicyVerdict } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import { shownText } from '../shared/shown.ts';
 import type { ApprovalRecord, Preview } from '../shared/store/approvals.ts';
-import type { Grants } from '../shared/store/grants.ts';
+import type { Grant, Grants } from '../shared/store/grants.ts';
 import type { ApprovalRecords, CallLedger } from '../shared/store/records.ts';
 import { type AnyTool, qualifiedName } from '../shared/tool.ts';
 import { type Begun, nowMs, type RegisteredTool } from './begun.ts';
@@ -113,7 +121,7 @@ export class ApprovalGate {
         tool: qualifiedName(request.tool),
         sessionKey: request.session.key,
         state: 'expired',
-        digest: '',
+        digest: digestOf(request),
         edited: false,
         tenantId: request.tenantId,
       });
@@ -145,10 +153,11 @@ export class ApprovalGate {
     const { params } = envelope.payload;
     const about = this.#aboutToRun(begun, session);
     const { approvalId, resolution = '' } = started;
-    const granted =
-      approvalId === undefined &&
-      compensated(envelope) === undefined &&
-      (await this.#parts.grants.find(session.sessionKey, about.tool, params, about.nowMs));
+    const remembered =
+      approvalId === undefined && compensated(envelope) === undefined
+        ? await this.#parts.grants.find(session.sessionKey, about.tool, params, about.nowMs)
+        : undefined;
+    const granted = remembered && (await this.#holds(remembered, verdict)) ? remembered : undefined;
     const used = {
       callId,
       tool: qualifiedName(tool),
@@ -157,7 +166,7 @@ export class ApprovalGate {
       worker: workerId,
       tenantId: session.tenantId,
     };
-    if (granted) {
+    if (granted !== undefined) {
       await this.#parts.audit({ type: 'approval-used', approvalId: granted.approvalId, by: granted.by, ...used });
       return params;
     }
@@ -178,6 +187,11 @@ export class ApprovalGate {
     // Awaited: what cannot be written down must not happen.
     await this.#parts.audit({ type: 'approval-used', approvalId, by: decision.by, ...used });
     return decision.params ?? params;
+  }
+
+  async #holds({ approvalId }: Grant, { askedForTaint }: PolicyVerdict): Promise<boolean> {
+    if (askedForTaint === undefined) return true;
+    return knewOfTaint((await this.#parts.approvals.read(approvalId))?.request, askedForTaint);
   }
 
   /** An attempt under an approval is over. What it came to is written by now: it stands, also where this cannot be noted. */

@@ -1,8 +1,8 @@
 /**
  * The one place that meets a tool's code. Whatever happens there, a value, an exception of any kind, an abort, comes out as a value.
  */
-import { classify, stackOf } from '../shared/classify.ts';
-import { type Failure, failureOf, PawlError, ToolError } from '../shared/failure.ts';
+import { classify, isToolError, stackOf } from '../shared/classify.ts';
+import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import { redact, secretsIn } from '../shared/redaction.ts';
 import type { RetryPolicy } from '../shared/retry.ts';
@@ -143,8 +143,8 @@ async function conclude(
   running.acts = 0;
   const failed = (thrown: unknown): Ending => {
     const failure = failureAfter(running, thrown, options.policy);
-    // A tool that ends because it was told to has no defect to look for.
-    if (failure.class === 'tool' && !running.signal.aborted)
+    // A tool that ends because it was told to, or says itself why it cannot go on, has no defect to look for.
+    if (failure.class === 'tool' && !isToolError(thrown) && !running.signal.aborted)
       log.error(
         {
           event: 'tool_exception',
@@ -178,7 +178,7 @@ async function conclude(
 /** What an error proves, it proves of the step that failed; a tool that throws a `ToolError` speaks of all that it did. */
 function failureAfter({ acts }: RunningAttempt, thrown: unknown, policy: RetryPolicy): Failure {
   const failure = classify(thrown, policy);
-  if (acts === 0 || !failure.nothingHappened || thrown instanceof ToolError) return failure;
+  if (acts === 0 || !failure.nothingHappened || isToolError(thrown)) return failure;
   return { ...failure, nothingHappened: false };
 }
 

@@ -8,7 +8,7 @@ import type { RecordAudit } from '../shared/audit.ts';
 import type { Settings } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
-import { evaluate } from '../shared/policy.ts';
+import { evaluate, type Ruling } from '../shared/policy.ts';
 import type { Seals } from '../shared/seals.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import { shownJson, shownText } from '../shared/shown.ts';
@@ -107,9 +107,10 @@ export class WorkerChannels implements Channels {
       policy: this.#parts.settings.policy,
       channel: route.channel.kind,
     });
-    if (verdict.decision === 'allow') return;
+    const refusing = verdict.rulings.find(refuses);
+    if (refusing === undefined) return;
     const doing = what === 'send' ? 'send to its channel' : 'ask in its channel';
-    throw new PawlError('PERMISSION_DENIED', `This session may not ${doing}: ${verdict.reason}.`);
+    throw new PawlError('PERMISSION_DENIED', `This session may not ${doing}: ${refusing.reason}.`);
   }
 
   async #send(
@@ -155,6 +156,11 @@ export class WorkerChannels implements Channels {
       return false;
     }
   }
+}
+
+/** Nobody is asked in the middle of a call. What all tools of a layer, or of a tier, must be asked for, its call has been asked for. */
+function refuses({ decision, rule }: Ruling): boolean {
+  return decision === 'deny' || (decision === 'ask' && rule.includes('.tools.channel.'));
 }
 
 /** What people read of an approval. Where it is not all of the parameters, it says so: what is not shown is decided on as well. */

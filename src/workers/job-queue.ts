@@ -112,18 +112,27 @@ export class JobQueue {
       { url, name: `${settings.prefix}:worker:${keys.queue}`, mode: 'patient' },
       () => slotOf(redis, keys.calls)?.node,
     );
+    const lookEveryMs = Math.ceil(settings.stalledIntervalMs / LOOKS_PER_INTERVAL);
     const options: BullWorkerOptions = {
       connection: { ...connection, scripts: scriptsOnRedisTime() } as ConnectionOptions,
       prefix: keys.base,
       autorun: false,
       lockDuration: settings.lockDurationMs,
-      stalledInterval: Math.ceil(settings.stalledIntervalMs / LOOKS_PER_INTERVAL),
+      stalledInterval: lookEveryMs,
       skipLockRenewal: true,
       // The ledger counts lost attempts; BullMQ must never give a call up by itself.
       maxStalledCount: Number.MAX_SAFE_INTEGER,
       runRetryDelay: 1_000,
     };
-    this.#bull = new BullWorker(keys.queue, noJobComesHere, options, this.#deliveries.backend);
+    this.#bull = new BullWorker(keys.queue, noJobComesHere, options, (...queue) => {
+      const bull = this.#deliveries.backend(...queue);
+      const look = bull.moveStalledJobsToWait.bind(bull);
+      bull.moveStalledJobsToWait = async () => {
+        await this.#endLongTurn(keys.job('stalled-check'), lookEveryMs);
+        return look();
+      };
+      return bull;
+    });
     this.#bull.on('error', onError);
     fetchAtEveryMarker(this.#bull);
     this.#locks = new LockRenewal({
@@ -135,6 +144,15 @@ export class JobQueue {
       onLost: (attempt) => attempt.abort(new PawlError('LEASE_LOST')),
       onError,
     });
+  }
+
+  /**
+   * Who looks for jobs of lost workers has the turn until a moment on Redis' clock. When that clock is set back, the moment is far off, and
+   * nobody would look until then.
+   */
+  async #endLongTurn(key: string, turnMs: number): Promise<void> {
+    const { redis } = this.#parts.backend;
+    if ((await redis.pttl(key)) > turnMs) await redis.del(key);
   }
 
   /** Begins to take jobs. */

@@ -4,7 +4,7 @@ import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { MetricSet } from '../shared/metric-set.ts';
 import { METRICS, reasonLabel, ToolLabels } from '../shared/metrics.ts';
 import type { WorkerEvent } from '../shared/telemetry.ts';
-import type { AnyTool, Tier } from '../shared/tool.ts';
+import { type AnyTool, TIERS, type Tier } from '../shared/tool.ts';
 
 export class WorkerMetrics {
   readonly #set = new MetricSet();
@@ -20,6 +20,11 @@ export class WorkerMetrics {
     this.#declaredTier = declaredTier;
     this.#tiers = new Map(tools.map((tool) => [`${tool.namespace}.${tool.name}`, tool.tier]));
     for (const tool of tools) this.#tools.learn(tool);
+    // At 0 before the first: to Prometheus, a series that begins with 30 has not increased, and no alert would tell of them.
+    for (const tier of TIERS) {
+      this.#set.counter(METRICS.leaseLosses, { tier });
+      this.#set.counter(METRICS.fencedWrites, { tier });
+    }
   }
 
   /** Counts an event of the executor. */

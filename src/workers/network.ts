@@ -144,7 +144,12 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
   if (!free && isIP(hostname) !== 0) refusePrivate(hostname, hostname);
   // These names mean this host by definition (RFC 6761), whether or not a resolver knows them.
   if (!free && /(^|\.)localhost\.?$/.test(hostname)) refusePrivate(hostname, '127.0.0.1');
-  const headers: Record<string, string> = { 'accept-encoding': 'gzip, br', ...Object.fromEntries(hop.headers) };
+  const headers: Record<string, string> = {
+    'accept-encoding': 'gzip, br',
+    // Services such as GitHub's refuse whoever does not say who asks.
+    'user-agent': 'Pawl/1',
+    ...Object.fromEntries(hop.headers),
+  };
   if (body !== undefined) headers['content-length'] = String(body.length);
   else if (method === 'POST' || method === 'PUT') headers['content-length'] = '0';
 

@@ -516,7 +516,7 @@ export class ToolWorker implements AsyncDisposable {
 async function endsWithin(promise: Promise<unknown>, limitMs: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
   const limit = new Promise<false>((resolve) => {
-    timer = setTimeout(() => resolve(false), Math.min(limitMs, MAX_TIMER_MS));
+    timer = setTimeout(() => resolve(false), Math.min(Math.max(0, limitMs), MAX_TIMER_MS));
   });
   const ended = await Promise.race([promise.then(() => true as const), limit]);
   clearTimeout(timer);

@@ -50,6 +50,18 @@ test('A4: pawl call waits, pawl approvals shows and approves, and the call’s r
   expect((await place.run(['approvals', 'deny', id])).code).toBe(1);
 });
 
+test('A4: pawl approvals approve takes other parameters, and refuses those that the tool refuses', async () => {
+  const call = place.start(['call', 'launch', '--params', '{"what":"it"}']);
+  const { id } = await pendingOne();
+  const approve = (params: string) => place.run(['approvals', 'approve', id, '--params', params]);
+  const refused = await approve('{"what":7}');
+  expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('what: must be string') });
+  expect(refused.stderr).toContain('The edited parameters of launch are not valid');
+  expect(await approve('{"what":"less"}')).toMatchObject({ code: 0, stdout: `${id} is approved\n` });
+  expect((await call.ended).code).toBe(0);
+  expect(call.stdout()).toContain('launched less');
+});
+
 test('A6: denied is exit code 5, with the reason', async () => {
   const call = place.start(['call', 'launch', '--params', '{"what":"it"}']);
   const { callId } = await pendingOne();

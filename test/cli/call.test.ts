@@ -294,6 +294,14 @@ describe('pawl calls, tools and sessions', () => {
     expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('SESSION_CLOSED') });
   });
 
+  test('a session that has a budget is shown with what is spent of it (I3)', async () => {
+    await place.run(['sessions', 'open', '--key', 'thrifty', '--budget', '{"calls":5}']);
+    await place.run(['call', 'greet', '--params', '{"name":"Ada"}', '--session', 'thrifty']);
+    const shown = await place.run(['sessions', 'show', 'thrifty', '--json']);
+    expect(JSON.parse(shown.stdout)).toMatchObject({ spent: { calls: 1, costUnits: 1 } });
+    expect((await place.run(['sessions', 'show', 'thrifty'])).stdout).toMatch(/^spent +\{"calls":1,/m);
+  });
+
   test('a session is opened with a budget, and one that cannot be is refused with what was expected (I3)', async () => {
     const open = (...more: string[]) => place.run(['sessions', 'open', '--json', ...more]);
     const opened = await open('--budget', '{"calls":5,"perTurn":{"calls":2}}');

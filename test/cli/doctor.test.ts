@@ -56,6 +56,7 @@ test('doctor finds everything usable, says what the persistence promises and tha
 test.each([
   ['a Redis that does not answer', { REDIS_URL: 'redis://:hidden@127.0.0.1:1' }, 7, 'redis', 'ECONNREFUSED'],
   ['an address that is none', { REDIS_URL: 'http://somewhere' }, 2, 'redis', 'must be redis://'],
+  ['a front door that would not open', { PAWL_HTTP_HOST: '0.0.0.0' }, 2, 'port', 'PAWL_API_TOKENS'],
   ['a wrong setting', { PAWL_LOCK_DURATION_MS: 'soon' }, 2, 'configuration', 'PAWL_LOCK_DURATION_MS'],
 ])('doctor names %s and how to mend it', async (_case, env, exitCode, check, message) => {
   const { code, stdout } = await place.run(['doctor', '--json'], { env: { PAWL_HTTP_PORT: '0', ...env } });
@@ -66,7 +67,7 @@ test.each([
   expect(stdout).not.toContain('hidden');
 });
 
-test('doctor says what a Redis lacks that answers and takes nothing: memory, or channels for its user', async () => {
+test('doctor says what a Redis lacks that takes nothing: memory, channels for its user, the right password, room for clients', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'pawl-full-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const { admin, port, [Symbol.asyncDispose]: end } = await startServer(folder);
@@ -76,8 +77,9 @@ test('doctor says what a Redis lacks that answers and takes nothing: memory, or 
   const cases = {
     memory: { user: '', message: 'OOM', fix: 'maxmemory' },
     channels: { user: 'plain:word@', message: 'channels', fix: ':* &' },
+    password: { user: 'plain:words@', message: 'WRONGPASS', fix: 'correct the user and the password' },
   };
-  await atOnce(cases, async ({ user, message, fix }) => {
+  const look = async ({ user, message, fix }: (typeof cases)[keyof typeof cases]) => {
     const env = { REDIS_URL: `redis://${user}127.0.0.1:${port}`, PAWL_HTTP_PORT: '0' };
     const { code, stdout } = await place.run(['doctor', '--json'], { env });
     expect(code).toBe(7);
@@ -85,7 +87,10 @@ test('doctor says what a Redis lacks that answers and takes nothing: memory, or 
     expect(failed).toMatchObject([
       { check: 'redis', message: expect.stringContaining(message), fix: expect.stringContaining(fix) },
     ]);
-  });
+  };
+  await atOnce(cases, look);
+  await admin.config('SET', 'maxclients', '1');
+  await look({ user: '', message: 'Redis cannot be used', fix: 'maxclients' });
 });
 
 test('doctor looks whether the data folder can be written to, wherever Redis is', async () => {

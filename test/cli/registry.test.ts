@@ -89,6 +89,9 @@ test('pawl tools import-mcp, import-openapi: what they declare is called through
   expect(sums, sums.stderr).toMatchObject({ code: 0 });
   expect(sums.stdout).toContain('mcp.sums.add');
   expect(dry.stderr).toMatch(/left out: .*multipart/);
+  expect(JSON.parse(dry.stdout).skipped).toEqual([
+    { operation: 'addPicture', reason: expect.stringContaining('multipart') },
+  ]);
   expect(JSON.parse(dry.stdout).tools.map(({ name }: { name: string }) => name)).toEqual([
     'shop.getOrder',
     'shop.deleteOrder',
@@ -149,7 +152,14 @@ test('pawl policy explain says what the registry says of a tool (I3, I7)', async
   writeFileSync(join(place.folder, 'order.json'), JSON.stringify(declared));
   const run = (...args: string[]) => place.run(args);
   expect(await run('tools', 'add', 'order.json')).toMatchObject({ code: 0 });
-  expect((await run('policy', 'explain', 'order')).stdout).toContain('ask: it costs money (registry.tools.order)');
+  const asked = await run('policy', 'explain', 'order');
+  expect(asked.stdout).toContain('ask: it costs money (registry.tools.order)');
+  expect(asked.stderr).toContain('without one nobody can be asked, and the call is denied');
+  for (const [key, ...channel] of [['mute'], ['heard', '--channel', 'operator']] as const) {
+    await run('sessions', 'open', '--key', key, ...channel);
+    const { stderr } = await run('policy', 'explain', 'order', '--session', key);
+    expect(stderr.includes('so the call is denied')).toBe(key === 'mute');
+  }
   expect(await run('tools', 'disable', 'order')).toMatchObject({ code: 0 });
   expect((await run('policy', 'explain', 'order')).stdout).toContain('deny: the tool is disabled in the registry');
 });
@@ -179,6 +189,7 @@ test('a tool of another namespace is called, and explained, by its whole name, o
 
 test('what cannot be imported is a usage error, or says why, and changes nothing', async () => {
   writeFileSync(join(place.folder, 'broken.yaml'), 'openapi: [');
+  writeFileSync(join(place.folder, 'server.mjs'), '');
   const results = await Promise.all([
     place.run(['tools', 'import-mcp', '9lives', '--', 'true']),
     place.run(['tools', 'import-mcp', 'both', '--url', 'http://127.0.0.1:9/mcp', '--', 'true']),
@@ -186,14 +197,32 @@ test('what cannot be imported is a usage error, or says why, and changes nothing
     place.run(['tools', 'import-mcp', 'ends', '--', 'false']),
     place.run(['tools', 'import-openapi', 'nothing.yaml']),
     place.run(['tools', 'import-openapi', 'broken.yaml']),
+    place.run(['tools', 'import-mcp', 'relative', '--', process.execPath, 'server.mjs']),
   ]);
-  expect(results.map(({ code }) => code)).toEqual([2, 2, 1, 1, 2, 2]);
+  expect(results.map(({ code }) => code)).toEqual([2, 2, 1, 1, 2, 2, 1]);
   for (const { stdout, stderr } of results) {
     expect(stdout).toBe('');
     expect(stderr).toMatch(/^\S.*\n/);
     expect(stderr).not.toMatch(/\n\s+at /);
   }
   expect(results[3]?.stderr).toMatch(/^pawl: The MCP server ends .*\n$/);
+  expect(results[6]?.stderr).toContain(`write ${join(place.folder, 'server.mjs')}.`);
+});
+
+test('what a dry run prints is declared by pawl tools add, with what was added to it by hand', async () => {
+  writeFileSync(join(place.folder, 'shop.yaml'), SHOP);
+  const dry = await place.run([
+    ...['tools', 'import-openapi', 'shop.yaml', '--namespace', 'edited', '--server', 'https://shop.example.com'],
+    ...['--dry-run', '--json'],
+  ]);
+  const printed = JSON.parse(dry.stdout) as { tools: { routing: { headers?: object } }[] };
+  for (const { routing } of printed.tools) routing.headers = { ...routing.headers, 'x-version': '3' };
+  writeFileSync(join(place.folder, 'edited.json'), JSON.stringify(printed));
+  const added = await place.run(['tools', 'add', 'edited.json', '--json']);
+  expect(added, added.stderr).toMatchObject({ code: 0 });
+  const declared = (JSON.parse(added.stdout) as typeof printed).tools;
+  expect(declared).toHaveLength(2);
+  expect(declared[0]).toMatchObject({ namespace: 'edited', routing: { headers: { 'x-version': '3' } } });
 });
 
 test('a document that an editor began with a byte order mark is read', async () => {

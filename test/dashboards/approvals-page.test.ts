@@ -147,6 +147,80 @@ describe.skipIf(!hasBrowser)('approvals on the operator’s page in Chromium', (
     );
   });
 
+  test('what another person decides stays with what became of it, and what one types meanwhile decides nothing else', async () => {
+    const { server, call, ask } = await rig();
+    const pending = async () => (await ask('/v1/approvals?state=pending')).body.approvals;
+    const page = await openPage(server.url);
+    await call({ service: 'shop', replicas: 1 });
+    await page.getByRole('heading', { name: 'Deploy shop with 1 replicas' }).waitFor();
+    await call({ service: 'mail', replicas: 2 });
+    await page.getByRole('button', { name: /Deploy mail/ }).waitFor();
+    await page.keyboard.press('d');
+    await page.keyboard.type('not on');
+    const { id, digest } = (await pending()).find(
+      ({ params }: { params: object }) => 'service' in params && params.service === 'shop',
+    );
+    const json = { decision: 'deny', digest, reason: 'too late' };
+    expect((await ask(`/v1/approvals/${id}`, { method: 'POST', json })).status).toBe(200);
+    await page.getByRole('button', { name: /Deploy shop/ }).waitFor({ state: 'detached' });
+    await page.keyboard.type(' a day like this');
+    expect(await pending()).toHaveLength(1);
+    await page.getByRole('alert').getByText('It was denied by local operator: too late.').waitFor();
+    await page.getByRole('heading', { name: 'Deploy shop with 1 replicas' }).waitFor();
+    expect(await page.getByLabel('Reason').inputValue()).toBe('not on a day like this');
+    expect(await page.getByRole('button', { name: 'Approve' }).isDisabled()).toBe(true);
+    expect(await pending()).toHaveLength(1);
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('j');
+    await page.getByRole('heading', { name: 'Deploy mail with 2 replicas' }).waitFor();
+    await page.getByRole('button', { name: 'Approve' }).click();
+    await page.getByText('Nothing waits for a decision.').waitFor();
+  });
+
+  test('whoever decides second is told who was first', async () => {
+    const { server, call, ask } = await rig();
+    const page = await openPage(server.url);
+    await call({ service: 'shop', replicas: 1 });
+    await page.getByRole('heading', { name: 'Deploy shop with 1 replicas' }).waitFor();
+    await page.route('**/v1/approvals/*', async (route) => {
+      if (route.request().method() === 'POST') {
+        const [{ id, digest }] = (await ask('/v1/approvals?state=pending')).body.approvals;
+        await ask(`/v1/approvals/${id}`, { method: 'POST', json: { decision: 'deny', digest } });
+      }
+      await route.continue();
+    });
+    await page.getByRole('button', { name: 'Approve' }).click();
+    await page.getByRole('alert').getByText('It was denied by local operator.').waitFor();
+    await page.getByRole('heading', { name: 'Deploy shop with 1 replicas' }).waitFor();
+  });
+
+  test('an address names one call: from its story to its approval and back, also when it has been decided', async () => {
+    const { server, call, stateOf } = await rig();
+    const page = await openPage(server.url);
+    const callId = await call({ service: 'shop', replicas: 1 });
+    await page.getByRole('heading', { name: 'Deploy shop with 1 replicas' }).waitFor();
+    await call({ service: 'mail', replicas: 2 });
+    await page.getByRole('button', { name: /Deploy mail/ }).waitFor();
+    await page.getByRole('button', { name: /Deploy shop/ }).click();
+    const address = page.url();
+    expect(address).toContain('#approvals/');
+    await page.getByRole('link', { name: callId }).click();
+    await page.getByRole('link', { name: 'see Approvals' }).click();
+    await page.getByRole('heading', { name: 'Deploy shop with 1 replicas' }).waitFor();
+    await page.goBack();
+    await page.goBack();
+    await page.getByRole('heading', { name: 'Deploy shop with 1 replicas' }).waitFor();
+    await page.getByRole('button', { name: 'Approve' }).click();
+    expect((await stateOf(callId)).state).toBe('done');
+    await page.getByRole('heading', { name: 'Deploy mail with 2 replicas' }).waitFor();
+    expect(page.url()).toMatch(/#approvals$/);
+    await page.goto(address);
+    await page.getByRole('alert').getByText('It was approved by local operator.').waitFor();
+    await page.getByRole('heading', { name: 'Deploy shop with 1 replicas' }).waitFor();
+    await page.goto(`${server.url}/#approvals/none`);
+    await page.getByText('There is no approval "none"').waitFor();
+  });
+
   test('what is shown of a hundred and more is not called all of them', { tags: 'slow' }, async () => {
     const { server, call } = await rig();
     const page = await openPage(server.url);

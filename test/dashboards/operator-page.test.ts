@@ -224,6 +224,20 @@ describe.skipIf(!hasBrowser)('the operator’s page in Chromium', () => {
     expect((await ask('/v1/questions')).body.questions).toMatchObject([{ text: 'Delete the backup?' }]);
   });
 
+  test('a question that somebody else answers stays while one types an answer, and says so', async () => {
+    const { server, call, ask } = await rig();
+    const page = await openPage(server.url);
+    await call('request_user_input', { question: 'Which index?' }, 0);
+    await page.getByLabel('Answer').fill('the ol');
+    const [{ id }] = (await ask('/v1/questions')).body.questions;
+    expect((await ask(`/v1/questions/${id}`, { method: 'POST', json: { answer: 'none' } })).status).toBe(200);
+    await page.getByText('This question waits no more').waitFor();
+    await page.keyboard.type('d one');
+    expect(await page.getByLabel('Answer').inputValue()).toBe('the old one');
+    await page.keyboard.press('Escape');
+    await page.getByText('Which index?').waitFor({ state: 'detached' });
+  });
+
   test('a tool is disabled and enabled again; the layer is turned off and on; nothing happens without the question', async () => {
     const { server, call, ask } = await rig();
     const page = await openPage(server.url, { viewport: { width: 1180, height: 760 } });

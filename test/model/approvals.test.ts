@@ -197,7 +197,10 @@ class People {
       settings,
       approvals: this.#records(),
       grants: { find: async () => undefined, add: async () => {} },
-      offers: { peek: (_, name) => offerOf(name as Key, this.#published) },
+      offers: {
+        peek: (_, name) => offerOf(name as Key, this.#published),
+        find: async (_, name) => offerOf(name as Key, this.#published),
+      },
       places: () => [],
       audit: async () => {},
       hooks: noHooks,

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { ApprovalListing } from '../../src/producer/approvals.ts';
 import type { Session, SessionEvents } from '../../src/producer/session.ts';
+import type { Submission } from '../../src/producer/submission.ts';
 import { DECISION_VALID_MS, digestOf, expiredOutcome } from '../../src/shared/approval.ts';
 import { silentLogger } from '../../src/shared/log.ts';
 import type { ApprovalRecord } from '../../src/shared/store/approvals.ts';
@@ -233,10 +234,18 @@ describe('A4, A7: an elevated call waits for a person', () => {
   test('edited parameters that policy denies do not run', async () => {
     const { tool, ran } = transfer();
     const policy = { global: { tools: { transfer: { paths: ['bob', 'ada'] } } } };
-    const fleet = await startFleet({ tools: [tool], settings: { ...KEYS, policy } });
+    const fleet = await startFleet({ tools: [tool], settings: KEYS, workers: 0 });
+    await fleet.startWorker({ settings: { policy } });
     const { submission, digest, id } = await ask(fleet, await withChannel(fleet));
     const params = { to: 'mallory', amount: 5 };
-    await fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace', params });
+    const decision = { decision: 'approve', digest, by: 'grace', params } as const;
+    const informed = await fleet.openProducer({ policy });
+    await expect(informed.approvals.decide(id, decision)).rejects.toMatchObject({
+      code: 'PERMISSION_DENIED',
+      message: expect.stringContaining('mallory'),
+    });
+    // Nobody has decided yet; where the policy is the worker's alone, it says so.
+    await fleet.pawl.approvals.decide(id, decision);
     expect((await submission.result).error).toMatchObject({
       code: 'PERMISSION_DENIED',
       message: expect.stringContaining('mallory'),
@@ -340,6 +349,31 @@ describe('A4, A7: an elevated call waits for a person', () => {
     pending(await (await withChannel(fleet)).submit('transfer', { to: 'bob', amount: 5 }));
     await waiting(fleet, 2);
   });
+});
+
+test('what is remembered covers no call that text may steer which its session has read since', async () => {
+  const { tool, ran } = transfer();
+  const settings = { ...KEYS, policy: { global: { taint: 'ask' } } } as const;
+  const fleet = await startFleet({ tools: [tool], settings });
+  const session = await withChannel(fleet);
+  const send = (...sources: string[]) =>
+    session.submit(tool, { to: 'bob', amount: 5 }, { requestTags: sources.map((source) => `taint:${source}`) });
+  const remember = async (submission: Submission) => {
+    const { callId, result } = pending(submission);
+    const { digest } = await fleet.pawl.approvals.show(callId);
+    await fleet.pawl.approvals.decide(callId, { decision: 'approve', digest, by: 'grace', remember: true });
+    await result;
+  };
+  await remember(await send());
+  await pending(await send()).result;
+  expect(ran).toHaveLength(2);
+  await remember(await send('web'));
+  await pending(await send('web')).result;
+  await pending(await send()).result;
+  expect(ran).toHaveLength(5);
+  pending(await send('web', 'mail'));
+  await waiting(fleet, 1);
+  expect(ran).toHaveLength(5);
 });
 
 test('what is remembered of a script that a shell runs is that script, and no other one', async () => {

@@ -245,6 +245,29 @@ describe('an OpenAPI document as connectors (I8)', () => {
     );
   });
 
+  test('a secret for a scheme that the document has not is refused: no tool would use it', () => {
+    const components = { securitySchemes: { key: { type: 'apiKey', in: 'header', name: 'X-Key' } } };
+    const given = document({ '/a': { get: {} } }, { components });
+    expect(() => importOpenApi(given, { secrets: { kye: { env: 'PAWL_SECRET_KEY' } } })).toThrow(
+      expect.objectContaining({ message: 'The document has no security scheme "kye"; it has key.' }),
+    );
+  });
+
+  test.each([
+    ['3.0.4', 1],
+    ['3.1.2', 1],
+    ['3.2.0', 1],
+    ['4.0.0', 'of version 3.0, 3.1 or 3.2 (openapi: "4.0.0")'],
+  ])('a document of version %s', (openapi, expected) => {
+    const given = { ...document({ '/a': { get: {} } }), openapi };
+    if (typeof expected === 'number') expect(importOpenApi(given).tools).toHaveLength(expected);
+    else expect(() => importOpenApi(given)).toThrow(expected);
+  });
+
+  test('a document of Swagger is refused with how to convert it', () => {
+    expect(() => importOpenApi({ swagger: '2.0', paths: {} })).toThrow(/swagger: "2\.0"; convert it first/);
+  });
+
   test('is selected by tag, by operation, and by whether it reads', () => {
     const paths = {
       '/a': { get: { operationId: 'a', tags: ['x'] }, delete: { operationId: 'deleteA', tags: ['x'] } },

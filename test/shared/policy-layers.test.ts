@@ -328,6 +328,23 @@ test('I16: of a list every entry is looked at', () => {
   expect(on({ hosts: ['evil.net'] }).rule).toMatch(/\.hosts$/);
 });
 
+test('I16: what stands in objects, and the files of a patch, are looked at', () => {
+  const rule = { hosts: ['*.example.com'], paths: ['docs/*'] };
+  const on = (params: Record<string, unknown>) => verdictOn({ global: { tools: { shell: rule } } }, { params });
+  const files = [{ path: 'docs/a', content: '' }];
+  expect(on({ files, request: { url: 'https://www.example.com/' } }).decision).toBe('allow');
+  expect(on({ files: [...files, { path: 'secrets/b' }] }).reason).toContain('secrets/b');
+  expect(on({ request: { urls: ['https://evil.net/'] } }).reason).toContain('evil.net');
+  const patched = (...heads: string[]) =>
+    on({ patch: ['*** Begin Patch', ...heads.map((head) => `*** ${head}`), '*** End Patch'].join('\n') });
+  expect(patched('Delete File: docs/a').decision).toBe('allow');
+  expect(patched('Delete File: docs/a', 'Delete File: docs/../secrets/b').reason).toContain('the path secrets/b');
+  expect(patched('Update File: docs/a', 'Move to: secrets/c').reason).toContain('the path secrets/c');
+  expect(on({ patch: '--- a/secrets/d\n+++ b/secrets/d\n@@ -1 +1 @@\n-a\n+b\n' }).reason).toContain('secrets/d');
+  const deep = JSON.parse(`${'['.repeat(50_000)}${']'.repeat(50_000)}`) as unknown;
+  expect(on({ deep }).decision).toBe('allow');
+});
+
 test('I16: a parameter that a call leaves out is what its schema says', () => {
   const inputSchema = {
     type: 'object',

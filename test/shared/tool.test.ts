@@ -123,7 +123,11 @@ describe('an unusable definition is refused with the field, what is expected and
   test.each([
     ['input', { input: z.object({ at: z.date() }) }, 'This zod schema has no JSON Schema form'],
     ['output', { output: z.bigint() }, 'This zod schema has no JSON Schema form'],
-    ['examples', { schema: { type: 'object', properties: { city: { type: 'objekt' } } }, examples: [{ params: {} }] }, 'The schema is not valid JSON Schema'],
+    [
+      'examples',
+      { schema: { type: 'object', properties: { city: { type: 'objekt' } } }, examples: [{ params: {} }] },
+      'The schema is not valid JSON Schema',
+    ],
   ])('whose %s no JSON Schema is made of is named', (_, change, text) => {
     expect(() => defineTool({ ...spec, ...(change as object) })).toThrow(`Tool "get_weather": ${text}`);
   });

@@ -139,6 +139,35 @@ test('messages go through the nearest channel above, as far as its policy lets t
   ]);
 });
 
+test('a message that a person has approved is sent, unless policy names the channel', async () => {
+  const rig = await startRig({
+    ...TOOLS,
+    settings: {
+      policy: {
+        global: { tiers: { workspace: 'ask' } },
+        sessions: {
+          trial: { tools: { '*': 'ask' } },
+          named: { tools: { 'channel.*': 'ask' } },
+          quiet: { tools: { '*': 'ask', 'channel.send': 'deny' } },
+        },
+      },
+    },
+  });
+  const say = async (sessionKey: string) => {
+    await rig.ask('/v1/sessions', { method: 'POST', json: { sessionKey, channel: { kind: 'operator' } } });
+    const params = { text: `from ${sessionKey}` };
+    const { callId } = (await rig.call({ tool: 'tell', session: sessionKey, params }, { wait: 0 })).body;
+    const { digest } = (await rig.ask(`/v1/approvals/${callId}`)).body;
+    await rig.ask(`/v1/approvals/${callId}`, { method: 'POST', json: { decision: 'approve', digest } });
+    return (await rig.ask(`/v1/calls/${callId}?wait=20000`)).body.result;
+  };
+  expect((await say('trial')).status).toBe('success');
+  expect((await say('any')).status).toBe('success');
+  const refused = 'This session may not send to its channel: policy.sessions';
+  expect((await say('named')).error.message).toBe(`${refused}.named.tools.channel.* says ask.`);
+  expect((await say('quiet')).error.message).toBe(`${refused}.quiet.tools.channel.send says deny.`);
+});
+
 test('a message says how its text shall be shown, to a webhook and to whoever reads it later', async () => {
   const { url, taken } = await receiver();
   const rig = await startRig({ tools: [message], tiers: ['system'] });

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
+import { ToolError } from '../../src/shared/failure.ts';
 import { defineTool, type ToolContext } from '../../src/shared/tool.ts';
 import { createLocalRunner } from '../../src/testing.ts';
 
@@ -46,4 +47,25 @@ test('fields before the text, as pino takes them, are a line too', async () => {
 
 test.each([[undefined], [null], [7]])('%s in place of the text does not fail the call', async (message) => {
   expect(await lineFrom((log) => log.error(message))).toMatchObject({ status: 'success', message: String(message) });
+});
+
+test('what a tool throws unforeseen is an error with its stack; a ToolError is an answer, and has no line of its own', async () => {
+  const events: unknown[] = [];
+  const keep = (fields: object) => void events.push({ ...fields });
+  const tool = defineTool({
+    name: 'throws',
+    version: '1.0.0',
+    description: 'Fails.',
+    tier: 'read-only',
+    input: z.object({ foreseen: z.boolean() }),
+    run: ({ foreseen }) => {
+      throw foreseen ? new ToolError('This account has no such invoice.') : new TypeError('invoice is undefined');
+    },
+  });
+  const runner = createLocalRunner({ tools: [tool], log: { debug: keep, info: keep, warn: keep, error: keep } });
+  expect(await runner.run(tool, { foreseen: true })).toMatchObject({ error: { code: 'TOOL_FAILED' } });
+  expect(await runner.run(tool, { foreseen: false })).toMatchObject({ error: { code: 'TOOL_FAILED' } });
+  await runner.close();
+  const thrown = events.filter((fields) => (fields as { event?: string }).event === 'tool_exception');
+  expect(thrown).toMatchObject([{ toolName: 'throws', stack: expect.stringContaining('TypeError: invoice') }]);
 });

@@ -205,6 +205,21 @@ test('a worker has as many attempts at a time as it was told, for each tier', as
   await eventually(() => worker.running === 0);
 });
 
+test('jobs of lost workers are found although Redis’ clock was set back after the last look', async () => {
+  const gate = gated('gate', { effects: 'none' });
+  const fleet = await startFleet({ tools: [gate.tool], settings: { stalledIntervalMs: 300 } });
+  const submission = pending(await fleet.session.submit(gate.tool, {}));
+  await gate.arrived();
+  const record = await fleet.pawl.read(submission.callId);
+  const keys = new PlaceKeys(fleet.settings.prefix, WORKSPACE);
+  const { redis } = fleet.pawl.backend;
+  await redis.set(keys.job('stalled-check'), '1', 'PX', 3_600_000);
+  await redis.del(`${keys.job(jobIdOf(submission.callId, record?.generation ?? ''))}:lock`);
+  await gate.arrived(2);
+  gate.open();
+  expect(await submission.result).toMatchObject({ status: 'success', attempts: 2 });
+});
+
 describe('a job that comes back to the worker that still runs it', () => {
   test('is never run a second time for a tool with effects once (decision 5)', async () => {
     const gate = gated('gate', { effects: 'once' });

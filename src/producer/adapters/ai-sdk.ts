@@ -1,5 +1,7 @@
 /** `pawl/ai-sdk`: a session's tools for the AI SDK (`generateText`, `streamText`, agents). Its peer is `ai`, version 7. */
 import { dynamicTool, jsonSchema, type ToolSet } from 'ai';
+import { plainParameters } from '../../shared/exports/tools-for.ts';
+import type { JsonSchema } from '../../shared/schema.ts';
 import type { Session } from '../session.ts';
 import { type AdapterOptions, type CallNews, type ModelAnswer, type ModelContent, ModelTools } from './model-tools.ts';
 
@@ -28,7 +30,7 @@ export interface AiSdkOptions extends AdapterOptions {
  * by itself when they decide. The model reads the last result's text, and sees its images.
  */
 export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): Promise<ToolSet> {
-  // The SDK makes each provider's form itself: it gets the canonical schema.
+  // The SDK makes each provider's form itself, but leaves in what some of them refuse.
   const tools = await ModelTools.of(session, 'mcp', options);
   return Object.fromEntries(
     tools.exported.tools.map((exported) => {
@@ -42,7 +44,9 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
         outputOf(await tools.answer(callOf(input), { toolCallId, signal: abortSignal }));
       const made = dynamicTool({
         description: String(exported['description']),
-        inputSchema: jsonSchema(exported['inputSchema'] as Parameters<typeof jsonSchema>[0]),
+        inputSchema: jsonSchema(
+          plainParameters(exported['inputSchema'] as JsonSchema) as Parameters<typeof jsonSchema>[0],
+        ),
         execute: options.preliminary === false ? atOnce : meanwhile,
         toModelOutput: (given) => {
           // Mastra hands in the output itself.

@@ -2,6 +2,8 @@
 import type { CallbackManagerForToolRun } from '@langchain/core/callbacks/manager';
 import { ToolMessage } from '@langchain/core/messages';
 import { DynamicStructuredTool, ToolInputParsingException } from '@langchain/core/tools';
+import { plainParameters } from '../../shared/exports/tools-for.ts';
+import type { JsonSchema } from '../../shared/schema.ts';
 import type { Session } from '../session.ts';
 import { dataUrl } from './model-content.ts';
 import { type AdapterOptions, type CallNews, type ModelAnswer, type ModelContent, ModelTools } from './model-tools.ts';
@@ -28,7 +30,7 @@ export async function langchainTools(session: Session, options: AdapterOptions =
     const made = new DynamicStructuredTool({
       name,
       description: String(exported['description']),
-      schema: exported['inputSchema'] as never,
+      schema: plainParameters(exported['inputSchema'] as JsonSchema) as never,
       async func(input: Record<string, unknown>, runManager, config) {
         const toolCallId = (config as { readonly toolCall?: { readonly id?: string } } | undefined)?.toolCall?.id;
         const running = tools.run({ kind: 'function', name, arguments: input }, { toolCallId, signal: config?.signal });

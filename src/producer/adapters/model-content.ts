@@ -36,7 +36,7 @@ export function modelContent(
   const more = beside.filter((part) => part.type === 'image' || !(whole !== undefined || isSaid(part.text, content)));
   const said = [{ type: 'text', text } as const, ...more];
   const parts = textOf(beside) === text ? beside : capped(said, maxBytes, whole !== undefined, callId);
-  const shown = parts.filter((part) => part.type === 'image' || part.text !== '');
+  const shown = parts.filter((part) => part.type === 'image' || part.text.trim() !== '');
   return shown.length === 0 ? [{ type: 'text', text }] : shown;
 }
 

@@ -18,6 +18,8 @@ export type { ModelContent } from './model-content.ts';
 /** A model may correct a call this often before somebody else has to look. */
 const MAX_REASKS = 2;
 
+const SAID_NOTHING = 'The tool answered that it failed, and gave no reason.';
+
 export interface AdapterOptions extends ExportOptions {
   /** What becomes of calls while they run. */
   readonly onEvent?: (event: CallNews) => void;
@@ -109,7 +111,11 @@ export class ModelTools {
       const content = modelContent(result, this.#options.maxOutputBytes);
       // The tool did its work, and the answer is no.
       const isError = result.output.metadata?.['success'] === false;
-      return { content, text: textOf(content), isError, result };
+      const text = textOf(content);
+      // Anthropic refuses a request with an error that says nothing.
+      if (isError && text.trim() === '' && content.every(({ type }) => type === 'text'))
+        return { ...failed(String(result.output.metadata?.['display'] ?? SAID_NOTHING)), result };
+      return { content, text, isError, result };
     }
     return { ...failed(await explained(result.error, result)), result };
   }

@@ -1,6 +1,6 @@
 /**
- * `pawl/openai`: a session's tools for the Responses API and for the Agents SDK. The first needs nothing of OpenAI's packages; for the
- * second, hand in the SDK's own `tool`.
+ * `pawl/openai`: a session's tools for the Responses API, for Chat Completions and for the Agents SDK. The first two need nothing of
+ * OpenAI's packages; for the third, hand in the SDK's own `tool`.
  */
 
 import type { ProviderCall } from '../../shared/exports/decode.ts';
@@ -106,7 +106,8 @@ function callOf({
 }: ResponseItem): ProviderCall | undefined {
   switch (type) {
     case 'function_call':
-      return { kind: 'function', name, arguments: String(given) };
+      // Gateways hand on an object instead of its text, and null for nothing.
+      return { kind: 'function', name, arguments: argumentsOf(given) };
     case 'custom_tool_call':
       return { kind: 'custom', name, input: String(input) };
     case 'local_shell_call':
@@ -114,6 +115,61 @@ function callOf({
     default:
       return undefined;
   }
+}
+
+function argumentsOf(given: unknown): string | Readonly<Record<string, unknown>> {
+  if (given === null) return '';
+  return typeof given === 'object' ? (given as Readonly<Record<string, unknown>>) : String(given);
+}
+
+/** A tool as a request of Chat Completions takes it. */
+export interface ChatTool {
+  readonly type: 'function';
+  readonly function: {
+    readonly name: string;
+    readonly description: string;
+    readonly parameters: Record<string, unknown>;
+    readonly strict: boolean;
+  };
+}
+
+/** One of a message's `tool_calls`, as far as it matters here. */
+export interface ChatToolCall {
+  readonly id?: string;
+  readonly function?: { readonly name?: string; readonly arguments?: unknown };
+}
+
+export interface ChatToolMessage {
+  role: 'tool';
+  tool_call_id: string;
+  content: string;
+}
+
+export interface ChatTools {
+  /** `tools` of a request. */
+  readonly tools: ChatTool[];
+  /** Runs a message's `tool_calls` at the same time; the answers are the messages after it. */
+  run(calls: readonly ChatToolCall[] | null | undefined, options?: ModelCallOptions): Promise<ChatToolMessage[]>;
+}
+
+/** For Chat Completions, which servers of other models speak as well: functions alone, and answers that are text. */
+export async function chatTools(session: Session, options?: AdapterOptions): Promise<ChatTools> {
+  const tools = await ModelTools.of(session, 'openai', { ...options, native: false });
+  const runOne = async (asked: ChatToolCall, given: ModelCallOptions): Promise<ChatToolMessage> => {
+    const { id = '', function: { name = '', arguments: sent = '' } = {} } = asked;
+    const call = { kind: 'function', name, arguments: argumentsOf(sent) } as const;
+    const { content } = await tools.answer(call, { ...given, toolCallId: id });
+    return { role: 'tool', tool_call_id: id, content: content.map(lineOf).join('\n') };
+  };
+  return {
+    tools: tools.exported.tools.map(({ type: _, ...shown }) => ({ type: 'function', function: shown }) as ChatTool),
+    run: (calls, given = {}) => Promise.all((calls ?? []).map((call) => runOne(call, given))),
+  };
+}
+
+function lineOf(part: ModelContent): string {
+  if (part.type === 'text') return part.text;
+  return `[${part.mimeType}, ${Buffer.byteLength(part.data, 'base64')} bytes: cannot be shown to you]`;
 }
 
 /** What the Agents SDK's `tool` takes. */

@@ -1,6 +1,7 @@
 /** `/v1/sessions/{key}/agents`: programs of any language that run the sub-agents of a session (C18). */
 import { z } from 'zod';
 import { AGENT_ENDINGS } from '../../shared/agent.ts';
+import { sessionClosed } from '../../shared/session.ts';
 import type { AgentEvent } from '../agents.ts';
 import type { ApiParts } from './api.ts';
 import { queryNumber, type Route, route } from './routes.ts';
@@ -22,6 +23,8 @@ export function agentRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits'>): 
       answers: { 200: ['A message, or none', 'AgentNews'] },
       async handle({ path, query, caller, onGone }) {
         const session = await sessionFor(pawl, caller, path['key'] ?? '');
+        // Whoever asks again and again would never learn that there is nothing to come.
+        if (session.record.state === 'closed') throw sessionClosed(session.key);
         const heard = Promise.withResolvers<void>();
         let event: AgentEvent | undefined;
         const listen = (told: AgentEvent) => {
@@ -30,7 +33,13 @@ export function agentRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits'>): 
           heard.resolve();
         };
         session.events.on('agent', listen);
-        await waits.within(heard.promise, query.wait, onGone).finally(() => session.events.off('agent', listen));
+        try {
+          await waits.within(heard.promise, query.wait, onGone);
+          // What waits already is told however short the wait is.
+          if (event === undefined) await pawl.agents.looked(session.key);
+        } finally {
+          session.events.off('agent', listen);
+        }
         if (event === undefined) return { status: 200, body: {} };
         const { session: agent, ...order } = event;
         return { status: 200, body: { order: { ...order, sessionKey: agent.key } } };

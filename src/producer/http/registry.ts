@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
 import { toolNamed } from '../../shared/tool.ts';
 import { type PutSpec, putSpecSchema, type RegistryRecord } from '../../shared/tool-spec.ts';
+import { refuseUnbelieved } from '../believed.ts';
 import type { Pawl } from '../client.ts';
 import type { ChangeOptions } from '../registry.ts';
 import type { Caller } from './access.ts';
@@ -57,6 +58,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
       async handle({ path, headers, body, caller }) {
         const { name, namespace, ...given } = body;
         checkName(path['name'] ?? '', name, namespace);
+        await refuseUnbelieved(pawl);
         const put = await registry.put(
           path['name'] ?? '',
           withoutRevision(given) as PutSpec,
@@ -77,6 +79,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
         .refine(({ enabled, mutable }) => enabled !== undefined || mutable !== undefined, 'needs enabled or mutable'),
       answers: { 200: ['The record', 'RegistryRecord'] },
       async handle({ path, headers, body: { enabled, mutable }, caller }) {
+        await refuseUnbelieved(pawl);
         const switches = {
           ...(enabled === undefined ? {} : { enabled }),
           ...(mutable === undefined ? {} : { mutable }),
@@ -93,6 +96,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
       headers: conditions,
       answers: { 204: 'Removed' },
       async handle({ path, headers, caller }) {
+        await refuseUnbelieved(pawl);
         await registry.remove(path['name'] ?? '', optionsOf(headers, caller));
         return { status: 204 };
       },
@@ -118,6 +122,7 @@ export function registryRoutes(pawl: Pawl): readonly Route[] {
       body: z.strictObject({ revision: z.number().int().min(1) }),
       answers: { 200: ['The record', 'RegistryRecord'] },
       async handle({ path, headers, body, caller }) {
+        await refuseUnbelieved(pawl);
         return answer(200, await registry.rollback(path['name'] ?? '', body.revision, optionsOf(headers, caller)));
       },
     }),

@@ -104,7 +104,7 @@ function checkWebhook(
 }
 
 /** What the session and those below it took from its own budget. */
-async function spentBy(pawl: Pawl, { sessionKey, budget }: SessionRecord): Promise<object> {
+export async function spentBy(pawl: Pawl, { sessionKey, budget }: SessionRecord): Promise<object> {
   if (budget === undefined) return {};
   return { spent: await pawl.backend.ledger.spent(sessionAccount(sessionKey, budget).name) };
 }

@@ -3,6 +3,7 @@ import { PawlError } from '../failure.ts';
 import { nearest } from '../schema.ts';
 import { withoutNulls } from './arguments.ts';
 import type { ToolReference } from './names.ts';
+import { underOwnNames } from './parameter-names.ts';
 import type { ExportableTool, ToolExport } from './tools-for.ts';
 
 /** What a model asked for, in the provider's words (C12). */
@@ -35,7 +36,8 @@ export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[
   const given = typeof sent === 'string' ? parse(tool.name, sent) : sent;
   if (typeof given !== 'object' || given === null || Array.isArray(given))
     throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${JSON.stringify(given).slice(0, 100)}`);
-  return { ...target, params: withoutNulls(tool.inputSchema, given) as Readonly<Record<string, unknown>> };
+  const params = underOwnNames(tool.inputSchema, given as Readonly<Record<string, unknown>>);
+  return { ...target, params: withoutNulls(tool.inputSchema, params) as Readonly<Record<string, unknown>> };
 }
 
 function parse(name: string, text: string): unknown {

@@ -17,6 +17,8 @@ export interface SubsetRules {
   readonly formats?: ReadonlySet<string>;
   /** Arrays may ask for at least this many items. */
   readonly largestMinItems?: number;
+  /** Every array says something of its items, and be it that anything goes: where it does not, OpenAI refuses the whole request. */
+  readonly itemsSaid?: boolean;
   /** Every property is required; those that are not in truth may be null. */
   readonly nullForOptional: boolean;
   /** Every object is closed, every array typed, nothing accepts anything. What cannot be said so throws `CannotBeStrict`. */
@@ -29,6 +31,8 @@ export interface SubsetRules {
 export class CannotBeStrict extends Error {}
 
 type Parts = Record<string, unknown>;
+/** Up to so many, their length is not limited. */
+const MANY_ENUM_VALUES = 250;
 const ANNOTATIONS = ['title', 'description', 'examples', 'default', '$comment', 'deprecated', 'readOnly', 'writeOnly'];
 
 /** What describes the rest beside a keyword goes with it: alone it would refuse what that keyword allows. */
@@ -75,10 +79,15 @@ function convert(schema: unknown, path: string, rules: SubsetRules, dropped: Dro
   }
   for (const keyword of Object.keys(made)) {
     if (!rules.unknown.has(keyword)) continue;
-    drop(keyword);
     const rest = REST_OF[keyword];
-    if (rest !== undefined && made[rest] !== undefined) drop(rest);
+    const first = made[keyword];
+    const others = rest === undefined ? undefined : made[rest];
+    drop(keyword);
+    if (rest === undefined || others === undefined) continue;
+    drop(rest);
+    if (keyword === 'prefixItems' && Array.isArray(first)) made['items'] = anyOfItems(first, others);
   }
+  if (rules.itemsSaid && isType(made, 'array') && made['items'] === undefined) made['items'] = {};
   if (rules.formats !== undefined && made['format'] !== undefined && !rules.formats.has(String(made['format'])))
     drop('format');
   if (Number(made['minItems'] ?? 0) > (rules.largestMinItems ?? Number.POSITIVE_INFINITY)) drop('minItems');
@@ -93,6 +102,7 @@ function convert(schema: unknown, path: string, rules: SubsetRules, dropped: Dro
     made['additionalProperties'] = below(made['additionalProperties'], 'additionalProperties');
   if (made['properties'] !== undefined || isType(made, 'object')) convertObject(made, path, rules, below);
   if (rules.closed) {
+    sayType(made);
     checkSayable(made, path);
     if (made['default'] !== undefined) words.push(`Default: ${JSON.stringify(made['default'])}.`);
     delete made['default'];
@@ -100,6 +110,13 @@ function convert(schema: unknown, path: string, rules: SubsetRules, dropped: Dro
   }
   if (words.length > 0) made['description'] = [made['description'], ...words].filter(Boolean).join(' ');
   return made;
+}
+
+/** Whatever stands at one of the places of a list. `others`: what follows them, if anything may. */
+function anyOfItems(first: readonly unknown[], others: unknown): unknown {
+  const forms = [...first, ...(others === false ? [] : [others])];
+  const different = [...new Map(forms.map((form) => [JSON.stringify(form), form])).values()];
+  return different.length === 1 ? different[0] : { anyOf: different };
 }
 
 /**
@@ -140,6 +157,19 @@ function convertObject(
   if (rules.nullForOptional) made['required'] = Object.keys(properties);
 }
 
+/** OpenAI refuses values whose type is not said beside them. */
+function sayType(made: Parts): void {
+  const values = made['const'] !== undefined ? [made['const']] : made['enum'];
+  if (made['type'] !== undefined || !Array.isArray(values)) return;
+  const types = [...new Set(values.map(typeOf))];
+  if (types.includes('object') || types.includes('array')) return;
+  made['type'] = types.length === 1 ? types[0] : types;
+}
+
+function typeOf(value: unknown): string {
+  return value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
+}
+
 function checkSayable(made: Parts, path: string): void {
   const place = path || 'the root';
   const says = ['type', 'anyOf', '$ref', 'enum', 'const'].some((keyword) => made[keyword] !== undefined);
@@ -175,11 +205,13 @@ export function measure(schema: unknown): {
   readonly properties: number;
   readonly levels: number;
   readonly enumValues: number;
+  /** Of the texts of one enum that has many. */
+  readonly enumCharacters: number;
   readonly characters: number;
   readonly optional: number;
   readonly unions: number;
 } {
-  let [properties, enumValues, optional, unions] = [0, 0, 0, 0];
+  let [properties, enumValues, enumCharacters, optional, unions] = [0, 0, 0, 0, 0];
   const levelsOf = (part: unknown): number => {
     if (typeof part !== 'object' || part === null) return 0;
     if (Array.isArray(part)) return Math.max(0, ...part.map(levelsOf));
@@ -198,10 +230,23 @@ export function measure(schema: unknown): {
     optional += names.filter(
       (name) => !((parts['required'] as readonly string[] | undefined) ?? []).includes(name),
     ).length;
-    if (Array.isArray(parts['enum'])) enumValues += parts['enum'].length;
+    if (Array.isArray(parts['enum'])) {
+      const values: readonly unknown[] = parts['enum'];
+      enumValues += values.length;
+      const characters = values.reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0);
+      if (values.length > MANY_ENUM_VALUES) enumCharacters = Math.max(enumCharacters, characters);
+    }
     if (Array.isArray(parts['anyOf']) || Array.isArray(parts['type'])) unions += 1;
     return deepest + own;
   };
   const levels = levelsOf(schema);
-  return { properties, levels, enumValues, characters: JSON.stringify(schema).length, optional, unions };
+  return {
+    properties,
+    levels,
+    enumValues,
+    enumCharacters,
+    characters: JSON.stringify(schema).length,
+    optional,
+    unions,
+  };
 }

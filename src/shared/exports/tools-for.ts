@@ -7,6 +7,7 @@ import { PawlError } from '../failure.ts';
 import type { JsonSchema } from '../schema.ts';
 import type { Tool, ToolExample, ToolIcon, ToolVariant } from '../tool.ts';
 import { exportedNames, type ToolReference } from './names.ts';
+import { renamedParameters, underPlainNames, withPlainNames } from './parameter-names.ts';
 import { flatRoot } from './root.ts';
 import { CannotBeStrict, type Dropped, measure, type SubsetRules, toSubset } from './subset.ts';
 
@@ -44,6 +45,8 @@ export interface ToolReport {
   readonly strict: boolean;
   /** Keywords that the export leaves out; each is also said in the description of its place. */
   readonly dropped: readonly Dropped[];
+  /** From shown names of parameters to the tool's own, where the provider refuses those. */
+  readonly renamed?: Readonly<Record<string, string>>;
   /** Why there is no strict form. */
   readonly reason?: string;
   readonly warnings: readonly string[];
@@ -76,7 +79,21 @@ const OPENAI: SubsetRules = {
   closed: true,
   constAsEnum: false,
 };
-const OPENAI_LIMITS = { properties: 5_000, levels: 10, characters: 120_000, enumValues: 1_000 } as const;
+const OPENAI_LIMITS = {
+  properties: 5_000,
+  levels: 10,
+  characters: 120_000,
+  enumValues: 1_000,
+  enumCharacters: 15_000,
+} as const;
+/** What is not strict is looked at as well. */
+const PLAIN: SubsetRules = {
+  unknown: new Set(['prefixItems']),
+  itemsSaid: true,
+  nullForOptional: false,
+  closed: false,
+  constAsEnum: false,
+};
 const ANTHROPIC: SubsetRules = {
   unknown: new Set([
     ...[...COMBINING, ...COUNTING, ...REST, ...CONTENT, 'prefixItems', 'maxItems', 'pattern'],
@@ -99,6 +116,11 @@ const GEMINI: SubsetRules = {
   closed: false,
   constAsEnum: true,
 };
+
+/** Parameters in a form that no provider refuses, for libraries that talk to all of them. */
+export function plainParameters(schema: JsonSchema): JsonSchema {
+  return withPlainNames(toSubset(schema, PLAIN).schema);
+}
 
 /** Throws `CONFIGURATION` for two tools of one qualified name, and for a provider that is none. */
 export function toolsFor(
@@ -151,6 +173,7 @@ interface Made {
   readonly strict: boolean;
   readonly dropped: readonly Dropped[];
   readonly warnings: readonly string[];
+  readonly renamed?: Readonly<Record<string, string>>;
   readonly reason?: string;
 }
 
@@ -169,17 +192,19 @@ function oneFor(
       const { schema, dropped } = anthropicPlace
         ? toSubset(tool.inputSchema, ANTHROPIC)
         : { schema: tool.inputSchema, dropped: [] };
-      const examples = (tool.examples ?? []).map(({ params }) => params);
+      const examples = (tool.examples ?? []).map(({ params }) => underPlainNames(tool.inputSchema, params));
+      const renamed = [...renamedParameters(tool.inputSchema)].map(([own, shown]) => [shown, own]);
       const exported = {
         name,
         description: tool.description,
-        input_schema: schema,
+        input_schema: withPlainNames(schema),
         ...(anthropicPlace ? { strict: true } : {}),
         ...(examples.length === 0 ? {} : { input_examples: examples }),
       };
       const wanted = options.strict === true && !anthropicPlace;
+      const names = renamed.length === 0 ? {} : { renamed: Object.fromEntries(renamed) as Record<string, string> };
       const reason = wanted ? { reason: anthropicReason(tool) } : {};
-      return { exported, strict: anthropicPlace, dropped, warnings: [], ...reason };
+      return { exported, strict: anthropicPlace, dropped, warnings: [], ...reason, ...names };
     }
     case 'gemini': {
       const { schema, dropped } = toSubset(tool.inputSchema, GEMINI);
@@ -224,7 +249,11 @@ function forOpenAi(tool: ExportableTool, name: string, { strict = true, native }
     parameters,
     strict: isStrict,
   });
-  if (!strict) return { ...plain, exported: made(tool.inputSchema, false) };
+  const loose = () => {
+    const { schema, dropped } = toSubset(tool.inputSchema, PLAIN);
+    return { ...plain, dropped, exported: made(schema, false) };
+  };
+  if (!strict) return loose();
   try {
     const { schema, dropped } = toSubset(tool.inputSchema, OPENAI);
     const size = measure(schema);
@@ -236,7 +265,7 @@ function forOpenAi(tool: ExportableTool, name: string, { strict = true, native }
     return { exported: made(schema, true), strict: true, dropped, warnings: [] };
   } catch (error) {
     if (!(error instanceof CannotBeStrict)) throw error;
-    return { ...plain, exported: made(tool.inputSchema, false), reason: error.message };
+    return { ...loose(), reason: error.message };
   }
 }
 

@@ -9,6 +9,7 @@ import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { lineOf, recordOf, type SealedRecord, type TrailHead } from '../audit-chain.ts';
+import type { Counter } from '../metric-set.ts';
 import type { AuditTrail } from './audit.ts';
 
 const LAST_LINE_BYTES = 64 * 1_024;
@@ -74,6 +75,8 @@ export interface AuditFilesParts {
   readonly onGap: (gap: { readonly from: number; readonly to: number }) => void;
   /** The files cannot be written: told once, until they can be again. */
   readonly onFault: (error: unknown) => void;
+  /** Counts every try that failed. */
+  readonly failures?: Counter | undefined;
 }
 
 interface OpenFile {
@@ -102,7 +105,7 @@ export class AuditFiles {
 
   /** Copies a part of what is sealed. `more`: there may be more; `idle`: nothing to do, or another one does it. */
   async step(): Promise<'more' | 'idle'> {
-    const { trail, onFault } = this.#parts;
+    const { trail, onFault, failures } = this.#parts;
     if (!(await trail.holdSink(this.#name, this.#holder))) {
       await this.#close();
       return 'idle';
@@ -115,6 +118,7 @@ export class AuditFiles {
       return step;
     } catch (error) {
       // Redis has just answered: it is the folder or its disk, which nobody else looks at.
+      if (failures !== undefined) failures.value += 1;
       if (!this.#isFaulty) onFault(error);
       this.#isFaulty = true;
       throw error;

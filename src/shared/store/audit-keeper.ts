@@ -1,9 +1,9 @@
 /** Keeps the audit trail of a process that runs for long: seals what waits, and copies it to files where it is asked to. */
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import type { Settings } from '../config.ts';
 import type { Logger } from '../log.ts';
 import { AuditSealer } from './audit.ts';
-import { AuditFiles } from './audit-files.ts';
+import { AuditFiles, type AuditFilesParts } from './audit-files.ts';
 import type { Backend } from './backend.ts';
 
 /** Where a front door copies the trail to. */
@@ -53,7 +53,11 @@ export class AuditKeeper {
   static open(
     { redis, prefix, seals, trail }: Pick<Backend, 'redis' | 'prefix' | 'seals' | 'trail'>,
     settings: Settings,
-    { files, log }: { readonly files: boolean; readonly log: Logger },
+    {
+      files,
+      log,
+      failures,
+    }: { readonly files: boolean; readonly log: Logger; readonly failures?: AuditFilesParts['failures'] },
   ): AuditKeeper {
     const { keptRecords, maxFileBytes, files: wanted } = settings.audit;
     const sealer = new AuditSealer({ redis, prefix, sealing: seals, keptRecords });
@@ -67,10 +71,14 @@ export class AuditKeeper {
     const folder = auditFolder(settings);
     const onFault = (error: unknown) =>
       log.error(
-        { event: 'audit_files', folder, error: error instanceof Error ? error.message : String(error) },
+        {
+          event: 'audit_files',
+          folder: resolve(folder),
+          error: error instanceof Error ? error.message : String(error),
+        },
         'the audit trail cannot be written to its files: Redis alone has its newest records',
       );
-    const sink = new AuditFiles({ trail, folder, maxFileBytes, onGap, onFault });
+    const sink = new AuditFiles({ trail, folder, maxFileBytes, onGap, onFault, failures });
     return new AuditKeeper([sealer, sink], onError);
   }
 

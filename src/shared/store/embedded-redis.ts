@@ -91,6 +91,10 @@ export class DataFolderInUseError extends EmbeddedRedisError {
 interface Endpoint {
   readonly url: string;
   readonly runDir: string;
+  /** Of the server's files. A copy of the data folder has this file too, and another server. Absent in what an earlier version wrote. */
+  readonly home?: string;
+  /** The same folder, however it is called. */
+  readonly homeId?: string;
 }
 
 /** The fixed places of one data folder. */
@@ -206,7 +210,7 @@ async function start(
   await endPrevious(place, options, deadlineMs);
   const runDir = await makeRunDir(place);
   const { url, command } = await configure(place, binary, options, runDir);
-  const endpoint: Endpoint = { url, runDir };
+  const endpoint: Endpoint = { url, runDir, home: place.home, homeId: await idOf(place.home) };
   const { reference, keeper } = await startKeeper(place, endpoint, command);
   try {
     // Before the server answers: whoever waits for it attaches, and sees for itself that it reads its data.
@@ -442,11 +446,18 @@ async function readEndpoint(place: Place): Promise<Endpoint | undefined> {
   try {
     const read: unknown = JSON.parse(await readFile(place.endpointFile, 'utf8'));
     if (typeof read !== 'object' || read === null || !('url' in read) || !('runDir' in read)) return undefined;
-    const { url, runDir } = read;
-    return typeof url === 'string' && typeof runDir === 'string' ? { url, runDir } : undefined;
+    const { url, runDir, home, homeId }: Partial<Record<keyof Endpoint, unknown>> = read;
+    if (typeof url !== 'string' || typeof runDir !== 'string') return undefined;
+    const isCopy = home !== undefined && home !== place.home && homeId !== (await idOf(place.home));
+    return isCopy ? undefined : { url, runDir };
   } catch {
     return undefined;
   }
+}
+
+async function idOf(folder: string): Promise<string> {
+  const { dev, ino } = await stat(folder, { bigint: true });
+  return `${dev}:${ino}`;
 }
 
 /** Complete or absent for every reader, and readable by this user only. */

@@ -1,4 +1,5 @@
 /** Runs HTTP connectors: one request, or the pages of one, and of the answer what the declaration says (I8, I17). */
+import { isUtf8 } from 'node:buffer';
 import type { Connector } from '../../shared/connector.ts';
 import { type ConnectorRequest, checkAllowed, connectorRequest } from '../../shared/connector-request.ts';
 import { evaluateExpression, isEmpty } from '../../shared/expression.ts';
@@ -22,6 +23,11 @@ const MAX_REDIRECTS = 5;
 const QUOTED_LENGTH = 500;
 const HIDDEN = '[secret]';
 const MAX_DEPTH = 1_000;
+const JSON_TYPE = /[/+]json\b/;
+const BINARY_TYPE = /^(?:image|audio|video|font)\/|octet-stream|zip|pdf/;
+/** Of gzip and deflate, and of Brotli. */
+const ZLIB_FAULT = /^(?:Z_|ERR__)/;
+const TEXT_TYPE = /^text\/|[/+](?:json|xml)\b|charset/;
 
 const nothing = async () => {};
 
@@ -111,6 +117,8 @@ class Exchange {
       items.push(...found);
       this.#ctx.progress({ progress: items.length, message: `${pages} pages` });
       url = this.#nextPage(url, pagination, answered, found, pages);
+      // Services leave the key out of the addresses that they name.
+      if (url !== undefined) this.#addSecrets(url, request.secretQuery);
     }
     const truncated = url !== undefined || items.length > pagination.maxItems;
     const kept = items.slice(0, pagination.maxItems);
@@ -140,7 +148,7 @@ class Exchange {
     };
     switch (pagination.by) {
       case 'link': {
-        const next = /<([^>]*)>\s*;[^,]*\brel="?next\b/i.exec(headers.get('link') ?? '')?.[1];
+        const next = nextLink(headers.get('link') ?? '');
         return next === undefined ? undefined : at(next);
       }
       case 'cursor': {
@@ -168,12 +176,24 @@ class Exchange {
 
   #addressOf({ url, secretQuery }: ConnectorRequest): URL {
     const address = new URL(url.href);
-    for (const [name, template] of Object.entries(secretQuery)) address.searchParams.set(name, this.#filled(template));
+    this.#addSecrets(address, secretQuery);
     return address;
+  }
+
+  #addSecrets(address: URL, secretQuery: ConnectorRequest['secretQuery']): void {
+    for (const [name, template] of Object.entries(secretQuery)) address.searchParams.set(name, this.#filled(template));
   }
 
   #filled(template: string): string {
     return template.replaceAll(/\{secret:([^{}]*)\}/g, (_placeholder, name: string) => this.#secrets.get(name) ?? '');
+  }
+
+  /** Credentials of the scheme Basic are written in Base64, in which there is no colon: a secret that has one is not written so yet. */
+  #headerText(template: string): string {
+    const text = this.#filled(template);
+    const credentials = text.slice('Basic '.length);
+    if (!/^Basic \{secret:[^{}]*\}$/i.test(template) || !credentials.includes(':')) return text;
+    return `Basic ${Buffer.from(credentials).toString('base64')}`;
   }
 
   /** One request, and where a read is redirected within the allow list, those that follow. */
@@ -181,7 +201,7 @@ class Exchange {
     const { method, body } = request;
     const { idempotencyHeader, maxResponseBytes, accept } = this.#connector;
     const given = Object.entries(request.headers).map(
-      ([name, template]) => [name, this.#filled(template), template] as const,
+      ([name, template]) => [name, this.#headerText(template), template] as const,
     );
     for (let at = url, redirects = 0; ; redirects += 1) {
       // Whoever is redirected to elsewhere gets none of what was meant for the first host.
@@ -234,15 +254,21 @@ class Exchange {
     const type = (response.headers.get('content-type') ?? '').toLowerCase();
     const bytes = await this.#withoutSecrets(bytesOf(response, maxBytes));
     if (bytes.length === 0) return undefined;
-    if (/^(?:image|audio|video|font)\/|octet-stream|zip|pdf/.test(type))
-      return { mediaType: type.split(';')[0], base64: Buffer.from(bytes).toString('base64') };
+    if (BINARY_TYPE.test(type) || (!TEXT_TYPE.test(type) && isBinary(bytes)))
+      return {
+        mediaType: type.split(';')[0] || 'application/octet-stream',
+        base64: Buffer.from(bytes).toString('base64'),
+      };
     const text = decoderFor(type).decode(bytes);
-    if (!/[/+]json\b/.test(type)) return this.#clean(text);
+    const isJson = JSON_TYPE.test(type);
+    // Many services say that their JSON is plain text; whoever declares a part of it knows better.
+    const { result, pagination } = this.#connector;
+    if (!isJson && result === undefined && pagination === undefined) return this.#clean(text);
     let content: unknown;
     try {
-      content = JSON.parse(text);
+      content = parsedJson(text);
     } catch {
-      if (!response.ok) return this.#clean(text);
+      if (!isJson || !response.ok) return this.#clean(text);
       throw new PawlError('RESULT_INVALID', 'The service says that its answer is JSON, and it is not.');
     }
     return this.#cleaned(content);
@@ -271,18 +297,44 @@ class Exchange {
   #failure(method: string, url: URL, { status, headers }: Response, content: unknown): Error {
     const said = typeof content === 'string' ? content : (JSON.stringify(content) ?? '');
     const quoted = said === '' ? '' : `: ${said.slice(0, QUOTED_LENGTH)}`;
-    return Object.assign(new Error(`${method} ${url.host}${url.pathname} answers ${status}${quoted}`), {
+    const location = headers.get('location');
+    const moved = status < 400 && location !== null ? `, a redirect to ${this.#clean(location)}` : '';
+    return Object.assign(new Error(`${method} ${url.host}${url.pathname} answers ${status}${moved}${quoted}`), {
       status,
       headers,
     });
   }
 }
 
-/** As it is, in a path, in a query, and in JSON. */
+/** As it is, in a path, in a query, in JSON, and as credentials. */
 function formsOf(secret: string): readonly string[] {
   if (secret === '') return [];
   const inQuery = new URLSearchParams({ s: secret }).toString().slice(2);
-  return [secret, encodeURIComponent(secret), inQuery, JSON.stringify(secret).slice(1, -1)];
+  const inBase64 = Buffer.from(secret).toString('base64');
+  return [secret, encodeURIComponent(secret), inQuery, JSON.stringify(secret).slice(1, -1), inBase64];
+}
+
+/** The address with `next` among its relations, in a `Link` header (RFC 8288). */
+function nextLink(header: string): string | undefined {
+  const links = header.matchAll(/<([^>]*)>((?:\s*;\s*[^\s=;,]+(?:\s*=\s*(?:"[^"]*"|[^\s;,"]*))?)*)/g);
+  for (const [, address, parameters = ''] of links) {
+    const [, quoted, bare = ''] = /;\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]*))/i.exec(parameters) ?? [];
+    if ((quoted ?? bare).toLowerCase().split(/\s+/).includes('next')) return address;
+  }
+  return undefined;
+}
+
+/** What no text holds. */
+function isBinary(bytes: Uint8Array): boolean {
+  return bytes.includes(0) || !isUtf8(bytes);
+}
+
+/** A whole number of more digits than a number holds becomes a text of all of them: an ID with other digits names something else. */
+function parsedJson(text: string): unknown {
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  return JSON.parse(text, (_key, value: unknown, { source = '' }: { readonly source?: string } = {}) =>
+    typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? source : value,
+  );
 }
 
 /** Of the character set that the answer names; UTF-8 where it names none that there is. */
@@ -299,14 +351,23 @@ async function bytesOf(response: Response, maxBytes: number): Promise<Uint8Array
   if (response.body === null) return new Uint8Array();
   const chunks: Uint8Array[] = [];
   let size = 0;
-  for await (const chunk of response.body) {
-    size += chunk.length;
-    if (size > maxBytes)
-      throw new PawlError(
-        'RESULT_TOO_LARGE',
-        `The answer is larger than the ${maxBytes} bytes that the connector takes.`,
-      );
-    chunks.push(chunk);
+  try {
+    for await (const chunk of response.body) {
+      size += chunk.length;
+      if (size > maxBytes)
+        throw new PawlError(
+          'RESULT_TOO_LARGE',
+          `The answer is larger than the ${maxBytes} bytes that the connector takes.`,
+        );
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    if (!ZLIB_FAULT.test(String((error as NodeJS.ErrnoException).code))) throw error;
+    const encoding = response.headers.get('content-encoding');
+    throw new PawlError(
+      'RESULT_INVALID',
+      `The service says that its answer is compressed (${encoding}), and it is not.`,
+    );
   }
   return Buffer.concat(chunks);
 }

@@ -1,20 +1,30 @@
 /** Each adapter with its library's own loop, where that is small enough to be here, and a model that follows a script. */
+import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
+import { json } from 'node:stream/consumers';
 import { AIMessage, type ToolMessage } from '@langchain/core/messages';
 import { isStepCount, streamText } from 'ai';
 import { convertArrayToReadableStream, MockLanguageModelV4 } from 'ai/test';
+import OpenAI from 'openai';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { aiSdkTools } from '../../../src/producer/adapters/ai-sdk.ts';
 import { messagesTools } from '../../../src/producer/adapters/anthropic.ts';
 import { langchainTools } from '../../../src/producer/adapters/langchain.ts';
 import type { AdapterOptions, CallNews } from '../../../src/producer/adapters/model-tools.ts';
-import { agentTools, type ResponseItem, responsesTools } from '../../../src/producer/adapters/openai.ts';
+import {
+  agentTools,
+  type ChatToolMessage,
+  chatTools,
+  type ResponseItem,
+  responsesTools,
+} from '../../../src/producer/adapters/openai.ts';
 import { defineTool, type ToolResult } from '../../../src/shared/tool.ts';
+import { defineUntypedTool } from '../../../src/shared/tool-forms.ts';
 import { read } from '../../../src/workers/tools/read.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
@@ -99,6 +109,75 @@ describe('pawl/openai', () => {
       })
     ).split('follow this schema: ');
     expect(JSON.parse(schema)).toMatchObject({ properties: { place: { type: 'string' } } });
+  });
+
+  test('runs the tool calls of a message of Chat Completions, with OpenAI’s own client', async () => {
+    const { tool, runs } = weather();
+    const shot = defineTool({
+      name: 'shot',
+      version: '1.0.0',
+      description: 'Shows the screen.',
+      tier: 'read-only',
+      input: z.object({}),
+      run: () => ({ output: 'the screen', content: [{ type: 'image', data: 'AAAA', mimeType: 'image/png' }] }),
+    });
+    const { session } = await startFleet({ tools: [tool, shot] });
+    const call = (id: string, name: string, args: unknown) => ({
+      id,
+      type: 'function',
+      function: { name, arguments: args },
+    });
+    const paris = call('1', 'weather', '{"city":"Paris","units":null}');
+    const script = [
+      // Some servers send an object, or nothing, where a text belongs.
+      { tool_calls: [paris, call('2', 'weather', { city: 'Rome' }), call('3', 'shot', null), call('4', 'sun', '{}')] },
+      { tool_calls: [paris, call('5', 'weather', '{"city":')] },
+      { content: 'It is 21 degrees.' },
+    ];
+    const asked: { readonly messages: readonly object[]; readonly tools: readonly object[] }[] = [];
+    const server = createServer((request, response) => {
+      void json(request).then((body) => {
+        const message = { role: 'assistant', content: null, ...script[asked.push(body as never) - 1] };
+        response.setHeader('content-type', 'application/json');
+        response.end(JSON.stringify({ id: 'c', object: 'chat.completion', choices: [{ index: 0, message }] }));
+      });
+    }).listen(0, '127.0.0.1');
+    onTestFinished(() => void server.close());
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const openai = new OpenAI({ baseURL: `http://127.0.0.1:${port}`, apiKey: 'none' });
+    const { tools, run } = await chatTools(session);
+    const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: 'user', content: 'The weather in Paris and Rome?' }];
+    let answers: readonly ChatToolMessage[] = [];
+    do {
+      const { choices } = await openai.chat.completions.create({ model: 'gpt', messages, tools });
+      const message = choices[0]?.message;
+      if (message === undefined) throw new Error('no message');
+      answers = await run(message.tool_calls);
+      messages.push(message, ...answers);
+    } while (answers.length > 0);
+    expect(asked[0]?.tools).toMatchObject([
+      { type: 'function', function: { name: 'shot', strict: true } },
+      { type: 'function', function: { name: 'weather', strict: true, parameters: { required: ['city', 'units'] } } },
+    ]);
+    expect(asked.at(-1)?.messages.filter((message) => 'tool_call_id' in message)).toEqual([
+      { role: 'tool', tool_call_id: '1', content: '{"city":"Paris","degrees":21,"units":"celsius"}' },
+      { role: 'tool', tool_call_id: '2', content: '{"city":"Rome","degrees":21,"units":"celsius"}' },
+      { role: 'tool', tool_call_id: '3', content: 'the screen\n[image/png, 3 bytes: cannot be shown to you]' },
+      { role: 'tool', tool_call_id: '4', content: expect.stringContaining('UNKNOWN_TOOL: No tool "sun"') },
+      { role: 'tool', tool_call_id: '1', content: '{"city":"Paris","degrees":21,"units":"celsius"}' },
+      { role: 'tool', tool_call_id: '5', content: expect.stringContaining('are not JSON') },
+    ]);
+    expect(messages.at(-1)).toMatchObject({ content: 'It is 21 degrees.' });
+    expect(runs()).toBe(2);
+  });
+
+  test('arguments that a gateway hands on as an object are those', async () => {
+    const { tool } = weather();
+    const { session } = await startFleet({ tools: [tool] });
+    const { run } = await responsesTools(session);
+    const call = { type: 'function_call', call_id: '1', name: 'weather', arguments: { city: 'Rome' } };
+    expect(await run([call])).toMatchObject([{ output: expect.stringContaining('"city":"Rome"') }]);
   });
 
   test('makes tools of the Agents SDK with its own function', async () => {
@@ -217,6 +296,56 @@ test('a soft failure is marked as an error, where the library can', async () => 
   const { check: made } = await aiSdkTools(session, { preliminary: false });
   const output = await made?.execute?.({}, { toolCallId: 'y', messages: [], context: undefined } as never);
   expect(output).toMatchObject({ isError: true });
+});
+
+test('a failure without a word says so: Anthropic refuses an error that is empty', async () => {
+  const check = defineTool({
+    name: 'check',
+    version: '1.0.0',
+    description: 'Runs the tests.',
+    tier: 'read-only',
+    input: z.object({ display: z.string().optional() }),
+    run: ({ display }) => ({ output: '', success: false, ...(display === undefined ? {} : { display }) }),
+  });
+  const { session } = await startFleet({ tools: [check] });
+  const { run } = await messagesTools(session);
+  const use = (id: string, input: object) => ({ type: 'tool_use', id, name: 'check', input });
+  expect(await run([use('a', {}), use('b', { display: 'two failed' })])).toEqual([
+    {
+      type: 'tool_result',
+      tool_use_id: 'a',
+      content: 'The tool answered that it failed, and gave no reason.',
+      is_error: true,
+    },
+    { type: 'tool_result', tool_use_id: 'b', content: 'two failed', is_error: true },
+  ]);
+});
+
+test('libraries that talk to every provider get parameters that none refuses, and calls lead back', async () => {
+  const list = defineUntypedTool({
+    name: 'list',
+    version: '1.0.0',
+    description: 'Lists files.',
+    tier: 'read-only',
+    inputSchema: {
+      type: 'object',
+      properties: { $filter: { type: 'string' }, range: { type: 'array', prefixItems: [{ type: 'number' }] } },
+      required: ['$filter'],
+      additionalProperties: false,
+    },
+    run: (params) => ({ output: params }),
+  });
+  const { session } = await startFleet({ tools: [list] });
+  const shown = { properties: { _filter: { type: 'string' }, range: { items: {} } }, required: ['_filter'] };
+  const params = { _filter: 'x', range: [1] };
+  const { list: made } = await aiSdkTools(session, { preliminary: false });
+  expect(made?.inputSchema).toMatchObject({ jsonSchema: shown });
+  const output = await made?.execute?.(params, { toolCallId: 'a', messages: [], context: undefined } as never);
+  expect(output).toMatchObject({ text: '{"$filter":"x","range":[1]}', isError: false });
+  const [chain] = await langchainTools(session);
+  expect(chain?.schema).toMatchObject(shown);
+  const call = { type: 'tool_call', id: 'b', name: 'list', args: params };
+  expect(await chain?.invoke(call as never)).toMatchObject({ content: '{"$filter":"x","range":[1]}' });
 });
 
 test('a large result comes to the model up to a size, and whole to the caller', async () => {

@@ -54,3 +54,16 @@ test('an agent that is not there, and what is no reply, are told so', async () =
   expect((await reply({ turn: 1, state: 'completed' })).body.error.code).toBe('NOT_FOUND');
   expect((await reply({ turn: 1, state: 'running' })).body.error.code).toBe('CONTRACT_INVALID');
 });
+
+test('who looks without waiting gets what waits already, and whose session is closed learns so', async () => {
+  const { post, call, ask } = await startAgentRig();
+  for (const key of ['a', 'b']) await call('spawn_agent', { message: key }, key);
+  const told = [];
+  for (let times = 0; times < 3; times += 1)
+    told.push((await post('/v1/sessions/lead/agents/next?wait=0')).body.order?.message);
+  expect(told.toSorted()).toEqual(['a', 'b', undefined]);
+  await ask('/v1/sessions/lead', { method: 'DELETE' });
+  const next = await post('/v1/sessions/lead/agents/next?wait=20000');
+  expect(next.status).toBe(409);
+  expect(next.body.error.code).toBe('SESSION_CLOSED');
+});

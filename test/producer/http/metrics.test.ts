@@ -82,6 +82,21 @@ test('shows the ledger, its times to live and every circuit as they stand', asyn
   expect(samples.get('mine_circuit_breaker_state{tool="hold",state="OPEN"}')).toBe(0);
 });
 
+test('what an alert waits for is at 0 before it happens: the first conflict, or thirty leases lost at once, are an increase', async () => {
+  const rig = await startRig(testTools());
+  await rig.call({ tool: 'echo', session: 's', idempotencyKey: 'k', params: { text: 'one' } });
+  const conflict = 'openclaw_tool_idempotency_hits_total{tool="echo",state="conflict"}';
+  const shown = (value: number) => eventually(async () => (await read(rig)).samples.get(conflict) === value);
+  await shown(0);
+  await rig.call({ tool: 'echo', session: 's', idempotencyKey: 'k', params: { text: 'two' } });
+  await shown(1);
+  const { samples } = await read(rig);
+  expect(samples.get('openclaw_tool_audit_write_failures_total')).toBe(0);
+  expect([...new WorkerMetrics([]).series()].filter(([, value]) => value === 0).map(([name]) => name)).toEqual(
+    expect.arrayContaining(['lease_losses_total{tier="system"}', 'fenced_writes_total{tier="read-only"}']),
+  );
+});
+
 test('two servers in one process count apart, and a worker counts its attempts', async () => {
   const { tools } = testTools();
   const one = await startRig({ tools });

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { echo } from '../tools.ts';
 import { startRig, testTools } from './rig.ts';
 
 const spec = {
@@ -44,6 +45,23 @@ test('PUT, PATCH and DELETE /v1/tools/{name}: revisions as ETags, conflicts 412 
   expect((await ask('/v1/tools/weather', { method: 'DELETE' })).status).toBe(204);
   expect((await ask('/v1/tools/weather', { method: 'DELETE' })).status).toBe(404);
   expect((await ask('/v1/tools/weather')).status).toBe(404);
+});
+
+test('a server whose signing keys are not those of the workers changes no declaration, and says why', async () => {
+  const keys = [{ kid: 'one', key: 'a key of the fleet, and of this test' }];
+  const { ask, pawl } = await startRig({ tools: [echo], settings: { signingKeys: keys } });
+  expect((await ask('/v1/tools/weather', { method: 'PUT', json: spec })).status).toBe(201);
+  const others = [{ kid: 'one', key: 'a key of somebody else alone' }];
+  const { prefix } = pawl.settings;
+  const { ask: askStranger } = await startRig({ settings: { prefix, signingKeys: others } });
+  const refused = { status: 502, body: { error: { code: 'SIGNATURE_INVALID' } } };
+  const change = { ...spec, description: 'Another one.' };
+  expect(await askStranger('/v1/tools/weather', { method: 'PUT', json: change })).toMatchObject(refused);
+  expect(await askStranger('/v1/tools/weather', { method: 'PATCH', json: { enabled: false } })).toMatchObject(refused);
+  expect(await askStranger('/v1/tools/weather', { method: 'DELETE' })).toMatchObject(refused);
+  const rollback = { method: 'POST', json: { revision: 1 } };
+  expect(await askStranger('/v1/tools/weather/rollback', rollback)).toMatchObject(refused);
+  expect(await pawl.registry.read('weather')).toMatchObject({ revision: 1, description: spec.description });
 });
 
 test('only an admin of the whole fleet declares tools, and sees how they are declared (I23)', async () => {

@@ -152,7 +152,7 @@ describe('C5, rule 4: OpenAI', () => {
     const schema = object({ rows, labels });
     expect(toolsFor('openai', [tool('t', schema)]).reports[0]).toMatchObject({
       strict: false,
-      reason: 'the items of properties.rows are not described',
+      reason: 'properties.labels takes any further properties',
     });
     const exported = toolsFor('gemini', [tool('t', schema)]);
     expect(exported.reports[0]?.dropped).toEqual([
@@ -160,6 +160,54 @@ describe('C5, rule 4: OpenAI', () => {
       { path: 'properties.labels', keyword: 'additionalProperties' },
     ]);
     expect(ajv.validate(schemaOf(exported.tools[0]), { rows: ['x', 1], labels: { 'x-a': 'b' } })).toBe(true);
+  });
+
+  test('a list whose places differ is strict: its items may be whatever stands at one of them', () => {
+    const pair = defineTool({ ...base, name: 'pair', input: z.object({ pair: z.tuple([z.string(), z.number()]) }) });
+    const exported = toolsFor('openai', [pair]);
+    expect(exported.reports[0]).toMatchObject({ outcome: 'lossy', strict: true });
+    expect(schemaOf(exported.tools[0])).toMatchObject({
+      properties: { pair: { items: { anyOf: [{ type: 'string' }, { type: 'number' }] }, minItems: 2, maxItems: 2 } },
+    });
+    expect(JSON.stringify(exported.tools[0])).not.toContain('"prefixItems":');
+  });
+
+  test.each([true, false])(
+    'no list is without items, for which the whole request would be refused: strict %s',
+    (strict) => {
+      const any = { type: 'array' };
+      const first = { type: 'array', prefixItems: [{ type: 'string' }] };
+      const schema = object({ any, first, within: { anyOf: [any, { type: 'null' }] } });
+      const [exported] = toolsFor('openai', [tool('lists', schema)], { strict }).tools;
+      expect(schemaOf(exported)['properties']).toMatchObject({
+        any: { type: 'array', items: {} },
+        first: { type: 'array', items: {} },
+        within: { anyOf: [{ type: 'array', items: {} }, { type: 'null' }] },
+      });
+      expect(ajv.validate(schemaOf(exported), { any: [1], first: ['a', 2] })).toBe(true);
+    },
+  );
+
+  test('values without a type get theirs, which strict asks for', () => {
+    const schema = object({ unit: { enum: ['c', 'f'] }, only: { const: 1 }, maybe: { enum: ['x', null] } });
+    const required = { ...schema, required: ['unit', 'only', 'maybe'] };
+    expect(schemaOf(toolsFor('openai', [tool('values', required)]).tools[0])['properties']).toEqual({
+      unit: { type: 'string', enum: ['c', 'f'] },
+      only: { type: 'number', const: 1 },
+      maybe: { type: ['string', 'null'], enum: ['x', null] },
+    });
+  });
+
+  test('many long values have no strict form; as many short ones, or a few long ones, do', () => {
+    const values = (count: number, length: number) => {
+      const every = Array.from({ length: count }, (_, index) => `${index}`.padStart(length, 'x'));
+      return toolsFor('openai', [tool('values', object({ value: { type: 'string', enum: every } }))]).reports[0];
+    };
+    expect(values(300, 100)).toMatchObject({
+      strict: false,
+      reason: 'it has 30000 enumCharacters; at most 15000 are allowed',
+    });
+    expect([values(300, 40)?.strict, values(250, 100)?.strict]).toEqual([true, true]);
   });
 
   test('C4, C6: freeform and native tools', () => {
@@ -261,6 +309,39 @@ describe('rule 5: Anthropic', () => {
       outcome: 'refused-strict',
       reason: expect.stringContaining('budget'),
     });
+  });
+
+  test('names of parameters that the API refuses are shown as others, and lead back', () => {
+    const text = { type: 'string' };
+    const long = 'x'.repeat(65);
+    const list = defineUntypedTool({
+      ...base,
+      name: 'list',
+      inputSchema: object(
+        { $filter: { ...text, description: 'OData.' }, 'a b': text, 'a-b': text, a_b: text, [long]: text },
+        {
+          required: ['$filter', 'a_b'],
+        },
+      ),
+      examples: [{ params: { $filter: 'x', a_b: 'y' } }],
+    });
+    const exported = toolsFor('anthropic', [list]);
+    const { properties, required } = schemaOf(exported.tools[0]) as { properties: object; required: string[] };
+    const shown = Object.keys(properties);
+    for (const name of shown) expect(name).toMatch(/^[a-zA-Z0-9_.-]{1,64}$/);
+    expect(new Set(shown).size).toBe(5);
+    expect(shown).toEqual(expect.arrayContaining(['_filter', 'a-b', 'a_b']));
+    expect(required).toEqual(['_filter', 'a_b']);
+    expect(properties).toMatchObject({ _filter: { description: 'OData. Stands for "$filter".' } });
+    expect(exported.tools[0]).toMatchObject({ input_examples: [{ _filter: 'x', a_b: 'y' }] });
+    expect(exported.reports[0]?.renamed).toMatchObject({ _filter: '$filter' });
+    expect(toolsFor('anthropic', [rich]).reports[0]).not.toHaveProperty('renamed');
+    const decode = (params: Record<string, unknown>) =>
+      decodeCall(exported, [list], { kind: 'function', name: 'list', arguments: params }).params;
+    const sent = Object.fromEntries(shown.map((name) => [name, name]));
+    expect(Object.keys(decode(sent)).sort()).toEqual(['$filter', 'a b', 'a-b', 'a_b', long].sort());
+    expect(decode(sent)).toMatchObject({ $filter: '_filter', a_b: 'a_b' });
+    expect(decode({ $filter: 'own' })).toEqual({ $filter: 'own' });
   });
 
   test('the SDK’s own transform finds nothing left to change in a strict schema', () => {

@@ -44,7 +44,8 @@ async function open() {
     const faults: unknown[] = [];
     const onGap = (gap: object) => void gaps.push(gap);
     const onFault = (error: unknown) => void faults.push(error);
-    return { gaps, faults, files: new AuditFiles({ trail, folder, maxFileBytes, onGap, onFault }) };
+    const failures = { value: 0 };
+    return { gaps, faults, failures, files: new AuditFiles({ trail, folder, maxFileBytes, onGap, onFault, failures }) };
   };
   return { redis, prefix, keys: new AuditKeys(prefix), writer, sealer, trail, sink, lost };
 }
@@ -247,13 +248,13 @@ test('Redis keeps the newest, and what is in no file yet; a gap in the files is 
   expect((await faultsOf(folder, trail)).faults).toMatchObject([{ kind: 'missing', from: 351 }]);
 });
 
-test('files that cannot be written are told of, once until they can be again, and nothing is missing then', async () => {
+test('files that cannot be written are told of, once until they can be again, each try is counted, and nothing is missing then', async () => {
   const { writer, sealer, trail, sink } = await open();
   const folder = join(temporaryFolder(), 'audit');
   writeFileSync(folder, 'no folder');
   const own = writer();
   onTestFinished(() => own.close());
-  const { files, faults } = sink(folder);
+  const { files, faults, failures } = sink(folder);
   onTestFinished(() => files.leave());
   const one = sealer();
   for (const number of [1, 2]) {
@@ -262,13 +263,16 @@ test('files that cannot be written are told of, once until they can be again, an
     await expect(files.step()).rejects.toThrow();
   }
   expect(faults).toEqual([expect.objectContaining({ path: folder })]);
+  expect(failures.value).toBe(2);
   rmSync(folder);
   await toTheEnd(files);
   expect(await faultsOf(folder, trail)).toMatchObject({ files: 1, last: 2, faults: [] });
   rmSync(folder, { recursive: true });
   writeFileSync(folder, 'no folder');
+  expect(failures.value).toBe(2);
   await expect(files.step()).rejects.toThrow();
   expect(faults).toHaveLength(2);
+  expect(failures.value).toBe(3);
 });
 
 /** A trail whose records are sealed as they are added, and files that follow it when asked. */

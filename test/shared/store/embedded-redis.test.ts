@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, watch } from 'node:fs';
-import { chmod, mkdir, mkdtemp, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdir, mkdtemp, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -63,6 +63,29 @@ describe('one server', () => {
     first.endInput();
     second.endInput();
     await gone(pid);
+  });
+
+  test('is left alone by who uses a copy of its data folder, and is found where that was moved to', async () => {
+    const [copy, moved] = [`${dataDir}-copy`, `${dataDir}-moved`];
+    onTestFinished(() =>
+      Promise.all([copy, moved].map((path) => rm(path, { recursive: true, force: true }))).then(() => {}),
+    );
+    const first = await startEmbeddedRedis({ dataDir });
+    await withClient(first.url, (redis) => redis.set('of', 'the first'));
+    await cp(dataDir, copy, { recursive: true });
+    // Else its sign is waited for, as if it were young.
+    await utimes(join(copy, 'redis', 'alive'), 0, 0);
+    const second = await startEmbeddedRedis({ dataDir: copy });
+    expect(second.url).not.toBe(first.url);
+    expect(await withClient(second.url, (redis) => redis.getset('of', 'the copy'))).toBe('the first');
+    expect(await withClient(first.url, (redis) => redis.get('of'))).toBe('the first');
+    await rename(dataDir, moved);
+    const again = await startEmbeddedRedis({ dataDir: moved });
+    expect(again.url).toBe(first.url);
+    await rename(moved, dataDir);
+    const pids = await Promise.all([first, second].map(({ url }) => serverPid(url)));
+    await Promise.all([first, second, again].map((redis) => redis.stop()));
+    await Promise.all(pids.map(gone));
   });
 
   test('is started once when many start it at the same moment', async () => {

@@ -56,6 +56,49 @@ describe('what a connector takes for an answer', () => {
     expect(contentOf(await session.call('ask', { id: 'text' }))).toBe('caf\u00e9');
   });
 
+  test('the bytes of what is no text, whatever its type is called, and text where it is one', async () => {
+    const book = Buffer.from([0x50, 0x4b, 3, 4, 0xff, 0xfe]);
+    const module = Buffer.from([0, 0x61, 0x73, 0x6d, 1, 0, 0, 0]);
+    const sheet = 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet';
+    const service = await startTestService(({ url }, response) => {
+      if (url.endsWith('/book')) response.setHeader('content-type', sheet).end(book);
+      else if (url.endsWith('/module')) response.setHeader('content-type', 'application/wasm').end(module);
+      else if (url.endsWith('/untyped')) response.end(book);
+      else response.setHeader('content-type', 'application/yaml').end('caf\u00e9: 1');
+    });
+    const { session } = await connect(service, {});
+    const answered = async (id: string) => contentOf(await session.call('ask', { id }));
+    expect(await answered('book')).toEqual({ mediaType: sheet, base64: book.toString('base64') });
+    expect(await answered('module')).toEqual({ mediaType: 'application/wasm', base64: module.toString('base64') });
+    expect(await answered('untyped')).toEqual({
+      mediaType: 'application/octet-stream',
+      base64: book.toString('base64'),
+    });
+    expect(await answered('text')).toBe('caf\u00e9: 1');
+  });
+
+  test('all digits of a whole number, as text where a number does not hold them', async () => {
+    const service = await startTestService((_asked, response) => {
+      const large =
+        '{"id": 1234567890123456789, "ids": [-9007199254740993, 9007199254740991], "ratio": 0.12345678901234566}';
+      response.setHeader('content-type', 'application/json').end(large);
+    });
+    const { session } = await connect(service, {});
+    expect(contentOf(await session.call('ask', { id: '1' }))).toEqual({
+      id: '1234567890123456789',
+      ids: ['-9007199254740993', 9007199254740991],
+      ratio: 0.12345678901234566,
+    });
+  });
+
+  test('JSON that is said to be plain text, where a part of it is declared', async () => {
+    const service = await startTestService(({ url }, response) => {
+      response.setHeader('content-type', 'text/plain').end(url.endsWith('/json') ? '{"a": 1, "b": 2}' : 'no JSON');
+    });
+    const { session } = await connect(service, { result: 'a' });
+    expect(contentOf(await session.call('ask', { id: 'json' }))).toBe(1);
+  });
+
   test('no secret in whatever way JSON and addresses can write it (R31)', async () => {
     const service = await startTestService((_asked, response) => {
       response.setHeader('content-type', 'application/json');
@@ -206,12 +249,45 @@ describe('what a connector makes of the answer (I17)', () => {
     const service = await startTestService(({ url }, response) => {
       if (url.endsWith('/large')) response.end('x'.repeat(2_000));
       else if (url.endsWith('/broken')) response.setHeader('content-type', 'application/json').end('{');
+      else if (url.endsWith('/packed')) response.setHeader('content-encoding', 'gzip').end('not packed');
       else sendJson(response, { error: 'gone' }, 410);
     });
     const { session } = await connect(service, { maxResponseBytes: 1_000, accept: [410] });
     expect((await session.call('ask', { id: 'large' })).error?.code).toBe('RESULT_TOO_LARGE');
     expect((await session.call('ask', { id: 'broken' })).error?.code).toBe('RESULT_INVALID');
+    expect((await session.call('ask', { id: 'packed' })).error).toMatchObject({
+      code: 'RESULT_INVALID',
+      message: 'The service says that its answer is compressed (gzip), and it is not.',
+    });
     expect(contentOf(await session.call('ask', { id: 'gone' }))).toEqual({ status: 410, body: { error: 'gone' } });
+  });
+
+  test('a redirect that is not followed is told with where it leads', async () => {
+    const service = await startTestService((_asked, response) => {
+      response.writeHead(302, { location: '/login' }).end();
+    });
+    const { session } = await connect(service, { method: 'POST' });
+    expect((await session.call('ask', { id: '1' })).error?.message).toBe(
+      `POST ${service.host}/things/1 answers 302, a redirect to /login`,
+    );
+  });
+
+  test('credentials of the scheme Basic are the secret itself, or made of a name and a password', async () => {
+    const service = await startTestService(({ headers }, response) =>
+      sendJson(response, { got: headers.authorization === `Basic ${btoa('ada:pass:word')}`, said: headers }),
+    );
+    const { session } = await connect(
+      service,
+      {
+        headers: { authorization: 'Basic {secret:api}' },
+        secrets: { api: { env: 'PAWL_SECRET_API' } },
+      },
+      { fleet: { environment: { PAWL_SECRET_API: 'ada:pass:word' } } },
+    );
+    expect(contentOf(await session.call('ask', { id: '1' }))).toMatchObject({
+      got: true,
+      said: { authorization: 'Basic [secret]', 'user-agent': 'Pawl/1' },
+    });
   });
 
   test('redirects stay within the allow list, and secrets with their host (I16)', async () => {
@@ -268,4 +344,32 @@ describe('pages', () => {
     const { session } = await connect(service, { pagination });
     expect(contentOf(await session.call('ask', { id: 'all' }))).toEqual({ items, truncated });
   });
+
+  test.each([
+    ['beside others', '</things/first>; rel=first; title="one, two", </things/all?page=1>; rel="next"'],
+    ['with a title that has a comma', '</things/all?page=1>; title="three, four"; rel="next"'],
+    ['of several relations', '</things/all?page=1>; rel="last next"'],
+    ['without quotes', '</things/all?page=1>;rel=NEXT'],
+  ])('are followed by a link %s, and the key in the query goes along', async (_what, link) => {
+    const service = await startTestService(({ url }, response) => {
+      const { searchParams } = new URL(url, 'http://x');
+      if (searchParams.get('key') !== SECRET) return sendJson(response, {}, 401);
+      sendJson(response, pages[Number(searchParams.get('page') ?? 0)], 200, searchParams.has('page') ? {} : { link });
+    });
+    const { session } = await connect(service, {
+      pagination: { by: 'link' },
+      query: { key: '{secret:api}' },
+      secrets: { api: { env: 'PAWL_SECRET_API' } },
+    });
+    expect(contentOf(await session.call('ask', { id: 'all' }))).toEqual({ items: [1, 2, 3, 4], truncated: false });
+  });
+
+  test.each(['</things/before>; rel="prev"; title="next"', '</next>; rel="nextish"', 'next'])(
+    'end where no link is the next one: %s',
+    async (link) => {
+      const service = await startTestService((_asked, response) => sendJson(response, [1], 200, { link }));
+      const { session } = await connect(service, { pagination: { by: 'link' } });
+      expect(contentOf(await session.call('ask', { id: 'all' }))).toEqual({ items: [1], truncated: false });
+    },
+  );
 });

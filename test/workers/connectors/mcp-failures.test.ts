@@ -65,6 +65,7 @@ describe('what a server answers', () => {
     expect((await call('odd-content')).error?.message).toMatch(
       /^The MCP server odd answers with no valid result: Invalid result for tools\/call: content\.1: Invalid input\b/,
     );
+    expect(contentOf(await call('new-content'))).toBe('a\n[a block of the unknown type "chart"]');
     const reports: unknown[] = [];
     session.events.on('progress', ({ progress, total, message }) => reports.push({ progress, total, message }));
     expect(contentOf(await call('steps'))).toBe('done');

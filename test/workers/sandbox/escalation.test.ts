@@ -106,11 +106,12 @@ test('`sandbox: required` is the operator’s last word: no approver edits a com
   const policy = { global: { tools: { shell: 'ask' } } } as const;
   const { outside, ask, touch } = await start({ sandbox: 'required', policy });
   const { result, approve } = await ask('shell', touch);
-  await approve({ params: { ...touch, ...escalated } });
-  expect((await result).error).toMatchObject({
+  await expect(approve({ params: { ...touch, ...escalated } })).rejects.toMatchObject({
     code: 'PERMISSION_DENIED',
     message: expect.stringContaining('sandbox: required'),
   });
+  await approve();
+  await result;
   expect(existsSync(outside)).toBe(false);
 });
 

@@ -10,6 +10,7 @@ import {
 } from '@modelcontextprotocol/client';
 import type { McpConnectionOptions } from '../../../shared/mcp.ts';
 import { openNetwork } from '../../network.ts';
+import { nameUnknownContent } from './results.ts';
 import { MAX_MESSAGE_BYTES } from './stdio.ts';
 import { type Environment, resolveValues } from './values.ts';
 
@@ -55,6 +56,7 @@ export function openHttpTransport(
   const unanswered = new Set<RequestId>();
   // The client calls this before its own.
   transport.onmessage = (message) => {
+    nameUnknownContent(message);
     if (isJSONRPCResponse(message) && message.id !== undefined) unanswered.delete(message.id);
   };
   const send = transport.send.bind(transport);

@@ -1,5 +1,5 @@
 /** What an MCP tool answers, as a tool's result. */
-import type { CallToolResult } from '@modelcontextprotocol/client';
+import type { CallToolResult, JSONRPCMessage } from '@modelcontextprotocol/client';
 import { ToolError } from '../../../shared/failure.ts';
 import type { ContentBlock, ToolResult } from '../../../shared/tool.ts';
 
@@ -38,12 +38,29 @@ function blockOf(block: Block): ContentBlock {
         ...(block.mimeType === undefined ? {} : { mimeType: block.mimeType }),
         text: block.description ?? block.title ?? block.name,
       };
-    default:
-      return {
-        type: 'text',
-        text: `[a block of the unknown type ${JSON.stringify((block as { type?: unknown }).type)}]`,
-      };
   }
+}
+
+const KNOWN_TYPES: ReadonlySet<unknown> = new Set<Block['type']>([
+  'text',
+  'image',
+  'audio',
+  'resource',
+  'resource_link',
+]);
+
+/**
+ * Puts a word in the place of content whose kind the protocol does not know yet, in the message itself: the SDK would refuse the
+ * whole result of a tool that has run.
+ */
+export function nameUnknownContent(message: JSONRPCMessage): void {
+  const content = 'result' in message ? message.result['content'] : undefined;
+  if (!Array.isArray(content)) return;
+  content.forEach((block: unknown, index) => {
+    const { type } = (block ?? {}) as { readonly type?: unknown };
+    if (typeof type !== 'string' || KNOWN_TYPES.has(type)) return;
+    content[index] = { type: 'text', text: `[a block of the unknown type ${JSON.stringify(type)}]` };
+  });
 }
 
 export function resourceBlock(resource: {

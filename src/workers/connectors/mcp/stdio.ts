@@ -19,6 +19,7 @@ import { PawlError, ToolError } from '../../../shared/failure.ts';
 import type { McpConnectionOptions } from '../../../shared/mcp.ts';
 import { prepareProgram } from '../../processes.ts';
 import { startTree, type Tree } from '../../sandbox/tree.ts';
+import { nameUnknownContent } from './results.ts';
 import { type Environment, resolveValues } from './values.ts';
 
 /** A message may be this large, in bytes: tool results are capped far below, lists of tools are not. */
@@ -71,9 +72,9 @@ export class StdioTransport implements Transport {
     this.#options = options;
   }
 
-  /** The end of what the server wrote to its standard error. */
+  /** The end of what the server wrote to its standard error, without the lines that say where in its code it was. */
   get said(): string {
-    return this.#errors.trim();
+    return this.#errors.replaceAll(/^\s+at .*\n?/gm, '').trim();
   }
 
   async start(): Promise<void> {
@@ -202,6 +203,7 @@ export class StdioTransport implements Transport {
    * progress would come too late for the request that it belongs to.
    */
   #deliver(message: JSONRPCMessage): void {
+    nameUnknownContent(message);
     this.#delivered = this.#delivered.then(() => {
       this.onmessage?.(message);
       return 'id' in message ? undefined : new Promise((resolve) => setImmediate(resolve));
