@@ -101,7 +101,9 @@ describe('one server', () => {
     expect(redis.url).toMatch(/^unix:\/\//);
     const settings = await withClient(redis.url, (client) =>
       Promise.all(
-        ['port', 'appendonly', 'appendfsync', 'save', 'maxmemory-policy'].map((name) => client.config('GET', name)),
+        ['port', 'appendonly', 'appendfsync', 'save', 'maxmemory-policy', 'hash-max-ziplist-value'].map((name) =>
+          client.config('GET', name),
+        ),
       ),
     );
     expect(settings.map((pair) => (Array.isArray(pair) ? pair[1] : pair))).toEqual([
@@ -110,6 +112,7 @@ describe('one server', () => {
       'everysec',
       '',
       'noeviction',
+      '2048',
     ]);
     await redis.stop();
     await redis.stop();
