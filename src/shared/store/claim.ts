@@ -153,37 +153,23 @@ export class Claims {
 
 function askedOf(access: LedgerAccess, keys: PlaceKeys, claim: Claim): Asked {
   const { callId, generation, shadow, loop, record } = claim;
-  const { toolNamespace, toolName, target } = claim.request.envelope;
-  const { sessionKey } = target;
   const request = JSON.stringify(claim.request);
-  const job: CallJob = { callId, generation, session: sessionKey };
+  const job: CallJob = { callId, generation, session: claim.request.envelope.target.sessionKey };
   return {
     args: [
       callId,
-      mergeCode(claim),
+      termsOf(claim),
       // Apart from those of calls that merge: what shadow calls are called does not say what they ask for.
       shadow === undefined ? (claim.mergeId ?? '') : `shadow.${shadow.slotId}`,
       claim.inboxId ?? '',
-      claim.mode,
       claim.paramsDigest,
       request,
       generation,
-      claim.circuit,
       access.seals.request(callId, generation, '', request),
-      claim.once ? '1' : '0',
-      toolName,
       JSON.stringify(job),
-      claim.kept ? '1' : '0',
       loop?.loopId ?? '',
-      loop?.refuseAt ?? '',
-      loop?.windowMs ?? '',
-      `${toolNamespace}.${toolName}`,
-      claim.room ?? '',
-      claim.line ?? lineOf('normal', undefined, 1),
-      sessionKey,
       claim.request.largeParams === undefined ? '' : keys.params(callId, claim.request.largeParams.id),
       access.clustered ? '' : (record ?? ''),
-      needOf(claim.request),
       ...budgetArguments(access, claim.spends),
       ...approvalArguments(access, claim.approval),
     ],
@@ -191,10 +177,32 @@ function askedOf(access: LedgerAccess, keys: PlaceKeys, claim: Claim): Asked {
   };
 }
 
-/** As `claim.lua` takes it. */
-function mergeCode({ shadow, mergeId }: Claim): string {
-  if (shadow !== undefined) return shadow.derived ? '3' : '2';
-  return mergeId === undefined ? '0' : '1';
+/** What a call is claimed on, the same text for those of one tool in one session: `claim.lua` reads each text once. */
+function termsOf(claim: Claim): string {
+  const { shadow, mergeId, loop, request } = claim;
+  const { toolNamespace, toolName, target } = request.envelope;
+  const terms = {
+    /** What its merge slot is for: it merges with whoever has it, or is told what they would have met, whether or not that has ended. */
+    slot: shadow === undefined ? mergeId && 'merge' : shadow.derived ? 'shadow-inflight' : 'shadow',
+    mode: claim.mode,
+    circuit: claim.circuit,
+    /** It must not start twice. */
+    once: claim.once,
+    /** Name of its job. */
+    job: toolName,
+    /** The job may be kept after its end. */
+    kept: claim.kept,
+    /** Count at which the session has made this very call too often, and how long that is counted. */
+    refuseAt: loop?.refuseAt,
+    windowMs: loop?.windowMs,
+    tool: `${toolNamespace}.${toolName}`,
+    /** Calls in flight at which the tier takes no more like it. */
+    room: claim.room,
+    line: claim.line ?? lineOf('normal', undefined, 1),
+    session: target.sessionKey,
+    need: needOf(request),
+  };
+  return JSON.stringify(terms);
 }
 
 async function claimAnswerOf(access: LedgerAccess, claim: Claim, answer: unknown[]): Promise<ClaimAnswer> {

@@ -53,14 +53,15 @@ const settleScript = new Script('settle', SETTLE_LUA);
 export interface ReadySettle extends Omit<Settle, 'outcomeJson'> {
   /** The text in one piece, wherever it is kept; '' for one in parts. */
   readonly outcomeJson: string;
-  /** Where one is that is kept apart. */
-  readonly apart?: {
-    readonly key: string;
-    /** What the event calls one in one piece; '' for one in parts. */
-    readonly textId: string;
-    /** To the parts (`TextReference`, JSON); '' for one in one piece. */
-    readonly reference: string;
-  };
+  readonly apart?: Apart;
+}
+
+/** Where an outcome is that is kept apart: in one piece, which its event names, or in parts. */
+interface Apart {
+  readonly key: string;
+  readonly textId?: string;
+  /** To the parts: a `TextReference` as JSON. */
+  readonly reference?: string;
 }
 
 /** An outcome that is kept apart is written first. Nothing has to be waited for when it is in one piece. */
@@ -82,13 +83,13 @@ function writeApart(access: LedgerAccess, settle: ReadySettle): ReadySettle {
   const key = access.placed(callId).outcome(callId, textId);
   // Writing it again, because an answer was lost, takes nothing back of what refers to it.
   access.redis.set(key, outcomeJson, 'PX', UNREFERRED_MS, 'NX').catch(() => {});
-  return { ...settle, apart: { key, textId, reference: '' } };
+  return { ...settle, apart: { key, textId } };
 }
 
 async function writeParts(access: LedgerAccess, settle: Settle, text: LargeText): Promise<ReadySettle> {
   const key = access.placed(settle.callId).outcome(settle.callId, text.id);
   const reference = JSON.stringify(await access.texts.write(key, text));
-  return { ...settle, outcomeJson: '', apart: { key, textId: '', reference } };
+  return { ...settle, outcomeJson: '', apart: { key, reference } };
 }
 
 export async function settleCall(access: LedgerAccess, settle: Settle): Promise<WriteAnswer> {
@@ -102,27 +103,23 @@ export async function settleCall(access: LedgerAccess, settle: Settle): Promise<
 
 /** As `settle.lua` takes them. */
 export function settleArguments(access: LedgerAccess, settle: ReadySettle): (string | number)[] {
-  const { callId, state, outcome, outcomeJson, sample, refill, apart } = settle;
-  const { key = '', textId = '', reference = '' } = apart ?? {};
+  const { callId, fence, state, outcomeJson, attempts, apart } = settle;
+  const signature =
+    apart?.reference === undefined
+      ? access.seals.outcome(callId, state, outcomeJson)
+      : access.seals.outcome(callId, state, apart.reference, 'outcome-parts');
   return [
     callId,
-    settle.fence,
-    state,
-    key === '' ? outcomeJson : '',
-    reference === ''
-      ? access.seals.outcome(callId, state, outcomeJson)
-      : access.seals.outcome(callId, state, reference, 'outcome-parts'),
-    formatAttempts(settle.attempts),
-    settle.ttlMs,
-    outcome.error?.retriable === true ? '1' : '0',
-    key,
-    textId,
-    reference,
-    sample === undefined ? '' : `${sample.epoch} ${sample.windowSize} ${sample.windowMs} ${sample.circuit}`,
-    refill === undefined ? '' : refillWords(refill),
+    fence,
+    apart === undefined ? outcomeJson : '',
+    signature,
+    formatAttempts(attempts),
+    termsOf(settle),
+    apart === undefined ? '' : JSON.stringify(apart),
   ];
 }
 
-function refillWords({ bucket, budget: { ratio, floor, capacity, windowMs } }: RetryAllowance): string {
-  return `${ratio} ${floor} ${capacity} ${windowMs} ${bucket}`;
+/** What a call ends on, the same text for those of one tool that end alike: `settle.lua` reads each text once. */
+function termsOf({ state, outcome, ttlMs, sample, refill }: ReadySettle): string {
+  return JSON.stringify({ state, retriable: outcome.error?.retriable === true, ttlMs, sample, refill });
 }

@@ -2,16 +2,13 @@
 -- Everybody else learns what became of the call, and is told when it settles.
 --
 -- KEYS  what all calls of the script share, by name (claims)
--- ARGV  1 call ID  2 '1' when a merge slot is used; '2' shadow mode: tell what a call with the slot's key would have met, '3' or one
---         with its parameters while it was in flight  3 that slot, '' for none  4 producer's inbox ID, '' when nobody waits
---       5 dedupe mode  6 parameter digest  7 request (JSON)  8 generation  9 circuit's name  10 signature
---       11 '1' for a call that must not start twice  12 name of the job  13 its data (JSON)  14 '1' when it may be kept after its end
---       15 what counts the session's calls with this tool and these parameters, '' for nothing  16 count at which the call is refused
---       17 how long is counted, ms  18 tool  19 calls in flight at which the tier takes no more like it, '' for no bound
---       20, 21 line and session of the job, as enqueue takes them  22 where the large parameters of the request are kept, '' for none
---       23 what the audit trail is told of a call that is new, '' for nothing  24 what a worker must have to run it
---       25 number of budgets  26 what the call costs
---       27.. of each budget: key, most calls, cost units and time, ms ('' for no bound), how long it is kept, ms, '1' when that is
+-- ARGV  1 call ID  2 terms (JSON, `termsOf`)  3 key of its merge slot, '' for none  4 producer's inbox ID, '' when nobody waits
+--       5 parameter digest  6 request (JSON)  7 generation  8 signature, '' without keys  9 the job's data (JSON)
+--       10 what counts the session's calls with this tool and these parameters, '' for nothing
+--       11 where the large parameters of the request are kept, '' for none
+--       12 what the audit trail is told of a call that is new, '' for nothing
+--       13 number of budgets  14 what the call costs
+--       15.. of each budget: key, most calls, cost units and time, ms ('' for no bound), how long it is kept, ms, '1' when that is
 --         from its first call on
 --       and behind all of them, for a call that waits for its approval: the approval (JSON), its signature, its ID, when it expires
 -- Returns {code, call ID, now, …}:
@@ -26,7 +23,10 @@
 --   These two end with the request (JSON) of a call that the claimed one was merged into, or false.
 --   conflict                    the key was used with other parameters; nothing was written
 -- Fails with UNKEPT when the large parameters are not there; nothing was written.
-local place, callId, merging, inbox, mode = KEYS, ARGV[1], ARGV[2] == '1', ARGV[4], ARGV[5]
+local place, callId, inbox, paramsDigest, request, generation = KEYS, ARGV[1], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local terms = decoded(ARGV[2])
+local mode, circuitName, need = terms.mode, terms.circuit, terms.need
+local merging, shadow = terms.slot == 'merge', terms.slot == 'shadow' or terms.slot == 'shadow-inflight'
 local own, slot, retentionMs, queue = place.records .. callId, place.merges .. ARGV[3], place.retentionMs, place.queue
 local now = nowMs()
 
@@ -66,7 +66,7 @@ if not record.exists and merging then
     local leading = read(leaderKey)
     if leading.state == 'inflight' then
       if mode == 'enforced' then
-        local asked = cjson.decode(ARGV[7]).envelope
+        local asked = cjson.decode(request).envelope
         redis.call('HSET', own, 'sameAs', leader, 'sameRequest', asked.toolCallId or asked.requestId)
         -- For as long as the leading call may be in flight, and its record from then on.
         redis.call('PEXPIRE', own, text(retentionMs + math.max(0, redis.call('PTTL', slot))))
@@ -77,13 +77,13 @@ if not record.exists and merging then
 end
 
 if record.exists then
-  if record.paramsDigest ~= ARGV[6] then return {'conflict', callId, now} end
+  if record.paramsDigest ~= paramsDigest then return {'conflict', callId, now} end
   if record.state == 'inflight' then
     -- The first answer was lost on the way and the script, or the request, came again: this is the caller's own call.
-    local own = record.request == ARGV[7]
+    local own = record.request == request
     if own then
       redis.call('HSET', key, 'inboxes', withInbox(record.inboxes, inbox))
-      return {'claimed', callId, now, false, 0, record.generation ~= ARGV[8] and '1' or '0'}
+      return {'claimed', callId, now, false, 0, record.generation ~= generation and '1' or '0'}
     end
     if mode == 'enforced' then redis.call('HSET', key, 'inboxes', withInbox(record.inboxes, inbox)) end
     return {'inflight', callId, now, record.phase, record.createdAtMs, callId ~= ARGV[1] and record.request}
@@ -98,27 +98,27 @@ if record.exists then
   anew = true
 end
 
-if ARGV[19] ~= '' then
+if terms.room then
   local inflight = cardinality(place.inflight)
-  if inflight >= tonumber(ARGV[19]) then return {'overloaded', callId, now, inflight} end
+  if inflight >= terms.room then return {'overloaded', callId, now, inflight} end
 end
-local budgets, cost, firstBudget = tonumber(ARGV[25]), ARGV[26], 27
+local budgets, cost, firstBudget = tonumber(ARGV[13]), ARGV[14], 15
 for budget = 0, budgets - 1 do
   local at = firstBudget + budget * 6
   local unit, used = lackOf(ARGV[at], cost, {unpack(ARGV, at + 1, at + 3)})
   if unit then return {'spent', callId, now, budget, unit, used, redis.call('PTTL', ARGV[at])} end
 end
 
-local params = ARGV[22]
+local params = ARGV[11]
 if params ~= '' and redis.call('EXISTS', params) == 0 then error('UNKEPT: the large parameters are not there') end
 
 -- Only what would run is counted: duplicates that are merged and replays do nothing.
 local repetitions = 0
-if ARGV[15] ~= '' then
-  local count = place.loops .. ARGV[15]
+if ARGV[10] ~= '' then
+  local count = place.loops .. ARGV[10]
   repetitions = redis.call('INCR', count)
-  if repetitions == 1 then redis.call('PEXPIRE', count, ARGV[17]) end
-  if repetitions >= tonumber(ARGV[16]) then return {'loop', callId, now, repetitions, redis.call('PTTL', count)} end
+  if repetitions == 1 then redis.call('PEXPIRE', count, terms.windowMs) end
+  if repetitions >= terms.refuseAt then return {'loop', callId, now, repetitions, redis.call('PTTL', count)} end
 end
 for budget = 0, budgets - 1 do
   local at = firstBudget + budget * 6
@@ -132,26 +132,26 @@ if anew then
 end
 
 local duplicate = false
-if ARGV[2] == '2' or ARGV[2] == '3' then
+if shadow then
   local first = redis.call('GET', slot)
   local met = first and redis.call('HMGET', place.records .. first, 'state', 'paramsDigest') or {}
   duplicate = met[1]
-  if ARGV[2] == '3' and duplicate ~= 'inflight' then duplicate = false end
-  if duplicate and met[2] ~= ARGV[6] then duplicate = 'conflict' end
+  if terms.slot == 'shadow-inflight' and duplicate ~= 'inflight' then duplicate = false end
+  if duplicate and met[2] ~= paramsDigest then duplicate = 'conflict' end
   if not duplicate then redis.call('SET', slot, callId, 'PX', retentionMs) end
 end
 -- A worker that has nothing to do gets the call at once, and its attempt has begun. A call that must not start twice begins when the
 -- worker asks for it: the message may get lost.
-local kept = ARGV[14] == '1' and place.keepsOne() and '1' or '0'
-local jobId = callId .. '.' .. ARGV[8]
+local kept = terms.kept and place.keepsOne() and '1' or '0'
+local jobId = callId .. '.' .. generation
 local approval = firstBudget + budgets * 6
-local worker = not ARGV[approval] and idle_worker({queue}, {ARGV[24]}) or nil
-local _, circuitState, circuit = circuitOf(place.circuits, ARGV[9])
+local worker = not ARGV[approval] and idle_worker({queue}, {need}) or nil
+local _, circuitState, circuit = circuitOf(place.circuits, circuitName)
 -- (A name of two lines would tear the message.)
-local begins = worker and circuitState == 'CLOSED' and ARGV[11] ~= '1' and not string.find(ARGV[9], '\n', 1, true)
+local begins = worker and circuitState == 'CLOSED' and not terms.once and not string.find(circuitName, '\n', 1, true)
 local fields = {
-  'state', 'inflight', 'phase', begins and 'running' or 'queued', 'generation', ARGV[8], 'request', ARGV[7], 'signature', ARGV[10],
-  'paramsDigest', ARGV[6], 'circuit', ARGV[9], 'inboxes', inbox, 'createdAtMs', text(now), 'version', '1'}
+  'state', 'inflight', 'phase', begins and 'running' or 'queued', 'generation', generation, 'request', request,
+  'paramsDigest', paramsDigest, 'circuit', circuitName, 'inboxes', inbox, 'createdAtMs', text(now), 'version', '1'}
 local function field(name, value) fields[#fields + 1], fields[#fields + 2] = name, value end
 local token = worker and worker.id .. ' ' .. jobId
 if begins then
@@ -162,7 +162,8 @@ if begins then
   field('lockUntilMs', text(now + worker.leaseMs))
 end
 if fence then field('fence', text(fence)) end
-if ARGV[11] == '1' then field('once', '1') end
+if ARGV[8] ~= '' then field('signature', ARGV[8]) end
+if terms.once then field('once', '1') end
 -- The first write is one that Redis refuses when its memory is full: after any other, all of them would pass.
 redis.call('HSET', key, unpack(fields))
 if stale then redis.call('HDEL', key, 'sameAs', 'sameRequest') end
@@ -176,7 +177,7 @@ if ARGV[approval] then
   local approvals, id, expiresAt = place.approvals, ARGV[approval + 2], ARGV[approval + 3]
   redis.call('HSET', key, 'phase', 'awaiting-approval', 'approval', id)
   redis.call('HSET', approvals .. ':' .. id, 'state', 'pending', 'request', ARGV[approval], 'signature', ARGV[approval + 1],
-    'generation', ARGV[8], 'expiresAtMs', expiresAt)
+    'generation', generation, 'expiresAtMs', expiresAt)
   redis.call('PEXPIREAT', approvals .. ':' .. id, expiresAt + retentionMs)
   redis.call('ZADD', approvals .. 's', now, id)
   redis.call('ZADD', approvals .. 's:pending', expiresAt, id)
@@ -184,8 +185,8 @@ if ARGV[approval] then
 end
 later('ZADD', place.inflight, text(now), callId)
 -- How many calls of a tool there are, by the part of the retention in which they were claimed: the parts expire, the count is kept.
-countLater(place.sizes .. text(math.floor(now * 24 / retentionMs)), ARGV[18], 2 * retentionMs)
-local sessionCalls = place.sessions .. ARGV[21]
+countLater(place.sizes .. text(math.floor(now * 24 / retentionMs)), terms.tool, 2 * retentionMs)
+local sessionCalls = place.sessions .. terms.session
 later('ZADD', place.calls, text(now), callId)
 later('ZADD', sessionCalls, text(now), callId)
 keepLater(sessionCalls, retentionMs)
@@ -202,10 +203,10 @@ if now % 16 == 0 then
   end
 end
 if not worker then
-  enqueue({queue}, {jobId, ARGV[12], ARGV[8], ARGV[13], kept, ARGV[20], ARGV[21], ARGV[24]})
+  enqueue({queue}, {jobId, terms.job, generation, ARGV[9], kept, terms.line, terms.session, need})
 else
-  local begun = begins and {text(fence), ARGV[7], ARGV[10], ARGV[9], circuit} or {'', '', '', '', ''}
-  push({queue}, {worker, jobId, ARGV[12], ARGV[13], kept, ARGV[8], token, unpack(begun)})
+  local begun = begins and {text(fence), request, ARGV[8], circuitName, circuit} or {'', '', '', '', ''}
+  push({queue}, {worker, jobId, terms.job, ARGV[9], kept, generation, token, unpack(begun)})
 end
-if ARGV[23] ~= '' then records[#records + 1] = ARGV[23] end
+if ARGV[12] ~= '' then records[#records + 1] = ARGV[12] end
 return {'claimed', callId, now, duplicate, repetitions}

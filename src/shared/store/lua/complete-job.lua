@@ -11,5 +11,6 @@ later('SREM', queue .. 'stalled', jobId)
 removeLater(job)
 removeLater(job .. ':lock')
 removeLater(job .. ':logs')
-redis.call('XADD', queue .. 'events', 'MAXLEN', '~', KEPT_EVENTS, '*', 'event', 'completed', 'jobId', jobId, 'returnvalue', ARGV[3], 'prev', 'active')
+redis.call('XADD', queue .. 'events', '*', 'event', 'completed', 'jobId', jobId, 'returnvalue', ARGV[3], 'prev', 'active')
+trimLater(queue .. 'events', KEPT_EVENTS)
 return true

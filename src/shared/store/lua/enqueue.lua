@@ -9,7 +9,8 @@ local job, events, wait = queue .. jobId, queue .. 'events', queue .. 'wait'
 if redis.call('EXISTS', job) == 1 then return end
 redis.call('HSET', job, 'name', ARGV[2], 'data', ARGV[4], 'opts', job_options(ARGV[5]), 'timestamp', ARGV[3], 'delay', '0', 'priority', '0')
 redis.call('XADD', events, '*', 'event', 'added', 'jobId', jobId, 'name', ARGV[2])
-redis.call('XADD', events, 'MAXLEN', '~', KEPT_EVENTS, '*', 'event', 'waiting', 'jobId', jobId)
+redis.call('XADD', events, '*', 'event', 'waiting', 'jobId', jobId)
+trimLater(events, KEPT_EVENTS)
 local line = ARGV[6]
 -- Some workers lack it: it stands where they leave it to others.
 local isLacked = line and lackersOf(queue)[ARGV[8]]

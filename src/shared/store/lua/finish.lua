@@ -6,7 +6,7 @@
 --       a next job is wanted for it, and what settle takes
 -- Returns {for each call {settle's code, BullMQ's code or 0, '1' when a next job may be given to it}, what waits behind those that were
 -- taken ('more', 'none' now or later, or ''), BullMQ's answer, what begin_taken says of it, …, what add_records returns}
-local SETTLE_ARGS, JOB_ARGS = 13, 5
+local SETTLE_ARGS, JOB_ARGS = 7, 5
 local place, queue, leaseMs, wanted, endings = {KEYS[2], KEYS[3]}, KEYS[4], ARGV[4], 0, {}
 for number = 1, tonumber(ARGV[11]) do
   local at = 12 + (number - 1) * (JOB_ARGS + SETTLE_ARGS)

@@ -24,20 +24,20 @@ local function text(number)
   return numeral
 end
 
--- What several calls of a script are told in the same words, taken apart once.
-local takenApart = {}
-local function parts(words, pattern)
-  local found = takenApart[words]
-  if not found then
-    found = {string.match(words, pattern)}
-    takenApart[words] = found
+-- JSON that several calls of a script are told in the same words, read once. Whole numbers in it become text before they are written.
+local decodedOf = {}
+local function decoded(json)
+  local value = decodedOf[json]
+  if not value then
+    value = cjson.decode(json)
+    decodedOf[json] = value
   end
-  return found
+  return value
 end
 
 -- Writes at the end of the script, for what it does not read again: those to one key become one command, however many calls the
 -- script is about.
-local gathered, gatheredBy, removed, counts, lifetimes, events = {}, {}, {'DEL'}, {}, {}, {}
+local gathered, gatheredBy, removed, counts, lifetimes, streams, events = {}, {}, {'DEL'}, {}, {}, {}, {}
 local function gatheredFor(command, key) return gatheredBy[command] and gatheredBy[command][key] end
 local function later(command, key, first, second)
   local write = gatheredFor(command, key)
@@ -51,6 +51,8 @@ local function later(command, key, first, second)
   write[size + 1], write[size + 2] = first, second
 end
 local function removeLater(key) removed[#removed + 1] = key end
+-- Leaves about so many entries in a stream.
+local function trimLater(key, most) streams[key] = most end
 
 -- Members of a sorted set, those that will be added included.
 local cardinalities = {}
@@ -161,6 +163,7 @@ local function writeGathered()
       if redis.call('HINCRBY', key, field, text(count)) == count then redis.call('PEXPIRE', key, fields.ttlMs) end
     end
   end
+  for key, most in pairs(streams) do redis.call('XTRIM', key, 'MAXLEN', '~', most) end
   for _, line in pairs(lines) do
     local turns = {}
     for session, turn in pairs(line.turns) do
@@ -283,16 +286,15 @@ local function takeRetry(key, floor, windowMs)
   return true
 end
 
---   allowance  how many tokens a success puts back, the floor, the capacity, how long the bucket is kept, ms, and its name
+--   allowance  `RetryAllowance`
 local function refillRetries(buckets, allowance)
-  local ratio, floor, capacity, windowMs, bucket = unpack(parts(allowance, '^(%S+) (%S+) (%S+) (%S+) (.*)$'))
-  local key = buckets .. bucket
+  local key, budget = buckets .. allowance.bucket, allowance.budget
   local refill = refills[key]
   if not refill then
-    refill = {tokens = 0, floor = floor, capacity = tonumber(capacity), windowMs = windowMs}
+    refill = {tokens = 0, floor = budget.floor, capacity = budget.capacity, windowMs = budget.windowMs}
     refills[key] = refill
   end
-  refill.tokens = refill.tokens + ratio
+  refill.tokens = refill.tokens + budget.ratio
 end
 
 -- What a budget lacks for one more call of this cost: unit (1 calls, 2 cost units, 3 time) and what is spent of it; nil when it suffices.

@@ -21,7 +21,8 @@ end
 redis.call('DEL', job .. ':lock')
 redis.call('SREM', queue .. 'stalled', jobId)
 if redis.call('LREM', queue .. 'active', -1, jobId) == 0 then return 1 end
-redis.call('XADD', queue .. 'events', 'MAXLEN', '~', KEPT_EVENTS, '*', 'event', 'waiting', 'jobId', jobId, 'prev', 'active')
+redis.call('XADD', queue .. 'events', '*', 'event', 'waiting', 'jobId', jobId, 'prev', 'active')
+trimLater(queue .. 'events', KEPT_EVENTS)
 local other = idle_worker({queue}, {need})
 if other then
   local name, data, options = unpack(redis.call('HMGET', job, 'name', 'data', 'opts'))
