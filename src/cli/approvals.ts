@@ -1,10 +1,11 @@
 /** `pawl approvals`: calls that wait for a person, and deciding on them. */
 import type { ApprovalListing, DecideOptions } from '../producer/approvals.ts';
 import type { Pawl } from '../producer/client.ts';
-import { approvalView, decisionView, listedApprovalView } from '../producer/http/views.ts';
-import type { ApprovalState } from '../shared/approval.ts';
+import { approvalView, decisionView, listedApprovalView, rememberedView } from '../producer/http/views.ts';
+import type { Amendment, ApprovalState } from '../shared/approval.ts';
 import { PawlError } from '../shared/failure.ts';
 import { shownText } from '../shared/shown.ts';
+import type { Grant } from '../shared/store/grants.ts';
 import { readParams } from './call.ts';
 import { type CliContext, operatorName, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
@@ -82,6 +83,52 @@ export async function decideApproval(
   });
 }
 
+const REMEMBERED_COLUMNS: readonly Column<Grant>[] = [
+  { title: 'ID', text: ({ approvalId }) => approvalId },
+  { title: 'TOOL', text: ({ tool }) => tool.name },
+  { title: 'WHAT', text: ({ amendment }) => amendmentText(amendment) },
+  { title: 'BY', text: ({ by }) => shownText(by) },
+  { title: 'UNTIL', text: ({ validUntilMs }) => moment(validUntilMs) },
+];
+
+export async function listRemembered(
+  context: CliContext,
+  sessionKey: string,
+  options: { json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const { key } = await pawl.session(sessionKey);
+    const remembered = await pawl.approvals.remembered(key);
+    if (options.json === true) print(context, json({ remembered: remembered.map(rememberedView) }));
+    else if (remembered.length > 0) print(context, table(remembered, REMEMBERED_COLUMNS));
+    else say(context, 'nothing is remembered');
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function forgetRemembered(
+  context: CliContext,
+  sessionKey: string,
+  approvalId: string,
+  options: { json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const { key } = await pawl.session(sessionKey);
+    const forgotten = await pawl.approvals.forget(key, approvalId, operatorName());
+    if (options.json === true) print(context, json(rememberedView(forgotten)));
+    else
+      print(
+        context,
+        `${forgotten.tool.name}, ${amendmentText(forgotten.amendment)}: calls like it are asked about again`,
+      );
+    return EXIT_CODES.success.code;
+  });
+}
+
+function amendmentText(amendment: Amendment): string {
+  return amendment.kind === 'command-prefix' ? shownText(amendment.prefix.join(' ')) : amendment.kind;
+}
+
 function decide(
   pawl: Pick<Pawl, 'approvals'>,
   { record }: ApprovalListing,
@@ -105,7 +152,7 @@ export function describe(listing: ApprovalListing): string {
     ['why', justification],
     ['rule', `${view.rule}: ${view.reason}`],
     ['taint', taint.join(', ')],
-    ['remember', amendment?.kind === 'command-prefix' ? amendment.prefix.join(' ') : (amendment?.kind ?? '')],
+    ['remember', amendment === undefined ? '' : amendmentText(amendment)],
     ['expires', moment(view.expiresAtMs)],
     ['digest', view.digest],
     ['what', preview.summary],

@@ -261,6 +261,19 @@ export function approvalCommands(program: Command, context: CliContext, end: End
     .option('--params <json>', 'run with these parameters instead: JSON, @FILE, or - for standard input')
     .option('--remember', 'let later calls of the session that are like it run, too');
   deciding('deny', 'end a call before it runs', ['pawl approvals deny e0.… --reason "not on a Friday"']);
+  const remembered = command(approvals, 'remembered', 'list what was allowed for the rest of a session', [
+    'pawl approvals remembered trip',
+  ]);
+  json(remembered.argument('<session>')).action(async (session: string, options) =>
+    end(await (await import('./approvals.ts')).listRemembered(context, session, options)),
+  );
+  const forget = command(approvals, 'forget', 'take back what was allowed for the rest of a session', [
+    'pawl approvals forget trip e0.…',
+  ]);
+  json(forget.argument('<session>').argument('<id>', 'of the approval with which it was remembered')).action(
+    async (session: string, id: string, options) =>
+      end(await (await import('./approvals.ts')).forgetRemembered(context, session, id, options)),
+  );
 }
 
 export function questionCommands(program: Command, context: CliContext, end: End): void {

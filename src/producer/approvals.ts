@@ -27,7 +27,7 @@ import { denied, permit, taintOf, type Verdict } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import type { ApprovalRecord, BriefApproval, ReadApproval } from '../shared/store/approvals.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
-import type { Grants } from '../shared/store/grants.ts';
+import type { Grant, Grants } from '../shared/store/grants.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { ApprovalRecords } from '../shared/store/records.ts';
 import { routeOf } from '../shared/store/sessions.ts';
@@ -65,7 +65,7 @@ export interface ApprovalListing<Approval extends ApprovalRecord = ApprovalRecor
 export interface ApprovalDeskParts {
   readonly settings: Settings;
   readonly approvals: ApprovalRecords;
-  readonly grants: Pick<Grants, 'find' | 'add'>;
+  readonly grants: Pick<Grants, 'find' | 'add' | 'list' | 'remove'>;
   readonly offers: Pick<Offers, 'peek' | 'find'> & Partial<Pick<Offers, 'ruleFor'>>;
   /** Where approvals are, of these tiers or of all. */
   places(tiers?: readonly Tier[]): readonly Place[];
@@ -293,6 +293,36 @@ export class ApprovalDesk {
     for (const place of places([request.tool.tier]))
       found.push(...(await approvals.list(place, search, (id) => approvals.readBrief(id))));
     return found.sort((one, next) => next.request.createdAtMs - one.request.createdAtMs).slice(0, SIMILAR);
+  }
+
+  // What is remembered
+
+  /** What people allowed for the rest of a session, and still holds, the newest first (C24). */
+  async remembered(sessionKey: string): Promise<Grant[]> {
+    return this.#parts.grants.list(sessionKey, await this.#parts.now());
+  }
+
+  /**
+   * Takes back what was remembered with an approval: the next call like it is asked about again. What a worker has let through runs on.
+   * Throws `UNKNOWN_APPROVAL` when the session remembers none with this ID.
+   */
+  async forget(sessionKey: string, approvalId: string, by: string): Promise<Grant> {
+    const { grants, audit, sessionOf, now } = this.#parts;
+    const grant = await grants.remove(sessionKey, approvalId, await now());
+    if (grant === undefined)
+      throw new PawlError(
+        'UNKNOWN_APPROVAL',
+        `The session ${JSON.stringify(sessionKey)} remembers no approval ${JSON.stringify(approvalId)}.`,
+      );
+    await audit({
+      type: 'approval-forgotten',
+      approvalId,
+      tool: qualifiedName(grant.tool),
+      sessionKey,
+      by,
+      tenantId: (await sessionOf(sessionKey))?.tenantId,
+    });
+    return grant;
   }
 
   // Deciding

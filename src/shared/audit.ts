@@ -137,6 +137,15 @@ export type AuditEvent =
       readonly worker: string;
       readonly tenantId?: string | undefined;
     }
+  /** A person has taken back that calls like one need no further decision (C24). */
+  | {
+      readonly type: 'approval-forgotten';
+      readonly approvalId: string;
+      readonly tool: string;
+      readonly sessionKey: string;
+      readonly by: string;
+      readonly tenantId?: string | undefined;
+    }
   /** A person has answered what a tool asked, or nobody did in time (C19). */
   | {
       readonly type: 'question-ended';
@@ -207,6 +216,7 @@ const TYPES: Readonly<Record<AuditType, true>> = {
   'approval-requested': true,
   'approval-decided': true,
   'approval-used': true,
+  'approval-forgotten': true,
   'question-ended': true,
   'registry-changed': true,
   refused: true,
@@ -228,6 +238,7 @@ export function mustBeWritten(event: AuditEvent): boolean {
 const WORDS: ReadonlySet<AuditType> = new Set([
   'approval-requested',
   'approval-decided',
+  'approval-forgotten',
   'override',
   'registry-changed',
   'question-ended',

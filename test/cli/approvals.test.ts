@@ -71,6 +71,24 @@ test('A6: denied is exit code 5, with the reason', async () => {
   expect((await place.run(['approvals'])).stderr).toContain('no approval is pending');
 });
 
+test('C24: pawl approvals remembered and forget show what is remembered, and take it back', async () => {
+  await place.run(['sessions', 'open', 'trip', '--channel', 'console']);
+  const call = place.start(['call', 'launch', '--params', '{"what":"it"}', '--session', 'trip']);
+  await call.line('waits for a person');
+  const { id } = await pendingOne();
+  await place.run(['approvals', 'approve', id, '--remember']);
+  expect((await call.ended).code).toBe(0);
+  const { stdout } = await place.run(['approvals', 'remembered', 'trip']);
+  expect(stdout).toMatch(new RegExp(`${id} +launch +same-parameters`));
+  const forgotten = await place.run(['approvals', 'forget', 'trip', id]);
+  expect(forgotten).toMatchObject({ code: 0, stdout: expect.stringContaining('are asked about again') });
+  expect((await place.run(['approvals', 'remembered', 'trip'])).stderr).toContain('nothing is remembered');
+  expect(await place.run(['approvals', 'forget', 'trip', id])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('remembers no approval'),
+  });
+});
+
 /** `pawl call launch` at a terminal of its own. */
 function atTerminal() {
   const launcher = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));

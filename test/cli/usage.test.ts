@@ -144,7 +144,14 @@ describe('help', () => {
 
   test('lists the commands of the interface and no others', () => {
     expect([...leaves].sort()).toEqual([
-      ...['approvals approve', 'approvals deny', 'approvals ls', 'approvals show'],
+      ...[
+        'approvals approve',
+        'approvals deny',
+        'approvals forget',
+        'approvals ls',
+        'approvals remembered',
+        'approvals show',
+      ],
       ...['audit ls', 'audit verify'],
       ...['call', 'calls cancel', 'calls ls', 'calls resolve', 'calls show', 'calls watch'],
       ...[

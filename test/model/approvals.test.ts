@@ -196,7 +196,7 @@ class People {
     return new ApprovalDesk({
       settings,
       approvals: this.#records(),
-      grants: { find: async () => undefined, add: async () => {} },
+      grants: { find: async () => undefined, add: async () => {}, list: async () => [], remove: async () => undefined },
       offers: {
         peek: (_, name) => offerOf(name as Key, this.#published),
         find: async (_, name) => offerOf(name as Key, this.#published),

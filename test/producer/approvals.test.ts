@@ -351,6 +351,30 @@ describe('A4, A7: an elevated call waits for a person', () => {
   });
 });
 
+test('C24: what is remembered is listed and can be taken back: the next call like it is asked about again', async () => {
+  const { tool, ran } = transfer();
+  const fleet = await startFleet({ tools: [tool], settings: KEYS });
+  const { approvals } = fleet.pawl;
+  const session = await withChannel(fleet);
+  const { submission, digest, id } = await ask(fleet, session);
+  await approvals.decide(id, { decision: 'approve', digest, by: 'grace', remember: true });
+  await submission.result;
+  expect(await approvals.remembered(session.key)).toMatchObject([
+    { approvalId: id, by: 'grace', tool: { name: 'transfer' }, amendment: { kind: 'same-parameters' } },
+  ]);
+  expect(await approvals.remembered((await withChannel(fleet)).key)).toEqual([]);
+  await expect(approvals.forget(session.key, 'another', 'ada')).rejects.toMatchObject({ code: 'UNKNOWN_APPROVAL' });
+  await approvals.forget(session.key, id, 'ada');
+  expect(await approvals.remembered(session.key)).toEqual([]);
+  await expect(approvals.forget(session.key, id, 'ada')).rejects.toMatchObject({ code: 'UNKNOWN_APPROVAL' });
+  pending(await session.submit(tool, { to: 'bob', amount: 5 }));
+  await waiting(fleet, 1);
+  expect(ran).toHaveLength(1);
+  expect(fleet.audited.filter(({ type }) => type === 'approval-forgotten')).toMatchObject([
+    { approvalId: id, sessionKey: session.key, by: 'ada', tool: 'tools.transfer' },
+  ]);
+});
+
 test('what is remembered covers no call that text may steer which its session has read since', async () => {
   const { tool, ran } = transfer();
   const settings = { ...KEYS, policy: { global: { taint: 'ask' } } } as const;

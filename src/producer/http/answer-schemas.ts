@@ -132,6 +132,18 @@ const listedApproval = approval.extend({
   paramsBytes: count.optional().describe('With `shortened`: of the whole parameters’ JSON.'),
 });
 
+const remembered = z.object({
+  approvalId: text,
+  session: text,
+  tool: text,
+  namespace: text,
+  toolVersion: text,
+  amendment: json,
+  by: text,
+  grantedAtMs: atMs,
+  validUntilMs: atMs,
+});
+
 const similarApproval = z.object({
   id: text,
   state: z.enum(APPROVAL_STATES),
@@ -298,6 +310,7 @@ export const answerSchemas = {
   Approval: approval,
   ApprovalWithSimilar: approval.extend({ similar: z.array(similarApproval) }),
   ApprovalList: z.object({ approvals: z.array(listedApproval) }),
+  RememberedApprovalList: z.object({ remembered: z.array(remembered) }),
   QuestionList: z.object({ questions: z.array(question) }),
   AnsweredQuestion: question.extend({ answer: text.optional(), dismiss: z.literal(true).optional(), by: text }),
   ToolList: z.union([

@@ -12,6 +12,7 @@ import { metricsRoute } from './metrics.ts';
 import { openApiRoute } from './openapi.ts';
 import { questionRoutes } from './questions.ts';
 import { registryRoutes } from './registry.ts';
+import { rememberedRoutes } from './remembered.ts';
 import type { Route } from './routes.ts';
 import { sessionRoutes } from './sessions.ts';
 import { skillRoutes } from './skills.ts';
@@ -39,6 +40,7 @@ export function apiRoutes(parts: ApiParts): readonly Route[] {
     ...callRoutes(parts),
     ...eventRoutes(parts),
     ...approvalRoutes(parts),
+    ...rememberedRoutes(pawl),
     ...questionRoutes(parts),
     ...toolRoutes(pawl),
     ...registryRoutes(pawl),

@@ -9,6 +9,7 @@ import type { ApprovalRecord, BriefApproval } from '../../shared/store/approvals
 import type { AuditEntry } from '../../shared/store/audit.ts';
 import type { CallRecord } from '../../shared/store/call-record.ts';
 import type { CatalogueContent } from '../../shared/store/catalogue.ts';
+import type { Grant } from '../../shared/store/grants.ts';
 import type { ApprovalListing } from '../approvals.ts';
 import type { EnforcedCircuit } from '../enforcement.ts';
 import type { SwitchedTool } from '../switched-tools.ts';
@@ -150,6 +151,22 @@ export function approvalView({ record, digest }: ApprovalListing) {
           ...(decision.reason === undefined ? {} : { decisionReason: decision.reason }),
           ...(decision.params === undefined ? {} : { decidedParams: decision.params }),
         }),
+  };
+}
+
+/** What a person allowed for the rest of a session, under the ID of the approval with which it was remembered. */
+export function rememberedView({ approvalId, sessionKey, tool, amendment, by, grantedAtMs, validUntilMs }: Grant) {
+  const { name, namespace, version: toolVersion } = tool;
+  return {
+    approvalId,
+    session: sessionKey,
+    tool: name,
+    namespace,
+    toolVersion,
+    amendment,
+    by,
+    grantedAtMs,
+    validUntilMs,
   };
 }
 

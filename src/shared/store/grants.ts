@@ -56,8 +56,8 @@ export class Grants {
     };
     const sealed = sealedText(grant, (text) => this.#seals.grant(session.key, text));
     const key = this.#keys.grants(session.key);
-    await this.#redis.hset(key, digest(canonicalJson([namespace, name, amendment])), sealed);
-    await this.#redis.pexpire(key, GRANT_VALID_MS);
+    const field = digest(canonicalJson([namespace, name, amendment]));
+    await this.#redis.multi().hset(key, field, sealed).pexpire(key, GRANT_VALID_MS).exec();
   }
 
   /** The grant that covers a call; undefined when none does. */
@@ -67,12 +67,29 @@ export class Grants {
     params: Readonly<Record<string, unknown>>,
     nowMs: number,
   ): Promise<Grant | undefined> {
-    const stored = await this.#redis.hvals(this.#keys.grants(sessionKey));
-    for (const entry of stored) {
+    return (await this.#held(sessionKey, nowMs)).find(({ grant }) => covers(grant, tool, params))?.grant;
+  }
+
+  /** Those that hold, the newest first. */
+  async list(sessionKey: string, nowMs: number): Promise<Grant[]> {
+    const grants = (await this.#held(sessionKey, nowMs)).map(({ grant }) => grant);
+    return grants.sort((one, next) => next.grantedAtMs - one.grantedAtMs);
+  }
+
+  /** Answers what was taken back; undefined when none that holds is of this approval. */
+  async remove(sessionKey: string, approvalId: string, nowMs: number): Promise<Grant | undefined> {
+    const found = (await this.#held(sessionKey, nowMs)).find(({ grant }) => grant.approvalId === approvalId);
+    if (found === undefined) return undefined;
+    await this.#redis.hdel(this.#keys.grants(sessionKey), found.field);
+    return found.grant;
+  }
+
+  async #held(sessionKey: string, nowMs: number): Promise<{ readonly field: string; readonly grant: Grant }[]> {
+    const stored = await this.#redis.hgetall(this.#keys.grants(sessionKey));
+    return Object.entries(stored).flatMap(([field, entry]) => {
       const grant = openedText<Grant>(entry, (text, seal) => this.#seals.isGrant(sessionKey, text, seal));
-      if (grant?.sessionKey === sessionKey && grant.validUntilMs > nowMs && covers(grant, tool, params)) return grant;
-    }
-    return undefined;
+      return grant?.sessionKey === sessionKey && grant.validUntilMs > nowMs ? [{ field, grant }] : [];
+    });
   }
 }
 

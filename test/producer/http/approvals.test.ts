@@ -51,3 +51,33 @@ test('a list of approvals has the beginning of large parameters and says how lar
   expect(approved).toMatchObject({ shortened: true, paramsBytes });
   expect(approved.decidedParams.text).toMatch(/^y+… \(300000 characters\)$/);
 });
+
+test('approvers of the session’s tenant see what is remembered, and take it back', async () => {
+  const apiTokens = [
+    { token: 'agent-of-acme', role: 'agent' as const, tenantId: 'acme' },
+    { token: 'approver-of-acme', role: 'approver' as const, tenantId: 'acme' },
+    { token: 'approver-of-other', role: 'approver' as const, tenantId: 'other' },
+  ];
+  const { ask, call } = await startRig({ tools: [publish], tiers: ['elevated'], settings: { apiTokens } });
+  const [token, approver] = ['agent-of-acme', 'approver-of-acme'];
+  const session = { kind: 'main', sessionKey: 'press', actorId: 'agent-7', channel: { kind: 'operator' } };
+  await ask('/v1/sessions', { method: 'POST', token, json: session });
+  const { callId } = (await call({ tool: 'publish', session: 'press', params: { text: 'news' } }, { wait: 0, token }))
+    .body;
+  const { id, digest } = (await ask(`/v1/approvals/${callId}`, { token: approver })).body;
+  const json = { decision: 'approve', digest, remember: true };
+  await ask(`/v1/approvals/${id}`, { method: 'POST', token: approver, json });
+
+  const remembered = await ask('/v1/sessions/press/remembered', { token: approver });
+  expect(remembered.body.remembered).toMatchObject([{ approvalId: id, session: 'press', tool: 'publish' }]);
+  expect((await ask('/v1/sessions/press/remembered', { token })).status).toBe(403);
+  const path = `/v1/sessions/press/remembered/${id}`;
+  expect((await ask(path, { method: 'DELETE', token })).status).toBe(403);
+  expect((await ask(path, { method: 'DELETE', token: 'approver-of-other' })).status).toBe(403);
+  expect((await ask(path, { method: 'DELETE', token: approver })).status).toBe(204);
+  expect(await ask(path, { method: 'DELETE', token: approver })).toMatchObject({
+    status: 404,
+    body: { error: { code: 'UNKNOWN_APPROVAL' } },
+  });
+  expect((await ask('/v1/sessions/press/remembered', { token: approver })).body).toEqual({ remembered: [] });
+});
