@@ -5,6 +5,7 @@ import { type Command, Option } from 'commander';
 import { APPROVAL_STATES } from '../shared/approval.ts';
 import { AUDIT_TYPES } from '../shared/audit.ts';
 import { SOUGHT_STATES } from '../shared/call.ts';
+import { IMPORTANCES } from '../shared/importance.ts';
 import { CHANNEL_KINDS, SESSION_KINDS } from '../shared/session.ts';
 import { command, group, json, jsonValue, limit, portOption, positiveInteger, wholeNumber } from './command-options.ts';
 import type { CliContext } from './context.ts';
@@ -212,6 +213,8 @@ export function sessionCommands(program: Command, context: CliContext, end: End)
     .option('--parent <key>', 'the session above it')
     .option('--actor <id>', 'for whom it acts')
     .option('--agent <id>', 'which agent acts')
+    .option('--tenant <id>', 'whose it is (default: of the session above it, or nobody’s)')
+    .addOption(new Option('--importance <class>', 'of its calls').choices([...IMPORTANCES]))
     .option('--workspace <folder>', 'root of the files that its tools may touch (default: this folder)')
     .addOption(new Option('--channel <kind>', 'where it reaches people').choices([...CHANNEL_KINDS]))
     .option('--webhook <url>', 'of a webhook channel')

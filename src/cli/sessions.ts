@@ -3,6 +3,7 @@
 import { spentBy } from '../producer/http/sessions.ts';
 import { callSummary } from '../producer/http/views.ts';
 import type { Budget } from '../shared/budget.ts';
+import type { Importance } from '../shared/importance.ts';
 import type { SessionKind, SessionRecord } from '../shared/session.ts';
 import { CALL_COLUMNS } from './calls.ts';
 import { type CliContext, print, say, withPawl } from './context.ts';
@@ -26,6 +27,8 @@ export interface OpenSessionOptions {
   readonly parent?: string;
   readonly actor?: string;
   readonly agent?: string;
+  readonly tenant?: string;
+  readonly importance?: Importance;
   readonly workspace?: string;
   readonly channel?: 'console' | 'operator' | 'webhook';
   readonly webhook?: string;
@@ -38,7 +41,7 @@ export interface OpenSessionOptions {
 export async function openSession(context: CliContext, options: OpenSessionOptions): Promise<number> {
   return withPawl(context, async (pawl) => {
     await checkBelieved(context, pawl);
-    const { key, parent, actor, agent, workspace, kind, webhook, skill, budget } = options;
+    const { key, parent, actor, agent, tenant, importance, workspace, kind, webhook, skill, budget } = options;
     const channel = options.channel ?? (webhook === undefined ? undefined : 'webhook');
     const { record } = await pawl.openSession({
       kind,
@@ -46,6 +49,8 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
       ...(parent === undefined ? {} : { parent }),
       ...(actor === undefined ? {} : { actorId: actor }),
       ...(agent === undefined ? {} : { agentId: agent }),
+      ...(tenant === undefined ? {} : { tenantId: tenant }),
+      ...(importance === undefined ? {} : { importance }),
       ...(workspace === undefined ? {} : { workspaceRoot: workspace }),
       ...(channel === undefined
         ? {}

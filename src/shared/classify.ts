@@ -82,6 +82,9 @@ function fromToolError(error: ToolError): Failure {
 /** Statuses outside the catalogue keep their own number in the code and take their family's properties. */
 function fromHttpStatus(status: number, message: string, extra: { retryAfterMs?: number }): Failure {
   const exact = `HTTP_${status}`;
+  // Whoever is forbidden for a time is asked to slow down: GitHub's limits say it so.
+  if (status === 403 && extra.retryAfterMs !== undefined)
+    return { ...failureOf('HTTP_429', message, extra), code: exact };
   if (Object.hasOwn(FAILURES, exact)) return failureOf(exact as FailureCode, message, extra);
   const family = failureOf(status >= 500 ? 'HTTP_5XX' : 'HTTP_4XX', message, extra);
   return { ...family, code: exact };
@@ -109,16 +112,22 @@ function httpStatusOf(error: object): number | undefined {
   return candidates.find((status): status is number => typeof status === 'number' && status >= 400 && status <= 599);
 }
 
-/** Milliseconds from `retryAfterMs`, or from a Retry-After header in seconds or as a date. */
+/** Milliseconds from `retryAfterMs`, from a Retry-After header in seconds or as a date, or until a limit that is used up begins anew. */
 function retryAfterOf(thrown: unknown): number | undefined {
   if (typeof thrown !== 'object' || thrown === null) return undefined;
   const own = field(thrown, 'retryAfterMs');
   if (isDelay(own)) return own;
   const response = field(thrown, 'response');
-  const header =
-    headerOf(field(thrown, 'headers')) ??
-    (typeof response === 'object' && response !== null ? headerOf(field(response, 'headers')) : undefined);
-  if (header === undefined) return undefined;
+  const places = [
+    field(thrown, 'headers'),
+    typeof response === 'object' && response !== null ? field(response, 'headers') : undefined,
+  ];
+  const read = (name: string) => places.map((headers) => headerOf(headers, name)).find((value) => value !== undefined);
+  const header = read('Retry-After');
+  if (header === undefined) {
+    const resetSeconds = read('X-RateLimit-Remaining') === '0' ? Number(read('X-RateLimit-Reset')) : Number.NaN;
+    return Number.isFinite(resetSeconds) ? Math.max(0, resetSeconds * 1_000 - systemClock.now()) : undefined;
+  }
   const seconds = Number(header);
   if (Number.isFinite(seconds)) return Math.max(0, seconds * 1_000);
   const atMs = Date.parse(header);
@@ -129,10 +138,10 @@ function isDelay(value: unknown): value is number {
   return typeof value === 'number' && value >= 0 && value < Number.POSITIVE_INFINITY;
 }
 
-function headerOf(headers: unknown): string | undefined {
-  if (headers instanceof Headers) return headers.get('retry-after') ?? undefined;
+function headerOf(headers: unknown, name: string): string | undefined {
+  if (headers instanceof Headers) return headers.get(name) ?? undefined;
   if (typeof headers !== 'object' || headers === null) return undefined;
-  const value = field(headers, 'retry-after') ?? field(headers, 'Retry-After');
+  const value = field(headers, name.toLowerCase()) ?? field(headers, name);
   return typeof value === 'string' || typeof value === 'number' ? String(value) : undefined;
 }
 

@@ -15,7 +15,7 @@ import {
   withDefinitions,
 } from './openapi-schema.ts';
 import type { ParameterStyle } from './parameter-style.ts';
-import type { JsonSchema } from './schema.ts';
+import { type JsonSchema, nearest } from './schema.ts';
 import { type PutSpec, parseToolName, specRecord } from './tool-spec.ts';
 
 export interface OpenApiImport {
@@ -46,7 +46,10 @@ const READING = ['get', 'head'];
 const PLACES = ['path', 'query', 'header', 'cookie'];
 const MAX_DESCRIPTION = 1_024;
 
-/** Throws `CONTRACT_INVALID` for what is no OpenAPI 3 document, names no server, or has not the schemes that secrets are named for. */
+/**
+ * Throws `CONTRACT_INVALID` for what is no OpenAPI 3 document, names no server, or has not what is named: the schemes of secrets, tags,
+ * operations.
+ */
 export function importOpenApi(given: unknown, options: OpenApiImport = {}): ImportedOpenApi {
   const document = objectOf(given);
   const version = document?.['openapi'];
@@ -63,6 +66,7 @@ export function importOpenApi(given: unknown, options: OpenApiImport = {}): Impo
     skipped.push({ operation, reason: error.message });
   };
   const references = referencesOf(document);
+  const known = { tag: new Set<string>(), operation: new Set<string>() };
   for (const [path, pathItem] of Object.entries(objectOf(document['paths']) ?? {})) {
     let item: Json | undefined;
     try {
@@ -72,9 +76,11 @@ export function importOpenApi(given: unknown, options: OpenApiImport = {}): Impo
     }
     for (const method of METHODS) {
       const operation = objectOf(item?.[method]);
-      if (item === undefined || operation === undefined || !isSelected(operation, method, path, options)) continue;
-      const label =
-        typeof operation['operationId'] === 'string' ? operation['operationId'] : `${method.toUpperCase()} ${path}`;
+      if (item === undefined || operation === undefined) continue;
+      for (const tag of tagsOf(operation)) known.tag.add(tag);
+      for (const name of namesOf(operation, method, path)) known.operation.add(name);
+      if (!isSelected(operation, method, path, options)) continue;
+      const [label = path] = namesOf(operation, method, path);
       try {
         const spec = specOf({ document, references, item, operation, method, path, namespace, info, options });
         const name = `${namespace}.${uniqueName(operation['operationId'] ?? `${method}_${path}`, names)}`;
@@ -85,7 +91,29 @@ export function importOpenApi(given: unknown, options: OpenApiImport = {}): Impo
       }
     }
   }
+  checkNamed('tag', options.tags, known.tag);
+  checkNamed('operation', options.operations, known.operation);
   return { namespace, tools, skipped };
+}
+
+/** What the document calls an operation: its ID, and its method with its path. */
+function namesOf(operation: Json, method: string, path: string): string[] {
+  const { operationId } = operation;
+  return [...(typeof operationId === 'string' ? [operationId] : []), `${method.toUpperCase()} ${path}`];
+}
+
+function tagsOf({ tags }: Json): string[] {
+  return Array.isArray(tags) ? tags.filter((tag) => typeof tag === 'string') : [];
+}
+
+/** A misspelt name beside others would be missing without a word. Throws `CONTRACT_INVALID`. */
+function checkNamed(what: string, named: readonly string[] = [], known: ReadonlySet<string>): void {
+  const unknown = named.find((name) => !known.has(name));
+  if (unknown === undefined) return;
+  const near = nearest(unknown, [...known]);
+  throw invalid(
+    `has no ${what} ${JSON.stringify(unknown)}${near.length === 0 ? '' : `; did you mean ${near.join(' or ')}?`}`,
+  );
 }
 
 function versionSaid(document: Json | undefined): string {
@@ -123,12 +151,8 @@ function isSelected(
   { tags, operations, readOnly }: OpenApiImport,
 ): boolean {
   if (readOnly === true && !READING.includes(method)) return false;
-  const own = Array.isArray(operation['tags']) ? operation['tags'] : [];
-  if (tags !== undefined && !tags.some((tag) => own.includes(tag))) return false;
-  if (operations === undefined) return true;
-  return (
-    operations.includes(String(operation['operationId'])) || operations.includes(`${method.toUpperCase()} ${path}`)
-  );
+  if (tags !== undefined && !tags.some((tag) => tagsOf(operation).includes(tag))) return false;
+  return operations === undefined || namesOf(operation, method, path).some((name) => operations.includes(name));
 }
 
 interface Operation {

@@ -72,7 +72,7 @@ test('A6: denied is exit code 5, with the reason', async () => {
 });
 
 test('C24: pawl approvals remembered and forget show what is remembered, and take it back', async () => {
-  await place.run(['sessions', 'open', 'trip', '--channel', 'console']);
+  await place.run(['sessions', 'open', '--key', 'trip', '--channel', 'console']);
   const call = place.start(['call', 'launch', '--params', '{"what":"it"}', '--session', 'trip']);
   await call.line('waits for a person');
   const { id } = await pendingOne();

@@ -295,10 +295,15 @@ describe('pawl calls, tools and sessions', () => {
   });
 
   test('a session that has a budget is shown with what is spent of it (I3)', async () => {
-    await place.run(['sessions', 'open', '--key', 'thrifty', '--budget', '{"calls":5}']);
+    const about = ['--tenant', 'acme', '--importance', 'background'];
+    await place.run(['sessions', 'open', '--key', 'thrifty', '--budget', '{"calls":5}', ...about]);
     await place.run(['call', 'greet', '--params', '{"name":"Ada"}', '--session', 'thrifty']);
     const shown = await place.run(['sessions', 'show', 'thrifty', '--json']);
-    expect(JSON.parse(shown.stdout)).toMatchObject({ spent: { calls: 1, costUnits: 1 } });
+    expect(JSON.parse(shown.stdout)).toMatchObject({
+      tenantId: 'acme',
+      importance: 'background',
+      spent: { calls: 1, costUnits: 1 },
+    });
     expect((await place.run(['sessions', 'show', 'thrifty'])).stdout).toMatch(/^spent +\{"calls":1,/m);
   });
 

@@ -182,6 +182,20 @@ describe('Retry-After', () => {
     expect(classify(error('slow down', { status: 429, ...members })).retryAfterMs).toBe(retryAfterMs);
   });
 
+  test('HTTP 403 that says when to come back is a throttle: by Retry-After, or by a limit that is used up', () => {
+    const inAMinute = Math.ceil(Date.now() / 1_000) + 60;
+    const forbidden = (headers: object) => classify(error('forbidden', { status: 403, headers }));
+    const throttled = { code: 'HTTP_403', class: 'throttle', retriable: true, nothingHappened: true };
+    expect(forbidden({ 'retry-after': '60' })).toMatchObject({ ...throttled, retryAfterMs: 60_000 });
+    const limit = { 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': String(inAMinute) };
+    const { retryAfterMs, ...failure } = forbidden(limit);
+    expect(failure).toMatchObject(throttled);
+    expect(retryAfterMs).toBeGreaterThan(30_000);
+    expect(retryAfterMs).toBeLessThanOrEqual(61_000);
+    expect(forbidden({ ...limit, 'x-ratelimit-remaining': '7' })).toMatchObject({ class: 'caller', retriable: false });
+    expect(forbidden({})).toMatchObject({ code: 'HTTP_403', retriable: false });
+  });
+
   test('is read from the cause whose status counts, unless what was thrown says it', () => {
     const cause = error('429', { status: 429, headers: { 'retry-after': '120' } });
     expect(classify(error('call failed', { cause }))).toMatchObject({ code: 'HTTP_429', retryAfterMs: 120_000 });

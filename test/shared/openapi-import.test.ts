@@ -279,6 +279,8 @@ describe('an OpenAPI document as connectors (I8)', () => {
     expect(names({ tags: ['x'] })).toEqual(['a', 'deleteA']);
     expect(names({ readOnly: true })).toEqual(['a', 'b']);
     expect(names({ operations: ['deleteA', 'GET /b'] })).toEqual(['deleteA', 'b']);
+    expect(() => names({ operations: ['a', 'deletA'] })).toThrow('no operation "deletA"; did you mean deleteA');
+    expect(() => names({ tags: ['x', 'zebras'] })).toThrow('no tag "zebras"');
   });
 
   test('what no connector can say is left out with its reason; the rest is imported', () => {

@@ -51,7 +51,7 @@ export function agentRoutes({ pawl, waits }: Pick<ApiParts, 'pawl' | 'waits'>): 
       operationId: 'replyAsAgent',
       permission: 'use',
       summary:
-        'What a sub-agent answers to the message of this `turn`; not taken when it has been told more, or is closed.',
+        'What a sub-agent answers to the message of this `turn`; not taken when it has been told more, is closed, or has answered otherwise before.',
       body: z.strictObject({
         turn: z.number().int().min(1),
         state: z.enum(AGENT_ENDINGS),

@@ -32,6 +32,10 @@ test('over HTTP a program runs a session’s sub-agent: it is told, calls in its
   expect((await post(at, reply)).body).toEqual({ replied: true });
   expect(JSON.stringify((await waiting).body.output)).toContain('three');
   expect((await post(at, { ...reply, turn: 2 })).body).toEqual({ replied: false });
+  expect((await post(at, { ...reply, output: 'four' })).body).toEqual({ replied: false });
+  expect((await post(at, reply)).body).toEqual({ replied: true });
+  const again = await call('wait', { ids: [agentId] }, 'wait again');
+  expect(JSON.stringify(again.body.output)).toContain('three');
 });
 
 test('who asks when there is nothing to tell gets none, and what comes later goes to the next who asks', async () => {

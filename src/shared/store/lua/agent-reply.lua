@@ -2,11 +2,14 @@
 --
 -- KEYS  1 record  2 jobs that wait for its answer
 -- ARGV  1 parent  2 turn  3 'completed', 'failed' or 'paused'  4 reply, sealed  5 time to live, ms  6 news channel  7 news (JSON)
--- Returns {code}: late · unknown
+-- Returns {code}: late (told more, closed, or answered otherwise before) · unknown
 --   replied, and the jobs to be woken
-local fields = redis.call('HMGET', KEYS[1], 'parent', 'state', 'turn')
+local fields = redis.call('HMGET', KEYS[1], 'parent', 'state', 'turn', 'reply')
 if fields[1] ~= ARGV[1] then return {'unknown'} end
 if fields[2] == 'closed' or fields[3] ~= ARGV[2] then return {'late'} end
+-- The first answer stands. The same one again is told the same: it got lost on the way.
+local answered = fields[2] == 'completed' or fields[2] == 'failed'
+if answered and fields[4] ~= ARGV[4] then return {'late'} end
 redis.call('HSET', KEYS[1], 'state', ARGV[3], 'reply', ARGV[4])
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 redis.call('PUBLISH', ARGV[6], ARGV[7])
