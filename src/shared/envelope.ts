@@ -17,6 +17,12 @@ export const identifierSchema = z
   .min(1)
   .max(256)
   .refine((text) => text.isWellFormed(), { error: 'must be well-formed Unicode' });
+/** A place in a trace, as W3C's Trace Context has it; undefined for what is none, which the standard asks to leave out. */
+export function traceparentIn(given: unknown): string | undefined {
+  const isOne = typeof given === 'string' && /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(given);
+  return isOne ? given : undefined;
+}
+
 const milliseconds = z
   .number()
   .int()

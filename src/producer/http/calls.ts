@@ -7,6 +7,7 @@ import {
   keyOfHeader,
   type ToolResultEnvelope,
   toolCallEnvelopeSchema,
+  traceparentIn,
 } from '../../shared/envelope.ts';
 import { PawlError } from '../../shared/failure.ts';
 import { nearest } from '../../shared/schema.ts';
@@ -213,13 +214,13 @@ function withKey(body: Readonly<Record<string, unknown>>, key: string | undefine
   return isShort(body) ? { ...body, idempotencyKey: key } : { ...body, payload: { ...payload, idempotencyKey: key } };
 }
 
-/** The caller's place in its trace (W3C Trace Context), unless the body names one. What is not one is left out, as the standard asks. */
+/** The caller's place in its trace, unless the body names one. */
 function withTrace(
   body: Readonly<Record<string, unknown>>,
-  traceparent: string | undefined,
+  header: string | undefined,
 ): Readonly<Record<string, unknown>> {
-  if (traceparent === undefined || !/^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(traceparent))
-    return body;
+  const traceparent = traceparentIn(header);
+  if (traceparent === undefined) return body;
   if (isShort(body)) return { traceparent, ...body };
   const { trace } = body;
   return typeof trace === 'object' && trace !== null ? { ...body, trace: { traceparent, ...trace } } : body;

@@ -7,7 +7,7 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { ASKABLE } from '../../shared/asking.ts';
-import { keyOfHeader } from '../../shared/envelope.ts';
+import { keyOfHeader, traceparentIn } from '../../shared/envelope.ts';
 import type { Pawl } from '../client.ts';
 import type { Caller } from '../http/access.ts';
 import { sessionOrNew } from '../http/sessions.ts';
@@ -19,6 +19,8 @@ export const TASKS_EXTENSION = 'io.modelcontextprotocol/tasks';
 const KEY_META = 'pawl/idempotencyKey';
 const KEY_ARGUMENT = 'idempotency_key';
 const SESSION_META = 'pawl/session';
+/** The client's place in its trace, as the protocol has it. */
+const TRACE_META = 'traceparent';
 /** The model's turn that makes the call. */
 const TURN_META = 'pawl/turn';
 const MAX_TURN_ID = 120;
@@ -30,6 +32,7 @@ export interface McpClient {
   /** Of the client's own, or undefined. */
   readonly idempotencyKey: string | undefined;
   readonly turnId: string | undefined;
+  readonly traceparent: string | undefined;
   readonly canAsk: readonly (typeof ASKABLE)[number][];
   /** On this machine, where nobody has a token. */
   readonly isLocal: boolean;
@@ -57,6 +60,7 @@ export function clientOf(
     sessionKey: text(SESSION_META, 'pawl-session') ?? defaultSession,
     idempotencyKey: keyOf(meta[KEY_META], ctx.http?.req?.headers.get('idempotency-key') ?? undefined),
     turnId: checkedTurn(text(TURN_META, 'pawl-turn')),
+    traceparent: traceparentIn(text(TRACE_META, 'traceparent')),
     canAsk: ASKABLE.filter((kind) => capabilities[kind] !== undefined),
     isLocal: caller.id === 'local' || caller.id === 'stdio',
     takesTasks: envelope !== undefined && capabilities.extensions?.[TASKS_EXTENSION] !== undefined,

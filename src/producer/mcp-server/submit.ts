@@ -21,7 +21,7 @@ export interface SubmitOptions {
 /** Hands the call in. A tool that asks gets its answers in the parameter that it has for them; nobody else can write there. */
 export async function submitCall(
   pawl: Pawl,
-  client: Pick<McpClient, 'caller' | 'sessionKey' | 'idempotencyKey' | 'turnId' | 'canAsk'>,
+  client: Pick<McpClient, 'caller' | 'sessionKey' | 'idempotencyKey' | 'turnId' | 'traceparent' | 'canAsk'>,
   offer: McpOffer,
   given: Readonly<Record<string, unknown>>,
   { responses, state, key, onProgress, onApproval }: SubmitOptions,
@@ -45,6 +45,7 @@ export async function submitCall(
     namespace: offer.namespace,
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     ...(client.turnId === undefined ? {} : { turnId: client.turnId }),
+    ...(client.traceparent === undefined ? {} : { traceparent: client.traceparent }),
   });
   return pawl.submit(envelope, {
     ...(client.caller.id === 'stdio' ? {} : submitterOf(client.caller)),

@@ -650,6 +650,20 @@ test('I17: the turn that a client names counts to its budget', async () => {
   expect(await echo('e', 'x'.repeat(121))).toBe(-32_602);
 });
 
+test('a call continues the trace of its client, which `_meta` or a header names; what is no place in one is left out', async () => {
+  const rig = await startRig(testTools());
+  const call = modern(rig);
+  const traceOf = async (text: string, traceparent?: string, headers: Record<string, string> = {}) => {
+    const _meta = traceparent === undefined ? {} : { traceparent };
+    const { result } = await call('tools/call', { name: 'echo', arguments: { text }, _meta }, headers);
+    return (await rig.pawl.read(result._meta['pawl/callId']))?.request.envelope.trace.traceparent;
+  };
+  const traceparent = `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`;
+  expect(await traceOf('a', traceparent)).toBe(traceparent);
+  expect(await traceOf('b', undefined, { traceparent })).toBe(traceparent);
+  expect(await traceOf('c', 'anything', {})).toBeUndefined();
+});
+
 test('a full backlog is told to MCP clients as to all others', async () => {
   const { tools, started, release } = testTools();
   const rig = await startRig({ tools, settings: { http: { maxBacklog: 1 } } });
