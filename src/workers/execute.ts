@@ -89,6 +89,7 @@ export class Executor {
     await this.#parts.turns?.leave(begun.go, verdict);
     if (!this.#ran.has(begun.go)) this.#audit.withoutAttempt(begun.go, verdict);
     await this.#parts.gate?.leave(begun.go, verdict);
+    if (running.leaseLost) begun.go.trace?.failed(failureOf('LEASE_LOST'));
     begun.go.trace?.end(verdict);
     return verdict;
   }

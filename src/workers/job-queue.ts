@@ -208,6 +208,13 @@ export class JobQueue {
     const startedAtMs = clock.monotonic();
     const verdict = await this.#execute(call, running, attempt);
     if (running.fence > 0) metrics.attemptEnded(place.tier, clock.monotonic() - startedAtMs, running);
+    if (running.leaseLost) {
+      const { message } = running.signal.reason as PawlError;
+      log.warn(
+        { event: 'lease_lost', callId: call.callId, toolName: name, fence: running.fence, reason: message },
+        'an attempt was given up: its lease was lost',
+      );
+    }
     if (verdict.kind === 'abandoned' && verdict.fenced === true) metrics.writeFenced(place.tier);
     if (verdict.kind === 'finished' && verdict.unwritten !== undefined) {
       const write = async (finish: () => Promise<Finished>) => {

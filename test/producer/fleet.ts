@@ -9,7 +9,7 @@ import type { AuditEvent } from '../../src/shared/audit.ts';
 import { resolveSettings, type Settings, type SettingsInput } from '../../src/shared/config.ts';
 import type { ToolResultEnvelope } from '../../src/shared/envelope.ts';
 import type { Hook } from '../../src/shared/hooks.ts';
-import { silentLogger } from '../../src/shared/log.ts';
+import { type Logger, silentLogger } from '../../src/shared/log.ts';
 import { Catalogue, offerId, offerOf } from '../../src/shared/store/catalogue.ts';
 import type { WorkerEvent } from '../../src/shared/telemetry.ts';
 import type { AnyTool } from '../../src/shared/tool.ts';
@@ -39,6 +39,8 @@ export interface WorkerChange {
   readonly declared?: ToolMakers;
   readonly environment?: Readonly<Record<string, string>>;
   readonly settings?: Partial<SettingsInput>;
+  /** Default: says nothing. */
+  readonly log?: Logger;
   /** Default: the lowest throw, so that retries follow at once. */
   readonly random?: () => number;
 }
@@ -83,7 +85,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
       tools: change.tools ?? options.tools,
       tiers: TIERS,
       concurrency: change.concurrency ?? options.concurrency ?? 8,
-      log: silentLogger,
+      log: change.log ?? options.log ?? silentLogger,
       environment: change.environment ?? options.environment ?? {},
       pawlVersion: 'test',
       ...(options.hooks === undefined ? {} : { hooks: options.hooks }),

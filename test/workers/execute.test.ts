@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { defineTool, type Effects, type ProbeAnswer, ToolError } from '../../src/index.ts';
 import { PawlError } from '../../src/shared/failure.ts';
 import type { Hook } from '../../src/shared/hooks.ts';
+import { silentLogger } from '../../src/shared/log.ts';
 import { backoffMs, DEFAULT_RETRY } from '../../src/shared/retry.ts';
 import { Approvals } from '../../src/shared/store/approvals.ts';
 import { Breakers } from '../../src/shared/store/breakers.ts';
@@ -799,10 +800,14 @@ describe('a process that stood still', () => {
       name: 'slow',
       beforeAttempt: ({ fence }) => (fence === 1 ? standStill(settings.lockDurationMs) : undefined),
     };
-    const fleet = await startFleet({ tools: [tool], settings, hooks: [slow] });
+    const warn = vi.fn();
+    const fleet = await startFleet({ tools: [tool], settings, hooks: [slow], log: { ...silentLogger, warn } });
     const result = await fleet.session.call(tool, {});
     expect(result.error?.code ?? result.status).toBe(end);
     expect(contexts.map(({ fence }) => fence)).toEqual(fences);
+    expect(warn.mock.calls.filter(([{ event }]) => event === 'lease_lost')).toMatchObject([
+      [{ toolName: 'work', fence: 1, reason: expect.stringContaining('could not be renewed') }, expect.anything()],
+    ]);
   });
 });
 
