@@ -9,6 +9,7 @@ export const title = 'Sessions';
 export const permission = 'use';
 
 const LOOK_EVERY_MS = 1_000;
+const SHOWN = 200;
 
 export function open(root, page, key) {
   return key === undefined ? openList(root, page) : openSession(root, page, key);
@@ -30,8 +31,9 @@ function openList(root, page) {
       { title: 'Opened', kind: 'number', cell: ({ createdAtMs }) => ago(createdAtMs) },
     ],
   });
-  root.append(heading('Sessions', 'The newest first. Keys: j and k choose, Enter opens.'), table.root);
-  const looking = page.follow('/v1/sessions?limit=200', LOOK_EVERY_MS, ({ sessions }) => table.update(sessions));
+  root.append(heading('Sessions', `The newest ${SHOWN}, at most. Keys: j and k choose, Enter opens.`), table.root);
+  const path = `/v1/sessions?limit=${SHOWN}`;
+  const looking = page.follow(path, LOOK_EVERY_MS, ({ sessions }) => table.update(sessions));
   const pressed = (event) => {
     if (!isTyping(event) && document.querySelector('dialog[open]') === null) moveInRows(event, root);
   };
