@@ -54,7 +54,21 @@ function openSession(root, page, key) {
     key: ({ callId }) => callId,
     empty: 'It made no call that is remembered.',
   });
+  const remembered = liveTable({
+    label: 'Remembered approvals',
+    columns: [
+      { title: 'Tool', cell: ({ tool, approvalId }) => link('approvals', approvalId, tool) },
+      { title: 'What', kind: 'long', cell: ({ amendment }) => (amendment.prefix ?? ['the same parameters']).join(' ') },
+      { title: 'By', kind: 'long', cell: ({ by }) => by },
+      { title: 'Until', kind: 'moment', cell: ({ validUntilMs }) => moment(validUntilMs) },
+      { title: '', cell: (one) => button('Forget', () => forget(one), 'danger') },
+    ],
+    key: ({ approvalId }) => approvalId,
+    empty: 'Each call that needs an approval is asked about.',
+  });
+  const decides = page.may('decide');
   root.append(top, element('h3', {}, 'Messages'), messages, element('h3', {}, 'Calls'), calls.root);
+  if (decides) root.append(element('h3', {}, 'Remembered approvals'), remembered.root);
   let drawn;
   let told;
   const once = (before, answer, draw) => {
@@ -71,6 +85,7 @@ function openSession(root, page, key) {
       told = once(told, answer, () => drawMessages(answer.messages));
     }),
     follow(`/v1/calls?session=${part(key)}&limit=50`, (answer) => calls.update(answer.calls)),
+    ...(decides ? [follow(`${path}/remembered`, (answer) => remembered.update(answer.remembered))] : []),
   ];
 
   function miss(text) {
@@ -128,6 +143,20 @@ function openSession(root, page, key) {
       async run() {
         await ask(path, { method: 'DELETE' });
         page.say('The session is closed');
+        for (const each of looking) void each.now();
+      },
+    });
+  }
+
+  function forget({ approvalId, tool }) {
+    return confirm({
+      title: 'Take this back?',
+      text: `The next call of ${shownText(tool)} like it is asked about again; what runs already goes on.`,
+      action: 'Forget it',
+      danger: true,
+      async run() {
+        await ask(`${path}/remembered/${part(approvalId)}`, { method: 'DELETE' });
+        page.say('It is forgotten');
         for (const each of looking) void each.now();
       },
     });

@@ -221,6 +221,22 @@ describe.skipIf(!hasBrowser)('approvals on the operator’s page in Chromium', (
     await page.getByText('There is no approval "none"').waitFor();
   });
 
+  test('a session shows what is remembered of its approvals, and it can be taken back there', async () => {
+    const { server, ask, call, stateOf, pawl } = await rig();
+    const callId = await call({ service: 'shop', replicas: 4 });
+    const { id, digest } = (await ask(`/v1/approvals/${callId}`)).body;
+    await ask(`/v1/approvals/${id}`, { method: 'POST', json: { decision: 'approve', digest, remember: true } });
+    await stateOf(callId);
+    const page = await openPage(server.url);
+    await page.goto(`${server.url}/#sessions/release`);
+    const table = page.getByRole('table', { name: 'Remembered approvals' });
+    await table.getByText('the same parameters').waitFor();
+    await table.getByRole('button', { name: 'Forget' }).click();
+    await page.getByRole('button', { name: 'Forget it' }).click();
+    await page.getByText('Each call that needs an approval is asked about.').waitFor();
+    expect(await pawl.approvals.remembered('release')).toEqual([]);
+  });
+
   test('what is shown of a hundred and more is not called all of them', { tags: 'slow' }, async () => {
     const { server, call } = await rig();
     const page = await openPage(server.url);

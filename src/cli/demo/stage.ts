@@ -21,8 +21,8 @@ import { DEADLINE_MS, until, within } from './wait.ts';
 
 /** Of the user's environment, what programs need to work at all. `REDIS_URL` and Pawl's own settings are not for the demo. */
 const PASSED_ON = /^(PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_.*|TZ|TMPDIR|TEMP|TMP|SYSTEMROOT|XDG_CACHE_HOME)$/i;
-/** A killed worker is noticed after this long. */
-const LOCK_MS = 1_500;
+/** A killed worker is noticed after this long: more than a busy machine keeps one waiting for its turn. */
+const LOCK_MS = 3_000;
 const STALLED_MS = 500;
 const WORKERS = 3;
 
