@@ -14,7 +14,6 @@ import {
   deniedOutcome,
   digestOf,
   expiredOutcome,
-  knewOfTaint,
 } from '../shared/approval.ts';
 import type { ApprovalHooks } from '../shared/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit.ts';
@@ -97,18 +96,15 @@ export class ApprovalDesk {
     return routeOf(session, (key) => this.#parts.sessionOf(key));
   }
 
-  /** Whether a person has allowed calls like this one before. Undoing one is none of them. */
+  /** Whether a person has allowed calls like this one before. */
   async isGranted(
-    session: SessionRecord,
-    offer: Offer,
+    { sessionKey }: SessionRecord,
+    tool: Offer,
     envelope: ToolCallEnvelope,
     { askedForTaint }: Pick<Verdict, 'askedForTaint'>,
   ): Promise<boolean> {
-    if (compensated(envelope) !== undefined) return false;
-    const { grants, approvals, now } = this.#parts;
-    const grant = await grants.find(session.sessionKey, offer, envelope.payload.params, await now());
-    if (grant === undefined || askedForTaint === undefined) return grant !== undefined;
-    return knewOfTaint((await approvals.read(grant.approvalId))?.request, askedForTaint);
+    const { grants, now } = this.#parts;
+    return (await grants.find({ sessionKey, tool, envelope, askedForTaint, nowMs: await now() })) !== undefined;
   }
 
   /**

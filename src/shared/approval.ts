@@ -209,11 +209,6 @@ export function whyNotCovered(request: ApprovalRequest, decision: Decision, run:
   return undefined;
 }
 
-/** Whether whoever had calls remembered knew of all that these parameters may come from: what was read since then may steer the call. */
-export function knewOfTaint(remembered: Pick<ApprovalRequest, 'taint'> | undefined, taint: readonly string[]): boolean {
-  return taint.every((source) => remembered?.taint.includes(source) === true);
-}
-
 // What a call ends with that was not approved (A6)
 
 export function deniedOutcome(request: ApprovalRequest, by: string, reason: string | undefined): Outcome {

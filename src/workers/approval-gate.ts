@@ -11,12 +11,10 @@ import {
   callOf,
   digestOf,
   expiredOutcome,
-  knewOfTaint,
   whyNotCovered,
 } from '../shared/approval.ts';
 import type { ApprovalHooks } from '../shared/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit.ts';
-import { compensated } from '../shared/compensation.ts';
 import type { Settings } from '../shared/config.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { canonicalJson, digest } from '../shared/fingerprint.ts';
@@ -26,7 +24,7 @@ import { denied, type Verdict as PolicyVerdict } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
 import { shownText } from '../shared/shown.ts';
 import type { ApprovalRecord, Preview } from '../shared/store/approvals.ts';
-import type { Grant, Grants } from '../shared/store/grants.ts';
+import type { Grants } from '../shared/store/grants.ts';
 import type { ApprovalRecords, CallLedger } from '../shared/store/records.ts';
 import { type AnyTool, qualifiedName } from '../shared/tool.ts';
 import { type Begun, nowMs, type RegisteredTool } from './begun.ts';
@@ -153,15 +151,13 @@ export class ApprovalGate {
     const { params } = envelope.payload;
     const about = this.#aboutToRun(begun, session);
     const { approvalId, resolution = '' } = started;
-    const remembered =
-      approvalId === undefined && compensated(envelope) === undefined
-        ? await this.#parts.grants.find(session.sessionKey, about.tool, params, about.nowMs)
-        : undefined;
-    const granted = remembered && (await this.#holds(remembered, verdict)) ? remembered : undefined;
+    const { sessionKey } = session;
+    const search = { sessionKey, tool: about.tool, envelope, askedForTaint: verdict.askedForTaint, nowMs: about.nowMs };
+    const granted = approvalId === undefined ? await this.#parts.grants.find(search) : undefined;
     const used = {
       callId,
       tool: qualifiedName(tool),
-      sessionKey: session.sessionKey,
+      sessionKey,
       fence: started.fence,
       worker: workerId,
       tenantId: session.tenantId,
@@ -187,11 +183,6 @@ export class ApprovalGate {
     // Awaited: what cannot be written down must not happen.
     await this.#parts.audit({ type: 'approval-used', approvalId, by: decision.by, ...used });
     return decision.params ?? params;
-  }
-
-  async #holds({ approvalId }: Grant, { askedForTaint }: PolicyVerdict): Promise<boolean> {
-    if (askedForTaint === undefined) return true;
-    return knewOfTaint((await this.#parts.approvals.read(approvalId))?.request, askedForTaint);
   }
 
   /** An attempt under an approval is over. What it came to is written by now: it stands, also where this cannot be noted. */

@@ -271,6 +271,7 @@ const AUDIT_SENTENCES: Partial<Readonly<Record<AuditType, string>>> = {
   'approval-requested': 'a call waits for a decision',
   'approval-decided': 'an approval was decided',
   'approval-used': 'an approved call is about to run',
+  'approval-forgotten': 'a remembered approval was taken back',
   'question-ended': 'a question to people has ended',
   override: 'somebody has put their word in place of the system’s',
   'registry-changed': 'the registry of tools was changed',

@@ -4,16 +4,20 @@
  */
 import type { Amendment, ApprovalRequest } from '../approval.ts';
 import { isOpen } from '../command-prefix.ts';
+import { compensated } from '../compensation.ts';
+import type { ToolCallEnvelope } from '../envelope.ts';
 import { asksToEscalate } from '../escalation.ts';
 import { canonicalJson, digest } from '../fingerprint.ts';
 import { commandOf, startsWith } from '../policy.ts';
 import type { Seals } from '../seals.ts';
 import { FleetKeys } from './keys.ts';
-import type { Redis } from './redis.ts';
+import { type Redis, Script } from './redis.ts';
 import { openedText, sealedText } from './sealed-text.ts';
 
 /** A remembered approval holds at most this long. */
 const GRANT_VALID_MS = 12 * 3_600_000;
+
+const removeScript = new Script('field-remove');
 
 export interface Grant {
   readonly sessionKey: string;
@@ -24,10 +28,29 @@ export interface Grant {
     readonly definition: string;
   };
   readonly amendment: Amendment;
+  /** What the call's parameters might come from, as the approver was told. Grants of earlier versions have none. */
+  readonly taint?: readonly string[];
   readonly approvalId: string;
   readonly by: string;
   readonly grantedAtMs: number;
   readonly validUntilMs: number;
+}
+
+/** A call that needs a decision. */
+export interface GrantSearch {
+  readonly sessionKey: string;
+  readonly tool: Grant['tool'];
+  readonly envelope: ToolCallEnvelope;
+  /** What the approver must have known of: what was read since then may steer the call. */
+  readonly askedForTaint?: readonly string[] | undefined;
+  readonly nowMs: number;
+}
+
+/** A grant as it is stored. */
+interface Stored {
+  readonly field: string;
+  readonly text: string;
+  readonly grant: Grant;
 }
 
 export class Grants {
@@ -42,13 +65,14 @@ export class Grants {
   }
 
   async add(request: ApprovalRequest, by: string, nowMs: number): Promise<void> {
-    const { id, session, tool, amendment } = request;
+    const { id, session, tool, amendment, taint } = request;
     if (amendment === undefined) return;
     const { namespace, name, version, definition } = tool;
     const grant: Grant = {
       sessionKey: session.key,
       tool: { namespace, name, version, definition },
       amendment,
+      taint,
       approvalId: id,
       by,
       grantedAtMs: nowMs,
@@ -57,49 +81,62 @@ export class Grants {
     const sealed = sealedText(grant, (text) => this.#seals.grant(session.key, text));
     const key = this.#keys.grants(session.key);
     const field = digest(canonicalJson([namespace, name, amendment]));
+    // The hash ends with the newest of its grants: the others would stay, and be read with it.
+    for (const stored of await this.#stored(session.key))
+      if (!holdsAt(stored, nowMs)) await this.#remove(session.key, stored);
     await this.#redis.multi().hset(key, field, sealed).pexpire(key, GRANT_VALID_MS).exec();
   }
 
-  /** The grant that covers a call; undefined when none does. */
-  async find(
-    sessionKey: string,
-    tool: Grant['tool'],
-    params: Readonly<Record<string, unknown>>,
-    nowMs: number,
-  ): Promise<Grant | undefined> {
-    return (await this.#held(sessionKey, nowMs)).find(({ grant }) => covers(grant, tool, params))?.grant;
+  /** One that covers a call; undefined when none does. */
+  async find(search: GrantSearch): Promise<Grant | undefined> {
+    // Undoing a call is like none that somebody approved.
+    if (compensated(search.envelope) !== undefined) return undefined;
+    return (await this.list(search.sessionKey, search.nowMs)).find((grant) => covers(grant, search));
   }
 
   /** Those that hold, the newest first. */
   async list(sessionKey: string, nowMs: number): Promise<Grant[]> {
-    const grants = (await this.#held(sessionKey, nowMs)).map(({ grant }) => grant);
-    return grants.sort((one, next) => next.grantedAtMs - one.grantedAtMs);
+    const held = (await this.#stored(sessionKey)).filter((stored) => holdsAt(stored, nowMs));
+    return held.map(({ grant }) => grant).sort((one, next) => next.grantedAtMs - one.grantedAtMs);
   }
 
   /** Answers what was taken back; undefined when none that holds is of this approval. */
   async remove(sessionKey: string, approvalId: string, nowMs: number): Promise<Grant | undefined> {
-    const found = (await this.#held(sessionKey, nowMs)).find(({ grant }) => grant.approvalId === approvalId);
-    if (found === undefined) return undefined;
-    await this.#redis.hdel(this.#keys.grants(sessionKey), found.field);
-    return found.grant;
+    const found = (await this.#stored(sessionKey)).find(({ grant }) => grant.approvalId === approvalId);
+    if (found === undefined || !holdsAt(found, nowMs)) return undefined;
+    return (await this.#remove(sessionKey, found)) ? found.grant : undefined;
   }
 
-  async #held(sessionKey: string, nowMs: number): Promise<{ readonly field: string; readonly grant: Grant }[]> {
-    const stored = await this.#redis.hgetall(this.#keys.grants(sessionKey));
-    return Object.entries(stored).flatMap(([field, entry]) => {
-      const grant = openedText<Grant>(entry, (text, seal) => this.#seals.isGrant(sessionKey, text, seal));
-      return grant?.sessionKey === sessionKey && grant.validUntilMs > nowMs ? [{ field, grant }] : [];
+  /** False when another approval of the same thing has taken its place. */
+  async #remove(sessionKey: string, { field, text }: Stored): Promise<boolean> {
+    const [removed] = await removeScript.run(this.#redis, [this.#keys.grants(sessionKey)], [field, text]);
+    return removed === 1;
+  }
+
+  async #stored(sessionKey: string): Promise<Stored[]> {
+    const fields = await this.#redis.hgetall(this.#keys.grants(sessionKey));
+    return Object.entries(fields).flatMap(([field, text]) => {
+      const grant = openedText<Grant>(text, (sealed, seal) => this.#seals.isGrant(sessionKey, sealed, seal));
+      return grant?.sessionKey === sessionKey ? [{ field, text, grant }] : [];
     });
   }
 }
 
-function covers({ tool, amendment }: Grant, asked: Grant['tool'], params: Readonly<Record<string, unknown>>): boolean {
+function holdsAt({ grant }: Stored, nowMs: number): boolean {
+  return grant.validUntilMs > nowMs;
+}
+
+function covers(
+  { tool, amendment, taint = [] }: Grant,
+  { tool: asked, envelope, askedForTaint = [] }: GrantSearch,
+): boolean {
+  const { params } = envelope.payload;
   const same =
     tool.namespace === asked.namespace &&
     tool.name === asked.name &&
     tool.version === asked.version &&
     tool.definition === asked.definition;
-  if (!same) return false;
+  if (!same || askedForTaint.some((source) => !taint.includes(source))) return false;
   if (amendment.kind === 'same-parameters') return amendment.paramsDigest === digest(canonicalJson(params));
   // What was allowed for commands like this one was allowed inside the sandbox.
   if (asksToEscalate(params)) return false;
