@@ -1,6 +1,7 @@
 /**
  * Schemas of an OpenAPI document (3.0 and 3.1) in the dialect of JSON Schema 2020-12, and what its references lead to.
  */
+import { PawlError } from './failure.ts';
 import { decoded } from './json-pointer.ts';
 import type { JsonSchema } from './schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
@@ -9,6 +10,11 @@ export type Json = Readonly<Record<string, unknown>>;
 
 /** An operation that no connector can stand for; the others are imported. */
 export class NotImportable extends Error {}
+
+/** `CONTRACT_INVALID`: nothing of the document is imported. */
+export function invalidDocument(message: string): PawlError {
+  return new PawlError('CONTRACT_INVALID', `The document ${message}.`, { issues: [{ path: '', message }] });
+}
 
 const MAX_DEPTH = 32;
 const DROPPED = [
