@@ -18,10 +18,11 @@ const beginAnewScript = new Script('audit-begin-anew');
 const LEASE_MS = 5_000;
 /** How long what Redis has of a trail stays after another one has begun. */
 const LEFT_TRAIL_MS = 7 * 24 * 3_600_000;
-/** Sealing some hundred records takes an event loop some milliseconds. */
-const TAKEN_AT_A_TIME_BYTES = 512 * 1_024;
-/** Entries hold one record or some hundred: they are read a few at a time, and each is named when it is taken out again. */
-const ENTRIES_READ = 32;
+/** V8 keeps texts of more than 128 KiB outside of its heap, where each of these records would cost ten times as much. */
+const TAKEN_AT_A_TIME_BYTES = 64 * 1_024;
+/** Entries hold one record or some hundred: as many are read first as the last block took, but no more than these. */
+const MAX_FIRST_ENTRIES = 16;
+/** Each is named when it is taken out again. */
 const MAX_ENTRIES = 256;
 /** Blocks that are read from the trail at a time. */
 const BLOCKS_READ = 32;
@@ -177,6 +178,9 @@ export class AuditSealer {
   readonly #parts: AuditSealerParts;
   readonly #keys: AuditKeys;
   readonly #holder = randomBytes(9).toString('base64url');
+  /** What the next step continues; undefined when it has to look. */
+  #head: TrailHead | undefined;
+  #entriesTaken = 1;
 
   constructor(parts: AuditSealerParts) {
     this.#parts = parts;
@@ -187,26 +191,36 @@ export class AuditSealer {
   async step(): Promise<'more' | 'idle'> {
     const { redis, sealing, keptRecords } = this.#parts;
     const { writer, head, pending, sinks } = this.#keys;
-    const [trail, seq, sealed] = (await leaseScript.run(
-      redis,
-      [writer, head],
-      [this.#holder, LEASE_MS, newTrailId()],
-    )) as [string?, string?, string?];
-    if (trail === undefined) return 'idle';
+    const from = this.#head ?? (await this.#leased());
+    this.#head = undefined;
+    if (from === undefined) return 'idle';
     const { entries, texts, more } = await this.#waiting();
-    const records = seal({ trail, seq: Number(seq), seal: sealed ?? '' }, texts, sealing);
+    const records = seal(from, texts, sealing);
     const last = records.at(-1);
     if (last === undefined) return 'idle';
     const [code] = await sealScript.run(
       redis,
-      [writer, head, pending, this.#keys.chain(trail), sinks],
+      [writer, head, pending, this.#keys.chain(from.trail), sinks],
       [
-        ...[this.#holder, trail, seq ?? '0', keptRecords, keptRecords * BEHIND_FACTOR],
+        ...[this.#holder, LEASE_MS, from.trail, from.seq, from.seal, keptRecords, keptRecords * BEHIND_FACTOR],
         ...[last.seq, last.seal, records.map((record) => `${record.seal} ${record.text}`).join('\n')],
         ...entries,
       ],
     );
-    return code === 'sealed' && more ? 'more' : 'idle';
+    if (code !== 'sealed' || !more) return 'idle';
+    this.#head = { trail: from.trail, seq: last.seq, seal: last.seal };
+    return 'more';
+  }
+
+  /** Where the trail stands; undefined when another one seals it. */
+  async #leased(): Promise<TrailHead | undefined> {
+    const { writer, head } = this.#keys;
+    const [trail, seq, sealed] = (await leaseScript.run(
+      this.#parts.redis,
+      [writer, head],
+      [this.#holder, LEASE_MS, newTrailId()],
+    )) as [string?, string?, string?];
+    return trail === undefined ? undefined : { trail, seq: Number(seq), seal: sealed ?? '' };
   }
 
   /** The oldest records that wait, and the entries that they stand in. No script reads them: Lua would look at every byte. */
@@ -214,21 +228,24 @@ export class AuditSealer {
     const { redis } = this.#parts;
     const entries: string[] = [];
     const texts: string[] = [];
-    let more = true;
-    for (let bytes = 0; more && bytes < TAKEN_AT_A_TIME_BYTES && entries.length < MAX_ENTRIES; ) {
+    let bytes = 0;
+    for (;;) {
       const last = entries.at(-1);
       const after = last === undefined ? '-' : `(${last}`;
-      const found = await redis.xrange(this.#keys.pending, after, '+', 'COUNT', ENTRIES_READ);
+      const count = entries.length === 0 ? Math.min(this.#entriesTaken, MAX_FIRST_ENTRIES) : entries.length;
+      const found = await redis.xrange(this.#keys.pending, after, '+', 'COUNT', count);
       for (const [id, fields] of found) {
         entries.push(id);
         for (const text of textsOf(fields)) {
           texts.push(text);
           bytes += text.length;
         }
+        if (bytes < TAKEN_AT_A_TIME_BYTES && entries.length < MAX_ENTRIES) continue;
+        this.#entriesTaken = entries.length;
+        return { entries, texts, more: true };
       }
-      more = found.length === ENTRIES_READ;
+      if (found.length < count) return { entries, texts, more: false };
     }
-    return { entries, texts, more };
   }
 
   async leave(): Promise<void> {

@@ -110,6 +110,37 @@ test('I4: what processes write at the same time becomes one chain, in Redis and 
   await files.leave();
 });
 
+test('whoever seals in small blocks continues only what it has sealed itself, and else looks anew', async () => {
+  const { redis, keys, writer, sealer, trail } = await open();
+  const own = writer();
+  for (let number = 0; number < 2_400; number += 1) {
+    void own.record(override(number));
+    if (number % 100 === 99) await own.written();
+  }
+  await own.close();
+  const [one, other] = [sealer(10_000), sealer(10_000)];
+  expect(await one.step()).toBe('more');
+  const first = await trail.head();
+  if (first === undefined) throw new Error('there is no trail');
+  // One that was away for longer than its lease: another one went on meanwhile.
+  await redis.del(keys.writer);
+  expect(await other.step()).toBe('more');
+  expect(await one.step()).toBe('idle');
+  await other.leave();
+  // And when somebody has begun another trail meanwhile.
+  expect(await one.step()).toBe('more');
+  await trail.beginAnew((await trail.head()) ?? first, []);
+  expect(await one.step()).toBe('idle');
+  await toTheEnd(one);
+  const head = await trail.head();
+  const sealed = [...(await trail.sealed(first.trail, 1)), ...(await trail.sealed(head?.trail ?? '', 1))];
+  const actions = sealed.map(({ text }) => (JSON.parse(text) as { action: string }).action);
+  expect(actions).toEqual(Array.from({ length: 2_400 }, (_, number) => `number ${number}`));
+  // V8 has no room in its heap for texts of more than 128 KiB.
+  const blocks = await redis.xrange(keys.chain(first.trail), '-', '+');
+  expect(Math.max(...blocks.map(([, fields]) => fields.join().length))).toBeLessThan(128 * 1_024);
+});
+
 test('the newest are listed first, with those that wait to be sealed, each once', async () => {
   const { writer, sealer, trail } = await open();
   const from = writer();
