@@ -86,15 +86,19 @@ export class AuditKeeper {
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
+    let isLate = false;
     const { promise: late, resolve } = Promise.withResolvers<void>();
-    const limit = setTimeout(resolve, CLOSE_LIMIT_MS);
-    await Promise.race([this.#leave(), late]);
+    const limit = setTimeout(() => {
+      isLate = true;
+      resolve();
+    }, CLOSE_LIMIT_MS);
+    await Promise.race([this.#leave(() => isLate), late]);
     clearTimeout(limit);
   }
 
-  async #leave(): Promise<void> {
+  async #leave(isLate: () => boolean): Promise<void> {
     await this.#turn;
-    await this.#keep();
+    while ((await this.#keep()) && !isLate());
     for (const keeper of this.#keepers) await keeper.leave().catch(this.#onError);
   }
 }

@@ -20,9 +20,8 @@ const LEASE_MS = 5_000;
 const LEFT_TRAIL_MS = 7 * 24 * 3_600_000;
 /** V8 keeps texts of more than 128 KiB outside of its heap, where each of these records would cost ten times as much. */
 const TAKEN_AT_A_TIME_BYTES = 64 * 1_024;
-/** Entries hold one record or some hundred: as many are read first as the last block took, but no more than these. */
-const MAX_FIRST_ENTRIES = 16;
-/** Each is named when it is taken out again. */
+/** Entries hold one record or some hundred: a few are read first, then as many again. Each is named when it is taken out again. */
+const FIRST_ENTRIES_READ = 4;
 const MAX_ENTRIES = 256;
 /** Blocks that are read from the trail at a time. */
 const BLOCKS_READ = 32;
@@ -180,7 +179,6 @@ export class AuditSealer {
   readonly #holder = randomBytes(9).toString('base64url');
   /** What the next step continues; undefined when it has to look. */
   #head: TrailHead | undefined;
-  #entriesTaken = 1;
 
   constructor(parts: AuditSealerParts) {
     this.#parts = parts;
@@ -232,7 +230,7 @@ export class AuditSealer {
     for (;;) {
       const last = entries.at(-1);
       const after = last === undefined ? '-' : `(${last}`;
-      const count = entries.length === 0 ? Math.min(this.#entriesTaken, MAX_FIRST_ENTRIES) : entries.length;
+      const count = Math.max(FIRST_ENTRIES_READ, entries.length);
       const found = await redis.xrange(this.#keys.pending, after, '+', 'COUNT', count);
       for (const [id, fields] of found) {
         entries.push(id);
@@ -240,9 +238,7 @@ export class AuditSealer {
           texts.push(text);
           bytes += text.length;
         }
-        if (bytes < TAKEN_AT_A_TIME_BYTES && entries.length < MAX_ENTRIES) continue;
-        this.#entriesTaken = entries.length;
-        return { entries, texts, more: true };
+        if (bytes >= TAKEN_AT_A_TIME_BYTES || entries.length >= MAX_ENTRIES) return { entries, texts, more: true };
       }
       if (found.length < count) return { entries, texts, more: false };
     }

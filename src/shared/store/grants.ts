@@ -10,14 +10,13 @@ import { asksToEscalate } from '../escalation.ts';
 import { canonicalJson, digest } from '../fingerprint.ts';
 import { commandOf, startsWith } from '../policy.ts';
 import type { Seals } from '../seals.ts';
+import { replaceField } from './field-replace.ts';
 import { FleetKeys } from './keys.ts';
-import { type Redis, Script } from './redis.ts';
+import type { Redis } from './redis.ts';
 import { openedText, sealedText } from './sealed-text.ts';
 
 /** A remembered approval holds at most this long. */
 const GRANT_VALID_MS = 12 * 3_600_000;
-
-const removeScript = new Script('field-remove');
 
 export interface Grant {
   readonly sessionKey: string;
@@ -108,9 +107,8 @@ export class Grants {
   }
 
   /** False when another approval of the same thing has taken its place. */
-  async #remove(sessionKey: string, { field, text }: Stored): Promise<boolean> {
-    const [removed] = await removeScript.run(this.#redis, [this.#keys.grants(sessionKey)], [field, text]);
-    return removed === 1;
+  #remove(sessionKey: string, { field, text }: Stored): Promise<boolean> {
+    return replaceField(this.#redis, this.#keys.grants(sessionKey), { field, seen: text });
   }
 
   async #stored(sessionKey: string): Promise<Stored[]> {

@@ -4,9 +4,8 @@
  */
 import type { Logger } from '../log.ts';
 import type { Seals } from '../seals.ts';
-import { type Redis, Script } from './redis.ts';
-
-const replaceScript = new Script('field-replace');
+import { replaceField } from './field-replace.ts';
+import type { Redis } from './redis.ts';
 
 /** `signed`: a field of the hash under the newest key; undefined for one that no key verifies. */
 export async function signFieldsAnew(
@@ -17,7 +16,7 @@ export async function signFieldsAnew(
   for (const [field, stored] of Object.entries(await redis.hgetall(hash))) {
     const anew = signed(field, stored);
     // What somebody has written meanwhile is signed already.
-    if (anew !== undefined && anew !== stored) await replaceScript.run(redis, [hash], [field, stored, anew]);
+    if (anew !== undefined && anew !== stored) await replaceField(redis, hash, { field, seen: stored, value: anew });
   }
 }
 

@@ -1,0 +1,70 @@
+/** An audit trail in a world of its own: who writes, seals and reads it, and copies it to files. */
+import { onTestFinished } from 'vitest';
+import type { AuditEvent } from '../../../src/shared/audit.ts';
+import { ChainCheck } from '../../../src/shared/audit-chain.ts';
+import { Seals } from '../../../src/shared/seals.ts';
+import { Signer } from '../../../src/shared/signature.ts';
+import { AuditSealer, AuditTrail } from '../../../src/shared/store/audit.ts';
+import { AuditFiles, linesOf, trailFiles } from '../../../src/shared/store/audit-files.ts';
+import { AuditWriter } from '../../../src/shared/store/audit-writer.ts';
+import { AuditKeys } from '../../../src/shared/store/keys.ts';
+import { openConnection, type Redis, whenReady } from '../../../src/shared/store/redis.ts';
+import { systemClock } from '../../../src/shared/time.ts';
+import { createWorld } from '../../helpers/world.ts';
+
+export const sealing = new Seals(new Signer([{ kid: 'one', key: 'a key of this test only' }]));
+
+export function override(number: number): AuditEvent {
+  return { type: 'override', what: 'flush', action: `number ${number}`, by: 'ada', sessionKey: `s${number % 2}` };
+}
+
+export async function openTrail() {
+  const { redisUrl, prefix } = await createWorld();
+  const redis: Redis = openConnection({ url: redisUrl, name: `${prefix}:audit`, mode: 'fail-fast' });
+  await whenReady(redis, 3_000);
+  onTestFinished(async () => void (await redis.quit()));
+  const lost: number[] = [];
+  const writer = () => {
+    const parts = {
+      redis,
+      prefix,
+      clock: systemClock,
+      reads: 'on' as const,
+      secrets: [],
+      onLost: (records: number) => void lost.push(records),
+    };
+    return new AuditWriter(parts);
+  };
+  const sealer = (keptRecords = 1_000) => new AuditSealer({ redis, prefix, sealing, keptRecords });
+  const trail = new AuditTrail(redis, prefix);
+  const sink = (folder: string, maxFileBytes = 1_000_000) => {
+    const gaps: object[] = [];
+    const faults: unknown[] = [];
+    const onGap = (gap: object) => void gaps.push(gap);
+    const onFault = (error: unknown) => void faults.push(error);
+    const failures = { value: 0 };
+    return { gaps, faults, failures, files: new AuditFiles({ trail, folder, maxFileBytes, onGap, onFault, failures }) };
+  };
+  return { redis, prefix, keys: new AuditKeys(prefix), writer, sealer, trail, sink, lost };
+}
+
+export async function toTheEnd(keeper: { step(): Promise<'more' | 'idle'> }): Promise<void> {
+  while ((await keeper.step()) === 'more');
+}
+
+export async function faultsOf(folder: string, trail: AuditTrail) {
+  const head = await trail.head();
+  const files = (await trailFiles(folder)).find((each) => each.trail === head?.trail)?.files ?? [];
+  const check = new ChainCheck(sealing, { seq: 0, seal: head?.trail });
+  for await (const line of linesOf(files)) check.addLine(line);
+  return { files: files.length, ...check.end(head) };
+}
+
+/** Writes so many records, some at a time, as a busy process does. */
+export async function writeRecords(writer: AuditWriter, count: number): Promise<void> {
+  for (let number = 0; number < count; number += 1) {
+    void writer.record(override(number));
+    if (number % 100 === 99) await writer.written();
+  }
+  await writer.close();
+}
