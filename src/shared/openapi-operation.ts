@@ -42,6 +42,8 @@ export interface Operation {
 
 type HttpSpec = Extract<PutSpec, { kind: 'http' }>;
 type Routing = { -readonly [K in keyof HttpSpec['routing']]: HttpSpec['routing'][K] };
+/** Answers the name under which a tool takes it. */
+type AddParameter = (wished: string, schema: JsonSchema, required: boolean) => string;
 
 /** Throws `NotImportable` for one that a connector cannot make, `CONTRACT_INVALID` where the document names no server. */
 export function specOf(of: Operation): PutSpec {
@@ -50,36 +52,13 @@ export function specOf(of: Operation): PutSpec {
   const required: string[] = [];
   const routing: Routing = { method: method.toUpperCase() as Routing['method'], url: '' };
   const taken = new Set<string>();
-  const mapped: NonNullable<Routing['arguments']> = {};
-  const inPath = new Map<string, string>();
-  const add = (wished: string, schema: JsonSchema, isRequired: boolean): string => {
+  const add: AddParameter = (wished, schema, isRequired) => {
     const key = parameterName(wished, taken);
     properties[key] = schema;
     if (isRequired) required.push(key);
     return key;
   };
-  for (const parameter of parametersOf(of)) {
-    const { name, in: place } = parameter as { readonly name: string; readonly in: string };
-    const needed = parameter['required'] === true || place === 'path';
-    if (!PLACES.includes(place))
-      throw new NotImportable(`its parameter ${name} is in no place that there is (${place})`);
-    if (place === 'cookie') {
-      if (needed) throw new NotImportable(`it needs the cookie ${name}`);
-      continue;
-    }
-    if (place === 'header' && /^(?:accept|content-type|authorization)$/i.test(name)) continue;
-    const schema = parameterSchema(document, parameter);
-    const style = styleOf(parameter, schema);
-    const key = add(name, described(schema, parameter['description']), needed);
-    if (place === 'path') inPath.set(name, key);
-    else mapped[key] = { in: place as 'query' | 'header', name, style };
-  }
-  const template = path.replaceAll(/\{([^{}]*)\}/g, (_all, name: string) => {
-    const key = inPath.get(name);
-    if (key === undefined) throw new NotImportable(`its path names {${name}}, which it does not describe`);
-    return `{${key}}`;
-  });
-  routing.arguments = mapped;
+  const template = templateOf(path, addParameters(of, routing, add));
   addBody(of, routing, add);
   addSecurity(of, routing);
   routing.url = `${serverOf(of)}${template}`;
@@ -104,6 +83,39 @@ export function specOf(of: Operation): PutSpec {
     circuit: { dependency: namespace },
     routing,
   };
+}
+
+/** Answers those of the path: the name under which a tool takes each, by its own. */
+function addParameters(of: Operation, routing: Routing, add: AddParameter): ReadonlyMap<string, string> {
+  const mapped: NonNullable<Routing['arguments']> = {};
+  const inPath = new Map<string, string>();
+  for (const parameter of parametersOf(of)) {
+    const { name, in: place } = parameter as { readonly name: string; readonly in: string };
+    const needed = parameter['required'] === true || place === 'path';
+    if (!PLACES.includes(place))
+      throw new NotImportable(`its parameter ${name} is in no place that there is (${place})`);
+    if (place === 'cookie') {
+      if (needed) throw new NotImportable(`it needs the cookie ${name}`);
+      continue;
+    }
+    if (place === 'header' && /^(?:accept|content-type|authorization)$/i.test(name)) continue;
+    const schema = parameterSchema(of.document, parameter);
+    const style = styleOf(parameter, schema);
+    const key = add(name, described(schema, parameter['description']), needed);
+    if (place === 'path') inPath.set(name, key);
+    else mapped[key] = { in: place as 'query' | 'header', name, style };
+  }
+  routing.arguments = mapped;
+  return inPath;
+}
+
+/** A path with the tool's names in its places. */
+function templateOf(path: string, inPath: ReadonlyMap<string, string>): string {
+  return path.replaceAll(/\{([^{}]*)\}/g, (_all, name: string) => {
+    const key = inPath.get(name);
+    if (key === undefined) throw new NotImportable(`its path names {${name}}, which it does not describe`);
+    return `{${key}}`;
+  });
 }
 
 function descriptionOf(operation: Json, method: string, path: string): string {
@@ -159,11 +171,7 @@ function styleOf({ name, in: place, content, ...parameter }: Json, schema: JsonS
   return isObject || schema['type'] === undefined ? 'members' : 'repeat';
 }
 
-function addBody(
-  { document, operation }: Operation,
-  routing: Routing,
-  add: (wished: string, schema: JsonSchema, required: boolean) => string,
-): void {
+function addBody({ document, operation }: Operation, routing: Routing, add: AddParameter): void {
   if (operation['requestBody'] === undefined) {
     routing.body = 'none';
     return;
