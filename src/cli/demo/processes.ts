@@ -25,7 +25,7 @@ function fromProc(part: string): readonly number[] {
 }
 
 async function fromPs(part: string): Promise<readonly number[]> {
-  const { stdout } = await run('ps', ['-axo', 'pid=,command='], { maxBuffer: 64 * 1_024 * 1_024 });
+  const { stdout } = await run('ps', ['-axo', 'pid=,command='], { cwd: '/', maxBuffer: 64 * 1_024 * 1_024 });
   return stdout
     .split('\n')
     .filter((line) => line.includes(part))

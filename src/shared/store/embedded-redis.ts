@@ -12,7 +12,7 @@
  * Where there is no FIFO (Windows), the server listens on a loopback port with a password and ends with the process
  * that started it.
  */
-import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { closeSync, constants, existsSync, openSync, readFileSync, readlinkSync, writeSync } from 'node:fs';
 import {
@@ -34,10 +34,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
-import { findRedisBinary, type RedisBinary } from './redis-binary.ts';
-
-const run = promisify(execFile);
+import { findRedisBinary, HELPER_FOLDER, type RedisBinary, runHelper } from './redis-binary.ts';
 
 const KEEPER = fileURLToPath(new URL('./redis-keeper.sh', import.meta.url));
 const START_TIMEOUT_MS = 30_000;
@@ -53,6 +50,7 @@ const LOCK_STALE_MS = 20_000;
 const SILENT_MS = 10_000;
 /** The kernel's limit for a socket's path is 104 bytes on macOS and 108 on Linux. */
 const LONGEST_SOCKET_PATH = 100;
+const CONTROL = /[\x00-\x1f\x7f]/g;
 /** A hash stays in one piece while none of its values is longer. */
 const COMPACT_VALUE_BYTES = 2_048;
 
@@ -236,14 +234,14 @@ async function startKeeper(
   command: readonly string[],
 ): Promise<{ reference: number; keeper: ChildProcess }> {
   const fifo = join(endpoint.runDir, 'users');
-  await run('mkfifo', ['-m', '600', fifo]);
+  await runHelper('mkfifo', ['-m', '600', fifo]);
   const both = openSync(fifo, constants.O_RDWR);
   const reading = openSync(fifo, constants.O_RDONLY);
   const reference = openSync(fifo, constants.O_WRONLY | constants.O_NONBLOCK);
   const log = openSync(place.keeperLog, 'a', 0o600);
   try {
     const keeper = spawn('/bin/sh', [KEEPER, endpoint.runDir, place.endpointFile, ...command], {
-      cwd: '/',
+      cwd: HELPER_FOLDER,
       detached: true,
       stdio: ['ignore', log, log, reading],
     });
@@ -352,7 +350,7 @@ async function startOwned(
 ): Promise<EmbeddedRedis> {
   const { url, command } = await configure(place, binary, options, place.home);
   const [program = '', ...args] = command;
-  const server = spawn(program, args, { stdio: 'ignore', windowsHide: true });
+  const server = spawn(program, args, { cwd: HELPER_FOLDER, stdio: 'ignore', windowsHide: true });
   const end = () => void server.kill();
   process.once('exit', end);
   const endpoint: Endpoint = { url, runDir: place.home };
@@ -423,8 +421,9 @@ async function freePort(): Promise<number> {
 /** In the temp folder, because a socket's path must be short. Each server has its own: what an earlier one removes late is its own. */
 async function makeRunDir(place: Place): Promise<string> {
   const name = `pawl-${digestOf(place)}-`;
-  const longest = Buffer.byteLength(socketPathIn(join(tmpdir(), `${name}XXXXXX`)));
-  return mkdtemp(join(longest <= LONGEST_SOCKET_PATH ? tmpdir() : '/tmp', name));
+  const temporary = resolve(tmpdir());
+  const longest = Buffer.byteLength(socketPathIn(join(temporary, `${name}XXXXXX`)));
+  return mkdtemp(join(longest <= LONGEST_SOCKET_PATH ? temporary : '/tmp', name));
 }
 
 function socketPathIn(runDir: string): string {
@@ -641,7 +640,10 @@ function redacted(url: string): string {
   return url.replace(/:[^:@/]+@/, ':***@');
 }
 
-/** A value of the configuration file may hold blanks only in quotes. */
+/** A value of the configuration file: in quotes it may hold blanks, and control characters by their numbers. */
 function quoted(value: string): string {
-  return `"${value.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
+  const escaped = value.replaceAll(/[\\"]/g, '\\$&').replaceAll(CONTROL, (character) => {
+    return `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`;
+  });
+  return `"${escaped}"`;
 }

@@ -5,12 +5,23 @@
  * and Ubuntu, unpacked into the private cache; Docker; else an error that names the command to install one.
  */
 import { execFile } from 'node:child_process';
-import { access, chmod, mkdir, mkdtemp, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { access, mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 
-const run = promisify(execFile);
+const execute = promisify(execFile);
+
+/**
+ * Helper programs start here, where no call can write: an empty or relative entry of PATH or LD_LIBRARY_PATH would mean the
+ * folder that they start in.
+ */
+export const HELPER_FOLDER = '/';
+
+/** Runs a helper program to its end. */
+export function runHelper(program: string, args: readonly string[], options: { readonly timeout?: number } = {}) {
+  return execute(program, [...args], { ...options, cwd: HELPER_FOLDER });
+}
 
 /** The oldest server whose commands Pawl's scripts use. */
 const OLDEST_VERSION: readonly [number, number] = [6, 2];
@@ -52,9 +63,14 @@ export async function findRedisBinary(options: RedisBinaryOptions = {}): Promise
     const found = await probe(command, 'PATH', tried);
     if (found !== undefined) return found;
   }
-  const home = join(options.cacheDir ?? defaultCacheDir(), 'pawl', 'redis', `${process.platform}-${process.arch}`);
+  const cacheDir = resolve(options.cacheDir ?? defaultCacheDir());
+  const home = join(cacheDir, 'pawl', 'redis', `${process.platform}-${process.arch}`);
   const cached = join(home, 'redis-server');
-  const found = await probe(cached, 'cache', tried);
+  const isCurrent = await renewLauncher(cached).catch((error: unknown) => {
+    tried.push(`${cached}: ${firstLine(error)}`);
+    return false;
+  });
+  const found = isCurrent ? await probe(cached, 'cache', tried) : undefined;
   if (found !== undefined) return found;
   if (process.platform === 'linux') {
     try {
@@ -72,7 +88,7 @@ export async function findRedisBinary(options: RedisBinaryOptions = {}): Promise
 
 async function probe(command: string, origin: string, tried: string[]): Promise<RedisBinary | undefined> {
   try {
-    const { stdout } = await run(command, ['--version'], { timeout: PROBE_TIMEOUT_MS });
+    const { stdout } = await runHelper(command, ['--version'], { timeout: PROBE_TIMEOUT_MS });
     const version = /v=(?<version>\d+\.\d+\.\d+)/.exec(stdout)?.groups?.['version'];
     if (version === undefined) throw new Error(`answered '${stdout.trim()}'`);
     const [major = 0, minor = 0] = version.split('.').map(Number);
@@ -109,34 +125,47 @@ async function fetchDebianPackage(home: string, log: (line: string) => void): Pr
       'APT::Sandbox::User=',
     ].flatMap((setting) => ['-o', setting]);
     const limits = { timeout: DOWNLOAD_TIMEOUT_MS };
-    await run('apt-get', [...settings, '-qq', 'update'], limits);
+    await runHelper('apt-get', [...settings, '-qq', 'update'], limits);
     const install = ['-qq', 'install', '--yes', '--reinstall', '--download-only', '--no-install-recommends'];
-    await run('apt-get', [...settings, ...install, 'redis-tools'], limits);
+    await runHelper('apt-get', [...settings, ...install, 'redis-tools'], limits);
     const root = join(work, 'root');
     for (const name of await readdir(archives)) {
-      if (name.endsWith('.deb')) await run('dpkg-deb', ['-x', join(archives, name), root], limits);
+      if (name.endsWith('.deb')) await runHelper('dpkg-deb', ['-x', join(archives, name), root], limits);
     }
     await rm(join(work, 'apt'), { recursive: true });
     await symlink('redis-check-rdb', join(root, 'usr', 'bin', 'pawl-redis-server'));
-    await writeFile(join(work, 'redis-server'), LAUNCHER);
-    await chmod(join(work, 'redis-server'), 0o755);
+    await writeFile(join(work, 'redis-server'), LAUNCHER, { mode: 0o755 });
     await replaceFolder(work, home);
   } finally {
     await rm(work, { recursive: true, force: true });
   }
 }
 
-/** Starts the unpacked server with the unpacked libraries, wherever the folder stands. */
+/**
+ * Starts the unpacked server with the unpacked libraries, wherever the folder stands. Nothing of an inherited search path is kept: an
+ * empty entry in it, also one that a colon at its end makes, would load libraries from the current folder.
+ */
 const LAUNCHER = `#!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
 libraries=
 for folder in "$here"/root/usr/lib/*-linux-* "$here"/root/lib/*-linux-*; do
-  if [ -d "$folder" ]; then libraries="$libraries$folder:"; fi
+  if [ -d "$folder" ]; then libraries="$libraries\${libraries:+:}$folder"; fi
 done
-LD_LIBRARY_PATH="$libraries$LD_LIBRARY_PATH"
-export LD_LIBRARY_PATH
+unset LD_LIBRARY_PATH
+if [ -n "$libraries" ]; then export LD_LIBRARY_PATH="$libraries"; fi
 exec "$here/root/usr/bin/pawl-redis-server" "$@"
 `;
+
+/** A server that an earlier version fetched has the earlier launcher. False: no server is there. */
+async function renewLauncher(path: string): Promise<boolean> {
+  const present = await readFile(path, 'utf8').catch(() => undefined);
+  if (present !== undefined && present !== LAUNCHER) {
+    const aside = `${path}.${process.pid}`;
+    await writeFile(aside, LAUNCHER, { mode: 0o755 });
+    await rename(aside, path);
+  }
+  return present !== undefined;
+}
 
 /** Two processes may fetch at once: the second finds the first's folder in place and keeps that one, if it works. */
 async function replaceFolder(from: string, to: string): Promise<void> {
@@ -151,17 +180,17 @@ async function replaceFolder(from: string, to: string): Promise<void> {
 
 async function findDockerImage(tried: string[]): Promise<string | undefined> {
   try {
-    await run('docker', ['version', '--format', '{{.Server.Version}}'], { timeout: PROBE_TIMEOUT_MS });
+    await runHelper('docker', ['version', '--format', '{{.Server.Version}}'], { timeout: PROBE_TIMEOUT_MS });
   } catch (error) {
     tried.push(isMissing(error) ? 'no docker' : `docker: ${firstLine(error)}`);
     return undefined;
   }
   for (const image of DOCKER_IMAGES) {
-    const here = await run('docker', ['image', 'inspect', image]).catch(() => undefined);
+    const here = await runHelper('docker', ['image', 'inspect', image]).catch(() => undefined);
     if (here !== undefined) return image;
   }
   for (const image of DOCKER_IMAGES) {
-    const pulled = await run('docker', ['pull', '--quiet', image], { timeout: DOWNLOAD_TIMEOUT_MS }).catch(
+    const pulled = await runHelper('docker', ['pull', '--quiet', image], { timeout: DOWNLOAD_TIMEOUT_MS }).catch(
       () => undefined,
     );
     if (pulled !== undefined) return image;

@@ -81,6 +81,7 @@ export class ConnectorSecrets {
         timeout: PROGRAM_TIMEOUT_MS,
         maxBuffer: MAX_BYTES,
         env: { PATH: path },
+        cwd: '/',
       });
       if (stdout.trim() !== '') return stdout.trim();
     } catch {

@@ -239,7 +239,7 @@ function killProcess(processId: number): void {
 
 function sweep(argv: readonly [string, ...string[]]): Promise<void> {
   return new Promise((resolve) => {
-    const sweeper = spawn(argv[0], argv.slice(1), { env: {}, stdio: 'ignore', detached: true });
+    const sweeper = spawn(argv[0], argv.slice(1), { cwd: '/', env: {}, stdio: 'ignore', detached: true });
     sweeper.once('error', () => resolve());
     sweeper.once('exit', () => resolve());
   });

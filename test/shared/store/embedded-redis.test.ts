@@ -119,6 +119,28 @@ describe('one server', () => {
   });
 });
 
+test('keeps its data in a folder whose name has any character', async () => {
+  for (const name of [
+    'line\nbreak',
+    'return\r',
+    '\ttab\b\u0007\u001b\u007f',
+    '"quoted"',
+    "it's",
+    'back\\x41slash\\',
+    ' $HOME `id` # %s ü ',
+  ]) {
+    const folder = join(dataDir, name);
+    const redis = await startEmbeddedRedis({ dataDir: folder });
+    const pid = await serverPid(redis.url);
+    await withClient(redis.url, (client) => client.set('kept', 'yes'));
+    await redis.stop();
+    await gone(pid);
+    expect(existsSync(join(folder, 'redis', 'redis.log')), JSON.stringify(name)).toBe(true);
+    expect(existsSync(join(folder, 'redis', 'appendonlydir')), JSON.stringify(name)).toBe(true);
+    await eventually(() => !existsSync(join(folder, 'redis', 'endpoint.json')), { what: 'the end of the keeper' });
+  }
+});
+
 describe('its lifetime', () => {
   test('does not depend on the process that started it, also after kill -9', async () => {
     const starter = startUser();
