@@ -71,6 +71,11 @@ write(join(folder, 'api', 'signing-keys'), signingKeys, 0o440);
 write(join(folder, 'api', 'api-tokens'), apiTokens, 0o440);
 write(join(folder, 'api', 'redis-url'), redisUrl('api'), 0o440);
 write(join(folder, 'api', 'board-redis-url'), redisUrl('board'), 0o440);
+/** What a worker publishes is signed with a key of its tier; the API has those of all tiers. */
+const workerKeys = TIERS.map((tier) =>
+  once(join(folder, `worker-${tier}`, 'worker-keys'), 0o440, () => `${tier}=${tier}-1:${secret()}`),
+);
+write(join(folder, 'api', 'worker-keys'), workerKeys.join(','), 0o440);
 for (const tier of TIERS) {
   write(join(folder, `worker-${tier}`, 'signing-keys'), signingKeys, 0o440);
   write(join(folder, `worker-${tier}`, 'redis-url'), redisUrl(`worker-${tier}`), 0o440);

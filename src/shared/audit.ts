@@ -172,6 +172,7 @@ export type AuditEvent =
         | 'replay'
         | 'job'
         | 'spec'
+        | 'tool'
         | 'message'
         | 'question'
         | 'answer';

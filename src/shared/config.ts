@@ -119,6 +119,11 @@ const apiTokenSchema = z.strictObject({
 });
 export type ApiToken = z.output<typeof apiTokenSchema>;
 
+const signingKeySchema = z.strictObject({
+  kid: z.string().min(1),
+  key: z.string().min(16, 'must have at least 16 characters'),
+});
+
 export const settingsSchema = z.strictObject({
   redisUrl: z.string().min(1).optional(),
   dataDir: z.string().min(1).default('.pawl'),
@@ -143,9 +148,9 @@ export const settingsSchema = z.strictObject({
     // Which role it has would be the last one's, unseen.
     .refine((tokens) => new Set(tokens.map(({ token }) => token)).size === tokens.length, 'names a token twice')
     .default([]),
-  signingKeys: z
-    .array(z.strictObject({ kid: z.string().min(1), key: z.string().min(16, 'must have at least 16 characters') }))
-    .default([]),
+  signingKeys: z.array(signingKeySchema).default([]),
+  /** Keys of the workers of a tier, which alone sign the tools that these publish. A front door has all of them, a worker its own. */
+  workerKeys: z.partialRecord(z.enum(TIERS), z.array(signingKeySchema).min(1)).default({}),
   reliability: z
     .strictObject({
       enabled: z.boolean().default(true),
@@ -277,6 +282,12 @@ const asList = (text: string) =>
     .map((part) => part.trim())
     .filter((part) => part !== '');
 
+/** Without a name it is all key: the name is public, the key is not. */
+const asSigningKey = (text: string) => {
+  const colon = Math.max(0, text.indexOf(':'));
+  return { kid: text.slice(0, colon), key: text.slice(colon + 1) };
+};
+
 /** Every environment variable that Pawl reads, and what it sets. */
 export const VARIABLES: readonly Variable[] = [
   { name: 'REDIS_URL', path: ['redisUrl'], read: asText },
@@ -296,12 +307,20 @@ export const VARIABLES: readonly Variable[] = [
   {
     name: 'PAWL_SIGNING_KEYS',
     path: ['signingKeys'],
-    read: (text) =>
-      asList(text).map((entry) => {
-        // Without a name it is all key: the name is public, the key is not.
-        const colon = Math.max(0, entry.indexOf(':'));
-        return { kid: entry.slice(0, colon), key: entry.slice(colon + 1) };
-      }),
+    read: (text) => asList(text).map(asSigningKey),
+  },
+  {
+    name: 'PAWL_WORKER_KEYS',
+    path: ['workerKeys'],
+    read: (text) => {
+      const keys: Record<string, unknown[]> = {};
+      for (const entry of asList(text)) {
+        const equals = Math.max(0, entry.indexOf('='));
+        const tier = entry.slice(0, equals);
+        keys[tier] = [...(keys[tier] ?? []), asSigningKey(entry.slice(equals + 1))];
+      }
+      return keys;
+    },
   },
   { name: 'TOOL_RELIABILITY_ENABLED', path: ['reliability', 'enabled'], read: asBoolean },
   { name: 'TOOL_RELIABILITY_OPEN_MODE', path: ['reliability', 'openMode'], read: asText },
@@ -396,7 +415,7 @@ export function resolveSettings(sources: {
 }
 
 function isSecret(path: string): boolean {
-  return /^(apiTokens|signingKeys|redisUrl|boardRedisUrl)\b/.test(path);
+  return /^(apiTokens|signingKeys|workerKeys|redisUrl|boardRedisUrl)\b/.test(path);
 }
 
 function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {

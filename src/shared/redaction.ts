@@ -145,15 +145,16 @@ function isSecretName(name: string): boolean {
 export function secretsOf(
   settings: {
     readonly signingKeys?: readonly { readonly key: string }[];
+    readonly workerKeys?: Readonly<Record<string, readonly { readonly key: string }[] | undefined>>;
     readonly apiTokens?: readonly { readonly token: string }[];
     readonly redisUrl?: string | undefined;
   },
   environment: Readonly<Record<string, string | undefined>>,
 ): string[] {
-  const { signingKeys = [], apiTokens = [], redisUrl = '' } = settings;
+  const { signingKeys = [], workerKeys = {}, apiTokens = [], redisUrl = '' } = settings;
   return secretsIn({
     ...environment,
-    secret: signingKeys.map(({ key }) => key),
+    secret: [...signingKeys, ...Object.values(workerKeys).flatMap((keys) => keys ?? [])].map(({ key }) => key),
     token: apiTokens.map(({ token }) => token),
     password: /:([^:@/]+)@/.exec(redisUrl)?.[1],
   });

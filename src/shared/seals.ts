@@ -14,6 +14,8 @@
  * | session  | its key                                                                 |
  * | grant    | its session                                                             |
  * | spec     | its tool's qualified name; the revision stands in itself                |
+ * | tool     | its ID, as a worker publishes it; where its tier has keys of its own,   |
+ * |          | only these sign it                                                      |
  * | message  | whom it is for, or what it is about                                     |
  * | question | its ID                                                                  |
  * | answer   | its question                                                            |
@@ -25,6 +27,7 @@ import { failureOf } from './failure.ts';
 import { digest } from './fingerprint.ts';
 import { type Outcome, resultError } from './outcome.ts';
 import type { Signer } from './signature.ts';
+import type { Tier } from './tool.ts';
 
 /** A signed request holds this long after its job was queued. */
 const REQUEST_VALID_MS = 7 * 24 * 3_600_000;
@@ -32,6 +35,8 @@ const REQUEST_VALID_MS = 7 * 24 * 3_600_000;
 /** Refusals that one process remembers having told. */
 const MAX_TOLD = 10_000;
 
+/** Keys of tiers that have their own. */
+export type WorkerSigners = Readonly<Partial<Record<Tier, Signer>>>;
 type Refused = Extract<AuditEvent, { type: 'refused' }>;
 /** What is signed of an outcome. */
 type OutcomeKind = 'outcome' | 'outcome-parts';
@@ -39,11 +44,13 @@ type OutcomeKind = 'outcome' | 'outcome-parts';
 export class Seals {
   readonly #signer: Signer | undefined;
   readonly #audit: RecordAudit;
+  readonly #workerSigners: WorkerSigners;
   readonly #told = new Set<string>();
 
-  constructor(signer?: Signer, audit: RecordAudit = () => {}) {
+  constructor(signer?: Signer, audit: RecordAudit = () => {}, workerSigners: WorkerSigners = {}) {
     this.#signer = signer;
     this.#audit = audit;
+    this.#workerSigners = workerSigners;
   }
 
   /** Whether anything is signed at all. */
@@ -175,6 +182,26 @@ export class Seals {
   isSpec(tool: string, text: string, signature: string): boolean {
     const refused = { what: 'spec', reason: `the registry's record of ${tool} is not signed by this fleet` } as const;
     return this.#holds(signature, refused, 'spec', tool, text);
+  }
+
+  /** Whether tools of a tier are signed with keys that its workers alone have. */
+  hasOwnKey(tier: Tier): boolean {
+    return this.#workerSigners[tier] !== undefined;
+  }
+
+  publishedTool(tier: Tier, id: string, text: string): string {
+    return (this.#workerSigners[tier] ?? this.#signer)?.sign('tool', id, text) ?? '';
+  }
+
+  isPublishedTool(tier: Tier, id: string, text: string, signature: string): boolean {
+    const signer = this.#workerSigners[tier] ?? this.#signer;
+    if (signer === undefined || signer.verify(signature, 'tool', id, text)) return true;
+    this.refusePublishedTool(id, `is not signed by a worker of the ${tier} tier`, text);
+    return false;
+  }
+
+  refusePublishedTool(id: string, reason: string, ...seen: readonly string[]): void {
+    this.#tell({ what: 'tool', reason: `the published tool ${id} ${reason}` }, id, reason, ...seen);
   }
 
   /** What workers tell each other. */

@@ -127,6 +127,7 @@ export class ToolWorker implements AsyncDisposable {
       settings,
       name: 'worker',
       mode: 'patient',
+      tiers: options.tiers,
       ...(options.audit === undefined ? {} : { audit: options.audit }),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });

@@ -8,6 +8,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import type { Session } from '../../src/producer/session.ts';
 import type { SettingsInput } from '../../src/shared/config.ts';
+import { offerOf } from '../../src/shared/store/catalogue.ts';
 import { FleetKeys } from '../../src/shared/store/keys.ts';
 import { jobIdOf } from '../../src/shared/store/queues.ts';
 import { type AnyTool, defineTool, type Effects } from '../../src/shared/tool.ts';
@@ -421,6 +422,10 @@ describe('somebody who can do all in Redis, but has no key', () => {
     const { tools } = new FleetKeys(fleet.world.prefix);
     const [[id, text] = ['', '']] = Object.entries(await redis.hgetall(tools));
     await redis.hset(tools, id, text.replace('"effects":"once"', '"effects":"none"'));
+    expect((await fleet.pawl.catalogue()).tools).toEqual([]);
+    expect(refusedOf(fleet)).toEqual(['tool']);
+    // A worker with the key may publish it otherwise.
+    await fleet.pawl.backend.catalogue.publish([{ ...offerOf(tool, Date.now()), effects: 'none' }]);
     await fleet.pawl.catalogue();
     const asked = await ask(1);
     expect((await fleet.pawl.approvals.show(asked.id)).record.request.tool.effects).toBe('none');

@@ -10,7 +10,7 @@ import { resolveSettings, type Settings, type SettingsInput } from '../../src/sh
 import type { ToolResultEnvelope } from '../../src/shared/envelope.ts';
 import type { Hook } from '../../src/shared/hooks.ts';
 import { type Logger, silentLogger } from '../../src/shared/log.ts';
-import { Catalogue, offerId, offerOf } from '../../src/shared/store/catalogue.ts';
+import { offerId, offerOf } from '../../src/shared/store/catalogue.ts';
 import type { WorkerEvent } from '../../src/shared/telemetry.ts';
 import type { AnyTool } from '../../src/shared/tool.ts';
 import { TIERS } from '../../src/shared/tool.ts';
@@ -106,7 +106,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
 }
 
 async function publish(pawl: Pawl, tools: readonly AnyTool[]): Promise<void> {
-  const catalogue = new Catalogue(pawl.backend.redis, pawl.settings.prefix);
+  const { catalogue } = pawl.backend;
   const nowMs = await pawl.backend.ledger.now();
   const offers = tools.map((tool) => offerOf(tool, nowMs));
   await catalogue.publish(offers);

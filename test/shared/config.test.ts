@@ -77,6 +77,7 @@ describe('R35: where a setting comes from', () => {
       PAWL_ALLOWED_HOSTS: 'crm.local:8080, billing ,',
       PAWL_API_TOKENS: 'sesame-1:agent,sesame-2:admin:acme,sesame-3:agent:acme:eu',
       PAWL_SIGNING_KEYS: 'new:sixteen-letters-x,old:sixteen:letters:y',
+      PAWL_WORKER_KEYS: 'system=new:sixteen=letters:x,read-only=ro:sixteen-letters-y,system=old:sixteen-letters-z',
     };
     expect(resolveSettings({ environment })).toMatchObject({
       allowedHosts: ['crm.local:8080', 'billing'],
@@ -89,6 +90,13 @@ describe('R35: where a setting comes from', () => {
         { kid: 'new', key: 'sixteen-letters-x' },
         { kid: 'old', key: 'sixteen:letters:y' },
       ],
+      workerKeys: {
+        system: [
+          { kid: 'new', key: 'sixteen=letters:x' },
+          { kid: 'old', key: 'sixteen-letters-z' },
+        ],
+        'read-only': [{ kid: 'ro', key: 'sixteen-letters-y' }],
+      },
     });
   });
 });

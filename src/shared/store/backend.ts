@@ -18,10 +18,10 @@ import {
 import { PawlError } from '../failure.ts';
 import { EMBEDDED_REDIS_STEP } from '../log.ts';
 import { secretsOf } from '../redaction.ts';
-import { Seals } from '../seals.ts';
+import { Seals, type WorkerSigners } from '../seals.ts';
 import { Signer, type SigningKey, UNSIGNED } from '../signature.ts';
 import { FollowedClock } from '../time.ts';
-import { TIERS } from '../tool.ts';
+import { TIERS, type Tier } from '../tool.ts';
 import { Agents } from './agents.ts';
 import { Approvals } from './approvals.ts';
 import { AuditTrail } from './audit.ts';
@@ -98,11 +98,13 @@ export interface BackendOptions {
   readonly log: (level: 'info' | 'warn', message: string, fields?: Record<string, unknown>) => void;
   /** Beside the log. */
   readonly audit?: RecordAudit;
+  /** Of a worker: it reads published tools of these alone. Default: all. */
+  readonly tiers?: readonly Tier[];
 }
 
 /** Connects and checks the server. Throws `BACKEND_UNAVAILABLE` or, for a server that cannot be used at all, `CONFIGURATION`. */
 export async function openBackend(options: BackendOptions): Promise<Backend> {
-  const { settings } = options;
+  const { settings, tiers } = options;
   let embedded: EmbeddedRedis | undefined;
   if (settings.redisUrl === undefined) embedded = await startEmbedded(options);
   const { url, redis } = await reach(
@@ -132,7 +134,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
         options.log('warn', 'records of the audit trail were lost while Redis was away', { records }),
     });
     const audit = auditOf(options, writer);
-    const seals = new Seals(signerOf(options, embedded !== undefined), audit);
+    const seals = new Seals(signerOf(options, embedded !== undefined), audit, workerSignersOf(settings));
     const shards = await knownShards(redis, settings);
     const ledger = new Ledger(redis, settings.prefix, longestKeptMs(settings), seals, writer);
     return {
@@ -154,7 +156,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       audit,
       records: writer,
       trail: new AuditTrail(redis, settings.prefix, writer),
-      catalogue: new Catalogue(redis, settings.prefix),
+      catalogue: new Catalogue(redis, settings.prefix, { seals, ...(tiers === undefined ? {} : { tiers }) }),
       specs: new Specs(redis, settings.prefix, seals),
       skills: new SkillRecords(redis, settings.prefix, seals),
       handovers: new Handovers(redis, settings.prefix, seals),
@@ -284,6 +286,10 @@ function signerOf({ settings, log }: BackendOptions, embedded: boolean): Signer 
   if (embedded) return new Signer([ownKey(settings.dataDir)]);
   log('warn', `Without PAWL_SIGNING_KEYS nothing is signed: ${UNSIGNED}.`);
   return undefined;
+}
+
+function workerSignersOf({ workerKeys }: Settings): WorkerSigners {
+  return Object.fromEntries(Object.entries(workerKeys).map(([tier, keys = []]) => [tier, new Signer(keys)]));
 }
 
 const SHORTEST_KEY = 16;

@@ -5,10 +5,12 @@ import type { CircuitOverrides } from '../breaker.ts';
 import type { TrustClass } from '../consensus.ts';
 import { canonicalJson, digest } from '../fingerprint.ts';
 import type { JsonSchema } from '../schema.ts';
+import { Seals } from '../seals.ts';
 import {
   type AnyTool,
   type Effects,
   qualifiedName,
+  TIERS,
   type Tier,
   type ToolAnnotations,
   type ToolBudget,
@@ -18,7 +20,9 @@ import {
 } from '../tool.ts';
 import { FleetKeys } from './keys.ts';
 import { newsChannel } from './news.ts';
+import { parsePublishedTool, parseWorkerRecord } from './published-tools.ts';
 import { type Redis, Script } from './redis.ts';
+import { sealedText, splitSealed } from './sealed-text.ts';
 
 export const HEARTBEAT_MS = 5_000;
 /** A worker that has been silent this long counts as gone. */
@@ -158,30 +162,41 @@ export function isForsaken(
 
 const heartbeatScript = new Script('heartbeat');
 
+export interface CatalogueOptions {
+  /** Default: nothing is signed, and everything is taken. */
+  readonly seals?: Seals;
+  /** The tiers whose tools are read: a worker needs those of its own, and has no keys for others. Default: all. */
+  readonly tiers?: readonly Tier[];
+}
+
 export class Catalogue {
   readonly #redis: Redis;
   readonly #keys: FleetKeys;
   readonly #news: string;
-  /** Offers as they were read last, by their text: most of them stay what they are. */
-  #known = new Map<string, ToolOffer>();
+  readonly #seals: Seals;
+  readonly #tiers: readonly Tier[];
+  /** Published tools as they were read last, by field and text: most of them stay what they are. */
+  #known = new Map<string, ToolOffer | undefined>();
 
-  constructor(redis: Redis, prefix: string) {
+  constructor(redis: Redis, prefix: string, { seals = new Seals(), tiers = TIERS }: CatalogueOptions = {}) {
     this.#redis = redis;
     this.#keys = new FleetKeys(prefix);
     this.#news = newsChannel(redis, prefix);
+    this.#seals = seals;
+    this.#tiers = tiers;
   }
 
   /** Publishes a worker's tools; returns the offers whose definition another worker has published differently. */
   async publish(offers: readonly ToolOffer[]): Promise<readonly ToolOffer[]> {
     if (offers.length === 0) return [];
-    const before = await this.#redis.hmget(this.#keys.tools, ...offers.map(offerId));
-    await this.#redis.hset(
-      this.#keys.tools,
-      Object.fromEntries(offers.map((offer) => [offerId(offer), JSON.stringify(offer)])),
-    );
+    const fields = offers.map((offer) => this.#fieldOf(offer));
+    const before = await this.#redis.hmget(this.#keys.tools, ...fields);
+    const sealed = offers.map((offer, index) => this.#sealed(fields[index] ?? '', offer));
+    await this.#redis.hset(this.#keys.tools, Object.fromEntries(fields.map((field, index) => [field, sealed[index]])));
     return offers.filter((offer, index) => {
       const stored = before[index];
-      return typeof stored === 'string' && (JSON.parse(stored) as ToolOffer).definition !== offer.definition;
+      const known = typeof stored === 'string' ? this.#opened(fields[index] ?? '', stored) : undefined;
+      return known !== undefined && known.definition !== offer.definition;
     });
   }
 
@@ -213,28 +228,70 @@ export class Catalogue {
     const nowMs = Number(time[0]) * 1_000;
     const workers: (WorkerRecord & { seenAtMs: number })[] = [];
     for (let index = 0; index < seen.length; index += 2) {
-      const record = records[seen[index] ?? ''];
+      const record = parseWorkerRecord(records[seen[index] ?? ''] ?? '') as WorkerRecord | undefined;
       const seenAtMs = Number(seen[index + 1]);
-      if (record !== undefined && seenAtMs > nowMs - WORKER_SILENCE_MS)
-        workers.push({ ...(JSON.parse(record) as WorkerRecord), seenAtMs });
+      if (record !== undefined && seenAtMs > nowMs - WORKER_SILENCE_MS) workers.push({ ...record, seenAtMs });
     }
-    const tools = this.#offersIn(Object.values(offers))
+    const tools = this.#offersIn(Object.entries(offers))
       .map((offer) => ({ ...offer, workers: workers.filter((worker) => worker.tools.includes(offerId(offer))).length }))
       .filter((offer) => offer.workers > 0 || offer.seenAtMs > nowMs - OFFER_TTL_MS);
     return { tools, workers };
   }
 
-  /**
-   * Nobody signs an offer. Its digest is computed anew from what it says, so that whoever reads it, and whoever approves a call after
-   * reading it, names what they were shown: workers know the tool as it is, and void an approval of another one.
-   */
-  #offersIn(texts: readonly string[]): ToolOffer[] {
-    this.#known = new Map(texts.map((text) => [text, this.#known.get(text) ?? parsedOffer(text)]));
-    return [...this.#known.values()];
+  #offersIn(lines: readonly (readonly [field: string, text: string])[]): ToolOffer[] {
+    const known = new Map<string, ToolOffer | undefined>();
+    for (const [field, text] of lines) {
+      const line = `${field}\n${text}`;
+      known.set(line, this.#known.has(line) ? this.#known.get(line) : this.#opened(field, text));
+    }
+    this.#known = known;
+    return this.#withoutTakenNames([...known.values()].filter((offer) => offer !== undefined));
   }
-}
 
-function parsedOffer(text: string): ToolOffer {
-  const { definition: _, seenAtMs, ...content } = JSON.parse(text) as ToolOffer;
-  return { ...content, definition: definitionOf(content), seenAtMs };
+  /** Where tiers have keys of their own, each has its own fields: a worker cannot replace what another tier published. */
+  #fieldOf(offer: ToolOffer): string {
+    return this.#seals.hasOwnKey(offer.tier) ? `${offerId(offer)} ${offer.tier}` : offerId(offer);
+  }
+
+  #sealed(field: string, offer: ToolOffer): string {
+    return sealedText(offer, (text) => this.#seals.publishedTool(offer.tier, field, text));
+  }
+
+  /**
+   * A published tool, when a worker of its tier signed it; undefined for any other line. Its digest is computed anew from what it says, so
+   * that whoever approves a call after reading it names what they were shown: workers know the tool as it is, and void an approval of
+   * another one.
+   */
+  #opened(field: string, stored: string): ToolOffer | undefined {
+    const { seal, text } = splitSealed(stored);
+    const parsed = parsePublishedTool(text) as ToolOffer | undefined;
+    if (parsed === undefined) return this.#refused(field, 'is not one', stored);
+    if (!this.#tiers.includes(parsed.tier)) return undefined;
+    if (this.#fieldOf(parsed) !== field)
+      return this.#refused(field, 'does not stand under its own name and keys', stored);
+    if (!this.#seals.isPublishedTool(parsed.tier, field, text, seal)) return undefined;
+    const { definition: _, seenAtMs, ...content } = parsed;
+    return { ...content, definition: definitionOf(content), seenAtMs };
+  }
+
+  #refused(field: string, why: string, stored: string): undefined {
+    this.#seals.refusePublishedTool(field, why, stored);
+  }
+
+  /** Where tiers have keys of their own, a name that several tiers publish is the highest one's: no worker of a lower one gets its calls. */
+  #withoutTakenNames(offers: readonly ToolOffer[]): ToolOffer[] {
+    if (!TIERS.some((tier) => this.#seals.hasOwnKey(tier))) return [...offers];
+    const highest = new Map<string, Tier>();
+    for (const offer of offers) {
+      const known = highest.get(qualifiedName(offer));
+      if (known === undefined || TIERS.indexOf(offer.tier) > TIERS.indexOf(known))
+        highest.set(qualifiedName(offer), offer.tier);
+    }
+    return offers.filter((offer) => {
+      const tier = highest.get(qualifiedName(offer)) ?? offer.tier;
+      if (tier === offer.tier || !this.#seals.hasOwnKey(tier)) return true;
+      this.#seals.refusePublishedTool(this.#fieldOf(offer), `has the name of a tool of the ${tier} tier`);
+      return false;
+    });
+  }
 }

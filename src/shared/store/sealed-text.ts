@@ -6,11 +6,25 @@ export function sealedText(value: object, seal: (text: string) => string): strin
   return `${seal(text)} ${text}`;
 }
 
-/** Undefined when the seal does not hold: nobody with a key wrote that. */
+/** The seal of a stored text, and what it is about. A text without one has the empty seal. */
+export function splitSealed(stored: string): { readonly seal: string; readonly text: string } {
+  const end = stored.startsWith('{') ? 0 : stored.indexOf(' {');
+  return { seal: stored.slice(0, Math.max(0, end)), text: stored.slice(end).trimStart() };
+}
+
+/** Undefined when the seal does not hold: nobody with a key wrote that. So it is for what is no JSON, which any writer can store. */
 export function openedText<Value>(stored: string, holds: (text: string, seal: string) => boolean): Value | undefined {
-  const split = stored.indexOf(' {');
-  const text = stored.slice(split + 1);
-  return holds(text, stored.slice(0, split)) ? (JSON.parse(text) as Value) : undefined;
+  const { seal, text } = splitSealed(stored);
+  return holds(text, seal) ? (parseJson(text) as Value | undefined) : undefined;
+}
+
+/** Undefined for what is no JSON. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Of a message, `about`: whom it is for, or what it is about. */
