@@ -147,7 +147,7 @@ function isRedisAway(error: unknown): error is PawlError {
   return error instanceof PawlError && error.code === 'BACKEND_UNAVAILABLE';
 }
 
-/** Up to the last @: who forgot to escape one in a password, or a slash, does not see the rest of it. */
+/** Up to the last @: who forgot to escape one in a password, or a slash, does not see the rest of it. Nor what stands behind a ?. */
 export function withoutPassword(url: string): string {
-  return url.replace(/\/\/.*@/gs, '//***@');
+  return url.replace(/\/\/.*@/gs, '//***@').replace(/(?<=password=)[^&]*/gi, '***');
 }

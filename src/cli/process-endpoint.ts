@@ -47,7 +47,7 @@ export async function openProcessEndpoint({
   } catch (error) {
     throw new PawlError(
       'CONFIGURATION',
-      `PAWL_METRICS_PORT: ${metricsHost}:${metricsPort} cannot be used: ${error instanceof Error ? error.message : String(error)}`,
+      `PAWL_METRICS_PORT: ${metricsHost} port ${metricsPort} cannot be used: ${error instanceof Error ? error.message : String(error)}`,
       { cause: error },
     );
   }

@@ -17,6 +17,11 @@ import { tenantSettingsSchema } from './tenant.ts';
 import { TIERS } from './tool.ts';
 
 const milliseconds = z.number().int().positive();
+/** An IPv6 address may stand in brackets, as in a URL; whoever listens takes it without them. */
+const listeningHost = z
+  .string()
+  .min(1)
+  .transform((host) => host.replace(/^\[(.*)\]$/, '$1'));
 const onOff = z.enum(['on', 'off']);
 /** See `durability.ts`. */
 const durability = z.enum(['everysec', 'always', 'waitaof']);
@@ -132,7 +137,7 @@ export const settingsSchema = z.strictObject({
     .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'must be 1 to 64 letters, digits, _, . or -')
     .default('pawl'),
   httpPort: z.number().int().min(0).max(65_535).default(7_070),
-  httpHost: z.string().min(1).default('127.0.0.1'),
+  httpHost: listeningHost.default('127.0.0.1'),
   http: z
     .strictObject({
       /** Of one token; unlimited when absent. */
@@ -182,7 +187,7 @@ export const settingsSchema = z.strictObject({
     .regex(/^[a-zA-Z_][a-zA-Z0-9_]*$/, 'must be a Prometheus name')
     .default('openclaw_tool'),
   metricsPort: z.number().int().min(0).max(65_535).optional(),
-  metricsHost: z.string().min(1).default('127.0.0.1'),
+  metricsHost: listeningHost.default('127.0.0.1'),
   /** What Bull Board reads with, where it has a Redis user of its own. */
   boardRedisUrl: z.string().min(1).optional(),
   /** Where people look at traces: `{traceId}` stands for the trace’s ID. */

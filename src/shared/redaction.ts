@@ -156,7 +156,10 @@ export function secretsOf(
     ...environment,
     secret: [...signingKeys, ...Object.values(workerKeys).flatMap((keys) => keys ?? [])].map(({ key }) => key),
     token: apiTokens.map(({ token }) => token),
-    password: /:([^:@/]+)@/.exec(redisUrl)?.[1],
+    password: [
+      /:([^:@/]+)@/.exec(redisUrl)?.[1],
+      ...[...redisUrl.matchAll(/password=([^&#,]+)/gi)].map(([, value]) => value),
+    ],
   });
 }
 

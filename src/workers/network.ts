@@ -9,7 +9,7 @@
 import { type LookupAddress, lookup as systemLookup } from 'node:dns';
 import { type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
-import { isIP, type LookupFunction } from 'node:net';
+import { isIP, isIPv6, type LookupFunction } from 'node:net';
 import { pipeline, Readable, Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { asToolError, classify } from '../shared/classify.ts';
@@ -139,7 +139,7 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
     throw new PawlError('PERMISSION_DENIED', `Only http and https are allowed; got ${url.protocol}//`);
   }
   const hostname = url.hostname.replace(/^\[|\]$/g, '');
-  const free = isAllowed(url, hostname, options.allowedHosts ?? []);
+  const free = isAllowed(url, options.allowedHosts ?? []);
   // Node asks `lookup` for names only: an address written as such is checked here.
   if (!free && isIP(hostname) !== 0) refusePrivate(hostname, hostname);
   // These names mean this host by definition (RFC 6761), whether or not a resolver knows them.
@@ -188,10 +188,17 @@ async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Pro
   });
 }
 
-function isAllowed(url: URL, hostname: string, allowedHosts: readonly string[]): boolean {
+function isAllowed(url: URL, allowedHosts: readonly string[]): boolean {
   const port = url.port || (url.protocol === 'https:' ? '443' : '80');
-  const names = [hostname, url.hostname, `${hostname}:${port}`, `${url.hostname}:${port}`];
-  return allowedHosts.some((allowed) => names.includes(allowed.toLowerCase()));
+  const names = [url.hostname, `${url.hostname}:${port}`];
+  return allowedHosts.some((allowed) => names.includes(asInUrl(allowed)));
+}
+
+/** A host, with or without a port, as URLs write it: an IPv6 address in brackets and in its shortest form. */
+function asInUrl(allowed: string): string {
+  const [, host = '', port = ''] = /^(\[.*\]|[^:]*)(:\d+)?$/.exec(isIPv6(allowed) ? `[${allowed}]` : allowed) ?? [];
+  const isAddress = host.startsWith('[') && isIPv6(host.slice(1, -1));
+  return `${isAddress ? new URL(`http://${host}`).hostname : host.toLowerCase()}${port}`;
 }
 
 /** One private address among several refuses the name: which of them would be connected to is not ours to guess. */

@@ -308,3 +308,20 @@ describe('odd answers', () => {
     expect(await (await result).text()).toBe('');
   });
 });
+
+test.each(['::1', '[::1]', '0:0:0:0:0:0:0:1', '[0::0001]', '::1 with a port', '[0:0::1] with a port'])(
+  'an IPv6 address is allowed however it is written: %s',
+  async (written) => {
+    const server = createServer((_request, response) => response.end('reached'));
+    await new Promise<void>((listening) => server.listen(0, '::1', listening));
+    onTestFinished(() => new Promise<void>((closed) => server.close(() => closed())));
+    const { port } = server.address() as AddressInfo;
+    const [address = '', withPort] = written.split(' ');
+    const allowed = withPort === undefined ? address : `[${address.replace(/[[\]]/g, '')}]:${port}`;
+    const { signal } = new AbortController();
+    const url = `http://[::1]:${port}/`;
+    await expect(openNetwork({ signal, allowedHosts: [] })(url)).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+    const fetch = openNetwork({ signal, allowedHosts: [allowed] });
+    expect(await (await fetch(url)).text()).toBe('reached');
+  },
+);

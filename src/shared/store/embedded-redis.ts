@@ -431,7 +431,8 @@ function socketPathIn(runDir: string): string {
 }
 
 function socketIn(runDir: string): string {
-  return `unix://${socketPathIn(runDir)}`;
+  // A ? or # would end the path.
+  return `unix://${encodeURI(socketPathIn(runDir)).replace(/[?#]/g, encodeURIComponent)}`;
 }
 
 function digestOf(place: Place): string {

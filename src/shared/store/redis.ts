@@ -9,7 +9,7 @@ import { PawlError } from '../failure.ts';
 import { type CommandQueues, CommandWatch } from './command-watch.ts';
 import { DirectConnector } from './direct-connector.ts';
 import { GatheredWrites } from './gathered-writes.ts';
-import { addressOf, clusterUrl, isCluster, nodesOf } from './redis-address.ts';
+import { addressOf, clusterAddressOf, clusterUrl, isCluster, type NodeAddress } from './redis-address.ts';
 import './young-commands.ts';
 
 export type { Redis } from 'ioredis';
@@ -42,10 +42,11 @@ const PATIENT_SILENCE_MS = 15_000;
 
 /** How ioredis should behave for us; also what BullMQ's worker connections are made from (FACTS: `null`, capped delay). */
 export function redisOptions(options: ConnectionOptions): RedisOptions & { replyMapping: 'legacy' } {
-  const address = addressOf(options.url);
+  const address = isCluster(options.url) ? clusterNodeOf(options.url) : addressOf(options.url);
+  const isDirect = address.tls === undefined && address.sentinels === undefined;
   const common: RedisOptions & { replyMapping: 'legacy' } = {
     ...address,
-    ...(address.tls === undefined ? { Connector: DirectConnector } : {}),
+    ...(isDirect ? { Connector: DirectConnector } : {}),
     replyMapping: 'legacy',
     connectionName: options.name,
     retryStrategy: (attempt) => Math.min(50 * attempt, MAX_RECONNECT_DELAY_MS),
@@ -59,6 +60,12 @@ export function redisOptions(options: ConnectionOptions): RedisOptions & { reply
   return options.mode === 'patient'
     ? { ...common, maxRetriesPerRequest: null }
     : { ...common, maxRetriesPerRequest: 1, commandTimeout: COMMAND_TIMEOUT_MS };
+}
+
+/** The first node of a cluster. */
+function clusterNodeOf(url: string): RedisOptions {
+  const { nodes, common } = clusterAddressOf(url);
+  return { ...common, ...nodes[0] };
 }
 
 /** After a failover the address may lead elsewhere by now. Before version 7, a script's own words stand before Redis'. */
@@ -131,16 +138,11 @@ const TRY_AGAIN_MS = 200;
 const TRIES = { 'fail-fast': 10, patient: Number.MAX_SAFE_INTEGER } as const;
 
 function clusterOptions(options: ConnectionOptions) {
-  // A cluster has one database.
-  const {
-    host: _host,
-    port: _port,
-    db: _db,
-    retryStrategy: _retry,
-    ...node
-  } = redisOptions({ ...options, url: nodesOf(options.url)[0] });
+  const { host: _host, port: _port, retryStrategy: _retry, ...node } = redisOptions(options);
   return {
     redisOptions: node,
+    // Looked up, names would become addresses, which no certificate is checked against.
+    ...(node.tls === undefined ? {} : { dnsLookup: keepName }),
     clusterRetryStrategy: (attempt: number) => Math.min(50 * attempt, MAX_RECONNECT_DELAY_MS),
     maxRedirections: TRIES[options.mode],
     retryDelayOnFailover: TRY_AGAIN_MS,
@@ -148,12 +150,12 @@ function clusterOptions(options: ConnectionOptions) {
   };
 }
 
+function keepName(name: string, done: (error: null, name: string) => void): void {
+  done(null, name);
+}
+
 function openCluster(options: ConnectionOptions): Cluster {
-  const nodes = nodesOf(options.url).map((node) => {
-    const { host = '127.0.0.1', port = 6379 } = addressOf(node);
-    return { host, port };
-  });
-  return new TypedCluster(nodes, clusterOptions(options));
+  return new TypedCluster([...clusterAddressOf(options.url).nodes], clusterOptions(options));
 }
 
 /**
@@ -177,17 +179,14 @@ export function nodeOptions(
   node: () => string | undefined,
 ): ReturnType<typeof redisOptions> {
   if (!isCluster(options.url)) return redisOptions(options);
-  const seeds = nodesOf(options.url);
+  const { nodes } = clusterAddressOf(options.url);
   let moved: string | undefined;
-  const targetOf = (attempt: number) => {
+  const targetOf = (attempt: number): Partial<NodeAddress> => {
     const named = moved ?? node();
     moved = undefined;
-    const { host = '127.0.0.1', port = 6379 } = named
-      ? hostAndPort(named)
-      : addressOf(seeds[attempt % seeds.length] ?? '');
-    return { host, port };
+    return named ? hostAndPort(named) : (nodes[attempt % nodes.length] ?? {});
   };
-  const { db: _db, ...plain } = redisOptions({ ...options, url: seeds[0] });
+  const plain = redisOptions(options);
   return {
     ...plain,
     ...targetOf(0),
