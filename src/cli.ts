@@ -69,11 +69,23 @@ export async function runCommand(context: CliContext, argv: readonly string[]): 
     return code;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT_CODES.success.code : EXIT_CODES.usage.code;
+    if (isReply(error)) {
+      say(
+        context,
+        `Redis answered with something that Pawl does not know: ${oneLine(error.message)}. 'pawl doctor' says more.`,
+      );
+      return EXIT_CODES.redisOutOfReach.code;
+    }
     if (!(error instanceof PawlError || error instanceof ToolError)) throw error;
     // A tool's or a server's own words may have several lines.
     say(context, error instanceof PawlError ? error.message : oneLine(error.message));
     return error instanceof PawlError ? exitCodeOfError(error) : EXIT_CODES.failed.code;
   }
+}
+
+/** An error that Redis answered with, as ioredis throws it. Its class is not loaded for a command that needs no Redis. */
+function isReply(error: unknown): error is Error {
+  return error instanceof Error && error.name === 'ReplyError';
 }
 
 /** `pawl calls --json` means `pawl calls ls --json`. */

@@ -12,6 +12,7 @@ import { DataFolderInUseError, type EmbeddedRedis, startEmbeddedRedis } from '..
 import { FleetKeys } from '../shared/store/keys.ts';
 import { isClustered, type Redis, reach, serversOf } from '../shared/store/redis.ts';
 import { NoRedisServerError } from '../shared/store/redis-binary.ts';
+import { checkRights, startError } from '../shared/store/start-check.ts';
 import { detectMeans } from '../workers/processes.ts';
 import { baseTools } from '../workers/tools/index.ts';
 import { type CliContext, print, withoutPassword } from './context.ts';
@@ -127,6 +128,7 @@ async function checkRedis(
     const url = settings.redisUrl ?? embedded?.url ?? '';
     ({ redis } = await reach({ url, name: `${settings.prefix}:doctor`, mode: 'fail-fast' }, CONNECT_TIMEOUT_MS));
     const server = await inspectServer(redis);
+    await checkRights(redis, settings.prefix, true);
     const found =
       embedded === undefined ? `REDIS_URL=${withoutPassword(url)}` : `embedded, ${lines[0] ?? 'running already'}`;
     const nodes = isClustered(redis) ? `, a cluster with ${count(serversOf(redis).length, 'master')}` : '';
@@ -138,7 +140,8 @@ async function checkRedis(
     await redis.set(new FleetKeys(settings.prefix).trial, '1', 'PX', 1_000);
     return false;
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
+    const known = startError(error, settings.prefix);
+    const message = known instanceof Error ? known.message : String(known);
     const url = settings.redisUrl;
     add({
       check,
@@ -172,6 +175,7 @@ function fixOf(message: string, prefix: string): string {
     OOM: 'raise maxmemory, or shorten ttl in pawl.config.json',
     MISCONF: 'make room on the disk of Redis, and look into its log',
     READONLY: 'let REDIS_URL name the master',
+    maxclients: CLOSES_AT_ONCE,
     ECONNRESET: CLOSES_AT_ONCE,
     EPIPE: CLOSES_AT_ONCE,
     NOAUTH: 'name the user and the password in REDIS_URL: redis://user:password@host:6379',

@@ -81,6 +81,7 @@ export async function openFrontDoor(
   let draining = false;
   endpoint?.watch({
     redis: pawl.backend.redis,
+    prefix: settings.prefix,
     isDraining: () => draining,
     isStarting,
     metrics: () => fleet.text('own'),

@@ -64,6 +64,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
     end.started(worker);
     endpoint?.watch({
       redis: worker.redis,
+      prefix: settings.prefix,
       isDraining: () => worker.draining,
       isStarting: () => false,
       metrics: async () => worker.metrics(),

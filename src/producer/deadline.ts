@@ -14,6 +14,8 @@ import type { Submission } from './submission.ts';
 
 /** After the deadline of a call that no worker ended, its waiter ends the waiting. */
 const DEADLINE_GRACE_MS = 250;
+/** A running call's worker writes its outcome at the deadline. One that cannot write keeps its caller no longer than this. */
+const OUTCOME_GRACE_MS = 1_500;
 /** After the deadline of a call that Redis has not answered for, its caller hears of it. */
 export const SILENCE_GRACE_MS = 1_000;
 
@@ -40,6 +42,7 @@ export function withDeadline(
   };
   const expire = async () => {
     if (!own) return giveUpNow();
+    stopGivingUp = schedule(giveUpNow, OUTCOME_GRACE_MS);
     const answer = await parts.ledger.cancel(callId, {
       state: 'failed',
       beforeStart: late,
@@ -50,7 +53,6 @@ export function withDeadline(
     });
     if (answer.kind === 'cancelled') await parts.approvals?.cancelled(callId);
     // Whatever is left of the attempt settles by itself; its outcome can be read by ID.
-    stopGivingUp = schedule(giveUpNow, parts.settings.lockDurationMs);
   };
   // Whoever waits is kept alive by the connections; a deadline alone keeps no process.
   const schedule = parts.schedule ?? backgroundSchedule;

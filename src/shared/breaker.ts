@@ -12,6 +12,7 @@
 
 import { z } from 'zod';
 import { defined } from './defined.ts';
+import { MAX_KEPT_MS } from './time.ts';
 
 export type CircuitState = 'CLOSED' | 'OPEN' | 'HALF_OPEN' | 'FORCED_OPEN';
 
@@ -32,7 +33,7 @@ export interface CircuitPolicy {
   readonly dependency?: string;
 }
 
-const milliseconds = z.number().int().positive();
+const milliseconds = z.number().int().positive().max(MAX_KEPT_MS);
 
 /** What tools and operators may say of it. */
 export const circuitOverridesSchema = z

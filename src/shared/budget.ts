@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { type ToolCallEnvelope, turnOf } from './envelope.ts';
 import { PawlError } from './failure.ts';
+import { MAX_KEPT_MS } from './time.ts';
 
 const amount = z.number().min(0).max(Number.MAX_SAFE_INTEGER);
 const limits = {
@@ -39,6 +40,7 @@ export const budgetSettingsSchema = z.strictObject({
           .number()
           .int()
           .positive()
+          .max(MAX_KEPT_MS)
           .default(24 * 3_600_000),
       }),
     )

@@ -14,9 +14,14 @@ import { retryOverridesSchema } from './retry.ts';
 import { shardCountSchema } from './shards.ts';
 import { MODES } from './switches.ts';
 import { tenantSettingsSchema } from './tenant.ts';
+import { MAX_KEPT_MS, MAX_WAIT_MS } from './time.ts';
 import { TIERS } from './tool.ts';
 
-const milliseconds = z.number().int().positive();
+const bytes = z.number().int().positive();
+/** What a process waits for. */
+const waitMs = z.number().int().min(0).max(MAX_WAIT_MS);
+/** What Redis keeps. */
+const keptMs = z.number().int().positive().max(MAX_KEPT_MS);
 /** An IPv6 address may stand in brackets, as in a URL; whoever listens takes it without them. */
 const listeningHost = z
   .string()
@@ -30,24 +35,24 @@ const mode = z.enum(MODES);
 /** Per-tool policy of the operator, under the tool's name or `namespace.name`. */
 const toolPolicySchema = z.strictObject({
   enabled: z.boolean().optional(),
-  timeoutMs: milliseconds.optional(),
-  maxResultBytes: milliseconds.optional(),
+  timeoutMs: z.number().int().positive().max(MAX_WAIT_MS).optional(),
+  maxResultBytes: bytes.optional(),
   /** What a model is shown of an output; the whole can be read by the call's ID. */
-  maxOutputBytes: milliseconds.optional(),
+  maxOutputBytes: bytes.optional(),
   /** For the tool itself, as `ctx.config` (A8). */
   config: z.record(z.string(), z.unknown()).optional(),
   /** Name calls alike over all sessions; only for tools with effects `none` (R10). */
   scope: z.enum(['session', 'global']).optional(),
   /** What is not named is as `reliability.loopGuard` says. */
   loopGuard: z
-    .strictObject({ warnAt: z.number().int().min(1), refuseAt: z.number().int().min(2), windowMs: milliseconds })
+    .strictObject({ warnAt: z.number().int().min(1), refuseAt: z.number().int().min(2), windowMs: keptMs })
     .partial()
     .optional(),
   /** What a reused key with other parameters means (TR-4). */
   onConflict: z.enum(['refuse', 'independent']).optional(),
   /** Accept `dedupeMode: "disabled"` above the read-only tier. */
   allowDisabledDedupe: z.boolean().optional(),
-  ttl: z.strictObject({ doneMs: milliseconds.optional(), failedMs: milliseconds.optional() }).optional(),
+  ttl: z.strictObject({ doneMs: keptMs.optional(), failedMs: keptMs.optional() }).optional(),
   /** Of its calls in the whole fleet. */
   limits: limitSettingsSchema.optional(),
   /** Of a tool with effects `once`; default: the setting of this name. */
@@ -60,7 +65,7 @@ const toolPolicySchema = z.strictObject({
           ratio: z.number().min(0).max(1),
           floor: z.number().int().min(0),
           capacity: z.number().int().min(0),
-          windowMs: milliseconds,
+          windowMs: keptMs,
         })
         .partial()
         .optional(),
@@ -91,7 +96,7 @@ const memorySchema = z.strictObject({
     })
     .optional(),
   /** Of a record that does not say how long it is kept. Default: for ever. */
-  ttlMs: milliseconds.optional(),
+  ttlMs: keptMs.optional(),
   maxTextBytes: z.number().int().min(1).max(1_048_576).default(32_768),
   /** For each tenant. */
   maxRecords: z.number().int().min(1).default(100_000),
@@ -175,7 +180,7 @@ export const settingsSchema = z.strictObject({
           warnAt: z.number().int().min(1).default(10),
           refuseAt: z.number().int().min(2).default(20),
           /** From the first of them; then the count starts anew. */
-          windowMs: milliseconds.default(300_000),
+          windowMs: keptMs.default(300_000),
         })
         .prefault({}),
     })
@@ -195,21 +200,12 @@ export const settingsSchema = z.strictObject({
   /** Where traces go, as OTLP over HTTP: the collector's address, without `/v1/traces`. */
   otlpEndpoint: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).optional(),
   logLevel: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
-  lockDurationMs: z.number().int().min(200).default(30_000),
-  stalledIntervalMs: z.number().int().min(100).default(30_000),
+  lockDurationMs: waitMs.min(200).default(30_000),
+  stalledIntervalMs: waitMs.min(100).default(30_000),
   /** How long a worker that is asked to stop waits for its running calls: a week at most, as long as a call may take. */
-  drainMs: z
-    .number()
-    .int()
-    .min(0)
-    .max(7 * 86_400_000)
-    .default(25_000),
+  drainMs: waitMs.default(25_000),
   /** How long a call whose tool, version or contract no living worker knows waits for one that does. */
-  toolWaitMs: z
-    .number()
-    .int()
-    .min(0)
-    .default(5 * 60_000),
+  toolWaitMs: waitMs.default(5 * 60_000),
   workspaceRoot: z.string().min(1).optional(),
   /** Hosts (`host` or `host:port`) that `ctx.fetch` may reach although their address is private. */
   allowedHosts: z.array(z.string().min(1)).default([]),
@@ -252,9 +248,9 @@ export const settingsSchema = z.strictObject({
   sandboxNetwork: onOff.default('off'),
   ttl: z
     .strictObject({
-      doneMs: milliseconds.default(DEFAULT_TTLS.doneMs),
-      failedMs: milliseconds.default(DEFAULT_TTLS.failedMs),
-      cancelledMs: milliseconds.default(DEFAULT_TTLS.cancelledMs),
+      doneMs: keptMs.default(DEFAULT_TTLS.doneMs),
+      failedMs: keptMs.default(DEFAULT_TTLS.failedMs),
+      cancelledMs: keptMs.default(DEFAULT_TTLS.cancelledMs),
     })
     .prefault({}),
   /** Of every tool, where neither it nor `tools` says anything else (R35). */

@@ -4,6 +4,7 @@
 import { z } from 'zod';
 import type { CircuitState } from './breaker.ts';
 import { type Issue, PawlError } from './failure.ts';
+import { MAX_WAIT_MS } from './time.ts';
 
 export const CONTRACT_VERSION = '1.1';
 /** Of the idempotency key, in UTF-8 bytes. */
@@ -23,11 +24,7 @@ export function traceparentIn(given: unknown): string | undefined {
   return isOne ? given : undefined;
 }
 
-const milliseconds = z
-  .number()
-  .int()
-  .positive()
-  .max(7 * 24 * 3_600_000);
+const milliseconds = z.number().int().positive().max(MAX_WAIT_MS);
 
 export const idempotencyKeySchema = z
   .string()

@@ -1,5 +1,6 @@
 /** The operator's policy, as `policy` in the configuration file holds it: one declarative document, five kinds of layers. */
 import { z } from 'zod';
+import { MAX_WAIT_MS } from './time.ts';
 import { TIERS } from './tool.ts';
 
 /** From the mildest to the strictest. */
@@ -47,7 +48,7 @@ export const policySettingsSchema = z.strictObject({
     .number()
     .int()
     .min(1)
-    .max(7 * 24 * 3_600_000)
+    .max(MAX_WAIT_MS)
     .default(10 * 60_000),
   global: layerSchema.optional(),
   tenants: z.record(z.string(), layerSchema).default({}),

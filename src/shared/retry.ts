@@ -7,7 +7,7 @@ import { defined } from './defined.ts';
 import type { Effects } from './effects.ts';
 import type { ResultStatus } from './envelope.ts';
 import type { Failure } from './failure.ts';
-import type { Random } from './time.ts';
+import { MAX_WAIT_MS, type Random } from './time.ts';
 
 export interface RetryPolicy {
   /** Attempts in all, the first included. */
@@ -24,9 +24,9 @@ export interface RetryPolicy {
 export const retryOverridesSchema = z
   .strictObject({
     maxAttempts: z.number().int().min(1).max(1_000),
-    baseMs: z.number().int().min(0),
-    maxDelayMs: z.number().int().min(0),
-    maxElapsedMs: z.number().int().min(0),
+    baseMs: z.number().int().min(0).max(MAX_WAIT_MS),
+    maxDelayMs: z.number().int().min(0).max(MAX_WAIT_MS),
+    maxElapsedMs: z.number().int().min(0).max(MAX_WAIT_MS),
     retriableCodes: z.array(z.string()),
     terminalCodes: z.array(z.string()),
   })

@@ -14,6 +14,11 @@ export type Random = () => number;
 /** Runs something once, `afterMs` later; the answer takes that back. */
 export type Schedule = (run: () => void, afterMs: number) => () => void;
 
+/** The longest that a call may take, and that anything waits: a few times as long still fits into a timer. */
+export const MAX_WAIT_MS = 7 * 24 * 3_600_000;
+/** The longest that a record is kept: a hundred years. */
+export const MAX_KEPT_MS = 100 * 365 * 24 * 3_600_000;
+
 /** Node's timers wait no longer: one that is asked to ends at once. */
 export const MAX_TIMER_MS = 2 ** 31 - 1;
 

@@ -56,6 +56,9 @@ export {
   type WorkspaceLine,
   type WorkspaceSearch,
 } from './capability.ts';
+
+import { MAX_WAIT_MS } from './time.ts';
+
 export { EFFECTS, type Effects } from './effects.ts';
 export type { Progress, ToolContext, ToolLogger } from './tool-context.ts';
 export type { Artifact, ContentBlock, ProbeAnswer, ToolResult } from './tool-result.ts';
@@ -312,7 +315,7 @@ function checkDefinition(tool: AnyTool): void {
   const wrong = (field: string, expected: string, came: unknown): never => {
     throw new PawlError(
       'CONFIGURATION',
-      `Tool ${JSON.stringify(tool.name)}: ${field} must be ${expected}; got ${JSON.stringify(came)}.`,
+      `Tool ${JSON.stringify(tool.name)}: ${field} must be ${expected}; got ${typeof came === 'number' ? came : JSON.stringify(came)}.`,
     );
   };
   // Callers without types may leave out what nobody who lists or exports tools can do without.
@@ -339,6 +342,8 @@ function checkDefinition(tool: AnyTool): void {
   if (tool.icon !== undefined && !ICON.test(tool.icon.src))
     wrong('icon.src', 'an https: address or an image as data: address', tool.icon.src);
   if (typeof tool.run !== 'function') wrong('run', 'a function', typeof tool.run);
+  if (!(Number.isSafeInteger(tool.timeoutMs) && tool.timeoutMs >= 1 && tool.timeoutMs <= MAX_WAIT_MS))
+    wrong('timeoutMs', `whole milliseconds from 1 to ${MAX_WAIT_MS} (a week)`, tool.timeoutMs);
   const { type = 'object' } = tool.inputSchema as { readonly type?: unknown };
   if (![type].flat().includes('object')) wrong('input', 'a schema of an object, such as z.object({ … })', { type });
   const command = (tool.inputSchema['properties'] as { readonly command?: unknown } | undefined)?.command;

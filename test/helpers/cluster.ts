@@ -26,7 +26,12 @@ export async function whyNoCluster(): Promise<string | undefined> {
     : `a cluster needs a redis-server program of version 7: ${version}`;
 }
 
-export async function startCluster(): Promise<TestCluster> {
+export interface ClusterOptions {
+  /** What each node is started with beside, and the port at which the others find it. */
+  readonly nodeOptions?: () => Promise<{ readonly port: number; readonly options: readonly string[] }>;
+}
+
+export async function startCluster({ nodeOptions }: ClusterOptions = {}): Promise<TestCluster> {
   const folder = mkdtempSync(join(tmpdir(), 'pawl-cluster-'));
   const nodes: Server[] = [];
   /** The first one makes the others known to each other. */
@@ -35,8 +40,9 @@ export async function startCluster(): Promise<TestCluster> {
     const cluster = ['--cluster-enabled', 'yes', '--cluster-config-file', 'nodes.conf', '--cluster-port', busPort];
     // What a node acknowledged is in its file when it is killed, however busy the disk is.
     const options = [...cluster, '--repl-diskless-sync-delay', '0', '--appendfsync', 'always'];
-    const server = await startServer(join(folder, String(nodes.length)), options);
-    await nodes[0]?.admin.call('CLUSTER', 'MEET', '127.0.0.1', server.port, busPort);
+    const own = await nodeOptions?.();
+    const server = await startServer(join(folder, String(nodes.length)), [...options, ...(own?.options ?? [])]);
+    await nodes[0]?.admin.call('CLUSTER', 'MEET', '127.0.0.1', own?.port ?? server.port, busPort);
     nodes.push(server);
     return server;
   };

@@ -142,3 +142,31 @@ describe('an unusable definition is refused with the field, what is expected and
     expect(tool.effects).toBe('probe');
   });
 });
+
+test.each([
+  ['timeoutMs', { timeoutMs: Number.POSITIVE_INFINITY }],
+  ['timeoutMs', { timeoutMs: Number.NaN }],
+  ['timeoutMs', { timeoutMs: 0 }],
+  ['timeoutMs', { timeoutMs: 1.5 }],
+  ['timeoutMs', { timeoutMs: 2 ** 31 }],
+  ['timeoutMs', { timeoutMs: '30s' as never }],
+  ['retry.baseMs', { retry: { baseMs: Number.POSITIVE_INFINITY } }],
+  ['retry.maxDelayMs', { retry: { maxDelayMs: 2 ** 40 } }],
+  ['retry.maxElapsedMs', { retry: { maxElapsedMs: -1 } }],
+  ['circuit.cooldownMs', { circuit: { cooldownMs: Number.POSITIVE_INFINITY } }],
+  ['circuit.windowMs', { circuit: { windowMs: Number.NaN } }],
+])('a time that nothing can wait is refused by its name: %s %j', (name, times) => {
+  const define = () =>
+    defineTool({
+      name: 'slow',
+      version: '1.0.0',
+      description: 'Waits.',
+      tier: 'read-only',
+      input: z.object({}),
+      run: () => ({ output: null }),
+      ...times,
+    });
+  expect(define).toThrow(
+    expect.objectContaining({ code: 'CONFIGURATION', message: expect.stringContaining(`"slow": ${name}`) }),
+  );
+});

@@ -111,7 +111,12 @@ export function refusalOf(thrown: unknown): Refusal & { readonly defect: boolean
   }
   // What Redis or the operating system said may name hosts and files.
   const isOurs = thrown instanceof HttpError || error.code !== 'BACKEND_UNAVAILABLE';
-  const message = isOurs ? error.message : FAILURES.BACKEND_UNAVAILABLE.sentence;
+  const lacking = isOurs ? undefined : whatRedisLacks(error);
+  const message = isOurs
+    ? error.message
+    : lacking === undefined
+      ? FAILURES.BACKEND_UNAVAILABLE.sentence
+      : `The queue takes nothing: ${lacking}.`;
   return {
     status,
     headers: { ...(status === 503 ? { 'Retry-After': String(RETRY_AFTER_SECONDS) } : {}), ...error.headers },
@@ -126,6 +131,23 @@ export function refusalOf(thrown: unknown): Refusal & { readonly defect: boolean
     },
     defect: false,
   };
+}
+
+/** What a Redis that answers says when it takes nothing, and what that means. */
+const LACKS: Readonly<Record<string, string>> = {
+  OOM: 'redis is full (maxmemory)',
+  MISCONF: 'redis cannot write to its disk',
+  READONLY: 'redis is a read-only replica',
+  LOADING: 'redis is reading its data',
+  NOREPLICAS: 'redis has too few replicas',
+  NOPERM: 'the Redis user lacks rights',
+  'max number of clients': 'redis has as many clients as maxclients allows',
+};
+
+/** Undefined for a Redis that is out of reach. */
+export function whatRedisLacks(error: unknown): string | undefined {
+  const said = error instanceof Error ? error.message : String(error);
+  return Object.entries(LACKS).find(([word]) => said.includes(word))?.[1];
 }
 
 function translated(thrown: unknown): HttpError {

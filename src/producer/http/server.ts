@@ -130,7 +130,12 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
   app.disable('etag');
   app.set('query parser', 'simple');
   app.use(plainHeaders(inside));
-  mountHealth(app, { redis: pawl.backend.redis, isDraining, isStarting: options.isStarting ?? (() => false) });
+  mountHealth(app, {
+    redis: pawl.backend.redis,
+    prefix: pawl.settings.prefix,
+    isDraining,
+    isStarting: options.isStarting ?? (() => false),
+  });
 
   mountPage(app);
   mountButtons(app, pawl);

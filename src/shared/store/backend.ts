@@ -42,6 +42,7 @@ import { Sessions } from './sessions.ts';
 import { Shards } from './shards.ts';
 import { SkillRecords } from './skills.ts';
 import { Specs } from './specs.ts';
+import { checkRights, startError } from './start-check.ts';
 import { SwitchRecords } from './switches.ts';
 import { Tasks } from './tasks.ts';
 import { TerminalOwners } from './terminal-owners.ts';
@@ -116,13 +117,14 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
     READY_TIMEOUT_MS[options.mode],
   ).catch(async (error: unknown) => {
     await embedded?.stop();
-    throw error;
+    throw startError(error, settings.prefix);
   });
   const following = new ClockFollower(redis);
   try {
     // The embedded server is ours to configure.
     if (embedded !== undefined && asksForAlways(settings)) await redis.config('SET', 'appendfsync', 'always');
     const [server] = await Promise.all([inspectServer(redis), following.read()]);
+    await checkRights(redis, settings.prefix, options.mode === 'patient');
     report(server, options);
     const writer = new AuditWriter({
       redis,
@@ -178,7 +180,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
     following.close();
     closeConnection(redis);
     await embedded?.stop();
-    throw error;
+    throw startError(error, settings.prefix);
   }
 }
 

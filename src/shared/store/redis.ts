@@ -10,6 +10,7 @@ import { type CommandQueues, CommandWatch } from './command-watch.ts';
 import { DirectConnector } from './direct-connector.ts';
 import { GatheredWrites } from './gathered-writes.ts';
 import { addressOf, clusterAddressOf, clusterUrl, isCluster, type NodeAddress } from './redis-address.ts';
+import { whyUnusable } from './redis-probe.ts';
 import './young-commands.ts';
 
 export type { Redis } from 'ioredis';
@@ -241,9 +242,12 @@ export async function reach(
   timeoutMs: number,
 ): Promise<{ readonly url: string; readonly redis: Redis }> {
   const redis = openConnection(options);
+  const { url } = options;
   try {
-    await whenReady(redis, timeoutMs);
-    const { url } = options;
+    await whenReady(redis, timeoutMs).catch(async (error: unknown) => {
+      throw explained(error, await whyUnusable(url));
+    });
+    if (/^redis_mode:sentinel/m.test(await redis.info('server'))) throw aSentinel();
     // Since version 7, Redis gives a user no channels by itself: a script would stop where it tells of what it has done.
     const [, cluster] = await Promise.all([redis.publish(options.name, ''), redis.info('cluster')]);
     if (isCluster(url)) return { url, redis };
@@ -257,6 +261,18 @@ export async function reach(
   }
   closeConnection(redis);
   return reach({ ...options, url: clusterUrl(options.url) }, timeoutMs);
+}
+
+function explained(error: unknown, why: string | undefined): unknown {
+  if (why === undefined || !(error instanceof PawlError)) return error;
+  return new PawlError(error.code, `Redis cannot be used: ${why}.`, { cause: error });
+}
+
+function aSentinel(): PawlError {
+  return new PawlError(
+    'CONFIGURATION',
+    'REDIS_URL leads to a Redis Sentinel, which keeps no records: name the server that it watches, as in redis+sentinel://host:26379/mymaster.',
+  );
 }
 
 /** ioredis goes on in database 0 when the server refuses the one that the address names. */

@@ -1,0 +1,30 @@
+-- Tries the commands that the other scripts use, on a key of its own, and says which of them this user or server refuses.
+--
+-- KEYS  1 a key for trials
+-- Returns the names of those that were refused, in lower case
+local key = KEYS[1]
+local tried = {
+  {'DEL', key}, {'UNLINK', key}, {'EXISTS', key}, {'SET', key, '1'}, {'GET', key}, {'INCR', key}, {'INCRBY', key, '1'},
+  {'PEXPIRE', key, '1000'}, {'PEXPIREAT', key, '1'}, {'PTTL', key}, {'PERSIST', key},
+  {'HSET', key, 'f', '1'}, {'HSETNX', key, 'f', '1'}, {'HGET', key, 'f'}, {'HMGET', key, 'f'}, {'HGETALL', key}, {'HVALS', key},
+  {'HLEN', key}, {'HEXISTS', key, 'f'}, {'HINCRBY', key, 'f', '1'}, {'HINCRBYFLOAT', key, 'f', '1'}, {'HDEL', key, 'f'},
+  {'ZADD', key, '1', 'm'}, {'ZINCRBY', key, '1', 'm'}, {'ZSCORE', key, 'm'}, {'ZRANK', key, 'm'}, {'ZCARD', key},
+  {'ZCOUNT', key, '1', '1'}, {'ZRANGE', key, '0', '-1'}, {'ZRANGEBYSCORE', key, '1', '1'}, {'ZREVRANGEBYSCORE', key, '1', '1'},
+  {'ZPOPMIN', key}, {'ZREM', key, 'm'}, {'ZREMRANGEBYSCORE', key, '1', '1'},
+  {'SADD', key, 'm'}, {'SCARD', key}, {'SMEMBERS', key}, {'SREM', key, 'm'},
+  {'RPUSH', key, 'v'}, {'LPUSH', key, 'v'}, {'LINDEX', key, '0'}, {'LLEN', key}, {'LRANGE', key, '0', '1'}, {'LREM', key, '1', 'v'},
+  {'LTRIM', key, '0', '1'}, {'LPOP', key},
+  {'XADD', key, '*', 'f', '1'}, {'XRANGE', key, '-', '+'}, {'XDEL', key, '1-1'}, {'XTRIM', key, 'MAXLEN', '1'},
+  {'TIME'}, {'PUBSUB', 'NUMSUB'},
+}
+local refused = {}
+for _, command in ipairs(tried) do
+  local answer = redis.pcall(unpack(command))
+  local words = type(answer) == 'table' and answer.err or ''
+  -- What such a key cannot take, it was let to try.
+  local isRefused = words:find('permissions to run', 1, true) or words:find("can't run this command", 1, true)
+    or words:find('nknown Redis command', 1, true)
+  if isRefused then refused[#refused + 1] = command[1]:lower() end
+end
+redis.pcall('DEL', key)
+return refused
