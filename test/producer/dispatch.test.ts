@@ -3,6 +3,7 @@ import type { ToolCallEnvelope } from '../../src/shared/envelope.ts';
 import { toolResultEnvelopeSchema } from '../../src/shared/envelope.ts';
 import { type ProducerEvent, producerLine } from '../../src/shared/telemetry.ts';
 import { uuidv7 } from '../../src/shared/time.ts';
+import { startWire } from '../helpers/proxy.ts';
 import { eventually } from '../helpers/signal.ts';
 import { contentOf, type Fleet, keysOfCalls, pending, startFleet } from './fleet.ts';
 import { echo, gated, httpError, scripted } from './tools.ts';
@@ -383,6 +384,31 @@ describe('deadlines', () => {
     expect(result).toMatchObject({ status: 'timeout', error: { code: 'DEADLINE_EXCEEDED' } });
     expect(contexts).toEqual([]);
   });
+
+  test.each(['none', 'once'] as const)(
+    'one that runs with a worker who can write nothing any more ends the waiting of its caller in time (effects %s)',
+    async (effects) => {
+      const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
+      const { tool } = scripted(
+        'mute',
+        () => {
+          begin();
+          return new Promise<never>(() => {});
+        },
+        { effects, ...(effects === 'none' ? { tier: 'read-only' } : {}) },
+      );
+      const fleet = await startFleet({ tools: [tool], workers: 0 });
+      const wire = await startWire(fleet.world.redisUrl);
+      await fleet.startWorker({ settings: { redisUrl: wire.url } });
+      const atMs = performance.now();
+      const ended = fleet.session.call(tool, {}, { idempotencyKey: 'k', deadlineAtMs: Date.now() + 2_000 });
+      await begun;
+      wire.silence();
+      expect(await ended).toMatchObject({ status: 'timeout', error: { code: 'DEADLINE_EXCEEDED' } });
+      // A lease is 30 s.
+      expect(performance.now() - atMs).toBeLessThan(10_000);
+    },
+  );
 
   test('a call that is still queued at its deadline never starts', async () => {
     const { tool, contexts } = scripted('late', () => ({ output: null }));

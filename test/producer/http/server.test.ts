@@ -1,8 +1,10 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { openBoard } from '../../../src/operator/board.ts';
 import { Pawl } from '../../../src/producer/client.ts';
 import { BOARD_PATH, startHttpServer } from '../../../src/producer/http/server.ts';
 import { resolveSettings } from '../../../src/shared/config.ts';
+import { startServer } from '../../chaos/server.ts';
+import { temporaryFolder } from '../../helpers/context.ts';
 import { startWire } from '../../helpers/proxy.ts';
 import { eventually, within } from '../../helpers/signal.ts';
 import { createWorld } from '../../helpers/world.ts';
@@ -176,6 +178,30 @@ describe('health and closing', () => {
     await eventually(async () => (await ask('/readyz')).status === 200);
     expect((await ask('/v1/calls')).status).toBe(200);
     await server.close();
+  }, 40_000);
+
+  test('a Redis that answers and takes nothing is not ready, and what it lacks is said without its own words', async () => {
+    const redis = await startServer(temporaryFolder());
+    onTestFinished(() => redis[Symbol.asyncDispose]());
+    const { ask, call } = await startRig({ redisUrl: redis.url });
+    await ask('/v1/sessions', { method: 'POST', json: { sessionKey: 's' } });
+    for (const [setting, value, back, lack] of [
+      ['maxmemory', '1', '0', 'redis is full (maxmemory)'],
+      ['min-replicas-to-write', '1', '0', 'redis has too few replicas'],
+    ] as const) {
+      await redis.admin.config('SET', setting, value);
+      expect(await ask('/readyz')).toMatchObject({ status: 503, body: { status: 'not ready', reason: lack } });
+      for (const answer of [
+        await call({ tool: 'echo', session: 'unknown', params: { text: 'x' } }),
+        await ask('/v1/sessions', { method: 'POST', json: {} }),
+      ])
+        expect(answer).toMatchObject({
+          status: 503,
+          body: { error: { code: 'BACKEND_UNAVAILABLE', message: `The queue takes nothing: ${lack}.` } },
+        });
+      await redis.admin.config('SET', setting, back);
+      expect((await ask('/readyz')).status).toBe(200);
+    }
   }, 40_000);
 
   test('readyz is 503 within seconds also when Redis says nothing at all', async () => {
