@@ -45,9 +45,10 @@ export async function openProcessEndpoint({
   try {
     await listening;
   } catch (error) {
+    const host = metricsHost.includes(':') ? `[${metricsHost}]` : metricsHost;
     throw new PawlError(
       'CONFIGURATION',
-      `PAWL_METRICS_PORT: ${metricsHost} port ${metricsPort} cannot be used: ${error instanceof Error ? error.message : String(error)}`,
+      `PAWL_METRICS_PORT: ${host}:${metricsPort} cannot be used: ${error instanceof Error ? error.message : String(error)}`,
       { cause: error },
     );
   }

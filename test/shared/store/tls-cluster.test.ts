@@ -1,5 +1,7 @@
 import { Queue, Worker } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
+import { resolveSettings } from '../../../src/shared/config.ts';
+import { openBackend } from '../../../src/shared/store/backend.ts';
 import { closeConnection, isClustered, nodeOptions, reach, slotOf } from '../../../src/shared/store/redis.ts';
 import { Subscription } from '../../../src/shared/store/subscription.ts';
 import { freePort } from '../../chaos/server.ts';
@@ -68,6 +70,11 @@ test.each(['name', 'address'] as const)(
     await subscribed.promise;
     await redis.publish('channel', 'hello');
     expect(await heard.promise).toBe('hello');
+
+    const settings = resolveSettings({ options: { redisUrl: `rediss://localhost:${port}` } });
+    const backend = await openBackend({ settings, name: 'test', mode: 'patient', log: () => {} });
+    expect(backend.clustered).toBe(true);
+    await backend.close();
 
     // By an address that is not in the certificate, and without a name that is.
     const strange = `rediss+cluster://${ports.map((each) => `127.0.0.1:${each}`).join(',')}`;
