@@ -19,6 +19,7 @@ import type { Ended } from '../shared/store/replay.ts';
 import type { Shards } from '../shared/store/shards.ts';
 import type { Switches } from '../shared/switches.ts';
 import type { ProducerEvent } from '../shared/telemetry.ts';
+import { startOf } from '../shared/text-cut.ts';
 import type { Clock, Schedule } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { ApprovalDesk } from './approvals.ts';
@@ -423,6 +424,6 @@ function asking(envelope: ToolCallEnvelope): { requestId: string; toolName: stri
 /** The little that can be said of a malformed envelope. */
 function nameIn(value: unknown): { requestId: string; toolName: string } {
   const fields = (typeof value === 'object' && value !== null ? value : {}) as Record<string, unknown>;
-  const text = (field: unknown) => (typeof field === 'string' ? field.slice(0, 256) : '');
+  const text = (field: unknown) => (typeof field === 'string' ? startOf(field, 256) : '');
   return { requestId: text(fields['requestId']), toolName: text(fields['toolName']) };
 }

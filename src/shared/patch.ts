@@ -3,6 +3,7 @@
  * unified diffs. `patch-apply.ts` puts their hunks into texts; `apply_patch` reads and writes the files.
  */
 import { PawlError } from './failure.ts';
+import { startOf } from './text-cut.ts';
 
 export type FilePatch =
   | { readonly kind: 'add'; readonly path: string; readonly content: string; readonly isExecutable?: boolean }
@@ -97,7 +98,7 @@ class LineReader {
   }
 
   wrong(expected: string): PawlError {
-    const came = this.line === undefined ? 'the end of the patch' : JSON.stringify(this.line.slice(0, 120));
+    const came = this.line === undefined ? 'the end of the patch' : JSON.stringify(startOf(this.line, 120));
     return new PawlError(
       'INVALID_PARAMS',
       `Line ${this.at + 1} of the patch: expected ${expected}; got ${came}. Nothing was changed.`,

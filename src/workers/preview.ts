@@ -1,6 +1,7 @@
 /** What a call would do, asked of its tool before anybody decides on it (D4). Looks, and changes nothing. */
 import { PawlError } from '../shared/failure.ts';
 import type { SessionRecord } from '../shared/session.ts';
+import { startOf } from '../shared/text-cut.ts';
 import { type Schedule, systemSchedule } from '../shared/time.ts';
 import type { AnyTool, PreviewContext, ToolPreview } from '../shared/tool.ts';
 import { unifiedDiff } from './diff-tracker.ts';
@@ -57,7 +58,7 @@ export function previewContext(
 }
 
 function cut({ summary, details }: ToolPreview): ToolPreview {
-  const short = (text: string, max: number) => (text.length <= max ? text : `${text.slice(0, max)}… [cut]`);
+  const short = (text: string, max: number) => (text.length <= max ? text : `${startOf(text, max)}… [cut]`);
   return {
     summary: short(summary, MAX_SUMMARY),
     ...(details === undefined ? {} : { details: short(details, MAX_DETAILS) }),

@@ -12,6 +12,7 @@ import {
 import { PawlError } from '../../shared/failure.ts';
 import { nearest } from '../../shared/schema.ts';
 import type { CallRecord } from '../../shared/store/call-record.ts';
+import { startOf } from '../../shared/text-cut.ts';
 import { DEFAULT_NAMESPACE } from '../../shared/tool.ts';
 import type { Pawl } from '../client.ts';
 import { type CallFilter, findCalls } from '../find-calls.ts';
@@ -297,7 +298,7 @@ function isRefusal(
 async function suggestionsFor(pawl: Pawl, tool: string): Promise<readonly string[]> {
   const { tools } = await pawl.catalogue();
   const names = tools.map(({ namespace, name }) => (namespace === DEFAULT_NAMESPACE ? name : `${namespace}.${name}`));
-  return nearest(tool.slice(0, 256), [...new Set(names)]);
+  return nearest(startOf(tool, 256), [...new Set(names)]);
 }
 
 /** The waiting is over, the call is not. */
@@ -326,7 +327,7 @@ export async function callFor(
   if (record === undefined || !seesTenant(caller, record.request.envelope.target.tenantId))
     throw new PawlError(
       'UNKNOWN_CALL',
-      `There is no call ${JSON.stringify(callId.slice(0, 100))}, or its record has expired.`,
+      `There is no call ${JSON.stringify(startOf(callId, 100))}, or its record has expired.`,
     );
   return record;
 }

@@ -5,6 +5,7 @@ import { defined } from '../../shared/defined.ts';
 import { flatRoot } from '../../shared/exports/root.ts';
 import type { FailureCode } from '../../shared/failure.ts';
 import type { JsonSchema } from '../../shared/schema.ts';
+import { startOf, wellFormed } from '../../shared/text-cut.ts';
 import { DEFAULT_NAMESPACE, type Tier, type ToolAnnotations } from '../../shared/tool.ts';
 import type { Pawl } from '../client.ts';
 
@@ -40,29 +41,31 @@ export async function offerFor(pawl: Pawl, sessionKey: string, mcpName: string):
   const offers = await offersFor(pawl, sessionKey);
   const offer = offers.find((each) => each.mcpName === mcpName);
   if (offer !== undefined) return offer;
-  throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${mcpName.slice(0, 256)}`, {
+  throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${startOf(mcpName, 256)}`, {
     code: 'UNKNOWN_TOOL' satisfies FailureCode,
   });
 }
 
 export function toolView(offer: McpOffer, knowsTasks: boolean) {
   const { title, taskSupport, readOnlyHint, destructiveHint, idempotentHint, openWorldHint } = offer.annotations;
-  return defined({
-    name: offer.mcpName,
-    title,
-    description: offer.description,
-    inputSchema: objectRoot(withoutAnswers(offer)),
-    outputSchema: declaredOutput(offer),
-    annotations: defined({
+  return wellFormed(
+    defined({
+      name: offer.mcpName,
       title,
-      readOnlyHint: readOnlyHint ?? offer.tier === 'read-only',
-      destructiveHint: destructiveHint ?? offer.tier !== 'read-only',
-      idempotentHint,
-      openWorldHint,
+      description: offer.description,
+      inputSchema: objectRoot(withoutAnswers(offer)),
+      outputSchema: declaredOutput(offer),
+      annotations: defined({
+        title,
+        readOnlyHint: readOnlyHint ?? offer.tier === 'read-only',
+        destructiveHint: destructiveHint ?? offer.tier !== 'read-only',
+        idempotentHint,
+        openWorldHint,
+      }),
+      execution: taskSupport === undefined || !knowsTasks ? undefined : { taskSupport },
+      _meta: { 'pawl/tier': offer.tier },
     }),
-    execution: taskSupport === undefined || !knowsTasks ? undefined : { taskSupport },
-    _meta: { 'pawl/tier': offer.tier },
-  });
+  );
 }
 
 /** MCP takes no parameters but those of an object, and that with all that JSON Schema says of it. */

@@ -1,6 +1,7 @@
 /** The way back from an export: the call of a tool that a model means. */
 import { PawlError } from '../failure.ts';
 import { nearest } from '../schema.ts';
+import { startOf } from '../text-cut.ts';
 import { withoutNulls } from './arguments.ts';
 import type { ToolReference } from './names.ts';
 import { underOwnNames } from './parameter-names.ts';
@@ -35,7 +36,7 @@ export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[
   const { arguments: sent = {} } = call;
   const given = typeof sent === 'string' ? parse(tool.name, sent) : sent;
   if (typeof given !== 'object' || given === null || Array.isArray(given))
-    throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${JSON.stringify(given).slice(0, 100)}`);
+    throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${startOf(JSON.stringify(given), 100)}`);
   const params = underOwnNames(tool.inputSchema, given as Readonly<Record<string, unknown>>);
   return { ...target, params: withoutNulls(tool.inputSchema, params) as Readonly<Record<string, unknown>> };
 }

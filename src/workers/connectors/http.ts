@@ -5,6 +5,7 @@ import { type ConnectorRequest, checkAllowed, connectorRequest } from '../../sha
 import { evaluateExpression, isEmpty } from '../../shared/expression.ts';
 import { PawlError } from '../../shared/failure.ts';
 import type { FleetLimit } from '../../shared/store/limits.ts';
+import { startOf } from '../../shared/text-cut.ts';
 import { qualifiedName, type ToolContext, type ToolResult } from '../../shared/tool.ts';
 import type { SpecOf } from '../../shared/tool-spec.ts';
 import type { Executable } from '../declared-tools.ts';
@@ -296,7 +297,7 @@ class Exchange {
   /** Classified by its status and `Retry-After`, as any tool's error is. */
   #failure(method: string, url: URL, { status, headers }: Response, content: unknown): Error {
     const said = typeof content === 'string' ? content : (JSON.stringify(content) ?? '');
-    const quoted = said === '' ? '' : `: ${said.slice(0, QUOTED_LENGTH)}`;
+    const quoted = said === '' ? '' : `: ${startOf(said, QUOTED_LENGTH)}`;
     const location = headers.get('location');
     const moved = status < 400 && location !== null ? `, a redirect to ${this.#clean(location)}` : '';
     return Object.assign(new Error(`${method} ${url.host}${url.pathname} answers ${status}${moved}${quoted}`), {

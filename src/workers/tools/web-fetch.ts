@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
+import { boundaryAt, startOf } from '../../shared/text-cut.ts';
 import { defineTool } from '../../shared/tool.ts';
 import { utf16Of } from './text.ts';
 import { readable, stripped } from './web-page.ts';
@@ -74,7 +75,7 @@ export const webFetch = defineTool({
     const source = decoded(bytes, response.headers.get('content-type') ?? '');
     if (!response.ok) {
       const text = HTML.test(contentType.trim()) ? stripped(source) : source;
-      const said = isText ? `: ${text.replaceAll(/\s+/g, ' ').trim().slice(0, MAX_ERROR_LENGTH)}` : '';
+      const said = isText ? `: ${startOf(text.replaceAll(/\s+/g, ' ').trim(), MAX_ERROR_LENGTH)}` : '';
       throw Object.assign(new Error(`${response.url} answered ${response.status}${said}`), {
         status: response.status,
         headers: response.headers,
@@ -83,11 +84,13 @@ export const webFetch = defineTool({
     const isPage = HTML.test(contentType.trim()) && format !== 'raw';
     const page = isPage ? await readable(source, response.url, format) : { content: source };
     const isEmptyPage = isPage && page.content === '';
-    const content = page.content.slice(offset, offset + maxLength);
-    const end = offset + content.length;
+    const from = boundaryAt(page.content, offset);
+    // A character that is longer than what may be shown is shown all the same: every call gets on.
+    const content = startOf(page.content.slice(from), Math.max(maxLength, 2));
+    const end = from + content.length;
     const isCut = end < page.content.length;
     const mark = isCut
-      ? `\n[truncated: characters ${offset} to ${end} of ${page.content.length}; go on with offset ${end}]`
+      ? `\n[truncated: characters ${from} to ${end} of ${page.content.length}; go on with offset ${end}]`
       : '';
     return {
       output: {
