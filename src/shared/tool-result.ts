@@ -103,10 +103,16 @@ function isContentBlock(value: unknown): value is ContentBlock {
     case 'audio':
       return typeof block['data'] === 'string' && typeof block['mimeType'] === 'string';
     case 'resource':
-      return typeof block['uri'] === 'string';
+      return (
+        typeof block['uri'] === 'string' && ['mimeType', 'text', 'blob'].every((name) => isTextOrAbsent(block[name]))
+      );
     default:
       return false;
   }
+}
+
+function isTextOrAbsent(value: unknown): boolean {
+  return value === undefined || typeof value === 'string';
 }
 
 /** What stands in `output.metadata` beside the content, where the result says it. */
