@@ -1,5 +1,6 @@
 /** Runs HTTP connectors: one request, or the pages of one, and of the answer what the declaration says (I8, I17). */
 import { isUtf8 } from 'node:buffer';
+import { decodeDocument } from '../../shared/charset.ts';
 import type { Connector } from '../../shared/connector.ts';
 import { type ConnectorRequest, checkAllowed, connectorRequest } from '../../shared/connector-request.ts';
 import { evaluateExpression, isEmpty } from '../../shared/expression.ts';
@@ -260,7 +261,7 @@ class Exchange {
         mediaType: type.split(';')[0] || 'application/octet-stream',
         base64: Buffer.from(bytes).toString('base64'),
       };
-    const text = decoderFor(type).decode(bytes);
+    const text = decodeDocument(bytes, type);
     const isJson = JSON_TYPE.test(type);
     // Many services say that their JSON is plain text; whoever declares a part of it knows better.
     const { result, pagination } = this.#connector;
@@ -336,16 +337,6 @@ function parsedJson(text: string): unknown {
   return JSON.parse(text, (_key, value: unknown, { source = '' }: { readonly source?: string } = {}) =>
     typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? source : value,
   );
-}
-
-/** Of the character set that the answer names; UTF-8 where it names none that there is. */
-function decoderFor(contentType: string) {
-  const [, label] = /\bcharset\s*=\s*"?([^\s;"]+)/.exec(contentType) ?? [];
-  try {
-    return new TextDecoder(label);
-  } catch {
-    return new TextDecoder();
-  }
 }
 
 async function bytesOf(response: Response, maxBytes: number): Promise<Uint8Array> {
