@@ -5,9 +5,11 @@ import {
   contractSchemas,
   idempotencyKeySchema,
   keyOfHeader,
+  type ToolCallEnvelope,
   type ToolResultEnvelope,
   toolCallEnvelopeSchema,
   traceparentIn,
+  withEveryName,
 } from '../../shared/envelope.ts';
 import { PawlError } from '../../shared/failure.ts';
 import { nearest } from '../../shared/schema.ts';
@@ -233,10 +235,18 @@ async function submit(pawl: Pawl, caller: Caller, body: Readonly<Record<string, 
   if (caller.tenantId === undefined) return pawl.submitUnchecked(body, submitterOf(caller));
   const parsed = toolCallEnvelopeSchema.safeParse(body);
   if (!parsed.success) return pawl.submitUnchecked(body);
-  const { target } = parsed.data;
+  const { target, payload } = parsed.data;
+  const given = (body as ToolCallEnvelope).payload.params;
   if (target.tenantId !== undefined) checkTenant(caller, target.tenantId, 'The tenantId');
   await sessionOrNew(pawl, caller, target);
-  return pawl.submit({ ...parsed.data, target: { ...target, tenantId: caller.tenantId } }, submitterOf(caller));
+  return pawl.submit(
+    {
+      ...parsed.data,
+      payload: { ...payload, params: withEveryName(payload.params, given) },
+      target: { ...target, tenantId: caller.tenantId },
+    },
+    submitterOf(caller),
+  );
 }
 
 const ENVELOPE_FIELDS = ['contractVersion', 'toolName', 'toolNamespace', 'target', 'payload', 'transport', 'control'];
@@ -254,7 +264,8 @@ async function submitShort(pawl: Pawl, caller: Caller, body: unknown): Promise<S
       issues,
     });
   }
-  const { tool, params, session: sessionKey, namespace, ...given } = parsed.data;
+  const { tool, params: parsedParams, session: sessionKey, namespace, ...given } = parsed.data;
+  const params = withEveryName(parsedParams, (body as { readonly params?: unknown }).params);
   const session = await sessionOrNew(pawl, caller, { sessionKey });
   const named = namespace === undefined ? splitName(tool) : { namespace, name: tool };
   const options = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
