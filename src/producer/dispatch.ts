@@ -30,6 +30,7 @@ import type { CircuitView } from './circuits.ts';
 import { Claims } from './claims.ts';
 import { heardWithin, SILENCE_GRACE_MS, withDeadline } from './deadline.ts';
 import type { Offer, Offers } from './offers.ts';
+import { underOwnName } from './offers.ts';
 import type { Results, Waiting } from './results.ts';
 import type { Submission, SubmitOptions } from './submission.ts';
 import type { CallTraces } from './traces.ts';
@@ -94,8 +95,9 @@ export class Dispatch {
   }
 
   /** Hands in a well-formed envelope. Rejects, or throws, only when Redis is out of reach or the code is wrong. */
-  submit(envelope: ToolCallEnvelope, options: SubmitOptions = {}): Submission | Promise<Submission> {
-    const { hooks } = this.#parts;
+  submit(asked: ToolCallEnvelope, options: SubmitOptions = {}): Submission | Promise<Submission> {
+    const { hooks, offers } = this.#parts;
+    const envelope = underOwnName(asked, offers);
     return hooks.has('beforeCall', 'onShortCircuit', 'afterCall')
       ? this.#submitHooked(envelope, options)
       : this.#submit(envelope, options);

@@ -1,7 +1,9 @@
 /** The fleet's tools as MCP shows them (A2, A22): name, schemas and annotations come from the one definition that workers run. */
+
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
 import { answersParameter } from '../../shared/asking.ts';
 import { defined } from '../../shared/defined.ts';
+import { ownName } from '../../shared/exports/names.ts';
 import { flatRoot } from '../../shared/exports/root.ts';
 import type { FailureCode } from '../../shared/failure.ts';
 import type { JsonSchema } from '../../shared/schema.ts';
@@ -39,7 +41,8 @@ export async function offersFor(pawl: Pawl, sessionKey: string): Promise<readonl
 /** Throws -32602: a tool that this session does not have is unknown to it. */
 export async function offerFor(pawl: Pawl, sessionKey: string, mcpName: string): Promise<McpOffer> {
   const offers = await offersFor(pawl, sessionKey);
-  const offer = offers.find((each) => each.mcpName === mcpName);
+  const named = (name: string | undefined) => offers.find((each) => each.mcpName === name);
+  const offer = named(mcpName) ?? named(ownName(DEFAULT_NAMESPACE, mcpName));
   if (offer !== undefined) return offer;
   throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${startOf(mcpName, 256)}`, {
     code: 'UNKNOWN_TOOL' satisfies FailureCode,
