@@ -6,6 +6,7 @@ import type { Amendment, ApprovalState } from '../shared/approval.ts';
 import { PawlError } from '../shared/failure.ts';
 import { shownText } from '../shared/shown.ts';
 import type { Grant } from '../shared/store/grants.ts';
+import { startOf } from '../shared/text-cut.ts';
 import { readParams } from './call.ts';
 import { type CliContext, operatorName, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
@@ -18,7 +19,7 @@ const COLUMNS: readonly Column<ApprovalListing>[] = [
   { title: 'TOOL', text: ({ record }) => record.request.tool.name },
   { title: 'ASKED BY', text: ({ record }) => shownText(record.request.actorId) },
   { title: 'SESSION', text: ({ record }) => shownText(record.request.session.key) },
-  { title: 'WHAT', text: ({ record }) => (record.preview?.summary ?? '').slice(0, 80) },
+  { title: 'WHAT', text: ({ record }) => startOf(record.preview?.summary ?? '', 80) },
 ];
 
 export async function listApprovals(

@@ -2,6 +2,7 @@
 import { type AttemptRecord, UNKNOWN_CODES } from '../shared/call.ts';
 import type { Outcome } from '../shared/outcome.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
+import { startOf } from '../shared/text-cut.ts';
 import { duration, json, moment, oneLine, plainText } from './print.ts';
 
 const MAX_PARAMS_LENGTH = 400;
@@ -107,5 +108,5 @@ export function howToResolve(code: string, callId: string): readonly string[] {
 }
 
 function clip(text: string, maxLength: number): string {
-  return text.length <= maxLength ? text : `${text.slice(0, maxLength)}… [${text.length - maxLength} more characters]`;
+  return text.length <= maxLength ? text : `${startOf(text, maxLength)}… [${text.length - maxLength} more characters]`;
 }

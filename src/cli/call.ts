@@ -10,6 +10,7 @@ import type { Session } from '../producer/session.ts';
 import type { Submission } from '../producer/submission.ts';
 import type { DedupeMode, ToolResultEnvelope } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
+import { startOf } from '../shared/text-cut.ts';
 import type { Tier } from '../shared/tool.ts';
 import { parseToolName } from '../shared/tool-spec.ts';
 import { askAtConsole } from './approvals.ts';
@@ -101,7 +102,7 @@ export async function readParams(context: CliContext, given: string): Promise<Re
   }
   if (typeof params !== 'object' || params === null || Array.isArray(params))
     throw usageError(
-      `The parameters (${source}) must be a JSON object such as {"path":"README.md"}; got ${oneLine(content.slice(0, 40))}.`,
+      `The parameters (${source}) must be a JSON object such as {"path":"README.md"}; got ${oneLine(startOf(content, 40))}.`,
     );
   return params as Record<string, unknown>;
 }
@@ -181,7 +182,7 @@ function sessionOfFolder(folder: string): string {
 }
 
 function actorId(): string {
-  return (userName() ?? 'anonymous').slice(0, 64);
+  return startOf(userName() ?? 'anonymous', 64);
 }
 
 function showProgress(context: CliContext, session: Session): void {

@@ -2,6 +2,7 @@
 import type { Reply } from '../producer/questions.ts';
 import { shownText } from '../shared/shown.ts';
 import type { QuestionRecord } from '../shared/store/questions.ts';
+import { startOf } from '../shared/text-cut.ts';
 import { type CliContext, operatorName, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { type Column, duration, json, table } from './print.ts';
@@ -11,7 +12,7 @@ const COLUMNS: readonly Column<QuestionRecord>[] = [
   { title: 'ID', text: ({ id }) => id },
   { title: 'SESSION', text: ({ session }) => shownText(session) },
   { title: 'LEFT', text: ({ expiresAtMs }) => duration(Math.max(0, expiresAtMs - Date.now())) },
-  { title: 'QUESTION', text: ({ text }) => shownText(text).slice(0, 120) },
+  { title: 'QUESTION', text: ({ text }) => startOf(shownText(text), 120) },
   { title: 'ANSWERS', text: answers },
 ];
 
@@ -46,5 +47,5 @@ export async function replyToQuestion(
 
 function answers({ options = [], freeText }: QuestionRecord): string {
   const values = options.map(({ value }) => shownText(value));
-  return [...values, ...(freeText ? ['any text'] : [])].join(', ').slice(0, 80);
+  return startOf([...values, ...(freeText ? ['any text'] : [])].join(', '), 80);
 }

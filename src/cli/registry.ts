@@ -4,6 +4,7 @@ import { resolve } from 'node:path';
 import { parse as parseYaml } from 'yaml';
 import type { SecretSource } from '../shared/connector.ts';
 import { importOpenApi } from '../shared/openapi-import.ts';
+import { startOf } from '../shared/text-cut.ts';
 import type { PutSpec, RegistryRecord } from '../shared/tool-spec.ts';
 import { type CliContext, operatorName, print, say, usageError, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
@@ -111,7 +112,7 @@ export async function importOpenApiFile(
         context,
         table(tools, [
           { title: 'TOOL', text: ({ name }) => name },
-          { title: 'DESCRIPTION', text: ({ description }) => description.split('\n')[0]?.slice(0, 80) ?? '' },
+          { title: 'DESCRIPTION', text: ({ description }) => startOf(description.split('\n')[0] ?? '', 80) },
         ]),
       );
     return EXIT_CODES.success.code;

@@ -11,6 +11,7 @@ import { moduleFault } from '../module-fault.ts';
 import { PawlError } from '../shared/failure.ts';
 import { type Hook, isHook } from '../shared/hooks.ts';
 import type { ToolOffer } from '../shared/store/catalogue.ts';
+import { startOf } from '../shared/text-cut.ts';
 import { type AnyTool, isTool, qualifiedName } from '../shared/tool.ts';
 import { isToolset, resolveToolsets, type Toolset, toolset } from '../shared/toolset.ts';
 import { usageError } from './context.ts';
@@ -59,7 +60,7 @@ export async function toolsOf({ tools, toolsets }: ToolFiles): Promise<readonly 
   const stranger = found.find((tool) => !isTool(tool));
   if (stranger !== undefined)
     throw usageError(
-      `A toolset must find what defineTool({ … }) returns; it found ${JSON.stringify(stranger).slice(0, 100)}.`,
+      `A toolset must find what defineTool({ … }) returns; it found ${startOf(JSON.stringify(stranger), 100)}.`,
     );
   return [...tools, ...found];
 }

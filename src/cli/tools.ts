@@ -4,6 +4,7 @@ import { switchedToolView } from '../producer/http/views.ts';
 import { type SwitchedTool, switchedTools } from '../producer/switched-tools.ts';
 import { PawlError } from '../shared/failure.ts';
 import { nearest } from '../shared/schema.ts';
+import { startOf } from '../shared/text-cut.ts';
 import { DEFAULT_NAMESPACE, qualifiedName } from '../shared/tool.ts';
 import { type CliContext, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
@@ -31,7 +32,7 @@ function shortName(tool: SwitchedTool): string {
 
 function firstSentence(text: string): string {
   const sentence = /^.*?[.!?](?=\s|$)/s.exec(text)?.[0] ?? text;
-  return sentence.length <= 80 ? sentence : `${sentence.slice(0, 79)}…`;
+  return sentence.length <= 80 ? sentence : `${startOf(sentence, 79)}…`;
 }
 
 export async function listTools(context: CliContext, options: { session?: string; json?: boolean }): Promise<number> {

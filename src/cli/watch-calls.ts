@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { callSummary } from '../producer/http/views.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
+import { startOf } from '../shared/text-cut.ts';
 import { CALL_COLUMNS, standingOf } from './calls.ts';
 import { type CliContext, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
@@ -66,7 +67,7 @@ function liveTable(context: CliContext): (calls: readonly CallRecord[]) => void 
   return (calls) => {
     const { rows = 24, columns = 80 } = context.out;
     const lines = table(calls, CALL_COLUMNS).split('\n');
-    const shown = lines.slice(0, Math.max(1, rows - 2)).map((line) => line.slice(0, columns - 1));
+    const shown = lines.slice(0, Math.max(1, rows - 2)).map((line) => startOf(line, columns - 1));
     const running = calls.filter(({ state }) => state === 'inflight').length;
     shown.push(`${count(calls.length, 'call')}, ${running} in flight; Ctrl-C ends`);
     const up = drawn === 0 ? '' : `\u001b[${drawn}A\r`;

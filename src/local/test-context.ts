@@ -6,6 +6,7 @@ import type { Agents } from '../shared/agent.ts';
 import { resolveSettings } from '../shared/config.ts';
 import type { SessionKind } from '../shared/session.ts';
 import type { Capability, Channel, Progress, StoredMemory, Tier, ToolContext } from '../shared/tool.ts';
+import { checkedProgress } from '../shared/tool-answers.ts';
 import { capabilitiesFor } from '../workers/capabilities.ts';
 import { protectFolder } from '../workers/protected-paths.ts';
 import { TerminalHost } from '../workers/terminals.ts';
@@ -131,7 +132,7 @@ export function testContext(options: TestContextOptions = {}): TestContext {
     config: options.config ?? {},
     values: new Map(),
     log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
-    progress: (progress) => void progressed.push(progress),
+    progress: (report) => void progressed.push(checkedProgress('the tool', report)),
     workspaceRoot,
     progressed,
     logged,

@@ -30,6 +30,7 @@ import type { Grant, Grants } from '../shared/store/grants.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { ApprovalRecords } from '../shared/store/records.ts';
 import { routeOf } from '../shared/store/sessions.ts';
+import { startOf } from '../shared/text-cut.ts';
 import { qualifiedName, type Tier } from '../shared/tool.ts';
 import type { Offer, Offers } from './offers.ts';
 
@@ -271,7 +272,7 @@ export class ApprovalDesk {
     if (record === undefined)
       throw new PawlError(
         'UNKNOWN_APPROVAL',
-        `There is no approval ${JSON.stringify(id.slice(0, 120))}, or its record has expired.`,
+        `There is no approval ${JSON.stringify(startOf(id, 120))}, or its record has expired.`,
       );
     return record;
   }

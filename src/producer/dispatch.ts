@@ -19,6 +19,7 @@ import type { Ended } from '../shared/store/replay.ts';
 import type { Shards } from '../shared/store/shards.ts';
 import type { Switches } from '../shared/switches.ts';
 import type { ProducerEvent } from '../shared/telemetry.ts';
+import { startOf } from '../shared/text-cut.ts';
 import type { Clock, Schedule } from '../shared/time.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import type { ApprovalDesk } from './approvals.ts';
@@ -29,6 +30,7 @@ import type { CircuitView } from './circuits.ts';
 import { Claims } from './claims.ts';
 import { heardWithin, SILENCE_GRACE_MS, withDeadline } from './deadline.ts';
 import type { Offer, Offers } from './offers.ts';
+import { underOwnName } from './offers.ts';
 import type { Results, Waiting } from './results.ts';
 import type { Submission, SubmitOptions } from './submission.ts';
 import type { CallTraces } from './traces.ts';
@@ -93,8 +95,9 @@ export class Dispatch {
   }
 
   /** Hands in a well-formed envelope. Rejects, or throws, only when Redis is out of reach or the code is wrong. */
-  submit(envelope: ToolCallEnvelope, options: SubmitOptions = {}): Submission | Promise<Submission> {
-    const { hooks } = this.#parts;
+  submit(asked: ToolCallEnvelope, options: SubmitOptions = {}): Submission | Promise<Submission> {
+    const { hooks, offers } = this.#parts;
+    const envelope = underOwnName(asked, offers);
     return hooks.has('beforeCall', 'onShortCircuit', 'afterCall')
       ? this.#submitHooked(envelope, options)
       : this.#submit(envelope, options);
@@ -423,6 +426,6 @@ function asking(envelope: ToolCallEnvelope): { requestId: string; toolName: stri
 /** The little that can be said of a malformed envelope. */
 function nameIn(value: unknown): { requestId: string; toolName: string } {
   const fields = (typeof value === 'object' && value !== null ? value : {}) as Record<string, unknown>;
-  const text = (field: unknown) => (typeof field === 'string' ? field.slice(0, 256) : '');
+  const text = (field: unknown) => (typeof field === 'string' ? startOf(field, 256) : '');
   return { requestId: text(fields['requestId']), toolName: text(fields['toolName']) };
 }

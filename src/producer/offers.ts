@@ -2,6 +2,8 @@
  * The tools that producers can call: those that the fleet's workers publish, a cached copy of the catalogue, and those that the
  * registry declares, a copy that is pushed. The schema of each definition is compiled once, when it is first called.
  */
+import type { ToolCallEnvelope } from '../shared/envelope.ts';
+import { ownName } from '../shared/exports/names.ts';
 import { PawlError } from '../shared/failure.ts';
 import { compiledWhenUsed, nearest, type Validator } from '../shared/schema.ts';
 import { type Catalogue, type CatalogueContent, isForsaken, type ToolOffer } from '../shared/store/catalogue.ts';
@@ -136,6 +138,14 @@ export class Offers {
   close(): void {
     clearInterval(this.#timer);
   }
+}
+
+/** A call by a second name of a base tool is a call of that tool, unless another tool has the name. */
+export function underOwnName(envelope: ToolCallEnvelope, offers: Pick<Offers, 'peek'>): ToolCallEnvelope {
+  const { toolNamespace: namespace, toolName } = envelope;
+  const own = ownName(namespace, toolName);
+  const isMeant = own !== undefined && offers.peek(namespace, toolName) === undefined;
+  return isMeant && offers.peek(namespace, own) !== undefined ? { ...envelope, toolName: own } : envelope;
 }
 
 /** `UNKNOWN_TOOL`, with the nearest names among what is offered. */

@@ -9,6 +9,7 @@ import { homeOf } from '../shared/store/keys.ts';
 import { publishNews } from '../shared/store/news.ts';
 import type { ShadowCount } from '../shared/store/switches.ts';
 import type { ReliabilityModes, Switches, SwitchWords } from '../shared/switches.ts';
+import { startOf } from '../shared/text-cut.ts';
 import { TIERS, type Tier, toolNamed } from '../shared/tool.ts';
 import type { CircuitAdmin, CircuitListing, CircuitSelection } from './circuit-admin.ts';
 import { type EnforcedCircuit, withEnforcement } from './enforcement.ts';
@@ -94,7 +95,7 @@ export class OperatorDesk {
   async drainWorker(workerId: string, by?: string): Promise<void> {
     const { workers } = await this.#parts.backend.catalogue.read();
     if (!workers.some(({ id }) => id === workerId))
-      throw new PawlError('NOT_FOUND', `There is no worker ${JSON.stringify(workerId.slice(0, 200))}.`);
+      throw new PawlError('NOT_FOUND', `There is no worker ${JSON.stringify(startOf(workerId, 200))}.`);
     await publishNews(this.#parts.backend.redis, this.#parts.settings.prefix, { type: 'drain', workerId });
     await this.overridden('worker', `drain ${workerId}`, by);
   }

@@ -5,6 +5,7 @@ import { contractInvalid, type ToolCallEnvelope } from '../shared/envelope.ts';
 import { withoutNulls } from '../shared/exports/arguments.ts';
 import { type Issue, PawlError } from '../shared/failure.ts';
 import { redact, secretsIn } from '../shared/redaction.ts';
+import { startOf } from '../shared/text-cut.ts';
 import type { Offer } from './offers.ts';
 
 const MAX_PARAMS_BYTES = 4 * 1_024 * 1_024;
@@ -28,7 +29,7 @@ export function jsonParams(params: unknown): Record<string, unknown> {
     throw contractInvalid([
       {
         path: 'payload.params',
-        message: `must be an object; got ${text === undefined ? typeof params : text.slice(0, 40)}`,
+        message: `must be an object; got ${text === undefined ? typeof params : startOf(text, 40)}`,
       },
     ]);
   if (text.length > MAX_PARAMS_BYTES)

@@ -2,6 +2,7 @@
 import type { RecordAudit } from '../shared/audit.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { Given, QuestionRecord, Questions } from '../shared/store/questions.ts';
+import { startOf } from '../shared/text-cut.ts';
 
 export type Reply = { readonly answer: string } | { readonly dismiss: true };
 
@@ -24,7 +25,7 @@ export class QuestionDesk {
   async show(id: string): Promise<QuestionRecord> {
     const record = await this.#questions.read(id);
     if (record === undefined)
-      throw new PawlError('NOT_FOUND', `No question ${JSON.stringify(id.slice(0, 200))} waits for an answer.`);
+      throw new PawlError('NOT_FOUND', `No question ${JSON.stringify(startOf(id, 200))} waits for an answer.`);
     return record;
   }
 
@@ -48,6 +49,6 @@ export class QuestionDesk {
 
 function checkedAnswer({ options = [], freeText }: QuestionRecord, answer: string): string {
   if (freeText || options.some(({ value }) => value === answer)) return answer;
-  const message = `must be one of ${options.map(({ value }) => JSON.stringify(value)).join(', ')}; got ${JSON.stringify(answer.slice(0, 80))}`;
+  const message = `must be one of ${options.map(({ value }) => JSON.stringify(value)).join(', ')}; got ${JSON.stringify(startOf(answer, 80))}`;
   throw new PawlError('CONTRACT_INVALID', `The answer ${message}.`, { issues: [{ path: 'answer', message }] });
 }

@@ -5,6 +5,7 @@ import type { ClientCall, PostedAnswer } from '../shared/dynamic-tool.ts';
 import { PawlError } from '../shared/failure.ts';
 import { MAX_TIMER_MS } from '../shared/time.ts';
 import { qualifiedName, type ToolResult } from '../shared/tool.ts';
+import { checkedProgress } from '../shared/tool-answers.ts';
 import type { Progress } from '../shared/tool-context.ts';
 import { normalizeResult } from '../shared/tool-result.ts';
 import { isToolSpec, type PutSpec, parseToolName, specRecord } from '../shared/tool-spec.ts';
@@ -176,7 +177,7 @@ export class ServedTools implements AsyncDisposable {
     const { callId, fence } = call;
     const progress = (report: Progress) =>
       void this.#clients
-        .progress(clientId, callId, fence, report)
+        .progress(clientId, callId, fence, checkedProgress(call.tool, report))
         .catch((error: Error) => this.#options.onError?.(error));
     try {
       const tool = this.#tools.get(call.tool);

@@ -18,6 +18,7 @@ import { PawlError } from '../shared/failure.ts';
 import { refusal } from '../shared/outcome.ts';
 import type { JsonSchema } from '../shared/schema.ts';
 import type { OpenSession, SessionRecord } from '../shared/session.ts';
+import { startOf } from '../shared/text-cut.ts';
 import { type Clock, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../shared/tool.ts';
 import type { AgentEvent } from './agents.ts';
@@ -177,7 +178,7 @@ export class Session {
         kind: 'answered',
         result: refusal(error, {
           requestId: options.requestId ?? uuidv7(),
-          toolName: toolNameOf(tool).slice(0, 256),
+          toolName: startOf(toolNameOf(tool), 256),
         }),
       };
     }
@@ -228,7 +229,7 @@ export class Session {
     const call = await this.#host.callOf?.(callId);
     const asked = call?.request.envelope;
     if (call === undefined || asked?.target.sessionKey !== this.key)
-      throw new PawlError('UNKNOWN_CALL', `This session has no call ${JSON.stringify(callId.slice(0, 100))}.`);
+      throw new PawlError('UNKNOWN_CALL', `This session has no call ${JSON.stringify(startOf(callId, 100))}.`);
     return compensation(call, this.envelope(asked.toolName, {}, { ...options, namespace: asked.toolNamespace }));
   }
 

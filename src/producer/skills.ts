@@ -16,6 +16,7 @@ import {
 } from '../shared/skill.ts';
 import { names } from '../shared/skill-rule.ts';
 import type { SkillRecords } from '../shared/store/skills.ts';
+import { startOf } from '../shared/text-cut.ts';
 
 export interface SkillsParts {
   readonly records: SkillRecords;
@@ -49,7 +50,7 @@ export class Skills {
   async show(name: string): Promise<SkillRecord> {
     const skill = (await this.list()).find((each) => each.name === name);
     if (skill === undefined)
-      throw new PawlError('NOT_FOUND', `There is no skill ${JSON.stringify(name.slice(0, 200))}.`);
+      throw new PawlError('NOT_FOUND', `There is no skill ${JSON.stringify(startOf(name, 200))}.`);
     return skill;
   }
 
@@ -75,7 +76,7 @@ export class Skills {
   async remove(name: string, by = 'local'): Promise<void> {
     if ((await this.#parts.records.read(name))?.mutable === false) throw isProtected(name);
     if (!(await this.#parts.records.remove(name)))
-      throw new PawlError('NOT_FOUND', `There is no record of a skill ${JSON.stringify(name.slice(0, 200))}.`);
+      throw new PawlError('NOT_FOUND', `There is no record of a skill ${JSON.stringify(startOf(name, 200))}.`);
     await this.#told(name, 'removed', by);
   }
 

@@ -14,6 +14,7 @@ import { failureOf, PawlError } from './failure.ts';
 import { canonicalJson, digest } from './fingerprint.ts';
 import { type Outcome, resultError } from './outcome.ts';
 import { shownText } from './shown.ts';
+import { startOf } from './text-cut.ts';
 import type { Effects, Tier, ToolAnnotations } from './tool.ts';
 
 export const APPROVAL_STATES = ['pending', 'approved', 'denied', 'expired', 'cancelled'] as const;
@@ -153,7 +154,7 @@ export function decisionOn(request: ApprovalRequest, asked: DecisionAsked, nowMs
   if (asked.digest !== expected)
     throw new PawlError(
       'APPROVAL_STALE',
-      `The decision names the digest ${JSON.stringify(asked.digest.slice(0, 64))}, but approval ${request.id} has ${expected}: look at it again.`,
+      `The decision names the digest ${JSON.stringify(startOf(asked.digest, 64))}, but approval ${request.id} has ${expected}: look at it again.`,
     );
   if (asked.decision === 'approve' && isRequester(request, asked.by))
     throw new PawlError('PERMISSION_DENIED', `${asked.by} asked for this call, so somebody else must approve it.`);

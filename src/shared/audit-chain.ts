@@ -3,6 +3,7 @@
  * fleet's key where there is one, so that only who has it can make a chain that holds, else as a plain digest. The first record's
  * seal covers the trail's own ID, so that no two trails can be joined. Where the trail ends is told by its head, which is kept apart.
  */
+import { startOf } from './text-cut.ts';
 
 /** Makes and checks the seal of a record. */
 export interface Sealing {
@@ -171,7 +172,7 @@ export function faultText(fault: Fault): string {
     case 'other-key':
       return fault.key === ''
         ? `${range(fault.from, fault.to)} sealed without a key: PAWL_SIGNING_KEYS proves nothing of that`
-        : `${range(fault.from, fault.to)} sealed with the key ${JSON.stringify(fault.key.slice(0, 100))}, which is not in PAWL_SIGNING_KEYS here`;
+        : `${range(fault.from, fault.to)} sealed with the key ${JSON.stringify(startOf(fault.key, 100))}, which is not in PAWL_SIGNING_KEYS here`;
     case 'missing':
       return `${range(fault.from, fault.to)} missing`;
     case 'out-of-order':

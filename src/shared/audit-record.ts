@@ -5,6 +5,7 @@
 import type { AskedCall, AuditEvent } from './audit.ts';
 import { digest } from './fingerprint.ts';
 import { REDACTED, redact, secretsIn } from './redaction.ts';
+import { startOf } from './text-cut.ts';
 
 const MAX_SUMMARY = 1_000;
 const MAX_TEXT = 256;
@@ -72,7 +73,7 @@ export class AuditTexts {
     if (value === undefined) return undefined;
     const text = summaryText(value);
     const clean = redact(text, [...secretsIn(params), ...this.#secrets]);
-    return clean.length > MAX_SUMMARY ? `${clean.slice(0, MAX_SUMMARY)}…` : clean;
+    return clean.length > MAX_SUMMARY ? `${startOf(clean, MAX_SUMMARY)}…` : clean;
   }
 
   #clean(text: string): string {
@@ -130,7 +131,7 @@ function shortened(value: unknown, depth: number): unknown {
   for (const [key, member] of Object.entries(value)) {
     members += 1;
     if (members > MAX_MEMBERS) break;
-    shown[key.slice(0, MAX_TEXT)] = shortened(member, depth + 1);
+    shown[startOf(key, MAX_TEXT)] = shortened(member, depth + 1);
   }
   if (members > MAX_MEMBERS) shown['…'] = `(${Object.keys(value).length - MAX_MEMBERS} more)`;
   return shown;
@@ -142,5 +143,5 @@ const WORDS = ['reason', 'question', 'answer', 'by', 'action', 'actorId', 'agent
 function words(text: string, known: readonly string[]): string {
   if (text.length > 16 * MAX_FIELD) return REDACTED;
   const clean = redact(text, known);
-  return clean.length > MAX_FIELD ? `${clean.slice(0, MAX_FIELD)}…` : clean;
+  return clean.length > MAX_FIELD ? `${startOf(clean, MAX_FIELD)}…` : clean;
 }

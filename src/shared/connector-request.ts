@@ -27,12 +27,13 @@ export function connectorRequest(connector: Connector, params: Params): Connecto
   const { method } = connector;
   const url = new URL(filledPath(connector.url, params));
   const placed = placedIn(connector);
-  const body: Record<string, unknown> = {};
+  // Members of any name, `__proto__` too, are put together at the end: an assignment would lose that one.
+  const body = new Map<string, unknown>();
   const styles = new Map<string, ParameterStyle>();
   const isInQuery = (name: string) => queryNames(connector).includes(name);
-  const headers: Record<string, string> = {};
+  const headers = new Map<string, string>();
   for (const [param, value] of Object.entries(params)) {
-    const argument = connector.arguments[param] ?? defaultArgument(connector, param, placed);
+    const argument = ownMember(connector.arguments, param) ?? defaultArgument(connector, param, placed);
     // In a JSON body null is a value: many services clear a field by it.
     if (value === undefined || (value === null && !(argument?.in === 'body' && connector.body === 'json'))) continue;
     const name = argument?.name ?? param;
@@ -42,10 +43,10 @@ export function connectorRequest(connector: Connector, params: Params): Connecto
           url.searchParams.append(key, text);
         break;
       case 'header':
-        headers[name.toLowerCase()] = headerText(param, withoutPlaceholders(headerValue(param, value, argument)));
+        headers.set(name.toLowerCase(), headerText(param, withoutPlaceholders(headerValue(param, value, argument))));
         break;
       case 'body':
-        body[name] = value;
+        body.set(name, value);
         styles.set(name, argument.style);
         break;
       default:
@@ -53,17 +54,17 @@ export function connectorRequest(connector: Connector, params: Params): Connecto
         break;
     }
   }
-  const secretQuery: Record<string, string> = {};
+  const secretQuery = new Map<string, string>();
   for (const [name, template] of Object.entries(connector.query)) {
     const text = filled(template, params);
-    if (text?.includes('{secret:') === true) secretQuery[name] = text;
+    if (text?.includes('{secret:') === true) secretQuery.set(name, text);
     else if (text !== undefined) url.searchParams.set(name, text);
   }
   for (const [name, template] of Object.entries(connector.headers)) {
     const text = filled(template, params);
-    if (text !== undefined) headers[name.toLowerCase()] = headerText(name, text);
+    if (text !== undefined) headers.set(name.toLowerCase(), headerText(name, text));
   }
-  const made = bodyOf(connector, params, body, styles);
+  const made = bodyOf(connector, params, Object.fromEntries(body), styles);
   if (
     made !== undefined &&
     made.text.length * 3 > connector.maxRequestBytes &&
@@ -71,7 +72,7 @@ export function connectorRequest(connector: Connector, params: Params): Connecto
   )
     throw invalidParameter('', `make a body of more than ${connector.maxRequestBytes} bytes`);
   // Services refuse the type of a body that is not there.
-  if (made === undefined) delete headers['content-type'];
+  if (made === undefined) headers.delete('content-type');
   checkAllowed(connector, url);
   return {
     method,
@@ -79,9 +80,9 @@ export function connectorRequest(connector: Connector, params: Params): Connecto
     headers: {
       accept: 'application/json, text/*;q=0.9, */*;q=0.1',
       ...(made === undefined ? {} : { 'content-type': made.type }),
-      ...headers,
+      ...Object.fromEntries(headers),
     },
-    secretQuery,
+    secretQuery: Object.fromEntries(secretQuery),
     ...(made === undefined ? {} : { body: made.text }),
   };
 }
@@ -129,7 +130,7 @@ function placedIn({ url, query, headers }: Connector): ReadonlySet<string> {
 
 function filledPath(template: string, params: Params): string {
   return template.replaceAll(PLACEHOLDER, (_placeholder, name: string) => {
-    const value = params[name];
+    const value = ownMember(params, name);
     if (value === undefined || value === null) throw invalidParameter(name, 'is needed for the path and missing');
     const text = joinedText(name, value, ',');
     // A dot segment would climb out of the path, encoded or not.
@@ -144,7 +145,7 @@ function filled(template: string, params: Params): string | undefined {
   let missing = false;
   const text = template.replaceAll(PLACEHOLDER, (placeholder, name: string) => {
     if (name.startsWith('secret:')) return placeholder;
-    const value = params[name];
+    const value = ownMember(params, name);
     if (value === undefined || value === null) missing = true;
     return missing ? '' : withoutPlaceholders(plainText(name, value));
   });
@@ -173,7 +174,7 @@ function bodyOf(
   members: Readonly<Record<string, unknown>>,
   styles: ReadonlyMap<string, ParameterStyle>,
 ): { readonly type: string; readonly text: string } | undefined {
-  const whole = bodyFrom === undefined ? undefined : params[bodyFrom];
+  const whole = bodyFrom === undefined ? undefined : ownMember(params, bodyFrom);
   const empty = bodyFrom === undefined ? Object.keys(members).length === 0 : whole === undefined;
   if (body === 'none' || (empty && (BODILESS.includes(method) || bodyFrom !== undefined))) return undefined;
   switch (body) {
@@ -202,6 +203,11 @@ function headerText(name: string, text: string): string {
   if (/[^\t\x20-\x7e\x80-\xff]/.test(text))
     throw invalidParameter(name, 'holds characters that cannot stand in a header');
   return text;
+}
+
+/** Not what every object inherits, such as `constructor`. */
+function ownMember<Value>(members: Readonly<Record<string, Value>>, name: string): Value | undefined {
+  return Object.hasOwn(members, name) ? members[name] : undefined;
 }
 
 function byteLength(text: string): number {

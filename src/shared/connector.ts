@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { expressionFault } from './expression.ts';
 import { parameterStyleSchema } from './parameter-style.ts';
+import { startOf } from './text-cut.ts';
 
 export const CONNECTOR_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 const name = z.string().min(1).max(256);
@@ -152,7 +153,7 @@ function connectorFaults(connector: {
   if (parsed === undefined || !['http:', 'https:'].includes(parsed.protocol))
     faults.push({
       path: ['url'],
-      message: `must be an http: or https: address; got ${JSON.stringify(url.slice(0, 200))}`,
+      message: `must be an http: or https: address; got ${JSON.stringify(startOf(url, 200))}`,
     });
   else {
     if (/\{/.test(originOf(url)))

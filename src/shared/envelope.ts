@@ -173,8 +173,20 @@ export type ToolResultEnvelope<Output = unknown> =
 /** Validates an envelope; throws `CONTRACT_INVALID` with the path of every fault (TR-1). */
 export function parseEnvelope(value: unknown): ToolCallEnvelope {
   const parsed = toolCallEnvelopeSchema.safeParse(value);
-  if (parsed.success) return parsed.data;
-  throw contractInvalid(issuesOf(parsed.error));
+  if (!parsed.success) throw contractInvalid(issuesOf(parsed.error));
+  const { data } = parsed;
+  const params = withEveryName(data.payload.params, (value as ToolCallEnvelope).payload.params);
+  return params === data.payload.params ? data : { ...data, payload: { ...data.payload, params } };
+}
+
+/** Parameters as they were given: the schema library leaves out a member that is called `__proto__`. */
+export function withEveryName<Params extends Readonly<Record<string, unknown>>>(
+  parsed: Params,
+  given: unknown,
+): Params {
+  return typeof given === 'object' && given !== null && Object.hasOwn(given, '__proto__')
+    ? { ...(given as Params) }
+    : parsed;
 }
 
 const TURN_TAG = 'turn:';

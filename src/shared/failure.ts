@@ -3,6 +3,7 @@
  * nothing happened, whether it speaks against a circuit, and the sentences for the model and for the operator (R18, R19, R21).
  */
 import { redact } from './redaction.ts';
+import { startOf, wellFormed } from './text-cut.ts';
 
 export type FailureClass =
   | 'request'
@@ -397,7 +398,7 @@ export function failureOf(
     nothingHappened,
     againstCircuit,
     message: clip(message ?? sentence),
-    ...extra,
+    ...wellFormed(extra),
   };
 }
 
@@ -407,14 +408,14 @@ let lastClipped = { message: '', clipped: '' };
 /** Short, and without what looks like a secret: a message goes to the model, into records and onto pages (R31). */
 export function clip(message: string): string {
   if (message === lastClipped.message) return lastClipped.clipped;
-  const short = clipped(message);
+  const short = clipped(message.toWellFormed());
   if (message.length <= MAX_MESSAGE_LENGTH) lastClipped = { message, clipped: short };
   return short;
 }
 
 function clipped(message: string): string {
   // Looked at beyond its end, so that no token is cut until it looks like none.
-  const clean = redact(message.slice(0, 2 * MAX_MESSAGE_LENGTH));
+  const clean = redact(startOf(message, 2 * MAX_MESSAGE_LENGTH));
   if (message.length <= MAX_MESSAGE_LENGTH) return clean;
-  return `${clean.slice(0, MAX_MESSAGE_LENGTH)}… [${message.length - MAX_MESSAGE_LENGTH} more characters]`;
+  return `${startOf(clean, MAX_MESSAGE_LENGTH)}… [${message.length - MAX_MESSAGE_LENGTH} more characters]`;
 }

@@ -12,6 +12,7 @@ import type { ToolResultEnvelope } from './envelope.ts';
 import { type Failure, PawlError } from './failure.ts';
 import type { Schedule } from './time.ts';
 import type { Tool } from './tool.ts';
+import { hookAnswerFault } from './tool-answers.ts';
 import type { ToolResult } from './tool-result.ts';
 
 export const HOOK_KINDS = [
@@ -291,20 +292,12 @@ export class Hooks {
   }
 
   async onShortCircuit(event: Unsigned<ShortCircuitEvent>): Promise<void> {
-    await this.#each(
-      'onShortCircuit',
-      () => event,
-      () => {},
-    );
+    await this.#each('onShortCircuit', () => event, takeNothing);
   }
 
   /** To be called for each transition of an approval. Throws `PERMISSION_DENIED` when a hook denies a requested one. */
   async onApproval(event: Unsigned<ApprovalEvent>): Promise<void> {
-    await this.#each(
-      'onApproval',
-      () => event,
-      () => {},
-    );
+    await this.#each('onApproval', () => event, takeNothing);
   }
 
   /** The envelope as this caller gets it. */
@@ -379,6 +372,8 @@ export class Hooks {
   }
 }
 
+const takeNothing = () => {};
+
 type EventOf<Kind extends HookKind> = Parameters<NonNullable<Hook[Kind]>>[0];
 type AnswerOf<Kind extends HookKind> = Extract<Awaited<ReturnType<NonNullable<Hook[Kind]>>>, object>;
 
@@ -393,7 +388,10 @@ function checkAnswer(kind: HookKind, answer: unknown): void {
   if (typeof answer === 'string') throw new Error(`it answered a text; ${expected}`);
   if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) return;
   const names = Object.keys(answer);
-  if (names.length === 0 || says.some((name) => name in answer)) return;
+  const isAnswer = names.length === 0 || says.some((name) => name in answer);
+  const fault = isAnswer ? hookAnswerFault(answer) : undefined;
+  if (fault !== undefined) throw new Error(fault);
+  if (isAnswer) return;
   throw new Error(`it answered { ${names.slice(0, 5).join(', ')} }; ${expected}`);
 }
 

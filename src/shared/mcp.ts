@@ -6,6 +6,7 @@ import { z } from 'zod';
 import type { Effects } from './effects.ts';
 import { canonicalJson, digest } from './fingerprint.ts';
 import type { JsonSchema } from './schema.ts';
+import { startOf } from './text-cut.ts';
 import { TIERS, type Tier, type ToolAnnotations } from './tool.ts';
 import type { PutSpec, ToolSpecRecord } from './tool-spec.ts';
 
@@ -223,8 +224,8 @@ function specOf(definition: McpDefinition, { server, version, connection, policy
   return {
     kind: 'mcp' as const,
     version: /^\d+\.\d+\.\d+$/.test(version ?? '') ? (version as string) : '1.0.0',
-    ...(title === undefined || title === '' ? {} : { title: title.slice(0, 256) }),
-    description: (description?.trim() || `${name}, a tool of the MCP server ${server}.`).slice(0, MAX_DESCRIPTION),
+    ...(title === undefined || title === '' ? {} : { title: startOf(title, 256) }),
+    description: startOf(description?.trim() || `${name}, a tool of the MCP server ${server}.`, MAX_DESCRIPTION),
     tier,
     effects: effectsOf(tier, definition, policy),
     // Not openWorldHint: what a server answers comes from outside, whatever it says.

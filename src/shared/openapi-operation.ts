@@ -12,6 +12,7 @@ import {
 } from './openapi-schema.ts';
 import type { ParameterStyle } from './parameter-style.ts';
 import type { JsonSchema } from './schema.ts';
+import { startOf } from './text-cut.ts';
 import type { PutSpec } from './tool-spec.ts';
 
 const PLACES = ['path', 'query', 'header', 'cookie'];
@@ -123,7 +124,7 @@ function descriptionOf(operation: Json, method: string, path: string): string {
     (text): text is string => typeof text === 'string' && text.trim() !== '',
   );
   const text = texts[0] !== undefined && texts[1]?.startsWith(texts[0]) === true ? texts[1] : texts.join('\n\n');
-  return (text === '' ? `${method.toUpperCase()} ${path}` : text).slice(0, MAX_DESCRIPTION);
+  return startOf(text === '' ? `${method.toUpperCase()} ${path}` : text, MAX_DESCRIPTION);
 }
 
 /** Those of the path, replaced by the operation's own of the same name and place. */

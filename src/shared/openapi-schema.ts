@@ -5,6 +5,7 @@ import { PawlError } from './failure.ts';
 import { decoded } from './json-pointer.ts';
 import type { JsonSchema } from './schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
+import { startOf } from './text-cut.ts';
 
 export type Json = Readonly<Record<string, unknown>>;
 
@@ -177,7 +178,7 @@ export function resolved(document: Json, value: unknown): Json | undefined {
   for (let hops = 0; typeof at?.['$ref'] === 'string'; hops += 1) {
     const reference = at['$ref'];
     if (!reference.startsWith('#/') || hops > MAX_DEPTH)
-      throw new NotImportable(`its reference ${reference.slice(0, 100)} cannot be followed`);
+      throw new NotImportable(`its reference ${startOf(reference, 100)} cannot be followed`);
     at = objectOf(target(document, reference));
   }
   return at;

@@ -1,4 +1,5 @@
 /** The part of a large output that a model is shown: its beginning, with a visible mark and where the whole can be read. */
+import { startOf } from './text-cut.ts';
 
 export interface CutOutput {
   readonly content: unknown;
@@ -89,8 +90,7 @@ function cutText(text: string, room: Room, mark: string, sizeOfText: (text: stri
     if (sizeOfText(text.slice(0, length)) <= room.bytes) fits = length;
     else tooLong = length;
   }
-  if ((text.charCodeAt(fits - 1) & 0xfc00) === 0xd800) fits -= 1;
   room.bytes = 0;
   room.marked = true;
-  return text.slice(0, fits) + mark;
+  return startOf(text, fits) + mark;
 }

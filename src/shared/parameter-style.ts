@@ -1,6 +1,7 @@
 /** How lists and objects are written into a query or a form (I14). Pure; the words are those of OpenAPI where it has one. */
 import { z } from 'zod';
 import { PawlError } from './failure.ts';
+import { startOf } from './text-cut.ts';
 
 /**
  * - `repeat`: one pair for each entry of a list; an object as JSON.
@@ -50,7 +51,10 @@ export function joinedText(param: string, value: unknown, separator: string): st
 export function plainText(param: string, value: unknown): string {
   if (typeof value === 'string') return value;
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);
-  throw invalidParameter(param, `must be a text, a number or a boolean; got ${JSON.stringify(value)?.slice(0, 80)}`);
+  throw invalidParameter(
+    param,
+    `must be a text, a number or a boolean; got ${startOf(JSON.stringify(value) ?? 'undefined', 80)}`,
+  );
 }
 
 export function invalidParameter(param: string, message: string): PawlError {

@@ -3,6 +3,7 @@
  * unified diffs. `patch-apply.ts` puts their hunks into texts; `apply_patch` reads and writes the files.
  */
 import { PawlError } from './failure.ts';
+import { startOf } from './text-cut.ts';
 
 export type FilePatch =
   | { readonly kind: 'add'; readonly path: string; readonly content: string; readonly isExecutable?: boolean }
@@ -97,7 +98,7 @@ class LineReader {
   }
 
   wrong(expected: string): PawlError {
-    const came = this.line === undefined ? 'the end of the patch' : JSON.stringify(this.line.slice(0, 120));
+    const came = this.line === undefined ? 'the end of the patch' : JSON.stringify(startOf(this.line, 120));
     return new PawlError(
       'INVALID_PARAMS',
       `Line ${this.at + 1} of the patch: expected ${expected}; got ${came}. Nothing was changed.`,
@@ -106,14 +107,26 @@ class LineReader {
   }
 }
 
+/** Models put white space before it. */
+const HEAD_OF_FILE = /^(\s*)\*\*\* (End Patch|(?:Add|Delete|Update)(?= File: ))/;
+
 const NO_LINE_END = '\\ No newline at end of file';
 
 /** `*** Begin Patch`. */
 class PatchReader extends LineReader {
+  /** The white space that a model has put before the last head of a file, and the last line that can be the closing mark. */
+  #padding = '';
+  readonly #lastEnd: number;
+
+  constructor(lines: readonly string[], at: number) {
+    super(lines, at);
+    this.#lastEnd = lines.findLastIndex((line) => line.trim() === '*** End Patch');
+  }
+
   read(): FilePatch[] {
     const patches: FilePatch[] = [];
     for (;;) {
-      const line = this.line?.trimEnd();
+      const line = this.line?.trim();
       if (line === '*** End Patch') return patches;
       if (line === '') this.at += 1;
       else patches.push(this.#file(line));
@@ -124,13 +137,15 @@ class PatchReader extends LineReader {
     const [, verb, path = ''] = /^\*\*\* (Add|Delete|Update) File: (.+)$/.exec(line ?? '') ?? [];
     if (verb === undefined)
       throw this.wrong('"*** Add File: PATH", "*** Update File: PATH", "*** Delete File: PATH" or "*** End Patch"');
+    [this.#padding = ''] = /^\s*/.exec(this.line ?? '') ?? [];
     this.at += 1;
     if (verb === 'Delete') return { kind: 'delete', path };
     if (verb === 'Add') return { kind: 'add', path, content: this.#added() };
-    const [, moveTo] = /^\*\*\* Move to: (.+)$/.exec(this.line?.trimEnd() ?? '') ?? [];
+    const [, moveTo] = /^\*\*\* Move to: (.+)$/.exec(this.line?.trim() ?? '') ?? [];
     if (moveTo !== undefined) this.at += 1;
     const hunks: Hunk[] = [];
-    while (this.line !== undefined && !this.#isNextFile()) {
+    const isNext = () => this.#isNextFile() || (hunks.length > 0 && HEAD_OF_FILE.test(this.line ?? ''));
+    while (this.line !== undefined && !isNext()) {
       if (this.#endsInBlanks() || (this.line.trim() === '' && this.#isNextFile(this.at + 1))) this.at += 1;
       else hunks.push(this.#hunk(hunks.length === 0));
     }
@@ -138,8 +153,13 @@ class PatchReader extends LineReader {
     return { kind: 'update', path, hunks, ...(moveTo === undefined ? {} : { moveTo }) };
   }
 
+  /** A line of a hunk with white space before a mark may be one that is kept: the other lines tell which it is. */
   #isNextFile(at = this.at): boolean {
-    return /^\*\*\* (Add File: |Delete File: |Update File: |End Patch)/.test(this.lines[at] ?? '');
+    const line = this.lines[at] ?? '';
+    const [, padding, mark] = HEAD_OF_FILE.exec(line) ?? [];
+    if (mark === undefined || padding === '') return mark !== undefined;
+    if (mark === 'End Patch') return at === this.#lastEnd;
+    return padding === this.#padding || (mark === 'Update' && /^(@@|\*\*\* Move to: )/.test(this.lines[at + 1] ?? ''));
   }
 
   /** Empty lines that only set apart what follows: the next hunk, or the next file. */

@@ -4,6 +4,7 @@
  * when the schema is compiled, before any call.
  */
 import { RE2JS } from 're2js';
+import { startOf } from './text-cut.ts';
 
 /**
  * Like `new RegExp(pattern, 'u')`, for `test` alone. Ajv tells patterns apart by their text form. Throws a `SyntaxError` for what has no linear form.
@@ -15,7 +16,7 @@ export function linearPattern(pattern: string): { test(text: string): boolean; t
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new SyntaxError(
-      `The pattern ${JSON.stringify(pattern.slice(0, 200))} cannot be matched in linear time (${why}); write it without look-around and back-references.`,
+      `The pattern ${JSON.stringify(startOf(pattern, 200))} cannot be matched in linear time (${why}); write it without look-around and back-references.`,
       { cause: error },
     );
   }

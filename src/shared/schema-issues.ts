@@ -3,6 +3,7 @@ import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Issue } from './failure.ts';
 import { unescaped } from './json-pointer.ts';
 import type { Tag } from './schema-tags.ts';
+import { startOf } from './text-cut.ts';
 
 type Parts = Readonly<Record<string, unknown>>;
 
@@ -27,7 +28,7 @@ export function issuesOf(errors: readonly ErrorObject[]): readonly Issue[] {
 }
 
 function clipped(message: string): string {
-  return message.length <= MAX_MESSAGE_LENGTH ? message : `${message.slice(0, MAX_MESSAGE_LENGTH)}…`;
+  return message.length <= MAX_MESSAGE_LENGTH ? message : `${startOf(message, MAX_MESSAGE_LENGTH)}…`;
 }
 
 function isChoice({ keyword }: ErrorObject): boolean {
@@ -90,7 +91,7 @@ function issueOf(error: ErrorObject): Issue {
       return { path: [...at, String(params['missingProperty'])].join('.'), message: 'is required and missing' };
     case 'additionalProperties':
     case 'unevaluatedProperties': {
-      const unknown = String(params['additionalProperty'] ?? params['unevaluatedProperty']).slice(0, MAX_WORD_LENGTH);
+      const unknown = startOf(String(params['additionalProperty'] ?? params['unevaluatedProperty']), MAX_WORD_LENGTH);
       const known = Object.keys((error.parentSchema?.['properties'] as object | undefined) ?? {});
       const hint = nearest(unknown, known)[0];
       return {
@@ -124,8 +125,8 @@ function issueOf(error: ErrorObject): Issue {
 
 /** A value as an error's sentence quotes it. */
 export function shown(value: unknown): string {
-  const text = jsonOf(typeof value === 'string' ? value.slice(0, 100) : value);
-  return text.length <= 80 ? text : `${text.slice(0, 80)}…`;
+  const text = jsonOf(typeof value === 'string' ? startOf(value, 100) : value);
+  return text.length <= 80 ? text : `${startOf(text, 80)}…`;
 }
 
 /** What is nested too deep to be written is named by its type. */
@@ -139,7 +140,7 @@ function jsonOf(value: unknown): string {
 
 /** Up to three candidates that look most like the word, the best first; none when all are far off. */
 export function nearest(word: string, candidates: readonly string[]): string[] {
-  const wanted = word.slice(0, MAX_WORD_LENGTH).toLowerCase();
+  const wanted = startOf(word, MAX_WORD_LENGTH).toLowerCase();
   return candidates
     .map((candidate) => ({
       candidate,

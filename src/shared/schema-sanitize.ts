@@ -8,6 +8,7 @@ import { decoded } from './json-pointer.ts';
 import { isLinear } from './pattern.ts';
 import type { JsonSchema } from './schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
+import { startOf } from './text-cut.ts';
 
 export interface SanitizedSchema {
   readonly schema: JsonSchema;
@@ -258,7 +259,7 @@ function repairReference({ made, tell, drop }: Part, { root, definitions, copied
   }
   const target = placeOf(reference, root);
   if (!isSchema(target)) {
-    drop('$ref', `${JSON.stringify(reference.slice(0, 100))} cannot be followed`);
+    drop('$ref', `${JSON.stringify(startOf(reference, 100))} cannot be followed`);
     return;
   }
   let name = copied.get(target);
@@ -273,7 +274,7 @@ function repairReference({ made, tell, drop }: Part, { root, definitions, copied
     copied.set(target, name);
   }
   made['$ref'] = `#/$defs/${name}`;
-  tell(`what $ref ${JSON.stringify(reference.slice(0, 100))} leads to copied to $defs.${name}`);
+  tell(`what $ref ${JSON.stringify(startOf(reference, 100))} leads to copied to $defs.${name}`);
 }
 
 /** What a JSON pointer leads to. */

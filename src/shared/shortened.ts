@@ -1,4 +1,5 @@
 /** Values of any size, shown by their beginning. */
+import { startOf } from './text-cut.ts';
 
 /** Of every text that is cut, so much stands there. */
 const TEXT_LENGTH = 1_024;
@@ -13,7 +14,7 @@ export function beginningOf<Value>(value: Value, maxLength: number): Value {
 
 /** A text, or its beginning and how long it is. */
 export function beginningOfText(text: string, maxLength: number): string {
-  return text.length <= maxLength ? text : `${text.slice(0, maxLength)}… (${text.length} characters)`;
+  return text.length <= maxLength ? text : `${startOf(text, maxLength)}… (${text.length} characters)`;
 }
 
 class Beginning {

@@ -3,24 +3,28 @@
 /** Of both lengths: what its search does at once, whatever the texts are. */
 const MAX_PRODUCT = 2 ** 30;
 
-/** The first places, at most `limit` of them; none overlaps the one before. */
-export function placesOf(text: string, wanted: string, limit = Number.POSITIVE_INFINITY): number[] {
-  const find =
-    text.length * wanted.length <= MAX_PRODUCT
-      ? (from: number) => text.indexOf(wanted, from)
-      : linearSearch(text, wanted);
+/** The first places, at most `limit` of them. `overlaps` says whether a place that begins within the one before counts too. */
+export function placesOf(
+  text: string,
+  wanted: string,
+  limit = Number.POSITIVE_INFINITY,
+  overlaps: 'count' | 'skip' = 'skip',
+): number[] {
   const places: number[] = [];
-  for (let at = find(0); at !== -1 && places.length < limit; at = find(at + wanted.length)) places.push(at);
-  return places;
-}
-
-function linearSearch(text: string, wanted: string): (from: number) => number {
+  if (text.length * wanted.length <= MAX_PRODUCT) {
+    const step = overlaps === 'count' ? 1 : wanted.length;
+    for (let at = text.indexOf(wanted); at !== -1 && places.length < limit; at = text.indexOf(wanted, at + step))
+      places.push(at);
+    return places;
+  }
   const codes = Uint16Array.from({ length: wanted.length }, (_, at) => wanted.charCodeAt(at));
-  return (from) => {
-    const ends = matcher(codes);
-    for (let at = from; at < text.length; at += 1) if (ends(text.charCodeAt(at))) return at + 1 - wanted.length;
-    return -1;
-  };
+  let ends = matcher(codes);
+  for (let at = 0; at < text.length && places.length < limit; at += 1) {
+    if (!ends(text.charCodeAt(at))) continue;
+    places.push(at + 1 - wanted.length);
+    if (overlaps === 'skip') ends = matcher(codes);
+  }
+  return places;
 }
 
 /** Knuth, Morris and Pratt: what is given one item after the other, and answers whether the wanted ones end with it. They may overlap. */

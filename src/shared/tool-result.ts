@@ -1,4 +1,6 @@
 /** What a tool returns (A12, D2): `output` for the model, `display` for people, and what it left behind. */
+
+import { wellFormed } from './text-cut.ts';
 import { unsayableIn } from './unsayable.ts';
 
 export interface Artifact {
@@ -62,14 +64,14 @@ export function normalizeResult(toolName: string, value: unknown): ToolResult<un
     if (!isContentBlock(block)) return wrong(`content[${index}]`, 'text, image, audio or resource', block);
   for (const [index, artifact] of (artifacts ?? []).entries())
     if (!isArtifact(artifact)) return wrong(`artifacts[${index}]`, 'a kind and a reference', artifact);
-  return {
+  return wellFormed({
     output: output ?? null,
-    ...(display === undefined ? {} : { display: display.toWellFormed() }),
+    ...(display === undefined ? {} : { display }),
     ...(artifacts === undefined ? {} : { artifacts }),
     ...(content === undefined ? {} : { content }),
     ...(success === undefined ? {} : { success }),
     ...(tainted === undefined ? {} : { tainted }),
-  };
+  });
 }
 
 /** JSON would leave it out without a word, and the caller would get a success without an output, or without a part of it. */
@@ -101,10 +103,16 @@ function isContentBlock(value: unknown): value is ContentBlock {
     case 'audio':
       return typeof block['data'] === 'string' && typeof block['mimeType'] === 'string';
     case 'resource':
-      return typeof block['uri'] === 'string';
+      return (
+        typeof block['uri'] === 'string' && ['mimeType', 'text', 'blob'].every((name) => isTextOrAbsent(block[name]))
+      );
     default:
       return false;
   }
+}
+
+function isTextOrAbsent(value: unknown): boolean {
+  return value === undefined || typeof value === 'string';
 }
 
 /** What stands in `output.metadata` beside the content, where the result says it. */

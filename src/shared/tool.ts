@@ -6,7 +6,7 @@ import type { CircuitOverrides } from './breaker.ts';
 import { CAPABILITIES, type Capability, capabilitiesOf, NEEDS, type Need } from './capability.ts';
 import { DEFAULT_VOTERS, TRUST_CLASSES, type TrustClass } from './consensus.ts';
 import { EFFECTS, type Effects } from './effects.ts';
-import { PawlError } from './failure.ts';
+import { PawlError, ToolError } from './failure.ts';
 import type { RetryOverrides } from './retry.ts';
 import { compileSchema, inputJsonSchema, type JsonSchema, outputJsonSchema, parsedBy } from './schema.ts';
 import type { ToolContext } from './tool-context.ts';
@@ -71,6 +71,8 @@ export type {
   ToolPreview,
   ToolVariant,
 } from './tool-variant.ts';
+
+import { answerFault } from './tool-answers.ts';
 
 /** Permission tiers (A3). One queue each. */
 export const TIERS = ['read-only', 'workspace', 'system', 'elevated'] as const;
@@ -384,7 +386,10 @@ function checkExamples(tool: AnyTool, wrong: Wrong): void {
 /** Whether a call changes something (C3): the tool's own word for these parameters, else its tier. */
 export function isMutating(tool: AnyTool, params: unknown): boolean {
   if (tool.tier === 'read-only') return false;
-  return tool.isMutating?.(params) ?? true;
+  const answer: unknown = tool.isMutating?.(params);
+  const fault = answerFault('isMutating', tool.name, answer);
+  if (fault !== undefined) throw new ToolError(fault, { code: 'RESULT_INVALID', nothingHappened: true });
+  return answer !== false;
 }
 
 export function isTool(value: unknown): value is AnyTool {

@@ -5,6 +5,7 @@
 import { ToolError } from './failure.ts';
 import { canonicalJson, digest } from './fingerprint.ts';
 import { type AnyTool, isMutating, qualifiedName } from './tool.ts';
+import { inWords } from './tool-answers.ts';
 
 export interface Turn {
   /** Names the resource within the fleet. */
@@ -31,13 +32,10 @@ export function turnOf(
 ): Turn | undefined {
   const name: unknown = tool.resource?.(params);
   if (name !== undefined && (typeof name !== 'string' || name === ''))
-    throw new ToolError(
-      `resource of ${tool.name} must return a name or undefined; it returned ${JSON.stringify(name)}`,
-      {
-        code: 'RESOURCE_INVALID',
-        nothingHappened: true,
-      },
-    );
+    throw new ToolError(`resource of ${tool.name} must return a name or undefined; it returned ${inWords(name)}`, {
+      code: 'RESOURCE_INVALID',
+      nothingHappened: true,
+    });
   if (name === undefined && tool.parallel) return undefined;
   const what = name === undefined ? ['session', asked.sessionKey, qualifiedName(tool)] : ['resource', name];
   return {

@@ -10,20 +10,25 @@ export interface Unsayable {
 }
 
 /**
- * The first of a value that JSON cannot say; undefined when there is none. What writes itself (`toJSON`) is believed to. A function
+ * The first of a value that JSON cannot say; undefined when there is none. What writes itself (`toJSON`) is what it writes. A function
  * or a symbol within an object is left out by JSON, and is no fault. Throws what a getter throws.
  */
 export function unsayableIn(value: unknown): Unsayable | undefined {
   if (typeof value === 'function' || typeof value === 'symbol') return { path: '', what: typeof value };
-  if (isSelfWriting(value) && typeof value.toJSON() === 'undefined')
+  if (isSelfWriting(value) && value.toJSON() === undefined)
     return { path: '', what: 'a value whose toJSON returns undefined' };
   return search(value, []);
 }
 
 function search(value: unknown, holders: object[]): Unsayable | undefined {
-  if (typeof value !== 'object' || value === null)
+  if (typeof value !== 'object' || value === null) {
+    if (typeof value === 'number' && !Number.isFinite(value)) return { path: '', what: String(value) };
     return typeof value === 'bigint' && !isSelfWriting(value) ? { path: '', what: 'bigint' } : undefined;
-  if (isSelfWriting(value)) return undefined;
+  }
+  // Its own word for a date that is none, as that of a number in an object, is null.
+  if (value instanceof Date && Number.isNaN(value.getTime())) return { path: '', what: 'Invalid Date' };
+  if (value instanceof Number) return search(value.valueOf(), holders);
+  if (isSelfWriting(value)) return ArrayBuffer.isView(value) ? undefined : searchWritten(value, holders);
   const found = Array.isArray(value) ? undefined : ofKind(value);
   if (found !== undefined) return { path: '', what: found };
   if (holders.includes(value)) return { path: '', what: 'a value that holds itself' };
@@ -49,6 +54,12 @@ function ofKind(value: object): string | undefined {
   if (Object.keys(value).length > 0 || ['Number', 'String', 'Boolean'].includes(tag)) return undefined;
   const { name } = (value as { readonly constructor?: { readonly name?: unknown } }).constructor ?? {};
   return `${typeof name === 'string' && name !== '' ? name : tag} without members that JSON knows`;
+}
+
+function searchWritten(value: { toJSON(): unknown }, holders: object[]): Unsayable | undefined {
+  const written = value.toJSON();
+  if (typeof written !== 'object' || written === null) return search(written, holders);
+  return isSelfWriting(written) ? undefined : search(written, holders);
 }
 
 function searchList(list: readonly unknown[], holders: object[]): Unsayable | undefined {

@@ -102,8 +102,14 @@ export class ApprovalGate {
   }
 
   /** What the tool says, as people may read it. */
-  async #previewOf(tool: AnyTool, { params, session }: ApprovalRequest): Promise<Preview> {
-    const { summary, details } = await previewCall(tool, params, { workspaceRoot: session.workspaceRoot });
+  async #previewOf(tool: AnyTool, { callId, params, session }: ApprovalRequest): Promise<Preview> {
+    const { summary, details } = await previewCall(
+      tool,
+      params,
+      { workspaceRoot: session.workspaceRoot },
+      undefined,
+      (fault) => this.#parts.log.warn({ event: 'tool_answer_invalid', callId, toolName: tool.name }, fault),
+    );
     return { summary: shownText(summary), ...(details === undefined ? {} : { details: shownText(details) }) };
   }
 

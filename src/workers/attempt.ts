@@ -9,6 +9,7 @@ import type { RetryPolicy } from '../shared/retry.ts';
 import type { Validator } from '../shared/schema.ts';
 import { type Schedule, systemSchedule } from '../shared/time.ts';
 import type { AnyTool, ProbeAnswer, Readiness, ToolContext, ToolResult } from '../shared/tool.ts';
+import { answerFault } from '../shared/tool-answers.ts';
 import { normalizeResult } from '../shared/tool-result.ts';
 import type { RunningAttempt } from './running.ts';
 import { inAttempt } from './stray.ts';
@@ -68,15 +69,20 @@ export async function runTool(options: AttemptOptions): Promise<Ending> {
 }
 
 /** Asks the tool what became of an attempt that left no record; anything but a clear answer is `unknown`. */
-export async function runProbe(options: AttemptOptions): Promise<ProbeAnswer<unknown>> {
+export async function runProbe(options: AttemptOptions): Promise<ProbeAnswer<unknown> & { readonly fault?: string }> {
+  const { tool, running, log } = options;
   let answer: ProbeAnswer<unknown> = { state: 'unknown' };
+  let fault: string | undefined;
   const ending = await conclude(
     options,
     () => options.tool.probe?.(options.params, options.context),
     (value) => {
-      const said = (value ?? { state: 'unknown' }) as ProbeAnswer<unknown>;
+      fault = answerFault('probe', tool.name, value);
+      if (fault !== undefined) return { kind: 'failure', failure: failureOf('RESULT_INVALID', fault) };
+      const said = value as ProbeAnswer<unknown>;
       const ending: Ending =
         said.state === 'done' ? toEnding(said.result, options) : { kind: 'value', result: { output: null } };
+      if (ending.kind === 'failure') fault = ending.failure.message;
       if (said.state === 'not-done') answer = said;
       else if (said.state === 'done' && ending.kind === 'value') answer = { state: 'done', result: ending.result };
       return ending;
@@ -84,7 +90,9 @@ export async function runProbe(options: AttemptOptions): Promise<ProbeAnswer<unk
   );
   // One that came as the asking was ended from outside is an answer, too.
   const isHeard = ending.kind === 'value' || (ending.kind === 'aborted' && ending.result !== undefined);
-  return isHeard ? answer : { state: 'unknown' };
+  if (fault === undefined) return isHeard ? answer : { state: 'unknown' };
+  log.error({ event: 'tool_answer_invalid', callId: running.callId, toolName: tool.name }, fault);
+  return { state: 'unknown', fault };
 }
 
 /** What a tool says of whether its call can go on; a failure and an abort happened before anything did. */
@@ -103,8 +111,10 @@ export async function askReady(options: AttemptOptions, waitedMs: number): Promi
     options,
     () => options.tool.ready?.(options.params, options.context, waitedMs),
     (value) => {
-      answer = (value ?? answer) as Readiness;
-      return isReadiness(answer) ? { kind: 'value', result: { output: null } } : notReadiness(options.tool);
+      const fault = answerFault('ready', options.tool.name, value);
+      if (fault !== undefined) return { kind: 'failure', failure: failureOf('RESULT_INVALID', fault) };
+      answer = value as Readiness;
+      return { kind: 'value', result: { output: null } };
     },
   );
   switch (ending.kind) {
@@ -117,16 +127,6 @@ export async function askReady(options: AttemptOptions, waitedMs: number): Promi
     case 'aborted':
       return { kind: 'aborted', reason: ending.reason, evidence: 'not-run' };
   }
-}
-
-/** Not every tool is checked by a compiler; one that waits for no time at all would be asked for ever, without a pause. */
-function isReadiness({ ready, againInMs }: { readonly ready?: unknown; readonly againInMs?: unknown }): boolean {
-  return ready === true || (ready === false && typeof againInMs === 'number' && !Number.isNaN(againInMs));
-}
-
-function notReadiness(tool: AnyTool): Ending {
-  const message = `ready of ${tool.name} must return { ready: true }, or { ready: false, againInMs } with a time in milliseconds.`;
-  return { kind: 'failure', failure: failureOf('RESULT_INVALID', message) };
 }
 
 async function conclude(

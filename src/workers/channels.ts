@@ -16,6 +16,7 @@ import type { ApprovalRecord } from '../shared/store/approvals.ts';
 import type { Messages } from '../shared/store/messages.ts';
 import type { Questions } from '../shared/store/questions.ts';
 import { routeOf } from '../shared/store/sessions.ts';
+import { startOf } from '../shared/text-cut.ts';
 import type { Answer, CapabilityOwner, Channel, ChannelMessage, Channels, Question } from '../shared/tool.ts';
 import { approvalButtons } from '../shared/webhook.ts';
 import { Asking } from './questions.ts';
@@ -172,7 +173,7 @@ function announcement({ request, preview }: ApprovalRecord): string {
     `${line(reason)}${justification === undefined ? '' : `; why: ${line(justification)}`}`,
   ].join('\n');
   const params = inert(shownJson(request.params));
-  const shown = params.slice(0, Math.max(0, MAX_SECTION - MAX_NOTE - head.length));
+  const shown = startOf(params, Math.max(0, MAX_SECTION - MAX_NOTE - head.length));
   const left = params.length - shown.length;
   const note = `*${left} more characters of the parameters are not shown here: look at the whole approval before you decide.*`;
   return `${head}\n\`\`\`${shown}\`\`\`${left === 0 ? '' : `\n${note}`}`;
@@ -181,7 +182,7 @@ function announcement({ request, preview }: ApprovalRecord): string {
 /** Text of a caller in one line of ours. */
 function line(text: string): string {
   const whole = inert(text.replaceAll(/\s+/g, ' '));
-  return whole.length <= MAX_LINE ? whole : `${whole.slice(0, MAX_LINE)}…`;
+  return whole.length <= MAX_LINE ? whole : `${startOf(whole, MAX_LINE)}…`;
 }
 
 /** As Slack shows it, it is no link, mentions nobody, and does not end the block that it stands in. */

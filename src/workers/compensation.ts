@@ -2,6 +2,7 @@
 import { type CompensatedCall, checkCompensation, compensated, recordedResult } from '../shared/compensation.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { AnyTool } from '../shared/tool.ts';
+import { answerFault } from '../shared/tool-answers.ts';
 import type { Begun, RegisteredTool } from './begun.ts';
 
 /** The tool as a call means it. Throws `CALL_NOT_COMPENSABLE` and `UNKNOWN_CALL` for a call that undoes what it may not. */
@@ -21,7 +22,8 @@ export async function meantTool(
   const undoing: AnyTool = {
     ...tool,
     run: async (params, ctx) => {
-      await compensate(params, result, ctx);
+      const fault = answerFault('compensate', tool.name, await compensate(params, result, ctx));
+      if (fault !== undefined) throw new PawlError('RESULT_INVALID', fault);
       return { output: { compensated: callId }, display: `undid ${callId}` };
     },
   };

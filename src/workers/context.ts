@@ -10,6 +10,7 @@ import type { SessionRecord } from '../shared/session.ts';
 import type { CallLedger } from '../shared/store/records.ts';
 import { traceField } from '../shared/telemetry.ts';
 import type { CapabilityOwner, Channels, MemoryStore, ToolContext } from '../shared/tool.ts';
+import { checkedProgress } from '../shared/tool-answers.ts';
 import type { WorkerAgents } from './agents.ts';
 import { allParams, type Begun, deadlineOf } from './begun.ts';
 import { capabilitiesFor } from './capabilities.ts';
@@ -115,8 +116,10 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
       error: (message, more) => log.error(...cleaned(message, more)),
     },
     // The newest reports are kept: a tool that passes on all that its program writes would fill Redis with them.
-    progress: ({ progress, total, message }) =>
-      progressReports.add({ progress, total, message: message === undefined ? undefined : clip(String(message)) }),
+    progress: (report) => {
+      const { message, ...numbers } = checkedProgress(tool.name, report);
+      progressReports.add({ ...numbers, ...(message === undefined ? {} : { message: clip(message) }) });
+    },
   };
   return { context, flushProgress: progressReports.flush };
 }

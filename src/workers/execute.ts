@@ -19,7 +19,7 @@ import { FORCED_BY_CONFIGURATION, forcedOpenText } from '../shared/breaker.ts';
 import { recovery } from '../shared/call.ts';
 import { votesOf } from '../shared/consensus.ts';
 import { durabilityOf } from '../shared/durability.ts';
-import { failureOf, PawlError } from '../shared/failure.ts';
+import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { BeginAnswer } from '../shared/store/begin.ts';
 import type { CallJob } from '../shared/store/queues.ts';
 import { qualifiedName, type ToolResult } from '../shared/tool.ts';
@@ -164,7 +164,7 @@ export class Executor {
     if (asking === undefined) return { end: await this.#judge.giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
     const answer = await runProbe(asking);
     if (answer.state === 'done') return { end: await this.#found(begun, asking, answer.result) };
-    if (answer.state === 'unknown') return { end: await this.#unanswered(begun) };
+    if (answer.state === 'unknown') return { end: await this.#unanswered(begun, answer.fault) };
     return { go: undefined };
   }
 
@@ -176,11 +176,11 @@ export class Executor {
   }
 
   /** The tool gave no clear answer, or was not heard out: then what it is asked about stays as open as it was. */
-  #unanswered(begun: Begun): Promise<Verdict> {
+  #unanswered(begun: Begun, fault: string | undefined): Promise<Verdict> {
     const { aborted, reason } = begun.running.signal as { readonly aborted: boolean; readonly reason: PawlError };
     return aborted && reason.code !== 'TIMEOUT'
       ? this.#judge.interrupted(begun, reason, 'not-run')
-      : this.#judge.giveUp(begun, failureOf('OUTCOME_UNKNOWN'));
+      : this.#judge.giveUp(begun, unknownOutcome(fault));
   }
 
   /** Why a circuit is forced open: by configuration, which Redis knows nothing of, or by an operator, where the call goes through another. */
@@ -345,4 +345,10 @@ export class Executor {
 function speaksAgainstNode(ending: Ending): boolean {
   if (ending.kind === 'failure') return ending.failure.againstCircuit;
   return ending.kind === 'aborted' && failureOf(ending.reason.code).againstCircuit;
+}
+
+/** With what the tool said that is no answer. */
+function unknownOutcome(fault: string | undefined): Failure {
+  const failure = failureOf('OUTCOME_UNKNOWN');
+  return fault === undefined ? failure : failureOf('OUTCOME_UNKNOWN', `${failure.message} ${fault}`);
 }

@@ -73,6 +73,17 @@ function refuseCostlyGlob(glob: string): void {
     throw new PawlError('INVALID_PARAMS', `${JSON.stringify(glob)} is too costly a glob: ${why}.`);
   };
   if (/[+*!]\(/.test(glob)) refuse('+(…), *(…) and !(…) are not taken; use {a,b}');
+  const alternatives = alternativesOf(glob, () =>
+    refuse(`its braces stand for more than ${MAX_ALTERNATIVES} patterns`),
+  );
+  const stars = alternatives.flatMap((each) => each.split('/').map((name) => name.match(/\*+/g)?.length ?? 0));
+  if (stars.some((count) => count > MAX_STARS)) refuse(`a name has more than ${MAX_STARS} stars`);
+  if (alternatives.some((each) => countAnyFolders(each) > MAX_ANY_FOLDERS))
+    refuse(`it has more than ${MAX_ANY_FOLDERS} times "**"`);
+}
+
+/** What the braces of a glob stand for. Where they are too many, `refuse` throws. */
+function alternativesOf(glob: string, refuse: () => void): readonly string[] {
   let alternatives = [glob];
   for (let [braces] = INNERMOST_BRACES.exec(glob) ?? []; braces !== undefined; ) {
     alternatives = alternatives.flatMap((each) => {
@@ -80,17 +91,23 @@ function refuseCostlyGlob(glob: string): void {
       if (group === undefined) return [each];
       const [, from, to] = NUMBERS.exec(inside) ?? [];
       const count = from === undefined ? 1 : Math.abs(Number(to) - Number(from)) + 1;
-      if (count > MAX_ALTERNATIVES) refuse(`its braces stand for more than ${MAX_ALTERNATIVES} patterns`);
-      const choices = count > 1 ? Array<string>(count).fill('0') : inside.split(',');
+      if (count > MAX_ALTERNATIVES) refuse();
+      const first = Math.min(Number(from), Number(to));
+      const choices =
+        count > 1 ? Array.from({ length: count }, (_, index) => String(first + index)) : inside.split(',');
       return choices.map((choice) => each.replace(group, () => choice));
     });
-    if (alternatives.length > MAX_ALTERNATIVES) refuse(`its braces stand for more than ${MAX_ALTERNATIVES} patterns`);
+    if (alternatives.length > MAX_ALTERNATIVES) refuse();
     braces = alternatives.map((each) => INNERMOST_BRACES.exec(each)?.[0]).find((each) => each !== undefined);
   }
-  const stars = alternatives.flatMap((each) => each.split('/').map((name) => name.match(/\*+/g)?.length ?? 0));
-  if (stars.some((count) => count > MAX_STARS)) refuse(`a name has more than ${MAX_STARS} stars`);
-  if (alternatives.some((each) => countAnyFolders(each) > MAX_ANY_FOLDERS))
-    refuse(`it has more than ${MAX_ANY_FOLDERS} times "**"`);
+  return alternatives;
+}
+
+/** The names of a glob that begin with a dot, as globs: who writes the dot means what is hidden. */
+export function hiddenNamesOf(glob: string | undefined): readonly string[] {
+  if (glob === undefined || !glob.includes('.')) return [];
+  const names = alternativesOf(glob, () => undefined).flatMap((each) => each.split('/'));
+  return [...new Set(names.filter((name) => /^\\?\.[^./]/.test(name)))];
 }
 
 /** Next to each other they are one. */

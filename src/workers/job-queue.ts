@@ -28,6 +28,7 @@ import {
 } from '../shared/store/queues.ts';
 import { nodeOptions, slotOf } from '../shared/store/redis.ts';
 import { wake } from '../shared/store/wake.ts';
+import { startOf } from '../shared/text-cut.ts';
 import type { Clock } from '../shared/time.ts';
 import { Deliveries, type Ending, type TakenAttempt, type TakenJob } from './deliveries.ts';
 import type { Executor } from './execute.ts';
@@ -275,7 +276,7 @@ export class JobQueue {
     switch (verdict.kind) {
       case 'finished': {
         const { error } = verdict.outcome;
-        if (error !== undefined) return this.#fail(taken, `${error.code}: ${error.message.slice(0, 200)}`);
+        if (error !== undefined) return this.#fail(taken, `${error.code}: ${startOf(error.message, 200)}`);
         await this.#jobOf(taken).moveToCompleted(shownOf(verdict.outcome), token, false);
         return;
       }

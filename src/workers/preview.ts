@@ -1,8 +1,10 @@
 /** What a call would do, asked of its tool before anybody decides on it (D4). Looks, and changes nothing. */
-import { PawlError } from '../shared/failure.ts';
+import { clip, PawlError } from '../shared/failure.ts';
 import type { SessionRecord } from '../shared/session.ts';
+import { startOf } from '../shared/text-cut.ts';
 import { type Schedule, systemSchedule } from '../shared/time.ts';
 import type { AnyTool, PreviewContext, ToolPreview } from '../shared/tool.ts';
+import { answerFault } from '../shared/tool-answers.ts';
 import { unifiedDiff } from './diff-tracker.ts';
 import { openWorkspace } from './workspace.ts';
 
@@ -11,7 +13,8 @@ const MAX_SUMMARY = 500;
 const MAX_DETAILS = 256 * 1024;
 
 /**
- * The tool's own preview; where it has none, fails or takes longer than 5 s, the tool's name with its parameters. Never throws.
+ * The tool's own preview; where it has none, fails, takes longer than 5 s or is no preview, the tool's name with its parameters, and
+ * `onFault` hears why. Never throws.
  * The texts come from a tool and a model: escape them where they are shown.
  */
 export async function previewCall(
@@ -19,6 +22,7 @@ export async function previewCall(
   params: unknown,
   session: Pick<SessionRecord, 'workspaceRoot'> & Partial<SessionRecord>,
   schedule: Schedule = systemSchedule,
+  onFault: (fault: string) => void = () => {},
 ): Promise<ToolPreview> {
   const plain = () => cut({ summary: `${tool.title ?? tool.name} (${tool.tier})`, details: asText(params) });
   if (tool.preview === undefined) return plain();
@@ -31,8 +35,14 @@ export async function previewCall(
   try {
     const context = previewContext(tool, session, controller.signal);
     const made = await Promise.race([(async () => tool.preview?.(tool.parse(params), context))(), late]);
-    return typeof made?.summary === 'string' ? cut(made) : plain();
-  } catch {
+    const fault = controller.signal.aborted
+      ? `preview of ${tool.name} did not end within ${PREVIEW_TIMEOUT_MS / 1_000} s.`
+      : answerFault('preview', tool.name, made);
+    if (fault === undefined && made !== undefined) return cut(made);
+    onFault(fault ?? '');
+    return plain();
+  } catch (error) {
+    onFault(`preview of ${tool.name} failed: ${clip(error instanceof Error ? error.message : String(error))}`);
     return plain();
   } finally {
     stop();
@@ -57,7 +67,7 @@ export function previewContext(
 }
 
 function cut({ summary, details }: ToolPreview): ToolPreview {
-  const short = (text: string, max: number) => (text.length <= max ? text : `${text.slice(0, max)}… [cut]`);
+  const short = (text: string, max: number) => (text.length <= max ? text : `${startOf(text, max)}… [cut]`);
   return {
     summary: short(summary, MAX_SUMMARY),
     ...(details === undefined ? {} : { details: short(details, MAX_DETAILS) }),

@@ -5,12 +5,13 @@
  *
  * - It runs a pattern only where its syntax means to it what it means to RE2, on bytes. Where text need not be ASCII for a match to
  *   differ, it names every file that holds anything else.
- * - Of ignore files it reads those that the walk reads, in the same order.
+ * - Of ignore files it reads those that the walk reads from where the search begins, in the same order; those above are left to the walk.
  *
  * It is started without a shell, in the folder that the walk has open, with no environment, and follows no symbolic link.
  */
 import { spawn } from 'node:child_process';
 import type { WorkspaceSearch } from '../shared/tool.ts';
+import { hiddenNamesOf } from './glob.ts';
 import { findTrusted } from './sandbox/program.ts';
 
 /** Paths below a folder, given by a path that leads to it whatever is renamed. Undefined: look at everything. */
@@ -53,7 +54,9 @@ export const ripgrep: Scout = async (folder, search, signal) => {
 
 /** Undefined for a pattern that could mean something else to ripgrep. */
 export function ripgrepArguments(search: WorkspaceSearch): readonly string[] | undefined {
-  const hidden = search.includeIgnored ? ['--hidden', '--no-ignore', '--glob=!.git'] : IGNORE_FILES;
+  const ignored = search.includeIgnored ? ['--no-ignore'] : IGNORE_FILES;
+  const isHidden = search.includeIgnored || hiddenNamesOf(search.glob).length > 0;
+  const hidden = [...(isHidden ? ['--hidden', '--glob=!.git'] : []), ...ignored];
   if (search.pattern === undefined) return [...QUIET, ...hidden, '--files', '.'];
   const patterns = patternsFor(search.pattern, search);
   if (patterns === undefined) return undefined;

@@ -3,6 +3,7 @@
 import type { Readable, Writable } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import { PawlError } from '../shared/failure.ts';
+import { endOf, startOf } from '../shared/text-cut.ts';
 import type { TerminalReport, TerminalRequest } from '../shared/tool.ts';
 import { type ProcessesOptions, plantedError, prepareProgram } from './processes.ts';
 import { openPseudoTerminal } from './sandbox/pseudo-terminal.ts';
@@ -182,16 +183,17 @@ class Output {
   #droppedBytes = 0;
 
   add(text: string): void {
-    const room = KEPT_CHARACTERS - this.#beginning.length;
-    this.#beginning += text.slice(0, room);
-    this.#end += text.slice(room);
+    const beginning = this.#end === '' ? startOf(text, KEPT_CHARACTERS - this.#beginning.length) : '';
+    this.#beginning += beginning;
+    this.#end += text.slice(beginning.length);
     // Cut now and then, not at every character.
     if (this.#end.length > 2 * KEPT_CHARACTERS) this.#cut();
   }
 
   #cut(): void {
-    this.#droppedBytes += Buffer.byteLength(this.#end.slice(0, -KEPT_CHARACTERS));
-    this.#end = this.#end.slice(-KEPT_CHARACTERS);
+    const end = endOf(this.#end, KEPT_CHARACTERS);
+    this.#droppedBytes += Buffer.byteLength(this.#end.slice(0, this.#end.length - end.length));
+    this.#end = end;
   }
 
   take(): { readonly output: string; readonly droppedBytes: number } {

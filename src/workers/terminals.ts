@@ -7,6 +7,7 @@
 import { randomBytes } from 'node:crypto';
 import type { SandboxPolicy } from '../shared/config.ts';
 import { PawlError, ToolError } from '../shared/failure.ts';
+import { startOf } from '../shared/text-cut.ts';
 import type { TerminalReport, TerminalRequest, Terminals } from '../shared/tool.ts';
 import type { Means } from './sandbox/means.ts';
 import { Terminal } from './terminal.ts';
@@ -118,7 +119,7 @@ export class TerminalHost {
     const starting = [...this.#starting.values()].filter((key) => key === sessionKey).length;
     const full = this.#held.size + this.#starting.size >= maxTerminals;
     if (!full && mine.length + starting < maxPerSession) return;
-    const open = mine.map(({ terminal }) => `${terminal.id} (${terminal.cmd.slice(0, 60)})`).join(', ');
+    const open = mine.map(({ terminal }) => `${terminal.id} (${startOf(terminal.cmd, 60)})`).join(', ');
     throw new ToolError(
       full
         ? `This worker has ${maxTerminals} programs in terminals already.`

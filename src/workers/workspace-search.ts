@@ -6,23 +6,19 @@
 import { constants } from 'node:fs';
 import { open, readdir } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
-import createIgnore, { type Ignore } from 'ignore';
 import { RE2JS } from 're2js';
 import { PawlError } from '../shared/failure.ts';
-import { isLinear, linearPattern } from '../shared/pattern.ts';
+import { startOf } from '../shared/text-cut.ts';
 import { nextTurn } from '../shared/time.ts';
 import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../shared/tool.ts';
-import { globFits, readGlob } from './glob.ts';
+import { globFits, hiddenNamesOf, readGlob } from './glob.ts';
 import { isProtected, isProtectedFile } from './protected-paths.ts';
 import { ripgrep, type Scout } from './ripgrep.ts';
+import { type IgnoreLevel, isIgnored, levelsAbove, withIgnoreFile } from './workspace-ignore.ts';
 import { absent, at, descriptorPath, enter, entry, type Folder, hasDescriptorPaths, lookUp } from './workspace-walk.ts';
 
 const DEFAULT_LIMIT = 1_000;
 const MAX_FILE_BYTES = 8 * 1024 * 1024;
-/** Every path is held against every line of an ignore file. */
-const MAX_IGNORE_BYTES = 128 * 1024;
-/** Of such a line. */
-const MAX_IGNORE_LENGTH = 1_000;
 /** How long the search may keep the event loop to itself. */
 const MAX_TURN_MS = 20;
 /** At worst RE2 takes a step for each instruction of the pattern and each character, of up to 100 ns: so many between two looks at the clock. */
@@ -46,9 +42,6 @@ const MAX_LINES_WITH_CONTEXT = 5_000;
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 /** Never of interest, and often large. */
 const ALWAYS_LEFT_OUT = ['.git'];
-/** Of two that disagree the first counts; of one name, that of the deeper folder. As in ripgrep. */
-const IGNORE_FILES = ['.rgignore', '.ignore', '.gitignore'] as const;
-
 /** Errors: `INVALID_PARAMS` for a pattern that RE2 does not know, `NOT_FOUND`, and the signal's reason. */
 export async function searchWithin(
   root: string,
@@ -65,21 +58,20 @@ export async function searchWithin(
     if (name !== undefined && stats?.isFile()) return task.file(folder, name, join(prefix, name), stats);
     const start = await enter(location, path);
     try {
-      const named = hasDescriptorPaths ? await scout(descriptorPath(start), search, signal) : undefined;
+      const inRoot = relative(realRoot, start.path);
+      const rules = search.includeIgnored ? [] : await levelsAbove(root, inRoot);
+      // Who names a folder that is left out wants to see what it holds.
+      const above = inRoot !== '' && isIgnored(inRoot, true, rules) === true ? [] : rules;
+      // The scout reads no rules from above: where they bring something back, it must leave out nothing.
+      const scouted = above.some(({ bringsBack }) => bringsBack) ? { ...search, includeIgnored: true } : search;
+      const named = hasDescriptorPaths ? await scout(descriptorPath(start), scouted, signal) : undefined;
       if (named !== undefined) await task.lookOnlyAt(named);
-      await task.folder(start, relative(realRoot, start.path), '', []);
+      await task.folder(start, inRoot, '', above);
     } finally {
       if (start !== folder) await start.handle.close();
     }
   });
   return task.finding();
-}
-
-/** An ignore file of one folder, whose patterns are relative to it. */
-interface IgnoreLevel {
-  readonly name: (typeof IGNORE_FILES)[number];
-  readonly below: string;
-  readonly rules: Ignore;
 }
 
 interface LineTest {
@@ -95,6 +87,8 @@ class SearchTask {
   readonly #signal: AbortSignal;
   readonly #test: LineTest | undefined;
   readonly #limit: number;
+  /** Hidden names that the glob has. */
+  readonly #hiddenNames: readonly string[];
   readonly #files: { path: string; bytes: number; modifiedAtMs: number }[] = [];
   readonly #lines: WorkspaceLine[] = [];
   #matches = 0;
@@ -109,6 +103,7 @@ class SearchTask {
 
   constructor(search: WorkspaceSearch, signal: AbortSignal) {
     this.#search = search.glob === undefined ? search : { ...search, glob: readGlob(search.glob) };
+    this.#hiddenNames = hiddenNamesOf(this.#search.glob);
     this.#signal = signal;
     this.#limit = search.limit ?? DEFAULT_LIMIT;
     this.#test = search.pattern === undefined ? undefined : lineTest(search.pattern, search);
@@ -141,13 +136,13 @@ class SearchTask {
   async folder(folder: Folder, path: string, below: string, above: readonly IgnoreLevel[]): Promise<void> {
     this.#signal.throwIfAborted();
     const entries = await readdir(hasDescriptorPaths ? descriptorPath(folder) : folder.path, { withFileTypes: true });
-    const levels = this.#search.includeIgnored ? above : await withIgnoreFile(folder, below, entries, above);
+    const levels = this.#search.includeIgnored ? above : await withIgnoreFile(folder, path, entries, above);
     for (const each of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
       if (this.#truncated) return;
       await this.#turn();
       const [from, inRoot] = [join(below, each.name), join(path, each.name)];
       if (this.#only?.has(from) === false) continue;
-      if (this.#isLeftOut(each.name, from, each.isDirectory(), levels)) continue;
+      if (this.#isLeftOut(each.name, inRoot, each.isDirectory(), levels)) continue;
       if (each.isDirectory()) {
         if (isProtected(join(folder.path, each.name)) || from.split(sep).length > MAX_DEPTH) continue;
         const next = await open(entry(folder, each.name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(() => undefined);
@@ -166,17 +161,11 @@ class SearchTask {
     }
   }
 
-  #isLeftOut(name: string, from: string, isDirectory: boolean, levels: readonly IgnoreLevel[]): boolean {
+  #isLeftOut(name: string, path: string, isDirectory: boolean, levels: readonly IgnoreLevel[]): boolean {
     if (ALWAYS_LEFT_OUT.includes(name)) return true;
     if (this.#search.includeIgnored) return false;
-    if (name.startsWith('.')) return true;
-    for (const file of IGNORE_FILES) {
-      for (const { below, rules } of levels.filter((level) => level.name === file).reverse()) {
-        const { ignored, unignored } = rules.test(relative(below, from) + (isDirectory ? '/' : ''));
-        if (ignored || unignored) return ignored;
-      }
-    }
-    return false;
+    if (name.startsWith('.') && !this.#hiddenNames.some((glob) => globFits(name, glob))) return true;
+    return isIgnored(path, isDirectory, levels) ?? false;
   }
 
   async file(folder: Folder, name: string, path: string, stats: { size: number; mtimeMs: number }): Promise<void> {
@@ -247,50 +236,6 @@ class SearchTask {
     if (this.#files.length >= this.#limit) this.#truncated = true;
     else push();
   }
-}
-
-async function withIgnoreFile(
-  folder: Folder,
-  below: string,
-  entries: readonly { readonly name: string }[],
-  above: readonly IgnoreLevel[],
-): Promise<readonly IgnoreLevel[]> {
-  let levels = above;
-  for (const name of IGNORE_FILES) {
-    if (!entries.some((each) => each.name === name)) continue;
-    const handle = await open(entry(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => undefined);
-    if (handle === undefined) continue;
-    try {
-      if ((await handle.stat()).size <= MAX_IGNORE_BYTES)
-        levels = [...levels, { name, below, rules: ignoreRules(await handle.readFile('utf8')) }];
-    } finally {
-      await handle.close();
-    }
-  }
-  return levels;
-}
-
-/** What the library's types do not show of its rules. `regex` is made when it is asked for first. */
-interface Rules {
-  readonly _rules: { readonly _rules: readonly { readonly pattern: string; readonly regex: RegExp }[] };
-}
-
-/**
- * Whoever wrote the files of a workspace wrote its ignore files, too: with a few stars in one line, the library's own expressions
- * would try for hours on one long name. Lines with several run on RE2, very long ones not at all.
- */
-function ignoreRules(text: string): Ignore {
-  const lines = text.split(/\r?\n/).filter((line) => line.length <= MAX_IGNORE_LENGTH);
-  const rules = createIgnore().add(lines);
-  for (const rule of (rules as unknown as Rules)._rules._rules) {
-    if ((rule.pattern.match(/\*+/g)?.length ?? 0) < 2) continue;
-    const { source, flags } = rule.regex;
-    // What it looks ahead for stands at its end.
-    const pattern = `(?${flags})${source.replace(/\(\?=([^()]*)\)$/, '(?:$1)')}`;
-    const expression = isLinear(pattern) ? linearPattern(pattern) : { test: () => false };
-    Object.defineProperty(rule, 'regex', { value: expression });
-  }
-  return rules;
 }
 
 /** One after the other: a file can have millions. */
@@ -376,5 +321,5 @@ function compile(pattern: string, { ignoreCase, literal }: WorkspaceSearch): RE2
 function clipped(line: string): string {
   return line.length <= MAX_LINE_LENGTH
     ? line
-    : `${line.slice(0, MAX_LINE_LENGTH)}… [${line.length - MAX_LINE_LENGTH} more characters]`;
+    : `${startOf(line, MAX_LINE_LENGTH)}… [${line.length - MAX_LINE_LENGTH} more characters]`;
 }

@@ -136,6 +136,9 @@ describe('time', () => {
     [{ ready: false, againInMs: '5 s' }],
     [{ ready: false, againInMs: Number.NaN }],
     [true],
+    [undefined],
+    ['soon'],
+    [{ ready: false, againInMs: Number.POSITIVE_INFINITY }],
     [{ ready: 'no' }],
   ])(
     'an answer of `ready` that says nothing, such as %j, fails the call and is not asked for again',
@@ -153,6 +156,26 @@ describe('time', () => {
       expect([asked, contexts.length]).toEqual([1, 0]);
     },
   );
+
+  test.each<[string, (ctx: ToolContext) => unknown, string]>([
+    ['three values', (ctx) => ctx.progress(...([1, 3, 'step'] as never as [never])), 'it got 1'],
+    ['nothing', (ctx) => ctx.progress(...([] as never as [never])), 'it got nothing'],
+    ['a share of nothing', (ctx) => ctx.progress({ progress: 0 / 0 }), 'it got { progress: NaN }'],
+  ])('progress that is reported as %s is named', async (_name, report, words) => {
+    const { tool } = scripted('idempotent', report);
+    const { clock, runner } = openTimeless(tool);
+    const { error } = await clock.until(runner.run(tool, {}));
+    expect(error).toMatchObject({ code: 'RESULT_INVALID', message: expect.stringContaining(words) });
+  });
+
+  test('a call whose tool cannot say whether it changes something does not run', async () => {
+    const { tool, contexts } = scripted('idempotent');
+    const unsure = { ...tool, resource: () => 'r', isMutating: async () => false } as never as AnyTool;
+    const { clock, runner } = openTimeless(unsure);
+    const { error } = await clock.until(runner.run(unsure, {}));
+    expect(error?.message).toContain('isMutating of work_idempotent must return true or false; it returned a promise');
+    expect(contexts).toEqual([]);
+  });
 
   test('a tool that hangs is timed out after its limit, and a deadline ends the call', async () => {
     const { tool } = scripted('once', () => new Promise(() => {}));

@@ -137,6 +137,16 @@ test('no other call stands where its undoing would: it could be taken for one (I
   expect(undone).toHaveLength(1);
 });
 
+test.each<[string, unknown]>([
+  ['false', false],
+  ['{ success: false }', { success: false }],
+])('a compensate that answers %s has not undone the call, and that is named (I18)', async (words, answer) => {
+  const book = { ...bookingTool().book, compensate: async () => answer as never };
+  const { session } = await startFleet({ tools: [book] });
+  const { callId = '' } = await session.call(book, { room: 'a' });
+  expect((await session.compensate(callId)).error?.message).toContain(`it returned ${words}.`);
+});
+
 test('what did not succeed, has no compensate, or is of another session is not undone (I18)', async () => {
   const { book, undone } = bookingTool();
   const { pawl, session } = await startFleet({ tools: [book, echo] });

@@ -2,6 +2,9 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { connect, startWorker } from '../../src/index.ts';
+import { offerFor } from '../../src/producer/mcp-server/tools.ts';
+import type { ToolResultEnvelope } from '../../src/shared/envelope.ts';
+import { decodeCall } from '../../src/shared/exports/decode.ts';
 import type { Hook } from '../../src/shared/hooks.ts';
 import type { ToolOffer } from '../../src/shared/store/catalogue.ts';
 import { systemClock } from '../../src/shared/time.ts';
@@ -182,6 +185,24 @@ test('D14, D15: the toolkit has the compared systems’ tools, and each says whe
   expect(baseTools.every(({ namespace }) => namespace === DEFAULT_NAMESPACE)).toBe(true);
   const changing = toolkit.filter((name) => isMutating(baseTools.find((tool) => tool.name === name) ?? echo, {}));
   expect(changing).toEqual(['write', 'edit', 'apply_patch', 'shell', 'shell_command']);
+});
+
+test('C17: read_file is a second name of read, at every front door, unless another tool has it', async () => {
+  const read = baseTools.find(({ name }) => name === 'read') ?? echo;
+  const { session, pawl } = await startFleet({ tools: [read] });
+  const missing = { path: 'no-such-file' };
+  const code = (result: ToolResultEnvelope) => [result.toolName, result.error?.code];
+  expect(code(await session.call('read_file', missing))).toEqual(['read', 'NOT_FOUND']);
+  const exported = await session.toolsFor('openai');
+  expect(exported.tools.map(({ name }) => name)).toEqual(['read']);
+  const call = { kind: 'function', name: 'read_file', arguments: missing } as const;
+  expect(decodeCall(exported, [read], call)).toEqual({ namespace: 'tools', name: 'read', params: missing });
+  expect((await offerFor(pawl, session.key, 'read_file')).name).toBe('read');
+  expect((await session.call('read_file', missing, { namespace: 'other' })).error?.code).toBe('UNKNOWN_TOOL');
+
+  const own = scripted('read_file', () => ({ output: 'own' })).tool;
+  const { session: other } = await startFleet({ tools: [read, own] });
+  expect(contentOf(await other.call('read_file', {}))).toBe('own');
 });
 
 test('D10: connect({ toolsets }) decides for each request what a session is shown, not what it may call', async () => {

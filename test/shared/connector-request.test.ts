@@ -11,6 +11,27 @@ const queryOf = (style: string, value: unknown, more: object = {}) => {
 };
 
 describe('the request of a connector (I14)', () => {
+  test.each(['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'a'])(
+    'a parameter called %s is sent, wherever it goes, and is none where it is not given',
+    (name) => {
+      const params = Object.fromEntries([[name, 'x']]) as Record<string, unknown>;
+      expect([...requestOf({}, params).url.searchParams]).toEqual([[name, 'x']]);
+      for (const body of ['json', 'text'])
+        expect(requestOf({ method: 'POST', body }, params).body).toBe(`{"${name}":"x"}`);
+      expect(requestOf({ method: 'POST', body: 'form' }, params).body).toBe(`${name}=x`);
+      const url = `https://api.example.com/{${name}}`;
+      expect(requestOf({ url }, params).url.pathname).toBe('/x');
+      expect(() => requestOf({ url }, {})).toThrow('is needed for the path and missing');
+      expect(requestOf({ query: { q: `{${name}}` } }, {}).url.search).toBe('');
+      const renamed = { arguments: { p: { in: 'body', name } }, method: 'POST' };
+      expect(requestOf(renamed, { p: { deep: 1 } }).body).toBe(`{"${name}":{"deep":1}}`);
+      const headers = requestOf({ arguments: { p: { in: 'header', name } } }, { p: 'x' }).headers;
+      expect(Object.entries(headers)).toContainEqual([name.toLowerCase(), 'x']);
+      const nested = Object.fromEntries([['p', params]]);
+      expect(requestOf({ method: 'POST' }, nested).body).toBe(`{"p":{"${name}":"x"}}`);
+    },
+  );
+
   const nested = { colour: 'red', size: { from: 1, to: [2, 3] }, none: null };
 
   test.each([

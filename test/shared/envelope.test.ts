@@ -43,6 +43,12 @@ function whole() {
   };
 }
 
+test('parameters of any name are kept', () => {
+  const params = JSON.parse('{"__proto__":{"a":1},"constructor":2,"b":{"__proto__":3}}');
+  const parsed = parseEnvelope({ ...whole(), payload: { ...whole().payload, params } }).payload.params;
+  expect(JSON.stringify(parsed)).toBe(JSON.stringify(params));
+});
+
 /** The whole envelope with one path set to a value; undefined takes it away. */
 function changed(path: string, value?: unknown): unknown {
   const envelope: Record<string, unknown> = structuredClone(whole());

@@ -93,6 +93,41 @@ describe('a patch is read (C17)', () => {
     );
   });
 
+  describe.each([' ', '   ', '\t', ' \t '])('white space (%j) before', (space) => {
+    const files = [
+      ['*** Add File: a', '+one'],
+      ['*** Update File: b', '@@', ' kept', '-old', '+new'],
+      ['*** Delete File: c'],
+      ['*** Update File: d', '*** Move to: e', '-old', '+new', '*** End of File'],
+      ['*** Update File: f', '-old', '+new'],
+    ];
+    const bare = parsePatch(patch(...files.flat()));
+    const padded = (line: string) => (line.startsWith('***') && !line.endsWith('of File') ? space + line : line);
+
+    test('all marks', () => {
+      expect(
+        parsePatch(
+          patch(...files.flat())
+            .split('\n')
+            .map(padded)
+            .join('\n'),
+        ),
+      ).toEqual(bare);
+    });
+
+    test.each([0, 1, 3, 4])('one head of a file (%i), and before the closing mark', (file) => {
+      const lines = files.flatMap((each, index) => (index === file ? each.map(padded) : each));
+      expect(parsePatch(`*** Begin Patch\n${lines.join('\n')}\n${space}*** End Patch\n\n`)).toEqual(bare);
+    });
+  });
+
+  test('a kept line that reads as a mark stays a line of its hunk', () => {
+    const hunk = [' *** Begin Patch', ' *** Delete File: x', ' *** End Patch', '-old', '+new'];
+    expect(parsePatch(patch('*** Update File: f', '@@', ...hunk))).toMatchObject([
+      { path: 'f', hunks: [{ lines: [{}, { kind: 'keep', text: '*** Delete File: x' }, {}, {}, {}] }] },
+    ]);
+  });
+
   test('unified diffs: changes, new and removed files, renames, a missing line end', () => {
     const text = [
       'diff --git a/x.txt b/x.txt',
@@ -275,6 +310,95 @@ describe('hunks are applied', () => {
 
   test('a unified diff takes the match nearest to its line number', () => {
     expect(applied('x\na\nx\nb\nx\n', '--- a/f\n+++ b/f\n@@ -5,2 +5,2 @@\n-x\n+y\n')).toBe('x\na\nx\nb\ny\n');
+  });
+
+  describe.each([
+    ['to the letter', (line: string) => line],
+    ['but for white space at the end', (line: string) => `${line} \t`],
+    ['but for indentation', (line: string) => `\t${line}`],
+    ['but for typographic characters', (line: string) => `\u00a0${line.replace('"', '\u201c')}`],
+  ])('lines that are like the wanted ones %s', (_likeness, like) => {
+    const block = ['if "a"', '  b', 'end'];
+    const other = block.map(like).join('\n');
+    const change = [' if "a"', '-  b', '+  c', ' end'];
+    const hunks = at('@@', ...change);
+    const changed = other.replace(like('  b'), '  c');
+
+    test('are changed where they stand once', () => {
+      expect(applied(`x\n${other}\ny\n`, hunks)).toBe(`x\n${changed}\ny\n`);
+    });
+
+    test.each([
+      ['apart', `${other}\nx\n${other}\n`, '2 places, at lines 1, 5'],
+      ['three times', `x\n${`${other}\n`.repeat(3)}`, '3 places, at lines 2, 5, 8'],
+      ['very often', `${other}\n`.repeat(50), 'many places, at lines 1, 4, 7, 10, 13, 16, 19, 22, 25, 28 and more'],
+    ])('are refused where they stand %s, and the lines are named', (_name, content, where) => {
+      expect(() => applied(content, hunks)).toThrow(
+        expect.objectContaining({ code: 'PRECONDITION_FAILED', message: expect.stringContaining(`fits ${where}`) }),
+      );
+    });
+
+    test('are told apart by the end of the file, by a line number, and by the block of a heading', () => {
+      const twice = `f()\n ${other.replaceAll('\n', '\n ')}\ng()\n ${other.replaceAll('\n', '\n ')}\n`;
+      const inG = twice.replace(/(?<=g\(\)[\s\S]*)(?<=\n) .*b.*(?=\n)/, '  c');
+      expect(inG).not.toBe(twice);
+      const kept = (text: string) => text.replaceAll(/^[\s\u00a0]+|[\s\u00a0]+$/gm, '');
+      expect(kept(applied(twice, at('@@ g()', ...change)))).toBe(kept(inG));
+      expect(kept(applied(twice, at('@@', ...change, '*** End of File')))).toBe(kept(inG));
+      const unified = ['--- a/f', '+++ b/f', '@@ -6,3 +6,3 @@', ...change, ''].join('\n');
+      expect(kept(applied(twice, unified))).toBe(kept(inG));
+      const inF = kept(applied(twice, at('@@ f()', ...change)));
+      expect([inF.indexOf('c') < inF.indexOf('g()'), inF.lastIndexOf('b') > inF.indexOf('g()')]).toEqual([true, true]);
+    });
+  });
+
+  test('a hunk is changed if and only if the file has one place for it, whatever the lines are', () => {
+    const content = fc.array(fc.constantFrom('a', ' a', 'a ', 'b'), { minLength: 1, maxLength: 8 });
+    const wanted = fc.array(fc.constantFrom('a', ' a', 'b'), { minLength: 1, maxLength: 3 });
+    const likenesses = [(line: string) => line, (line: string) => line.trimEnd(), (line: string) => line.trim()];
+    fc.assert(
+      fc.property(content, wanted, (lines, old) => {
+        const starts = likenesses.map((like) =>
+          lines.flatMap((_, start) =>
+            old.every((line, index) => like(lines[start + index] ?? '\n.') === like(line)) ? [start] : [],
+          ),
+        );
+        const [only, second] = starts.find((places) => places.length > 0) ?? [];
+        const apply = () => applied(`${lines.join('\n')}\n`, at('@@', ...old.map((line) => `-${line}`), '+new'));
+        if (only === undefined || second !== undefined) expect(apply).toThrow();
+        else expect(apply().split('\n').indexOf('new')).toBe(only);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test.each([
+    ['the only places in their order', 'x\nx\n', at('@@', '-x', '+1', '@@', '-x', '+2'), '1\n2\n'],
+    ['a place that the next hunk leaves', 'x\ny\nx\n', at('@@', '-x', '+1', '@@', ' y', '-x', '+2'), '1\ny\n2\n'],
+    ['the one heading that the lines follow', 'f\n  1\nf\n  2\n', at('@@ f', '-  2', '+  3'), 'f\n  1\nf\n  3\n'],
+    [
+      'a head of several lines',
+      'f(\n  a,\n) {\n  1\n}\ng {\n  1\n}\n',
+      at('@@ f(', '-  1'),
+      'f(\n  a,\n) {\n}\ng {\n  1\n}\n',
+    ],
+    ['a copied byte order mark', '\ufeffa\nb\na\n', at('@@', '-\ufeffa', '+A'), '\ufeffA\nb\na\n'],
+    ['CR LF where one line has LF', 'a\r\nb\nc\r\n', at('@@', ' a', '+x', '@@', '-c', '+y'), 'a\r\nx\r\nb\ny\r\n'],
+    ['LF where one line has CR LF', 'a\nb\r\nc\n', at('@@', ' b', '+x', ' c'), 'a\nb\r\nx\nc\n'],
+  ])('%s', (_name, content, text, expected) => expect(applied(content, text)).toBe(expected));
+
+  test.each([
+    ['a heading', 'f\n  1\nf\n  1\n', at('@@ f', '-  1'), 'fits 2 places, at lines 2, 4'],
+    ['a heading of lines to add', 'f\n  1\nf\n  1\n', at('@@ f', '+  1'), 'fits 2 places, at lines 1, 3'],
+    ['overlapping lines', 'x\nx\nx\n', at('@@', '-x', '-x'), 'fits 2 places, at lines 1, 2'],
+    ['a later hunk', 'a\nx\nx\n', at('@@', '-a', '@@', '-x'), 'Hunk 2 of 2 for "f" fits 2 places, at lines 2, 3'],
+    ['an earlier hunk', 'x\nx\na\n', at('@@', '-x', '@@', '-a'), 'Hunk 1 of 2 for "f" fits 2 places, at lines 1, 2'],
+    ['a line number between both', 'x\na\nx\n', '--- a/f\n+++ b/f\n@@ -2 +2 @@\n-x\n+y\n', 'at lines 1, 3'],
+    ['a wrong line number', ' x\na\n x\nb\n', '--- a/f\n+++ b/f\n@@ -4 +4 @@\n-x\n+y\n', 'at lines 1, 3'],
+  ])('%s that fits twice is refused', (_name, content, text, message) => {
+    expect(() => applied(content, text)).toThrow(
+      expect.objectContaining({ message: expect.stringContaining(message) }),
+    );
   });
 
   test.each([

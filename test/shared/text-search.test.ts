@@ -3,9 +3,10 @@ import { expect, test } from 'vitest';
 import { placesOf } from '../../src/shared/text-search.ts';
 
 /** Where the engine finds them. */
-function foundIn(text: string, wanted: string): number[] {
+function foundIn(text: string, wanted: string, step = wanted.length, limit = 1_000): number[] {
   const places: number[] = [];
-  for (let at = text.indexOf(wanted); at !== -1; at = text.indexOf(wanted, at + wanted.length)) places.push(at);
+  for (let at = text.indexOf(wanted); at !== -1 && places.length < limit; at = text.indexOf(wanted, at + step))
+    places.push(at);
   return places;
 }
 
@@ -15,9 +16,11 @@ test('the places are those that the engine finds, also where the lengths forbid 
   fc.assert(
     fc.property(letters(0, 200), letters(1, 6), letters(1, 3), (text, short, mark) => {
       expect(placesOf(text, short)).toEqual(foundIn(text, short));
+      expect(placesOf(text, short, 1_000, 'count')).toEqual(foundIn(text, short, 1));
       // Long enough for the other search.
       const [long, wanted] = [`${text}${mark}`.repeat(40).padEnd(70_000, 'a'), `${short}${'a'.repeat(20_000)}`];
       expect(placesOf(long, wanted)).toEqual(foundIn(long, wanted));
+      expect(placesOf(long, wanted, 3, 'count')).toEqual(foundIn(long, wanted, 1, 3));
     }),
     { numRuns: 40 },
   );

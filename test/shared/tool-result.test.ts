@@ -69,6 +69,13 @@ describe('A12: results are checked and put into their form at one place', () => 
     ],
     ['an output that writes nothing', { output: { toJSON: () => undefined } }, 'whose toJSON returns undefined.'],
     ['an output that throws', { output: { toJSON: () => cyclic.fail() } }, 'it returned one that throws: failed.'],
+    ['no number', { output: 0 / 0 }, 'as output; it returned NaN.'],
+    ['a mean of nothing', { output: { mean: 0 / 0 } }, 'it returned NaN in output.mean.'],
+    ['an endless number in a list', { output: [{ max: [1, Infinity] }] }, 'it returned Infinity in output[0].max[1].'],
+    ['the least number', { output: { min: -Infinity } }, 'it returned -Infinity in output.min.'],
+    ['no number in an object of its own', { output: [Object(Number.NaN)] }, 'it returned NaN in output[0].'],
+    ['no number that an object writes', { output: { n: { toJSON: () => ({ of: 0 / 0 }) } } }, 'NaN in output.n.of.'],
+    ['a date that is none', { output: { at: new Date('never') } }, 'it returned Invalid Date in output.at.'],
     ['display', { output: 1, display: 7 }, 'a text as display'],
     ['artifacts', { output: 1, artifacts: {} }, 'a list as artifacts'],
     ['an artifact', { output: 1, artifacts: [{ kind: 'x' }] }, 'as artifacts[0]'],
@@ -78,6 +85,44 @@ describe('A12: results are checked and put into their form at one place', () => 
     ['tainted', { output: 1, tainted: 1 }, 'true or false as tainted'],
   ])('%s is refused with a sentence', (_name, value, sentence) => {
     expect(normalizeResult('t', value)).toContain(sentence);
+  });
+
+  test('any number that JSON has, and no other, is let through by its path', () => {
+    fc.assert(
+      fc.property(fc.double(), fc.constantFrom('a', 'b c', '__proto__'), (number, name) => {
+        const output = Object.fromEntries([[name, [number]]]);
+        const result = normalizeResult('t', { output });
+        if (Number.isFinite(number)) expect(result).toEqual({ output });
+        else expect(result).toMatch(new RegExp(`it returned ${number} in output(\\.|\\[").+\\[0\\]\\.$`));
+      }),
+    );
+  });
+
+  test('every text of a result is well-formed, and one that was stays the same', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), fc.integer({ min: 0, max: 20 }), (text, at) => {
+        const cut = text.slice(0, at);
+        const content = [
+          { type: 'text', text: cut },
+          { type: 'resource', uri: cut, text: cut },
+        ] as const;
+        const artifacts = [{ kind: 'other', reference: cut }] as const;
+        const result = normalizeResult('t', { output: { [cut]: [{ of: cut }] }, display: cut, content, artifacts });
+        const whole = cut.toWellFormed();
+        expect(result).toEqual({
+          output: { [whole]: [{ of: whole }] },
+          display: whole,
+          content: [
+            { type: 'text', text: whole },
+            { type: 'resource', uri: whole, text: whole },
+          ],
+          artifacts: [{ kind: 'other', reference: whole }],
+        });
+      }),
+    );
+    const output = { list: [1, { of: '😀' }] };
+    expect(normalizeResult('t', { output })).toEqual({ output });
+    expect((normalizeResult('t', { output }) as { output: unknown }).output).toBe(output);
   });
 
   test('what writes itself, is shared without a circle, or is left out by JSON is let through', () => {

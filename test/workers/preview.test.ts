@@ -61,6 +61,22 @@ describe('D4: what a call would do', () => {
     expect(await previewCall(endless, { count: 3 }, session, atOnce)).toEqual(plain);
   });
 
+  test.each([
+    ['a text', 'Sells 3 shares', 'preview of sell must return { summary, details? } with texts; it returned a text.'],
+    ['details that are none', { summary: 'x', details: {} }, 'it returned { summary: a text, details }.'],
+    ['nothing', undefined, 'it returned nothing.'],
+  ])('a preview that returns %s is named', async (_name, made, fault) => {
+    const faults: string[] = [];
+    const shown = await previewCall(
+      tool(() => made as never),
+      { count: 3 },
+      session,
+      undefined,
+      (each) => faults.push(each),
+    );
+    expect([shown, faults]).toEqual([plain, [expect.stringContaining(fault)]]);
+  });
+
   test('what is too long is cut, visibly', async () => {
     const long = tool(() => ({ summary: 'x'.repeat(1_000) }));
     expect((await previewCall(long, { count: 3 }, session)).summary).toBe(`${'x'.repeat(500)}… [cut]`);

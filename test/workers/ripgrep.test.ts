@@ -120,6 +120,9 @@ describe.skipIf(!hasRipgrep)('with ripgrep and without it the same is found (C17
     await bothWays(root, { pattern: 'needle', path: 'plain.txt' });
     await bothWays(root, { pattern: 'needle', path: 'out' });
     await bothWays(root, { pattern: 'needle', glob: '*.ts' });
+    for (const glob of ['.hidden', '.*', '{.hidden,*.ts}', '.git/*'])
+      for (const more of [{ pattern: 'needle' }, {}]) await bothWays(root, { ...more, glob });
+    await bothWays(root, { pattern: 'needle', path: 'sub/deep', glob: '*.ts' });
   });
 
   test('in a file that is too large to be read at once', async () => {

@@ -95,6 +95,14 @@ describe('grep_files (C17)', () => {
     expect(all.files).toContain('src/deep/ignored.log');
   });
 
+  test('a long line is cut between characters', async () => {
+    const ctx = testContext();
+    const lines = Array.from({ length: 6 }, (_, index) => `needle${'x'.repeat(490 + index)}${'😀'.repeat(20)}`);
+    await ctx.workspace.write('a', lines.join('\n'));
+    const found = (await grepFiles.run(grepFiles.parse({ pattern: 'needle' }), ctx)).output.lines;
+    expect(found.map(({ text }) => text.isWellFormed())).toEqual(lines.map(() => true));
+  });
+
   test('a cut is told', async () => {
     expect(await grep({ pattern: 'needle', limit: 2 })).toMatchObject({
       files: ['README.md', 'src/a.ts'],
@@ -163,6 +171,80 @@ describe('grep_files (C17)', () => {
   test('works in a worker session (A18)', async () => {
     const ctx = testContext({ kind: 'worker', workspaceRoot: tree().workspace.root });
     expect((await grepFiles.run(grepFiles.parse({ pattern: 'needle' }), ctx)).output.files).toHaveLength(3);
+  });
+});
+
+describe('where a search begins changes nothing of what is left out', () => {
+  const files = [
+    ...['a.log', 'a.ts', 'build/a.ts', 'src/a.log', 'src/a.ts', 'src/build/a.ts', 'src/deep/a.log', 'src/deep/a.ts'],
+    ...['src/deep/kept.log', 'src/gen/a.ts', 'src/deep/gen/a.ts', 'src/.hidden/a.ts', 'src/deep/x.tmp', 'src/x.old'],
+  ];
+  const ignoreFiles = {
+    '.gitignore': '*.log\n/build/\nsrc/gen/\n!kept.log\n',
+    '.ignore': '*.tmp\n',
+    'src/.gitignore': 'deep/gen\n',
+    'src/.rgignore': '*.old\n',
+  };
+  async function ctxOf() {
+    const ctx = testContext();
+    for (const path of files) await ctx.workspace.write(path, 'needle\n');
+    for (const [path, rules] of Object.entries(ignoreFiles)) await ctx.workspace.write(path, rules);
+    return ctx;
+  }
+
+  test.each(['src', 'src/', './src/deep', 'src/deep/..', 'src/deep/gen', 'src/gen', 'src/.hidden'])(
+    'in %s',
+    async (path) => {
+      const ctx = await ctxOf();
+      const all = (await glob.run(glob.parse({ pattern: '**' }), ctx)).output.files;
+      const below = `${join(path, '.').replace(/\/$/, '')}/`;
+      // A folder that is named is searched, although it is left out of searches above it.
+      const isNamed = ['src/gen/', 'src/deep/gen/', 'src/.hidden/'].includes(below);
+      const expected = (isNamed ? files : all).filter((file) => file.startsWith(below)).sort();
+      expect(expected.length).toBeGreaterThan(0);
+      expect((await glob.run(glob.parse({ pattern: '**', path }), ctx)).output.files.sort()).toEqual(expected);
+      expect((await grepFiles.run(grepFiles.parse({ pattern: 'needle', path }), ctx)).output.files).toEqual(expected);
+    },
+  );
+});
+
+describe('a glob that names what is hidden finds it, and no more', () => {
+  const files = [
+    ...[
+      '.github/workflows/ci.yml',
+      '.github/workflows/.secret.yml',
+      '.gitlab/ci.yml',
+      '.env',
+      '.env.local',
+      'src/.env',
+    ],
+    ...['ci.yml', 'src/.cache/v1/a.yml', 'src/.cache/v2/a.yml', '.git/config.yml', 'src/a.yml', '.ignored.yml'],
+  ];
+  test.each([
+    ['.github/workflows/*.yml', ['.github/workflows/ci.yml']],
+    ['./.github/**', ['.github/workflows/ci.yml']],
+    ['**/.github/**/*.yml', ['.github/workflows/ci.yml']],
+    ['{.github,.gitlab}/**/*.yml', ['.github/workflows/ci.yml', '.gitlab/ci.yml']],
+    ['.git{hub,lab}/**', ['.github/workflows/ci.yml', '.gitlab/ci.yml']],
+    ['.env', ['.env', 'src/.env']],
+    ['.env*', ['.env', '.env.local', 'src/.env']],
+    ['\\.env', ['.env', 'src/.env']],
+    ['src/.cache/v{1..2}/*', ['src/.cache/v1/a.yml', 'src/.cache/v2/a.yml']],
+    ['.github/workflows/.*', ['.github/workflows/.secret.yml']],
+    ['**/*.yml', ['ci.yml', 'src/a.yml']],
+    ['.git/*', []],
+    ['.ignored.yml', []],
+  ])('%s', async (pattern, expected) => {
+    const ctx = testContext();
+    const root = ctx.workspace.root;
+    for (const path of files) {
+      mkdirSync(dirname(join(root, path)), { recursive: true });
+      writeFileSync(join(root, path), 'needle\n');
+    }
+    writeFileSync(join(root, '.gitignore'), '.ignored.yml\n');
+    expect((await glob.run(glob.parse({ pattern }), ctx)).output.files.sort()).toEqual(expected);
+    const found = await grepFiles.run(grepFiles.parse({ pattern: 'needle', include: pattern }), ctx);
+    expect(found.output.files.sort()).toEqual(expected);
   });
 });
 
@@ -287,7 +369,9 @@ test.each([
   const context = testContext({ workspaceRoot: root });
   const { output } = await glob.run(glob.parse({ pattern, include_ignored: true }), context);
   expect(output.files).toContain(file);
-  expect((await glob.run(glob.parse({ pattern }), context)).output.files).toEqual([]);
+  // What the glob names itself is asked for.
+  const named = pattern === '.hidden/**' ? ['.hidden/a.ts'] : [];
+  expect((await glob.run(glob.parse({ pattern }), context)).output.files).toEqual(named);
 });
 
 test('an ignore file that somebody wrote to hold up whoever searches does not', async () => {

@@ -1,6 +1,7 @@
 /** What a model reads of a success: the output as text, and the content that stands beside it, as far as models take it. */
 import type { ToolResultEnvelope } from '../../shared/envelope.ts';
 import { capOutput } from '../../shared/output-cap.ts';
+import { startOf, wellFormed } from '../../shared/text-cut.ts';
 import type { ContentBlock } from '../../shared/tool-result.ts';
 
 export type ModelContent =
@@ -37,7 +38,7 @@ export function modelContent(
   const said = [{ type: 'text', text } as const, ...more];
   const parts = textOf(beside) === text ? beside : capped(said, maxBytes, whole !== undefined, callId);
   const shown = parts.filter((part) => part.type === 'image' || part.text.trim() !== '');
-  return shown.length === 0 ? [{ type: 'text', text }] : shown;
+  return wellFormed(shown.length === 0 ? [{ type: 'text', text }] : shown);
 }
 
 /** The output, the first of the parts, has its size: what stands beside it has the room behind. */
@@ -96,7 +97,7 @@ function media(data: string, mimeType: string, name = ''): ModelContent {
 
 /** What holds its data itself is told by its beginning. */
 function addressOf(uri: string): string {
-  return uri.length <= MAX_ADDRESS_CHARACTERS ? uri : `${uri.slice(0, MAX_ADDRESS_CHARACTERS)}…`;
+  return uri.length <= MAX_ADDRESS_CHARACTERS ? uri : `${startOf(uri, MAX_ADDRESS_CHARACTERS)}…`;
 }
 
 /** Whether a text stands in the output already, as that of a resource does. */

@@ -203,7 +203,8 @@ export class ModelTools {
   }
 }
 
-function failed(text: string): ModelAnswer {
+function failed(words: string): ModelAnswer {
+  const text = words.toWellFormed();
   return { content: [{ type: 'text', text }], text, isError: true };
 }
 

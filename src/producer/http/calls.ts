@@ -5,13 +5,16 @@ import {
   contractSchemas,
   idempotencyKeySchema,
   keyOfHeader,
+  type ToolCallEnvelope,
   type ToolResultEnvelope,
   toolCallEnvelopeSchema,
   traceparentIn,
+  withEveryName,
 } from '../../shared/envelope.ts';
 import { PawlError } from '../../shared/failure.ts';
 import { nearest } from '../../shared/schema.ts';
 import type { CallRecord } from '../../shared/store/call-record.ts';
+import { startOf } from '../../shared/text-cut.ts';
 import { DEFAULT_NAMESPACE } from '../../shared/tool.ts';
 import type { Pawl } from '../client.ts';
 import { type CallFilter, findCalls } from '../find-calls.ts';
@@ -232,10 +235,18 @@ async function submit(pawl: Pawl, caller: Caller, body: Readonly<Record<string, 
   if (caller.tenantId === undefined) return pawl.submitUnchecked(body, submitterOf(caller));
   const parsed = toolCallEnvelopeSchema.safeParse(body);
   if (!parsed.success) return pawl.submitUnchecked(body);
-  const { target } = parsed.data;
+  const { target, payload } = parsed.data;
+  const given = (body as ToolCallEnvelope).payload.params;
   if (target.tenantId !== undefined) checkTenant(caller, target.tenantId, 'The tenantId');
   await sessionOrNew(pawl, caller, target);
-  return pawl.submit({ ...parsed.data, target: { ...target, tenantId: caller.tenantId } }, submitterOf(caller));
+  return pawl.submit(
+    {
+      ...parsed.data,
+      payload: { ...payload, params: withEveryName(payload.params, given) },
+      target: { ...target, tenantId: caller.tenantId },
+    },
+    submitterOf(caller),
+  );
 }
 
 const ENVELOPE_FIELDS = ['contractVersion', 'toolName', 'toolNamespace', 'target', 'payload', 'transport', 'control'];
@@ -253,7 +264,8 @@ async function submitShort(pawl: Pawl, caller: Caller, body: unknown): Promise<S
       issues,
     });
   }
-  const { tool, params, session: sessionKey, namespace, ...given } = parsed.data;
+  const { tool, params: parsedParams, session: sessionKey, namespace, ...given } = parsed.data;
+  const params = withEveryName(parsedParams, (body as { readonly params?: unknown }).params);
   const session = await sessionOrNew(pawl, caller, { sessionKey });
   const named = namespace === undefined ? splitName(tool) : { namespace, name: tool };
   const options = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
@@ -297,7 +309,7 @@ function isRefusal(
 async function suggestionsFor(pawl: Pawl, tool: string): Promise<readonly string[]> {
   const { tools } = await pawl.catalogue();
   const names = tools.map(({ namespace, name }) => (namespace === DEFAULT_NAMESPACE ? name : `${namespace}.${name}`));
-  return nearest(tool.slice(0, 256), [...new Set(names)]);
+  return nearest(startOf(tool, 256), [...new Set(names)]);
 }
 
 /** The waiting is over, the call is not. */
@@ -326,7 +338,7 @@ export async function callFor(
   if (record === undefined || !seesTenant(caller, record.request.envelope.target.tenantId))
     throw new PawlError(
       'UNKNOWN_CALL',
-      `There is no call ${JSON.stringify(callId.slice(0, 100))}, or its record has expired.`,
+      `There is no call ${JSON.stringify(startOf(callId, 100))}, or its record has expired.`,
     );
   return record;
 }

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { defined } from '../../shared/defined.ts';
 import { PawlError } from '../../shared/failure.ts';
+import { startOf } from '../../shared/text-cut.ts';
 import { TIERS, toolNamed } from '../../shared/tool.ts';
 import type { Pawl } from '../client.ts';
 import { tierCounts } from '../tiers.ts';
@@ -15,7 +16,7 @@ const name = z.string().min(1).max(512);
 const actionSchema = z.strictObject({
   action: z.enum(AVAILABLE, {
     error: (issue) =>
-      `must be one of ${AVAILABLE.join(', ')}; got ${JSON.stringify(issue.input)?.slice(0, 80) ?? 'nothing'}`,
+      `must be one of ${AVAILABLE.join(', ')}; got ${startOf(JSON.stringify(issue.input) ?? 'nothing', 80)}`,
   }),
   /** `name` or `namespace.name`: all circuits of the tool. */
   tool: name.optional(),

@@ -4,6 +4,7 @@
  */
 import { FAILURES, type FailureCode, type Issue, PawlError } from '../../shared/failure.ts';
 import { backendError } from '../../shared/store/redis.ts';
+import { startOf } from '../../shared/text-cut.ts';
 
 /** Refusals that only HTTP knows. */
 type HttpCode =
@@ -174,7 +175,7 @@ function unreadable(error: unknown): HttpError | undefined {
   };
   switch (type) {
     case 'entity.parse.failed':
-      return invalidBody(`is not JSON: ${String(message).slice(0, 200)}`);
+      return invalidBody(`is not JSON: ${startOf(String(message), 200)}`);
     case 'entity.too.large':
       return new HttpError('PAYLOAD_TOO_LARGE', `The body is larger than ${String(limit)} bytes.`);
     case 'charset.unsupported':

@@ -1,6 +1,7 @@
 /** `/v1/tools/{name}`: declaring, switching and removing tools while the system runs (I2, I7). */
 import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
+import { startOf } from '../../shared/text-cut.ts';
 import { toolNamed } from '../../shared/tool.ts';
 import { type PutSpec, putSpecSchema, type RegistryRecord } from '../../shared/tool-spec.ts';
 import { refuseUnbelieved } from '../believed.ts';
@@ -150,7 +151,7 @@ function optionsOf({ 'if-match': match, 'if-none-match': noneMatch }: Conditions
 }
 
 function badCondition(header: string, expected: string, came: string): PawlError {
-  const message = `must be ${expected}; got ${came.slice(0, 100)}`;
+  const message = `must be ${expected}; got ${startOf(came, 100)}`;
   return new PawlError('CONTRACT_INVALID', `The header ${header} ${message}.`, { issues: [{ path: header, message }] });
 }
 

@@ -8,6 +8,7 @@ import express, { type Express, type RequestHandler, type Response } from 'expre
 import type { Settings } from '../../shared/config.ts';
 import { PawlError } from '../../shared/failure.ts';
 import type { Logger } from '../../shared/log.ts';
+import { startOf } from '../../shared/text-cut.ts';
 import type { Pawl } from '../client.ts';
 import { FleetView } from '../fleet-view.ts';
 import { type McpEndpoint, mcpEndpoint } from '../mcp-server/http.ts';
@@ -156,7 +157,7 @@ function createApp(options: HttpServerOptions, inside: Inside): Express {
   mountRoutes(app, apiRoutes({ pawl, waits, streams, fleet, version, checkAccepting }));
   if (board !== undefined) app.use(BOARD_PATH, readOnlyPages(), board);
   app.use((request) => {
-    throw new HttpError('NOT_FOUND', `There is nothing at ${request.method} ${request.path.slice(0, 200)}.`);
+    throw new HttpError('NOT_FOUND', `There is nothing at ${request.method} ${startOf(request.path, 200)}.`);
   });
   app.use(refuse(log));
   return app;

@@ -12,6 +12,7 @@ import {
 import { defined } from '../../shared/defined.ts';
 import type { ToolResultEnvelope } from '../../shared/envelope.ts';
 import type { FailureCode } from '../../shared/failure.ts';
+import { wellFormed } from '../../shared/text-cut.ts';
 import type { ContentBlock as ToolContentBlock } from '../../shared/tool-result.ts';
 import type { Pawl } from '../client.ts';
 import { listed } from '../params.ts';
@@ -30,6 +31,14 @@ const DEFECTS: readonly string[] = [
  * because clients hold it against the schema. Without an offer, its tool is gone. Throws `ProtocolError` for a defect.
  */
 export async function callToolResult(
+  pawl: Pick<Pawl, 'output' | 'hooked'>,
+  envelope: ToolResultEnvelope,
+  offer: McpOffer | undefined,
+): Promise<CallToolResult> {
+  return wellFormed(await resultFor(pawl, envelope, offer));
+}
+
+async function resultFor(
   pawl: Pick<Pawl, 'output' | 'hooked'>,
   envelope: ToolResultEnvelope,
   offer: McpOffer | undefined,
@@ -65,7 +74,7 @@ export async function callToolResult(
   const isWhole = metadata?.['whole'] === undefined || callId === undefined || !declaresOutput();
   // The record holds what the tool returned: hooks that have seen a part of it have not seen the rest.
   const whole = isWhole ? envelope : await pawl.hooked(wholeOf(envelope, await pawl.output(callId)));
-  if (whole.status !== 'success') return callToolResult(pawl, whole, offer);
+  if (whole.status !== 'success') return resultFor(pawl, whole, offer);
   const structured = whole.output.content;
   const text: ContentBlock = { type: 'text', text: typeof content === 'string' ? content : JSON.stringify(content) };
   return {

@@ -1,10 +1,13 @@
 /** The fleet's tools as MCP shows them (A2, A22): name, schemas and annotations come from the one definition that workers run. */
+
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server';
 import { answersParameter } from '../../shared/asking.ts';
 import { defined } from '../../shared/defined.ts';
+import { ownName } from '../../shared/exports/names.ts';
 import { flatRoot } from '../../shared/exports/root.ts';
 import type { FailureCode } from '../../shared/failure.ts';
 import type { JsonSchema } from '../../shared/schema.ts';
+import { startOf, wellFormed } from '../../shared/text-cut.ts';
 import { DEFAULT_NAMESPACE, type Tier, type ToolAnnotations } from '../../shared/tool.ts';
 import type { Pawl } from '../client.ts';
 
@@ -38,31 +41,34 @@ export async function offersFor(pawl: Pawl, sessionKey: string): Promise<readonl
 /** Throws -32602: a tool that this session does not have is unknown to it. */
 export async function offerFor(pawl: Pawl, sessionKey: string, mcpName: string): Promise<McpOffer> {
   const offers = await offersFor(pawl, sessionKey);
-  const offer = offers.find((each) => each.mcpName === mcpName);
+  const named = (name: string | undefined) => offers.find((each) => each.mcpName === name);
+  const offer = named(mcpName) ?? named(ownName(DEFAULT_NAMESPACE, mcpName));
   if (offer !== undefined) return offer;
-  throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${mcpName.slice(0, 256)}`, {
+  throw new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${startOf(mcpName, 256)}`, {
     code: 'UNKNOWN_TOOL' satisfies FailureCode,
   });
 }
 
 export function toolView(offer: McpOffer, knowsTasks: boolean) {
   const { title, taskSupport, readOnlyHint, destructiveHint, idempotentHint, openWorldHint } = offer.annotations;
-  return defined({
-    name: offer.mcpName,
-    title,
-    description: offer.description,
-    inputSchema: objectRoot(withoutAnswers(offer)),
-    outputSchema: declaredOutput(offer),
-    annotations: defined({
+  return wellFormed(
+    defined({
+      name: offer.mcpName,
       title,
-      readOnlyHint: readOnlyHint ?? offer.tier === 'read-only',
-      destructiveHint: destructiveHint ?? offer.tier !== 'read-only',
-      idempotentHint,
-      openWorldHint,
+      description: offer.description,
+      inputSchema: objectRoot(withoutAnswers(offer)),
+      outputSchema: declaredOutput(offer),
+      annotations: defined({
+        title,
+        readOnlyHint: readOnlyHint ?? offer.tier === 'read-only',
+        destructiveHint: destructiveHint ?? offer.tier !== 'read-only',
+        idempotentHint,
+        openWorldHint,
+      }),
+      execution: taskSupport === undefined || !knowsTasks ? undefined : { taskSupport },
+      _meta: { 'pawl/tier': offer.tier },
     }),
-    execution: taskSupport === undefined || !knowsTasks ? undefined : { taskSupport },
-    _meta: { 'pawl/tier': offer.tier },
-  });
+  );
 }
 
 /** MCP takes no parameters but those of an object, and that with all that JSON Schema says of it. */

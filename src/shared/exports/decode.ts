@@ -1,8 +1,10 @@
 /** The way back from an export: the call of a tool that a model means. */
 import { PawlError } from '../failure.ts';
 import { nearest } from '../schema.ts';
+import { startOf } from '../text-cut.ts';
+import { DEFAULT_NAMESPACE } from '../tool.ts';
 import { withoutNulls } from './arguments.ts';
-import type { ToolReference } from './names.ts';
+import { ownName, type ToolReference } from './names.ts';
 import { underOwnNames } from './parameter-names.ts';
 import type { ExportableTool, ToolExport } from './tools-for.ts';
 
@@ -16,13 +18,20 @@ export interface DecodedCall extends ToolReference {
   readonly params: Readonly<Record<string, unknown>>;
 }
 
+/** Tools that are exported as what their second names say are meant by those, too. */
+function referenceOf({ names }: ToolExport, name: string): ToolReference | undefined {
+  if (Object.hasOwn(names, name)) return names[name];
+  const own = names[ownName(DEFAULT_NAMESPACE, name) ?? ''];
+  return own?.namespace === DEFAULT_NAMESPACE ? own : undefined;
+}
+
 /**
  * The call that a model means. Throws `UNKNOWN_TOOL` for a name that was not exported, and `INVALID_PARAMS`, for the model to read,
  * for arguments that are no JSON object (C14) and for a call of another kind than the tool's (C2, C13).
  */
 export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[], call: ProviderCall): DecodedCall {
   const shell = tools.find(({ variant }) => variant?.type === 'local-shell');
-  const reference = call.kind === 'local-shell' ? shell : exported.names[call.name];
+  const reference = call.kind === 'local-shell' ? shell : referenceOf(exported, call.name);
   const tool = tools.find((each) => each.namespace === reference?.namespace && each.name === reference.name);
   if (tool === undefined) throw new PawlError('UNKNOWN_TOOL', unknownTool(exported, call));
   const target = { namespace: tool.namespace, name: tool.name };
@@ -35,7 +44,7 @@ export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[
   const { arguments: sent = {} } = call;
   const given = typeof sent === 'string' ? parse(tool.name, sent) : sent;
   if (typeof given !== 'object' || given === null || Array.isArray(given))
-    throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${JSON.stringify(given).slice(0, 100)}`);
+    throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${startOf(JSON.stringify(given), 100)}`);
   const params = underOwnNames(tool.inputSchema, given as Readonly<Record<string, unknown>>);
   return { ...target, params: withoutNulls(tool.inputSchema, params) as Readonly<Record<string, unknown>> };
 }

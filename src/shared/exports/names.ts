@@ -34,3 +34,11 @@ function distinctName({ namespace, name }: ToolReference, mapped: string): strin
     .slice(0, 8);
   return `${mapped.slice(0, MAX_LENGTH - mark.length - 1)}_${mark}`;
 }
+
+/** Names under which models of other systems know base tools. They are shown to nobody; policies see the tool's own name. */
+const SECOND_NAMES: ReadonlyMap<string, string> = new Map([['read_file', 'read']]);
+
+/** The base tool's own name for a second name of it; undefined for every other name. */
+export function ownName(namespace: string, name: string): string | undefined {
+  return namespace === DEFAULT_NAMESPACE ? SECOND_NAMES.get(name) : undefined;
+}

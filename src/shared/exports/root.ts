@@ -4,6 +4,7 @@
  */
 import { decoded } from '../json-pointer.ts';
 import type { JsonSchema } from '../schema.ts';
+import { startOf } from '../text-cut.ts';
 import { type Dropped, inWords } from './subset.ts';
 
 type Parts = Readonly<Record<string, unknown>>;
@@ -146,7 +147,7 @@ function alternativeInWords({ properties, required }: Flat): string {
   // Of alternatives that only ask for more, the root says the rest.
   const asked = required.filter((name) => !Object.hasOwn(properties, name));
   const text = [...members, ...asked].join(', ');
-  return `{${text.length <= MAX_ALTERNATIVE_LENGTH ? text : `${text.slice(0, MAX_ALTERNATIVE_LENGTH)}…`}}`;
+  return `{${text.length <= MAX_ALTERNATIVE_LENGTH ? text : `${startOf(text, MAX_ALTERNATIVE_LENGTH)}…`}}`;
 }
 
 function listOf(value: unknown): readonly unknown[] {

@@ -3,6 +3,7 @@
  * at least what the tool does; each keyword that is left out is told, and said in words in the description.
  */
 import type { JsonSchema } from '../schema.ts';
+import { startOf } from '../text-cut.ts';
 
 export interface Dropped {
   /** Where: `properties.when`. Empty for the root. */
@@ -197,7 +198,7 @@ function mapValues(parts: object, map: (part: unknown, name: string) => unknown)
 /** `minLength` 3 is "minLength: 3."; longer ones are cut, because descriptions are. */
 export function inWords(keyword: string, value: unknown): string {
   const text = JSON.stringify(value) ?? '';
-  return `${keyword}: ${text.length <= 200 ? text : `${text.slice(0, 200)}…`}.`;
+  return `${keyword}: ${text.length <= 200 ? text : `${startOf(text, 200)}…`}.`;
 }
 
 /** How large a schema is, by the measures of the providers' limits. */

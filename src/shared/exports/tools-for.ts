@@ -5,6 +5,7 @@
  */
 import { PawlError } from '../failure.ts';
 import type { JsonSchema } from '../schema.ts';
+import { wellFormed } from '../text-cut.ts';
 import type { Tool, ToolExample, ToolIcon, ToolVariant } from '../tool.ts';
 import { exportedNames, type ToolReference } from './names.ts';
 import { renamedParameters, underPlainNames, withPlainNames } from './parameter-names.ts';
@@ -133,7 +134,7 @@ export function toolsFor(
       'CONFIGURATION',
       `Tools are exported for ${PROVIDERS.join(', ')}; there is no form for ${JSON.stringify(provider) ?? 'undefined'}.`,
     );
-  const sorted = tools.toSorted((a, b) => compare(qualified(a), qualified(b)));
+  const sorted = wellFormed(tools).toSorted((a, b) => compare(qualified(a), qualified(b)));
   const roots = sorted.map(({ inputSchema }) => flatRoot(inputSchema));
   const named = sorted.map((tool, index) => ({ ...tool, inputSchema: roots[index]?.schema ?? tool.inputSchema }));
   const twice = named.find((tool, index) => index > 0 && qualified(tool) === qualified(named[index - 1] ?? tool));

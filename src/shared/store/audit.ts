@@ -8,6 +8,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { AuditEvent } from '../audit.ts';
 import { type SealedRecord, type Sealing, seal, type TrailHead } from '../audit-chain.ts';
+import { startOf } from '../text-cut.ts';
 import type { AuditWriter } from './audit-writer.ts';
 import { AuditKeys } from './keys.ts';
 import { type Redis, Script } from './redis.ts';
@@ -282,5 +283,5 @@ function readable(text: string): AuditRecord | undefined {
 
 function unreadable(text: string, atMs: number): AuditRecord {
   const id = createHash('sha256').update(text).digest('base64url').slice(0, 16);
-  return { id, atMs, type: 'unreadable', text: text.slice(0, UNREADABLE_SHOWN) };
+  return { id, atMs, type: 'unreadable', text: startOf(text, UNREADABLE_SHOWN) };
 }

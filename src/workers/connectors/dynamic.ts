@@ -77,7 +77,7 @@ export class DynamicCalls {
         if (seen.state !== 'waiting' && seen.state !== 'taken') return conclude(seen);
         if (seen.state === 'taken' && seen.progress !== told) {
           told = seen.progress;
-          ctx.progress(JSON.parse(told));
+          report(told, ctx);
         }
         await news.within(seen.state === 'taken' ? Math.min(seen.leaseLeftMs + 1, LOOK_MS) : LOOK_MS);
       } finally {
@@ -145,6 +145,13 @@ function callFor(
 function resultOf(answer: ClientAnswer): ToolResult<unknown> {
   if (answer.kind === 'failure') throw clientError(answer.failure);
   return answer.result;
+}
+
+/** What a client reports is passed on where it is a report: a wrong one is no fault of the call. */
+function report(told: string, ctx: ToolContext): void {
+  try {
+    ctx.progress(JSON.parse(told));
+  } catch {}
 }
 
 function nobody(tool: string): PawlError {

@@ -1,10 +1,12 @@
 /** Runs HTTP connectors: one request, or the pages of one, and of the answer what the declaration says (I8, I17). */
 import { isUtf8 } from 'node:buffer';
+import { decodeDocument } from '../../shared/charset.ts';
 import type { Connector } from '../../shared/connector.ts';
 import { type ConnectorRequest, checkAllowed, connectorRequest } from '../../shared/connector-request.ts';
 import { evaluateExpression, isEmpty } from '../../shared/expression.ts';
 import { PawlError } from '../../shared/failure.ts';
 import type { FleetLimit } from '../../shared/store/limits.ts';
+import { startOf } from '../../shared/text-cut.ts';
 import { qualifiedName, type ToolContext, type ToolResult } from '../../shared/tool.ts';
 import type { SpecOf } from '../../shared/tool-spec.ts';
 import type { Executable } from '../declared-tools.ts';
@@ -259,7 +261,7 @@ class Exchange {
         mediaType: type.split(';')[0] || 'application/octet-stream',
         base64: Buffer.from(bytes).toString('base64'),
       };
-    const text = decoderFor(type).decode(bytes);
+    const text = decodeDocument(bytes, type);
     const isJson = JSON_TYPE.test(type);
     // Many services say that their JSON is plain text; whoever declares a part of it knows better.
     const { result, pagination } = this.#connector;
@@ -296,7 +298,7 @@ class Exchange {
   /** Classified by its status and `Retry-After`, as any tool's error is. */
   #failure(method: string, url: URL, { status, headers }: Response, content: unknown): Error {
     const said = typeof content === 'string' ? content : (JSON.stringify(content) ?? '');
-    const quoted = said === '' ? '' : `: ${said.slice(0, QUOTED_LENGTH)}`;
+    const quoted = said === '' ? '' : `: ${startOf(said, QUOTED_LENGTH)}`;
     const location = headers.get('location');
     const moved = status < 400 && location !== null ? `, a redirect to ${this.#clean(location)}` : '';
     return Object.assign(new Error(`${method} ${url.host}${url.pathname} answers ${status}${moved}${quoted}`), {
@@ -335,16 +337,6 @@ function parsedJson(text: string): unknown {
   return JSON.parse(text, (_key, value: unknown, { source = '' }: { readonly source?: string } = {}) =>
     typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? source : value,
   );
-}
-
-/** Of the character set that the answer names; UTF-8 where it names none that there is. */
-function decoderFor(contentType: string) {
-  const [, label] = /\bcharset\s*=\s*"?([^\s;"]+)/.exec(contentType) ?? [];
-  try {
-    return new TextDecoder(label);
-  } catch {
-    return new TextDecoder();
-  }
 }
 
 async function bytesOf(response: Response, maxBytes: number): Promise<Uint8Array> {

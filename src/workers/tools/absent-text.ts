@@ -1,4 +1,6 @@
 /** Why a text is not found in a file, in words with which the next attempt finds it. */
+
+import { startOf } from '../../shared/text-cut.ts';
 import { placesOf } from '../../shared/text-search.ts';
 
 const MAX_SHOWN_LENGTH = 160;
@@ -119,5 +121,5 @@ function withoutReturn(line: string): string {
 }
 
 function clipped(line: string): string {
-  return line.length <= MAX_SHOWN_LENGTH ? line : `${line.slice(0, MAX_SHOWN_LENGTH)}…`;
+  return line.length <= MAX_SHOWN_LENGTH ? line : `${startOf(line, MAX_SHOWN_LENGTH)}…`;
 }

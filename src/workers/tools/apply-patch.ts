@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
 import { type FilePatch, PATCH_GRAMMAR, parsePatch } from '../../shared/patch.ts';
 import { applyHunks } from '../../shared/patch-apply.ts';
+import type { SecondPlace } from '../../shared/patch-places.ts';
 import { type Artifact, defineTool, type ToolContext, type WorkspaceChange } from '../../shared/tool.ts';
 import { editsFiles } from './kinds.ts';
 import { hashOf, readText } from './text.ts';
@@ -28,7 +29,7 @@ export const applyPatch = defineTool({
   description: [
     'Changes several files of the workspace in one step: either the whole patch is applied, or nothing is changed and the error names the hunk that does not fit and what stands there instead.',
     'Format: a line "*** Begin Patch"; then for each file "*** Add File: PATH" followed by its lines, each beginning with "+"; or "*** Delete File: PATH"; or "*** Update File: PATH", optionally "*** Move to: NEW_PATH", and hunks; then a line "*** End Patch".',
-    'A hunk begins with "@@", optionally followed by a line of the file that stands above the change (such as a function head), and further such lines where one does not tell the place (a class, then its function), then lines that begin with a space (kept), "-" (removed) or "+" (added); give about three kept lines around each change. "*** End of File" after a hunk pins it to the end of the file.',
+    'A hunk begins with "@@", optionally followed by a line of the file that stands above the change (such as a function head), and further such lines where one does not tell the place (a class, then its function), then lines that begin with a space (kept), "-" (removed) or "+" (added); give about three kept lines around each change. A hunk that fits several places is refused. "*** End of File" after a hunk pins it to the end of the file.',
     'Unified diffs as "git diff" writes them are understood too. Paths are relative to the workspace root.',
   ].join(' '),
   variant: {
@@ -57,7 +58,8 @@ export const applyPatch = defineTool({
   async probe({ patch }, ctx) {
     const patches = parsePatch(patch);
     // Applicable means not applied: an added file would exist, a removed one be gone, a changed line not be there.
-    const todo = await changesOf(patches, ctx).catch(() => undefined);
+    // A patch that fits several places was refused if it ran: it is found applicable here, and refused in its next attempt.
+    const todo = await changesOf(patches, ctx, 'take-first').catch(() => undefined);
     const isDone = await endStates(patches, ctx);
     if (todo !== undefined && !isDone) return { state: 'not-done' };
     return todo === undefined && isDone ? { state: 'done', result: resultOf(patches) } : { state: 'unknown' };
@@ -72,7 +74,11 @@ export const applyPatch = defineTool({
 });
 
 /** What the patch does to the files as they are. Throws where it does not fit. */
-async function changesOf(patches: readonly FilePatch[], ctx: ToolContext): Promise<readonly WorkspaceChange[]> {
+async function changesOf(
+  patches: readonly FilePatch[],
+  ctx: ToolContext,
+  secondPlace: SecondPlace = 'refuse',
+): Promise<readonly WorkspaceChange[]> {
   const changes: WorkspaceChange[] = [];
   for (const patch of patches) {
     if (patch.kind === 'add') {
@@ -83,7 +89,7 @@ async function changesOf(patches: readonly FilePatch[], ctx: ToolContext): Promi
       changes.push({ kind: 'remove', path: patch.path, ...(await expectedOf(patch.path, ctx)) });
       continue;
     }
-    const { content, hash } = await updated(patch, ctx);
+    const { content, hash } = await updated(patch, ctx, secondPlace);
     if (patch.moveTo === undefined) {
       changes.push({ kind: 'write', path: patch.path, content, expected: hash, ...modeOf(patch) });
     } else {
@@ -109,13 +115,13 @@ async function changesOf(patches: readonly FilePatch[], ctx: ToolContext): Promi
 }
 
 /** What an update makes of a file, and the hash of what it was. Without hunks nothing need be text. */
-async function updated({ path, moveTo, hunks, isExecutable }: Update, ctx: ToolContext) {
+async function updated({ path, moveTo, hunks, isExecutable }: Update, ctx: ToolContext, secondPlace: SecondPlace) {
   if (hunks.length === 0) {
     const bytes = await ctx.workspace.read(path);
     return { content: bytes, hash: hashOf(bytes) };
   }
   const { text, hash } = await readText(path, ctx);
-  const content = applyHunks(path, text, hunks);
+  const content = applyHunks(path, text, hunks, secondPlace);
   if (content === text && moveTo === undefined && isExecutable === undefined)
     throw new PawlError('INVALID_PARAMS', `The hunks for ${JSON.stringify(path)} change nothing.`);
   return { content, hash };
@@ -155,7 +161,7 @@ async function endStates(patches: readonly FilePatch[], ctx: ToolContext): Promi
       })),
     }));
     try {
-      applyHunks(path, text, undone);
+      applyHunks(path, text, undone, 'take-first');
     } catch {
       return false;
     }

@@ -13,6 +13,7 @@ const MAX_PLACES = 1_000_000;
 const MAX_LENGTH = 16 * 1024 * 1024;
 /** How often an edit starts over because somebody else wrote the file meanwhile. */
 const MAX_TRIES = 20;
+const BYTE_ORDER_MARK = '\ufeff';
 
 /**
  * Base tool `edit` (A16).
@@ -96,8 +97,8 @@ export const edit = defineTool({
     const { text, hash } = await readText(path, ctx);
     if (hash === params.expected_hash) return { state: 'not-done' };
     const found = edits.map((edit) => {
-      const { from, to } = inLineEndsOf(text, edit.old_string, edit.new_string);
-      return { old: stands(text, from), fresh: to !== '' && stands(text, to), deletes: to === '' };
+      const to = edit.new_string;
+      return { old: stands(text, edit.old_string), fresh: to !== '' && stands(text, to), deletes: to === '' };
     });
     if (found.every(({ old, fresh }) => old && !fresh)) return { state: 'not-done' };
     if (found.every(({ old, fresh, deletes }) => !old && (fresh || deletes))) {
@@ -154,27 +155,33 @@ function replaced(path: string, text: string, edits: readonly Edit[]): { content
   let content = text;
   const lines: number[] = [];
   edits.forEach((edit, index) => {
-    const { from, to } = inLineEndsOf(content, edit.old_string, edit.new_string);
-    const positions = placesOf(content, from, MAX_PLACES + 1);
+    const places = placesIn(content, edit);
     const which = edits.length === 1 ? '' : `Edit ${index + 1} of ${edits.length}: `;
-    if (positions.length === 0) {
+    if (places.length === 0) {
       const head = `${which}old_string was found 0 times in ${JSON.stringify(path)}; nothing was changed.`;
-      throw new PawlError('PRECONDITION_FAILED', `${head} ${explainAbsent(content, from)}`);
+      const wanted = formsIn(content, edit.old_string).at(-1) ?? '';
+      throw new PawlError('PRECONDITION_FAILED', `${head} ${explainAbsent(content, wanted)}`);
     }
+    const positions = places.map(({ at }) => at);
     if (positions.length > 1 && !edit.replace_all)
       throw new PawlError('PRECONDITION_FAILED', which + explainSeveral(path, content, positions));
     if (lines.length + positions.length > MAX_PLACES)
       throw tooMuch(`${which}one call replaces at most ${MAX_PLACES} places`);
-    if (content.length + positions.length * (to.length - from.length) > MAX_LENGTH)
+    if (places.reduce((length, { from, to }) => length + to.length - from.length, content.length) > MAX_LENGTH)
       throw tooMuch(`${which}${JSON.stringify(path)} would have more than ${MAX_LENGTH} characters`);
     for (const line of linesAt(content, positions)) lines.push(line);
     // Not String.replace: "$&" in the new text is text.
-    content = positions
-      .map((at, place) => content.slice(place === 0 ? 0 : (positions[place - 1] ?? 0) + from.length, at))
-      .concat(content.slice((positions.at(-1) ?? 0) + from.length))
-      .join(to);
+    let end = 0;
+    const pieces: string[] = [];
+    for (const { at, from, to } of places) {
+      pieces.push(content.slice(end, at), to);
+      end = at + from.length;
+    }
+    content = pieces.join('') + content.slice(end);
   });
-  return { content, lines };
+  // The mark of the file's encoding stays, once, unless it is all that an edit names.
+  const isKept = text.startsWith(BYTE_ORDER_MARK) && edits.every((edit) => edit.old_string !== BYTE_ORDER_MARK);
+  return { content: isKept ? BYTE_ORDER_MARK + content.replace(/^\ufeff+/, '') : content, lines };
 }
 
 function tooMuch(why: string): PawlError {
@@ -182,16 +189,51 @@ function tooMuch(why: string): PawlError {
 }
 
 function stands(content: string, text: string): boolean {
-  return placesOf(content, text, 1).length > 0;
+  return [text, inCrLf(text)].some((form) => placesOf(content, form, 1).length > 0);
 }
 
-/** Models write line feeds; in a file whose lines end in CR LF they mean those. */
-function inLineEndsOf(content: string, oldText: string, newText: string): { from: string; to: string } {
-  const convert = (text: string): string => text.replaceAll(/\r?\n/g, '\r\n');
-  // A text without a line end stands in any file: there only a file that has no other line ends says what is meant.
-  const isMeant = () => !/(?<!\r)\n/.test(content) || !stands(content, oldText);
-  if (oldText.includes('\r') || !content.includes('\r\n') || !isMeant()) return { from: oldText, to: newText };
-  return { from: convert(oldText), to: convert(newText) };
+interface Place {
+  readonly at: number;
+  readonly from: string;
+  readonly to: string;
+}
+
+/** Where the old text stands, ascending, and what comes there instead. */
+function placesIn(content: string, { old_string: oldText, new_string: newText, replace_all: all }: Edit): Place[] {
+  const lineEndAt = lineEndsOf(content);
+  const newForms = { '\n': newText, '\r\n': inCrLf(newText) };
+  const places = formsIn(content, oldText).flatMap((from) =>
+    placesOf(content, from, MAX_PLACES + 1, all ? 'skip' : 'count')
+      // Half of a CR LF is no line end.
+      .filter((at) => !(from.startsWith('\n') && content[at - 1] === '\r'))
+      .map((at) => ({ at, from, to: from === oldText ? newForms[lineEndAt(at, from)] : newForms['\r\n'] })),
+  );
+  return places.sort((one, other) => one.at - other.at);
+}
+
+/** The forms in which a text may stand in a file: models write line feeds, and mean the line ends of the file, which may be of both kinds. */
+function formsIn(content: string, text: string): readonly string[] {
+  const isAsGiven = text.includes('\r') || !text.includes('\n') || !content.includes('\r\n');
+  return isAsGiven ? [text] : [text, inCrLf(text)];
+}
+
+function inCrLf(text: string): string {
+  return text.replaceAll(/\r?\n/g, '\r\n');
+}
+
+/**
+ * Tells how the lines end at ascending places of a text: a new text for one with line ends is as given, else its line decides, else
+ * the line above.
+ */
+function lineEndsOf(content: string): (at: number, text: string) => '\n' | '\r\n' {
+  const last = content.includes('\r\n') ? content.lastIndexOf('\n') : -1;
+  let next = 0;
+  return (at, text) => {
+    if (last === -1 || /[\r\n]/.test(text)) return '\n';
+    const end = at + text.length;
+    if (next < end && end <= last) next = content.indexOf('\n', end);
+    return content[(end <= last ? next : last) - 1] === '\r' ? '\r\n' : '\n';
+  };
 }
 
 /** The lines of ascending positions, in one walk. */

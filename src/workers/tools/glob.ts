@@ -14,7 +14,7 @@ export const glob = defineTool({
   description: [
     'Finds files of the workspace by name, the ones changed last first.',
     'A pattern such as "src/**/*.ts" is taken from path; one without a slash, such as "*.md", fits at any depth. {a,b} and [a-z] work.',
-    'Hidden files and what .gitignore leaves out are not found unless asked for.',
+    'Hidden files are found by a name with a dot at its beginning (.github/**/*.yml), and not by wildcards; what .gitignore leaves out is not found unless asked for.',
   ].join(' '),
   ...readsFiles,
   input: z.object({

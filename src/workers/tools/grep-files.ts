@@ -11,7 +11,7 @@ export const grepFiles = defineTool({
   description: [
     'Searches the text files of the workspace for lines that match a regular expression.',
     'The pattern is in RE2 syntax, as ripgrep takes it: no look-around and no back-references; write \\\\( to find a parenthesis, or set literal.',
-    'Hidden, binary and very large files and what .gitignore leaves out are not searched; include narrows by name.',
+    'Hidden, binary and very large files and what .gitignore leaves out are not searched; include narrows by name. A name with a dot at its beginning finds what is hidden (.github/**/*.yml).',
     'output_mode "files" gives only the paths, "lines" the matching lines with their numbers.',
   ].join(' '),
   ...readsFiles,

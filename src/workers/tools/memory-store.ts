@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { startOf } from '../../shared/text-cut.ts';
 import { defineTool } from '../../shared/tool.ts';
 
 const DAY_MS = 24 * 3_600_000;
@@ -44,7 +45,7 @@ export const memoryStore = defineTool({
     });
     return {
       output: { id },
-      display: `Remembered ${text.length <= 80 ? JSON.stringify(text) : `${JSON.stringify(text.slice(0, 80))}…`}`,
+      display: `Remembered ${text.length <= 80 ? JSON.stringify(text) : `${JSON.stringify(startOf(text, 80))}…`}`,
       artifacts: [{ kind: 'memory-record', reference: id }],
     };
   },

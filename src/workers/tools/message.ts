@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { startOf } from '../../shared/text-cut.ts';
 import { defineTool } from '../../shared/tool.ts';
 
 const MAX_LENGTH = 16_000;
@@ -38,5 +39,5 @@ export const message = defineTool({
 
 function firstLine(text: string): string {
   const [line = ''] = text.trim().split('\n');
-  return line.length <= 80 && line === text.trim() ? line : `${line.slice(0, 80)}…`;
+  return line.length <= 80 && line === text.trim() ? line : `${startOf(line, 80)}…`;
 }

@@ -1,10 +1,11 @@
 import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
+import { utf16Of } from '../../shared/charset.ts';
 import { PawlError } from '../../shared/failure.ts';
 import { nearest } from '../../shared/schema.ts';
 import { defineTool, type ToolContext } from '../../shared/tool.ts';
 import { readsFiles } from './kinds.ts';
-import { hashOf, imageTypeOf, isBinary, utf16Of } from './text.ts';
+import { hashOf, imageTypeOf, isBinary } from './text.ts';
 import { counted } from './words.ts';
 
 const DEFAULT_LINES = 2_000;

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { startOf } from '../../shared/text-cut.ts';
 import { defineTool, type ToolResult } from '../../shared/tool.ts';
 
 const DEFAULT_TIMEOUT_MS = 300_000;
@@ -89,7 +90,7 @@ export const requestUserInput = defineTool({
     };
   },
   preview: ({ question, options }) => ({
-    summary: `Ask: ${question.length <= 80 ? question : `${question.slice(0, 80)}…`}`,
+    summary: `Ask: ${question.length <= 80 ? question : `${startOf(question, 80)}…`}`,
     details: [
       question,
       ...(options ?? []).map(

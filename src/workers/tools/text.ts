@@ -1,5 +1,6 @@
 /** Text files as tools see them. */
 import { createHash } from 'node:crypto';
+import { utf16Of } from '../../shared/charset.ts';
 import { PawlError } from '../../shared/failure.ts';
 import type { Workspace } from '../../shared/tool.ts';
 
@@ -26,12 +27,6 @@ export async function readText(path: string, ctx: { readonly workspace: Pick<Wor
       { cause: error },
     );
   }
-}
-
-/** By its byte order mark, which in UTF-32 goes on with zeros. */
-export function utf16Of([first, second, third, fourth]: Uint8Array): 'utf-16le' | 'utf-16be' | undefined {
-  if (first === 0xff && second === 0xfe) return third === 0 && fourth === 0 ? undefined : 'utf-16le';
-  return first === 0xfe && second === 0xff ? 'utf-16be' : undefined;
 }
 
 /** The media type of an image that models can look at, told by its first bytes. */

@@ -1,8 +1,9 @@
 import { z } from 'zod';
+import { decodeDocument } from '../../shared/charset.ts';
 import { PawlError } from '../../shared/failure.ts';
+import { boundaryAt, startOf } from '../../shared/text-cut.ts';
 import { defineTool } from '../../shared/tool.ts';
-import { utf16Of } from './text.ts';
-import { readable, stripped } from './web-page.ts';
+import { baseOf, readable, stripped } from './web-page.ts';
 
 /** Of the body, decompressed. */
 const MAX_BYTES = 4 * 1024 * 1024;
@@ -71,10 +72,10 @@ export const webFetch = defineTool({
       throw new PawlError('INVALID_PARAMS', `${response.url} is ${contentType}; only text can be fetched.`);
     }
     const { bytes, truncated } = await readUpTo(response, MAX_BYTES);
-    const source = decoded(bytes, response.headers.get('content-type') ?? '');
+    const source = decodeDocument(bytes, response.headers.get('content-type') ?? '');
     if (!response.ok) {
       const text = HTML.test(contentType.trim()) ? stripped(source) : source;
-      const said = isText ? `: ${text.replaceAll(/\s+/g, ' ').trim().slice(0, MAX_ERROR_LENGTH)}` : '';
+      const said = isText ? `: ${startOf(text.replaceAll(/\s+/g, ' ').trim(), MAX_ERROR_LENGTH)}` : '';
       throw Object.assign(new Error(`${response.url} answered ${response.status}${said}`), {
         status: response.status,
         headers: response.headers,
@@ -83,11 +84,13 @@ export const webFetch = defineTool({
     const isPage = HTML.test(contentType.trim()) && format !== 'raw';
     const page = isPage ? await readable(source, response.url, format) : { content: source };
     const isEmptyPage = isPage && page.content === '';
-    const content = page.content.slice(offset, offset + maxLength);
-    const end = offset + content.length;
+    const from = boundaryAt(page.content, offset);
+    // A character that is longer than what may be shown is shown all the same: every call gets on.
+    const content = startOf(page.content.slice(from), Math.max(maxLength, 2));
+    const end = from + content.length;
     const isCut = end < page.content.length;
     const mark = isCut
-      ? `\n[truncated: characters ${offset} to ${end} of ${page.content.length}; go on with offset ${end}]`
+      ? `\n[truncated: characters ${from} to ${end} of ${page.content.length}; go on with offset ${end}]`
       : '';
     return {
       output: {
@@ -133,26 +136,10 @@ function whyEmpty(html: string, url: string): string {
   const [tag = ''] =
     /<meta\b[^>]{0,200}http-equiv=["']?refresh[^>]{0,2000}>/i.exec(html.slice(0, MAX_HEAD_LENGTH)) ?? [];
   const [, target = ''] = /url=\s*["']?([^"'>\s]+)/i.exec(tag) ?? [];
-  if (target !== '' && URL.canParse(target, url))
-    return `[empty: the page sends its readers on to ${new URL(target, url).href}]`;
+  const [, base] =
+    /<base\b[^>]{0,200}?\shref\s*=\s*["']?([^"'>\s]{1,2000})/i.exec(html.slice(0, MAX_HEAD_LENGTH)) ?? [];
+  const from = baseOf(base, url);
+  if (target !== '' && URL.canParse(target, from))
+    return `[empty: the page sends its readers on to ${new URL(target, from).href}]`;
   return '[empty: the page has no text, unless its scripts make some in a browser]';
-}
-
-/** By its byte order mark, else by the header's charset, else by the one that the page names, else UTF-8. */
-function decoded(bytes: Uint8Array, contentType: string): string {
-  const head = Buffer.from(bytes.subarray(0, 2_048)).toString('latin1');
-  const label =
-    markedCharset(bytes) ??
-    /charset=["']?([\w-]+)/i.exec(contentType)?.[1] ??
-    /<meta[^>]+charset=["']?([\w-]+)/i.exec(head)?.[1];
-  try {
-    return new TextDecoder(label ?? 'utf-8').decode(bytes);
-  } catch {
-    return new TextDecoder().decode(bytes); // an unknown charset
-  }
-}
-
-function markedCharset(bytes: Uint8Array): string | undefined {
-  const [first, second, third] = bytes;
-  return first === 0xef && second === 0xbb && third === 0xbf ? 'utf-8' : utf16Of(bytes);
 }

@@ -85,7 +85,15 @@ function isTooMuch(html: string): boolean {
   return false;
 }
 
-function makeLinksAbsolute(page: Page, url: string): void {
+/** What the addresses of a page are relative to: its first `<base href>`, or its own address. */
+export function baseOf(href: string | null | undefined, url: string): string {
+  if (href === null || href === undefined || !URL.canParse(href, url)) return url;
+  const base = new URL(href, url);
+  return ['data:', 'javascript:'].includes(base.protocol) ? url : base.href;
+}
+
+function makeLinksAbsolute(page: Page, address: string): void {
+  const url = baseOf(page.querySelector('base[href]')?.getAttribute('href'), address);
   for (const [selector, name] of [
     ['a[href]', 'href'],
     ['img[src]', 'src'],

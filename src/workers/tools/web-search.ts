@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
+import { startOf } from '../../shared/text-cut.ts';
 import { defineTool } from '../../shared/tool.ts';
 import { type SearchProvider, searchProviders } from './search-providers.ts';
 import { counted } from './words.ts';
@@ -70,7 +71,7 @@ export const webSearch = defineTool({
     const { url, init } = request({ base, apiKey, query, count, freshness, domains });
     const response = await ctx.fetch(url, { ...init, signal: ctx.signal });
     if (!response.ok) {
-      const said = (await response.text().catch(() => '')).slice(0, 200);
+      const said = startOf(await response.text().catch(() => ''), 200);
       throw Object.assign(new Error(`${provider} answered ${response.status}: ${said}`), {
         status: response.status,
         headers: response.headers,

@@ -1,4 +1,6 @@
 /** Words for people, and marks for models. */
+
+import { startOf } from '../../shared/text-cut.ts';
 import type { ProcessResult } from '../../shared/tool.ts';
 
 const MAX_LENGTH = 120;
@@ -9,7 +11,7 @@ export function counted(count: number, one: string, several = `${one}s`): string
 }
 
 export function clipped(text: string): string {
-  return text.length <= MAX_LENGTH ? text : `${text.slice(0, MAX_LENGTH)}…`;
+  return text.length <= MAX_LENGTH ? text : `${startOf(text, MAX_LENGTH)}…`;
 }
 
 /** With line ends and control characters written out. */

@@ -64,6 +64,31 @@ describe('edit replaces (A16)', () => {
     expect(await edited('a\r\nb\nc\r\n', { old_string: 'b', new_string: 'x\ny' })).toBe('a\r\nx\ny\nc\r\n');
   });
 
+  test.each([
+    ['a line of CR LF lines, where one ends in LF', 'a\r\nb\nc\r\n', 'c', 'x\ny', 'a\r\nb\nx\r\ny\r\n'],
+    ['lines of CR LF, where another ends in LF', 'a\r\nb\r\nc\nd\r\n', 'a\nb', 'x\ny', 'x\r\ny\r\nc\nd\r\n'],
+    ['lines of LF, where others end in CR LF', 'a\r\nb\nc\nd\r\n', 'b\nc', 'x\ny', 'a\r\nx\ny\nd\r\n'],
+    ['the last line, which has no end', 'a\nb\r\nc', 'c', 'x\ny', 'a\nb\r\nx\r\ny'],
+    ['a beginning with a line end', 'a\r\nb\r\nc\n', '\nb', '\nx\ny', 'a\r\nx\r\ny\r\nc\n'],
+  ])('%s: new lines end as those around them', async (_name, content, old_string, new_string, expected) => {
+    expect(await edited(content, { old_string, new_string })).toBe(expected);
+  });
+
+  test('each of several places with the line end of its own line', async () => {
+    const change = { old_string: 'a', new_string: 'x\ny', replace_all: true };
+    expect(await edited('a\r\na\nb\r\na', change)).toBe('x\r\ny\r\nx\ny\nb\r\nx\r\ny');
+  });
+
+  test.each([
+    ['copied and left out of the new text', '\ufeffa', 'x', '\ufeffx\nb'],
+    ['copied to the new text', '\ufeffa', '\ufeffx', '\ufeffx\nb'],
+    ['put before the new text', 'a', '\ufeffx', '\ufeffx\nb'],
+    ['copied with lines that go', '\ufeffa\n', '', '\ufeffb'],
+    ['named alone', '\ufeff', '', 'a\nb'],
+  ])('a file with a byte order mark, %s', async (_name, old_string, new_string, expected) => {
+    expect(await edited('\ufeffa\nb', { old_string, new_string })).toBe(expected);
+  });
+
   test('every one of very many occurrences', async () => {
     const change = { old_string: 'foo', new_string: 'bar', replace_all: true };
     expect(await edited('foo();\n'.repeat(400_000), change)).toBe('bar();\n'.repeat(400_000));
@@ -134,6 +159,21 @@ describe('edit refuses with a hint for the next attempt, and changes nothing', (
     expect(code).toBe('PRECONDITION_FAILED');
     expect(message).toContain('found 2 times in "file", at lines 1, 3');
     expect(message).toContain('replace_all');
+  });
+
+  test.each([
+    ['letters', 'xaaay', 'aa', 2, '1, 1'],
+    ['lines', 'a\na\na\n', 'a\na\n', 2, '1, 2'],
+    ['lines of CR LF', 'a\r\na\r\na\r\n', 'a\na\n', 2, '1, 2'],
+    ['empty lines', 'a\n\n\n\nb', '\n\n', 3, '1, 2, 3'],
+    ['blocks with a common border', '}\nx\n}\nx\n}\n', '}\nx\n}\n', 2, '1, 3'],
+    ['lines that end in CR LF and in LF', 'a\r\nb\r\na\nb\n', 'a\nb\n', 2, '1, 3'],
+  ])('%s that stand at places which overlap or look alike', async (_name, content, old_string, count, lines) => {
+    const { code, message } = await refusal(content, { old_string, new_string: 'x' });
+    expect({ code, message }).toMatchObject({
+      code: 'PRECONDITION_FAILED',
+      message: expect.stringContaining(`found ${count} times in "file", at lines ${lines};`),
+    });
   });
 
   test('a new text that is the old one, and a file that is not UTF-8', async () => {

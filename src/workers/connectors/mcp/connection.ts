@@ -13,6 +13,7 @@ import type { Settings } from '../../../shared/config.ts';
 import { PawlError, ToolError } from '../../../shared/failure.ts';
 import type { Logger } from '../../../shared/log.ts';
 import { definitionDigest, type McpConnectionOptions, type McpDefinition } from '../../../shared/mcp.ts';
+import { endOf } from '../../../shared/text-cut.ts';
 import { connectFailure, requestFailure } from './failures.ts';
 import { openHttpTransport } from './http.ts';
 import { StdioTransport } from './stdio.ts';
@@ -389,7 +390,7 @@ function hasEnded(error: unknown): boolean {
 
 function sentence(error: unknown, said: string): string {
   const message = error instanceof Error ? error.message : String(error);
-  return said === '' ? message : `${message}; it said: ${said.slice(-500)}`;
+  return said === '' ? message : `${message}; it said: ${endOf(said, 500)}`;
 }
 
 /** What comes first: the value, or the end of who waits for it. */

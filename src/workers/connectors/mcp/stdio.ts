@@ -17,6 +17,7 @@ import {
 import type { Settings } from '../../../shared/config.ts';
 import { PawlError, ToolError } from '../../../shared/failure.ts';
 import type { McpConnectionOptions } from '../../../shared/mcp.ts';
+import { endOf, startOf } from '../../../shared/text-cut.ts';
 import { prepareProgram } from '../../processes.ts';
 import { startTree, type Tree } from '../../sandbox/tree.ts';
 import { nameUnknownContent } from './results.ts';
@@ -108,8 +109,8 @@ export class StdioTransport implements Transport {
     this.#tree.stdin?.on('error', () => undefined);
     (this.#tree.stdout as Readable).on('data', (chunk: Buffer) => this.#read(chunk));
     this.#tree.stdout?.on('error', () => undefined);
-    this.#tree.stderr?.on('data', (chunk: Buffer) => {
-      this.#errors = (this.#errors + chunk.toString('utf8')).slice(-KEPT_ERROR_BYTES);
+    this.#tree.stderr?.setEncoding('utf8').on('data', (chunk: string) => {
+      this.#errors = endOf(this.#errors + chunk, KEPT_ERROR_BYTES);
     });
     this.#tree.stderr?.on('error', () => undefined);
     const ended = this.#tree.ended.finally(moveAsidePlanted);
@@ -126,7 +127,7 @@ export class StdioTransport implements Transport {
   }
 
   #quoted(): string {
-    return this.said === '' ? '' : `; it said: ${this.said.slice(-500)}`;
+    return this.said === '' ? '' : `; it said: ${endOf(this.said, 500)}`;
   }
 
   #ended(because: Error): void {
@@ -184,7 +185,7 @@ export class StdioTransport implements Transport {
     }
     if (typeof message !== 'object' || message === null || !(Array.isArray(message) || 'jsonrpc' in message)) {
       // Many servers print a word of their own where only messages belong, some of them as JSON.
-      this.#errors = `${this.#errors}${line}\n`.slice(-KEPT_ERROR_BYTES);
+      this.#errors = endOf(`${this.#errors}${line}\n`, KEPT_ERROR_BYTES);
       return;
     }
     if (isJSONRPCResponse(message) || isJSONRPCRequest(message) || isJSONRPCNotification(message))
@@ -193,7 +194,7 @@ export class StdioTransport implements Transport {
       this.#refuse(
         new PawlError(
           'MCP_PROTOCOL',
-          `The MCP server ${this.#options.server} sent what is no JSON-RPC message: ${line.slice(0, 200)}`,
+          `The MCP server ${this.#options.server} sent what is no JSON-RPC message: ${startOf(line, 200)}`,
         ),
       );
   }

@@ -1,0 +1,86 @@
+/** How the bytes of a document of the web become text: as browsers have it, by the WHATWG's standards for HTML and encodings. */
+
+/** Of the document, in which it may name its charset. Browsers look at the first 1,024 bytes at least. */
+const MAX_HEAD_BYTES = 2_048;
+const HTML = /^text\/html$/;
+const XML = /^(?:text|application)\/(?:.+\+)?xml$/;
+
+/**
+ * By the mark at its beginning, else by the header, else by what the document itself says: HTML in a `meta` element, XML in its
+ * declaration, a style sheet in its first rule. Else, and where that names no charset, UTF-8. `contentType` is the header's value.
+ */
+export function decodeDocument(bytes: Uint8Array, contentType: string): string {
+  const decoder =
+    decoderFor(markOf(bytes)) ?? decoderFor(charsetOf(contentType)) ?? decoderFor(namedIn(bytes, contentType));
+  return (decoder ?? new TextDecoder()).decode(bytes);
+}
+
+/** The parameter of a header, which may be in quotes. */
+export function charsetOf(contentType: string): string | undefined {
+  const parameters = contentType.matchAll(/;\s*([^\s=;]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;]*))/g);
+  for (const [, name = '', quoted, plain = ''] of parameters)
+    if (name.toLowerCase() === 'charset') return quoted?.replaceAll(/\\(.)/g, '$1') ?? plain.replaceAll("'", '');
+  return undefined;
+}
+
+/** By its byte order mark, which in UTF-32 goes on with zeros. */
+export function utf16Of([first, second, third, fourth]: Uint8Array): 'utf-16le' | 'utf-16be' | undefined {
+  if (first === 0xff && second === 0xfe) return third === 0 && fourth === 0 ? undefined : 'utf-16le';
+  return first === 0xfe && second === 0xff ? 'utf-16be' : undefined;
+}
+
+function markOf(bytes: Uint8Array): string | undefined {
+  const [first, second, third] = bytes;
+  return first === 0xef && second === 0xbb && third === 0xbf ? 'utf-8' : utf16Of(bytes);
+}
+
+/** Undefined for a label that is none. */
+function decoderFor(label: string | undefined) {
+  try {
+    return label === undefined ? undefined : new TextDecoder(label);
+  } catch {
+    return undefined;
+  }
+}
+
+function namedIn(bytes: Uint8Array, contentType: string): string | undefined {
+  const [type = ''] = contentType.toLowerCase().split(';');
+  const head = Buffer.from(bytes.subarray(0, MAX_HEAD_BYTES)).toString('latin1');
+  if (HTML.test(type.trim())) return inMeta(head) ?? inXmlDeclaration(head);
+  if (XML.test(type.trim())) return inXmlDeclaration(head);
+  return type.trim() === 'text/css' ? readableAs(/^@charset "([^"]{1,100})";/.exec(head)?.[1]) : undefined;
+}
+
+/** What could be read as ASCII is not UTF-16, whatever it says. */
+function readableAs(label: string | undefined): string | undefined {
+  const encoding = decoderFor(label)?.encoding;
+  if (encoding === 'x-user-defined') return 'windows-1252';
+  return encoding?.startsWith('utf-16') ? 'utf-8' : encoding;
+}
+
+function inXmlDeclaration(head: string): string | undefined {
+  if (head.startsWith('<\0?\0x\0')) return 'utf-16le';
+  if (head.startsWith('\0<\0?\0x')) return 'utf-16be';
+  const [declaration = ''] = /^<\?xml\s[^>]*>/.exec(head) ?? [];
+  const [, double, single] = /\sencoding\s*=\s*(?:"([^"]*)"|'([^']*)')/.exec(declaration) ?? [];
+  return readableAs(double ?? single);
+}
+
+const COMMENT_OR_TAG = /<!--(?:>|->|[\s\S]*?(?:-->|$))|<[!/?][^>]*>|<([a-z][^\s/>]*)((?:[^>"']|"[^"]*"|'[^']*')*)>/gi;
+const ATTRIBUTE = /([^\s/=>"']+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+)))?/g;
+
+/** The first element that names a charset; what stands in a comment or in another element's attribute is none. */
+function inMeta(head: string): string | undefined {
+  for (const [, name = '', attributes = ''] of head.matchAll(COMMENT_OR_TAG)) {
+    if (name.toLowerCase() !== 'meta') continue;
+    const values = new Map<string, string>();
+    for (const [, attribute = '', double, single, plain] of attributes.matchAll(ATTRIBUTE))
+      if (!values.has(attribute.toLowerCase())) values.set(attribute.toLowerCase(), double ?? single ?? plain ?? '');
+    const isType = values.get('http-equiv')?.toLowerCase() === 'content-type';
+    const [, double, single, plain] =
+      /charset\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;"']+))/i.exec(isType ? (values.get('content') ?? '') : '') ?? [];
+    const encoding = readableAs(values.get('charset') ?? double ?? single ?? plain);
+    if (encoding !== undefined) return encoding;
+  }
+  return undefined;
+}

@@ -1,0 +1,55 @@
+/**
+ * Text of others, cut between characters and mended. JavaScript counts an emoji as two units, and half of one is no Unicode: a provider
+ * refuses the whole request that holds it, and every one after it.
+ */
+
+/** What is nested deeper is left as it is. */
+const MAX_DEPTH = 64;
+
+/** A text's beginning, of at most so many units. */
+export function startOf(text: string, maxLength: number): string {
+  return text.slice(0, boundaryAt(text, Math.max(0, maxLength)));
+}
+
+/** A text's end, of at most so many units. */
+export function endOf(text: string, maxLength: number): string {
+  if (maxLength >= text.length) return text;
+  const from = text.length - Math.max(0, maxLength);
+  return text.slice(boundaryAt(text, from) === from ? from : from + 1);
+}
+
+/** The unit at which the character of a unit begins: the unit itself, or the one before. */
+export function boundaryAt(text: string, at: number): number {
+  const isWithin = (text.charCodeAt(at - 1) & 0xfc00) === 0xd800 && (text.charCodeAt(at) & 0xfc00) === 0xdc00;
+  return isWithin ? at - 1 : at;
+}
+
+/** The same value, or, where a text or a name in it holds half a character, a copy that has U+FFFD there. */
+export function wellFormed<Value>(value: Value): Value {
+  return mended(value, 0) as Value;
+}
+
+function mended(value: unknown, depth: number): unknown {
+  if (typeof value === 'string') return value.toWellFormed();
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return value;
+  if (Array.isArray(value)) {
+    let copy: unknown[] | undefined;
+    for (let index = 0; index < value.length; index += 1) {
+      const item = mended(value[index], depth + 1);
+      if (item === value[index] || Number.isNaN(item)) continue;
+      copy ??= value.slice();
+      copy[index] = item;
+    }
+    return copy ?? value;
+  }
+  // What writes itself, and bytes.
+  if (typeof (value as { readonly toJSON?: unknown }).toJSON === 'function' || ArrayBuffer.isView(value)) return value;
+  let isWhole = true;
+  const members: [string, unknown][] = [];
+  for (const [name, member] of Object.entries(value)) {
+    const next: [string, unknown] = [name.toWellFormed(), mended(member, depth + 1)];
+    isWhole &&= next[0] === name && Object.is(next[1], member);
+    members.push(next);
+  }
+  return isWhole ? value : Object.fromEntries(members);
+}
