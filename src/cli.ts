@@ -22,7 +22,7 @@ import {
 import { type CliContext, say } from './cli/context.ts';
 import { EXIT_CODES, exitCodeLines, exitCodeOfError } from './cli/exit-codes.ts';
 import { oneLine } from './cli/print.ts';
-import { contextOf, endWhenNobodyReads } from './cli/process-context.ts';
+import { contextOf, endWhenNobodyReads, outputTaken } from './cli/process-context.ts';
 import { PawlError, ToolError } from './shared/failure.ts';
 
 /** Read here as well as in `main.ts`, which is loaded by the commands that need what stands behind it. */
@@ -50,7 +50,10 @@ export async function main(argv: string[]): Promise<number> {
   const context = contextOf();
   endWhenNobodyReads(context);
   const code = await runCommand(context, argv);
-  setTimeout(() => process.exit(code), LINGER_MS).unref();
+  setTimeout(async () => {
+    await outputTaken(context);
+    process.exit(code);
+  }, LINGER_MS).unref();
   return code;
 }
 
