@@ -282,6 +282,8 @@ export function resourceSpecs(
     // The protocol's own reads: whoever trusts a server this far lets it be read.
     tier: 'read-only' as const,
     inputSchema: { type: 'object', properties, required, additionalProperties: false },
+    // One server that fails hides none of the others.
+    circuit: { targetParameter: 'server' },
     routing: { resources, servers } satisfies McpResourceRouting,
   });
   return {
