@@ -12,6 +12,7 @@ import type { Settings } from '../../../shared/config.ts';
 import { PawlError, ToolError } from '../../../shared/failure.ts';
 import type { McpConnectionOptions } from '../../../shared/mcp.ts';
 import { prepareProgram } from '../../processes.ts';
+import type { ProgramEnvironment } from '../../sandbox/environment.ts';
 import { startTree, type Tree } from '../../sandbox/tree.ts';
 import { AnswerReader, isBrokenAnswer, messagesIn, notMessage } from './incoming.ts';
 import { type Environment, resolveValues } from './values.ts';
@@ -94,7 +95,7 @@ export class StdioTransport implements Transport {
     );
     this.#tree = startTree(sandbox, {
       launch,
-      environment: shown,
+      environment: withOwnHome(shown, sandbox.means === 'bubblewrap', connection, launch.root),
       name: connection.command[0],
       streams: { stdin: 'pipe', stdout: 'pipe', stderr: 'pipe' },
       timeoutMs: undefined,
@@ -219,6 +220,20 @@ export class StdioTransport implements Transport {
     this.#abort.abort(this.#closing);
     await this.#tree?.ended.catch(() => undefined);
   }
+}
+
+/**
+ * A confined server writes to its folder and to the sandbox's own `/tmp` alone: many do not start where they cannot write to `HOME`.
+ * A folder that the operator names is not its home: what a server keeps for itself does not belong among the operator's files.
+ */
+function withOwnHome(
+  shown: ProgramEnvironment,
+  isConfined: boolean,
+  { folder, environment }: StdioOptions['connection'],
+  root: string,
+): ProgramEnvironment {
+  if (!isConfined || environment['HOME'] !== undefined) return shown;
+  return { ...shown, HOME: folder === undefined ? root : '/tmp' };
 }
 
 async function ownFolder(dataDir: string, server: string): Promise<string> {
