@@ -1,6 +1,7 @@
 /**
  * Composition root of the commands: runs the one that is asked for, and ends the process with its exit code.
  */
+import './node-version.ts';
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import {
