@@ -2,7 +2,6 @@
  * Composition root of the commands: runs the one that is asked for, and ends the process with its exit code.
  */
 import './node-version.ts';
-import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import {
   approvalCommands,
@@ -25,11 +24,10 @@ import { EXIT_CODES, exitCodeLines, exitCodeOfError } from './cli/exit-codes.ts'
 import { oneLine } from './cli/print.ts';
 import { contextOf, endWhenNobodyReads, outputTaken } from './cli/process-context.ts';
 import { PawlError, ToolError } from './shared/failure.ts';
+import { ownVersion } from './shared/store/own-files.ts';
 
 /** Read here as well as in `main.ts`, which is loaded by the commands that need what stands behind it. */
-const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
-  version: string;
-};
+const version = ownVersion(new URL('../package.json', import.meta.url));
 /** A tools file may leave timers or connections behind: a command that is done does not wait for them longer than this. */
 const LINGER_MS = 500;
 /** Groups of commands in which the first one is meant when none is named. */
