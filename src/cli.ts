@@ -1,7 +1,7 @@
 /**
  * Composition root of the commands: runs the one that is asked for, and ends the process with its exit code.
  */
-import { readFileSync } from 'node:fs';
+import './node-version.ts';
 import { Command, CommanderError } from 'commander';
 import {
   approvalCommands,
@@ -22,13 +22,12 @@ import {
 import { type CliContext, say } from './cli/context.ts';
 import { EXIT_CODES, exitCodeLines, exitCodeOfError } from './cli/exit-codes.ts';
 import { oneLine } from './cli/print.ts';
-import { contextOf, endWhenNobodyReads } from './cli/process-context.ts';
+import { contextOf, endWhenNobodyReads, outputTaken } from './cli/process-context.ts';
 import { PawlError, ToolError } from './shared/failure.ts';
+import { ownVersion } from './shared/store/own-files.ts';
 
 /** Read here as well as in `main.ts`, which is loaded by the commands that need what stands behind it. */
-const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
-  version: string;
-};
+const version = ownVersion(new URL('../package.json', import.meta.url));
 /** A tools file may leave timers or connections behind: a command that is done does not wait for them longer than this. */
 const LINGER_MS = 500;
 /** Groups of commands in which the first one is meant when none is named. */
@@ -50,7 +49,10 @@ export async function main(argv: string[]): Promise<number> {
   const context = contextOf();
   endWhenNobodyReads(context);
   const code = await runCommand(context, argv);
-  setTimeout(() => process.exit(code), LINGER_MS).unref();
+  setTimeout(async () => {
+    await outputTaken(context);
+    process.exit(code);
+  }, LINGER_MS).unref();
   return code;
 }
 

@@ -1,4 +1,7 @@
 /** Pawl runs an AI agent's tool calls on a fleet of workers, each call once. */
+import './node-version.ts';
+import './shared/store/own-files.ts';
+
 export { type ConnectOptions, connect, type StartWorkerOptions, startWorker } from './main.ts';
 export type { AgentEvent } from './producer/agents.ts';
 export type { ApprovalDesk, ApprovalListing, ApprovalQuery, DecideOptions } from './producer/approvals.ts';

@@ -14,15 +14,14 @@ import { checkHooks, type Hook } from './shared/hooks.ts';
 import type { Logger } from './shared/log.ts';
 import { redactLine, secretsOf } from './shared/redaction.ts';
 import type { ToolOffer } from './shared/store/catalogue.ts';
+import { ownVersion } from './shared/store/own-files.ts';
 import type { WorkerEvent } from './shared/telemetry.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tool.ts';
 import { resolveToolsets, type Toolset } from './shared/toolset.ts';
 import { openTracing } from './tracing.ts';
 import type { ToolWorker } from './workers/worker.ts';
 
-export const PAWL_VERSION = (
-  JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
-).version;
+export const PAWL_VERSION = ownVersion(new URL('../package.json', import.meta.url));
 export const DEFAULT_CONCURRENCY = 32;
 
 /** Settings of this process. Throws `CONFIGURATION`. */

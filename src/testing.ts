@@ -1,4 +1,6 @@
 /** Testing tools without a fleet: no Redis, no workers, the same rules. See docs/testing.md. */
+import './node-version.ts';
+import './shared/store/own-files.ts';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -3,12 +3,13 @@ import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
-import { text } from 'node:stream/consumers';
+import { buffer } from 'node:stream/consumers';
 import type { CallOptions } from '../producer/call-envelope.ts';
 import type { Cancellation, Pawl } from '../producer/client.ts';
 import type { Session } from '../producer/session.ts';
 import type { Submission } from '../producer/submission.ts';
 import type { DedupeMode, ToolResultEnvelope } from '../shared/envelope.ts';
+import { readExactJson } from '../shared/exact-json.ts';
 import { PawlError } from '../shared/failure.ts';
 import { startOf } from '../shared/text-cut.ts';
 import type { Tier } from '../shared/tool.ts';
@@ -81,28 +82,25 @@ export async function runCall(context: CliContext, asked: string, options: CallC
 /** JSON as it stands, from `@FILE`, or from standard input with `-`. */
 export async function readParams(context: CliContext, given: string): Promise<Readonly<Record<string, unknown>>> {
   const source = given === '-' ? 'standard input' : given.startsWith('@') ? given.slice(1) : '--params';
-  const read = async (): Promise<string> => {
-    if (given === '-') return text(context.input);
+  const read = async (): Promise<Uint8Array | string> => {
+    if (given === '-') return buffer(context.input);
     if (!given.startsWith('@')) return given;
     try {
-      return await readFile(resolve(context.cwd, source), 'utf8');
+      return await readFile(resolve(context.cwd, source));
     } catch (error) {
       throw usageError(`The parameters cannot be read: ${error instanceof Error ? error.message : String(error)}.`);
     }
   };
-  // Some editors put a byte order mark in front.
-  const content = (await read()).replace(/^\uFEFF/, '');
-  let params: unknown;
-  try {
-    params = JSON.parse(content);
-  } catch (error) {
+  const content = await read();
+  const parsed = readExactJson(content);
+  if (parsed.kind === 'problem')
     throw usageError(
-      `The parameters (${source}) are not JSON: ${error instanceof Error ? oneLine(error.message) : String(error)}. An example: --params '{"path":"README.md"}'`,
+      `The parameters (${source}) ${oneLine(parsed.problem.replace(/^is /, 'are ').replace(/^holds /, 'hold '))}. An example: --params '{"path":"README.md"}'`,
     );
-  }
+  const params = parsed.value;
   if (typeof params !== 'object' || params === null || Array.isArray(params))
     throw usageError(
-      `The parameters (${source}) must be a JSON object such as {"path":"README.md"}; got ${oneLine(startOf(content, 40))}.`,
+      `The parameters (${source}) must be a JSON object such as {"path":"README.md"}; got ${oneLine(startOf(content.toString(), 40))}.`,
     );
   return params as Record<string, unknown>;
 }

@@ -65,6 +65,12 @@ function supervisor(): CliContext['supervisor'] {
   };
 }
 
+/** Resolves when the readers have taken all that was written, however slow they are. */
+export async function outputTaken({ out, err }: CliContext): Promise<void> {
+  const taken = (stream: NodeJS.WriteStream) => new Promise<void>((resolve) => stream.write('', () => resolve()));
+  await Promise.all([taken(out), taken(err)]);
+}
+
 /** `pawl calls ls | head -1` closes our output early, which is no error; a full disk is one. */
 export function endWhenNobodyReads(context: CliContext): void {
   context.out.on('error', (error: NodeJS.ErrnoException) => {

@@ -1,7 +1,7 @@
 /**
  * What is checked of a call before anything is written: session, tool, permission, schema, identity, budgets, approval.
  */
-import { circuitKey } from '../shared/breaker.ts';
+import { circuitKey, targetOf } from '../shared/breaker.ts';
 import { checkKey } from '../shared/compensation.ts';
 import { type Settings, scopeOf, toolPolicy } from '../shared/config.ts';
 import { defined } from '../shared/defined.ts';
@@ -97,13 +97,14 @@ export class CallChecks {
   }
 
   /** Undefined for the tool's own. */
-  #circuitOf({ transport, target }: ToolCallEnvelope, offer: Offer): string | undefined {
+  #circuitOf({ transport, target: { tenantId }, payload }: ToolCallEnvelope, offer: Offer): string | undefined {
     const { circuitBreakerHint: hint = 'tool' } = transport;
-    const { tenantId } = target;
-    if (hint === 'tool' && tenantId === undefined) return undefined;
-    const tool = qualifiedName(offer);
-    const dependency = toolPolicy(this.#parts.settings, offer).circuit?.dependency ?? offer.circuit.dependency;
-    return circuitKey({ hint, tool, dependency, tenantId });
+    const { dependency, targetParameter } = { ...offer.circuit, ...toolPolicy(this.#parts.settings, offer).circuit };
+    const { params } = payload;
+    const named = targetParameter !== undefined && Object.hasOwn(params, targetParameter);
+    const target = named ? targetOf(params[targetParameter]) : undefined;
+    if (hint === 'tool' && tenantId === undefined && target === undefined) return undefined;
+    return circuitKey({ hint, tool: qualifiedName(offer), dependency, target, tenantId });
   }
 
   /** Identity, budgets and approval. */

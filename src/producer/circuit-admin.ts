@@ -1,5 +1,5 @@
 /** What operators do with the fleet's circuits (R25): look, force open, reset. */
-import { type Circuit, CLOSED_CIRCUIT, forcedOpen, reset } from '../shared/breaker.ts';
+import { type Circuit, CLOSED_CIRCUIT, forcedOpen, isOfTarget, reset, toolOfCircuit } from '../shared/breaker.ts';
 import { PawlError } from '../shared/failure.ts';
 import { homeOf, type Place } from '../shared/store/keys.ts';
 import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
@@ -124,7 +124,7 @@ function ownCircuit(
   tools: readonly KnownTool[],
   known: readonly CircuitListing[],
 ): readonly CircuitListing[] {
-  const name = select.tool ?? /^tool:([^@]+)/.exec(select.key ?? '')?.[1] ?? '';
+  const name = select.tool ?? toolOfCircuit(select.key ?? '') ?? '';
   const offer = toolNamed(tools, name);
   const tenant = select.tenantId === undefined ? '' : `@${select.tenantId}`;
   const key = select.key ?? `tool:${offer?.namespace}.${offer?.name}${tenant}`;
@@ -143,10 +143,13 @@ function isSelected(
 ): boolean {
   if (select.key !== undefined) return key === select.key;
   if (select.tool === undefined) return action === 'reset';
-  const [subject, tenantId] = key.split('@');
+  // The tool's own circuit holds for all of its targets when it is forced open.
+  if (action === 'force_open' && isOfTarget(key)) return false;
+  const tool = toolOfCircuit(key);
+  const [, tenantId] = key.split('@');
   const ofTool =
     named === undefined
-      ? subject === `tool:${select.tool}` || subject?.endsWith(`.${select.tool}`) === true
-      : subject === `tool:${qualifiedName(named)}`;
+      ? tool === select.tool || tool?.endsWith(`.${select.tool}`) === true
+      : tool === qualifiedName(named);
   return ofTool && (select.tenantId === undefined || select.tenantId === tenantId);
 }

@@ -1,10 +1,13 @@
 /**
  * A producer's copy of the fleet's circuits, pushed by whoever changes one: an open circuit refuses a call without asking Redis.
  */
-import { type Circuit, FORCED_OPEN_RETRY_MS } from '../shared/breaker.ts';
+import { type Circuit, FORCED_OPEN_RETRY_MS, isOfTarget } from '../shared/breaker.ts';
 import type { CircuitNews } from '../shared/store/breakers.ts';
 import type { Place } from '../shared/store/keys.ts';
 import type { Clock } from '../shared/time.ts';
+
+/** Circuits of targets are kept up to this many: nobody knows how many there will be. */
+const MAX_HELD = 2_000;
 
 interface Held {
   readonly place: Place;
@@ -34,6 +37,9 @@ export class CircuitView {
     if (known !== undefined && known.circuit.epoch > circuit.epoch) return;
     const others = this.#held.get(key)?.filter((held) => held !== known) ?? [];
     this.#held.set(key, [...others, { place, circuit, untilMonotonicMs: this.#clock.monotonic() + retryAfterMs }]);
+    // What is forgotten is asked of Redis.
+    const oldest = this.#held.size > MAX_HELD ? [...this.#held.keys()].find(isOfTarget) : undefined;
+    if (oldest !== undefined) this.#held.delete(oldest);
   }
 
   /** Forgets what may have changed while nobody listened. */

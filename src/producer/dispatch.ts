@@ -2,7 +2,7 @@
  * The way of one call into the queue: contract, tool, permission, schema, identity, circuit, claim. Each step either passes a
  * narrower value on or ends the call with a typed error, before anything is written.
  */
-import { FORCED_BY_CONFIGURATION, FORCED_OPEN_RETRY_MS, forcedOpenText } from '../shared/breaker.ts';
+import { FORCED_BY_CONFIGURATION, FORCED_OPEN_RETRY_MS, forcedOpenText, targetOfCircuit } from '../shared/breaker.ts';
 import { budgetExhausted } from '../shared/budget.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
@@ -170,12 +170,13 @@ export class Dispatch {
       policy?.forcedOpen === true ? FORCED_HERE : this.#parts.circuits.refusal(homeOf(offer.tier), circuit, ownCircuit);
     if (open === undefined) return undefined;
     const { retryAfterMs } = open;
+    const target = targetOfCircuit(circuit);
     const error = {
       code: 'CIRCUIT_OPEN',
       message:
         open.state === 'FORCED_OPEN'
           ? forcedOpenText(offer.name, open.reason)
-          : `${offer.name} keeps failing and is given time to recover; try again in ${Math.ceil(retryAfterMs / 1_000)} s.`,
+          : `${offer.name}${target === undefined ? '' : ` for ${target}`} keeps failing and is given time to recover; try again in ${Math.ceil(retryAfterMs / 1_000)} s.`,
       details: { retryAfterMs },
     } as const;
     this.#parts.onEvent({ type: 'refused', envelope, offer, code: error.code, message: error.message });

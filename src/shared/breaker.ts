@@ -31,6 +31,11 @@ export interface CircuitPolicy {
   readonly whenOpen: 'refuse' | 'park';
   /** Name of what several tools depend on, for `circuitBreakerHint: "dependency"`. */
   readonly dependency?: string;
+  /**
+   * Name of the parameter that says what a call reaches, such as an address. Each target, of an address its host, then has a circuit
+   * of its own: one that fails closes the tool for no other.
+   */
+  readonly targetParameter?: string;
 }
 
 const milliseconds = z.number().int().positive().max(MAX_KEPT_MS);
@@ -48,6 +53,7 @@ export const circuitOverridesSchema = z
     successesToClose: z.number().int().min(1).max(100),
     whenOpen: z.enum(['refuse', 'park']),
     dependency: z.string().min(1),
+    targetParameter: z.string().min(1).max(256),
   })
   .partial();
 export type CircuitOverrides = { readonly [K in keyof CircuitPolicy]?: CircuitPolicy[K] | undefined };
@@ -241,11 +247,13 @@ export function windowSize(policy: CircuitPolicy): number {
   return Math.max(policy.rateSamples, policy.consecutiveFailures);
 }
 
-/** The key of the circuit that a call goes through: one per tool, dependency or tier, and per tenant. */
+/** The key of the circuit that a call goes through: one per tool, target of a tool, dependency or tier, and per tenant. */
 export function circuitKey(scope: {
   readonly hint: 'tool' | 'dependency' | 'global';
   readonly tool: string;
   readonly dependency?: string | undefined;
+  /** What `targetOf` says. */
+  readonly target?: string | undefined;
   readonly tenantId?: string | undefined;
 }): string {
   const subject =
@@ -253,11 +261,40 @@ export function circuitKey(scope: {
       ? 'global'
       : scope.hint === 'dependency' && scope.dependency !== undefined
         ? `dependency:${scope.dependency}`
-        : `tool:${scope.tool}`;
+        : `tool:${scope.tool}${scope.target === undefined ? '' : `:${scope.target}`}`;
   return scope.tenantId === undefined ? subject : `${subject}@${scope.tenantId}`;
 }
 
-/** Whether calls of a tool may go through the circuit of this key: its own, or one that it shares. */
+const MAX_TARGET_LENGTH = 260;
+
+/** The target that a parameter names: the host of an address, or the text itself. Undefined where it names none. */
+export function targetOf(value: unknown): string | undefined {
+  if (typeof value !== 'string') return undefined;
+  const { host = '' } = URL.canParse(value) ? new URL(value) : {};
+  const target = (host || value)
+    .trim()
+    .replace(/\.(?=:\d+$|$)/, '')
+    .replaceAll(/[\s@]+/g, '_')
+    .slice(0, MAX_TARGET_LENGTH);
+  return target === '' ? undefined : target;
+}
+
+/** The tool that a circuit's key names; undefined of a dependency or a tier. */
+export function toolOfCircuit(key: string): string | undefined {
+  return /^tool:([^@:]+)/.exec(key)?.[1];
+}
+
+/** The target of a circuit that holds for one of its tool's; undefined of any other. */
+export function targetOfCircuit(key: string): string | undefined {
+  return /^tool:[^@:]+:([^@]+)/.exec(key)?.[1];
+}
+
+/** Whether a circuit holds for one target of its tool: there may be any number of them. */
+export function isOfTarget(key: string): boolean {
+  return targetOfCircuit(key) !== undefined;
+}
+
+/** Whether all calls of a tool may go through the circuit of this key: its own, or one that it shares. */
 export function isCircuitOf(key: string, tool: string): boolean {
   return !key.startsWith('tool:') || key === `tool:${tool}` || key.startsWith(`tool:${tool}@`);
 }

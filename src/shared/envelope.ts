@@ -10,6 +10,16 @@ export const CONTRACT_VERSION = '1.1';
 /** Of the idempotency key, in UTF-8 bytes. */
 export const MAX_KEY_BYTES = 1_024;
 
+/** An object as it was sent: zod's own records lose a member that is called `__proto__`. */
+export const jsonObjectSchema = z
+  .unknown()
+  .refine((value) => typeof value === 'object' && value !== null && !Array.isArray(value), 'must be an object')
+  .meta({
+    type: 'object',
+    propertyNames: { type: 'string' },
+    additionalProperties: {},
+  }) as unknown as z.ZodType<Record<string, unknown>>;
+
 const UUIDV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/i;
 const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i;
 /** Of everything that names a record: a text without a UTF-8 form of its own would share its record with others. */
@@ -62,7 +72,7 @@ export const toolCallEnvelopeSchema = z.strictObject({
   }),
   payload: z.strictObject({
     version: z.literal('1.0'),
-    params: z.record(z.string(), z.unknown()),
+    params: jsonObjectSchema,
     idempotencyKey: idempotencyKeySchema.optional(),
     callHints: z
       .strictObject({

@@ -71,6 +71,8 @@ export interface McpDefinition {
   readonly annotations?: ToolAnnotations | undefined;
   /** `required`: it answers with a task, which Pawl does not wait for. */
   readonly taskSupport?: string | undefined;
+  /** Why it is no definition; `name` then says where it stands. */
+  readonly unusable?: string | undefined;
 }
 
 /** Names exactly what a server says of a tool: two definitions that differ in anything a model or a policy reads differ in it. */
@@ -203,6 +205,7 @@ export function planImport(request: ImportRequest): ImportPlan {
 }
 
 function whyUnusable(definition: McpDefinition, all: readonly McpDefinition[]): string | undefined {
+  if (definition.unusable !== undefined) return definition.unusable;
   if (definition.name === '' || definition.name.length > 1_024)
     return 'its name is empty or longer than 1024 characters';
   if (all.filter(({ name }) => name === definition.name).length > 1) return 'the server offers two tools of this name';
@@ -280,6 +283,8 @@ export function resourceSpecs(
     // The protocol's own reads: whoever trusts a server this far lets it be read.
     tier: 'read-only' as const,
     inputSchema: { type: 'object', properties, required, additionalProperties: false },
+    // One server that fails hides none of the others.
+    circuit: { targetParameter: 'server' },
     routing: { resources, servers } satisfies McpResourceRouting,
   });
   return {

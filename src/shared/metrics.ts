@@ -3,6 +3,7 @@
  * series bounded. Each thing that happens is counted by exactly one process, so that the sum over all processes is the fleet:
  * a producer counts the answers that its callers got, a worker the attempts that it ran. `docs/metrics.md` is this table in words.
  */
+import { toolOfCircuit } from './breaker.ts';
 import { FAILURES } from './failure.ts';
 import { DEFAULT_NAMESPACE } from './tool.ts';
 
@@ -283,10 +284,11 @@ export class ToolLabels {
     return this.#known.has(label) ? label : OTHER;
   }
 
-  /** The label of the tool that a circuit's key names; tenants are left out, dependencies and tiers count as `other`. */
+  /** The label of the tool that a circuit's key names; tenants and targets are left out, dependencies and tiers count as `other`. */
   ofCircuit(key: string): string {
-    const name = /^tool:(?<namespace>[^@]+)\.(?<name>[^.@]+)(?:@|$)/.exec(key)?.groups;
-    return name === undefined ? OTHER : this.of(name['namespace'] ?? '', name['name'] ?? '');
+    const tool = toolOfCircuit(key) ?? '';
+    const dot = tool.lastIndexOf('.');
+    return dot === -1 ? OTHER : this.of(tool.slice(0, dot), tool.slice(dot + 1));
   }
 
   all(): Iterable<string> {

@@ -22,6 +22,7 @@ export type SpecKind = (typeof SPEC_KINDS)[number];
 
 const schemaSchema = z.record(z.string(), z.unknown());
 const count = z.number().int().min(0);
+const circuitName = z.string().min(1).max(256);
 const votersSchema = z
   .number()
   .int()
@@ -63,7 +64,7 @@ const common = {
     .optional(),
   /** Restricts calls as a tool's rule in the policy file does; it never allows what another layer denies. */
   policy: toolRuleSchema.optional(),
-  circuit: z.strictObject({ dependency: z.string().min(1).max(256).optional() }).optional(),
+  circuit: z.strictObject({ dependency: circuitName, targetParameter: circuitName }).partial().optional(),
   enabled: z.boolean().default(true),
   /** False: can be switched off and on, and otherwise neither changed nor removed. */
   mutable: z.boolean().default(true),

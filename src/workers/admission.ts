@@ -1,7 +1,7 @@
 /**
  * begin and admit: the next fence or the reason why there is none, the tool that the call means, and the fleet's circuit.
  */
-import { type Circuit, type CircuitPolicy, circuitPolicy, forcedOpenText } from '../shared/breaker.ts';
+import { type Circuit, type CircuitPolicy, circuitPolicy, forcedOpenText, targetOfCircuit } from '../shared/breaker.ts';
 import { type AttemptRecord, leftInDoubt } from '../shared/call.ts';
 import { toolPolicy } from '../shared/config.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
@@ -288,14 +288,19 @@ export class Admission {
 
   #refuse(
     { callId }: CallJob,
-    { fence, request, earlier }: Extract<BeginAnswer, { kind: 'circuit' }>,
+    answer: Extract<BeginAnswer, { kind: 'circuit' }>,
     { tool }: RegisteredTool,
     seen: Circuit,
     retryAfterMs: number,
   ): Promise<Verdict> {
+    const { fence, request, earlier } = answer;
     const { envelope } = request;
     const breakerState = seen.state;
-    const message = seen.state === 'FORCED_OPEN' ? forcedOpenText(envelope.toolName, seen.reason) : undefined;
+    const target = targetOfCircuit(answer.circuit);
+    const message =
+      seen.state === 'FORCED_OPEN'
+        ? forcedOpenText(envelope.toolName, seen.reason)
+        : target && `${envelope.toolName} for ${target} keeps failing and is given time to recover.`;
     // The attempt before may have had its effect, and the tool would have been asked before another one.
     const unasked = tool.effects === 'probe' && leftInDoubt(earlier);
     const failure = unasked ? failureOf('OUTCOME_UNKNOWN') : failureOf('CIRCUIT_OPEN', message, { retryAfterMs });

@@ -2,6 +2,7 @@
  * The one place that meets a tool's code. Whatever happens there, a value, an exception of any kind, an abort, comes out as a value.
  */
 import { classify, isToolError, stackOf } from '../shared/classify.ts';
+import { withoutNulls } from '../shared/exports/arguments.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import { redact, secretsIn } from '../shared/redaction.ts';
@@ -220,9 +221,12 @@ export function toEnding(
   const result = normalizeResult(tool.name, value);
   if (typeof result === 'string') return invalid(result);
   const issues = validateOutput?.(result.output) ?? [];
-  if (issues.length > 0)
-    return invalid(
-      `The output of ${tool.name} does not match its schema: ${issues.map((issue) => `${issue.path || 'output'}: ${issue.message}`).join('; ')}.`,
-    );
-  return { kind: 'value', result };
+  if (issues.length === 0) return { kind: 'value', result };
+  // The tool has run: an output that fits but for null in the place of what may be absent is not refused.
+  const output = withoutNulls(tool.outputSchema ?? {}, result.output);
+  if (output !== result.output && validateOutput?.(output).length === 0)
+    return { kind: 'value', result: { ...result, output } };
+  return invalid(
+    `The output of ${tool.name} does not match its schema: ${issues.map((issue) => `${issue.path || 'output'}: ${issue.message}`).join('; ')}.`,
+  );
 }

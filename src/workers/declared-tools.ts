@@ -117,7 +117,7 @@ function toolOf(record: ToolSpecRecord, { limit: _, ...executable }: Executable)
     ...(maxResultBytes === undefined ? {} : { maxResultBytes }),
     ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }),
     ...(budget === undefined ? {} : { budget: budget as NonNullable<AnyTool['budget']> }),
-    circuit: circuit?.dependency === undefined ? {} : { dependency: circuit.dependency },
+    circuit: circuit ?? {},
     ...executable,
   });
   return outputSchema === undefined ? tool : { ...tool, outputSchema };

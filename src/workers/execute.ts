@@ -15,7 +15,7 @@
  *
  * Each step takes what the one before returned, or ends the job with a verdict.
  */
-import { FORCED_BY_CONFIGURATION, forcedOpenText } from '../shared/breaker.ts';
+import { FORCED_BY_CONFIGURATION, forcedOpenText, isOfTarget } from '../shared/breaker.ts';
 import { recovery } from '../shared/call.ts';
 import { votesOf } from '../shared/consensus.ts';
 import { durabilityOf } from '../shared/durability.ts';
@@ -321,6 +321,8 @@ export class Executor {
     this.#parts.onEvent({ type: 'tool_call_start', callId, envelope, attempt, fence: started.fence, ...waited });
     const tool = () => (begun.trace === undefined ? runTool(options) : begun.trace.run(() => runTool(options)));
     if (circuit.bypassed) return tool();
+    // A target that fails says nothing about this node.
+    if (isOfTarget(circuit.key)) return tool();
     return this.#parts.nodeCircuits.run(qualifiedName(registered.tool), circuit.policy, async () => {
       const ending = await tool();
       return { value: ending, failed: speaksAgainstNode(ending) };

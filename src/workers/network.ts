@@ -47,7 +47,7 @@ export interface NetworkOptions {
 
 /**
  * A `fetch` with these differences: `PERMISSION_DENIED` for an address that is not public, at most 5 redirects, request
- * bodies are read into memory first, credentials are dropped where a redirect changes the origin. Connection errors are
+ * bodies are read into memory first, and where a redirect changes the origin only `isForAnyOrigin` headers are kept. Connection errors are
  * Node's own (`ECONNREFUSED`, `ENOTFOUND`…); `CONNECT_TIMEOUT` after 10 s and `UPSTREAM_TIMEOUT` after 60 s of silence.
  * Past a redirect of a request that can have an effect, such an error is a `ToolError` that leaves open whether it had one.
  */
@@ -245,13 +245,31 @@ function redirectOf(incoming: IncomingMessage): string | undefined {
   return Buffer.from(location, 'latin1').toString('utf8');
 }
 
+const FOR_ANY_ORIGIN: ReadonlySet<string> = new Set([
+  'accept',
+  'accept-encoding',
+  'accept-language',
+  'cache-control',
+  'content-encoding',
+  'content-language',
+  'content-length',
+  'content-type',
+  'pragma',
+  'range',
+  'user-agent',
+]);
+
+/** Whether a header may follow a redirect to another origin. Any other may be a credential: services name theirs as they like. */
+export function isForAnyOrigin(header: string): boolean {
+  return FOR_ANY_ORIGIN.has(header.toLowerCase());
+}
+
 function nextHop(hop: Hop, location: string, status: number): Hop {
   if (!URL.canParse(location, hop.url.href))
     throw new PawlError('HTTP_5XX', `${hop.url.href} redirects to ${JSON.stringify(location)}, which is not a URL.`);
   const url = new URL(location, hop.url);
-  const headers = new Headers(hop.headers);
-  if (url.origin !== hop.url.origin)
-    for (const name of ['authorization', 'cookie', 'proxy-authorization', 'host']) headers.delete(name);
+  const stays = url.origin === hop.url.origin;
+  const headers = new Headers([...hop.headers].filter(([name]) => stays || isForAnyOrigin(name)));
   const becomesGet = status === 303 ? hop.method !== 'HEAD' : status <= 302 && hop.method === 'POST';
   if (!becomesGet) return { ...hop, url, headers };
   for (const name of ['content-type', 'content-encoding', 'content-language', 'content-location', 'content-length'])

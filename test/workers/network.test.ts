@@ -1,5 +1,5 @@
 import type { LookupAddress } from 'node:dns';
-import { createServer, type IncomingMessage, type RequestListener } from 'node:http';
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type RequestListener } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -161,6 +161,46 @@ describe('redirects', () => {
     expect(seen).toEqual(['GET /end  secret c=1', 'POST /end text - -']);
   });
 });
+
+test.each([301, 302, 303, 307, 308])(
+  'no header that could be a credential follows a redirect (%i) to another origin',
+  async (status) => {
+    const seen: IncomingHttpHeaders[] = [];
+    const other = await serve((request, response) => {
+      seen.push(request.headers);
+      if (request.url === '/back') response.writeHead(status, { location: `${here.url}/end` }).end();
+      else response.end();
+    });
+    const here = await serve((request, response) => {
+      if (request.url === '/end') seen.push(request.headers);
+      const location =
+        request.url === '/inside' ? '/end' : request.url === '/end' ? undefined : `${other.url}${request.url}`;
+      response.writeHead(location === undefined ? 200 : status, location === undefined ? {} : { location }).end();
+    });
+    const credentials = Object.fromEntries(
+      [
+        'authorization',
+        'cookie',
+        'proxy-authorization',
+        'x-api-key',
+        'x-auth-token',
+        'api-key',
+        'private-token',
+        'x-whatever',
+      ].map((name) => [name, 'secret']),
+    );
+    const fetch = openNetwork({ signal, allowedHosts: ['127.0.0.1'] });
+    const headers = { ...credentials, accept: 'text/plain', 'accept-language': 'de', 'user-agent': 'mine' };
+    for (const path of ['/out', '/back']) await fetch(`${here.url}${path}`, { headers });
+    expect(seen).toHaveLength(3);
+    for (const got of seen) {
+      expect(JSON.stringify(got)).not.toContain('secret');
+      expect(got).toMatchObject({ accept: 'text/plain', 'accept-language': 'de', 'user-agent': 'mine' });
+    }
+    await fetch(`${here.url}/inside`, { headers });
+    expect(seen.at(-1)).toMatchObject(credentials);
+  },
+);
 
 describe('a redirect that leads nowhere', () => {
   const elsewhere = [

@@ -1,4 +1,5 @@
 /** `pawl/ai-sdk`: a session's tools for the AI SDK (`generateText`, `streamText`, agents). Its peer is `ai`, version 7. */
+import '../../node-version.ts';
 import { dynamicTool, jsonSchema, type ToolSet } from 'ai';
 import { plainParameters } from '../../shared/exports/tools-for.ts';
 import type { JsonSchema } from '../../shared/schema.ts';

@@ -1,4 +1,5 @@
 /** `pawl/anthropic`: a session's tools for the Messages API. Needs nothing of Anthropic's packages. */
+import '../../node-version.ts';
 import type { Session } from '../session.ts';
 import { type AdapterOptions, type ModelCallOptions, type ModelContent, ModelTools } from './model-tools.ts';
 

@@ -1,4 +1,5 @@
 /** `pawl/langchain`: a session's tools for LangChain and LangGraph agents. Its peer is `@langchain/core`, version 1. */
+import '../../node-version.ts';
 import type { CallbackManagerForToolRun } from '@langchain/core/callbacks/manager';
 import { ToolMessage } from '@langchain/core/messages';
 import { DynamicStructuredTool, ToolInputParsingException } from '@langchain/core/tools';

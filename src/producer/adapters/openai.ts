@@ -3,6 +3,7 @@
  * OpenAI's packages; for the third, hand in the SDK's own `tool`.
  */
 
+import '../../node-version.ts';
 import type { ProviderCall } from '../../shared/exports/decode.ts';
 import type { Session } from '../session.ts';
 import { dataUrl } from './model-content.ts';

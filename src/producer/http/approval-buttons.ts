@@ -8,6 +8,7 @@ import { PawlError } from '../../shared/failure.ts';
 import { shownText } from '../../shared/shown.ts';
 import { readButton } from '../../shared/webhook.ts';
 import type { Pawl } from '../client.ts';
+import { jsonBody } from './routes.ts';
 
 const pressedSchema = z.union([
   z.object({ value: z.string().max(4_096), by: z.string().max(128).optional() }),
@@ -30,7 +31,7 @@ export function mountButtons(app: Express, pawl: Pawl): void {
   const limit = '64kb';
   app.post(
     BUTTON_PATH,
-    express.json({ limit }),
+    ...jsonBody(limit),
     express.urlencoded({ extended: false, limit }),
     async (request, response) => {
       const body: unknown = request.body;

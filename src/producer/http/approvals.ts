@@ -1,6 +1,7 @@
 /** `/v1/approvals`: what waits for a person, and their decisions. */
 import { z } from 'zod';
 import { APPROVAL_STATES } from '../../shared/approval.ts';
+import { jsonObjectSchema } from '../../shared/envelope.ts';
 import { PawlError } from '../../shared/failure.ts';
 import type { ApprovalRecord } from '../../shared/store/approvals.ts';
 import type { Pawl } from '../client.ts';
@@ -16,7 +17,7 @@ const decisionSchema = z.strictObject({
   digest: z.string().min(1).max(128),
   reason: z.string().max(2_000).optional(),
   /** In place of the call's own parameters. */
-  params: z.record(z.string(), z.unknown()).optional(),
+  params: jsonObjectSchema.optional(),
   /** Approves later calls like this one, in this session, too. */
   remember: z.boolean().optional(),
 });

@@ -4,6 +4,7 @@ import { SOUGHT_STATES } from '../../shared/call.ts';
 import {
   contractSchemas,
   idempotencyKeySchema,
+  jsonObjectSchema,
   keyOfHeader,
   type ToolCallEnvelope,
   type ToolResultEnvelope,
@@ -36,7 +37,7 @@ const MAX_LISTED = 1_000;
 const shortCallSchema = z.strictObject({
   /** `name` or `namespace.name`. */
   tool: z.string().min(1).max(256),
-  params: z.record(z.string(), z.unknown()).default({}),
+  params: jsonObjectSchema.default({}),
   session: z.string().min(1).max(256),
   idempotencyKey: idempotencyKeySchema.optional(),
   timeoutMs: z
@@ -80,7 +81,7 @@ export function callRoutes({
         wait: queryNumber({ max: MAX_WAIT_MS, fallback: DEFAULT_WAIT_MS, unit: 'milliseconds' }),
       }),
       headers: z.object({ 'idempotency-key': keyHeaderSchema.optional(), traceparent: z.string().optional() }),
-      body: z.record(z.string(), z.unknown()),
+      body: jsonObjectSchema,
       bodySchema: {
         oneOf: [z.toJSONSchema(shortCallSchema, { io: 'input' }), contractSchemas().toolCallEnvelope],
       },

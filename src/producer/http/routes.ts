@@ -5,6 +5,7 @@
 import express, { type Express, type NextFunction, type Request, type RequestHandler, type Response } from 'express';
 import { z } from 'zod';
 import { issuesOf } from '../../shared/envelope.ts';
+import { readExactJson } from '../../shared/exact-json.ts';
 import { PawlError } from '../../shared/failure.ts';
 import { isLong } from '../../shared/json-pieces.ts';
 import type { Logger } from '../../shared/log.ts';
@@ -154,7 +155,25 @@ function bodyReader(): RequestHandler[] {
       throw new HttpError('UNSUPPORTED_MEDIA_TYPE', 'The body must be JSON: Content-Type: application/json.');
     next();
   };
-  return [checkType, express.json({ limit: MAX_BODY_BYTES })];
+  return [checkType, ...jsonBody(MAX_BODY_BYTES)];
+}
+
+/** Reads a JSON body as it was sent. */
+export function jsonBody(limit: number | string): RequestHandler[] {
+  const type = 'application/json';
+  const parse: RequestHandler = (request, _response, next) => {
+    const { body } = request as { readonly body?: unknown };
+    if (!Buffer.isBuffer(body)) return next();
+    const [, charset = 'utf-8'] = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(request.headers['content-type'] ?? '') ?? [];
+    if (!/^utf-?8$/i.test(charset)) throw new HttpError('UNSUPPORTED_MEDIA_TYPE', 'The body must be JSON in UTF-8.');
+    // An empty one says as much as an empty object.
+    const read = readExactJson(body.length === 0 ? '{}' : body);
+    if (read.kind === 'problem') throw invalidBody(read.problem);
+    if (typeof read.value !== 'object' || read.value === null) throw invalidBody('is no JSON object');
+    request.body = read.value;
+    next();
+  };
+  return [express.raw({ type, limit }), parse];
 }
 
 function answering(each: Route): RequestHandler {

@@ -15,6 +15,7 @@ import {
   WebStandardStreamableHTTPServerTransport,
 } from '@modelcontextprotocol/server';
 import express, { type Request as HttpRequest, type Response as HttpResponse, type RequestHandler } from 'express';
+import { readExactJson } from '../../shared/exact-json.ts';
 import type { Logger } from '../../shared/log.ts';
 import { uuidv7 } from '../../shared/time.ts';
 import type { Pawl } from '../client.ts';
@@ -97,11 +98,12 @@ export function mcpEndpoint(given: McpServerParts & { readonly log: Logger }): M
     if (request.method === 'POST') {
       if (!isJsonContentType(asked.headers.get('content-type')))
         return refuse(response, 415, -32_600, 'The body must be JSON: Content-Type: application/json.');
-      try {
-        parsedBody = JSON.parse(String(request.body)) as unknown;
-      } catch {
-        return refuse(response, 400, -32_700, 'Parse error');
-      }
+      const read = readExactJson(Buffer.isBuffer(request.body) ? request.body : '');
+      if (read.kind === 'problem') return refuse(response, 400, -32_700, `Parse error: the body ${read.problem}.`);
+      parsedBody = read.value;
+      const lossy = [parsedBody].flat().find(losesArguments);
+      if (lossy !== undefined)
+        return refuse(response, 400, -32_602, 'Arguments cannot have a member that is called __proto__.', idOf(lossy));
       // A batch, as older clients may send: each of its messages is a request.
       if (Array.isArray(parsedBody)) for (const _message of parsedBody.slice(1)) enterAgain(response);
     }
@@ -143,6 +145,18 @@ export function mcpEndpoint(given: McpServerParts & { readonly log: Logger }): M
       await modern.close();
     },
   };
+}
+
+/** The SDK would leave the member out without a word. */
+function losesArguments(message: unknown): boolean {
+  const { params } = (message ?? {}) as { readonly params?: { readonly arguments?: unknown } | null };
+  const given = params?.arguments;
+  return typeof given === 'object' && given !== null && Object.hasOwn(given, '__proto__');
+}
+
+function idOf(message: unknown): string | number | null {
+  const { id } = message as { readonly id?: unknown };
+  return typeof id === 'string' || typeof id === 'number' ? id : null;
 }
 
 /** Without one of its own, a client's calls are those of its token. */

@@ -5,7 +5,8 @@
  * decompressed, and one that has grown is not decompressed further than it was large.
  */
 import { promisify } from 'node:util';
-import { constants, zstdCompress, zstdDecompress } from 'node:zlib';
+// By its default export: a Node that lacks one of them would say so before it can be told which one is needed.
+import zlib from 'node:zlib';
 import { PawlError } from '../failure.ts';
 import { digest } from '../fingerprint.ts';
 import { type ByteRange, type LargeText, PART_BYTES } from '../large-text.ts';
@@ -28,9 +29,9 @@ const WORTHWHILE = 0.8;
 const MAX_UNDER_WAY = 4;
 
 const keepPartScript = new Script('keep-part');
-const compress = promisify(zstdCompress);
-const decompress = promisify(zstdDecompress);
-const FASTEST = { [constants.ZSTD_c_compressionLevel]: 1 };
+const compress = promisify(zlib.zstdCompress);
+const decompress = promisify(zlib.zstdDecompress);
+const FASTEST = { [zlib.constants.ZSTD_c_compressionLevel]: 1 };
 /** Smaller buffers than the result would send each part through the thread pool several times. At least what zlib allows. */
 const bufferFor = (bytes: number) => bytes + 64;
 

@@ -2,13 +2,13 @@
  * Connections to Redis, and our scripts on them.
  */
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import type { Duplex } from 'node:stream';
 import { Cluster, Command, Redis, type RedisOptions } from 'ioredis';
 import { PawlError } from '../failure.ts';
 import { type CommandQueues, CommandWatch } from './command-watch.ts';
 import { DirectConnector } from './direct-connector.ts';
 import { GatheredWrites } from './gathered-writes.ts';
+import { readOwnFile } from './own-files.ts';
 import { addressOf, clusterAddressOf, clusterUrl, isCluster, type NodeAddress } from './redis-address.ts';
 import { whyUnusable } from './redis-probe.ts';
 import './young-commands.ts';
@@ -412,7 +412,7 @@ function isUnknownScript(error: unknown): boolean {
 }
 
 function luaFile(name: string): string {
-  return readFileSync(new URL(`lua/${name}.lua`, import.meta.url), 'utf8');
+  return readOwnFile(new URL(`lua/${name}.lua`, import.meta.url));
 }
 
 /**

@@ -17,7 +17,7 @@ export function offerOfSpec(record: ToolSpecRecord): ToolOffer {
     inputSchema,
     ...(outputSchema === undefined ? {} : { outputSchema }),
     timeoutMs,
-    circuit: circuit?.dependency === undefined ? {} : { dependency: circuit.dependency },
+    circuit: circuit ?? {},
     ...(title === undefined ? {} : { title }),
     ...(budget === undefined ? {} : { budget: budget as NonNullable<ToolOffer['budget']> }),
     ...(record.trustClass === 'BestEffort' ? {} : { trustClass: record.trustClass }),

@@ -10,6 +10,7 @@ import { startOf } from '../../shared/text-cut.ts';
 import { qualifiedName, type ToolContext, type ToolResult } from '../../shared/tool.ts';
 import type { SpecOf } from '../../shared/tool-spec.ts';
 import type { Executable } from '../declared-tools.ts';
+import { isForAnyOrigin } from '../network.ts';
 import type { ConnectorSecrets } from './secrets.ts';
 
 export interface HttpConnectorParts {
@@ -203,18 +204,24 @@ class Exchange {
     const { method, body } = request;
     const { idempotencyHeader, maxResponseBytes, accept } = this.#connector;
     const given = Object.entries(request.headers).map(
-      ([name, template]) => [name, this.#headerText(template), template] as const,
+      ([name, template]): readonly [name: string, text: string, template: string] => [
+        name,
+        this.#headerText(template),
+        template,
+      ],
     );
+    if (idempotencyHeader !== undefined) given.push([idempotencyHeader, this.#ctx.idempotencyKey, '']);
+    let left = false;
     for (let at = url, redirects = 0; ; redirects += 1) {
-      // Whoever is redirected to elsewhere gets none of what was meant for the first host.
-      const sent = given.filter(([, , template]) => at.origin === url.origin || !template.includes('{secret:'));
+      // What was meant for the first origin goes to no other one, and not back to where another one points.
+      left ||= at.origin !== url.origin;
+      const sent = given.filter(
+        ([name, , template]) => !left || (isForAnyOrigin(name) && !template.includes('{secret:')),
+      );
       const response = await this.#sent(at, {
         method,
         redirect: 'manual',
-        headers: {
-          ...Object.fromEntries(sent),
-          ...(idempotencyHeader === undefined ? {} : { [idempotencyHeader]: this.#ctx.idempotencyKey }),
-        },
+        headers: Object.fromEntries(sent.map(([name, text]) => [name, text])),
         ...(body === undefined ? {} : { body }),
       });
       const location = response.headers.get('location');

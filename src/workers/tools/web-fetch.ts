@@ -32,6 +32,7 @@ export const webFetch = defineTool({
   annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: true },
   needs: ['network'],
   timeoutMs: TIMEOUT_MS,
+  circuit: { targetParameter: 'url' },
   input: z.object({
     url: z.string().min(1).max(4_096).describe('Address of the page, for example "https://example.org/docs".'),
     format: z

@@ -309,6 +309,43 @@ describe('what a connector makes of the answer (I17)', () => {
     expect(contentOf(await session.call('ask', { id: 'in' }))).toEqual({ from: 'other' });
     expect(other.asked[0]?.headers).not.toHaveProperty('x-key');
   });
+
+  test('no header of its own follows a redirect to another origin, wherever it comes from', async () => {
+    const other = await startTestService((_asked, response) => {
+      response.writeHead(302, { location: `${service.url}/end` }).end();
+    });
+    const service = await startTestService(({ url }, response) => {
+      if (url.endsWith('/end')) sendJson(response, { from: 'service' });
+      else response.writeHead(302, { location: `${other.url}/on` }).end();
+    });
+    const allowedHosts = [service.host, other.host];
+    const routing = {
+      headers: {
+        'x-key': '{secret:api}',
+        'x-plain-key': 'secret',
+        authorization: 'Bearer secret',
+        'user-agent': 'mine',
+      },
+      secrets: { api: { env: 'PAWL_SECRET_API' } },
+      arguments: { token: { in: 'header', name: 'x-token' } },
+      idempotencyHeader: 'idempotency-key',
+      allow: { hosts: allowedHosts },
+    } as const;
+    const { session } = await connect(service, routing, { fleet: { settings: { allowedHosts } } });
+    expect(contentOf(await session.call('ask', { id: '1', token: 'secret' }))).toEqual({ from: 'service' });
+    const [first] = service.asked;
+    expect(first?.headers).toMatchObject({
+      'x-plain-key': 'secret',
+      'x-token': 'secret',
+      'idempotency-key': expect.any(String),
+    });
+    for (const { headers } of [...other.asked, ...service.asked.slice(1)]) {
+      expect(headers).toMatchObject({ 'user-agent': 'mine' });
+      for (const name of ['x-key', 'x-plain-key', 'authorization', 'x-token', 'idempotency-key'])
+        expect(headers).not.toHaveProperty(name);
+    }
+    expect([other.asked.length, service.asked.length]).toEqual([1, 2]);
+  });
 });
 
 describe('pages', () => {

@@ -3,8 +3,10 @@ import { type ClientRequest, createServer, type IncomingHttpHeaders, request, ty
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
-import { pipeline } from 'node:stream';
+import { pipeline, Readable } from 'node:stream';
 import { json } from 'node:stream/consumers';
+import type { ReadableStream } from 'node:stream/web';
+import { McpServer, WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/server';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { defineTool } from '../../../src/shared/tool.ts';
@@ -190,15 +192,25 @@ test('an MCP server over streamable HTTP, of the era 2025-11-25: the official on
   await eventually(async () => contentOf(await call('echo', { message: `again ${Math.random()}` })));
 });
 
-/** A server of the era 2025-11-25 that keeps sessions, written by hand; `onCall` answers what is called. */
-async function handWritten(onCall: (tool: string, id: number, response: ServerResponse) => void) {
+const jsonError = (message: string, code = -32_000) => ({ jsonrpc: '2.0', error: { code, message }, id: null });
+const NO_SESSION = [400, jsonError('Bad Request: No valid session ID provided')] as const;
+
+/**
+ * A server of the era 2025-11-25 that keeps sessions, written by hand; `onCall` answers what is called. `forgotten` is what it
+ * answers to a session that it does not know: a status and a body, in which `id` is the request's where it is undefined.
+ */
+async function handWritten(
+  onCall: (tool: string, id: number, response: ServerResponse) => void,
+  forgotten: readonly [status: number, body: object | string] = NO_SESSION,
+) {
+  let calls = 0;
   const sessions = new Set<string>();
   /** Lists of tools that are refused from now on. */
   const refusals: number[] = [];
   const cancelled = signal();
   const tools = ['echo', 'break', 'hold'].map((name) => ({ name, inputSchema: { type: 'object' } }));
   const server = createServer(async (asked, response) => {
-    const answer = (status: number, body?: object, headers = {}) =>
+    const answer = (status: number, body?: object | string, headers = {}) =>
       response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body));
     if (asked.method !== 'POST') return answer(405);
     const { id, method, params } = (await json(asked)) as {
@@ -214,8 +226,8 @@ async function handWritten(onCall: (tool: string, id: number, response: ServerRe
       return answer(200, { jsonrpc: '2.0', id, result }, { 'mcp-session-id': session });
     }
     if (!sessions.has(String(asked.headers['mcp-session-id']))) {
-      const error = { code: -32000, message: 'Bad Request: No valid session ID provided' };
-      return answer(400, { jsonrpc: '2.0', error, id: null });
+      const [status, body] = forgotten;
+      return answer(status, status === 200 && typeof body === 'object' ? { ...body, id } : body);
     }
     if (id === undefined) {
       answer(202);
@@ -225,6 +237,7 @@ async function handWritten(onCall: (tool: string, id: number, response: ServerRe
     const refused = method === 'tools/list' ? refusals.shift() : undefined;
     if (refused !== undefined) return answer(refused);
     if (method === 'tools/list') return answer(200, { jsonrpc: '2.0', id, result: { tools } });
+    calls += 1;
     if (params.name !== 'echo') return onCall(params.name, id, response);
     return answer(200, { jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: 'echoed' }] } });
   });
@@ -238,7 +251,7 @@ async function handWritten(onCall: (tool: string, id: number, response: ServerRe
   const fleet = await startMcpFleet({ settings: { allowedHosts: [host] } });
   await fleet.bring('old', connectionTo(`http://${host}/mcp`));
   const call = (name: string) => fleet.session.call(name, {}, { namespace: 'mcp.old' });
-  return { fleet, sessions, refusals, cancelled, stop, call };
+  return { fleet, sessions, refusals, cancelled, stop, call, calls: () => calls };
 }
 
 describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by hand', () => {
@@ -326,11 +339,41 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     expect(sessions.size).toBe(before);
   });
 
-  test('that has forgotten the session, and says so with 400: the call is made in a new one', async () => {
-    const { sessions, call } = await handWritten(() => undefined);
+  test.each<readonly [number, object | string]>([
+    NO_SESSION,
+    [400, jsonError('Bad Request: Server not initialized')],
+    [400, jsonError('Server has not been initialised yet')],
+    [400, 'Received request before initialization was complete'],
+    [400, jsonError('Bad Request: Mcp-Session-Id header is required')],
+    [404, jsonError('Session not found', -32_001)],
+    [404, 'Not Found'],
+    [410, ''],
+    [200, jsonError('Server not initialized')],
+    [200, jsonError('Session not initialized', -32_002)],
+  ])(
+    'that has forgotten the session, and says so with %i %j: the call is made once, in a new one',
+    async (...forgotten) => {
+      const { sessions, call, calls } = await handWritten(() => undefined, forgotten);
+      expect(contentOf(await call('echo'))).toBe('echoed');
+      sessions.clear();
+      expect(await call('echo')).toMatchObject({ status: 'success', attempts: 2 });
+      expect(calls()).toBe(2);
+      expect(sessions.size).toBe(1);
+    },
+  );
+
+  test('that refuses a request of a session which it knows says why, and keeps the session', async () => {
+    const { sessions, call } = await handWritten((_tool, _id, response) => {
+      response.writeHead(400, { 'content-type': 'text/plain' }).end('the parameter city is missing');
+    });
+    const before = sessions.size;
+    const { error } = await call('break');
+    expect(error).toMatchObject({
+      code: 'HTTP_400',
+      message: expect.stringContaining('the parameter city is missing'),
+    });
     expect(contentOf(await call('echo'))).toBe('echoed');
-    sessions.clear();
-    expect(await call('echo')).toMatchObject({ status: 'success', attempts: 2 });
+    expect(sessions.size).toBe(before + 1);
   });
 
   test.each([429, 503])(
@@ -352,6 +395,46 @@ describe('an MCP server over streamable HTTP, of the era 2025-11-25, written by 
     expect(error).toMatchObject({ code: 'CONNECTION_REFUSED' });
     expect(attempts).toBeGreaterThan(1);
   });
+});
+
+test('a server of the official SDK that was started anew is initialized anew, and the call is made once', async () => {
+  let calls = 0;
+  /** As a server's program makes it when it starts. */
+  const start = async () => {
+    const transport = new WebStandardStreamableHTTPServerTransport({ sessionIdGenerator: () => crypto.randomUUID() });
+    const server = new McpServer({ name: 'official', version: '1.0.0' });
+    server.registerTool('echo', { inputSchema: z.object({}) }, () => {
+      calls += 1;
+      return { content: [{ type: 'text', text: 'echoed' }] };
+    });
+    await server.connect(transport);
+    return transport;
+  };
+  let running = await start();
+  const http = createServer(async (asked, response) => {
+    const { method = 'GET', headers, url } = asked;
+    const body = method === 'POST' ? { body: JSON.stringify(await json(asked)) } : {};
+    const told = new Request(`http://local${url}`, { method, headers: headers as Record<string, string>, ...body });
+    const answer = await running.handleRequest(told);
+    response.writeHead(answer.status, Object.fromEntries(answer.headers));
+    if (answer.body === null) response.end();
+    else pipeline(Readable.fromWeb(answer.body as ReadableStream), response, () => response.destroy());
+  });
+  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => {
+    http.close();
+    http.closeAllConnections();
+  });
+  const host = `127.0.0.1:${(http.address() as AddressInfo).port}`;
+  const fleet = await startMcpFleet({ settings: { allowedHosts: [host] } });
+  await fleet.bring('official', connectionTo(`http://${host}/mcp`));
+  const call = () => fleet.session.call('echo', {}, { namespace: 'mcp.official' });
+  // The import has used the first session.
+  running = await start();
+  expect(await call()).toMatchObject({ status: 'success', attempts: 1 });
+  running = await start();
+  expect(await call()).toMatchObject({ status: 'success', attempts: 2 });
+  expect(calls).toBe(2);
 });
 
 async function freePort(): Promise<number> {

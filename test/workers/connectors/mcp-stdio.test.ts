@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { StdioTransport } from '../../../src/workers/connectors/mcp/stdio.ts';
@@ -31,3 +31,43 @@ test.skipIf(!(await detectMeans()).includes('bubblewrap'))(
     expect(existsSync(config)).toBe(false);
   },
 );
+
+const confined = (await detectMeans()).includes('bubblewrap');
+
+/** What a server's shell says of its `HOME` before it answers anything. */
+async function homeOf(change: { readonly folder?: string; readonly environment?: Record<string, string> }) {
+  const dataDir = temporaryFolder();
+  const transport = new StdioTransport({
+    server: 'homely',
+    connection: {
+      transport: 'stdio',
+      command: [
+        'sh',
+        '-c',
+        'echo "{\\"jsonrpc\\":\\"2.0\\",\\"method\\":\\"$(echo kept > "$HOME/.kept" && cat "$HOME/.kept") $HOME\\"}"; cat',
+      ],
+      network: false,
+      environment: {},
+      ...change,
+    },
+    settings: { dataDir, sandbox: 'required' },
+    environment: { ...process.env, HOME: '/root' },
+  });
+  const said = new Promise<string>((resolve) => {
+    transport.onmessage = (message) => resolve((message as { method: string }).method);
+  });
+  await transport.start();
+  const words = await said;
+  await transport.close();
+  return { words, dataDir };
+}
+
+test.skipIf(!confined)('a confined server can write to its HOME, which is no folder of anybody else', async () => {
+  const own = await homeOf({});
+  expect(own.words).toBe(`kept ${join(own.dataDir, 'mcp/homely')}`);
+  expect(readFileSync(join(own.dataDir, 'mcp/homely/.kept'), 'utf8')).toBe('kept\n');
+  const folder = temporaryFolder();
+  expect((await homeOf({ folder })).words).toBe('kept /tmp');
+  expect(existsSync(join(folder, '.kept'))).toBe(false);
+  expect((await homeOf({ folder, environment: { HOME: folder } })).words).toBe(`kept ${folder}`);
+});

@@ -7,6 +7,7 @@
 local epoch, _, raw = circuitOf(KEYS[1], ARGV[1])
 if epoch ~= ARGV[2] then return {'stale', raw} end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+forgetTargets(KEYS[1], ARGV[1])
 redis.call('DEL', KEYS[2])
 redis.call('LPUSH', KEYS[3], nowMs() .. '|' .. ARGV[6])
 redis.call('LTRIM', KEYS[3], 0, ARGV[7] - 1)

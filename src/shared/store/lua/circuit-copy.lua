@@ -6,4 +6,5 @@
 local epoch = circuitOf(KEYS[1], ARGV[1])
 if tonumber(epoch) >= tonumber(ARGV[2]) then return {'stale'} end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+forgetTargets(KEYS[1], ARGV[1])
 return {'copied'}

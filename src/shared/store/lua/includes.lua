@@ -254,6 +254,18 @@ local function circuitOf(circuitsKey, name)
   return epoch, state, raw
 end
 
+-- There may be any number of targets, each with a circuit (`tool:NAME:TARGET`): beyond 2,000 circuits some of targets are forgotten,
+-- taken at random, and count as closed.
+local function forgetTargets(circuitsKey, but)
+  if redis.call('HLEN', circuitsKey) <= 2000 then return end
+  for _, name in ipairs(redis.call('HRANDFIELD', circuitsKey, 8)) do
+    local _, state = circuitOf(circuitsKey, name)
+    if name ~= but and state ~= 'FORCED_OPEN' and string.find(name, '^tool:[^@:]+:') then
+      redis.call('HDEL', circuitsKey, name)
+    end
+  end
+end
+
 -- Adds an outcome to a closed circuit's window: '1' success, '0' failure, '0:n' failure after n successes. An outcome of an earlier epoch is dropped.
 local steady = {}
 local function addSample(circuitsKey, windowKey, name, epoch, ok, size, ttlMs, now)

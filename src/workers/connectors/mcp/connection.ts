@@ -7,7 +7,6 @@
  *                         └────────────── cannot be opened ──────────────────────▲
  */
 import { Client, type ClientOptions, type RequestOptions, type Transport } from '@modelcontextprotocol/client';
-import { z } from 'zod';
 import { asToolError } from '../../../shared/classify.ts';
 import type { Settings } from '../../../shared/config.ts';
 import { PawlError, ToolError } from '../../../shared/failure.ts';
@@ -16,6 +15,8 @@ import { definitionDigest, type McpConnectionOptions, type McpDefinition } from 
 import { endOf } from '../../../shared/text-cut.ts';
 import { connectFailure, requestFailure } from './failures.ts';
 import { openHttpTransport } from './http.ts';
+import { isObject } from './incoming.ts';
+import { list } from './listing.ts';
 import { StdioTransport } from './stdio.ts';
 import type { Environment } from './values.ts';
 
@@ -41,13 +42,6 @@ const DEFINITIONS_FRESH_MS = 60_000;
 const IDLE_MS = 10 * 60_000;
 const FIRST_REST_MS = 250;
 const LONGEST_REST_MS = 30_000;
-const MAX_PAGES = 64;
-
-/** Read loosely: one definition that is not as it should be must not hide the others. */
-const listSchema = z.looseObject({
-  tools: z.array(z.looseObject({ name: z.string() })),
-  nextCursor: z.string().nullish(),
-});
 
 /** An open connection. */
 interface Open {
@@ -97,28 +91,18 @@ export class McpConnection {
     return (await this.#connected()).client.getServerCapabilities()?.resources !== undefined;
   }
 
-  /** All definitions, as the server gives them: a name can stand there twice. */
+  /** All definitions, as the server gives them: a name can stand there twice, and what is no definition says so. */
   async definitions(signal: AbortSignal): Promise<readonly McpDefinition[]> {
     return this.#using(signal, async (open) => {
-      const definitions: McpDefinition[] = [];
-      if (open.client.getServerCapabilities()?.tools === undefined) return definitions;
-      let cursor: string | undefined;
-      for (let page = 0; ; page += 1) {
-        if (page === MAX_PAGES)
-          throw new PawlError(
-            'MCP_PROTOCOL',
-            `The MCP server ${this.server} lists its tools on more than ${MAX_PAGES} pages.`,
-          );
-        const listed = await open.client.request(
-          { method: 'tools/list', ...(cursor === undefined ? {} : { params: { cursor } }) },
-          listSchema,
-          { timeout: LIST_TIMEOUT_MS, signal },
+      if (open.client.getServerCapabilities()?.tools === undefined) return [];
+      const options = { timeout: LIST_TIMEOUT_MS, signal };
+      const { entries, nextCursor } = await list(open.client, 'tools/list', undefined, options);
+      if (nextCursor !== undefined)
+        throw new PawlError(
+          'MCP_PROTOCOL',
+          `The MCP server ${this.server} lists its tools on more pages than can be read.`,
         );
-        definitions.push(...listed.tools.map(definitionOf));
-        // Some servers write an empty one, or null, on the last page.
-        cursor = listed.nextCursor || undefined;
-        if (cursor === undefined) return definitions;
-      }
+      return entries.map(definitionOf);
     });
   }
 
@@ -157,7 +141,7 @@ export class McpConnection {
           open.givenUp += 1;
           throw signal.reason;
         }
-        const { failure, gone } = requestFailure(error, open.fault, this.server);
+        const { failure, gone } = requestFailure(error, open, this.server);
         if (gone) this.#leave(open);
         throw failure;
       } finally {
@@ -204,7 +188,8 @@ export class McpConnection {
   async #byName(signal: AbortSignal): Promise<ReadonlyMap<string, McpDefinition | 'several'>> {
     const found = new Map<string, McpDefinition | 'several'>();
     for (const definition of await this.definitions(signal))
-      found.set(definition.name, found.has(definition.name) ? 'several' : definition);
+      if (definition.unusable === undefined)
+        found.set(definition.name, found.has(definition.name) ? 'several' : definition);
     return found;
   }
 
@@ -291,7 +276,8 @@ export class McpConnection {
   #transport(lost: (broken: Error | undefined) => Error): Transport {
     const { settings, environment, messageTimeoutMs } = this.#parts;
     const options = this.#options;
-    if (options.transport === 'http') return openHttpTransport(options, settings.allowedHosts, environment, lost);
+    if (options.transport === 'http')
+      return openHttpTransport(this.server, options, settings.allowedHosts, environment, lost);
     return new StdioTransport({
       server: this.server,
       connection: options,
@@ -369,17 +355,21 @@ export class McpConnection {
   }
 }
 
-function definitionOf(tool: z.output<typeof listSchema>['tools'][number]): McpDefinition {
-  const { name, title, description, inputSchema, outputSchema, annotations, execution } = tool;
-  const hints = typeof annotations === 'object' && annotations !== null ? annotations : undefined;
-  const taskSupport = (execution as { taskSupport?: unknown } | undefined)?.taskSupport;
+/** Read loosely: what is of a wrong kind is left out of a definition. */
+function definitionOf(entry: unknown, index: number): McpDefinition {
+  if (!isObject(entry) || typeof entry['name'] !== 'string') {
+    const what = entry === null ? 'null' : isObject(entry) ? 'without a name' : 'no definition';
+    return { name: `entry ${index + 1}`, inputSchema: {}, unusable: `it is ${what}` };
+  }
+  const { name, title, description, inputSchema, outputSchema, annotations, execution } = entry;
+  const { taskSupport } = isObject(execution) ? execution : {};
   return {
     name,
     title: typeof title === 'string' ? title : undefined,
     description: typeof description === 'string' ? description : undefined,
     inputSchema,
     outputSchema,
-    annotations: hints,
+    annotations: isObject(annotations) ? annotations : undefined,
     taskSupport: typeof taskSupport === 'string' ? taskSupport : undefined,
   };
 }

@@ -1,5 +1,12 @@
 /** What goes wrong with an MCP server, in the terms of Pawl's catalogue. */
-import { ProtocolError, ProtocolErrorCode, SdkError, SdkErrorCode, SdkHttpError } from '@modelcontextprotocol/client';
+import {
+  ProtocolError,
+  ProtocolErrorCode,
+  SdkError,
+  SdkErrorCode,
+  SdkHttpError,
+  type Transport,
+} from '@modelcontextprotocol/client';
 import { PawlError, ToolError } from '../../../shared/failure.ts';
 
 /** Faults of the declaration or of policy, which no second try mends, are told as they are. */
@@ -21,14 +28,21 @@ export function connectFailure(error: unknown, server: string): Error {
   );
 }
 
+const QUOTED_LENGTH = 500;
+
 export interface RequestFailure {
   readonly failure: Error;
   /** The connection is of no use any more. */
   readonly gone: boolean;
 }
 
-/** `fault`: what the server did that ended the connection. */
-export function requestFailure(error: unknown, fault: Error | undefined, server: string): RequestFailure {
+interface Broken {
+  /** What the server did that ended the connection. */
+  readonly fault: Error | undefined;
+  readonly transport: Pick<Transport, 'sessionId'>;
+}
+
+export function requestFailure(error: unknown, { fault, transport }: Broken, server: string): RequestFailure {
   if (error instanceof ToolError && error.nothingHappened) return { failure: error, gone: fault !== undefined };
   if (fault !== undefined) return { failure: fault, gone: true };
   const stays = (failure: Error): RequestFailure => ({ failure, gone: false });
@@ -36,11 +50,11 @@ export function requestFailure(error: unknown, fault: Error | undefined, server:
   if (ProtocolError.isInstance(error)) {
     // No message of a server holds an error of ours: this one is from the transport, whose stream broke.
     if (error.data instanceof Error) return stays(error.data);
+    const said = withData(error.message, error.data);
+    if (transport.sessionId !== undefined && SESSION_NOT_INITIALIZED.test(said)) return forgotten(server);
     if (error.code === ProtocolErrorCode.InvalidParams)
-      return stays(new PawlError('INVALID_PARAMS', `${server}: ${error.message}`));
-    return stays(
-      new ToolError(`${server} answers with the error ${error.code}: ${error.message}`, { code: 'MCP_ERROR' }),
-    );
+      return stays(new PawlError('INVALID_PARAMS', `${server}: ${said}`));
+    return stays(new ToolError(`${server} answers with the error ${error.code}: ${said}`, { code: 'MCP_ERROR' }));
   }
   for (const cause of causesOf(error)) {
     if (cause instanceof PawlError) return { failure: cause, gone: true };
@@ -84,15 +98,30 @@ function withoutJson(message: string): string {
   }
 }
 
+/** What a server says that was started anew and knows nothing of the session: the official SDK's, and those made after it. */
+const NOT_INITIALIZED = /\b(?:not|before|un)[ -]?(?:been |yet )?initiali[sz](?:ed|ation)\b/i;
+/** The same where it could be the word of a tool. */
+const SESSION_NOT_INITIALIZED = /\b(?:server|session|client)(?: is| was| has)? not (?:been |yet )?initiali[sz]ed\b/i;
+
 function ofHttp(error: SdkHttpError, server: string): RequestFailure {
-  // The session is gone, so that the request was not even looked at.
-  // Many servers, those made after the official SDK's example among them, say so with 400.
-  if (error.status === 404 || (error.status === 400 && /session/i.test(error.message)))
-    return { failure: unavailable(`The MCP server ${server} has forgotten the session.`), gone: true };
-  return {
-    failure: withStatus(error.status, `The MCP server ${server} answers with HTTP ${error.status}.`),
-    gone: false,
-  };
+  const { status, message } = error;
+  // Many servers say with 400 that the session is gone, so that the request was not even looked at.
+  const refusesSession = status === 400 && (/session/i.test(message) || NOT_INITIALIZED.test(message));
+  if (status === 404 || status === 410 || refusesSession) return forgotten(server);
+  const { text } = error.data as { readonly text?: unknown };
+  const quoted = typeof text === 'string' && text.trim() !== '' ? `: ${text.trim().slice(0, QUOTED_LENGTH)}` : '.';
+  return { failure: withStatus(status, `The MCP server ${server} answers with HTTP ${status}${quoted}`), gone: false };
+}
+
+/** The next try has a new connection, which is initialized anew. */
+function forgotten(server: string): RequestFailure {
+  return { failure: unavailable(`The MCP server ${server} has forgotten the session.`), gone: true };
+}
+
+/** What an error holds beside its message, which often says alone what was wrong. */
+function withData(message: string, data: unknown): string {
+  if (data === undefined || data === null) return message;
+  return `${message}: ${typeof data === 'string' ? data : JSON.stringify(data)}`;
 }
 
 function unavailable(message: string): ToolError {

@@ -10,7 +10,8 @@ import {
 } from '@modelcontextprotocol/client';
 import type { McpConnectionOptions } from '../../../shared/mcp.ts';
 import { openNetwork } from '../../network.ts';
-import { nameUnknownContent } from './results.ts';
+import { readableResponse } from './http-response.ts';
+import { AnswerReader } from './incoming.ts';
 import { MAX_MESSAGE_BYTES } from './stdio.ts';
 import { type Environment, resolveValues } from './values.ts';
 
@@ -33,6 +34,7 @@ const asked = new AsyncLocalStorage<Asking>();
 
 /** `lost`: what a call fails with whose answer will not come; the others of the connection are not touched by it. */
 export function openHttpTransport(
+  server: string,
   { url, headers }: Extract<McpConnectionOptions, { transport: 'http' }>,
   allowedHosts: readonly string[],
   environment: Environment,
@@ -42,26 +44,29 @@ export function openHttpTransport(
   // A server may be silent for as long as its tool works: calls have their own limits.
   const limits = { signal: closed.signal, allowedHosts, idleTimeoutMs: 0, maxResponseBytes: MAX_MESSAGE_BYTES };
   const transport = new StreamableHTTPClientTransport(new URL(url), {
-    fetch: (input, init) => {
+    fetch: async (input, init) => {
       const asking = asked.getStore();
       const onBroken = (error: Error) => {
         if (asking !== undefined) asking.broken = error;
       };
-      return openNetwork({ ...limits, onBroken })(input, init);
+      return readableResponse(await openNetwork({ ...limits, onBroken })(input, init), server, onBroken);
     },
     requestInit: { headers: resolveValues(headers, environment) },
     reconnectionOptions: RECONNECT,
   });
   // The SDK tells the transport alone that a stream ended for good, and not whether its answer came before.
   const unanswered = new Set<RequestId>();
+  const answers = new AnswerReader();
   // The client calls this before its own.
   transport.onmessage = (message) => {
-    nameUnknownContent(message);
+    answers.read(message);
     if (isJSONRPCResponse(message) && message.id !== undefined) unanswered.delete(message.id);
   };
   const send = transport.send.bind(transport);
   transport.send = (message, options) => {
-    if (Array.isArray(message) || options?.onRequestStreamEnd !== undefined) return send(message, options);
+    if (Array.isArray(message)) return send(message, options);
+    answers.sent(message);
+    if (options?.onRequestStreamEnd !== undefined) return send(message, options);
     if (isJSONRPCNotification(message) && message.method === 'notifications/cancelled')
       unanswered.delete(message.params?.['requestId'] as RequestId);
     if (!isJSONRPCRequest(message)) return send(message, options);

@@ -1,9 +1,11 @@
 /** Resources of MCP servers as tools (C20): listed and read by name of the server. */
-import { ProtocolError, ProtocolErrorCode, type ResourceTemplateType } from '@modelcontextprotocol/client';
+import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/client';
 import { PawlError } from '../../../shared/failure.ts';
 import type { McpResourceRouting } from '../../../shared/mcp.ts';
 import type { ToolResult } from '../../../shared/tool.ts';
 import type { McpConnection } from './connection.ts';
+import { isObject } from './incoming.ts';
+import { type Listed, list } from './listing.ts';
 import { resourceBlock } from './results.ts';
 
 interface Reach {
@@ -23,7 +25,7 @@ export async function resourceTool(
   if (server === undefined && cursor !== undefined)
     throw new PawlError('INVALID_PARAMS', '`cursor` needs the `server` that gave it.');
   const servers = server === undefined ? reach.servers : [server];
-  const asked = await Promise.allSettled(servers.map((each) => list(kind, each, cursor, reach)));
+  const asked = await Promise.allSettled(servers.map((each) => listed(kind, each, cursor, reach)));
   reach.signal.throwIfAborted();
   const pages = asked.flatMap((page) => (page.status === 'fulfilled' ? [page.value] : []));
   // One server that cannot answer hides nothing of the others.
@@ -33,10 +35,12 @@ export async function resourceTool(
   const [first] = failed;
   if (first !== undefined && pages.length === 0) throw first.reason;
   const nextCursor = server === undefined ? undefined : pages[0]?.nextCursor;
+  const leftOut = pages.flatMap((page) => page.leftOut);
   return {
     output: {
       [kind === 'list' ? 'resources' : 'resourceTemplates']: pages.flatMap(({ entries }) => entries),
       ...(nextCursor === undefined ? {} : { nextCursor }),
+      ...(leftOut.length === 0 ? {} : { leftOut }),
       ...(failed.length === 0 ? {} : { failed: failed.map(({ server, reason }) => ({ server, error: said(reason) })) }),
     },
   };
@@ -48,45 +52,47 @@ function said(reason: unknown): string {
 
 interface Page {
   readonly entries: readonly object[];
+  /** What is no entry, by its place. */
+  readonly leftOut: readonly string[];
   readonly nextCursor: string | undefined;
 }
 
-function list(kind: 'list' | 'templates', server: string, cursor: string | undefined, reach: Reach): Promise<Page> {
-  const params = cursor === undefined ? undefined : { cursor };
+const LISTS = {
+  list: { method: 'resources/list', address: 'uri' },
+  templates: { method: 'resources/templates/list', address: 'uriTemplate' },
+} as const;
+
+function listed(kind: keyof typeof LISTS, server: string, cursor: string | undefined, reach: Reach): Promise<Page> {
+  const { method, address } = LISTS[kind];
   return reach.connectionTo(server).request(reach.signal, async (client, options): Promise<Page> => {
-    if (kind === 'list') {
-      const { resources, nextCursor } = await client.listResources(params, options);
-      const entries = resources.map((resource) => ({ server, ...shown(resource), uri: resource.uri }));
-      return { entries, nextCursor: nextCursor || undefined };
-    }
-    const { resourceTemplates, nextCursor } = await client.listResourceTemplates(params, options).catch(noTemplates);
-    const entries = resourceTemplates.map((template: ResourceTemplateType) => ({
-      server,
-      ...shown(template),
-      uriTemplate: template.uriTemplate,
-    }));
-    return { entries, nextCursor: nextCursor || undefined };
+    const page = list(client, method, cursor, options);
+    const { entries, nextCursor } = await (kind === 'list' ? page : page.catch(noTemplates));
+    const usable = entries.map((entry) => shown(entry, server, address));
+    return {
+      entries: usable.filter((entry) => entry !== undefined),
+      leftOut: usable.flatMap((entry, index) =>
+        entry === undefined ? [`entry ${index + 1} of ${server} has no ${address}`] : [],
+      ),
+      nextCursor,
+    };
   });
 }
 
 /** Many servers that have resources do not know templates. */
-function noTemplates(error: unknown): { readonly resourceTemplates: []; readonly nextCursor: undefined } {
+function noTemplates(error: unknown): Listed {
   if (!ProtocolError.isInstance(error) || error.code !== ProtocolErrorCode.MethodNotFound) throw error;
-  return { resourceTemplates: [], nextCursor: undefined };
+  return { entries: [], nextCursor: undefined };
 }
 
-function shown(entry: {
-  readonly name: string;
-  readonly title?: string | undefined;
-  readonly description?: string | undefined;
-  readonly mimeType?: string | undefined;
-}) {
+function shown(entry: unknown, server: string, address: 'uri' | 'uriTemplate'): object | undefined {
+  if (!isObject(entry) || typeof entry[address] !== 'string') return undefined;
   const { name, title, description, mimeType } = entry;
+  const told = Object.entries({ title, description, mimeType }).filter(([, value]) => typeof value === 'string');
   return {
-    name,
-    ...(title === undefined ? {} : { title }),
-    ...(description === undefined ? {} : { description }),
-    ...(mimeType === undefined ? {} : { mimeType }),
+    server,
+    name: typeof name === 'string' ? name : entry[address],
+    ...Object.fromEntries(told),
+    [address]: entry[address],
   };
 }
 
@@ -94,7 +100,7 @@ async function read(server: string, uri: string, reach: Reach): Promise<ToolResu
   const { contents } = await reach
     .connectionTo(server)
     .request(reach.signal, (client, options) => client.readResource({ uri }, options));
-  const blocks = contents.map(resourceBlock);
+  const blocks = contents.map((each) => resourceBlock({ ...each, uri: each.uri || uri }));
   const written = blocks.flatMap((block) => block.text ?? []).join('\n');
   return {
     // What is not text is for models that can look at it, and stands beside the output alone.

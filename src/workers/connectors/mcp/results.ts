@@ -1,23 +1,62 @@
 /** What an MCP tool answers, as a tool's result. */
-import type { CallToolResult, JSONRPCMessage } from '@modelcontextprotocol/client';
+import type { CallToolResult } from '@modelcontextprotocol/client';
 import { ToolError } from '../../../shared/failure.ts';
+import { canonicalJson } from '../../../shared/fingerprint.ts';
 import type { ContentBlock, ToolResult } from '../../../shared/tool.ts';
 
 /**
  * The structured content as the output, else the text. Images, audio and resources stand beside it. Throws `MCP_TOOL_ERROR` with
  * the server's words when the tool says that it failed.
  */
-export function toolResult(result: CallToolResult): ToolResult<unknown> {
+export function toolResult(result: CallToolResult, declaresOutput = false): ToolResult<unknown> {
+  const structured = result.structuredContent ?? result['structure'];
   const blocks = result.content.map(blockOf);
   const text = blocks.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n');
-  if (result.isError === true)
-    throw new ToolError(text.trim() === '' ? 'The tool failed and did not say why.' : text, { code: 'MCP_TOOL_ERROR' });
+  if (result.isError === true) throw new ToolError(reasonOf(blocks, structured), { code: 'MCP_TOOL_ERROR' });
   const rich = blocks.some(({ type }) => type !== 'text');
   return {
-    output: result.structuredContent ?? text,
+    output: structured ?? (declaresOutput ? parsedOr(text) : text),
     ...(text === '' ? {} : { display: text }),
     ...(rich ? { content: blocks } : {}),
   };
+}
+
+/** Older servers write the output that they declare as text alone. */
+function parsedOr(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** All that a failed tool says, in whatever form, as one text. */
+function reasonOf(blocks: readonly ContentBlock[], structured: unknown): string {
+  const words = blocks.map(wordsOf).filter((said) => said.trim() !== '');
+  if (structured !== undefined && structured !== null && !words.some((said) => saysSame(said, structured)))
+    words.push(typeof structured === 'string' ? structured : JSON.stringify(structured));
+  return words.length === 0 ? 'The tool failed and did not say why.' : words.join('\n');
+}
+
+function wordsOf(block: ContentBlock): string {
+  switch (block.type) {
+    case 'text':
+      return block.text;
+    case 'image':
+    case 'audio':
+      return `[${block.mimeType}]`;
+    case 'resource':
+      return block.text === undefined ? `[${block.uri}]` : `${block.uri}: ${block.text}`;
+  }
+}
+
+/** Servers write their structure as text, too, for clients that read text alone. */
+function saysSame(said: string, structured: unknown): boolean {
+  try {
+    return canonicalJson(JSON.parse(said)) === canonicalJson(structured);
+  } catch {
+    return said === structured;
+  }
 }
 
 type Block = CallToolResult['content'][number];
@@ -41,26 +80,81 @@ function blockOf(block: Block): ContentBlock {
   }
 }
 
-const KNOWN_TYPES: ReadonlySet<unknown> = new Set<Block['type']>([
-  'text',
-  'image',
-  'audio',
-  'resource',
-  'resource_link',
-]);
+/** A block as the protocol has it, without what is not read here. In the place of one that cannot be read stands a word about it. */
+export function readableBlock(block: unknown): Block {
+  if (typeof block === 'string') return { type: 'text', text: block };
+  const { type, text, data, mimeType, resource, uri, name, title, description } = parts(block);
+  switch (type) {
+    case 'text':
+      return typeof text === 'string' ? { type, text } : leftOut('a text block without text');
+    case 'image':
+    case 'audio':
+      return isBase64(data) && typeof mimeType === 'string'
+        ? { type, data, mimeType }
+        : leftOut(`an ${type} block without data in Base64 or without its media type`);
+    case 'resource': {
+      const contents = contentsOf(resource);
+      return contents === undefined
+        ? leftOut('a resource block without an address, or without text or data in Base64')
+        : { type, resource: contents };
+    }
+    case 'resource_link': {
+      const more = texts({ title, description, mimeType });
+      return typeof uri === 'string'
+        ? { type, uri, name: typeof name === 'string' ? name : uri, ...more }
+        : leftOut('a link without an address');
+    }
+    default:
+      return typeof type === 'string'
+        ? { type: 'text', text: `[a block of the unknown type ${JSON.stringify(type)}]` }
+        : leftOut(`a block that is ${block === null ? 'null' : 'none'}`);
+  }
+}
 
-/**
- * Puts a word in the place of content whose kind the protocol does not know yet, in the message itself: the SDK would refuse the
- * whole result of a tool that has run.
- */
-export function nameUnknownContent(message: JSONRPCMessage): void {
-  const content = 'result' in message ? message.result['content'] : undefined;
-  if (!Array.isArray(content)) return;
-  content.forEach((block: unknown, index) => {
-    const { type } = (block ?? {}) as { readonly type?: unknown };
-    if (typeof type !== 'string' || KNOWN_TYPES.has(type)) return;
-    content[index] = { type: 'text', text: `[a block of the unknown type ${JSON.stringify(type)}]` };
-  });
+function leftOut(what: string): Extract<Block, { type: 'text' }> {
+  return { type: 'text', text: `[left out: ${what}]` };
+}
+
+type Contents = { readonly uri: string; readonly mimeType?: string } & (
+  | { readonly text: string }
+  | { readonly blob: string }
+);
+
+/** One entry of what a resource holds. In the place of one that cannot be read stands a word about it. */
+export function readableContents(contents: unknown): Contents {
+  const { uri } = parts(contents);
+  const { text } = leftOut('contents without text or data in Base64');
+  return (
+    contentsOf({ ...parts(contents), uri: typeof uri === 'string' ? uri : '' }) ?? { uri: String(uri ?? ''), text }
+  );
+}
+
+function contentsOf(contents: unknown): Contents | undefined {
+  const { uri, text, blob, mimeType } = parts(contents);
+  if (typeof uri !== 'string') return undefined;
+  const named = { uri, ...texts({ mimeType }) };
+  if (typeof text === 'string') return { ...named, text };
+  return isBase64(blob) ? { ...named, blob } : undefined;
+}
+
+function parts(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
+}
+
+function texts(members: Readonly<Record<string, unknown>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    Object.entries(members).filter((member): member is [string, string] => typeof member[1] === 'string'),
+  );
+}
+
+function isBase64(value: unknown): value is string {
+  if (typeof value !== 'string') return false;
+  try {
+    atob(value);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 export function resourceBlock(resource: {

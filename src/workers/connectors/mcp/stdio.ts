@@ -7,20 +7,15 @@ import { existsSync, statSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, isAbsolute, join } from 'node:path';
 import type { Readable } from 'node:stream';
-import {
-  isJSONRPCNotification,
-  isJSONRPCRequest,
-  isJSONRPCResponse,
-  type JSONRPCMessage,
-  type Transport,
-} from '@modelcontextprotocol/client';
+import type { JSONRPCMessage, Transport } from '@modelcontextprotocol/client';
 import type { Settings } from '../../../shared/config.ts';
 import { PawlError, ToolError } from '../../../shared/failure.ts';
 import type { McpConnectionOptions } from '../../../shared/mcp.ts';
-import { endOf, startOf } from '../../../shared/text-cut.ts';
+import { endOf } from '../../../shared/text-cut.ts';
 import { prepareProgram } from '../../processes.ts';
+import type { ProgramEnvironment } from '../../sandbox/environment.ts';
 import { startTree, type Tree } from '../../sandbox/tree.ts';
-import { nameUnknownContent } from './results.ts';
+import { AnswerReader, isBrokenAnswer, messagesIn, notMessage } from './incoming.ts';
 import { type Environment, resolveValues } from './values.ts';
 
 /** A message may be this large, in bytes: tool results are capped far below, lists of tools are not. */
@@ -62,6 +57,7 @@ export class StdioTransport implements Transport {
   readonly #options: StdioOptions;
   readonly #abort = new AbortController();
   readonly #closing = new PawlError('CANCELLED', 'The connection was closed.');
+  readonly #answers = new AnswerReader();
   #tree: Tree | undefined;
   #parts: Buffer[] = [];
   #bytes = 0;
@@ -100,7 +96,7 @@ export class StdioTransport implements Transport {
     );
     this.#tree = startTree(sandbox, {
       launch,
-      environment: shown,
+      environment: withOwnHome(shown, sandbox.means === 'bubblewrap', connection, launch.root),
       name: connection.command[0],
       streams: { stdin: 'pipe', stdout: 'pipe', stderr: 'pipe' },
       timeoutMs: undefined,
@@ -177,26 +173,18 @@ export class StdioTransport implements Transport {
   }
 
   #line(line: string): void {
-    let message: unknown;
+    let value: unknown;
     try {
-      message = JSON.parse(line);
+      value = JSON.parse(line);
     } catch {
-      message = undefined;
+      value = undefined;
     }
-    if (typeof message !== 'object' || message === null || !(Array.isArray(message) || 'jsonrpc' in message)) {
-      // Many servers print a word of their own where only messages belong, some of them as JSON.
-      this.#errors = endOf(`${this.#errors}${line}\n`, KEPT_ERROR_BYTES);
-      return;
-    }
-    if (isJSONRPCResponse(message) || isJSONRPCRequest(message) || isJSONRPCNotification(message))
-      this.#deliver(message);
-    else
-      this.#refuse(
-        new PawlError(
-          'MCP_PROTOCOL',
-          `The MCP server ${this.#options.server} sent what is no JSON-RPC message: ${startOf(line, 200)}`,
-        ),
-      );
+    const { messages, odd } = messagesIn(value);
+    for (const message of messages) this.#deliver(message);
+    const broken = odd.find(isBrokenAnswer);
+    if (broken !== undefined) this.#refuse(notMessage(this.#options.server, broken));
+    // Many servers print a word of their own where only messages belong, some of them as JSON.
+    else if (messages.length === 0) this.#errors = endOf(`${this.#errors}${line}\n`, KEPT_ERROR_BYTES);
   }
 
   /**
@@ -204,7 +192,7 @@ export class StdioTransport implements Transport {
    * progress would come too late for the request that it belongs to.
    */
   #deliver(message: JSONRPCMessage): void {
-    nameUnknownContent(message);
+    this.#answers.read(message);
     this.#delivered = this.#delivered.then(() => {
       this.onmessage?.(message);
       return 'id' in message ? undefined : new Promise((resolve) => setImmediate(resolve));
@@ -222,6 +210,7 @@ export class StdioTransport implements Transport {
           nothingHappened: true,
         })
       );
+    this.#answers.sent(message);
     await new Promise<void>((resolve, reject) => {
       stdin.write(`${JSON.stringify(message)}\n`, (error) => (error ? reject(this.fault ?? error) : resolve()));
     });
@@ -232,6 +221,20 @@ export class StdioTransport implements Transport {
     this.#abort.abort(this.#closing);
     await this.#tree?.ended.catch(() => undefined);
   }
+}
+
+/**
+ * A confined server writes to its folder and to the sandbox's own `/tmp` alone: many do not start where they cannot write to `HOME`.
+ * A folder that the operator names is not its home: what a server keeps for itself does not belong among the operator's files.
+ */
+function withOwnHome(
+  shown: ProgramEnvironment,
+  isConfined: boolean,
+  { folder, environment }: StdioOptions['connection'],
+  root: string,
+): ProgramEnvironment {
+  if (!isConfined || environment['HOME'] !== undefined) return shown;
+  return { ...shown, HOME: folder === undefined ? root : '/tmp' };
 }
 
 async function ownFolder(dataDir: string, server: string): Promise<string> {

@@ -6,6 +6,7 @@ import type { ToolContext } from '../../../shared/tool.ts';
 import type { SpecOf } from '../../../shared/tool-spec.ts';
 import type { Executable } from '../../declared-tools.ts';
 import { type ConnectionParts, McpConnection } from './connection.ts';
+import { isObject } from './incoming.ts';
 import { resourceTool } from './resources.ts';
 import { toolResult } from './results.ts';
 
@@ -51,7 +52,7 @@ export class McpConnections {
               toolDefinition: { name: definition.name, inputSchema: definition.inputSchema as { type: 'object' } },
             },
           );
-          return toolResult(result);
+          return toolResult(result, isObject(definition.outputSchema));
         });
       },
     };

@@ -1,0 +1,46 @@
+/** JSON from elsewhere, read as it was sent: where a value cannot be kept as it is, it is refused by name. */
+
+export type ExactJson =
+  | { readonly kind: 'value'; readonly value: unknown }
+  /** What is wrong, as the end of a sentence about the text. */
+  | { readonly kind: 'problem'; readonly problem: string };
+
+/** Only such numbers can be too long for a number of 64 bits. */
+const LONG_NUMBER = /\d{16}|\d[eE]\+?\d{3}/;
+const QUOTED_LENGTH = 40;
+
+/** Of bytes, which must be UTF-8, or of a text. A byte order mark in front is passed over. */
+export function readExactJson(source: Uint8Array | string): ExactJson {
+  let text: string;
+  try {
+    text =
+      typeof source === 'string'
+        ? source.replace(/^\uFEFF/, '')
+        : new TextDecoder('utf-8', { fatal: true }).decode(source);
+  } catch {
+    return { kind: 'problem', problem: 'is not UTF-8' };
+  }
+  let problem: string | undefined;
+  const look = (name: string, value: unknown, { source = '' }: { readonly source?: string } = {}): unknown => {
+    if (typeof value === 'number' && isRounded(value, source)) problem ??= roundedProblem(name, source);
+    return value;
+  };
+  try {
+    const value: unknown = LONG_NUMBER.test(text) ? JSON.parse(text, look) : JSON.parse(text);
+    return problem === undefined ? { kind: 'value', value } : { kind: 'problem', problem };
+  } catch (error) {
+    if (error instanceof RangeError) return { kind: 'problem', problem: 'is nested too deeply' };
+    return { kind: 'problem', problem: `is not JSON: ${(error as Error).message.slice(0, 200)}` };
+  }
+}
+
+/** A whole number of more digits than a number holds would become another one, and one beyond all numbers none. */
+function isRounded(value: number, source: string): boolean {
+  if (!Number.isFinite(value)) return true;
+  return !Number.isSafeInteger(value) && /^-?\d+$/.test(source) && String(value) !== source;
+}
+
+function roundedProblem(name: string, source: string): string {
+  const number = source.length > QUOTED_LENGTH ? `${source.slice(0, QUOTED_LENGTH)}…` : source;
+  return `holds ${number} as ${JSON.stringify(name.slice(0, QUOTED_LENGTH))}, which a number of 64 bits cannot hold: send it as a text`;
+}

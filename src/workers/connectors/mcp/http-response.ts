@@ -1,0 +1,84 @@
+/** Responses of MCP servers over HTTP, whose messages the SDK parses itself: each is put into a form that it can parse. */
+import type { JSONRPCMessage } from '@modelcontextprotocol/client';
+import type { PawlError } from '../../../shared/failure.ts';
+import { isBrokenAnswer, messagesIn, notMessage } from './incoming.ts';
+
+/** The same response with its messages alone. `onBroken` is told of an answer that is no message. */
+export function readableResponse(response: Response, server: string, onBroken: (fault: PawlError) => void): Response {
+  const type = (response.headers.get('content-type') ?? '').toLowerCase();
+  if (!response.ok || response.body === null) return response;
+  const received = (value: unknown) => {
+    const { messages, odd } = messagesIn(value);
+    for (const entry of odd) if (isBrokenAnswer(entry)) onBroken(notMessage(server, entry));
+    return { messages, odd };
+  };
+  if (type.startsWith('text/event-stream')) {
+    const body = response.body
+      .pipeThrough(new TextDecoderStream())
+      .pipeThrough(events((data) => received(data).messages));
+    return Object.defineProperty(response, 'body', { value: body.pipeThrough(new TextEncoderStream()) });
+  }
+  if (!type.startsWith('application/json')) return response;
+  const json = async () => {
+    const text = await response.text();
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      throw notMessage(server, text);
+    }
+    const { messages, odd } = received(value);
+    if (messages.length === 0 && odd.length > 0) throw notMessage(server, odd[0]);
+    return messages;
+  };
+  return Object.defineProperty(response, 'json', { value: json });
+}
+
+/** Server-sent events, each of whose data becomes one event for each message in it. What is no JSON passes as it came. */
+function events(messagesOf: (data: unknown) => readonly JSONRPCMessage[]): TransformStream<string, string> {
+  let kept: string[] = [];
+  let tail = '';
+  const mended = (event: string): string => {
+    const lines = event.split(/\r\n|\n|\r/);
+    const isData = (line: string) => line === 'data' || line.startsWith('data:');
+    const text = lines
+      .filter(isData)
+      .map((line) => line.slice('data:'.length))
+      .join('\n');
+    let data: unknown;
+    try {
+      data = JSON.parse(text);
+    } catch {
+      return event;
+    }
+    const messages = messagesOf(data);
+    if (messages.length === 1 && messages[0] === data) return event;
+    const [head, ...others] = messages.map((message) => `data: ${JSON.stringify(message)}`);
+    if (head === undefined) return event;
+    const first = [...lines.filter((line) => line !== '' && !isData(line)), head];
+    return [first.join('\n'), ...others].map((made) => `${made}\n\n`).join('');
+  };
+  return new TransformStream({
+    transform(chunk, controller) {
+      // Of what was looked at before, the end is enough: a large event is not looked at again for each of its chunks.
+      const seen = `${tail}${chunk}`;
+      kept.push(chunk);
+      const ends = [...seen.matchAll(/\r\n\r\n|\n\n|\r\r/g)].map(({ 0: mark, index }) => index + mark.length);
+      tail = seen.slice(-3);
+      if (ends.length === 0) return;
+      const text = kept.join('');
+      const before = text.length - seen.length;
+      let start = 0;
+      for (const end of ends) {
+        controller.enqueue(mended(text.slice(start, before + end)));
+        start = before + end;
+      }
+      const rest = text.slice(start);
+      kept = [rest];
+      tail = rest.slice(-3);
+    },
+    flush(controller) {
+      controller.enqueue(kept.join(''));
+    },
+  });
+}

@@ -1,0 +1,149 @@
+/**
+ * What MCP servers send, read leniently: one odd entry hides nothing of the rest, what is left out is named, and null stands for
+ * what is absent. The SDK would refuse the whole message, also the result of a tool that has run.
+ */
+import {
+  isJSONRPCNotification,
+  isJSONRPCRequest,
+  isJSONRPCResponse,
+  type JSONRPCMessage,
+  type RequestId,
+} from '@modelcontextprotocol/client';
+import { PawlError } from '../../../shared/failure.ts';
+import { readableBlock, readableContents } from './results.ts';
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** JSON-RPC's "internal error", for an error without a code. */
+const NO_CODE = -32_603;
+const MAX_DEPTH = 64;
+
+export interface Received {
+  readonly messages: readonly JSONRPCMessage[];
+  /** What is no message, whatever is forgiven. */
+  readonly odd: readonly unknown[];
+}
+
+/** The messages that a value holds: a batch holds several, or none. */
+export function messagesIn(value: unknown): Received {
+  if (isMessage(value)) return { messages: [value], odd: [] };
+  if (Array.isArray(value)) {
+    const all = value.map((entry: unknown) =>
+      Array.isArray(entry) ? { messages: [], odd: [entry] } : messagesIn(entry),
+    );
+    return { messages: all.flatMap(({ messages }) => messages), odd: all.flatMap(({ odd }) => odd) };
+  }
+  const mended = mendedMessage(value);
+  return isMessage(mended) ? { messages: [mended], odd: [] } : { messages: [], odd: [value] };
+}
+
+/** Whether something that is no message was meant to answer a request, which then waits in vain. */
+export function isBrokenAnswer(odd: unknown): boolean {
+  return isObject(odd) && 'jsonrpc' in odd && ('result' in odd || 'error' in odd);
+}
+
+export function notMessage(server: string, odd: unknown): PawlError {
+  const quoted = (JSON.stringify(odd) ?? '').slice(0, 200);
+  return new PawlError('MCP_PROTOCOL', `The MCP server ${server} sent what is no JSON-RPC message: ${quoted}`);
+}
+
+function isMessage(value: unknown): value is JSONRPCMessage {
+  return isJSONRPCResponse(value) || isJSONRPCRequest(value) || isJSONRPCNotification(value);
+}
+
+function mendedMessage(value: unknown): unknown {
+  if (!isObject(value) || !('jsonrpc' in value)) return value;
+  const { id, method, params, result, error } = value;
+  const named = { jsonrpc: '2.0', ...(id === null || id === undefined ? {} : { id }) };
+  if (typeof method === 'string')
+    return { ...named, method, ...(isObject(params) ? { params: withoutNulls(params) } : {}) };
+  if (error !== null && error !== undefined) return { ...named, error: mendedError(error) };
+  if (!('result' in value)) return value;
+  if (result === null) return { ...named, result: {} };
+  // What is no object is refused by its request alone, as a result without content.
+  return { ...named, result: isObject(result) ? withoutMember(result, '_meta') : { content: result } };
+}
+
+function mendedError(error: unknown): Json {
+  const { code, message, data } = isObject(error) ? error : { message: error };
+  return {
+    code: Number.isSafeInteger(code) ? code : NO_CODE,
+    message: typeof message === 'string' ? message : (JSON.stringify(error) ?? ''),
+    ...(data === null || data === undefined ? {} : { data }),
+  };
+}
+
+/** Lists go past the SDK, which refuses a whole list for one entry. Members that the newest era requires of a list. */
+const LISTS: ReadonlyMap<string | undefined, string> = new Map([
+  ['tools/list', 'tools'],
+  ['resources/list', 'resources'],
+  ['resources/templates/list', 'resourceTemplates'],
+]);
+const COMPLETE = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' };
+
+/** Puts answers into the form that the SDK takes, by what was asked. */
+export class AnswerReader {
+  readonly #asked = new Map<RequestId, string>();
+
+  /** Notes a request: its answer is read accordingly. */
+  sent(message: JSONRPCMessage): void {
+    if (isJSONRPCRequest(message)) this.#asked.set(message.id, message.method);
+    else if (isJSONRPCNotification(message) && message.method === 'notifications/cancelled')
+      this.#asked.delete(message.params?.['requestId'] as RequestId);
+  }
+
+  /** Changes the message itself, which the SDK has already taken. */
+  read(message: JSONRPCMessage): void {
+    if ('method' in message) {
+      if (message.params !== undefined) Object.assign(message, { params: withoutNulls(message.params) });
+      return;
+    }
+    if (message.id === undefined) return;
+    const method = this.#asked.get(message.id);
+    this.#asked.delete(message.id);
+    if ('result' in message) Object.assign(message, { result: readableResult(method, message.result) });
+  }
+}
+
+function readableResult(method: string | undefined, result: Json): unknown {
+  const { resultType } = result;
+  if (typeof resultType === 'string' && resultType !== 'complete') return result;
+  const list = LISTS.get(method);
+  if (list !== undefined) return { ...COMPLETE, [list]: [], entries: result[list], cursor: result['nextCursor'] };
+  const { content, contents, structuredContent, isError } = result;
+  switch (method) {
+    case 'tools/call':
+      return {
+        resultType: 'complete',
+        content: Array.isArray(content) ? content.map(readableBlock) : (content ?? []),
+        // The older era takes objects alone.
+        ...(isObject(structuredContent) ? { structuredContent } : { structure: structuredContent }),
+        ...(isAbsent(isError) ? {} : { isError }),
+      };
+    case 'resources/read':
+      return { ...COMPLETE, contents: Array.isArray(contents) ? contents.map(readableContents) : (contents ?? []) };
+    default:
+      return withoutNulls(result);
+  }
+}
+
+function isAbsent(value: unknown): boolean {
+  return value === undefined || value === null;
+}
+
+/** In what a server says beside its tools' own values, null has no meaning of its own. */
+function withoutNulls(value: unknown, depth = 0): unknown {
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return value;
+  if (Array.isArray(value))
+    return value.filter((entry) => entry !== null).map((entry) => withoutNulls(entry, depth + 1));
+  const present = Object.entries(value).filter(([, member]) => member !== null);
+  return Object.fromEntries(present.map(([name, member]) => [name, withoutNulls(member, depth + 1)]));
+}
+
+function withoutMember(value: Json, name: string): Json {
+  return Object.fromEntries(Object.entries(value).filter(([own]) => own !== name));
+}
+
+export function isObject(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

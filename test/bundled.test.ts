@@ -1,0 +1,80 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { rolldown } from 'rolldown';
+import { expect, onTestFinished, test } from 'vitest';
+import { buildPackage } from './helpers/built-package.ts';
+import { startScript } from './helpers/process.ts';
+
+const PACK = fileURLToPath(new URL('../scripts/pack.mjs', import.meta.url));
+
+/** A program's folder, in which Pawl is installed as it is published. */
+function programFolder(): string {
+  const built = buildPackage();
+  writeFileSync(join(built, 'package.json'), execFileSync(process.execPath, [PACK, 'manifest']));
+  const folder = mkdtempSync(join(tmpdir(), 'pawl-bundled-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  writeFileSync(join(folder, 'package.json'), '{"name":"program","version":"9.9.9"}');
+  mkdirSync(join(folder, 'node_modules'));
+  symlinkSync(built, join(folder, 'node_modules/pawl'));
+  return folder;
+}
+
+/** Bundles `source` and runs it. */
+async function run(
+  source: string,
+  { format = 'esm', external = [] }: { readonly format?: 'esm' | 'cjs'; readonly external?: readonly RegExp[] } = {},
+) {
+  const folder = programFolder();
+  writeFileSync(join(folder, 'program.mjs'), source);
+  const bundle = await rolldown({
+    input: join(folder, 'program.mjs'),
+    platform: 'node',
+    external: [...external, '@lancedb/lancedb', 'apache-arrow', '@lydell/node-pty'],
+    logLevel: 'silent',
+  });
+  const file = join(folder, `dist/program.${format === 'esm' ? 'mjs' : 'cjs'}`);
+  // One file, wherever it may be taken to.
+  await bundle.write({ file, format, codeSplitting: false });
+  await bundle.close();
+  const started = startScript(file, [], { cwd: folder });
+  const { code } = await started.ended;
+  return { code, said: started.stdout() + started.stderr() };
+}
+
+const program = (entry: string, name: string) =>
+  `import { ${name} } from '${entry}';\nconsole.log('loaded', typeof ${name});\n`;
+
+test.each([
+  ['pawl', 'connect', 'esm'],
+  ['pawl', 'connect', 'cjs'],
+  ['pawl/testing', 'runTool', 'esm'],
+] as const)('a program that was bundled with %s (%s, %s) says how to keep it out', async (entry, name, format) => {
+  const { code, said } = await run(program(entry, name), { format });
+  expect(code).toBe(1);
+  expect(said).toContain('Pawl reads files beside its code and cannot run from a bundle');
+  expect(said).toContain('Keep the package "pawl" external');
+  expect(said).not.toContain('ENOENT');
+});
+
+test('a program that was bundled with Pawl external runs', async () => {
+  const source = `import { runTool } from 'pawl/testing';
+import { defineUntypedTool } from 'pawl';
+const tool = defineUntypedTool({ name: 'a', version: '1.0.0', description: 'A.', tier: 'read-only',
+  inputSchema: { type: 'object' }, run: () => ({ output: 'ran' }) });
+console.log((await runTool(tool, {})).output.content);
+`;
+  expect(await run(source, { external: [/^pawl(\/|$)/] })).toMatchObject({ code: 0, said: 'ran\n' });
+});
+
+test.each(['openai', 'anthropic', 'ai-sdk', 'langchain'])(
+  'what reads no files may be bundled: pawl/%s',
+  async (entry) => {
+    const { code, said } = await run(
+      `import * as all from 'pawl/${entry}';\nconsole.log(Object.keys(all).length > 0);\n`,
+    );
+    expect({ code, said }).toEqual({ code: 0, said: 'true\n' });
+  },
+);

@@ -1,0 +1,50 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { expect, test } from 'vitest';
+import { buildPackage } from './helpers/built-package.ts';
+import { startProgram } from './helpers/process.ts';
+
+const { exports } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
+  readonly exports: Readonly<Record<string, string>>;
+};
+/** Modules of the package that a program can import. */
+const entries = Object.values(exports).flatMap((target) => /^\.\/src\/(.+)\.ts$/.exec(target)?.[1] ?? []);
+
+/** The first Node on the path that is too old for Pawl. */
+const oldNode = (process.env['PATH'] ?? '')
+  .split(delimiter)
+  .map((folder) => join(folder, 'node'))
+  .filter((path) => existsSync(path))
+  .find((path) => Number(execFileSync(path, ['--version'], { encoding: 'utf8' }).slice(1).split('.')[0]) < 22);
+
+async function importedWith(node: string, folder: string, entry: string, options: readonly string[] = []) {
+  const url = pathToFileURL(join(folder, `dist/${entry}.js`)).href;
+  const code = `import(${JSON.stringify(url)}).catch((error) => console.log(JSON.stringify([error.code, error.message])))`;
+  const started = startProgram(node, [...options, '--input-type=module', '-e', code]);
+  await started.ended;
+  return started.stdout() + started.stderr();
+}
+
+test('each entry says which Node is needed, on one that is too old', async () => {
+  const folder = buildPackage();
+  expect(entries).toContain('index');
+  const pretend = 'data:text/javascript,Object.defineProperty(process.versions, "node", { value: "22.21.0" })';
+  for (const entry of entries) {
+    const said = JSON.parse(await importedWith(process.execPath, folder, entry, ['--import', pretend]));
+    expect(said).toEqual([
+      'CONFIGURATION',
+      expect.stringMatching(/^Pawl needs Node 22\.22 or later; this is Node 22\.21\.0\./),
+    ]);
+    expect(await importedWith(process.execPath, folder, entry)).toBe('');
+  }
+});
+
+test.skipIf(oldNode === undefined)('each entry says so on an old Node itself, whatever that lacks', async () => {
+  const folder = buildPackage();
+  for (const entry of [...entries, 'cli'])
+    expect(await importedWith(oldNode ?? '', folder, entry), entry).toMatch(
+      /^\["CONFIGURATION","Pawl needs Node 22\.22 or later/,
+    );
+});

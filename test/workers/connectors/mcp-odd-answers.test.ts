@@ -1,0 +1,330 @@
+import { writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { json } from 'node:stream/consumers';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { contentOf } from '../../producer/fleet.ts';
+import { type McpFleet, startMcpFleet } from './mcp-rig.ts';
+
+type Call = (result: unknown) => ReturnType<McpFleet['session']['call']>;
+
+const said = { type: 'text', text: 'said' };
+
+/** A result in which every member that the protocol lets a server leave out is there. */
+const full = {
+  _meta: { note: 'a' },
+  isError: false,
+  structuredContent: { a: 1, note: null },
+  content: [
+    { ...said, annotations: { audience: ['user'], priority: 1 }, _meta: {} },
+    { type: 'image', data: 'aGk=', mimeType: 'image/png', annotations: {}, _meta: {} },
+    {
+      type: 'resource',
+      resource: { uri: 'file:///a', text: 'A', mimeType: 'text/plain', _meta: {} },
+      annotations: {},
+      _meta: {},
+    },
+    {
+      type: 'resource_link',
+      uri: 'file:///b',
+      name: 'b',
+      title: 'B',
+      description: 'B.',
+      mimeType: 'a/b',
+      size: 1,
+      icons: [],
+    },
+  ],
+};
+const REQUIRED = new Set(['type', 'text', 'data', 'uri', 'content', 'resource', 'name', 'audience']);
+
+/** Each member of a value that may be absent, as the path to it. */
+function optionalPaths(value: unknown, path: readonly (string | number)[] = []): (readonly (string | number)[])[] {
+  if (typeof value !== 'object' || value === null || path.at(-1) === 'structuredContent') return [];
+  return Object.entries(value).flatMap(([name, member]) => {
+    const here = [...path, Array.isArray(value) ? Number(name) : name];
+    const isOptional = !Array.isArray(value) && !REQUIRED.has(name) && !(name === 'mimeType' && 'data' in value);
+    return [...(isOptional ? [here] : []), ...optionalPaths(member, here)];
+  });
+}
+
+function withNullAt(value: unknown, [name, ...rest]: readonly (string | number)[]): unknown {
+  if (name === undefined) return null;
+  const copy = structuredClone(value) as Record<string | number, unknown>;
+  copy[name] = withNullAt(copy[name], rest);
+  return copy;
+}
+
+const paths = optionalPaths(full);
+
+const ODD_BLOCKS: readonly unknown[] = [
+  null,
+  5,
+  [],
+  {},
+  { type: null, text: 'a' },
+  { type: 'text' },
+  { type: 'text', text: null },
+  { type: 'image' },
+  { type: 'image', data: 'no base64!', mimeType: 'image/png' },
+  { type: 'audio', data: null, mimeType: null },
+  { type: 'resource' },
+  { type: 'resource', resource: null },
+  { type: 'resource', resource: { text: 'a' } },
+  { type: 'resource_link', uri: null, name: 'a' },
+  { type: 'chart', points: [1] },
+];
+
+const answer = '{"jsonrpc":"2.0","id":"ID","result":{"content":[{"type":"text","text":"said"}]}}';
+/** Lines of output, the last of which holds the answer. */
+const ODD_LINES: readonly (readonly string[])[] = [
+  ['[]', answer],
+  ['[null]', answer],
+  ['null', answer],
+  ['5', answer],
+  ['{}', answer],
+  ['{"jsonrpc":"2.0"}', answer],
+  ['{"jsonrpc":"2.0","method":null}', answer],
+  ['{"jsonrpc":"2.0","method":"notifications/message","params":null}', answer],
+  ['{"jsonrpc":"2.0","method":"notifications/message","params":[1]}', answer],
+  ['{"jsonrpc":"2.0","id":null,"method":"notifications/tools/list_changed"}', answer],
+  [`[${answer}]`],
+  [`[null,{"jsonrpc":"2.0","method":"notifications/message","params":null},${answer}]`],
+  [answer.replace('"id"', '"error":null,"id"')],
+  [answer.replace('"id"', '"method":null,"params":null,"id"')],
+  [answer.replace('"content"', '"_meta":null,"content"')],
+];
+const messages = ODD_LINES.map((lines) => lines.map((line) => line.slice(0, 60)).join(' '));
+
+/** `echo` of a server that is read-only here: whatever lets a call be tried again would run it again. */
+async function overStdio() {
+  const fleet = await startMcpFleet();
+  await fleet.bring('odd', fleet.odd(), { readOnly: ['says', 'writes', 'echo'] });
+  const call = (name: string, params: object) => fleet.session.call(name, { ...params }, { namespace: 'mcp.odd' });
+  return {
+    says: (result: unknown) => call('says', { result }),
+    writes: (lines: readonly string[]) => call('writes', { lines }),
+  };
+}
+
+/** The same over HTTP: each body is what stands in `body` then, its `"ID"` being the request's. */
+async function overHttp(type: 'application/json' | 'text/event-stream') {
+  let calls = 0;
+  let lines: readonly string[] = [];
+  const server = createServer(async (asked, response) => {
+    if (asked.method !== 'POST') return response.writeHead(405).end();
+    const { id, method } = (await json(asked)) as { id?: number; method: string };
+    const reply = (result: object) =>
+      response
+        .writeHead(200, { 'content-type': 'application/json' })
+        .end(JSON.stringify({ jsonrpc: '2.0', id, result }));
+    if (id === undefined) return response.writeHead(202).end();
+    if (method === 'initialize')
+      return reply({
+        protocolVersion: '2025-11-25',
+        capabilities: { tools: {} },
+        serverInfo: { name: 'odd', version: '1' },
+      });
+    if (method === 'tools/list') return reply({ tools: [null, { name: 'says', inputSchema: { type: 'object' } }] });
+    if (method !== 'tools/call') return response.writeHead(400).end();
+    calls += 1;
+    const sent = lines.map((line) => line.replaceAll('"ID"', String(id)));
+    response.writeHead(200, { 'content-type': type });
+    return response.end(
+      type === 'application/json'
+        ? sent.length === 1
+          ? sent[0]
+          : `[${sent.join(',')}]`
+        : sent.map((line, index) => `event: message\r\nid: ${index}\r\ndata: ${line}\r\n\r\n`).join(''),
+    );
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const fleet = await startMcpFleet({ settings: { allowedHosts: [host] } });
+  await fleet.bring('odd', { transport: 'http', url: `http://${host}/mcp`, headers: {} }, { readOnly: ['says'] });
+  const writes = (given: readonly string[]) => {
+    lines = given;
+    calls = 0;
+    return fleet.session.call('says', { nonce: Math.random() }, { namespace: 'mcp.odd' });
+  };
+  const says: Call = (result) => writes([`{"jsonrpc":"2.0","id":"ID","result":${JSON.stringify(result)}}`]);
+  return { says, writes, calls: () => calls };
+}
+
+describe('what a tool that has run answers', () => {
+  test('is kept, and not asked for again, whichever optional member is null', async () => {
+    const { says } = await overStdio();
+    expect(paths.length).toBeGreaterThan(15);
+    for (const path of paths) {
+      const answered = await says(withNullAt(full, path));
+      const shown = { at: path.join('.'), status: answered.status, attempts: answered.attempts };
+      expect(shown).toEqual({ at: path.join('.'), status: 'success', attempts: 1 });
+      const expected = path[0] === 'structuredContent' ? 'said' : { a: 1, note: null };
+      expect(contentOf(answered)).toEqual(expected);
+    }
+  });
+
+  test('is kept beside odd blocks of content, each of which is named', async () => {
+    const { says } = await overStdio();
+    for (const block of ODD_BLOCKS) {
+      const answered = await says({ content: [said, block, { type: 'text', text: 'more' }] });
+      const shown = { block, status: answered.status, attempts: answered.attempts, content: contentOf(answered) };
+      const content = expect.stringMatching(/^said\n\[(?:left out: .+|a block of .+)\]\nmore$/);
+      expect(shown).toEqual({ block, status: 'success', attempts: 1, content });
+    }
+  });
+
+  test('is kept beside lines and messages that are odd', async () => {
+    const { writes } = await overStdio();
+    for (const [index, lines] of ODD_LINES.entries()) {
+      const answered = await writes(lines);
+      const shown = { at: messages[index], status: answered.status, attempts: answered.attempts };
+      expect(shown).toEqual({ at: messages[index], status: 'success', attempts: 1 });
+      expect(contentOf(answered)).toBe('said');
+    }
+  });
+
+  test.each(['application/json', 'text/event-stream'] as const)('is kept over HTTP, too, as %s', async (type) => {
+    const { says, writes, calls } = await overHttp(type);
+    for (const path of paths) {
+      const answered = await says(withNullAt(full, path));
+      expect({ at: path.join('.'), status: answered.status }).toEqual({ at: path.join('.'), status: 'success' });
+      expect(calls()).toBe(1);
+    }
+    for (const [index, lines] of ODD_LINES.entries()) {
+      const answered = await writes(lines);
+      expect({ at: messages[index], status: answered.status, calls: calls() }).toEqual({
+        at: messages[index],
+        status: 'success',
+        calls: 1,
+      });
+      expect(contentOf(answered)).toBe('said');
+    }
+  });
+
+  test.each(['application/json', 'text/event-stream'] as const)(
+    'is not asked for again over HTTP as %s where it is no message',
+    async (type) => {
+      const { writes, calls } = await overHttp(type);
+      const answered = await writes(['{"jsonrpc":"2.0","id":{"an":"object"},"result":{}}']);
+      expect(answered.error?.code).toBe('MCP_PROTOCOL');
+      expect(calls()).toBe(1);
+    },
+  );
+});
+
+test('an output that fits its schema but for null in the place of what may be absent is a success', async () => {
+  const fleet = await startMcpFleet();
+  const outputSchema = {
+    type: 'object',
+    properties: { a: { type: 'number' }, note: { type: 'string' } },
+    required: ['a'],
+    additionalProperties: false,
+  };
+  const definitions = [{ name: 'says', inputSchema: { type: 'object' }, outputSchema }];
+  await writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify(definitions));
+  await fleet.bring('odd', fleet.odd());
+  const says: Call = (result) => fleet.session.call('says', { result }, { namespace: 'mcp.odd' });
+  expect(contentOf(await says({ content: [], structuredContent: { a: 1, note: null } }))).toEqual({ a: 1 });
+  expect(contentOf(await says({ content: [{ type: 'text', text: '{"a":2}' }], structuredContent: null }))).toEqual({
+    a: 2,
+  });
+  expect((await says({ content: [], structuredContent: { a: null } })).error?.code).toBe('RESULT_INVALID');
+});
+
+test('an odd entry in a list of tools is named, and hides no other', async () => {
+  const fleet = await startMcpFleet();
+  const good = {
+    name: 'echo',
+    title: null,
+    description: null,
+    annotations: null,
+    outputSchema: null,
+    execution: null,
+    icons: null,
+    _meta: null,
+    inputSchema: { type: 'object' },
+  };
+  const odd = [null, 5, 'echo', [], {}, { name: null }, { name: 7, inputSchema: {} }];
+  await writeFile(join(fleet.folder, 'definitions.json'), JSON.stringify([...odd, good]));
+  const outcome = await fleet.bring('odd', fleet.odd());
+  expect(outcome.tools.map(({ tool }) => tool)).toEqual(['mcp.odd.echo']);
+  expect(outcome.refused).toEqual(
+    odd.map((_, index) => ({ tool: `entry ${index + 1}`, why: expect.stringMatching(/^it is /) })),
+  );
+  expect(contentOf(await fleet.session.call('echo', { text: 'a' }, { namespace: 'mcp.odd' }))).toBe('a');
+});
+
+test('an odd entry in a list of resources or in what one holds is named, and hides no other', async () => {
+  const fleet = await startMcpFleet();
+  const environment = { CAPABILITIES: '{"resources":{}}' };
+  const listed = [null, 5, {}, { uri: null, name: 'a' }, { uri: 'file:///a', name: null, mimeType: null, title: null }];
+  await writeFile(
+    join(fleet.folder, 'resources.json'),
+    JSON.stringify({ resources: listed, nextCursor: null, _meta: null }),
+  );
+  const contents = [null, { uri: 'file:///a', text: 'A', mimeType: null, _meta: null }, { uri: null, text: 'B' }];
+  await writeFile(join(fleet.folder, 'contents.json'), JSON.stringify({ contents }));
+  await fleet.bring('odd', fleet.odd({ environment }));
+  expect(contentOf(await fleet.session.call('list_mcp_resources', {}))).toEqual({
+    resources: [{ server: 'odd', uri: 'file:///a', name: 'file:///a' }],
+    leftOut: [1, 2, 3, 4].map((entry) => `entry ${entry} of odd has no uri`),
+  });
+  expect(contentOf(await fleet.session.call('read_mcp_resource', { server: 'odd', uri: 'file:///a' }))).toMatchObject({
+    contents: [
+      { uri: 'file:///a', text: expect.stringContaining('left out') },
+      { uri: 'file:///a', text: 'A' },
+      { uri: 'file:///a', text: 'B' },
+    ],
+  });
+});
+
+const structured = { reason: 'quota', left: 0 };
+test.each<[string, object, readonly string[]]>([
+  ['structure alone', { structuredContent: structured }, ['{"reason":"quota","left":0}']],
+  ['structure that is a text', { structuredContent: 'quota' }, ['quota']],
+  ['text and structure', { content: [said], structuredContent: structured }, ['said', '"reason":"quota"']],
+  [
+    'a resource',
+    { content: [{ type: 'resource', resource: { uri: 'log:///1', text: 'disk full' } }] },
+    ['disk full', 'log:///1'],
+  ],
+  [
+    'a resource of bytes',
+    { content: [{ type: 'resource', resource: { uri: 'log:///1', blob: 'aGk=' } }] },
+    ['log:///1'],
+  ],
+  ['a link', { content: [{ type: 'resource_link', uri: 'log:///1', name: 'the log' }] }, ['log:///1', 'the log']],
+  ['a picture', { content: [{ type: 'image', data: 'aGk=', mimeType: 'image/png' }] }, ['image/png']],
+  ['a block of a new kind', { content: [{ type: 'chart' }] }, ['chart']],
+  ['text between empty ones', { content: [{ type: 'text', text: ' ' }, said] }, ['said']],
+])('a tool that failed is told with all that it says: %s', async (_form, result, words) => {
+  const { says } = await overStdio();
+  const { error } = await says({ content: [], ...result, isError: true });
+  expect(error?.code).toBe('MCP_TOOL_ERROR');
+  for (const word of words) expect(error?.message).toContain(word);
+});
+
+test('structure that a failed tool writes as text, too, is told once', async () => {
+  const { says } = await overStdio();
+  const content = [{ type: 'text', text: '{ "left": 0, "reason": "quota" }' }];
+  const { error } = await says({ content, structuredContent: structured, isError: true });
+  expect(error?.message).toBe(content[0]?.text);
+});
+
+test.each([
+  ['{"code":-32000,"message":"no","data":{"reason":"quota"}}', 'MCP_ERROR', 'quota'],
+  ['{"code":-32602,"message":"no","data":"city is missing"}', 'INVALID_PARAMS', 'city is missing'],
+  ['{"code":null,"message":"no"}', 'MCP_ERROR', 'no'],
+  ['{"message":"quota","data":null}', 'MCP_ERROR', 'quota'],
+  ['"quota"', 'MCP_ERROR', 'quota'],
+])('the error %s is told with all that it says, and ends its call alone', async (error, code, word) => {
+  const { writes } = await overStdio();
+  const failed = await writes([`{"jsonrpc":"2.0","id":"ID","error":${error}}`]);
+  expect(failed.error).toMatchObject({ code, message: expect.stringContaining(word) });
+});
