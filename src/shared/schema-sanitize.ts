@@ -8,6 +8,7 @@ import { decoded } from './json-pointer.ts';
 import { isLinear } from './pattern.ts';
 import type { JsonSchema } from './schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
+import { withoutReference } from './schema-references.ts';
 
 export interface SanitizedSchema {
   readonly schema: JsonSchema;
@@ -86,8 +87,13 @@ export function sanitizeSchema(foreign: unknown, of: 'parameters' | 'output' = '
   for (const [target, name] of walk.copied) copies.push([name, sanitize(target, `$defs.${name}`, walk, 1)]);
   if (copies.length > 0) schema['$defs'] = { ...(schema['$defs'] as object), ...Object.fromEntries(copies) };
   delete schema['$schema'];
+  if (schema['$ref'] !== undefined) {
+    changes.push(`root: what $ref ${JSON.stringify(schema['$ref'])} leads to put in its place`);
+    const again = sanitizeSchema(withoutReference(schema, schema), of);
+    return { schema: again.schema, changes: [...changes, ...again.changes] };
+  }
   if (of === 'output') return { schema, changes };
-  if (schema['type'] !== 'object' && schema['$ref'] === undefined) {
+  if (schema['type'] !== 'object') {
     changes.push(`root: type ${JSON.stringify(schema['type']) ?? 'missing'} made object`);
     schema['type'] = 'object';
   }

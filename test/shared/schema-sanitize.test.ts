@@ -265,9 +265,11 @@ describe('C8: schemas from elsewhere are made usable', () => {
     fc.assert(
       fc.property(foreignSchemas, (foreign) => {
         const { schema } = sanitizeSchema(foreign);
-        expect(schema['type'] === 'object' || schema['$ref'] !== undefined).toBe(true);
+        expect(schema).toMatchObject({ type: 'object' });
+        expect(schema).not.toHaveProperty('$ref');
         expect(sanitizeSchema(schema).changes).toEqual([]);
       }),
+      { numRuns: 1_000 },
     );
   });
 });

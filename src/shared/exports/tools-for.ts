@@ -5,6 +5,7 @@
  */
 import { PawlError } from '../failure.ts';
 import type { JsonSchema } from '../schema.ts';
+import { withoutReference } from '../schema-references.ts';
 import type { Tool, ToolExample, ToolIcon, ToolVariant } from '../tool.ts';
 import { exportedNames, type ToolReference } from './names.ts';
 import { renamedParameters, underPlainNames, withPlainNames } from './parameter-names.ts';
@@ -270,7 +271,8 @@ function forOpenAi(tool: ExportableTool, name: string, { strict = true, native }
 }
 
 function forMcp(tool: ExportableTool, name: string): Pick<Made, 'exported' | 'warnings'> {
-  const { title, description, annotations, outputSchema, icon, tier, effects } = tool;
+  const { title, description, annotations, icon, tier, effects } = tool;
+  const outputSchema = tool.outputSchema && withoutReference(tool.outputSchema, tool.outputSchema);
   const isObject = outputSchema?.['type'] === 'object';
   const exported = {
     name,
