@@ -58,7 +58,10 @@ export function converted(document: Json, schema: unknown, depth = 0): JsonSchem
   if (typeof reference === 'string') {
     // One that leads out of the document is refused there.
     if (!reference.startsWith('#/')) return converted(document, resolved(document, given), depth + 1);
-    const made = { $ref: `#/$defs/${definitionName(reference)}` };
+    const { $ref: _, description: __, nullable: ___, ...beside } = given;
+    // From 3.1 on, what stands beside a reference holds as well.
+    const more = String(document['openapi']).startsWith('3.0') ? {} : converted(document, beside, depth + 1);
+    const made = { ...more, $ref: `#/$defs/${definitionName(reference)}` };
     return described(given['nullable'] === true ? nullable(made) : made, given['description']);
   }
   const made: Record<string, unknown> = {};

@@ -3,6 +3,7 @@
  * whole request. Alternatives become one object with the properties of all, and what tells them apart is said in words.
  */
 import type { JsonSchema } from '../schema.ts';
+import { isTooCostly } from '../schema-cost.ts';
 import { withoutReference } from '../schema-references.ts';
 import { type Dropped, inWords } from './subset.ts';
 
@@ -27,6 +28,9 @@ interface Flat {
  * alternative leaves undescribed is what another alternative says of it.
  */
 export function flatRoot(schema: JsonSchema): { readonly schema: JsonSchema; readonly dropped: readonly Dropped[] } {
+  // What no call can be checked by is not looked through either.
+  if (isTooCostly(schema))
+    return { schema: { type: 'object', properties: {} }, dropped: [{ path: '', keyword: '$ref' }] };
   const root = resolved(schema, schema);
   const left = UNSAYABLE.filter((keyword) => root[keyword] !== undefined);
   if (left.length === 0 && schema['$ref'] === undefined)
