@@ -9,6 +9,7 @@ import { withoutReference } from '../schema-references.ts';
 import type { Tool, ToolExample, ToolIcon, ToolVariant } from '../tool.ts';
 import { exportedNames, type ToolReference } from './names.ts';
 import { renamedParameters, underPlainNames, withPlainNames } from './parameter-names.ts';
+import { refusalOf } from './refusals.ts';
 import { flatRoot } from './root.ts';
 import { CannotBeStrict, type Dropped, measure, type SubsetRules, toSubset } from './subset.ts';
 
@@ -263,6 +264,8 @@ function forOpenAi(tool: ExportableTool, name: string, { strict = true, native }
         throw new CannotBeStrict(
           `it has ${size[what as keyof typeof OPENAI_LIMITS]} ${what}; at most ${limit} are allowed`,
         );
+    const refusal = refusalOf('openai-strict', schema);
+    if (refusal !== undefined) throw new CannotBeStrict(refusal);
     return { exported: made(schema, true), strict: true, dropped, warnings: [] };
   } catch (error) {
     if (!(error instanceof CannotBeStrict)) throw error;
@@ -319,7 +322,8 @@ function anthropicStrict(tools: readonly ExportableTool[], options: ExportOption
 
 function anthropicSize(tool: ExportableTool): { readonly optional: number; readonly unions: number } | string {
   try {
-    return measure(toSubset(tool.inputSchema, ANTHROPIC).schema);
+    const { schema } = toSubset(tool.inputSchema, ANTHROPIC);
+    return refusalOf('anthropic-strict', schema) ?? measure(schema);
   } catch (error) {
     if (!(error instanceof CannotBeStrict)) throw error;
     return error.message;
