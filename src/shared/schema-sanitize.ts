@@ -154,7 +154,17 @@ function renameOlderKeywords({ made, tell, drop }: Part): void {
     made['prefixItems'] = made['items'];
     delete made['items'];
     tell('a list of items made prefixItems');
-  }
+    if (made['additionalItems'] !== undefined) {
+      made['items'] = made['additionalItems'];
+      delete made['additionalItems'];
+      tell('additionalItems made items');
+    }
+  } else if (made['additionalItems'] !== undefined) drop('additionalItems', 'there is no list of items beside it');
+  // Draft 4 names a schema so, and Ajv refuses it.
+  if (made['id'] !== undefined) drop('id', 'nothing is found by it');
+  const name = made['$id'];
+  if (typeof name === 'string' && name.startsWith('#')) drop('$id', 'it names a place and no document');
+  if (Array.isArray(made['enum']) && made['enum'].length === 0) drop('enum', 'it holds no values');
 }
 
 function sanitizeBelow({ made, drop }: Part, below: (part: unknown, name: string) => unknown): void {
