@@ -20,7 +20,7 @@ const AT_ONE_PLACE: Readonly<Record<string, (reference: object) => object>> = {
   allOf: (reference) => ({ allOf: [reference, reference] }),
   anyOf: (reference) => ({ anyOf: [reference, reference] }),
   oneOf: (reference) => ({ oneOf: [reference, { not: reference }] }),
-  'if and then': (reference) => ({ if: reference, then: reference }),
+  'if and else': (reference) => ({ if: reference, else: reference }),
   dependentSchemas: (reference) => ({ dependentSchemas: { a: reference, b: reference } }),
   'beside a reference': (reference) => ({ ...reference, allOf: [reference] }),
 };
