@@ -460,6 +460,11 @@ export class Pawl implements AsyncDisposable {
 
   // Sessions
 
+  /** The names of models' calls whose IDs came again. */
+  get repeatedCalls() {
+    return this.#backend.repeatedCalls;
+  }
+
   /**
    * Opens a session. Throws `CONTRACT_INVALID` for what cannot be one, `UNKNOWN_SESSION` for an unknown parent, and `SESSION_CLOSED` for
    * a closed one.

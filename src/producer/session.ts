@@ -18,6 +18,7 @@ import { PawlError } from '../shared/failure.ts';
 import { refusal } from '../shared/outcome.ts';
 import type { JsonSchema } from '../shared/schema.ts';
 import type { OpenSession, SessionRecord } from '../shared/session.ts';
+import type { RepeatedCalls } from '../shared/store/repeated-calls.ts';
 import { startOf } from '../shared/text-cut.ts';
 import { type Clock, systemClock, uuidv7 } from '../shared/time.ts';
 import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../shared/tool.ts';
@@ -82,6 +83,8 @@ export interface SessionHost {
     unlisten(session: Session): void;
     reply(parent: string, order: AgentOrder, reply: AgentReply): Promise<boolean>;
   };
+  /** Absent where nothing outlives the process. */
+  readonly repeatedCalls?: Pick<RepeatedCalls, 'latest' | 'remember'>;
   readonly listening: ListeningSessions;
   /** A listener of this name threw, or its promise was rejected. */
   listenerFailed(name: string, error: unknown): void;
@@ -335,6 +338,11 @@ export class Session {
   /** This session's tools as a provider's API takes them, with a report of what got lost and a map of the names. */
   async toolsFor(provider: Provider, options?: ExportOptions): Promise<ToolExport> {
     return toolsFor(provider, await this.#host.offeredTo(this.record), options);
+  }
+
+  /** The newest name of a call whose ID a model gave again in a later answer, for all processes that run this session's answers. */
+  get repeatedCalls(): SessionHost['repeatedCalls'] {
+    return this.#host.repeatedCalls;
   }
 
   /** The tool and parameters that a model means. Throws `UNKNOWN_TOOL` and `INVALID_PARAMS`. */

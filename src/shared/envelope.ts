@@ -207,7 +207,7 @@ export function turnTag(turnId: string): string {
 }
 
 /** The turn that a call belongs to, where its caller names one. */
-export function turnOf({ control }: ToolCallEnvelope): string | undefined {
+export function turnOf({ control }: Pick<ToolCallEnvelope, 'control'>): string | undefined {
   return control.requestTags?.find((tag) => tag.startsWith(TURN_TAG))?.slice(TURN_TAG.length);
 }
 

@@ -2,7 +2,7 @@
  * What makes two calls the same call (R8 to R10; DESIGN, rulings 1 to 5).
  */
 import { hash } from 'node:crypto';
-import type { ToolCallEnvelope } from './envelope.ts';
+import { type ToolCallEnvelope, turnOf } from './envelope.ts';
 import { PawlError } from './failure.ts';
 import type { Tier } from './tool.ts';
 
@@ -128,7 +128,12 @@ export interface IdentityRules {
 }
 
 /** Names a call from what was asked, by whom, and with which key. */
-export function identify(envelope: ToolCallEnvelope, params: string, rules: IdentityRules): Identity {
+export function identify(
+  envelope: ToolCallEnvelope,
+  params: string,
+  rules: IdentityRules,
+  request = requestNameOf(envelope),
+): Identity {
   const { target, payload, transport } = envelope;
   const session = [target.sessionKey, target.actorId];
   const owner = rules.scope === 'global' ? [] : session;
@@ -140,7 +145,6 @@ export function identify(envelope: ToolCallEnvelope, params: string, rules: Iden
         canonicalJson([target.tenantId ?? null, rules.scope, envelope.toolNamespace, envelope.toolName, meaning, by]),
       ),
     );
-  const request = requestNameOf(envelope);
   const loop = payload.idempotencyKey === undefined ? { loopId: named(session, ['params', params]) } : {};
   if (rules.apart !== undefined) return { callId: name('request', envelope.requestId, rules.apart), ...loop };
   if (transport.dedupeMode === 'disabled') return { callId: name('request', envelope.requestId), ...loop };
@@ -154,14 +158,22 @@ export function identify(envelope: ToolCallEnvelope, params: string, rules: Iden
   return { callId: name('request', request, params), mergeId: name('params', params), ...loop };
 }
 
-/** What tells the requests of a session apart that have no key. */
-export function requestNameOf({ toolCallId, requestId }: Pick<ToolCallEnvelope, 'toolCallId' | 'requestId'>): string {
-  return toolCallId ?? requestId;
+/** The part of an envelope that names its request. */
+export type RequestNaming = Pick<ToolCallEnvelope, 'toolCallId' | 'requestId' | 'target' | 'control'>;
+
+/**
+ * What tells requests apart that have no key. A model's ID of a call counts within one turn of one session: many model servers number the
+ * calls of each answer from the start.
+ */
+export function requestNameOf(asked: RequestNaming): string {
+  const { toolCallId, requestId, target } = asked;
+  if (toolCallId === undefined) return requestId;
+  return canonicalJson([target.sessionKey, target.actorId, turnOf(asked) ?? null, toolCallId]);
 }
 
 /**
  * Whether a request without a key may have been merged into another one's call: the ID of each says what it asks for, and neither can be
- * made for anything else. `request` names the one that asks (`toolCallId`, or its `requestId`).
+ * made for anything else. `request` names the one that asks (`requestNameOf`).
  */
 export function isMerged(
   callId: string,
@@ -170,13 +182,13 @@ export function isMerged(
 ): boolean {
   const place = placeOf(callId);
   if (place === undefined) return false;
-  const idOf = (toolCallId: string, scope: IdentityRules['scope']) =>
-    identify({ ...leading.envelope, toolCallId }, leading.paramsDigest, {
-      ...place,
-      scope,
-      derive: true,
-      derivedReplay: 'same-request',
-    }).callId;
+  const idOf = (name: string, scope: IdentityRules['scope']) =>
+    identify(
+      leading.envelope,
+      leading.paramsDigest,
+      { ...place, scope, derive: true, derivedReplay: 'same-request' },
+      name,
+    ).callId;
   return (['session', 'global'] as const).some(
     (scope) => idOf(requestNameOf(leading.envelope), scope) === leading.callId && idOf(request, scope) === callId,
   );

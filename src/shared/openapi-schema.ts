@@ -59,7 +59,10 @@ export function converted(document: Json, schema: unknown, depth = 0): JsonSchem
   if (typeof reference === 'string') {
     // One that leads out of the document is refused there.
     if (!reference.startsWith('#/')) return converted(document, resolved(document, given), depth + 1);
-    const made = { $ref: `#/$defs/${definitionName(reference)}` };
+    const { $ref: _, description: __, nullable: ___, ...beside } = given;
+    // From 3.1 on, what stands beside a reference holds as well.
+    const more = String(document['openapi']).startsWith('3.0') ? {} : converted(document, beside, depth + 1);
+    const made = { ...more, $ref: `#/$defs/${definitionName(reference)}` };
     return described(given['nullable'] === true ? nullable(made) : made, given['description']);
   }
   const made: Record<string, unknown> = {};
@@ -69,7 +72,7 @@ export function converted(document: Json, schema: unknown, depth = 0): JsonSchem
       if (FORMATS.includes(String(value))) made[keyword] = value;
     } else if (SCHEMA_MAPS.includes(keyword)) made[keyword] = convertedMap(document, value, depth);
     else if (SCHEMA_LISTS.includes(keyword) && Array.isArray(value))
-      made[keyword] = value.map((part) => converted(document, part, depth + 1));
+      made[keyword] = value.map((part) => alternative(document, given, keyword, part, depth + 1));
     else if (SCHEMA_SINGLES.includes(keyword))
       made[keyword] = typeof value === 'boolean' ? value : converted(document, value, depth + 1);
     else made[keyword] = value;
@@ -87,6 +90,46 @@ export function converted(document: Json, schema: unknown, depth = 0): JsonSchem
   }
   if (given['nullable'] === true) return nullable(made);
   return made;
+}
+
+/**
+ * One schema of a list. Alternatives of a `discriminator` often accept each other's values, so that not exactly one fits: each takes only
+ * what bears its own tag.
+ */
+function alternative(
+  document: Json,
+  { discriminator }: Json,
+  keyword: string,
+  part: unknown,
+  depth: number,
+): JsonSchema {
+  const made = converted(document, part, depth);
+  const { propertyName, mapping } = objectOf(discriminator) ?? {};
+  const reference = objectOf(part)?.['$ref'];
+  if (keyword !== 'oneOf' || typeof propertyName !== 'string' || typeof reference !== 'string') return made;
+  const tags = tagsOf(document, reference, propertyName, objectOf(mapping) ?? {});
+  return { ...made, properties: { [propertyName]: { enum: tags } }, required: [propertyName] };
+}
+
+/** By which an alternative is named: in the mapping, and by what it says of the tag itself, else by its own name. */
+function tagsOf(document: Json, reference: string, propertyName: string, mapping: Json): readonly unknown[] {
+  const [, name = reference] = /([^/]+)$/.exec(reference) ?? [];
+  const mapped = Object.entries(mapping).flatMap(([tag, to]) => (to === reference || to === name ? [tag] : []));
+  const own = tagsSaid(document, { $ref: reference }, propertyName, new Set());
+  if (own.length > 0) return [...new Set([...mapped, ...own])];
+  return mapping[decoded(name)] === undefined ? [...new Set([...mapped, decoded(name)])] : mapped;
+}
+
+/** The values that a schema, or what it consists of, allows for a property. */
+function tagsSaid(document: Json, schema: unknown, propertyName: string, seen: Set<unknown>): readonly unknown[] {
+  const given = resolved(document, schema);
+  if (seen.has(given)) return [];
+  seen.add(given);
+  const property = resolved(document, objectOf(given?.['properties'])?.[propertyName]);
+  if (property?.['const'] !== undefined) return [property['const']];
+  if (Array.isArray(property?.['enum'])) return property['enum'];
+  const parts = ['allOf', 'oneOf', 'anyOf'].flatMap((keyword) => given?.[keyword] ?? []) as readonly unknown[];
+  return parts.flatMap((part) => tagsSaid(document, part, propertyName, seen));
 }
 
 function convertedMap(document: Json, parts: unknown, depth: number): Json {

@@ -8,6 +8,7 @@ import { decoded } from './json-pointer.ts';
 import { isLinear } from './pattern.ts';
 import type { JsonSchema } from './schema.ts';
 import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
+import { withoutReference } from './schema-references.ts';
 import { startOf } from './text-cut.ts';
 
 export interface SanitizedSchema {
@@ -87,8 +88,13 @@ export function sanitizeSchema(foreign: unknown, of: 'parameters' | 'output' = '
   for (const [target, name] of walk.copied) copies.push([name, sanitize(target, `$defs.${name}`, walk, 1)]);
   if (copies.length > 0) schema['$defs'] = { ...(schema['$defs'] as object), ...Object.fromEntries(copies) };
   delete schema['$schema'];
+  if (schema['$ref'] !== undefined) {
+    changes.push(`root: what $ref ${JSON.stringify(schema['$ref'])} leads to put in its place`);
+    const again = sanitizeSchema(withoutReference(schema, schema), of);
+    return { schema: again.schema, changes: [...changes, ...again.changes] };
+  }
   if (of === 'output') return { schema, changes };
-  if (schema['type'] !== 'object' && schema['$ref'] === undefined) {
+  if (schema['type'] !== 'object') {
     changes.push(`root: type ${JSON.stringify(schema['type']) ?? 'missing'} made object`);
     schema['type'] = 'object';
   }
@@ -149,7 +155,17 @@ function renameOlderKeywords({ made, tell, drop }: Part): void {
     made['prefixItems'] = made['items'];
     delete made['items'];
     tell('a list of items made prefixItems');
-  }
+    if (made['additionalItems'] !== undefined) {
+      made['items'] = made['additionalItems'];
+      delete made['additionalItems'];
+      tell('additionalItems made items');
+    }
+  } else if (made['additionalItems'] !== undefined) drop('additionalItems', 'there is no list of items beside it');
+  // Draft 4 names a schema so, and Ajv refuses it.
+  if (made['id'] !== undefined) drop('id', 'nothing is found by it');
+  const name = made['$id'];
+  if (typeof name === 'string' && name.startsWith('#')) drop('$id', 'it names a place and no document');
+  if (Array.isArray(made['enum']) && made['enum'].length === 0) drop('enum', 'it holds no values');
 }
 
 function sanitizeBelow({ made, drop }: Part, below: (part: unknown, name: string) => unknown): void {

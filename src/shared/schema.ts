@@ -6,8 +6,10 @@ import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
 import { issuesOf as zodIssuesOf } from './envelope.ts';
 import { type Issue, PawlError } from './failure.ts';
+import { canonicalJson } from './fingerprint.ts';
 import { decoded } from './json-pointer.ts';
 import { isLinear, linearPattern } from './pattern.ts';
+import { deepestValue, isDeeper } from './schema-cost.ts';
 import { issuesOf } from './schema-issues.ts';
 import { withTags } from './schema-tags.ts';
 
@@ -126,17 +128,37 @@ function newAjv(validateSchema: boolean, discriminator: boolean): Ajv2020 {
     logger: false,
   });
   addFormats(ajv);
+  // Ajv compares each item with each other.
+  ajv.removeKeyword('uniqueItems');
+  ajv.addKeyword({
+    keyword: 'uniqueItems',
+    type: 'array',
+    schemaType: 'boolean',
+    errors: false,
+    error: { message: 'must NOT have duplicate items' },
+    compile: (isAsked: boolean) => (isAsked ? hasUniqueItems : () => true),
+  });
   return ajv;
+}
+
+function hasUniqueItems(items: readonly unknown[]): boolean {
+  return new Set(items.map((item) => canonicalJson(item))).size === items.length;
 }
 
 /** Learning what a schema may be takes far longer than compiling one: that is done when a schema comes that nobody knows. */
 const kept = new Map<string, Ajv2020>();
 
+/** Checking takes as long as a value has members. */
+const MAX_MEMBERS = 100_000;
+/** Each member that the schema does not know is a fault of its own. */
+const MAX_NAMES = 5_000;
+
 /**
  * Compiles a schema once. `ownProperties` keeps inherited names such as `constructor` from satisfying `required`.
- * Throws `CONFIGURATION` when the schema itself is not valid.
+ * Throws `CONFIGURATION` when the schema itself is not valid, or when checking by it could cost too much.
  */
 export function compileSchema(schema: JsonSchema): Validator {
+  const deepest = deepestValue(schema);
   let validate: ValidateFunction;
   try {
     validate = compiledWithTags(schema) ?? compiled(schema, !knownValid.has(schema), false);
@@ -147,7 +169,27 @@ export function compileSchema(schema: JsonSchema): Validator {
       { cause: error },
     );
   }
-  return (value) => (validate(value) ? [] : issuesOf(validate.errors ?? []));
+  return (value) => {
+    const tooMuch = whyTooMuch(value, deepest);
+    if (tooMuch !== undefined) return [{ path: '', message: tooMuch }];
+    return validate(value) ? [] : issuesOf(validate.errors ?? []);
+  };
+}
+
+function whyTooMuch(value: unknown, deepest: number | undefined): string | undefined {
+  if (deepest !== undefined && isDeeper(value, deepest))
+    return `is nested more than ${deepest} levels deep, which this schema makes too costly to check`;
+  let count = 1;
+  const pending: unknown[] = [value];
+  for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
+    if (typeof next !== 'object' || next === null) continue;
+    const members = Object.values(next);
+    count += members.length;
+    if (count > MAX_MEMBERS) return `holds more than ${MAX_MEMBERS} values`;
+    if (members.length > MAX_NAMES && !Array.isArray(next)) return `has an object of more than ${MAX_NAMES} members`;
+    for (const member of members) if (typeof member === 'object') pending.push(member);
+  }
+  return undefined;
 }
 
 /** Undefined where no tag helps. What is wrong with the schema, and what refers into its unions, shows without tags. */

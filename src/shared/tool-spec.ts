@@ -226,6 +226,7 @@ function specEffects(spec: ParsedSpec, tier: ToolSpecRecord['tier']): ToolSpecRe
 function usableSchema(foreign: JsonSchema, path: string, of: 'parameters' | 'output') {
   const sanitized = sanitizeSchema(foreign, of);
   try {
+    // What is too costly is refused here, whoever sent it.
     compileSchema(sanitized.schema);
   } catch (error) {
     throw invalid([{ path, message: error instanceof Error ? error.message : String(error) }]);

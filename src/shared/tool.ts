@@ -9,6 +9,7 @@ import { EFFECTS, type Effects } from './effects.ts';
 import { PawlError, ToolError } from './failure.ts';
 import type { RetryOverrides } from './retry.ts';
 import { compileSchema, inputJsonSchema, type JsonSchema, outputJsonSchema, parsedBy } from './schema.ts';
+import { withoutReference } from './schema-references.ts';
 import type { ToolContext } from './tool-context.ts';
 import { optionsCheck } from './tool-options.ts';
 import type { ProbeAnswer, ToolResult } from './tool-result.ts';
@@ -259,6 +260,8 @@ export function makeTool<Name extends string, Input, Params, Output>(
   const { run, probe, compensate, normalise, ready, preview, isMutating, resource } = options;
   const { trustClass = 'BestEffort', voters } = options;
   const annotations = options.annotations ?? {};
+  // What is read of the parameters is read at the root.
+  const inputSchema = withoutReference(form.inputSchema, form.inputSchema);
   const tool: Tool<Name, Input, Params, Output> = {
     [toolBrand]: true,
     name,
@@ -278,6 +281,7 @@ export function makeTool<Name extends string, Input, Params, Output>(
     retry: options.retry ?? {},
     circuit: options.circuit ?? {},
     ...form,
+    inputSchema,
     run,
     ...present({
       title,

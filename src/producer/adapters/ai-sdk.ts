@@ -2,9 +2,17 @@
 import '../../node-version.ts';
 import { dynamicTool, jsonSchema, type ToolSet } from 'ai';
 import { plainParameters } from '../../shared/exports/tools-for.ts';
+import { canonicalJson, digest } from '../../shared/fingerprint.ts';
 import type { JsonSchema } from '../../shared/schema.ts';
 import type { Session } from '../session.ts';
-import { type AdapterOptions, type CallNews, type ModelAnswer, type ModelContent, ModelTools } from './model-tools.ts';
+import {
+  type AdapterOptions,
+  type CallNews,
+  type CallSource,
+  type ModelAnswer,
+  type ModelContent,
+  ModelTools,
+} from './model-tools.ts';
 
 export type { AdapterOptions, CallNews, ModelContent } from './model-tools.ts';
 
@@ -38,11 +46,10 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
       const name = String(exported['name']);
       const callOf = (input: unknown) =>
         ({ kind: 'function', name, arguments: input as Record<string, unknown> }) as const;
-      const meanwhile: Execute = async function* (input, { toolCallId, abortSignal }) {
-        yield outputOf(yield* tools.run(callOf(input), { toolCallId, signal: abortSignal }));
+      const meanwhile: Execute = async function* (input, options) {
+        yield outputOf(yield* tools.run(callOf(input), sourceOf(options)));
       };
-      const atOnce: Execute = async (input, { toolCallId, abortSignal }) =>
-        outputOf(await tools.answer(callOf(input), { toolCallId, signal: abortSignal }));
+      const atOnce: Execute = async (input, options) => outputOf(await tools.answer(callOf(input), sourceOf(options)));
       const made = dynamicTool({
         description: String(exported['description']),
         inputSchema: jsonSchema(
@@ -60,6 +67,33 @@ export async function aiSdkTools(session: Session, options: AiSdkOptions = {}): 
       return [name, made];
     }),
   );
+}
+
+const names = new WeakMap<object, string | undefined>();
+
+function sourceOf({ toolCallId, abortSignal, messages }: Parameters<Execute>[1]): CallSource {
+  return { toolCallId, signal: abortSignal, answerName: answerNameOf(messages) };
+}
+
+/** An answer follows the messages before it: no other of the conversation follows the same. Mastra may give none. */
+function answerNameOf(messages: Parameters<Execute>[1]['messages'] | undefined): string | undefined {
+  if (!Array.isArray(messages) || messages.length === 0) return undefined;
+  // The calls of one answer are given the same list.
+  if (!names.has(messages)) names.set(messages, digestOf(messages));
+  return names.get(messages);
+}
+
+/** Undefined for messages that cannot be written as JSON. */
+function digestOf(messages: readonly unknown[]): string | undefined {
+  try {
+    return digest(canonicalJson(JSON.parse(JSON.stringify(messages, withoutBytes))));
+  } catch {
+    return undefined;
+  }
+}
+
+function withoutBytes(_name: string, value: unknown): unknown {
+  return value instanceof Uint8Array ? digest(Buffer.from(value)) : value;
 }
 
 function outputOf({ content, text, isError }: ModelAnswer): AiToolOutput {

@@ -1,7 +1,13 @@
 /** `pawl/anthropic`: a session's tools for the Messages API. Needs nothing of Anthropic's packages. */
 import '../../node-version.ts';
 import type { Session } from '../session.ts';
-import { type AdapterOptions, type ModelCallOptions, type ModelContent, ModelTools } from './model-tools.ts';
+import {
+  type AdapterOptions,
+  type CallSource,
+  type ModelCallOptions,
+  type ModelContent,
+  ModelTools,
+} from './model-tools.ts';
 
 export type { AdapterOptions, CallNews } from './model-tools.ts';
 
@@ -46,12 +52,10 @@ export interface MessagesTools {
 
 export async function messagesTools(session: Session, options?: AdapterOptions): Promise<MessagesTools> {
   const tools = await ModelTools.of(session, 'anthropic', options);
-  const runOne = async (
-    { id = '', name = '', input }: MessageBlock,
-    given: ModelCallOptions,
-  ): Promise<ToolResultBlock> => {
+  const runOne = async (block: MessageBlock, given: CallSource): Promise<ToolResultBlock> => {
+    const { id = '', name = '', input } = block;
     const call = { kind: 'function', name, arguments: input as Readonly<Record<string, unknown>> } as const;
-    const { content, text, isError } = await tools.answer(call, { ...given, toolCallId: id });
+    const { content, text, isError } = await tools.answer(call, { ...given, toolCallId: id, held: block });
     // The API takes no images in what is marked as an error.
     const hasImages = content.some(({ type }) => type === 'image');
     const shown = hasImages ? content.map(blockOf) : text;
@@ -64,8 +68,11 @@ export async function messagesTools(session: Session, options?: AdapterOptions):
   };
   return {
     tools: [...tools.exported.tools] as object[] as MessagesTool[],
-    run: (content, given = {}) =>
-      Promise.all(content.filter(({ type }) => type === 'tool_use').map((block) => runOne(block, given))),
+    run(content, given = {}) {
+      const answer = tools.beginAnswer();
+      const calls = content.filter(({ type }) => type === 'tool_use');
+      return Promise.all(calls.map((block) => runOne(block, { ...given, answer })));
+    },
   };
 }
 

@@ -4,15 +4,36 @@ import type { CallbackManagerForToolRun } from '@langchain/core/callbacks/manage
 import { ToolMessage } from '@langchain/core/messages';
 import { DynamicStructuredTool, ToolInputParsingException } from '@langchain/core/tools';
 import { plainParameters } from '../../shared/exports/tools-for.ts';
+import { digest } from '../../shared/fingerprint.ts';
 import type { JsonSchema } from '../../shared/schema.ts';
 import type { Session } from '../session.ts';
 import { dataUrl } from './model-content.ts';
-import { type AdapterOptions, type CallNews, type ModelAnswer, type ModelContent, ModelTools } from './model-tools.ts';
+import {
+  type AdapterOptions,
+  type CallNews,
+  type CallSource,
+  type ModelAnswer,
+  type ModelContent,
+  ModelTools,
+} from './model-tools.ts';
 
 export type { AdapterOptions, CallNews } from './model-tools.ts';
 
 interface CallConfig {
   readonly signal?: AbortSignal;
+  readonly toolCall?: { readonly id?: string };
+  readonly configurable?: Readonly<Record<string, unknown>>;
+}
+
+/** LangGraph names each task of a graph's thread; a task that is run again from its checkpoint has the same name. */
+function sourceOf(call: { readonly id?: string } | undefined, { signal, configurable }: CallConfig = {}): CallSource {
+  const task = configurable?.['checkpoint_ns'];
+  return {
+    toolCallId: call?.id,
+    held: call,
+    answerName: typeof task === 'string' && task !== '' ? digest(task) : undefined,
+    signal,
+  };
 }
 
 /**
@@ -33,8 +54,9 @@ export async function langchainTools(session: Session, options: AdapterOptions =
       description: String(exported['description']),
       schema: plainParameters(exported['inputSchema'] as JsonSchema) as never,
       async func(input: Record<string, unknown>, runManager, config) {
-        const toolCallId = (config as { readonly toolCall?: { readonly id?: string } } | undefined)?.toolCall?.id;
-        const running = tools.run({ kind: 'function', name, arguments: input }, { toolCallId, signal: config?.signal });
+        const { toolCall, ...rest } = (config ?? {}) as CallConfig;
+        const toolCallId = toolCall?.id;
+        const running = tools.run({ kind: 'function', name, arguments: input }, sourceOf(toolCall, rest));
         let next = await running.next();
         for (; next.done !== true; next = await running.next()) tell(next.value, runManager);
         return answered(next.value, toolCallId);
@@ -50,8 +72,10 @@ export async function langchainTools(session: Session, options: AdapterOptions =
         const call = input as { readonly id?: string; readonly args?: Record<string, unknown> };
         const given = call.args ?? (input as Record<string, unknown>);
         // What LangChain refuses may run here, such as a null for what is optional: as this call, once.
-        const options = { toolCallId: call.id, signal: config?.signal };
-        return answered(await tools.answer({ kind: 'function', name, arguments: given }, options), call.id);
+        return answered(
+          await tools.answer({ kind: 'function', name, arguments: given }, sourceOf(call, config)),
+          call.id,
+        );
       }
     };
     return Object.assign(made, { invoke: invokeOrExplain as typeof made.invoke });

@@ -2,15 +2,18 @@
  * What all adapters share: a session's tools in a provider's form, and one way from a model's call to the answer that the model
  * reads. A wrong call is explained to the model, at most twice in a row for a tool (A15); then the session's owner is told.
  */
-import { identifierSchema, type ResultError, type ToolResultEnvelope } from '../../shared/envelope.ts';
+
+import { defined } from '../../shared/defined.ts';
+import type { ResultError, ToolResultEnvelope } from '../../shared/envelope.ts';
 import type { ProviderCall } from '../../shared/exports/decode.ts';
 import type { ExportOptions, Provider, ToolExport } from '../../shared/exports/tools-for.ts';
 import { type Issue, PawlError } from '../../shared/failure.ts';
-import { digest } from '../../shared/fingerprint.ts';
 import { refusal } from '../../shared/outcome.ts';
 import { uuidv7 } from '../../shared/time.ts';
+import type { CallOptions } from '../call-envelope.ts';
 import { listed } from '../params.ts';
 import type { Session, SessionEvents } from '../session.ts';
+import { type Answer, identifierOf, ModelCalls, markedId } from './model-calls.ts';
 import { type ModelContent, modelContent, textOf } from './model-content.ts';
 
 export type { ModelContent } from './model-content.ts';
@@ -25,7 +28,10 @@ export interface AdapterOptions extends ExportOptions {
   readonly onEvent?: (event: CallNews) => void;
   /** The model got a tool's parameters wrong three times in a row. */
   readonly onGivenUp?: (tool: string, message: string) => void;
-  /** The turn that calls belong to, for `perTurn` budgets and `ctx.turnId`; a function is asked at each call. */
+  /**
+   * The turn that calls belong to, for `perTurn` budgets and `ctx.turnId`; a function is asked at each call. What a function says, as what
+   * `run` is given, is the turn of one answer: there an ID names one call. A text stands for all answers of the adapter.
+   */
   readonly turnId?: string | (() => string | undefined);
   /** A result's text comes to the model up to this size, with a mark where it is cut; the call's own result stays whole. Default 65536. */
   readonly maxOutputBytes?: number;
@@ -57,12 +63,23 @@ export interface ModelCallOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** What an adapter knows of a call beside what its caller says. */
+export interface CallSource extends ModelCallOptions {
+  /** The object that holds the call, as the model gave it: the same object again is the same call. */
+  readonly held?: object | undefined;
+  /** What the library says of the answer: the same for all runs of one answer, another for every other. */
+  readonly answerName?: string | undefined;
+  /** Of calls that come together. */
+  readonly answer?: Answer | undefined;
+}
+
 export class ModelTools {
   readonly exported: ToolExport;
   readonly #session: Session;
   readonly #provider: Provider;
   readonly #options: AdapterOptions;
   readonly #wrong = new Map<string, number>();
+  readonly #calls: ModelCalls;
 
   static async of(session: Session, provider: Provider, options: AdapterOptions = {}): Promise<ModelTools> {
     return new ModelTools(session, provider, await session.toolsFor(provider, options), options);
@@ -73,10 +90,16 @@ export class ModelTools {
     this.#provider = provider;
     this.exported = exported;
     this.#options = options;
+    this.#calls = new ModelCalls(session);
+  }
+
+  /** Begins an answer of the model whose calls come together. */
+  beginAnswer(): Answer {
+    return this.#calls.begin();
   }
 
   /** Runs a model's call to its end. */
-  async answer(call: ProviderCall, options: ModelCallOptions = {}): Promise<ModelAnswer> {
+  async answer(call: ProviderCall, options: CallSource = {}): Promise<ModelAnswer> {
     const running = this.run(call, options);
     for (;;) {
       const next = await running.next();
@@ -85,8 +108,7 @@ export class ModelTools {
   }
 
   /** The same, with its news on the way. Rejects only when Redis is out of reach. */
-  async *run(call: ProviderCall, given: ModelCallOptions = {}): AsyncGenerator<CallNews, ModelAnswer> {
-    const toolCallId = identifierOf(given.toolCallId);
+  async *run(call: ProviderCall, given: CallSource = {}): AsyncGenerator<CallNews, ModelAnswer> {
     const turnId = given.turnId ?? this.#turn();
     const { signal } = given;
     const shown = 'name' in call ? call.name : call.kind;
@@ -95,13 +117,11 @@ export class ModelTools {
     let result: ToolResultEnvelope;
     try {
       const { namespace, name, params } = await this.#session.decode(this.exported, call);
-      const options = {
-        namespace,
-        ...(toolCallId === undefined ? {} : { toolCallId }),
-        ...(turnId === undefined ? {} : { turnId }),
-        ...(signal === undefined ? {} : { signal }),
-      };
-      result = yield* this.#follow(name, params, options);
+      const options = defined<CallOptions>({ namespace, turnId, signal });
+      const run = (toolCallId?: string) => this.#follow(name, params, defined<CallOptions>({ ...options, toolCallId }));
+      // Small servers leave the ID empty.
+      if (given.toolCallId === undefined || given.toolCallId === '') result = yield* run();
+      else result = yield* this.#calls.run({ namespace, name, params, turnId, ...this.#source(given) }, run);
     } catch (error) {
       if (!(error instanceof PawlError) || error.code === 'BACKEND_UNAVAILABLE') throw error;
       return failed(await explained(error));
@@ -120,6 +140,12 @@ export class ModelTools {
     return { ...failed(await explained(result.error, result)), result };
   }
 
+  #source({ toolCallId = '', turnId, answerName, held, answer }: CallSource) {
+    const isNamed = answerName !== undefined || turnId !== undefined || typeof this.#options.turnId === 'function';
+    const id = answerName === undefined ? identifierOf(toolCallId) : markedId(toolCallId, answerName);
+    return { toolCallId: id, isNamed, held, answer };
+  }
+
   #turn(): string | undefined {
     const { turnId } = this.#options;
     return typeof turnId === 'function' ? turnId() : turnId;
@@ -128,7 +154,7 @@ export class ModelTools {
   async *#follow(
     name: string,
     params: Readonly<Record<string, unknown>>,
-    options: Parameters<Session['submit']>[2],
+    options: CallOptions,
   ): AsyncGenerator<CallNews, ToolResultEnvelope> {
     const { events } = this.#session;
     const heard: CallNews[] = [];
@@ -206,10 +232,4 @@ export class ModelTools {
 function failed(words: string): ModelAnswer {
   const text = words.toWellFormed();
   return { content: [{ type: 'text', text }], text, isError: true };
-}
-
-/** Gateways write more into a call's ID than an identifier holds, such as the signature of a thought; small servers leave it empty. */
-function identifierOf(toolCallId: string | undefined): string | undefined {
-  if (toolCallId === undefined || toolCallId === '') return undefined;
-  return identifierSchema.safeParse(toolCallId).success ? toolCallId : digest(toolCallId);
 }

@@ -9,6 +9,7 @@ import type { Session } from '../session.ts';
 import { dataUrl } from './model-content.ts';
 import {
   type AdapterOptions,
+  type CallSource,
   type ModelAnswer,
   type ModelCallOptions,
   type ModelContent,
@@ -69,9 +70,9 @@ export interface ResponsesTools {
 
 export async function responsesTools(session: Session, options?: AdapterOptions): Promise<ResponsesTools> {
   const tools = await ModelTools.of(session, 'openai', options);
-  const runOne = async (item: ResponseItem, call: ProviderCall, given: ModelCallOptions): Promise<ToolOutput> => {
+  const runOne = async (item: ResponseItem, call: ProviderCall, given: CallSource): Promise<ToolOutput> => {
     const toolCallId = item.call_id ?? undefined;
-    const { content, text } = await tools.answer(call, { ...given, toolCallId });
+    const { content, text } = await tools.answer(call, { ...given, toolCallId, held: item });
     const id = toolCallId ?? '';
     if (call.kind === 'local-shell') return { type: 'local_shell_call_output', id, call_id: id, output: text };
     const type = call.kind === 'custom' ? 'custom_tool_call_output' : 'function_call_output';
@@ -79,13 +80,15 @@ export async function responsesTools(session: Session, options?: AdapterOptions)
   };
   return {
     tools: [...tools.exported.tools] as object[] as ResponsesTool[],
-    run: (output, given = {}) =>
-      Promise.all(
+    run(output, given = {}) {
+      const answer = tools.beginAnswer();
+      return Promise.all(
         output.flatMap((item) => {
           const call = callOf(item);
-          return call === undefined ? [] : [runOne(item, call, given)];
+          return call === undefined ? [] : [runOne(item, call, { ...given, answer })];
         }),
-      ),
+      );
+    },
   };
 }
 
@@ -156,15 +159,18 @@ export interface ChatTools {
 /** For Chat Completions, which servers of other models speak as well: functions alone, and answers that are text. */
 export async function chatTools(session: Session, options?: AdapterOptions): Promise<ChatTools> {
   const tools = await ModelTools.of(session, 'openai', { ...options, native: false });
-  const runOne = async (asked: ChatToolCall, given: ModelCallOptions): Promise<ChatToolMessage> => {
+  const runOne = async (asked: ChatToolCall, given: CallSource): Promise<ChatToolMessage> => {
     const { id = '', function: { name = '', arguments: sent = '' } = {} } = asked;
     const call = { kind: 'function', name, arguments: argumentsOf(sent) } as const;
-    const { content } = await tools.answer(call, { ...given, toolCallId: id });
+    const { content } = await tools.answer(call, { ...given, toolCallId: id, held: asked });
     return { role: 'tool', tool_call_id: id, content: content.map(lineOf).join('\n') };
   };
   return {
     tools: tools.exported.tools.map(({ type: _, ...shown }) => ({ type: 'function', function: shown }) as ChatTool),
-    run: (calls, given = {}) => Promise.all((calls ?? []).map((call) => runOne(call, given))),
+    run(calls, given = {}) {
+      const answer = tools.beginAnswer();
+      return Promise.all((calls ?? []).map((call) => runOne(call, { ...given, answer })));
+    },
   };
 }
 
@@ -212,6 +218,7 @@ export async function agentTools<AgentTool>(
         } as const;
         const { content, text }: ModelAnswer = await tools.answer(call, {
           toolCallId: details?.toolCall?.callId,
+          held: details?.toolCall,
           signal: details?.signal,
         });
         if (!hasImages(content)) return text;

@@ -7,6 +7,7 @@ import { ownName } from '../../shared/exports/names.ts';
 import { flatRoot } from '../../shared/exports/root.ts';
 import type { FailureCode } from '../../shared/failure.ts';
 import type { JsonSchema } from '../../shared/schema.ts';
+import { withoutReference } from '../../shared/schema-references.ts';
 import { startOf, wellFormed } from '../../shared/text-cut.ts';
 import { DEFAULT_NAMESPACE, type Tier, type ToolAnnotations } from '../../shared/tool.ts';
 import type { Pawl } from '../client.ts';
@@ -73,12 +74,14 @@ export function toolView(offer: McpOffer, knowsTasks: boolean) {
 
 /** MCP takes no parameters but those of an object, and that with all that JSON Schema says of it. */
 function objectRoot(schema: JsonSchema): JsonSchema {
-  return schema['type'] === 'object' ? schema : flatRoot(schema).schema;
+  const root = withoutReference(schema, schema);
+  return root['type'] === 'object' ? root : flatRoot(schema).schema;
 }
 
 /** Clients hold a result against it, as structured content; that is an object, or there is none. */
 export function declaredOutput({ outputSchema }: McpOffer): JsonSchema | undefined {
-  return outputSchema?.['type'] === 'object' && isForAllClients(outputSchema) ? outputSchema : undefined;
+  const root = outputSchema && withoutReference(outputSchema, outputSchema);
+  return root?.['type'] === 'object' && isForAllClients(root) ? root : undefined;
 }
 
 /** Official clients compile all output schemas at once, with ECMAScript's `u`: one that they cannot compile takes the whole list. */

@@ -1,6 +1,6 @@
 /** What a model sent, put into the form that the tool's own schema describes. */
-import { decoded } from '../json-pointer.ts';
 import type { JsonSchema } from '../schema.ts';
+import { withoutReference } from '../schema-references.ts';
 
 type Parts = Readonly<Record<string, unknown>>;
 type Memo<Found> = Map<Parts, Map<unknown, Found>>;
@@ -142,12 +142,7 @@ function lengthOf(value: unknown): number {
 
 function resolve(schema: unknown, root: Parts): Parts {
   if (typeof schema !== 'object' || schema === null) return NOTHING;
-  const reference = (schema as Parts)['$ref'];
-  if (reference === '#') return root;
-  if (typeof reference !== 'string' || !reference.startsWith('#/$defs/')) return schema as Parts;
-  const name = decoded(reference.slice('#/$defs/'.length));
-  const target = ((root['$defs'] ?? {}) as Parts)[name];
-  return typeof target === 'object' && target !== null ? (target as Parts) : NOTHING;
+  return withoutReference(schema as Parts, root);
 }
 
 function isOfType(type: string, value: unknown): boolean {

@@ -40,18 +40,25 @@ export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[
     if (tool.variant?.type !== 'freeform') throw invalid(`${tool.name} takes JSON arguments, not free text`);
     return { ...target, params: { [tool.variant.parameter ?? 'input']: call.input } };
   }
-  // Absent arguments are none, like an empty text: libraries hand on what a model left out.
-  const { arguments: sent = {} } = call;
-  const given = typeof sent === 'string' ? parse(tool.name, sent) : sent;
+  const given = argumentsIn(tool.name, call.arguments);
   if (typeof given !== 'object' || given === null || Array.isArray(given))
     throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${startOf(JSON.stringify(given), 100)}`);
   const params = underOwnNames(tool.inputSchema, given as Readonly<Record<string, unknown>>);
   return { ...target, params: withoutNulls(tool.inputSchema, params) as Readonly<Record<string, unknown>> };
 }
 
-function parse(name: string, text: string): unknown {
+/** Absent arguments are none, and so is what stands for nothing in JSON or as a text: libraries hand on what a model left out. */
+function argumentsIn(name: string, sent: unknown): unknown {
+  const given = typeof sent === 'string' ? parse(name, sent) : sent;
+  return given ?? {};
+}
+
+/** `trim` takes a byte order mark for white space, too. */
+function parse(name: string, sent: string): unknown {
+  const text = sent.trim();
+  if (text === '') return {};
   try {
-    return JSON.parse(text === '' ? '{}' : text);
+    return JSON.parse(text);
   } catch (error) {
     throw invalid(`the arguments of ${name} are not JSON: ${error instanceof Error ? error.message : String(error)}`);
   }

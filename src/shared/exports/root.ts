@@ -2,8 +2,9 @@
  * Parameters as one object. Providers refuse a schema that is combined at its root or has no type there, and one such tool fails the
  * whole request. Alternatives become one object with the properties of all, and what tells them apart is said in words.
  */
-import { decoded } from '../json-pointer.ts';
 import type { JsonSchema } from '../schema.ts';
+import { isTooCostly } from '../schema-cost.ts';
+import { withoutReference } from '../schema-references.ts';
 import { startOf } from '../text-cut.ts';
 import { type Dropped, inWords } from './subset.ts';
 
@@ -28,17 +29,20 @@ interface Flat {
  * alternative leaves undescribed is what another alternative says of it.
  */
 export function flatRoot(schema: JsonSchema): { readonly schema: JsonSchema; readonly dropped: readonly Dropped[] } {
+  // What no call can be checked by is not looked through either.
+  if (isTooCostly(schema))
+    return { schema: { type: 'object', properties: {} }, dropped: [{ path: '', keyword: '$ref' }] };
   const root = resolved(schema, schema);
   const left = UNSAYABLE.filter((keyword) => root[keyword] !== undefined);
   if (left.length === 0 && schema['$ref'] === undefined)
     return { schema: schema['type'] === 'object' ? schema : { ...schema, type: 'object' }, dropped: [] };
-  const { $defs } = schema;
+  const { $defs } = root;
   const isCombined = [...CHOICES, 'allOf'].some((keyword) => left.includes(keyword));
   const unsaid = [...left, ...['unevaluatedProperties'].filter((name) => isCombined && root[name] !== undefined)];
   const kept = Object.entries(root).filter(
     ([keyword]) => !(unsaid.includes(keyword) || ['$ref', 'required'].includes(keyword)),
   );
-  const { properties, required, isClosed } = flat(root, schema, []);
+  const { properties, required, isClosed } = flat(schema, schema, []);
   const words = unsaid.map((keyword) =>
     CHOICES.includes(keyword) ? choiceInWords(keyword, root[keyword], schema) : inWords(keyword, root[keyword]),
   );
@@ -60,11 +64,11 @@ export function flatRoot(schema: JsonSchema): { readonly schema: JsonSchema; rea
 }
 
 /** What an object and its alternatives describe together. */
-function flat(schema: unknown, root: Parts, within: readonly Parts[]): Flat {
-  const parts = resolved(schema, root);
+function flat(schema: unknown, root: Parts, within: readonly unknown[]): Flat {
   // A definition that consists of itself describes nothing more.
-  if (within.includes(parts) || within.length > MAX_DEPTH) return { properties: {}, required: [], isClosed: false };
-  const below = (part: unknown) => flat(part, root, [...within, parts]);
+  if (within.includes(schema) || within.length > MAX_DEPTH) return { properties: {}, required: [], isClosed: false };
+  const parts = resolved(schema, root);
+  const below = (part: unknown) => flat(part, root, [...within, schema]);
   const own: Flat = {
     properties: (parts['properties'] ?? {}) as Named,
     required: (parts['required'] as readonly string[] | undefined) ?? [],
@@ -160,14 +164,7 @@ function isObjects(branch: unknown, root: Parts): boolean {
   return branch !== false && [type].flat().includes('object');
 }
 
-/** What a reference leads to, with what is said beside it. */
-function resolved(schema: unknown, root: Parts, depth = 0): Parts {
-  if (typeof schema !== 'object' || schema === null) return {};
-  const { $ref, ...beside } = schema as Parts;
-  if (typeof $ref !== 'string' || depth > MAX_DEPTH) return schema as Parts;
-  if ($ref === '#') return root;
-  const definitions = (root['$defs'] ?? {}) as Named;
-  const name = $ref.startsWith('#/$defs/') ? decoded($ref.slice('#/$defs/'.length)) : '';
-  const target = Object.hasOwn(definitions, name) ? resolved(definitions[name], root, depth + 1) : {};
-  return Object.keys(beside).every((keyword) => keyword === '$defs') ? target : { ...target, ...beside };
+/** With what references lead to in their place. */
+function resolved(schema: unknown, root: Parts): Parts {
+  return typeof schema === 'object' && schema !== null ? withoutReference(schema as Parts, root) : {};
 }

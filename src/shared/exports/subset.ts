@@ -4,6 +4,7 @@
  */
 import type { JsonSchema } from '../schema.ts';
 import { startOf } from '../text-cut.ts';
+import { isOfType } from './refusals.ts';
 
 export interface Dropped {
   /** Where: `properties.when`. Empty for the root. */
@@ -71,6 +72,15 @@ function convert(schema: unknown, path: string, rules: SubsetRules, dropped: Dro
   if (made['const'] !== undefined && rules.constAsEnum) {
     made['enum'] = [made['const']];
     delete made['const'];
+  }
+  const { enum: values = made['const'] === undefined ? undefined : [made['const']] } = made;
+  if (Array.isArray(values)) {
+    // Values that contradict the type beside them are none that the tool takes.
+    const possible = values.filter((value) => isOfType(made, value));
+    if (possible.length === 0 && rules.closed)
+      throw new CannotBeStrict(`${path || 'the root'} has no value of its type`);
+    if (possible.length === 0) drop(made['enum'] === undefined ? 'const' : 'enum');
+    else if (possible.length < values.length) made['enum'] = possible;
   }
   // "Exactly one of" becomes "any of": it accepts more, so it counts as left out.
   if (Array.isArray(made['oneOf']) && rules.unknown.has('oneOf') && made['anyOf'] === undefined) {

@@ -5,10 +5,12 @@
  */
 import { PawlError } from '../failure.ts';
 import type { JsonSchema } from '../schema.ts';
+import { withoutReference } from '../schema-references.ts';
 import { wellFormed } from '../text-cut.ts';
 import type { Tool, ToolExample, ToolIcon, ToolVariant } from '../tool.ts';
 import { exportedNames, type ToolReference } from './names.ts';
 import { renamedParameters, underPlainNames, withPlainNames } from './parameter-names.ts';
+import { refusalOf } from './refusals.ts';
 import { flatRoot } from './root.ts';
 import { CannotBeStrict, type Dropped, measure, type SubsetRules, toSubset } from './subset.ts';
 
@@ -263,6 +265,8 @@ function forOpenAi(tool: ExportableTool, name: string, { strict = true, native }
         throw new CannotBeStrict(
           `it has ${size[what as keyof typeof OPENAI_LIMITS]} ${what}; at most ${limit} are allowed`,
         );
+    const refusal = refusalOf('openai-strict', schema);
+    if (refusal !== undefined) throw new CannotBeStrict(refusal);
     return { exported: made(schema, true), strict: true, dropped, warnings: [] };
   } catch (error) {
     if (!(error instanceof CannotBeStrict)) throw error;
@@ -271,7 +275,8 @@ function forOpenAi(tool: ExportableTool, name: string, { strict = true, native }
 }
 
 function forMcp(tool: ExportableTool, name: string): Pick<Made, 'exported' | 'warnings'> {
-  const { title, description, annotations, outputSchema, icon, tier, effects } = tool;
+  const { title, description, annotations, icon, tier, effects } = tool;
+  const outputSchema = tool.outputSchema && withoutReference(tool.outputSchema, tool.outputSchema);
   const isObject = outputSchema?.['type'] === 'object';
   const exported = {
     name,
@@ -318,7 +323,8 @@ function anthropicStrict(tools: readonly ExportableTool[], options: ExportOption
 
 function anthropicSize(tool: ExportableTool): { readonly optional: number; readonly unions: number } | string {
   try {
-    return measure(toSubset(tool.inputSchema, ANTHROPIC).schema);
+    const { schema } = toSubset(tool.inputSchema, ANTHROPIC);
+    return refusalOf('anthropic-strict', schema) ?? measure(schema);
   } catch (error) {
     if (!(error instanceof CannotBeStrict)) throw error;
     return error.message;

@@ -38,6 +38,7 @@ import { WorkerMail } from './mail.ts';
 import { Messages } from './messages.ts';
 import { Questions } from './questions.ts';
 import { closeConnection, isClustered, type Redis, reach, serversOf } from './redis.ts';
+import { RepeatedCalls } from './repeated-calls.ts';
 import { Sessions } from './sessions.ts';
 import { Shards } from './shards.ts';
 import { SkillRecords } from './skills.ts';
@@ -67,6 +68,7 @@ export interface Backend {
   readonly approvals: Approvals;
   readonly grants: Grants;
   readonly agents: Agents;
+  readonly repeatedCalls: RepeatedCalls;
   readonly messages: Messages;
   readonly questions: Questions;
   readonly seals: Seals;
@@ -151,6 +153,7 @@ export async function openBackend(options: BackendOptions): Promise<Backend> {
       shards,
       approvals: new Approvals(redis, ledger, seals, settings),
       grants: new Grants(redis, settings.prefix, seals),
+      repeatedCalls: new RepeatedCalls(redis, settings.prefix, settings.ttl.doneMs),
       agents: new Agents(redis, settings.prefix, seals),
       messages: new Messages(redis, settings.prefix),
       questions: new Questions(redis, settings.prefix, seals),

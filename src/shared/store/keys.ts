@@ -226,6 +226,11 @@ export class FleetKeys {
     return `${this.turns}call:${callId}`;
   }
 
+  /** The newest name of a model's call whose ID came again. */
+  repeatedCall(call: string): string {
+    return `${this.prefix}:{fleet}:repeated-call:${call}`;
+  }
+
   /** A sub-agent, and what it is told. */
   agent(agentId: string): string {
     return `${this.prefix}:{fleet}:agent:${agentId}`;

@@ -5,7 +5,7 @@ import type { ApprovalRequest } from '../approval.ts';
 import type { Limits } from '../budget.ts';
 import type { AttemptRecord } from '../call.ts';
 import { PawlError } from '../failure.ts';
-import { isMerged, placeOf } from '../fingerprint.ts';
+import { isMerged, placeOf, type RequestNaming, requestNameOf } from '../fingerprint.ts';
 import type { Outcome } from '../outcome.ts';
 import type { RetryAllowance } from '../retry-budget.ts';
 import { FORGED_OUTCOME, Seals } from '../seals.ts';
@@ -468,7 +468,16 @@ function wasMerged(
   { sameRequest = '', paramsDigest = '' }: Readonly<Record<string, string>>,
   { envelope }: StoredRequest,
 ): boolean {
-  return isMerged(callId, sameRequest, { callId: leadingId, envelope, paramsDigest });
+  const asked = requestNamed(sameRequest);
+  return asked !== undefined && isMerged(callId, asked, { callId: leadingId, envelope, paramsDigest });
+}
+
+function requestNamed(stored: string): string | undefined {
+  try {
+    return requestNameOf(JSON.parse(stored) as RequestNaming);
+  } catch {
+    return undefined;
+  }
 }
 
 function ended({ phase: _, ...fields }: Readonly<Record<string, string>>): Readonly<Record<string, string>> {

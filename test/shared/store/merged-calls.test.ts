@@ -56,7 +56,13 @@ describe('who writes to Redis without a key makes no call another one (DESIGN, d
     await settle(books, leader, (await started(books, leader)).fence);
     const keys = ledger.keys(PLACE);
     await redis.hset(keys.record(leader.callId), 'paramsDigest', other.paramsDigest);
-    await redis.hset(keys.record(other.callId), 'sameAs', leader.callId, 'sameRequest', 'model-b');
+    await redis.hset(
+      keys.record(other.callId),
+      'sameAs',
+      leader.callId,
+      'sameRequest',
+      JSON.stringify(other.request.envelope),
+    );
     expect(await ledger.claim(other)).toMatchObject({ kind: 'ended', callId: other.callId, outcome: FORGED });
     expect(await ledger.read(other.callId)).toMatchObject({ callId: other.callId, state: 'failed', outcome: FORGED });
     // Nor by a copy of all that its record says.
@@ -104,11 +110,11 @@ test.each(['session', 'global'] as const)(
     const params = { path: 'a.txt' };
     const first = pending(await session.submit(gate.tool, params));
     await gate.arrived();
-    const merged = pending(await other.submit(gate.tool, params, { toolCallId: 'call_7' }));
+    const merged = pending(await other.submit(gate.tool, params, { toolCallId: 'call_7', turnId: 'turn-1' }));
     expect(merged.callId).toBe(first.callId);
     gate.open();
     expect((await merged.result).cache?.matchedOn).toBe('inflight');
-    const again = await other.call(gate.tool, params, { toolCallId: 'call_7' });
+    const again = await other.call(gate.tool, params, { toolCallId: 'call_7', turnId: 'turn-1' });
     expect(again).toMatchObject({ status: 'success', fromCache: true });
     expect(gate.contexts).toHaveLength(1);
   },

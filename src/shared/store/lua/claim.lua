@@ -67,7 +67,10 @@ if not record.exists and merging then
     if leading.state == 'inflight' then
       if mode == 'enforced' then
         local asked = cjson.decode(request).envelope
-        redis.call('HSET', own, 'sameAs', leader, 'sameRequest', asked.toolCallId or asked.requestId)
+        local naming = {toolCallId = asked.toolCallId, requestId = asked.requestId, target = asked.target, control = {}}
+        -- An empty list would be written as an object.
+        if asked.control.requestTags and #asked.control.requestTags > 0 then naming.control = {requestTags = asked.control.requestTags} end
+        redis.call('HSET', own, 'sameAs', leader, 'sameRequest', cjson.encode(naming))
         -- For as long as the leading call may be in flight, and its record from then on.
         redis.call('PEXPIRE', own, text(retentionMs + math.max(0, redis.call('PTTL', slot))))
       end

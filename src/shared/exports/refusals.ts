@@ -1,0 +1,120 @@
+/**
+ * What providers refuse in the parameters of a tool. One refused tool fails the whole request, so every export is held against this table
+ * before it is handed out.
+ */
+type Parts = Readonly<Record<string, unknown>>;
+
+/** A provider's API in one of its modes. */
+export type Form = 'openai-strict' | 'openai' | 'anthropic-strict' | 'anthropic' | 'gemini' | 'mcp';
+
+interface Refusal {
+  readonly forms: readonly Form[];
+  readonly what: string;
+  /** Whether a schema below the parameters, or they themselves (`isRoot`), is refused. */
+  readonly holds: (schema: Parts, isRoot: boolean) => boolean;
+}
+
+const STRICT: readonly Form[] = ['openai-strict', 'anthropic-strict'];
+const READ_BY_PROVIDERS: readonly Form[] = [...STRICT, 'openai', 'gemini'];
+const ALL: readonly Form[] = [...READ_BY_PROVIDERS, 'anthropic', 'mcp'];
+
+const has = (schema: Parts, keyword: string) => schema[keyword] !== undefined;
+const isOf = ({ type }: Parts, name: string) => [type].flat().includes(name);
+
+const REFUSALS: readonly Refusal[] = [
+  { forms: ALL, what: 'is no object', holds: (schema, isRoot) => isRoot && schema['type'] !== 'object' },
+  {
+    forms: ALL.filter((form) => form !== 'mcp'),
+    what: 'is combined at its root',
+    holds: (schema, isRoot) =>
+      isRoot && ['anyOf', 'oneOf', 'allOf', 'not', 'enum', '$ref'].some((each) => has(schema, each)),
+  },
+  {
+    forms: READ_BY_PROVIDERS,
+    what: 'has an enum without values',
+    holds: ({ enum: values }) => Array.isArray(values) && values.length === 0,
+  },
+  {
+    forms: READ_BY_PROVIDERS,
+    what: 'has values that are not of its type',
+    holds: (schema) => (valuesOf(schema) ?? []).some((value) => !isOfType(schema, value)),
+  },
+  {
+    forms: ['openai-strict'],
+    what: 'has values without a type',
+    holds: (schema) => valuesOf(schema) !== undefined && !has(schema, 'type'),
+  },
+  {
+    forms: ['openai-strict', 'openai'],
+    what: 'has a list that says nothing of its items',
+    holds: (schema) => isOf(schema, 'array') && !has(schema, 'items'),
+  },
+  {
+    forms: STRICT,
+    what: 'has an open object',
+    holds: (schema) => isOf(schema, 'object') && schema['additionalProperties'] !== false,
+  },
+  {
+    forms: ['openai-strict'],
+    what: 'has an optional property',
+    holds: ({ properties = {}, required = [] }) =>
+      Object.keys(properties as object).some((name) => !(required as readonly string[]).includes(name)),
+  },
+  {
+    forms: STRICT,
+    what: 'accepts anything',
+    holds: (schema) => !['type', 'anyOf', '$ref', 'enum', 'const'].some((keyword) => has(schema, keyword)),
+  },
+  {
+    forms: STRICT,
+    what: 'has something beside a reference',
+    holds: (schema) => has(schema, '$ref') && Object.keys(schema).some((keyword) => !keyword.startsWith('$')),
+  },
+  {
+    forms: STRICT,
+    what: 'has a keyword that is not understood',
+    holds: (schema) =>
+      ['oneOf', 'allOf', 'not', 'if', 'patternProperties', 'prefixItems'].some((each) => has(schema, each)),
+  },
+];
+
+/** What a provider refuses of the parameters, with its place; undefined where it takes them. */
+export function refusalOf(form: Form, parameters: Parts): string | undefined {
+  const table = REFUSALS.filter(({ forms }) => forms.includes(form));
+  const look = (schema: unknown, place: string): string | undefined => {
+    if (typeof schema !== 'object' || schema === null) return undefined;
+    const parts = schema as Parts;
+    const refused = table.find(({ holds }) => holds(parts, place === ''));
+    if (refused !== undefined) return `${place === '' ? 'the root' : place.slice(1)} ${refused.what}`;
+    for (const [name, below] of schemasBelow(parts)) {
+      const found = look(below, `${place}.${name}`);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  };
+  return look(parameters, '');
+}
+
+function schemasBelow(parts: Parts): (readonly [name: string, schema: unknown])[] {
+  const named = (keyword: string) =>
+    Object.entries((parts[keyword] ?? {}) as object).map(([name, part]) => [`${keyword}.${name}`, part] as const);
+  const single = ['items', 'additionalProperties'].map((keyword) => [keyword, parts[keyword]] as const);
+  return [...['properties', '$defs', 'anyOf', 'oneOf', 'allOf'].flatMap(named), ...single];
+}
+
+/** The values that a schema allows one by one. */
+function valuesOf({ const: only, enum: several }: Parts): readonly unknown[] | undefined {
+  if (only !== undefined) return [only];
+  return Array.isArray(several) ? several : undefined;
+}
+
+/** Whether a value is of a type that the schema names. */
+export function isOfType({ type }: Parts, value: unknown): boolean {
+  if (type === undefined) return true;
+  return [type].flat().some((name) => {
+    if (name === 'null') return value === null;
+    if (name === 'array') return Array.isArray(value);
+    if (name === 'object') return typeof value === 'object' && value !== null && !Array.isArray(value);
+    return name === 'integer' ? Number.isInteger(value) : typeof value === name;
+  });
+}

@@ -1,0 +1,236 @@
+/** Many model servers number the calls of each answer from the start: an ID names a call within one answer. */
+import { generateText, isStepCount } from 'ai';
+import { MockLanguageModelV4 } from 'ai/test';
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { aiSdkTools } from '../../../src/producer/adapters/ai-sdk.ts';
+import { messagesTools } from '../../../src/producer/adapters/anthropic.ts';
+import { langchainTools } from '../../../src/producer/adapters/langchain.ts';
+import type { AdapterOptions } from '../../../src/producer/adapters/model-tools.ts';
+import { agentTools, chatTools, responsesTools } from '../../../src/producer/adapters/openai.ts';
+import type { Session } from '../../../src/producer/session.ts';
+import { defineTool } from '../../../src/shared/tool.ts';
+import { startFleet } from '../fleet.ts';
+
+/** Counts, so that an earlier result is told from a new one. `once`: a second run of the same call would be a fault. */
+const counter = () => {
+  let runs = 0;
+  const tool = defineTool({
+    name: 'read',
+    version: '1.0.0',
+    description: 'Says how often it ran.',
+    tier: 'workspace',
+    effects: 'once',
+    input: z.object({ path: z.string() }),
+    run() {
+      runs += 1;
+      return { output: `run ${runs}` };
+    },
+  });
+  return { tool, runs: () => runs };
+};
+
+const ID = 'read:0';
+const input = { path: 'n.txt' };
+
+/** Runs answers of a model, each of one call with the same ID; what an answer holds is made anew for each. */
+interface Loop {
+  answer(): object;
+  run(answer: object, turnId?: string): Promise<string>;
+}
+
+const text = (value: unknown) => /run \d+/.exec(JSON.stringify(value))?.[0] ?? JSON.stringify(value);
+
+const LOOPS: Readonly<Record<string, (session: Session, options?: AdapterOptions) => Promise<Loop>>> = {
+  async chat(session, options) {
+    const tools = await chatTools(session, options);
+    return {
+      answer: () => [{ id: ID, type: 'function', function: { name: 'read', arguments: JSON.stringify(input) } }],
+      run: async (calls, turnId) => text(await tools.run(calls as never, { turnId })),
+    };
+  },
+  async responses(session, options) {
+    const tools = await responsesTools(session, options);
+    return {
+      answer: () => [{ type: 'function_call', call_id: ID, name: 'read', arguments: JSON.stringify(input) }],
+      run: async (output, turnId) => text(await tools.run(output as never, { turnId })),
+    };
+  },
+  async messages(session, options) {
+    const tools = await messagesTools(session, options);
+    return {
+      answer: () => [{ type: 'tool_use', id: ID, name: 'read', input: { ...input } }],
+      run: async (content, turnId) => text(await tools.run(content as never, { turnId })),
+    };
+  },
+  async agents(session, options) {
+    const [tool] = await agentTools(session, (definition) => definition, options);
+    return {
+      answer: () => ({ callId: ID }),
+      run: async (toolCall) => text(await tool?.execute(input, undefined, { toolCall })),
+    };
+  },
+  async langchain(session, options) {
+    const [tool] = await langchainTools(session, options);
+    return {
+      answer: () => ({ type: 'tool_call', id: ID, name: 'read', args: { ...input } }),
+      run: async (call) => text(await tool?.invoke(call as never)),
+    };
+  },
+  async langgraph(session, options) {
+    const [tool] = await langchainTools(session, options);
+    let tasks = 0;
+    return {
+      answer() {
+        tasks += 1;
+        return { task: `tools:${tasks}` };
+      },
+      run: async ({ task }: { task?: string }) => {
+        const call = { type: 'tool_call', id: ID, name: 'read', args: { ...input } };
+        return text(await tool?.invoke(call as never, { configurable: { checkpoint_ns: task } }));
+      },
+    };
+  },
+  async 'ai-sdk'(session, options) {
+    const { read } = await aiSdkTools(session, { ...options, preliminary: false });
+    let messages: object[] = [{ role: 'user', content: 'What does n.txt say?' }];
+    return {
+      answer: () => {
+        const before = messages;
+        messages = [...messages, { role: 'assistant', content: [] }, { role: 'tool', content: [] }];
+        return before;
+      },
+      run: async (before) =>
+        text(await read?.execute?.(input, { toolCallId: ID, messages: before, context: undefined } as never)),
+    };
+  },
+};
+
+/** Where an answer comes from again after a restart: from a database, as JSON. */
+const stored = <Value>(value: Value): Value => JSON.parse(JSON.stringify(value)) as Value;
+
+/** Those of libraries that run answers themselves take a turn among their options alone. */
+const TAKES_TURNS = ['chat', 'responses', 'messages'];
+
+describe.each(Object.entries(LOOPS))('pawl’s adapter for %s', (kind, open) => {
+  test('a later answer with the same ID and arguments is a new call', async () => {
+    const { tool, runs } = counter();
+    const { session } = await startFleet({ tools: [tool] });
+    const loop = await open(session);
+    for (let answer = 1; answer <= 3; answer += 1) expect(await loop.run(loop.answer())).toBe(`run ${answer}`);
+    expect(runs()).toBe(3);
+  });
+
+  test('the same answer run again is the same call, in this process and after a crash, whichever answer it is', async () => {
+    const { tool, runs } = counter();
+    const { session, pawl } = await startFleet({ tools: [tool] });
+    const loop = await open(session);
+    for (let answer = 1; answer <= 3; answer += 1) {
+      const given = loop.answer();
+      const kept = stored(given);
+      expect(await loop.run(given)).toBe(`run ${answer}`);
+      expect(await loop.run(given)).toBe(`run ${answer}`);
+      const resumed = await open(await pawl.session(session.key));
+      expect(await resumed.run(kept)).toBe(`run ${answer}`);
+    }
+    expect(runs()).toBe(3);
+  });
+
+  test('a turn that is one answer’s names its calls, and a text for all turns tells none apart', async () => {
+    const { tool, runs } = counter();
+    const { session } = await startFleet({ tools: [tool] });
+    let turn = 'first';
+    const loop = await open(session, TAKES_TURNS.includes(kind) ? {} : { turnId: () => turn });
+    const again = await open(session, { turnId: () => turn });
+    const answer = loop.answer();
+    expect(await loop.run(answer, turn)).toBe('run 1');
+    expect(await again.run(stored(answer), turn)).toBe('run 1');
+    turn = 'second';
+    // A new adapter, as a server makes one for each request, has not seen the first turn.
+    const next = await open(session, { turnId: () => turn });
+    expect(await next.run(loop.answer(), turn)).toBe('run 2');
+    const fixed = await open(session, { turnId: 'third' });
+    expect(await fixed.run(loop.answer())).toBe('run 3');
+    expect(await fixed.run(loop.answer())).toBe('run 4');
+    expect(runs()).toBe(4);
+  });
+});
+
+test('what a new adapter runs after its first answer is a later answer, whatever another adapter ran before', async () => {
+  const { tool } = counter();
+  const { session } = await startFleet({ tools: [tool] });
+  for (const name of ['chat', 'responses', 'messages']) {
+    const loop = await LOOPS[name]?.(session);
+    if (loop === undefined) throw new Error('there is no such loop');
+    const before = await loop.run(loop.answer());
+    const next = await LOOPS[name]?.(session);
+    await next?.run([]);
+    expect(await next?.run(loop.answer())).not.toBe(before);
+  }
+});
+
+test('calls with one constant ID in one answer are as many as their arguments', async () => {
+  const { tool, runs } = counter();
+  const { session } = await startFleet({ tools: [tool] });
+  const tools = await chatTools(session);
+  const call = (path: string) => ({ id: 'call', function: { name: 'read', arguments: JSON.stringify({ path }) } });
+  for (const turn of [1, 2]) {
+    await tools.run([call('a'), call('b'), call('a')]);
+    expect(runs()).toBe(2 * turn);
+  }
+});
+
+test('sessions share no ID of a call, also where they share a tool’s calls', async () => {
+  let runs = 0;
+  const tool = defineTool({
+    name: 'read',
+    version: '1.0.0',
+    description: 'Says how often it ran.',
+    tier: 'read-only',
+    effects: 'none',
+    input: z.object({ path: z.string() }),
+    run() {
+      runs += 1;
+      return { output: `run ${runs}` };
+    },
+  });
+  const { session, pawl } = await startFleet({ tools: [tool], settings: { tools: { read: { scope: 'global' } } } });
+  const other = await pawl.openSession();
+  for (const [index, one] of [session, other].entries()) {
+    const loop = await LOOPS['chat']?.(one);
+    if (loop === undefined) throw new Error('there is no such loop');
+    expect(await loop.run(loop.answer())).toBe(`run ${index + 1}`);
+  }
+});
+
+test('the AI SDK’s own loop runs each step’s call, though the server counts anew in each', async () => {
+  const { tool, runs } = counter();
+  const { session } = await startFleet({ tools: [tool] });
+  const usage = {
+    inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
+    outputTokens: { total: 1, text: 1, reasoning: 0 },
+  };
+  let steps = 0;
+  const model = new MockLanguageModelV4({
+    doGenerate: async () => {
+      steps += 1;
+      const isLast = steps > 2;
+      return {
+        content: isLast
+          ? [{ type: 'text', text: 'Done.' }]
+          : [{ type: 'tool-call', toolCallId: ID, toolName: 'read', input: JSON.stringify(input) }],
+        finishReason: { unified: isLast ? 'stop' : 'tool-calls', raw: undefined },
+        usage,
+        warnings: [],
+      } as never;
+    },
+  });
+  const { steps: made } = await generateText({
+    model,
+    tools: await aiSdkTools(session),
+    prompt: 'Read it twice.',
+    stopWhen: isStepCount(5),
+  });
+  expect(made.flatMap(({ toolResults }) => toolResults.map(({ output }) => text(output)))).toEqual(['run 1', 'run 2']);
+  expect(runs()).toBe(2);
+});
