@@ -311,17 +311,19 @@ export class LocalLedger implements CallLedger {
   async read(callId: string): Promise<KnownCall | undefined> {
     const record = await this.#parts.store.get(callId);
     if (record === undefined) return undefined;
+    const own = this.#own.get(callId);
     return {
       callId,
       state: record.state,
       createdAtMs: record.createdAtMs,
       readAtMs: await this.now(),
-      attempts: this.#own.get(callId)?.attempts ?? record.execution?.attempts ?? [],
+      attempts: own?.attempts ?? record.execution?.attempts ?? [],
       request: {
         envelope: {
           requestId: record.request.requestId,
           toolName: record.tool.slice(record.tool.lastIndexOf('.') + 1),
         },
+        ...(own === undefined ? {} : { tool: own.request.tool }),
       },
       ...(record.state === 'inflight' ? {} : { outcome: record.payload as Outcome }),
     };

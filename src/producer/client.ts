@@ -50,7 +50,7 @@ import { CircuitView } from './circuits.ts';
 import { closeSessions } from './close-sessions.ts';
 import { Dispatch, type DispatchEvent } from './dispatch.ts';
 import type { EnforcedCircuit } from './enforcement.ts';
-import { findCalls } from './find-calls.ts';
+import { type CallFilter, findCalls } from './find-calls.ts';
 import { type Follower, Follows } from './follow.ts';
 import { KnownSessions } from './known-sessions.ts';
 import { logListenerFailure, tell } from './listeners.ts';
@@ -438,13 +438,15 @@ export class Pawl implements AsyncDisposable {
     return this.#calls.requestCancel(callId, by);
   }
 
-  /** Gives a call with an unknown outcome a known one, or lets it run again. Throws `UNKNOWN_CALL` and `CALL_NOT_RESOLVABLE`. */
+  /** Gives a call in doubt a known outcome, or lets it run again. Throws `UNKNOWN_CALL` and `CALL_NOT_RESOLVABLE`. */
   resolve(callId: string, resolution: Resolution, by?: string): Promise<CallRecord> {
     return this.#calls.resolve(callId, resolution, by);
   }
 
   /** Calls of all tiers, the newest first. Outcomes that are stored apart, because they are large, are left out. */
-  async calls(options: { readonly limit?: number; readonly sessionKey?: string } = {}): Promise<CallRecord[]> {
+  async calls(
+    options: CallFilter & { readonly limit?: number; readonly sessionKey?: string } = {},
+  ): Promise<CallRecord[]> {
     const { ledger, shards } = this.#backend;
     const search = { ...options, limit: options.limit ?? 50, isSeen: () => true };
     const { records } = await findCalls(shards.places(), ledger, search);

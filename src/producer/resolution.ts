@@ -1,5 +1,5 @@
 /**
- * What a person found out of a call whose outcome was unknown.
+ * What an operator found out of a call that was in doubt.
  */
 import type { Settings } from '../shared/config.ts';
 import { failureOf } from '../shared/failure.ts';
@@ -30,9 +30,6 @@ export function resolveAs(
     };
     return ledger.resolve(record.callId, 'done', outcome, ttl.doneMs);
   }
-  const error = resultError(
-    failureOf('TOOL_FAILED', 'Somebody found out that the effect did not take place.'),
-    'error',
-  );
+  const error = resultError(failureOf('TOOL_FAILED', 'Resolved by an operator: the effect did not happen.'), 'error');
   return ledger.resolve(record.callId, 'failed', { ...base, status: 'error', error }, ttl.failedMs);
 }

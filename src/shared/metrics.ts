@@ -142,7 +142,7 @@ export const METRICS = {
   inDoubtEnds: define({
     name: 'in_doubt_total',
     type: 'counter',
-    help: 'Calls that ended with an unknown outcome: the effect may have happened.',
+    help: 'Attempts that ended their call in doubt: the effect may have happened, or the call was quarantined.',
     labels: ['tool'],
     countedBy: 'worker',
   }),
@@ -207,7 +207,7 @@ export const METRICS = {
   inDoubt: define({
     name: 'in_doubt_calls',
     type: 'gauge',
-    help: 'Calls with an unknown outcome that nobody has resolved.',
+    help: 'Calls in doubt that no operator has resolved.',
     labels: ['tier'],
     countedBy: 'fleet',
   }),

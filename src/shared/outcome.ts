@@ -52,6 +52,15 @@ export function doubtful(error: ResultError): ResultError {
   return { ...error, message, retriable: false, mayHaveHappened: true };
 }
 
+/**
+ * Whether an operator can resolve a call that ended so: it may have had its effect, or it was quarantined. `isUnresolved` of the
+ * Lua scripts is the same rule.
+ */
+export function isUnresolved(outcome: Pick<Outcome, 'error'> | undefined): boolean {
+  const error = outcome?.error;
+  return error?.mayHaveHappened === true || error?.code === 'POISONED';
+}
+
 /** Whether a result holds text from outside (I23): its tool says so, or the tool works outside and came back with an error. */
 export function bringsTaint(
   { output, error, attempts }: Pick<Outcome | ToolResultEnvelope, 'output' | 'error' | 'attempts'>,

@@ -47,6 +47,7 @@ const callSummary = z.object({
   tool: text,
   namespace: text,
   toolVersion: text,
+  effects: z.enum(EFFECTS).optional(),
   session: text,
   actorId: text,
   ...standing,
@@ -61,6 +62,10 @@ const callSummary = z.object({
   status: text.optional().describe('Of its result.'),
   errorCode: text.optional(),
   settlement: z.enum(SETTLEMENTS).optional(),
+  unresolved: z
+    .literal(true)
+    .optional()
+    .describe('It may have had its effect, or was quarantined: an operator can resolve it.'),
 });
 
 const progress = z.object({ progress: z.number(), total: z.number().optional(), message: text.optional() });

@@ -113,7 +113,7 @@ export class CallIndex {
     if (tool !== undefined && tool !== `${toolNamespace}.${toolName}`) return 'other';
     const [code] = await flushScript.run(
       this.#access.redis,
-      [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey)],
+      [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey), keys.inDoubt],
       [
         callId,
         FENCE_REMEMBERED_MS,

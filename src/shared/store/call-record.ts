@@ -2,6 +2,7 @@
  * What the ledger keeps of a call, and how a record reads.
  */
 import type { AttemptRecord, CallState, Phase } from '../call.ts';
+import type { Effects } from '../effects.ts';
 import type { ToolCallEnvelope } from '../envelope.ts';
 import type { Outcome } from '../outcome.ts';
 import { offerId } from './catalogue.ts';
@@ -12,7 +13,7 @@ export interface StoredRequest {
   readonly envelope: ToolCallEnvelope;
   /** Where the envelope's parameters are, when they are large and have not been read (or could not be). */
   readonly largeParams?: TextReference & { readonly id: string };
-  readonly tool: { readonly version: string; readonly definition: string };
+  readonly tool: { readonly version: string; readonly definition: string; readonly effects?: Effects };
   /** Seen by the tool and by those downstream. */
   readonly idempotencyKey: string;
   /** Handed in while the reliability layer was off: one attempt, and no circuit. */

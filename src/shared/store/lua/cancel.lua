@@ -45,6 +45,6 @@ redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIREAT', KEYS[1], expiresAt)
 if fields[7] then redis.call('PEXPIREAT', fields[7], expiresAt) end
 redis.call('ZREM', KEYS[2], ARGV[1])
-if ARGV[4] == 'failed' and isUnknown(outcome) then redis.call('ZADD', KEYS[3], expiresAt, ARGV[1]) end
+if isUnresolved(ARGV[4], outcome) then redis.call('ZADD', KEYS[3], expiresAt, ARGV[1]) end
 notify(withInbox(fields[4], ARGV[6]), ARGV[7], settledEvent(ARGV[1], ARGV[4], signature, outcome, now))
 return {'cancelled', now, fields[3]}

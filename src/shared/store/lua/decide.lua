@@ -50,7 +50,7 @@ else
   redis.call('PEXPIREAT', KEYS[3], expiresAt)
   if call[5] then redis.call('PEXPIREAT', call[5], expiresAt) end
   redis.call('ZREM', KEYS[4], ARGV[5])
-  if isUnknown(ARGV[7]) then redis.call('ZADD', KEYS[7], expiresAt, ARGV[5]) end
+  if isUnresolved('failed', ARGV[7]) then redis.call('ZADD', KEYS[7], expiresAt, ARGV[5]) end
   notify(call[4], ARGV[10], settledEvent(ARGV[5], 'failed', ARGV[8], ARGV[7], now))
 end
 return {'decided', now}

@@ -25,7 +25,7 @@ if fields[5] then redis.call('PEXPIREAT', fields[5], expiresAt) end
 if apart then redis.call('PEXPIREAT', apart.key, expiresAt) end
 if apart and apart.reference then redis.call('HSET', record, 'outcomeParts', apart.reference) end
 later('ZREM', base .. INFLIGHT, callId)
-if terms.state == 'failed' and isUnknown(ARGV[3]) then redis.call('ZADD', base .. IN_DOUBT, expiresAt, callId) end
+if isUnresolved(terms.state, ARGV[3]) then redis.call('ZADD', base .. IN_DOUBT, expiresAt, callId) end
 local sample = terms.sample
 if sample then
   local name = sample.circuit
