@@ -102,7 +102,7 @@ export function openStory(root, page, callId) {
       trace === undefined || url === undefined
         ? trace
         : element('a', { href: url.replace('{traceId}', trace), target: '_blank', rel: 'noreferrer' }, trace);
-    const { idempotencyKey, deadlineAtMs, expiresAtMs, worker, fence } = call;
+    const { idempotencyKey, deadlineAtMs, expiresAtMs, freeAtMs, worker, fence } = call;
     return facts([
       ['Session', link('sessions', call.session)],
       ['Actor', call.actorId],
@@ -116,6 +116,7 @@ export function openStory(root, page, callId) {
       ['Call', call.callId],
       ['Trace', traced],
       ['Kept', expiresAtMs === undefined ? undefined : `until ${moment(expiresAtMs)}`],
+      ['Key free', freeAtMs === undefined ? undefined : `from ${moment(freeAtMs)}`],
     ]);
   }
 

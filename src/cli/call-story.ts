@@ -81,10 +81,14 @@ function attemptEnding(attempt: AttemptRecord, { request, outcome }: CallRecord)
 }
 
 function ending(record: CallRecord): string[] {
-  const { outcome, state, expiresAtMs, readAtMs, callId } = record;
+  const { outcome, state, expiresAtMs, freeAtMs, readAtMs, callId } = record;
   if (outcome === undefined || state === 'inflight') return [];
   const kept = expiresAtMs === undefined ? '' : `, kept for ${duration(Math.max(0, expiresAtMs - readAtMs))} more`;
-  return ['', `  ended: ${outcome.status}${settled(outcome)}${kept}`, ...outcomeLines(outcome, callId)];
+  const free =
+    freeAtMs === undefined
+      ? ''
+      : `, its key ${freeAtMs > readAtMs ? `free again in ${duration(freeAtMs - readAtMs)}` : 'free again'}`;
+  return ['', `  ended: ${outcome.status}${settled(outcome)}${kept}${free}`, ...outcomeLines(outcome, callId)];
 }
 
 function settled({ settlement }: Outcome): string {

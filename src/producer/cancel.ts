@@ -1,6 +1,6 @@
 /** Cancelling a call from outside, wherever it is, and learning how that ended. */
 import { isHarmless, type LedgerTtls, type Settlement } from '../shared/call.ts';
-import { unstartedTtlMs } from '../shared/compensation.ts';
+import { lifeOfUnstarted } from '../shared/compensation.ts';
 import type { Effects } from '../shared/effects.ts';
 import type { ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
@@ -67,7 +67,7 @@ export function requestCancellation(
     state: 'cancelled',
     beforeStart: cancelledOutcome(record, 'cancelled-before-start'),
     betweenAttempts: cancelledOutcome(record, 'cancelled'),
-    ttlMs: unstartedTtlMs(ttl, control),
+    ...lifeOfUnstarted(ttl, control),
     // An attempt that was lost says nothing of its effects, but its tool does.
     ...(placeFor(record.callId).tier === 'read-only' || effectsOf(record) === 'none'
       ? {}

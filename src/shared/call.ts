@@ -7,7 +7,7 @@
  *           running            an attempt holds the newest fence
  *           waiting-retry      an attempt failed; the next one is in the queue's delayed set
  * done      a success, replayed to whoever asks again
- * failed    an error, replayed for a shorter time; also an outcome that is not known
+ * failed    an error, replayed until its key is free again; also an outcome that is not known
  * cancelled by a caller; nothing runs under this record again, unless it is in doubt and resolved as retry
  */
 import { type Failure, type FailureCode, PawlError } from './failure.ts';
@@ -150,10 +150,27 @@ export interface AttemptRecord {
   readonly traceparent?: string;
 }
 
-/** How long records live, milliseconds (R16). */
+/** How long outcomes are replayed, milliseconds (R16). */
 export interface LedgerTtls {
   readonly doneMs: number;
+  /** The key of a failed call is free again after this time; its record stays as long as that of a success. */
   readonly failedMs: number;
   readonly cancelledMs: number;
 }
+
+/** How long a record lives, and after which time its key is free to run again, where that is sooner. */
+export interface RecordLife {
+  readonly ttlMs: number;
+  readonly freeAfterMs?: number;
+}
+
+/** Of a call that failed; `own` is its tool's policy. */
+export function lifeOfFailure(
+  ttl: Pick<LedgerTtls, 'doneMs' | 'failedMs'>,
+  own: { readonly doneMs?: number | undefined; readonly failedMs?: number | undefined } = {},
+): RecordLife {
+  const freeAfterMs = own.failedMs ?? ttl.failedMs;
+  return { ttlMs: Math.max(own.doneMs ?? ttl.doneMs, freeAfterMs), freeAfterMs };
+}
+
 export const DEFAULT_TTLS: LedgerTtls = { doneMs: 24 * 3_600_000, failedMs: 5 * 60_000, cancelledMs: 24 * 3_600_000 };

@@ -63,7 +63,7 @@ export const METRICS = {
   ttl: define({
     name: 'dedupe_ttl_seconds',
     type: 'gauge',
-    help: 'How long the ledger remembers a settled call of a tool, by the state it ended in.',
+    help: 'How long the key of a settled call replays its outcome, by tool and the state it ended in.',
     labels: ['tool', 'state'],
     countedBy: 'fleet',
   }),

@@ -8,10 +8,12 @@ import {
   type CallState,
   isKeptLong,
   leftInDoubt,
+  lifeOfFailure,
+  type RecordLife,
   type Settlement,
   settlementOfAborted,
 } from '../shared/call.ts';
-import { unstartedTtlMs } from '../shared/compensation.ts';
+import { lifeOfUnstarted } from '../shared/compensation.ts';
 import type { Settings, ToolPolicy } from '../shared/config.ts';
 import type { Effects } from '../shared/effects.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
@@ -126,7 +128,7 @@ export class Settler {
       ...(settlement === undefined ? {} : { settlement }),
     };
     const { callId, started, policy, registered, envelope } = begun;
-    const unstarted = settlement === 'cancelled' && { ttlMs: unstartedTtlMs(this.#settings.ttl, envelope.control) };
+    const unstarted = settlement === 'cancelled' && lifeOfUnstarted(this.#settings.ttl, envelope.control);
     const ending = this.#failing(callId, started.fence, outcome, attempts, {
       policy,
       effects: registered.tool.effects,
@@ -161,10 +163,11 @@ export class Settler {
     const keptLong = isKeptLong(effects, attempts, outcome.settlement);
     const inDoubt = keptLong && (!expectedRetrySafe || outcome.settlement === 'unsettled');
     const told = inDoubt && outcome.error !== undefined ? { ...outcome, error: doubtful(outcome.error) } : outcome;
-    const ending = this.#ending(callId, fence, told, policy);
+    const { ttlMs, freeAfterMs, ...ending } = this.#ending(callId, fence, told, policy);
     return {
       ...ending,
-      ...(keptLong ? { ttlMs: Math.max(ending.ttlMs, this.#doneTtlMs(policy)) } : {}),
+      ttlMs: keptLong ? Math.max(ttlMs, this.#doneTtlMs(policy)) : ttlMs,
+      ...(keptLong || freeAfterMs === undefined ? {} : { freeAfterMs }),
       outcomeJson: JSON.stringify(told),
       attempts,
     };
@@ -172,14 +175,14 @@ export class Settler {
 
   #ending(callId: string, fence: number, outcome: Outcome, policy: ToolPolicy) {
     const state = stateOf(outcome);
-    return { callId, fence, state, outcome, ttlMs: this.#ttlMs(state, outcome, policy) };
+    return { callId, fence, state, outcome, ...this.#life(state, outcome, policy) };
   }
 
-  /** R16. A call with an unknown outcome must not be forgotten sooner than a success. */
-  #ttlMs(state: Exclude<CallState, 'inflight'>, outcome: Outcome, policy: ToolPolicy): number {
+  /** R16. The key of a call in doubt must not be free sooner than that of a success. */
+  #life(state: Exclude<CallState, 'inflight'>, outcome: Outcome, policy: ToolPolicy): RecordLife {
     const { ttl } = this.#settings;
-    if (state === 'done' || isUnresolved(outcome)) return this.#doneTtlMs(policy);
-    return state === 'cancelled' ? ttl.cancelledMs : (policy.ttl?.failedMs ?? ttl.failedMs);
+    if (state === 'done' || isUnresolved(outcome)) return { ttlMs: this.#doneTtlMs(policy) };
+    return state === 'cancelled' ? { ttlMs: ttl.cancelledMs } : lifeOfFailure(ttl, policy.ttl);
   }
 
   #doneTtlMs(policy: ToolPolicy): number {

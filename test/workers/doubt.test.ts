@@ -161,9 +161,15 @@ describe('a hook that fails after an attempt, closed', () => {
     const { session, pawl } = await startFleet({ tools: [tool], hooks: [audit], settings });
     const { callId = '', error } = await session.call(tool, {}, { idempotencyKey: 'k' });
     expect(error).toMatchObject({ code: 'HOOK_FAILED', ...(isTold ? { mayHaveHappened: true } : {}) });
-    const { expiresAtMs = 0, updatedAtMs, attempts } = (await pawl.read(callId)) ?? { updatedAtMs: 0 };
+    const {
+      expiresAtMs = 0,
+      freeAtMs = expiresAtMs,
+      updatedAtMs,
+      attempts,
+    } = (await pawl.read(callId)) ?? { updatedAtMs: 0 };
     expect(attempts).toMatchObject([{ inDoubt: true }]);
-    expect(expiresAtMs - updatedAtMs).toBe(isTold ? 600_000 : 60_000);
+    expect(expiresAtMs - updatedAtMs).toBe(600_000);
+    expect(freeAtMs - updatedAtMs).toBe(isTold ? 600_000 : 60_000);
   });
 
   test('leaves one whose tool refused it as it was', async () => {

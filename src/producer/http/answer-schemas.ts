@@ -59,6 +59,7 @@ const callSummary = z.object({
   createdAtMs: atMs,
   updatedAtMs: atMs,
   expiresAtMs: atMs.optional(),
+  freeAtMs: atMs.optional().describe('Of a call that failed: when its key is free to run again.'),
   status: text.optional().describe('Of its result.'),
   errorCode: text.optional(),
   settlement: z.enum(SETTLEMENTS).optional(),

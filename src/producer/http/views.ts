@@ -43,6 +43,7 @@ export function callSummary(record: CallRecord) {
     createdAtMs: record.createdAtMs,
     updatedAtMs: record.updatedAtMs,
     ...(record.expiresAtMs === undefined ? {} : { expiresAtMs: record.expiresAtMs }),
+    ...(record.freeAtMs === undefined ? {} : { freeAtMs: record.freeAtMs }),
     ...(outcome === undefined || running ? {} : { status: outcome.status }),
     ...(outcome?.error === undefined || running ? {} : { errorCode: outcome.error.code }),
     ...(outcome?.settlement === undefined || running ? {} : { settlement: outcome.settlement }),

@@ -41,7 +41,7 @@ const flushScript = new Script('flush');
  */
 export function longestKeptMs({ ttl, tools }: Pick<Settings, 'ttl' | 'tools'>): number {
   const ofTools = Object.values(tools).flatMap(({ ttl: own }) => [own?.doneMs ?? 0, own?.failedMs ?? 0]);
-  return Math.max(ttl.doneMs, ...ofTools);
+  return Math.max(ttl.doneMs, ttl.failedMs, ...ofTools);
 }
 
 /** The calls of a place: by time, by session, in flight, in doubt, and how many there are. */

@@ -64,6 +64,8 @@ export interface CallRecord {
   readonly createdAtMs: number;
   readonly updatedAtMs: number;
   readonly expiresAtMs?: number;
+  /** When its key is free to run again, though the record is still there; absent where that is no sooner. */
+  readonly freeAtMs?: number;
   readonly lockUntilMs?: number;
   readonly worker?: string;
   readonly startedAtMs?: number;
@@ -112,6 +114,7 @@ export function recordOf(
     createdAtMs: Number(fields['createdAtMs']),
     updatedAtMs: Number(fields['updatedAtMs'] ?? fields['startedAtMs'] ?? fields['createdAtMs']),
     ...number('expiresAtMs'),
+    ...number('freeAtMs'),
     ...number('lockUntilMs'),
     ...number('startedAtMs'),
     ...(fields['worker'] === undefined ? {} : { worker: fields['worker'] }),

@@ -316,6 +316,11 @@ local function takeFrom(key, cost, keptMs, window)
   if calls == 1 or window == '0' then redis.call('PEXPIRE', key, keptMs) end
 end
 
+-- Whether the key of an ended call is free to run again, though its record is still there to be read.
+local function isFree(state, freeAtMs, now)
+  return freeAtMs and (state == 'failed' or state == 'cancelled') and tonumber(freeAtMs) <= now
+end
+
 -- Whether an operator can resolve a call of this state and outcome (JSON): it may have had its effect, or it was quarantined.
 -- No text of others can look so: JSON escapes its quotation marks.
 local function isUnresolved(state, outcome)

@@ -18,6 +18,7 @@ if apart and redis.call('EXISTS', apart.key) == 0 then error('UNKEPT: the text o
 redis.call('HSET', record, apart and 'outcomeAt' or 'outcome', apart and apart.key or ARGV[3], 'state', terms.state, 'attempts', ARGV[5],
   'updatedAtMs', text(now), 'expiresAtMs', expiresAt, 'version', text(fields[4] + 1))
 if ARGV[4] ~= '' then redis.call('HSET', record, 'outcomeSignature', ARGV[4]) end
+if terms.freeAfterMs then redis.call('HSET', record, 'freeAtMs', text(now + terms.freeAfterMs)) end
 if terms.retriable then redis.call('HSET', record, 'retriable', '1') end
 redis.call('HDEL', record, 'phase', 'inboxes', 'lockUntilMs', 'notBeforeMs', 'worker', 'token', 'cancelRequested')
 redis.call('PEXPIREAT', record, expiresAt)
