@@ -18,6 +18,7 @@ import {
   newSession,
   type OpenSession,
   parseOpenSession,
+  SESSION_CAPABILITIES,
   type SessionRecord,
   sessionClosed,
   sessionTaken,
@@ -471,8 +472,9 @@ export class Pawl implements AsyncDisposable {
     const asked = parseOpenSession(open);
     const above = asked.parent === undefined ? undefined : await this.session(asked.parent);
     const skills = await this.skills.named(asked.skills ?? []);
+    const channel = asked.channel ?? (await this.#defaultChannel(asked));
     const record = newSession(
-      asked,
+      channel === undefined ? asked : { ...asked, channel },
       above?.record,
       {
         sessionKey: uuidv7(),
@@ -488,6 +490,12 @@ export class Pawl implements AsyncDisposable {
     await this.#checkAbove(opened);
     this.#sessions.remember(opened);
     return new Session(this, opened, this.#options.clock ?? this.#backend.clock);
+  }
+
+  /** A session below another reaches people through that one, and a worker session reaches none. */
+  async #defaultChannel({ parent, kind }: ReturnType<typeof parseOpenSession>): Promise<SessionRecord['channel']> {
+    const reachesPeople = parent === undefined && SESSION_CAPABILITIES[kind].includes('channel');
+    return reachesPeople ? this.#backend.sessions.defaultChannel() : undefined;
   }
 
   /** Whoever closed the session above a moment ago has not seen the new one, if that did not see the end of it. */
