@@ -10,14 +10,11 @@ import { type LargeText, LargeTextWriter } from './large-text.ts';
 import { capOutput } from './output-cap.ts';
 import type { ToolAnnotations } from './tool.ts';
 
-export interface Outcome {
-  readonly status: ResultStatus;
+interface OutcomeBase {
   readonly toolName: string;
   /** From the first attempt's start to the end. */
   readonly durationMs: number;
   readonly attempts: number;
-  readonly output?: { readonly content: unknown; readonly metadata?: Readonly<Record<string, unknown>> };
-  readonly error?: ResultError;
   readonly retriedBy?: readonly RetriedBy[];
   /** What callers are shown of the output, in bytes; the record holds the whole. */
   readonly shownBytes?: number;
@@ -26,6 +23,16 @@ export interface Outcome {
   /** How a cancelled call ended. */
   readonly settlement?: Settlement;
 }
+
+export interface Output {
+  readonly content: unknown;
+  readonly metadata?: Readonly<Record<string, unknown>>;
+}
+
+/** `status === 'success'` narrows to the one variant with `output`. */
+export type Outcome =
+  | (OutcomeBase & { readonly status: 'success'; readonly output: Output; readonly error?: never })
+  | (OutcomeBase & { readonly status: FailureStatus; readonly error?: ResultError; readonly output?: never });
 
 export type FailureStatus = Exclude<ResultStatus, 'success'>;
 
