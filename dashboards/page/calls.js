@@ -30,8 +30,8 @@ export function open(root, page, callId) {
 }
 
 /** Where a call stands, in one word: the phase while it is in flight. */
-export function standingOf({ state, phase, errorCode, cancelRequested }) {
-  if (errorCode === 'OUTCOME_UNKNOWN' || errorCode === 'POISONED') return 'outcome unknown';
+export function standingOf({ state, phase, unresolved, cancelRequested }) {
+  if (unresolved === true) return 'outcome unknown';
   if (state !== 'inflight') return state;
   return cancelRequested ? 'cancelling' : (phase ?? state);
 }

@@ -29,7 +29,7 @@ export function open(root, page) {
     element(
       'p',
       { class: 'hint' },
-      'An attempt began and left no record, and running it again could do it twice. A person finds out, and says so.',
+      'An attempt may have had its effect, and running it again could do it twice. An operator finds out, and resolves the call.',
     ),
     doubt.root,
   );

@@ -102,7 +102,7 @@ export function openStory(root, page, callId) {
       trace === undefined || url === undefined
         ? trace
         : element('a', { href: url.replace('{traceId}', trace), target: '_blank', rel: 'noreferrer' }, trace);
-    const { idempotencyKey, deadlineAtMs, expiresAtMs, worker, fence } = call;
+    const { idempotencyKey, deadlineAtMs, expiresAtMs, freeAtMs, worker, fence } = call;
     return facts([
       ['Session', link('sessions', call.session)],
       ['Actor', call.actorId],
@@ -116,6 +116,7 @@ export function openStory(root, page, callId) {
       ['Call', call.callId],
       ['Trace', traced],
       ['Kept', expiresAtMs === undefined ? undefined : `until ${moment(expiresAtMs)}`],
+      ['Key free', freeAtMs === undefined ? undefined : `from ${moment(freeAtMs)}`],
     ]);
   }
 
@@ -130,7 +131,7 @@ export function resolveCall(call, page) {
   const say = { succeeded: 'It succeeded', failed: 'It did not happen', retry: 'Run it again' };
   return confirm({
     title: `What became of ${shownText(call.tool)}?`,
-    text: 'An attempt began and left no record. Find out in the system that it acts on whether it happened, then say so. Running it again may do it twice.',
+    text: 'An attempt may have had its effect. Find out in the system that it acts on whether it happened, then say so. Running it again may do it twice.',
     action: 'Resolve',
     fields: [{ name: 'as', label: 'Outcome', options: Object.values(say) }],
     async run({ as }) {
@@ -140,6 +141,13 @@ export function resolveCall(call, page) {
       return answer;
     },
   });
+}
+
+/** What a failed attempt says of another one. */
+function worthOf({ inDoubt, retriable }, { effects, unresolved }) {
+  if (inDoubt === true && effects !== 'none' && effects !== 'idempotent') return 'may have had its effect';
+  // What a call in doubt must not do is tried again, whatever this attempt proved.
+  return retriable && unresolved !== true ? 'worth another try' : 'final';
 }
 
 /** What became of a call, in order, with the time since it was handed in. */
@@ -176,7 +184,7 @@ function happenings(call, page) {
     else if (each.status === 'lost')
       add(each.finishedAtMs, 'bad', `Attempt ${each.attempt} was lost`, 'its worker died or was cut off');
     else {
-      const worth = each.retriable ? 'worth another try' : 'final';
+      const worth = worthOf(each, call);
       add(
         each.finishedAtMs,
         'bad',

@@ -1,6 +1,7 @@
 /** A call's whole story, for people: who asked for what, each attempt and wait, and how it ended. */
-import { type AttemptRecord, UNKNOWN_CODES } from '../shared/call.ts';
-import type { Outcome } from '../shared/outcome.ts';
+import { type AttemptRecord, isHarmless } from '../shared/call.ts';
+import type { ResultError } from '../shared/envelope.ts';
+import { isUnresolved, type Outcome } from '../shared/outcome.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
 import { startOf } from '../shared/text-cut.ts';
 import { duration, json, moment, oneLine, plainText } from './print.ts';
@@ -56,7 +57,7 @@ function history(record: CallRecord): string[] {
     lines.push(
       `${at(attempt.startedAtMs)}attempt ${attempt.attempt} began (fence ${attempt.fence}, ${attempt.worker})`,
     );
-    lines.push(`${at(attempt.finishedAtMs)}attempt ${attempt.attempt} ${attemptEnding(attempt)}`);
+    lines.push(`${at(attempt.finishedAtMs)}attempt ${attempt.attempt} ${attemptEnding(attempt, record)}`);
     if (attempt.delayMs !== undefined)
       lines.push(`${at(attempt.finishedAtMs)}waited ${duration(attempt.delayMs)} for the next attempt`);
   }
@@ -69,19 +70,26 @@ function history(record: CallRecord): string[] {
   return lines;
 }
 
-function attemptEnding(attempt: AttemptRecord): string {
+function attemptEnding(attempt: AttemptRecord, { request, outcome }: CallRecord): string {
   const tookMs = Math.max(0, attempt.finishedAtMs - attempt.startedAtMs);
   if (attempt.status === 'success') return `succeeded in ${duration(tookMs)}`;
   if (attempt.status === 'lost') return 'was lost with its worker';
   const code = attempt.errorCode ?? 'an error';
-  return `failed with ${code} after ${duration(tookMs)}, ${attempt.retriable ? 'worth another try' : 'final'}`;
+  const failed = `failed with ${code} after ${duration(tookMs)}`;
+  if (attempt.inDoubt === true && !isHarmless(request.tool.effects)) return `${failed}, and may have had its effect`;
+  // What a call in doubt must not do is tried again, whatever this attempt proved.
+  return `${failed}, ${attempt.retriable && !isUnresolved(outcome) ? 'worth another try' : 'final'}`;
 }
 
 function ending(record: CallRecord): string[] {
-  const { outcome, state, expiresAtMs, readAtMs, callId } = record;
+  const { outcome, state, expiresAtMs, freeAtMs, readAtMs, callId } = record;
   if (outcome === undefined || state === 'inflight') return [];
   const kept = expiresAtMs === undefined ? '' : `, kept for ${duration(Math.max(0, expiresAtMs - readAtMs))} more`;
-  return ['', `  ended: ${outcome.status}${settled(outcome)}${kept}`, ...outcomeLines(outcome, callId)];
+  const free =
+    freeAtMs === undefined
+      ? ''
+      : `, its key ${freeAtMs > readAtMs ? `free again in ${duration(freeAtMs - readAtMs)}` : 'free again'}`;
+  return ['', `  ended: ${outcome.status}${settled(outcome)}${kept}${free}`, ...outcomeLines(outcome, callId)];
 }
 
 function settled({ settlement }: Outcome): string {
@@ -92,7 +100,7 @@ function outcomeLines({ error, output }: Outcome, callId: string): string[] {
   if (error !== undefined) {
     const lines = [`  ${error.code}: ${oneLine(error.message)}`];
     for (const issue of error.issues ?? []) lines.push(`    ${oneLine(`${issue.path}: ${issue.message}`)}`);
-    return [...lines, ...howToResolve(error.code, callId).map((line) => `  ${line}`)];
+    return [...lines, ...howToResolve(error, callId).map((line) => `  ${line}`)];
   }
   const display = output?.metadata?.['display'];
   const text = typeof display === 'string' ? plainText(display) : json(output?.content ?? null);
@@ -101,9 +109,9 @@ function outcomeLines({ error, output }: Outcome, callId: string): string[] {
     .map((line) => `  ${line}`);
 }
 
-/** What to do about a call that ended with that code, when it leaves open what happened. */
-export function howToResolve(code: string, callId: string): readonly string[] {
-  if (!UNKNOWN_CODES.includes(code)) return [];
+/** What to do about a call that ended with that error, when it leaves open what happened. */
+export function howToResolve(error: ResultError, callId: string): readonly string[] {
+  if (!isUnresolved({ error })) return [];
   return [`find out whether it happened, then: pawl calls resolve ${callId} --as succeeded|failed|retry`];
 }
 

@@ -266,7 +266,7 @@ function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean):
   if (code === 'SIGNATURE_INVALID') say(context, `'pawl doctor' says which processes hold other signing keys`);
   if (code === 'LOOP_DETECTED') say(context, 'or name a call that is meant with --key');
   if (result.attempts > 1) say(context, `after ${count(result.attempts, 'attempt')}`);
-  if (callId !== undefined) for (const line of howToResolve(code, callId)) say(context, line);
+  if (callId !== undefined) for (const line of howToResolve(result.error, callId)) say(context, line);
 }
 
 function readable(

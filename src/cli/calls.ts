@@ -5,7 +5,7 @@ import type { Resolution } from '../producer/resolution.ts';
 import { PawlError } from '../shared/failure.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
 import { SETTLEMENT_SENTENCES } from './call.ts';
-import { storyOf } from './call-story.ts';
+import { howToResolve, storyOf } from './call-story.ts';
 import { type CliContext, print, say, usageError, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { type Column, duration, json, oneLine, table } from './print.ts';
@@ -68,7 +68,11 @@ export async function cancelCall(context: CliContext, callId: string, options: {
     const { settlement, result } = await pawl.cancel(callId);
     if (options.json === true)
       print(context, json({ callId, settlement, ...(result === undefined ? {} : { result }) }));
-    else print(context, `${callId} ${SETTLEMENT_SENTENCES[settlement]}`);
+    else {
+      print(context, `${callId} ${SETTLEMENT_SENTENCES[settlement]}`);
+      if (settlement !== 'too-late' && result?.status === 'error')
+        for (const line of howToResolve(result.error, callId)) say(context, line);
+    }
     if (settlement === 'too-late') return EXIT_CODES.failed.code;
     return settlement === 'unsettled' ? EXIT_CODES.outcomeUnknown.code : EXIT_CODES.success.code;
   });

@@ -99,9 +99,7 @@ export function callCommands(program: Command, context: CliContext, end: End): v
   ])
     .option('--session <key>', 'only those of one session')
     .option('--tool <name>', 'only those of tools with this in their name')
-    .addOption(
-      new Option('--state <state>', 'only those in it; unresolved: their outcome is unknown').choices(SOUGHT_STATES),
-    );
+    .addOption(new Option('--state <state>', 'only those in it; unresolved: those in doubt').choices(SOUGHT_STATES));
   json(limit(ls)).action(async (options) => end(await (await import('./calls.ts')).listCalls(context, options)));
   const show = command(calls, 'show', 'tell a call’s whole story', ['pawl calls show r0.…']).argument('<id>');
   json(show).action(async (id: string, options) =>
@@ -115,7 +113,7 @@ export function callCommands(program: Command, context: CliContext, end: End): v
   json(cancel.argument('<id>')).action(async (id: string, options) =>
     end(await (await import('./calls.ts')).cancelCall(context, id, options)),
   );
-  const resolve = command(calls, 'resolve', 'settle a call whose outcome is unknown', [
+  const resolve = command(calls, 'resolve', 'settle a call that is in doubt', [
     `pawl calls resolve w0.… --as succeeded --output '{"sent":true}'`,
     'pawl calls resolve w0.… --as retry',
   ])

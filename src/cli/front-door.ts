@@ -35,17 +35,21 @@ export interface FrontDoorOptions {
   readonly isStarting?: () => boolean;
   /** Around the calls that come in here. */
   readonly hooks?: readonly Hook[];
+  /** Its operator's page is the channel of sessions that name none. */
+  readonly isDefaultChannel?: boolean;
   /** What sessions see of the tools that are called here; without any, all that they may call. */
   readonly toolsets?: readonly Toolset<ToolOffer>[] | undefined;
 }
 
 const READY_TIMEOUT_MS = 15_000;
+/** One that is killed offers its page no longer than this. */
+const PAGE_OFFERED_MS = 60_000;
 const ASK_EVERY_MS = 50;
 
 /** Opens the producer and the server. Throws `CONFIGURATION` for an address that cannot be used, `BACKEND_UNAVAILABLE`. */
 export async function openFrontDoor(
   settings: Settings,
-  { isStarting = () => false, hooks = [], toolsets }: FrontDoorOptions = {},
+  { isStarting = () => false, isDefaultChannel = false, hooks = [], toolsets }: FrontDoorOptions = {},
 ): Promise<FrontDoor> {
   const log = createLogger(settings);
   const endpoint = await openProcessEndpoint(settings);
@@ -77,6 +81,7 @@ export async function openFrontDoor(
     log,
     failures: pawl.metrics.auditWriteFailures,
   });
+  const withdraw = isDefaultChannel ? await offerPage(pawl, log) : async () => {};
   const { url } = server;
   let draining = false;
   endpoint?.watch({
@@ -107,6 +112,7 @@ export async function openFrontDoor(
     close: async () => {
       draining = true;
       await server.close();
+      await withdraw();
       await endpoint?.close();
       await board.close();
       await keeper.close();
@@ -149,4 +155,18 @@ async function untilReady(url: string): Promise<void> {
     await sleep(ASK_EVERY_MS);
   }
   throw new PawlError('BACKEND_UNAVAILABLE', `The server was not ready within ${READY_TIMEOUT_MS} ms (${last}).`);
+}
+
+/** Makes the operator's page the channel of sessions that name none, until the answer is called. */
+async function offerPage(pawl: Pawl, log: Logger): Promise<() => Promise<void>> {
+  const { sessions } = pawl.backend;
+  const failed = (error: unknown) => log.warn({ error }, 'the operator’s page could not be offered as a channel');
+  const offer = (forMs: number) => sessions.offerChannel('operator', forMs).catch(failed);
+  await offer(PAGE_OFFERED_MS);
+  const timer = setInterval(() => void offer(PAGE_OFFERED_MS), PAGE_OFFERED_MS / 3);
+  timer.unref();
+  return () => {
+    clearInterval(timer);
+    return offer(0);
+  };
 }

@@ -2,6 +2,7 @@
 import type { Pawl } from '../producer/client.ts';
 import { toolPolicy } from '../shared/config.ts';
 import { evaluate, taintOf, type Verdict } from '../shared/policy.ts';
+import { GIVE_A_CHANNEL } from '../shared/session.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import { ruleOf } from '../shared/tool-spec.ts';
 import { namedTool, readParams } from './call.ts';
@@ -69,6 +70,6 @@ async function verdictOn(
 
 function nobodyAsked(session: string | undefined): string {
   return session === undefined
-    ? 'that is for a session with a channel: without one nobody can be asked, and the call is denied'
-    : 'nobody can be asked: neither this session nor one above it has a channel to a person, so the call is denied';
+    ? `that is for a session with a channel: without one nobody can be asked, and the call is denied; ${GIVE_A_CHANNEL}`
+    : `nobody can be asked: neither this session nor one above it has a channel to a person, so the call is denied; ${GIVE_A_CHANNEL}`;
 }

@@ -48,6 +48,7 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
     const files = await loadToolFiles(options.tools ?? [], context.cwd);
     const door = await openFrontDoor(settings, {
       isStarting: () => starting,
+      isDefaultChannel: true,
       hooks: files.hooks,
       toolsets: await toolsetsOf(files),
     });

@@ -5,7 +5,7 @@
  * runs it needs, the envelope, the phase, the fence, stands here. A record in flight that is not here belongs to another
  * process: it is followed until it ends, or until its lease does and it is taken over, which its tool's effects then judge.
  */
-import { type AttemptRecord, leftInDoubt, type Phase } from '../shared/call.ts';
+import { type AttemptRecord, leftInDoubt, type Phase, type RecordLife } from '../shared/call.ts';
 import { DEDUPE_DEFAULTS, type DedupeRecord, type DedupeStore } from '../shared/dedupe.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
@@ -235,14 +235,14 @@ export class LocalLedger implements CallLedger {
     });
   }
 
-  async settle({ callId, fence, state, outcomeJson, attempts, ttlMs, sample, refill }: Settle): Promise<WriteAnswer> {
+  async settle({ callId, fence, state, outcomeJson, attempts, sample, refill, ...life }: Settle): Promise<WriteAnswer> {
     const outcome = (
       typeof outcomeJson === 'string' ? JSON.parse(outcomeJson) : await parsedParts(outcomeJson.parts)
     ) as Outcome;
     return this.#turns.take(callId, async () => {
       const call = this.#own.get(callId);
       if (call === undefined || call.fence !== fence) return 'fenced';
-      if (!(await this.#end(call, state, outcome, attempts, ttlMs))) return 'fenced';
+      if (!(await this.#end(call, state, outcome, attempts, replayedMs(life)))) return 'fenced';
       if (sample !== undefined)
         this.#parts.circuits.addSuccess(homeOf(placeFor(callId).tier), sample.circuit, sample.epoch, sample.windowSize);
       if (refill !== undefined) this.#retries.refill(refill, await this.now());
@@ -299,7 +299,10 @@ export class LocalLedger implements CallLedger {
         }
         return { kind: 'requested' };
       }
-      const known = { outcome: call.fence === 0 ? endings.beforeStart : endings.betweenAttempts, ttlMs: endings.ttlMs };
+      const known = {
+        outcome: call.fence === 0 ? endings.beforeStart : endings.betweenAttempts,
+        ttlMs: replayedMs(endings),
+      };
       const { outcome, ttlMs } = (leftInDoubt(call.attempts) ? endings.inDoubt : undefined) ?? known;
       await this.#end(call, endings.state, outcome, call.attempts, ttlMs);
       return { kind: 'cancelled', jobId: callId };
@@ -311,17 +314,19 @@ export class LocalLedger implements CallLedger {
   async read(callId: string): Promise<KnownCall | undefined> {
     const record = await this.#parts.store.get(callId);
     if (record === undefined) return undefined;
+    const own = this.#own.get(callId);
     return {
       callId,
       state: record.state,
       createdAtMs: record.createdAtMs,
       readAtMs: await this.now(),
-      attempts: this.#own.get(callId)?.attempts ?? record.execution?.attempts ?? [],
+      attempts: own?.attempts ?? record.execution?.attempts ?? [],
       request: {
         envelope: {
           requestId: record.request.requestId,
           toolName: record.tool.slice(record.tool.lastIndexOf('.') + 1),
         },
+        ...(own === undefined ? {} : { tool: own.request.tool }),
       },
       ...(record.state === 'inflight' ? {} : { outcome: record.payload as Outcome }),
     };
@@ -449,6 +454,11 @@ export class LocalLedger implements CallLedger {
     if (call.mergeId !== undefined && this.#leaders.get(call.mergeId) === call.callId)
       this.#leaders.delete(call.mergeId);
   }
+}
+
+/** A store keeps a record only as long as its key is not free. */
+function replayedMs({ ttlMs, freeAfterMs = ttlMs }: RecordLife): number {
+  return freeAfterMs;
 }
 
 /** As if it came from a store: a tool that changes its parameters changes them for this attempt alone. */

@@ -211,9 +211,11 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
    * Calls a tool and waits for its result: resolves with an envelope for every ending. Rejects with `BACKEND_UNAVAILABLE` when the
    * store cannot take the call, and with `CONTRACT_INVALID` when the session is open as one of another kind.
    */
-  run<T extends AnyTool>(tool: T, params: InputOf<T>, options?: RunOptions): Promise<ToolResultEnvelope<OutputOf<T>>>;
-  run(tool: string, params: Readonly<Record<string, unknown>>, options?: RunOptions): Promise<ToolResultEnvelope>;
-  async run(tool: AnyTool | string, params: unknown, options: RunOptions = {}): Promise<ToolResultEnvelope> {
+  async run<T extends AnyTool | string>(
+    tool: T,
+    params: InputOf<T>,
+    options: RunOptions = {},
+  ): Promise<ToolResultEnvelope<OutputOf<T>>> {
     const { kind = 'main', sessionKey = `local-${kind}`, actorId, ...call } = options;
     let record = this.#sessions.get(sessionKey);
     record ??= (await this.openSession({ sessionKey, kind, ...(actorId === undefined ? {} : { actorId }) })).record;
@@ -224,9 +226,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       });
     }
     const session = new Session(this, { ...record, actorId: actorId ?? record.actorId }, this.#parts.clock);
-    return typeof tool === 'string'
-      ? session.call(tool, params as Readonly<Record<string, unknown>>, call)
-      : session.call(tool, params as InputOf<AnyTool>, call);
+    return session.call(tool, params, call);
   }
 
   // What sessions need

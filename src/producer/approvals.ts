@@ -23,7 +23,7 @@ import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
 import { canonicalJson, digest } from '../shared/fingerprint.ts';
 import { denied, permit, taintOf, type Verdict } from '../shared/policy.ts';
-import type { SessionRecord } from '../shared/session.ts';
+import { GIVE_A_CHANNEL, type SessionRecord } from '../shared/session.ts';
 import type { ApprovalRecord, BriefApproval, ReadApproval } from '../shared/store/approvals.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
 import type { Grant, Grants } from '../shared/store/grants.ts';
@@ -126,7 +126,7 @@ export class ApprovalDesk {
     if (route === undefined)
       throw denied(
         offer,
-        `${verdict.reason}, and neither this session nor one above it has a channel to a person`,
+        `${verdict.reason}, and neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`,
         verdict.rule,
       );
     const { params } = envelope.payload;

@@ -1,7 +1,7 @@
 /** Ends calls from outside, and says what became of those whose outcome is unknown: each deed has its record in the audit trail. */
-import { UNKNOWN_CODES } from '../shared/call.ts';
 import type { Settings } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
+import { isUnresolved } from '../shared/outcome.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
 import type { Ledger } from '../shared/store/ledger.ts';
 import type { ApprovalDesk } from './approvals.ts';
@@ -58,7 +58,7 @@ export class CallDesk {
     if (answer === 'refused') {
       throw new PawlError(
         'CALL_NOT_RESOLVABLE',
-        `Only a call whose outcome is unknown can be resolved; ${callId} is ${record.state}${record.outcome?.error === undefined ? '' : ` (${record.outcome.error.code})`}.`,
+        `Only a call in doubt can be resolved; ${callId} is ${record.state}${record.outcome?.error === undefined ? '' : ` (${record.outcome.error.code})`}.`,
       );
     }
     await operators.overridden('resolution', resolution.as, by, aboutOf(callId, record));
@@ -70,16 +70,13 @@ export class CallDesk {
     const { ledger, approvals } = this.#parts;
     const { approvalId, readAtMs } = record;
     const generation = String(readAtMs);
-    if (approvalId === undefined || !isUnknown(record)) return ledger.requeue(record, 'resolved', generation);
+    if (approvalId === undefined || !isUnresolved(record.outcome))
+      return ledger.requeue(record, 'resolved', generation);
     const asked = await approvals.requestAgain(record, approvalId);
     const answer = await ledger.requeue(record, 'resolved', generation, undefined, asked);
     if (answer === 'queued') await approvals.requested(asked);
     return answer;
   }
-}
-
-function isUnknown({ state, outcome }: CallRecord): boolean {
-  return state === 'failed' && UNKNOWN_CODES.includes(outcome?.error?.code ?? '');
 }
 
 /** What the audit trail says of a call. */

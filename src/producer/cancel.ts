@@ -1,6 +1,7 @@
 /** Cancelling a call from outside, wherever it is, and learning how that ended. */
-import type { LedgerTtls, Settlement } from '../shared/call.ts';
-import { unstartedTtlMs } from '../shared/compensation.ts';
+import { isHarmless, type LedgerTtls, type Settlement } from '../shared/call.ts';
+import { lifeOfUnstarted } from '../shared/compensation.ts';
+import type { Effects } from '../shared/effects.ts';
 import type { ToolResultEnvelope } from '../shared/envelope.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
@@ -66,13 +67,17 @@ export function requestCancellation(
     state: 'cancelled',
     beforeStart: cancelledOutcome(record, 'cancelled-before-start'),
     betweenAttempts: cancelledOutcome(record, 'cancelled'),
-    ttlMs: unstartedTtlMs(ttl, control),
-    // An attempt that was lost says nothing of its effects, but its tier does.
-    ...(placeFor(record.callId).tier === 'read-only'
+    ...lifeOfUnstarted(ttl, control),
+    // An attempt that was lost says nothing of its effects, but its tool does.
+    ...(placeFor(record.callId).tier === 'read-only' || effectsOf(record) === 'none'
       ? {}
-      : { inDoubt: { outcome: cancelledOutcome(record, 'unsettled'), ttlMs: ttl.cancelledMs } }),
+      : { inDoubt: { outcome: cancelledOutcome(record, 'unsettled'), ttlMs: Math.max(ttl.cancelledMs, ttl.doneMs) } }),
     ...(inboxId === undefined ? {} : { inboxId }),
   });
+}
+
+function effectsOf({ request }: KnownCall): Effects | undefined {
+  return request.tool?.effects;
 }
 
 /** The outcome of a call that was cancelled while no attempt ran. */
@@ -83,7 +88,7 @@ function cancelledOutcome(record: KnownCall, settlement: Settlement): Outcome {
     toolName: record.request.envelope.toolName,
     durationMs: record.readAtMs - record.createdAtMs,
     attempts: record.attempts.length,
-    error: settlement === 'unsettled' ? doubtful(error) : error,
+    error: settlement === 'unsettled' && !isHarmless(effectsOf(record)) ? doubtful(error) : error,
     settlement,
   };
 }

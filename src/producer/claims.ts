@@ -60,7 +60,7 @@ export class Claims {
     const { room, line, spends } = admission;
     const request: StoredRequest = {
       envelope,
-      tool: { version: offer.version, definition: offer.definition },
+      tool: { version: offer.version, definition: offer.definition, effects: offer.effects },
       idempotencyKey: envelope.payload.idempotencyKey ?? identity.callId,
       ...(modes.enabled ? {} : { direct: true }),
       ...(options.submittedBy === undefined ? {} : { submittedBy: options.submittedBy }),

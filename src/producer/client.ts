@@ -18,6 +18,7 @@ import {
   newSession,
   type OpenSession,
   parseOpenSession,
+  SESSION_CAPABILITIES,
   type SessionRecord,
   sessionClosed,
   sessionTaken,
@@ -50,7 +51,7 @@ import { CircuitView } from './circuits.ts';
 import { closeSessions } from './close-sessions.ts';
 import { Dispatch, type DispatchEvent } from './dispatch.ts';
 import type { EnforcedCircuit } from './enforcement.ts';
-import { findCalls } from './find-calls.ts';
+import { type CallFilter, findCalls } from './find-calls.ts';
 import { type Follower, Follows } from './follow.ts';
 import { KnownSessions } from './known-sessions.ts';
 import { logListenerFailure, tell } from './listeners.ts';
@@ -438,13 +439,15 @@ export class Pawl implements AsyncDisposable {
     return this.#calls.requestCancel(callId, by);
   }
 
-  /** Gives a call with an unknown outcome a known one, or lets it run again. Throws `UNKNOWN_CALL` and `CALL_NOT_RESOLVABLE`. */
+  /** Gives a call in doubt a known outcome, or lets it run again. Throws `UNKNOWN_CALL` and `CALL_NOT_RESOLVABLE`. */
   resolve(callId: string, resolution: Resolution, by?: string): Promise<CallRecord> {
     return this.#calls.resolve(callId, resolution, by);
   }
 
   /** Calls of all tiers, the newest first. Outcomes that are stored apart, because they are large, are left out. */
-  async calls(options: { readonly limit?: number; readonly sessionKey?: string } = {}): Promise<CallRecord[]> {
+  async calls(
+    options: CallFilter & { readonly limit?: number; readonly sessionKey?: string } = {},
+  ): Promise<CallRecord[]> {
     const { ledger, shards } = this.#backend;
     const search = { ...options, limit: options.limit ?? 50, isSeen: () => true };
     const { records } = await findCalls(shards.places(), ledger, search);
@@ -474,8 +477,9 @@ export class Pawl implements AsyncDisposable {
     const asked = parseOpenSession(open);
     const above = asked.parent === undefined ? undefined : await this.session(asked.parent);
     const skills = await this.skills.named(asked.skills ?? []);
+    const channel = asked.channel ?? (await this.#defaultChannel(asked));
     const record = newSession(
-      asked,
+      channel === undefined ? asked : { ...asked, channel },
       above?.record,
       {
         sessionKey: uuidv7(),
@@ -491,6 +495,12 @@ export class Pawl implements AsyncDisposable {
     await this.#checkAbove(opened);
     this.#sessions.remember(opened);
     return new Session(this, opened, this.#options.clock ?? this.#backend.clock);
+  }
+
+  /** A session below another reaches people through that one, and a worker session reaches none. */
+  async #defaultChannel({ parent, kind }: ReturnType<typeof parseOpenSession>): Promise<SessionRecord['channel']> {
+    const reachesPeople = parent === undefined && SESSION_CAPABILITIES[kind].includes('channel');
+    return reachesPeople ? this.#backend.sessions.defaultChannel() : undefined;
   }
 
   /** Whoever closed the session above a moment ago has not seen the new one, if that did not see the end of it. */

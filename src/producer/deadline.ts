@@ -1,6 +1,7 @@
 /**
  * The time limit of a call, as its caller keeps it: whoever waits hears of the end in time, whatever became of the call.
  */
+import { lifeOfFailure } from '../shared/call.ts';
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import type { ToolResultEnvelope } from '../shared/envelope.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
@@ -47,7 +48,7 @@ export function withDeadline(
       state: 'failed',
       beforeStart: late,
       betweenAttempts: late,
-      ttlMs: parts.settings.ttl.failedMs,
+      ...lifeOfFailure(parts.settings.ttl, toolPolicy(parts.settings, offer).ttl),
       ...inDoubt(parts.settings, offer),
       inboxId: parts.inboxId,
     });

@@ -1,5 +1,6 @@
 /** Looking for calls by what they are: walks the places' indexes from the newest call on, page by page. */
-import { PHASES, type SoughtState, UNKNOWN_CODES } from '../shared/call.ts';
+import { PHASES, type SoughtState } from '../shared/call.ts';
+import { isUnresolved } from '../shared/outcome.ts';
 import type { Selection } from '../shared/store/call-index.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
 import type { Place } from '../shared/store/keys.ts';
@@ -73,7 +74,6 @@ function isWanted(record: CallRecord, { tool, state, sessionKey, isSeen }: CallS
 }
 
 function isIn(record: CallRecord, state: NonNullable<CallFilter['state']>): boolean {
-  if (state === 'unresolved')
-    return record.state === 'failed' && UNKNOWN_CODES.includes(record.outcome?.error?.code ?? '');
+  if (state === 'unresolved') return record.state !== 'inflight' && isUnresolved(record.outcome);
   return record.state === state || (record.state === 'inflight' && record.phase === state);
 }

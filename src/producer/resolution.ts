@@ -1,6 +1,7 @@
 /**
- * What a person found out of a call whose outcome was unknown.
+ * What an operator found out of a call that was in doubt.
  */
+import { lifeOfFailure } from '../shared/call.ts';
 import type { Settings } from '../shared/config.ts';
 import { failureOf } from '../shared/failure.ts';
 import { type Outcome, resultError } from '../shared/outcome.ts';
@@ -30,9 +31,7 @@ export function resolveAs(
     };
     return ledger.resolve(record.callId, 'done', outcome, ttl.doneMs);
   }
-  const error = resultError(
-    failureOf('TOOL_FAILED', 'Somebody found out that the effect did not take place.'),
-    'error',
-  );
-  return ledger.resolve(record.callId, 'failed', { ...base, status: 'error', error }, ttl.failedMs);
+  const error = resultError(failureOf('TOOL_FAILED', 'Resolved by an operator: the effect did not happen.'), 'error');
+  const { ttlMs, freeAfterMs } = lifeOfFailure(ttl);
+  return ledger.resolve(record.callId, 'failed', { ...base, status: 'error', error }, ttlMs, freeAfterMs);
 }

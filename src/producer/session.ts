@@ -141,11 +141,14 @@ export class Session {
    * Calls a tool and waits for its result. Resolves with an envelope for every ending; rejects only when Redis is out of
    * reach (`BACKEND_UNAVAILABLE`) or the code is wrong.
    */
-  call<T extends AnyTool>(tool: T, params: InputOf<T>, options?: CallOptions): Promise<ToolResultEnvelope<OutputOf<T>>>;
-  call(tool: string, params: Readonly<Record<string, unknown>>, options?: CallOptions): Promise<ToolResultEnvelope>;
-  async call(tool: AnyTool | string, params: unknown, options: CallOptions = {}): Promise<ToolResultEnvelope> {
+  async call<T extends AnyTool | string>(
+    tool: T,
+    params: InputOf<T>,
+    options: CallOptions = {},
+  ): Promise<ToolResultEnvelope<OutputOf<T>>> {
     const submission = this.#submit(tool, params, options);
-    return this.#ended(submission instanceof Promise ? await submission : submission);
+    const result = await this.#ended(submission instanceof Promise ? await submission : submission);
+    return result as ToolResultEnvelope<OutputOf<T>>;
   }
 
   async #ended(submission: Submission): Promise<ToolResultEnvelope> {
@@ -161,13 +164,15 @@ export class Session {
   }
 
   /** Hands a call in without waiting for it; the submission tells its ID and holds the result's promise. */
-  submit<T extends AnyTool>(tool: T, params: InputOf<T>, options?: CallOptions): Promise<Submission<OutputOf<T>>>;
-  submit(tool: string, params: Readonly<Record<string, unknown>>, options?: CallOptions): Promise<Submission>;
-  async submit(tool: AnyTool | string, params: unknown, options: CallOptions = {}): Promise<Submission> {
+  async submit<T extends AnyTool | string>(
+    tool: T,
+    params: InputOf<T>,
+    options: CallOptions = {},
+  ): Promise<Submission<OutputOf<T>>> {
     const submission = await this.#submit(tool, params, options);
     // Whoever waits for the result hears of what went wrong.
     this.#ended(submission).catch(() => {});
-    return submission;
+    return submission as Submission<OutputOf<T>>;
   }
 
   #submit(tool: AnyTool | string, params: unknown, options: CallOptions): Submission | Promise<Submission> {
@@ -285,21 +290,11 @@ export class Session {
    * Calls a tool for a model: arguments that are refused are mended where they have one meaning, else the model is asked again, at
    * most twice (A15). If that does not help, the session above hears of it (`invalid-params`).
    */
-  callWithReask<T extends AnyTool>(
+  async callWithReask<T extends AnyTool | string>(
     tool: T,
     params: Readonly<Record<string, unknown>>,
-    options: CallOptions & ReaskOptions,
-  ): Promise<ToolResultEnvelope<OutputOf<T>>>;
-  callWithReask(
-    tool: string,
-    params: Readonly<Record<string, unknown>>,
-    options: CallOptions & ReaskOptions,
-  ): Promise<ToolResultEnvelope>;
-  async callWithReask(
-    tool: AnyTool | string,
-    params: Readonly<Record<string, unknown>>,
     { ask, repair, maxReasks, ...options }: CallOptions & ReaskOptions,
-  ): Promise<ToolResultEnvelope> {
+  ): Promise<ToolResultEnvelope<OutputOf<T>>> {
     const toolName = typeof tool === 'string' ? tool : tool.name;
     const schema = typeof tool === 'string' ? await this.#schemaOf(tool, options.namespace) : tool.inputSchema;
     const { idempotencyKey, requestId, ...rest } = options;
@@ -321,7 +316,7 @@ export class Session {
       },
     );
     if (result.error?.code === 'INVALID_PARAMS') await this.tellInvalidParams({ toolName, reasks, result });
-    return result;
+    return result as ToolResultEnvelope<OutputOf<T>>;
   }
 
   /** Tells the session above that a model could not mend a tool's arguments (A15). */

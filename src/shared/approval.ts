@@ -10,6 +10,7 @@
  * `pending` goes to one of the other four, once; `store/lua/decide.lua` is the one place that does it. All else in an approval
  * never changes after it was written.
  */
+import { isHarmless } from './call.ts';
 import { failureOf, PawlError } from './failure.ts';
 import { canonicalJson, digest } from './fingerprint.ts';
 import { type Outcome, resultError } from './outcome.ts';
@@ -225,7 +226,7 @@ export function expiredOutcome(request: ApprovalRequest): Outcome {
 function refusedOutcome({ tool, attemptsBefore }: ApprovalRequest, message: string): Outcome {
   // Whoever does not let a call run again has not said that it did nothing before.
   const failure =
-    attemptsBefore === undefined
+    attemptsBefore === undefined || isHarmless(tool.effects)
       ? failureOf('PERMISSION_DENIED', message)
       : failureOf('OUTCOME_UNKNOWN', `${message} Whether it took effect before is still unknown.`);
   const error = resultError(failure, 'error');

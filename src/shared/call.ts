@@ -7,8 +7,8 @@
  *           running            an attempt holds the newest fence
  *           waiting-retry      an attempt failed; the next one is in the queue's delayed set
  * done      a success, replayed to whoever asks again
- * failed    an error, replayed for a shorter time; also an outcome that is not known
- * cancelled by a caller; nothing runs under this record again
+ * failed    an error, replayed until its key is free again; also an outcome that is not known
+ * cancelled by a caller; nothing runs under this record again, unless it is in doubt and resolved as retry
  */
 import { type Failure, type FailureCode, PawlError } from './failure.ts';
 import type { Effects } from './tool.ts';
@@ -18,7 +18,7 @@ export type CallState = (typeof CALL_STATES)[number];
 export const PHASES = ['claimed', 'awaiting-approval', 'queued', 'running', 'waiting-retry'] as const;
 export type Phase = (typeof PHASES)[number];
 
-/** What calls are looked for by; `unresolved`: the outcome is unknown, and somebody should find it out. */
+/** What calls are looked for by; `unresolved`: the outcome is unknown, and an operator should find it out. */
 export const SOUGHT_STATES = [...CALL_STATES, ...PHASES, 'unresolved'] as const;
 export type SoughtState = (typeof SOUGHT_STATES)[number];
 
@@ -50,7 +50,12 @@ export const TRANSITIONS: Readonly<Record<Standing, Partial<Readonly<Record<Stan
     done: 'resolved as succeeded',
     failed: 'resolved as failed',
   },
-  cancelled: {},
+  cancelled: {
+    'awaiting-approval': 'to run again, which a person must approve',
+    queued: 'in doubt, and resolved as retry',
+    done: 'in doubt, and resolved as succeeded',
+    failed: 'in doubt, and resolved as failed',
+  },
 };
 
 /** The reason of a transition; throws for one that is not in the table. */
@@ -82,10 +87,13 @@ export function recovery(
   return { kind: effects === 'probe' || effects === 'once' ? 'probe' : 'run-again' };
 }
 
-/** Error codes that leave open what happened: such a call can be resolved, and is kept as long as a success. */
-export const UNKNOWN_CODES: readonly string[] = ['OUTCOME_UNKNOWN', 'POISONED'] satisfies FailureCode[];
-
-const AFTER_THE_EFFECT: readonly string[] = ['TIMEOUT', 'RESULT_TOO_LARGE', 'RESULT_INVALID'] satisfies FailureCode[];
+const AFTER_THE_EFFECT: readonly string[] = [
+  'TIMEOUT',
+  'CANCELLED',
+  'OUTCOME_UNKNOWN',
+  'RESULT_TOO_LARGE',
+  'RESULT_INVALID',
+] satisfies FailureCode[];
 
 /** Whether an attempt that failed so may have had its effect. A tool that fails for good says itself that it did not do its work. */
 export function isInDoubt(effects: Effects, { code, retriable, nothingHappened, afterEffect }: Failure): boolean {
@@ -94,9 +102,22 @@ export function isInDoubt(effects: Effects, { code, retriable, nothingHappened, 
   );
 }
 
-/** Whether a call that failed, asked for again under its key, must not run again any sooner than a success. */
-export function isKeptLong(effects: Effects, attempts: readonly Pick<AttemptRecord, 'status' | 'inDoubt'>[]): boolean {
-  return (effects === 'once' || effects === 'probe') && leftInDoubt(attempts);
+/** Whether a second run of such a tool's call can never do harm, so that its calls never end in doubt. */
+export function isHarmless(effects: Effects | undefined): boolean {
+  return effects === 'none' || effects === 'idempotent';
+}
+
+/**
+ * Whether a call with these attempts is in doubt when it ends without a success: it may have had its effect, and a second run could
+ * do harm. Under the same key, a `keyed` tool runs again without harm, so that only a cancellation leaves its call in doubt.
+ */
+export function isKeptLong(
+  effects: Effects,
+  attempts: readonly Pick<AttemptRecord, 'status' | 'inDoubt'>[],
+  settlement?: Settlement,
+): boolean {
+  if (isHarmless(effects)) return false;
+  return settlement === 'unsettled' || (effects !== 'keyed' && leftInDoubt(attempts));
 }
 
 /** Whether one of these attempts may have had its effect. */
@@ -129,10 +150,27 @@ export interface AttemptRecord {
   readonly traceparent?: string;
 }
 
-/** How long records live, milliseconds (R16). */
+/** How long outcomes are replayed, milliseconds (R16). */
 export interface LedgerTtls {
   readonly doneMs: number;
+  /** The key of a failed call is free again after this time; its record stays as long as that of a success. */
   readonly failedMs: number;
   readonly cancelledMs: number;
 }
+
+/** How long a record lives, and after which time its key is free to run again, where that is sooner. */
+export interface RecordLife {
+  readonly ttlMs: number;
+  readonly freeAfterMs?: number;
+}
+
+/** Of a call that failed; `own` is its tool's policy. */
+export function lifeOfFailure(
+  ttl: Pick<LedgerTtls, 'doneMs' | 'failedMs'>,
+  own: { readonly doneMs?: number | undefined; readonly failedMs?: number | undefined } = {},
+): RecordLife {
+  const freeAfterMs = own.failedMs ?? ttl.failedMs;
+  return { ttlMs: Math.max(own.doneMs ?? ttl.doneMs, freeAfterMs), freeAfterMs };
+}
+
 export const DEFAULT_TTLS: LedgerTtls = { doneMs: 24 * 3_600_000, failedMs: 5 * 60_000, cancelledMs: 24 * 3_600_000 };

@@ -2,7 +2,7 @@
  * Undoing what a call did (I18): a call of the same tool with the same parameters, which runs the tool's `compensate` in the place of
  * its `run`. It goes through the queue like any other call, and once: its key is made from the call that it undoes.
  */
-import type { LedgerTtls } from './call.ts';
+import type { LedgerTtls, RecordLife } from './call.ts';
 import { contractInvalid, type ToolCallEnvelope } from './envelope.ts';
 import { PawlError } from './failure.ts';
 import { canonicalJson } from './fingerprint.ts';
@@ -28,11 +28,11 @@ export function compensated({ control }: Pick<ToolCallEnvelope, 'control'>): str
 }
 
 /**
- * How long a call is kept that was cancelled before anything happened. An undoing no longer than one that failed: it has no other key
- * to be asked for again under.
+ * How long a call is kept that was cancelled before anything happened. The key of an undoing is free again as soon as that of one that
+ * failed: it has no other key to be asked for again under.
  */
-export function unstartedTtlMs(ttl: LedgerTtls, control: ToolCallEnvelope['control']): number {
-  return compensated({ control }) === undefined ? ttl.cancelledMs : ttl.failedMs;
+export function lifeOfUnstarted(ttl: LedgerTtls, control: ToolCallEnvelope['control']): RecordLife {
+  return { ttlMs: ttl.cancelledMs, ...(compensated({ control }) === undefined ? {} : { freeAfterMs: ttl.failedMs }) };
 }
 
 /** Of the call as it ran: one that was forgotten and ran again has not been undone yet. */

@@ -70,7 +70,7 @@ export const FAILURES = {
   CALL_NOT_RESOLVABLE: kind(
     'conflict',
     'n',
-    'Only a call whose outcome is unknown can be resolved.',
+    'Only a call in doubt can be resolved.',
     'A resolution came for a call in another state.',
   ),
   CALL_NOT_COMPENSABLE: kind(

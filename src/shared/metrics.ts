@@ -64,7 +64,7 @@ export const METRICS = {
   ttl: define({
     name: 'dedupe_ttl_seconds',
     type: 'gauge',
-    help: 'How long the ledger remembers a settled call of a tool, by the state it ended in.',
+    help: 'How long the key of a settled call replays its outcome, by tool and the state it ended in.',
     labels: ['tool', 'state'],
     countedBy: 'fleet',
   }),
@@ -143,7 +143,7 @@ export const METRICS = {
   inDoubtEnds: define({
     name: 'in_doubt_total',
     type: 'counter',
-    help: 'Calls that ended with an unknown outcome: the effect may have happened.',
+    help: 'Attempts that ended their call in doubt: the effect may have happened, or the call was quarantined.',
     labels: ['tool'],
     countedBy: 'worker',
   }),
@@ -208,7 +208,7 @@ export const METRICS = {
   inDoubt: define({
     name: 'in_doubt_calls',
     type: 'gauge',
-    help: 'Calls with an unknown outcome that nobody has resolved.',
+    help: 'Calls in doubt that no operator has resolved.',
     labels: ['tier'],
     countedBy: 'fleet',
   }),

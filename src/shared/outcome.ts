@@ -10,14 +10,11 @@ import { type LargeText, LargeTextWriter } from './large-text.ts';
 import { capOutput } from './output-cap.ts';
 import type { ToolAnnotations } from './tool.ts';
 
-export interface Outcome {
-  readonly status: ResultStatus;
+interface OutcomeBase {
   readonly toolName: string;
   /** From the first attempt's start to the end. */
   readonly durationMs: number;
   readonly attempts: number;
-  readonly output?: { readonly content: unknown; readonly metadata?: Readonly<Record<string, unknown>> };
-  readonly error?: ResultError;
   readonly retriedBy?: readonly RetriedBy[];
   /** What callers are shown of the output, in bytes; the record holds the whole. */
   readonly shownBytes?: number;
@@ -26,6 +23,16 @@ export interface Outcome {
   /** How a cancelled call ended. */
   readonly settlement?: Settlement;
 }
+
+export interface Output {
+  readonly content: unknown;
+  readonly metadata?: Readonly<Record<string, unknown>>;
+}
+
+/** `status === 'success'` narrows to the one variant with `output`. */
+export type Outcome =
+  | (OutcomeBase & { readonly status: 'success'; readonly output: Output; readonly error?: never })
+  | (OutcomeBase & { readonly status: FailureStatus; readonly error?: ResultError; readonly output?: never });
 
 export type FailureStatus = Exclude<ResultStatus, 'success'>;
 
@@ -50,6 +57,15 @@ export function doubtful(error: ResultError): ResultError {
   if (error.mayHaveHappened === true) return error;
   const message = `${error.message}${/[.!?…]$/.test(error.message) ? '' : '.'} ${FIND_OUT}`;
   return { ...error, message, retriable: false, mayHaveHappened: true };
+}
+
+/**
+ * Whether an operator can resolve a call that ended so: it may have had its effect, or it was quarantined. `isUnresolved` of the
+ * Lua scripts is the same rule.
+ */
+export function isUnresolved(outcome: Pick<Outcome, 'error'> | undefined): boolean {
+  const error = outcome?.error;
+  return error?.mayHaveHappened === true || error?.code === 'POISONED';
 }
 
 /** Whether a result holds text from outside (I23): its tool says so, or the tool works outside and came back with an error. */

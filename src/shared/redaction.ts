@@ -3,30 +3,67 @@
  * and Bull Board. Parameters in the ledger and results are no such text: tools and models need them as they are.
  */
 
+import { MIXED_PREFIXES, PLAIN_PREFIXES, START, WHOLE_FORMS } from './secret-rules.ts';
+
 export const REDACTED = '[redacted]';
 const MIN_VALUE_LENGTH = 8;
 const MAX_DEPTH = 16;
 /** Names under which secrets stand, in parameters, headers, environments and texts. */
 const NAMES =
-  '(?:password|passwd|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|signing[-_]?keys?|credentials?|authorization|cookie)';
+  '(?:passwords?|passwd|passphrase|passcode|(?:db|user|admin|root|ftp|smtp)[-_]?pwd|secrets?|secret[-_]?key|token|api[-_]?key|(?:access|private|account|auth|client|master|encryption|license|shared|storage|subscription|deploy|ssh|webhook|functions)[-_]?key|signing[-_]?keys?|credentials?|authorization|cookie|jwt|mnemonic|connection[-_]?string)';
+const NAME = `[\\w-]{0,60}${NAMES}`;
+const JSON_TEXT = '(?:[^"\\\\]|\\\\.)*';
+/** Of a pair: a list of names is none. */
+const LOOKS_LIKE_A_VALUE = '(?=[^"]{0,256}[^"a-z_ ])(?=[^"]{6})';
+const TO_A_VALUE = '"\\s{0,4}:\\s{0,4}"';
+const literally = (texts: readonly string[]) =>
+  texts.map((text) => text.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&')).join('|');
+const TOKEN_END = '[\\w+/=~-]*(?:\\.[\\w+/=~-]+)*';
+const TOKENS = new RegExp(
+  `${START}(?:(?:${literally(PLAIN_PREFIXES)})(?=[A-Za-z0-9]{16})|(?:${literally(MIXED_PREFIXES)})(?=[\\w+/=.~-]{16}))${TOKEN_END}`,
+  'g',
+);
+/** Most texts have no token: looking for what all of them begin with costs a tenth. */
+const TOKEN_SIGN = new RegExp(literally([...PLAIN_PREFIXES, ...MIXED_PREFIXES]));
 const SECRET_NAME = new RegExp(`${NAMES}$`, 'i');
 
-/** The groups before the secret stay. */
-const PATTERNS: readonly (readonly [RegExp, string])[] = [
-  [/-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|$)/g, REDACTED],
-  [/\b(Bearer|Basic)(\s+)[A-Za-z0-9._~+/=-]{8,}/gi, `$1$2${REDACTED}`],
-  // JSON Web Tokens, and the keys of well-known services.
-  [/\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?/g, REDACTED],
-  [/\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}/g, REDACTED],
-  [
-    /\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{20,})/g,
-    REDACTED,
-  ],
-  [/\bxox[abeoprs]-[A-Za-z0-9-]{10,}/g, REDACTED],
-  [/\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g, REDACTED],
-  [/\bAIza[A-Za-z0-9_-]{30,}/g, REDACTED],
+/** The groups before the secret stay. A text without the sign is not looked through. */
+const PATTERNS: readonly (readonly [pattern: RegExp, replacement: string, sign?: string])[] = [
+  [/-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|$)/g, REDACTED, '-----'],
+  [new RegExp(`${START}(Bearer|Basic)(\\s{1,8})[A-Za-z0-9._~+/=-]{8,}`, 'gi'), `$1$2${REDACTED}`],
+  // JSON Web Tokens, signed and encrypted.
+  [new RegExp(`${START}ey[JI][A-Za-z0-9_-]{8,}(?:\\.[A-Za-z0-9_-]*){1,4}`, 'g'), REDACTED],
   // scheme://user:password@host
-  [/([a-z][a-z0-9+.-]{0,30}:\/\/[^\s:/@"]{0,256}):[^\s/@"]{1,256}@/gi, `$1:${REDACTED}@`],
+  [/([a-z][a-z0-9+.-]{0,30}:\/\/[^\s:/@"]{0,256}):[^\s/@"]{1,256}@/gi, `$1:${REDACTED}@`, '://'],
+  // A token in place of the user.
+  [/(https?:\/\/)[^\s:/@"'\\?#[]{16,256}@/gi, `$1${REDACTED}@`, '://'],
+  [
+    /([?&](?:[\w.-]{0,40}(?:sig|signature|auth|pwd|pass|sid|jwt|code|key|hmac|credential|security-token))=)(?!\[redacted\])[^\s&#"'\\<>;]{8,}/gi,
+    `$1${REDACTED}`,
+  ],
+  // Pairs of a name and a value: of lists, of objects, of XML, of commands.
+  [new RegExp(`("${NAME}"\\s{0,4},\\s{0,4}")${LOOKS_LIKE_A_VALUE}${JSON_TEXT}"`, 'gi'), `$1${REDACTED}"`],
+  [
+    new RegExp(
+      `("(?:name|key|header|field|k)${TO_A_VALUE}${NAME}"\\s{0,4},\\s{0,4}"(?:value|val|v)${TO_A_VALUE})${JSON_TEXT}"`,
+      'gi',
+    ),
+    `$1${REDACTED}"`,
+  ],
+  [
+    new RegExp(
+      `("(?:value|val|v)${TO_A_VALUE})${JSON_TEXT}("\\s{0,4},\\s{0,4}"(?:name|key|header|field|k)${TO_A_VALUE}${NAME}")`,
+      'gi',
+    ),
+    `$1${REDACTED}$2`,
+  ],
+  [new RegExp(`(<[\\w:-]{0,60}${NAMES}>)[^<]{1,4096}(?=<)`, 'gi'), `$1${REDACTED}`, '<'],
+  [new RegExp(`(--${NAME}\\s{1,4}["']?)(?!\\[redacted\\])[^\\s"'\\\\]{4,}`, 'gi'), `$1${REDACTED}`],
+  [
+    /(\scurl\s|^curl\s|"curl\s)([^\n]{0,300}?\s(?:-u|--user)[= ]["']?[^\s:"']{0,100}:)[^\s"'\\]{1,256}/g,
+    `$1$2${REDACTED}`,
+  ],
+  [/(machine\s\S{1,256}\s{1,8}login\s\S{1,256}\s{1,8}password\s{1,4})\S{1,256}/gi, `$1${REDACTED}`],
   // The whole of a text in JSON, and in JSON that stands in a JSON string.
   [new RegExp(`("[\\w-]{0,60}${NAMES}"\\s{0,4}:\\s{0,4}")(?:[^"\\\\]|\\\\.)*"`, 'gi'), `$1${REDACTED}"`],
   [new RegExp(`(\\\\"[\\w-]{0,60}${NAMES}\\\\"\\s{0,4}:\\s{0,4}\\\\")[^"\\\\]*`, 'gi'), `$1${REDACTED}`],
@@ -47,9 +84,9 @@ const PATTERNS: readonly (readonly [RegExp, string])[] = [
     `$1${REDACTED}`,
   ],
 ];
-/** Every pattern needs one of these: most texts have none, and looking for them all at once costs a tenth. */
+/** Every pattern above needs one of these: most texts have none, and looking for them all at once costs a tenth. */
 const SIGN =
-  /:\/\/|-----|bearer|basic|pass|secret|token|key|credential|authorization|cookie|eyJ|[spr]k[-_]|gh[pousr]_|_pat_|glpat|npm_|hf_|xox|A[KS]IA|AIza/i;
+  /:\/\/|-----|bearer|basic|pass|pwd|secret|token|key|credential|authorization|cookie|jwt|mnemonic|string|ey[JI]|curl|sig(?:nature)?=|auth=|sid=|hmac=|code=/i;
 /** What may be the number of a payment card: 15 or 16 digits of the known issuers, in their usual groups. */
 const CARD = /(?<![\w.-])(?:3[47]\d{2}[ -]?\d{6}[ -]?\d{5}|[3-6]\d{3}([ -]?)\d{4}\1\d{4}\1\d{4})(?![\w-]|\.\d)/g;
 /** Not `tools.get_weather@1.0.0`: a tool with its version, or a package. */
@@ -69,7 +106,8 @@ const LENGTH_OF_SHARE = 64;
 /** The text without the values that are known to be secret and without what looks like a token. Nothing of it where that takes long. */
 export function redact(text: string, known: readonly string[] = []): string {
   const shares = known.reduce((sum, value) => sum + 1 + value.length / LENGTH_OF_SHARE, 0);
-  if (text.length > MAX_LENGTH || shares * (text.length + COST_OF_VALUE) > MAX_LOOKED_THROUGH) return REDACTED;
+  const cost = shares * (text.length + COST_OF_VALUE);
+  if (text.length > MAX_LENGTH || cost > MAX_LOOKED_THROUGH) return REDACTED;
   let clean = text;
   for (const value of known) {
     clean = clean.replaceAll(value, REDACTED);
@@ -77,10 +115,48 @@ export function redact(text: string, known: readonly string[] = []): string {
     const escaped = JSON.stringify(value).slice(1, -1);
     if (escaped !== value) clean = clean.replaceAll(escaped, REDACTED);
   }
+  // Of very many values, only the values themselves are looked for.
+  if (cost * FORMS_OF_VALUE <= MAX_LOOKED_THROUGH)
+    for (const form of encodedForms(known)) clean = clean.replaceAll(form, REDACTED);
   clean = withoutCards(clean);
+  if (TOKEN_SIGN.test(clean)) clean = clean.replace(TOKENS, REDACTED);
+  for (const [sign, form] of WHOLE_FORMS) if (clean.includes(sign)) clean = clean.replace(form, REDACTED);
   if (!SIGN.test(clean)) return clean;
-  for (const [pattern, replacement] of PATTERNS) clean = clean.replace(pattern, replacement);
+  for (const [pattern, replacement, sign = ''] of PATTERNS)
+    if (clean.includes(sign)) clean = clean.replace(pattern, replacement);
   return clean;
+}
+
+/** What `encodedForms` makes of one value, at most. */
+const FORMS_OF_VALUE = 10;
+/** A process looks for the same values in every line that it writes. */
+const formsOf = new WeakMap<readonly string[], readonly string[]>();
+
+/** Known values in Base64, hexadecimal digits and as a part of a URL, the longest first. */
+function encodedForms(known: readonly string[]): readonly string[] {
+  const made = formsOf.get(known);
+  if (made !== undefined) return made;
+  const forms = new Set<string>();
+  for (const value of known) {
+    const bytes = Buffer.from(value);
+    const hex = bytes.toString('hex');
+    const url = value.isWellFormed() ? encodeURIComponent(value) : value;
+    for (const form of [hex, hex.toUpperCase(), url, url.replaceAll('%20', '+')]) forms.add(form);
+    // Other text may stand before it, such as a user: then its letters are others.
+    for (const before of [0, 1, 2]) {
+      const text = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
+      // Letters that hold a part of what stands around it are left out.
+      const whole = Math.floor(((before + bytes.length) * 8) / 6);
+      const core = text.slice(Math.ceil((before * 8) / 6), whole);
+      if (core.length < MIN_VALUE_LENGTH) continue;
+      forms.add(core);
+      forms.add(core.replaceAll('+', '-').replaceAll('/', '_'));
+    }
+  }
+  for (const value of known) forms.delete(value);
+  const sorted = [...forms].sort((one, other) => other.length - one.length);
+  formsOf.set(known, sorted);
+  return sorted;
 }
 
 function withoutCards(text: string): string {
@@ -106,7 +182,11 @@ function hasCheckDigit(number: string): boolean {
 /** A line of a log, JSON and its end: no secrets, and nobody's mail address. */
 export function redactLine(line: string, known: readonly string[] = []): string {
   const clean = redact(line, known);
-  return clean === REDACTED ? `${JSON.stringify({ msg: REDACTED })}\n` : clean.replace(ADDRESS, '[address]');
+  return clean === REDACTED
+    ? `${JSON.stringify({ msg: REDACTED })}\n`
+    : clean.includes('@')
+      ? clean.replace(ADDRESS, '[address]')
+      : clean;
 }
 
 /** The texts under names that say they are secret, at every depth. The longest first, so that none leaves a part of another. */
@@ -118,13 +198,49 @@ export function secretsIn(value: unknown): string[] {
       if (!secret || part.length < MIN_VALUE_LENGTH) return;
       found ??= new Set();
       found.add(part);
-    } else if (Array.isArray(part)) for (const item of part) look(item, secret, depth + 1);
-    else if (typeof part === 'object' && part !== null)
+    } else if (Array.isArray(part)) {
+      for (const [index, item] of part.entries()) look(item, secret || isNamedBefore(part, index), depth + 1);
+      if (!secret) for (const item of part) look(valueInText(item), true, depth + 1);
+    } else if (typeof part === 'object' && part !== null) {
+      const isNamed = isSecretName(nameBeside(part));
       for (const name of Object.keys(part))
-        look((part as Record<string, unknown>)[name], secret || isSecretName(name), depth + 1);
+        look(
+          (part as Record<string, unknown>)[name],
+          secret || isSecretName(name) || (isNamed && VALUE_MEMBERS.has(name.toLowerCase())),
+          depth + 1,
+        );
+    }
   };
   look(value, false, 0);
   return found === undefined ? [] : [...found].sort((one, other) => other.length - one.length);
+}
+
+const NAME_MEMBERS: ReadonlySet<string> = new Set(['name', 'key', 'header', 'field', 'k']);
+const VALUE_MEMBERS: ReadonlySet<string> = new Set(['value', 'values', 'val', 'v']);
+
+/** The name in an object that is a pair, such as `{ name: 'Authorization', value: '…' }`; '' for any other. */
+function nameBeside(pair: object): string {
+  for (const [member, name] of Object.entries(pair))
+    if (typeof name === 'string' && name.length <= MAX_NAME_LENGTH && NAME_MEMBERS.has(member.toLowerCase()))
+      return name;
+  return '';
+}
+
+/** Whether the item before says that this one is secret: in `['X-Api-Key', '…']`, in a list of headers, in `['--token', '…']`. */
+function isNamedBefore(list: readonly unknown[], index: number): boolean {
+  const [before, item] = [list[index - 1], list[index]];
+  if (typeof before !== 'string' || typeof item !== 'string' || before.length > MAX_NAME_LENGTH) return false;
+  // A list of names is no list of pairs.
+  const looksLikeAValue = list.length === 2 || before.startsWith('-') || /[^a-z_ ]/.test(item);
+  return looksLikeAValue && isSecretName(before);
+}
+
+/** The value in an item such as `X-Api-Key: …` or `--token=…`; undefined for any other. */
+function valueInText(item: unknown): string | undefined {
+  if (typeof item !== 'string' || item.length > 8_192) return undefined;
+  const { name = '', value } =
+    /^-{0,2}(?<name>[\w-]{1,64})\s{0,4}[:=]\s{0,4}(?:(?:Bearer|Basic|Token) )?(?<value>.+)$/is.exec(item)?.groups ?? {};
+  return isSecretName(name) ? value : undefined;
 }
 
 /** Names come again and again: what was found of the newest is remembered, as far as they are short. */

@@ -62,6 +62,10 @@ export const channelSchema = z
     },
   );
 
+/** For those whose session has none, and who need one. */
+export const GIVE_A_CHANNEL =
+  "open the session with channel: { kind: 'operator' } (the operator's page), { kind: 'console' } or { kind: 'webhook', url }";
+
 /** What `POST /v1/sessions` and `openSession` take. */
 export const openSessionSchema = z.strictObject({
   kind: z.enum(SESSION_KINDS).default('main'),

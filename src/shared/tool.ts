@@ -163,9 +163,17 @@ interface ToolFunctions<Params, Output> {
 // biome-ignore lint/suspicious/noExplicitAny: a tool's parameters are contravariant; only `any` accepts every tool.
 export type AnyTool = Tool<string, any, any, any>;
 
-/** What callers pass to a tool, and what comes back as `output.content`. */
-export type InputOf<T> = T extends Tool<string, infer Input, infer _Params, infer _Output> ? Input : never;
-export type OutputOf<T> = T extends Tool<string, infer _Input, infer _Params, infer Output> ? Output : never;
+/** What callers pass to a tool, and what comes back as `output.content`. Of a tool that is only named, nothing is known of either. */
+export type InputOf<T> = T extends string
+  ? Readonly<Record<string, unknown>>
+  : T extends Tool<string, infer Input, infer _Params, infer _Output>
+    ? Input
+    : never;
+export type OutputOf<T> = T extends string
+  ? unknown
+  : T extends Tool<string, infer _Input, infer _Params, infer Output>
+    ? Output
+    : never;
 
 /** What every way of defining a tool takes. */
 export interface ToolOptions<Params, Output> extends ToolFunctions<Params, Output> {

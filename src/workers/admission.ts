@@ -2,7 +2,7 @@
  * begin and admit: the next fence or the reason why there is none, the tool that the call means, and the fleet's circuit.
  */
 import { type Circuit, type CircuitPolicy, circuitPolicy, forcedOpenText, targetOfCircuit } from '../shared/breaker.ts';
-import { type AttemptRecord, leftInDoubt } from '../shared/call.ts';
+import { type AttemptRecord, isHarmless, leftInDoubt } from '../shared/call.ts';
 import { toolPolicy } from '../shared/config.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
@@ -21,7 +21,7 @@ import type { ExecuteParts } from './executor-parts.ts';
 import type { CircuitHold, FleetCircuits } from './fleet-circuit.ts';
 import { misfitOf } from './misfit.ts';
 import type { RunningAttempt } from './running.ts';
-import { patiently, type Settler, type Step, type Verdict } from './settlement.ts';
+import { type KeptTool, patiently, type Settler, type Step, type Verdict } from './settlement.ts';
 import { tellShadow } from './shadow.ts';
 
 /** How long a job waits when no living worker can run its tool. */
@@ -216,18 +216,22 @@ export class Admission {
       return others.length > 0 ? { kind: 'passed-on', need: needOf(request), others } : { kind: 'later', delayMs };
     }
     log.warn({ event: 'tool_unavailable', callId, misfit }, 'no worker could run a call for long');
-    const failure = takenOver
-      ? failureOf('OUTCOME_UNKNOWN')
-      : failureOf('TOOL_UNAVAILABLE', `No worker could run the call for ${Math.round(waitedMs / 1_000)} s: ${misfit}.`);
-    return this.#settler.refuse(callId, fence, unstartedOutcome(request, earlier, failure), earlier);
+    const failure =
+      takenOver && !isHarmless(request.tool.effects)
+        ? failureOf('OUTCOME_UNKNOWN')
+        : failureOf(
+            'TOOL_UNAVAILABLE',
+            `No worker could run the call for ${Math.round(waitedMs / 1_000)} s: ${misfit}.`,
+          );
+    return this.#settler.refuse(callId, fence, unstartedOutcome(request, earlier, failure), earlier, keptAs(request));
   }
 
   /** It was asked for while this worker, which does not know the tool, held the call. */
   #cancelled(callId: string, { request, fence, earlier }: StartedAttempt): Promise<Verdict> {
-    const harmless = placeFor(callId).tier === 'read-only' || !leftInDoubt(earlier);
+    const harmless = placeFor(callId).tier === 'read-only' || request.tool.effects === 'none' || !leftInDoubt(earlier);
     const settlement = earlier.length === 0 ? 'cancelled-before-start' : harmless ? 'cancelled' : 'unsettled';
     const outcome = { ...unstartedOutcome(request, earlier, failureOf('CANCELLED')), settlement } as const;
-    return this.#settler.refuse(callId, fence, outcome, earlier);
+    return this.#settler.refuse(callId, fence, outcome, earlier, keptAs(request));
   }
 
   #effectsOf({ envelope }: StoredRequest): Effects | undefined {
@@ -333,6 +337,12 @@ export class Admission {
       [],
     );
   }
+}
+
+/** A call is kept by what its request says of a tool that this worker does not know. */
+function keptAs({ tool, envelope }: StoredRequest): KeptTool {
+  const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
+  return { policy: {}, effects: tool.effects ?? 'once', expectedRetrySafe };
 }
 
 /** Of a call that ends without an attempt of this worker. */

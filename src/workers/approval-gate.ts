@@ -15,6 +15,7 @@ import {
 } from '../shared/approval.ts';
 import type { ApprovalHooks } from '../shared/approval-hooks.ts';
 import type { RecordAudit } from '../shared/audit.ts';
+import { lifeOfFailure } from '../shared/call.ts';
 import type { Settings } from '../shared/config.ts';
 import { failureOf, PawlError } from '../shared/failure.ts';
 import { canonicalJson, digest } from '../shared/fingerprint.ts';
@@ -139,8 +140,8 @@ export class ApprovalGate {
     const callId = callOf(approvalId);
     const error = resultError(failureOf('APPROVAL_INVALID'), 'error');
     const outcome = { status: 'error', toolName: '', durationMs: 0, attempts: 0, error } as const;
-    const { ttl } = this.#parts.settings;
-    const ending = { state: 'failed', beforeStart: outcome, betweenAttempts: outcome, ttlMs: ttl.failedMs } as const;
+    const life = lifeOfFailure(this.#parts.settings.ttl);
+    const ending = { state: 'failed', beforeStart: outcome, betweenAttempts: outcome, ...life } as const;
     if (callId !== '') await this.#parts.ledger.cancel(callId, ending);
     return { kind: 'dropped' };
   }

@@ -7,7 +7,7 @@ import type { Agents } from '../shared/agent.ts';
 import { READ_ONLY_CAPABILITIES } from '../shared/capability.ts';
 import type { SandboxPolicy } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
-import { SESSION_CAPABILITIES, type SessionKind } from '../shared/session.ts';
+import { GIVE_A_CHANNEL, SESSION_CAPABILITIES, type SessionKind } from '../shared/session.ts';
 import type {
   Capability,
   Channel,
@@ -26,6 +26,8 @@ import { openNetwork } from './network.ts';
 import { openProcesses } from './processes.ts';
 import type { Means } from './sandbox/means.ts';
 import { openWorkspace } from './workspace.ts';
+
+const NO_CHANNEL = `The session has no channel to people: ${GIVE_A_CHANNEL}.`;
 
 export interface CapabilityOptions {
   readonly session: {
@@ -110,7 +112,7 @@ function whyAbsent(
   if ((capability === 'memory:search' || capability === 'memory:store') && memory === undefined)
     return `No memory store is configured, so that ${capability} is absent.`;
   if (capability === 'agents' && agents === undefined) return 'There are no sub-agents without a fleet.';
-  if (capability === 'channel' && channel === undefined) return 'The session has no channel to people.';
+  if (capability === 'channel' && channel === undefined) return NO_CHANNEL;
   return undefined;
 }
 
@@ -253,7 +255,7 @@ class GuardedChannel implements Channel {
 
   #present(): Channel {
     this.#demand('channel');
-    if (this.#channel === undefined) throw new PawlError('PERMISSION_DENIED', 'The session has no channel to people.');
+    if (this.#channel === undefined) throw new PawlError('PERMISSION_DENIED', NO_CHANNEL);
     return this.#channel;
   }
 

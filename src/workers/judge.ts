@@ -7,7 +7,7 @@ import { classify } from '../shared/classify.ts';
 import { type Failure, failureOf, type PawlError } from '../shared/failure.ts';
 import { isLong, jsonText } from '../shared/json-pieces.ts';
 import type { LargeText } from '../shared/large-text.ts';
-import { bringsTaint, longOutcomeText, type Outcome, resultError } from '../shared/outcome.ts';
+import { bringsTaint, longOutcomeText, type Outcome } from '../shared/outcome.ts';
 import { redact, secretsIn, secretsOf } from '../shared/redaction.ts';
 import { decideRetry, mayRunAgain } from '../shared/retry.ts';
 import { RETRY_BUDGET_EXHAUSTED } from '../shared/retry-budget.ts';
@@ -237,10 +237,9 @@ export class Judge {
     const outside = details.ran && begun.registered.tool.annotations.openWorldHint === true;
     if (!(await this.#tainted(begun, outside))) return { kind: 'abandoned' };
     const failure = withoutSecrets(raw, [...secretsIn(allParams(begun)), ...this.#secrets]);
-    const { status, breakerState } = details;
-    const error = resultError(failure, status, breakerState);
-    this.#tellEnd(begun, { ...outcomeBase(begun), status, attempts: begun.attempt, error });
-    return this.#settler.fail(begun, failure, details);
+    const ending = this.#settler.failing(begun, failure, details);
+    this.#tellEnd(begun, { ...ending.outcome, attempts: begun.attempt });
+    return this.#settler.fail(begun, ending);
   }
 
   /** Before anybody can read what came from outside, the session is marked (I23). False when the lease was lost over it. */

@@ -1,8 +1,8 @@
 /** What one worker counts (R28): the attempts that it ran, how they ended, and what it lost, as its events tell. */
-import { UNKNOWN_CODES } from '../shared/call.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { MetricSet } from '../shared/metric-set.ts';
 import { METRICS, reasonLabel, ToolLabels } from '../shared/metrics.ts';
+import { isUnresolved } from '../shared/outcome.ts';
 import type { WorkerEvent } from '../shared/telemetry.ts';
 import { type AnyTool, TIERS, type Tier } from '../shared/tool.ts';
 
@@ -41,7 +41,7 @@ export class WorkerMetrics {
       case 'tool_call_end': {
         const tool = this.#labelOf(event.envelope);
         set.count(METRICS.attempts, { tool, status: event.outcome.status });
-        if (UNKNOWN_CODES.includes(event.outcome.error?.code ?? '')) set.count(METRICS.inDoubtEnds, { tool });
+        if (isUnresolved(event.outcome)) set.count(METRICS.inDoubtEnds, { tool });
         return;
       }
       case 'tool_call_retry': {

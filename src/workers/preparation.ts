@@ -2,6 +2,7 @@
  * prepare: tool, permission, parameters and context, all from this worker's own registry.
  */
 import { generationOf } from '../shared/approval.ts';
+import { isHarmless } from '../shared/call.ts';
 import { asksToEscalate } from '../shared/escalation.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
@@ -49,7 +50,7 @@ export class Preparation {
     }
     if (begun.unreadable !== undefined) {
       // What became of an attempt before this one cannot be asked, nor found out by running it again.
-      const isKnown = !begun.started.takenOver || registered.tool.effects === 'none';
+      const isKnown = !begun.started.takenOver || isHarmless(registered.tool.effects);
       return { end: await this.#judge.giveUp(begun, isKnown ? begun.unreadable : failureOf('OUTCOME_UNKNOWN')) };
     }
     try {

@@ -8,16 +8,17 @@ import {
   type CallState,
   isKeptLong,
   leftInDoubt,
+  lifeOfFailure,
+  type RecordLife,
   type Settlement,
   settlementOfAborted,
-  UNKNOWN_CODES,
 } from '../shared/call.ts';
-import { unstartedTtlMs } from '../shared/compensation.ts';
+import { lifeOfUnstarted } from '../shared/compensation.ts';
 import type { Settings, ToolPolicy } from '../shared/config.ts';
 import type { Effects } from '../shared/effects.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
-import { doubtful, type FailureStatus, type Outcome, resultError, stateOf } from '../shared/outcome.ts';
+import { doubtful, type FailureStatus, isUnresolved, type Outcome, resultError, stateOf } from '../shared/outcome.ts';
 import type { CallLedger } from '../shared/store/records.ts';
 import type { Settle, WriteAnswer } from '../shared/store/settle.ts';
 import { type Schedule, systemSchedule } from '../shared/time.ts';
@@ -60,7 +61,7 @@ export interface FailureDetails {
 }
 
 /** What of a tool says how long its calls are kept, and what is told of one that may have had its effect. */
-interface KeptTool {
+export interface KeptTool {
   readonly policy: ToolPolicy;
   readonly effects: Effects;
   /** The caller vouches that a second run does no harm. */
@@ -115,8 +116,8 @@ export class Settler {
     return withJob ? { kind: 'finished', outcome, unwritten: settle } : this.#settle(settle, begun.running);
   }
 
-  /** Ends a call with an error. */
-  fail(begun: Begun, failure: Failure, details: FailureDetails): Promise<Verdict> {
+  /** How a call ends with an error. */
+  failing(begun: Begun, failure: Failure, details: FailureDetails): Settle {
     const { status, ran, breakerState, settlement } = details;
     const attempts = ran ? attemptsWith(begun, failure) : begun.started.earlier;
     const outcome: Outcome = {
@@ -126,14 +127,19 @@ export class Settler {
       error: resultError(failure, status, breakerState),
       ...(settlement === undefined ? {} : { settlement }),
     };
-    const { callId, started, policy, running, registered, envelope } = begun;
-    const unstarted = settlement === 'cancelled' && { ttlMs: unstartedTtlMs(this.#settings.ttl, envelope.control) };
+    const { callId, started, policy, registered, envelope } = begun;
+    const unstarted = settlement === 'cancelled' && lifeOfUnstarted(this.#settings.ttl, envelope.control);
     const ending = this.#failing(callId, started.fence, outcome, attempts, {
       policy,
       effects: registered.tool.effects,
       expectedRetrySafe: envelope.payload.callHints?.expectedRetrySafe ?? false,
     });
-    return this.#settle({ ...ending, ...unstarted }, running);
+    return { ...ending, ...unstarted };
+  }
+
+  /** Ends a call with an error, as `failing` says. */
+  fail(begun: Begun, ending: Settle): Promise<Verdict> {
+    return this.#settle(ending, begun.running);
   }
 
   /** Ends a call for which no attempt of this worker ran. */
@@ -154,12 +160,14 @@ export class Settler {
     attempts: readonly AttemptRecord[],
     { policy, effects, expectedRetrySafe = false }: KeptTool = { policy: {}, effects: 'none' },
   ): Settle {
-    const keptLong = isKeptLong(effects, attempts);
-    const inDoubt = (keptLong && !expectedRetrySafe) || outcome.settlement === 'unsettled';
+    const keptLong = isKeptLong(effects, attempts, outcome.settlement);
+    const inDoubt = keptLong && (!expectedRetrySafe || outcome.settlement === 'unsettled');
     const told = inDoubt && outcome.error !== undefined ? { ...outcome, error: doubtful(outcome.error) } : outcome;
+    const { ttlMs, freeAfterMs, ...ending } = this.#ending(callId, fence, told, policy);
     return {
-      ...this.#ending(callId, fence, told, policy),
-      ...(keptLong ? { ttlMs: this.#doneTtlMs(policy) } : {}),
+      ...ending,
+      ttlMs: keptLong ? Math.max(ttlMs, this.#doneTtlMs(policy)) : ttlMs,
+      ...(keptLong || freeAfterMs === undefined ? {} : { freeAfterMs }),
       outcomeJson: JSON.stringify(told),
       attempts,
     };
@@ -167,14 +175,14 @@ export class Settler {
 
   #ending(callId: string, fence: number, outcome: Outcome, policy: ToolPolicy) {
     const state = stateOf(outcome);
-    return { callId, fence, state, outcome, ttlMs: this.#ttlMs(state, outcome, policy) };
+    return { callId, fence, state, outcome, ...this.#life(state, outcome, policy) };
   }
 
-  /** R16. A call with an unknown outcome must not be forgotten sooner than a success. */
-  #ttlMs(state: Exclude<CallState, 'inflight'>, outcome: Outcome, policy: ToolPolicy): number {
+  /** R16. The key of a call in doubt must not be free sooner than that of a success. */
+  #life(state: Exclude<CallState, 'inflight'>, outcome: Outcome, policy: ToolPolicy): RecordLife {
     const { ttl } = this.#settings;
-    if (state === 'done' || UNKNOWN_CODES.includes(outcome.error?.code ?? '')) return this.#doneTtlMs(policy);
-    return state === 'cancelled' ? ttl.cancelledMs : (policy.ttl?.failedMs ?? ttl.failedMs);
+    if (state === 'done' || isUnresolved(outcome)) return { ttlMs: this.#doneTtlMs(policy) };
+    return state === 'cancelled' ? { ttlMs: ttl.cancelledMs } : lifeOfFailure(ttl, policy.ttl);
   }
 
   #doneTtlMs(policy: ToolPolicy): number {
@@ -208,8 +216,10 @@ export class Settler {
     if (answer === 'exhausted' && retry !== undefined) return retry.refused();
     if (answer === 'cancelled') {
       const ran = attempts.length > started.earlier.length;
-      const settlement = settlementOfAborted(begun.registered.tool.effects, !leftInDoubt(attempts));
-      return this.fail(begun, failureOf('CANCELLED'), { status: 'error', ran, settlement });
+      const nothingHappened = !leftInDoubt(attempts);
+      const settlement = settlementOfAborted(begun.registered.tool.effects, nothingHappened);
+      const failure = { ...failureOf('CANCELLED'), nothingHappened };
+      return this.fail(begun, this.failing(begun, failure, { status: 'error', ran, settlement }));
     }
     return notWritten(answer);
   }

@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
 import { howToResolve, storyOf } from '../../src/cli/call-story.ts';
-import { UNKNOWN_CODES } from '../../src/shared/call.ts';
+import { EFFECTS } from '../../src/shared/effects.ts';
+import { failureOf } from '../../src/shared/failure.ts';
+import { doubtful, resultError } from '../../src/shared/outcome.ts';
 import type { CallRecord } from '../../src/shared/store/call-record.ts';
 
 /** A call that ended with that code. */
@@ -39,12 +41,43 @@ test('a call that waits for a person says where its approval is; one that waited
   expect(storyOf({ ...call, state: 'inflight', phase: 'queued' })).toContain('handed in and queued');
 });
 
-test.each(UNKNOWN_CODES)('a call that ended in %s is shown with how to resolve it', (code) => {
-  expect(storyOf(endedWith(code))).toContain('pawl calls resolve w0.1 --as succeeded|failed|retry');
-  expect(howToResolve(code, 'w0.1')).toHaveLength(1);
+const RESOLVE = 'pawl calls resolve w0.1 --as succeeded|failed|retry';
+const timedOut = resultError(failureOf('TIMEOUT'), 'timeout');
+
+test.each([
+  ['an unknown outcome', resultError(failureOf('OUTCOME_UNKNOWN'), 'error')],
+  ['a quarantine', resultError(failureOf('POISONED'), 'error')],
+  ['a time limit, in doubt', doubtful(timedOut)],
+  ['a cancellation, in doubt', doubtful(resultError(failureOf('CANCELLED'), 'error'))],
+])('a call that ended in %s is shown with how to resolve it', (_what, error) => {
+  const call = endedWith('');
+  expect(
+    storyOf({ ...call, outcome: { status: 'error', toolName: 'pay', durationMs: 0, attempts: 1, error } }),
+  ).toContain(RESOLVE);
+  expect(howToResolve(error, 'w0.1')).toHaveLength(1);
 });
 
 test('a call of which it is known what happened is not', () => {
   expect(storyOf(endedWith('TIMEOUT'))).not.toContain('resolve');
-  expect(howToResolve('TIMEOUT', 'w0.1')).toEqual([]);
+  expect(howToResolve(timedOut, 'w0.1')).toEqual([]);
+});
+
+test.each(EFFECTS)('the story of a call with effects %s says of an attempt in doubt what may follow', (effects) => {
+  const call = endedWith('TIMEOUT');
+  const attempt = { attempt: 1, fence: 1, worker: 'w', startedAtMs: 0, finishedAtMs: 9, status: 'error' as const };
+  const isHarmless = effects === 'none' || effects === 'idempotent';
+  const story = storyOf({
+    ...call,
+    attempts: [{ ...attempt, retriable: true, errorCode: 'TIMEOUT', inDoubt: true }],
+    request: { ...call.request, tool: { ...call.request.tool, effects } },
+  });
+  expect(story.includes('worth another try')).toBe(isHarmless);
+  expect(story.includes('and may have had its effect')).toBe(!isHarmless);
+});
+
+test('the story of a call in doubt says of no attempt that another try is worth it', () => {
+  const call = endedWith('');
+  const attempt = { attempt: 1, fence: 1, worker: 'w', startedAtMs: 0, finishedAtMs: 9, status: 'error' as const };
+  const outcome = { status: 'error' as const, toolName: 'pay', durationMs: 0, attempts: 1, error: doubtful(timedOut) };
+  expect(storyOf({ ...call, outcome, attempts: [{ ...attempt, retriable: true }] })).not.toContain('worth another try');
 });

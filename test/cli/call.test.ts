@@ -224,7 +224,7 @@ describe('pawl calls, tools and sessions', () => {
     expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining('There is no call r0.nothing') });
     const { callId } = JSON.parse(resolvable.stdout) as { callId: string };
     const refused = await place.run(['calls', 'resolve', callId, '--as', 'failed']);
-    expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining('outcome is unknown') });
+    expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining('Only a call in doubt can be resolved') });
     expect((await place.run(['calls', 'resolve', callId, '--as', 'perhaps'])).code).toBe(2);
   });
 

@@ -129,7 +129,13 @@ describe('attempts of one process', () => {
     expect(second).toMatchObject({ kind: 'started', takenOver: false, earlier: [] });
     expect(await ledger.postpone(callIdFor('a'), first.fence, 'queued', [], 0)).toBe('fenced');
     expect(await ledger.tell(callIdFor('a'), first.fence)).toMatchObject({ held: false });
-    const outcome: Outcome = { status: 'success', toolName: 'note', durationMs: 1, attempts: 1 };
+    const outcome: Outcome = {
+      status: 'success',
+      toolName: 'note',
+      durationMs: 1,
+      attempts: 1,
+      output: { content: null },
+    };
     const ending = {
       state: 'done',
       outcome,

@@ -471,7 +471,10 @@ describe('A5, A6: who is asked', () => {
     const fleet = await startFleet({ tools: [tool], settings: KEYS });
     const branch = await fleet.session.branch();
     const result = await branch.call('transfer', { to: 'bob', amount: 5 });
-    expect(result.error).toMatchObject({ code: 'PERMISSION_DENIED', message: expect.stringContaining('channel') });
+    expect(result.error).toMatchObject({
+      code: 'PERMISSION_DENIED',
+      message: expect.stringContaining("channel: { kind: 'operator' }"),
+    });
     expect(await fleet.pawl.approvals.list()).toEqual([]);
   });
 });

@@ -28,7 +28,7 @@ const LEGAL: Readonly<Record<Standing, string>> = {
   'waiting-retry': '    .  .  .  x  .  .  x  x',
   done: '               .  .  .  .  .  .  .  .',
   failed: '             .  x  x  .  .  x  x  .',
-  cancelled: '          .  .  .  .  .  .  .  .',
+  cancelled: '          .  x  x  .  .  x  x  .',
 };
 
 describe('R11: the states of a call', () => {

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { LargeTextWriter, largeTextOf, PART_BYTES, parsedParts } from '../../src/shared/large-text.ts';
-import { longOutcomeText, type Outcome } from '../../src/shared/outcome.ts';
+import { longOutcomeText } from '../../src/shared/outcome.ts';
 
 const MIB = 1_024 * 1_024;
-const base: Outcome = { status: 'success', toolName: 'note', durationMs: 5, attempts: 1 };
+const base = { status: 'success', toolName: 'note', durationMs: 5, attempts: 1 } as const;
 
 /** How often everything else had its turn while something went on. */
 async function turnsDuring<T>(work: () => Promise<T>): Promise<{ readonly turns: number; readonly made: T }> {

@@ -4,7 +4,7 @@ import { failureOf, PawlError } from '../../src/shared/failure.ts';
 import { envelopeOf, type Outcome, refusal, resultError, stateOf } from '../../src/shared/outcome.ts';
 import { FORGED_OUTCOME } from '../../src/shared/seals.ts';
 
-const success: Outcome = {
+const success: Extract<Outcome, { status: 'success' }> = {
   status: 'success',
   toolName: 'read',
   durationMs: 12,
@@ -59,7 +59,7 @@ describe('R7: the envelope of one who asked', () => {
 
   test('a success has an output and no error, everything else an error and no output', () => {
     for (const status of RESULT_STATUSES) {
-      const outcome: Outcome = { status, toolName: 't', durationMs: 0, attempts: 1 };
+      const outcome = { status, toolName: 't', durationMs: 0, attempts: 1 } as Outcome;
       const envelope = envelopeOf(outcome, { requestId: 'r', toolName: 't', callId: 'c' });
       expect(toolResultEnvelopeSchema.safeParse(envelope).success).toBe(true);
       expect('output' in envelope).toBe(status === 'success');
@@ -102,7 +102,7 @@ describe('the error part', () => {
 
 test('R11: the record’s end state follows from the outcome', () => {
   const base = { toolName: 't', durationMs: 0, attempts: 1 };
-  expect(stateOf({ ...base, status: 'success' })).toBe('done');
+  expect(stateOf({ ...base, status: 'success', output: { content: null } })).toBe('done');
   expect(stateOf({ ...base, status: 'timeout' })).toBe('failed');
   expect(stateOf({ ...base, status: 'error', settlement: 'unsettled' })).toBe('cancelled');
 });

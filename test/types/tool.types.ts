@@ -4,9 +4,11 @@
  */
 import { z } from 'zod';
 import {
+  type AnyTool,
   defineTool,
   type InputOf,
   type OutputOf,
+  type Pawl,
   type Session,
   type ToolContext,
   type ToolResultEnvelope,
@@ -52,6 +54,30 @@ export async function calls(session: Session): Promise<void> {
   await session.call(weather, { city: 'Paris' }, { dedupeMode: 'always' });
   // @ts-expect-error only what defineTool made is a tool
   await session.call({ name: 'get_weather', run: () => 1 }, { city: 'Paris' });
+
+  // The fault is shown at the parameter that has it, not at the tool.
+  await session.call(weather, {
+    // @ts-expect-error a parameter has the wrong type
+    city: 7,
+  });
+  await session.call(weather, {
+    city: 'Paris',
+    // @ts-expect-error a parameter has a value that is not allowed
+    units: 'kelvin',
+  });
+  await session.submit(weather, {
+    city: 'Paris',
+    // @ts-expect-error there is no such parameter
+    unit: 'celsius',
+  });
+  await session.call(
+    weather,
+    { city: 'Paris' },
+    {
+      // @ts-expect-error there is no such option
+      idempotenceKey: 'x',
+    },
+  );
 
   // Handed in: the same, and what a model gives may be wrong.
   const submission = await session.submit(weather, { city: 'Paris' });
@@ -117,3 +143,23 @@ const later = defineTool({
 holds<Equal<OutputOf<typeof later>, { length: number }>>();
 // @ts-expect-error what is no tool has no input
 holds<Equal<InputOf<string>, string>>();
+
+/** What calls any tool passes its parameters on, and narrows its results. */
+export async function traced<T extends AnyTool>(session: Session, tool: T, params: InputOf<T>): Promise<unknown> {
+  const result = await session.call(tool, params);
+  return result.status === 'success' ? result.output.content : result.error.code;
+}
+
+/** Every result narrows by its status, wherever it was read. */
+export async function read(pawl: Pawl, session: Session): Promise<void> {
+  const result = await pawl.result('w0.1');
+  if (result?.status === 'success') result.output.content;
+  const outcome = (await pawl.read('w0.1'))?.outcome;
+  if (outcome?.status === 'success') holds<Equal<typeof outcome.output.content, unknown>>();
+  // @ts-expect-error without looking at the status there may be no output
+  outcome?.output.content;
+  const either = await session.call(session.key === 'a' ? weather : 'shell', { city: 'Paris' });
+  if (either.status === 'success') either.output.content;
+  const results = await Promise.all([session.call(weather, { city: 'Paris' }), session.call('shell', {})]);
+  results.filter((each) => each.status === 'success').map(({ output }) => output.content);
+}

@@ -2,10 +2,12 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { FleetView } from '../../src/producer/fleet-view.ts';
+import { EFFECTS, type Effects } from '../../src/shared/effects.ts';
 import { ToolError } from '../../src/shared/failure.ts';
 import type { Hook } from '../../src/shared/hooks.ts';
-import type { Effects } from '../../src/shared/tool.ts';
-import { pending, startFleet } from '../producer/fleet.ts';
+import { signal } from '../helpers/signal.ts';
+import { type Fleet, pending, startFleet } from '../producer/fleet.ts';
 import { gated, httpError, scripted } from '../producer/tools.ts';
 
 const FIND_OUT = 'It may have had its effect: find out before you call it again.';
@@ -159,9 +161,15 @@ describe('a hook that fails after an attempt, closed', () => {
     const { session, pawl } = await startFleet({ tools: [tool], hooks: [audit], settings });
     const { callId = '', error } = await session.call(tool, {}, { idempotencyKey: 'k' });
     expect(error).toMatchObject({ code: 'HOOK_FAILED', ...(isTold ? { mayHaveHappened: true } : {}) });
-    const { expiresAtMs = 0, updatedAtMs, attempts } = (await pawl.read(callId)) ?? { updatedAtMs: 0 };
+    const {
+      expiresAtMs = 0,
+      freeAtMs = expiresAtMs,
+      updatedAtMs,
+      attempts,
+    } = (await pawl.read(callId)) ?? { updatedAtMs: 0 };
     expect(attempts).toMatchObject([{ inDoubt: true }]);
-    expect(expiresAtMs - updatedAtMs).toBe(isTold ? 600_000 : 60_000);
+    expect(expiresAtMs - updatedAtMs).toBe(600_000);
+    expect(freeAtMs - updatedAtMs).toBe(isTold ? 600_000 : 60_000);
   });
 
   test('leaves one whose tool refused it as it was', async () => {
@@ -170,5 +178,123 @@ describe('a hook that fails after an attempt, closed', () => {
     const { callId = '', error } = await session.call(tool, {});
     expect(error).not.toHaveProperty('mayHaveHappened');
     expect((await pawl.read(callId))?.attempts[0]).not.toHaveProperty('inDoubt');
+  });
+});
+
+describe('a call that may have had its effect is in doubt everywhere', () => {
+  const probe = () => ({ state: 'unknown' as const });
+  const withEffects = (effects: Effects) => ({ effects, ...(effects === 'probe' ? { probe } : {}) });
+
+  /** What ends a call whose attempt has begun, by what a person would call it. Each answers the call's ID. */
+  const endings: Readonly<Record<string, (fleet: Fleet, tool: ReturnType<typeof gated>) => Promise<string>>> = {
+    async 'ran out of time'({ session }, { tool }) {
+      return (await session.call(tool, {}, { timeoutMs: 20 })).callId ?? '';
+    },
+    async 'was cancelled while it ran'({ session }, { tool, arrived }) {
+      const { callId, result } = pending(await session.submit(tool, {}));
+      await arrived();
+      await session.cancel(callId);
+      await result;
+      return callId;
+    },
+    async 'was cut off by its closing session'({ pawl }, { tool, arrived }) {
+      const session = await pawl.openSession({ actorId: 'ada' });
+      const { callId, result } = pending(await session.submit(tool, {}));
+      await arrived();
+      await session.close();
+      await result;
+      return callId;
+    },
+    async 'ran past its deadline'({ session, pawl }, { tool }) {
+      const deadlineAtMs = (await pawl.backend.ledger.now()) + 300;
+      return (await session.call(tool, {}, { deadlineAtMs })).callId ?? '';
+    },
+  };
+  const inDoubt: Readonly<Record<Effects, boolean>> = {
+    none: false,
+    idempotent: false,
+    keyed: false,
+    probe: true,
+    once: true,
+  };
+  const rows = Object.keys(endings).flatMap((ending) =>
+    EFFECTS.map((effects) => {
+      // Under its own key, a `keyed` tool would run again without harm; a cancelled call does not.
+      const isOpen = inDoubt[effects] || (effects === 'keyed' && /cancelled|closing/.test(ending));
+      return { ending, effects, isOpen, what: isOpen ? 'is in doubt' : 'is not in doubt' };
+    }),
+  );
+
+  async function counted({ pawl }: Fleet) {
+    const [calls, { text }] = await Promise.all([
+      pawl.calls({ state: 'unresolved' }),
+      new FleetView(pawl, { cacheMs: 0 }).text('fleet'),
+    ]);
+    const gauge = /in_doubt_calls\{tier="workspace"\} (\d+)/.exec(text)?.[1];
+    return { listed: calls.map(({ callId }) => callId), counted: Number(gauge) };
+  }
+
+  test.each(rows)('a call with effects $effects that $ending $what', async ({ ending, effects, isOpen }) => {
+    const gate = gated('pay', { ...withEffects(effects), retry: { maxAttempts: 1 } });
+    const fleet = await startFleet({ tools: [gate.tool] });
+    const callId = (await endings[ending]?.(fleet, gate)) ?? '';
+    expect(await counted(fleet)).toEqual(isOpen ? { listed: [callId], counted: 1 } : { listed: [], counted: 0 });
+    const record = await fleet.pawl.read(callId);
+    expect(record?.outcome?.error?.mayHaveHappened).toBe(isOpen ? true : undefined);
+    const resolved = fleet.pawl.resolve(callId, { as: 'succeeded', output: 'paid' });
+    if (!isOpen) return void (await expect(resolved).rejects.toMatchObject({ code: 'CALL_NOT_RESOLVABLE' }));
+    expect(await resolved).toMatchObject({ state: 'done', outcome: { output: { content: 'paid' } } });
+    expect(await counted(fleet)).toEqual({ listed: [], counted: 0 });
+  });
+
+  test.each<[Effects, boolean]>([
+    ['none', false],
+    ['idempotent', false],
+    ['keyed', true],
+    ['probe', true],
+  ])('a call with effects %s that was cancelled between two attempts is in doubt: %s', async (effects, isOpen) => {
+    const change = {
+      ...withEffects(effects),
+      retry: { baseMs: 60_000, maxDelayMs: 60_000, maxElapsedMs: 600_000 },
+    };
+    const { tool } = scripted('pay', () => Promise.reject(httpError(503)), change);
+    const fleet = await startFleet({ tools: [tool], random: () => 0.99 });
+    const retrying = signal();
+    fleet.session.events.on('retrying', () => retrying.fire());
+    const { callId, result } = pending(await fleet.session.submit(tool, {}));
+    await retrying.promise;
+    const { settlement } = await fleet.session.cancel(callId);
+    expect(settlement).toBe(effects === 'none' ? 'cancelled' : 'unsettled');
+    expect((await result).error?.message.includes(FIND_OUT)).toBe(isOpen);
+    expect(await counted(fleet)).toEqual(isOpen ? { listed: [callId], counted: 1 } : { listed: [], counted: 0 });
+  });
+
+  test.each(['ran out of time', 'was cancelled while it ran'])(
+    'one that %s runs again when an operator says so',
+    async (ending) => {
+      const gate = gated('pay', { effects: 'once' });
+      const fleet = await startFleet({ tools: [gate.tool] });
+      const callId = (await endings[ending]?.(fleet, gate)) ?? '';
+      gate.open();
+      await fleet.pawl.resolve(callId, { as: 'retry' });
+      expect(await fleet.pawl.result(callId)).toMatchObject({ status: 'success', output: { content: { attempt: 2 } } });
+      expect(await counted(fleet)).toEqual({ listed: [], counted: 0 });
+    },
+  );
+
+  test('one that an operator resolved as failed is no longer in doubt', async () => {
+    const gate = gated('pay', { effects: 'once' });
+    const fleet = await startFleet({ tools: [gate.tool] });
+    const callId = (await endings['was cancelled while it ran']?.(fleet, gate)) ?? '';
+    expect(await fleet.pawl.resolve(callId, { as: 'failed' })).toMatchObject({ state: 'failed' });
+    expect(await counted(fleet)).toEqual({ listed: [], counted: 0 });
+  });
+
+  test('a worker counts what it left in doubt', async () => {
+    const gate = gated('pay', { effects: 'once' });
+    const fleet = await startFleet({ tools: [gate.tool] });
+    await endings['ran out of time']?.(fleet, gate);
+    const ended = fleet.events.findLast(({ type }) => type === 'tool_call_end');
+    expect(ended).toMatchObject({ outcome: { error: { code: 'TIMEOUT', mayHaveHappened: true } } });
   });
 });

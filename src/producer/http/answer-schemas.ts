@@ -47,6 +47,7 @@ const callSummary = z.object({
   tool: text,
   namespace: text,
   toolVersion: text,
+  effects: z.enum(EFFECTS).optional(),
   session: text,
   actorId: text,
   ...standing,
@@ -58,9 +59,14 @@ const callSummary = z.object({
   createdAtMs: atMs,
   updatedAtMs: atMs,
   expiresAtMs: atMs.optional(),
+  freeAtMs: atMs.optional().describe('Of a call that failed: when its key is free to run again.'),
   status: text.optional().describe('Of its result.'),
   errorCode: text.optional(),
   settlement: z.enum(SETTLEMENTS).optional(),
+  unresolved: z
+    .literal(true)
+    .optional()
+    .describe('It may have had its effect, or was quarantined: an operator can resolve it.'),
 });
 
 const progress = z.object({ progress: z.number(), total: z.number().optional(), message: text.optional() });

@@ -109,7 +109,7 @@ export function callRoutes({
         session: z.string().min(1).max(256).optional(),
         /** A part of `namespace.name`. */
         tool: z.string().min(1).max(256).optional(),
-        /** `unresolved`: those whose outcome is unknown. */
+        /** `unresolved`: those in doubt. */
         state: z.enum(SOUGHT_STATES).optional(),
         limit: queryNumber({ max: MAX_LISTED, fallback: 50, unit: 'calls' }),
       }),

@@ -2,7 +2,7 @@
  * The shapes in which the API, and the commands, show calls, tools, circuits, approvals and audit records (INTERFACE, "Lists").
  * Commands load this without the HTTP server.
  */
-import { envelopeOf } from '../../shared/outcome.ts';
+import { envelopeOf, isUnresolved } from '../../shared/outcome.ts';
 import { redactFields, secretsIn } from '../../shared/redaction.ts';
 import { shownJson } from '../../shared/shown.ts';
 import type { ApprovalRecord, BriefApproval } from '../../shared/store/approvals.ts';
@@ -30,6 +30,7 @@ export function callSummary(record: CallRecord) {
     tool: envelope.toolName,
     namespace: envelope.toolNamespace,
     toolVersion: tool.version,
+    ...(tool.effects === undefined ? {} : { effects: tool.effects }),
     session: envelope.target.sessionKey,
     actorId: envelope.target.actorId,
     state,
@@ -42,9 +43,11 @@ export function callSummary(record: CallRecord) {
     createdAtMs: record.createdAtMs,
     updatedAtMs: record.updatedAtMs,
     ...(record.expiresAtMs === undefined ? {} : { expiresAtMs: record.expiresAtMs }),
+    ...(record.freeAtMs === undefined ? {} : { freeAtMs: record.freeAtMs }),
     ...(outcome === undefined || running ? {} : { status: outcome.status }),
     ...(outcome?.error === undefined || running ? {} : { errorCode: outcome.error.code }),
     ...(outcome?.settlement === undefined || running ? {} : { settlement: outcome.settlement }),
+    ...(isUnresolved(outcome) && !running ? { unresolved: true as const } : {}),
   };
 }
 

@@ -5,10 +5,11 @@
 import type { ApprovalEnd, ApprovalRequest, ApprovalState, Decision } from '../approval.ts';
 import { callOf, DECISION_VALID_MS } from '../approval.ts';
 import { briefDecision, briefPreview, briefRequest } from '../approval-brief.ts';
+import { lifeOfFailure, type RecordLife } from '../call.ts';
 import { type Settings, toolPolicy } from '../config.ts';
 import { PawlError } from '../failure.ts';
 import { placeOf } from '../fingerprint.ts';
-import type { Outcome } from '../outcome.ts';
+import { isUnresolved, type Outcome } from '../outcome.ts';
 import type { Seals } from '../seals.ts';
 import { uuidv7 } from '../time.ts';
 import { type CallRecord, withParams } from './call-record.ts';
@@ -231,6 +232,11 @@ export class Approvals {
     return to === 'approved' ? doneMs + DECISION_VALID_MS + LONG_RUN_MS : doneMs;
   }
 
+  #lifeOf({ tool }: ApprovalRequest, outcome: Outcome): RecordLife {
+    if (isUnresolved(outcome)) return { ttlMs: this.#doneMs(tool) };
+    return lifeOfFailure(this.#settings.ttl, toolPolicy(this.#settings, tool).ttl);
+  }
+
   #doneMs(tool: ApprovalRequest['tool']): number {
     return toolPolicy(this.#settings, tool).ttl?.doneMs ?? this.#settings.ttl.doneMs;
   }
@@ -244,7 +250,6 @@ export class Approvals {
     const { id, callId, generation, tool } = request;
     const keys = this.#placed(id);
     if (keys === undefined) return { kind: 'gone' };
-    const { ttl } = this.#settings;
     const nowMs = await this.#ledger.now();
     // Greater than the one it waited under: whatever carried the call until here is of another life.
     const next = String(Math.max(nowMs, Number(generation) + 1));
@@ -254,6 +259,7 @@ export class Approvals {
     const waiting = jobIdOf(callId, generation);
     const text = decision === undefined ? '' : JSON.stringify(decision);
     const outcomeJson = to === 'approved' ? '' : JSON.stringify(outcome);
+    const life = this.#lifeOf(request, outcome);
     const [code, , more] = await decideScript.run(
       this.#redis,
       [
@@ -274,12 +280,13 @@ export class Approvals {
         this.#keptMs(tool, to),
         outcomeJson,
         outcomeJson === '' ? '' : this.#seals.outcome(callId, 'failed', outcomeJson),
-        request.attemptsBefore === undefined ? ttl.failedMs : this.#doneMs(tool),
+        life.ttlMs,
         keys.inboxes,
         next,
         signed?.signature ?? '',
         waiting,
         uuidv7(),
+        life.freeAfterMs ?? '',
         ...enqueueArguments(keys, tool.name, job),
       ],
     );

@@ -41,7 +41,7 @@ const flushScript = new Script('flush');
  */
 export function longestKeptMs({ ttl, tools }: Pick<Settings, 'ttl' | 'tools'>): number {
   const ofTools = Object.values(tools).flatMap(({ ttl: own }) => [own?.doneMs ?? 0, own?.failedMs ?? 0]);
-  return Math.max(ttl.doneMs, ...ofTools);
+  return Math.max(ttl.doneMs, ttl.failedMs, ...ofTools);
 }
 
 /** The calls of a place: by time, by session, in flight, in doubt, and how many there are. */
@@ -113,7 +113,7 @@ export class CallIndex {
     if (tool !== undefined && tool !== `${toolNamespace}.${toolName}`) return 'other';
     const [code] = await flushScript.run(
       this.#access.redis,
-      [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey)],
+      [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey), keys.inDoubt],
       [
         callId,
         FENCE_REMEMBERED_MS,

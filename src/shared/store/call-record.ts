@@ -2,6 +2,7 @@
  * What the ledger keeps of a call, and how a record reads.
  */
 import type { AttemptRecord, CallState, Phase } from '../call.ts';
+import type { Effects } from '../effects.ts';
 import type { ToolCallEnvelope } from '../envelope.ts';
 import type { Outcome } from '../outcome.ts';
 import { offerId } from './catalogue.ts';
@@ -12,7 +13,7 @@ export interface StoredRequest {
   readonly envelope: ToolCallEnvelope;
   /** Where the envelope's parameters are, when they are large and have not been read (or could not be). */
   readonly largeParams?: TextReference & { readonly id: string };
-  readonly tool: { readonly version: string; readonly definition: string };
+  readonly tool: { readonly version: string; readonly definition: string; readonly effects?: Effects };
   /** Seen by the tool and by those downstream. */
   readonly idempotencyKey: string;
   /** Handed in while the reliability layer was off: one attempt, and no circuit. */
@@ -63,6 +64,8 @@ export interface CallRecord {
   readonly createdAtMs: number;
   readonly updatedAtMs: number;
   readonly expiresAtMs?: number;
+  /** When its key is free to run again, though the record is still there; absent where that is no sooner. */
+  readonly freeAtMs?: number;
   readonly lockUntilMs?: number;
   readonly worker?: string;
   readonly startedAtMs?: number;
@@ -111,6 +114,7 @@ export function recordOf(
     createdAtMs: Number(fields['createdAtMs']),
     updatedAtMs: Number(fields['updatedAtMs'] ?? fields['startedAtMs'] ?? fields['createdAtMs']),
     ...number('expiresAtMs'),
+    ...number('freeAtMs'),
     ...number('lockUntilMs'),
     ...number('startedAtMs'),
     ...(fields['worker'] === undefined ? {} : { worker: fields['worker'] }),

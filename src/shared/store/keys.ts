@@ -131,6 +131,8 @@ export class FleetKeys {
   /** All sessions, by when they were opened. */
   readonly sessions: string;
   readonly switches: string;
+  /** Kind of the channel of sessions that name none. */
+  readonly defaultChannel: string;
   /** How many shards each tier has, and how many it ever had. */
   readonly shards: string;
   /** What shadow mode would have done, counted. */
@@ -152,6 +154,7 @@ export class FleetKeys {
   constructor(prefix: string) {
     this.prefix = prefix;
     this.workers = `${prefix}:{fleet}:workers`;
+    this.defaultChannel = `${prefix}:{fleet}:default-channel`;
     this.workerLoads = `${prefix}:{fleet}:worker-records`;
     this.tools = `${prefix}:{fleet}:tools`;
     this.specs = `${prefix}:{fleet}:specs`;

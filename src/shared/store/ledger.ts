@@ -3,7 +3,7 @@
  */
 import type { ApprovalRequest } from '../approval.ts';
 import type { Limits } from '../budget.ts';
-import type { AttemptRecord } from '../call.ts';
+import type { AttemptRecord, RecordLife } from '../call.ts';
 import { PawlError } from '../failure.ts';
 import { isMerged, placeOf, type RequestNaming, requestNameOf } from '../fingerprint.ts';
 import type { Outcome } from '../outcome.ts';
@@ -211,11 +211,10 @@ export class Ledger {
   /** Ends a call that waits, or asks the worker of a running one to stop. */
   async cancel(
     callId: string,
-    endings: {
+    endings: RecordLife & {
       readonly state: 'cancelled' | 'failed';
       readonly beforeStart: Outcome;
       readonly betweenAttempts: Outcome;
-      readonly ttlMs: number;
       /** Of a call with an attempt that may have had its effect, when that is another one. */
       readonly inDoubt?: { readonly outcome: Outcome; readonly ttlMs: number };
       readonly inboxId?: string;
@@ -251,6 +250,7 @@ export class Ledger {
         inDoubt,
         this.#access.seals.outcome(callId, endings.state, inDoubt),
         doubtfulMs,
+        endings.freeAfterMs ?? '',
       ],
     );
     if (code !== 'cancelled') return { kind: code as 'requested' | 'too-late' | 'gone' };
@@ -367,13 +367,14 @@ export class Ledger {
     state: 'done' | 'failed',
     outcome: Outcome,
     ttlMs: number,
+    freeAfterMs?: number,
   ): Promise<'resolved' | 'refused' | 'gone'> {
     const text = JSON.stringify(outcome);
     const keys = this.#access.placed(callId);
     const [code] = await resolveScript.run(
       this.#access.redis,
       [keys.record(callId), keys.inDoubt],
-      [state, text, ttlMs, this.#access.seals.outcome(callId, state, text), callId, uuidv7()],
+      [state, text, ttlMs, this.#access.seals.outcome(callId, state, text), callId, uuidv7(), freeAfterMs ?? ''],
     );
     return code as 'resolved' | 'refused' | 'gone';
   }

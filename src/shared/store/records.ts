@@ -4,7 +4,7 @@
 import type { ToolCallEnvelope } from '../envelope.ts';
 import type { Approvals } from './approvals.ts';
 import type { Breakers } from './breakers.ts';
-import type { CallRecord } from './call-record.ts';
+import type { CallRecord, StoredRequest } from './call-record.ts';
 import type { Ledger } from './ledger.ts';
 import type { Turns } from './turns.ts';
 
@@ -22,6 +22,7 @@ export interface CallLedger
 export interface KnownCall extends Pick<CallRecord, 'callId' | 'state' | 'outcome' | 'createdAtMs' | 'readAtMs'> {
   readonly request: {
     readonly envelope: Pick<ToolCallEnvelope, 'requestId' | 'toolName'> & Partial<Pick<ToolCallEnvelope, 'control'>>;
+    readonly tool?: Pick<StoredRequest['tool'], 'effects'>;
   };
   readonly attempts: readonly unknown[];
 }

@@ -1,7 +1,7 @@
 /** The records of sessions. Readers may keep what they read until told otherwise: see `SessionRecord` for what changes. */
 import type { ApprovalRoute } from '../approval.ts';
 import { Seals } from '../seals.ts';
-import { type SessionRecord, sessionForged, withTaint } from '../session.ts';
+import { CHANNEL_KINDS, type SessionRecord, sessionForged, withTaint } from '../session.ts';
 import { FleetKeys } from './keys.ts';
 import { type News, newsChannel } from './news.ts';
 import { type Redis, Script } from './redis.ts';
@@ -44,6 +44,19 @@ export class Sessions {
     this.#seals = seals;
     this.#redis = redis;
     this.#keys = new FleetKeys(prefix);
+  }
+
+  /** The channel of a new session that names none, and is below none; undefined where no front door offers one. */
+  async defaultChannel(): Promise<SessionRecord['channel']> {
+    const offered = await this.#redis.get(this.#keys.defaultChannel);
+    const kind = CHANNEL_KINDS.find((each) => each === offered && each !== 'webhook');
+    return kind === undefined ? undefined : { kind };
+  }
+
+  /** Offers one for a while; 0 ends that. */
+  async offerChannel(kind: 'operator' | 'console', forMs: number): Promise<void> {
+    if (forMs === 0) await this.#redis.del(this.#keys.defaultChannel);
+    else await this.#redis.set(this.#keys.defaultChannel, kind, 'PX', forMs);
   }
 
   /**

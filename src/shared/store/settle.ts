@@ -1,7 +1,7 @@
 /**
  * Settling a call: its outcome, written once, by the newest fence only.
  */
-import type { AttemptRecord, CallState } from '../call.ts';
+import type { AttemptRecord, CallState, RecordLife } from '../call.ts';
 import { type LargeText, largeTextOf } from '../large-text.ts';
 import type { Outcome } from '../outcome.ts';
 import type { RetryAllowance } from '../retry-budget.ts';
@@ -29,7 +29,7 @@ export interface CircuitSample {
   readonly windowMs: number;
 }
 
-export interface Settle {
+export interface Settle extends RecordLife {
   readonly callId: string;
   readonly fence: number;
   readonly state: Exclude<CallState, 'inflight'>;
@@ -37,7 +37,6 @@ export interface Settle {
   /** The outcome as it is stored. */
   readonly outcomeJson: string | LargeText;
   readonly attempts: readonly AttemptRecord[];
-  readonly ttlMs: number;
   /** Success to be added to a circuit's window. */
   readonly sample?: CircuitSample;
   /** A success puts retries back. */
@@ -120,6 +119,6 @@ export function settleArguments(access: LedgerAccess, settle: ReadySettle): (str
 }
 
 /** What a call ends on, the same text for those of one tool that end alike: `settle.lua` reads each text once. */
-function termsOf({ state, outcome, ttlMs, sample, refill }: ReadySettle): string {
-  return JSON.stringify({ state, retriable: outcome.error?.retriable === true, ttlMs, sample, refill });
+function termsOf({ state, outcome, ttlMs, freeAfterMs, sample, refill }: ReadySettle): string {
+  return JSON.stringify({ state, retriable: outcome.error?.retriable === true, ttlMs, freeAfterMs, sample, refill });
 }

@@ -112,7 +112,7 @@ export async function started(books: Books, claim: Claim): Promise<StartedAttemp
   return answer;
 }
 
-export const SUCCESS: Outcome = {
+export const SUCCESS: Extract<Outcome, { status: 'success' }> = {
   status: 'success',
   toolName: 'note',
   durationMs: 5,
@@ -120,7 +120,7 @@ export const SUCCESS: Outcome = {
   output: { content: 'noted' },
 };
 
-export function failureOutcome(code: Parameters<typeof failureOf>[0]): Outcome {
+export function failureOutcome(code: Parameters<typeof failureOf>[0]): Exclude<Outcome, { status: 'success' }> {
   return {
     status: 'error',
     toolName: 'note',

@@ -1,12 +1,18 @@
 /** Forgetting calls (R11, R25, R34), and how long they can be found. */
 import { describe, expect, test } from 'vitest';
 import { resolveSettings } from '../../../src/shared/config.ts';
+import { failureOf } from '../../../src/shared/failure.ts';
+import { doubtful, resultError } from '../../../src/shared/outcome.ts';
 import { longestKeptMs } from '../../../src/shared/store/call-index.ts';
 import { startFleet } from '../../producer/fleet.ts';
 import { echo } from '../../producer/tools.ts';
 import { type Books, claimOf, failureOutcome, openBooks, PLACE, SUCCESS, settle, started } from './calls.ts';
 
-const UNSETTLED = { ...failureOutcome('CANCELLED'), settlement: 'unsettled' } as const;
+const UNSETTLED = {
+  ...failureOutcome('CANCELLED'),
+  error: doubtful(resultError(failureOf('CANCELLED'), 'error')),
+  settlement: 'unsettled',
+} as const;
 
 async function ended(books: Books, name: string, ...[outcome, state]: [typeof UNSETTLED, 'cancelled'] | []) {
   const claim = claimOf(name);
@@ -19,12 +25,14 @@ async function ended(books: Books, name: string, ...[outcome, state]: [typeof UN
 describe('what is forgotten', () => {
   test('a call that was cancelled while it ran is forgotten when it is named, and not with the others', async () => {
     const books = await openBooks();
-    const doubtful = await ended(books, 'a', UNSETTLED, 'cancelled');
+    const unsettled = await ended(books, 'a', UNSETTLED, 'cancelled');
     const done = await ended(books, 'b');
     expect(await books.ledger.flush(PLACE, {})).toEqual({ flushed: 1, inflight: 0, unresolved: 1 });
     expect(await books.ledger.read(done.callId)).toBeUndefined();
     expect(await books.ledger.claim(claimOf('a'))).toMatchObject({ kind: 'ended', state: 'cancelled' });
-    expect(await books.ledger.forget(doubtful.callId)).toEqual({ flushed: 1, inflight: 0, unresolved: 0 });
+    expect((await books.ledger.list(PLACE, { only: 'inDoubt', limit: 9 })).length).toBe(1);
+    expect(await books.ledger.forget(unsettled.callId)).toEqual({ flushed: 1, inflight: 0, unresolved: 0 });
+    expect((await books.ledger.list(PLACE, { only: 'inDoubt', limit: 9 })).length).toBe(0);
     expect(await books.ledger.claim(claimOf('a'))).toMatchObject({ kind: 'claimed' });
   });
 

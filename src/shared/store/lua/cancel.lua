@@ -6,6 +6,7 @@
 --       9, 10 signatures of the two outcomes  11 key prefix of approvals  12 time to live of an approval, ms
 --       13 token: a script that runs twice, because its first answer was lost, answers the same
 --       14 outcome of a call with an attempt that may have had its effect (JSON)  15 its signature  16 its time to live, ms
+--       17 after which time the key of a call without such an attempt is free again, ms, '' for not sooner
 -- Returns {code, now, …}:
 --   cancelled  generation: the call ended here and now   requested: its worker has been asked
 --   too-late   state: it had ended before                gone: there is no such record
@@ -22,11 +23,12 @@ if fields[2] == 'running' then
   redis.call('PUBLISH', ARGV[8], '{"type":"cancel","callId":"' .. ARGV[1] .. '","because":"' .. ARGV[4] .. '"}')
   return {'requested', now}
 end
-local outcome, signature, ttl = ARGV[2], ARGV[9], ARGV[5]
+local outcome, signature, ttl, freeAfter = ARGV[2], ARGV[9], ARGV[5], ARGV[17]
 if fields[5] then outcome, signature = ARGV[3], ARGV[10] end
 local attempts = fields[9] or ''
 if attempts:find('"inDoubt":true', 1, true) or attempts:find('"status":"lost"', 1, true) then
   outcome, signature, ttl = ARGV[14], ARGV[15], ARGV[16]
+  if isUnresolved(ARGV[4], outcome) then freeAfter = '' end
 end
 if fields[2] == 'awaiting-approval' then
   local approval = ARGV[11] .. ':' .. fields[6]
@@ -40,11 +42,12 @@ end
 local expiresAt = text(now + ttl)
 redis.call('HSET', KEYS[1], 'state', ARGV[4], 'outcome', outcome, 'outcomeSignature', signature, 'retriable', '0', 'updatedAtMs', now, 'expiresAtMs', expiresAt,
   'endedBy', ARGV[13])
+if freeAfter ~= '' then redis.call('HSET', KEYS[1], 'freeAtMs', text(now + freeAfter)) end
 redis.call('HDEL', KEYS[1], 'phase', 'inboxes', 'notBeforeMs')
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('PEXPIREAT', KEYS[1], expiresAt)
 if fields[7] then redis.call('PEXPIREAT', fields[7], expiresAt) end
 redis.call('ZREM', KEYS[2], ARGV[1])
-if ARGV[4] == 'failed' and isUnknown(outcome) then redis.call('ZADD', KEYS[3], expiresAt, ARGV[1]) end
+if isUnresolved(ARGV[4], outcome) then redis.call('ZADD', KEYS[3], expiresAt, ARGV[1]) end
 notify(withInbox(fields[4], ARGV[6]), ARGV[7], settledEvent(ARGV[1], ARGV[4], signature, outcome, now))
 return {'cancelled', now, fields[3]}

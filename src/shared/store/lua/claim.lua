@@ -32,23 +32,25 @@ local now = nowMs()
 
 local function read(key)
   local fields = redis.call('HMGET', key, 'state', 'paramsDigest', 'phase', 'createdAtMs', 'outcome', 'updatedAtMs', 'retriable', 'inboxes', 'sameAs', 'request',
-    'outcomeSignature', 'fence', 'outcomeAt', 'outcomeParts', 'generation')
+    'outcomeSignature', 'fence', 'outcomeAt', 'outcomeParts', 'generation', 'freeAtMs')
   return {
     exists = fields[1] or fields[9], state = fields[1], paramsDigest = fields[2], phase = fields[3], createdAtMs = fields[4],
     outcome = fields[5], updatedAtMs = fields[6], retriable = fields[7] == '1', inboxes = fields[8], sameAs = fields[9],
     request = fields[10], signature = fields[11], fence = fields[12], outcomeAt = fields[13], outcomeParts = fields[14],
-    generation = fields[15],
+    generation = fields[15], free = isFree(fields[1], fields[16], now),
   }
 end
 
 local key, fence, anew, stale = own, nil, false, false
 -- Most often nothing is there.
 local record = redis.call('EXISTS', key) == 1 and read(key) or {}
+-- The key of a call that failed is free again: its record stays until the call runs anew.
+if record.free then anew, record = true, {fence = record.fence} end
 -- This request was merged into another call before: it stays that call.
 if record.sameAs then
   local leaderKey = place.records .. record.sameAs
   local leading = read(leaderKey)
-  if leading.exists then
+  if leading.exists and not leading.free then
     callId, key, record = record.sameAs, leaderKey, leading
     -- What says so must not expire before that call's record does, which in flight has no end yet.
     local left = redis.call('PTTL', leaderKey)
@@ -67,6 +69,7 @@ if not record.exists and merging then
     if leading.state == 'inflight' then
       if mode == 'enforced' then
         local asked = cjson.decode(request).envelope
+        if anew then redis.call('DEL', own) end
         local naming = {toolCallId = asked.toolCallId, requestId = asked.requestId, target = asked.target, control = {}}
         -- An empty list would be written as an object.
         if asked.control.requestTags and #asked.control.requestTags > 0 then naming.control = {requestTags = asked.control.requestTags} end
@@ -137,8 +140,8 @@ end
 local duplicate = false
 if shadow then
   local first = redis.call('GET', slot)
-  local met = first and redis.call('HMGET', place.records .. first, 'state', 'paramsDigest') or {}
-  duplicate = met[1]
+  local met = first and redis.call('HMGET', place.records .. first, 'state', 'paramsDigest', 'freeAtMs') or {}
+  duplicate = not isFree(met[1], met[3], now) and met[1]
   if terms.slot == 'shadow-inflight' and duplicate ~= 'inflight' then duplicate = false end
   if duplicate and met[2] ~= paramsDigest then duplicate = 'conflict' end
   if not duplicate then redis.call('SET', slot, callId, 'PX', retentionMs) end

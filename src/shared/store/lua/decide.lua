@@ -6,7 +6,8 @@
 --       6 time to live of the approval, ms  7 outcome (JSON), '' when approved  8 its signature  9 its time to live, ms
 --       10 key prefix of inboxes  11 new generation  12 signature of the request under it  13 ID of the job that waits
 --       14 token: a script that runs twice, because its first answer was lost, answers the same
---       15 key prefix of the queue  16.. the job, as enqueue takes it
+--       15 after which time the call's key is free again, ms, '' for not sooner
+--       16 key prefix of the queue  17.. the job, as enqueue takes it
 -- Returns {code, now, …}:
 --   decided
 --   already    state: somebody else decided, or the call ended
@@ -40,17 +41,18 @@ if redis.call('ZREM', KEYS[6], ARGV[13]) == 1 then redis.call('DEL', KEYS[5]) en
 if to == 'approved' then
   redis.call('HSET', KEYS[3], 'phase', 'queued', 'generation', ARGV[11], 'signature', ARGV[12], 'updatedAtMs', now)
   redis.call('HINCRBY', KEYS[3], 'version', 1)
-  enqueue({ARGV[15]}, {unpack(ARGV, 16)})
+  enqueue({ARGV[16]}, {unpack(ARGV, 17)})
 else
   local expiresAt = text(now + ARGV[9])
   redis.call('HSET', KEYS[3], 'state', 'failed', 'outcome', ARGV[7], 'outcomeSignature', ARGV[8], 'retriable', '0', 'updatedAtMs', now,
     'expiresAtMs', expiresAt)
+  if ARGV[15] ~= '' then redis.call('HSET', KEYS[3], 'freeAtMs', text(now + ARGV[15])) end
   redis.call('HDEL', KEYS[3], 'phase', 'inboxes')
   redis.call('HINCRBY', KEYS[3], 'version', 1)
   redis.call('PEXPIREAT', KEYS[3], expiresAt)
   if call[5] then redis.call('PEXPIREAT', call[5], expiresAt) end
   redis.call('ZREM', KEYS[4], ARGV[5])
-  if isUnknown(ARGV[7]) then redis.call('ZADD', KEYS[7], expiresAt, ARGV[5]) end
+  if isUnresolved('failed', ARGV[7]) then redis.call('ZADD', KEYS[7], expiresAt, ARGV[5]) end
   notify(call[4], ARGV[10], settledEvent(ARGV[5], 'failed', ARGV[8], ARGV[7], now))
 end
 return {'decided', now}

@@ -1,7 +1,7 @@
 -- Forgets a call that has ended. One in flight stays, and so does one that may have had its effect: forgetting it would let it run
 -- again. Of those, one that was cancelled is forgotten when it is named itself.
 --
--- KEYS  1 record  2 index of all calls  3 index of the session's calls
+-- KEYS  1 record  2 index of all calls  3 index of the session's calls  4 index of calls in doubt
 -- ARGV  1 call ID  2 how long the fence is remembered, ms: until then a straggler of the forgotten call stays refused
 --       3 key prefix of how many calls of each tool there are  4 retention, ms  5 tool  6 '1' for a call that is named itself
 -- Returns {code}: flushed · inflight · unresolved · gone
@@ -11,10 +11,8 @@ if not fields[1] then
   return {'gone'}
 end
 if fields[1] == 'inflight' then return {'inflight'} end
-if fields[1] == 'failed' and isUnknown(fields[2]) then return {'unresolved'} end
-if fields[1] == 'cancelled' and ARGV[6] ~= '1' and string.find(fields[2] or '', '"settlement":"unsettled"', 1, true) then
-  return {'unresolved'}
-end
+local named = fields[1] == 'cancelled' and ARGV[6] == '1'
+if isUnresolved(fields[1], fields[2]) and not named then return {'unresolved'} end
 redis.call('UNLINK', KEYS[1], fields[5] or KEYS[1], fields[6] or KEYS[1])
 local size = ARGV[3] .. string.format('%.0f', math.floor(fields[4] * 24 / ARGV[4]))
 if redis.call('EXISTS', size) == 1 then redis.call('HINCRBY', size, ARGV[5], -1) end
@@ -24,4 +22,5 @@ if fields[3] then
 end
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])
+redis.call('ZREM', KEYS[4], ARGV[1])
 return {'flushed'}

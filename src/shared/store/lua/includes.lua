@@ -328,8 +328,14 @@ local function takeFrom(key, cost, keptMs, window)
   if calls == 1 or window == '0' then redis.call('PEXPIRE', key, keptMs) end
 end
 
--- Whether an outcome (JSON) leaves open what happened: the effect may or may not have taken place.
-local function isUnknown(outcome)
-  if not outcome then return false end
-  return string.find(outcome, '"code":"OUTCOME_UNKNOWN"', 1, true) or string.find(outcome, '"code":"POISONED"', 1, true)
+-- Whether the key of an ended call is free to run again, though its record is still there to be read.
+local function isFree(state, freeAtMs, now)
+  return freeAtMs and (state == 'failed' or state == 'cancelled') and tonumber(freeAtMs) <= now
+end
+
+-- Whether an operator can resolve a call of this state and outcome (JSON): it may have had its effect, or it was quarantined.
+-- No text of others can look so: JSON escapes its quotation marks.
+local function isUnresolved(state, outcome)
+  if not outcome or (state ~= 'failed' and state ~= 'cancelled') then return false end
+  return string.find(outcome, '"mayHaveHappened":true', 1, true) or string.find(outcome, '"code":"POISONED"', 1, true)
 end

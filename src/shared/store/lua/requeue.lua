@@ -1,8 +1,8 @@
--- Puts a call back into the queue under a new generation: one that somebody resolved as 'retry', or one whose job is gone. With an
+-- Puts a call back into the queue under a new generation: one that an operator resolved as 'retry', or one whose job is gone. With an
 -- approval, people are asked first.
 --
 -- KEYS  1 record  2 in-flight index  3 the record's present job  4 index of calls in doubt
--- ARGV  1 call ID  2 new generation  3 '1' for a call that ended with an unknown outcome, '0' for one whose job is missing
+-- ARGV  1 call ID  2 new generation  3 '1' for a call that ended in doubt, '0' for one whose job is missing
 --       4 inbox ID, '' when nobody waits  5 the request as it was signed  6 its signature under the new generation
 --       7 resolution: what makes this life of the call another one  8 generation as it was seen  9 key prefix of approvals
 --       10 approval (JSON), '' for none  11 its signature  12 its ID  13 when it expires  14 how long it is kept after that, ms
@@ -17,10 +17,9 @@ if ARGV[3] == '1' and fields[6] == ARGV[2] then return {'queued', now} end
 if fields[6] ~= ARGV[8] then return {'refused', now, fields[1]} end
 if fields[4] ~= ARGV[5] then return {'refused', now, fields[1]} end
 if ARGV[3] == '1' then
-  local unknown = fields[1] == 'failed' and isUnknown(fields[2])
-  if not unknown then return {'refused', now, fields[1]} end
+  if not isUnresolved(fields[1], fields[2]) then return {'refused', now, fields[1]} end
   redis.call('HSET', KEYS[1], 'state', 'inflight', 'phase', 'queued', 'lost', 0)
-  redis.call('HDEL', KEYS[1], 'outcome', 'outcomeSignature', 'retriable', 'expiresAtMs', 'firstStartedAtMs', 'startedAtMs')
+  redis.call('HDEL', KEYS[1], 'outcome', 'outcomeSignature', 'retriable', 'expiresAtMs', 'firstStartedAtMs', 'startedAtMs', 'cancelRequested', 'endedBy', 'freeAtMs')
   redis.call('PERSIST', KEYS[1])
   if fields[5] then redis.call('PERSIST', fields[5]) end
   redis.call('ZADD', KEYS[2], now, ARGV[1])

@@ -18,6 +18,7 @@ if apart and redis.call('EXISTS', apart.key) == 0 then error('UNKEPT: the text o
 redis.call('HSET', record, apart and 'outcomeAt' or 'outcome', apart and apart.key or ARGV[3], 'state', terms.state, 'attempts', ARGV[5],
   'updatedAtMs', text(now), 'expiresAtMs', expiresAt, 'version', text(fields[4] + 1))
 if ARGV[4] ~= '' then redis.call('HSET', record, 'outcomeSignature', ARGV[4]) end
+if terms.freeAfterMs then redis.call('HSET', record, 'freeAtMs', text(now + terms.freeAfterMs)) end
 if terms.retriable then redis.call('HSET', record, 'retriable', '1') end
 redis.call('HDEL', record, 'phase', 'inboxes', 'lockUntilMs', 'notBeforeMs', 'worker', 'token', 'cancelRequested')
 redis.call('PEXPIREAT', record, expiresAt)
@@ -25,7 +26,7 @@ if fields[5] then redis.call('PEXPIREAT', fields[5], expiresAt) end
 if apart then redis.call('PEXPIREAT', apart.key, expiresAt) end
 if apart and apart.reference then redis.call('HSET', record, 'outcomeParts', apart.reference) end
 later('ZREM', base .. INFLIGHT, callId)
-if terms.state == 'failed' and isUnknown(ARGV[3]) then redis.call('ZADD', base .. IN_DOUBT, expiresAt, callId) end
+if isUnresolved(terms.state, ARGV[3]) then redis.call('ZADD', base .. IN_DOUBT, expiresAt, callId) end
 local sample = terms.sample
 if sample then
   local name = sample.circuit
