@@ -10,13 +10,14 @@ import type { Session } from '../producer/session.ts';
 import type { Submission } from '../producer/submission.ts';
 import type { DedupeMode, ToolResultEnvelope } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
+import { shownText } from '../shared/shown.ts';
 import type { Tier } from '../shared/tool.ts';
 import { parseToolName } from '../shared/tool-spec.ts';
 import { askAtConsole } from './approvals.ts';
 import { howToResolve } from './call-story.ts';
 import { type CliContext, print, say, usageError, userName, withPawl } from './context.ts';
 import { EXIT_CODES, exitCodeOfResult } from './exit-codes.ts';
-import { count, duration, json, oneLine, plainText } from './print.ts';
+import { count, duration, json } from './print.ts';
 
 export interface CallCommandOptions {
   readonly params: string;
@@ -96,12 +97,12 @@ export async function readParams(context: CliContext, given: string): Promise<Re
     params = JSON.parse(content);
   } catch (error) {
     throw usageError(
-      `The parameters (${source}) are not JSON: ${error instanceof Error ? oneLine(error.message) : String(error)}. An example: --params '{"path":"README.md"}'`,
+      `The parameters (${source}) are not JSON: ${error instanceof Error ? error.message : String(error)}. An example: --params '{"path":"README.md"}'`,
     );
   }
   if (typeof params !== 'object' || params === null || Array.isArray(params))
     throw usageError(
-      `The parameters (${source}) must be a JSON object such as {"path":"README.md"}; got ${oneLine(content.slice(0, 40))}.`,
+      `The parameters (${source}) must be a JSON object such as {"path":"README.md"}; got ${content.slice(0, 40)}.`,
     );
   return params as Record<string, unknown>;
 }
@@ -190,7 +191,7 @@ function showProgress(context: CliContext, session: Session): void {
   events.on('progress', ({ progress, total, message }) =>
     say(
       context,
-      oneLine(`${progress}${total === undefined ? '' : ` of ${total}`}${message === undefined ? '' : `: ${message}`}`),
+      `${progress}${total === undefined ? '' : ` of ${total}`}${message === undefined ? '' : `: ${message}`}`,
     ),
   );
   events.on('retrying', ({ attempt, delayMs, reasonCode }) =>
@@ -252,7 +253,7 @@ export const SETTLEMENT_SENTENCES = {
 
 function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean): void {
   if (asJson) print(context, json(result));
-  else if (result.status === 'success') print(context, readable(context, result.output));
+  else if (result.status === 'success') context.out.write(`${readable(context, result.output)}\n`);
   if (result.status === 'success') {
     if (result.cache !== undefined && context.err.isTTY)
       say(context, `the result of call ${result.callId} from ${duration(result.cache.ageMs)} ago`);
@@ -261,7 +262,7 @@ function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean):
   if (asJson) return;
   const { callId } = result;
   const { code, message, issues = [], retryAfterMs } = result.error;
-  say(context, oneLine(`${result.toolName}: ${code}: ${message}`));
+  say(context, `${result.toolName}: ${code}: ${message}`);
   // A long list of issues stands in the message already.
   if (issues.length === 0 && retryAfterMs !== undefined) say(context, `try again in ${duration(retryAfterMs)}`);
   if (code === 'SIGNATURE_INVALID') say(context, `'pawl doctor' says which processes hold other signing keys`);
@@ -276,5 +277,6 @@ function readable(
 ): string {
   const display = metadata?.['display'];
   if (typeof display !== 'string') return json(content);
-  return context.out.isTTY ? plainText(display) : display;
+  // A file or a program behind a pipe gets what the tool returned, to the letter.
+  return context.out.isTTY ? shownText(display.replaceAll('\r\n', '\n')) : display;
 }

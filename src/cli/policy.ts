@@ -2,6 +2,7 @@
 import type { Pawl } from '../producer/client.ts';
 import { toolPolicy } from '../shared/config.ts';
 import { evaluate, taintOf, type Verdict } from '../shared/policy.ts';
+import { shownLine } from '../shared/shown.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import { ruleOf } from '../shared/tool-spec.ts';
 import { namedTool, readParams } from './call.ts';
@@ -23,7 +24,7 @@ export async function explainPolicy(context: CliContext, tool: string, options: 
     const { verdict, channel } = await verdictOn(pawl, tool, params, options);
     if (options.json === true) print(context, json({ tool, ...verdict, channel }));
     else {
-      print(context, `${verdict.decision}: ${verdict.reason} (${verdict.rule})`);
+      print(context, shownLine(`${verdict.decision}: ${verdict.reason} (${verdict.rule})`));
       print(
         context,
         table(verdict.rulings, [

@@ -1,6 +1,5 @@
 /** `pawl questions`: what tools ask people, and answering. */
 import type { Reply } from '../producer/questions.ts';
-import { shownText } from '../shared/shown.ts';
 import type { QuestionRecord } from '../shared/store/questions.ts';
 import { type CliContext, operatorName, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
@@ -9,9 +8,9 @@ import { checkBelieved } from './signing-keys.ts';
 
 const COLUMNS: readonly Column<QuestionRecord>[] = [
   { title: 'ID', text: ({ id }) => id },
-  { title: 'SESSION', text: ({ session }) => shownText(session) },
+  { title: 'SESSION', text: ({ session }) => session },
   { title: 'LEFT', text: ({ expiresAtMs }) => duration(Math.max(0, expiresAtMs - Date.now())) },
-  { title: 'QUESTION', text: ({ text }) => shownText(text).slice(0, 120) },
+  { title: 'QUESTION', text: ({ text }) => text },
   { title: 'ANSWERS', text: answers },
 ];
 
@@ -45,6 +44,6 @@ export async function replyToQuestion(
 }
 
 function answers({ options = [], freeText }: QuestionRecord): string {
-  const values = options.map(({ value }) => shownText(value));
-  return [...values, ...(freeText ? ['any text'] : [])].join(', ').slice(0, 80);
+  const values = options.map(({ value }) => value);
+  return [...values, ...(freeText ? ['any text'] : [])].join(', ');
 }

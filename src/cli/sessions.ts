@@ -5,10 +5,11 @@ import { callSummary } from '../producer/http/views.ts';
 import type { Budget } from '../shared/budget.ts';
 import type { Importance } from '../shared/importance.ts';
 import type { SessionKind, SessionRecord } from '../shared/session.ts';
+import { shownLine } from '../shared/shown.ts';
 import { CALL_COLUMNS } from './calls.ts';
 import { type CliContext, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
-import { type Column, json, moment, oneLine, table } from './print.ts';
+import { type Column, fieldLines, json, moment, table } from './print.ts';
 import { checkBelieved } from './signing-keys.ts';
 
 const COLUMNS: readonly Column<SessionRecord>[] = [
@@ -58,7 +59,7 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
       ...(skill === undefined ? {} : { skills: [...skill] }),
       ...(budget === undefined ? {} : { budget }),
     });
-    print(context, options.json === true ? json(record) : record.sessionKey);
+    print(context, options.json === true ? json(record) : shownLine(record.sessionKey));
     return EXIT_CODES.success.code;
   });
 }
@@ -83,9 +84,10 @@ export async function showSession(context: CliContext, key: string, options: { j
       return EXIT_CODES.success.code;
     }
     const fields = Object.entries({ ...described, createdAtMs: undefined, opened: moment(record.createdAtMs) });
-    for (const [name, value] of fields)
-      if (value !== undefined)
-        print(context, `${name.padEnd(14)} ${oneLine(typeof value === 'string' ? value : JSON.stringify(value))}`);
+    const texts = fields.map(
+      ([name, value]) => [name, typeof value === 'string' ? value : (JSON.stringify(value) ?? '')] as const,
+    );
+    print(context, fieldLines(texts).join('\n'));
     print(context, calls.length === 0 ? '\nno calls' : `\n${table(calls, CALL_COLUMNS)}`);
     return EXIT_CODES.success.code;
   });
@@ -95,7 +97,7 @@ export async function closeSession(context: CliContext, key: string, options: { 
   return withPawl(context, async (pawl) => {
     await pawl.closeSession(key);
     if (options.json === true) print(context, json({ sessionKey: key, state: 'closed' }));
-    else print(context, `${key} is closed; its calls in flight were cancelled`);
+    else print(context, `${shownLine(key)} is closed; its calls in flight were cancelled`);
     return EXIT_CODES.success.code;
   });
 }

@@ -56,8 +56,12 @@ export class CallAudit {
   }
 
   /** The record of a call that is handed in. */
-  asked(envelope: ToolCallEnvelope, offer: Offer, paramsDigest: string, submittedBy: string | undefined): AskedRecord {
-    return new AskedRecord(this.#parts, { ...askedCall(envelope, offer), paramsDigest, submittedBy });
+  asked(
+    envelope: ToolCallEnvelope,
+    offer: Offer,
+    known: Required<Pick<AskedCall, 'submittedBy' | 'sessionActorId'>> & { readonly paramsDigest: string },
+  ): AskedRecord {
+    return new AskedRecord(this.#parts, { ...askedCall(envelope, offer), ...known });
   }
 
   observe(event: DispatchEvent): void {

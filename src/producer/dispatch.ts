@@ -181,7 +181,12 @@ export class Dispatch {
 
   async #claim(admitted: Admitted, options: SubmitOptions, independent = false): Promise<Submission> {
     const { envelope, offer, identity, paramsDigest } = admitted;
-    const record = this.#parts.audit?.asked(envelope, offer, paramsDigest, options.submittedBy);
+    const { submittedBy } = options;
+    const record = this.#parts.audit?.asked(envelope, offer, {
+      paramsDigest,
+      submittedBy,
+      sessionActorId: admitted.sessionActorId,
+    });
     if (this.#parts.results.sawEnd(identity.callId)) {
       const replayed = await this.#replay(admitted, record, options);
       if (replayed !== undefined) return replayed;

@@ -22,7 +22,7 @@ import type { Logger } from '../shared/log.ts';
 import { resultError } from '../shared/outcome.ts';
 import { denied, type Verdict as PolicyVerdict } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
-import { shownText } from '../shared/shown.ts';
+import { shownLine, shownText } from '../shared/shown.ts';
 import type { ApprovalRecord, Preview } from '../shared/store/approvals.ts';
 import type { Grants } from '../shared/store/grants.ts';
 import type { ApprovalRecords, CallLedger } from '../shared/store/records.ts';
@@ -104,7 +104,7 @@ export class ApprovalGate {
   /** What the tool says, as people may read it. */
   async #previewOf(tool: AnyTool, { params, session }: ApprovalRequest): Promise<Preview> {
     const { summary, details } = await previewCall(tool, params, { workspaceRoot: session.workspaceRoot });
-    return { summary: shownText(summary), ...(details === undefined ? {} : { details: shownText(details) }) };
+    return { summary: shownLine(summary), ...(details === undefined ? {} : { details: shownText(details) }) };
   }
 
   async #expire(record: ApprovalRecord): Promise<Verdict> {
@@ -210,7 +210,12 @@ export class ApprovalGate {
       callId,
       tool: { name, namespace, version, definition: registered.definition, tier, effects, annotations },
       paramsDigest: digest(canonicalJson(envelope.payload.params)),
-      session: { key: session.sessionKey, kind: session.kind, workspaceRoot: session.workspaceRoot },
+      session: {
+        key: session.sessionKey,
+        kind: session.kind,
+        workspaceRoot: session.workspaceRoot,
+        actorId: session.actorId,
+      },
       tenantId: session.tenantId,
       actorId: envelope.target.actorId,
       nowMs: nowMs(begun),

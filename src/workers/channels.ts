@@ -166,9 +166,10 @@ function refuses({ decision, rule }: Ruling): boolean {
 /** What people read of an approval. Where it is not all of the parameters, it says so: what is not shown is decided on as well. */
 function announcement({ request, preview }: ApprovalRecord): string {
   const { tool, actorId, session, reason, justification } = request;
+  const named = actorId === session.actorId ? '' : `, in the name of ${line(actorId)},`;
   const head = [
     `*${line(preview?.summary ?? tool.name)}*`,
-    `${tool.namespace}.${tool.name} ${tool.version}, asked by ${line(actorId)} in ${line(session.key)}`,
+    `${tool.namespace}.${tool.name} ${tool.version}, asked by ${line(session.actorId)}${named} in ${line(session.key)}`,
     `${line(reason)}${justification === undefined ? '' : `; why: ${line(justification)}`}`,
   ].join('\n');
   const params = inert(shownJson(request.params));

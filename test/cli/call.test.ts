@@ -287,7 +287,7 @@ describe('pawl calls, tools and sessions', () => {
     const hostile = '\u001b[2J\u001b]0;all is well\u0007';
     await place.run(['sessions', 'open', '--actor', hostile, '--agent', hostile, '--key', 'hostile']);
     const described = await place.run(['sessions', 'show', 'hostile']);
-    expect(described.stdout).toMatch(/^actorId +\[2J \]0;all is well $/m);
+    expect(described.stdout).toMatch(/^actorId +\\u\{1B\}\[2J\\u\{1B\}\]0;all is well\\u\{7\}$/m);
     expect(described.stdout).not.toMatch(/[\u001b\u0007]/);
     expect((await place.run(['sessions', 'close', 'trip'])).code).toBe(0);
     const refused = await place.run(['call', 'greet', '--params', '{"name":"Ada"}', '--session', 'trip']);

@@ -2,6 +2,7 @@
  * The shapes in which the API, and the commands, show calls, tools, circuits, approvals and audit records (INTERFACE, "Lists").
  * Commands load this without the HTTP server.
  */
+
 import { envelopeOf } from '../../shared/outcome.ts';
 import { redactFields, secretsIn } from '../../shared/redaction.ts';
 import { shownJson } from '../../shared/shown.ts';
@@ -128,7 +129,8 @@ export function approvalView({ record, digest }: ApprovalListing) {
     preview: preview ?? { summary: `Run ${tool.namespace}.${tool.name}`, details: shownJson(request.params) },
     digest,
     state,
-    requestedBy: request.actorId,
+    requestedBy: session.actorId,
+    actorId: request.actorId,
     session: session.key,
     sessionKind: session.kind,
     workspaceRoot: session.workspaceRoot,
@@ -182,7 +184,8 @@ export function decisionView({ request, state, preview, decision, decidedAtMs }:
     id: request.id,
     state,
     summary: preview?.summary ?? request.tool.name,
-    requestedBy: request.actorId,
+    requestedBy: request.session.actorId,
+    actorId: request.actorId,
     session: request.session.key,
     decidedBy: decision?.by,
     reason: decision?.reason,
