@@ -102,6 +102,7 @@ function openSession(root, page, key) {
         ['Kind', session.kind],
         ['Actor', session.actorId],
         ['Agent', session.agentId],
+        ['Model', session.agent?.model],
         ['Tenant', session.tenantId],
         ['Below', session.parent === undefined ? undefined : link('sessions', session.parent)],
         ['Channel', session.channel?.kind],

@@ -3,6 +3,7 @@
 import { spentBy } from '../producer/http/sessions.ts';
 import { callSummary } from '../producer/http/views.ts';
 import type { Budget } from '../shared/budget.ts';
+import { defined } from '../shared/defined.ts';
 import type { Importance } from '../shared/importance.ts';
 import type { SessionKind, SessionRecord } from '../shared/session.ts';
 import { shownLine } from '../shared/shown.ts';
@@ -28,6 +29,8 @@ export interface OpenSessionOptions {
   readonly parent?: string;
   readonly actor?: string;
   readonly agent?: string;
+  readonly agentName?: string;
+  readonly model?: string;
   readonly tenant?: string;
   readonly importance?: Importance;
   readonly workspace?: string;
@@ -43,6 +46,7 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
   return withPawl(context, async (pawl) => {
     await checkBelieved(context, pawl);
     const { key, parent, actor, agent, tenant, importance, workspace, kind, webhook, skill, budget } = options;
+    const { agentName: name, model } = options;
     const channel = options.channel ?? (webhook === undefined ? undefined : 'webhook');
     const { record } = await pawl.openSession({
       kind,
@@ -50,6 +54,7 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
       ...(parent === undefined ? {} : { parent }),
       ...(actor === undefined ? {} : { actorId: actor }),
       ...(agent === undefined ? {} : { agentId: agent }),
+      ...(name === undefined && model === undefined ? {} : { agent: defined({ name, model }) }),
       ...(tenant === undefined ? {} : { tenantId: tenant }),
       ...(importance === undefined ? {} : { importance }),
       ...(workspace === undefined ? {} : { workspaceRoot: workspace }),

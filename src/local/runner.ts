@@ -48,6 +48,7 @@ import {
   TIERS,
 } from '../shared/tool.ts';
 import { takesTurns } from '../shared/turn.ts';
+import { agentTools } from '../workers/agent-tools.ts';
 import { type RegisteredTool, register } from '../workers/begun.ts';
 import { Executor } from '../workers/execute.ts';
 import { RunningAttempt } from '../workers/running.ts';
@@ -196,6 +197,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       isAlone: true,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: async (sessionKey) => this.#sessions.get(sessionKey),
+      toolsOf: (session) => agentTools(session, [...offers.values()], { settings, ruleFor: () => undefined }),
       taint: async (sessionKey, source, atMs) => {
         const record = this.#sessions.get(sessionKey);
         if (record !== undefined) this.#sessions.set(sessionKey, withTaint(record, [source], atMs));

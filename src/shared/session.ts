@@ -8,6 +8,7 @@ import { defined } from './defined.ts';
 import { identifierSchema, issuesOf } from './envelope.ts';
 import { PawlError } from './failure.ts';
 import { IMPORTANCES, type Importance } from './importance.ts';
+import { type SessionAgent, sessionAgent, sessionAgentSchema } from './session-agent.ts';
 import type { SessionShards } from './shards.ts';
 import type { SkillRule } from './skill-rule.ts';
 import { type Capability, TIERS, type Tier } from './tool.ts';
@@ -63,20 +64,30 @@ export const channelSchema = z
   );
 
 /** What `POST /v1/sessions` and `openSession` take. */
-export const openSessionSchema = z.strictObject({
-  kind: z.enum(SESSION_KINDS).default('main'),
-  sessionKey: identifierSchema.optional(),
-  parent: identifierSchema.optional(),
-  agentId: identifierSchema.optional(),
-  actorId: identifierSchema.optional(),
-  tenantId: identifierSchema.optional(),
-  workspaceRoot: z.string().min(1).max(4_096).optional(),
-  channel: channelSchema.optional(),
-  skills: z.array(z.string().min(1).max(256)).max(64).optional(),
-  budget: budgetSchema.optional(),
-  /** Of its calls, and of those of the sessions below it, where they say nothing themselves. */
-  importance: z.enum(IMPORTANCES).optional(),
-});
+export const openSessionSchema = z
+  .strictObject({
+    kind: z.enum(SESSION_KINDS).default('main'),
+    sessionKey: identifierSchema.optional(),
+    parent: identifierSchema.optional(),
+    agentId: identifierSchema.optional(),
+    agent: sessionAgentSchema.optional(),
+    actorId: identifierSchema.optional(),
+    tenantId: identifierSchema.optional(),
+    workspaceRoot: z.string().min(1).max(4_096).optional(),
+    channel: channelSchema.optional(),
+    skills: z.array(z.string().min(1).max(256)).max(64).optional(),
+    budget: budgetSchema.optional(),
+    /** Of its calls, and of those of the sessions below it, where they say nothing themselves. */
+    importance: z.enum(IMPORTANCES).optional(),
+  })
+  .refine(({ agentId, agent }) => agent === undefined || (agent.id ?? agentId) !== undefined, {
+    error: 'must name the agent, here or as agentId',
+    path: ['agent', 'id'],
+  })
+  .refine(({ agentId, agent }) => agentId === undefined || (agent?.id ?? agentId) === agentId, {
+    error: 'must be the same as agentId',
+    path: ['agent', 'id'],
+  });
 export type OpenSession = z.input<typeof openSessionSchema>;
 
 /** Text from outside that a session has seen: it may steer whoever makes the session's calls (I23). */
@@ -99,6 +110,7 @@ export interface SessionRecord {
   /** Keys of the sessions above it, the outermost first. */
   readonly ancestors?: readonly string[];
   readonly agentId?: string;
+  readonly agent?: SessionAgent;
   readonly actorId: string;
   readonly tenantId?: string;
   readonly workspaceRoot: string;
@@ -151,7 +163,7 @@ const MAX_ANCESTORS = 100;
  * `CONTRACT_INVALID` for one that would be too deep.
  */
 export function newSession(
-  { sessionKey, workspaceRoot, actorId, ...asked }: z.output<typeof openSessionSchema>,
+  { sessionKey, workspaceRoot, actorId, agentId, agent, ...asked }: z.output<typeof openSessionSchema>,
   above: SessionRecord | undefined,
   defaults: Pick<SessionRecord, 'sessionKey' | 'workspaceRoot' | 'createdAtMs'>,
   skillRule?: SkillRule,
@@ -172,17 +184,20 @@ export function newSession(
       : {
           ancestors,
           agentId: above.agentId,
+          agent: above.agent,
           tenantId: above.tenantId,
           importance: above.importance,
           taint: above.taint,
         };
+  const own = sessionAgent(agentId, agent);
   const key = sessionKey ?? defaults.sessionKey;
-  const own = asked.budget === undefined ? [] : [{ sessionKey: key, budget: asked.budget }];
-  const budgets = [...(above?.budgets ?? []), ...own];
+  const ownBudget = asked.budget === undefined ? [] : [{ sessionKey: key, budget: asked.budget }];
+  const budgets = [...(above?.budgets ?? []), ...ownBudget];
   const skillRules = [...(above?.skillRules ?? []), ...(skillRule === undefined ? [] : [skillRule])];
   return defined<SessionRecord>({
     ...inherited,
     ...defined<typeof asked>(asked),
+    ...(own === undefined ? {} : { agentId: own.id, agent: own }),
     budgets: budgets.length === 0 ? undefined : budgets,
     skillRules: skillRules.length === 0 ? undefined : skillRules,
     sessionKey: key,

@@ -57,7 +57,7 @@ export {
   type WorkspaceSearch,
 } from './capability.ts';
 export { EFFECTS, type Effects } from './effects.ts';
-export type { Progress, ToolContext, ToolLogger } from './tool-context.ts';
+export type { AgentTool, CallingAgent, Progress, ToolContext, ToolLogger } from './tool-context.ts';
 export type { Artifact, ContentBlock, ProbeAnswer, ToolResult } from './tool-result.ts';
 export type {
   FreeformFormat,

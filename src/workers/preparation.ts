@@ -69,6 +69,7 @@ export class Preparation {
         ledger: backend.ledger,
         log,
         environment,
+        toolsOf: () => this.#parts.toolsOf(session),
         escalated: this.#decided.has(begun) && asksToEscalate(approved),
         ...(this.#parts.memory === undefined ? {} : { memory: this.#parts.memory }),
         ...(this.#parts.channels === undefined ? {} : { channels: this.#parts.channels }),

@@ -74,6 +74,10 @@ const session = z.object({
   parent: text.optional(),
   ancestors: z.array(text).optional(),
   agentId: text.optional(),
+  agent: z
+    .object({ id: text, name: text, model: text.optional(), permissions: json.optional() })
+    .optional()
+    .describe('As whoever opened the session described it.'),
   actorId: text,
   tenantId: text.optional(),
   workspaceRoot: text,
