@@ -211,6 +211,7 @@ export function sessionCommands(program: Command, context: CliContext, end: End)
     .addOption(new Option('--kind <kind>', 'what it may do').choices([...SESSION_KINDS]).default('main'))
     .option('--key <key>', 'its key (default: a new one)')
     .option('--parent <key>', 'the session above it')
+    .option('--state <name>', 'what it is doing (default: as the session above it, or open)')
     .option('--actor <id>', 'for whom it acts')
     .option('--agent <id>', 'which agent acts')
     .option('--agent-name <name>', 'the agent’s name, for people and tools')
@@ -229,6 +230,12 @@ export function sessionCommands(program: Command, context: CliContext, end: End)
   const show = command(sessions, 'show', 'describe a session and its newest calls', ['pawl sessions show trip']);
   json(show.argument('<key>')).action(async (key: string, options) =>
     end(await (await import('./sessions.ts')).showSession(context, key, options)),
+  );
+  const state = command(sessions, 'state', 'say what a session and those below it are doing', [
+    'pawl sessions state trip planning',
+  ]);
+  json(state.argument('<key>').argument('<state>')).action(async (key: string, name: string, options) =>
+    end(await (await import('./sessions.ts')).setSessionState(context, key, name, options)),
   );
   const close = command(sessions, 'close', 'close a session and those below it, and cancel their calls', [
     'pawl sessions close trip',

@@ -2,6 +2,7 @@
 import type { Pawl } from '../producer/client.ts';
 import { toolPolicy } from '../shared/config.ts';
 import { evaluate, taintOf, type Verdict } from '../shared/policy.ts';
+import { OPEN } from '../shared/session.ts';
 import { shownLine } from '../shared/shown.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import { ruleOf } from '../shared/tool-spec.ts';
@@ -56,7 +57,7 @@ async function verdictOn(
   const channel = route?.channel.kind ?? 'none';
   const verdict = evaluate({
     tool,
-    session: record ?? { kind: 'main' },
+    session: record ?? { kind: 'main', state: OPEN },
     toolPolicy: toolPolicy(pawl.settings, tool),
     policy: pawl.settings.policy,
     registry: ruleOf(declared),

@@ -27,6 +27,7 @@ export interface OpenSessionOptions {
   readonly kind: SessionKind;
   readonly key?: string;
   readonly parent?: string;
+  readonly state?: string;
   readonly actor?: string;
   readonly agent?: string;
   readonly agentName?: string;
@@ -46,12 +47,13 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
   return withPawl(context, async (pawl) => {
     await checkBelieved(context, pawl);
     const { key, parent, actor, agent, tenant, importance, workspace, kind, webhook, skill, budget } = options;
-    const { agentName: name, model } = options;
+    const { agentName: name, model, state } = options;
     const channel = options.channel ?? (webhook === undefined ? undefined : 'webhook');
     const { record } = await pawl.openSession({
       kind,
       ...(key === undefined ? {} : { sessionKey: key }),
       ...(parent === undefined ? {} : { parent }),
+      ...(state === undefined ? {} : { state }),
       ...(actor === undefined ? {} : { actorId: actor }),
       ...(agent === undefined ? {} : { agentId: agent }),
       ...(name === undefined && model === undefined ? {} : { agent: defined({ name, model }) }),
@@ -94,6 +96,21 @@ export async function showSession(context: CliContext, key: string, options: { j
     );
     print(context, fieldLines(texts).join('\n'));
     print(context, calls.length === 0 ? '\nno calls' : `\n${table(calls, CALL_COLUMNS)}`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function setSessionState(
+  context: CliContext,
+  key: string,
+  state: string,
+  options: { json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
+    const record = await pawl.setSessionState(key, state);
+    if (options.json === true) print(context, json(record));
+    else print(context, shownLine(`${key} is ${record.state}`));
     return EXIT_CODES.success.code;
   });
 }

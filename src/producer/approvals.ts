@@ -400,7 +400,7 @@ export class ApprovalDesk {
     if (session === undefined) return;
     permit({
       tool: offer,
-      session: { ...session, state: 'open' },
+      session: { ...session, state: undefined },
       toolPolicy: toolPolicy(settings, offer),
       policy: settings.policy,
       registry: offers.ruleFor?.(offer),

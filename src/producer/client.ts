@@ -18,8 +18,8 @@ import {
   newSession,
   type OpenSession,
   parseOpenSession,
+  parseSessionState,
   type SessionRecord,
-  sessionClosed,
   sessionTaken,
 } from '../shared/session.ts';
 import { skillRule } from '../shared/skill-rule.ts';
@@ -33,6 +33,7 @@ import { FleetMetrics, MetricsPublisher } from '../shared/store/fleet-metrics.ts
 import { InboxReader } from '../shared/store/inbox.ts';
 import { homeOf } from '../shared/store/keys.ts';
 import { type News, NewsListener, publishNews } from '../shared/store/news.ts';
+import { followAbove } from '../shared/store/sessions.ts';
 import { signRecordsAnew } from '../shared/store/sign-anew.ts';
 import { Switches } from '../shared/switches.ts';
 import { backgroundSchedule, type Clock, MAX_TIMER_MS, uuidv7 } from '../shared/time.ts';
@@ -66,6 +67,7 @@ import type { Resolution } from './resolution.ts';
 import { Results } from './results.ts';
 import { type ServedTool, ServedTools, type ServeOptions } from './served-tools.ts';
 import { Session } from './session.ts';
+import { changeState } from './session-states.ts';
 import { type ShardView, viewShards } from './shards.ts';
 import { checkRequired, Skills } from './skills.ts';
 import type { Submission, SubmitOptions } from './submission.ts';
@@ -483,18 +485,9 @@ export class Pawl implements AsyncDisposable {
       checkRequired(skills, await this.offeredTo(record));
     const opened = await this.#backend.sessions.create(record, asked.sessionKey === undefined ? 'fresh' : undefined);
     if (opened === undefined) throw sessionTaken(record.sessionKey);
-    await this.#checkAbove(opened);
-    this.#sessions.remember(opened);
-    return new Session(this, opened, this.#options.clock ?? this.#backend.clock);
-  }
-
-  /** Whoever closed the session above a moment ago has not seen the new one, if that did not see the end of it. */
-  async #checkAbove({ sessionKey, parent }: SessionRecord): Promise<void> {
-    if (parent === undefined) return;
-    const above = await this.#backend.sessions.read(parent);
-    if (above?.state !== 'closed') return;
-    await this.#backend.sessions.close(sessionKey);
-    throw sessionClosed(parent);
+    const placed = await followAbove(this.#backend.sessions, opened, asked.state === undefined);
+    this.#sessions.remember(placed);
+    return new Session(this, placed, this.#options.clock ?? this.#backend.clock);
   }
 
   /** An open session by its key. Throws `UNKNOWN_SESSION`. */
@@ -508,6 +501,25 @@ export class Pawl implements AsyncDisposable {
   /** The newest first, of all or of one tenant. */
   sessions(limit = 100, tenantId?: string): Promise<SessionRecord[]> {
     return this.#backend.sessions.list(limit, tenantId);
+  }
+
+  /**
+   * Says what a session, and all below it, are doing from now on: policy may bind tools to states (I3). Calls that were accepted go on.
+   * Throws `UNKNOWN_SESSION`, `SESSION_CLOSED`, and `CONTRACT_INVALID` for a state that a session cannot have.
+   */
+  async setSessionState(sessionKey: string, state: string, by?: string): Promise<SessionRecord> {
+    return changeState(
+      {
+        sessions: this.#backend.sessions,
+        onChanged: (changed) => {
+          this.#sessions.remember(changed);
+          const { sessionKey: key, tenantId } = changed;
+          return this.#operators.overridden('session-state', state, by, { sessionKey: key, tenantId });
+        },
+      },
+      sessionKey,
+      parseSessionState(state),
+    );
   }
 
   /** Closes a session and those below it: nothing new is accepted, what runs is cancelled. */
@@ -545,8 +557,9 @@ export class Pawl implements AsyncDisposable {
   }
 
   /** Whether policy leaves the session any call of the tool. A closed session shows what it had. */
-  #isFor({ state: _, ...session }: Asking, tool: ToolOffer): boolean {
+  #isFor({ state: now, ...asking }: Asking, tool: ToolOffer): boolean {
     const { settings } = this;
+    const session = now === undefined || now === 'closed' ? asking : { ...asking, state: now };
     return !isOutOfReach({
       tool,
       session,

@@ -88,6 +88,7 @@ export type AuditEvent =
         | 'resolution'
         | 'cancellation'
         | 'session-closed'
+        | 'session-state'
         | 'worker'
         | 'shards';
       /** Such as `force_open` or `retry`. */

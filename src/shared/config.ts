@@ -11,6 +11,7 @@ import { type Issue, PawlError } from './failure.ts';
 import { limitSettingsSchema } from './fleet-limit.ts';
 import { policySettingsSchema } from './policy-file.ts';
 import { retryOverridesSchema } from './retry.ts';
+import { sessionStateSchema } from './session.ts';
 import { shardCountSchema } from './shards.ts';
 import { MODES } from './switches.ts';
 import { tenantSettingsSchema } from './tenant.ts';
@@ -25,6 +26,8 @@ const mode = z.enum(MODES);
 /** Per-tool policy of the operator, under the tool's name or `namespace.name`. */
 const toolPolicySchema = z.strictObject({
   enabled: z.boolean().optional(),
+  /** Call it only while its session is in one of these states (I3). */
+  states: z.array(sessionStateSchema).optional(),
   timeoutMs: milliseconds.optional(),
   maxResultBytes: milliseconds.optional(),
   /** What a model is shown of an output; the whole can be read by the call's ID. */

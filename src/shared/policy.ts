@@ -39,11 +39,12 @@ export interface PolicyRequest {
     readonly ancestors?: readonly string[];
     readonly agentId?: string | undefined;
     readonly tenantId?: string | undefined;
-    readonly state?: 'open' | 'closed';
+    /** Undefined where the call was accepted before: it goes on, whatever the session does now. */
+    readonly state?: string | undefined;
     readonly skillRules?: readonly SkillRule[];
   };
   /** The operator's entry for this tool in `tools`. */
-  readonly toolPolicy?: Pick<ToolPolicy, 'enabled' | 'allowDisabledDedupe'>;
+  readonly toolPolicy?: Pick<ToolPolicy, 'enabled' | 'states' | 'allowDisabledDedupe'>;
   readonly policy?: PolicySettings;
   /** What the registry says of the tool now. */
   readonly registry?: RegistryRule | undefined;
@@ -116,8 +117,8 @@ export function isOutOfReach(request: Omit<PolicyRequest, 'params' | 'taint' | '
   const { policy, tool, session } = request;
   const layers = layersOf(policy === undefined ? request : { ...request, policy: { ...policy, channels: {} } });
   return layers.some((named) => {
-    const { commands = [], sessionKinds } = toolRuleOf(named.layer, tool)?.rule ?? {};
-    if (sessionKinds?.includes(session.kind) === false) return true;
+    const { commands = [], sessionKinds, states } = toolRuleOf(named.layer, tool)?.rule ?? {};
+    if (sessionKinds?.includes(session.kind) === false || isOutOfState(states, session)) return true;
     // A rule for a command stands for the tool's own decision, and for its tier's.
     return commands.every(({ decision }) => decision === 'deny') && layerRulings(request, named).some(isDenied);
   });
@@ -151,6 +152,12 @@ function builtIn(request: PolicyRequest): Ruling[] {
   const unskilled = refusedBySkills(session.skillRules, tool);
   if (unskilled !== undefined) deny('skills', unskilled);
   if (session.state === 'closed') deny('session-state', 'the session is closed');
+  if (isOutOfState(toolPolicy?.states, session))
+    rulings.push({
+      decision: 'deny',
+      rule: `tools.${tool.name}.states`,
+      reason: outOfState(tool, session, toolPolicy?.states),
+    });
   if (queueTier !== tool.tier) deny('queue', 'the call came through the queue of another tier');
   if (!SESSION_TIERS[session.kind].includes(tool.tier))
     deny(
@@ -270,6 +277,7 @@ function toolRulings({ tool, session, params: given }: PolicyRequest, path: stri
   rulings.push(...decisionsOf(rule, path, params));
   if (rule.sessionKinds !== undefined && !rule.sessionKinds.includes(session.kind))
     deny('sessionKinds', `${tool.name} is only for sessions of kind ${rule.sessionKinds.join(', ')}`);
+  if (isOutOfState(rule.states, session)) deny('states', outOfState(tool, session, rule.states));
   if (params === undefined) return rulings;
   if (hosts !== undefined)
     for (const { name, host } of hostsIn(params))
@@ -283,6 +291,19 @@ function toolRulings({ tool, session, params: given }: PolicyRequest, path: stri
   if (methods !== undefined && typeof method === 'string' && !methods.includes(method.toUpperCase()))
     deny('methods', `the method ${method} is not on the list`);
   return rulings;
+}
+
+/** The session is in none of the states in which the tool may be called (I3). */
+function isOutOfState(states: readonly string[] | undefined, { state }: PolicyRequest['session']): boolean {
+  return states !== undefined && state !== undefined && !states.includes(state);
+}
+
+function outOfState(
+  tool: PolicyRequest['tool'],
+  { state }: PolicyRequest['session'],
+  states: readonly string[] = [],
+): string {
+  return `${tool.name} may be called in the state ${states.join(', ') || 'none'}, and the session is ${state}`;
 }
 
 type OwnRuling = Ruling & { readonly own: boolean };

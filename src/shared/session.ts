@@ -63,12 +63,30 @@ export const channelSchema = z
     },
   );
 
+/** The last state of a session; its owner gives it any other one. */
+const CLOSED = 'closed';
+/** The state of a session whose owner names none. */
+export const OPEN = 'open';
+
+/** What the owner of a session says it is doing, such as `planning`: a tool's policy may name the states in which it may be called (I3). */
+export const sessionStateSchema = z
+  .string()
+  .min(1)
+  .max(64)
+  .regex(/^[A-Za-z0-9_.-]+$/, 'must be letters, digits, _, . or -')
+  .refine((state) => state !== CLOSED, { error: 'must be another state than closed: close the session instead' });
+
+/** What `PATCH /v1/sessions/{key}` takes. */
+export const changeSessionSchema = z.strictObject({ state: sessionStateSchema });
+
 /** What `POST /v1/sessions` and `openSession` take. */
 export const openSessionSchema = z
   .strictObject({
     kind: z.enum(SESSION_KINDS).default('main'),
     sessionKey: identifierSchema.optional(),
     parent: identifierSchema.optional(),
+    /** Default: that of the session above it, or `open`. */
+    state: sessionStateSchema.optional(),
     agentId: identifierSchema.optional(),
     agent: sessionAgentSchema.optional(),
     actorId: identifierSchema.optional(),
@@ -105,7 +123,8 @@ const MAX_TAINTS = 32;
 export interface SessionRecord {
   readonly sessionKey: string;
   readonly kind: SessionKind;
-  readonly state: 'open' | 'closed';
+  /** `open`, or what its owner says; `closed` is its end. */
+  readonly state: string;
   readonly parent?: string;
   /** Keys of the sessions above it, the outermost first. */
   readonly ancestors?: readonly string[];
@@ -145,12 +164,21 @@ export function withTaintsOf(record: SessionRecord, other: SessionRecord | undef
 
 /** Throws `CONTRACT_INVALID` with every fault. */
 export function parseOpenSession(open: OpenSession): z.output<typeof openSessionSchema> {
-  const parsed = openSessionSchema.safeParse(open);
-  if (parsed.success) return parsed.data;
-  const issues = issuesOf(parsed.error);
+  return parsed(openSessionSchema, open, 'The session cannot be opened');
+}
+
+/** Throws `CONTRACT_INVALID` for a state that a session cannot have. */
+export function parseSessionState(state: string): string {
+  return parsed(changeSessionSchema, { state }, 'The session cannot have this state').state;
+}
+
+function parsed<Schema extends z.ZodType>(schema: Schema, given: unknown, what: string): z.output<Schema> {
+  const result = schema.safeParse(given);
+  if (result.success) return result.data;
+  const issues = issuesOf(result.error);
   throw new PawlError(
     'CONTRACT_INVALID',
-    `The session cannot be opened: ${issues.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')}.`,
+    `${what}: ${issues.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')}.`,
     { issues },
   );
 }
@@ -201,7 +229,7 @@ export function newSession(
     budgets: budgets.length === 0 ? undefined : budgets,
     skillRules: skillRules.length === 0 ? undefined : skillRules,
     sessionKey: key,
-    state: 'open',
+    state: asked.state ?? above?.state ?? OPEN,
     actorId: actorId ?? above?.actorId ?? 'anonymous',
     workspaceRoot:
       workspaceRoot === undefined ? (above?.workspaceRoot ?? defaults.workspaceRoot) : resolve(workspaceRoot),

@@ -103,7 +103,7 @@ export class WorkerChannels implements Channels {
   #checkMay(what: 'send' | 'ask', route: ApprovalRoute, session: SessionRecord): void {
     const verdict = evaluate({
       tool: { name: what, namespace: 'channel', tier: 'workspace' },
-      session: { ...session, state: 'open' },
+      session: { ...session, state: undefined },
       policy: this.#parts.settings.policy,
       channel: route.channel.kind,
     });

@@ -115,7 +115,7 @@ export class Preparation {
     const request: PolicyRequest = {
       tool,
       // A call that was accepted while its session was open goes on.
-      session: { ...session, state: 'open' },
+      session: { ...session, state: undefined },
       toolPolicy,
       policy: this.#parts.settings.policy,
       registry: await this.#parts.ruleFor?.(tool),

@@ -70,7 +70,7 @@ const budget = z.object({ calls: z.number(), costUnits: z.number(), timeMs: z.nu
 const session = z.object({
   sessionKey: text,
   kind: z.enum(SESSION_KINDS),
-  state: z.enum(['open', 'closed']),
+  state: text.describe('`open`, or what its owner says; `closed` is its end.'),
   parent: text.optional(),
   ancestors: z.array(text).optional(),
   agentId: text.optional(),
