@@ -94,7 +94,7 @@ function openSession(root, page, key) {
   }
 
   function about(session) {
-    const deeds = session.state === 'open' && page.may('use') ? [button('Close', close, 'danger')] : [];
+    const deeds = session.state !== 'closed' && page.may('use') ? [button('Close', close, 'danger')] : [];
     return [
       back('sessions', 'Sessions'),
       heading(shownText(session.sessionKey), undefined, standing(session), ...deeds),
@@ -169,5 +169,5 @@ function openSession(root, page, key) {
 }
 
 function standing({ state }) {
-  return pill(state, state === 'open' ? 'good' : 'dim');
+  return pill(state, state === 'closed' ? 'dim' : 'good');
 }

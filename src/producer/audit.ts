@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { AskedCall, RecordAudit } from '../shared/audit.ts';
 import { answeredText } from '../shared/audit-record.ts';
+import { costUnitsOf } from '../shared/budget.ts';
 import { compensated } from '../shared/compensation.ts';
 import { type DedupeMode, type ToolCallEnvelope, turnOf } from '../shared/envelope.ts';
 import type { AuditEntry, AuditRecord, AuditTrail } from '../shared/store/audit.ts';
@@ -165,7 +166,7 @@ function askedCall(envelope: ToolCallEnvelope, offer: Offer | undefined): AskedC
     params: payload.params,
     ...(offer === undefined
       ? {}
-      : { toolVersion: offer.version, tier: offer.tier, estimatedCostUnits: offer.budget?.costUnits ?? 1 }),
+      : { toolVersion: offer.version, tier: offer.tier, estimatedCostUnits: costUnitsOf(offer, payload.params) }),
   };
 }
 

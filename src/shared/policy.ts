@@ -17,7 +17,7 @@ import { asksToEscalate } from './escalation.ts';
 import { PawlError } from './failure.ts';
 import { parsePatch } from './patch.ts';
 import type { PolicyDecision, PolicyLayer, PolicySettings, ToolRule } from './policy-file.ts';
-import type { JsonSchema } from './schema.ts';
+import { defaultsOf, type JsonSchema } from './schema.ts';
 import { SESSION_TIERS, type SessionKind, type SessionRecord } from './session.ts';
 import { refusedBySkills, type SkillRule } from './skill-rule.ts';
 import type { Effects, Tier } from './tool.ts';
@@ -362,17 +362,6 @@ function namesLike([program = '', ...rest]: readonly string[], [named = '', ...w
 }
 
 // What parameters say
-
-/** What the tool gets in the place of parameters that a call leaves out. */
-function defaultsOf(schema: JsonSchema | undefined): Readonly<Record<string, unknown>> {
-  const properties = Object.entries((schema?.['properties'] ?? {}) as Readonly<Record<string, unknown>>);
-  return Object.fromEntries(
-    properties.flatMap(([name, described]) => {
-      const byDefault = (described as { readonly default?: unknown } | null)?.default;
-      return byDefault === undefined ? [] : [[name, byDefault]];
-    }),
-  );
-}
 
 /** Which of them a tool takes, its schema need not say. */
 const COMMAND_NAMES = ['command', 'argv', 'cmd'] as const;
