@@ -3,7 +3,13 @@
  * is allowed, and nothing starts.
  */
 import { z } from 'zod';
-import { circuitOverridesSchema } from './breaker.ts';
+import {
+  type CircuitOverrides,
+  type CircuitPolicy,
+  circuitDefaultsSchema,
+  circuitOverridesSchema,
+  circuitPolicy,
+} from './breaker.ts';
 import { budgetSettingsSchema } from './budget.ts';
 import { DEFAULT_TTLS } from './call.ts';
 import type { Effects } from './effects.ts';
@@ -15,7 +21,7 @@ import { sessionStateSchema } from './session.ts';
 import { shardCountSchema } from './shards.ts';
 import { MODES } from './switches.ts';
 import { tenantSettingsSchema } from './tenant.ts';
-import { TIERS } from './tool.ts';
+import { TIERS, type Tier } from './tool.ts';
 
 const milliseconds = z.number().int().positive();
 const onOff = z.enum(['on', 'off']);
@@ -252,7 +258,7 @@ export const settingsSchema = z.strictObject({
     .prefault({}),
   /** Of every tool, where neither it nor `tools` says anything else (R35). */
   defaults: z
-    .strictObject({ retry: retryOverridesSchema.optional(), circuit: circuitOverridesSchema.optional() })
+    .strictObject({ retry: retryOverridesSchema.optional(), circuit: circuitDefaultsSchema.optional() })
     .prefault({}),
   tools: z.record(z.string(), toolPolicySchema).default({}),
   /** Who may call what, and when a person decides (docs/policy.md). */
@@ -437,6 +443,20 @@ export function toolPolicy(
   const plain = settings.tools[tool.name];
   const qualified = settings.tools[`${tool.namespace}.${tool.name}`];
   return plain === undefined && qualified === undefined ? NO_POLICY : { ...plain, ...qualified };
+}
+
+/** The policy of a tool's circuit: what the operator says of the tool, the tool itself, the operator of its class and of all. */
+export function circuitPolicyOf(
+  settings: Pick<Settings, 'tools' | 'defaults'>,
+  tool: {
+    readonly namespace: string;
+    readonly name: string;
+    readonly tier: Tier;
+    readonly circuit: CircuitOverrides;
+  },
+): CircuitPolicy {
+  const { circuit } = toolPolicy(settings, tool);
+  return circuitPolicy(tool.tier === 'read-only', tool.circuit, circuit, settings.defaults.circuit);
 }
 
 /** Whether calls of a tool are named over all sessions or within one (R10): only what changes nothing can be shared. */
