@@ -1,4 +1,5 @@
 /** Pawl runs an AI agent's tool calls on a fleet of workers, each call once. */
+export { type ReliableExecution, ToolReliabilityMiddleware } from './local/reliability-middleware.ts';
 export { type ConnectOptions, connect, type StartWorkerOptions, startWorker } from './main.ts';
 export type { AgentEvent } from './producer/agents.ts';
 export type { ApprovalDesk, ApprovalListing, ApprovalQuery, DecideOptions } from './producer/approvals.ts';
@@ -26,6 +27,7 @@ export type { Amendment, ApprovalRequest, ApprovalState, Decision } from './shar
 export { acceptedForm, askCaller, type CallerAnswers, type ClientRequest, callerAnswers } from './shared/asking.ts';
 export type { CircuitOverrides, CircuitState } from './shared/breaker.ts';
 export type { AttemptRecord, CallState, Phase, Settlement } from './shared/call.ts';
+export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/classify.ts';
 export type { ApiRole, Settings, SettingsInput, ToolPolicy } from './shared/config.ts';
 export {
   contractSchemas,
