@@ -100,11 +100,24 @@ function concernsTaint({ tool, taint = [] }: PolicyRequest): boolean {
   return taint.length > 0 && tool.effects !== 'none';
 }
 
-/** The same, for what may not be denied: throws `PERMISSION_DENIED`, saying why. */
+/** The same, for what may not be denied: throws `PERMISSION_DENIED`, saying why, or `DEDUPE_REQUIRED` where nothing else is in the way. */
 export function permit(request: PolicyRequest): Verdict {
   const verdict = evaluate(request);
-  if (verdict.decision === 'deny') throw denied(request.tool, verdict.reason, verdict.rule);
-  return verdict;
+  if (verdict.decision !== 'deny') return verdict;
+  const refusing = verdict.rulings.find(({ decision, rule }) => decision === 'deny' && rule !== DEDUPE_RULE);
+  if (refusing === undefined) throw dedupeRequired(request.tool);
+  throw denied(request.tool, refusing.reason, refusing.rule);
+}
+
+const DEDUPE_RULE = 'built-in.dedupe';
+
+function dedupeRequired({ name, tier }: PolicyRequest['tool']): PawlError {
+  const expected = 'must be "enforced" or "bestEffort"';
+  return new PawlError(
+    'DEDUPE_REQUIRED',
+    `${name} (tier ${tier}) may change something, so dedupeMode ${expected}; got "disabled". Leave it out, or have the operator set tools.${name}.allowDisabledDedupe.`,
+    { issues: [{ path: 'transport.dedupeMode', message: expected }] },
+  );
 }
 
 /**
