@@ -237,6 +237,15 @@ export function sessionCommands(program: Command, context: CliContext, end: End)
   json(state.argument('<key>').argument('<state>')).action(async (key: string, name: string, options) =>
     end(await (await import('./sessions.ts')).setSessionState(context, key, name, options)),
   );
+  const capture = command(sessions, 'capture', 'write a skill and a plan of what a session did, for you to review', [
+    'pawl sessions capture trip --name book-a-trip --out ./skills',
+  ])
+    .argument('<key>')
+    .option('--name <name>', 'of the skill (default: made of the key)')
+    .option('--out <folder>', 'where the skill’s folder is made (default: this folder)');
+  json(limit(capture)).action(async (key: string, options) =>
+    end(await (await import('./capture.ts')).captureSession(context, key, options)),
+  );
   const close = command(sessions, 'close', 'close a session and those below it, and cancel their calls', [
     'pawl sessions close trip',
   ]);
