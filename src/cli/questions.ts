@@ -8,6 +8,11 @@ import { checkBelieved } from './signing-keys.ts';
 
 const COLUMNS: readonly Column<QuestionRecord>[] = [
   { title: 'ID', text: ({ id }) => id },
+  {
+    title: 'ASKED BY',
+    text: ({ actorId, sessionActorId }) =>
+      sessionActorId === undefined ? actorId : `${sessionActorId}, in the name of ${actorId}`,
+  },
   { title: 'SESSION', text: ({ session }) => session },
   { title: 'LEFT', text: ({ expiresAtMs }) => duration(Math.max(0, expiresAtMs - Date.now())) },
   { title: 'QUESTION', text: ({ text }) => text },

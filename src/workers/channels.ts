@@ -89,6 +89,7 @@ export class WorkerChannels implements Channels {
       freeText,
       callId,
       actorId,
+      ...(session.actorId === actorId ? {} : { sessionActorId: session.actorId }),
       session: session.sessionKey,
       shownIn: route.sessionKey,
       channel: route.channel.kind,

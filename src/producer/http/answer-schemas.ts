@@ -170,6 +170,7 @@ const question = z.object({
   shownIn: text,
   channel: text,
   actorId: text,
+  sessionActorId: text.optional().describe('The session’s actor, where the call names another one.'),
   agentId: text.optional(),
   tenantId: text.optional(),
   createdAtMs: atMs,
