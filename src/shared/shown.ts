@@ -8,6 +8,9 @@ const DECEPTIVE = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable
 /** The same, with line breaks and tabs: a field of one line would draw a second one with them. */
 const DECEPTIVE_IN_LINE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
 
+/** Anything but line breaks, tabs and what ASCII can show. */
+const BEYOND_ASCII = /[^\n\t\x20-\x7e]/;
+
 /** Writes deceptive characters as `\u{202E}`. Line breaks and tabs stay. */
 export function shownText(text: string): string {
   return text.replace(DECEPTIVE, escapeOf);
@@ -25,6 +28,8 @@ export function shownJson(value: unknown): string {
 
 /** JSON that means the same, with every deceptive character as one of JSON's own escapes. */
 export function escapeJson(json: string): string {
+  // Every log line comes by here, and most are plain ASCII.
+  if (!BEYOND_ASCII.test(json)) return json;
   return json.replace(DECEPTIVE, (character) =>
     [...Array(character.length).keys()]
       .map((index) => `\\u${character.charCodeAt(index).toString(16).padStart(4, '0')}`)
