@@ -1,4 +1,4 @@
-/** The seed's wrapper around the execution of tools (R38), over the runner that works without a fleet. */
+/** The seed's wrapper around the execution of tools, over the runner that works without a fleet. */
 import type { ToolResultEnvelope } from '../shared/envelope.ts';
 import type { AnyTool, InputOf, OutputOf } from '../shared/tool.ts';
 import type { LocalRunnerOptions } from './run-tool.ts';

@@ -504,7 +504,7 @@ export class Pawl implements AsyncDisposable {
   }
 
   /**
-   * Says what a session, and all below it, are doing from now on: policy may bind tools to states (I3). Calls that were accepted go on.
+   * Says what a session, and all below it, are doing from now on: policy may bind tools to states. Calls that were accepted go on.
    * Throws `UNKNOWN_SESSION`, `SESSION_CLOSED`, and `CONTRACT_INVALID` for a state that a session cannot have.
    */
   async setSessionState(sessionKey: string, state: string, by?: string): Promise<SessionRecord> {

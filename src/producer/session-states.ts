@@ -1,4 +1,4 @@
-/** What sessions are doing, by their owners' word (I3). */
+/** What sessions are doing, by their owners' word. */
 import { PawlError } from '../shared/failure.ts';
 import { type SessionRecord, sessionClosed } from '../shared/session.ts';
 import type { Sessions } from '../shared/store/sessions.ts';

@@ -382,7 +382,7 @@ export class Session {
   }
 
   /**
-   * Says what this session, and all below it, are doing from now on: a tool's policy may name the states in which it may be called (I3).
+   * Says what this session, and all below it, are doing from now on: a tool's policy may name the states in which it may be called.
    * Calls that were accepted go on. Rejects with `SESSION_CLOSED`, and with `CONTRACT_INVALID` for a state that a session cannot have.
    */
   async setState(state: string): Promise<void> {

@@ -51,7 +51,7 @@ export const circuitOverridesSchema = z
   .partial();
 export type CircuitOverrides = { readonly [K in keyof CircuitPolicy]?: CircuitPolicy[K] | undefined };
 
-/** What operators say of the circuits of all tools, and of those of a class: tools that read, and tools that change something (R24). */
+/** What operators say of the circuits of all tools, and of those of a class: tools that read, and tools that change something. */
 export const circuitDefaultsSchema = circuitOverridesSchema.extend({
   readOnly: circuitOverridesSchema.optional(),
   mutating: circuitOverridesSchema.optional(),
@@ -73,7 +73,7 @@ const DEFAULT_CIRCUIT: CircuitPolicy = {
   whenOpen: 'refuse',
 };
 
-/** Read-only tools may fail more often and recover sooner (R24). Of the operator's defaults, those of the tool's class count more. */
+/** Read-only tools may fail more often and recover sooner. Of the operator's defaults, those of the tool's class count more. */
 export function circuitPolicy(
   readOnly: boolean,
   tool: CircuitOverrides = {},

@@ -61,7 +61,7 @@ export const operationCostsSchema = z
   )
   .max(256);
 
-/** What a call costs (I17): by its parameters, where the tool's budget has an entry that fits them. */
+/** What a call costs: by its parameters, where the tool's budget has an entry that fits them. */
 export function costUnitsOf(
   { budget = {}, inputSchema }: { readonly budget?: ToolBudget | undefined; readonly inputSchema: JsonSchema },
   params: Readonly<Record<string, unknown>>,

@@ -1,4 +1,4 @@
-/** What a session did, as a skill and a plan for a person to review (A21): nothing of it is used before somebody says so. */
+/** What a session did, as a skill and a plan for a person to review: nothing of it is used before somebody says so. */
 import type { Outcome } from './outcome.ts';
 import { REDACTED, redact, secretsIn } from './redaction.ts';
 import { beginningOf } from './shortened.ts';

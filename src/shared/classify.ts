@@ -46,7 +46,7 @@ export function classify(thrown: unknown, overrides: ClassificationOverrides = {
   return failure;
 }
 
-/** The seed's name for `classify`: what a failure is, and whether a retry could help, by explicit lists (R21, R38). */
+/** The seed's name for `classify`: what a failure is, and whether a retry could help, by explicit lists. */
 export { classify as toolCallErrorClassifier };
 
 function classifyByKind(thrown: unknown): Failure {

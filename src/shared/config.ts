@@ -32,7 +32,7 @@ const mode = z.enum(MODES);
 /** Per-tool policy of the operator, under the tool's name or `namespace.name`. */
 const toolPolicySchema = z.strictObject({
   enabled: z.boolean().optional(),
-  /** Call it only while its session is in one of these states (I3). */
+  /** Call it only while its session is in one of these states. */
   states: z.array(sessionStateSchema).optional(),
   timeoutMs: milliseconds.optional(),
   maxResultBytes: milliseconds.optional(),

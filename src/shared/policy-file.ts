@@ -21,7 +21,7 @@ export const toolRuleSchema = z.strictObject({
   reason: z.string().max(500).optional(),
   /** Only sessions of these kinds. */
   sessionKinds: z.array(z.enum(['main', 'branch', 'worker'])).optional(),
-  /** Only while the session is in one of these states, which its owner sets (I3). */
+  /** Only while the session is in one of these states, which its owner sets. */
   states: z.array(sessionStateSchema).optional(),
   commands: z.array(commandRuleSchema).optional(),
   /** I16: the only hosts, paths (relative to the workspace) and methods; `*` stands for any text. */

@@ -306,7 +306,7 @@ function toolRulings({ tool, session, params: given }: PolicyRequest, path: stri
   return rulings;
 }
 
-/** The session is in none of the states in which the tool may be called (I3). */
+/** The session is in none of the states in which the tool may be called. */
 function isOutOfState(states: readonly string[] | undefined, { state }: PolicyRequest['session']): boolean {
   return states !== undefined && state !== undefined && !states.includes(state);
 }

@@ -1,4 +1,4 @@
-/** The agent of a session, as whoever opens the session describes it (A8): it informs tools, and only policy decides. */
+/** The agent of a session, as whoever opens the session describes it: it informs tools, and only policy decides. */
 import { z } from 'zod';
 import { identifierSchema } from './envelope.ts';
 

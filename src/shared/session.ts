@@ -68,7 +68,7 @@ const CLOSED = 'closed';
 /** The state of a session whose owner names none. */
 export const OPEN = 'open';
 
-/** What the owner of a session says it is doing, such as `planning`: a tool's policy may name the states in which it may be called (I3). */
+/** What the owner of a session says it is doing, such as `planning`: a tool's policy may name the states in which it may be called. */
 export const sessionStateSchema = z
   .string()
   .min(1)

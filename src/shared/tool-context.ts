@@ -26,7 +26,7 @@ export interface AgentTool {
   readonly inputSchema: JsonSchema;
 }
 
-/** The agent whose session makes the call, as whoever opened the session described it (D8). */
+/** The agent whose session makes the call, as whoever opened the session described it. */
 export interface CallingAgent extends SessionAgent {
   /** What the session may call now, one of each name. */
   tools(): Promise<readonly AgentTool[]>;

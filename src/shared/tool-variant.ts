@@ -46,7 +46,7 @@ export interface OperationCost {
 export interface ToolBudget {
   /** In units of the operator's choice. Default 1. */
   readonly costUnits?: number;
-  /** What single operations cost (I17): of the entries that fit, the one with the most conditions; of equal ones, the dearest. */
+  /** What single operations cost: of the entries that fit, the one with the most conditions; of equal ones, the dearest. */
   readonly costs?: readonly OperationCost[];
   readonly maxCallsPerTurn?: number;
   readonly maxCallsPerSession?: number;

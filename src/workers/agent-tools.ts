@@ -1,4 +1,4 @@
-/** What an agent's session may call (D8), as a worker knows it from the catalogue, the registry and its own policy. */
+/** What an agent's session may call, as a worker knows it from the catalogue, the registry and its own policy. */
 import { type Settings, toolPolicy } from '../shared/config.ts';
 import { isOutOfReach } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
