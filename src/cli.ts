@@ -21,9 +21,9 @@ import {
 } from './cli/commands.ts';
 import { type CliContext, say } from './cli/context.ts';
 import { EXIT_CODES, exitCodeLines, exitCodeOfError } from './cli/exit-codes.ts';
-import { oneLine } from './cli/print.ts';
 import { contextOf, endWhenNobodyReads, outputTaken } from './cli/process-context.ts';
 import { PawlError, ToolError } from './shared/failure.ts';
+import { shownText } from './shared/shown.ts';
 import { ownVersion } from './shared/store/own-files.ts';
 
 /** Read here as well as in `main.ts`, which is loaded by the commands that need what stands behind it. */
@@ -72,15 +72,11 @@ export async function runCommand(context: CliContext, argv: readonly string[]): 
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT_CODES.success.code : EXIT_CODES.usage.code;
     if (isReply(error)) {
-      say(
-        context,
-        `Redis answered with something that Pawl does not know: ${oneLine(error.message)}. 'pawl doctor' says more.`,
-      );
+      say(context, `Redis answered with something that Pawl does not know: ${error.message}. 'pawl doctor' says more.`);
       return EXIT_CODES.redisOutOfReach.code;
     }
     if (!(error instanceof PawlError || error instanceof ToolError)) throw error;
-    // A tool's or a server's own words may have several lines.
-    say(context, error instanceof PawlError ? error.message : oneLine(error.message));
+    say(context, error.message);
     return error instanceof PawlError ? exitCodeOfError(error) : EXIT_CODES.failed.code;
   }
 }
@@ -107,7 +103,7 @@ export function createProgram(context: CliContext, end: End): Command {
     .exitOverride()
     .configureOutput({
       writeOut: (text) => context.out.write(text),
-      writeErr: (text) => context.err.write(text),
+      writeErr: (text) => context.err.write(shownText(text)),
       outputError: (text, write) => write(text.replace(/^error: /, 'pawl: ')),
     })
     .addHelpText(

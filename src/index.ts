@@ -2,6 +2,7 @@
 import './node-version.ts';
 import './shared/store/own-files.ts';
 
+export { type ReliableExecution, ToolReliabilityMiddleware } from './local/reliability-middleware.ts';
 export { type ConnectOptions, connect, type StartWorkerOptions, startWorker } from './main.ts';
 export type { AgentEvent } from './producer/agents.ts';
 export type { ApprovalDesk, ApprovalListing, ApprovalQuery, DecideOptions } from './producer/approvals.ts';
@@ -29,6 +30,7 @@ export type { Amendment, ApprovalRequest, ApprovalState, Decision } from './shar
 export { acceptedForm, askCaller, type CallerAnswers, type ClientRequest, callerAnswers } from './shared/asking.ts';
 export type { CircuitOverrides, CircuitState } from './shared/breaker.ts';
 export type { AttemptRecord, CallState, Phase, Settlement } from './shared/call.ts';
+export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/classify.ts';
 export type { ApiRole, Settings, SettingsInput, ToolPolicy } from './shared/config.ts';
 export {
   contractSchemas,
@@ -95,9 +97,11 @@ export {
   type AgentReport,
   type AgentState,
   type Agents,
+  type AgentTool,
   type Answer,
   type AnyTool,
   type Artifact,
+  type CallingAgent,
   type Capability,
   type CapabilityOwner,
   type Channel,

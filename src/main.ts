@@ -13,6 +13,7 @@ import { PawlError } from './shared/failure.ts';
 import { checkHooks, type Hook } from './shared/hooks.ts';
 import type { Logger } from './shared/log.ts';
 import { redactLine, secretsOf } from './shared/redaction.ts';
+import { escapeJson } from './shared/shown.ts';
 import type { ToolOffer } from './shared/store/catalogue.ts';
 import { ownVersion } from './shared/store/own-files.ts';
 import type { WorkerEvent } from './shared/telemetry.ts';
@@ -126,7 +127,7 @@ export function createLogger(settings: Pick<Settings, 'logLevel'> & Partial<Sett
     {
       level: settings.logLevel,
       base: { pid: process.pid },
-      hooks: { streamWrite: (line) => redactLine(line, known) },
+      hooks: { streamWrite: (line) => escapeJson(redactLine(line, known)) },
     },
     standardError(),
   );

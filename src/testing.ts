@@ -11,6 +11,7 @@ import type { AnyTool, InputOf, OutputOf } from './shared/tool.ts';
 
 export type { Approve, LocalApprovalRequest, LocalDecision } from './local/approvals.ts';
 export { type FakeClock, fakeClock } from './local/fake-clock.ts';
+export { type ReliableExecution, ToolReliabilityMiddleware } from './local/reliability-middleware.ts';
 export {
   createLocalRunner,
   type LocalRunnerOptions,
@@ -19,6 +20,7 @@ export {
 } from './local/run-tool.ts';
 export type { LocalRunner, RunOptions } from './local/runner.ts';
 export { type LoggedLine, type TestContext, type TestContextOptions, testContext } from './local/test-context.ts';
+export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/classify.ts';
 export {
   DEDUPE_DEFAULTS,
   type DedupeAttempt,

@@ -9,6 +9,8 @@ export const title = 'Approvals';
 export const permission = 'decide';
 
 const LOOK_EVERY_MS = 250;
+/** Characters of the parameters in a list. */
+const MAX_LISTED = 400;
 const KEYS = 'j and k choose, a approves, d denies, e edits the parameters, Esc leaves a field';
 
 /** `wanted` names an approval, or the call that waits for it. */
@@ -83,7 +85,8 @@ export function open(root, page, wanted) {
         'button',
         { type: 'button', onclick: () => choose(approval.id) },
         element('strong', { class: 'title' }, shownText(approval.preview.summary)),
-        element('span', { class: 'note' }, shownText(`${approval.tool}, asked by ${approval.requestedBy}`)),
+        saysNothing(approval) && element('span', { class: 'note' }, approval.shown.slice(0, MAX_LISTED)),
+        element('span', { class: 'note' }, shownText(`${approval.tool}, asked by ${askedBy(approval)}`)),
         element('span', { class: 'note', 'data-expires': approval.expiresAtMs }),
       ),
     );
@@ -178,7 +181,7 @@ export function open(root, page, wanted) {
       ['Hints', hints.join(', ')],
       [
         'Asked by',
-        approval.agentId === undefined ? approval.requestedBy : `${approval.requestedBy}, agent ${approval.agentId}`,
+        approval.agentId === undefined ? askedBy(approval) : `${askedBy(approval)}, agent ${approval.agentId}`,
       ],
       ['Session', page.may('use') ? link('sessions', approval.session) : approval.session],
       ['Kind', approval.sessionKind],
@@ -312,4 +315,14 @@ function diffLines(text) {
     const kind = /^\+(?!\+\+)/.test(line) ? 'ins' : /^-(?!--)/.test(line) ? 'del' : 'span';
     return element(kind, {}, `${line}\n`);
   });
+}
+
+/** Its tool does not say what the call would do: its parameters have to. */
+function saysNothing({ preview, shown }) {
+  return preview.details?.slice(0, MAX_LISTED) === shown.slice(0, MAX_LISTED);
+}
+
+/** The session's actor, and whom the call names in its place. */
+function askedBy({ requestedBy, actorId }) {
+  return actorId === requestedBy ? requestedBy : `${requestedBy}, in the name of ${actorId}`;
 }

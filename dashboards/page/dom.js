@@ -8,7 +8,7 @@ export function element(name, attributes = {}, ...children) {
     if (key.startsWith('on')) made.addEventListener(key.slice(2), value);
     else made.setAttribute(key, value === true ? '' : String(value));
   }
-  made.append(...children.filter((child) => child !== undefined && child !== ''));
+  made.append(...children.filter((child) => child !== undefined && child !== false && child !== ''));
   return made;
 }
 

@@ -49,7 +49,8 @@ export function openQuestions(root, page) {
   }
 
   function itemOf(question) {
-    const { id, text, options = [], freeText, session, actorId, callId, expiresAtMs } = question;
+    const { id, text, options = [], freeText, session, actorId, sessionActorId, callId, expiresAtMs } = question;
+    const asker = sessionActorId === undefined ? actorId : `${sessionActorId}, in the name of ${actorId},`;
     const problem = element('p', { class: 'problem', role: 'alert' });
     const reply = async (body, what) => {
       if (sending.has(id)) return;
@@ -87,7 +88,7 @@ export function openQuestions(root, page) {
       element(
         'p',
         { class: 'time' },
-        shownText(`asked by ${actorId} in ${session}, `),
+        shownText(`asked by ${asker} in ${session}, `),
         page.may('use') ? link('calls', callId, 'the call') : '',
         page.may('use') ? ', ' : '',
         element('span', { 'data-expires': expiresAtMs }),

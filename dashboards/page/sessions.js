@@ -94,7 +94,7 @@ function openSession(root, page, key) {
   }
 
   function about(session) {
-    const deeds = session.state === 'open' && page.may('use') ? [button('Close', close, 'danger')] : [];
+    const deeds = session.state !== 'closed' && page.may('use') ? [button('Close', close, 'danger')] : [];
     return [
       back('sessions', 'Sessions'),
       heading(shownText(session.sessionKey), undefined, standing(session), ...deeds),
@@ -102,6 +102,7 @@ function openSession(root, page, key) {
         ['Kind', session.kind],
         ['Actor', session.actorId],
         ['Agent', session.agentId],
+        ['Model', session.agent?.model],
         ['Tenant', session.tenantId],
         ['Below', session.parent === undefined ? undefined : link('sessions', session.parent)],
         ['Channel', session.channel?.kind],
@@ -168,5 +169,5 @@ function openSession(root, page, key) {
 }
 
 function standing({ state }) {
-  return pill(state, state === 'open' ? 'good' : 'dim');
+  return pill(state, state === 'closed' ? 'dim' : 'good');
 }

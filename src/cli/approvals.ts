@@ -4,22 +4,22 @@ import type { Pawl } from '../producer/client.ts';
 import { approvalView, decisionView, listedApprovalView, rememberedView } from '../producer/http/views.ts';
 import type { Amendment, ApprovalState } from '../shared/approval.ts';
 import { PawlError } from '../shared/failure.ts';
-import { shownText } from '../shared/shown.ts';
+import { beginningOfText } from '../shared/shortened.ts';
+import { shownLine, shownText } from '../shared/shown.ts';
 import type { Grant } from '../shared/store/grants.ts';
-import { startOf } from '../shared/text-cut.ts';
 import { readParams } from './call.ts';
 import { type CliContext, operatorName, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
-import { type Column, duration, json, moment, table } from './print.ts';
+import { block, type Column, duration, fieldLines, json, moment, table } from './print.ts';
 import { checkBelieved } from './signing-keys.ts';
 
 const COLUMNS: readonly Column<ApprovalListing>[] = [
   { title: 'ID', text: ({ record }) => record.request.id },
   { title: 'STATE', text: ({ record }) => record.state },
   { title: 'TOOL', text: ({ record }) => record.request.tool.name },
-  { title: 'ASKED BY', text: ({ record }) => shownText(record.request.actorId) },
-  { title: 'SESSION', text: ({ record }) => shownText(record.request.session.key) },
-  { title: 'WHAT', text: ({ record }) => startOf(record.preview?.summary ?? '', 80) },
+  { title: 'ASKED BY', text: (listing) => askedBy(approvalView(listing)) },
+  { title: 'SESSION', text: ({ record }) => record.request.session.key },
+  { title: 'WHAT', text: (listing) => whatOf(approvalView(listing)) },
 ];
 
 export async function listApprovals(
@@ -44,7 +44,7 @@ export async function showApproval(context: CliContext, id: string, options: { j
     else {
       print(context, describe(shown));
       for (const { state, decidedBy = '', summary, reason = '' } of similar)
-        print(context, `  before         ${state} by ${shownText(decidedBy)}: ${summary} ${shownText(reason)}`);
+        print(context, shownLine(`  before         ${state} by ${decidedBy}: ${summary} ${reason}`));
     }
     return EXIT_CODES.success.code;
   });
@@ -69,8 +69,7 @@ export async function decideApproval(
     await checkBelieved(context, pawl);
     const { reason, remember } = options;
     const shown = await pawl.approvals.show(id);
-    if (options.json !== true)
-      say(context, `${decision}: ${shown.record.preview?.summary ?? shown.record.request.tool.name}`);
+    if (options.json !== true) say(context, `${decision}: ${approvalView(shown).preview.summary}`);
     const decided = await decide(pawl, shown, {
       decision,
       digest: options.digest ?? shown.digest,
@@ -88,7 +87,7 @@ const REMEMBERED_COLUMNS: readonly Column<Grant>[] = [
   { title: 'ID', text: ({ approvalId }) => approvalId },
   { title: 'TOOL', text: ({ tool }) => tool.name },
   { title: 'WHAT', text: ({ amendment }) => amendmentText(amendment) },
-  { title: 'BY', text: ({ by }) => shownText(by) },
+  { title: 'BY', text: ({ by }) => by },
   { title: 'UNTIL', text: ({ validUntilMs }) => moment(validUntilMs) },
 ];
 
@@ -120,14 +119,14 @@ export async function forgetRemembered(
     else
       print(
         context,
-        `${forgotten.tool.name}, ${amendmentText(forgotten.amendment)}: calls like it are asked about again`,
+        shownLine(`${forgotten.tool.name}, ${amendmentText(forgotten.amendment)}: calls like it are asked about again`),
       );
     return EXIT_CODES.success.code;
   });
 }
 
 function amendmentText(amendment: Amendment): string {
-  return amendment.kind === 'command-prefix' ? shownText(amendment.prefix.join(' ')) : amendment.kind;
+  return amendment.kind === 'command-prefix' ? amendment.prefix.join(' ') : amendment.kind;
 }
 
 function decide(
@@ -148,7 +147,7 @@ export function describe(listing: ApprovalListing): string {
     ['state', view.decidedBy === undefined ? view.state : `${view.state} by ${view.decidedBy}`],
     ['tool', `${view.namespace}.${view.tool} ${view.toolVersion} (tier ${view.tier}, effects ${view.effects})`],
     ['hints', hints.join(', ')],
-    ['asked by', `${view.requestedBy}${view.agentId === undefined ? '' : `, agent ${view.agentId}`}`],
+    ['asked by', `${askedBy(view)}${view.agentId === undefined ? '' : `, agent ${view.agentId}`}`],
     ['session', `${view.session} (${view.sessionKind}), in ${view.workspaceRoot}`],
     ['why', justification],
     ['rule', `${view.rule}: ${view.reason}`],
@@ -158,9 +157,23 @@ export function describe(listing: ApprovalListing): string {
     ['digest', view.digest],
     ['what', preview.summary],
   ];
-  const told = lines.filter(([, text]) => text !== '').map(([name, text]) => `${name.padEnd(14)} ${shownText(text)}`);
-  const details = preview.details === undefined || preview.details === view.shown ? [] : [preview.details];
-  return [...told, ...details, 'parameters', view.shown].join('\n');
+  const details = preview.details === undefined || preview.details === view.shown ? [] : [block(preview.details)];
+  return shownText([...fieldLines(lines), ...details, 'parameters', view.shown].join('\n'));
+}
+
+/** Characters of the parameters that stand in a list where the tool does not say what the call would do, and by which that is known. */
+const MAX_LISTED = 400;
+
+/** What a call would do, in one line: in its tool's words, or its parameters where the tool has none. */
+function whatOf({ preview, shown }: Pick<ReturnType<typeof approvalView>, 'preview' | 'shown'>): string {
+  const { summary, details = '' } = preview;
+  const isPlain = details.slice(0, MAX_LISTED) === shown.slice(0, MAX_LISTED);
+  return isPlain ? `${summary} ${beginningOfText(shown.replace(/\n\s*/g, ' '), MAX_LISTED)}` : summary;
+}
+
+/** The session's actor, and whom the call names in its place. */
+function askedBy({ requestedBy, actorId }: { readonly requestedBy: string; readonly actorId: string }): string {
+  return requestedBy === actorId ? requestedBy : `${requestedBy}, in the name of ${actorId}`;
 }
 
 /** The approval may be decided elsewhere: it is looked at this often while somebody is asked. */
@@ -215,7 +228,7 @@ export async function askAtConsole(
     if (found === undefined || found.record.state === 'pending' || !isAsking) return;
     stopAsking();
     const { state, decidedBy } = approvalView(found);
-    say(context, `decided elsewhere: ${state}${decidedBy === undefined ? '' : ` by ${shownText(decidedBy)}`}`);
+    say(context, `decided elsewhere: ${state}${decidedBy === undefined ? '' : ` by ${decidedBy}`}`);
   }, LOOK_EVERY_MS);
   try {
     const answer = (await asking.question(QUESTION, { signal: over.signal })).trim();

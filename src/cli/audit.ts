@@ -17,7 +17,7 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
   { title: 'WHAT', text: ({ record }) => record.type },
   { title: 'TOOL', text: ({ record }) => textOf(record['tool']) },
   { title: 'SESSION', text: ({ record }) => textOf(record['sessionKey']) },
-  { title: 'WHO', text: ({ record }) => textOf(record['by'] ?? record['actorId'] ?? record['worker']) },
+  { title: 'WHO', text: ({ record }) => whoOf(record) },
   { title: 'HOW', text: howOf },
 ];
 
@@ -137,6 +137,13 @@ function readSince(text: string): number {
   const parsed = sinceSchema.safeParse(text);
   if (parsed.success) return parsed.data;
   throw usageError(`--since ${parsed.error.issues[0]?.message ?? 'is not a moment'}; got ${JSON.stringify(text)}.`);
+}
+
+/** The session's actor as well, where a call named another one. */
+function whoOf({ by, actorId, sessionActorId, worker }: AuditEntry['record']): string {
+  const who = textOf(by ?? actorId ?? worker);
+  const known = textOf(sessionActorId);
+  return by !== undefined || known === '' || known === who ? who : `${known}, in the name of ${who}`;
 }
 
 function textOf(value: unknown): string {

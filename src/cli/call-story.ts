@@ -2,9 +2,10 @@
 import { type AttemptRecord, isHarmless } from '../shared/call.ts';
 import type { ResultError } from '../shared/envelope.ts';
 import { isUnresolved, type Outcome } from '../shared/outcome.ts';
+import { shownLine, shownText } from '../shared/shown.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
 import { startOf } from '../shared/text-cut.ts';
-import { duration, json, moment, oneLine, plainText } from './print.ts';
+import { duration, json, moment } from './print.ts';
 
 const MAX_PARAMS_LENGTH = 400;
 const MAX_OUTPUT_LENGTH = 2_000;
@@ -30,7 +31,7 @@ export function storyOf(record: CallRecord): string {
 }
 
 function field(name: string, value: string): string {
-  return `  ${name.padEnd(9)} ${oneLine(value)}`;
+  return `  ${name.padEnd(9)} ${shownLine(value)}`;
 }
 
 function standing({ state, phase, readAtMs, createdAtMs, updatedAtMs, cancelRequested }: CallRecord): string {
@@ -98,12 +99,13 @@ function settled({ settlement }: Outcome): string {
 
 function outcomeLines({ error, output }: Outcome, callId: string): string[] {
   if (error !== undefined) {
-    const lines = [`  ${error.code}: ${oneLine(error.message)}`];
-    for (const issue of error.issues ?? []) lines.push(`    ${oneLine(`${issue.path}: ${issue.message}`)}`);
+    const lines = [`  ${error.code}: ${shownLine(error.message)}`];
+    for (const issue of error.issues ?? []) lines.push(`    ${shownLine(`${issue.path}: ${issue.message}`)}`);
     return [...lines, ...howToResolve(error, callId).map((line) => `  ${line}`)];
   }
   const display = output?.metadata?.['display'];
-  const text = typeof display === 'string' ? plainText(display) : json(output?.content ?? null);
+  const text =
+    typeof display === 'string' ? shownText(display.replaceAll('\r\n', '\n')) : json(output?.content ?? null);
   return clip(text, MAX_OUTPUT_LENGTH)
     .split('\n')
     .map((line) => `  ${line}`);

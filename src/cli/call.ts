@@ -11,6 +11,7 @@ import type { Submission } from '../producer/submission.ts';
 import type { DedupeMode, ToolResultEnvelope } from '../shared/envelope.ts';
 import { readExactJson } from '../shared/exact-json.ts';
 import { PawlError } from '../shared/failure.ts';
+import { shownText } from '../shared/shown.ts';
 import { startOf } from '../shared/text-cut.ts';
 import type { Tier } from '../shared/tool.ts';
 import { parseToolName } from '../shared/tool-spec.ts';
@@ -18,7 +19,7 @@ import { askAtConsole } from './approvals.ts';
 import { howToResolve } from './call-story.ts';
 import { type CliContext, print, say, usageError, userName, withPawl } from './context.ts';
 import { EXIT_CODES, exitCodeOfResult } from './exit-codes.ts';
-import { count, duration, json, oneLine, plainText } from './print.ts';
+import { count, duration, json } from './print.ts';
 
 export interface CallCommandOptions {
   readonly params: string;
@@ -95,12 +96,12 @@ export async function readParams(context: CliContext, given: string): Promise<Re
   const parsed = readExactJson(content);
   if (parsed.kind === 'problem')
     throw usageError(
-      `The parameters (${source}) ${oneLine(parsed.problem.replace(/^is /, 'are ').replace(/^holds /, 'hold '))}. An example: --params '{"path":"README.md"}'`,
+      `The parameters (${source}) ${parsed.problem.replace(/^is /, 'are ').replace(/^holds /, 'hold ')}. An example: --params '{"path":"README.md"}'`,
     );
   const params = parsed.value;
   if (typeof params !== 'object' || params === null || Array.isArray(params))
     throw usageError(
-      `The parameters (${source}) must be a JSON object such as {"path":"README.md"}; got ${oneLine(startOf(content.toString(), 40))}.`,
+      `The parameters (${source}) must be a JSON object such as {"path":"README.md"}; got ${startOf(content.toString(), 40)}.`,
     );
   return params as Record<string, unknown>;
 }
@@ -189,7 +190,7 @@ function showProgress(context: CliContext, session: Session): void {
   events.on('progress', ({ progress, total, message }) =>
     say(
       context,
-      oneLine(`${progress}${total === undefined ? '' : ` of ${total}`}${message === undefined ? '' : `: ${message}`}`),
+      `${progress}${total === undefined ? '' : ` of ${total}`}${message === undefined ? '' : `: ${message}`}`,
     ),
   );
   events.on('retrying', ({ attempt, delayMs, reasonCode }) =>
@@ -251,7 +252,7 @@ export const SETTLEMENT_SENTENCES = {
 
 function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean): void {
   if (asJson) print(context, json(result));
-  else if (result.status === 'success') print(context, readable(context, result.output));
+  else if (result.status === 'success') context.out.write(`${readable(context, result.output)}\n`);
   if (result.status === 'success') {
     if (result.cache !== undefined && context.err.isTTY)
       say(context, `the result of call ${result.callId} from ${duration(result.cache.ageMs)} ago`);
@@ -260,7 +261,7 @@ function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean):
   if (asJson) return;
   const { callId } = result;
   const { code, message, issues = [], retryAfterMs } = result.error;
-  say(context, oneLine(`${result.toolName}: ${code}: ${message}`));
+  say(context, `${result.toolName}: ${code}: ${message}`);
   // A long list of issues stands in the message already.
   if (issues.length === 0 && retryAfterMs !== undefined) say(context, `try again in ${duration(retryAfterMs)}`);
   if (code === 'SIGNATURE_INVALID') say(context, `'pawl doctor' says which processes hold other signing keys`);
@@ -275,5 +276,6 @@ function readable(
 ): string {
   const display = metadata?.['display'];
   if (typeof display !== 'string') return json(content);
-  return context.out.isTTY ? plainText(display) : display;
+  // A file or a program behind a pipe gets what the tool returned, to the letter.
+  return context.out.isTTY ? shownText(display.replaceAll('\r\n', '\n')) : display;
 }

@@ -8,7 +8,7 @@ import { SETTLEMENT_SENTENCES } from './call.ts';
 import { howToResolve, storyOf } from './call-story.ts';
 import { type CliContext, print, say, usageError, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
-import { type Column, duration, json, oneLine, table } from './print.ts';
+import { type Column, duration, json, table } from './print.ts';
 import { checkBelieved } from './signing-keys.ts';
 
 export interface ListCallsOptions extends CallFilter {
@@ -100,7 +100,7 @@ function resolutionOf({ as, output }: ResolveCallOptions): Resolution {
   try {
     return { as, output: JSON.parse(output) as unknown };
   } catch (error) {
-    throw usageError(`--output is not JSON: ${error instanceof Error ? oneLine(error.message) : String(error)}.`);
+    throw usageError(`--output is not JSON: ${error instanceof Error ? error.message : String(error)}.`);
   }
 }
 

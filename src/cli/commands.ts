@@ -209,8 +209,11 @@ export function sessionCommands(program: Command, context: CliContext, end: End)
     .addOption(new Option('--kind <kind>', 'what it may do').choices([...SESSION_KINDS]).default('main'))
     .option('--key <key>', 'its key (default: a new one)')
     .option('--parent <key>', 'the session above it')
+    .option('--state <name>', 'what it is doing (default: as the session above it, or open)')
     .option('--actor <id>', 'for whom it acts')
     .option('--agent <id>', 'which agent acts')
+    .option('--agent-name <name>', 'the agent’s name, for people and tools')
+    .option('--model <name>', 'the model of the agent')
     .option('--tenant <id>', 'whose it is (default: of the session above it, or nobody’s)')
     .addOption(new Option('--importance <class>', 'of its calls').choices([...IMPORTANCES]))
     .option('--workspace <folder>', 'root of the files that its tools may touch (default: this folder)')
@@ -225,6 +228,21 @@ export function sessionCommands(program: Command, context: CliContext, end: End)
   const show = command(sessions, 'show', 'describe a session and its newest calls', ['pawl sessions show trip']);
   json(show.argument('<key>')).action(async (key: string, options) =>
     end(await (await import('./sessions.ts')).showSession(context, key, options)),
+  );
+  const state = command(sessions, 'state', 'say what a session and those below it are doing', [
+    'pawl sessions state trip planning',
+  ]);
+  json(state.argument('<key>').argument('<state>')).action(async (key: string, name: string, options) =>
+    end(await (await import('./sessions.ts')).setSessionState(context, key, name, options)),
+  );
+  const capture = command(sessions, 'capture', 'write a skill and a plan of what a session did, for you to review', [
+    'pawl sessions capture trip --name book-a-trip --out ./skills',
+  ])
+    .argument('<key>')
+    .option('--name <name>', 'of the skill (default: made of the key)')
+    .option('--out <folder>', 'where the skill’s folder is made (default: this folder)');
+  json(limit(capture)).action(async (key: string, options) =>
+    end(await (await import('./capture.ts')).captureSession(context, key, options)),
   );
   const close = command(sessions, 'close', 'close a session and those below it, and cancel their calls', [
     'pawl sessions close trip',

@@ -7,6 +7,7 @@ import type { Pawl } from '../producer/client.ts';
 import type { SettingsInput } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
 import { EMBEDDED_REDIS_STEP, type Logger } from '../shared/log.ts';
+import { shownLine, shownText } from '../shared/shown.ts';
 
 export interface CliContext {
   readonly out: NodeJS.WriteStream;
@@ -45,13 +46,14 @@ export function usageError(message: string): PawlError {
   return new PawlError('CONFIGURATION', message);
 }
 
-export function print(context: CliContext, line: string): void {
-  context.out.write(`${line}\n`);
+/** Lines of data. What callers, models and tools wrote in them moves no cursor and hides nothing. */
+export function print(context: CliContext, lines: string): void {
+  context.out.write(`${shownText(lines)}\n`);
 }
 
-/** A plain line beside the data. */
+/** A plain line beside the data; it stays one line. */
 export function say(context: CliContext, line: string): void {
-  context.err.write(`pawl: ${line}\n`);
+  context.err.write(`pawl: ${shownLine(line)}\n`);
 }
 
 /** What takes longer than this is explained. */

@@ -7,6 +7,7 @@ import { checkBinding } from '../producer/http/access.ts';
 import type { Settings } from '../shared/config.ts';
 import { PROMISES, type ServerFacts, type ServerFault, serverFaults, WAITAOF_PROMISE } from '../shared/durability.ts';
 import { PawlError } from '../shared/failure.ts';
+import { shownLine } from '../shared/shown.ts';
 import { inspectServer } from '../shared/store/backend.ts';
 import { DataFolderInUseError, type EmbeddedRedis, startEmbeddedRedis } from '../shared/store/embedded-redis.ts';
 import { FleetKeys } from '../shared/store/keys.ts';
@@ -18,7 +19,7 @@ import { baseTools } from '../workers/tools/index.ts';
 import { type CliContext, print, withoutPassword } from './context.ts';
 import { checkFleet } from './doctor-fleet.ts';
 import { EXIT_CODES } from './exit-codes.ts';
-import { count, json, oneLine } from './print.ts';
+import { count, json } from './print.ts';
 
 /** One thing that was looked at. */
 export interface Finding {
@@ -58,8 +59,8 @@ export async function runDoctor(context: CliContext, options: { json?: boolean }
 }
 
 function lineOf({ check, state, message, fix }: Finding): string {
-  const line = `${MARKS[state]}  ${check.padEnd(13)} ${oneLine(message)}`;
-  return fix === undefined ? line : `${line}\n${''.padEnd(20)}→ ${fix}`;
+  const line = `${MARKS[state]}  ${check.padEnd(13)} ${shownLine(message)}`;
+  return fix === undefined ? line : `${line}\n${''.padEnd(20)}→ ${shownLine(fix)}`;
 }
 
 export function checkNode(version: string): Finding {

@@ -2,7 +2,8 @@
 import type { Pawl } from '../producer/client.ts';
 import { toolPolicy } from '../shared/config.ts';
 import { evaluate, taintOf, type Verdict } from '../shared/policy.ts';
-import { GIVE_A_CHANNEL } from '../shared/session.ts';
+import { GIVE_A_CHANNEL, OPEN } from '../shared/session.ts';
+import { shownLine } from '../shared/shown.ts';
 import { qualifiedName } from '../shared/tool.ts';
 import { ruleOf } from '../shared/tool-spec.ts';
 import { namedTool, readParams } from './call.ts';
@@ -24,7 +25,7 @@ export async function explainPolicy(context: CliContext, tool: string, options: 
     const { verdict, channel } = await verdictOn(pawl, tool, params, options);
     if (options.json === true) print(context, json({ tool, ...verdict, channel }));
     else {
-      print(context, `${verdict.decision}: ${verdict.reason} (${verdict.rule})`);
+      print(context, shownLine(`${verdict.decision}: ${verdict.reason} (${verdict.rule})`));
       print(
         context,
         table(verdict.rulings, [
@@ -56,7 +57,7 @@ async function verdictOn(
   const channel = route?.channel.kind ?? 'none';
   const verdict = evaluate({
     tool,
-    session: record ?? { kind: 'main' },
+    session: record ?? { kind: 'main', state: OPEN },
     toolPolicy: toolPolicy(pawl.settings, tool),
     policy: pawl.settings.policy,
     registry: ruleOf(declared),

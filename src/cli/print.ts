@@ -1,4 +1,5 @@
 /** How commands show data to people: tables, times, JSON. */
+import { escapeJson, shownLine } from '../shared/shown.ts';
 
 export interface Column<Row> {
   readonly title: string;
@@ -10,7 +11,7 @@ export interface Column<Row> {
 export function table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
   const cells = [
     columns.map(({ title }) => title),
-    ...rows.map((row) => columns.map(({ text }) => oneLine(text(row)))),
+    ...rows.map((row) => columns.map(({ text }) => shownLine(text(row)))),
   ];
   const widths = columns.map((_, index) => Math.max(...cells.map((line) => line[index]?.length ?? 0)));
   return cells
@@ -26,14 +27,14 @@ export function table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]
     .join('\n');
 }
 
-/** Control characters would let a name or a message move the cursor. */
-export function oneLine(text: string): string {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ');
+/** Named fields, one on each line, whatever stands in them; those without a text are left out. */
+export function fieldLines(fields: readonly (readonly [string, string])[]): string[] {
+  return fields.filter(([, text]) => text !== '').map(([name, text]) => `${name.padEnd(14)} ${shownLine(text)}`);
 }
 
-/** Text of several lines, without the control characters that move a terminal's cursor or change its title. */
-export function plainText(text: string): string {
-  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, '');
+/** Text of several lines below something else: nothing in it passes for a line of ours. */
+export function block(text: string): string {
+  return text.replace(/^/gm, '  | ');
 }
 
 /** A duration for people: `340 ms`, `2.4 s`, `5 min`, `3 h`, `2 d`. */
@@ -51,7 +52,12 @@ export function moment(atMs: number): string {
 }
 
 export function json(value: unknown): string {
-  return JSON.stringify(value, null, 2);
+  return escapeJson(JSON.stringify(value, null, 2));
+}
+
+/** A value as one line of JSON. */
+export function jsonLine(value: unknown): string {
+  return escapeJson(JSON.stringify(value));
 }
 
 /** `1 worker`, `2 workers`. */

@@ -1,6 +1,5 @@
 /** `pawl questions`: what tools ask people, and answering. */
 import type { Reply } from '../producer/questions.ts';
-import { shownText } from '../shared/shown.ts';
 import type { QuestionRecord } from '../shared/store/questions.ts';
 import { startOf } from '../shared/text-cut.ts';
 import { type CliContext, operatorName, print, say, withPawl } from './context.ts';
@@ -10,9 +9,14 @@ import { checkBelieved } from './signing-keys.ts';
 
 const COLUMNS: readonly Column<QuestionRecord>[] = [
   { title: 'ID', text: ({ id }) => id },
-  { title: 'SESSION', text: ({ session }) => shownText(session) },
+  {
+    title: 'ASKED BY',
+    text: ({ actorId, sessionActorId }) =>
+      sessionActorId === undefined ? actorId : `${sessionActorId}, in the name of ${actorId}`,
+  },
+  { title: 'SESSION', text: ({ session }) => session },
   { title: 'LEFT', text: ({ expiresAtMs }) => duration(Math.max(0, expiresAtMs - Date.now())) },
-  { title: 'QUESTION', text: ({ text }) => startOf(shownText(text), 120) },
+  { title: 'QUESTION', text: ({ text }) => startOf(text, 120) },
   { title: 'ANSWERS', text: answers },
 ];
 
@@ -46,6 +50,6 @@ export async function replyToQuestion(
 }
 
 function answers({ options = [], freeText }: QuestionRecord): string {
-  const values = options.map(({ value }) => shownText(value));
+  const values = options.map(({ value }) => value);
   return startOf([...values, ...(freeText ? ['any text'] : [])].join(', '), 80);
 }

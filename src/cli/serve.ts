@@ -3,6 +3,7 @@ import { loadSettings } from '../main.ts';
 import { type CliContext, print } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { openFrontDoor } from './front-door.ts';
+import { jsonLine } from './print.ts';
 import { loadToolFiles, toolsetsOf } from './tool-files.ts';
 
 export interface ServeOptions {
@@ -35,7 +36,7 @@ export async function runServe(context: CliContext, options: ServeOptions): Prom
       const { addresses } = door;
       print(
         context,
-        options.json === true ? JSON.stringify({ event: 'ready', pid: process.pid, ...addresses }) : door.describe(),
+        options.json === true ? jsonLine({ event: 'ready', pid: process.pid, ...addresses }) : door.describe(),
       );
       await asked.promise;
     } finally {

@@ -3,12 +3,14 @@
 import { spentBy } from '../producer/http/sessions.ts';
 import { callSummary } from '../producer/http/views.ts';
 import type { Budget } from '../shared/budget.ts';
+import { defined } from '../shared/defined.ts';
 import type { Importance } from '../shared/importance.ts';
 import type { SessionKind, SessionRecord } from '../shared/session.ts';
+import { shownLine } from '../shared/shown.ts';
 import { CALL_COLUMNS } from './calls.ts';
 import { type CliContext, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
-import { type Column, json, moment, oneLine, table } from './print.ts';
+import { type Column, fieldLines, json, moment, table } from './print.ts';
 import { checkBelieved } from './signing-keys.ts';
 
 const COLUMNS: readonly Column<SessionRecord>[] = [
@@ -25,8 +27,11 @@ export interface OpenSessionOptions {
   readonly kind: SessionKind;
   readonly key?: string;
   readonly parent?: string;
+  readonly state?: string;
   readonly actor?: string;
   readonly agent?: string;
+  readonly agentName?: string;
+  readonly model?: string;
   readonly tenant?: string;
   readonly importance?: Importance;
   readonly workspace?: string;
@@ -42,13 +47,16 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
   return withPawl(context, async (pawl) => {
     await checkBelieved(context, pawl);
     const { key, parent, actor, agent, tenant, importance, workspace, kind, webhook, skill, budget } = options;
+    const { agentName: name, model, state } = options;
     const channel = options.channel ?? (webhook === undefined ? undefined : 'webhook');
     const { record } = await pawl.openSession({
       kind,
       ...(key === undefined ? {} : { sessionKey: key }),
       ...(parent === undefined ? {} : { parent }),
+      ...(state === undefined ? {} : { state }),
       ...(actor === undefined ? {} : { actorId: actor }),
       ...(agent === undefined ? {} : { agentId: agent }),
+      ...(name === undefined && model === undefined ? {} : { agent: defined({ name, model }) }),
       ...(tenant === undefined ? {} : { tenantId: tenant }),
       ...(importance === undefined ? {} : { importance }),
       ...(workspace === undefined ? {} : { workspaceRoot: workspace }),
@@ -58,7 +66,7 @@ export async function openSession(context: CliContext, options: OpenSessionOptio
       ...(skill === undefined ? {} : { skills: [...skill] }),
       ...(budget === undefined ? {} : { budget }),
     });
-    print(context, options.json === true ? json(record) : record.sessionKey);
+    print(context, options.json === true ? json(record) : shownLine(record.sessionKey));
     return EXIT_CODES.success.code;
   });
 }
@@ -83,10 +91,26 @@ export async function showSession(context: CliContext, key: string, options: { j
       return EXIT_CODES.success.code;
     }
     const fields = Object.entries({ ...described, createdAtMs: undefined, opened: moment(record.createdAtMs) });
-    for (const [name, value] of fields)
-      if (value !== undefined)
-        print(context, `${name.padEnd(14)} ${oneLine(typeof value === 'string' ? value : JSON.stringify(value))}`);
+    const texts = fields.map(
+      ([name, value]) => [name, typeof value === 'string' ? value : (JSON.stringify(value) ?? '')] as const,
+    );
+    print(context, fieldLines(texts).join('\n'));
     print(context, calls.length === 0 ? '\nno calls' : `\n${table(calls, CALL_COLUMNS)}`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function setSessionState(
+  context: CliContext,
+  key: string,
+  state: string,
+  options: { json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
+    const record = await pawl.setSessionState(key, state);
+    if (options.json === true) print(context, json(record));
+    else print(context, shownLine(`${key} is ${record.state}`));
     return EXIT_CODES.success.code;
   });
 }
@@ -95,7 +119,7 @@ export async function closeSession(context: CliContext, key: string, options: { 
   return withPawl(context, async (pawl) => {
     await pawl.closeSession(key);
     if (options.json === true) print(context, json({ sessionKey: key, state: 'closed' }));
-    else print(context, `${key} is closed; its calls in flight were cancelled`);
+    else print(context, `${shownLine(key)} is closed; its calls in flight were cancelled`);
     return EXIT_CODES.success.code;
   });
 }

@@ -8,7 +8,7 @@ import { startOf } from '../shared/text-cut.ts';
 import { DEFAULT_NAMESPACE, qualifiedName } from '../shared/tool.ts';
 import { type CliContext, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
-import { type Column, json, table } from './print.ts';
+import { block, type Column, json, table } from './print.ts';
 
 const COLUMNS: readonly Column<SwitchedTool>[] = [
   { title: 'TOOL', text: shortName },
@@ -31,7 +31,8 @@ function shortName(tool: SwitchedTool): string {
 }
 
 function firstSentence(text: string): string {
-  const sentence = /^.*?[.!?](?=\s|$)/s.exec(text)?.[0] ?? text;
+  const line = text.replace(/\s+/g, ' ');
+  const sentence = /^.*?[.!?](?=\s|$)/.exec(line)?.[0] ?? line;
   return sentence.length <= 80 ? sentence : `${startOf(sentence, 79)}…`;
 }
 
@@ -74,7 +75,7 @@ function description(tool: SwitchedTool): string {
   const hints = Object.entries(tool.annotations).filter(([, value]) => value === true);
   return [
     `${qualifiedName(tool)} ${tool.version}`,
-    `  ${tool.description}`,
+    block(tool.description),
     `  tier      ${tool.tier}`,
     `  effects   ${tool.effects}`,
     `  time      ${tool.timeoutMs} ms for an attempt`,

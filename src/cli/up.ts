@@ -5,7 +5,7 @@ import { TIERS } from '../shared/tool.ts';
 import { type CliContext, print, say } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { openFrontDoor } from './front-door.ts';
-import { count } from './print.ts';
+import { count, jsonLine } from './print.ts';
 import { loadToolFiles, toolsetsOf } from './tool-files.ts';
 import { FileWatcher } from './watch-files.ts';
 import { WorkerProcesses } from './worker-processes.ts';
@@ -101,7 +101,7 @@ function tellAddresses(
 ): void {
   const { ready } = workers;
   if (options.json === true) {
-    print(context, JSON.stringify({ event: 'ready', pid: process.pid, ...door.addresses, workers: ready }));
+    print(context, jsonLine({ event: 'ready', pid: process.pid, ...door.addresses, workers: ready }));
     return;
   }
   const pids = ready.map(({ pid }) => pid).join(', ');

@@ -2,12 +2,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { callSummary } from '../producer/http/views.ts';
 import { PawlError } from '../shared/failure.ts';
+import { shownLine } from '../shared/shown.ts';
 import type { CallRecord } from '../shared/store/call-record.ts';
 import { startOf } from '../shared/text-cut.ts';
 import { CALL_COLUMNS, standingOf } from './calls.ts';
 import { type CliContext, print, say, withPawl } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
-import { count, moment, oneLine, table } from './print.ts';
+import { count, jsonLine, moment, table } from './print.ts';
 
 export interface WatchCallsOptions {
   readonly session?: string;
@@ -78,7 +79,7 @@ function liveTable(context: CliContext): (calls: readonly CallRecord[]) => void 
 
 function lines(context: CliContext, asJson: boolean): (calls: readonly CallRecord[]) => void {
   return (calls) => {
-    for (const call of calls) print(context, asJson ? JSON.stringify(callSummary(call)) : lineOf(call));
+    for (const call of calls) print(context, asJson ? jsonLine(callSummary(call)) : lineOf(call));
   };
 }
 
@@ -133,7 +134,7 @@ export class Changes {
 function lineOf(call: CallRecord): string {
   const { request, callId, attempts, updatedAtMs } = call;
   const { toolName, target } = request.envelope;
-  return oneLine(
+  return shownLine(
     `${moment(updatedAtMs)} ${callId} ${toolName} ${standingOf(call)} (${count(attempts.length, 'attempt')}) ${target.sessionKey}`,
   );
 }

@@ -8,7 +8,7 @@ import { baseTools } from '../workers/tools/index.ts';
 import type { ToolWorker } from '../workers/worker.ts';
 import { type CliContext, print, say, usageError, withRedisHint } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
-import { count } from './print.ts';
+import { count, jsonLine } from './print.ts';
 import { openProcessEndpoint, type ProcessEndpoint } from './process-endpoint.ts';
 import { loadToolFiles, toolsOf } from './tool-files.ts';
 
@@ -79,7 +79,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
       ...(endpoint === undefined ? {} : { metricsPort: endpoint.port }),
     };
     context.supervisor?.tell(ready);
-    print(context, options.json === true ? JSON.stringify(ready) : readyLine(ready));
+    print(context, options.json === true ? jsonLine(ready) : readyLine(ready));
     return await end.code;
   } finally {
     stopOutliving?.();

@@ -25,9 +25,11 @@ import {
   newSession,
   type OpenSession,
   parseOpenSession,
+  parseSessionState,
   SESSION_TIERS,
   type SessionKind,
   type SessionRecord,
+  sessionClosed,
   sessionTaken,
   usable,
   withTaint,
@@ -48,6 +50,7 @@ import {
   TIERS,
 } from '../shared/tool.ts';
 import { takesTurns } from '../shared/turn.ts';
+import { agentTools } from '../workers/agent-tools.ts';
 import { type RegisteredTool, register } from '../workers/begun.ts';
 import { Executor } from '../workers/execute.ts';
 import { RunningAttempt } from '../workers/running.ts';
@@ -196,6 +199,7 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
       isAlone: true,
       toolNamed: (namespace, name) => this.#tools.get(`${namespace}.${name}`),
       sessionOf: async (sessionKey) => this.#sessions.get(sessionKey),
+      toolsOf: (session) => agentTools(session, [...offers.values()], { settings, ruleFor: () => undefined }),
       taint: async (sessionKey, source, atMs) => {
         const record = this.#sessions.get(sessionKey);
         if (record !== undefined) this.#sessions.set(sessionKey, withTaint(record, [source], atMs));
@@ -258,11 +262,22 @@ export class LocalRunner implements SessionHost, AsyncDisposable {
     return new Session(this, record, clock);
   }
 
+  /** Throws `SESSION_CLOSED`, and `CONTRACT_INVALID` for a state that a session cannot have. */
+  async setSessionState(sessionKey: string, state: string): Promise<SessionRecord> {
+    const record = this.#session(sessionKey);
+    if (record.state === 'closed') throw sessionClosed(sessionKey);
+    const changed = { ...record, state: parseSessionState(state) };
+    this.#sessions.set(sessionKey, changed);
+    for (const { parent, state: now, sessionKey: below } of [...this.#sessions.values()])
+      if (parent === sessionKey && now !== 'closed') await this.setSessionState(below, state);
+    return changed;
+  }
+
   /** Closes a session and those below it: nothing new is accepted, what runs is cancelled. */
   async closeSession(sessionKey: string): Promise<void> {
     this.#sessions.set(sessionKey, { ...this.#session(sessionKey), state: 'closed' });
     for (const { parent, state, sessionKey: below } of [...this.#sessions.values()])
-      if (parent === sessionKey && state === 'open') await this.closeSession(below);
+      if (parent === sessionKey && state !== 'closed') await this.closeSession(below);
     this.#terminals.endSession(sessionKey);
     const calls = this.#ledger.ownCallsOf(sessionKey);
     await Promise.all(calls.map((callId) => this.cancel(callId)));

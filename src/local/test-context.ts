@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Agents } from '../shared/agent.ts';
 import { resolveSettings } from '../shared/config.ts';
 import type { SessionKind } from '../shared/session.ts';
-import type { Capability, Channel, Progress, StoredMemory, Tier, ToolContext } from '../shared/tool.ts';
+import type { CallingAgent, Capability, Channel, Progress, StoredMemory, Tier, ToolContext } from '../shared/tool.ts';
 import { checkedProgress } from '../shared/tool-answers.ts';
 import { capabilitiesFor } from '../workers/capabilities.ts';
 import { protectFolder } from '../workers/protected-paths.ts';
@@ -24,6 +24,7 @@ export interface TestContextOptions {
   readonly config?: Readonly<Record<string, unknown>>;
   readonly turnId?: string;
   readonly agentId?: string;
+  readonly agent?: CallingAgent;
   readonly tenantId?: string;
   readonly attempt?: number;
   readonly fence?: number;
@@ -121,6 +122,7 @@ export function testContext(options: TestContextOptions = {}): TestContext {
     sessionKind: kind,
     actorId: options.actorId ?? 'test-actor',
     ...(options.agentId === undefined ? {} : { agentId: options.agentId }),
+    ...(options.agent === undefined ? {} : { agent: options.agent }),
     ...(options.tenantId === undefined ? {} : { tenantId: options.tenantId }),
     ...(options.turnId === undefined ? {} : { turnId: options.turnId }),
     attempt: options.attempt ?? 1,

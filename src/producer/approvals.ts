@@ -142,7 +142,12 @@ export class ApprovalDesk {
       tool: pick(offer),
       params,
       paramsDigest,
-      session: { key: session.sessionKey, kind: session.kind, workspaceRoot: session.workspaceRoot },
+      session: {
+        key: session.sessionKey,
+        kind: session.kind,
+        workspaceRoot: session.workspaceRoot,
+        actorId: session.actorId,
+      },
       ...(session.tenantId === undefined ? {} : { tenantId: session.tenantId }),
       actorId,
       ...(session.agentId === undefined ? {} : { agentId: session.agentId }),
@@ -203,6 +208,7 @@ export class ApprovalDesk {
       callId,
       tool: qualifiedName(tool),
       sessionKey: session.key,
+      sessionActorId: session.actorId,
       actorId,
       digest: digestOf(request),
       rule,
@@ -395,7 +401,7 @@ export class ApprovalDesk {
     if (session === undefined) return;
     permit({
       tool: offer,
-      session: { ...session, state: 'open' },
+      session: { ...session, state: undefined },
       toolPolicy: toolPolicy(settings, offer),
       policy: settings.policy,
       registry: offers.ruleFor?.(offer),

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { AskedCall, RecordAudit } from '../shared/audit.ts';
 import { answeredText } from '../shared/audit-record.ts';
+import { costUnitsOf } from '../shared/budget.ts';
 import { compensated } from '../shared/compensation.ts';
 import { type DedupeMode, type ToolCallEnvelope, turnOf } from '../shared/envelope.ts';
 import type { AuditEntry, AuditRecord, AuditTrail } from '../shared/store/audit.ts';
@@ -56,8 +57,12 @@ export class CallAudit {
   }
 
   /** The record of a call that is handed in. */
-  asked(envelope: ToolCallEnvelope, offer: Offer, paramsDigest: string, submittedBy: string | undefined): AskedRecord {
-    return new AskedRecord(this.#parts, { ...askedCall(envelope, offer), paramsDigest, submittedBy });
+  asked(
+    envelope: ToolCallEnvelope,
+    offer: Offer,
+    known: Required<Pick<AskedCall, 'submittedBy' | 'sessionActorId'>> & { readonly paramsDigest: string },
+  ): AskedRecord {
+    return new AskedRecord(this.#parts, { ...askedCall(envelope, offer), ...known });
   }
 
   observe(event: DispatchEvent): void {
@@ -161,7 +166,7 @@ function askedCall(envelope: ToolCallEnvelope, offer: Offer | undefined): AskedC
     params: payload.params,
     ...(offer === undefined
       ? {}
-      : { toolVersion: offer.version, tier: offer.tier, estimatedCostUnits: offer.budget?.costUnits ?? 1 }),
+      : { toolVersion: offer.version, tier: offer.tier, estimatedCostUnits: costUnitsOf(offer, payload.params) }),
   };
 }
 

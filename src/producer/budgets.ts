@@ -1,5 +1,5 @@
 /** What a call that is handed in takes from budgets, and how much it matters (I17, I20). */
-import { accountsOf, checkCall } from '../shared/budget.ts';
+import { accountsOf, checkCall, costUnitsOf } from '../shared/budget.ts';
 import type { Settings } from '../shared/config.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { type Importance, importanceOf, lineOf, roomFor } from '../shared/importance.ts';
@@ -38,7 +38,8 @@ export function admissionOf(
   },
 ): Admission {
   const importance = importanceOf(envelope, session);
-  const { costUnits = 1, maxCallsPerTurn: perTurn, maxCallsPerSession: perSession } = offer.budget ?? {};
+  const costUnits = costUnitsOf(offer, envelope.payload.params);
+  const { maxCallsPerTurn: perTurn, maxCallsPerSession: perSession } = offer.budget ?? {};
   const timeMs = checkCall(session.budgets, costUnits);
   const own = perTurn === undefined && perSession === undefined ? [] : [{ title: 'its tool', perTurn, perSession }];
   const accounts = accountsOf({

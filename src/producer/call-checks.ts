@@ -42,6 +42,8 @@ export interface Admitted extends Pick<Permitted, 'envelope' | 'offer' | 'circui
   readonly loop?: { readonly loopId: string; readonly guard: LoopGuard };
   /** In shadow mode: the slot in which the call would have met its duplicates. */
   readonly shadow?: Claim['shadow'];
+  /** The session's actor, where the call names another one. */
+  readonly sessionActorId: string | undefined;
   /** A person has to decide: what policy says, and for which session. */
   readonly asks: Pick<Permitted, 'verdict' | 'session'> | undefined;
 }
@@ -133,6 +135,7 @@ export class CallChecks {
       modes,
       admission,
       channel,
+      sessionActorId: session.actorId === envelope.target.actorId ? undefined : session.actorId,
       asks: asks ? { verdict, session } : undefined,
       ...this.#loopGuard(offer, identity, modes),
       ...(modes.dedupe === 'shadow'

@@ -18,9 +18,9 @@ import {
   newSession,
   type OpenSession,
   parseOpenSession,
+  parseSessionState,
   SESSION_CAPABILITIES,
   type SessionRecord,
-  sessionClosed,
   sessionTaken,
 } from '../shared/session.ts';
 import { skillRule } from '../shared/skill-rule.ts';
@@ -34,6 +34,7 @@ import { FleetMetrics, MetricsPublisher } from '../shared/store/fleet-metrics.ts
 import { InboxReader } from '../shared/store/inbox.ts';
 import { homeOf } from '../shared/store/keys.ts';
 import { type News, NewsListener, publishNews } from '../shared/store/news.ts';
+import { followAbove } from '../shared/store/sessions.ts';
 import { signRecordsAnew } from '../shared/store/sign-anew.ts';
 import { Switches } from '../shared/switches.ts';
 import { backgroundSchedule, type Clock, MAX_TIMER_MS, uuidv7 } from '../shared/time.ts';
@@ -67,6 +68,7 @@ import type { Resolution } from './resolution.ts';
 import { Results } from './results.ts';
 import { type ServedTool, ServedTools, type ServeOptions } from './served-tools.ts';
 import { Session } from './session.ts';
+import { changeState } from './session-states.ts';
 import { type ShardView, viewShards } from './shards.ts';
 import { checkRequired, Skills } from './skills.ts';
 import type { Submission, SubmitOptions } from './submission.ts';
@@ -492,24 +494,15 @@ export class Pawl implements AsyncDisposable {
       checkRequired(skills, await this.offeredTo(record));
     const opened = await this.#backend.sessions.create(record, asked.sessionKey === undefined ? 'fresh' : undefined);
     if (opened === undefined) throw sessionTaken(record.sessionKey);
-    await this.#checkAbove(opened);
-    this.#sessions.remember(opened);
-    return new Session(this, opened, this.#options.clock ?? this.#backend.clock);
+    const placed = await followAbove(this.#backend.sessions, opened, asked.state === undefined);
+    this.#sessions.remember(placed);
+    return new Session(this, placed, this.#options.clock ?? this.#backend.clock);
   }
 
   /** A session below another reaches people through that one, and a worker session reaches none. */
   async #defaultChannel({ parent, kind }: ReturnType<typeof parseOpenSession>): Promise<SessionRecord['channel']> {
     const reachesPeople = parent === undefined && SESSION_CAPABILITIES[kind].includes('channel');
     return reachesPeople ? this.#backend.sessions.defaultChannel() : undefined;
-  }
-
-  /** Whoever closed the session above a moment ago has not seen the new one, if that did not see the end of it. */
-  async #checkAbove({ sessionKey, parent }: SessionRecord): Promise<void> {
-    if (parent === undefined) return;
-    const above = await this.#backend.sessions.read(parent);
-    if (above?.state !== 'closed') return;
-    await this.#backend.sessions.close(sessionKey);
-    throw sessionClosed(parent);
   }
 
   /** An open session by its key. Throws `UNKNOWN_SESSION`. */
@@ -523,6 +516,25 @@ export class Pawl implements AsyncDisposable {
   /** The newest first, of all or of one tenant. */
   sessions(limit = 100, tenantId?: string): Promise<SessionRecord[]> {
     return this.#backend.sessions.list(limit, tenantId);
+  }
+
+  /**
+   * Says what a session, and all below it, are doing from now on: policy may bind tools to states. Calls that were accepted go on.
+   * Throws `UNKNOWN_SESSION`, `SESSION_CLOSED`, and `CONTRACT_INVALID` for a state that a session cannot have.
+   */
+  async setSessionState(sessionKey: string, state: string, by?: string): Promise<SessionRecord> {
+    return changeState(
+      {
+        sessions: this.#backend.sessions,
+        onChanged: (changed) => {
+          this.#sessions.remember(changed);
+          const { sessionKey: key, tenantId } = changed;
+          return this.#operators.overridden('session-state', state, by, { sessionKey: key, tenantId });
+        },
+      },
+      sessionKey,
+      parseSessionState(state),
+    );
   }
 
   /** Closes a session and those below it: nothing new is accepted, what runs is cancelled. */
@@ -560,8 +572,9 @@ export class Pawl implements AsyncDisposable {
   }
 
   /** Whether policy leaves the session any call of the tool. A closed session shows what it had. */
-  #isFor({ state: _, ...session }: Asking, tool: ToolOffer): boolean {
+  #isFor({ state: now, ...asking }: Asking, tool: ToolOffer): boolean {
     const { settings } = this;
+    const session = now === undefined || now === 'closed' ? asking : { ...asking, state: now };
     return !isOutOfReach({
       tool,
       session,

@@ -4,7 +4,7 @@
  */
 import { FORCED_BY_CONFIGURATION, FORCED_OPEN_RETRY_MS, forcedOpenText, targetOfCircuit } from '../shared/breaker.ts';
 import { budgetExhausted } from '../shared/budget.ts';
-import { type Settings, toolPolicy } from '../shared/config.ts';
+import { circuitPolicyOf, type Settings, toolPolicy } from '../shared/config.ts';
 import { parseEnvelope, type ToolCallEnvelope, type ToolResultEnvelope } from '../shared/envelope.ts';
 import { PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
@@ -163,12 +163,14 @@ export class Dispatch {
 
   /** R22: answered from the pushed copy, without a round trip. */
   #refusedByCircuit({ envelope, offer, circuit, ownCircuit, modes }: Permitted): Submission | undefined {
-    const policy = toolPolicy(this.#parts.settings, offer).circuit;
     // What only observes, the worker observes.
-    if (modes.circuits !== 'on' || (policy?.whenOpen ?? offer.circuit.whenOpen) === 'park') return undefined;
+    if (modes.circuits !== 'on') return undefined;
+    const { settings, circuits } = this.#parts;
     const open =
-      policy?.forcedOpen === true ? FORCED_HERE : this.#parts.circuits.refusal(homeOf(offer.tier), circuit, ownCircuit);
-    if (open === undefined) return undefined;
+      toolPolicy(settings, offer).circuit?.forcedOpen === true
+        ? FORCED_HERE
+        : circuits.refusal(homeOf(offer.tier), circuit, ownCircuit);
+    if (open === undefined || circuitPolicyOf(settings, offer).whenOpen === 'park') return undefined;
     const { retryAfterMs } = open;
     const target = targetOfCircuit(circuit);
     const error = {
@@ -185,7 +187,12 @@ export class Dispatch {
 
   async #claim(admitted: Admitted, options: SubmitOptions, independent = false): Promise<Submission> {
     const { envelope, offer, identity, paramsDigest } = admitted;
-    const record = this.#parts.audit?.asked(envelope, offer, paramsDigest, options.submittedBy);
+    const { submittedBy } = options;
+    const record = this.#parts.audit?.asked(envelope, offer, {
+      paramsDigest,
+      submittedBy,
+      sessionActorId: admitted.sessionActorId,
+    });
     if (this.#parts.results.sawEnd(identity.callId)) {
       const replayed = await this.#replay(admitted, record, options);
       if (replayed !== undefined) return replayed;

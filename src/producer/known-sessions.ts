@@ -1,6 +1,6 @@
 import { defined } from '../shared/defined.ts';
 import type { ToolCallEnvelope } from '../shared/envelope.ts';
-import { type SessionRecord, sessionClosed, usable, withTaintsOf } from '../shared/session.ts';
+import { OPEN, type SessionRecord, sessionClosed, usable, withTaintsOf } from '../shared/session.ts';
 import type { Backend } from '../shared/store/backend.ts';
 import { SessionCache } from '../shared/store/session-cache.ts';
 import type { Clock } from '../shared/time.ts';
@@ -42,7 +42,10 @@ export class KnownSessions extends SessionCache {
     if (known?.state === 'closed' || before?.state === 'closed') throw sessionClosed(target.sessionKey);
     const lost = before ?? known;
     // Where its calls are is found out again.
-    const { shards: _, ...record } = lost === undefined ? await this.#mainSession(target) : withTaintsOf(lost, known);
+    const { shards: _, ...record } =
+      lost === undefined
+        ? await this.#mainSession(target)
+        : withTaintsOf({ ...lost, state: known?.state ?? lost.state }, known);
     const opened = await this.#parts.sessions.create(record);
     if (opened === undefined) return this.#findOrOpen(envelope, before);
     this.remember(opened);
@@ -53,7 +56,7 @@ export class KnownSessions extends SessionCache {
     return defined<SessionRecord>({
       sessionKey,
       kind: 'main',
-      state: 'open',
+      state: OPEN,
       actorId,
       agentId,
       tenantId,

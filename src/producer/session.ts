@@ -77,6 +77,7 @@ export interface SessionHost {
   callOf?(callId: string): Promise<CompensatedCall | undefined>;
   openSession(open: OpenSession): Promise<Session>;
   closeSession(sessionKey: string): Promise<void>;
+  setSessionState(sessionKey: string, state: string): Promise<SessionRecord>;
   /** Absent where there are no sub-agents. */
   readonly agents?: {
     listen(session: Session): void;
@@ -102,7 +103,7 @@ const LEFT = { code: 'CANCELLED', message: 'The call goes on for those who asked
 export class Session {
   readonly #host: SessionHost;
   readonly #clock: Pick<Clock, 'now'>;
-  readonly record: SessionRecord;
+  #record: SessionRecord;
   readonly events = new EventEmitter<SessionEvents>();
 
   readonly #target: ToolCallEnvelope['target'];
@@ -111,7 +112,7 @@ export class Session {
   constructor(host: SessionHost, record: SessionRecord, clock: Pick<Clock, 'now'> = systemClock) {
     this.#host = host;
     this.#clock = clock;
-    this.record = record;
+    this.#record = record;
     this.#target = targetOf(record);
     // Typed without the emitter's own two events.
     const events = this.events as EventEmitter;
@@ -131,6 +132,11 @@ export class Session {
       if (name === 'invalid-params') listening.remove(this);
       if (name === 'agent') agents?.unlisten(this);
     });
+  }
+
+  /** As it was opened, or found, and changed here. */
+  get record(): SessionRecord {
+    return this.#record;
   }
 
   get key(): string {
@@ -372,6 +378,19 @@ export class Session {
     const { agents } = this.#host;
     if (agents === undefined) throw new PawlError('NOT_FOUND', 'There are no sub-agents without a fleet.');
     return agents.reply(this.key, event, reply);
+  }
+
+  /** What its owner says that it is doing, or `closed`. */
+  get state(): string {
+    return this.record.state;
+  }
+
+  /**
+   * Says what this session, and all below it, are doing from now on: a tool's policy may name the states in which it may be called.
+   * Calls that were accepted go on. Rejects with `SESSION_CLOSED`, and with `CONTRACT_INVALID` for a state that a session cannot have.
+   */
+  async setState(state: string): Promise<void> {
+    this.#record = await this.#host.setSessionState(this.key, state);
   }
 
   /** Closes this session and those below it, and cancels their calls. */

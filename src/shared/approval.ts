@@ -14,7 +14,7 @@ import { isHarmless } from './call.ts';
 import { failureOf, PawlError } from './failure.ts';
 import { canonicalJson, digest } from './fingerprint.ts';
 import { type Outcome, resultError } from './outcome.ts';
-import { shownText } from './shown.ts';
+import { shownLine } from './shown.ts';
 import { startOf } from './text-cut.ts';
 import type { Effects, Tier, ToolAnnotations } from './tool.ts';
 
@@ -49,8 +49,14 @@ export interface ApprovalRequest {
   };
   readonly params: Readonly<Record<string, unknown>>;
   readonly paramsDigest: string;
-  readonly session: { readonly key: string; readonly kind: string; readonly workspaceRoot: string };
+  readonly session: {
+    readonly key: string;
+    readonly kind: string;
+    readonly workspaceRoot: string;
+    readonly actorId: string;
+  };
   readonly tenantId?: string;
+  /** In whose name the call is made, by its caller's word: the session's actor is the one that is known to ask. */
   readonly actorId: string;
   readonly agentId?: string;
   /** Who handed the call in, where the front door knows them. */
@@ -119,7 +125,7 @@ export function digestOf(request: ApprovalRequest): string {
       request.callId,
       request.paramsDigest,
       [tool.namespace, tool.name, tool.version, tool.definition, tool.tier],
-      [session.key, session.kind, session.workspaceRoot],
+      [session.key, session.kind, session.workspaceRoot, session.actorId],
       request.tenantId ?? null,
       request.actorId,
       request.expiresAtMs,
@@ -174,7 +180,8 @@ export function decisionOn(request: ApprovalRequest, asked: DecisionAsked, nowMs
 }
 
 export function isRequester(request: ApprovalRequest, by: string): boolean {
-  return [request.actorId, request.agentId, request.submittedBy, request.session.key].includes(by);
+  const { actorId, agentId, submittedBy, session } = request;
+  return [actorId, session.actorId, agentId, submittedBy, session.key].includes(by);
 }
 
 /** What the worker that is about to run the call knows by itself. */
@@ -214,8 +221,8 @@ export function whyNotCovered(request: ApprovalRequest, decision: Decision, run:
 // What a call ends with that was not approved (A6)
 
 export function deniedOutcome(request: ApprovalRequest, by: string, reason: string | undefined): Outcome {
-  const why = reason === undefined || reason === '' ? '.' : `: ${shownText(reason)}`;
-  return refusedOutcome(request, `${shownText(by)} denied the call${why}`);
+  const why = reason === undefined || reason === '' ? '.' : `: ${shownLine(reason)}`;
+  return refusedOutcome(request, `${shownLine(by)} denied the call${why}`);
 }
 
 export function expiredOutcome(request: ApprovalRequest): Outcome {

@@ -138,7 +138,18 @@ function shortened(value: unknown, depth: number): unknown {
 }
 
 /** Fields with words of people and tools in them. The others are names and digests of ours. */
-const WORDS = ['reason', 'question', 'answer', 'by', 'action', 'actorId', 'agentId', 'correlationId', 'turnId'];
+const WORDS = [
+  'reason',
+  'question',
+  'answer',
+  'by',
+  'action',
+  'actorId',
+  'sessionActorId',
+  'agentId',
+  'correlationId',
+  'turnId',
+];
 
 function words(text: string, known: readonly string[]): string {
   if (text.length > 16 * MAX_FIELD) return REDACTED;

@@ -22,6 +22,8 @@ export type AuditEvent =
       readonly answer: 'claimed' | 'merged' | 'replayed' | 'refused';
       readonly requestId: string;
       readonly actorId: string;
+      /** The session's actor, where the call names another one. */
+      readonly sessionActorId?: string | undefined;
       readonly agentId?: string | undefined;
       readonly turnId?: string | undefined;
       readonly correlationId?: string | undefined;
@@ -86,6 +88,7 @@ export type AuditEvent =
         | 'resolution'
         | 'cancellation'
         | 'session-closed'
+        | 'session-state'
         | 'worker'
         | 'shards';
       /** Such as `force_open` or `retry`. */
@@ -105,6 +108,7 @@ export type AuditEvent =
       readonly callId: string;
       readonly tool: string;
       readonly sessionKey: string;
+      readonly sessionActorId: string;
       readonly actorId: string;
       readonly digest: string;
       readonly rule: string;

@@ -58,6 +58,16 @@ export const circuitOverridesSchema = z
   .partial();
 export type CircuitOverrides = { readonly [K in keyof CircuitPolicy]?: CircuitPolicy[K] | undefined };
 
+/** What operators say of the circuits of all tools, and of those of a class: tools that read, and tools that change something. */
+export const circuitDefaultsSchema = circuitOverridesSchema.extend({
+  readOnly: circuitOverridesSchema.optional(),
+  mutating: circuitOverridesSchema.optional(),
+});
+type CircuitDefaults = CircuitOverrides & {
+  readonly readOnly?: CircuitOverrides | undefined;
+  readonly mutating?: CircuitOverrides | undefined;
+};
+
 const DEFAULT_CIRCUIT: CircuitPolicy = {
   windowMs: 120_000,
   consecutiveFailures: 5,
@@ -70,17 +80,18 @@ const DEFAULT_CIRCUIT: CircuitPolicy = {
   whenOpen: 'refuse',
 };
 
-/** Read-only tools may fail more often and recover sooner (R24). */
+/** Read-only tools may fail more often and recover sooner. Of the operator's defaults, those of the tool's class count more. */
 export function circuitPolicy(
   readOnly: boolean,
   tool: CircuitOverrides = {},
   operator: CircuitOverrides = {},
-  defaults: CircuitOverrides = {},
+  { readOnly: ofReads, mutating: ofWrites, ...ofAll }: CircuitDefaults = {},
 ): CircuitPolicy {
   return {
     ...DEFAULT_CIRCUIT,
     ...(readOnly ? { consecutiveFailures: 8, cooldownMs: 20_000 } : {}),
-    ...defined<Partial<CircuitPolicy>>(defaults),
+    ...defined<Partial<CircuitPolicy>>(ofAll),
+    ...defined<Partial<CircuitPolicy>>((readOnly ? ofReads : ofWrites) ?? {}),
     ...defined<Partial<CircuitPolicy>>(tool),
     ...defined<Partial<CircuitPolicy>>(operator),
   };

@@ -2,10 +2,13 @@
  * What calls may spend (I3, I17): calls, cost units and time, per call, turn, session tree and tenant. Every limit that concerns a call is
  * an account; a call that would run takes from all of them in the step that claims it, or from none.
  */
+import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { type ToolCallEnvelope, turnOf } from './envelope.ts';
 import { PawlError } from './failure.ts';
+import { defaultsOf, type JsonSchema } from './schema.ts';
 import { MAX_KEPT_MS } from './time.ts';
+import type { OperationCost, ToolBudget } from './tool-variant.ts';
 
 const amount = z.number().min(0).max(Number.MAX_SAFE_INTEGER);
 const limits = {
@@ -47,6 +50,35 @@ export const budgetSettingsSchema = z.strictObject({
     .default({}),
 });
 export type BudgetSettings = z.output<typeof budgetSettingsSchema>;
+
+/** What a tool's author, or the registry, declares of what single operations cost. */
+export const operationCostsSchema = z
+  .array(
+    z.strictObject({
+      when: z.record(z.string().min(1), z.json()).refine((when) => Object.keys(when).length > 0, {
+        error: 'must name at least one parameter',
+      }),
+      costUnits: amount,
+    }),
+  )
+  .max(256);
+
+/** What a call costs: by its parameters, where the tool's budget has an entry that fits them. */
+export function costUnitsOf(
+  { budget = {}, inputSchema }: { readonly budget?: ToolBudget | undefined; readonly inputSchema: JsonSchema },
+  params: Readonly<Record<string, unknown>>,
+): number {
+  const { costUnits = 1, costs = [] } = budget;
+  if (costs.length === 0) return costUnits;
+  const given = { ...defaultsOf(inputSchema), ...params };
+  const conditions = ({ when }: OperationCost) => Object.entries(when);
+  const fits = (cost: OperationCost) =>
+    conditions(cost).every(([name, value]) => isDeepStrictEqual(given[name], value));
+  const [found] = costs
+    .filter(fits)
+    .sort((one, other) => conditions(other).length - conditions(one).length || other.costUnits - one.costUnits);
+  return found?.costUnits ?? costUnits;
+}
 
 /** A session with a budget that its calls, and those of the sessions below it, take from. */
 export interface SessionBudget {

@@ -46,6 +46,9 @@ export function classify(thrown: unknown, overrides: ClassificationOverrides = {
   return failure;
 }
 
+/** The seed's name for `classify`: what a failure is, and whether a retry could help, by explicit lists. */
+export { classify as toolCallErrorClassifier };
+
 function classifyByKind(thrown: unknown): Failure {
   if (thrown instanceof PawlError)
     return failureOf(thrown.code, thrown.message, thrown.issues === undefined ? {} : { issues: thrown.issues });

@@ -3,7 +3,13 @@
  * is allowed, and nothing starts.
  */
 import { z } from 'zod';
-import { circuitOverridesSchema } from './breaker.ts';
+import {
+  type CircuitOverrides,
+  type CircuitPolicy,
+  circuitDefaultsSchema,
+  circuitOverridesSchema,
+  circuitPolicy,
+} from './breaker.ts';
 import { budgetSettingsSchema } from './budget.ts';
 import { DEFAULT_TTLS } from './call.ts';
 import type { Effects } from './effects.ts';
@@ -11,11 +17,12 @@ import { type Issue, PawlError } from './failure.ts';
 import { limitSettingsSchema } from './fleet-limit.ts';
 import { policySettingsSchema } from './policy-file.ts';
 import { retryOverridesSchema } from './retry.ts';
+import { sessionStateSchema } from './session.ts';
 import { shardCountSchema } from './shards.ts';
 import { MODES } from './switches.ts';
 import { tenantSettingsSchema } from './tenant.ts';
 import { MAX_KEPT_MS, MAX_WAIT_MS } from './time.ts';
-import { TIERS } from './tool.ts';
+import { TIERS, type Tier } from './tool.ts';
 
 const bytes = z.number().int().positive();
 /** What a process waits for. */
@@ -35,6 +42,8 @@ const mode = z.enum(MODES);
 /** Per-tool policy of the operator, under the tool's name or `namespace.name`. */
 const toolPolicySchema = z.strictObject({
   enabled: z.boolean().optional(),
+  /** Call it only while its session is in one of these states. */
+  states: z.array(sessionStateSchema).optional(),
   timeoutMs: z.number().int().positive().max(MAX_WAIT_MS).optional(),
   maxResultBytes: bytes.optional(),
   /** What a model is shown of an output; the whole can be read by the call's ID. */
@@ -255,7 +264,7 @@ export const settingsSchema = z.strictObject({
     .prefault({}),
   /** Of every tool, where neither it nor `tools` says anything else (R35). */
   defaults: z
-    .strictObject({ retry: retryOverridesSchema.optional(), circuit: circuitOverridesSchema.optional() })
+    .strictObject({ retry: retryOverridesSchema.optional(), circuit: circuitDefaultsSchema.optional() })
     .prefault({}),
   tools: z.record(z.string(), toolPolicySchema).default({}),
   /** Who may call what, and when a person decides (docs/policy.md). */
@@ -454,6 +463,20 @@ export function toolPolicy(
   const plain = settings.tools[tool.name];
   const qualified = settings.tools[`${tool.namespace}.${tool.name}`];
   return plain === undefined && qualified === undefined ? NO_POLICY : { ...plain, ...qualified };
+}
+
+/** The policy of a tool's circuit: what the operator says of the tool, the tool itself, the operator of its class and of all. */
+export function circuitPolicyOf(
+  settings: Pick<Settings, 'tools' | 'defaults'>,
+  tool: {
+    readonly namespace: string;
+    readonly name: string;
+    readonly tier: Tier;
+    readonly circuit: CircuitOverrides;
+  },
+): CircuitPolicy {
+  const { circuit } = toolPolicy(settings, tool);
+  return circuitPolicy(tool.tier === 'read-only', tool.circuit, circuit, settings.defaults.circuit);
 }
 
 /** Whether calls of a tool are named over all sessions or within one (R10): only what changes nothing can be shared. */

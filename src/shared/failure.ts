@@ -58,6 +58,12 @@ export const FAILURES = {
     'The parameters do not match the tool’s schema.',
     'The model or caller sent parameters that the schema refuses.',
   ),
+  DEDUPE_REQUIRED: kind(
+    'request',
+    'n',
+    'A tool that changes something takes no calls with dedupeMode "disabled".',
+    'A caller switches deduplication off for a tool that is not read-only, and whose settings do not allow that.',
+  ),
   UNKNOWN_TOOL: kind('request', 'n', 'There is no such tool.', 'No worker has published a tool of this name.'),
   UNKNOWN_SESSION: kind('request', 'n', 'There is no such session.', 'The session was never opened or has expired.'),
   SESSION_CLOSED: kind('request', 'n', 'The session is closed.', 'A call came for a session that was closed.'),

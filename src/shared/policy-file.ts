@@ -1,5 +1,6 @@
 /** The operator's policy, as `policy` in the configuration file holds it: one declarative document, five kinds of layers. */
 import { z } from 'zod';
+import { sessionStateSchema } from './session.ts';
 import { MAX_WAIT_MS } from './time.ts';
 import { TIERS } from './tool.ts';
 
@@ -21,6 +22,8 @@ export const toolRuleSchema = z.strictObject({
   reason: z.string().max(500).optional(),
   /** Only sessions of these kinds. */
   sessionKinds: z.array(z.enum(['main', 'branch', 'worker'])).optional(),
+  /** Only while the session is in one of these states, which its owner sets. */
+  states: z.array(sessionStateSchema).optional(),
   commands: z.array(commandRuleSchema).optional(),
   /** I16: the only hosts, paths (relative to the workspace) and methods; `*` stands for any text. */
   hosts: z.array(z.string().min(1)).optional(),

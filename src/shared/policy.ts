@@ -17,7 +17,7 @@ import { asksToEscalate } from './escalation.ts';
 import { PawlError } from './failure.ts';
 import { parsePatch } from './patch.ts';
 import type { PolicyDecision, PolicyLayer, PolicySettings, ToolRule } from './policy-file.ts';
-import type { JsonSchema } from './schema.ts';
+import { defaultsOf, type JsonSchema } from './schema.ts';
 import { SESSION_TIERS, type SessionKind, type SessionRecord } from './session.ts';
 import { refusedBySkills, type SkillRule } from './skill-rule.ts';
 import type { Effects, Tier } from './tool.ts';
@@ -39,11 +39,12 @@ export interface PolicyRequest {
     readonly ancestors?: readonly string[];
     readonly agentId?: string | undefined;
     readonly tenantId?: string | undefined;
-    readonly state?: 'open' | 'closed';
+    /** Undefined where the call was accepted before: it goes on, whatever the session does now. */
+    readonly state?: string | undefined;
     readonly skillRules?: readonly SkillRule[];
   };
   /** The operator's entry for this tool in `tools`. */
-  readonly toolPolicy?: Pick<ToolPolicy, 'enabled' | 'allowDisabledDedupe'>;
+  readonly toolPolicy?: Pick<ToolPolicy, 'enabled' | 'states' | 'allowDisabledDedupe'>;
   readonly policy?: PolicySettings;
   /** What the registry says of the tool now. */
   readonly registry?: RegistryRule | undefined;
@@ -99,11 +100,24 @@ function concernsTaint({ tool, taint = [] }: PolicyRequest): boolean {
   return taint.length > 0 && tool.effects !== 'none';
 }
 
-/** The same, for what may not be denied: throws `PERMISSION_DENIED`, saying why. */
+/** The same, for what may not be denied: throws `PERMISSION_DENIED`, saying why, or `DEDUPE_REQUIRED` where nothing else is in the way. */
 export function permit(request: PolicyRequest): Verdict {
   const verdict = evaluate(request);
-  if (verdict.decision === 'deny') throw denied(request.tool, verdict.reason, verdict.rule);
-  return verdict;
+  if (verdict.decision !== 'deny') return verdict;
+  const refusing = verdict.rulings.find(({ decision, rule }) => decision === 'deny' && rule !== DEDUPE_RULE);
+  if (refusing === undefined) throw dedupeRequired(request.tool);
+  throw denied(request.tool, refusing.reason, refusing.rule);
+}
+
+const DEDUPE_RULE = 'built-in.dedupe';
+
+function dedupeRequired({ name, tier }: PolicyRequest['tool']): PawlError {
+  const expected = 'must be "enforced" or "bestEffort"';
+  return new PawlError(
+    'DEDUPE_REQUIRED',
+    `${name} (tier ${tier}) may change something, so dedupeMode ${expected}; got "disabled". Leave it out, or have the operator set tools.${name}.allowDisabledDedupe.`,
+    { issues: [{ path: 'transport.dedupeMode', message: expected }] },
+  );
 }
 
 /**
@@ -116,8 +130,8 @@ export function isOutOfReach(request: Omit<PolicyRequest, 'params' | 'taint' | '
   const { policy, tool, session } = request;
   const layers = layersOf(policy === undefined ? request : { ...request, policy: { ...policy, channels: {} } });
   return layers.some((named) => {
-    const { commands = [], sessionKinds } = toolRuleOf(named.layer, tool)?.rule ?? {};
-    if (sessionKinds?.includes(session.kind) === false) return true;
+    const { commands = [], sessionKinds, states } = toolRuleOf(named.layer, tool)?.rule ?? {};
+    if (sessionKinds?.includes(session.kind) === false || isOutOfState(states, session)) return true;
     // A rule for a command stands for the tool's own decision, and for its tier's.
     return commands.every(({ decision }) => decision === 'deny') && layerRulings(request, named).some(isDenied);
   });
@@ -151,6 +165,12 @@ function builtIn(request: PolicyRequest): Ruling[] {
   const unskilled = refusedBySkills(session.skillRules, tool);
   if (unskilled !== undefined) deny('skills', unskilled);
   if (session.state === 'closed') deny('session-state', 'the session is closed');
+  if (isOutOfState(toolPolicy?.states, session))
+    rulings.push({
+      decision: 'deny',
+      rule: `tools.${tool.name}.states`,
+      reason: outOfState(tool, session, toolPolicy?.states),
+    });
   if (queueTier !== tool.tier) deny('queue', 'the call came through the queue of another tier');
   if (!SESSION_TIERS[session.kind].includes(tool.tier))
     deny(
@@ -270,6 +290,7 @@ function toolRulings({ tool, session, params: given }: PolicyRequest, path: stri
   rulings.push(...decisionsOf(rule, path, params));
   if (rule.sessionKinds !== undefined && !rule.sessionKinds.includes(session.kind))
     deny('sessionKinds', `${tool.name} is only for sessions of kind ${rule.sessionKinds.join(', ')}`);
+  if (isOutOfState(rule.states, session)) deny('states', outOfState(tool, session, rule.states));
   if (params === undefined) return rulings;
   if (hosts !== undefined)
     for (const { name, host } of hostsIn(params))
@@ -283,6 +304,19 @@ function toolRulings({ tool, session, params: given }: PolicyRequest, path: stri
   if (methods !== undefined && typeof method === 'string' && !methods.includes(method.toUpperCase()))
     deny('methods', `the method ${method} is not on the list`);
   return rulings;
+}
+
+/** The session is in none of the states in which the tool may be called. */
+function isOutOfState(states: readonly string[] | undefined, { state }: PolicyRequest['session']): boolean {
+  return states !== undefined && state !== undefined && !states.includes(state);
+}
+
+function outOfState(
+  tool: PolicyRequest['tool'],
+  { state }: PolicyRequest['session'],
+  states: readonly string[] = [],
+): string {
+  return `${tool.name} may be called in the state ${states.join(', ') || 'none'}, and the session is ${state}`;
 }
 
 type OwnRuling = Ruling & { readonly own: boolean };
@@ -341,17 +375,6 @@ function namesLike([program = '', ...rest]: readonly string[], [named = '', ...w
 }
 
 // What parameters say
-
-/** What the tool gets in the place of parameters that a call leaves out. */
-function defaultsOf(schema: JsonSchema | undefined): Readonly<Record<string, unknown>> {
-  const properties = Object.entries((schema?.['properties'] ?? {}) as Readonly<Record<string, unknown>>);
-  return Object.fromEntries(
-    properties.flatMap(([name, described]) => {
-      const byDefault = (described as { readonly default?: unknown } | null)?.default;
-      return byDefault === undefined ? [] : [[name, byDefault]];
-    }),
-  );
-}
 
 /** Which of them a tool takes, its schema need not say. */
 const COMMAND_NAMES = ['command', 'argv', 'cmd'] as const;

@@ -268,3 +268,14 @@ function safelyParsedBy<Schema extends z.ZodType>(schema: Schema, params: unknow
     );
   }
 }
+
+/** What a tool gets in the place of parameters that a call leaves out. */
+export function defaultsOf(schema: JsonSchema | undefined): Readonly<Record<string, unknown>> {
+  const properties = Object.entries((schema?.['properties'] ?? {}) as Readonly<Record<string, unknown>>);
+  return Object.fromEntries(
+    properties.flatMap(([name, described]) => {
+      const byDefault = (described as { readonly default?: unknown } | null)?.default;
+      return byDefault === undefined ? [] : [[name, byDefault]];
+    }),
+  );
+}

@@ -8,6 +8,7 @@ import { defined } from './defined.ts';
 import { identifierSchema, issuesOf } from './envelope.ts';
 import { PawlError } from './failure.ts';
 import { IMPORTANCES, type Importance } from './importance.ts';
+import { type SessionAgent, sessionAgent, sessionAgentSchema } from './session-agent.ts';
 import type { SessionShards } from './shards.ts';
 import type { SkillRule } from './skill-rule.ts';
 import { type Capability, TIERS, type Tier } from './tool.ts';
@@ -65,22 +66,49 @@ export const channelSchema = z
 /** For those whose session has none, and who need one. */
 export const GIVE_A_CHANNEL =
   "open the session with channel: { kind: 'operator' } (the operator's page), { kind: 'console' } or { kind: 'webhook', url }";
+/** The last state of a session; its owner gives it any other one. */
+const CLOSED = 'closed';
+/** The state of a session whose owner names none. */
+export const OPEN = 'open';
+
+/** What the owner of a session says it is doing, such as `planning`: a tool's policy may name the states in which it may be called. */
+export const sessionStateSchema = z
+  .string()
+  .min(1)
+  .max(64)
+  .regex(/^[A-Za-z0-9_.-]+$/, 'must be letters, digits, _, . or -')
+  .refine((state) => state !== CLOSED, { error: 'must be another state than closed: close the session instead' });
+
+/** What `PATCH /v1/sessions/{key}` takes. */
+export const changeSessionSchema = z.strictObject({ state: sessionStateSchema });
 
 /** What `POST /v1/sessions` and `openSession` take. */
-export const openSessionSchema = z.strictObject({
-  kind: z.enum(SESSION_KINDS).default('main'),
-  sessionKey: identifierSchema.optional(),
-  parent: identifierSchema.optional(),
-  agentId: identifierSchema.optional(),
-  actorId: identifierSchema.optional(),
-  tenantId: identifierSchema.optional(),
-  workspaceRoot: z.string().min(1).max(4_096).optional(),
-  channel: channelSchema.optional(),
-  skills: z.array(z.string().min(1).max(256)).max(64).optional(),
-  budget: budgetSchema.optional(),
-  /** Of its calls, and of those of the sessions below it, where they say nothing themselves. */
-  importance: z.enum(IMPORTANCES).optional(),
-});
+export const openSessionSchema = z
+  .strictObject({
+    kind: z.enum(SESSION_KINDS).default('main'),
+    sessionKey: identifierSchema.optional(),
+    parent: identifierSchema.optional(),
+    /** Default: that of the session above it, or `open`. */
+    state: sessionStateSchema.optional(),
+    agentId: identifierSchema.optional(),
+    agent: sessionAgentSchema.optional(),
+    actorId: identifierSchema.optional(),
+    tenantId: identifierSchema.optional(),
+    workspaceRoot: z.string().min(1).max(4_096).optional(),
+    channel: channelSchema.optional(),
+    skills: z.array(z.string().min(1).max(256)).max(64).optional(),
+    budget: budgetSchema.optional(),
+    /** Of its calls, and of those of the sessions below it, where they say nothing themselves. */
+    importance: z.enum(IMPORTANCES).optional(),
+  })
+  .refine(({ agentId, agent }) => agent === undefined || (agent.id ?? agentId) !== undefined, {
+    error: 'must name the agent, here or as agentId',
+    path: ['agent', 'id'],
+  })
+  .refine(({ agentId, agent }) => agentId === undefined || (agent?.id ?? agentId) === agentId, {
+    error: 'must be the same as agentId',
+    path: ['agent', 'id'],
+  });
 export type OpenSession = z.input<typeof openSessionSchema>;
 
 /** Text from outside that a session has seen: it may steer whoever makes the session's calls (I23). */
@@ -98,11 +126,13 @@ const MAX_TAINTS = 32;
 export interface SessionRecord {
   readonly sessionKey: string;
   readonly kind: SessionKind;
-  readonly state: 'open' | 'closed';
+  /** `open`, or what its owner says; `closed` is its end. */
+  readonly state: string;
   readonly parent?: string;
   /** Keys of the sessions above it, the outermost first. */
   readonly ancestors?: readonly string[];
   readonly agentId?: string;
+  readonly agent?: SessionAgent;
   readonly actorId: string;
   readonly tenantId?: string;
   readonly workspaceRoot: string;
@@ -137,12 +167,21 @@ export function withTaintsOf(record: SessionRecord, other: SessionRecord | undef
 
 /** Throws `CONTRACT_INVALID` with every fault. */
 export function parseOpenSession(open: OpenSession): z.output<typeof openSessionSchema> {
-  const parsed = openSessionSchema.safeParse(open);
-  if (parsed.success) return parsed.data;
-  const issues = issuesOf(parsed.error);
+  return parsed(openSessionSchema, open, 'The session cannot be opened');
+}
+
+/** Throws `CONTRACT_INVALID` for a state that a session cannot have. */
+export function parseSessionState(state: string): string {
+  return parsed(changeSessionSchema, { state }, 'The session cannot have this state').state;
+}
+
+function parsed<Schema extends z.ZodType>(schema: Schema, given: unknown, what: string): z.output<Schema> {
+  const result = schema.safeParse(given);
+  if (result.success) return result.data;
+  const issues = issuesOf(result.error);
   throw new PawlError(
     'CONTRACT_INVALID',
-    `The session cannot be opened: ${issues.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')}.`,
+    `${what}: ${issues.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')}.`,
     { issues },
   );
 }
@@ -155,7 +194,7 @@ const MAX_ANCESTORS = 100;
  * `CONTRACT_INVALID` for one that would be too deep.
  */
 export function newSession(
-  { sessionKey, workspaceRoot, actorId, ...asked }: z.output<typeof openSessionSchema>,
+  { sessionKey, workspaceRoot, actorId, agentId, agent, ...asked }: z.output<typeof openSessionSchema>,
   above: SessionRecord | undefined,
   defaults: Pick<SessionRecord, 'sessionKey' | 'workspaceRoot' | 'createdAtMs'>,
   skillRule?: SkillRule,
@@ -176,21 +215,24 @@ export function newSession(
       : {
           ancestors,
           agentId: above.agentId,
+          agent: above.agent,
           tenantId: above.tenantId,
           importance: above.importance,
           taint: above.taint,
         };
+  const own = sessionAgent(agentId, agent);
   const key = sessionKey ?? defaults.sessionKey;
-  const own = asked.budget === undefined ? [] : [{ sessionKey: key, budget: asked.budget }];
-  const budgets = [...(above?.budgets ?? []), ...own];
+  const ownBudget = asked.budget === undefined ? [] : [{ sessionKey: key, budget: asked.budget }];
+  const budgets = [...(above?.budgets ?? []), ...ownBudget];
   const skillRules = [...(above?.skillRules ?? []), ...(skillRule === undefined ? [] : [skillRule])];
   return defined<SessionRecord>({
     ...inherited,
     ...defined<typeof asked>(asked),
+    ...(own === undefined ? {} : { agentId: own.id, agent: own }),
     budgets: budgets.length === 0 ? undefined : budgets,
     skillRules: skillRules.length === 0 ? undefined : skillRules,
     sessionKey: key,
-    state: 'open',
+    state: asked.state ?? above?.state ?? OPEN,
     actorId: actorId ?? above?.actorId ?? 'anonymous',
     workspaceRoot:
       workspaceRoot === undefined ? (above?.workspaceRoot ?? defaults.workspaceRoot) : resolve(workspaceRoot),

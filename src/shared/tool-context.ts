@@ -1,5 +1,7 @@
 /** What a running tool knows and may use (A8). */
 import type { ToolCapabilities } from './capability.ts';
+import type { JsonSchema } from './schema.ts';
+import type { SessionAgent } from './session-agent.ts';
 
 export interface ToolLogger {
   debug(message: string, fields?: Readonly<Record<string, unknown>>): void;
@@ -14,11 +16,29 @@ export interface Progress {
   readonly message?: string;
 }
 
+/** A tool that an agent's session may call. */
+export interface AgentTool {
+  readonly name: string;
+  readonly namespace: string;
+  readonly version: string;
+  readonly description: string;
+  readonly tier: 'read-only' | 'workspace' | 'system' | 'elevated';
+  readonly inputSchema: JsonSchema;
+}
+
+/** The agent whose session makes the call, as whoever opened the session described it. */
+export interface CallingAgent extends SessionAgent {
+  /** What the session may call now, one of each name. */
+  tools(): Promise<readonly AgentTool[]>;
+}
+
 export interface ToolContext extends ToolCapabilities {
   readonly callId: string;
   readonly sessionKey: string;
   readonly sessionKind: 'main' | 'branch' | 'worker';
   readonly agentId?: string;
+  /** Undefined where the session names no agent, as in tests. */
+  readonly agent?: CallingAgent;
   readonly actorId: string;
   readonly tenantId?: string;
   /** The model's turn that made the call, where the caller names it. */

@@ -1,6 +1,7 @@
 /** What a definition may say. TypeScript tells its authors; who writes JavaScript is told here, and so are models. */
 import { z } from 'zod';
 import { circuitOverridesSchema } from './breaker.ts';
+import { operationCostsSchema } from './budget.ts';
 import { PawlError } from './failure.ts';
 import { retryOverridesSchema } from './retry.ts';
 import { nearest, shown } from './schema.ts';
@@ -46,7 +47,14 @@ const options = {
   timeoutMs: positive,
   maxResultBytes: positive,
   maxOutputBytes: positive,
-  budget: z.strictObject({ costUnits: amount, maxCallsPerTurn: amount, maxCallsPerSession: amount }).optional(),
+  budget: z
+    .strictObject({
+      costUnits: amount,
+      costs: operationCostsSchema.optional(),
+      maxCallsPerTurn: amount,
+      maxCallsPerSession: amount,
+    })
+    .optional(),
   trustClass: later,
   voters: later,
   retry: retryOverridesSchema.optional(),

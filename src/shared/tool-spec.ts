@@ -4,6 +4,7 @@
  * and `dynamic` (run by an outside client). A fourth record, `code`, only switches a tool of the workers' own.
  */
 import { z } from 'zod';
+import { operationCostsSchema } from './budget.ts';
 import { connectorSchema } from './connector.ts';
 import { TRUST_CLASSES } from './consensus.ts';
 import { EFFECTS } from './effects.ts';
@@ -59,7 +60,12 @@ const common = {
   maxResultBytes: bytes.optional(),
   maxOutputBytes: bytes.optional(),
   budget: z
-    .strictObject({ costUnits: z.number().min(0), maxCallsPerTurn: count, maxCallsPerSession: count })
+    .strictObject({
+      costUnits: z.number().min(0),
+      costs: operationCostsSchema,
+      maxCallsPerTurn: count,
+      maxCallsPerSession: count,
+    })
     .partial()
     .optional(),
   /** Restricts calls as a tool's rule in the policy file does; it never allows what another layer denies. */

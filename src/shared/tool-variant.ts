@@ -36,10 +36,18 @@ export interface ToolExample {
   readonly description?: string;
 }
 
+/** The cost of calls whose parameters, defaults included, have these values. */
+export interface OperationCost {
+  readonly when: Readonly<Record<string, unknown>>;
+  readonly costUnits: number;
+}
+
 /** What a call costs, and how many are sensible. Enforced in the claim, by fleets: `docs/budgets.md`. */
 export interface ToolBudget {
   /** In units of the operator's choice. Default 1. */
   readonly costUnits?: number;
+  /** What single operations cost: of the entries that fit, the one with the most conditions; of equal ones, the dearest. */
+  readonly costs?: readonly OperationCost[];
   readonly maxCallsPerTurn?: number;
   readonly maxCallsPerSession?: number;
 }

@@ -61,7 +61,7 @@ export {
 import { MAX_WAIT_MS } from './time.ts';
 
 export { EFFECTS, type Effects } from './effects.ts';
-export type { Progress, ToolContext, ToolLogger } from './tool-context.ts';
+export type { AgentTool, CallingAgent, Progress, ToolContext, ToolLogger } from './tool-context.ts';
 export type { Artifact, ContentBlock, ProbeAnswer, ToolResult } from './tool-result.ts';
 export type {
   FreeformFormat,
@@ -364,6 +364,7 @@ function checkDefinition(tool: AnyTool): void {
   if (tool.variant.type === 'local-shell' && command === undefined)
     wrong('input', 'a schema with the parameter command, because variant is local-shell', tool.inputSchema);
   if (tool.variant.type === 'freeform') checkFreeform(tool, tool.variant, wrong);
+  checkCosts(tool, wrong);
   checkExamples(tool, wrong);
 }
 
@@ -384,6 +385,16 @@ function checkFreeform(
       `a schema with the text ${parameter} and nothing else that is required, because variant is freeform`,
       inputSchema,
     );
+}
+
+/** A condition on a parameter that the tool does not have would never hold. */
+function checkCosts({ budget, inputSchema }: AnyTool, wrong: Wrong): void {
+  const { properties = {}, additionalProperties = false } = inputSchema as Readonly<Record<string, unknown>>;
+  const names = Object.keys(properties as object);
+  if (additionalProperties !== false || names.length === 0) return;
+  for (const [index, { when }] of (budget?.costs ?? []).entries())
+    for (const name of Object.keys(when))
+      if (!names.includes(name)) wrong(`budget.costs[${index}].when`, `about ${names.join(', ')}`, name);
 }
 
 function checkExamples(tool: AnyTool, wrong: Wrong): void {

@@ -1,9 +1,9 @@
 /**
  * begin and admit: the next fence or the reason why there is none, the tool that the call means, and the fleet's circuit.
  */
-import { type Circuit, type CircuitPolicy, circuitPolicy, forcedOpenText, targetOfCircuit } from '../shared/breaker.ts';
+import { type Circuit, forcedOpenText, targetOfCircuit } from '../shared/breaker.ts';
 import { type AttemptRecord, isHarmless, leftInDoubt } from '../shared/call.ts';
-import { toolPolicy } from '../shared/config.ts';
+import { circuitPolicyOf, toolPolicy } from '../shared/config.ts';
 import { type Failure, failureOf, PawlError } from '../shared/failure.ts';
 import { placeFor } from '../shared/fingerprint.ts';
 import { type Outcome, resultError } from '../shared/outcome.ts';
@@ -142,7 +142,7 @@ export class Admission {
     const circuit: CircuitHold = {
       place: homeOf(placeFor(job.callId).tier),
       key: started.circuit,
-      policy: this.#circuitPolicy(registered),
+      policy: circuitPolicyOf(this.#parts.settings, registered.tool),
       seen: parseCircuit(started.circuitRaw),
       probe,
       bypassed: !modes.enabled,
@@ -238,12 +238,6 @@ export class Admission {
     return this.#parts.toolNamed(envelope.toolNamespace, envelope.toolName)?.tool.effects;
   }
 
-  #circuitPolicy({ tool }: RegisteredTool): CircuitPolicy {
-    const { settings } = this.#parts;
-    const { circuit } = toolPolicy(settings, tool);
-    return circuitPolicy(tool.tier === 'read-only', tool.circuit, circuit, settings.defaults.circuit);
-  }
-
   /** The call's circuit is not closed: be its probe, wait, or refuse the call. */
   async #admit(
     job: CallJob,
@@ -255,7 +249,7 @@ export class Admission {
     // Who can run it asks the circuit; who cannot passes it on, closed or not.
     if (registered === undefined || misfitOf(answer.request, registered) !== undefined)
       return this.#begin(job, running, { seen: parseCircuit(answer.circuitRaw), probe: undefined });
-    const policy = this.#circuitPolicy(registered);
+    const policy = circuitPolicyOf(this.#parts.settings, registered.tool);
     const seen = parseCircuit(answer.circuitRaw);
     const modes = this.#modesOf(answer.request, registered);
     const bypassed = !modes.enabled;

@@ -2,8 +2,9 @@
 import { type AgentMessage, type AgentReport, type Agents, hasAnswered } from '../shared/agent.ts';
 import { PawlError, ToolError } from '../shared/failure.ts';
 import { digest } from '../shared/fingerprint.ts';
-import { newSession, parseOpenSession, type SessionRecord, sessionClosed, sessionTaken } from '../shared/session.ts';
+import { newSession, parseOpenSession, type SessionRecord, sessionTaken } from '../shared/session.ts';
 import type { Backend } from '../shared/store/backend.ts';
+import { followAbove } from '../shared/store/sessions.ts';
 
 /** Of one session, closed ones not counted. */
 const MAX_AGENTS = 16;
@@ -54,12 +55,9 @@ export class WorkerAgents {
     const asked = parseOpenSession({ kind: 'worker', sessionKey: agentId, parent: sessionKey });
     const createdAtMs = await ledger.now();
     const own = newSession(asked, session, { sessionKey: agentId, workspaceRoot, createdAtMs });
-    if ((await sessions.create(own, 'fresh')) === undefined) await this.#checkOwn(agentId, sessionKey);
-    // Whoever closed the session meanwhile may not have seen what is below it now.
-    if ((await sessions.read(sessionKey))?.state === 'closed') {
-      await sessions.close(agentId);
-      throw sessionClosed(sessionKey);
-    }
+    const created = await sessions.create(own, 'fresh');
+    if (created === undefined) await this.#checkOwn(agentId, sessionKey);
+    await followAbove(sessions, created ?? own, true);
     const spawned = await agents.spawn(agentId, sessionKey, message, MAX_AGENTS);
     if (spawned === 'full') {
       // The same call, asked again, may find room.

@@ -23,7 +23,7 @@ import type { Logger } from '../shared/log.ts';
 import { resultError } from '../shared/outcome.ts';
 import { denied, type Verdict as PolicyVerdict } from '../shared/policy.ts';
 import type { SessionRecord } from '../shared/session.ts';
-import { shownText } from '../shared/shown.ts';
+import { shownLine, shownText } from '../shared/shown.ts';
 import type { ApprovalRecord, Preview } from '../shared/store/approvals.ts';
 import type { Grants } from '../shared/store/grants.ts';
 import type { ApprovalRecords, CallLedger } from '../shared/store/records.ts';
@@ -111,7 +111,7 @@ export class ApprovalGate {
       undefined,
       (fault) => this.#parts.log.warn({ event: 'tool_answer_invalid', callId, toolName: tool.name }, fault),
     );
-    return { summary: shownText(summary), ...(details === undefined ? {} : { details: shownText(details) }) };
+    return { summary: shownLine(summary), ...(details === undefined ? {} : { details: shownText(details) }) };
   }
 
   async #expire(record: ApprovalRecord): Promise<Verdict> {
@@ -217,7 +217,12 @@ export class ApprovalGate {
       callId,
       tool: { name, namespace, version, definition: registered.definition, tier, effects, annotations },
       paramsDigest: digest(canonicalJson(envelope.payload.params)),
-      session: { key: session.sessionKey, kind: session.kind, workspaceRoot: session.workspaceRoot },
+      session: {
+        key: session.sessionKey,
+        kind: session.kind,
+        workspaceRoot: session.workspaceRoot,
+        actorId: session.actorId,
+      },
       tenantId: session.tenantId,
       actorId: envelope.target.actorId,
       nowMs: nowMs(begun),

@@ -1,5 +1,6 @@
 /** What a worker tells the audit trail (I4): every attempt, lost ones included, and calls that ended without one. */
 import type { AuditEvent, RecordAudit } from '../shared/audit.ts';
+import { costUnitsOf } from '../shared/budget.ts';
 import { compensated } from '../shared/compensation.ts';
 import type { Logger } from '../shared/log.ts';
 import { type Schedule, systemSchedule } from '../shared/time.ts';
@@ -94,7 +95,7 @@ function common(begun: Begun) {
     sessionKey,
     tenantId,
     actorId,
-    estimatedCostUnits: tool.budget?.costUnits ?? 1,
+    estimatedCostUnits: costUnitsOf(tool, envelope.payload.params),
     trustClass: tool.trustClass,
     compensates: compensated(envelope),
     idempotencyKey: started.request.idempotencyKey,

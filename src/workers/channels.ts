@@ -90,6 +90,7 @@ export class WorkerChannels implements Channels {
       freeText,
       callId,
       actorId,
+      ...(session.actorId === actorId ? {} : { sessionActorId: session.actorId }),
       session: session.sessionKey,
       shownIn: route.sessionKey,
       channel: route.channel.kind,
@@ -104,7 +105,7 @@ export class WorkerChannels implements Channels {
   #checkMay(what: 'send' | 'ask', route: ApprovalRoute, session: SessionRecord): void {
     const verdict = evaluate({
       tool: { name: what, namespace: 'channel', tier: 'workspace' },
-      session: { ...session, state: 'open' },
+      session: { ...session, state: undefined },
       policy: this.#parts.settings.policy,
       channel: route.channel.kind,
     });
@@ -167,9 +168,10 @@ function refuses({ decision, rule }: Ruling): boolean {
 /** What people read of an approval. Where it is not all of the parameters, it says so: what is not shown is decided on as well. */
 function announcement({ request, preview }: ApprovalRecord): string {
   const { tool, actorId, session, reason, justification } = request;
+  const named = actorId === session.actorId ? '' : `, in the name of ${line(actorId)},`;
   const head = [
     `*${line(preview?.summary ?? tool.name)}*`,
-    `${tool.namespace}.${tool.name} ${tool.version}, asked by ${line(actorId)} in ${line(session.key)}`,
+    `${tool.namespace}.${tool.name} ${tool.version}, asked by ${line(session.actorId)}${named} in ${line(session.key)}`,
     `${line(reason)}${justification === undefined ? '' : `; why: ${line(justification)}`}`,
   ].join('\n');
   const params = inert(shownJson(request.params));

@@ -7,9 +7,10 @@ import { clip } from '../shared/failure.ts';
 import type { Logger } from '../shared/log.ts';
 import { redact, redactFields, secretsIn } from '../shared/redaction.ts';
 import type { SessionRecord } from '../shared/session.ts';
+import { sessionAgent } from '../shared/session-agent.ts';
 import type { CallLedger } from '../shared/store/records.ts';
 import { traceField } from '../shared/telemetry.ts';
-import type { CapabilityOwner, Channels, MemoryStore, ToolContext } from '../shared/tool.ts';
+import type { AgentTool, CapabilityOwner, Channels, MemoryStore, ToolContext } from '../shared/tool.ts';
 import { checkedProgress } from '../shared/tool-answers.ts';
 import type { WorkerAgents } from './agents.ts';
 import { allParams, type Begun, deadlineOf } from './begun.ts';
@@ -26,6 +27,8 @@ export interface ContextParts {
   readonly ledger: CallLedger;
   readonly log: Logger;
   readonly environment: Readonly<Record<string, string | undefined>>;
+  /** What the session may call. */
+  toolsOf(): Promise<readonly AgentTool[]>;
   /** A person has let the call's programs run outside of the sandbox (C25). */
   readonly escalated?: boolean;
 }
@@ -90,6 +93,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     ledger.tell(callId, started.fence, settings.lockDurationMs, event).catch(() => {});
   });
   const deadlineAtMs = deadlineOf(begun);
+  const agent = session.agent ?? sessionAgent(session.agentId, undefined);
   const context: ToolContext = {
     workspace,
     changes,
@@ -100,6 +104,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
     agents,
     fetch: begun.trace?.traced(fetch) ?? fetch,
     ...owner,
+    ...(agent === undefined ? {} : { agent: { ...agent, tools: () => parts.toolsOf() } }),
     sessionKind: session.kind,
     attempt: begun.attempt,
     fence: started.fence,

@@ -3,7 +3,9 @@
  * record when the first call of it comes.
  */
 import type { StoredRequest } from '../shared/store/call-record.ts';
+import type { ToolOffer } from '../shared/store/catalogue.ts';
 import type { FleetLimit } from '../shared/store/limits.ts';
+import { offerOfSpec } from '../shared/store/spec-offer.ts';
 import { SpecCopy, type Specs } from '../shared/store/specs.ts';
 import type { AnyTool, Tier, Tool, ToolOptions } from '../shared/tool.ts';
 import { defineUntypedTool } from '../shared/tool-forms.ts';
@@ -58,6 +60,11 @@ export class DeclaredTools {
   toolNamed(namespace: string, name: string): RegisteredTool | undefined {
     const record = this.#copy.get(`${namespace}.${name}`);
     return isToolSpec(record) ? this.#registered(record) : undefined;
+  }
+
+  /** All that are declared, whether or not this worker can run them. */
+  offers(): readonly ToolOffer[] {
+    return [...this.#copy.all()].filter(isToolSpec).map(offerOfSpec);
   }
 
   /** Of the newest declaration that this worker knows, whether or not it can run it. */

@@ -12,7 +12,7 @@ import type { CallLedger, CircuitRecords } from '../shared/store/records.ts';
 import type { Switches } from '../shared/switches.ts';
 import type { WorkerEvent } from '../shared/telemetry.ts';
 import type { Clock, Random, Schedule } from '../shared/time.ts';
-import type { AnyTool, Channels, MemoryStore } from '../shared/tool.ts';
+import type { AgentTool, AnyTool, Channels, MemoryStore } from '../shared/tool.ts';
 import type { WorkerAgents } from './agents.ts';
 import type { ApprovalGate } from './approval-gate.ts';
 import type { RegisteredTool } from './begun.ts';
@@ -66,6 +66,8 @@ export interface ExecuteParts {
   /** The record of another call, for one that undoes it. Default: none can be. */
   readonly callOf?: (callId: string) => Promise<CompensatedCall | undefined>;
   sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
+  /** The tools that a session may call. */
+  toolsOf(session: SessionRecord): Promise<readonly AgentTool[]>;
   /** Writes down that a session has seen what a tool brought from outside. */
   taint?(sessionKey: string, source: string, atMs: number): Promise<void>;
   /** When the fleet could last run a call like this one. */

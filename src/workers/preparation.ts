@@ -70,6 +70,7 @@ export class Preparation {
         ledger: backend.ledger,
         log,
         environment,
+        toolsOf: () => this.#parts.toolsOf(session),
         escalated: this.#decided.has(begun) && asksToEscalate(approved),
         ...(this.#parts.memory === undefined ? {} : { memory: this.#parts.memory }),
         ...(this.#parts.channels === undefined ? {} : { channels: this.#parts.channels }),
@@ -115,7 +116,7 @@ export class Preparation {
     const request: PolicyRequest = {
       tool,
       // A call that was accepted while its session was open goes on.
-      session: { ...session, state: 'open' },
+      session: { ...session, state: undefined },
       toolPolicy,
       policy: this.#parts.settings.policy,
       registry: await this.#parts.ruleFor?.(tool),

@@ -13,7 +13,7 @@ import type { Logger } from '../shared/log.ts';
 import { EXPOSITION_TYPE, exposition } from '../shared/metric-set.ts';
 import { AuditKeeper } from '../shared/store/audit-keeper.ts';
 import { type Backend, openBackend } from '../shared/store/backend.ts';
-import { HEARTBEAT_MS, offerId, offerOf } from '../shared/store/catalogue.ts';
+import { HEARTBEAT_MS, offerId, offerOf, type ToolOffer } from '../shared/store/catalogue.ts';
 import { DiskBarrier } from '../shared/store/disk-barrier.ts';
 import { FleetMetrics, MetricsPublisher } from '../shared/store/fleet-metrics.ts';
 import type { Place } from '../shared/store/keys.ts';
@@ -24,6 +24,7 @@ import { type Clock, MAX_TIMER_MS, type Random, systemClock, systemSchedule, uui
 import { type AnyTool, type Channels, type MemoryStore, qualifiedName, type Tier } from '../shared/tool.ts';
 import { takesTurns } from '../shared/turn.ts';
 import type { Tracing } from '../tracing.ts';
+import { agentTools } from './agent-tools.ts';
 import { WorkerAgents } from './agents.ts';
 import { ApprovalGate } from './approval-gate.ts';
 import { type RegisteredTool, register } from './begun.ts';
@@ -277,6 +278,11 @@ export class ToolWorker implements AsyncDisposable {
       ruleFor: (tool) => this.#declared.ruleFor(tool),
       callOf: (callId) => backend.approvals.callAsItRan(callId),
       sessionOf: (sessionKey) => this.#sessions.of(sessionKey),
+      toolsOf: async (session) => {
+        const { tools } = await backend.catalogue.read();
+        const ruleFor = (tool: ToolOffer) => this.#declared.ruleFor(tool);
+        return agentTools(session, [...tools, ...this.#declared.offers()], { settings, ruleFor });
+      },
       taint: (sessionKey, source, atMs) => this.#sessions.taint(sessionKey, source, atMs),
       lastOffered: async (request) => lastOffered(request, await backend.catalogue.read()),
       onEvent: (event) => this.#told(event),

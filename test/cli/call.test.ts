@@ -287,8 +287,20 @@ describe('pawl calls, tools and sessions', () => {
     const hostile = '\u001b[2J\u001b]0;all is well\u0007';
     await place.run(['sessions', 'open', '--actor', hostile, '--agent', hostile, '--key', 'hostile']);
     const described = await place.run(['sessions', 'show', 'hostile']);
-    expect(described.stdout).toMatch(/^actorId +\[2J \]0;all is well $/m);
+    expect(described.stdout).toMatch(/^actorId +\\u\{1B\}\[2J\\u\{1B\}\]0;all is well\\u\{7\}$/m);
     expect(described.stdout).not.toMatch(/[\u001b\u0007]/);
+    expect(await place.run(['sessions', 'state', 'trip', 'planning'])).toMatchObject({
+      code: 0,
+      stdout: 'trip is planning\n',
+    });
+    expect((await place.run(['sessions', 'state', 'trip', 'closed'])).code).toBe(2);
+    const about = ['--agent', 'planner', '--agent-name', 'The planner', '--model', 'm-1', '--state', 'acting'];
+    const { stdout } = await place.run(['sessions', 'open', '--key', 'described', '--json', ...about]);
+    expect(JSON.parse(stdout)).toMatchObject({
+      agentId: 'planner',
+      agent: { id: 'planner', name: 'The planner', model: 'm-1' },
+      state: 'acting',
+    });
     expect((await place.run(['sessions', 'close', 'trip'])).code).toBe(0);
     const refused = await place.run(['call', 'greet', '--params', '{"name":"Ada"}', '--session', 'trip']);
     expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('SESSION_CLOSED') });

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type ProcessOptions, startPawl, startScript, type TestProcess } from '../helpers/process.ts';
 import { createWorld, type World } from '../helpers/world.ts';
+import { asciiJson } from './fixtures/ascii-json.ts';
 import type { Order } from './fixtures/command-host.ts';
 
 const FIXTURES = fileURLToPath(new URL('./fixtures/', import.meta.url));
@@ -85,7 +86,7 @@ class CommandHost implements AsyncDisposable {
   async run(args: readonly string[], input = ''): Promise<Finished> {
     this.#orders += 1;
     const order: Order = { id: this.#orders, args, input };
-    this.#process.say(JSON.stringify(order));
+    this.#process.say(asciiJson(order));
     return JSON.parse(await this.#process.line(`{"id":${order.id},`, { deadlineMs: 60_000 })) as Finished;
   }
 

@@ -169,7 +169,7 @@ describe('help', () => {
         'reliability ls',
         'serve',
       ],
-      ...['sessions close', 'sessions ls', 'sessions open', 'sessions show'],
+      ...['sessions capture', 'sessions close', 'sessions ls', 'sessions open', 'sessions show', 'sessions state'],
       ...['shards ls', 'shards set'],
       ...[
         'tools add',

@@ -624,7 +624,8 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
         expect(await reader.call(look, { label: 'allowed' })).toMatchObject({ status: 'success' });
         expect(await session.call(disabled, { label: 'denied' })).toMatchObject(denied);
         expect(await session.call(elevated, { label: 'denied' })).toMatchObject(denied);
-        expect(await session.call(work, { label: 'denied' }, { dedupeMode: 'disabled' })).toMatchObject(denied);
+        const unmerged = await session.call(work, { label: 'denied' }, { dedupeMode: 'disabled' });
+        expect(unmerged).toMatchObject({ status: 'error', attempts: 0, error: { code: 'DEDUPE_REQUIRED' } });
         expect(await session.call(writer, {})).toMatchObject(denied);
         expect(timesRun('denied')).toBe(0);
       });

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { ApprovalListing } from '../../src/producer/approvals.ts';
+import { approvalView } from '../../src/producer/http/views.ts';
 import type { Session, SessionEvents } from '../../src/producer/session.ts';
 import type { Submission } from '../../src/producer/submission.ts';
 import { DECISION_VALID_MS, digestOf, expiredOutcome } from '../../src/shared/approval.ts';
@@ -648,3 +649,29 @@ test('1,000 races of approve, deny, expire and cancel: one decision each, at mos
   expect(ran.length).toBeLessThanOrEqual(states['approved'] ?? 0);
   expect(new Set(ran.map((params) => (params as { amount: number }).amount)).size).toBe(ran.length);
 }, 60_000);
+
+test('a call that names another actor is shown and recorded as its session’s actor’s, too', async () => {
+  const { tool, ran } = transfer();
+  const fleet = await startFleet({ tools: [tool], settings: KEYS });
+  const session = await withChannel(fleet);
+  const own = session.envelope('transfer', { to: 'bob', amount: 5 });
+  const target = { ...own.target, actorId: 'alice' };
+  const submission = pending(await fleet.pawl.submit({ ...own, target }));
+  const [listed] = await waiting(fleet);
+  if (listed === undefined) throw new Error('no approval');
+  expect(approvalView(listed)).toMatchObject({ requestedBy: 'agent-7', actorId: 'alice' });
+  const names = { actorId: 'alice', sessionActorId: 'agent-7' };
+  expect(fleet.audited.filter(({ type }) => type === 'call' || type === 'approval-requested')).toMatchObject([
+    { type: 'call', ...names },
+    { type: 'approval-requested', ...names },
+  ]);
+  // Naming another actor makes nobody another person.
+  const { digest } = listed;
+  for (const by of ['agent-7', 'alice'])
+    await expect(
+      fleet.pawl.approvals.decide(submission.callId, { decision: 'approve', digest, by }),
+    ).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  await fleet.pawl.approvals.decide(submission.callId, { decision: 'approve', digest, by: 'grace' });
+  expect(await submission.result).toMatchObject({ status: 'success' });
+  expect(ran).toHaveLength(1);
+});

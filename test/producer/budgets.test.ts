@@ -1,7 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { z } from 'zod';
 import { createLocalRunner } from '../../src/local/run-tool.ts';
 import type { Session } from '../../src/producer/session.ts';
+import { costUnitsOf, sessionAccount } from '../../src/shared/budget.ts';
+import { defineTool, type ToolBudget } from '../../src/shared/tool.ts';
 import { eventually } from '../helpers/signal.ts';
 import { type Fleet, pending, startFleet } from './fleet.ts';
 import { gated, scripted } from './tools.ts';
@@ -194,5 +197,78 @@ describe('I20: importance', () => {
     gate.open();
     await eventually(async () => (await pawl.backlog()) === 0, { what: 'the end of the calls' });
     expect(pending(await submit(child, 100)).callId).toBeDefined();
+  });
+});
+
+describe('I17: the cost of an operation', () => {
+  const remove = { when: { action: 'delete' }, costUnits: 5 };
+  const many = { when: { action: 'delete', recursive: true }, costUnits: 50 };
+  const files = (budget?: ToolBudget) =>
+    defineTool({
+      name: 'files',
+      version: '1.0.0',
+      description: 'Manages files.',
+      tier: 'workspace',
+      effects: 'idempotent',
+      input: z.object({
+        action: z.enum(['read', 'delete']).default('read'),
+        recursive: z.boolean().optional(),
+        target: z.object({ kind: z.string() }).optional(),
+      }),
+      ...(budget === undefined ? {} : { budget }),
+      run: ({ action }) => ({ output: action }),
+    });
+
+  test.for<[ToolBudget | undefined, Readonly<Record<string, unknown>>, number]>([
+    [undefined, {}, 1],
+    [{ costUnits: 2 }, { action: 'delete' }, 2],
+    [{ costs: [remove] }, { action: 'read' }, 1],
+    [{ costs: [remove] }, { action: 'delete' }, 5],
+    [{ costUnits: 2, costs: [remove] }, {}, 2],
+    [{ costs: [{ when: { action: 'read' }, costUnits: 0 }] }, {}, 0],
+    [{ costs: [many, remove] }, { action: 'delete', recursive: true }, 50],
+    [{ costs: [remove, many] }, { action: 'delete', recursive: true }, 50],
+    [{ costs: [remove, many] }, { action: 'delete', recursive: false }, 5],
+    [{ costs: [remove, { when: { recursive: true }, costUnits: 9 }] }, { action: 'delete', recursive: true }, 9],
+    [{ costs: [{ when: { target: { kind: 'disk' } }, costUnits: 7 }] }, { target: { kind: 'disk' } }, 7],
+    [{ costs: [{ when: { target: { kind: 'disk' } }, costUnits: 7 }] }, { target: { kind: 'file' } }, 1],
+  ])('with %j, a call with %j costs %d', ([budget, params, expected]) => {
+    expect(costUnitsOf(files(budget), params)).toBe(expected);
+  });
+
+  test('is taken at the front door and recorded, also of a tool that the registry declares', async () => {
+    const fleet = await startFleet({ tools: [files({ costs: [remove] })] });
+    await fleet.pawl.registry.put('acme.disks', {
+      kind: 'http',
+      description: 'Manages disks.',
+      version: '1.0.0',
+      tier: 'workspace',
+      effects: 'idempotent',
+      inputSchema: { type: 'object', properties: { action: { type: 'string' } } },
+      budget: { costs: [{ when: { action: 'delete' }, costUnits: 8 }] },
+      routing: { method: 'POST', url: 'https://disks.example/{action}' },
+    } as never);
+    const session = await fleet.pawl.openSession({ budget: { costUnits: 7 } });
+    const codeOf = async (params: object, options: object = {}) => {
+      const { status, error } = await session.call('files', { ...params }, options);
+      return error?.code ?? status;
+    };
+    expect(await codeOf({ action: 'delete' }, { idempotencyKey: '1' })).toBe('success');
+    expect(await codeOf({ action: 'delete' }, { idempotencyKey: '2' })).toBe('BUDGET_EXHAUSTED');
+    expect(await codeOf({ action: 'read' })).toBe('success');
+    expect(await spentOf(fleet, sessionAccount(session.key, {}).name)).toMatchObject({ calls: 2, costUnits: 6 });
+    const costs = fleet.audited.filter(({ type }) => type === 'call' || type === 'attempt');
+    expect(costs.map((event) => 'estimatedCostUnits' in event && event.estimatedCostUnits).sort()).toEqual([
+      1, 1, 5, 5, 5,
+    ]);
+    const { error } = await session.call('disks', { action: 'delete' }, { namespace: 'acme' });
+    expect(error).toMatchObject({ code: 'BUDGET_EXHAUSTED', message: expect.stringContaining('takes 8') });
+  });
+
+  test('of a parameter that the tool does not have is named when the tool is defined', () => {
+    expect(() => files({ costs: [{ when: { acton: 'delete' }, costUnits: 5 }] })).toThrow(
+      'budget.costs[0].when must be about action, recursive, target; got "acton"',
+    );
+    expect(() => files({ costs: [{ when: {}, costUnits: 5 }] })).toThrow('budget.costs.0.when');
   });
 });

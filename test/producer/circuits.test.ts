@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { CircuitView } from '../../src/producer/circuits.ts';
 import type { Circuit } from '../../src/shared/breaker.ts';
+import { startFleet } from './fleet.ts';
+import { scripted } from './tools.ts';
 
 const PLACE = { tier: 'workspace', shard: 0 } as const;
 const KEY = 'tool:tools.note';
@@ -71,5 +73,45 @@ describe('a producer’s copy of the fleet’s circuits (R22)', () => {
     expect(circuits.refusal({ tier: 'system', shard: 0 }, KEY)).toBeUndefined();
     circuits.clear();
     expect(refusal()).toBeUndefined();
+  });
+});
+
+describe('circuits by class (R24)', () => {
+  const failing = (name: string, tier: 'read-only' | 'workspace') =>
+    scripted(
+      name,
+      () => {
+        throw Object.assign(new Error('the service is down'), { status: 503 });
+      },
+      { tier, effects: tier === 'read-only' ? 'none' : 'idempotent' },
+    );
+  const retry = { maxAttempts: 1 };
+
+  test('tools that change something open after fewer failures than those that read', async () => {
+    const [read, write] = [failing('read_it', 'read-only'), failing('write_it', 'workspace')];
+    const circuit = { readOnly: { consecutiveFailures: 4 }, mutating: { consecutiveFailures: 2 } };
+    const { session } = await startFleet({
+      tools: [read.tool, write.tool],
+      settings: { defaults: { retry, circuit } },
+    });
+    for (const { tool, contexts, most } of [
+      { ...read, most: 4 },
+      { ...write, most: 2 },
+    ]) {
+      const statuses: string[] = [];
+      while (statuses.at(-1) !== 'circuit_open' && statuses.length < 10)
+        statuses.push((await session.call(tool.name, { number: statuses.length })).status);
+      expect(statuses.at(-1)).toBe('circuit_open');
+      expect(contexts).toHaveLength(most);
+    }
+  });
+
+  test('what the defaults say of an open circuit holds at the front door, too', async () => {
+    const { tool, contexts } = failing('read_it', 'read-only');
+    const circuit = { readOnly: { consecutiveFailures: 1, cooldownMs: 300, whenOpen: 'park' } } as const;
+    const { session } = await startFleet({ tools: [tool], settings: { defaults: { retry, circuit } } });
+    // A call that meets the open circuit waits until it may be the probe.
+    for (const number of [1, 2]) expect((await session.call('read_it', { number })).attempts).toBe(1);
+    expect(contexts).toHaveLength(2);
   });
 });

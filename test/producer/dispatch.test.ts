@@ -74,7 +74,7 @@ describe('who may call what (A3, A17, R10)', () => {
     ['a worker session a tool that changes things', 'note', {}, 'worker'],
     ['anybody an elevated tool without an approval', 'risky', {}, 'main'],
     ['anybody a tool that is disabled', 'echo', {}, 'main'],
-    ['dedupeMode disabled above the read-only tier', 'note', { dedupeMode: 'disabled' as const }, 'main'],
+    ['a worker session with dedupeMode disabled', 'note', { dedupeMode: 'disabled' as const }, 'worker'],
   ] as const)('denied: %s', async (_what, tool, options, kind) => {
     const settings = { tools: { echo: { enabled: false } } };
     const fleet = await startFleet({ tools: [echo, note, risky], settings, workers: 0 });
@@ -87,6 +87,28 @@ describe('who may call what (A3, A17, R10)', () => {
     });
     expect(await keysOfCalls(fleet.world)).toEqual([]);
   });
+
+  test.for(['workspace', 'system', 'elevated'] as const)(
+    'dedupeMode disabled has an error of its own in the tier %s, and nothing is written (TR-2)',
+    async (tier) => {
+      const { tool, contexts } = scripted('act', () => ({ output: null }), { tier });
+      const fleet = await startFleet({ tools: [tool] });
+      const session = await fleet.pawl.openSession({ channel: { kind: 'operator' } });
+      const result = await session.call(tool, {}, { dedupeMode: 'disabled', idempotencyKey: 'k' });
+      expect(result).toMatchObject({
+        status: 'error',
+        attempts: 0,
+        error: {
+          code: 'DEDUPE_REQUIRED',
+          terminal: true,
+          message: expect.stringContaining('tools.act.allowDisabledDedupe'),
+          issues: [{ path: 'transport.dedupeMode' }],
+        },
+      });
+      expect(contexts).toEqual([]);
+      expect(await keysOfCalls(fleet.world)).toEqual([]);
+    },
+  );
 
   test('policy can allow dedupeMode disabled', async () => {
     const settings = { tools: { note: { allowDisabledDedupe: true } } };

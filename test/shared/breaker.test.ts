@@ -68,6 +68,25 @@ describe('the numbers are the seeds’ (R22 to R24)', () => {
     });
   });
 
+  test.for([
+    [true, {}, 8, 20_000],
+    [false, {}, 5, 30_000],
+    [true, { consecutiveFailures: 4 }, 4, 20_000],
+    [true, { readOnly: { consecutiveFailures: 12 }, mutating: { cooldownMs: 1 } }, 12, 20_000],
+    [false, { readOnly: { consecutiveFailures: 12 }, mutating: { cooldownMs: 10_000 } }, 5, 10_000],
+    [false, { consecutiveFailures: 9, cooldownMs: 9, mutating: { consecutiveFailures: 3 } }, 3, 9],
+  ] as const)(
+    'of a tool that only reads (%s), with the defaults %j: %d failures, %d ms',
+    ([readOnly, defaults, consecutiveFailures, cooldownMs]) => {
+      expect(circuitPolicy(readOnly, {}, {}, defaults)).toMatchObject({ consecutiveFailures, cooldownMs });
+      expect(circuitPolicy(readOnly, { cooldownMs: 7 }, { consecutiveFailures: 2 }, defaults)).toMatchObject({
+        consecutiveFailures: 2,
+        cooldownMs: 7,
+      });
+      expect(circuitPolicy(readOnly, {}, {}, defaults)).not.toHaveProperty('mutating');
+    },
+  );
+
   test('a window remembers as much as its policy looks at', () => {
     expect(windowSize(policy)).toBe(20);
     expect(windowSize({ ...policy, consecutiveFailures: 50 })).toBe(50);

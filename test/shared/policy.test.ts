@@ -38,7 +38,11 @@ describe('who may call what (A3, A17)', () => {
 
   test('dedupeMode "disabled" needs a read-only tool, or a policy that allows it', () => {
     const tool = { name: 'note', tier: 'read-only' } as const;
-    expect(verdict({ dedupeMode: 'disabled' })).toContain('allowDisabledDedupe');
+    expect(() => verdict({ dedupeMode: 'disabled' })).toThrow(
+      expect.objectContaining({ code: 'DEDUPE_REQUIRED', message: expect.stringContaining('allowDisabledDedupe') }),
+    );
+    // What is denied anyway is denied for that.
+    expect(verdict({ dedupeMode: 'disabled', session: { kind: 'worker' } })).toContain('read-only');
     expect(verdict({ dedupeMode: 'disabled', tool })).toBe('permitted');
     expect(verdict({ dedupeMode: 'disabled', toolPolicy: { allowDisabledDedupe: true } })).toBe('permitted');
     expect(verdict({ dedupeMode: 'bestEffort' })).toBe('permitted');

@@ -185,3 +185,15 @@ test('a question’s time to answer is rounded up to whole milliseconds, and ref
   expect(await pawl.questions.list()).toEqual([]);
   expect(await ask(0.5)).toEqual({ state: 'expired' });
 });
+
+test('a question of a call that names another actor is asked by its session’s actor, too', async () => {
+  const { oneOf, open, call, pawl, reply, end } = await rig();
+  await open({ kind: 'operator' }, { actorId: 'mallory' });
+  const envelope = (await pawl.session('s')).envelope('request_user_input', { question: 'Go on?', options: OPTIONS });
+  const asked = { ...envelope, target: { ...envelope.target, actorId: 'alice' } };
+  const { callId } = (await call(asked, { wait: 0 })).body;
+  const [question] = await oneOf();
+  expect(question).toMatchObject({ actorId: 'alice', sessionActorId: 'mallory' });
+  await reply(question.id, { answer: 'yes' });
+  await end(callId);
+});

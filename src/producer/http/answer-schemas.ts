@@ -76,10 +76,14 @@ const budget = z.object({ calls: z.number(), costUnits: z.number(), timeMs: z.nu
 const session = z.object({
   sessionKey: text,
   kind: z.enum(SESSION_KINDS),
-  state: z.enum(['open', 'closed']),
+  state: text.describe('`open`, or what its owner says; `closed` is its end.'),
   parent: text.optional(),
   ancestors: z.array(text).optional(),
   agentId: text.optional(),
+  agent: z
+    .object({ id: text, name: text, model: text.optional(), permissions: json.optional() })
+    .optional()
+    .describe('As whoever opened the session described it.'),
   actorId: text,
   tenantId: text.optional(),
   workspaceRoot: text,
@@ -110,7 +114,8 @@ const approval = z.object({
   preview: z.object({ summary: text, details: text.optional() }).loose(),
   digest: text.describe('Goes back with the decision.'),
   state: z.enum(APPROVAL_STATES),
-  requestedBy: text,
+  requestedBy: text.describe('The session’s actor.'),
+  actorId: text.describe('In whose name the call is made, by its caller’s word.'),
   session: text,
   sessionKind: text,
   workspaceRoot: text,
@@ -155,6 +160,7 @@ const similarApproval = z.object({
   state: z.enum(APPROVAL_STATES),
   summary: text,
   requestedBy: text,
+  actorId: text,
   session: text,
   ...decided,
   reason: text.optional(),
@@ -170,6 +176,7 @@ const question = z.object({
   shownIn: text,
   channel: text,
   actorId: text,
+  sessionActorId: text.optional().describe('The session’s actor, where the call names another one.'),
   agentId: text.optional(),
   tenantId: text.optional(),
   createdAtMs: atMs,

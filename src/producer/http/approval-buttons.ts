@@ -5,7 +5,7 @@
 import express, { type Express } from 'express';
 import { z } from 'zod';
 import { PawlError } from '../../shared/failure.ts';
-import { shownText } from '../../shared/shown.ts';
+import { shownLine } from '../../shared/shown.ts';
 import { readButton } from '../../shared/webhook.ts';
 import type { Pawl } from '../client.ts';
 import { jsonBody } from './routes.ts';
@@ -48,7 +48,7 @@ export function mountButtons(app: Express, pawl: Pawl): void {
       response.json({
         response_type: 'in_channel',
         replace_original: false,
-        text: `${decided.record.state} by ${shownText(by)}`,
+        text: `${decided.record.state} by ${shownLine(by)}`,
         state: decided.record.state,
       });
     },

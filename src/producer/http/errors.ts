@@ -19,6 +19,7 @@ export type ErrorCode = FailureCode | HttpCode;
 /** The status of every code that can end a request. A code that is not listed is a defect of ours: 500. */
 export const STATUSES: Readonly<Partial<Record<ErrorCode, number>>> = {
   CONTRACT_INVALID: 400,
+  DEDUPE_REQUIRED: 400,
   INVALID_PARAMS: 400,
   UNAUTHENTICATED: 401,
   PERMISSION_DENIED: 403,

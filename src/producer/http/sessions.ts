@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { sessionAccount } from '../../shared/budget.ts';
 import { PawlError } from '../../shared/failure.ts';
 import { liesIn } from '../../shared/file-path.ts';
-import { type OpenSession, openSessionSchema, type SessionRecord } from '../../shared/session.ts';
+import { changeSessionSchema, type OpenSession, openSessionSchema, type SessionRecord } from '../../shared/session.ts';
 import type { Pawl } from '../client.ts';
 import type { Session } from '../session.ts';
 import { type Caller, checkTenant, permissionsOf } from './access.ts';
@@ -74,6 +74,19 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
       async handle({ path, caller }) {
         const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
         return { status: 200, body: { messages: await pawl.backend.messages.list(key) } };
+      },
+    }),
+    route({
+      method: 'patch',
+      path: '/v1/sessions/{key}',
+      operationId: 'changeSession',
+      permission: 'use',
+      summary: 'Says what a session and those below it are doing: policy may bind tools to states.',
+      body: changeSessionSchema,
+      answers: { 200: ['The session', 'Session'] },
+      async handle({ path, body, caller }) {
+        const session = await sessionFor(pawl, caller, path['key'] ?? '');
+        return { status: 200, body: await pawl.setSessionState(session.key, body.state, nameOf(caller)) };
       },
     }),
     route({

@@ -3,7 +3,7 @@
  * at the client may decide as well, and is asked; whoever holds a token cannot approve what they asked for themselves.
  */
 import type { Result, ServerContext } from '@modelcontextprotocol/server';
-import { shownJson } from '../../shared/shown.ts';
+import { shownJson, shownLine } from '../../shared/shown.ts';
 import type { Pawl } from '../client.ts';
 import type { CallEvent } from '../timeline.ts';
 import type { McpClient } from './request.ts';
@@ -30,7 +30,7 @@ export async function approvalAnswer(pawl: Pawl, client: McpClient, callId: stri
   if (!client.canAsk.includes('elicitation') || !client.isLocal) return pendingResult(callId, offer);
   const { record, digest } = await pawl.approvals.show(callId);
   const { request, preview } = record;
-  const message = `Approve ${offer.mcpName}? ${preview?.summary ?? request.reason}\n${shownJson(request.params)}`;
+  const message = `Approve ${offer.mcpName}? ${shownLine(preview?.summary ?? request.reason)}\n${shownJson(request.params)}`;
   const decision = { type: 'string', enum: ['approve', 'deny'], description: 'It runs only if you approve it.' };
   const requestedSchema = { type: 'object', properties: { decision }, required: ['decision'] };
   return {

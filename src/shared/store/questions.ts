@@ -32,6 +32,8 @@ export interface QuestionRequest extends Pick<Question, 'text' | 'options'> {
   readonly shownIn: string;
   readonly channel: string;
   readonly actorId: string;
+  /** The session's actor, where the call names another one. */
+  readonly sessionActorId?: string;
   readonly agentId?: string;
   readonly tenantId?: string;
 }

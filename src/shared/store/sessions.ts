@@ -1,7 +1,7 @@
 /** The records of sessions. Readers may keep what they read until told otherwise: see `SessionRecord` for what changes. */
 import type { ApprovalRoute } from '../approval.ts';
 import { Seals } from '../seals.ts';
-import { CHANNEL_KINDS, type SessionRecord, sessionForged, withTaint } from '../session.ts';
+import { CHANNEL_KINDS, type SessionRecord, sessionClosed, sessionForged, withTaint } from '../session.ts';
 import { FleetKeys } from './keys.ts';
 import { type News, newsChannel } from './news.ts';
 import { type Redis, Script } from './redis.ts';
@@ -23,6 +23,25 @@ export async function routeOf(
     at = at.parent === undefined ? undefined : await sessionOf(at.parent);
   }
   return undefined;
+}
+
+/**
+ * What becomes of a session that was opened while the one above it was closed, or got another state, by somebody who has not seen
+ * the new one: it is closed as well, or follows where it `inherits` its state. Throws `SESSION_CLOSED`.
+ */
+export async function followAbove(
+  sessions: Pick<Sessions, 'read' | 'close' | 'setState'>,
+  opened: SessionRecord,
+  inherits: boolean,
+): Promise<SessionRecord> {
+  const { sessionKey, parent, state } = opened;
+  const above = parent === undefined ? undefined : await sessions.read(parent);
+  if (parent === undefined || above === undefined || above.state === state) return opened;
+  if (above.state === 'closed') {
+    await sessions.close(sessionKey);
+    throw sessionClosed(parent);
+  }
+  return inherits ? ((await sessions.setState(sessionKey, above.state)) ?? opened) : opened;
 }
 
 /** After its opening, or its end; one that is used, or asked for, lives on. */
@@ -150,6 +169,14 @@ export class Sessions {
   async close(sessionKey: string): Promise<SessionRecord | undefined> {
     const closed = await this.#change(sessionKey, 'session', KEPT_MS, (record) => ({ ...record, state: 'closed' }));
     return closed && this.#placed(closed);
+  }
+
+  /** Says what a session is doing; a closed one stays closed. Undefined when there is none. */
+  async setState(sessionKey: string, state: string): Promise<SessionRecord | undefined> {
+    const changed = await this.#change(sessionKey, 'session', undefined, (record) =>
+      record.state === 'closed' || record.state === state ? record : { ...record, state },
+    );
+    return changed && this.#placed(changed);
   }
 
   /** Writes down that a session has seen text from these tools, once each; undefined when there is no such session. */

@@ -375,3 +375,16 @@ test('POST /v1/calls/{callId}/compensation undoes a call once, for who may see i
   const { callId } = (await compensate(added.callId)).body;
   expect(await compensate(callId)).toMatchObject({ status: 409, body: { error: { code: 'CALL_NOT_COMPENSABLE' } } });
 });
+
+test('dedupeMode disabled for a tool that changes something is 400 DEDUPE_REQUIRED, in both forms of a call', async () => {
+  const { call, pawl } = await startRig(testTools());
+  const session = await pawl.openSession();
+  const refused = {
+    status: 400,
+    body: { error: { code: 'DEDUPE_REQUIRED', issues: [{ path: 'transport.dedupeMode' }] } },
+  };
+  const short = { tool: 'echo', params: { text: 'x' }, session: session.key, dedupeMode: 'disabled' };
+  expect(await call(short)).toMatchObject(refused);
+  expect(await call(session.envelope('echo', { text: 'x' }, { dedupeMode: 'disabled' }))).toMatchObject(refused);
+  expect(await call({ ...short, namespace: 'acme.far' })).toMatchObject({ status: 200, body: { status: 'success' } });
+});

@@ -77,7 +77,7 @@ describe('hostile requests', () => {
     for (const [method, path, allowed] of [
       ['PUT', '/v1/calls', 'POST, GET, HEAD'],
       ['OPTIONS', '/v1/calls', 'POST, GET, HEAD'],
-      ['POST', '/v1/sessions/x', 'GET, HEAD, DELETE'],
+      ['POST', '/v1/sessions/x', 'GET, HEAD, PATCH, DELETE'],
       ['POST', '/healthz', 'GET, HEAD'],
       ['DELETE', '/debug/tool-reliability', 'GET, HEAD, POST'],
       ['GET', '/v1/calls/x/resolution', 'POST'],

@@ -12,6 +12,7 @@ test('people’s words, and that one is asked for, are in Redis before anybody h
     callId: 'c1',
     tool: 'bank.transfer',
     sessionKey: 's1',
+    sessionActorId: 'agent-7',
     actorId: 'agent-7',
     digest: 'd',
     rule: 'elevated',

@@ -1,0 +1,69 @@
+/** The seed's wrapper around the execution of tools, over the runner that works without a fleet. */
+import type { ToolResultEnvelope } from '../shared/envelope.ts';
+import type { AnyTool, InputOf, OutputOf } from '../shared/tool.ts';
+import type { LocalRunnerOptions } from './run-tool.ts';
+import type { LocalRunner, RunOptions } from './runner.ts';
+
+/** Runs a tool as the fleet would: each call once, retried, behind a circuit. Resolves with an envelope for every ending. */
+export type ReliableExecution<T extends AnyTool> = (
+  params: InputOf<T>,
+  options?: RunOptions,
+) => Promise<ToolResultEnvelope<OutputOf<T>>>;
+
+/**
+ * Puts the reliability layer around tools that a program runs itself: idempotency, retries, circuits, time limits and permission, as in a
+ * fleet, without Redis. The wrapped tools share a store; `settings.reliability` switches parts of the layer off.
+ *
+ * ```ts
+ * await using middleware = new ToolReliabilityMiddleware();
+ * const send = middleware.wrap(sendMail);
+ * const result = await send({ to: 'ada@example.com' }, { idempotencyKey: 'welcome-1' });
+ * ```
+ */
+export class ToolReliabilityMiddleware implements AsyncDisposable {
+  readonly #options: Omit<LocalRunnerOptions, 'tools'>;
+  #store: Promise<LocalRunnerOptions['store']> | undefined;
+  readonly #runners: Promise<LocalRunner>[] = [];
+
+  constructor(options: Omit<LocalRunnerOptions, 'tools'> = {}) {
+    this.#options = options;
+  }
+
+  wrap<T extends AnyTool>(tool: T): ReliableExecution<T> {
+    let runner: Promise<LocalRunner> | undefined;
+    return async (params, options) => {
+      runner ??= this.#runnerOf(tool);
+      return (await runner).run(tool, params, options);
+    };
+  }
+
+  #runnerOf(tool: AnyTool): Promise<LocalRunner> {
+    const runner = this.#start(tool);
+    this.#runners.push(runner);
+    return runner;
+  }
+
+  async #start(tool: AnyTool): Promise<LocalRunner> {
+    // A program that only imports the name does not load what runs tools.
+    const { createLocalRunner } = await import('./run-tool.ts');
+    this.#store ??= this.#openStore();
+    const store = await this.#store;
+    return createLocalRunner({ ...this.#options, tools: [tool], ...(store === undefined ? {} : { store }) });
+  }
+
+  async #openStore(): Promise<LocalRunnerOptions['store']> {
+    const { store, clock } = this.#options;
+    if (store !== undefined) return store;
+    const { InMemoryDedupeStore } = await import('../shared/store/dedupe-memory.ts');
+    return new InMemoryDedupeStore(clock === undefined ? {} : { clock });
+  }
+
+  /** Lets what runs end, for as long as workers may take to drain. */
+  async close(): Promise<void> {
+    await Promise.all(this.#runners.map(async (runner) => (await runner).close()));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}
