@@ -75,6 +75,7 @@ const storming = scriptedTool('work_storming', {
 });
 const forced = scriptedTool('work_forced');
 const budgeted = scriptedTool('work_budgeted');
+const ordinary = scriptedTool('work_ordinary');
 const sequential = scriptedTool('work_sequential', { parallel: false });
 const mixed = scriptedTool('work_mixed', { circuit: { ...tolerant, consecutiveFailures: 3 } });
 const writer = defineTool({
@@ -103,6 +104,7 @@ const TOOLS = [
   forced,
   mixed,
   budgeted,
+  ordinary,
   sequential,
   writer,
 ];
@@ -424,6 +426,16 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
         const made = ['a', 'b', 'c', 'd'].map((label) => spending.call(work, { label: `spent ${label}` }));
         const ends = (await Promise.all(made)).map(({ status, error }) => error?.code ?? status);
         expect(ends.sort()).toEqual(['BUDGET_EXHAUSTED', 'BUDGET_EXHAUSTED', 'success', 'success']);
+      });
+
+      test('R20: ordinary trouble does not use up the budget: 40 calls whose service answers 503 twice to each all succeed', async () => {
+        const labels = Array.from({ length: 40 }, (_, call) => `trouble ${call}`);
+        for (const label of labels)
+          scripts.set(label, (_ctx, run) => {
+            if (run <= 2) throw http(503);
+          });
+        const results = await Promise.all(labels.map((label) => session.call(ordinary, { label })));
+        expect(new Set(results.map(({ status, attempts }) => `${status} ${attempts}`))).toEqual(new Set(['success 3']));
       });
 
       test('R20: all calls of a tool have a budget of retries together, which successes refill; without one a call ends with its last failure', async () => {

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { AttemptRecord } from '../../../src/shared/call.ts';
 import { PawlError } from '../../../src/shared/failure.ts';
 import { resultError } from '../../../src/shared/outcome.ts';
+import { retryAllowance } from '../../../src/shared/retry-budget.ts';
 import { Seals } from '../../../src/shared/seals.ts';
 import { Signer } from '../../../src/shared/signature.ts';
 import type { SettledEvent } from '../../../src/shared/store/inbox.ts';
@@ -632,6 +633,20 @@ describe('what every script answers in every state', () => {
     expect(await books.ledger.postpone(claim.callId, fence, 'waiting-retry', [], 100)).toBe(answer);
     if (answer === 'postponed')
       expect(await books.ledger.postpone(claim.callId, fence + 1, 'queued', [], 0)).toBe('fenced');
+  });
+
+  test('a budget of retries that is empty is kept for as long as calls ask for a retry', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    const { fence } = await started(books, claim);
+    const allowance = retryAllowance('tools.note', undefined, { floor: 1, windowMs: 50_000 });
+    const bucket = books.ledger.keys(PLACE).retries(allowance.bucket);
+    const retry = () => books.ledger.postpone(claim.callId, fence, 'waiting-retry', [], 0, undefined, allowance);
+    await books.redis.set(bucket, '0.8', 'PX', 1_000);
+    expect(await retry()).toBe('exhausted');
+    expect(await books.redis.pttl(bucket)).toBeGreaterThan(40_000);
+    expect(await books.redis.get(bucket)).toBe('0.8');
   });
 
   test.each<[Stand, string]>([
