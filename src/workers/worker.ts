@@ -104,6 +104,7 @@ export class ToolWorker implements AsyncDisposable {
   readonly #publisher: MetricsPublisher;
   readonly #channels: WorkerChannels;
   readonly #terminals: TerminalHost;
+  readonly #pace: Pace;
   readonly #executor: Executor;
   readonly #switches: Switches;
   readonly #forced: ForcedCircuits;
@@ -198,6 +199,13 @@ export class ToolWorker implements AsyncDisposable {
       network: settings.sandboxNetwork === 'on',
       link: new TerminalLink({ backend, workerId: this.id, onError }),
     });
+    this.#pace = new Pace({
+      limits: backend.limits,
+      leaseMs: settings.lockDurationMs,
+      tenants: settings.tenants,
+      log,
+      onError,
+    });
     this.#executor = this.#newExecutor(served);
     this.#presence = new Presence({
       backend,
@@ -263,12 +271,7 @@ export class ToolWorker implements AsyncDisposable {
       ...(served.some(takesTurns) ? { turns: new AttemptTurns(backend.turns, log) } : {}),
       switches: this.#switches,
       forced: this.#forced,
-      pace: new Pace({
-        limits: backend.limits,
-        tenants: settings.tenants,
-        log,
-        onError: (error) => this.#onError(error),
-      }),
+      pace: this.#pace,
       endsWithJob: true,
       toolNamed: (namespace, name) =>
         this.#tools.get(`${namespace}.${name}`) ?? this.#declared.toolNamed(namespace, name),
@@ -380,6 +383,7 @@ export class ToolWorker implements AsyncDisposable {
     if (!mine) attempt.abort(new PawlError('LEASE_LOST', 'Another call has had its turn at the resource.'));
     else if (!held) attempt.abort(new PawlError('LEASE_LOST', 'Another attempt holds the call.'));
     else if (cancelRequested) attempt.abort(new PawlError('CANCELLED'));
+    if (held) await this.#pace.renew(attempt);
   }
 
   /** News may have been missed while the subscription was away. */
