@@ -37,6 +37,7 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
     count: options.workers,
     args: tools.length === 0 ? [] : ['--tools', ...tools],
     drainMs: settings.drainMs,
+    leaseMs: settings.lockDurationMs,
     // A client starts as many of these as it likes, and none knows of the others: any free port.
     metricsPort: settings.metricsPort === undefined ? undefined : 0,
   });

@@ -25,6 +25,7 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
     count: options.workers,
     args: options.tools === undefined ? [] : ['--tools', ...options.tools],
     drainMs: settings.drainMs,
+    leaseMs: settings.lockDurationMs,
     metricsPort:
       settings.metricsPort === undefined || settings.metricsPort === 0
         ? settings.metricsPort
