@@ -141,7 +141,7 @@ export class Executor {
   async #recover(begun: Begun): Promise<Step<void>> {
     const { started, registered, circuit, running } = begun;
     if (started.takenOver || isToBeAsked(begun)) {
-      const plan = recovery(registered.tool.effects, started.lostAttempts, isAnswerable(registered));
+      const plan = recovery(registered.tool.effects, started.isPoison, isAnswerable(registered));
       if (plan.kind === 'stop') return { end: await this.#judge.giveUp(begun, failureOf(plan.code)) };
       if (plan.kind === 'probe') {
         const asked = await this.#ask(begun);

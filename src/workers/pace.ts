@@ -80,7 +80,9 @@ export class Pace {
     const { limits, leaseMs } = this.#parts;
     const renewed = limits.renew(held.limit, held.starter, held.untilMs, leaseMs);
     held.renewing = renewed.then(
-      (untilMs = held.untilMs) => void (held.untilMs = untilMs),
+      (untilMs) => {
+        held.untilMs = untilMs ?? held.untilMs;
+      },
       () => {},
     );
     await renewed;

@@ -12,6 +12,7 @@ import {
   settlementOfAborted,
   UNKNOWN_CODES,
 } from '../shared/call.ts';
+import { classify } from '../shared/classify.ts';
 import { unstartedTtlMs } from '../shared/compensation.ts';
 import type { Settings, ToolPolicy } from '../shared/config.ts';
 import type { Effects } from '../shared/effects.ts';
@@ -212,6 +213,15 @@ export class Settler {
       return this.fail(begun, failureOf('CANCELLED'), { status: 'error', ran, settlement });
     }
     return notWritten(answer);
+  }
+
+  /** The attempt is given up before the tool's code: as if it had not begun. Where Redis is away, the lease says so in its time. */
+  async release({ callId, started }: Begun): Promise<void> {
+    try {
+      await this.#ledger.postpone(callId, started.fence, 'unstarted', started.earlier, 0);
+    } catch (error) {
+      this.#log.warn({ callId, error: classify(error).message }, 'an attempt was given up; its lease will end');
+    }
   }
 }
 

@@ -403,9 +403,9 @@ describe('a runner that shares its store', () => {
     }
   });
 
-  test('a call that took two processes down is set aside', async () => {
+  test('a call that took three processes down is set aside', async () => {
     const { tool, contexts } = scripted('idempotent');
-    const { clock, call } = await diesWith(tool, { attempts: 2 });
+    const { clock, call } = await diesWith(tool, { attempts: 3 });
     expect(await clock.until(call())).toMatchObject({ status: 'error', error: { code: 'POISONED' } });
     expect(contexts).toHaveLength(0);
   });

@@ -980,3 +980,57 @@ describe('indexes', () => {
     expect(leftMs).toBeLessThanOrEqual(100);
   });
 });
+
+describe('a call that was running in workers that were lost', () => {
+  interface Lost {
+    readonly worker: string;
+    readonly alone?: boolean;
+    readonly stopped?: boolean;
+  }
+  let calls = 0;
+
+  /** What the next worker is told that takes the call over, after each of these was lost with it. */
+  async function lostWith(books: Books, lost: readonly Lost[]) {
+    calls += 1;
+    const claim = claimOf(`lost ${calls}`);
+    await books.ledger.claim(claim);
+    const begin = (workerId: string, options: object) => {
+      calls += 1;
+      return books.ledger.begin(jobOf(claim), { workerId, leaseMs: LEASE_MS, token: `lost ${calls}`, ...options });
+    };
+    for (const { worker, alone = false, stopped = false } of lost) {
+      await begin(worker, { alone });
+      if (stopped) await books.ledger.markStopped([PLACE], worker);
+    }
+    const taken = await begin('next', { suspects: 'refuse' });
+    const started = await begin('next', {});
+    return {
+      runsAlone: taken.kind === 'suspect' && taken.runsAlone,
+      isPoison: started.kind === 'started' && started.isPoison,
+    };
+  }
+
+  const [one, two] = [{ worker: 'one' }, { worker: 'two' }];
+  const alone = (worker: string) => ({ worker, alone: true });
+  test.each<[string, readonly Lost[], boolean, boolean]>([
+    ['one worker', [one], false, false],
+    ['two workers', [one, two], true, false],
+    ['many workers that ran others beside it', Array.from({ length: 9 }, (_, n) => ({ worker: `w${n}` })), true, false],
+    ['two workers, and one that ran nothing else', [one, two, alone('three')], false, true],
+    ['one of two workers that was stopped', [one, { ...two, stopped: true }], false, false],
+    ['a stopped worker that ran nothing else', [one, two, { ...alone('three'), stopped: true }], true, false],
+  ])('%s', async (_what, lost, runsAlone, isPoison) => {
+    expect(await lostWith(await openBooks(), lost)).toEqual({ runsAlone, isPoison });
+  });
+
+  test('where workers are lost without it as well, one that ran nothing else proves nothing, and three do', async () => {
+    const books = await openBooks();
+    await lostWith(books, [{ worker: 'a neighbour' }]);
+    const lost = [one, two, alone('three')];
+    expect(await lostWith(books, lost)).toEqual({ runsAlone: true, isPoison: false });
+    expect(await lostWith(books, [...lost, alone('four'), alone('five')])).toEqual({
+      runsAlone: false,
+      isPoison: true,
+    });
+  });
+});
