@@ -52,6 +52,7 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
       hooks: files.hooks,
       toolsets: await toolsetsOf(files),
     });
+    workers.onStopping = door.stopping;
     try {
       const started = workers.start().then(() => {
         starting = false;

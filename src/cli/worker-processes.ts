@@ -5,7 +5,9 @@
  * channel to this process, whose end tells the child to drain when `pawl up` itself is gone, however it went.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
+import type { Pawl } from '../producer/client.ts';
 import { PawlError } from '../shared/failure.ts';
+import { TIERS } from '../shared/tool.ts';
 import { type CliContext, type SupervisorWord, say } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { duration } from './print.ts';
@@ -53,6 +55,8 @@ export class WorkerProcesses {
   readonly #outdated = new Set<Seat>();
   /** Called whenever a worker has loaded its tools. */
   onReady: () => void = () => {};
+  /** Called with the IDs of the workers that are about to be stopped: one that does not hear it is killed in the end. */
+  onStopping: (workerIds: readonly string[]) => void = () => {};
   readonly #watch: NodeJS.Timeout;
   #failures = 0;
   #ending = false;
@@ -191,6 +195,7 @@ export class WorkerProcesses {
     clearInterval(this.#watch);
     for (const timer of this.#restarts) clearTimeout(timer);
     this.#restarts.clear();
+    this.onStopping(this.ready.map(({ worker }) => worker));
     this.#say('drain');
     if (!(await this.#gone(this.#options.drainMs + DRAIN_MARGIN_MS))) this.kill();
   }
@@ -222,6 +227,12 @@ export class WorkerProcesses {
     clearTimeout(timer);
     return gone;
   }
+}
+
+/** Says which workers are stopped. A Redis that cannot be told keeps no process from ending. */
+export function markStopped({ ledger, shards }: Pawl['backend'], workerIds: readonly string[]): void {
+  const places = shards.places(TIERS);
+  for (const id of workerIds) ledger.markStopped(places, id).catch(() => {});
 }
 
 function ended(child: ChildProcess): Promise<void> {

@@ -68,3 +68,26 @@ test.each(WAYS)(
     expect(await heir.ended).toEqual({ code: 0, signal: null });
   },
 );
+
+test('a call that may run again is found to be the one that blocks its workers; stopping one that stands still blames no call', {
+  timeout: 120_000,
+}, async () => {
+  const env = { ...SHORT, PAWL_DRAIN_MS: '500' };
+  const up = () => place.start(['up', '--port', '0', '--json', '--workers', '2', '--tools', 'blocking.ts'], env);
+  const first = up();
+  await first.line('"event":"ready"');
+  const blocking = callOf('block_idempotent', { way: 'loop' }, 'blocking');
+  await first.line('"tool_call_start"');
+  // One that stands still is stopped, and killed in the end.
+  first.signal('SIGINT');
+  await first.ended;
+  const second = up();
+  await second.line('"event":"ready"');
+  expect(await blocking.ended).toEqual({ code: 6, signal: null });
+  const { error, attempts } = JSON.parse(blocking.stdout()) as { error: object; attempts: number };
+  expect(error).toMatchObject({ code: 'POISONED' });
+  // The worker that was stopped, two that were killed because they were silent, and one that ran nothing else.
+  expect(attempts).toBe(4);
+  second.signal('SIGINT');
+  await second.ended;
+});
