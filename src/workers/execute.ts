@@ -115,6 +115,7 @@ export class Executor {
     if (paced !== undefined) return this.#waitUntil(begun, paced.waitMs, paced.isReady);
     const prepared = await this.#preparation.prepare(begun);
     if ('end' in prepared) return prepared.end;
+    await this.#reachCode(begun);
     const ready = await this.#awaitReady(begun, prepared.go);
     if ('end' in ready) return ready.end;
     const turn = await this.#takeTurn(begun, prepared.go.params, true);
@@ -133,6 +134,12 @@ export class Executor {
     const isUnsaid = final.kind === 'value' && worded.kind === 'failure';
     await this.#audit.ended(begun, isUnsaid ? worded : ending, worded, tookMs);
     return this.#judge.decide(begun, worded);
+  }
+
+  /** From here on the tool's own code and hooks run: where the call is a suspect, that tells what a lost worker was lost to. */
+  async #reachCode({ callId, started, running }: Begun): Promise<void> {
+    const { solitude, backend } = this.#parts;
+    if (solitude?.isOf(running) === true) await backend.ledger.reachCode?.(callId, started.fence);
   }
 
   // recover
@@ -160,6 +167,7 @@ export class Executor {
   async #ask(begun: Begun): Promise<Step<void>> {
     const prepared = await this.#preparation.prepare(begun, true);
     if ('end' in prepared) return prepared;
+    await this.#reachCode(begun);
     const asking = await this.#hooks.before(begun, prepared.go).catch(() => undefined);
     if (asking === undefined) return { end: await this.#judge.giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
     const answer = await runProbe(asking);

@@ -47,6 +47,7 @@ import { spendTime, spent } from './spending.ts';
 const postponeScript = new Script('postpone');
 const tellScript = new Script('tell');
 const cancelScript = new Script('cancel');
+const reachCodeScript = new Script('reach-code');
 const watchScript = new Script('watch');
 const resolveScript = new Script('resolve');
 const requeueScript = new Script('requeue', ENQUEUE_LUA);
@@ -193,6 +194,11 @@ export class Ledger {
       ],
     );
     return code as WriteAnswer;
+  }
+
+  /** Says that the attempt of a call that runs alone comes to the tool's code. */
+  async reachCode(callId: string, fence: number): Promise<void> {
+    await reachCodeScript.run(this.#access.redis, [this.#access.placed(callId).record(callId)], [fence]);
   }
 
   /** Says that a worker was stopped: the calls that it still ran are not to blame for its end. */

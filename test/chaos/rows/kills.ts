@@ -11,7 +11,7 @@ export interface KillsOptions {
 const WORKERS = 4;
 /** Of a call, from its begin to its effect. */
 const CALL_MS = 20;
-const DEADLINE_MS = 240_000;
+const DEADLINE_MS = 1_800_000;
 
 export function randomKills({ calls, kills }: KillsOptions): Row {
   return {

@@ -984,7 +984,8 @@ describe('indexes', () => {
 describe('a call that was running in workers that were lost', () => {
   interface Lost {
     readonly worker: string;
-    readonly alone?: boolean;
+    /** It ran nothing else, and was lost in the tool's code or before it. */
+    readonly alone?: 'in code' | 'before';
     readonly stopped?: boolean;
   }
   let calls = 0;
@@ -998,8 +999,9 @@ describe('a call that was running in workers that were lost', () => {
       calls += 1;
       return books.ledger.begin(jobOf(claim), { workerId, leaseMs: LEASE_MS, token: `lost ${calls}`, ...options });
     };
-    for (const { worker, alone = false, stopped = false } of lost) {
-      await begin(worker, { alone });
+    for (const { worker, alone, stopped = false } of lost) {
+      const answer = await begin(worker, { alone: alone !== undefined });
+      if (alone === 'in code' && answer.kind === 'started') await books.ledger.reachCode(claim.callId, answer.fence);
       if (stopped) await books.ledger.markStopped([PLACE], worker);
     }
     const taken = await begin('next', { suspects: 'refuse' });
@@ -1011,26 +1013,31 @@ describe('a call that was running in workers that were lost', () => {
   }
 
   const [one, two] = [{ worker: 'one' }, { worker: 'two' }];
-  const alone = (worker: string) => ({ worker, alone: true });
+  const alone = (worker: string) => ({ worker, alone: 'in code' as const });
+  const before = (count: number) =>
+    Array.from({ length: count }, (_, n) => ({ worker: `b${n}`, alone: 'before' as const }));
   test.each<[string, readonly Lost[], boolean, boolean]>([
     ['one worker', [one], false, false],
     ['two workers', [one, two], true, false],
     ['many workers that ran others beside it', Array.from({ length: 9 }, (_, n) => ({ worker: `w${n}` })), true, false],
     ['two workers, and one that ran nothing else', [one, two, alone('three')], false, true],
+    ['two workers, and some before the tool’s code', [one, two, ...before(9)], true, false],
+    ['two workers, and many before the tool’s code', [one, two, ...before(10)], false, true],
     ['one of two workers that was stopped', [one, { ...two, stopped: true }], false, false],
     ['a stopped worker that ran nothing else', [one, two, { ...alone('three'), stopped: true }], true, false],
   ])('%s', async (_what, lost, runsAlone, isPoison) => {
     expect(await lostWith(await openBooks(), lost)).toEqual({ runsAlone, isPoison });
   });
 
-  test('where workers are lost without it as well, one that ran nothing else proves nothing, and three do', async () => {
-    const books = await openBooks();
-    await lostWith(books, [{ worker: 'a neighbour' }]);
-    const lost = [one, two, alone('three')];
-    expect(await lostWith(books, lost)).toEqual({ runsAlone: true, isPoison: false });
-    expect(await lostWith(books, [...lost, alone('four'), alone('five')])).toEqual({
-      runsAlone: false,
-      isPoison: true,
-    });
-  });
+  test.each([1, 2, 4, 9])(
+    'where %i workers are lost without it as well, it takes as many proofs more, up to five',
+    async (others) => {
+      const books = await openBooks();
+      for (let number = 0; number < others; number += 1) await lostWith(books, [{ worker: `neighbour ${number}` }]);
+      const needed = Math.min(5, 1 + others);
+      const proofs = (count: number) => [one, two, ...Array.from({ length: count }, (_, n) => alone(`alone ${n}`))];
+      expect(await lostWith(books, proofs(needed - 1))).toEqual({ runsAlone: true, isPoison: false });
+      expect(await lostWith(books, proofs(needed))).toEqual({ runsAlone: false, isPoison: true });
+    },
+  );
 });

@@ -23,8 +23,9 @@
 --              call was lost before, and the worker wants no second one of its kind: nothing was written
 --
 -- A call is blamed for a worker that was lost while it ran there, unless that one was stopped. Blamed for two, it runs alone. When the
--- worker that runs nothing else is lost as well, that is proof. Where workers are lost to other causes too, three such losses are.
-local MAX_BLAMED, PROOFS, LOST_KEPT_MS = 2, 3, 600000
+-- worker that runs nothing else is lost in the tool's code, that is proof; before that code, a tenth of one. Where workers were lately
+-- lost without the call, each of them asks for one proof more, up to five.
+local MAX_BLAMED, IN_CODE, BEFORE_CODE, MOST_PROOFS, LOST_KEPT_MS = 2, 10, 1, 5, 600000
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'attempts', 'lost', 'circuit',
   'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested', 'signature', 'token', 'followed',
@@ -47,7 +48,8 @@ local worker, blamed, lostAlone = fields[11] or '', tonumber(fields[22] or 0), t
 local isBlamed = leftNoRecord and redis.call('EXISTS', ARGV[10] .. ':stopped:' .. worker) == 0
 if isBlamed then
   blamed = blamed + 1
-  if fields[23] == fields[4] then lostAlone = lostAlone + 1 end
+  if fields[23] == fields[4] then lostAlone = lostAlone + BEFORE_CODE end
+  if fields[23] == fields[4] .. '!' then lostAlone = lostAlone + IN_CODE end
 end
 -- Workers that were lately lost without this call.
 local function lostToOthers()
@@ -57,7 +59,7 @@ local function lostToOthers()
   end
   return others
 end
-local isPoison = lostAlone >= PROOFS or lostAlone > 0 and lostToOthers() == 0
+local isPoison = lostAlone >= IN_CODE and lostAlone >= IN_CODE * math.min(MOST_PROOFS, 1 + lostToOthers())
 if ARGV[6] == '0' and (leftNoRecord or lost > 0) then
   return {'suspect', now, leftNoRecord and '1' or '0', fields[5], blamed >= MAX_BLAMED and not isPoison and '1' or '0'}
 end
