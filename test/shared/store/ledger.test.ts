@@ -1014,15 +1014,15 @@ describe('a call that was running in workers that were lost', () => {
 
   const [one, two] = [{ worker: 'one' }, { worker: 'two' }];
   const alone = (worker: string) => ({ worker, alone: 'in code' as const });
-  const before = (count: number) =>
+  const beforeCode = (count: number) =>
     Array.from({ length: count }, (_, n) => ({ worker: `b${n}`, alone: 'before' as const }));
   test.each<[string, readonly Lost[], boolean, boolean]>([
     ['one worker', [one], false, false],
     ['two workers', [one, two], true, false],
     ['many workers that ran others beside it', Array.from({ length: 9 }, (_, n) => ({ worker: `w${n}` })), true, false],
     ['two workers, and one that ran nothing else', [one, two, alone('three')], false, true],
-    ['two workers, and some before the tool’s code', [one, two, ...before(9)], true, false],
-    ['two workers, and many before the tool’s code', [one, two, ...before(10)], false, true],
+    ['two workers, and some before the tool’s code', [one, two, ...beforeCode(9)], true, false],
+    ['two workers, and many before the tool’s code', [one, two, ...beforeCode(10)], false, true],
     ['one of two workers that was stopped', [one, { ...two, stopped: true }], false, false],
     ['a stopped worker that ran nothing else', [one, two, { ...alone('three'), stopped: true }], true, false],
   ])('%s', async (_what, lost, runsAlone, isPoison) => {
