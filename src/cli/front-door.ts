@@ -18,6 +18,7 @@ import { logLine, producerLine } from '../shared/telemetry.ts';
 import type { Toolset } from '../shared/toolset.ts';
 import { withoutPassword, withRedisHint } from './context.ts';
 import { openProcessEndpoint } from './process-endpoint.ts';
+import { markStopped } from './worker-processes.ts';
 
 export interface FrontDoor {
   readonly addresses: { readonly url: string; readonly queuesUrl: string; readonly redis: string };
@@ -25,6 +26,8 @@ export interface FrontDoor {
   ready(): Promise<void>;
   /** The addresses, for people. */
   describe(): string;
+  /** Says that these workers are stopped: the calls that they still run are not to blame for their end. */
+  stopping(workerIds: readonly string[]): void;
   /** Not ready any more; still answers whoever asks what became of a call. */
   drain(): void;
   close(): Promise<void>;
@@ -105,6 +108,7 @@ export async function openFrontDoor(
         `  MCP      ${url}/mcp`,
         `  Redis    ${redis}`,
       ].join('\n'),
+    stopping: (workerIds) => markStopped(pawl.backend, workerIds),
     drain: () => {
       draining = true;
       server.drain();

@@ -8,7 +8,7 @@ import { type CliContext, say, usageError, withRedisHint } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { StdioConnection } from './stdio-connection.ts';
 import { loadToolFiles, toolsetsOf } from './tool-files.ts';
-import { WorkerProcesses } from './worker-processes.ts';
+import { markStopped, WorkerProcesses } from './worker-processes.ts';
 
 export interface McpOptions {
   readonly session?: string;
@@ -37,9 +37,11 @@ export async function runMcp(context: CliContext, options: McpOptions): Promise<
     count: options.workers,
     args: tools.length === 0 ? [] : ['--tools', ...tools],
     drainMs: settings.drainMs,
+    leaseMs: settings.lockDurationMs,
     // A client starts as many of these as it likes, and none knows of the others: any free port.
     metricsPort: settings.metricsPort === undefined ? undefined : 0,
   });
+  workers.onStopping = (workerIds) => markStopped(pawl.backend, workerIds);
   const asked = Promise.withResolvers<void>();
   const ignore = context.onInterrupt((times) => {
     if (times > 1) context.endNow(EXIT_CODES.failed.code);

@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net';
 import type { HealthOptions } from '../producer/http/health.ts';
 import type { Settings } from '../shared/config.ts';
 import { PawlError } from '../shared/failure.ts';
+import type { Watchdog } from './watchdog.ts';
 
 export interface ProcessEndpoint {
   readonly port: number;
@@ -20,12 +21,12 @@ export interface WatchedProcess extends HealthOptions {
 
 /**
  * Nothing without a port in the settings. Throws `CONFIGURATION` when the port cannot be had: to be asked for before the process takes
- * what it could not finish.
+ * what it could not finish. A `watchdog` answers in the place of a process that stands still.
  */
-export async function openProcessEndpoint({
-  metricsPort,
-  metricsHost,
-}: Pick<Settings, 'metricsPort' | 'metricsHost'>): Promise<ProcessEndpoint | undefined> {
+export async function openProcessEndpoint(
+  { metricsPort, metricsHost }: Pick<Settings, 'metricsPort' | 'metricsHost'>,
+  watchdog?: Pick<Watchdog, 'listen'>,
+): Promise<ProcessEndpoint | undefined> {
   if (metricsPort === undefined) return undefined;
   // Without a port, the process starts sooner without them.
   const { default: express } = await import('express');
@@ -41,10 +42,15 @@ export async function openProcessEndpoint({
   const ofNode = new Registry();
   collectDefaultMetrics({ register: ofNode });
   const { promise: listening, resolve, reject } = Promise.withResolvers<void>();
-  const server = app.listen(metricsPort, metricsHost, (error) => (error === undefined ? resolve() : reject(error)));
+  const own = watchdog === undefined ? ([metricsPort, metricsHost] as const) : ([0, '127.0.0.1'] as const);
+  const server = app.listen(...own, (error) => (error === undefined ? resolve() : reject(error)));
+  let port: number;
   try {
     await listening;
+    const mainPort = (server.address() as AddressInfo).port;
+    port = (await watchdog?.listen({ host: metricsHost, port: metricsPort, mainPort })) ?? mainPort;
   } catch (error) {
+    server.close();
     const host = metricsHost.includes(':') ? `[${metricsHost}]` : metricsHost;
     throw new PawlError(
       'CONFIGURATION',
@@ -53,7 +59,7 @@ export async function openProcessEndpoint({
     );
   }
   return {
-    port: (server.address() as AddressInfo).port,
+    port,
     watch: (watched) => {
       mountHealth(app, watched);
       app.get('/metrics', async (_request, response) => {

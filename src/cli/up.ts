@@ -25,6 +25,7 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
     count: options.workers,
     args: options.tools === undefined ? [] : ['--tools', ...options.tools],
     drainMs: settings.drainMs,
+    leaseMs: settings.lockDurationMs,
     metricsPort:
       settings.metricsPort === undefined || settings.metricsPort === 0
         ? settings.metricsPort
@@ -52,6 +53,7 @@ export async function runUp(context: CliContext, options: UpOptions): Promise<nu
       hooks: files.hooks,
       toolsets: await toolsetsOf(files),
     });
+    workers.onStopping = door.stopping;
     try {
       const started = workers.start().then(() => {
         starting = false;

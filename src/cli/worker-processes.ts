@@ -5,10 +5,13 @@
  * channel to this process, whose end tells the child to drain when `pawl up` itself is gone, however it went.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
+import type { Pawl } from '../producer/client.ts';
 import { PawlError } from '../shared/failure.ts';
+import { TIERS } from '../shared/tool.ts';
 import { type CliContext, type SupervisorWord, say } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 import { duration } from './print.ts';
+import { silenceOf } from './watchdog.ts';
 import type { WorkerReady } from './worker.ts';
 
 const FIRST_DELAY_MS = 250;
@@ -26,6 +29,8 @@ export interface WorkerProcessesOptions {
   readonly args: readonly string[];
   /** How long a worker waits for its running calls when it is told to end. */
   readonly drainMs: number;
+  /** Of the workers' attempts: a worker that is silent for some leases is killed, and replaced. */
+  readonly leaseMs: number;
   /** Of the first worker's own `/metrics`; the others follow. 0: any free port for each. Undefined: as the environment says. */
   readonly metricsPort: number | undefined;
 }
@@ -35,6 +40,8 @@ interface Seat {
   readonly child: ChildProcess;
   readonly startedAtMs: number;
   ready: WorkerReady | undefined;
+  /** For how long nothing came from it, once it was ready. */
+  silentMs: number;
 }
 
 type Ended = (seat: Seat, code: number | null, signal: NodeJS.Signals | null) => void;
@@ -48,12 +55,29 @@ export class WorkerProcesses {
   readonly #outdated = new Set<Seat>();
   /** Called whenever a worker has loaded its tools. */
   onReady: () => void = () => {};
+  /** Called with the IDs of the workers that are about to be stopped: one that does not hear it is killed in the end. */
+  onStopping: (workerIds: readonly string[]) => void = () => {};
+  readonly #watch: NodeJS.Timeout;
   #failures = 0;
   #ending = false;
 
   constructor(context: CliContext, options: WorkerProcessesOptions) {
     this.#context = context;
     this.#options = options;
+    const { limitMs, beatMs } = silenceOf(options.leaseMs);
+    this.#watch = setInterval(() => this.#killSilent(limitMs, beatMs), beatMs);
+    this.#watch.unref();
+  }
+
+  /** Counted in looks: where this process did not run either, no worker was silent. */
+  #killSilent(limitMs: number, beatMs: number): void {
+    for (const seat of this.#seats) {
+      if (seat.ready === undefined) continue;
+      seat.silentMs += beatMs;
+      if (seat.silentMs < limitMs || this.#ending) continue;
+      say(this.#context, `worker ${seat.child.pid} has been silent for ${duration(seat.silentMs)}: it is killed`);
+      seat.child.kill('SIGKILL');
+    }
   }
 
   /**
@@ -91,9 +115,10 @@ export class WorkerProcesses {
       windowsHide: true,
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
-    const seat: Seat = { number, child, startedAtMs: performance.now(), ready: undefined };
+    const seat: Seat = { number, child, startedAtMs: performance.now(), ready: undefined, silentMs: 0 };
     this.#seats.add(seat);
     child.on('message', (message) => {
+      seat.silentMs = 0;
       if (!isReady(message) || seat.ready !== undefined) return;
       seat.ready = message;
       onReady();
@@ -167,8 +192,10 @@ export class WorkerProcesses {
   /** Tells all to end when their running calls have, and waits for that. */
   async drain(): Promise<void> {
     this.#ending = true;
+    clearInterval(this.#watch);
     for (const timer of this.#restarts) clearTimeout(timer);
     this.#restarts.clear();
+    this.onStopping(this.ready.map(({ worker }) => worker));
     this.#say('drain');
     if (!(await this.#gone(this.#options.drainMs + DRAIN_MARGIN_MS))) this.kill();
   }
@@ -181,6 +208,7 @@ export class WorkerProcesses {
 
   kill(): void {
     this.#ending = true;
+    clearInterval(this.#watch);
     for (const { child } of this.#seats) child.kill('SIGKILL');
   }
 
@@ -199,6 +227,12 @@ export class WorkerProcesses {
     clearTimeout(timer);
     return gone;
   }
+}
+
+/** Says which workers are stopped. A Redis that cannot be told keeps no process from ending. */
+export function markStopped({ ledger, shards }: Pawl['backend'], workerIds: readonly string[]): void {
+  const places = shards.places(TIERS);
+  for (const id of workerIds) ledger.markStopped(places, id).catch(() => {});
 }
 
 function ended(child: ChildProcess): Promise<void> {

@@ -11,6 +11,7 @@ import { EXIT_CODES } from './exit-codes.ts';
 import { count, jsonLine } from './print.ts';
 import { openProcessEndpoint, type ProcessEndpoint } from './process-endpoint.ts';
 import { loadToolFiles, toolsOf } from './tool-files.ts';
+import { silenceOf, startWatchdog } from './watchdog.ts';
 
 export interface WorkerCommandOptions {
   readonly tiers?: string;
@@ -42,6 +43,10 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
   if (tiers.length === 0) throw usageError(`--tiers needs at least one of ${TIERS.join(', ')}.`);
   const log = createLogger(settings);
   const end = watchForTheEnd(context, log, settings.drainMs);
+  const { beatMs } = silenceOf(settings.lockDurationMs);
+  // A thread takes its time to start: without an address to answer at, the calls come first.
+  let watchdog = settings.metricsPort === undefined ? undefined : startWatchdog(settings.lockDurationMs);
+  let beat: NodeJS.Timeout | undefined;
   let endpoint: ProcessEndpoint | undefined;
   let stopOutliving: (() => void) | undefined;
   try {
@@ -49,7 +54,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
     const fileTools = await toolsOf(files);
     sayWhatIsLeftOut(context, fileTools, tiers);
     const tools = [...baseTools, ...fileTools];
-    endpoint = await openProcessEndpoint(settings);
+    endpoint = await openProcessEndpoint(settings, watchdog);
     const worker = await start(settings, {
       tools,
       tiers,
@@ -79,12 +84,17 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
       ...(endpoint === undefined ? {} : { metricsPort: endpoint.port }),
     };
     context.supervisor?.tell(ready);
+    beat = setInterval(() => context.supervisor?.tell({ event: 'beat' }), beatMs / 2);
+    watchdog ??= startWatchdog(settings.lockDurationMs);
+    watchdog.begin();
     print(context, options.json === true ? jsonLine(ready) : readyLine(ready));
     return await end.code;
   } finally {
     stopOutliving?.();
     end.stop();
+    clearInterval(beat);
     await endpoint?.close();
+    await watchdog?.stop();
   }
 }
 

@@ -63,6 +63,9 @@ interface OwnCall {
   cancelRequested: boolean;
 }
 
+/** A call that so many processes were lost with is set aside: a program that runs it by itself runs nothing beside it. */
+const MAX_LOST_PROCESSES = 3;
+
 /** Requests that were merged into another call, which is remembered for when they are repeated. */
 const MAX_MERGED = 10_000;
 
@@ -213,6 +216,7 @@ export class LocalLedger implements CallLedger {
         execution: executionOf(attempts, attempts.length + 1),
       });
       if (!written) return { kind: 'stale' };
+      const lost = attempts.filter(({ status }) => status === 'lost').length;
       call.attempts = attempts;
       call.leftNoRecord = false;
       call.phase = 'running';
@@ -225,7 +229,8 @@ export class LocalLedger implements CallLedger {
         fence: call.fence,
         request: readAnew(request),
         earlier: attempts,
-        lostAttempts: attempts.filter(({ status }) => status === 'lost').length,
+        lostAttempts: lost,
+        isPoison: lost >= MAX_LOST_PROCESSES,
         takenOver,
         firstStartedAtMs: call.firstStartedAtMs,
         circuit: call.circuit,

@@ -9,12 +9,12 @@ interface Bucket {
 export class LocalRetryBudgets {
   readonly #buckets = new Map<string, Bucket>();
 
-  /** False when the bucket is empty. */
+  /** False when the bucket is empty. It stays empty for as long as calls ask for tokens. */
   take({ bucket, budget }: RetryAllowance, nowMs: number): boolean {
-    const left = takeRetry(this.#tokens(bucket, nowMs), budget);
-    if (left === undefined) return false;
-    this.#buckets.set(bucket, { tokens: left, untilMs: nowMs + budget.windowMs });
-    return true;
+    const present = this.#tokens(bucket, nowMs);
+    const left = takeRetry(present, budget);
+    this.#buckets.set(bucket, { tokens: left ?? present ?? 0, untilMs: nowMs + budget.windowMs });
+    return left !== undefined;
   }
 
   refill({ bucket, budget }: RetryAllowance, nowMs: number): void {

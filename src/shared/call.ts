@@ -73,17 +73,17 @@ export function transition(from: Standing, to: Standing): string {
 export const SETTLEMENTS = ['cancelled-before-start', 'cancelled', 'unsettled', 'too-late'] as const;
 export type Settlement = (typeof SETTLEMENTS)[number];
 
-/** After this many attempts that took their worker down, a call is set aside. */
-export const MAX_LOST_ATTEMPTS = 2;
-
-/** What to do with a call whose attempt began and left no record (DESIGN, decision 5). `isAnswerable`: it can be asked for. */
+/**
+ * What to do with a call whose attempt began and left no record (DESIGN, decision 5). `isPoison`: the call is proven to take down each
+ * worker that runs it. `isAnswerable`: it can be asked for.
+ */
 export function recovery(
   effects: Effects,
-  lostAttempts: number,
+  isPoison: boolean,
   isAnswerable = false,
 ): { readonly kind: 'run-again' | 'probe' } | { readonly kind: 'stop'; readonly code: FailureCode } {
   if (effects === 'once' && !isAnswerable) return { kind: 'stop', code: 'OUTCOME_UNKNOWN' };
-  if (lostAttempts >= MAX_LOST_ATTEMPTS) return { kind: 'stop', code: 'POISONED' };
+  if (isPoison) return { kind: 'stop', code: 'POISONED' };
   return { kind: effects === 'probe' || effects === 'once' ? 'probe' : 'run-again' };
 }
 

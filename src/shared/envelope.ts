@@ -120,7 +120,7 @@ export const resultErrorSchema = z.object({
   message: z.string(),
   /** Another try could help. */
   retriable: z.boolean(),
-  /** Pawl's last word: it will not try again by itself. */
+  /** Pawl used up the attempts, or the same call would fail again. */
   terminal: z.boolean(),
   breakerState: circuitStateSchema.optional(),
   /** Where the request was wrong. */

@@ -203,7 +203,7 @@ export const FAILURES = {
   POISONED: kind(
     'lost',
     '',
-    'The call took down every worker that ran it and was set aside.',
+    'The call crashed every worker that ran it and was quarantined.',
     'Look for a crash or memory exhaustion in the tool with these parameters.',
   ),
   RESULT_TOO_LARGE: kind(

@@ -36,13 +36,13 @@ export type Outcome =
 
 export type FailureStatus = Exclude<ResultStatus, 'success'>;
 
-/** The error part of an outcome or an envelope. */
+/** The error part of an outcome or an envelope. An `error` ends things unless another call could succeed; used-up attempts always do. */
 export function resultError(failure: Failure, status: FailureStatus, breakerState?: CircuitState): ResultError {
   return {
     code: failure.code,
     message: failure.message,
     retriable: failure.retriable || status === 'circuit_open',
-    terminal: status === 'error' || status === 'retry_exhausted',
+    terminal: status === 'retry_exhausted' || (status === 'error' && !failure.retriable),
     ...(breakerState === undefined ? {} : { breakerState }),
     ...(failure.issues === undefined ? {} : { issues: [...failure.issues] }),
     ...(failure.retryAfterMs === undefined ? {} : { retryAfterMs: failure.retryAfterMs }),

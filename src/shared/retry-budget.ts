@@ -1,22 +1,24 @@
 /**
  * How many retries a tool's calls may make together, whoever makes them: a token bucket for each tool and tenant, fleet-wide. A
- * retry takes a token, a success puts a part of one back. With a service that is down, calls and retries together stay below 1.2
- * times the calls plus the floor, however many workers there are. There is no hedging: no second try starts before the first failed.
+ * retry takes a token, a success puts a part of one back. The budget exists against storms: it leaves ordinary trouble alone, and in
+ * an outage calls and retries together stay below 1.2 times the calls plus the floor, however long it lasts and however many workers
+ * there are. There is no hedging: no second try starts before the first failed.
  */
 
 export interface RetryBudget {
   /** Tokens that a success puts back: the share of calls that may be retried in the long run. */
   readonly ratio: number;
-  /** Tokens of a bucket that nobody used for `windowMs`: what a rarely called tool may always retry. */
+  /** Tokens of a new bucket. */
   readonly floor: number;
   /** Tokens at most. */
   readonly capacity: number;
+  /** A bucket from which no call took or asked for a token in that time is new again. */
   readonly windowMs: number;
 }
 export type RetryBudgetOverrides = { readonly [K in keyof RetryBudget]?: RetryBudget[K] | undefined };
 
-/** Three calls in a row may use all of their attempts. */
-const DEFAULT_RETRY_BUDGET: RetryBudget = { ratio: 0.2, floor: 10, capacity: 10, windowMs: 120_000 };
+/** Forty calls at a time that fail twice each get their third attempt. A shorter window would hand out new tokens during an outage. */
+const DEFAULT_RETRY_BUDGET: RetryBudget = { ratio: 0.2, floor: 100, capacity: 100, windowMs: 24 * 3_600_000 };
 
 /** Stands in the message of a call that ends for want of a token. */
 export const RETRY_BUDGET_EXHAUSTED = 'retry budget exhausted';

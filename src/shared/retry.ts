@@ -84,9 +84,10 @@ export function decideRetry(failed: FailedAttempt, policy: RetryPolicy, random: 
   if (!failure.retriable) return stop('error', `${failure.code} is not retriable`);
   if (!mayRunAgain(failed))
     return stop('retriable_error', `a second run of a tool with effects '${failed.effects}' could do harm`);
-  if (failed.circuitState === 'OPEN' || failed.circuitState === 'FORCED_OPEN')
-    return { kind: 'stop', status: 'circuit_open', reason: 'the circuit is open' };
   if (attempt >= policy.maxAttempts) return stop('retry_exhausted', `all ${policy.maxAttempts} attempts are used`);
+  // The attempt ran: its own failure is the answer, also where it opened the circuit.
+  if (failed.circuitState === 'OPEN' || failed.circuitState === 'FORCED_OPEN')
+    return stop('retriable_error', 'the circuit is open');
   const delayMs = Math.max(backoffMs(attempt, policy, random), failure.retryAfterMs ?? 0);
   if (failed.elapsedMs + delayMs > policy.maxElapsedMs)
     return stop('retry_exhausted', `another attempt would start after ${policy.maxElapsedMs} ms`);

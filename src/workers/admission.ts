@@ -28,6 +28,8 @@ import { tellShadow } from './shadow.ts';
 export const ELSEWHERE_MS = 1_000;
 /** How long a job waits while this worker runs another one that took a worker down before. */
 const ONE_SUSPECT_AT_A_TIME_MS = 500;
+/** How long a job waits that is to run alone, where the calls beside it did not end soon. */
+const NEXT_SOLITUDE_MS = 1_000;
 
 /** The way of a job to an attempt that has begun, or to the end that it has instead. */
 export class Admission {
@@ -54,6 +56,7 @@ export class Admission {
   /** The attempt has ended, or never began. */
   left(running: RunningAttempt): void {
     if (this.#suspect === running) this.#suspect = undefined;
+    this.#parts.solitude?.leave(running);
   }
 
   async #begin(
@@ -68,6 +71,7 @@ export class Admission {
       leaseMs: settings.lockDurationMs,
       token: running.token,
       suspects: harmless || this.#suspect === running ? 'accept' : 'refuse',
+      alone: this.#parts.solitude?.isOf(running) === true,
       ...(hold === undefined ? {} : { probeEpoch: hold.seen.epoch }),
     });
     return this.#begun(job, running, answer, hold);
@@ -98,6 +102,8 @@ export class Admission {
           return this.#begin(job, running, hold, true);
         if (this.#suspect !== undefined) return { end: { kind: 'later', delayMs: ONE_SUSPECT_AT_A_TIME_MS } };
         this.#suspect = running;
+        if (answer.runsAlone && (await this.#parts.solitude?.enter(running)) === false)
+          return { end: { kind: 'later', delayMs: NEXT_SOLITUDE_MS } };
         return this.#begin(job, running, hold);
       case 'forged':
         return { end: await this.#refuseForged(job, answer.fence) };

@@ -115,6 +115,7 @@ export class Executor {
     if (paced !== undefined) return this.#waitUntil(begun, paced.waitMs, paced.isReady);
     const prepared = await this.#preparation.prepare(begun);
     if ('end' in prepared) return prepared.end;
+    await this.#reachCode(begun);
     const ready = await this.#awaitReady(begun, prepared.go);
     if ('end' in ready) return ready.end;
     const turn = await this.#takeTurn(begun, prepared.go.params, true);
@@ -135,13 +136,19 @@ export class Executor {
     return this.#judge.decide(begun, worded);
   }
 
+  /** From here on the tool's own code and hooks run: where the call is a suspect, that tells what a lost worker was lost to. */
+  async #reachCode({ callId, started, running }: Begun): Promise<void> {
+    const { solitude, backend } = this.#parts;
+    if (solitude?.isOf(running) === true) await backend.ledger.reachCode?.(callId, started.fence);
+  }
+
   // recover
 
   /** An attempt before this one began and left its effect open: its tool's effects say what to do (DESIGN, decision 5). */
   async #recover(begun: Begun): Promise<Step<void>> {
     const { started, registered, circuit, running } = begun;
     if (started.takenOver || isToBeAsked(begun)) {
-      const plan = recovery(registered.tool.effects, started.lostAttempts, isAnswerable(registered));
+      const plan = recovery(registered.tool.effects, started.isPoison, isAnswerable(registered));
       if (plan.kind === 'stop') return { end: await this.#judge.giveUp(begun, failureOf(plan.code)) };
       if (plan.kind === 'probe') {
         const asked = await this.#ask(begun);
@@ -160,6 +167,7 @@ export class Executor {
   async #ask(begun: Begun): Promise<Step<void>> {
     const prepared = await this.#preparation.prepare(begun, true);
     if ('end' in prepared) return prepared;
+    await this.#reachCode(begun);
     const asking = await this.#hooks.before(begun, prepared.go).catch(() => undefined);
     if (asking === undefined) return { end: await this.#judge.giveUp(begun, failureOf('OUTCOME_UNKNOWN')) };
     const answer = await runProbe(asking);

@@ -21,6 +21,7 @@ import type { ForcedCircuits } from './forced-circuits.ts';
 import type { LastOffered } from './misfit.ts';
 import type { NodeCircuits } from './node-circuit.ts';
 import type { Pace } from './pace.ts';
+import type { Solitude } from './solitude.ts';
 import type { TerminalHost } from './terminals.ts';
 import type { AttemptTraces } from './traces.ts';
 import type { AttemptTurns } from './turns.ts';
@@ -47,6 +48,8 @@ export interface ExecuteParts {
   readonly forced?: Pick<ForcedCircuits, 'mayBeAny' | 'reasonFor'>;
   readonly traces?: AttemptTraces;
   readonly switches: Pick<Switches, 'modes'>;
+  /** Lets a suspect call have the worker to itself. Absent where nothing else runs beside it. */
+  readonly solitude?: Pick<Solitude, 'enter' | 'leave' | 'isOf'>;
   /** Absent where no tool takes turns. */
   readonly turns?: AttemptTurns;
   /** Limits that hold for the whole fleet. Default: none. */

@@ -200,7 +200,9 @@ export class Judge {
     const ran = evidence !== 'not-run';
     switch (reason.code) {
       case 'LEASE_LOST':
-        // Whoever takes the job over finds an attempt without a record, and knows what to do with it.
+        // An attempt that never came to the tool's code leaves no doubt, and no blame, if Redis can be told in time.
+        if (!ran) await this.#settler.release(begun);
+        // Otherwise the worker that takes the job over finds an attempt without a record, and knows what to do with it.
         return { kind: 'abandoned' };
       case 'CANCELLED':
         return this.fail(begun, failure, {

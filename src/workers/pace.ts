@@ -3,16 +3,19 @@ import { toolLimit } from '../shared/fleet-limit.ts';
 import type { Logger } from '../shared/log.ts';
 import type { FleetLimit, Limits, Starter } from '../shared/store/limits.ts';
 import { type TenantSettings, tenantLimits } from '../shared/tenant.ts';
-import { type Begun, timeLimitMs } from './begun.ts';
+import type { Begun } from './begun.ts';
+import type { RunningAttempt } from './running.ts';
 import { patiently } from './settlement.ts';
 
-/** A slot outlives its attempt's time limit by as much as winding it down may take. */
+/** A slot that is kept for a call that waits for another one outlives that wait. */
 const SLACK_MS = 5_000;
 /** Who keeps slots while it waits for another asks again after that time, and keeps them on. */
 const KEEPS_MS = 2_000;
 
 export interface PaceParts {
-  readonly limits: Pick<Limits, 'take' | 'release' | 'giveBack' | 'hasSlot' | 'hasStart'>;
+  readonly limits: Pick<Limits, 'take' | 'renew' | 'release' | 'giveBack' | 'hasSlot' | 'hasStart'>;
+  /** Of an attempt, and of the slots that it holds. */
+  readonly leaseMs: number;
   readonly tenants: TenantSettings;
   readonly log: Logger;
   onError(error: Error): void;
@@ -24,15 +27,17 @@ export interface Waiting {
   isReady(): Promise<boolean>;
 }
 
-/** A slot that is held until then, unless it is given back. */
+/** A slot that is held until then, unless it is renewed or given back. */
 interface Held {
   readonly limit: FleetLimit;
-  readonly untilMs: number;
+  readonly starter: Starter;
+  untilMs: number;
+  renewing?: Promise<void>;
 }
 
 export class Pace {
   readonly #parts: PaceParts;
-  readonly #held = new WeakMap<Begun, readonly Held[]>();
+  readonly #held = new WeakMap<RunningAttempt, readonly Held[]>();
 
   constructor(parts: PaceParts) {
     this.#parts = parts;
@@ -40,19 +45,18 @@ export class Pace {
 
   /** Undefined when the call may start now: under all limits that it counts against, taken one after the other. */
   async enter(begun: Begun): Promise<Waiting | undefined> {
-    const { limits } = this.#parts;
-    const leaseMs = timeLimitMs(begun, begun.registered.tool) + SLACK_MS;
+    const { limits, leaseMs } = this.#parts;
     const starter = starterOf(begun);
     const held: Held[] = [];
-    this.#held.set(begun, held);
+    this.#held.set(begun.running, held);
     const all = this.#limitsOf(begun);
     for (const limit of all) {
       const answer = await limits.take(limit, starter, leaseMs);
       if (answer.kind === 'granted') {
-        held.push({ limit, untilMs: answer.heldUntilMs });
+        held.push({ limit, starter, untilMs: answer.heldUntilMs });
         continue;
       }
-      this.#held.delete(begun);
+      this.#held.delete(begun.running);
       // Who is nearly through keeps what it has: giving it back each time, it might never have all at once.
       const keeps = answer.kind === 'waiting' && answer.near && held.length > 0;
       const waitMs = keeps ? Math.min(answer.waitMs, KEEPS_MS) : answer.waitMs;
@@ -67,15 +71,37 @@ export class Pace {
     return undefined;
   }
 
+  /** The attempt's lease was renewed: so are those of its slots. What a worker held that died is free when its lease ends. */
+  async renew(running: RunningAttempt): Promise<void> {
+    await Promise.all((this.#held.get(running) ?? []).map((each) => this.#renew(each)));
+  }
+
+  async #renew(held: Held): Promise<void> {
+    const { limits, leaseMs } = this.#parts;
+    const renewed = limits.renew(held.limit, held.starter, held.untilMs, leaseMs);
+    held.renewing = renewed.then(
+      (untilMs) => {
+        held.untilMs = untilMs ?? held.untilMs;
+      },
+      () => {},
+    );
+    await renewed;
+  }
+
   /** Lets the next ones start. */
   async leave(begun: Begun): Promise<void> {
     const { limits, onError } = this.#parts;
-    const held = this.#held.get(begun) ?? [];
-    const release = ({ limit, untilMs }: Held) => limits.release(limit, starterOf(begun), untilMs);
+    const held = this.#held.get(begun.running) ?? [];
+    this.#held.delete(begun.running);
+    const release = async (each: Held) => {
+      // Whose renewal is still under way is released as what it will be.
+      await each.renewing;
+      await limits.release(each.limit, each.starter, each.untilMs);
+    };
     await Promise.all(held.map((each) => this.#patiently(begun, () => release(each)).catch(onError)));
   }
 
-  /** Nobody else can use what is not given back: it ends with its lease, which may be long. */
+  /** Nobody else can use what is not given back until its lease ends. */
   #patiently(begun: Begun, give: () => Promise<void>): Promise<void> {
     return patiently(give, begun.running, this.#parts.log);
   }

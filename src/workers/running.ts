@@ -112,6 +112,7 @@ export class RunningAttempts {
   #deliveries = 0;
   readonly #byJob = new Map<string, RunningAttempt>();
   readonly #timer: NodeJS.Timeout;
+  readonly #removed = new Set<() => void>();
 
   /** `owner` is the worker's ID. */
   constructor(clock: Clock, leaseMs: number, owner: string) {
@@ -143,6 +144,13 @@ export class RunningAttempts {
     // The job may have come back already, to an attempt that is still winding down.
     if (this.#byJob.get(attempt.jobId) === attempt) this.#byJob.delete(attempt.jobId);
     attempt.release();
+    for (const listener of this.#removed) listener();
+  }
+
+  /** Hears of each attempt that ends, until the answer is called. */
+  onRemoved(listener: () => void): () => void {
+    this.#removed.add(listener);
+    return () => this.#removed.delete(listener);
   }
 
   get size(): number {

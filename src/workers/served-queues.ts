@@ -88,6 +88,15 @@ export class ServedQueues {
     }
   }
 
+  /** Takes no jobs until it is resumed. */
+  pause(): void {
+    for (const slots of this.#slots.values()) slots.pause();
+  }
+
+  resume(): void {
+    for (const slots of this.#slots.values()) slots.resume();
+  }
+
   /** Fetches nothing any more; what was fetched in this moment goes back. */
   async putBack(): Promise<void> {
     this.#ended = true;

@@ -13,6 +13,7 @@ import {
   type Settlement,
   settlementOfAborted,
 } from '../shared/call.ts';
+import { classify } from '../shared/classify.ts';
 import { lifeOfUnstarted } from '../shared/compensation.ts';
 import type { Settings, ToolPolicy } from '../shared/config.ts';
 import type { Effects } from '../shared/effects.ts';
@@ -222,6 +223,15 @@ export class Settler {
       return this.fail(begun, this.failing(begun, failure, { status: 'error', ran, settlement }));
     }
     return notWritten(answer);
+  }
+
+  /** The attempt is given up before the tool's code: as if it had not begun. Where Redis is away, the lease says so in its time. */
+  async release({ callId, started }: Begun): Promise<void> {
+    try {
+      await this.#ledger.postpone(callId, started.fence, 'unstarted', started.earlier, 0);
+    } catch (error) {
+      this.#log.warn({ callId, error: classify(error).message }, 'an attempt was given up; its lease will end');
+    }
   }
 }
 

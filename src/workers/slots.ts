@@ -5,6 +5,7 @@
 export class Slots {
   #free: number;
   readonly #waiting: { readonly by: object; readonly go: () => void }[] = [];
+  #paused = false;
 
   constructor(total: number) {
     this.#free = total;
@@ -18,18 +19,29 @@ export class Slots {
 
   /** Takes at most so many slots that are free now, none while somebody waits; returns how many. */
   takeNow(most: number): number {
-    const taken = this.#waiting.length > 0 ? 0 : Math.max(0, Math.min(most, this.#free));
+    const taken = this.#waiting.length > 0 ? 0 : Math.max(0, Math.min(most, this.free));
     this.#free -= taken;
     return taken;
   }
 
+  /** None while it is paused. */
   get free(): number {
-    return this.#free;
+    return this.#paused ? Math.min(0, this.#free) : this.#free;
+  }
+
+  /** Gives no slot until it is resumed. */
+  pause(): void {
+    this.#paused = true;
+  }
+
+  resume(): void {
+    this.#paused = false;
+    this.give(0);
   }
 
   /** Whether a job of this queue may leave its slot to the next one of the same queue. */
   mayKeep(by: object): boolean {
-    return this.#free >= 0 && this.#waiting.every((waiting) => waiting.by === by);
+    return !this.#paused && this.#free >= 0 && this.#waiting.every((waiting) => waiting.by === by);
   }
 
   /** Uses slots for jobs that are here already, whether they are free or not. */
@@ -39,7 +51,7 @@ export class Slots {
 
   give(slots: number): void {
     this.#free += slots;
-    while (this.#free > 0 && this.#waiting.length > 0) {
+    while (this.free > 0 && this.#waiting.length > 0) {
       this.#free -= 1;
       this.#waiting.shift()?.go();
     }

@@ -45,6 +45,7 @@ import { Presence } from './presence.ts';
 import { type RunningAttempt, RunningAttempts } from './running.ts';
 import { ServedQueues } from './served-queues.ts';
 import type { Slots } from './slots.ts';
+import { Solitude } from './solitude.ts';
 import { containStrayErrors } from './stray.ts';
 import { Sweep } from './sweep.ts';
 import { TerminalLink } from './terminal-link.ts';
@@ -105,6 +106,8 @@ export class ToolWorker implements AsyncDisposable {
   readonly #publisher: MetricsPublisher;
   readonly #channels: WorkerChannels;
   readonly #terminals: TerminalHost;
+  readonly #pace: Pace;
+  readonly #solitude: Solitude;
   readonly #executor: Executor;
   readonly #switches: Switches;
   readonly #forced: ForcedCircuits;
@@ -200,6 +203,18 @@ export class ToolWorker implements AsyncDisposable {
       network: settings.sandboxNetwork === 'on',
       link: new TerminalLink({ backend, workerId: this.id, onError }),
     });
+    this.#solitude = new Solitude({
+      running: this.#running,
+      pause: () => this.#queues.pause(),
+      resume: () => this.#queues.resume(),
+    });
+    this.#pace = new Pace({
+      limits: backend.limits,
+      leaseMs: settings.lockDurationMs,
+      tenants: settings.tenants,
+      log,
+      onError,
+    });
     this.#executor = this.#newExecutor(served);
     this.#presence = new Presence({
       backend,
@@ -265,12 +280,8 @@ export class ToolWorker implements AsyncDisposable {
       ...(served.some(takesTurns) ? { turns: new AttemptTurns(backend.turns, log) } : {}),
       switches: this.#switches,
       forced: this.#forced,
-      pace: new Pace({
-        limits: backend.limits,
-        tenants: settings.tenants,
-        log,
-        onError: (error) => this.#onError(error),
-      }),
+      pace: this.#pace,
+      solitude: this.#solitude,
       endsWithJob: true,
       toolNamed: (namespace, name) =>
         this.#tools.get(`${namespace}.${name}`) ?? this.#declared.toolNamed(namespace, name),
@@ -356,7 +367,7 @@ export class ToolWorker implements AsyncDisposable {
 
   /** What to do with a job that this worker should not start. Before its attempt has begun, no namespace is known. */
   #unwanted(toolName: string, namespace?: string): Unwanted | undefined {
-    if (this.#closing !== undefined) return { kind: 'handed-back' };
+    if (this.#closing !== undefined || this.#solitude.isTaken) return { kind: 'handed-back' };
     for (const { tool } of this.#tools.values()) {
       if (tool.name !== toolName || !this.#switches.modes(tool).enabled) continue;
       if (namespace === undefined ? this.#hasNamesake(tool) : tool.namespace !== namespace) continue;
@@ -387,6 +398,7 @@ export class ToolWorker implements AsyncDisposable {
     if (!mine) attempt.abort(new PawlError('LEASE_LOST', 'Another call has had its turn at the resource.'));
     else if (!held) attempt.abort(new PawlError('LEASE_LOST', 'Another attempt holds the call.'));
     else if (cancelRequested) attempt.abort(new PawlError('CANCELLED'));
+    if (held) await this.#pace.renew(attempt);
   }
 
   /** News may have been missed while the subscription was away. */
@@ -496,8 +508,11 @@ export class ToolWorker implements AsyncDisposable {
     for (const timer of this.#timers) clearInterval(timer);
     // From here on nothing is fetched; what was fetched in this moment goes back (`#unwanted`).
     const putBack = this.#queues.putBack().catch((error: Error) => this.#onError(error));
+    // A call that is lost with a process that was stopped is not to blame for that.
+    const places = this.#backend.shards.places(this.#options.tiers);
+    const marked = this.#backend.ledger.markStopped(places, this.id).catch(() => {});
     const left = this.#backend.catalogue.leave(this.id).catch(() => {});
-    const finished = Promise.all([left, putBack.then(() => this.#queues.close())]);
+    const finished = Promise.all([marked, left, putBack.then(() => this.#queues.close())]);
     const isFinished =
       (await endsWithin(finished, Math.min(graceMs, IDLE_MS))) ||
       (this.#running.size > 0 && (await endsWithin(finished, graceMs - IDLE_MS)));

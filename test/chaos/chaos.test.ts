@@ -4,6 +4,7 @@ import { judge } from './checker.ts';
 import { type CallHistory, History } from './history.ts';
 import type { Told } from './protocol.ts';
 import { ROWS } from './rows/index.ts';
+import { randomKills } from './rows/kills.ts';
 import { runRow } from './run.ts';
 
 /** Rows that take seconds each, and break in different places; those that run at the same time mostly wait. `redis-outages.test.ts` kills Redis. */
@@ -33,6 +34,15 @@ test('row 2 of the fault matrix finds the second effects of a naive application'
   if (row === undefined) throw new Error('there is no row 2');
   const { secondEffects, falseVerdicts } = await runRow(row, 'naive', SEED);
   expect(secondEffects + falseVerdicts).toBeGreaterThan(0);
+});
+
+test('of calls whose workers are killed at random, the one that kills its workers itself is quarantined, and no other', {
+  timeout: 300_000,
+  tags: 'slow',
+}, async () => {
+  const { breaches, calls } = await runRow(randomKills({ calls: 120, kills: 24 }), 'pawl', SEED);
+  expect(breaches, `npm run chaos -- --rows 43 --seed ${SEED} --stacks pawl`).toEqual([]);
+  expect(calls).toBe(120);
 });
 
 test('rows are numbered once each', () => {

@@ -75,6 +75,7 @@ const storming = scriptedTool('work_storming', {
 });
 const forced = scriptedTool('work_forced');
 const budgeted = scriptedTool('work_budgeted');
+const ordinary = scriptedTool('work_ordinary');
 const sequential = scriptedTool('work_sequential', { parallel: false });
 const mixed = scriptedTool('work_mixed', { circuit: { ...tolerant, consecutiveFailures: 3 } });
 const writer = defineTool({
@@ -103,6 +104,7 @@ const TOOLS = [
   forced,
   mixed,
   budgeted,
+  ordinary,
   sequential,
   writer,
 ];
@@ -224,7 +226,7 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
         await begun;
         expect(await session.call(look, { label: 'busy' }, { ...key, dedupeMode: 'bestEffort' })).toMatchObject({
           status: 'error',
-          error: { code: 'IN_FLIGHT', retriable: true },
+          error: { code: 'IN_FLIGHT', retriable: true, terminal: false },
         });
         const own = session.call(look, { label: 'busy' }, { ...key, dedupeMode: 'disabled' });
         await eventually(() => timesRun('busy') === 2);
@@ -426,6 +428,16 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
         expect(ends.sort()).toEqual(['BUDGET_EXHAUSTED', 'BUDGET_EXHAUSTED', 'success', 'success']);
       });
 
+      test('R20: ordinary trouble does not use up the budget: 40 calls whose service answers 503 twice to each all succeed', async () => {
+        const labels = Array.from({ length: 40 }, (_, call) => `trouble ${call}`);
+        for (const label of labels)
+          scripts.set(label, (_ctx, run) => {
+            if (run <= 2) throw http(503);
+          });
+        const results = await Promise.all(labels.map((label) => session.call(ordinary, { label })));
+        expect(new Set(results.map(({ status, attempts }) => `${status} ${attempts}`))).toEqual(new Set(['success 3']));
+      });
+
       test('R20: all calls of a tool have a budget of retries together, which successes refill; without one a call ends with its last failure', async () => {
         const away = async (label: string) => {
           scripts.set(
@@ -557,7 +569,7 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
         await fail(relapsing, 'relapsing', 3);
         await cooledDown(relapsing);
         const probe = await session.call(relapsing, { label: 'relapsing' });
-        expect(probe).toMatchObject({ status: 'circuit_open', attempts: 1 });
+        expect(probe).toMatchObject({ status: 'retriable_error', attempts: 1, error: { code: 'HTTP_503' } });
         expect(await front.circuit(relapsing.name)).toMatchObject({ state: 'OPEN', reason: 'a probe failed' });
         expect(timesRun('relapsing')).toBe(4);
         await refused(relapsing, 'relapsing');
@@ -571,7 +583,8 @@ export function describeCalls(name: string, openFront: (options: FrontOptions) =
         const results = await Promise.all(
           Array.from({ length: 10 }, (_, number) => session.call(storming, { label: 'storm', number })),
         );
-        expect(new Set(results.map(({ status }) => status))).toEqual(new Set(['circuit_open']));
+        for (const { status, attempts } of results)
+          expect(status).toMatch(attempts === 0 ? /^circuit_open$/ : /^(retriable_error|circuit_open)$/);
         // Those that open it, and those that were on their way.
         expect(timesRun('storm')).toBeLessThanOrEqual(3 + 10);
         expect(results.reduce((sum, { attempts }) => sum + attempts, 0)).toBe(timesRun('storm'));

@@ -15,7 +15,7 @@ export interface ObservedCall {
 }
 
 /** Two attempts that took their worker down set a call aside. */
-const LOST_ATTEMPTS_OF_POISON = 2;
+const LOST_ATTEMPTS_OF_POISON = 3;
 
 /** Every breach, in words; empty when all is well. */
 export function breaches(calls: readonly ObservedCall[], log: readonly EffectLine[]): readonly string[] {

@@ -79,7 +79,7 @@ test('TR-13: success, retry, failure, open, half-open and closed are counted wit
   expect((await swing(0, 'a')).text).toContain('"success"');
   expect((await swing(0, 'a')).text).toContain('"fromCache":true');
   expect((await swing(1, 'b')).text).toContain('"attempts":2');
-  expect((await swing(9, 'c')).text).toContain('circuit_open');
+  expect((await swing(9, 'c')).text).toContain('retriable_error');
   expect((await swing(0, 'd')).text).toContain('CIRCUIT_OPEN');
   let number = 0;
   await eventually(

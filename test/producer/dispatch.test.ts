@@ -165,7 +165,7 @@ describe('TR-2: the same key while the call is in flight', () => {
     expect(result).toMatchObject({
       status: 'error',
       callId: first.callId,
-      error: { code: 'IN_FLIGHT', retriable: true, message: expect.stringContaining(first.callId) },
+      error: { code: 'IN_FLIGHT', retriable: true, terminal: false, message: expect.stringContaining(first.callId) },
     });
     gate.open();
     expect((await first.result).status).toBe('success');

@@ -145,7 +145,7 @@ describe('onShortCircuit is told of a call that ends without an attempt, and of 
       run: () => Promise.reject(busy()),
     });
     const { session } = await startFleet({ tools: [down], hooks });
-    expect(await session.call(down, {})).toMatchObject({ status: 'circuit_open', attempts: 2 });
+    expect(await session.call(down, {})).toMatchObject({ status: 'retriable_error', attempts: 2 });
     expect(ran()).toEqual([]);
     expect(await session.call(down, {})).toMatchObject({ status: 'circuit_open', attempts: 0 });
     expect(ran()).toEqual(['onShortCircuit circuit-open']);

@@ -59,18 +59,18 @@ describe('R11: the states of a call', () => {
 
 describe('after a crash the effects decide (DESIGN, decision 5)', () => {
   const expected = {
-    none: ['run-again', 'run-again', 'POISONED'],
-    idempotent: ['run-again', 'run-again', 'POISONED'],
-    keyed: ['run-again', 'run-again', 'POISONED'],
-    probe: ['probe', 'probe', 'POISONED'],
-    once: ['OUTCOME_UNKNOWN', 'OUTCOME_UNKNOWN', 'OUTCOME_UNKNOWN'],
+    none: ['run-again', 'POISONED'],
+    idempotent: ['run-again', 'POISONED'],
+    keyed: ['run-again', 'POISONED'],
+    probe: ['probe', 'POISONED'],
+    once: ['OUTCOME_UNKNOWN', 'OUTCOME_UNKNOWN'],
   } as const;
 
-  test.each(EFFECTS.flatMap((effects) => [0, 1, 2].map((lost) => ({ effects, lost, plan: expected[effects][lost] }))))(
-    '$effects with $lost lost attempts: $plan',
-    ({ effects, lost, plan }) => {
-      const decided = recovery(effects, lost);
-      expect(decided.kind === 'stop' ? decided.code : decided.kind).toBe(plan);
+  test.each(EFFECTS.flatMap((effects) => [false, true].map((isPoison) => ({ effects, isPoison }))))(
+    '$effects, proven to take workers down: $isPoison',
+    ({ effects, isPoison }) => {
+      const decided = recovery(effects, isPoison);
+      expect(decided.kind === 'stop' ? decided.code : decided.kind).toBe(expected[effects][isPoison ? 1 : 0]);
     },
   );
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { RESULT_STATUSES, type ResultStatus, toolResultEnvelopeSchema } from '../../src/shared/envelope.ts';
-import { failureOf, PawlError } from '../../src/shared/failure.ts';
+import { FAILURES, type FailureCode, failureOf, PawlError } from '../../src/shared/failure.ts';
 import { envelopeOf, type Outcome, refusal, resultError, stateOf } from '../../src/shared/outcome.ts';
 import { FORGED_OUTCOME } from '../../src/shared/seals.ts';
 
@@ -78,6 +78,16 @@ describe('the error part', () => {
   ];
   test.each(statuses)('%s: terminal %s, retriable whatever the code %s', (status, terminal, retriable) => {
     expect(resultError(failureOf('HTTP_4XX'), status)).toMatchObject({ terminal, retriable, code: 'HTTP_4XX' });
+  });
+
+  test('no code is retriable and terminal at once, unless Pawl has used up the attempts', () => {
+    const both = (Object.keys(FAILURES) as FailureCode[]).flatMap((code) =>
+      statuses.flatMap(([status]) => {
+        const { retriable, terminal } = resultError(failureOf(code), status);
+        return retriable && terminal ? [status] : [];
+      }),
+    );
+    expect(new Set(both)).toEqual(new Set(['retry_exhausted']));
   });
 
   test('carries the breaker’s state, the issues and when to come again, and nothing else', () => {

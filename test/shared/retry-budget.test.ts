@@ -1,11 +1,12 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { LocalRetryBudgets } from '../../src/local/retry-budgets.ts';
 import { DEFAULT_RETRY } from '../../src/shared/retry.ts';
 import { refillRetries, retryAllowance, takeRetry } from '../../src/shared/retry-budget.ts';
 
-test('whatever happens in whatever order, retries are at most a fifth of the successes plus the floor', () => {
+test('whatever happens in whatever order, retries are at most a fifth of the successes plus 100', () => {
   fc.assert(
-    fc.property(fc.array(fc.boolean(), { maxLength: 200 }), (successes) => {
+    fc.property(fc.array(fc.boolean(), { maxLength: 1_000 }), (successes) => {
       const { budget } = retryAllowance('tools.ask', undefined);
       let tokens: number | undefined;
       let retries = 0;
@@ -18,21 +19,41 @@ test('whatever happens in whatever order, retries are at most a fifth of the suc
         }
       }
       const succeeded = successes.filter(Boolean).length;
-      expect(retries).toBeLessThanOrEqual(0.2 * succeeded + 10 + 1e-9);
+      expect(retries).toBeLessThanOrEqual(0.2 * succeeded + 100 + 1e-9);
     }),
   );
 });
 
-test('three calls of a tool that nobody used for a while may use all of their four attempts each', () => {
+test('33 calls of a new tool may use all of their four attempts each, and one call may make 60 attempts', () => {
   const { budget } = retryAllowance('tools.ask', undefined);
-  let tokens: number | undefined;
-  for (let retry = 0; retry < 3 * (DEFAULT_RETRY.maxAttempts - 1); retry += 1) tokens = takeRetry(tokens, budget);
-  expect(tokens).toBeDefined();
+  for (const retries of [33 * (DEFAULT_RETRY.maxAttempts - 1), 59]) {
+    let tokens: number | undefined;
+    for (let retry = 0; retry < retries; retry += 1) tokens = takeRetry(tokens, budget);
+    expect(tokens).toBeDefined();
+  }
+});
+
+test('in an outage of several days, calls and retries together are at most 1.2 times the calls plus 100, at whatever pace', () => {
+  fc.assert(
+    fc.property(fc.array(fc.integer({ min: 0, max: 23 * 3_600_000 }), { maxLength: 400 }), (pausesMs) => {
+      const budgets = new LocalRetryBudgets();
+      const allowance = retryAllowance('tools.ask', undefined);
+      let nowMs = 0;
+      let attempts = 0;
+      for (const pauseMs of pausesMs) {
+        nowMs += pauseMs;
+        attempts += 1;
+        for (let retry = 1; retry < DEFAULT_RETRY.maxAttempts && budgets.take(allowance, nowMs); retry += 1)
+          attempts += 1;
+      }
+      expect(attempts).toBeLessThanOrEqual(1.2 * pausesMs.length + 100);
+    }),
+  );
 });
 
 test('a bucket is for one tool and one tenant, and holds at least its floor', () => {
   expect(retryAllowance('tools.ask', undefined).bucket).toBe('tools.ask');
   expect(retryAllowance('tools.ask', 'acme').bucket).toBe('tools.ask@acme');
-  const { budget } = retryAllowance('tools.ask', undefined, { floor: 50 });
-  expect(budget).toEqual({ ratio: 0.2, floor: 50, capacity: 50, windowMs: 120_000 });
+  const { budget } = retryAllowance('tools.ask', undefined, { floor: 500 });
+  expect(budget).toEqual({ ratio: 0.2, floor: 500, capacity: 500, windowMs: 86_400_000 });
 });

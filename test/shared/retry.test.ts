@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { LARGEST_RETRY_BUDGET } from '../../src/shared/envelope.ts';
-import { type FailureCode, failureOf } from '../../src/shared/failure.ts';
+import { FAILURES, type FailureCode, failureOf } from '../../src/shared/failure.ts';
 import {
   backoffMs,
   DEFAULT_RETRY,
@@ -183,11 +183,19 @@ describe('what ends a call at once', () => {
     expect(decideRetry(attempt, DEFAULT_RETRY, low)).toMatchObject({ kind: 'stop', status });
   });
 
-  test.each([
-    ['OPEN', 'circuit_open'],
-    ['FORCED_OPEN', 'circuit_open'],
-  ] as const)('TR-11: while the circuit is %s nothing is retried', (circuitState, status) => {
-    expect(decideRetry(failed({ circuitState }), DEFAULT_RETRY, low)).toMatchObject({ kind: 'stop', status });
+  test.each(['OPEN', 'FORCED_OPEN'] as const)('TR-11: while the circuit is %s nothing is retried', (circuitState) => {
+    expect(decideRetry(failed({ circuitState }), DEFAULT_RETRY, low)).toMatchObject({ kind: 'stop' });
+  });
+
+  test('an attempt that ran never answers circuit_open, whatever failed it and whatever its circuit says', () => {
+    const states = ['CLOSED', 'HALF_OPEN', 'OPEN', 'FORCED_OPEN'] as const;
+    for (const code of Object.keys(FAILURES) as FailureCode[])
+      for (const circuitState of states)
+        for (const effects of ['none', 'once'] as const)
+          for (const attempt of [1, 4]) {
+            const decision = decideRetry(failed({ code, circuitState, effects, attempt }), DEFAULT_RETRY, low);
+            expect(decision.kind === 'stop' && decision.status).not.toBe('circuit_open');
+          }
   });
 
   test.each(['CLOSED', 'HALF_OPEN'] as const)('TR-11: while the circuit is %s a retry is scheduled', (circuitState) => {

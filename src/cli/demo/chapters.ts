@@ -183,9 +183,8 @@ async function aCircuit(stage: Stage): Promise<void> {
     tool: checkStock,
     params,
     doing,
-    word: 'error',
     ended: async (result) => {
-      expectEqual('status', result.status, 'circuit_open');
+      expectEqual('status', result.status, 'retriable_error');
       expectEqual('the circuit', await state(), 'OPEN');
       return `503 three times in a row: the circuit opens (here after ${CIRCUIT_FAILURES} failures), no more tries`;
     },

@@ -16,6 +16,8 @@ export interface BeginAttempt {
   readonly probeEpoch?: number;
   /** What to do with a call that lost an attempt before; default `accept`. */
   readonly suspects?: 'accept' | 'refuse';
+  /** The worker runs nothing but this call: when it is lost, the call is to blame. */
+  readonly alone?: boolean;
 }
 
 export interface StartedAttempt {
@@ -25,6 +27,8 @@ export interface StartedAttempt {
   readonly request: StoredRequest;
   readonly earlier: readonly AttemptRecord[];
   readonly lostAttempts: number;
+  /** It is proven that the call takes down each worker that runs it. */
+  readonly isPoison: boolean;
   /** The attempt before this one began and left no record, and nobody has decided what became of it. */
   readonly takenOver: boolean;
   readonly firstStartedAtMs: number;
@@ -56,7 +60,13 @@ export type BeginAnswer =
   /** A person has not decided yet. */
   | { readonly kind: 'awaiting'; readonly nowMs: number; readonly approvalId: string }
   /** An attempt of the call was lost before, and the worker said that it wants no second call of that kind. */
-  | { readonly kind: 'suspect'; readonly takenOver: boolean; readonly request: StoredRequest }
+  | {
+      readonly kind: 'suspect';
+      readonly takenOver: boolean;
+      readonly request: StoredRequest;
+      /** It was running in two workers that were lost: it runs next as the only call of its worker. */
+      readonly runsAlone: boolean;
+    }
   | { readonly kind: 'early'; readonly remainingMs: number };
 
 const beginScript = new Script('begin');
@@ -75,6 +85,9 @@ export async function beginAttempt(access: LedgerAccess, job: CallJob, attempt: 
       attempt.suspects === 'refuse' ? '0' : '1',
       keys.inboxes,
       job.callId,
+      '0',
+      keys.lostWorkers,
+      attempt.alone === true ? '1' : '0',
     ],
   );
   return beginAnswerOf(access, job, answer);
@@ -101,6 +114,7 @@ export function beginAnswerOf(
         request: JSON.parse(request) as StoredRequest,
         earlier: parseAttempts(answer[5] as string),
         lostAttempts: Number(answer[6]),
+        isPoison: answer[14] === '1',
         takenOver: answer[7] === '1',
         firstStartedAtMs: Number(answer[8]),
         circuit: answer[9] as string,
@@ -134,6 +148,7 @@ export function beginAnswerOf(
         kind: 'suspect',
         takenOver: answer[2] === '1',
         request: JSON.parse(answer[3] as string) as StoredRequest,
+        runsAlone: answer[4] === '1',
       };
     case 'ended':
       return { kind: 'ended', state: answer[2] as CallState };

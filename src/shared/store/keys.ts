@@ -31,6 +31,7 @@ export const PLACE_NAMES = {
   LOOPS: ':loop:',
   SESSIONS: ':session:',
   APPROVALS: ':approval',
+  LOST_WORKERS: ':lost-workers',
 } as const;
 
 export class PlaceKeys {
@@ -76,6 +77,15 @@ export class PlaceKeys {
   /** Calls of one session, by time. */
   sessionCalls(sessionKey: string): string {
     return `${this.sessions}${sessionKey}`;
+  }
+
+  /** Workers that were lost while they ran calls, by when that was seen. `:stopped:ID` names one that was stopped. */
+  get lostWorkers(): string {
+    return `${this.base}${PLACE_NAMES.LOST_WORKERS}`;
+  }
+
+  stoppedWorker(workerId: string): string {
+    return `${this.lostWorkers}:stopped:${workerId}`;
   }
 
   /** Prefix of what is kept of approvals: `:ID` for each, `s` for the index of all, `s:pending` for that of those to decide. */

@@ -47,9 +47,13 @@ import { spendTime, spent } from './spending.ts';
 const postponeScript = new Script('postpone');
 const tellScript = new Script('tell');
 const cancelScript = new Script('cancel');
+const reachCodeScript = new Script('reach-code');
 const watchScript = new Script('watch');
 const resolveScript = new Script('resolve');
 const requeueScript = new Script('requeue', ENQUEUE_LUA);
+
+/** Longer than the calls of a stopped worker wait to be taken over. */
+const STOPPED_KEPT_MS = 3_600_000;
 
 export class Ledger {
   readonly #access: LedgerAccess;
@@ -190,6 +194,18 @@ export class Ledger {
       ],
     );
     return code as WriteAnswer;
+  }
+
+  /** Says that the attempt of a call that runs alone comes to the tool's code. */
+  async reachCode(callId: string, fence: number): Promise<void> {
+    await reachCodeScript.run(this.#access.redis, [this.#access.placed(callId).record(callId)], [fence]);
+  }
+
+  /** Says that a worker was stopped: the calls that it still ran are not to blame for its end. */
+  async markStopped(places: readonly Place[], workerId: string): Promise<void> {
+    const { redis } = this.#access;
+    const keys = places.map((place) => this.#access.keys(place).stoppedWorker(workerId));
+    await Promise.all(keys.map((key) => redis.set(key, '1', 'PX', STOPPED_KEPT_MS)));
   }
 
   /** Renews a running attempt's lease and tells those who wait, if there is something to tell. */

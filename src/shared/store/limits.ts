@@ -27,6 +27,7 @@ const WOKEN_MS = 2_000;
 
 const GRANT_LUA = [luaFunction('limit-grant')];
 const takeScript = new Script('limit-take', GRANT_LUA);
+const renewScript = new Script('limit-renew');
 const releaseScript = new Script('limit-release', GRANT_LUA);
 
 /** Who asks for a start. */
@@ -56,7 +57,7 @@ export class Limits {
     this.#prefix = prefix;
   }
 
-  /** Takes a start; who has to wait keeps its place among those that wait. `leaseMs`: how long a slot is held at most. */
+  /** Takes a start; who has to wait keeps its place among those that wait. `leaseMs`: how long a slot is held unless it is renewed. */
   async take(limit: FleetLimit, starter: Starter, leaseMs: number): Promise<LimitAnswer> {
     const { jobId, start = startOf(jobId), session = jobId, sinceMs = '' } = starter;
     const { concurrency = 0, perSecond = 0 } = limit;
@@ -74,6 +75,18 @@ export class Limits {
     // Its place is another one now.
     if (gone) return this.take(limit, starter, leaseMs);
     return kind === 'later' ? { kind, waitMs } : { kind, waitMs, near: near === '1' };
+  }
+
+  /** Holds a slot for another lease. Answers until when, or undefined when the slot is another's by now. */
+  async renew(
+    limit: FleetLimit,
+    { jobId }: Starter,
+    heldUntilMs: number,
+    leaseMs: number,
+  ): Promise<number | undefined> {
+    const { holders } = this.#keysOf(limit);
+    const heldUntil = await renewScript.run(this.#redis, [holders], [jobId, heldUntilMs, Math.ceil(leaseMs)]);
+    return heldUntil === null ? undefined : Number(heldUntil);
   }
 
   /**

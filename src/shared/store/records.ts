@@ -13,7 +13,7 @@ export interface CallLedger
       Ledger,
       'claim' | 'begin' | 'settle' | 'postpone' | 'tell' | 'cancel' | 'outcome' | 'now' | 'spendTime' | 'wholeRequest'
     >,
-    Partial<Pick<Ledger, 'ended'>> {
+    Partial<Pick<Ledger, 'ended' | 'reachCode'>> {
   /** Reads a call; with an inbox, its owner is told when the call settles. */
   read(callId: string, inboxId?: string): Promise<KnownCall | undefined>;
 }

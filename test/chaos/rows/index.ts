@@ -1,6 +1,7 @@
 /** All rows of the fault matrix, by number. */
 import { approvalRows } from './approvals.ts';
 import { keyRows } from './keys.ts';
+import { killRows } from './kills.ts';
 import { loadRows } from './load.ts';
 import { pointRows } from './points.ts';
 import { redisRows } from './redis.ts';
@@ -13,6 +14,7 @@ import { workerRows } from './workers.ts';
 
 export const ROWS: readonly Row[] = [
   ...workerRows,
+  ...killRows,
   ...pointRows,
   ...wireRows,
   ...redisRows,

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { AttemptRecord } from '../../../src/shared/call.ts';
 import { PawlError } from '../../../src/shared/failure.ts';
 import { resultError } from '../../../src/shared/outcome.ts';
+import { retryAllowance } from '../../../src/shared/retry-budget.ts';
 import { Seals } from '../../../src/shared/seals.ts';
 import { Signer } from '../../../src/shared/signature.ts';
 import type { SettledEvent } from '../../../src/shared/store/inbox.ts';
@@ -634,6 +635,20 @@ describe('what every script answers in every state', () => {
       expect(await books.ledger.postpone(claim.callId, fence + 1, 'queued', [], 0)).toBe('fenced');
   });
 
+  test('a budget of retries that is empty is kept for as long as calls ask for a retry', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    const { fence } = await started(books, claim);
+    const allowance = retryAllowance('tools.note', undefined, { floor: 1, windowMs: 50_000 });
+    const bucket = books.ledger.keys(PLACE).retries(allowance.bucket);
+    const retry = () => books.ledger.postpone(claim.callId, fence, 'waiting-retry', [], 0, undefined, allowance);
+    await books.redis.set(bucket, '0.8', 'PX', 1_000);
+    expect(await retry()).toBe('exhausted');
+    expect(await books.redis.pttl(bucket)).toBeGreaterThan(40_000);
+    expect(await books.redis.get(bucket)).toBe('0.8');
+  });
+
   test.each<[Stand, string]>([
     ['queued', 'cancelled'],
     ['running', 'requested'],
@@ -964,4 +979,65 @@ describe('indexes', () => {
     const leftMs = await books.redis.pttl(keys.sessionCalls('session-1'));
     expect(leftMs).toBeLessThanOrEqual(100);
   });
+});
+
+describe('a call that was running in workers that were lost', () => {
+  interface Lost {
+    readonly worker: string;
+    /** It ran nothing else, and was lost in the tool's code or before it. */
+    readonly alone?: 'in code' | 'before';
+    readonly stopped?: boolean;
+  }
+  let calls = 0;
+
+  /** What the next worker is told that takes the call over, after each of these was lost with it. */
+  async function lostWith(books: Books, lost: readonly Lost[]) {
+    calls += 1;
+    const claim = claimOf(`lost ${calls}`);
+    await books.ledger.claim(claim);
+    const begin = (workerId: string, options: object) => {
+      calls += 1;
+      return books.ledger.begin(jobOf(claim), { workerId, leaseMs: LEASE_MS, token: `lost ${calls}`, ...options });
+    };
+    for (const { worker, alone, stopped = false } of lost) {
+      const answer = await begin(worker, { alone: alone !== undefined });
+      if (alone === 'in code' && answer.kind === 'started') await books.ledger.reachCode(claim.callId, answer.fence);
+      if (stopped) await books.ledger.markStopped([PLACE], worker);
+    }
+    const taken = await begin('next', { suspects: 'refuse' });
+    const started = await begin('next', {});
+    return {
+      runsAlone: taken.kind === 'suspect' && taken.runsAlone,
+      isPoison: started.kind === 'started' && started.isPoison,
+    };
+  }
+
+  const [one, two] = [{ worker: 'one' }, { worker: 'two' }];
+  const alone = (worker: string) => ({ worker, alone: 'in code' as const });
+  const beforeCode = (count: number) =>
+    Array.from({ length: count }, (_, n) => ({ worker: `b${n}`, alone: 'before' as const }));
+  test.each<[string, readonly Lost[], boolean, boolean]>([
+    ['one worker', [one], false, false],
+    ['two workers', [one, two], true, false],
+    ['many workers that ran others beside it', Array.from({ length: 9 }, (_, n) => ({ worker: `w${n}` })), true, false],
+    ['two workers, and one that ran nothing else', [one, two, alone('three')], false, true],
+    ['two workers, and some before the tool’s code', [one, two, ...beforeCode(9)], true, false],
+    ['two workers, and many before the tool’s code', [one, two, ...beforeCode(10)], false, true],
+    ['one of two workers that was stopped', [one, { ...two, stopped: true }], false, false],
+    ['a stopped worker that ran nothing else', [one, two, { ...alone('three'), stopped: true }], true, false],
+  ])('%s', async (_what, lost, runsAlone, isPoison) => {
+    expect(await lostWith(await openBooks(), lost)).toEqual({ runsAlone, isPoison });
+  });
+
+  test.each([1, 2, 4, 9])(
+    'where %i workers are lost without it as well, it takes as many proofs more, up to five',
+    async (others) => {
+      const books = await openBooks();
+      for (let number = 0; number < others; number += 1) await lostWith(books, [{ worker: `neighbour ${number}` }]);
+      const needed = Math.min(5, 1 + others);
+      const proofs = (count: number) => [one, two, ...Array.from({ length: count }, (_, n) => alone(`alone ${n}`))];
+      expect(await lostWith(books, proofs(needed - 1))).toEqual({ runsAlone: true, isPoison: false });
+      expect(await lostWith(books, proofs(needed))).toEqual({ runsAlone: false, isPoison: true });
+    },
+  );
 });

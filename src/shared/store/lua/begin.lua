@@ -7,23 +7,29 @@
 --       7 key prefix of inboxes: who follows the call is told that an attempt begins
 --       8 call ID
 --       9 '1' when the answer may get lost with nobody asking again: a call that must not start twice is not started
+--       10 key prefix of what is known of workers that were lost  11 '1' when the worker runs nothing but this call
 -- Returns {code, now, …}:
 --   started    fence, request, signature, attempts, lost attempts, '1' when the attempt before this one left no record and nobody
 --              has decided what became of it,
 --              first start, circuit's name, the circuit as stored, '1' when cancellation is asked for, approval ID or '',
---              resolution or ''
+--              resolution or '', '1' when it is proven that the call takes down each worker that runs it
 --   circuit    the circuit as stored, its name, request, signature, fence so far, attempts, resolution: nothing was written
 --   ended      state: the call has its outcome
 --   stale      the job is not the record's (older generation, or the record is gone)
 --   early      ms: the next attempt is not due yet
 --   awaiting   approval ID: a person has not decided yet
 --   apart      nothing was written: the call must be started by itself
---   suspect    '1' when the attempt before this one left no record, request: an attempt of the call was lost before, and the
---              worker wants no second one of its kind: nothing was written
+--   suspect    '1' when the attempt before this one left no record, request, '1' when the call is to run alone: an attempt of the
+--              call was lost before, and the worker wants no second one of its kind: nothing was written
+--
+-- A call is blamed for a worker that was lost while it ran there, unless that one was stopped. Blamed for two, it runs alone. When the
+-- worker that runs nothing else is lost in the tool's code, that is proof; before that code, a tenth of one. Where workers were lately
+-- lost without the call, each of them asks for one proof more, up to five.
+local MAX_BLAMED, IN_CODE, BEFORE_CODE, MOST_PROOFS, LOST_KEPT_MS = 2, 10, 1, 5, 600000
 local now = nowMs()
 local fields = redis.call('HMGET', KEYS[1], 'state', 'phase', 'generation', 'fence', 'request', 'attempts', 'lost', 'circuit',
   'firstStartedAtMs', 'startedAtMs', 'worker', 'notBeforeMs', 'cancelRequested', 'signature', 'token', 'followed',
-  'approval', 'resolution', 'outcome', 'outcomeAt', 'once')
+  'approval', 'resolution', 'outcome', 'outcomeAt', 'once', 'blamed', 'alone', 'lostAlone')
 local state, phase, fence, attempts, lost = fields[1], fields[2], tonumber(fields[4] or 0), fields[6] or '', tonumber(fields[7] or 0)
 if not state or fields[3] ~= ARGV[1] then return {'stale', now} end
 -- A record that has an outcome has ended, whatever somebody wrote into its state.
@@ -38,7 +44,25 @@ local leftNoRecord = phase == 'running' and fields[15] ~= ARGV[5]
 local undecided = leftNoRecord
   or ((phase == 'queued' or phase == 'running') and lost > 0 and attempts:find('"status":"lost"[^\n]*\n$') ~= nil)
 if phase == 'running' and not leftNoRecord then fence = fence - 1 end
-if ARGV[6] == '0' and (leftNoRecord or lost > 0) then return {'suspect', now, leftNoRecord and '1' or '0', fields[5]} end
+local worker, blamed, lostAlone = fields[11] or '', tonumber(fields[22] or 0), tonumber(fields[24] or 0)
+local isBlamed = leftNoRecord and redis.call('EXISTS', ARGV[10] .. ':stopped:' .. worker) == 0
+if isBlamed then
+  blamed = blamed + 1
+  if fields[23] == fields[4] then lostAlone = lostAlone + BEFORE_CODE end
+  if fields[23] == fields[4] .. '!' then lostAlone = lostAlone + IN_CODE end
+end
+-- Workers that were lately lost without this call.
+local function lostToOthers()
+  local others = 0
+  for _, other in ipairs(redis.call('ZRANGEBYSCORE', ARGV[10], now - LOST_KEPT_MS, '+inf')) do
+    if other ~= worker and not attempts:find(other, 1, true) then others = others + 1 end
+  end
+  return others
+end
+local isPoison = lostAlone >= IN_CODE and lostAlone >= IN_CODE * math.min(MOST_PROOFS, 1 + lostToOthers())
+if ARGV[6] == '0' and (leftNoRecord or lost > 0) then
+  return {'suspect', now, leftNoRecord and '1' or '0', fields[5], blamed >= MAX_BLAMED and not isPoison and '1' or '0'}
+end
 local epoch, circuitState, raw = circuitOf(KEYS[2], fields[8])
 if circuitState ~= 'CLOSED' and ARGV[4] ~= epoch and not undecided then
   return {'circuit', now, raw, fields[8], fields[5], fields[14] or '', fence, attempts, fields[18] or ''}
@@ -55,8 +79,15 @@ redis.call('HSET', KEYS[1], 'phase', 'running', 'fence', text(fence + 1), 'worke
   'lockUntilMs', text(now + ARGV[3]))
 if fields[10] and not fields[9] then redis.call('HSET', KEYS[1], 'firstStartedAtMs', firstStartedAtMs) end
 if leftNoRecord then redis.call('HSET', KEYS[1], 'attempts', attempts, 'lost', lost) end
+if isBlamed then
+  redis.call('HSET', KEYS[1], 'blamed', blamed, 'lostAlone', lostAlone)
+  redis.call('ZADD', ARGV[10], now, worker)
+  redis.call('ZREMRANGEBYSCORE', ARGV[10], '-inf', now - LOST_KEPT_MS)
+  redis.call('PEXPIRE', ARGV[10], LOST_KEPT_MS)
+end
+if ARGV[11] == '1' then redis.call('HSET', KEYS[1], 'alone', text(fence + 1)) end
 if fields[16] then
   notify(redis.call('HGET', KEYS[1], 'inboxes'), ARGV[7], {'{"type":"attempt","callId":"', ARGV[8], '"}'})
 end
 return {'started', now, fence + 1, fields[5], fields[14] or '', attempts, lost, undecided and '1' or '0', firstStartedAtMs, fields[8], raw, fields[13] or '0',
-  fields[17] or '', fields[18] or ''}
+  fields[17] or '', fields[18] or '', isPoison and '1' or '0'}

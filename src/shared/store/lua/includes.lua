@@ -293,7 +293,11 @@ end
 -- A retry budget's bucket holds its tokens; absent means the floor (`retry-budget.ts` says what they are for).
 local function takeRetry(key, floor, windowMs)
   local tokens = tonumber(redis.call('GET', key) or floor)
-  if tokens < 1 then return false end
+  -- An empty bucket stays empty for as long as calls ask for tokens: an outage may last longer than the window.
+  if tokens < 1 then
+    redis.call('PEXPIRE', key, windowMs)
+    return false
+  end
   redis.call('SET', key, string.format('%.3f', tokens - 1), 'PX', windowMs)
   return true
 end

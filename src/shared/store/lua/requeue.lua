@@ -18,7 +18,7 @@ if fields[6] ~= ARGV[8] then return {'refused', now, fields[1]} end
 if fields[4] ~= ARGV[5] then return {'refused', now, fields[1]} end
 if ARGV[3] == '1' then
   if not isUnresolved(fields[1], fields[2]) then return {'refused', now, fields[1]} end
-  redis.call('HSET', KEYS[1], 'state', 'inflight', 'phase', 'queued', 'lost', 0)
+  redis.call('HSET', KEYS[1], 'state', 'inflight', 'phase', 'queued', 'lost', 0, 'blamed', 0, 'lostAlone', 0)
   redis.call('HDEL', KEYS[1], 'outcome', 'outcomeSignature', 'retriable', 'expiresAtMs', 'firstStartedAtMs', 'startedAtMs', 'cancelRequested', 'endedBy', 'freeAtMs')
   redis.call('PERSIST', KEYS[1])
   if fields[5] then redis.call('PERSIST', fields[5]) end

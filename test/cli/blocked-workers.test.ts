@@ -1,0 +1,93 @@
+/** @module-tag slow */
+import { cpSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { eventually, isGone } from '../helpers/signal.ts';
+import { openPlace, type Place } from './pawl.ts';
+
+const SHORT = { PAWL_LOCK_DURATION_MS: '1500', PAWL_STALLED_INTERVAL_MS: '500' };
+const WAYS = ['loop', 'pattern', 'program'] as const;
+
+let place: Place;
+beforeAll(async () => {
+  place = await openPlace();
+  const tools = fileURLToPath(new URL('./fixtures/blocking-tools.ts', import.meta.url));
+  cpSync(tools, join(place.folder, 'blocking.ts'));
+});
+afterAll(() => place[Symbol.asyncDispose]());
+
+const callOf = (tool: string, params: object, key: string) =>
+  place.start(['call', tool, '--params', JSON.stringify(params), '--key', key, '--json'], SHORT);
+
+test.each(WAYS)(
+  'up kills and replaces a worker whose tool never gives the event loop back (%s); a once call ends as unknown',
+  {
+    timeout: 90_000,
+  },
+  async (way) => {
+    const up = place.start(['up', '--port', '0', '--json', '--workers', '1', '--tools', 'blocking.ts'], SHORT);
+    const { workers } = JSON.parse(await up.line('"event":"ready"')) as { workers: { pid: number }[] };
+    const blocking = callOf('block_once', { way }, `up ${way}`);
+    await up.line('workers are complete again');
+    expect(workers.every(({ pid }) => isGone(pid))).toBe(true);
+    const greeted = callOf('greet', {}, `greet ${way}`);
+    expect(await greeted.ended).toEqual({ code: 0, signal: null });
+    expect(await blocking.ended).toEqual({ code: 6, signal: null });
+    expect(JSON.parse(blocking.stdout())).toMatchObject({ error: { code: 'OUTCOME_UNKNOWN' } });
+    up.signal('SIGINT');
+    expect(await up.ended).toEqual({ code: 0, signal: null });
+  },
+);
+
+test.each(WAYS)(
+  'a worker alone says at /healthz that its event loop stands still (%s), and ends itself',
+  {
+    timeout: 90_000,
+  },
+  async (way) => {
+    const environment = { ...SHORT, PAWL_METRICS_PORT: '0' };
+    const worker = place.start(['worker', '--tools', 'blocking.ts', '--json'], environment);
+    const { metricsPort } = JSON.parse(await worker.line('"event":"ready"')) as { metricsPort: number };
+    const health = () => fetch(`http://127.0.0.1:${metricsPort}/healthz`);
+    expect((await health()).status).toBe(200);
+    const blocking = callOf('block_once', { way }, `alone ${way}`);
+    const stalled = await eventually(async () => {
+      const answer = await health();
+      return answer.status === 503 && (await answer.json());
+    });
+    expect(stalled).toMatchObject({
+      status: 'stalled',
+      reason: expect.stringContaining('has held the event loop for'),
+    });
+    expect(await worker.ended).toEqual({ code: null, signal: 'SIGKILL' });
+    expect(worker.stderr()).toContain('worker_stalled');
+    const heir = place.start(['worker', '--tools', 'blocking.ts', '--json'], SHORT);
+    expect((await blocking.ended).code).toBe(6);
+    heir.signal('SIGTERM');
+    expect(await heir.ended).toEqual({ code: 0, signal: null });
+  },
+);
+
+test('a call that may run again is found to be the one that blocks its workers; stopping one that stands still blames no call', {
+  timeout: 120_000,
+}, async () => {
+  const env = { ...SHORT, PAWL_DRAIN_MS: '500' };
+  const up = () => place.start(['up', '--port', '0', '--json', '--workers', '2', '--tools', 'blocking.ts'], env);
+  const first = up();
+  await first.line('"event":"ready"');
+  const blocking = callOf('block_idempotent', { way: 'loop' }, 'blocking');
+  await first.line('"tool_call_start"');
+  // One that stands still is stopped, and killed in the end.
+  first.signal('SIGINT');
+  await first.ended;
+  const second = up();
+  await second.line('"event":"ready"');
+  expect(await blocking.ended).toEqual({ code: 6, signal: null });
+  const { error, attempts } = JSON.parse(blocking.stdout()) as { error: object; attempts: number };
+  expect(error).toMatchObject({ code: 'POISONED' });
+  // The worker that was stopped, two that were killed because they were silent, and one that ran nothing else.
+  expect(attempts).toBe(4);
+  second.signal('SIGINT');
+  await second.ended;
+});
