@@ -2,17 +2,19 @@
  * `--tools FILE…`: files of the user's, `.ts` or `.js`, run as they are. Wherever such a file lies, `import 'pawl'` in it
  * means the Pawl that runs it, and libraries that are missing there are taken from Pawl's own (`zod`, to begin with).
  */
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, realpathSync, statSync } from 'node:fs';
 import { createRequire, registerHooks } from 'node:module';
 import { resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { isPromise } from 'node:util/types';
 import { moduleFault } from '../module-fault.ts';
 import { PawlError } from '../shared/failure.ts';
+import { liesIn } from '../shared/file-path.ts';
 import { type Hook, isHook } from '../shared/hooks.ts';
 import type { ToolOffer } from '../shared/store/catalogue.ts';
 import { type AnyTool, isTool, qualifiedName } from '../shared/tool.ts';
 import { isToolset, resolveToolsets, type Toolset, toolset } from '../shared/toolset.ts';
+import { isProtectedCode } from '../workers/protected-paths.ts';
 import { usageError } from './context.ts';
 
 const MAX_NAMES = 20;
@@ -124,6 +126,26 @@ async function importFile(
   }
 }
 
+/**
+ * From here on no file of the workspace is loaded that was not there to be protected at the start: a call may have made it. Imports that
+ * are written out are found beforehand.
+ */
+export function refuseUnknownCode(workspace: string): void {
+  knownIn = realpathSync(workspace);
+}
+
+let knownIn: string | undefined;
+
+function refuseUnknown(url: string): void {
+  if (knownIn === undefined || !url.startsWith('file:')) return;
+  const path = fileURLToPath(url);
+  if (liesIn(knownIn, path) && !isProtectedCode(path))
+    throw new PawlError(
+      'CONFIGURATION',
+      `${path} was not loaded: it lies in the workspace, where calls can write, and nothing told of it when the worker started. Import it with a specifier that is written out, or keep it outside of the workspace.`,
+    );
+}
+
 const OWN_FOLDER = fileURLToPath(new URL('..', import.meta.url));
 const OWN_PLACE = import.meta.url;
 const requireHere = createRequire(OWN_PLACE);
@@ -161,6 +183,7 @@ function lendOwnLibraries(): { readonly loaded: readonly string[] } {
       }
     },
     load(url, context, nextLoad) {
+      refuseUnknown(url);
       if (url.startsWith('file:') && !url.includes('/node_modules/')) loaded.push(url);
       return nextLoad(url, context);
     },

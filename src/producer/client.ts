@@ -38,6 +38,7 @@ import { Switches } from '../shared/switches.ts';
 import { backgroundSchedule, type Clock, MAX_TIMER_MS, uuidv7 } from '../shared/time.ts';
 import { qualifiedName, TIERS, type Tier } from '../shared/tool.ts';
 import { resolveToolsets, type Toolset } from '../shared/toolset.ts';
+import { tenantRoot } from '../shared/workspace-root.ts';
 import type { Tracing } from '../tracing.ts';
 import { AgentDesk } from './agents.ts';
 import { ApprovalDesk } from './approvals.ts';
@@ -171,7 +172,7 @@ export class Pawl implements AsyncDisposable {
     this.#sessions = new KnownSessions({
       sessions: backend.sessions,
       clock: backend.clock,
-      workspaceRoot: () => this.#workspaceRoot(),
+      workspaceRoot: (tenantId) => this.workspaceRoot(tenantId),
       now: () => backend.ledger.now(),
     });
     // It may come back without them: what is asked from then on is asked of it.
@@ -469,12 +470,15 @@ export class Pawl implements AsyncDisposable {
     const asked = parseOpenSession(open);
     const above = asked.parent === undefined ? undefined : await this.session(asked.parent);
     const skills = await this.skills.named(asked.skills ?? []);
+    const tenantId = asked.tenantId ?? above?.record.tenantId;
+    // Below a session of no tenant, one of a tenant does not work where that one does.
+    const isOfOwn = tenantId !== above?.record.tenantId && asked.workspaceRoot === undefined;
     const record = newSession(
-      asked,
+      isOfOwn ? { ...asked, workspaceRoot: this.workspaceRoot(tenantId) } : asked,
       above?.record,
       {
         sessionKey: uuidv7(),
-        workspaceRoot: this.#workspaceRoot(),
+        workspaceRoot: this.workspaceRoot(tenantId),
         createdAtMs: await this.#backend.ledger.now(),
       },
       skillRule(skills),
@@ -529,7 +533,9 @@ export class Pawl implements AsyncDisposable {
     );
   }
 
-  #workspaceRoot(): string {
+  /** Where sessions work that name no root. A tenant has one of its own. */
+  workspaceRoot(tenantId: string | undefined): string {
+    if (tenantId !== undefined) return tenantRoot(this.settings, tenantId);
     return resolve(this.settings.workspaceRoot ?? this.#options.defaultWorkspaceRoot);
   }
 

@@ -31,6 +31,7 @@ import { type Begun, nowMs, type RegisteredTool } from './begun.ts';
 import { previewCall } from './preview.ts';
 import type { Verdict } from './settlement.ts';
 import type { UsedApprovals } from './used-approvals.ts';
+import { openTenantRoot } from './workspace-roots.ts';
 
 export interface ApprovalGateParts {
   readonly settings: Settings;
@@ -49,6 +50,8 @@ export interface ApprovalGateParts {
 const AGAIN_MS = 2_000;
 /** After the end of the time to decide, by Redis' clock. */
 const GRACE_MS = 20;
+
+const withoutPreview = (tool: AnyTool): AnyTool => ({ ...tool, preview: undefined }) as unknown as AnyTool;
 
 export class ApprovalGate {
   readonly #parts: ApprovalGateParts;
@@ -102,8 +105,12 @@ export class ApprovalGate {
   }
 
   /** What the tool says, as people may read it. */
-  async #previewOf(tool: AnyTool, { params, session }: ApprovalRequest): Promise<Preview> {
-    const { summary, details } = await previewCall(tool, params, { workspaceRoot: session.workspaceRoot });
+  async #previewOf(tool: AnyTool, { params, session, tenantId }: ApprovalRequest): Promise<Preview> {
+    const { workspaceRoot } = session;
+    const refusedRoot = openTenantRoot({ tenantId, workspaceRoot }, this.#parts.settings);
+    const { summary, details } = await previewCall(refusedRoot === undefined ? tool : withoutPreview(tool), params, {
+      workspaceRoot,
+    });
     return { summary: shownText(summary), ...(details === undefined ? {} : { details: shownText(details) }) };
   }
 

@@ -4,7 +4,7 @@ import type { Readable, Writable } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import { PawlError } from '../shared/failure.ts';
 import type { TerminalReport, TerminalRequest } from '../shared/tool.ts';
-import { type ProcessesOptions, plantedError, prepareProgram } from './processes.ts';
+import { type ProcessesOptions, prepareProgram } from './processes.ts';
 import { openPseudoTerminal } from './sandbox/pseudo-terminal.ts';
 import { startTree, type TreeExit } from './sandbox/tree.ts';
 
@@ -34,9 +34,6 @@ export class Terminal {
   readonly #cut = new AbortController();
   #exit: TreeExit | undefined;
   #failure: unknown;
-  readonly #moveAsidePlanted: () => readonly string[];
-  /** What was moved aside, and nobody has been told. */
-  #planted: readonly string[] = [];
 
   /** Throws as `Processes.run` does, `CONFIGURATION` where there are no terminals. */
   static async start(
@@ -47,8 +44,8 @@ export class Terminal {
   ): Promise<Terminal> {
     const tty = request.tty ?? true;
     const env = { ...(tty ? PLAIN : {}), ...request.env };
-    const { sandbox, launch, environment, moveAsidePlanted } = await prepareProgram(options, { ...request, env });
-    return new Terminal(id, sessionKey, request.argv.join(' '), tty, moveAsidePlanted, (signal) => {
+    const { sandbox, launch, environment } = await prepareProgram(options, { ...request, env });
+    return new Terminal(id, sessionKey, request.argv.join(' '), tty, (signal) => {
       const common = { environment, name: request.argv[0], timeoutMs: request.timeoutMs, signal };
       if (!tty) {
         const streams = { stdin: 'pipe', stdout: 'pipe', stderr: 'pipe' } as const;
@@ -75,7 +72,6 @@ export class Terminal {
     sessionKey: string,
     cmd: string,
     tty: boolean,
-    moveAsidePlanted: () => readonly string[],
     start: (signal: AbortSignal) => {
       readonly input: Writable;
       readonly outputs: readonly Readable[];
@@ -86,7 +82,6 @@ export class Terminal {
     this.sessionKey = sessionKey;
     this.cmd = cmd;
     this.#tty = tty;
-    this.#moveAsidePlanted = moveAsidePlanted;
     const { input, outputs, exit: treeExit } = start(this.#cut.signal);
     const exit = treeExit.catch((error: unknown) => {
       if (this.#isInterrupted) return KILLED;
@@ -108,7 +103,6 @@ export class Terminal {
         },
       )
       .finally(() => {
-        this.#look();
         input.destroy();
         patience.then(clearTimeout, () => undefined);
       });
@@ -122,10 +116,6 @@ export class Terminal {
     output.on('error', () => resolve());
     output.on('close', () => resolve());
     return promise;
-  }
-
-  #look(): void {
-    this.#planted = [...this.#planted, ...this.#moveAsidePlanted()];
   }
 
   get running(): boolean {
@@ -151,17 +141,11 @@ export class Terminal {
   }
 
   /**
-   * Takes what was written since the last report, when the program ends or `waitMs` later. Throws why it was not started, and
-   * `PROTECTED_FILE`, once, as `Processes.run` does: the next report has the output then.
+   * Takes what was written since the last report, when the program ends or `waitMs` later. Throws why it was not started.
    */
   async report(waitMs: number, signal?: AbortSignal): Promise<TerminalReport> {
     await settledWithin(this.ended, waitMs, signal);
     if (this.#failure !== undefined) throw this.#failure;
-    // It may go on for hours.
-    if (this.running) this.#look();
-    const planted = this.#planted;
-    this.#planted = [];
-    if (planted.length > 0) throw plantedError(planted);
     const { output, droppedBytes } = this.#output.take();
     const exit = this.#exit;
     const state: TerminalReport['state'] =

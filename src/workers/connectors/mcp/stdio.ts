@@ -84,7 +84,6 @@ export class StdioTransport implements Transport {
       sandbox,
       launch,
       environment: shown,
-      moveAsidePlanted,
     } = await prepareProgram(
       {
         root: folder,
@@ -112,8 +111,7 @@ export class StdioTransport implements Transport {
       this.#errors = (this.#errors + chunk.toString('utf8')).slice(-KEPT_ERROR_BYTES);
     });
     this.#tree.stderr?.on('error', () => undefined);
-    const ended = this.#tree.ended.finally(moveAsidePlanted);
-    ended.then(
+    this.#tree.ended.then(
       ({ exitCode, signal }) =>
         this.#ended(
           new ToolError(`The MCP server ${server} ended (${signal ?? `exit code ${exitCode}`})${this.#quoted()}.`, {
