@@ -159,7 +159,8 @@ export class ApprovalGate {
     const about = this.#aboutToRun(begun, session);
     const { approvalId, resolution = '' } = started;
     const { sessionKey } = session;
-    const search = { sessionKey, tool: about.tool, envelope, askedForTaint: verdict.askedForTaint, nowMs: about.nowMs };
+    const { askedForTaint, unconfined } = verdict;
+    const search = { sessionKey, tool: about.tool, envelope, askedForTaint, unconfined, nowMs: about.nowMs };
     const granted = approvalId === undefined ? await this.#parts.grants.find(search) : undefined;
     const used = {
       callId,

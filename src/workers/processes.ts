@@ -108,7 +108,16 @@ export async function prepareProgram(
   return { sandbox, launch: { ...launch, confine, release: placeholders.remove }, environment };
 }
 
-/** Throws `PERMISSION_DENIED` where policy demands a sandbox and none works here. */
+/** Whether programs should run in a sandbox, as policy `preferred` has it, and none works here. */
+export async function lacksSandbox(wanted: SandboxPolicy): Promise<boolean> {
+  if (wanted !== 'preferred') return false;
+  return sandboxFor(wanted).then(
+    () => false,
+    () => true,
+  );
+}
+
+/** Throws `PERMISSION_DENIED` where policy wants a sandbox and none works here. Only `off` says that none is needed. */
 export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Means): Promise<Sandbox> {
   switch (wanted) {
     case 'required':
@@ -120,7 +129,13 @@ export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Means): Promis
         );
       });
     case 'preferred':
-      return chooseSandbox('auto', trial);
+      return chooseSandbox('bubblewrap', trial).catch((error: Error) => {
+        throw new PawlError(
+          'PERMISSION_DENIED',
+          'No sandbox works on this machine, and no person has let this program run without one: call the tool with sandbox_permissions "require_escalated", or let the operator set PAWL_SANDBOX=off. `pawl doctor` says more.',
+          { cause: error },
+        );
+      });
     case 'off':
       return chooseSandbox('unconfined', trial);
     default:
