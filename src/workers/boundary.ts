@@ -1,5 +1,5 @@
 /** The trust boundary (`protected-paths.ts`) in one workspace, as a sandbox mounts it. */
-import { existsSync, lstatSync, realpathSync, type Stats } from 'node:fs';
+import { existsSync, realpathSync, type Stats } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import { liesIn } from '../shared/file-path.ts';
@@ -11,6 +11,7 @@ import {
   protectedFiles,
   protectedFolders,
   realPaths,
+  statsOf,
 } from './protected-paths.ts';
 import { isPlaceholder } from './sandbox/placeholders.ts';
 
@@ -37,7 +38,7 @@ export async function findBoundary(root: string): Promise<Boundary> {
 }
 
 function stands(path: string): boolean {
-  const stats = lstatSync(path, { throwIfNoEntry: false });
+  const stats = statsOf(path);
   return stats !== undefined && !(stats.isDirectory() && isPlaceholder(path));
 }
 
@@ -72,7 +73,7 @@ const foundLinks = new Map<string, { readonly wanted: string; readonly paths: re
 /** Other names of the same files below `root`: hard links, as package managers make them. */
 async function linksTo(files: readonly string[], root: string): Promise<readonly string[]> {
   const linked = files.flatMap((file) => {
-    const stats = lstatSync(file, { throwIfNoEntry: false });
+    const stats = statsOf(file);
     return stats?.isFile() === true && stats.nlink > 1 ? [identityOf(stats)] : [];
   });
   if (linked.length === 0) return [];

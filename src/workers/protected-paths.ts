@@ -98,12 +98,21 @@ export function refuseReadOnly(path: string, stats: Stats | undefined, asWritten
     );
 }
 
+/** Of the name itself; undefined where it is not there, or cannot be. */
+export function statsOf(path: string): Stats | undefined {
+  try {
+    return lstatSync(path);
+  } catch {
+    return undefined;
+  }
+}
+
 /** A hard link, or a name in other letters where the file system takes them for the same. */
 function isLinkToCode(stats: Stats | undefined): boolean {
   if (stats === undefined || !stats.isFile()) return false;
   if (stats.nlink === 1 && process.platform === 'linux') return false;
   return [...code].some((each) => {
-    const own = lstatSync(each, { throwIfNoEntry: false });
+    const own = statsOf(each);
     return own !== undefined && own.ino === stats.ino && own.dev === stats.dev;
   });
 }

@@ -19,6 +19,7 @@ import { protectCode } from '../../../src/workers/protected-paths.ts';
 import { applyPatch } from '../../../src/workers/tools/apply-patch.ts';
 import { edit } from '../../../src/workers/tools/edit.ts';
 import { write } from '../../../src/workers/tools/write.ts';
+import { attempts } from '../../helpers/attempts.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 
 const confined = test.skipIf(!(await detectMeans()).includes('bubblewrap'));
@@ -52,31 +53,6 @@ async function run(root: string, script: string) {
   });
   return processes.run({ argv: ['sh', '-c', script], timeoutMs: 20_000 });
 }
-
-/** All that a program could try on a name: none of it may succeed, and one try does not stop the next. */
-const attempts = (path: string): string => {
-  const [folder, name] = [dirname(path), path.split('/').at(-1)];
-  return [
-    `mkdir -p ${folder}`,
-    `echo evil > ${path}`,
-    `echo evil >> ${path}`,
-    `chmod 777 ${path}`,
-    `echo evil > evil; mv -f evil ${path}`,
-    `echo evil > evil; mv -fT evil ${path}`,
-    `echo evil > evil; cp -f evil ${path}`,
-    `echo evil > evil; ln -f evil ${path}`,
-    `ln -sfT evil ${path}`,
-    `ln -f ${path} hard && echo evil > hard`,
-    `ln -sf ${path} soft && echo evil > soft`,
-    `rm -rf ${path}`,
-    `mkdir -p ${path}`,
-    `mkdir -p ${path}/new && echo evil > ${path}/new/file`,
-    `mv ${path} moved`,
-    `echo evil > ${path}.tmp && mv -f ${path}.tmp ${path}`,
-    ...(folder === '.' ? [] : [`mv -T ${folder} moved-folder && mkdir -p ${folder} && echo evil > ${folder}/${name}`]),
-    'true',
-  ].join('\n');
-};
 
 async function expectUnchangeable(root: string, paths: readonly string[]): Promise<void> {
   const about = (state: Readonly<Record<string, string>>) =>
