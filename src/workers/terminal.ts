@@ -32,6 +32,7 @@ export class Terminal {
   #isInterrupted = false;
   readonly #output = new Output();
   readonly #cut = new AbortController();
+  readonly #armed: Promise<void>;
   #exit: TreeExit | undefined;
   #failure: unknown;
 
@@ -45,19 +46,19 @@ export class Terminal {
     const tty = request.tty ?? true;
     const env = { ...(tty ? PLAIN : {}), ...request.env };
     const { sandbox, launch, environment } = await prepareProgram(options, { ...request, env });
-    return new Terminal(id, sessionKey, request.argv.join(' '), tty, (signal) => {
+    const terminal = new Terminal(id, sessionKey, request.argv.join(' '), tty, (signal) => {
       const common = { environment, name: request.argv[0], timeoutMs: request.timeoutMs, signal };
       if (!tty) {
         const streams = { stdin: 'pipe', stdout: 'pipe', stderr: 'pipe' } as const;
         const tree = startTree(sandbox, { ...common, launch, streams });
         const outputs = [tree.stdout, tree.stderr] as readonly Readable[];
-        return { input: tree.stdin as Writable, outputs, exit: tree.ended };
+        return { input: tree.stdin as Writable, outputs, exit: tree.ended, armed: tree.armed };
       }
       const { input, output, programEnd, releaseProgramEnd } = openPseudoTerminal();
       try {
         const streams = { stdin: programEnd, stdout: programEnd, stderr: programEnd };
         const tree = startTree(sandbox, { ...common, launch: { ...launch, terminal: true }, streams });
-        return { input, outputs: [output], exit: tree.ended };
+        return { input, outputs: [output], exit: tree.ended, armed: tree.armed };
       } catch (error) {
         input.destroy();
         throw error;
@@ -65,6 +66,8 @@ export class Terminal {
         releaseProgramEnd();
       }
     });
+    await terminal.#armed;
+    return terminal;
   }
 
   private constructor(
@@ -76,13 +79,15 @@ export class Terminal {
       readonly input: Writable;
       readonly outputs: readonly Readable[];
       readonly exit: Promise<TreeExit>;
+      readonly armed: Promise<void>;
     },
   ) {
     this.id = id;
     this.sessionKey = sessionKey;
     this.cmd = cmd;
     this.#tty = tty;
-    const { input, outputs, exit: treeExit } = start(this.#cut.signal);
+    const { input, outputs, exit: treeExit, armed } = start(this.#cut.signal);
+    this.#armed = armed;
     const exit = treeExit.catch((error: unknown) => {
       if (this.#isInterrupted) return KILLED;
       throw error;

@@ -44,6 +44,8 @@ export interface Tree {
   readonly stdin: ChildProcess['stdin'];
   readonly stdout: ChildProcess['stdout'];
   readonly stderr: Duplex | null;
+  /** Resolves when the sandbox stands and the program begins, or when there is none. */
+  readonly armed: Promise<void>;
   /** Settles when nothing of the tree is left. Rejects with `PROCESS_NOT_STARTED`, or with the signal's reason. */
   readonly ended: Promise<TreeExit>;
 }
@@ -70,10 +72,11 @@ export function startTree(sandbox: Sandbox, request: TreeRequest): Tree {
     void clean();
     throw error;
   }
-  const ended = cleanedUp(treeEnd(sandbox, launch, child, request), clean);
+  const { promise: armed, resolve: onArmed } = Promise.withResolvers<void>();
+  const ended = cleanedUp(treeEnd(sandbox, launch, child, request, onArmed), clean).finally(onArmed);
   // Whoever only reads the streams must not be ended by it.
   ended.catch(() => undefined);
-  return { stdin: child.stdin, stdout: child.stdout, stderr: child.stdio[4] as Duplex | null, ended };
+  return { stdin: child.stdin, stdout: child.stdout, stderr: child.stdio[4] as Duplex | null, armed, ended };
 }
 
 async function cleanedUp(end: Promise<TreeExit>, clean: () => Promise<unknown>): Promise<TreeExit> {
@@ -84,10 +87,16 @@ async function cleanedUp(end: Promise<TreeExit>, clean: () => Promise<unknown>):
   }
 }
 
-async function treeEnd(sandbox: Sandbox, launch: Launch, child: Child, request: TreeRequest): Promise<TreeExit> {
+async function treeEnd(
+  sandbox: Sandbox,
+  launch: Launch,
+  child: Child,
+  request: TreeRequest,
+  onArmed: () => void,
+): Promise<TreeExit> {
   const { signal, name } = request;
   const diagnosis = collectOutput(child.stderr, MAX_DIAGNOSIS_BYTES);
-  const ending = await endOf(child, launch, request.timeoutMs, signal);
+  const ending = await endOf(child, launch, request.timeoutMs, signal, onArmed);
   if (sandbox.means === 'group') await groupEnd(child.pid);
   if (ending.kind !== 'exited' && sandbox.sweep !== undefined) await sweep(sandbox.sweep(request.launch.marker));
   if (ending.kind === 'not started') throw couldNotStart(sandbox, name, ending.error, diagnosis().text);
@@ -115,6 +124,7 @@ async function endOf(
   launch: Launch,
   timeoutMs: number | undefined,
   signal: AbortSignal,
+  onArmed: () => void,
 ): Promise<Ending> {
   const line = child.stdio[3] as Duplex;
   const closed = Promise.withResolvers<void>();
@@ -142,6 +152,7 @@ async function endOf(
     if (known !== undefined) return;
     if (message === 'armed') {
       isArmed = true;
+      onArmed();
       line.write('go\n');
       if (timeoutMs !== undefined) timeLimit = setTimeout(cut, Math.min(timeoutMs, MAX_TIMER_MS), 'time limit');
     } else if (message.startsWith('exit ')) {
