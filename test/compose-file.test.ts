@@ -74,7 +74,17 @@ test('workers run with a seccomp profile that lets bubblewrap make its sandbox',
   };
   const refused = profile.syscalls.flatMap(({ names, action }) => (action === 'SCMP_ACT_ALLOW' ? [] : names));
   expect(profile.defaultAction).toBe('SCMP_ACT_ALLOW');
-  for (const needed of ['clone', 'unshare', 'mount', 'umount2', 'pivot_root', 'sethostname', 'prctl', 'seccomp', 'capset'])
+  for (const needed of [
+    'clone',
+    'unshare',
+    'mount',
+    'umount2',
+    'pivot_root',
+    'sethostname',
+    'prctl',
+    'seccomp',
+    'capset',
+  ])
     expect(refused).not.toContain(needed);
   for (const dangerous of ['bpf', 'keyctl', 'kexec_load', 'open_by_handle_at', 'ptrace', 'setns', 'io_uring_setup'])
     expect(refused).toContain(dangerous);

@@ -15,8 +15,12 @@ const LAUNCHER = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));
  * one whose name depends on it. `npm run` puts such folders first.
  */
 export function leaveOutOwnFolder(environment: NodeJS.ProcessEnv, cwd: string): void {
-  const workspaces = [cwd, ...(environment['PAWL_WORKSPACE_ROOT'] ? [resolve(cwd, environment['PAWL_WORKSPACE_ROOT'])] : [])];
-  const isOutside = (folder: string) => isAbsolute(folder) && !workspaces.some((each) => liesIn(each, realNameOf(folder)));
+  const workspaces = [
+    cwd,
+    ...(environment['PAWL_WORKSPACE_ROOT'] ? [resolve(cwd, environment['PAWL_WORKSPACE_ROOT'])] : []),
+  ];
+  const isOutside = (folder: string) =>
+    isAbsolute(folder) && !workspaces.some((each) => liesIn(each, realNameOf(folder)));
   environment['PATH'] = (environment['PATH'] ?? '').split(delimiter).filter(isOutside).join(delimiter);
 }
 

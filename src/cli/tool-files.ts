@@ -27,6 +27,8 @@ export interface ToolFiles {
   readonly hooks: readonly Hook[];
   /** The files, and what they import that belongs to no package. */
   readonly sources: readonly string[];
+  /** What imports asked for without saying which file it is, by absolute paths. */
+  readonly guessed?: readonly string[];
 }
 
 /**
@@ -34,8 +36,8 @@ export interface ToolFiles {
  * why.
  */
 export async function loadToolFiles(files: readonly string[], cwd: string): Promise<ToolFiles> {
-  if (files.length === 0) return { tools: [], toolsets: [], hooks: [], sources: [] };
-  const { loaded } = lendOwnLibraries();
+  if (files.length === 0) return { tools: [], toolsets: [], hooks: [], sources: [], guessed: [] };
+  const { loaded, guessed } = lendOwnLibraries();
   const exports = new Set<AnyTool | Toolset | Hook>();
   for (const file of files) {
     const path = resolve(cwd, file);
@@ -52,6 +54,7 @@ export async function loadToolFiles(files: readonly string[], cwd: string): Prom
     toolsets: all.filter(isToolset) as unknown as readonly Toolset<AnyTool>[],
     hooks: all.filter(isHook),
     sources: [...new Set(loaded)].map((url) => fileURLToPath(url)).filter((path) => !path.startsWith(OWN_FOLDER)),
+    guessed: [...guessed],
   };
 }
 
@@ -152,15 +155,21 @@ const requireHere = createRequire(OWN_PLACE);
 /** What `import` and `require` call it. */
 const NOT_FOUND: readonly (string | undefined)[] = ['ERR_MODULE_NOT_FOUND', 'MODULE_NOT_FOUND'];
 
-let installed: { readonly loaded: readonly string[] } | undefined;
+interface Installed {
+  readonly loaded: readonly string[];
+  readonly guessed: ReadonlySet<string>;
+}
+
+let installed: Installed | undefined;
 
 /**
  * From here on, in this process, `pawl` is this Pawl: a second copy of it beside a tools file would throw errors that this
  * one does not know. Other libraries are looked for where the file lies, and then beside Pawl.
  */
-function lendOwnLibraries(): { readonly loaded: readonly string[] } {
+function lendOwnLibraries(): Installed {
   if (installed !== undefined) return installed;
   const loaded: string[] = [];
+  const guessed = new Set<string>();
   registerHooks({
     resolve(specifier, context, nextResolve) {
       // Asked by `requireHere`.
@@ -172,7 +181,10 @@ function lendOwnLibraries(): { readonly loaded: readonly string[] } {
           : nextResolve(specifier, { ...context, parentURL: OWN_PLACE });
       if (specifier === 'pawl' || specifier.startsWith('pawl/')) return own();
       try {
-        return nextResolve(specifier, context);
+        const found = nextResolve(specifier, context);
+        const asked = askedFor(specifier, context.parentURL);
+        if (asked !== undefined && !found.url.startsWith('node:') && pathToFileURL(asked).href !== found.url) guessed.add(asked);
+        return found;
       } catch (error) {
         if (!isBare(specifier) || !NOT_FOUND.includes((error as NodeJS.ErrnoException).code)) throw error;
         try {
@@ -188,8 +200,18 @@ function lendOwnLibraries(): { readonly loaded: readonly string[] } {
       return nextLoad(url, context);
     },
   });
-  installed = { loaded };
+  installed = { loaded, guessed };
   return installed;
+}
+
+/** The path that a specifier of a file names, as it is written. */
+function askedFor(specifier: string, parentUrl: string | undefined): string | undefined {
+  if (isBare(specifier) || parentUrl?.startsWith('file:') !== true || parentUrl.includes('/node_modules/')) return undefined;
+  try {
+    return fileURLToPath(new URL(specifier, parentUrl));
+  } catch {
+    return undefined;
+  }
 }
 
 function isBare(specifier: string): boolean {

@@ -48,7 +48,7 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
   try {
     const files = await loadToolFiles(options.tools ?? [], context.cwd);
     const fileTools = await toolsOf(files);
-    keepCode(options.tools ?? [], files.sources, settings, context.cwd);
+    keepCode(options.tools ?? [], [...files.sources, ...(files.guessed ?? [])], settings, context.cwd);
     if (options.tools !== undefined) refuseUnknownCode(settings.workspaceRoot ?? context.cwd);
     sayWhatIsLeftOut(context, fileTools, tiers);
     const tools = [...baseTools, ...fileTools];

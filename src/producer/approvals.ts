@@ -104,7 +104,9 @@ export class ApprovalDesk {
     { askedForTaint, unconfined }: Pick<Verdict, 'askedForTaint' | 'unconfined'>,
   ): Promise<boolean> {
     const { grants, now } = this.#parts;
-    return (await grants.find({ sessionKey, tool, envelope, askedForTaint, unconfined, nowMs: await now() })) !== undefined;
+    return (
+      (await grants.find({ sessionKey, tool, envelope, askedForTaint, unconfined, nowMs: await now() })) !== undefined
+    );
   }
 
   /**

@@ -4,7 +4,13 @@
  */
 import { PawlError } from '../shared/failure.ts';
 import { compiledWhenUsed, nearest, type Validator } from '../shared/schema.ts';
-import { type Catalogue, type CatalogueContent, isForsaken, offerId, type ToolOffer } from '../shared/store/catalogue.ts';
+import {
+  type Catalogue,
+  type CatalogueContent,
+  isForsaken,
+  offerId,
+  type ToolOffer,
+} from '../shared/store/catalogue.ts';
 import { offerOfSpec, workersFor } from '../shared/store/spec-offer.ts';
 import { SpecCopy, type Specs } from '../shared/store/specs.ts';
 import { qualifiedName } from '../shared/tool.ts';

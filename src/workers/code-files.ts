@@ -13,13 +13,15 @@ const IN_FOLDERS = ['package.json', ...EXTENSIONS.map((extension) => `index${ext
 const MAX_FILES = 5_000;
 const MAX_BYTES = 4 * 1_024 * 1_024;
 
-/** Files and names that are there or not, by absolute paths. */
+/** Files and names that are there or not, by absolute paths. An entry may be what an import asked for, without an extension. */
 export function codeNames(entries: readonly string[]): readonly string[] {
   const names = new Set<string>();
   const read = new Set<string>();
   const pending = [...entries];
   for (let file = pending.pop(); file !== undefined && read.size < MAX_FILES; file = pending.pop()) {
-    const path = resolve(file);
+    const asked = resolve(file);
+    const { found: path = asked, before } = resolveAsNode(asked);
+    for (const name of before) names.add(name);
     if (read.has(path)) continue;
     read.add(path);
     names.add(path);
@@ -28,11 +30,7 @@ export function codeNames(entries: readonly string[]): readonly string[] {
     for (const name of lookedUpFor(real)) names.add(name);
     for (const specifier of specifiersIn(real)) {
       const target = specifier.startsWith('file:') ? pathOf(specifier) : resolve(dirname(real), specifier);
-      if (target === undefined) continue;
-      const { found, before } = resolveAsNode(target);
-      for (const name of before) names.add(name);
-      if (found === undefined) names.add(target);
-      else pending.push(found);
+      if (target !== undefined) pending.push(target);
     }
   }
   return [...names];
@@ -76,7 +74,7 @@ function resolveAsNode(target: string): { readonly found?: string; readonly befo
   for (const candidate of [target, ...EXTENSIONS.map((extension) => target + extension), ...inside]) {
     if (statSync(candidate, { throwIfNoEntry: false })?.isFile() === true && !candidate.endsWith('package.json'))
       return { found: candidate, before };
-    if (candidate !== target) before.push(candidate);
+    if (candidate !== target || !isFolder) before.push(candidate);
   }
   return { before };
 }

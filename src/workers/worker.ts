@@ -82,7 +82,8 @@ export interface WorkerOptions {
 
 const NO_SANDBOX =
   'no sandbox works here: each call that runs a program waits for a person, unless PAWL_SANDBOX=off says that none is needed; pawl doctor says more';
-const SANDBOX_OFF = 'PAWL_SANDBOX=off: programs of tools run without a sandbox, and reach all that this process reaches';
+const SANDBOX_OFF =
+  'PAWL_SANDBOX=off: programs of tools run without a sandbox, and reach all that this process reaches';
 
 /** A worker that ends says what it counted last, if Redis takes it by then. */
 const LAST_METRICS_MS = 500;

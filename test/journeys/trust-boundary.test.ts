@@ -90,7 +90,9 @@ const look = (path: string) => {
 
 /** Of all that was looked up in the project: files, and names that were not there, but not what only was asked for by a folder's name. */
 function lookedUp(trace: string, folder: string): readonly string[] {
-  const named = [...readFileSync(trace, 'utf8').matchAll(/"((?:[^"\\\n]|\\.)*)"/g)].map((match) => resolve(folder, match[1] ?? ''));
+  const named = [...readFileSync(trace, 'utf8').matchAll(/^\d+ +\w+\((?:AT_FDCWD, )?"(\/(?:[^"\\\n]|\\.)+)"/gm)].map(
+    (match) => resolve(folder, match[1] ?? ''),
+  );
   const inProject = named.filter((path) => path.startsWith(`${folder}/`) && !path.startsWith(join(folder, '.pawl/')));
   const isUnderFile = (path: string) => look(dirname(path))?.isFile() === true;
   // Names that are only looked at to say that they are not read.
@@ -107,7 +109,13 @@ function stateOf(paths: readonly string[]): unknown {
     const stats = look(path);
     const above = look(dirname(path))?.ino;
     if (stats === undefined) return [path, above];
-    return [path, above, stats.ino, stats.mode, stats.isSymbolicLink() ? readlinkSync(path) : readFileSync(path, 'utf8')];
+    return [
+      path,
+      above,
+      stats.ino,
+      stats.mode,
+      stats.isSymbolicLink() ? readlinkSync(path) : readFileSync(path, 'utf8'),
+    ];
   });
 }
 
@@ -121,7 +129,14 @@ test.skipIf(!canShow)(
     const worker = traced(folder, ['worker', '--json', '--tools', 'tools.ts']);
     const serve = traced(folder, ['serve', '--port', '0', '--json']);
     await Promise.all([firstLine(worker), firstLine(serve)]);
-    const commands = [['mcp'], ['tools', 'ls'], ['calls', 'ls', '--json'], ['doctor'], ['call', 'greet'], ['audit', 'ls']];
+    const commands = [
+      ['mcp'],
+      ['tools', 'ls'],
+      ['calls', 'ls', '--json'],
+      ['doctor'],
+      ['call', 'greet'],
+      ['audit', 'ls'],
+    ];
     const ended = commands.map((args) => traced(folder, args));
     for (const { child } of ended) child.stdin?.end();
     await Promise.all(ended.map(({ child }) => once(child, 'exit')));
@@ -157,7 +172,9 @@ test.skipIf(!canShow)(
     }
     // And all else can be changed.
     expect((await call('write', { path: 'notes.txt', content: 'changed' })).status).toBe('success');
-    expect((await call('shell', { command: ['sh', '-c', 'echo more >> notes.txt && touch lib/new.txt'] })).status).toBe('success');
+    expect((await call('shell', { command: ['sh', '-c', 'echo more >> notes.txt && touch lib/new.txt'] })).status).toBe(
+      'success',
+    );
     expect(readFileSync(join(folder, 'notes.txt'), 'utf8')).toBe('changedmore\n');
     expect(readdirSync(join(folder, 'lib'))).toContain('new.txt');
   },

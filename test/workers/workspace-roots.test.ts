@@ -3,8 +3,8 @@ import { existsSync, readFileSync, symlinkSync } from 'node:fs';
 import { homedir, userInfo } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { forbiddenRoot, tenantRoot } from '../../src/shared/workspace-root.ts';
 import { TIERS } from '../../src/shared/tool.ts';
+import { forbiddenRoot, tenantRoot } from '../../src/shared/workspace-root.ts';
 import { read } from '../../src/workers/tools/read.ts';
 import { shell } from '../../src/workers/tools/shell.ts';
 import { write } from '../../src/workers/tools/write.ts';
@@ -95,11 +95,19 @@ describe('a tenant', () => {
 
   const start = async () => {
     const workspaceRoot = temporaryFolder();
-    const { ask, call, pawl, settings } = await startRig({ tools: toolsOfAll, tiers: TIERS, settings: { apiTokens, workspaceRoot } });
+    const { ask, call, pawl, settings } = await startRig({
+      tools: toolsOfAll,
+      tiers: TIERS,
+      settings: { apiTokens, workspaceRoot },
+    });
     const open = (token: string, json: object = {}) => ask('/v1/sessions', { method: 'POST', token, json });
     const run = async (token: string, session: string, tool: string, params: object) => {
       const { body } = await call({ tool, params, session }, { token, wait: 20_000 });
-      return body as { status: string; output?: { content: { stdout?: string; content?: string } }; error?: { code: string } };
+      return body as {
+        status: string;
+        output?: { content: { stdout?: string; content?: string } };
+        error?: { code: string };
+      };
     };
     return { workspaceRoot, ask, pawl, open, run, settings };
   };
@@ -110,11 +118,17 @@ describe('a tenant', () => {
     const other = (await open('agent-of-other')).body;
     const nobody = (await open('agent-of-nobody')).body;
     expect(acme.workspaceRoot).toBe(tenantRoot(settings, 'acme'));
-    expect((await run('agent-of-acme', acme.sessionKey, 'write', { path: 'secret.txt', content: 'of acme' })).status).toBe('success');
+    expect(
+      (await run('agent-of-acme', acme.sessionKey, 'write', { path: 'secret.txt', content: 'of acme' })).status,
+    ).toBe('success');
     const file = join(acme.workspaceRoot, 'secret.txt');
     const attempts = [file, relative(other.workspaceRoot, file), relative(workspaceRoot, file)];
-    for (const [token, session] of [['agent-of-other', other], ['agent-of-nobody', nobody]] as const) {
-      for (const path of attempts) expect((await run(token, session.sessionKey, 'read', { path })).status, path).not.toBe('success');
+    for (const [token, session] of [
+      ['agent-of-other', other],
+      ['agent-of-nobody', nobody],
+    ] as const) {
+      for (const path of attempts)
+        expect((await run(token, session.sessionKey, 'read', { path })).status, path).not.toBe('success');
       const script = `${attempts.map((path) => `cat ${path}; echo mine > ${path}`).join('; ')}; ls -R ${workspaceRoot}; true`;
       const { output } = await run(token, session.sessionKey, 'shell', { command: ['sh', '-c', script] });
       expect(output?.content.stdout).not.toContain('secret');
@@ -123,7 +137,9 @@ describe('a tenant', () => {
     // A link in a workspace leads nowhere else.
     symlinkSync(acme.workspaceRoot, join(other.workspaceRoot, 'link'));
     const linked = await open('agent-of-other', { workspaceRoot: 'link' });
-    expect((await run('agent-of-other', linked.body.sessionKey, 'read', { path: 'secret.txt' })).status).not.toBe('success');
+    expect((await run('agent-of-other', linked.body.sessionKey, 'read', { path: 'secret.txt' })).status).not.toBe(
+      'success',
+    );
     // What a producer with the keys says of a session, the worker does not take for granted.
     const forged = await pawl.openSession({ tenantId: 'other', workspaceRoot: acme.workspaceRoot });
     expect((await forged.call('read', { path: 'secret.txt' })).error?.code).toBe('PERMISSION_DENIED');

@@ -73,7 +73,8 @@ export class Stage {
     const service = await Service.open();
     // The demo's own two programs are known; what is not needed for them, its workers are told.
     const isOff = await lacksSandbox('preferred');
-    if (isOff) table.line('  no sandbox works here (pawl doctor): the demo runs its own programs with PAWL_SANDBOX=off');
+    if (isOff)
+      table.line('  no sandbox works here (pawl doctor): the demo runs its own programs with PAWL_SANDBOX=off');
     const sandbox = isOff ? { PAWL_SANDBOX: 'off' } : {};
     const stage = new Stage(folder, table, service, { environment, sandbox });
     try {
