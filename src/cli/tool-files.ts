@@ -183,7 +183,8 @@ function lendOwnLibraries(): Installed {
       try {
         const found = nextResolve(specifier, context);
         const asked = askedFor(specifier, context.parentURL);
-        if (asked !== undefined && !found.url.startsWith('node:') && pathToFileURL(asked).href !== found.url) guessed.add(asked);
+        if (asked !== undefined && !found.url.startsWith('node:') && pathToFileURL(asked).href !== found.url)
+          guessed.add(asked);
         return found;
       } catch (error) {
         if (!isBare(specifier) || !NOT_FOUND.includes((error as NodeJS.ErrnoException).code)) throw error;
@@ -206,7 +207,8 @@ function lendOwnLibraries(): Installed {
 
 /** The path that a specifier of a file names, as it is written. */
 function askedFor(specifier: string, parentUrl: string | undefined): string | undefined {
-  if (isBare(specifier) || parentUrl?.startsWith('file:') !== true || parentUrl.includes('/node_modules/')) return undefined;
+  if (isBare(specifier) || parentUrl?.startsWith('file:') !== true || parentUrl.includes('/node_modules/'))
+    return undefined;
   try {
     return fileURLToPath(new URL(specifier, parentUrl));
   } catch {
