@@ -8,14 +8,17 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
+  realpathSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { keepCode } from '../../../src/cli/kept-code.ts';
+import { readOnlyPathsOf } from '../../../src/shared/read-only-paths.ts';
 import { codeNames } from '../../../src/workers/code-files.ts';
 import { detectMeans, openProcesses } from '../../../src/workers/processes.ts';
-import { protectCode } from '../../../src/workers/protected-paths.ts';
+import { protectCode, protectOwnerFiles } from '../../../src/workers/protected-paths.ts';
 import { applyPatch } from '../../../src/workers/tools/apply-patch.ts';
 import { edit } from '../../../src/workers/tools/edit.ts';
 import { write } from '../../../src/workers/tools/write.ts';
@@ -239,4 +242,27 @@ describe('programs in the sandbox', () => {
     const root = temporaryFolder();
     expect((await run(root, 'cat /etc/shadow /etc/gshadow; ls -A ~/.ssh')).stdout).toBe('');
   });
+});
+
+test('the setting readOnlyPaths names more of it, or less', async () => {
+  const root = temporaryFolder();
+  onTestFinished(() => protectOwnerFiles(readOnlyPathsOf(undefined)));
+  const write = (path: string) => testContext({ workspaceRoot: root }).workspace.write(path, 'x');
+  const denied = { code: 'PERMISSION_DENIED' };
+  protectOwnerFiles(readOnlyPathsOf(['default', '/Makefile']));
+  for (const path of ['.envrc', 'Makefile', 'sub/Makefile'])
+    await expect(write(path), path).rejects.toMatchObject(denied);
+  protectOwnerFiles(readOnlyPathsOf(['.husky']));
+  await write('.envrc');
+  await expect(write('.husky/pre-commit')).rejects.toMatchObject(denied);
+});
+
+test('a tools file is not reached through a link that calls can replace', () => {
+  const root = realpathSync(temporaryFolder());
+  files(root, { 'real/tools.ts': '' });
+  symlinkSync('real/tools.ts', join(root, 'tools.ts'));
+  symlinkSync('real', join(root, 'linked'));
+  for (const file of ['tools.ts', 'linked/tools.ts'])
+    expect(() => keepCode([file], [], {}, root), file).toThrow(/reached through the link/);
+  expect(() => keepCode(['real/tools.ts'], [], {}, root)).not.toThrow();
 });
