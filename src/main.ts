@@ -4,7 +4,7 @@
  */
 import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { pathToFileURL } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { pino } from 'pino';
 import type { Pawl } from './producer/client.ts';
 import type { DispatchEvent } from './producer/dispatch.ts';
@@ -12,6 +12,7 @@ import { resolveSettings, SECRET_VARIABLES, type Settings, type SettingsInput } 
 import { PawlError } from './shared/failure.ts';
 import { checkHooks, type Hook } from './shared/hooks.ts';
 import type { Logger } from './shared/log.ts';
+import { readOnlyPathsOf } from './shared/read-only-paths.ts';
 import { redactLine, secretsOf } from './shared/redaction.ts';
 import { escapeJson } from './shared/shown.ts';
 import type { ToolOffer } from './shared/store/catalogue.ts';
@@ -19,6 +20,7 @@ import { ownVersion } from './shared/store/own-files.ts';
 import type { WorkerEvent } from './shared/telemetry.ts';
 import { type AnyTool, isTool, TIERS, type Tier } from './shared/tool.ts';
 import { resolveToolsets, type Toolset } from './shared/toolset.ts';
+import { tenantsFolder } from './shared/workspace-root.ts';
 import { openTracing } from './tracing.ts';
 import type { ToolWorker } from './workers/worker.ts';
 
@@ -74,6 +76,38 @@ function secretFiles(environment: NodeJS.ProcessEnv): readonly string[] {
     .map((file) => realpathSync(file));
 }
 
+const OWN_FOLDER = fileURLToPath(new URL('..', import.meta.url));
+/** What a checkout runs. An installed package is protected as a whole. */
+const OWN_CODE =
+  `bin src dist scripts schemas dashboards docker package.json package-lock.json .npmrc tsconfig.json tsconfig.build.json
+  vitest.config.ts biome.json .ci docker-compose.yml Dockerfile`.split(/\s+/);
+
+/** What this process, and the next one that is started in this folder, executes and loads. */
+async function ownCode(cwd: string): Promise<readonly string[]> {
+  const { codeNames, lookedUpFor } = await import('./workers/code-files.ts');
+  const configs = CONFIG_MODULES.map((name) => join(cwd, name)).filter((file) => existsSync(file));
+  const isInstalled = OWN_FOLDER.includes('/node_modules/');
+  return [
+    ...(isInstalled ? [OWN_FOLDER] : OWN_CODE.map((name) => join(OWN_FOLDER, name)).filter((path) => existsSync(path))),
+    ...lookedUpFor(join(OWN_FOLDER, 'package.json')),
+    ...lookedUpFor(join(cwd, 'package.json')).filter((path) => basename(path) === 'node_modules'),
+    ...codeNames([...programFiles(), ...configs]).filter((path) => !configs.includes(path)),
+    process.execPath,
+    realpathSync(process.execPath),
+  ];
+}
+
+/** The file that Node was started with, and those that it loads before. */
+function programFiles(): readonly string[] {
+  const options = [...process.execArgv, ...(process.env['NODE_OPTIONS'] ?? '').split(/\s+/)];
+  const loaded = options.flatMap((option, index) => {
+    const [name = '', value = options[index + 1] ?? ''] = option.split('=');
+    return /^(?:-r|--require|--import|--loader|--experimental-loader|--env-file)$/.test(name) ? [value] : [];
+  });
+  const paths = loaded.map((each) => (each.startsWith('file:') ? fileURLToPath(each) : each));
+  return [...(process.argv[1] === undefined ? [] : [process.argv[1]]), ...paths.filter((path) => /^[./]/.test(path))];
+}
+
 const CONFIG_JSON = 'pawl.config.json';
 const CONFIG_MODULES = ['ts', 'mts', 'cts', 'js', 'mjs', 'cjs'].map((extension) => `pawl.config.${extension}`);
 /** What people try, and would be left without their settings. */
@@ -81,7 +115,7 @@ const UNREADABLE = ['yaml', 'yml', 'toml', 'jsonc', 'json5'].map((extension) => 
 
 async function configFile(folder: string): Promise<unknown> {
   const json = join(folder, CONFIG_JSON);
-  if (existsSync(json)) {
+  if (isThere(json)) {
     try {
       // Some editors put a byte order mark in front.
       return JSON.parse(readFileSync(json, 'utf8').replace(/^\uFEFF/, ''));
@@ -94,15 +128,20 @@ async function configFile(folder: string): Promise<unknown> {
   }
   for (const name of CONFIG_MODULES) {
     const file = join(folder, name);
-    if (existsSync(file)) return configModule(file, folder);
+    if (isThere(file)) return configModule(file, folder);
   }
-  const unread = UNREADABLE.map((name) => join(folder, name)).find((file) => existsSync(file));
+  const unread = UNREADABLE.map((name) => join(folder, name)).find(isThere);
   if (unread !== undefined)
     throw new PawlError(
       'CONFIGURATION',
       `${unread} is not read: write ${[CONFIG_JSON, ...CONFIG_MODULES].join(' or ')}.`,
     );
   return undefined;
+}
+
+/** While a program runs in the sandbox, an empty folder stands where it could make a configuration. */
+function isThere(file: string): boolean {
+  return statSync(file, { throwIfNoEntry: false })?.isDirectory() === false;
 }
 
 async function configModule(path: string, cwd: string): Promise<unknown> {
@@ -225,7 +264,12 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     const { AttemptTraces } = await import('./workers/traces.ts');
     return new AttemptTraces(tracer);
   });
-  const [{ ToolWorker }, { openMemory }, { protectFile, protectFolder }, { putWorkspacesIn }] = await Promise.all([
+  const [
+    { ToolWorker },
+    { openMemory },
+    { protectCode, protectFile, protectFolder, protectOwnerFiles },
+    { putWorkspacesIn },
+  ] = await Promise.all([
     import('./workers/worker.ts'),
     import('./workers/memory.ts'),
     import('./workers/protected-paths.ts'),
@@ -235,6 +279,10 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   // It may hold tokens and keys, and what stands there at the next start is done.
   for (const name of [CONFIG_JSON, ...CONFIG_MODULES]) protectFile(join(process.cwd(), name));
   for (const file of secretFiles(process.env)) protectFile(file);
+  for (const folder of settings.skillFolders) protectCode(folder);
+  for (const name of await ownCode(process.cwd())) protectCode(name);
+  protectOwnerFiles(readOnlyPathsOf(settings.readOnlyPaths));
+  protectFolder(tenantsFolder(settings));
   if (settings.workspaceRoot !== undefined) putWorkspacesIn(settings.workspaceRoot);
   return ToolWorker.start({
     settings,

@@ -66,3 +66,31 @@ test('the settings that docs/deployment.md names reach every process, and say no
     for (const [variable, value] of Object.entries(environment))
       if (variable !== 'PAWL_PREFIX') expect(String(value), `${name}: ${variable}`).not.toMatch(/^\$\{\w+:-.+\}$/);
 });
+
+test('workers run with a seccomp profile that lets bubblewrap make its sandbox', () => {
+  const profile = JSON.parse(text('docker/seccomp.json')) as {
+    readonly defaultAction: string;
+    readonly syscalls: readonly { readonly names: readonly string[]; readonly action: string }[];
+  };
+  const refused = profile.syscalls.flatMap(({ names, action }) => (action === 'SCMP_ACT_ALLOW' ? [] : names));
+  expect(profile.defaultAction).toBe('SCMP_ACT_ALLOW');
+  for (const needed of [
+    'clone',
+    'unshare',
+    'mount',
+    'umount2',
+    'pivot_root',
+    'sethostname',
+    'prctl',
+    'seccomp',
+    'capset',
+  ])
+    expect(refused).not.toContain(needed);
+  for (const dangerous of ['bpf', 'keyctl', 'kexec_load', 'open_by_handle_at', 'ptrace', 'setns', 'io_uring_setup'])
+    expect(refused).toContain(dangerous);
+  expect(dockerfile).toMatch(/TOOL_PACKAGES="[^"]*bubblewrap/);
+  for (const [name, service] of workers)
+    expect((service as { readonly security_opt?: readonly string[] }).security_opt, name).toEqual(
+      expect.arrayContaining(['no-new-privileges:true', 'seccomp=./docker/seccomp.json', 'systempaths=unconfined']),
+    );
+});

@@ -268,11 +268,11 @@ async function checkSandbox(): Promise<Finding> {
       fix: 'install a POSIX sh',
     };
   const message = `${best}${means.length > 1 ? ` (also: ${means.slice(1).join(', ')})` : ''}`;
-  if (best === 'bubblewrap' || best === 'namespace') return { check, state: 'ok', message };
+  if (best === 'bubblewrap') return { check, state: 'ok', message };
   return {
     check,
     state: 'warn',
-    message: `${message}: a program that a tool runs can leave processes behind`,
-    fix: 'install bubblewrap, and allow user namespaces to this user',
+    message: `${message}: there is no sandbox, so that each call that runs a program waits for a person`,
+    fix: 'install bubblewrap, and allow user namespaces to this user; or set PAWL_SANDBOX=off to run programs without one',
   };
 }

@@ -1,14 +1,39 @@
 /**
  * What commands get from the process.
  */
-import { writeSync } from 'node:fs';
+import { realpathSync, writeSync } from 'node:fs';
+import { delimiter, isAbsolute, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { liesIn } from '../shared/file-path.ts';
 import type { CliContext } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 
 const LAUNCHER = fileURLToPath(new URL('../../bin/pawl.mjs', import.meta.url));
 
+/**
+ * What Pawl starts for itself is looked up through the PATH: not in the folder that a command is run in, where calls may write, nor in
+ * one whose name depends on it. `npm run` puts such folders first.
+ */
+export function leaveOutOwnFolder(environment: NodeJS.ProcessEnv, cwd: string): void {
+  const workspaces = [
+    cwd,
+    ...(environment['PAWL_WORKSPACE_ROOT'] ? [resolve(cwd, environment['PAWL_WORKSPACE_ROOT'])] : []),
+  ];
+  const isOutside = (folder: string) =>
+    isAbsolute(folder) && !workspaces.some((each) => liesIn(each, realNameOf(folder)));
+  environment['PATH'] = (environment['PATH'] ?? '').split(delimiter).filter(isOutside).join(delimiter);
+}
+
+function realNameOf(folder: string): string {
+  try {
+    return realpathSync(folder);
+  } catch {
+    return folder;
+  }
+}
+
 export function contextOf(): CliContext {
+  leaveOutOwnFolder(process.env, process.cwd());
   return {
     out: process.stdout,
     err: process.stderr,

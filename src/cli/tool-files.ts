@@ -2,18 +2,20 @@
  * `--tools FILE…`: files of the user's, `.ts` or `.js`, run as they are. Wherever such a file lies, `import 'pawl'` in it
  * means the Pawl that runs it, and libraries that are missing there are taken from Pawl's own (`zod`, to begin with).
  */
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, realpathSync, statSync } from 'node:fs';
 import { createRequire, registerHooks } from 'node:module';
 import { resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { isPromise } from 'node:util/types';
 import { moduleFault } from '../module-fault.ts';
 import { PawlError } from '../shared/failure.ts';
+import { liesIn } from '../shared/file-path.ts';
 import { type Hook, isHook } from '../shared/hooks.ts';
 import type { ToolOffer } from '../shared/store/catalogue.ts';
 import { startOf } from '../shared/text-cut.ts';
 import { type AnyTool, isTool, qualifiedName } from '../shared/tool.ts';
 import { isToolset, resolveToolsets, type Toolset, toolset } from '../shared/toolset.ts';
+import { isProtectedCode } from '../workers/protected-paths.ts';
 import { usageError } from './context.ts';
 
 const MAX_NAMES = 20;
@@ -26,6 +28,8 @@ export interface ToolFiles {
   readonly hooks: readonly Hook[];
   /** The files, and what they import that belongs to no package. */
   readonly sources: readonly string[];
+  /** What imports asked for without saying which file it is, by absolute paths. */
+  readonly guessed?: readonly string[];
 }
 
 /**
@@ -33,8 +37,8 @@ export interface ToolFiles {
  * why.
  */
 export async function loadToolFiles(files: readonly string[], cwd: string): Promise<ToolFiles> {
-  if (files.length === 0) return { tools: [], toolsets: [], hooks: [], sources: [] };
-  const { loaded } = lendOwnLibraries();
+  if (files.length === 0) return { tools: [], toolsets: [], hooks: [], sources: [], guessed: [] };
+  const { loaded, guessed } = lendOwnLibraries();
   const exports = new Set<AnyTool | Toolset | Hook>();
   for (const file of files) {
     const path = resolve(cwd, file);
@@ -51,6 +55,7 @@ export async function loadToolFiles(files: readonly string[], cwd: string): Prom
     toolsets: all.filter(isToolset) as unknown as readonly Toolset<AnyTool>[],
     hooks: all.filter(isHook),
     sources: [...new Set(loaded)].map((url) => fileURLToPath(url)).filter((path) => !path.startsWith(OWN_FOLDER)),
+    guessed: [...guessed],
   };
 }
 
@@ -125,21 +130,47 @@ async function importFile(
   }
 }
 
+/**
+ * From here on no file of the workspace is loaded that was not there to be protected at the start: a call may have made it. Imports that
+ * are written out are found beforehand.
+ */
+export function refuseUnknownCode(workspace: string): void {
+  knownIn = realpathSync(workspace);
+}
+
+let knownIn: string | undefined;
+
+function refuseUnknown(url: string): void {
+  if (knownIn === undefined || !url.startsWith('file:')) return;
+  const path = fileURLToPath(url);
+  if (liesIn(knownIn, path) && !isProtectedCode(path))
+    throw new PawlError(
+      'CONFIGURATION',
+      `${path} was not loaded: it lies in the workspace, where calls can write, and nothing told of it when the worker started. Import it with a specifier that is written out, or keep it outside of the workspace.`,
+    );
+}
+
 const OWN_FOLDER = fileURLToPath(new URL('..', import.meta.url));
 const OWN_PLACE = import.meta.url;
 const requireHere = createRequire(OWN_PLACE);
 /** What `import` and `require` call it. */
 const NOT_FOUND: readonly (string | undefined)[] = ['ERR_MODULE_NOT_FOUND', 'MODULE_NOT_FOUND'];
 
-let installed: { readonly loaded: readonly string[] } | undefined;
+interface Installed {
+  readonly loaded: readonly string[];
+  readonly guessed: ReadonlySet<string>;
+}
+
+let installed: Installed | undefined;
 
 /**
  * From here on, in this process, `pawl` is this Pawl: a second copy of it beside a tools file would throw errors that this
  * one does not know. Other libraries are looked for where the file lies, and then beside Pawl.
  */
-function lendOwnLibraries(): { readonly loaded: readonly string[] } {
+function lendOwnLibraries(): Installed {
   if (installed !== undefined) return installed;
   const loaded: string[] = [];
+  const guessed = new Set<string>();
   registerHooks({
     resolve(specifier, context, nextResolve) {
       // Asked by `requireHere`.
@@ -151,7 +182,11 @@ function lendOwnLibraries(): { readonly loaded: readonly string[] } {
           : nextResolve(specifier, { ...context, parentURL: OWN_PLACE });
       if (specifier === 'pawl' || specifier.startsWith('pawl/')) return own();
       try {
-        return nextResolve(specifier, context);
+        const found = nextResolve(specifier, context);
+        const asked = askedFor(specifier, context.parentURL);
+        if (asked !== undefined && !found.url.startsWith('node:') && pathToFileURL(asked).href !== found.url)
+          guessed.add(asked);
+        return found;
       } catch (error) {
         if (!isBare(specifier) || !NOT_FOUND.includes((error as NodeJS.ErrnoException).code)) throw error;
         try {
@@ -162,12 +197,24 @@ function lendOwnLibraries(): { readonly loaded: readonly string[] } {
       }
     },
     load(url, context, nextLoad) {
+      refuseUnknown(url);
       if (url.startsWith('file:') && !url.includes('/node_modules/')) loaded.push(url);
       return nextLoad(url, context);
     },
   });
-  installed = { loaded };
+  installed = { loaded, guessed };
   return installed;
+}
+
+/** The path that a specifier of a file names, as it is written. */
+function askedFor(specifier: string, parentUrl: string | undefined): string | undefined {
+  if (isBare(specifier) || parentUrl?.startsWith('file:') !== true || parentUrl.includes('/node_modules/'))
+    return undefined;
+  try {
+    return fileURLToPath(new URL(specifier, parentUrl));
+  } catch {
+    return undefined;
+  }
 }
 
 function isBare(specifier: string): boolean {

@@ -8,9 +8,10 @@ import { baseTools } from '../workers/tools/index.ts';
 import type { ToolWorker } from '../workers/worker.ts';
 import { type CliContext, print, say, usageError, withRedisHint } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
+import { keepCode } from './kept-code.ts';
 import { count, jsonLine } from './print.ts';
 import { openProcessEndpoint, type ProcessEndpoint } from './process-endpoint.ts';
-import { loadToolFiles, toolsOf } from './tool-files.ts';
+import { loadToolFiles, refuseUnknownCode, toolsOf } from './tool-files.ts';
 import { silenceOf, startWatchdog } from './watchdog.ts';
 
 export interface WorkerCommandOptions {
@@ -52,6 +53,8 @@ export async function runWorker(context: CliContext, options: WorkerCommandOptio
   try {
     const files = await loadToolFiles(options.tools ?? [], context.cwd);
     const fileTools = await toolsOf(files);
+    keepCode(options.tools ?? [], [...files.sources, ...(files.guessed ?? [])], settings, context.cwd);
+    if (options.tools !== undefined) refuseUnknownCode(settings.workspaceRoot ?? context.cwd);
     sayWhatIsLeftOut(context, fileTools, tiers);
     const tools = [...baseTools, ...fileTools];
     endpoint = await openProcessEndpoint(settings, watchdog);

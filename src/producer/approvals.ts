@@ -102,10 +102,12 @@ export class ApprovalDesk {
     { sessionKey }: SessionRecord,
     tool: Offer,
     envelope: ToolCallEnvelope,
-    { askedForTaint }: Pick<Verdict, 'askedForTaint'>,
+    { askedForTaint, unconfined }: Pick<Verdict, 'askedForTaint' | 'unconfined'>,
   ): Promise<boolean> {
     const { grants, now } = this.#parts;
-    return (await grants.find({ sessionKey, tool, envelope, askedForTaint, nowMs: await now() })) !== undefined;
+    return (
+      (await grants.find({ sessionKey, tool, envelope, askedForTaint, unconfined, nowMs: await now() })) !== undefined
+    );
   }
 
   /**

@@ -156,6 +156,7 @@ export class CallChecks {
       params: envelope.payload.params,
       taint: taintOf(envelope.control.requestTags, session),
       sandbox: settings.sandbox,
+      unconfined: offer.unconfined === true,
       dedupeMode: envelope.transport.dedupeMode,
     });
   }

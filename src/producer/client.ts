@@ -40,6 +40,7 @@ import { Switches } from '../shared/switches.ts';
 import { backgroundSchedule, type Clock, MAX_TIMER_MS, uuidv7 } from '../shared/time.ts';
 import { qualifiedName, TIERS, type Tier } from '../shared/tool.ts';
 import { resolveToolsets, type Toolset } from '../shared/toolset.ts';
+import { tenantRoot } from '../shared/workspace-root.ts';
 import type { Tracing } from '../tracing.ts';
 import { AgentDesk } from './agents.ts';
 import { ApprovalDesk } from './approvals.ts';
@@ -174,7 +175,7 @@ export class Pawl implements AsyncDisposable {
     this.#sessions = new KnownSessions({
       sessions: backend.sessions,
       clock: backend.clock,
-      workspaceRoot: () => this.#workspaceRoot(),
+      workspaceRoot: (tenantId) => this.workspaceRoot(tenantId),
       now: () => backend.ledger.now(),
     });
     // It may come back without them: what is asked from then on is asked of it.
@@ -480,12 +481,19 @@ export class Pawl implements AsyncDisposable {
     const above = asked.parent === undefined ? undefined : await this.session(asked.parent);
     const skills = await this.skills.named(asked.skills ?? []);
     const channel = asked.channel ?? (await this.#defaultChannel(asked));
+    const tenantId = asked.tenantId ?? above?.record.tenantId;
+    // Below a session of no tenant, one of a tenant does not work where that one does.
+    const isOfOwn = tenantId !== above?.record.tenantId && asked.workspaceRoot === undefined;
     const record = newSession(
-      channel === undefined ? asked : { ...asked, channel },
+      {
+        ...asked,
+        ...(channel === undefined ? {} : { channel }),
+        ...(isOfOwn ? { workspaceRoot: this.workspaceRoot(tenantId) } : {}),
+      },
       above?.record,
       {
         sessionKey: uuidv7(),
-        workspaceRoot: this.#workspaceRoot(),
+        workspaceRoot: this.workspaceRoot(tenantId),
         createdAtMs: await this.#backend.ledger.now(),
       },
       skillRule(skills),
@@ -556,7 +564,9 @@ export class Pawl implements AsyncDisposable {
     );
   }
 
-  #workspaceRoot(): string {
+  /** Where sessions work that name no root. A tenant has one of its own. */
+  workspaceRoot(tenantId: string | undefined): string {
+    if (tenantId !== undefined) return tenantRoot(this.settings, tenantId);
     return resolve(this.settings.workspaceRoot ?? this.#options.defaultWorkspaceRoot);
   }
 

@@ -10,8 +10,8 @@ const MAX_SESSIONS = 10_000;
 export interface KnownSessionsParts {
   readonly sessions: Backend['sessions'];
   readonly clock: Clock;
-  /** Of sessions that nobody opened. */
-  workspaceRoot(): string;
+  /** Of sessions that no caller opened. */
+  workspaceRoot(tenantId: string | undefined): string;
   /** Redis' clock, milliseconds. */
   now(): Promise<number>;
 }
@@ -60,7 +60,7 @@ export class KnownSessions extends SessionCache {
       actorId,
       agentId,
       tenantId,
-      workspaceRoot: this.#parts.workspaceRoot(),
+      workspaceRoot: this.#parts.workspaceRoot(tenantId),
       createdAtMs: await this.#parts.now(),
     });
   }

@@ -6,7 +6,13 @@ import type { ToolCallEnvelope } from '../shared/envelope.ts';
 import { ownName } from '../shared/exports/names.ts';
 import { PawlError } from '../shared/failure.ts';
 import { compiledWhenUsed, nearest, type Validator } from '../shared/schema.ts';
-import { type Catalogue, type CatalogueContent, isForsaken, type ToolOffer } from '../shared/store/catalogue.ts';
+import {
+  type Catalogue,
+  type CatalogueContent,
+  isForsaken,
+  offerId,
+  type ToolOffer,
+} from '../shared/store/catalogue.ts';
 import { offerOfSpec, workersFor } from '../shared/store/spec-offer.ts';
 import { SpecCopy, type Specs } from '../shared/store/specs.ts';
 import { qualifiedName } from '../shared/tool.ts';
@@ -20,6 +26,8 @@ const ASK_AGAIN_MS = 200;
 export interface Offer extends ToolOffer {
   readonly workers: number;
   readonly validate: Validator;
+  /** A worker that runs it says that no sandbox works there. */
+  readonly unconfined?: boolean;
 }
 
 export class Offers {
@@ -64,7 +72,8 @@ export class Offers {
     for (const offer of [...content.tools].sort(byPreference)) {
       const validate = this.#validators.get(offer.definition) ?? compiledWhenUsed(offer.inputSchema);
       validators.set(offer.definition, validate);
-      byName.set(qualifiedName(offer), { ...offer, validate });
+      const unconfined = content.workers.some((worker) => worker.unconfined?.includes(offerId(offer)) === true);
+      byName.set(qualifiedName(offer), { ...offer, validate, unconfined });
     }
     this.#content = content;
     this.#byName = byName;

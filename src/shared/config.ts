@@ -255,6 +255,8 @@ export const settingsSchema = z.strictObject({
   sandbox: z.enum(SANDBOX_POLICIES).default('preferred'),
   /** Whether programs in a sandbox may use the network. */
   sandboxNetwork: onOff.default('off'),
+  /** What tools leave as it is in every workspace, because its owner runs it later (docs/security.md). `default`: the built-in list. */
+  readOnlyPaths: z.array(z.string().min(1)).optional(),
   ttl: z
     .strictObject({
       doneMs: keptMs.default(DEFAULT_TTLS.doneMs),
@@ -364,6 +366,7 @@ export const VARIABLES: readonly Variable[] = [
   { name: 'PAWL_SKILL_FOLDERS', path: ['skillFolders'], read: asList },
   { name: 'PAWL_SANDBOX', path: ['sandbox'], read: asText },
   { name: 'PAWL_SANDBOX_NETWORK', path: ['sandboxNetwork'], read: asText },
+  { name: 'PAWL_READ_ONLY_PATHS', path: ['readOnlyPaths'], read: asList },
 ];
 
 /** Variables that hold secrets: `NAME_FILE` may name a file with the value instead. */

@@ -55,6 +55,8 @@ export interface PolicyRequest {
   readonly taint?: readonly string[];
   /** The operator's word on the sandbox of programs. */
   readonly sandbox?: SandboxPolicy;
+  /** No sandbox works on a worker that would run the tool's programs, and the operator has not said that none is needed. */
+  readonly unconfined?: boolean;
   /** As asked for; undefined where the call has been claimed already. */
   readonly dedupeMode?: DedupeMode | undefined;
   /** The tier of the queue that the call came through. */
@@ -73,6 +75,8 @@ export interface Verdict extends Ruling {
   readonly rulings: readonly Ruling[];
   /** Where the parameters may come from, if that is a reason to ask. */
   readonly askedForTaint?: readonly string[];
+  /** With `ask`: programs of the call would run outside of the sandbox. */
+  readonly unconfined?: true;
   /** With `ask`: what a person could allow for the rest of the session (C24). */
   readonly amendment?: Omit<Extract<Amendment, { kind: 'command-prefix' }>, never>;
 }
@@ -91,6 +95,7 @@ export function evaluate(request: PolicyRequest): Verdict {
   const { taint = [] } = request;
   const isTaintAsked = layers.some(({ layer }) => layer.taint === 'ask' && concernsTaint(request));
   const verdict: Verdict = { ...deciding, rulings, ...(isTaintAsked ? { askedForTaint: taint } : {}) };
+  if (request.unconfined === true) return { ...verdict, unconfined: true };
   if (asksToEscalate(request.params)) return verdict;
   const prefix = rememberedPrefix(commandOf(request.params) ?? []);
   return prefix === undefined ? verdict : { ...verdict, amendment: { kind: 'command-prefix', prefix } };
@@ -186,7 +191,12 @@ function builtIn(request: PolicyRequest): Ruling[] {
         rule: 'built-in.sandbox-permissions',
         reason: 'it asks to run outside of the sandbox',
       });
-  }
+  } else if (request.unconfined === true)
+    rulings.push({
+      decision: 'ask',
+      rule: 'built-in.no-sandbox',
+      reason: 'no sandbox works where its programs would run, so that they would reach all files and the network',
+    });
   if (dedupeMode === 'disabled' && tool.tier !== 'read-only' && toolPolicy?.allowDisabledDedupe !== true)
     deny(
       'dedupe',

@@ -32,6 +32,7 @@ import { type Begun, nowMs, type RegisteredTool } from './begun.ts';
 import { previewCall } from './preview.ts';
 import type { Verdict } from './settlement.ts';
 import type { UsedApprovals } from './used-approvals.ts';
+import { openTenantRoot } from './workspace-roots.ts';
 
 export interface ApprovalGateParts {
   readonly settings: Settings;
@@ -50,6 +51,8 @@ export interface ApprovalGateParts {
 const AGAIN_MS = 2_000;
 /** After the end of the time to decide, by Redis' clock. */
 const GRACE_MS = 20;
+
+const withoutPreview = (tool: AnyTool): AnyTool => ({ ...tool, preview: undefined }) as unknown as AnyTool;
 
 export class ApprovalGate {
   readonly #parts: ApprovalGateParts;
@@ -103,11 +106,13 @@ export class ApprovalGate {
   }
 
   /** What the tool says, as people may read it. */
-  async #previewOf(tool: AnyTool, { callId, params, session }: ApprovalRequest): Promise<Preview> {
+  async #previewOf(tool: AnyTool, { callId, params, session, tenantId }: ApprovalRequest): Promise<Preview> {
+    const { workspaceRoot } = session;
+    const refusedRoot = openTenantRoot({ tenantId, workspaceRoot }, this.#parts.settings);
     const { summary, details } = await previewCall(
-      tool,
+      refusedRoot === undefined ? tool : withoutPreview(tool),
       params,
-      { workspaceRoot: session.workspaceRoot },
+      { workspaceRoot },
       undefined,
       (fault) => this.#parts.log.warn({ event: 'tool_answer_invalid', callId, toolName: tool.name }, fault),
     );
@@ -159,7 +164,8 @@ export class ApprovalGate {
     const about = this.#aboutToRun(begun, session);
     const { approvalId, resolution = '' } = started;
     const { sessionKey } = session;
-    const search = { sessionKey, tool: about.tool, envelope, askedForTaint: verdict.askedForTaint, nowMs: about.nowMs };
+    const { askedForTaint, unconfined } = verdict;
+    const search = { sessionKey, tool: about.tool, envelope, askedForTaint, unconfined, nowMs: about.nowMs };
     const granted = approvalId === undefined ? await this.#parts.grants.find(search) : undefined;
     const used = {
       callId,

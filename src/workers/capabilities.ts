@@ -26,6 +26,7 @@ import { openNetwork } from './network.ts';
 import { openProcesses } from './processes.ts';
 import type { Means } from './sandbox/means.ts';
 import { openWorkspace } from './workspace.ts';
+import { whyForbidden } from './workspace-roots.ts';
 
 const NO_CHANNEL = `The session has no channel to people: ${GIVE_A_CHANNEL}.`;
 
@@ -33,7 +34,9 @@ export interface CapabilityOptions {
   readonly session: {
     readonly kind: SessionKind;
     readonly workspaceRoot?: string;
-    readonly taint?: readonly unknown[];
+    readonly taint?: readonly unknown[] | undefined;
+    /** Why it has no workspace. */
+    readonly refusedRoot?: string;
   };
   /** What the tool declares. A tool that declares nothing gets what its session and tier allow. */
   readonly needs?: readonly Capability[];
@@ -66,12 +69,15 @@ export interface GrantedCapabilities extends ToolCapabilities {
 /** Every method of a handle that is not granted throws `PERMISSION_DENIED`. */
 export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities {
   const { signal, callId, env, attempt = { acts: 0 } } = options;
+  const { workspaceRoot } = options.session;
+  const refusedRoot =
+    options.session.refusedRoot ?? (workspaceRoot === undefined ? undefined : whyForbidden(workspaceRoot));
   const demand = (capability: Capability): void => {
-    const why = whyAbsent(capability, options);
+    const why = whyAbsent(capability, options, refusedRoot);
     if (why !== undefined) throw new PawlError('PERMISSION_DENIED', why);
   };
   const root = options.session.workspaceRoot ?? '';
-  const has = (capability: Capability): boolean => whyAbsent(capability, options) === undefined;
+  const has = (capability: Capability): boolean => whyAbsent(capability, options, refusedRoot) === undefined;
   const network = openNetwork({ signal, attempt, allowedHosts: options.allowedHosts ?? [] });
   const { sandbox = 'preferred', sandboxNetwork: networkGranted = false } = options;
   const processes = openProcesses({ root, callId, signal, env, sandbox, network: networkGranted });
@@ -99,6 +105,7 @@ type Demand = (capability: Capability) => void;
 function whyAbsent(
   capability: Capability,
   { session, needs = [], tier, memory, channel, agents }: CapabilityOptions,
+  refusedRoot: string | undefined,
 ): string | undefined {
   if (!SESSION_CAPABILITIES[session.kind].includes(capability))
     return `A ${session.kind} session does not have the capability ${capability}.`;
@@ -107,6 +114,7 @@ function whyAbsent(
   if (needs.length > 0 && !needs.includes(capability))
     return `The tool does not declare that it needs ${capability}; it declares ${needs.join(', ')}.`;
   const inWorkspace = capability === 'workspace:read' || capability === 'workspace:write' || capability === 'processes';
+  if (inWorkspace && refusedRoot !== undefined) return refusedRoot;
   if (inWorkspace && session.workspaceRoot === undefined)
     return `The session has no workspace, so that ${capability} is absent.`;
   if ((capability === 'memory:search' || capability === 'memory:store') && memory === undefined)

@@ -17,6 +17,7 @@ import { allParams, type Begun, deadlineOf } from './begun.ts';
 import { capabilitiesFor } from './capabilities.ts';
 import type { TerminalHost } from './terminals.ts';
 import { lineOf } from './tool-log.ts';
+import { openTenantRoot } from './workspace-roots.ts';
 
 export interface ContextParts {
   readonly memory?: MemoryStore;
@@ -46,6 +47,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
   const { envelope, started, callId, running } = begun;
   const { tool } = begun.registered;
   const { settings, ledger, log, escalated = false } = parts;
+  const refusedRoot = openTenantRoot(session, settings);
   const turnId = turnOf(envelope);
   const owner: CapabilityOwner = {
     callId,
@@ -62,7 +64,7 @@ export async function contextFor(begun: Begun, session: SessionRecord, parts: Co
   const ownTerminals = parts.terminals?.open({ callId, sessionKey, root, signal, escalated });
   const ownAgents = parts.agents?.open({ callId, generation: begun.generation, session });
   const { workspace, changes, processes, terminals, memory, channel, agents, fetch, demand } = capabilitiesFor({
-    session,
+    session: refusedRoot === undefined ? session : { kind: session.kind, taint: session.taint, refusedRoot },
     needs: tool.needs,
     tier: tool.tier,
     callId,

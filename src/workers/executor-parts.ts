@@ -36,6 +36,8 @@ export interface ExecuteParts {
   readonly schedule?: Schedule;
   readonly log: Logger;
   readonly environment: Readonly<Record<string, string | undefined>>;
+  /** No sandbox works in this process, and one should: programs run when a person has decided on their call. */
+  readonly unconfined?: boolean;
   readonly hooks: Hooks;
   readonly memory?: MemoryStore;
   readonly channels?: Channels;

@@ -71,7 +71,8 @@ export class Preparation {
         log,
         environment,
         toolsOf: () => this.#parts.toolsOf(session),
-        escalated: this.#decided.has(begun) && asksToEscalate(approved),
+        // A person has decided on just these parameters.
+        escalated: this.#decided.has(begun) && (asksToEscalate(approved) || this.#isUnconfined(begun)),
         ...(this.#parts.memory === undefined ? {} : { memory: this.#parts.memory }),
         ...(this.#parts.channels === undefined ? {} : { channels: this.#parts.channels }),
         ...(this.#parts.agents === undefined ? {} : { agents: this.#parts.agents }),
@@ -102,6 +103,10 @@ export class Preparation {
     }
   }
 
+  #isUnconfined({ registered: { tool } }: Begun): boolean {
+    return this.#parts.unconfined === true && tool.needs.includes('processes');
+  }
+
   /** Where the producer did not ask: its policy has no layer for channels. */
   async #channelOf(session: SessionRecord): Promise<string | undefined> {
     if (Object.keys(this.#parts.settings.policy.channels).length === 0) return undefined;
@@ -125,6 +130,7 @@ export class Preparation {
       // What the session saw after the call was made is not in its parameters.
       taint: taintOf(envelope.control.requestTags, session, madeAtMs(begun)),
       sandbox: this.#parts.settings.sandbox,
+      unconfined: this.#isUnconfined(begun),
       queueTier: placeFor(begun.callId).tier,
     };
     const verdict = permit(request);

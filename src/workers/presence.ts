@@ -26,6 +26,8 @@ export interface PresenceParts {
   running(): number;
   /** Kinds of declared tools that this worker can run. */
   kinds(): NonNullable<WorkerRecord['kinds']>;
+  /** Of the offers, by their IDs, those whose programs would run outside of a sandbox. */
+  readonly unconfined?: readonly string[];
 }
 
 export class Presence {
@@ -109,7 +111,7 @@ export class Presence {
   }
 
   #beat(): Promise<boolean> {
-    const { backend, workerId, tiers, concurrency, pawlVersion, offers, startedAtMs } = this.#parts;
+    const { backend, workerId, tiers, concurrency, pawlVersion, offers, startedAtMs, unconfined = [] } = this.#parts;
     const record: WorkerRecord = {
       id: workerId,
       host: hostname(),
@@ -120,6 +122,7 @@ export class Presence {
       tools: offers.map(offerId),
       definitions: offers.map(({ definition }) => definition),
       kinds: this.#parts.kinds(),
+      ...(unconfined.length === 0 ? {} : { unconfined }),
       startedAtMs,
       pawlVersion,
       signing: backend.seals.fingerprints,

@@ -7,13 +7,12 @@ import { realpathSync } from 'node:fs';
 import { basename, dirname, isAbsolute } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { SandboxPolicy } from '../shared/config.ts';
-import { PawlError, ToolError } from '../shared/failure.ts';
+import { PawlError } from '../shared/failure.ts';
 import type { Processes, ProcessRequest, ProcessResult } from '../shared/tool.ts';
-import { protectedFiles, protectedFolders, watchForPlanted } from './protected-paths.ts';
+import { findBoundary } from './boundary.ts';
 import { type ProgramEnvironment, programEnvironment } from './sandbox/environment.ts';
 import {
   availableMeans,
-  type Confinement,
   chooseSandbox,
   type LaunchRequest,
   type Means,
@@ -21,9 +20,11 @@ import {
   type Trial,
 } from './sandbox/means.ts';
 import { collectOutput } from './sandbox/output.ts';
+import { makePlaceholders } from './sandbox/placeholders.ts';
 import { findProgram } from './sandbox/program.ts';
 import { startTree } from './sandbox/tree.ts';
 import { resolveFolder } from './workspace.ts';
+import { whyForbidden } from './workspace-roots.ts';
 import { realRootOf } from './workspace-walk.ts';
 
 export const DEFAULT_MAX_OUTPUT_BYTES = 256 * 1024;
@@ -53,20 +54,14 @@ export interface ProcessesOptions {
  * `run` resolves for every program that was started, whatever its exit code; a program that a signal ended has exit code
  * 128 + the signal's number, as in shells, and the signal's name.
  * It rejects with `NOT_FOUND` for an absent program or folder, `PERMISSION_DENIED` for a folder outside the root or a file
- * that is not executable, `INVALID_PARAMS` for arguments that no program can be given, `PROTECTED_FILE` where one in the sandbox
- * may have made a file that is Pawl's, and with the signal's reason.
+ * that is not executable, `INVALID_PARAMS` for arguments that no program can be given, and with the signal's reason.
  */
 export function openProcesses(options: ProcessesOptions): Processes {
   return {
     run: async (request) => {
       options.signal.throwIfAborted();
-      const { sandbox, launch, environment, moveAsidePlanted } = await prepareProgram(options, request);
-      let planted: readonly string[] = [];
-      const result = await supervise(sandbox, launch, environment, request, options.signal).finally(() => {
-        planted = moveAsidePlanted();
-      });
-      if (planted.length > 0) throw plantedError(planted);
-      return result;
+      const { sandbox, launch, environment } = await prepareProgram(options, request);
+      return supervise(sandbox, launch, environment, request, options.signal);
     },
   };
 }
@@ -75,8 +70,6 @@ export interface PreparedProgram {
   readonly sandbox: Sandbox;
   readonly launch: LaunchRequest;
   readonly environment: ProgramEnvironment;
-  /** To be called when it has ended: moves what it must not have made to where nothing loads it, and says so, a sentence each. */
-  moveAsidePlanted(): readonly string[];
 }
 
 /** Finds the program and its folder, and how it is confined. Starts nothing. */
@@ -95,30 +88,36 @@ export async function prepareProgram(
   refuseImpossible(request);
   const environment = programEnvironment(env, request.env);
   const realRoot = await (ownRoot === true ? realRootOf(root) : resolveFolder(root, '.'));
+  const forbidden = whyForbidden(realRoot);
+  if (forbidden !== undefined) throw new PawlError('PERMISSION_DENIED', forbidden);
   const folder = request.cwd === undefined ? realRoot : await resolveFolder(root, request.cwd);
   const program = await findProgram(request.argv[0], folder, environment.PATH);
   const sandbox = await sandboxFor(wanted);
   const marker = `${callId}.${randomBytes(8).toString('hex')}`;
-  const confine = confinementFor(network, environment.PATH, programs);
   const argv = [program, ...request.argv.slice(1)] as const;
-  return {
-    sandbox,
-    launch: { root: realRoot, folder, argv, marker, confine },
-    environment,
-    // From outside of a sandbox every file can be made, and a person may have wanted just that.
-    moveAsidePlanted: sandbox.means === 'bubblewrap' ? watchForPlanted(realRoot) : () => [],
+  const launch = { root: realRoot, folder, argv, marker };
+  if (sandbox.means !== 'bubblewrap') return { sandbox, launch, environment };
+  const { absent, ...boundary } = await findBoundary(realRoot);
+  const placeholders = await makePlaceholders(absent);
+  const confine = {
+    network,
+    ...boundary,
+    unusable: placeholders.paths,
+    programs: programFolders(environment.PATH, programs),
   };
+  return { sandbox, launch: { ...launch, confine, release: placeholders.remove }, environment };
 }
 
-/** The program ran, and did the rest of what it did. */
-export function plantedError(planted: readonly string[]): ToolError {
-  return new ToolError(
-    `While the program ran, a file was made that no program may make, as Pawl would load it outside of the sandbox. ${planted.join(' ')} What else the program did stands.`,
-    { code: 'PROTECTED_FILE' },
+/** Whether programs should run in a sandbox, as policy `preferred` has it, and none works here. */
+export async function lacksSandbox(wanted: SandboxPolicy): Promise<boolean> {
+  if (wanted !== 'preferred') return false;
+  return sandboxFor(wanted).then(
+    () => false,
+    () => true,
   );
 }
 
-/** Throws `PERMISSION_DENIED` where policy demands a sandbox and none works here. */
+/** Throws `PERMISSION_DENIED` where policy wants a sandbox and none works here. Only `off` says that none is needed. */
 export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Means): Promise<Sandbox> {
   switch (wanted) {
     case 'required':
@@ -130,7 +129,13 @@ export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Means): Promis
         );
       });
     case 'preferred':
-      return chooseSandbox('auto', trial);
+      return chooseSandbox('bubblewrap', trial).catch((error: Error) => {
+        throw new PawlError(
+          'PERMISSION_DENIED',
+          'No sandbox works on this machine, and no person has let this program run without one: call the tool with sandbox_permissions "require_escalated", or let the operator set PAWL_SANDBOX=off. `pawl doctor` says more.',
+          { cause: error },
+        );
+      });
     case 'off':
       return chooseSandbox('unconfined', trial);
     default:
@@ -139,13 +144,13 @@ export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Means): Promis
 }
 
 /** Of programs installed below /tmp, which the sandbox replaces, the folders are shown: those on the PATH, this Node's, and those asked for. */
-export function confinementFor(network: boolean, searchPath: string, more: readonly string[] = []): Confinement {
+function programFolders(searchPath: string, more: readonly string[]): readonly string[] {
   const folders = [...more, ...searchPath.split(':').filter(isAbsolute), dirname(realpathSync(process.execPath))];
   const shown = folders
     // Links in node_modules/.bin lead to its neighbours.
     .map((folder) => (basename(folder) === '.bin' ? dirname(folder) : folder))
     .filter((folder) => /^\/(tmp|run|var\/tmp)\/./.test(folder));
-  return { network, hidden: [...protectedFolders(), ...protectedFiles()], programs: [...new Set(shown)] };
+  return [...new Set(shown)];
 }
 
 /** Which means work on this machine, the strongest first; the first is what `auto` takes. */

@@ -5,7 +5,7 @@ import { StringDecoder } from 'node:string_decoder';
 import { PawlError } from '../shared/failure.ts';
 import { endOf, startOf } from '../shared/text-cut.ts';
 import type { TerminalReport, TerminalRequest } from '../shared/tool.ts';
-import { type ProcessesOptions, plantedError, prepareProgram } from './processes.ts';
+import { type ProcessesOptions, prepareProgram } from './processes.ts';
 import { openPseudoTerminal } from './sandbox/pseudo-terminal.ts';
 import { startTree, type TreeExit } from './sandbox/tree.ts';
 
@@ -33,11 +33,9 @@ export class Terminal {
   #isInterrupted = false;
   readonly #output = new Output();
   readonly #cut = new AbortController();
+  readonly #armed: Promise<void>;
   #exit: TreeExit | undefined;
   #failure: unknown;
-  readonly #moveAsidePlanted: () => readonly string[];
-  /** What was moved aside, and nobody has been told. */
-  #planted: readonly string[] = [];
 
   /** Throws as `Processes.run` does, `CONFIGURATION` where there are no terminals. */
   static async start(
@@ -48,20 +46,20 @@ export class Terminal {
   ): Promise<Terminal> {
     const tty = request.tty ?? true;
     const env = { ...(tty ? PLAIN : {}), ...request.env };
-    const { sandbox, launch, environment, moveAsidePlanted } = await prepareProgram(options, { ...request, env });
-    return new Terminal(id, sessionKey, request.argv.join(' '), tty, moveAsidePlanted, (signal) => {
+    const { sandbox, launch, environment } = await prepareProgram(options, { ...request, env });
+    const terminal = new Terminal(id, sessionKey, request.argv.join(' '), tty, (signal) => {
       const common = { environment, name: request.argv[0], timeoutMs: request.timeoutMs, signal };
       if (!tty) {
         const streams = { stdin: 'pipe', stdout: 'pipe', stderr: 'pipe' } as const;
         const tree = startTree(sandbox, { ...common, launch, streams });
         const outputs = [tree.stdout, tree.stderr] as readonly Readable[];
-        return { input: tree.stdin as Writable, outputs, exit: tree.ended };
+        return { input: tree.stdin as Writable, outputs, exit: tree.ended, armed: tree.armed };
       }
       const { input, output, programEnd, releaseProgramEnd } = openPseudoTerminal();
       try {
         const streams = { stdin: programEnd, stdout: programEnd, stderr: programEnd };
         const tree = startTree(sandbox, { ...common, launch: { ...launch, terminal: true }, streams });
-        return { input, outputs: [output], exit: tree.ended };
+        return { input, outputs: [output], exit: tree.ended, armed: tree.armed };
       } catch (error) {
         input.destroy();
         throw error;
@@ -69,6 +67,8 @@ export class Terminal {
         releaseProgramEnd();
       }
     });
+    await terminal.#armed;
+    return terminal;
   }
 
   private constructor(
@@ -76,19 +76,19 @@ export class Terminal {
     sessionKey: string,
     cmd: string,
     tty: boolean,
-    moveAsidePlanted: () => readonly string[],
     start: (signal: AbortSignal) => {
       readonly input: Writable;
       readonly outputs: readonly Readable[];
       readonly exit: Promise<TreeExit>;
+      readonly armed: Promise<void>;
     },
   ) {
     this.id = id;
     this.sessionKey = sessionKey;
     this.cmd = cmd;
     this.#tty = tty;
-    this.#moveAsidePlanted = moveAsidePlanted;
-    const { input, outputs, exit: treeExit } = start(this.#cut.signal);
+    const { input, outputs, exit: treeExit, armed } = start(this.#cut.signal);
+    this.#armed = armed;
     const exit = treeExit.catch((error: unknown) => {
       if (this.#isInterrupted) return KILLED;
       throw error;
@@ -109,7 +109,6 @@ export class Terminal {
         },
       )
       .finally(() => {
-        this.#look();
         input.destroy();
         patience.then(clearTimeout, () => undefined);
       });
@@ -123,10 +122,6 @@ export class Terminal {
     output.on('error', () => resolve());
     output.on('close', () => resolve());
     return promise;
-  }
-
-  #look(): void {
-    this.#planted = [...this.#planted, ...this.#moveAsidePlanted()];
   }
 
   get running(): boolean {
@@ -152,17 +147,11 @@ export class Terminal {
   }
 
   /**
-   * Takes what was written since the last report, when the program ends or `waitMs` later. Throws why it was not started, and
-   * `PROTECTED_FILE`, once, as `Processes.run` does: the next report has the output then.
+   * Takes what was written since the last report, when the program ends or `waitMs` later. Throws why it was not started.
    */
   async report(waitMs: number, signal?: AbortSignal): Promise<TerminalReport> {
     await settledWithin(this.ended, waitMs, signal);
     if (this.#failure !== undefined) throw this.#failure;
-    // It may go on for hours.
-    if (this.running) this.#look();
-    const planted = this.#planted;
-    this.#planted = [];
-    if (planted.length > 0) throw plantedError(planted);
     const { output, droppedBytes } = this.#output.take();
     const exit = this.#exit;
     const state: TerminalReport['state'] =

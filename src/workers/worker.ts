@@ -42,6 +42,7 @@ import { lastOffered } from './misfit.ts';
 import { NodeCircuits } from './node-circuit.ts';
 import { Pace } from './pace.ts';
 import { Presence } from './presence.ts';
+import { lacksSandbox } from './processes.ts';
 import { type RunningAttempt, RunningAttempts } from './running.ts';
 import { ServedQueues } from './served-queues.ts';
 import type { Slots } from './slots.ts';
@@ -80,6 +81,11 @@ export interface WorkerOptions {
   /** An operator asks this worker to finish what it runs, and end. Default: `close()`. */
   readonly onDrainAsked?: () => void;
 }
+
+const NO_SANDBOX =
+  'no sandbox works here: each call that runs a program waits for a person, unless PAWL_SANDBOX=off says that none is needed; pawl doctor says more';
+const SANDBOX_OFF =
+  'PAWL_SANDBOX=off: programs of tools run without a sandbox, and reach all that this process reaches';
 
 /** A worker that ends says what it counted last, if Redis takes it by then. */
 const LAST_METRICS_MS = 500;
@@ -120,6 +126,8 @@ export class ToolWorker implements AsyncDisposable {
   readonly #disk: DiskBarrier | undefined;
   readonly #auditKeeper: AuditKeeper;
   readonly #releaseStray: () => void;
+  /** No sandbox works here, and one should. */
+  readonly #unconfined: boolean;
   #mcp: Promise<McpConnections> | undefined;
   #timers: NodeJS.Timeout[] = [];
   #closing: Promise<void> | undefined;
@@ -139,7 +147,10 @@ export class ToolWorker implements AsyncDisposable {
     try {
       const faults = serverFaults(backend.server, servedTools(options), settings);
       if (faults.length > 0) throw unfitServer(faults);
-      worker = new ToolWorker(options, backend, await backend.ledger.now());
+      const unconfined = await lacksSandbox(settings.sandbox);
+      if (unconfined) log.warn({ event: 'no_sandbox', sandbox: settings.sandbox }, NO_SANDBOX);
+      if (settings.sandbox === 'off') log.warn({ event: 'sandbox_off' }, SANDBOX_OFF);
+      worker = new ToolWorker(options, backend, await backend.ledger.now(), unconfined);
       await Promise.all([worker.#learnSwitches(), worker.#declared.catchUp()]);
       await worker.#presence.publish();
       worker.#startTimers();
@@ -152,7 +163,8 @@ export class ToolWorker implements AsyncDisposable {
     }
   }
 
-  private constructor(options: WorkerOptions, backend: Backend, nowMs: number) {
+  private constructor(options: WorkerOptions, backend: Backend, nowMs: number, unconfined: boolean) {
+    this.#unconfined = unconfined;
     const { settings, log } = options;
     this.#options = options;
     this.#backend = backend;
@@ -227,6 +239,7 @@ export class ToolWorker implements AsyncDisposable {
       startedAtMs: nowMs,
       running: () => this.#running.size,
       kinds: () => this.#declared.kinds,
+      unconfined: unconfined ? served.filter(({ needs }) => needs.includes('processes')).map(offerId) : [],
     });
     this.#queues = new ServedQueues({
       shards: backend.shards,
@@ -266,6 +279,7 @@ export class ToolWorker implements AsyncDisposable {
       random: options.random ?? Math.random,
       log,
       environment: options.environment,
+      unconfined: this.#unconfined,
       hooks,
       ...(options.memory === undefined ? {} : { memory: options.memory }),
       channels: options.channels ?? this.#channels,

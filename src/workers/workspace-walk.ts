@@ -16,7 +16,7 @@ import { basename, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { types } from 'node:util';
 import { PawlError } from '../shared/failure.ts';
 import { liesIn, staysInside } from '../shared/file-path.ts';
-import { isProtected } from './protected-paths.ts';
+import { isProtected, refuseReadOnly } from './protected-paths.ts';
 import { checkRoot } from './workspace-roots.ts';
 
 const MAX_LINKS = 40;
@@ -107,6 +107,7 @@ async function walk(root: string, path: string, way: Way, folders: Folder[]): Pr
         `${shown(path)} is Pawl's own, or leads into a folder of it, which no tool may see.`,
       );
     const stats = await lookUp(folder, name);
+    if (way !== 'keep') refuseReadOnly(join(folder.path, name), stats, path);
     const isEnd = pending.every((rest) => rest === '' || rest === '.');
     if (stats?.isSymbolicLink() && !(isEnd && way === 'keep-link')) {
       links += 1;

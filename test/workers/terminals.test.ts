@@ -6,7 +6,6 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { PawlError } from '../../src/shared/failure.ts';
 import type { TerminalReport, Terminals } from '../../src/shared/tool.ts';
 import { detectMeans } from '../../src/workers/processes.ts';
-import { protectFile } from '../../src/workers/protected-paths.ts';
 import { MEANS, type Means } from '../../src/workers/sandbox/means.ts';
 import type { TerminalLink } from '../../src/workers/terminal-link.ts';
 import { TerminalHost, type TerminalHostOptions } from '../../src/workers/terminals.ts';
@@ -68,35 +67,6 @@ function running(token: string): boolean {
 }
 
 const uniqueSleep = (): string => `1000.${randomInt(1e9, 1e10)}`;
-
-test.skipIf(!available.includes('bubblewrap'))(
-  'a configuration that a program makes is moved to where nothing loads it at the next look, and at its end (A11)',
-  async () => {
-    const { terminals, root } = hostWith({ sandbox: 'bubblewrap' });
-    const config = join(realpathSync(root), 'pawl.config.ts');
-    protectFile(config);
-    const script = 'read -r line; echo $line > pawl.config.ts; read -r line; echo $line > pawl.config.ts';
-    const id = idOf(await start(terminals, script, { waitMs: 0 }));
-    /** Types, and looks until a look is refused. */
-    const refusal = (chars: string) => {
-      let untyped = chars;
-      return eventually(async () => {
-        const typed = untyped;
-        untyped = '';
-        return terminals.write(id, typed, 20).then(
-          () => undefined,
-          (error: Error) => error,
-        );
-      });
-    };
-    for (const line of ['evil\n', 'evil again\n']) {
-      expect(await refusal(line)).toMatchObject({ code: 'PROTECTED_FILE' });
-      expect(existsSync(config)).toBe(false);
-    }
-    expect((await terminals.write(id, '', 5_000)).state).toMatchObject({ kind: 'ended', exitCode: 0 });
-    expect(readdirSync(root).filter((name) => name.startsWith('pawl.config.ts.aside-'))).toHaveLength(2);
-  },
-);
 
 describe.each(MEANS)('by means of %s', (sandbox) => {
   const run = test.skipIf(!available.includes(sandbox));

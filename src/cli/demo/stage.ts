@@ -12,6 +12,7 @@ import { resolveSettings, type Settings } from '../../shared/config.ts';
 import type { ToolResultEnvelope } from '../../shared/envelope.ts';
 import type { Logger } from '../../shared/log.ts';
 import type { AnyTool, InputOf, OutputOf } from '../../shared/tool.ts';
+import { lacksSandbox } from '../../workers/processes.ts';
 import { Fleet } from './fleet.ts';
 import { Mismatch } from './mismatch.ts';
 import { Service } from './service.ts';
@@ -70,7 +71,12 @@ export class Stage {
   static async open(table: Table, environment: NodeJS.ProcessEnv): Promise<Stage> {
     const folder = await realpath(await mkdtemp(join(tmpdir(), 'pawl-demo-')));
     const service = await Service.open();
-    const stage = new Stage(folder, table, service, environment);
+    // The demo's own two programs are known; what is not needed for them, its workers are told.
+    const isOff = await lacksSandbox('preferred');
+    if (isOff)
+      table.line('  no sandbox works here (pawl doctor): the demo runs its own programs with PAWL_SANDBOX=off');
+    const sandbox = isOff ? { PAWL_SANDBOX: 'off' } : {};
+    const stage = new Stage(folder, table, service, { environment, sandbox });
     try {
       await stage.#start();
     } catch (error) {
@@ -80,7 +86,12 @@ export class Stage {
     return stage;
   }
 
-  private constructor(folder: string, table: Table, service: Service, environment: NodeJS.ProcessEnv) {
+  private constructor(
+    folder: string,
+    table: Table,
+    service: Service,
+    { environment, sandbox }: { readonly environment: NodeJS.ProcessEnv; readonly sandbox: Record<string, string> },
+  ) {
     this.folder = folder;
     this.workspace = join(folder, 'workspace');
     this.table = table;
@@ -106,6 +117,7 @@ export class Stage {
       shop: this.#shop,
       environment: {
         ...(Object.fromEntries(passedOn) as Record<string, string>),
+        ...sandbox,
         PAWL_DATA_DIR: dataDir,
         PAWL_LOCK_DURATION_MS: String(LOCK_MS),
         PAWL_STALLED_INTERVAL_MS: String(STALLED_MS),

@@ -1,10 +1,11 @@
 /** `/v1/sessions`: opening, finding and closing sessions. */
-import { resolve } from 'node:path';
 import { z } from 'zod';
 import { sessionAccount } from '../../shared/budget.ts';
+import { defined } from '../../shared/defined.ts';
 import { PawlError } from '../../shared/failure.ts';
 import { liesIn } from '../../shared/file-path.ts';
 import { changeSessionSchema, type OpenSession, openSessionSchema, type SessionRecord } from '../../shared/session.ts';
+import { checkedRoot } from '../../shared/workspace-root.ts';
 import type { Pawl } from '../client.ts';
 import type { Session } from '../session.ts';
 import { type Caller, checkTenant, permissionsOf } from './access.ts';
@@ -25,14 +26,11 @@ export function sessionRoutes(pawl: Pawl): readonly Route[] {
       answers: { 201: ['The session', 'Session'] },
       async handle({ body, caller }) {
         if (body.tenantId !== undefined) checkTenant(caller, body.tenantId, 'The tenantId');
-        if (body.workspaceRoot !== undefined) checkWorkspace(caller, body.workspaceRoot, pawl.settings.workspaceRoot);
         checkWebhook(caller, body.channel, pawl.settings.webhooks);
-        if (body.parent !== undefined) await sessionFor(pawl, caller, body.parent);
+        const parent = body.parent === undefined ? undefined : await sessionFor(pawl, caller, body.parent);
         const tenantId = caller.tenantId ?? body.tenantId;
-        const session = await pawl.openSession({
-          ...body,
-          ...(tenantId === undefined ? {} : { tenantId }),
-        } as typeof body);
+        const workspaceRoot = workspaceRootFor(caller, body, pawl, tenantId ?? parent?.record.tenantId);
+        const session = await pawl.openSession({ ...body, ...defined({ tenantId, workspaceRoot }) } as typeof body);
         return {
           status: 201,
           headers: { Location: `/v1/sessions/${encodeURIComponent(session.key)}` },
@@ -122,11 +120,28 @@ export async function spentBy(pawl: Pawl, { sessionKey, budget }: SessionRecord)
   return { spent: await pawl.backend.ledger.spent(sessionAccount(sessionKey, budget).name) };
 }
 
-/** Where the operator has named a workspace, agents open theirs inside it. Throws `PERMISSION_DENIED`. */
-function checkWorkspace(caller: Caller, asked: string, allowed: string | undefined): void {
-  if (caller.role !== 'agent' || allowed === undefined) return;
-  if (!liesIn(resolve(allowed), resolve(asked)))
-    throw new PawlError('PERMISSION_DENIED', 'The workspaceRoot must lie inside PAWL_WORKSPACE_ROOT.');
+/**
+ * Agents open their workspaces inside the one that the operator has named, and where none is named in no other than the server's. A
+ * tenant's lie in that tenant's own folder, whoever opens them. Throws `PERMISSION_DENIED`.
+ */
+function workspaceRootFor(
+  caller: Caller,
+  { workspaceRoot: asked }: { readonly workspaceRoot?: string | undefined },
+  pawl: Pawl,
+  tenantId: string | undefined,
+): string | undefined {
+  if (asked === undefined) return undefined;
+  const root = checkedRoot(asked, tenantId, pawl.settings);
+  if (caller.role !== 'agent' || tenantId !== undefined) return root;
+  const allowed = pawl.workspaceRoot(undefined);
+  const isNamed = pawl.settings.workspaceRoot !== undefined;
+  if (isNamed ? liesIn(allowed, root) : root === allowed) return root;
+  throw new PawlError(
+    'PERMISSION_DENIED',
+    isNamed
+      ? 'The workspaceRoot must lie inside PAWL_WORKSPACE_ROOT.'
+      : 'Without PAWL_WORKSPACE_ROOT an agent works in the folder of the server: leave out workspaceRoot.',
+  );
 }
 
 /** A session that this caller may use. Throws `UNKNOWN_SESSION`, and `PERMISSION_DENIED` for another tenant's. */

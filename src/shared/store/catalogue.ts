@@ -73,6 +73,8 @@ export interface WorkerRecord {
   readonly definitions?: readonly string[];
   /** Kinds of declared tools that it can run; absent in workers that know none. */
   readonly kinds?: readonly string[];
+  /** Of its tools, those whose programs would run outside of a sandbox, because none works there; absent where one does. */
+  readonly unconfined?: readonly string[];
   readonly startedAtMs: number;
   readonly pawlVersion: string;
   /** Of its signing keys (`keyFingerprints`); empty when it has none. */

@@ -42,6 +42,8 @@ export interface GrantSearch {
   readonly envelope: ToolCallEnvelope;
   /** What the approver must have known of: what was read since then may steer the call. */
   readonly askedForTaint?: readonly string[] | undefined;
+  /** Its programs would run outside of the sandbox. */
+  readonly unconfined?: boolean | undefined;
   readonly nowMs: number;
 }
 
@@ -126,7 +128,7 @@ function holdsAt({ grant }: Stored, nowMs: number): boolean {
 
 function covers(
   { tool, amendment, taint = [] }: Grant,
-  { tool: asked, envelope, askedForTaint = [] }: GrantSearch,
+  { tool: asked, envelope, askedForTaint = [], unconfined = false }: GrantSearch,
 ): boolean {
   const { params } = envelope.payload;
   const same =
@@ -137,7 +139,7 @@ function covers(
   if (!same || askedForTaint.some((source) => !taint.includes(source))) return false;
   if (amendment.kind === 'same-parameters') return amendment.paramsDigest === digest(canonicalJson(params));
   // What was allowed for commands like this one was allowed inside the sandbox.
-  if (asksToEscalate(params)) return false;
+  if (unconfined || asksToEscalate(params)) return false;
   const command = commandOf(params);
   // One that was remembered before such prefixes were refused, or put there by somebody else.
   if (command === undefined || isOpen(amendment.prefix)) return false;

@@ -3,7 +3,7 @@
  *
  * | means        | how                                                         | what can escape |
  * |--------------|-------------------------------------------------------------|-----------------|
- * | `bubblewrap` | own namespaces, read-only root, writable workspace, no network unless granted, limits | nothing |
+ * | `bubblewrap` | own namespaces, read-only root, writable workspace, no network unless granted, limits, a filter of system calls | nothing |
  * | `namespace`  | own PID namespace (util-linux: setpriv, unshare)            | nothing |
  * | `keeper`     | every process whose environment carries the call's marker   | a process that starts with an emptied environment |
  * | `group`      | the process group                                           | a process that starts its own session |
@@ -20,13 +20,13 @@
  * The two namespaces die with the worker through PR_SET_PDEATHSIG; the other two, because the watcher reads end of file.
  */
 
-import { statSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { release, tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
 import { PawlError } from '../../shared/failure.ts';
 import { processGroups } from './process-limit.ts';
 import { findTrusted } from './program.ts';
+import { syscallFilter } from './syscall-filter.ts';
+import { type Confinement, OPEN, viewOf } from './view.ts';
 
 export const MEANS = ['bubblewrap', 'namespace', 'keeper', 'group'] as const;
 export type Means = (typeof MEANS)[number];
@@ -36,9 +36,13 @@ export interface Launch {
   readonly argv: readonly [string, ...string[]];
   /** Killing the first child of the started process ends the tree, and that process lives until the tree has ended. */
   readonly hasInit: boolean;
+  /** A seccomp filter, which the first program reads from `FILTER_DESCRIPTOR`. */
+  readonly filter?: Buffer;
   /** To be called when the tree has ended. */
   clean?(): Promise<void>;
 }
+
+export const FILTER_DESCRIPTOR = 5;
 
 export interface LaunchRequest {
   /** Real path of the workspace root. */
@@ -50,20 +54,11 @@ export interface LaunchRequest {
   /** Unique to this run. */
   readonly marker: string;
   readonly confine?: Confinement;
+  /** Is called when the tree has ended, or was not started. */
+  readonly release?: () => Promise<void>;
   /** Standard input is a terminal: it becomes the controlling one, so that Ctrl-C and job control work. */
   readonly terminal?: boolean;
 }
-
-/** What a sandbox keeps from a program; the other means keep nothing from it. */
-export interface Confinement {
-  readonly network: boolean;
-  /** Real paths of folders and files that are shown empty: Pawl's own keys, data and configuration. */
-  readonly hidden: readonly string[];
-  /** Real paths below /tmp that programs are installed in: shown read-only. */
-  readonly programs: readonly string[];
-}
-
-const OPEN: Confinement = { network: false, hidden: [], programs: [] };
 
 export interface Sandbox {
   readonly means: Means;
@@ -166,7 +161,7 @@ function hardLimits(): readonly string[] {
   return [`--data=${4 * 1024 ** 3}`, '--core=0', ...processes];
 }
 /** As root: enough to work on the workspace's files whoever owns them, and nothing that could undo the sandbox. */
-const KEPT_CAPABILITIES = ['CAP_DAC_OVERRIDE', 'CAP_CHOWN', 'CAP_FOWNER', 'CAP_FSETID', 'CAP_KILL'];
+const KEPT_CAPABILITIES = ['CAP_DAC_OVERRIDE', 'CAP_CHOWN', 'CAP_FOWNER', 'CAP_KILL'];
 
 function confinement({ network }: Confinement): readonly string[] {
   return [
@@ -174,48 +169,8 @@ function confinement({ network }: Confinement): readonly string[] {
     // Of a namespace of its own the processes can be counted; without root's rights bubblewrap needs one anyway.
     ...(process.getuid?.() === 0 ? KEPT_CAPABILITIES.flatMap((name) => ['--cap-add', name]) : ['--unshare-user-try']),
     ...(network ? [] : ['--unshare-net']),
+    ...['--seccomp', String(FILTER_DESCRIPTOR)],
   ];
-}
-
-/** The machine read-only, temporary folders of the run's own, the workspace writable, Pawl's own folders empty. */
-function view(root: string, folder: string, { hidden, programs }: Confinement): readonly string[] {
-  const hide = hidden.flatMap((path) => (isFile(path) ? ['--ro-bind', '/dev/null', path] : ['--tmpfs', path]));
-  const bind = ['--bind', root, root];
-  // The workspace may lie below a hidden folder, or hold one.
-  const held = hidden.filter((path) => path.startsWith(join(root, '/')));
-  // A program that renamed a folder on the way would show the hidden one to the next call; what is mounted cannot be renamed.
-  const onTheWay = held.flatMap((path) => foldersBetween(root, path)).flatMap((path) => ['--bind', path, path]);
-  return [
-    ...[
-      '--ro-bind',
-      '/',
-      '/',
-      '--dev',
-      '/dev',
-      '--proc',
-      '/proc',
-      '--tmpfs',
-      '/tmp',
-      '--tmpfs',
-      '/var/tmp',
-      '--tmpfs',
-      '/run',
-    ],
-    // As root a program could change the kernel's settings through these.
-    ...['sys', 'sysrq-trigger', 'irq', 'bus'].flatMap((name) => ['--ro-bind-try', `/proc/${name}`, `/proc/${name}`]),
-    ...programs.flatMap((path) => ['--ro-bind-try', path, path]),
-    ...(held.length > 0 ? [...bind, ...onTheWay, ...hide] : [...hide, ...bind]),
-    ...['--setenv', 'TMPDIR', '/tmp', '--chdir', folder],
-  ];
-}
-
-function isFile(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isFile() === true;
-}
-
-function foldersBetween(root: string, path: string): readonly string[] {
-  const above = dirname(path);
-  return above === root ? [] : [...foldersBetween(root, above), above];
 }
 
 /** The candidates of one means on this machine; empty where its programs are not installed. */
@@ -227,7 +182,8 @@ async function candidates(means: Means): Promise<readonly Sandbox[]> {
   switch (means) {
     case 'bubblewrap': {
       const bubblewrap = await findTrusted('bwrap');
-      if (bubblewrap === undefined) return [];
+      const filter = syscallFilter();
+      if (bubblewrap === undefined || filter === undefined) return [];
       const prlimit = await findTrusted('prlimit');
       const limits = prlimit === undefined ? [] : [prlimit, ...hardLimits(), '--'];
       const groups = countsProcesses() ? undefined : processGroups(MAX_PROCESSES);
@@ -239,12 +195,12 @@ async function candidates(means: Means): Promise<readonly Sandbox[]> {
             const confined = [
               bubblewrap,
               ...confinement(confine),
-              ...view(root, folder, confine),
+              ...viewOf(root, folder, confine),
               ...['--', SHELL, '-c', IN_NAMESPACE, 'pawl-run', marker, ...session(terminal), ...limits, ...argv],
             ] as const;
-            if (group === undefined) return { argv: confined, hasInit: true };
+            if (group === undefined) return { argv: confined, hasInit: true, filter };
             const [first = bubblewrap, ...rest] = [...group.enter, ...confined];
-            return { argv: [first, ...rest], hasInit: true, clean: group.remove };
+            return { argv: [first, ...rest], hasInit: true, filter, clean: group.remove };
           },
         },
       ];

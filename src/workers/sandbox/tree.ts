@@ -10,7 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { PawlError, ToolError } from '../../shared/failure.ts';
 import { MAX_TIMER_MS } from '../../shared/time.ts';
 import type { ProgramEnvironment } from './environment.ts';
-import type { Launch, LaunchRequest, Sandbox } from './means.ts';
+import { FILTER_DESCRIPTOR, type Launch, type LaunchRequest, type Sandbox } from './means.ts';
 import { collectOutput } from './output.ts';
 
 /** How long after the end of a program its outputs may still be open: only a process that escaped holds them. */
@@ -44,6 +44,8 @@ export interface Tree {
   readonly stdin: ChildProcess['stdin'];
   readonly stdout: ChildProcess['stdout'];
   readonly stderr: Duplex | null;
+  /** Resolves when the sandbox stands and the program begins, or when there is none. */
+  readonly armed: Promise<void>;
   /** Settles when nothing of the tree is left. Rejects with `PROCESS_NOT_STARTED`, or with the signal's reason. */
   readonly ended: Promise<TreeExit>;
 }
@@ -59,25 +61,42 @@ type Ending =
 
 /** Throws `INVALID_PARAMS` for a command line that is too long, and `PROCESS_NOT_STARTED`. */
 export function startTree(sandbox: Sandbox, request: TreeRequest): Tree {
-  request.signal.throwIfAborted();
-  const launch = sandbox.launch(request.launch);
+  let launch: Launch | undefined;
   let child: Child;
+  const clean = () => Promise.all([launch?.clean?.(), request.launch.release?.()]);
   try {
+    request.signal.throwIfAborted();
+    launch = sandbox.launch(request.launch);
     child = start(sandbox, launch, request);
   } catch (error) {
-    void launch.clean?.();
+    void clean();
     throw error;
   }
-  const ended = treeEnd(sandbox, launch, child, request).finally(() => launch.clean?.());
+  const { promise: armed, resolve: onArmed } = Promise.withResolvers<void>();
+  const ended = cleanedUp(treeEnd(sandbox, launch, child, request, onArmed), clean).finally(onArmed);
   // Whoever only reads the streams must not be ended by it.
   ended.catch(() => undefined);
-  return { stdin: child.stdin, stdout: child.stdout, stderr: child.stdio[4] as Duplex | null, ended };
+  return { stdin: child.stdin, stdout: child.stdout, stderr: child.stdio[4] as Duplex | null, armed, ended };
 }
 
-async function treeEnd(sandbox: Sandbox, launch: Launch, child: Child, request: TreeRequest): Promise<TreeExit> {
+async function cleanedUp(end: Promise<TreeExit>, clean: () => Promise<unknown>): Promise<TreeExit> {
+  try {
+    return await end;
+  } finally {
+    await clean();
+  }
+}
+
+async function treeEnd(
+  sandbox: Sandbox,
+  launch: Launch,
+  child: Child,
+  request: TreeRequest,
+  onArmed: () => void,
+): Promise<TreeExit> {
   const { signal, name } = request;
   const diagnosis = collectOutput(child.stderr, MAX_DIAGNOSIS_BYTES);
-  const ending = await endOf(child, launch, request.timeoutMs, signal);
+  const ending = await endOf(child, launch, request.timeoutMs, signal, onArmed);
   if (sandbox.means === 'group') await groupEnd(child.pid);
   if (ending.kind !== 'exited' && sandbox.sweep !== undefined) await sweep(sandbox.sweep(request.launch.marker));
   if (ending.kind === 'not started') throw couldNotStart(sandbox, name, ending.error, diagnosis().text);
@@ -105,6 +124,7 @@ async function endOf(
   launch: Launch,
   timeoutMs: number | undefined,
   signal: AbortSignal,
+  onArmed: () => void,
 ): Promise<Ending> {
   const line = child.stdio[3] as Duplex;
   const closed = Promise.withResolvers<void>();
@@ -132,6 +152,7 @@ async function endOf(
     if (known !== undefined) return;
     if (message === 'armed') {
       isArmed = true;
+      onArmed();
       line.write('go\n');
       if (timeoutMs !== undefined) timeLimit = setTimeout(cut, Math.min(timeoutMs, MAX_TIMER_MS), 'time limit');
     } else if (message.startsWith('exit ')) {
@@ -169,10 +190,19 @@ function start(
     env: environment,
     // A group of its own: Ctrl-C at the worker's terminal is the worker's to handle, by draining.
     detached: true,
-    stdio: [streams.stdin, streams.stdout, 'pipe', 'pipe', streams.stderr],
+    stdio: [
+      ...([streams.stdin, streams.stdout, 'pipe', 'pipe', streams.stderr] as const),
+      ...(launch.filter === undefined ? [] : (['pipe'] as const)),
+    ],
   };
   try {
-    return spawn(program, rest, options) as Child;
+    const child = spawn(program, rest, options) as Child;
+    const filter = (child.stdio as readonly unknown[] | undefined)?.[FILTER_DESCRIPTOR] as Duplex | undefined;
+    // A program that ended before it read the filter ended for another reason, which is reported elsewhere.
+    filter?.on('error', () => undefined);
+    filter?.resume();
+    filter?.end(launch.filter);
+    return child;
   } catch (error) {
     throw couldNotStart(sandbox, name, error as NodeJS.ErrnoException, '');
   }

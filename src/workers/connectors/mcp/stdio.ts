@@ -81,7 +81,6 @@ export class StdioTransport implements Transport {
       sandbox,
       launch,
       environment: shown,
-      moveAsidePlanted,
     } = await prepareProgram(
       {
         root: folder,
@@ -109,8 +108,7 @@ export class StdioTransport implements Transport {
       this.#errors = endOf(this.#errors + chunk, KEPT_ERROR_BYTES);
     });
     this.#tree.stderr?.on('error', () => undefined);
-    const ended = this.#tree.ended.finally(moveAsidePlanted);
-    ended.then(
+    this.#tree.ended.then(
       ({ exitCode, signal }) =>
         this.#ended(
           new ToolError(`The MCP server ${server} ended (${signal ?? `exit code ${exitCode}`})${this.#quoted()}.`, {

@@ -1,0 +1,80 @@
+/**
+ * What a program of the user's consists of: the files that it begins with, what they import, now or later, and the names that decide
+ * what an import finds. Node looks for packages in every folder above a file, so that a `node_modules` that is not there yet counts, too.
+ */
+import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+/** Specifiers that are written out, of files: `from './x'`, `import './x'`, `import('./x')`, `require('./x')`, `new URL('./x', …)`. */
+const SPECIFIER = /\b(?:from|import|require|URL)\s*\(?\s*(['"`])((?:\.{1,2}\/|\/|file:)[^'"`\n]+)\1/g;
+const EXTENSIONS = ['.js', '.json', '.node', '.ts', '.mjs', '.cjs', '.mts', '.cts'];
+const IN_FOLDERS = ['package.json', ...EXTENSIONS.map((extension) => `index${extension}`)];
+const MAX_FILES = 5_000;
+const MAX_BYTES = 4 * 1_024 * 1_024;
+
+/** Files and names that are there or not, by absolute paths. An entry may be what an import asked for, without an extension. */
+export function codeNames(entries: readonly string[]): readonly string[] {
+  const names = new Set<string>();
+  const read = new Set<string>();
+  const pending = [...entries];
+  for (let file = pending.pop(); file !== undefined && read.size < MAX_FILES; file = pending.pop()) {
+    const asked = resolve(file);
+    const { found: path = asked, before } = resolveAsNode(asked);
+    for (const name of before) names.add(name);
+    if (read.has(path)) continue;
+    read.add(path);
+    names.add(path);
+    const real = existsSync(path) ? realpathSync(path) : path;
+    names.add(real);
+    for (const name of lookedUpFor(real)) names.add(name);
+    for (const specifier of specifiersIn(real)) {
+      const target = specifier.startsWith('file:') ? pathOf(specifier) : resolve(dirname(real), specifier);
+      if (target !== undefined) pending.push(target);
+    }
+  }
+  return [...names];
+}
+
+/** Where Node looks for packages and for the kind of a module. */
+export function lookedUpFor(file: string): readonly string[] {
+  const names: string[] = [];
+  let isDescribed = false;
+  for (let folder = dirname(file); ; folder = dirname(folder)) {
+    names.push(join(folder, 'node_modules'));
+    if (!isDescribed) names.push(join(folder, 'package.json'));
+    isDescribed ||= existsSync(join(folder, 'package.json'));
+    if (dirname(folder) === folder) return names;
+  }
+}
+
+function specifiersIn(file: string): readonly string[] {
+  if (file.includes('/node_modules/')) return [];
+  try {
+    if (!/\.[cm]?[jt]s$/.test(file) || statSync(file).size > MAX_BYTES) return [];
+    return [...readFileSync(file, 'utf8').matchAll(SPECIFIER)].map((match) => match[2] ?? '');
+  } catch {
+    return [];
+  }
+}
+
+function pathOf(url: string): string | undefined {
+  try {
+    return fileURLToPath(url);
+  } catch {
+    return undefined;
+  }
+}
+
+/** `before` are names that Node would have taken instead. */
+function resolveAsNode(target: string): { readonly found?: string; readonly before: readonly string[] } {
+  const before: string[] = [];
+  const isFolder = statSync(target, { throwIfNoEntry: false })?.isDirectory() === true;
+  const inside = isFolder ? IN_FOLDERS.map((name) => join(target, name)) : [];
+  for (const candidate of [target, ...EXTENSIONS.map((extension) => target + extension), ...inside]) {
+    if (statSync(candidate, { throwIfNoEntry: false })?.isFile() === true && !candidate.endsWith('package.json'))
+      return { found: candidate, before };
+    if (candidate !== target || !isFolder) before.push(candidate);
+  }
+  return { before };
+}

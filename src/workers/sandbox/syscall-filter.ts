@@ -1,0 +1,170 @@
+/**
+ * What the kernel refuses to programs in the sandbox whatever files they see: a seccomp filter, in the form that bubblewrap's
+ * `--seccomp` takes. It closes what no mount closes:
+ *
+ * - sockets by path (Docker's, a database's, an ssh agent's) and to the machine's host; pairs of sockets stay
+ * - further user namespaces, in which a program would be root and could try the kernel's rarely used parts
+ * - files with a set-user-ID or set-group-ID bit, which would stay in the workspace and run as the worker's user
+ * - io_uring, whose requests no filter sees
+ */
+
+interface SystemCalls {
+  /** `AUDIT_ARCH_…`. */
+  readonly architecture: number;
+  /** Calls of another width come with this bit. */
+  readonly foreignBit?: number;
+  readonly numbers: Readonly<Partial<Record<keyof typeof RULES, number>>>;
+}
+
+interface Test {
+  readonly argument: number;
+  readonly equals?: number;
+  readonly hasAnyOf?: number;
+}
+
+interface Rule {
+  readonly errno: number;
+  /** Each list refuses the call where all of its tests hold; none: it is always refused. */
+  readonly when?: readonly (readonly Test[])[];
+}
+
+const EPERM = 1;
+/** Libraries then use the older call of the same purpose. */
+const ENOSYS = 38;
+const AF_UNIX = 1;
+const AF_VSOCK = 40;
+const CLONE_NEWUSER = 0x1000_0000;
+const SET_ID_BITS = 0o6000;
+/** `O_CREAT` and `__O_TMPFILE`: without one of them there is no mode, and the argument holds anything. */
+const CREATES = 0o100 | 0o20_000_000;
+
+const setsId = (argument: number): Rule => ({ errno: EPERM, when: [[{ argument, hasAnyOf: SET_ID_BITS }]] });
+const createsSetId = (flags: number): Rule => ({
+  errno: EPERM,
+  when: [
+    [
+      { argument: flags, hasAnyOf: CREATES },
+      { argument: flags + 1, hasAnyOf: SET_ID_BITS },
+    ],
+  ],
+});
+const newUsers: Rule = { errno: EPERM, when: [[{ argument: 0, hasAnyOf: CLONE_NEWUSER }]] };
+
+const RULES = {
+  socket: { errno: EPERM, when: [[{ argument: 0, equals: AF_UNIX }], [{ argument: 0, equals: AF_VSOCK }]] },
+  clone: newUsers,
+  unshare: newUsers,
+  // Their arguments lie in memory, where a filter cannot look.
+  clone3: { errno: ENOSYS },
+  openat2: { errno: ENOSYS },
+  io_uring_setup: { errno: ENOSYS },
+  chmod: setsId(1),
+  fchmod: setsId(1),
+  fchmodat: setsId(2),
+  fchmodat2: setsId(2),
+  creat: setsId(1),
+  mknod: setsId(1),
+  mknodat: setsId(2),
+  open: createsSetId(1),
+  openat: createsSetId(2),
+} as const satisfies Readonly<Record<string, Rule>>;
+
+const SYSTEM_CALLS: Readonly<Partial<Record<NodeJS.Architecture, SystemCalls>>> = {
+  x64: {
+    architecture: 0xc000_003e,
+    foreignBit: 0x4000_0000,
+    numbers: {
+      socket: 41,
+      clone: 56,
+      unshare: 272,
+      clone3: 435,
+      openat2: 437,
+      io_uring_setup: 425,
+      chmod: 90,
+      fchmod: 91,
+      fchmodat: 268,
+      fchmodat2: 452,
+      creat: 85,
+      mknod: 133,
+      mknodat: 259,
+      open: 2,
+      openat: 257,
+    },
+  },
+  arm64: {
+    architecture: 0xc000_00b7,
+    numbers: {
+      socket: 198,
+      clone: 220,
+      unshare: 97,
+      clone3: 435,
+      openat2: 437,
+      io_uring_setup: 425,
+      fchmod: 52,
+      fchmodat: 53,
+      fchmodat2: 452,
+      mknodat: 33,
+      openat: 56,
+    },
+  },
+};
+
+// The kernel's classic BPF: instructions of eight bytes, that jump forward only.
+
+type Instruction = readonly [code: number, whenTrue: number, whenFalse: number, value: number];
+
+const load = (offset: number): Instruction => [0x20, 0, 0, offset];
+const answer = (value: number): Instruction => [0x06, 0, 0, value];
+const refuse = (errno: number): Instruction => answer(0x0005_0000 | errno);
+const ALLOW = answer(0x7fff_0000);
+const EQUALS = 0x15;
+const AT_LEAST = 0x35;
+const HAS_ANY_OF = 0x45;
+
+const NUMBER_AT = 0;
+const ARCHITECTURE_AT = 4;
+/** The lower half of an argument, on machines that store it first. */
+const argumentAt = (index: number): number => 16 + 8 * index;
+
+/** The filter for this machine's architecture; undefined where Pawl has none. */
+export function syscallFilter(architecture: NodeJS.Architecture = process.arch): Buffer | undefined {
+  const calls = SYSTEM_CALLS[architecture];
+  if (calls === undefined) return undefined;
+  const instructions: readonly Instruction[] = [
+    load(ARCHITECTURE_AT),
+    [EQUALS, 1, 0, calls.architecture],
+    // Calls of another architecture have other numbers.
+    refuse(EPERM),
+    ...(calls.foreignBit === undefined
+      ? []
+      : [load(NUMBER_AT), [AT_LEAST, 0, 1, calls.foreignBit] as const, refuse(ENOSYS)]),
+    ...Object.entries(calls.numbers).flatMap(([name, number]) =>
+      instructionsFor(RULES[name as keyof typeof RULES], number),
+    ),
+    ALLOW,
+  ];
+  const bytes = Buffer.alloc(instructions.length * 8);
+  for (const [index, [code, whenTrue, whenFalse, value]] of instructions.entries()) {
+    bytes.writeUInt16LE(code, index * 8);
+    bytes.writeUInt8(whenTrue, index * 8 + 2);
+    bytes.writeUInt8(whenFalse, index * 8 + 3);
+    bytes.writeUInt32LE(value, index * 8 + 4);
+  }
+  return bytes;
+}
+
+function instructionsFor({ errno, when = [[]] }: Rule, number: number): readonly Instruction[] {
+  return when.flatMap((tests) => {
+    const body = [
+      ...tests.flatMap((test, index) => {
+        // Past the tests that are left, and the refusal.
+        const past = 2 * (tests.length - index - 1) + 1;
+        const { argument, equals, hasAnyOf = 0 } = test;
+        const compare: Instruction = equals === undefined ? [HAS_ANY_OF, 0, past, hasAnyOf] : [EQUALS, 0, past, equals];
+        return [load(argumentAt(argument)), compare];
+      }),
+      refuse(errno),
+    ];
+    return [load(NUMBER_AT), [EQUALS, 0, body.length, number] as const, ...body];
+  });
+}

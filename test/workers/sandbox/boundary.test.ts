@@ -1,0 +1,268 @@
+/** What calls cannot change, by no tool and by no name: what Pawl runs, and what the workspace's owner runs later. */
+import { execFileSync } from 'node:child_process';
+import {
+  chmodSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { keepCode } from '../../../src/cli/kept-code.ts';
+import { readOnlyPathsOf } from '../../../src/shared/read-only-paths.ts';
+import { codeNames } from '../../../src/workers/code-files.ts';
+import { detectMeans, openProcesses } from '../../../src/workers/processes.ts';
+import { protectCode, protectOwnerFiles } from '../../../src/workers/protected-paths.ts';
+import { applyPatch } from '../../../src/workers/tools/apply-patch.ts';
+import { edit } from '../../../src/workers/tools/edit.ts';
+import { write } from '../../../src/workers/tools/write.ts';
+import { attempts } from '../../helpers/attempts.ts';
+import { temporaryFolder, testContext } from '../../helpers/context.ts';
+
+const confined = test.skipIf(!(await detectMeans()).includes('bubblewrap'));
+
+function files(root: string, contents: Readonly<Record<string, string>>): void {
+  for (const [path, content] of Object.entries(contents)) {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    writeFileSync(join(root, path), content);
+  }
+}
+
+/** Every name below a folder and what stands there: what a later program could see. */
+function stateOf(folder: string): Readonly<Record<string, string>> {
+  const entries = readdirSync(folder, { withFileTypes: true, recursive: true });
+  return Object.fromEntries(
+    entries.map((entry) => {
+      const path = join(entry.parentPath, entry.name);
+      if (entry.isSymbolicLink()) return [path, `-> ${readlinkSync(path)}`];
+      return [path, entry.isFile() ? `${lstatSync(path).mode.toString(8)} ${readFileSync(path, 'utf8')}` : 'folder'];
+    }),
+  );
+}
+
+async function run(root: string, script: string) {
+  const processes = openProcesses({
+    root,
+    callId: 'call',
+    signal: new AbortController().signal,
+    env: process.env,
+    sandbox: 'bubblewrap',
+  });
+  return processes.run({ argv: ['sh', '-c', script], timeoutMs: 20_000 });
+}
+
+async function expectUnchangeable(root: string, paths: readonly string[]): Promise<void> {
+  const about = (state: Readonly<Record<string, string>>) =>
+    Object.fromEntries(
+      Object.entries(state).filter(([name]) =>
+        paths.some((path) => name === join(root, path) || name.startsWith(`${join(root, path)}/`)),
+      ),
+    );
+  const before = about(stateOf(root));
+  const ctx = testContext({ workspaceRoot: root });
+  const denied = { code: 'PERMISSION_DENIED' };
+  for (const path of paths) {
+    const below = `${path}/below.txt`;
+    for (const each of [path, below, join(root, path), `./x/../${path}`]) {
+      await expect(write.run(write.parse({ path: each, content: 'evil' }), ctx), each).rejects.toMatchObject(denied);
+      const patch = `*** Begin Patch\n*** Add File: ${each}\n+evil\n*** End Patch`;
+      await expect(async () => applyPatch.run(applyPatch.parse({ patch }), ctx), each).rejects.toThrow();
+    }
+    const isFile = before[join(root, path)]?.startsWith('100') === true;
+    if (isFile) {
+      const old_string = readFileSync(join(root, path), 'utf8');
+      const change = edit.parse({ path, old_string, new_string: 'evil' });
+      await expect(edit.run(change, ctx), path).rejects.toMatchObject(denied);
+      const remove = `*** Begin Patch\n*** Delete File: ${path}\n*** End Patch`;
+      await expect(applyPatch.run(applyPatch.parse({ patch: remove }), ctx), path).rejects.toMatchObject(denied);
+    }
+    expect(about(stateOf(root)), path).toEqual(before);
+  }
+  for (const path of paths) {
+    await run(root, attempts(path));
+    expect(about(stateOf(root)), path).toEqual(before);
+  }
+}
+
+describe('what Pawl runs and loads', () => {
+  confined('is left as it is, with all that it imports and all names that decide what an import finds', async () => {
+    const root = temporaryFolder();
+    files(root, {
+      'tools.ts':
+        "import { one } from './lib/one.ts';\nimport 'pkg';\nexport const later = () => import('./plugin.ts');",
+      'lib/one.ts': "const two = require('./two');\nexport const one = 1;",
+      'lib/two/index.js': 'require(`../data.json`);',
+      'lib/data.json': '{}',
+      'plugin.ts': "export * from './deep/plugged.ts';",
+      'deep/plugged.ts': 'export {};',
+      'node_modules/pkg/index.js': 'export {};',
+      'node_modules/.bin/tool': '#!/bin/sh',
+      'package.json': '{"type":"module"}',
+      'notes.txt': 'free',
+    });
+    for (const name of codeNames([join(root, 'tools.ts')])) protectCode(name);
+    await expectUnchangeable(root, [
+      'tools.ts',
+      'lib/one.ts',
+      'lib/two/index.js',
+      'lib/data.json',
+      'plugin.ts',
+      'deep/plugged.ts',
+      'node_modules/pkg/index.js',
+      'node_modules/.bin/tool',
+      'node_modules/new/index.js',
+      'package.json',
+      // What is not there: Node would take it before the rest.
+      'lib/two.js',
+      'lib/node_modules/pkg/index.js',
+      'lib/two/package.json',
+      'deep/package.json',
+    ]);
+    await write.run(write.parse({ path: 'notes.txt', content: 'changed' }), testContext({ workspaceRoot: root }));
+    expect((await run(root, 'echo x > lib/free.txt && echo y >> notes.txt && cat tools.ts')).exitCode).toBe(0);
+    expect(readFileSync(join(root, 'notes.txt'), 'utf8')).toBe('changedy\n');
+  });
+
+  confined('is left as it is by other names: links of both kinds', async () => {
+    const root = temporaryFolder();
+    files(root, { 'tools.ts': 'mine', 'sub/keep.txt': '' });
+    linkSync(join(root, 'tools.ts'), join(root, 'sub', 'hard.ts'));
+    symlinkSync('../tools.ts', join(root, 'sub', 'soft.ts'));
+    for (const name of codeNames([join(root, 'tools.ts')])) protectCode(name);
+    const ctx = testContext({ workspaceRoot: root });
+    for (const path of ['sub/hard.ts', 'sub/soft.ts'])
+      await expect(write.run(write.parse({ path, content: 'evil' }), ctx), path).rejects.toMatchObject({
+        code: 'PERMISSION_DENIED',
+      });
+    await run(
+      root,
+      'echo evil > sub/hard.ts; echo evil > sub/soft.ts; dd if=/dev/zero of=sub/hard.ts conv=notrunc count=1',
+    );
+    expect(readFileSync(join(root, 'tools.ts'), 'utf8')).toBe('mine');
+  });
+
+  test('is no workspace', async () => {
+    const root = temporaryFolder();
+    files(root, { 'node_modules/pkg/index.js': '' });
+    protectCode(join(root, 'node_modules'));
+    const ctx = testContext({ workspaceRoot: join(root, 'node_modules', 'pkg') });
+    await expect(ctx.workspace.list('.')).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  });
+});
+
+describe('what the owner of a workspace runs later', () => {
+  const git = (folder: string, ...args: string[]) =>
+    execFileSync('git', ['-c', 'protocol.file.allow=always', '-c', 'user.name=a', '-c', 'user.email=a@b', ...args], {
+      cwd: folder,
+      stdio: 'pipe',
+    });
+
+  confined('is left as it is in a repository, its worktrees and its submodules', { timeout: 60_000 }, async () => {
+    const other = temporaryFolder();
+    git(other, 'init', '-q');
+    git(other, 'commit', '-q', '--allow-empty', '-m', 'first');
+    const root = temporaryFolder();
+    git(root, 'init', '-q');
+    git(root, 'commit', '-q', '--allow-empty', '-m', 'first');
+    git(root, 'worktree', 'add', '-q', 'tree');
+    git(root, 'submodule', '--quiet', 'add', other, 'sub');
+    mkdirSync(join(root, 'nested'));
+    git(join(root, 'nested'), 'init', '-q');
+    files(root, { '.vscode/launch.json': '{}', '.envrc': 'mine', 'packages/app/.npmrc': 'mine' });
+    await expectUnchangeable(root, [
+      '.git/hooks/pre-commit',
+      '.git/config',
+      '.git/modules/sub/hooks/post-checkout',
+      '.git/modules/sub/config',
+      '.git/worktrees/tree/commondir',
+      'tree/.git',
+      'sub/.git',
+      'nested/.git/hooks/pre-push',
+      'nested/.git/config',
+      '.vscode/tasks.json',
+      '.vscode/launch.json',
+      '.husky/pre-commit',
+      '.envrc',
+      '.npmrc',
+      'packages/app/.npmrc',
+    ]);
+    const commit = 'git -c user.name=a -c user.email=a@b commit -q --allow-empty -m second && git status --short';
+    expect(await run(root, `touch a && git add a && ${commit}`)).toMatchObject({ exitCode: 0 });
+    expect(String(git(root, 'log', '--oneline')).split('\n')).toHaveLength(3);
+    expect(await run(root, 'echo elsewhere > .git/commondir')).toMatchObject({ exitCode: 0 });
+    expect(readdirSync(join(root, '.git'))).not.toContain('commondir');
+  });
+
+  confined('cannot be begun where there is none', async () => {
+    const root = temporaryFolder();
+    await expectUnchangeable(root, [
+      '.git',
+      '.git/hooks/pre-commit',
+      '.husky/pre-push',
+      '.envrc',
+      '.npmrc',
+      '.vscode/tasks.json',
+    ]);
+    expect(readdirSync(root).filter((name) => name.startsWith('.') && !name.endsWith('.tmp'))).toEqual([]);
+  });
+});
+
+describe('programs in the sandbox', () => {
+  confined.each([
+    ['a socket by path is reached', "socket.socket(socket.AF_UNIX).connect('SOCKET')"],
+    ['a socket to the host of a machine is made', 'socket.socket(40, socket.SOCK_STREAM)'],
+    ['a namespace of users is made', 'os.unshare(os.CLONE_NEWUSER)'],
+    ['a file gets the set-user-ID bit', "os.chmod('own', 0o4755)"],
+    ['a file gets the set-group-ID bit', "os.fchmod(os.open('own', os.O_RDONLY), 0o2755)"],
+    ['a file is made with the set-user-ID bit', "os.umask(0); os.open('new', os.O_CREAT | os.O_WRONLY, 0o4755)"],
+  ])('cannot do it: %s', async (_what, line) => {
+    const root = temporaryFolder();
+    const socket = join(root, 'docker.sock');
+    const server = (await import('node:net')).createServer().listen(socket);
+    await new Promise((resolve) => server.once('listening', resolve));
+    try {
+      files(root, { own: '' });
+      chmodSync(join(root, 'own'), 0o755);
+      const script = `import ctypes, os, socket\nif not hasattr(os, 'unshare'):\n os.CLONE_NEWUSER = 0x10000000\n os.unshare = lambda flags: ctypes.CDLL(None, use_errno=True).unshare(flags) and (_ for _ in ()).throw(PermissionError())\nsocket.socketpair()\nprint('began')\ntry:\n ${line.replace('SOCKET', socket)}\nexcept PermissionError:\n print('denied')`;
+      files(root, { 'try.py': script });
+      expect((await run(root, 'python3 try.py')).stdout).toBe('began\ndenied\n');
+      expect(lstatSync(join(root, 'own')).mode & 0o6000).toBe(0);
+    } finally {
+      server.close();
+    }
+  });
+
+  confined('do not see credentials of the machine and of home folders', async () => {
+    const root = temporaryFolder();
+    expect((await run(root, 'cat /etc/shadow /etc/gshadow; ls -A ~/.ssh')).stdout).toBe('');
+  });
+});
+
+test('the setting readOnlyPaths names more of it, or less', async () => {
+  const root = temporaryFolder();
+  onTestFinished(() => protectOwnerFiles(readOnlyPathsOf(undefined)));
+  const write = (path: string) => testContext({ workspaceRoot: root }).workspace.write(path, 'x');
+  const denied = { code: 'PERMISSION_DENIED' };
+  protectOwnerFiles(readOnlyPathsOf(['default', '/Makefile']));
+  for (const path of ['.envrc', 'Makefile', 'sub/Makefile'])
+    await expect(write(path), path).rejects.toMatchObject(denied);
+  protectOwnerFiles(readOnlyPathsOf(['.husky']));
+  await write('.envrc');
+  await expect(write('.husky/pre-commit')).rejects.toMatchObject(denied);
+});
+
+test('a tools file is not reached through a link that calls can replace', () => {
+  const root = realpathSync(temporaryFolder());
+  files(root, { 'real/tools.ts': '' });
+  symlinkSync('real/tools.ts', join(root, 'tools.ts'));
+  symlinkSync('real', join(root, 'linked'));
+  for (const file of ['tools.ts', 'linked/tools.ts'])
+    expect(() => keepCode([file], [], {}, root), file).toThrow(/reached through the link/);
+  expect(() => keepCode(['real/tools.ts'], [], {}, root)).not.toThrow();
+});

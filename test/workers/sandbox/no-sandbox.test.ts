@@ -1,0 +1,73 @@
+/** On a machine where no sandbox works, programs need a person. */
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, onTestFinished, test } from 'vitest';
+import { execCommand } from '../../../src/workers/tools/exec-command.ts';
+import { shell } from '../../../src/workers/tools/shell.ts';
+import { temporaryFolder } from '../../helpers/context.ts';
+import { eventually } from '../../helpers/signal.ts';
+import { startFleet } from '../../producer/fleet.ts';
+
+const WORKER = fileURLToPath(new URL('../fixtures/no-sandbox-worker.ts', import.meta.url));
+/** In a mount namespace of its own every bubblewrap of the machine is hidden. */
+const HIDE =
+  'for file in /usr/local/bin/bwrap /usr/bin/bwrap /bin/bwrap; do [ -e $file ] && mount --bind /dev/null $file; done; exec "$@"';
+const unshare = ['--mount', ...(process.getuid?.() === 0 ? [] : ['--map-root-user']), 'sh', '-c', HIDE, 'hide'];
+const canHide = spawnSync('unshare', [...unshare, 'true']).status === 0;
+
+async function startUnconfined(sandbox: string) {
+  const fleet = await startFleet({ tools: [shell, execCommand], workers: 0 });
+  const child = spawn('unshare', [...unshare, process.execPath, WORKER], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+    env: {
+      ...process.env,
+      REDIS_URL: fleet.world.redisUrl,
+      PAWL_PREFIX: fleet.world.prefix,
+      PAWL_DATA_DIR: temporaryFolder(),
+      PAWL_SANDBOX: sandbox,
+    },
+  });
+  onTestFinished(async () => {
+    child.stdin.end();
+    await once(child, 'exit');
+  });
+  const [line] = await once(child.stdout, 'data');
+  const workspaceRoot = temporaryFolder();
+  const session = await fleet.pawl.openSession({ channel: { kind: 'operator' }, workspaceRoot });
+  await eventually(async () => (await fleet.pawl.catalogue()).workers.length > 0);
+  return { fleet, session, said: String(line), proof: join(temporaryFolder(), 'proof') };
+}
+
+test.skipIf(!canHide)(
+  'a worker says so at its start, each call that runs a program waits for a person, and runs when that person approves',
+  { timeout: 60_000 },
+  async () => {
+    const { fleet, session, said, proof } = await startUnconfined('');
+    expect(said).toContain('no sandbox works here');
+    const approve = async (tool: string, params: Record<string, unknown>) => {
+      const submission = await session.submit(tool, params);
+      if (submission.kind !== 'pending') throw new Error(submission.kind);
+      const { request } = (await fleet.pawl.approvals.show(submission.callId)).record;
+      expect(request).toMatchObject({ rule: 'built-in.no-sandbox', amendment: { kind: 'same-parameters' } });
+      expect(existsSync(proof)).toBe(false);
+      const { id } = request;
+      const { digest } = await eventually(async () => {
+        const shown = await fleet.pawl.approvals.show(id);
+        return shown.record.preview !== undefined && shown;
+      });
+      await fleet.pawl.approvals.decide(id, { decision: 'approve', digest, by: 'grace' });
+      return submission.result;
+    };
+    expect((await approve('shell', { command: ['touch', proof] })).status).toBe('success');
+    expect(existsSync(proof)).toBe(true);
+  },
+);
+
+test.skipIf(!canHide)('`off` has to be said, and is said at the start', { timeout: 60_000 }, async () => {
+  const { session, said, proof } = await startUnconfined('off');
+  expect(said).toContain('PAWL_SANDBOX=off');
+  expect((await session.call('shell', { command: ['touch', proof] })).status).toBe('success');
+});
