@@ -24,9 +24,9 @@ const ALONE = [
   'test/model/broken-rules.test.ts',
   'test/model/calls.test.ts',
   'test/shared/store/clock-follower.test.ts',
-  'test/shared/store/command-watch.test.ts',
-  'test/workers/node-circuit.test.ts',
-  'test/workers/terminal-link.test.ts',
+  'test/shared/store/redis/command-timeout.test.ts',
+  'test/workers/circuits/node-circuit.test.ts',
+  'test/workers/context/remote-terminal.test.ts',
 ];
 
 class LongestFirst extends BaseSequencer {

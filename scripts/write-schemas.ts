@@ -1,6 +1,6 @@
 /** Writes the contract's JSON Schemas to `schemas/`, as the code has them: `node scripts/write-schemas.ts`. */
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { contractSchemas } from '../src/shared/envelope.ts';
+import { contractSchemas } from '../src/shared/calls/envelope.ts';
 
 const folder = new URL('../schemas/', import.meta.url);
 mkdirSync(folder, { recursive: true });

@@ -1,37 +1,37 @@
 /** Pawl runs an AI agent's tool calls on a fleet of workers, each call once. */
 import './node-version.ts';
-import './shared/store/own-files.ts';
+import './shared/store/redis/own-files.ts';
 
 export { type ReliableExecution, ToolReliabilityMiddleware } from './local/reliability-middleware.ts';
 export { type ConnectOptions, connect, type StartWorkerOptions, startWorker } from './main.ts';
-export type { AgentEvent } from './producer/agents.ts';
-export type { ApprovalDesk, ApprovalListing, ApprovalQuery, DecideOptions } from './producer/approvals.ts';
-export type { AuditQuery } from './producer/audit.ts';
-export type { CallOptions } from './producer/call-envelope.ts';
-export type { CircuitListing, CircuitSelection } from './producer/circuit-admin.ts';
+export type { AgentEvent } from './producer/sessions/sub-agents.ts';
+export type { ApprovalDesk, ApprovalListing, ApprovalQuery, DecideOptions } from './producer/approvals/approvals.ts';
+export type { AuditQuery } from './producer/calls/audit.ts';
+export type { CallOptions } from './producer/calls/call-envelope.ts';
+export type { CircuitListing, CircuitSelection } from './producer/circuits/circuit-admin.ts';
 // As a type: the client brings Redis' library, and half of what a tools file or a test of a tool would load.
 export type { Cancellation, Pawl } from './producer/client.ts';
-export type { DispatchEvent } from './producer/dispatch.ts';
-export type { EnforcedCircuit } from './producer/enforcement.ts';
-export type { Follower } from './producer/follow.ts';
-export type { FlushSelection, Reliability, ReliabilityWord } from './producer/operators.ts';
-export type { QuestionDesk, Reply } from './producer/questions.ts';
-export { MAX_REASKS, type Reask, type ReaskOptions } from './producer/reask.ts';
-export type { ChangeOptions, PutOptions, Registry } from './producer/registry.ts';
-export type { Resolution } from './producer/resolution.ts';
-export type { ServedCall, ServedTool, ServedTools, ServeOptions } from './producer/served-tools.ts';
-export { Session, type SessionEvents } from './producer/session.ts';
-export type { ShardView } from './producer/shards.ts';
-export type { Skills } from './producer/skills.ts';
-export type { PendingSubmission, Submission, SubmitOptions } from './producer/submission.ts';
-export type { Position } from './producer/timeline.ts';
-export type { AgentOrder, AgentReply } from './shared/agent.ts';
-export type { Amendment, ApprovalRequest, ApprovalState, Decision } from './shared/approval.ts';
-export { acceptedForm, askCaller, type CallerAnswers, type ClientRequest, callerAnswers } from './shared/asking.ts';
-export type { CircuitOverrides, CircuitState } from './shared/breaker.ts';
-export type { AttemptRecord, CallState, Phase, Settlement } from './shared/call.ts';
-export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/classify.ts';
-export type { ApiRole, Settings, SettingsInput, ToolPolicy } from './shared/config.ts';
+export type { DispatchEvent } from './producer/calls/submit-call.ts';
+export type { EnforcedCircuit } from './producer/circuits/circuit-effects.ts';
+export type { Follower } from './producer/calls/call-events.ts';
+export type { FlushSelection, Reliability, ReliabilityWord } from './producer/operations/operator-actions.ts';
+export type { QuestionDesk, Reply } from './producer/approvals/questions.ts';
+export { MAX_REASKS, type Reask, type ReaskOptions } from './producer/calls/validation-retry.ts';
+export type { ChangeOptions, PutOptions, Registry } from './producer/tools/registry.ts';
+export type { Resolution } from './producer/calls/resolution.ts';
+export type { ServedCall, ServedTool, ServedTools, ServeOptions } from './producer/tools/served-tools.ts';
+export { Session, type SessionEvents } from './producer/sessions/session.ts';
+export type { ShardView } from './producer/operations/shards.ts';
+export type { Skills } from './producer/sessions/skills.ts';
+export type { PendingSubmission, Submission, SubmitOptions } from './producer/calls/submission.ts';
+export type { Position } from './producer/calls/timeline.ts';
+export type { AgentOrder, AgentReply } from './shared/tools/sub-agent.ts';
+export type { Amendment, ApprovalRequest, ApprovalState, Decision } from './shared/approvals/approval.ts';
+export { acceptedForm, askCaller, type CallerAnswers, type ClientRequest, callerAnswers } from './shared/calls/elicitation.ts';
+export type { CircuitOverrides, CircuitState } from './shared/circuits/circuit-breaker.ts';
+export type { AttemptRecord, CallState, Phase, Settlement } from './shared/calls/call-state.ts';
+export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/errors/classify-error.ts';
+export type { ApiRole, Settings, SettingsInput, ToolPolicy } from './shared/config/config.ts';
 export {
   contractSchemas,
   type ResultError,
@@ -40,10 +40,10 @@ export {
   type ToolResultEnvelope,
   toolCallEnvelopeSchema,
   toolResultEnvelopeSchema,
-} from './shared/envelope.ts';
-export { type DecodedCall, decodeCall, type ProviderCall } from './shared/exports/decode.ts';
-export type { ToolReference } from './shared/exports/names.ts';
-export type { Dropped } from './shared/exports/subset.ts';
+} from './shared/calls/envelope.ts';
+export { type DecodedCall, decodeCall, type ProviderCall } from './shared/model-tools/decode.ts';
+export type { ToolReference } from './shared/model-tools/names.ts';
+export type { Dropped } from './shared/model-tools/provider-subset.ts';
 export {
   type ExportableTool,
   type ExportedTool,
@@ -53,8 +53,8 @@ export {
   type ToolExport,
   type ToolReport,
   toolsFor,
-} from './shared/exports/tools-for.ts';
-export { FAILURES, type FailureCode, type FailureKind, type Issue, PawlError, ToolError } from './shared/failure.ts';
+} from './shared/model-tools/tools-for.ts';
+export { FAILURES, type FailureCode, type FailureKind, type Issue, PawlError, ToolError } from './shared/errors/failure.ts';
 export {
   type AfterAttemptAnswer,
   type AfterAttemptEvent,
@@ -76,23 +76,23 @@ export {
   type RetryEvent,
   type ShortCircuit,
   type ShortCircuitEvent,
-} from './shared/hooks.ts';
-export type { Logger } from './shared/log.ts';
-export type { Outcome } from './shared/outcome.ts';
-export { repairParams } from './shared/repair.ts';
-export type { RetryOverrides } from './shared/retry.ts';
-export { type SanitizedSchema, sanitizeSchema } from './shared/schema-sanitize.ts';
-export type { OpenSession, SessionKind, SessionRecord } from './shared/session.ts';
-export type { PutSkill, SkillRecord } from './shared/skill.ts';
-export type { ApprovalRecord, BriefApproval } from './shared/store/approvals.ts';
-export type { AuditEntry } from './shared/store/audit.ts';
-export type { CircuitChange } from './shared/store/breakers.ts';
-export type { Flushed } from './shared/store/call-index.ts';
-export type { CallRecord, StoredRequest } from './shared/store/call-record.ts';
-export type { CatalogueContent, ToolOffer, WorkerRecord } from './shared/store/catalogue.ts';
-export type { FleetMetrics } from './shared/store/fleet-metrics.ts';
-export type { QuestionRecord } from './shared/store/questions.ts';
-export type { WorkerEvent } from './shared/telemetry.ts';
+} from './shared/calls/hooks.ts';
+export type { Logger } from './shared/telemetry/log.ts';
+export type { Outcome } from './shared/calls/outcome.ts';
+export { repairParams } from './shared/model-tools/repair-params.ts';
+export type { RetryOverrides } from './shared/retries/retry.ts';
+export { type SanitizedSchema, sanitizeSchema } from './shared/schema/schema-sanitize.ts';
+export type { OpenSession, SessionKind, SessionRecord } from './shared/sessions/session.ts';
+export type { PutSkill, SkillRecord } from './shared/sessions/skill.ts';
+export type { ApprovalRecord, BriefApproval } from './shared/store/approvals/approvals.ts';
+export type { AuditEntry } from './shared/store/audit/audit-trail.ts';
+export type { CircuitChange } from './shared/store/circuits/circuits.ts';
+export type { Flushed } from './shared/store/calls/call-index.ts';
+export type { CallRecord, StoredRequest } from './shared/store/calls/call-record.ts';
+export type { CatalogueContent, ToolOffer, WorkerRecord } from './shared/store/fleet/catalogue.ts';
+export type { FleetMetrics } from './shared/store/telemetry/fleet-metrics.ts';
+export type { QuestionRecord } from './shared/store/approvals/questions.ts';
+export type { WorkerEvent } from './shared/telemetry/log-events.ts';
 export {
   type AgentReport,
   type AgentState,
@@ -153,7 +153,7 @@ export {
   type WorkspaceFinding,
   type WorkspaceLine,
   type WorkspaceSearch,
-} from './shared/tool.ts';
+} from './shared/tools/tool.ts';
 export {
   defineFreeformTool,
   defineUntypedTool,
@@ -161,14 +161,14 @@ export {
   type FunctionToolOptions,
   functionTool,
   type UntypedToolSpec,
-} from './shared/tool-forms.ts';
+} from './shared/tools/tool-forms.ts';
 export type {
   CheckedSpec,
   CodeSwitchRecord,
   PutSpec,
   RegistryRecord,
   ToolSpecRecord,
-} from './shared/tool-spec.ts';
+} from './shared/connectors/declared-tool.ts';
 export {
   cached,
   filtered,
@@ -178,6 +178,6 @@ export {
   type Toolset,
   type ToolsetRequest,
   toolset,
-} from './shared/toolset.ts';
+} from './shared/tools/toolset.ts';
 export { baseTools } from './workers/tools/index.ts';
 export type { ToolWorker } from './workers/worker.ts';

@@ -7,21 +7,21 @@ import { basename, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { pino } from 'pino';
 import type { Pawl } from './producer/client.ts';
-import type { DispatchEvent } from './producer/dispatch.ts';
-import { resolveSettings, SECRET_VARIABLES, type Settings, type SettingsInput } from './shared/config.ts';
-import { PawlError } from './shared/failure.ts';
-import { checkHooks, type Hook } from './shared/hooks.ts';
-import type { Logger } from './shared/log.ts';
-import { readOnlyPathsOf } from './shared/read-only-paths.ts';
-import { redactLine, secretsOf } from './shared/redaction.ts';
-import { escapeJson } from './shared/shown.ts';
-import type { ToolOffer } from './shared/store/catalogue.ts';
-import { ownVersion } from './shared/store/own-files.ts';
-import type { WorkerEvent } from './shared/telemetry.ts';
-import { type AnyTool, isTool, TIERS, type Tier } from './shared/tool.ts';
-import { resolveToolsets, type Toolset } from './shared/toolset.ts';
-import { tenantsFolder } from './shared/workspace-root.ts';
-import { openTracing } from './tracing.ts';
+import type { DispatchEvent } from './producer/calls/submit-call.ts';
+import { resolveSettings, SECRET_VARIABLES, type Settings, type SettingsInput } from './shared/config/config.ts';
+import { PawlError } from './shared/errors/failure.ts';
+import { checkHooks, type Hook } from './shared/calls/hooks.ts';
+import type { Logger } from './shared/telemetry/log.ts';
+import { readOnlyPathsOf } from './shared/policy/read-only-paths.ts';
+import { redactLine, secretsOf } from './shared/errors/redaction.ts';
+import { escapeJson } from './shared/util/text/visible-text.ts';
+import type { ToolOffer } from './shared/store/fleet/catalogue.ts';
+import { ownVersion } from './shared/store/redis/own-files.ts';
+import type { WorkerEvent } from './shared/telemetry/log-events.ts';
+import { type AnyTool, isTool, TIERS, type Tier } from './shared/tools/tool.ts';
+import { resolveToolsets, type Toolset } from './shared/tools/toolset.ts';
+import { tenantsFolder } from './shared/policy/workspace-root.ts';
+import { openTracing } from './shared/telemetry/tracing.ts';
 import type { ToolWorker } from './workers/worker.ts';
 
 export const PAWL_VERSION = ownVersion(new URL('../package.json', import.meta.url));
@@ -84,7 +84,7 @@ const OWN_CODE =
 
 /** What this process, and the next one that is started in this folder, executes and loads. */
 async function ownCode(cwd: string): Promise<readonly string[]> {
-  const { codeNames, lookedUpFor } = await import('./workers/code-files.ts');
+  const { codeNames, lookedUpFor } = await import('./workers/workspace/code-files.ts');
   const configs = CONFIG_MODULES.map((name) => join(cwd, name)).filter((file) => existsSync(file));
   const isInstalled = OWN_FOLDER.includes('/node_modules/');
   return [
@@ -150,7 +150,7 @@ async function configModule(path: string, cwd: string): Promise<unknown> {
   try {
     module = await import(url);
   } catch (error) {
-    const { moduleFault } = await import('./module-fault.ts');
+    const { moduleFault } = await import('./explain-import-error.ts');
     const message = await moduleFault(error, path, { path, file: basename(path), cwd, loaded: [url] });
     throw new PawlError('CONFIGURATION', message, { cause: error });
   }
@@ -214,7 +214,7 @@ export async function connect(given: ConnectOptions = {}): Promise<Pawl> {
     readSettings(options),
   ]);
   const tracing = await openTracing(process.env, settings.otlpEndpoint, PAWL_VERSION, async (tracer) => {
-    const { CallTraces } = await import('./producer/traces.ts');
+    const { CallTraces } = await import('./producer/calls/traces.ts');
     return new CallTraces(tracer);
   });
   return Pawl.open({
@@ -261,7 +261,7 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
   const served = tiers ?? TIERS.filter((tier) => tools.some((tool) => tool.tier === tier));
   if (served.length === 0) throw new PawlError('CONFIGURATION', 'A worker needs at least one tool or tier.');
   const tracing = await openTracing(process.env, settings.otlpEndpoint, PAWL_VERSION, async (tracer) => {
-    const { AttemptTraces } = await import('./workers/traces.ts');
+    const { AttemptTraces } = await import('./workers/attempt/traces.ts');
     return new AttemptTraces(tracer);
   });
   const [
@@ -271,9 +271,9 @@ export async function startWorker(given: StartWorkerOptions): Promise<ToolWorker
     { putWorkspacesIn },
   ] = await Promise.all([
     import('./workers/worker.ts'),
-    import('./workers/memory.ts'),
-    import('./workers/protected-paths.ts'),
-    import('./workers/workspace-roots.ts'),
+    import('./workers/context/memory.ts'),
+    import('./workers/workspace/protected-paths.ts'),
+    import('./workers/workspace/workspace-roots.ts'),
   ]);
   protectFolder(settings.dataDir);
   // It may hold tokens and keys, and what stands there at the next start is done.

@@ -1,13 +1,13 @@
 /** Testing tools without a fleet: no Redis, no workers, the same rules. See docs/testing.md. */
 import './node-version.ts';
-import './shared/store/own-files.ts';
+import './shared/store/redis/own-files.ts';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createLocalRunner, type LocalRunnerOptions } from './local/run-tool.ts';
 import type { RunOptions } from './local/runner.ts';
-import type { ToolResultEnvelope } from './shared/envelope.ts';
-import type { AnyTool, InputOf, OutputOf } from './shared/tool.ts';
+import type { ToolResultEnvelope } from './shared/calls/envelope.ts';
+import type { AnyTool, InputOf, OutputOf } from './shared/tools/tool.ts';
 
 export type { Approve, LocalApprovalRequest, LocalDecision } from './local/approvals.ts';
 export { type FakeClock, fakeClock } from './local/fake-clock.ts';
@@ -20,16 +20,16 @@ export {
 } from './local/run-tool.ts';
 export type { LocalRunner, RunOptions } from './local/runner.ts';
 export { type LoggedLine, type TestContext, type TestContextOptions, testContext } from './local/test-context.ts';
-export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/classify.ts';
+export { type ClassificationOverrides, toolCallErrorClassifier } from './shared/errors/classify-error.ts';
 export {
   DEDUPE_DEFAULTS,
   type DedupeAttempt,
   type DedupeRecord,
   type DedupeStore,
   type FlushSelection,
-} from './shared/dedupe.ts';
-export { type InMemoryDedupeOptions, InMemoryDedupeStore } from './shared/store/dedupe-memory.ts';
-export { type RedisDedupeOptions, RedisDedupeStore } from './shared/store/dedupe-redis.ts';
+} from './shared/calls/dedupe-store.ts';
+export { type InMemoryDedupeOptions, InMemoryDedupeStore } from './shared/store/calls/dedupe-memory.ts';
+export { type RedisDedupeOptions, RedisDedupeStore } from './shared/store/calls/dedupe-redis.ts';
 
 export type RunToolOptions = RunOptions & Omit<Partial<LocalRunnerOptions>, 'tools'>;
 

@@ -39,7 +39,7 @@ describe('rule 1: the two sides never meet', () => {
   test('runs without a fleet put them together', () => {
     expect(broken('src/local/runner.ts', "import { Executor } from '../workers/execute.ts';")).toEqual([]);
     expect(broken('src/local/runner.ts', "import { Dispatch } from '../producer/dispatch.ts';")).toEqual([]);
-    expect(broken('src/shared/dedupe.ts', "import { LocalRunner } from '../local/runner.ts';")).toEqual(['2 at 1']);
+    expect(broken('src/shared/calls/dedupe-store.ts', "import { LocalRunner } from '../local/runner.ts';")).toEqual(['2 at 1']);
   });
 
   test('both may import what is shared', () => {
@@ -50,38 +50,38 @@ describe('rule 1: the two sides never meet', () => {
 
 describe('rule 2: the rules are pure', () => {
   test.each([
-    ['src/shared/retry.ts', "import { ledger } from './store/ledger.ts';"],
-    ['src/shared/retry.ts', "import { readFile } from 'node:fs/promises';"],
-    ['src/shared/retry.ts', "import pino from 'pino';"],
-    ['src/shared/retry.ts', 'const jitter = Math.random() * 200;'],
-    ['src/shared/retry.ts', 'const at = Date.now();'],
-    ['src/shared/retry.ts', 'const text = `${new Date()}`;'],
-    ['src/shared/retry.ts', 'setTimeout(again, 10);'],
-    ['src/shared/store/ledger.ts', "import { open } from '../../producer/session.ts';"],
+    ['src/shared/retries/retry.ts', "import { ledger } from './store/ledger.ts';"],
+    ['src/shared/retries/retry.ts', "import { readFile } from 'node:fs/promises';"],
+    ['src/shared/retries/retry.ts', "import pino from 'pino';"],
+    ['src/shared/retries/retry.ts', 'const jitter = Math.random() * 200;'],
+    ['src/shared/retries/retry.ts', 'const at = Date.now();'],
+    ['src/shared/retries/retry.ts', 'const text = `${new Date()}`;'],
+    ['src/shared/retries/retry.ts', 'setTimeout(again, 10);'],
+    ['src/shared/store/calls/ledger.ts', "import { open } from '../../producer/session.ts';"],
   ])('%s: %s', (path, text) => expect(broken(path, text)).toEqual(['2 at 1']));
 
   test('they may import each other and schema libraries, and time.ts reads the clock', () => {
     const text =
       "import { z } from 'zod';\nimport Ajv from 'ajv/dist/2020.js';\nimport type { Clock } from './time.ts';";
-    expect(broken('src/shared/schema.ts', text)).toEqual([]);
-    expect(broken('src/shared/fingerprint.ts', "import { createHash } from 'node:crypto';")).toEqual([]);
-    expect(broken('src/shared/time.ts', 'export const now = () => Date.now();')).toEqual([]);
-    expect(broken('src/shared/call.ts', 'const at = new Date(record.startedAtMs);')).toEqual([]);
+    expect(broken('src/shared/schema/schema.ts', text)).toEqual([]);
+    expect(broken('src/shared/calls/call-id.ts', "import { createHash } from 'node:crypto';")).toEqual([]);
+    expect(broken('src/shared/util/time.ts', 'export const now = () => Date.now();')).toEqual([]);
+    expect(broken('src/shared/calls/call-state.ts', 'const at = new Date(record.startedAtMs);')).toEqual([]);
   });
 });
 
 describe('rule 3: libraries stay where they belong', () => {
   test.each([
     ['src/producer/client.ts', "import type { Redis } from 'ioredis';"],
-    ['src/workers/execute.ts', "import { Redis } from 'ioredis';"],
-    ['src/producer/session.ts', "import { Queue } from 'bullmq';"],
-    ['src/shared/store/ledger.ts', "import { Queue } from 'bullmq';"],
+    ['src/workers/execution/execute-job.ts', "import { Redis } from 'ioredis';"],
+    ['src/producer/sessions/session.ts', "import { Queue } from 'bullmq';"],
+    ['src/shared/store/calls/ledger.ts', "import { Queue } from 'bullmq';"],
   ])('%s: %s', (path, text) => expect(broken(path, text)).toEqual(['3 at 1']));
 
   test.each([
-    ['src/shared/store/redis.ts', "import { Redis } from 'ioredis';"],
-    ['src/shared/store/queues.ts', "import { Queue } from 'bullmq';"],
-    ['src/producer/results.ts', "import { QueueEvents } from 'bullmq';"],
+    ['src/shared/store/redis/connection.ts', "import { Redis } from 'ioredis';"],
+    ['src/shared/store/queues/jobs.ts', "import { Queue } from 'bullmq';"],
+    ['src/producer/calls/result-waiters.ts', "import { QueueEvents } from 'bullmq';"],
     ['src/workers/worker.ts', "import { Worker } from 'bullmq';"],
   ])('%s may: %s', (path, text) => expect(broken(path, text)).toEqual([]));
 });
@@ -164,8 +164,8 @@ const LOADED = `
 `;
 
 test.each([
-  ['src/cli/call.ts', 'express'],
-  ['src/cli/approvals.ts', 'express'],
+  ['src/cli/commands/call.ts', 'express'],
+  ['src/cli/commands/approvals.ts', 'express'],
   ['src/workers/worker.ts', '@modelcontextprotocol/client'],
 ])('loading %s does not wait for %s', (path, unwanted) => {
   const args = ['--input-type=module', '--eval', LOADED, join(ROOT, path)];

@@ -13,7 +13,7 @@ import {
 } from 'pawl/testing';
 import { describe, expect, expectTypeOf, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
-import { detectMeans } from '../src/workers/processes.ts';
+import { detectMeans } from '../src/workers/context/processes.ts';
 import { read as readTool } from '../src/workers/tools/read.ts';
 import { shell } from '../src/workers/tools/shell.ts';
 import { temporaryFolder } from './helpers/context.ts';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { startEmbeddedRedis } from '../../src/shared/store/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../src/shared/store/redis/embedded-redis.ts';
 import type { Durability, Store } from './store.ts';
 
 const POLL_MS = 20;

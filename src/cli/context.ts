@@ -4,10 +4,10 @@
  */
 import { userInfo } from 'node:os';
 import type { Pawl } from '../producer/client.ts';
-import type { SettingsInput } from '../shared/config.ts';
-import { PawlError } from '../shared/failure.ts';
-import { EMBEDDED_REDIS_STEP, type Logger } from '../shared/log.ts';
-import { shownLine, shownText } from '../shared/shown.ts';
+import type { SettingsInput } from '../shared/config/config.ts';
+import { PawlError } from '../shared/errors/failure.ts';
+import { EMBEDDED_REDIS_STEP, type Logger } from '../shared/telemetry/log.ts';
+import { shownLine, shownText } from '../shared/util/text/visible-text.ts';
 
 export interface CliContext {
   readonly out: NodeJS.WriteStream;

@@ -1,6 +1,6 @@
 /** What a command's exit code says. The one table: commands, their help and their tests read it. */
-import type { ToolResultEnvelope } from '../shared/envelope.ts';
-import { FAILURES, type FailureCode, type PawlError } from '../shared/failure.ts';
+import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
+import { FAILURES, type FailureCode, type PawlError } from '../shared/errors/failure.ts';
 
 export const EXIT_CODES = {
   success: { code: 0, meaning: 'success' },

@@ -1,5 +1,5 @@
 /** How commands show data to people: tables, times, JSON. */
-import { escapeJson, shownLine } from '../shared/shown.ts';
+import { escapeJson, shownLine } from '../shared/util/text/visible-text.ts';
 
 export interface Column<Row> {
   readonly title: string;

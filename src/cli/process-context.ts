@@ -4,7 +4,7 @@
 import { realpathSync, writeSync } from 'node:fs';
 import { delimiter, isAbsolute, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { liesIn } from '../shared/file-path.ts';
+import { liesIn } from '../shared/util/file-path.ts';
 import type { CliContext } from './context.ts';
 import { EXIT_CODES } from './exit-codes.ts';
 

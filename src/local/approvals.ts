@@ -2,15 +2,15 @@
  * Decides in the place of a person on calls that need one (A4), where there is no fleet: whoever made the runner says so, before a call's
  * first attempt. As in a fleet, the decision holds for the call's retries.
  */
-import type { ApprovalDesk } from '../producer/approvals.ts';
-import { denied, type Verdict as PolicyVerdict } from '../shared/policy.ts';
-import type { SessionRecord } from '../shared/session.ts';
-import type { Schedule } from '../shared/time.ts';
-import type { Tier, ToolPreview } from '../shared/tool.ts';
-import type { ApprovalGate } from '../workers/approval-gate.ts';
-import type { Begun } from '../workers/begun.ts';
-import { previewCall } from '../workers/preview.ts';
-import type { Verdict } from '../workers/settlement.ts';
+import type { ApprovalDesk } from '../producer/approvals/approvals.ts';
+import { denied, type Verdict as PolicyVerdict } from '../shared/policy/policy.ts';
+import type { SessionRecord } from '../shared/sessions/session.ts';
+import type { Schedule } from '../shared/util/time.ts';
+import type { Tier, ToolPreview } from '../shared/tools/tool.ts';
+import type { ApprovalGate } from '../workers/approvals/approval-gate.ts';
+import type { Begun } from '../workers/attempt/attempt-state.ts';
+import { previewCall } from '../workers/approvals/preview.ts';
+import type { Verdict } from '../workers/execution/settle-call.ts';
 
 /** What a person would be shown. */
 export interface LocalApprovalRequest {

@@ -1,6 +1,6 @@
 /** What the calls of one process take from budgets, with the fleet's rules (`budget.ts`). */
-import { UNITS } from '../shared/budget.ts';
-import type { Claim, ClaimAnswer } from '../shared/store/claim.ts';
+import { UNITS } from '../shared/limits/budget.ts';
+import type { Claim, ClaimAnswer } from '../shared/store/calls/claim.ts';
 
 interface Spent {
   calls: number;

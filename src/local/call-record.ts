@@ -1,10 +1,10 @@
 /**
  * A call as the dedupe store keeps it, and as the ledger of this process reads it.
  */
-import type { AttemptRecord } from '../shared/call.ts';
-import { DEDUPE_DEFAULTS, type DedupeAttempt, type DedupeRecord } from '../shared/dedupe.ts';
-import type { Outcome } from '../shared/outcome.ts';
-import type { Claim } from '../shared/store/claim.ts';
+import type { AttemptRecord } from '../shared/calls/call-state.ts';
+import { DEDUPE_DEFAULTS, type DedupeAttempt, type DedupeRecord } from '../shared/calls/dedupe-store.ts';
+import type { Outcome } from '../shared/calls/outcome.ts';
+import type { Claim } from '../shared/store/calls/claim.ts';
 
 export function recordFor(claim: Claim, nowMs: number, retentionMs: number): DedupeRecord {
   const { envelope, idempotencyKey } = claim.request;

@@ -2,11 +2,11 @@
  * Circuits of one process, with the fleet's rules (`breaker.ts` decides): an outcome counts only in the epoch in which its attempt
  * began, a change is decided on the epoch that was seen, and a new epoch starts with an empty window.
  */
-import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../shared/breaker.ts';
-import type { CircuitNews } from '../shared/store/breakers.ts';
-import type { Place } from '../shared/store/keys.ts';
-import type { CircuitRecords } from '../shared/store/records.ts';
-import type { Clock } from '../shared/time.ts';
+import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../shared/circuits/circuit-breaker.ts';
+import type { CircuitNews } from '../shared/store/circuits/circuits.ts';
+import type { Place } from '../shared/store/redis/keys.ts';
+import type { CircuitRecords } from '../shared/store/ports.ts';
+import type { Clock } from '../shared/util/time.ts';
 
 interface Held {
   readonly key: string;

@@ -1,7 +1,7 @@
 /**
  * Time that passes when a test says so, for tests of what waits: backoff, time limits, cooldowns, times to live.
  */
-import type { Clock, Schedule } from '../shared/time.ts';
+import type { Clock, Schedule } from '../shared/util/time.ts';
 
 export interface FakeClock extends Clock {
   readonly schedule: Schedule;

@@ -1,13 +1,13 @@
 /**
  * Calls that run in other processes: each is watched until it has ended, or until its lease does and it is taken over.
  */
-import type { AttemptRecord } from '../shared/call.ts';
-import type { DedupeRecord, DedupeStore } from '../shared/dedupe.ts';
-import { failureOf } from '../shared/failure.ts';
-import { type Outcome, resultError } from '../shared/outcome.ts';
-import type { Claim } from '../shared/store/claim.ts';
-import type { InboxEvent } from '../shared/store/inbox.ts';
-import type { Schedule } from '../shared/time.ts';
+import type { AttemptRecord } from '../shared/calls/call-state.ts';
+import type { DedupeRecord, DedupeStore } from '../shared/calls/dedupe-store.ts';
+import { failureOf } from '../shared/errors/failure.ts';
+import { type Outcome, resultError } from '../shared/calls/outcome.ts';
+import type { Claim } from '../shared/store/calls/claim.ts';
+import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
+import type { Schedule } from '../shared/util/time.ts';
 import { attemptOf, leased } from './call-record.ts';
 
 export interface FollowedCallsParts {

@@ -5,22 +5,22 @@
  * runs it needs, the envelope, the phase, the fence, stands here. A record in flight that is not here belongs to another
  * process: it is followed until it ends, or until its lease does and it is taken over, which its tool's effects then judge.
  */
-import { type AttemptRecord, leftInDoubt, type Phase, type RecordLife } from '../shared/call.ts';
-import { DEDUPE_DEFAULTS, type DedupeRecord, type DedupeStore } from '../shared/dedupe.ts';
-import { failureOf, PawlError } from '../shared/failure.ts';
-import { placeFor } from '../shared/fingerprint.ts';
-import { parsedParts } from '../shared/large-text.ts';
-import { type Outcome, resultError } from '../shared/outcome.ts';
-import type { RetryAllowance } from '../shared/retry-budget.ts';
-import type { BeginAnswer, BeginAttempt } from '../shared/store/begin.ts';
-import { type StoredRequest, withParams } from '../shared/store/call-record.ts';
-import type { Claim, ClaimAnswer } from '../shared/store/claim.ts';
-import type { InboxEvent } from '../shared/store/inbox.ts';
-import { homeOf } from '../shared/store/keys.ts';
-import type { CallJob } from '../shared/store/queues.ts';
-import type { CallLedger, KnownCall } from '../shared/store/records.ts';
-import type { Settle, WriteAnswer } from '../shared/store/settle.ts';
-import type { Schedule } from '../shared/time.ts';
+import { type AttemptRecord, leftInDoubt, type Phase, type RecordLife } from '../shared/calls/call-state.ts';
+import { DEDUPE_DEFAULTS, type DedupeRecord, type DedupeStore } from '../shared/calls/dedupe-store.ts';
+import { failureOf, PawlError } from '../shared/errors/failure.ts';
+import { placeFor } from '../shared/calls/call-id.ts';
+import { parsedParts } from '../shared/util/json/large-json.ts';
+import { type Outcome, resultError } from '../shared/calls/outcome.ts';
+import type { RetryAllowance } from '../shared/retries/retry-budget.ts';
+import type { BeginAnswer, BeginAttempt } from '../shared/store/calls/begin-attempt.ts';
+import { type StoredRequest, withParams } from '../shared/store/calls/call-record.ts';
+import type { Claim, ClaimAnswer } from '../shared/store/calls/claim.ts';
+import type { InboxEvent } from '../shared/store/queues/result-inbox.ts';
+import { homeOf } from '../shared/store/redis/keys.ts';
+import type { CallJob } from '../shared/store/queues/jobs.ts';
+import type { CallLedger, KnownCall } from '../shared/store/ports.ts';
+import type { Settle, WriteAnswer } from '../shared/store/calls/settle.ts';
+import type { Schedule } from '../shared/util/time.ts';
 import { LocalBudgets } from './budgets.ts';
 import { errorOf, executionOf, leased, lostAttempt, mayRunAnew, recordFor } from './call-record.ts';
 import type { LocalCircuits } from './circuits.ts';

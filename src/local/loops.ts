@@ -1,5 +1,5 @@
 /** How often the sessions of one process make the same call (R26). */
-import type { Claim } from '../shared/store/claim.ts';
+import type { Claim } from '../shared/store/calls/claim.ts';
 
 interface Count {
   repetitions: number;

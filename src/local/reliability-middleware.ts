@@ -1,6 +1,6 @@
 /** The seed's wrapper around the execution of tools, over the runner that works without a fleet. */
-import type { ToolResultEnvelope } from '../shared/envelope.ts';
-import type { AnyTool, InputOf, OutputOf } from '../shared/tool.ts';
+import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
+import type { AnyTool, InputOf, OutputOf } from '../shared/tools/tool.ts';
 import type { LocalRunnerOptions } from './run-tool.ts';
 import type { LocalRunner, RunOptions } from './runner.ts';
 
@@ -54,7 +54,7 @@ export class ToolReliabilityMiddleware implements AsyncDisposable {
   async #openStore(): Promise<LocalRunnerOptions['store']> {
     const { store, clock } = this.#options;
     if (store !== undefined) return store;
-    const { InMemoryDedupeStore } = await import('../shared/store/dedupe-memory.ts');
+    const { InMemoryDedupeStore } = await import('../shared/store/calls/dedupe-memory.ts');
     return new InMemoryDedupeStore(clock === undefined ? {} : { clock });
   }
 

@@ -1,7 +1,7 @@
 /** Turns at resources within one process (C3): what `store/turns.ts` does for a fleet, without leases. */
-import type { TurnRecords } from '../shared/store/records.ts';
-import type { TurnAnswer } from '../shared/store/turns.ts';
-import type { Turn } from '../shared/turn.ts';
+import type { TurnRecords } from '../shared/store/ports.ts';
+import type { TurnAnswer } from '../shared/store/limits/resource-locks.ts';
+import type { Turn } from '../shared/limits/resource-lock.ts';
 
 interface Place {
   readonly turn: Turn;

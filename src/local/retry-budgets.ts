@@ -1,5 +1,5 @@
 /** Retry budgets of one process, with the fleet's rules (`retry-budget.ts`). */
-import { type RetryAllowance, refillRetries, takeRetry } from '../shared/retry-budget.ts';
+import { type RetryAllowance, refillRetries, takeRetry } from '../shared/retries/retry-budget.ts';
 
 interface Bucket {
   readonly tokens: number;

@@ -2,15 +2,15 @@
  * Composition root of runs without a fleet: local development and tests.
  */
 import { z } from 'zod';
-import type { DispatchEvent } from '../producer/dispatch.ts';
-import { resolveSettings, type SettingsInput } from '../shared/config.ts';
-import type { DedupeStore } from '../shared/dedupe.ts';
-import type { ToolResultEnvelope } from '../shared/envelope.ts';
-import { PawlError } from '../shared/failure.ts';
-import { checkHooks, type Hook } from '../shared/hooks.ts';
-import { type Logger, silentLogger } from '../shared/log.ts';
-import { InMemoryDedupeStore } from '../shared/store/dedupe-memory.ts';
-import type { WorkerEvent } from '../shared/telemetry.ts';
+import type { DispatchEvent } from '../producer/calls/submit-call.ts';
+import { resolveSettings, type SettingsInput } from '../shared/config/config.ts';
+import type { DedupeStore } from '../shared/calls/dedupe-store.ts';
+import type { ToolResultEnvelope } from '../shared/calls/envelope.ts';
+import { PawlError } from '../shared/errors/failure.ts';
+import { checkHooks, type Hook } from '../shared/calls/hooks.ts';
+import { type Logger, silentLogger } from '../shared/telemetry/log.ts';
+import { InMemoryDedupeStore } from '../shared/store/calls/dedupe-memory.ts';
+import type { WorkerEvent } from '../shared/telemetry/log-events.ts';
 import {
   backgroundSchedule,
   type Clock,
@@ -18,9 +18,9 @@ import {
   type Schedule,
   systemClock,
   systemSchedule,
-} from '../shared/time.ts';
-import { type AnyTool, type Channels, defineTool, type Effects, isTool, type MemoryStore } from '../shared/tool.ts';
-import { protectFolder } from '../workers/protected-paths.ts';
+} from '../shared/util/time.ts';
+import { type AnyTool, type Channels, defineTool, type Effects, isTool, type MemoryStore } from '../shared/tools/tool.ts';
+import { protectFolder } from '../workers/workspace/protected-paths.ts';
 import type { Approve } from './approvals.ts';
 import { LocalRunner } from './runner.ts';
 

@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
-import { findRedisBinary } from '../../src/shared/store/redis-binary.ts';
+import { findRedisBinary } from '../../src/shared/store/redis/redis-binary.ts';
 import { eventually } from '../helpers/signal.ts';
 import { clearedAtExit } from './remains.ts';
 

@@ -4,13 +4,13 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { Session } from '../../src/producer/session.ts';
-import type { Circuit } from '../../src/shared/breaker.ts';
-import type { SettingsInput } from '../../src/shared/config.ts';
-import type { ToolResultEnvelope } from '../../src/shared/envelope.ts';
-import { ToolError } from '../../src/shared/failure.ts';
-import type { OpenSession } from '../../src/shared/session.ts';
-import { type AnyTool, defineTool, type ToolContext, type ToolResult } from '../../src/shared/tool.ts';
+import type { Session } from '../../src/producer/sessions/session.ts';
+import type { Circuit } from '../../src/shared/circuits/circuit-breaker.ts';
+import type { SettingsInput } from '../../src/shared/config/config.ts';
+import type { ToolResultEnvelope } from '../../src/shared/calls/envelope.ts';
+import { ToolError } from '../../src/shared/errors/failure.ts';
+import type { OpenSession } from '../../src/shared/sessions/session.ts';
+import { type AnyTool, defineTool, type ToolContext, type ToolResult } from '../../src/shared/tools/tool.ts';
 import { eventually, signal } from '../helpers/signal.ts';
 
 export interface CallFront {

@@ -1,6 +1,6 @@
 /** What every dedupe store does, whatever it keeps its records in (R13 to R16). */
 import { describe, expect, test } from 'vitest';
-import { DEDUPE_DEFAULTS, type DedupeRecord, type DedupeStore } from '../../src/shared/dedupe.ts';
+import { DEDUPE_DEFAULTS, type DedupeRecord, type DedupeStore } from '../../src/shared/calls/dedupe-store.ts';
 
 export interface StoreHooks {
   readonly maxKeys?: number;

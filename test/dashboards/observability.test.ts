@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
-import { exposition, MetricSet } from '../../src/shared/metric-set.ts';
-import { METRICS, type MetricDefinition } from '../../src/shared/metrics.ts';
+import { exposition, MetricSet } from '../../src/shared/telemetry/metric-set.ts';
+import { METRICS, type MetricDefinition } from '../../src/shared/telemetry/metrics.ts';
 
 const FOLDER = fileURLToPath(new URL('../../dashboards/', import.meta.url));
 const PREFIX = 'openclaw_tool_';

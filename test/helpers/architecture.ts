@@ -5,14 +5,14 @@
 import { posix } from 'node:path';
 
 export interface Source {
-  /** Relative to the checkout, with forward slashes: `src/shared/retry.ts`. */
+  /** Relative to the checkout, with forward slashes: `src/shared/retries/retry.ts`. */
   readonly path: string;
   readonly text: string;
 }
 
 export interface Violation {
   readonly rule: 1 | 2 | 3 | 4 | 5;
-  /** `src/shared/retry.ts:12`. */
+  /** `src/shared/retries/retry.ts:12`. */
   readonly at: string;
   /** What stands there, why it may not, and where it may. */
   readonly message: string;
@@ -128,8 +128,8 @@ function librariesStayHome(path: string, specifier: string, report: Report): rea
   if (module === 'bullmq' && !BULLMQ_USERS.some((user) => user.test(path))) {
     return report(
       3,
-      `'bullmq' is named only in src/shared/store/queues.ts, src/producer/dispatch.ts, src/producer/results.ts, ` +
-        `src/workers/worker.ts, src/workers/job-queue.ts, src/workers/deliveries.ts and the operator's app`,
+      `'bullmq' is named only in src/shared/store/queues/jobs.ts, src/producer/calls/submit-call.ts, src/producer/calls/result-waiters.ts, ` +
+        `src/workers/worker.ts, src/workers/queue/job-queue.ts, src/workers/queue/job-fetcher.ts and the operator's app`,
     );
   }
   return [];
@@ -157,12 +157,12 @@ function checkCalls(path: string, code: string, bare: string): readonly Violatio
       found.push(...violationsAt(path, text, match.index)(rule, reason(match[0])));
     }
   };
-  if (path.startsWith('src/shared/') && !isRecord(path) && path !== 'src/shared/time.ts') {
+  if (path.startsWith('src/shared/') && !isRecord(path) && path !== 'src/shared/util/time.ts') {
     search(
       bare,
       CLOCK_AND_DICE,
       2,
-      (match) => `a rule calls ${match}…): time and chance are passed in, see src/shared/time.ts`,
+      (match) => `a rule calls ${match}…): time and chance are passed in, see src/shared/util/time.ts`,
     );
   }
   if (isTool(path)) {

@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
-import type { SessionKind } from '../../src/shared/session.ts';
-import type { Progress, ToolContext } from '../../src/shared/tool.ts';
-import { type CapabilityOptions, capabilitiesFor } from '../../src/workers/capabilities.ts';
+import type { SessionKind } from '../../src/shared/sessions/session.ts';
+import type { Progress, ToolContext } from '../../src/shared/tools/tool.ts';
+import { type CapabilityOptions, capabilitiesFor } from '../../src/workers/context/capabilities.ts';
 
 export interface TestContext extends ToolContext {
   readonly progressed: readonly Progress[];

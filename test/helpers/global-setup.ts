@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
-import { startEmbeddedRedis } from '../../src/shared/store/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../src/shared/store/redis/embedded-redis.ts';
 import { eventually } from './signal.ts';
 
 declare module 'vitest' {

@@ -1,6 +1,6 @@
 /** A user of the shared Redis, with rights of its own. */
 import { onTestFinished } from 'vitest';
-import { openConnection, whenReady } from '../../src/shared/store/redis.ts';
+import { openConnection, whenReady } from '../../src/shared/store/redis/connection.ts';
 import { startWire } from './proxy.ts';
 
 export interface RedisUser {

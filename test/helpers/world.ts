@@ -1,7 +1,7 @@
 /** A test's own part of the shared, real Redis. */
 import { randomBytes } from 'node:crypto';
 import { inject, onTestFinished } from 'vitest';
-import { openConnection, serversOf, whenReady } from '../../src/shared/store/redis.ts';
+import { openConnection, serversOf, whenReady } from '../../src/shared/store/redis/connection.ts';
 
 export interface World extends AsyncDisposable {
   readonly redisUrl: string;

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { expect, onTestFinished, test } from 'vitest';
-import { startEmbeddedRedis } from '../../src/shared/store/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../src/shared/store/redis/embedded-redis.ts';
 import { openPlace, type Place } from '../cli/pawl.ts';
 import { eventually } from '../helpers/signal.ts';
 

@@ -1,12 +1,12 @@
 /** @module-tag slow */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Session } from '../../src/index.ts';
-import { placeFor } from '../../src/shared/fingerprint.ts';
+import { placeFor } from '../../src/shared/calls/call-id.ts';
 import type { Server } from '../chaos/server.ts';
 import { startCluster, type TestCluster, whyNoCluster } from '../helpers/cluster.ts';
 import { eventually } from '../helpers/signal.ts';
-import { contentOf, startFleet as startFleetHere } from '../producer/fleet.ts';
-import { echo, scripted } from '../producer/tools.ts';
+import { contentOf, startFleet as startFleetHere } from '../helpers/fleet.ts';
+import { echo, scripted } from '../helpers/tools.ts';
 import { connectTo, type Fleet, startFleet } from './fixtures/fleet.ts';
 
 const whyNot = await whyNoCluster();

@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { METRICS } from '../../src/shared/metrics.ts';
+import { METRICS } from '../../src/shared/telemetry/metrics.ts';
 import { openPlace } from '../cli/pawl.ts';
 import { eventually } from '../helpers/signal.ts';
 

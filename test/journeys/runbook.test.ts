@@ -3,7 +3,7 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { connect } from '../../src/index.ts';
-import { resolveSettings, type SettingsInput } from '../../src/shared/config.ts';
+import { resolveSettings, type SettingsInput } from '../../src/shared/config/config.ts';
 import { openPlace } from '../cli/pawl.ts';
 
 interface Block {

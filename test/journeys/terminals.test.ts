@@ -3,7 +3,7 @@ import { randomInt } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { ToolResultEnvelope } from '../../src/index.ts';
-import type { Session } from '../../src/producer/session.ts';
+import type { Session } from '../../src/producer/sessions/session.ts';
 import type { TestProcess } from '../helpers/process.ts';
 import { eventually } from '../helpers/signal.ts';
 import { type Fleet, SHORT_LOCK_MS, startFleet } from './fixtures/fleet.ts';

@@ -5,7 +5,7 @@ import { lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, realpath
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
-import { detectMeans } from '../../src/workers/processes.ts';
+import { detectMeans } from '../../src/workers/context/processes.ts';
 import { attempts } from '../helpers/attempts.ts';
 import { temporaryFolder } from '../helpers/context.ts';
 

@@ -3,11 +3,11 @@ import { z } from 'zod';
 import { type FakeClock, fakeClock } from '../../src/local/fake-clock.ts';
 import { createLocalRunner, type LocalRunnerOptions, runWithToolIdempotency } from '../../src/local/run-tool.ts';
 import type { LocalRunner } from '../../src/local/runner.ts';
-import type { DedupeRecord } from '../../src/shared/dedupe.ts';
-import { InMemoryDedupeStore } from '../../src/shared/store/dedupe-memory.ts';
-import { RedisDedupeStore } from '../../src/shared/store/dedupe-redis.ts';
-import { openConnection } from '../../src/shared/store/redis.ts';
-import { type AnyTool, defineTool, type Effects, type ProbeAnswer, type ToolContext } from '../../src/shared/tool.ts';
+import type { DedupeRecord } from '../../src/shared/calls/dedupe-store.ts';
+import { InMemoryDedupeStore } from '../../src/shared/store/calls/dedupe-memory.ts';
+import { RedisDedupeStore } from '../../src/shared/store/calls/dedupe-redis.ts';
+import { openConnection } from '../../src/shared/store/redis/connection.ts';
+import { type AnyTool, defineTool, type Effects, type ProbeAnswer, type ToolContext } from '../../src/shared/tools/tool.ts';
 import { eventually, signal, within } from '../helpers/signal.ts';
 import { createWorld } from '../helpers/world.ts';
 

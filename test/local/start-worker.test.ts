@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { type ConnectOptions, connect, type StartWorkerOptions, startWorker } from '../../src/main.ts';
-import { defineHook } from '../../src/shared/hooks.ts';
-import { silentLogger } from '../../src/shared/log.ts';
-import { echo } from '../producer/tools.ts';
+import { defineHook } from '../../src/shared/calls/hooks.ts';
+import { silentLogger } from '../../src/shared/telemetry/log.ts';
+import { echo } from '../helpers/tools.ts';
 
 const CONCURRENCY = '`concurrency` must be a whole number of at least 1';
 /** A guard that is not asked lets all calls pass. */

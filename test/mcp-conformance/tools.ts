@@ -11,8 +11,8 @@ import {
   type CallerAnswers,
   type ClientRequest,
   callerAnswers,
-} from '../../src/shared/asking.ts';
-import type { AnyTool } from '../../src/shared/tool.ts';
+} from '../../src/shared/calls/elicitation.ts';
+import type { AnyTool } from '../../src/shared/tools/tool.ts';
 
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==';
 const SOUND = 'UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=';

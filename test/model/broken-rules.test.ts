@@ -1,8 +1,8 @@
 /** A model that finds nothing proves nothing: each rule is broken once, on purpose, and found. */
 import fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import type * as call from '../../src/shared/call.ts';
-import type * as retry from '../../src/shared/retry.ts';
+import type * as call from '../../src/shared/calls/call-state.ts';
+import type * as retry from '../../src/shared/retries/retry.ts';
 import type { DedupeStore } from '../../src/testing.ts';
 import { nothingBreaks } from './commands.ts';
 import type { BrokenStore } from './fleet.ts';
@@ -12,7 +12,7 @@ const SEED = 1;
 
 const { broken } = vi.hoisted(() => ({ broken: { recovery: false, retry: false } }));
 
-vi.mock('../../src/shared/call.ts', async (original) => {
+vi.mock('../../src/shared/calls/call-state.ts', async (original) => {
   const real = await original<typeof call>();
   return {
     ...real,
@@ -21,7 +21,7 @@ vi.mock('../../src/shared/call.ts', async (original) => {
   };
 });
 
-vi.mock('../../src/shared/retry.ts', async (original) => {
+vi.mock('../../src/shared/retries/retry.ts', async (original) => {
   const real = await original<typeof retry>();
   return {
     ...real,

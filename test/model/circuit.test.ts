@@ -4,10 +4,10 @@
 import fc, { type Scheduler } from 'fast-check';
 import { expect, test } from 'vitest';
 import { LocalCircuits } from '../../src/local/circuits.ts';
-import { type Circuit, type CircuitState, circuitPolicy, forcedOpen, reset } from '../../src/shared/breaker.ts';
-import { failureOf } from '../../src/shared/failure.ts';
-import type { CircuitRecords } from '../../src/shared/store/records.ts';
-import { type CircuitHold, FleetCircuits } from '../../src/workers/fleet-circuit.ts';
+import { type Circuit, type CircuitState, circuitPolicy, forcedOpen, reset } from '../../src/shared/circuits/circuit-breaker.ts';
+import { failureOf } from '../../src/shared/errors/failure.ts';
+import type { CircuitRecords } from '../../src/shared/store/ports.ts';
+import { type CircuitHold, FleetCircuits } from '../../src/workers/circuits/fleet-circuit.ts';
 import { type Bound, judge } from '../chaos/checker.ts';
 import { SEARCHES, SEED } from './searches.ts';
 import { VirtualTime } from './time.ts';

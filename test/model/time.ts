@@ -1,5 +1,5 @@
 /** Time that goes from one timer to the next when the model says so, and knows nothing of the real one. */
-import type { Clock, Schedule } from '../../src/shared/time.ts';
+import type { Clock, Schedule } from '../../src/shared/util/time.ts';
 
 interface Timer {
   readonly atMs: number;

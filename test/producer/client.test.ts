@@ -1,17 +1,17 @@
 import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { describe, expect, test } from 'vitest';
-import type { CallOptions } from '../../src/producer/call-envelope.ts';
+import type { CallOptions } from '../../src/producer/calls/call-envelope.ts';
 import { Pawl } from '../../src/producer/client.ts';
-import { Session } from '../../src/producer/session.ts';
-import { placeOf } from '../../src/shared/fingerprint.ts';
-import { silentLogger } from '../../src/shared/log.ts';
-import { FleetKeys } from '../../src/shared/store/keys.ts';
-import { whenReady } from '../../src/shared/store/redis.ts';
-import { type AnyTool, TIERS } from '../../src/shared/tool.ts';
+import { Session } from '../../src/producer/sessions/session.ts';
+import { placeOf } from '../../src/shared/calls/call-id.ts';
+import { silentLogger } from '../../src/shared/telemetry/log.ts';
+import { FleetKeys } from '../../src/shared/store/redis/keys.ts';
+import { whenReady } from '../../src/shared/store/redis/connection.ts';
+import { type AnyTool, TIERS } from '../../src/shared/tools/tool.ts';
 import { eventually } from '../helpers/signal.ts';
-import { type Fleet, pending, startFleet } from './fleet.ts';
-import { echo, gated, httpError, scripted } from './tools.ts';
+import { type Fleet, pending, startFleet } from '../helpers/fleet.ts';
+import { echo, gated, httpError, scripted } from '../helpers/tools.ts';
 
 /** Leaves a call of a `once` tool whose attempt began and left no record. */
 async function unknownOutcome(tool: AnyTool, options: CallOptions = {}) {

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { edit, read, shell, write } from '../../workers/tools/index.ts';
-import { expectEqual, expectError, expectSuccess, Mismatch } from './mismatch.ts';
+import { expectEqual, expectError, expectSuccess, Mismatch } from './assertions.ts';
 import { processesWith } from './processes.ts';
 import type { Stage } from './stage.ts';
 import { CIRCUIT_FAILURES } from './tools.ts';

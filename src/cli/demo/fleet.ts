@@ -6,13 +6,13 @@ import { getCompileCacheDir } from 'node:module';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { Mismatch } from './mismatch.ts';
+import { Mismatch } from './assertions.ts';
 import type { Shop } from './tools.ts';
 import { within } from './wait.ts';
 
 /** The sources run as they are; the published package holds JavaScript. */
 const WORKER = fileURLToPath(
-  new URL(import.meta.url.endsWith('.ts') ? './worker/main.ts' : './worker/main.js', import.meta.url),
+  new URL(import.meta.url.endsWith('.ts') ? './worker-main.ts' : './worker/main.js', import.meta.url),
 );
 const READY_MS = 30_000;
 const END_MS = 10_000;

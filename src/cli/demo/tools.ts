@@ -4,7 +4,7 @@
  */
 import { appendFile } from 'node:fs/promises';
 import { z } from 'zod';
-import { type AnyTool, defineTool, type ToolContext } from '../../shared/tool.ts';
+import { type AnyTool, defineTool, type ToolContext } from '../../shared/tools/tool.ts';
 
 /** What lies outside of Pawl, where the tools have their effects. */
 export interface Shop {

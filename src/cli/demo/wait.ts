@@ -1,6 +1,6 @@
 /** Waiting for something to become true, never for ever. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Mismatch } from './mismatch.ts';
+import { Mismatch } from './assertions.ts';
 
 const POLL_MS = 10;
 export const DEADLINE_MS = 20_000;

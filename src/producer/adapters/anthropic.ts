@@ -1,6 +1,6 @@
 /** `pawl/anthropic`: a session's tools for the Messages API. Needs nothing of Anthropic's packages. */
 import '../../node-version.ts';
-import type { Session } from '../session.ts';
+import type { Session } from '../sessions/session.ts';
 import {
   type AdapterOptions,
   type CallSource,

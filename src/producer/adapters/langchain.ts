@@ -3,10 +3,10 @@ import '../../node-version.ts';
 import type { CallbackManagerForToolRun } from '@langchain/core/callbacks/manager';
 import { ToolMessage } from '@langchain/core/messages';
 import { DynamicStructuredTool, ToolInputParsingException } from '@langchain/core/tools';
-import { plainParameters } from '../../shared/exports/tools-for.ts';
-import { digest } from '../../shared/fingerprint.ts';
-import type { JsonSchema } from '../../shared/schema.ts';
-import type { Session } from '../session.ts';
+import { plainParameters } from '../../shared/model-tools/tools-for.ts';
+import { digest } from '../../shared/calls/call-id.ts';
+import type { JsonSchema } from '../../shared/schema/schema.ts';
+import type { Session } from '../sessions/session.ts';
 import { dataUrl } from './model-content.ts';
 import {
   type AdapterOptions,

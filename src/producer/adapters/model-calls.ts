@@ -6,10 +6,10 @@
  * any of them, an ID that comes again to the same adapter is a later answer's; an ID that comes to a new adapter may be that of an answer
  * which another process began, so it names the newest call.
  */
-import { identifierSchema, type ToolResultEnvelope } from '../../shared/envelope.ts';
-import { canonicalJson, digest } from '../../shared/fingerprint.ts';
-import { uuidv7 } from '../../shared/time.ts';
-import type { Session } from '../session.ts';
+import { identifierSchema, type ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { canonicalJson, digest } from '../../shared/calls/call-id.ts';
+import { uuidv7 } from '../../shared/util/time.ts';
+import type { Session } from '../sessions/session.ts';
 
 /** A model that repeats an ID does so soon. */
 const MAX_SEEN = 10_000;

@@ -4,8 +4,8 @@
  */
 
 import '../../node-version.ts';
-import type { ProviderCall } from '../../shared/exports/decode.ts';
-import type { Session } from '../session.ts';
+import type { ProviderCall } from '../../shared/model-tools/decode.ts';
+import type { Session } from '../sessions/session.ts';
 import { dataUrl } from './model-content.ts';
 import {
   type AdapterOptions,

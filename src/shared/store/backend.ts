@@ -4,8 +4,8 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { AuditType, RecordAudit } from '../audit.ts';
-import type { Settings } from '../config.ts';
+import type { AuditType, RecordAudit } from '../audit/audit-event.ts';
+import type { Settings } from '../config/config.ts';
 import {
   evicts,
   isAtLeast,
@@ -14,40 +14,40 @@ import {
   type ServerFacts,
   WAITAOF_PROMISE,
   weakerOf,
-} from '../durability.ts';
-import { PawlError } from '../failure.ts';
-import { EMBEDDED_REDIS_STEP } from '../log.ts';
-import { secretsOf } from '../redaction.ts';
-import { Seals, type WorkerSigners } from '../seals.ts';
-import { Signer, type SigningKey, UNSIGNED } from '../signature.ts';
-import { FollowedClock } from '../time.ts';
-import { TIERS, type Tier } from '../tool.ts';
-import { Agents } from './agents.ts';
-import { Approvals } from './approvals.ts';
-import { AuditTrail } from './audit.ts';
-import { AuditWriter } from './audit-writer.ts';
-import { Breakers } from './breakers.ts';
-import { longestKeptMs } from './call-index.ts';
-import { Catalogue } from './catalogue.ts';
-import { type EmbeddedRedis, startEmbeddedRedis } from './embedded-redis.ts';
-import { Grants } from './grants.ts';
-import { Handovers } from './handovers.ts';
-import { Ledger } from './ledger.ts';
-import { Limits } from './limits.ts';
-import { WorkerMail } from './mail.ts';
-import { Messages } from './messages.ts';
-import { Questions } from './questions.ts';
-import { closeConnection, isClustered, type Redis, reach, serversOf } from './redis.ts';
-import { RepeatedCalls } from './repeated-calls.ts';
-import { Sessions } from './sessions.ts';
-import { Shards } from './shards.ts';
-import { SkillRecords } from './skills.ts';
-import { Specs } from './specs.ts';
-import { checkRights, startError } from './start-check.ts';
-import { SwitchRecords } from './switches.ts';
-import { Tasks } from './tasks.ts';
-import { TerminalOwners } from './terminal-owners.ts';
-import { Turns } from './turns.ts';
+} from '../config/durability.ts';
+import { PawlError } from '../errors/failure.ts';
+import { EMBEDDED_REDIS_STEP } from '../telemetry/log.ts';
+import { secretsOf } from '../errors/redaction.ts';
+import { Seals, type WorkerSigners } from '../signing/signatures.ts';
+import { Signer, type SigningKey, UNSIGNED } from '../signing/signature.ts';
+import { FollowedClock } from '../util/time.ts';
+import { TIERS, type Tier } from '../tools/tool.ts';
+import { Agents } from './sessions/sub-agents.ts';
+import { Approvals } from './approvals/approvals.ts';
+import { AuditTrail } from './audit/audit-trail.ts';
+import { AuditWriter } from './audit/audit-writer.ts';
+import { Breakers } from './circuits/circuits.ts';
+import { longestKeptMs } from './calls/call-index.ts';
+import { Catalogue } from './fleet/catalogue.ts';
+import { type EmbeddedRedis, startEmbeddedRedis } from './redis/embedded-redis.ts';
+import { Grants } from './approvals/standing-approvals.ts';
+import { Handovers } from './connectors/client-calls.ts';
+import { Ledger } from './calls/ledger.ts';
+import { Limits } from './limits/concurrency-limits.ts';
+import { WorkerMail } from './fleet/worker-mailbox.ts';
+import { Messages } from './sessions/messages.ts';
+import { Questions } from './approvals/questions.ts';
+import { closeConnection, isClustered, type Redis, reach, serversOf } from './redis/connection.ts';
+import { RepeatedCalls } from './calls/repeated-calls.ts';
+import { Sessions } from './sessions/sessions.ts';
+import { Shards } from './queues/shards.ts';
+import { SkillRecords } from './sessions/skills.ts';
+import { Specs } from './connectors/declared-tools.ts';
+import { checkRights, startError } from './redis/start-check.ts';
+import { SwitchRecords } from './config/switches.ts';
+import { Tasks } from './sessions/mcp-tasks.ts';
+import { TerminalOwners } from './fleet/terminal-owners.ts';
+import { Turns } from './limits/resource-locks.ts';
 
 /** A producer's user waits for it; a worker may be started together with its Redis. */
 const READY_TIMEOUT_MS = { 'fail-fast': 3_000, patient: 15_000 } as const;

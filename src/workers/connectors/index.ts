@@ -1,8 +1,8 @@
 /** The executors of declared tools that are compiled into every worker (I8). */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Settings } from '../../shared/config.ts';
-import type { Limits } from '../../shared/store/limits.ts';
-import type { ToolMakers } from '../declared-tools.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import type { Limits } from '../../shared/store/limits/concurrency-limits.ts';
+import type { ToolMakers } from './declared-tools.ts';
 import { httpConnector } from './http.ts';
 import { ConnectorSecrets } from './secrets.ts';
 

@@ -6,10 +6,10 @@ import { execFile } from 'node:child_process';
 import { readFile, realpath } from 'node:fs/promises';
 import { sep } from 'node:path';
 import { promisify } from 'node:util';
-import { SECRET_VARIABLES, type Settings } from '../../shared/config.ts';
-import type { SecretSource } from '../../shared/connector.ts';
-import { PawlError } from '../../shared/failure.ts';
-import { matches } from '../../shared/wildcard.ts';
+import { SECRET_VARIABLES, type Settings } from '../../shared/config/config.ts';
+import type { SecretSource } from '../../shared/connectors/connector.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { matches } from '../../shared/util/wildcard.ts';
 
 const run = promisify(execFile);
 /** What a program or a file said is believed this long: a secret that was changed is taken up without a restart. */

@@ -1,7 +1,7 @@
 /**
  * The environment of a program: an allow-list, because a worker's own environment holds the Redis URL, keys and tokens.
  */
-import { PawlError } from '../../shared/failure.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
 
 const ALLOWED = new Set(['PATH', 'HOME', 'USER', 'LOGNAME', 'SHELL', 'LANG', 'LANGUAGE', 'TZ', 'TMPDIR']);
 const DEFAULT_PATH = '/usr/local/bin:/usr/bin:/bin';

@@ -3,7 +3,7 @@ import { closeSync, writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { Writable } from 'node:stream';
 import { ReadStream } from 'node:tty';
-import { PawlError } from '../../shared/failure.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
 
 const COLUMNS = 120;
 const ROWS = 40;

@@ -1,12 +1,12 @@
 import { z } from 'zod';
-import { PawlError } from '../../shared/failure.ts';
-import { type FilePatch, PATCH_GRAMMAR, parsePatch } from '../../shared/patch.ts';
-import { applyHunks } from '../../shared/patch-apply.ts';
-import type { SecondPlace } from '../../shared/patch-places.ts';
-import { type Artifact, defineTool, type ToolContext, type WorkspaceChange } from '../../shared/tool.ts';
-import { editsFiles } from './kinds.ts';
-import { hashOf, readText } from './text.ts';
-import { counted } from './words.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { type FilePatch, PATCH_GRAMMAR, parsePatch } from '../../shared/patches/patch.ts';
+import { applyHunks } from '../../shared/patches/patch-apply.ts';
+import type { SecondPlace } from '../../shared/patches/patch-places.ts';
+import { type Artifact, defineTool, type ToolContext, type WorkspaceChange } from '../../shared/tools/tool.ts';
+import { editsFiles } from './lib/tool-presets.ts';
+import { hashOf, readText } from './lib/text-file.ts';
+import { counted } from './lib/phrases.ts';
 
 const CHANGED = ['added', 'modified', 'deleted', 'moved'] as const;
 const ARTIFACT_KINDS = {

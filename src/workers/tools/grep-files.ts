@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tool.ts';
-import { readsFiles } from './kinds.ts';
-import { atMost, folder } from './parameters.ts';
-import { counted } from './words.ts';
+import { defineTool } from '../../shared/tools/tool.ts';
+import { readsFiles } from './lib/tool-presets.ts';
+import { atMost, folder } from './lib/parameters.ts';
+import { counted } from './lib/phrases.ts';
 
 /** Tool `grep_files` (C17). */
 export const grepFiles = defineTool({

@@ -1,5 +1,5 @@
 /** The tools that every worker has (A16, C16 to C19). */
-import type { AnyTool } from '../../shared/tool.ts';
+import type { AnyTool } from '../../shared/tools/tool.ts';
 import { closeAgent, resumeAgent, sendInput, spawnAgent, wait } from './agents.ts';
 import { applyPatch } from './apply-patch.ts';
 import { edit } from './edit.ts';

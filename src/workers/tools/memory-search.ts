@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { defineTool } from '../../shared/tool.ts';
-import { counted } from './words.ts';
+import { defineTool } from '../../shared/tools/tool.ts';
+import { counted } from './lib/phrases.ts';
 
 /** Base tool `memory_search` (A16, A24). */
 export const memorySearch = defineTool({

@@ -1,12 +1,12 @@
 import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
-import { utf16Of } from '../../shared/charset.ts';
-import { PawlError } from '../../shared/failure.ts';
-import { nearest } from '../../shared/schema.ts';
-import { defineTool, type ToolContext } from '../../shared/tool.ts';
-import { readsFiles } from './kinds.ts';
-import { hashOf, imageTypeOf, isBinary } from './text.ts';
-import { counted } from './words.ts';
+import { utf16Of } from '../../shared/util/text/charset.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { nearest } from '../../shared/schema/schema.ts';
+import { defineTool, type ToolContext } from '../../shared/tools/tool.ts';
+import { readsFiles } from './lib/tool-presets.ts';
+import { hashOf, imageTypeOf, isBinary } from './lib/text-file.ts';
+import { counted } from './lib/phrases.ts';
 
 const DEFAULT_LINES = 2_000;
 const MAX_BYTES = 256 * 1024;

@@ -1,9 +1,9 @@
 import { z } from 'zod';
-import { decodeDocument } from '../../shared/charset.ts';
-import { PawlError } from '../../shared/failure.ts';
-import { boundaryAt, startOf } from '../../shared/text-cut.ts';
-import { defineTool } from '../../shared/tool.ts';
-import { baseOf, readable, stripped } from './web-page.ts';
+import { decodeDocument } from '../../shared/util/text/charset.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { boundaryAt, startOf } from '../../shared/util/text/text-cut.ts';
+import { defineTool } from '../../shared/tools/tool.ts';
+import { baseOf, readable, stripped } from './lib/web-page.ts';
 
 /** Of the body, decompressed. */
 const MAX_BYTES = 4 * 1024 * 1024;

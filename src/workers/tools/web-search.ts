@@ -1,9 +1,9 @@
 import { z } from 'zod';
-import { PawlError } from '../../shared/failure.ts';
-import { startOf } from '../../shared/text-cut.ts';
-import { defineTool } from '../../shared/tool.ts';
-import { type SearchProvider, searchProviders } from './search-providers.ts';
-import { counted } from './words.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { defineTool } from '../../shared/tools/tool.ts';
+import { type SearchProvider, searchProviders } from './lib/search-providers.ts';
+import { counted } from './lib/phrases.ts';
 
 const DEFAULT_COUNT = 8;
 const MAX_COUNT = 20;

@@ -1,7 +1,7 @@
 /** Redis itself: killed, without power, full, replaced. */
 import { open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isAtLeast } from '../../../src/shared/durability.ts';
+import { isAtLeast } from '../../../src/shared/config/durability.ts';
 import { eventually } from '../../helpers/signal.ts';
 import type { Ask } from '../protocol.ts';
 import { type Producer, type Rig, SETTLE_MS } from '../rig.ts';

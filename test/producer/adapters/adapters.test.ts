@@ -23,12 +23,12 @@ import {
   type ResponseItem,
   responsesTools,
 } from '../../../src/producer/adapters/openai.ts';
-import { defineTool, type ToolResult } from '../../../src/shared/tool.ts';
-import { defineUntypedTool } from '../../../src/shared/tool-forms.ts';
+import { defineTool, type ToolResult } from '../../../src/shared/tools/tool.ts';
+import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
 import { read } from '../../../src/workers/tools/read.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
-import { startFleet } from '../fleet.ts';
+import { startFleet } from '../../helpers/fleet.ts';
 
 const weather = () => {
   let runs = 0;

@@ -8,9 +8,9 @@ import { messagesTools } from '../../../src/producer/adapters/anthropic.ts';
 import { langchainTools } from '../../../src/producer/adapters/langchain.ts';
 import type { AdapterOptions } from '../../../src/producer/adapters/model-tools.ts';
 import { agentTools, chatTools, responsesTools } from '../../../src/producer/adapters/openai.ts';
-import type { Session } from '../../../src/producer/session.ts';
-import { defineTool } from '../../../src/shared/tool.ts';
-import { startFleet } from '../fleet.ts';
+import type { Session } from '../../../src/producer/sessions/session.ts';
+import { defineTool } from '../../../src/shared/tools/tool.ts';
+import { startFleet } from '../../helpers/fleet.ts';
 
 /** Counts, so that an earlier result is told from a new one. `once`: a second run of the same call would be a fault. */
 const counter = () => {

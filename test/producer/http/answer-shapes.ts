@@ -1,9 +1,9 @@
 /** Holds every answer of the API to the shape that `/openapi.json` describes for it, with no field more. */
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { z } from 'zod';
-import { answerSchemas } from '../../../src/producer/http/answer-schemas.ts';
-import { type ApiParts, apiRoutes } from '../../../src/producer/http/api.ts';
-import { contractSchemas } from '../../../src/shared/envelope.ts';
+import { answerSchemas } from '../../../src/producer/http/core/response-schemas.ts';
+import { type ApiParts, apiRoutes } from '../../../src/producer/http/route-table.ts';
+import { contractSchemas } from '../../../src/shared/calls/envelope.ts';
 
 const ajv = new Ajv2020({ strict: false, allErrors: true });
 const schemas = {

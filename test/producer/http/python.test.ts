@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';
 import { Pawl } from '../../../src/producer/client.ts';
 import { startHttpServer } from '../../../src/producer/http/server.ts';
-import { silentLogger } from '../../../src/shared/log.ts';
+import { silentLogger } from '../../../src/shared/telemetry/log.ts';
 import { startRig, testTools } from './rig.ts';
 
 const EXAMPLE = fileURLToPath(new URL('../../../examples/quick_start.py', import.meta.url));

@@ -1,8 +1,8 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { openBoard } from '../../../src/operator/board.ts';
+import { openBoard } from '../../../src/cli/processes/bull-board.ts';
 import { Pawl } from '../../../src/producer/client.ts';
 import { BOARD_PATH, startHttpServer } from '../../../src/producer/http/server.ts';
-import { resolveSettings } from '../../../src/shared/config.ts';
+import { resolveSettings } from '../../../src/shared/config/config.ts';
 import { startServer } from '../../chaos/server.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { startWire } from '../../helpers/proxy.ts';

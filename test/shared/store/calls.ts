@@ -1,17 +1,17 @@
 /** A ledger in a world of its own, and calls to put into it. */
 import { onTestFinished } from 'vitest';
-import type { ToolCallEnvelope } from '../../../src/shared/envelope.ts';
-import { failureOf } from '../../../src/shared/failure.ts';
-import { digest } from '../../../src/shared/fingerprint.ts';
-import { type Outcome, resultError } from '../../../src/shared/outcome.ts';
-import type { BeginAnswer, StartedAttempt } from '../../../src/shared/store/begin.ts';
-import { Breakers } from '../../../src/shared/store/breakers.ts';
-import type { Claim } from '../../../src/shared/store/claim.ts';
-import type { Delivery } from '../../../src/shared/store/deliveries.ts';
-import { Ledger } from '../../../src/shared/store/ledger.ts';
-import type { CallJob } from '../../../src/shared/store/queues.ts';
-import { openConnection, type Redis } from '../../../src/shared/store/redis.ts';
-import { uuidv7 } from '../../../src/shared/time.ts';
+import type { ToolCallEnvelope } from '../../../src/shared/calls/envelope.ts';
+import { failureOf } from '../../../src/shared/errors/failure.ts';
+import { digest } from '../../../src/shared/calls/call-id.ts';
+import { type Outcome, resultError } from '../../../src/shared/calls/outcome.ts';
+import type { BeginAnswer, StartedAttempt } from '../../../src/shared/store/calls/begin-attempt.ts';
+import { Breakers } from '../../../src/shared/store/circuits/circuits.ts';
+import type { Claim } from '../../../src/shared/store/calls/claim.ts';
+import type { Delivery } from '../../../src/shared/store/calls/fetch-jobs.ts';
+import { Ledger } from '../../../src/shared/store/calls/ledger.ts';
+import type { CallJob } from '../../../src/shared/store/queues/jobs.ts';
+import { openConnection, type Redis } from '../../../src/shared/store/redis/connection.ts';
+import { uuidv7 } from '../../../src/shared/util/time.ts';
 import { createWorld, type World } from '../../helpers/world.ts';
 
 export const PLACE = { tier: 'workspace', shard: 0 } as const;

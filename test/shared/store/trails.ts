@@ -1,15 +1,15 @@
 /** An audit trail in a world of its own: who writes, seals and reads it, and copies it to files. */
 import { onTestFinished } from 'vitest';
-import type { AuditEvent } from '../../../src/shared/audit.ts';
-import { ChainCheck } from '../../../src/shared/audit-chain.ts';
-import { Seals } from '../../../src/shared/seals.ts';
-import { Signer } from '../../../src/shared/signature.ts';
-import { AuditSealer, AuditTrail } from '../../../src/shared/store/audit.ts';
-import { AuditFiles, linesOf, trailFiles } from '../../../src/shared/store/audit-files.ts';
-import { AuditWriter } from '../../../src/shared/store/audit-writer.ts';
-import { AuditKeys } from '../../../src/shared/store/keys.ts';
-import { openConnection, type Redis, whenReady } from '../../../src/shared/store/redis.ts';
-import { systemClock } from '../../../src/shared/time.ts';
+import type { AuditEvent } from '../../../src/shared/audit/audit-event.ts';
+import { ChainCheck } from '../../../src/shared/audit/audit-chain.ts';
+import { Seals } from '../../../src/shared/signing/signatures.ts';
+import { Signer } from '../../../src/shared/signing/signature.ts';
+import { AuditSealer, AuditTrail } from '../../../src/shared/store/audit/audit-trail.ts';
+import { AuditFiles, linesOf, trailFiles } from '../../../src/shared/store/audit/audit-files.ts';
+import { AuditWriter } from '../../../src/shared/store/audit/audit-writer.ts';
+import { AuditKeys } from '../../../src/shared/store/redis/keys.ts';
+import { openConnection, type Redis, whenReady } from '../../../src/shared/store/redis/connection.ts';
+import { systemClock } from '../../../src/shared/util/time.ts';
 import { createWorld } from '../../helpers/world.ts';
 
 export const sealing = new Seals(new Signer([{ kid: 'one', key: 'a key of this test only' }]));

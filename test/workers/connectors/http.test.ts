@@ -1,10 +1,10 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { Session } from '../../../src/producer/session.ts';
-import type { PutSpec } from '../../../src/shared/tool-spec.ts';
+import type { Session } from '../../../src/producer/sessions/session.ts';
+import type { PutSpec } from '../../../src/shared/connectors/declared-tool.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
-import { contentOf, type FleetOptions, startFleet } from '../../producer/fleet.ts';
+import { contentOf, type FleetOptions, startFleet } from '../../helpers/fleet.ts';
 import { sendJson, startTestService, type TestService } from './service.ts';
 
 type Routing = Extract<PutSpec, { kind: 'http' }>['routing'];

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { json } from 'node:stream/consumers';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { contentOf } from '../../producer/fleet.ts';
+import { contentOf } from '../../helpers/fleet.ts';
 import { type McpFleet, startMcpFleet } from './mcp-rig.ts';
 
 type Call = (result: unknown) => ReturnType<McpFleet['session']['call']>;

@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
-import { type ImportOutcome, importServer } from '../../../src/cli/import-mcp.ts';
-import { silentLogger } from '../../../src/shared/log.ts';
-import type { ImportPolicy, McpConnectionOptions } from '../../../src/shared/mcp.ts';
+import { type ImportOutcome, importServer } from '../../../src/cli/commands/import-mcp.ts';
+import { silentLogger } from '../../../src/shared/telemetry/log.ts';
+import type { ImportPolicy, McpConnectionOptions } from '../../../src/shared/connectors/mcp.ts';
 import { McpConnections } from '../../../src/workers/connectors/mcp/tools.ts';
-import { type Fleet, type FleetOptions, startFleet } from '../../producer/fleet.ts';
-import { echo } from '../../producer/tools.ts';
+import { type Fleet, type FleetOptions, startFleet } from '../../helpers/fleet.ts';
+import { echo } from '../../helpers/tools.ts';
 
 export const ODD_SERVER = fileURLToPath(new URL('./fixtures/mcp-server.mjs', import.meta.url));
 

@@ -2,8 +2,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { StdioTransport } from '../../../src/workers/connectors/mcp/stdio.ts';
-import { detectMeans } from '../../../src/workers/processes.ts';
-import { protectFile } from '../../../src/workers/protected-paths.ts';
+import { detectMeans } from '../../../src/workers/context/processes.ts';
+import { protectFile } from '../../../src/workers/workspace/protected-paths.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
 

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { expect, test } from 'vitest';
-import { importOpenApi } from '../../../src/shared/openapi-import.ts';
-import { contentOf, startFleet } from '../../producer/fleet.ts';
+import { importOpenApi } from '../../../src/shared/connectors/openapi-import.ts';
+import { contentOf, startFleet } from '../../helpers/fleet.ts';
 import { sendJson, startTestService } from './service.ts';
 
 const require = createRequire(import.meta.url);

@@ -14,11 +14,11 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { keepCode } from '../../../src/cli/kept-code.ts';
-import { readOnlyPathsOf } from '../../../src/shared/read-only-paths.ts';
-import { codeNames } from '../../../src/workers/code-files.ts';
-import { detectMeans, openProcesses } from '../../../src/workers/processes.ts';
-import { protectCode, protectOwnerFiles } from '../../../src/workers/protected-paths.ts';
+import { keepCode } from '../../../src/cli/processes/kept-code.ts';
+import { readOnlyPathsOf } from '../../../src/shared/policy/read-only-paths.ts';
+import { codeNames } from '../../../src/workers/workspace/code-files.ts';
+import { detectMeans, openProcesses } from '../../../src/workers/context/processes.ts';
+import { protectCode, protectOwnerFiles } from '../../../src/workers/workspace/protected-paths.ts';
 import { applyPatch } from '../../../src/workers/tools/apply-patch.ts';
 import { edit } from '../../../src/workers/tools/edit.ts';
 import { write } from '../../../src/workers/tools/write.ts';
@@ -69,7 +69,7 @@ async function expectUnchangeable(root: string, paths: readonly string[]): Promi
   const denied = { code: 'PERMISSION_DENIED' };
   for (const path of paths) {
     const below = `${path}/below.txt`;
-    for (const each of [path, below, join(root, path), `./x/../${path}`]) {
+    for (const each of [path, below, join(root, path), `.//${path}`]) {
       await expect(write.run(write.parse({ path: each, content: 'evil' }), ctx), each).rejects.toMatchObject(denied);
       const patch = `*** Begin Patch\n*** Add File: ${each}\n+evil\n*** End Patch`;
       await expect(async () => applyPatch.run(applyPatch.parse({ patch }), ctx), each).rejects.toThrow();

@@ -3,9 +3,9 @@ import { createServer } from 'node:net';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { detectMeans, openProcesses, type ProcessesOptions } from '../../../src/workers/processes.ts';
-import { protectFile, protectFolder } from '../../../src/workers/protected-paths.ts';
-import { putWorkspacesIn } from '../../../src/workers/workspace-roots.ts';
+import { detectMeans, openProcesses, type ProcessesOptions } from '../../../src/workers/context/processes.ts';
+import { protectFile, protectFolder } from '../../../src/workers/workspace/protected-paths.ts';
+import { putWorkspacesIn } from '../../../src/workers/workspace/workspace-roots.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
 

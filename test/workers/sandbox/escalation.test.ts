@@ -2,15 +2,15 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { SettingsInput } from '../../../src/shared/config.ts';
-import { detectMeans } from '../../../src/workers/processes.ts';
+import type { SettingsInput } from '../../../src/shared/config/config.ts';
+import { detectMeans } from '../../../src/workers/context/processes.ts';
 import { execCommand } from '../../../src/workers/tools/exec-command.ts';
 import { shell } from '../../../src/workers/tools/shell.ts';
 import { shellCommand } from '../../../src/workers/tools/shell-command.ts';
 import { writeStdin } from '../../../src/workers/tools/write-stdin.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 import { eventually } from '../../helpers/signal.ts';
-import { contentOf, pending, startFleet } from '../../producer/fleet.ts';
+import { contentOf, pending, startFleet } from '../../helpers/fleet.ts';
 
 const escalated = { sandbox_permissions: 'require_escalated', justification: 'the file lies outside' } as const;
 

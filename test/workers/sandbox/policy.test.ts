@@ -3,8 +3,8 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { chmodSync, existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
-import { detectMeans, openProcesses } from '../../../src/workers/processes.ts';
-import { countsProcesses, MAX_PROCESSES } from '../../../src/workers/sandbox/means.ts';
+import { detectMeans, openProcesses } from '../../../src/workers/context/processes.ts';
+import { countsProcesses, MAX_PROCESSES } from '../../../src/workers/sandbox/isolation.ts';
 import { processGroups } from '../../../src/workers/sandbox/process-limit.ts';
 import { temporaryFolder } from '../../helpers/context.ts';
 

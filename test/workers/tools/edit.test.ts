@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { edit } from '../../../src/workers/tools/index.ts';
-import { hashOf } from '../../../src/workers/tools/text.ts';
+import { hashOf } from '../../../src/workers/tools/lib/text-file.ts';
 import { type TestContext, testContext } from '../../helpers/context.ts';
 
 interface Change {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { compileSchema } from '../../../src/shared/schema.ts';
-import { isTool } from '../../../src/shared/tool.ts';
+import { compileSchema } from '../../../src/shared/schema/schema.ts';
+import { isTool } from '../../../src/shared/tools/tool.ts';
 import { baseTools } from '../../../src/workers/tools/index.ts';
 
 const ESCALATION = ['sandbox_permissions', 'justification'];

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Answer, Channel, ChannelMessage, Question } from '../../../src/shared/tool.ts';
+import type { Answer, Channel, ChannelMessage, Question } from '../../../src/shared/tools/tool.ts';
 import { message, requestUserInput, updatePlan } from '../../../src/workers/tools/index.ts';
 import { testContext } from '../../helpers/context.ts';
 

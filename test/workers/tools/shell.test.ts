@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { PawlError } from '../../../src/shared/failure.ts';
-import { previewCall } from '../../../src/workers/preview.ts';
+import { PawlError } from '../../../src/shared/errors/failure.ts';
+import { previewCall } from '../../../src/workers/approvals/preview.ts';
 import { shell } from '../../../src/workers/tools/index.ts';
 import { testContext } from '../../helpers/context.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { previewCall } from '../../../src/workers/preview.ts';
+import { previewCall } from '../../../src/workers/approvals/preview.ts';
 import { write } from '../../../src/workers/tools/index.ts';
 import { temporaryFolder, testContext } from '../../helpers/context.ts';
 

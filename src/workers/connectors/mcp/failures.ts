@@ -7,7 +7,7 @@ import {
   SdkHttpError,
   type Transport,
 } from '@modelcontextprotocol/client';
-import { PawlError, ToolError } from '../../../shared/failure.ts';
+import { PawlError, ToolError } from '../../../shared/errors/failure.ts';
 
 /** Faults of the declaration or of policy, which no second try mends, are told as they are. */
 export function connectFailure(error: unknown, server: string): Error {

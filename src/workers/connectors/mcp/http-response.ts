@@ -1,6 +1,6 @@
 /** Responses of MCP servers over HTTP, whose messages the SDK parses itself: each is put into a form that it can parse. */
 import type { JSONRPCMessage } from '@modelcontextprotocol/client';
-import type { PawlError } from '../../../shared/failure.ts';
+import type { PawlError } from '../../../shared/errors/failure.ts';
 import { isBrokenAnswer, messagesIn, notMessage } from './incoming.ts';
 
 /** The same response with its messages alone. `onBroken` is told of an answer that is no message. */

@@ -8,8 +8,8 @@ import {
   StreamableHTTPClientTransport,
   type Transport,
 } from '@modelcontextprotocol/client';
-import type { McpConnectionOptions } from '../../../shared/mcp.ts';
-import { openNetwork } from '../../network.ts';
+import type { McpConnectionOptions } from '../../../shared/connectors/mcp.ts';
+import { openNetwork } from '../../context/network.ts';
 import { readableResponse } from './http-response.ts';
 import { AnswerReader } from './incoming.ts';
 import { MAX_MESSAGE_BYTES } from './stdio.ts';

@@ -9,7 +9,7 @@ import {
   type JSONRPCMessage,
   type RequestId,
 } from '@modelcontextprotocol/client';
-import { PawlError } from '../../../shared/failure.ts';
+import { PawlError } from '../../../shared/errors/failure.ts';
 import { readableBlock, readableContents } from './results.ts';
 
 type Json = Readonly<Record<string, unknown>>;

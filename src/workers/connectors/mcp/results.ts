@@ -1,8 +1,8 @@
 /** What an MCP tool answers, as a tool's result. */
 import type { CallToolResult } from '@modelcontextprotocol/client';
-import { ToolError } from '../../../shared/failure.ts';
-import { canonicalJson } from '../../../shared/fingerprint.ts';
-import type { ContentBlock, ToolResult } from '../../../shared/tool.ts';
+import { ToolError } from '../../../shared/errors/failure.ts';
+import { canonicalJson } from '../../../shared/calls/call-id.ts';
+import type { ContentBlock, ToolResult } from '../../../shared/tools/tool.ts';
 
 /**
  * The structured content as the output, else the text. Images, audio and resources stand beside it. Throws `MCP_TOOL_ERROR` with

@@ -1,6 +1,6 @@
 /** Values of a declared server's environment and headers, which may stand in the worker's environment. */
-import { PawlError } from '../../../shared/failure.ts';
-import type { McpValue } from '../../../shared/mcp.ts';
+import { PawlError } from '../../../shared/errors/failure.ts';
+import type { McpValue } from '../../../shared/connectors/mcp.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 

@@ -1,0 +1,255 @@
+/** `pawl approvals`: calls that wait for a person, and deciding on them. */
+import type { ApprovalListing, DecideOptions } from '../../producer/approvals/approvals.ts';
+import type { Pawl } from '../../producer/client.ts';
+import { approvalView, decisionView, listedApprovalView, rememberedView } from '../../producer/http/core/views.ts';
+import type { Amendment, ApprovalState } from '../../shared/approvals/approval.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { beginningOfText } from '../../shared/util/text/truncate-json.ts';
+import { shownLine, shownText } from '../../shared/util/text/visible-text.ts';
+import type { Grant } from '../../shared/store/approvals/standing-approvals.ts';
+import { readParams } from './call.ts';
+import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { block, type Column, duration, fieldLines, json, moment, table } from '../print.ts';
+import { checkBelieved } from '../doctor/signing-keys.ts';
+
+const COLUMNS: readonly Column<ApprovalListing>[] = [
+  { title: 'ID', text: ({ record }) => record.request.id },
+  { title: 'STATE', text: ({ record }) => record.state },
+  { title: 'TOOL', text: ({ record }) => record.request.tool.name },
+  { title: 'ASKED BY', text: (listing) => askedBy(approvalView(listing)) },
+  { title: 'SESSION', text: ({ record }) => record.request.session.key },
+  { title: 'WHAT', text: (listing) => whatOf(approvalView(listing)) },
+];
+
+export async function listApprovals(
+  context: CliContext,
+  options: { limit: number; state?: ApprovalState | 'all'; json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const { limit, state = 'pending' } = options;
+    const approvals = await pawl.approvals.listBrief({ limit, ...(state === 'all' ? {} : { state }) });
+    if (options.json === true) print(context, json({ approvals: approvals.map(listedApprovalView) }));
+    else if (approvals.length > 0) print(context, table(approvals, COLUMNS));
+    else say(context, state === 'all' ? 'there are no approvals' : `no approval is ${state}`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function showApproval(context: CliContext, id: string, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const shown = await pawl.approvals.show(id);
+    const similar = (await pawl.approvals.similarTo(shown.record)).map(decisionView);
+    if (options.json === true) print(context, json({ ...approvalView(shown), similar }));
+    else {
+      print(context, describe(shown));
+      for (const { state, decidedBy = '', summary, reason = '' } of similar)
+        print(context, shownLine(`  before         ${state} by ${decidedBy}: ${summary} ${reason}`));
+    }
+    return EXIT_CODES.success.code;
+  });
+}
+
+export interface DecideCommandOptions {
+  readonly digest?: string;
+  readonly reason?: string;
+  readonly params?: string;
+  readonly remember?: boolean;
+  readonly json?: boolean;
+}
+
+export async function decideApproval(
+  context: CliContext,
+  decision: 'approve' | 'deny',
+  id: string,
+  options: DecideCommandOptions,
+): Promise<number> {
+  const params = options.params === undefined ? undefined : await readParams(context, options.params);
+  return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
+    const { reason, remember } = options;
+    const shown = await pawl.approvals.show(id);
+    if (options.json !== true) say(context, `${decision}: ${approvalView(shown).preview.summary}`);
+    const decided = await decide(pawl, shown, {
+      decision,
+      digest: options.digest ?? shown.digest,
+      ...(reason === undefined ? {} : { reason }),
+      ...(params === undefined ? {} : { params }),
+      ...(remember === undefined ? {} : { remember }),
+    });
+    if (options.json === true) print(context, json(approvalView(decided)));
+    else print(context, `${decided.record.request.id} is ${decided.record.state}`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+const REMEMBERED_COLUMNS: readonly Column<Grant>[] = [
+  { title: 'ID', text: ({ approvalId }) => approvalId },
+  { title: 'TOOL', text: ({ tool }) => tool.name },
+  { title: 'WHAT', text: ({ amendment }) => amendmentText(amendment) },
+  { title: 'BY', text: ({ by }) => by },
+  { title: 'UNTIL', text: ({ validUntilMs }) => moment(validUntilMs) },
+];
+
+export async function listRemembered(
+  context: CliContext,
+  sessionKey: string,
+  options: { json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const { key } = await pawl.session(sessionKey);
+    const remembered = await pawl.approvals.remembered(key);
+    if (options.json === true) print(context, json({ remembered: remembered.map(rememberedView) }));
+    else if (remembered.length > 0) print(context, table(remembered, REMEMBERED_COLUMNS));
+    else say(context, 'nothing is remembered');
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function forgetRemembered(
+  context: CliContext,
+  sessionKey: string,
+  approvalId: string,
+  options: { json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const { key } = await pawl.session(sessionKey);
+    const forgotten = await pawl.approvals.forget(key, approvalId, operatorName());
+    if (options.json === true) print(context, json(rememberedView(forgotten)));
+    else
+      print(
+        context,
+        shownLine(`${forgotten.tool.name}, ${amendmentText(forgotten.amendment)}: calls like it are asked about again`),
+      );
+    return EXIT_CODES.success.code;
+  });
+}
+
+function amendmentText(amendment: Amendment): string {
+  return amendment.kind === 'command-prefix' ? amendment.prefix.join(' ') : amendment.kind;
+}
+
+function decide(
+  pawl: Pick<Pawl, 'approvals'>,
+  { record }: ApprovalListing,
+  options: Omit<DecideOptions, 'by'>,
+): Promise<ApprovalListing> {
+  return pawl.approvals.decide(record.request.id, { ...options, by: operatorName() });
+}
+
+/** All that a person should know before they decide. */
+export function describe(listing: ApprovalListing): string {
+  const view = approvalView(listing);
+  const { annotations, justification = '', taint, preview, amendment } = view;
+  const hints = Object.entries(annotations).flatMap(([name, value]) => (value ? [name] : []));
+  const lines: readonly (readonly [string, string])[] = [
+    ['approval', view.id],
+    ['state', view.decidedBy === undefined ? view.state : `${view.state} by ${view.decidedBy}`],
+    ['tool', `${view.namespace}.${view.tool} ${view.toolVersion} (tier ${view.tier}, effects ${view.effects})`],
+    ['hints', hints.join(', ')],
+    ['asked by', `${askedBy(view)}${view.agentId === undefined ? '' : `, agent ${view.agentId}`}`],
+    ['session', `${view.session} (${view.sessionKind}), in ${view.workspaceRoot}`],
+    ['why', justification],
+    ['rule', `${view.rule}: ${view.reason}`],
+    ['taint', taint.join(', ')],
+    ['remember', amendment === undefined ? '' : amendmentText(amendment)],
+    ['expires', moment(view.expiresAtMs)],
+    ['digest', view.digest],
+    ['what', preview.summary],
+  ];
+  const details = preview.details === undefined || preview.details === view.shown ? [] : [block(preview.details)];
+  return shownText([...fieldLines(lines), ...details, 'parameters', view.shown].join('\n'));
+}
+
+/** Characters of the parameters that stand in a list where the tool does not say what the call would do, and by which that is known. */
+const MAX_LISTED = 400;
+
+/** What a call would do, in one line: in its tool's words, or its parameters where the tool has none. */
+function whatOf({ preview, shown }: Pick<ReturnType<typeof approvalView>, 'preview' | 'shown'>): string {
+  const { summary, details = '' } = preview;
+  const isPlain = details.slice(0, MAX_LISTED) === shown.slice(0, MAX_LISTED);
+  return isPlain ? `${summary} ${beginningOfText(shown.replace(/\n\s*/g, ' '), MAX_LISTED)}` : summary;
+}
+
+/** The session's actor, and whom the call names in its place. */
+function askedBy({ requestedBy, actorId }: { readonly requestedBy: string; readonly actorId: string }): string {
+  return requestedBy === actorId ? requestedBy : `${requestedBy}, in the name of ${actorId}`;
+}
+
+/** The approval may be decided elsewhere: it is looked at this often while somebody is asked. */
+const LOOK_EVERY_MS = 1_000;
+const QUESTION = 'Approve this call? y, or n and a reason: ';
+
+export interface Asking {
+  /** Aborted when the call has ended: there is nothing to decide any more. */
+  readonly signal: AbortSignal;
+  /** Told of Ctrl-C, which is no signal while the terminal is asked. */
+  interrupt(): void;
+}
+
+/**
+ * The console channel: whoever sits at the terminal of `pawl call` is shown the request, and asked where they can answer. Answers
+ * once it is decided, here or elsewhere, or the call has ended.
+ */
+export async function askAtConsole(
+  context: CliContext,
+  pawl: Pick<Pawl, 'approvals'>,
+  approvalId: string,
+  { signal, interrupt }: Asking,
+): Promise<void> {
+  const shown = await pawl.approvals.show(approvalId);
+  const { request } = shown.record;
+  const howTo = `pawl approvals show ${approvalId}; then approve or deny it`;
+  if (!context.input.isTTY) {
+    const limit = duration(request.expiresAtMs - request.createdAtMs);
+    say(context, `waits for a person, at most ${limit}: ${howTo}`);
+    return;
+  }
+  const { createInterface } = await import('node:readline/promises');
+  if (signal.aborted) return;
+  context.err.write(`${describe(shown)}\n`);
+  const asking = createInterface({ input: context.input, output: context.err });
+  const over = new AbortController();
+  let isAsking = true;
+  const stopAsking = () => {
+    // What is said next begins a line of its own.
+    if (isAsking) context.err.write('\n');
+    isAsking = false;
+    over.abort();
+  };
+  signal.addEventListener('abort', stopAsking);
+  asking.on('SIGINT', () => {
+    stopAsking();
+    interrupt();
+  });
+  const look = setInterval(async () => {
+    // Without Redis nothing is known of it.
+    const found = await pawl.approvals.show(approvalId).catch(() => undefined);
+    if (found === undefined || found.record.state === 'pending' || !isAsking) return;
+    stopAsking();
+    const { state, decidedBy } = approvalView(found);
+    say(context, `decided elsewhere: ${state}${decidedBy === undefined ? '' : ` by ${decidedBy}`}`);
+  }, LOOK_EVERY_MS);
+  try {
+    const answer = (await asking.question(QUESTION, { signal: over.signal })).trim();
+    isAsking = false;
+    const yes = /^y(?:es)?$/i.test(answer);
+    const reason = answer.replace(/^no?\b\s*/i, '');
+    await decide(pawl, shown, {
+      decision: yes ? 'approve' : 'deny',
+      digest: shown.digest,
+      ...(yes || reason === '' ? {} : { reason }),
+    });
+  } catch (error) {
+    if (error instanceof PawlError) say(context, error.message);
+    else if (!(error instanceof Error) || error.name !== 'AbortError') throw error;
+    else if (isAsking) {
+      // Ctrl-D.
+      stopAsking();
+      say(context, `not decided: ${howTo}`);
+    }
+  } finally {
+    clearInterval(look);
+    asking.close();
+  }
+}

@@ -1,0 +1,169 @@
+/** `pawl audit`: who asked for what, what became of it, and whether somebody changed the record of it (I4). */
+
+import { sinceSchema } from '../../producer/calls/audit.ts';
+import type { Pawl } from '../../producer/client.ts';
+import { auditView } from '../../producer/http/core/views.ts';
+import { ChainCheck, faultText, type Verification } from '../../shared/audit/audit-chain.ts';
+import type { AuditEntry } from '../../shared/store/audit/audit-trail.ts';
+import { linesOf, sinkName, type TrailFiles, trailFiles } from '../../shared/store/audit/audit-files.ts';
+import { auditFolder } from '../../shared/store/audit-service.ts';
+import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { type Column, count, json, moment, table } from '../print.ts';
+
+const COLUMNS: readonly Column<AuditEntry>[] = [
+  { title: 'NUMBER', align: 'right', text: ({ seq }) => (seq === undefined ? '' : String(seq)) },
+  { title: 'WHEN', text: ({ record }) => moment(record.atMs) },
+  { title: 'WHAT', text: ({ record }) => record.type },
+  { title: 'TOOL', text: ({ record }) => textOf(record['tool']) },
+  { title: 'SESSION', text: ({ record }) => textOf(record['sessionKey']) },
+  { title: 'WHO', text: ({ record }) => whoOf(record) },
+  { title: 'HOW', text: howOf },
+];
+
+export interface ListAuditOptions {
+  readonly session?: string;
+  readonly tool?: string;
+  readonly call?: string;
+  readonly type?: string;
+  readonly since?: string;
+  readonly limit: number;
+  readonly json?: boolean;
+}
+
+export async function listAudit(context: CliContext, options: ListAuditOptions): Promise<number> {
+  const { session, tool, call, type, limit } = options;
+  const sinceMs = options.since === undefined ? undefined : readSince(options.since);
+  return withPawl(context, async (pawl) => {
+    const found = await pawl.audit({ sessionKey: session, tool, callId: call, type, sinceMs, limit });
+    if (options.json === true) print(context, json({ records: found.map(auditView) }));
+    else if (found.length === 0) say(context, 'no such records');
+    else print(context, table([...found].reverse(), COLUMNS));
+    return EXIT_CODES.success.code;
+  });
+}
+
+export interface VerifyAuditOptions {
+  readonly folder?: string;
+  /** Records before this one were put away. */
+  readonly from?: number;
+  readonly json?: boolean;
+}
+
+/** Checks the files of the trail, and what Redis has of it. Exit code 1 when something is not as it was written. */
+export async function verifyAudit(context: CliContext, options: VerifyAuditOptions): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const folder = options.folder ?? auditFolder(pawl.settings);
+    const looked = { folder, named: options.folder !== undefined, from: options.from };
+    const trails = await verifyAll(pawl, looked).catch((error: unknown) => {
+      throw isOfFiles(error) ? usageError(`The files in ${folder} cannot be read: ${error.message}.`) : error;
+    });
+    const intact = trails.every(({ faults }) => faults.length === 0);
+    if (options.json === true) print(context, json({ intact, trails }));
+    else for (const trail of trails) tell(context, trail);
+    if (trails.length === 0) say(context, `nothing was recorded yet (no files in ${folder}, no trail in Redis)`);
+    return intact ? EXIT_CODES.success.code : EXIT_CODES.failed.code;
+  });
+}
+
+/** A folder that is none, or whose files are another user's. */
+function isOfFiles(error: unknown): error is NodeJS.ErrnoException {
+  return error instanceof Error && 'syscall' in error && 'path' in error;
+}
+
+interface CheckedTrail extends Verification {
+  readonly trail: string;
+  readonly files: number;
+  /** Redis still goes on with it, so that its end is known. */
+  readonly current: boolean;
+}
+
+interface Looked {
+  readonly folder: string;
+  /** By whoever asks, so that it should have files. */
+  readonly named: boolean;
+  readonly from: number | undefined;
+}
+
+async function verifyAll(pawl: Pawl, { folder, named, from }: Looked): Promise<readonly CheckedTrail[]> {
+  const inFiles = await trailFiles(folder);
+  // Else a name with a typing error is found intact for ever: Redis alone would be looked at.
+  if (named && inFiles.length === 0) throw usageError(`--folder ${folder} holds no files of an audit trail.`);
+  const head = await pawl.backend.trail.head();
+  const known = head === undefined || inFiles.some(({ trail }) => trail === head.trail);
+  const all: readonly TrailFiles[] = known ? inFiles : [...inFiles, { trail: head.trail, files: [] }];
+  const checked: CheckedTrail[] = [];
+  for (const each of all) checked.push(await verifyTrail(pawl, folder, each, from));
+  return checked;
+}
+
+async function verifyTrail(
+  pawl: Pawl,
+  folder: string,
+  { trail, files }: TrailFiles,
+  from?: number,
+): Promise<CheckedTrail> {
+  const { backend } = pawl;
+  const told = (await backend.trail.positions()).get(sinkName(folder));
+  // Without files, only the newest records can be checked: those that Redis keeps.
+  const oldest = files.length > 0 ? undefined : (await backend.trail.sealed(trail, 0))[0]?.seq;
+  const first = from ?? oldest ?? 1;
+  const check = new ChainCheck(backend.seals, { seq: first - 1, seal: first === 1 ? trail : undefined });
+  for await (const line of linesOf(files)) check.addLine(line);
+  if (told?.trail === trail) check.reaches(told.seq);
+  // Asked for last: files grow while they are read, and never beyond the head.
+  const head = await backend.trail.head();
+  const current = head?.trail === trail;
+  while (current && check.last < head.seq) {
+    const records = await backend.trail.sealed(trail, check.last + 1);
+    for (const record of records) if (record.seq <= head.seq) check.add(record);
+    if (records.length === 0) break;
+  }
+  return { trail, files: files.length, current, ...check.end(current ? head : undefined) };
+}
+
+const SHOWN_FAULTS = 50;
+
+function tell(context: CliContext, { trail, files, current, records, first, last, faults }: CheckedTrail): void {
+  const where = files === 0 ? 'in Redis' : `in ${count(files, 'file')}${current ? ' and Redis' : ''}`;
+  const which = records === 0 ? 'no records' : `${count(records, 'record')}, ${first} to ${last}`;
+  print(context, `trail ${trail}: ${which}, ${where}: ${faults.length === 0 ? 'intact' : 'NOT INTACT'}`);
+  for (const fault of faults.slice(0, SHOWN_FAULTS)) print(context, `  ${faultText(fault)}`);
+  if (faults.length > SHOWN_FAULTS) print(context, `  and ${faults.length - SHOWN_FAULTS} more`);
+  if (!current) print(context, '  Redis goes on with another trail: how far this one went is not known');
+}
+
+function readSince(text: string): number {
+  const parsed = sinceSchema.safeParse(text);
+  if (parsed.success) return parsed.data;
+  throw usageError(`--since ${parsed.error.issues[0]?.message ?? 'is not a moment'}; got ${JSON.stringify(text)}.`);
+}
+
+/** The session's actor as well, where a call named another one. */
+function whoOf({ by, actorId, sessionActorId, worker }: AuditEntry['record']): string {
+  const who = textOf(by ?? actorId ?? worker);
+  const known = textOf(sessionActorId);
+  return by !== undefined || known === '' || known === who ? who : `${known}, in the name of ${who}`;
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}
+
+/** What an override was about, beside a tool and a session, and why. */
+function overriddenBy({ type, circuits, callId, reason }: AuditEntry['record']): readonly unknown[] {
+  if (type !== 'override') return [];
+  return [...(Array.isArray(circuits) ? circuits : []), callId, ...(typeof reason === 'string' ? [`(${reason})`] : [])];
+}
+
+function howOf({ record }: AuditEntry): string {
+  const words = [
+    record['answer'],
+    record['status'],
+    record['state'],
+    record['what'],
+    record['action'],
+    record['change'],
+  ];
+  return [...words, record['code'], ...overriddenBy(record)].filter((word) => typeof word === 'string').join(' ');
+}

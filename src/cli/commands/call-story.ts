@@ -1,0 +1,122 @@
+/** A call's whole story, for people: who asked for what, each attempt and wait, and how it ended. */
+import { type AttemptRecord, isHarmless } from '../../shared/calls/call-state.ts';
+import type { ResultError } from '../../shared/calls/envelope.ts';
+import { isUnresolved, type Outcome } from '../../shared/calls/outcome.ts';
+import { shownLine, shownText } from '../../shared/util/text/visible-text.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { duration, json, moment } from '../print.ts';
+
+const MAX_PARAMS_LENGTH = 400;
+const MAX_OUTPUT_LENGTH = 2_000;
+
+export function storyOf(record: CallRecord): string {
+  const { request, callId } = record;
+  const { envelope, tool } = request;
+  const { target, payload, control } = envelope;
+  return [
+    `call ${callId}`,
+    field('tool', `${envelope.toolNamespace}.${envelope.toolName}@${tool.version}`),
+    field('state', standing(record)),
+    field('session', `${target.sessionKey} (${target.actorId})`),
+    field('request', envelope.requestId),
+    ...(payload.idempotencyKey === undefined ? [] : [field('key', JSON.stringify(payload.idempotencyKey))]),
+    field('params', clip(JSON.stringify(payload.params), MAX_PARAMS_LENGTH)),
+    ...(control.deadlineAtMs === undefined ? [] : [field('deadline', moment(control.deadlineAtMs))]),
+    field('circuit', record.circuit),
+    '',
+    ...history(record),
+    ...ending(record),
+  ].join('\n');
+}
+
+function field(name: string, value: string): string {
+  return `  ${name.padEnd(9)} ${shownLine(value)}`;
+}
+
+function standing({ state, phase, readAtMs, createdAtMs, updatedAtMs, cancelRequested }: CallRecord): string {
+  if (state !== 'inflight') return `${state}, ${duration(updatedAtMs - createdAtMs)} after it was handed in`;
+  const asked = cancelRequested ? ', asked to cancel' : '';
+  return `${phase ?? state} since ${duration(Math.max(0, readAtMs - updatedAtMs))}${asked}`;
+}
+
+/** One line for each thing that happened, with its time since the call was handed in. */
+function history(record: CallRecord): string[] {
+  const { callId, createdAtMs, attempts, lostAttempts, approvalId } = record;
+  const at = (ms: number) => `  +${duration(Math.max(0, ms - createdAtMs))}`.padEnd(12);
+  const lines = [
+    `  ${moment(createdAtMs)}`,
+    `${at(createdAtMs)}handed in${approvalId === undefined ? ' and queued' : ''}`,
+  ];
+  if (approvalId !== undefined) {
+    const waits = record.state === 'inflight' && record.phase === 'awaiting-approval';
+    lines.push(
+      `${''.padEnd(12)}${waits ? 'waits for a person' : 'a person was asked'}: pawl approvals show ${waits ? callId : approvalId}`,
+    );
+  }
+  for (const attempt of attempts) {
+    lines.push(
+      `${at(attempt.startedAtMs)}attempt ${attempt.attempt} began (fence ${attempt.fence}, ${attempt.worker})`,
+    );
+    lines.push(`${at(attempt.finishedAtMs)}attempt ${attempt.attempt} ${attemptEnding(attempt, record)}`);
+    if (attempt.delayMs !== undefined)
+      lines.push(`${at(attempt.finishedAtMs)}waited ${duration(attempt.delayMs)} for the next attempt`);
+  }
+  if (lostAttempts > 0)
+    lines.push(`${''.padEnd(12)}${lostAttempts} of the starts left no record: the worker died or was cut off`);
+  if (record.state === 'inflight' && record.phase === 'running')
+    lines.push(
+      `${at(record.startedAtMs ?? record.updatedAtMs)}attempt ${attempts.length + 1} runs (fence ${record.fence}, ${record.worker ?? 'a worker'})`,
+    );
+  return lines;
+}
+
+function attemptEnding(attempt: AttemptRecord, { request, outcome }: CallRecord): string {
+  const tookMs = Math.max(0, attempt.finishedAtMs - attempt.startedAtMs);
+  if (attempt.status === 'success') return `succeeded in ${duration(tookMs)}`;
+  if (attempt.status === 'lost') return 'was lost with its worker';
+  const code = attempt.errorCode ?? 'an error';
+  const failed = `failed with ${code} after ${duration(tookMs)}`;
+  if (attempt.inDoubt === true && !isHarmless(request.tool.effects)) return `${failed}, and may have had its effect`;
+  // What a call in doubt must not do is tried again, whatever this attempt proved.
+  return `${failed}, ${attempt.retriable && !isUnresolved(outcome) ? 'worth another try' : 'final'}`;
+}
+
+function ending(record: CallRecord): string[] {
+  const { outcome, state, expiresAtMs, freeAtMs, readAtMs, callId } = record;
+  if (outcome === undefined || state === 'inflight') return [];
+  const kept = expiresAtMs === undefined ? '' : `, kept for ${duration(Math.max(0, expiresAtMs - readAtMs))} more`;
+  const free =
+    freeAtMs === undefined
+      ? ''
+      : `, its key ${freeAtMs > readAtMs ? `free again in ${duration(freeAtMs - readAtMs)}` : 'free again'}`;
+  return ['', `  ended: ${outcome.status}${settled(outcome)}${kept}${free}`, ...outcomeLines(outcome, callId)];
+}
+
+function settled({ settlement }: Outcome): string {
+  return settlement === undefined ? '' : ` (${settlement})`;
+}
+
+function outcomeLines({ error, output }: Outcome, callId: string): string[] {
+  if (error !== undefined) {
+    const lines = [`  ${error.code}: ${shownLine(error.message)}`];
+    for (const issue of error.issues ?? []) lines.push(`    ${shownLine(`${issue.path}: ${issue.message}`)}`);
+    return [...lines, ...howToResolve(error, callId).map((line) => `  ${line}`)];
+  }
+  const display = output?.metadata?.['display'];
+  const text =
+    typeof display === 'string' ? shownText(display.replaceAll('\r\n', '\n')) : json(output?.content ?? null);
+  return clip(text, MAX_OUTPUT_LENGTH)
+    .split('\n')
+    .map((line) => `  ${line}`);
+}
+
+/** What to do about a call that ended with that error, when it leaves open what happened. */
+export function howToResolve(error: ResultError, callId: string): readonly string[] {
+  if (!isUnresolved({ error })) return [];
+  return [`find out whether it happened, then: pawl calls resolve ${callId} --as succeeded|failed|retry`];
+}
+
+function clip(text: string, maxLength: number): string {
+  return text.length <= maxLength ? text : `${startOf(text, maxLength)}… [${text.length - maxLength} more characters]`;
+}

@@ -1,0 +1,281 @@
+/** `pawl call`: one call, from the parameters on the command line to the result on standard output. */
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import { resolve } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import type { CallOptions } from '../../producer/calls/call-envelope.ts';
+import type { Cancellation, Pawl } from '../../producer/client.ts';
+import type { Session } from '../../producer/sessions/session.ts';
+import type { Submission } from '../../producer/calls/submission.ts';
+import type { DedupeMode, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { readExactJson } from '../../shared/util/json/exact-json.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { shownText } from '../../shared/util/text/visible-text.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import type { Tier } from '../../shared/tools/tool.ts';
+import { parseToolName } from '../../shared/connectors/declared-tool.ts';
+import { askAtConsole } from './approvals.ts';
+import { howToResolve } from './call-story.ts';
+import { type CliContext, print, say, usageError, userName, withPawl } from '../context.ts';
+import { EXIT_CODES, exitCodeOfResult } from '../exit-codes.ts';
+import { count, duration, json } from '../print.ts';
+
+export interface CallCommandOptions {
+  readonly params: string;
+  readonly session?: string;
+  readonly key?: string;
+  readonly timeout?: number;
+  readonly namespace?: string;
+  readonly dedupe?: DedupeMode;
+  readonly turn?: string;
+  readonly tag?: readonly string[];
+  readonly json?: boolean;
+}
+
+/** Without `--timeout`, a call that nobody can run waits this long for a worker. */
+const NO_WORKER_MS = 60_000;
+/** How often it is looked whether anybody is left who can run a call. */
+const LOOK_EVERY_MS = 5_000;
+const MAX_SESSION_KEY = 200;
+/** Who calls from a terminal is asked there; whoever else may decide finds the request in the list. */
+const CONSOLE = { kind: 'console' } as const;
+
+export interface NamedTool {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** What `TOOL` and `--namespace` name. Throws `CONTRACT_INVALID`. */
+export function namedTool(tool: string, namespace: string | undefined): NamedTool {
+  return namespace === undefined ? parseToolName(tool) : { namespace, name: tool };
+}
+
+export async function runCall(context: CliContext, asked: string, options: CallCommandOptions): Promise<number> {
+  const tool = namedTool(asked, options.namespace);
+  const params = await readParams(context, options.params);
+  return withPawl(context, async (pawl) => {
+    const hasWorker = await lookForWorker(context, pawl, tool, options);
+    const session = await openSession(context, pawl, options.session);
+    const callOptions: CallOptions = {
+      namespace: tool.namespace,
+      ...(options.key === undefined ? {} : { idempotencyKey: options.key }),
+      ...(options.dedupe === undefined ? {} : { dedupeMode: options.dedupe }),
+      ...(options.turn === undefined ? {} : { turnId: options.turn }),
+      ...(options.tag === undefined ? {} : { requestTags: options.tag }),
+      ...(options.timeout !== undefined
+        ? { timeoutMs: options.timeout }
+        : hasWorker
+          ? {}
+          : { deadlineAtMs: pawl.backend.clock.now() + NO_WORKER_MS }),
+    };
+    if (context.err.isTTY) showProgress(context, session);
+    const stopLooking = sayWhenAlone(context, pawl, tool);
+    const result = await callAndListen(context, pawl, session, () =>
+      session.submit(tool.name, params, callOptions),
+    ).finally(stopLooking);
+    if (result === 'left') return EXIT_CODES.failed.code;
+    show(context, result, options.json ?? false);
+    return exitCodeOfResult(result);
+  });
+}
+
+/** JSON as it stands, from `@FILE`, or from standard input with `-`. */
+export async function readParams(context: CliContext, given: string): Promise<Readonly<Record<string, unknown>>> {
+  const source = given === '-' ? 'standard input' : given.startsWith('@') ? given.slice(1) : '--params';
+  const read = async (): Promise<Uint8Array | string> => {
+    if (given === '-') return buffer(context.input);
+    if (!given.startsWith('@')) return given;
+    try {
+      return await readFile(resolve(context.cwd, source));
+    } catch (error) {
+      throw usageError(`The parameters cannot be read: ${error instanceof Error ? error.message : String(error)}.`);
+    }
+  };
+  const content = await read();
+  const parsed = readExactJson(content);
+  if (parsed.kind === 'problem')
+    throw usageError(
+      `The parameters (${source}) ${parsed.problem.replace(/^is /, 'are ').replace(/^holds /, 'hold ')}. An example: --params '{"path":"README.md"}'`,
+    );
+  const params = parsed.value;
+  if (typeof params !== 'object' || params === null || Array.isArray(params))
+    throw usageError(
+      `The parameters (${source}) must be a JSON object such as {"path":"README.md"}; got ${startOf(content.toString(), 40)}.`,
+    );
+  return params as Record<string, unknown>;
+}
+
+/** Says what to do when the tool is known but no worker runs it, or nothing is known at all. */
+async function lookForWorker(
+  context: CliContext,
+  pawl: Pawl,
+  tool: NamedTool,
+  { timeout }: CallCommandOptions,
+): Promise<boolean> {
+  const { isOffered, tier, workers } = await whoOffers(pawl, tool);
+  if (isOffered) return true;
+  if (tier !== undefined) {
+    const limit = duration(timeout ?? NO_WORKER_MS);
+    say(context, `no worker that has ${tool.name} is running: ${howToStart(tier)}; waiting for one, at most ${limit}`);
+    return false;
+  }
+  if (workers.length === 0) say(context, `no worker is running: start one with 'pawl up' or 'pawl worker'`);
+  return false;
+}
+
+/** Says it once when the last worker that has the tool goes away while its call waits. */
+function sayWhenAlone(context: CliContext, pawl: Pawl, tool: NamedTool): () => void {
+  let wasOffered = false;
+  const timer = setInterval(async () => {
+    // Without Redis nothing is known of workers.
+    const found = await whoOffers(pawl, tool).catch(() => undefined);
+    if (found === undefined) return;
+    if (wasOffered && !found.isOffered && found.tier !== undefined)
+      say(
+        context,
+        `no worker that has ${tool.name} is running any more: ${howToStart(found.tier)}; Ctrl-C cancels the call`,
+      );
+    wasOffered = found.isOffered;
+  }, LOOK_EVERY_MS);
+  return () => clearInterval(timer);
+}
+
+async function whoOffers(pawl: Pawl, { namespace, name }: NamedTool) {
+  const { tools, workers } = await pawl.catalogue();
+  const offers = tools.filter((tool) => tool.name === name && tool.namespace === namespace);
+  return { isOffered: offers.some((tool) => tool.workers > 0), tier: offers[0]?.tier, workers };
+}
+
+function howToStart(tier: Tier): string {
+  return `start one with 'pawl up' or 'pawl worker --tiers ${tier}'`;
+}
+
+/**
+ * The session that was asked for, opened where there is none. Without one, calls from this folder share a session, so that a
+ * `--key` means the same call next time.
+ */
+async function openSession(context: CliContext, pawl: Pawl, asked: string | undefined): Promise<Session> {
+  const sessionKey = asked ?? sessionOfFolder(context.cwd);
+  try {
+    return await pawl.session(sessionKey);
+  } catch (error) {
+    if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_SESSION') throw error;
+  }
+  const workspaceRoot = pawl.settings.workspaceRoot ?? context.cwd;
+  try {
+    return await pawl.openSession({ kind: 'main', sessionKey, actorId: actorId(), workspaceRoot, channel: CONSOLE });
+  } catch (error) {
+    // Another process opened it meanwhile.
+    if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
+    return pawl.session(sessionKey).catch(() => {
+      throw error;
+    });
+  }
+}
+
+function sessionOfFolder(folder: string): string {
+  const key = `${actorId()}@${hostname()}:${folder}`;
+  if (key.length <= MAX_SESSION_KEY) return key;
+  return `${actorId()}@${hostname()}:${createHash('sha256').update(folder).digest('hex').slice(0, 32)}`;
+}
+
+function actorId(): string {
+  return startOf(userName() ?? 'anonymous', 64);
+}
+
+function showProgress(context: CliContext, session: Session): void {
+  const { events } = session;
+  events.on('queued', ({ callId }) => say(context, `queued as ${callId}`));
+  events.on('progress', ({ progress, total, message }) =>
+    say(
+      context,
+      `${progress}${total === undefined ? '' : ` of ${total}`}${message === undefined ? '' : `: ${message}`}`,
+    ),
+  );
+  events.on('retrying', ({ attempt, delayMs, reasonCode }) =>
+    say(context, `attempt ${attempt} failed with ${reasonCode}; the next one comes in ${duration(delayMs)}`),
+  );
+}
+
+/** Waits for the call's end, and for a person where it needs one. The first Ctrl-C cancels the call, the second one leaves it. */
+async function callAndListen(
+  context: CliContext,
+  pawl: Pawl,
+  session: Session,
+  submit: () => Promise<Submission>,
+): Promise<ToolResultEnvelope | 'left'> {
+  const left = Promise.withResolvers<'left'>();
+  const accepted = Promise.withResolvers<string>();
+  session.events.on('queued', ({ callId }) => accepted.resolve(callId));
+  const cancel = async () => {
+    const callId = await accepted.promise;
+    say(context, `cancelling ${callId}; once more leaves it`);
+    sayCancellation(context, await session.cancel(callId));
+  };
+  // Counted here: one of them may come from the prompt, and is no signal.
+  let interrupts = 0;
+  const interrupt = () => {
+    interrupts += 1;
+    if (interrupts > 1) left.resolve('left');
+    else cancel().catch((error: Error) => say(context, error.message));
+  };
+  const ignore = context.onInterrupt(interrupt);
+  const over = new AbortController();
+  session.events.on('approval-requested', ({ approvalId }) => {
+    const asking = { signal: over.signal, interrupt };
+    askAtConsole(context, pawl, approvalId, asking).catch((error: Error) => say(context, error.message));
+  });
+  try {
+    const ended = submit().then((submission) => submission.result);
+    const result = await Promise.race([ended, left.promise]);
+    if (result === 'left') say(context, `left; the call goes on: see 'pawl calls ls'`);
+    // The loser may still fail, when the connection is closed under it.
+    ended.catch(() => {});
+    return result;
+  } finally {
+    over.abort();
+    ignore();
+  }
+}
+
+function sayCancellation(context: CliContext, { settlement }: Cancellation): void {
+  say(context, SETTLEMENT_SENTENCES[settlement]);
+}
+
+export const SETTLEMENT_SENTENCES = {
+  'cancelled-before-start': 'cancelled before it started: nothing has happened',
+  cancelled: 'cancelled',
+  unsettled: 'cancelled while it ran: its effect may have happened',
+  'too-late': 'too late: the call had ended already',
+} as const satisfies Record<Cancellation['settlement'], string>;
+
+function show(context: CliContext, result: ToolResultEnvelope, asJson: boolean): void {
+  if (asJson) print(context, json(result));
+  else if (result.status === 'success') context.out.write(`${readable(context, result.output)}\n`);
+  if (result.status === 'success') {
+    if (result.cache !== undefined && context.err.isTTY)
+      say(context, `the result of call ${result.callId} from ${duration(result.cache.ageMs)} ago`);
+    return;
+  }
+  if (asJson) return;
+  const { callId } = result;
+  const { code, message, issues = [], retryAfterMs } = result.error;
+  say(context, `${result.toolName}: ${code}: ${message}`);
+  // A long list of issues stands in the message already.
+  if (issues.length === 0 && retryAfterMs !== undefined) say(context, `try again in ${duration(retryAfterMs)}`);
+  if (code === 'SIGNATURE_INVALID') say(context, `'pawl doctor' says which processes hold other signing keys`);
+  if (code === 'LOOP_DETECTED') say(context, 'or name a call that is meant with --key');
+  if (result.attempts > 1) say(context, `after ${count(result.attempts, 'attempt')}`);
+  if (callId !== undefined) for (const line of howToResolve(result.error, callId)) say(context, line);
+}
+
+function readable(
+  context: CliContext,
+  { content, metadata }: Extract<ToolResultEnvelope, { status: 'success' }>['output'],
+): string {
+  const display = metadata?.['display'];
+  if (typeof display !== 'string') return json(content);
+  // A file or a program behind a pipe gets what the tool returned, to the letter.
+  return context.out.isTTY ? shownText(display.replaceAll('\r\n', '\n')) : display;
+}

@@ -1,0 +1,112 @@
+/** `pawl calls`: the ledger. */
+import { type CallFilter, findCalls } from '../../producer/calls/find-calls.ts';
+import { callSummary, callView } from '../../producer/http/core/views.ts';
+import type { Resolution } from '../../producer/calls/resolution.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import { SETTLEMENT_SENTENCES } from './call.ts';
+import { howToResolve, storyOf } from './call-story.ts';
+import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { type Column, duration, json, table } from '../print.ts';
+import { checkBelieved } from '../doctor/signing-keys.ts';
+
+export interface ListCallsOptions extends CallFilter {
+  readonly session?: string;
+  readonly limit: number;
+  readonly json?: boolean;
+}
+
+export const CALL_COLUMNS: readonly Column<CallRecord>[] = [
+  { title: 'CALL', text: ({ callId }) => callId },
+  { title: 'TOOL', text: ({ request }) => request.envelope.toolName },
+  { title: 'STATE', text: standingOf },
+  { title: 'ATTEMPTS', align: 'right', text: ({ attempts }) => String(attempts.length) },
+  { title: 'AGE', align: 'right', text: ({ readAtMs, createdAtMs }) => duration(Math.max(0, readAtMs - createdAtMs)) },
+  { title: 'SESSION', text: ({ request }) => request.envelope.target.sessionKey },
+];
+
+/** `running`, `done`, `failed: TOOL_FAILED`. */
+export function standingOf({ state, phase, outcome }: CallRecord): string {
+  if (state === 'inflight') return phase ?? state;
+  return outcome?.error === undefined || state === 'cancelled' ? state : `${state}: ${outcome.error.code}`;
+}
+
+export async function listCalls(context: CliContext, options: ListCallsOptions): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const { session, limit, tool, state } = options;
+    const isAll = session === undefined && tool === undefined && state === undefined;
+    const { ledger, shards } = pawl.backend;
+    const { records: calls, complete } = await findCalls(shards.places(), ledger, {
+      limit,
+      tool,
+      state,
+      ...(session === undefined ? {} : { sessionKey: session }),
+      isSeen: () => true,
+    });
+    if (options.json === true)
+      print(context, json({ calls: calls.map(callSummary), ...(complete ? {} : { truncated: true }) }));
+    else if (calls.length === 0) say(context, isAll ? 'there are no calls' : 'there are no such calls');
+    else print(context, table(calls, CALL_COLUMNS));
+    if (!complete) say(context, 'older calls were not looked at');
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function showCall(context: CliContext, callId: string, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const record = await pawl.read(callId);
+    if (record === undefined) throw unknownCall(callId);
+    print(context, options.json === true ? json(callView(record)) : storyOf(record));
+    return EXIT_CODES.success.code;
+  });
+}
+
+/** Exit code 6 when the effect of the cancelled call may have happened, 1 when the call had ended already. */
+export async function cancelCall(context: CliContext, callId: string, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const { settlement, result } = await pawl.cancel(callId);
+    if (options.json === true)
+      print(context, json({ callId, settlement, ...(result === undefined ? {} : { result }) }));
+    else {
+      print(context, `${callId} ${SETTLEMENT_SENTENCES[settlement]}`);
+      if (settlement !== 'too-late' && result?.status === 'error')
+        for (const line of howToResolve(result.error, callId)) say(context, line);
+    }
+    if (settlement === 'too-late') return EXIT_CODES.failed.code;
+    return settlement === 'unsettled' ? EXIT_CODES.outcomeUnknown.code : EXIT_CODES.success.code;
+  });
+}
+
+export interface ResolveCallOptions {
+  readonly as: Resolution['as'];
+  readonly output?: string;
+  readonly json?: boolean;
+}
+
+export async function resolveCall(context: CliContext, callId: string, options: ResolveCallOptions): Promise<number> {
+  const resolution = resolutionOf(options);
+  return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
+    const record = await pawl.resolve(callId, resolution);
+    print(context, options.json === true ? json(callView(record)) : `${callId} is now ${standingOf(record)}`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+function resolutionOf({ as, output }: ResolveCallOptions): Resolution {
+  if (output === undefined) return { as };
+  if (as !== 'succeeded') throw usageError(`--output belongs to --as succeeded; this is --as ${as}.`);
+  try {
+    return { as, output: JSON.parse(output) as unknown };
+  } catch (error) {
+    throw usageError(`--output is not JSON: ${error instanceof Error ? error.message : String(error)}.`);
+  }
+}
+
+function unknownCall(callId: string): PawlError {
+  return new PawlError(
+    'UNKNOWN_CALL',
+    `There is no call ${callId}, or its record has expired. 'pawl calls ls' lists the newest ones.`,
+  );
+}

@@ -1,0 +1,88 @@
+/** `pawl sessions capture`: a session's calls as a skill and a plan, for a person to review. */
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import type { Pawl } from '../../producer/client.ts';
+import { type CapturedCall, captureOf } from '../../shared/sessions/capture.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { placeFor } from '../../shared/calls/call-id.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { count, json, jsonLine } from '../print.ts';
+
+export interface CaptureOptions {
+  readonly name?: string;
+  /** The skill's own folder is made in it. Default: the present one. */
+  readonly out?: string;
+  readonly limit: number;
+  readonly json?: boolean;
+}
+
+const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
+
+export async function captureSession(context: CliContext, key: string, options: CaptureOptions): Promise<number> {
+  const { limit, out = '.' } = options;
+  const name = options.name ?? nameFor(key);
+  if (!NAME.test(name)) throw usageError(`--name must be letters, digits, _, . and -; got ${jsonLine(name)}.`);
+  return withPawl(context, async (pawl) => {
+    const { record } = await pawl.session(key);
+    const calls = await callsOf(pawl, key, limit);
+    const taint = (record.taint ?? []).map(({ source }) => source);
+    const capturedAt = new Date(await pawl.backend.ledger.now()).toISOString();
+    const { skill, plan, leftOut } = captureOf(calls, { name, sessionKey: key, taint, capturedAt });
+    const steps = Object.keys(plan.nodes).length;
+    if (steps === 0) throw usageError(`The session ${jsonLine(key)} has no call that succeeded and is still kept.`);
+    const folder = resolve(context.cwd, out, name);
+    const files = { skill: join(folder, 'SKILL.md'), plan: join(folder, 'plan.json') };
+    await mkdir(folder, { recursive: true });
+    await writeNew(files.plan, `${json(plan)}\n`);
+    await writeNew(files.skill, skill);
+    if (options.json === true) print(context, json({ ...files, steps, leftOut }));
+    else {
+      print(context, `${files.skill}\n${files.plan}`);
+      say(context, `${count(steps, 'step')} for you to review: the skill is off until you set enabled: true in it`);
+      if (leftOut > 0) say(context, `${count(leftOut, 'call')} that did not succeed left out`);
+    }
+    return EXIT_CODES.success.code;
+  });
+}
+
+/** The oldest first, whole. */
+async function callsOf(pawl: Pawl, sessionKey: string, limit: number): Promise<readonly CapturedCall[]> {
+  const listed = await pawl.calls({ sessionKey, limit });
+  // With the parameters that ran: an approver may have edited them. Where those are not kept, the call cannot be captured.
+  const read = await Promise.all(listed.map(({ callId }) => pawl.callOf(callId).catch(unlessNotKept)));
+  return read
+    .filter((record) => record !== undefined)
+    .sort((one, other) => one.createdAtMs - other.createdAtMs)
+    .map(captured);
+}
+
+function unlessNotKept(error: unknown): undefined {
+  if (!(error instanceof PawlError) || error.code !== 'CALL_NOT_COMPENSABLE') throw error;
+}
+
+function captured({ callId, request, outcome }: CallRecord): CapturedCall {
+  const { toolNamespace: namespace, toolName: name, payload } = request.envelope;
+  return { tool: { namespace, name, tier: placeFor(callId).tier }, params: payload.params, outcome };
+}
+
+/** A file of the user's stays as it is. */
+async function writeNew(path: string, text: string): Promise<void> {
+  try {
+    await writeFile(path, text, { flag: 'wx' });
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'EEXIST')
+      throw usageError(`${path} is there already: name another skill with --name, or another folder with --out.`);
+    throw error;
+  }
+}
+
+function nameFor(sessionKey: string): string {
+  return (
+    sessionKey
+      .replace(/[^A-Za-z0-9_.-]+/g, '-')
+      .replace(/^[^A-Za-z0-9]+/, '')
+      .slice(0, 128) || 'captured'
+  );
+}

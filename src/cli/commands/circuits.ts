@@ -1,0 +1,61 @@
+/** `pawl circuits`: the fleet's breakers. */
+import type { EnforcedCircuit } from '../../producer/circuits/circuit-effects.ts';
+import { circuitView } from '../../producer/http/core/views.ts';
+import { nearest } from '../../shared/schema/schema.ts';
+import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { type Column, json, moment, table } from '../print.ts';
+
+const COLUMNS: readonly Column<EnforcedCircuit>[] = [
+  { title: 'CIRCUIT', text: ({ key }) => key },
+  { title: 'TIER', text: ({ place }) => place.tier },
+  { title: 'STATE', text: ({ circuit }) => circuit.state },
+  { title: 'ENFORCEMENT', text: ({ enforcement }) => enforcement },
+  { title: 'FAILURES', align: 'right', text: ({ failures }) => String(failures) },
+  {
+    title: 'SINCE',
+    text: ({ circuit }) =>
+      'openedAtMs' in circuit && circuit.openedAtMs !== undefined ? moment(circuit.openedAtMs) : '',
+  },
+  { title: 'WHY', text: ({ circuit }) => ('reason' in circuit ? circuit.reason : '') },
+];
+
+export async function listCircuits(context: CliContext, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const circuits = await pawl.circuits();
+    show(context, circuits, options.json ?? false);
+    if (circuits.length === 0 && options.json !== true) say(context, 'no circuit has ever opened: all calls pass');
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function setCircuit(
+  context: CliContext,
+  action: 'force_open' | 'reset',
+  key: string,
+  options: { reason?: string; json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const changed = await pawl.setCircuit(action, isCircuitKey(key) ? { key } : { tool: key }, options.reason);
+    if (changed.length === 0) {
+      const near = nearest(
+        key,
+        (await pawl.circuits()).map((circuit) => circuit.key),
+      );
+      const hint = near.length > 0 ? ` Did you mean ${near.join(' or ')}?` : ` 'pawl circuits ls' lists them.`;
+      throw usageError(`There is no circuit ${JSON.stringify(key)} that ever opened.${hint}`);
+    }
+    show(context, changed, options.json ?? false);
+    return EXIT_CODES.success.code;
+  });
+}
+
+/** A circuit's own key; anything else names a tool. */
+function isCircuitKey(text: string): boolean {
+  return /^(?:tool:|dependency:|global(?:@|$))/.test(text);
+}
+
+function show(context: CliContext, circuits: readonly EnforcedCircuit[], asJson: boolean): void {
+  if (asJson) print(context, json({ circuits: circuits.map(circuitView) }));
+  else if (circuits.length > 0) print(context, table(circuits, COLUMNS));
+}

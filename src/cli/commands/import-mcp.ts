@@ -1,0 +1,280 @@
+/** `pawl tools import-mcp`: an MCP server's tools, looked at from here, declared for the whole fleet (C20, C22). */
+import { existsSync } from 'node:fs';
+import { isAbsolute, resolve } from 'node:path';
+import type { Registry } from '../../producer/tools/registry.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import {
+  type ImportPlan,
+  type ImportPolicy,
+  type McpConnectionOptions,
+  type McpValue,
+  mcpConnectionSchema,
+  namespaceOf,
+  planImport,
+  resourceSpecs,
+} from '../../shared/connectors/mcp.ts';
+import { TIERS, type Tier } from '../../shared/tools/tool.ts';
+import { isToolSpec, type PutSpec, parseToolName, type SpecOf, specRecord } from '../../shared/connectors/declared-tool.ts';
+import type { McpConnections } from '../../workers/connectors/mcp/tools.ts';
+import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { json, table } from '../print.ts';
+import { checkBelieved } from '../doctor/signing-keys.ts';
+
+const LOOK_TIMEOUT_MS = 60_000;
+
+export interface ImportRequest {
+  readonly registry: Registry;
+  readonly connections: McpConnections;
+  readonly server: string;
+  /** Default: as it was imported. */
+  readonly connection?: McpConnectionOptions | undefined;
+  readonly policy: ImportPolicy;
+  /** Somebody has looked at what changed. */
+  readonly accept: boolean;
+}
+
+export interface ImportOutcome {
+  readonly server: string;
+  /** `drifted`: the server is not what was accepted, and nothing was changed. */
+  readonly state: 'declared' | 'drifted';
+  readonly tools: readonly {
+    readonly tool: string;
+    readonly tier: Tier;
+    readonly effects: string;
+    readonly change: string;
+    readonly differs: readonly string[];
+  }[];
+  readonly gone: readonly string[];
+  readonly refused: ImportPlan['refused'];
+  readonly resources: boolean;
+}
+
+/** Looks at a server and declares its tools; once some are declared, only with `accept` if anything differs. */
+export async function importServer(request: ImportRequest): Promise<ImportOutcome> {
+  const { registry, connections, server, policy } = request;
+  const known = (await registry.list()).filter(
+    (record): record is SpecOf<'mcp'> =>
+      isToolSpec(record) && record.kind === 'mcp' && 'tool' in record.routing && record.routing.server === server,
+  );
+  const connection = request.connection ?? connectionOf(known);
+  if (connection === undefined)
+    throw usageError(`No MCP server ${server} was imported yet: say how it is reached, by -- COMMAND… or --url URL.`);
+  const reached = connections.to(server, connection);
+  const definitions = await reached.definitions(AbortSignal.timeout(LOOK_TIMEOUT_MS));
+  const resources = await reached.hasResources();
+  const version = await reached.version();
+  const plan = planImport({ server, version, connection, definitions, policy, known, whyInvalid });
+  const drifted = plan.drifted && !request.accept;
+  const refused = [...plan.refused];
+  if (!drifted) {
+    refused.push(...(await declare(registry, plan)));
+    await declareResources(registry, server, resources ? connection : undefined);
+  }
+  const left = new Set(refused.map(({ tool }) => tool));
+  return {
+    server,
+    state: drifted ? 'drifted' : 'declared',
+    tools: plan.tools
+      .filter(({ tool }) => !left.has(tool))
+      .map(({ tool, spec, change, differs }) => ({
+        tool,
+        tier: spec.tier ?? 'system',
+        effects: spec.effects ?? 'once',
+        change,
+        differs,
+      })),
+    gone: plan.gone,
+    refused,
+    resources,
+  };
+}
+
+function connectionOf(known: readonly SpecOf<'mcp'>[]): McpConnectionOptions | undefined {
+  const routing = known[0]?.routing;
+  return routing !== undefined && 'connection' in routing ? routing.connection : undefined;
+}
+
+/** A tool that cannot be declared, such as one with an unusable schema, is left out and told of. */
+function whyInvalid(tool: string, spec: PutSpec): string | undefined {
+  try {
+    specRecord(spec, { ...parseToolName(tool), revision: 1, updatedAtMs: 0, updatedBy: 'import-mcp' });
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
+    return error.message;
+  }
+}
+
+/** A tool whose name the workers' own tools have taken is left out, too. */
+async function declare(registry: Registry, plan: ImportPlan): Promise<ImportPlan['refused']> {
+  const refused: { tool: string; why: string }[] = [];
+  for (const { tool, spec, change } of plan.tools) {
+    if (change === 'same') continue;
+    try {
+      await registry.put(tool, spec, { by: 'import-mcp', imported: true });
+    } catch (error) {
+      if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
+      refused.push({ tool, why: error.message });
+    }
+  }
+  for (const tool of plan.gone) await registry.remove(tool, { by: 'import-mcp' });
+  return refused;
+}
+
+/** The tools for resources know all servers that have some. */
+async function declareResources(
+  registry: Registry,
+  server: string,
+  connection: McpConnectionOptions | undefined,
+): Promise<void> {
+  const before = await registry.read('list_mcp_resources');
+  const known =
+    isToolSpec(before) && before.kind === 'mcp' && 'servers' in before.routing ? before.routing.servers : {};
+  const { [server]: _, ...others } = known;
+  const servers = connection === undefined ? others : { ...others, [server]: connection };
+  if (JSON.stringify(servers) === JSON.stringify(known)) return;
+  for (const [tool, spec] of Object.entries(resourceSpecs(servers))) {
+    if (Object.keys(servers).length > 0) await registry.put(tool, spec, { by: 'import-mcp', imported: true });
+    else if ((await registry.read(tool)) !== undefined) await registry.remove(tool, { by: 'import-mcp' });
+  }
+}
+
+export interface ImportMcpOptions {
+  readonly url?: string;
+  readonly header?: readonly string[];
+  readonly env?: readonly string[];
+  readonly folder?: string;
+  readonly network?: boolean;
+  readonly tier?: string;
+  readonly readOnly?: readonly string[];
+  readonly only?: readonly string[];
+  readonly trustAnnotations?: boolean;
+  readonly accept?: boolean;
+  readonly json?: boolean;
+}
+
+export async function importMcp(
+  context: CliContext,
+  server: string,
+  command: readonly string[],
+  options: ImportMcpOptions,
+): Promise<number> {
+  const connection = connectionFrom(server, command, options);
+  const { createLogger, loadSettings, PAWL_VERSION } = await import('../../main.ts');
+  const { McpConnections } = await import('../../workers/connectors/mcp/tools.ts');
+  const settings = await loadSettings();
+  return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
+    const connections = new McpConnections({
+      settings,
+      environment: context.environment,
+      log: createLogger({ ...settings, logLevel: 'error' }),
+      pawlVersion: PAWL_VERSION,
+    });
+    try {
+      const outcome = await importServer({
+        registry: pawl.registry,
+        connections,
+        server,
+        connection,
+        policy: { ...options, tier: tierFrom(options.tier) },
+        accept: options.accept ?? false,
+      }).catch((error: unknown) => {
+        hintAtRelative(context, command);
+        throw error;
+      });
+      print(context, options.json === true ? json(outcome) : told(outcome));
+      for (const { tool, why } of outcome.refused) say(context, `${tool} was left out: ${why}`);
+      if (outcome.state === 'declared') return EXIT_CODES.success.code;
+      say(
+        context,
+        `${server} is not what was accepted: nothing was changed. To accept it: pawl tools import-mcp ${server} --accept`,
+      );
+      return EXIT_CODES.failed.code;
+    } finally {
+      await connections.close();
+    }
+  });
+}
+
+/** The program is started in a folder of its own, on this machine or another: a path from here leads nowhere there. */
+function hintAtRelative(context: CliContext, command: readonly string[]): void {
+  const relative = command.find((part) => !isAbsolute(part) && existsSync(resolve(context.cwd, part)));
+  if (relative === undefined) return;
+  say(
+    context,
+    `${relative} leads from this folder, and MCP servers are started in one of their own: write ${resolve(context.cwd, relative)}.`,
+  );
+}
+
+function connectionFrom(
+  server: string,
+  command: readonly string[],
+  { url, header = [], env = [], folder, network }: ImportMcpOptions,
+): McpConnectionOptions | undefined {
+  if (!/^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/.test(server))
+    throw usageError(
+      `The server's name must be a letter and up to 63 letters, digits, _ or -; got ${JSON.stringify(server)}.`,
+    );
+  if (url !== undefined && command.length > 0) throw usageError('Give --url or a command, not both.');
+  if (url === undefined && command.length === 0) return undefined;
+  const given =
+    url === undefined
+      ? {
+          transport: 'stdio',
+          command,
+          environment: Object.fromEntries(env.map(variable)),
+          network: network ?? false,
+          ...defined({ folder }),
+        }
+      : { transport: 'http', url, headers: Object.fromEntries(header.map(headerFrom)) };
+  const parsed = mcpConnectionSchema.safeParse(given);
+  if (!parsed.success)
+    throw usageError(
+      `The server cannot be reached like this: ${parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ')}.`,
+    );
+  return parsed.data;
+}
+
+/** `NAME=VALUE`, or `NAME` alone for the worker's own variable of that name. */
+function variable(text: string): [string, McpValue] {
+  const at = text.indexOf('=');
+  return at === -1 ? [text, { env: text }] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+/** `Name: value`, or `Name: env:VARIABLE` for what stands in the worker's variable. */
+function headerFrom(text: string): [string, McpValue] {
+  const at = text.indexOf(':');
+  if (at < 1) throw usageError(`A header is written as "Name: value"; got ${JSON.stringify(text)}.`);
+  const value = text.slice(at + 1).trim();
+  return [text.slice(0, at).trim(), value.startsWith('env:') ? { env: value.slice('env:'.length) } : value];
+}
+
+function tierFrom(text: string | undefined): Tier | undefined {
+  if (text === undefined || (TIERS as readonly string[]).includes(text)) return text as Tier | undefined;
+  throw usageError(`--tier must be one of ${TIERS.join(', ')}; got ${JSON.stringify(text)}.`);
+}
+
+function told({ server, tools, gone, resources }: ImportOutcome): string {
+  const rows = [
+    ...tools.map(({ tool, tier, effects, change, differs }) => ({
+      tool,
+      tier,
+      effects,
+      change: differs.length === 0 ? change : `${change}: ${differs.join(', ')}`,
+    })),
+    ...gone.map((tool) => ({ tool, tier: '', effects: '', change: 'gone' })),
+  ];
+  if (rows.length === 0) return `${namespaceOf(server)} offers no tools`;
+  const lines = table(rows, [
+    { title: 'TOOL', text: ({ tool }) => tool },
+    { title: 'TIER', text: ({ tier }) => tier },
+    { title: 'EFFECTS', text: ({ effects }) => effects },
+    { title: 'CHANGE', text: ({ change }) => change },
+  ]);
+  return resources
+    ? `${lines}\nits resources: list_mcp_resources, list_mcp_resource_templates, read_mcp_resource`
+    : lines;
+}

@@ -1,0 +1,76 @@
+/** `pawl policy explain`: what policy says about a call, and which rule decided. */
+import type { Pawl } from '../../producer/client.ts';
+import { toolPolicy } from '../../shared/config/config.ts';
+import { evaluate, taintOf, type Verdict } from '../../shared/policy/policy.ts';
+import { GIVE_A_CHANNEL, OPEN } from '../../shared/sessions/session.ts';
+import { shownLine } from '../../shared/util/text/visible-text.ts';
+import { qualifiedName } from '../../shared/tools/tool.ts';
+import { ruleOf } from '../../shared/connectors/declared-tool.ts';
+import { namedTool, readParams } from './call.ts';
+import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { json, table } from '../print.ts';
+
+export interface ExplainOptions {
+  readonly session?: string;
+  readonly params?: string;
+  readonly namespace?: string;
+  readonly taint?: readonly string[];
+  readonly json?: boolean;
+}
+
+export async function explainPolicy(context: CliContext, tool: string, options: ExplainOptions): Promise<number> {
+  const params = options.params === undefined ? undefined : await readParams(context, options.params);
+  return withPawl(context, async (pawl) => {
+    const { verdict, channel } = await verdictOn(pawl, tool, params, options);
+    if (options.json === true) print(context, json({ tool, ...verdict, channel }));
+    else {
+      print(context, shownLine(`${verdict.decision}: ${verdict.reason} (${verdict.rule})`));
+      print(
+        context,
+        table(verdict.rulings, [
+          { title: '', text: ({ rule }) => (rule === verdict.rule ? '*' : '') },
+          { title: 'DECISION', text: ({ decision }) => decision },
+          { title: 'RULE', text: ({ rule }) => rule },
+          { title: 'REASON', text: ({ reason }) => reason },
+        ]),
+      );
+      if (verdict.decision === 'ask' && channel === 'none') say(context, nobodyAsked(options.session));
+    }
+    return EXIT_CODES.success.code;
+  });
+}
+
+async function verdictOn(
+  pawl: Pawl,
+  asked: string,
+  params: Readonly<Record<string, unknown>> | undefined,
+  { session: sessionKey, namespace: given, taint = [] }: ExplainOptions,
+): Promise<{ readonly verdict: Verdict; readonly channel: string }> {
+  const { namespace, name } = namedTool(asked, given);
+  const { tools } = await pawl.catalogue();
+  const tool = tools.find((each) => each.name === name && each.namespace === namespace);
+  if (tool === undefined) throw usageError(`There is no tool ${JSON.stringify(asked)}; 'pawl tools' lists them.`);
+  const record = sessionKey === undefined ? undefined : (await pawl.session(sessionKey)).record;
+  const declared = await pawl.registry.read(qualifiedName(tool));
+  const route = record === undefined ? undefined : await pawl.approvals.routeOf(record);
+  const channel = route?.channel.kind ?? 'none';
+  const verdict = evaluate({
+    tool,
+    session: record ?? { kind: 'main', state: OPEN },
+    toolPolicy: toolPolicy(pawl.settings, tool),
+    policy: pawl.settings.policy,
+    registry: ruleOf(declared),
+    channel,
+    ...(params === undefined ? {} : { params }),
+    taint: [...taint, ...taintOf([], record)],
+    sandbox: pawl.settings.sandbox,
+  });
+  return { verdict, channel };
+}
+
+function nobodyAsked(session: string | undefined): string {
+  return session === undefined
+    ? `that is for a session with a channel: without one nobody can be asked, and the call is denied; ${GIVE_A_CHANNEL}`
+    : `nobody can be asked: neither this session nor one above it has a channel to a person, so the call is denied; ${GIVE_A_CHANNEL}`;
+}

@@ -1,0 +1,55 @@
+/** `pawl questions`: what tools ask people, and answering. */
+import type { Reply } from '../../producer/approvals/questions.ts';
+import type { QuestionRecord } from '../../shared/store/approvals/questions.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { type CliContext, operatorName, print, say, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { type Column, duration, json, table } from '../print.ts';
+import { checkBelieved } from '../doctor/signing-keys.ts';
+
+const COLUMNS: readonly Column<QuestionRecord>[] = [
+  { title: 'ID', text: ({ id }) => id },
+  {
+    title: 'ASKED BY',
+    text: ({ actorId, sessionActorId }) =>
+      sessionActorId === undefined ? actorId : `${sessionActorId}, in the name of ${actorId}`,
+  },
+  { title: 'SESSION', text: ({ session }) => session },
+  { title: 'LEFT', text: ({ expiresAtMs }) => duration(Math.max(0, expiresAtMs - Date.now())) },
+  { title: 'QUESTION', text: ({ text }) => startOf(text, 120) },
+  { title: 'ANSWERS', text: answers },
+];
+
+export async function listQuestions(
+  context: CliContext,
+  options: { readonly limit: number; readonly json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const questions = await pawl.questions.list(options.limit);
+    if (options.json === true) print(context, json({ questions }));
+    else if (questions.length > 0) print(context, table(questions, COLUMNS));
+    else say(context, 'nothing is asked');
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function replyToQuestion(
+  context: CliContext,
+  id: string,
+  reply: Reply,
+  options: { readonly json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
+    const by = operatorName();
+    await pawl.questions.reply(id, reply, by);
+    if (options.json === true) print(context, json({ id, ...reply, by }));
+    else print(context, 'answer' in reply ? 'answered' : 'dismissed');
+    return EXIT_CODES.success.code;
+  });
+}
+
+function answers({ options = [], freeText }: QuestionRecord): string {
+  const values = options.map(({ value }) => value);
+  return startOf([...values, ...(freeText ? ['any text'] : [])].join(', '), 80);
+}

@@ -1,0 +1,173 @@
+/** `pawl tools add|rm|enable|disable|import-openapi`: declaring tools while the system runs. */
+import { readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { parse as parseYaml } from 'yaml';
+import type { SecretSource } from '../../shared/connectors/connector.ts';
+import { importOpenApi } from '../../shared/connectors/openapi-import.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import type { PutSpec, RegistryRecord } from '../../shared/connectors/declared-tool.ts';
+import { type CliContext, operatorName, print, say, usageError, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { count, json, table } from '../print.ts';
+import { checkBelieved } from '../doctor/signing-keys.ts';
+
+const byMe = () => ({ by: operatorName() });
+
+/** A file of one declaration, or a list of them, each with its `name`; or what `import-openapi --dry-run --json` prints. */
+export async function addTools(
+  context: CliContext,
+  file: string,
+  options: { name?: string; json?: boolean },
+): Promise<number> {
+  const content = await readDocument(context, file);
+  const declared = declarationsIn(content).map((entry, index) =>
+    declarationOf(entry, `${file}: tool ${index + 1}`, options.name),
+  );
+  if (options.name !== undefined && declared.length !== 1) throw usageError('--name is for a file of one tool.');
+  return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
+    const records: RegistryRecord[] = [];
+    for (const { named, spec } of declared) records.push((await pawl.registry.put(named, spec, byMe())).record);
+    show(context, records, options.json);
+    return EXIT_CODES.success.code;
+  });
+}
+
+function declarationsIn(content: unknown): readonly unknown[] {
+  const { tools } = (content ?? {}) as { readonly tools?: unknown };
+  if (Array.isArray(tools)) return tools;
+  return Array.isArray(content) ? content : [content];
+}
+
+/** Looked at before the first one is declared: of a file, all are or none. */
+function declarationOf(entry: unknown, where: string, name: string | undefined): { named: string; spec: PutSpec } {
+  if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
+    throw usageError(`${where} must be an object, a tool's declaration; got ${JSON.stringify(entry) ?? 'nothing'}.`);
+  const { name: own, namespace, ...spec } = entry as Readonly<Record<string, unknown>>;
+  for (const [field, value] of Object.entries({ name: own, namespace }))
+    if (value !== undefined && typeof value !== 'string')
+      throw usageError(`${where}: ${field} must be text; got ${JSON.stringify(value)}.`);
+  const named = name ?? (namespace === undefined ? own : own === undefined ? undefined : `${namespace}.${own}`);
+  if (named === undefined) throw usageError(`${where} has no name; add "name", or give --name.`);
+  return { named: named as string, spec: spec as PutSpec };
+}
+
+export async function removeTool(context: CliContext, name: string, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
+    await pawl.registry.remove(name, byMe());
+    if (options.json === true) print(context, json({ removed: name }));
+    else say(context, `${name} was removed`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function switchTool(
+  context: CliContext,
+  name: string,
+  enabled: boolean,
+  options: { json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
+    const record = await pawl.registry.patch(name, { enabled }, byMe());
+    if (options.json === true) print(context, json(record));
+    else say(context, `${name} is ${enabled ? 'enabled' : 'disabled'} for the whole fleet`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export interface ImportOpenApiOptions {
+  readonly namespace?: string;
+  readonly server?: string;
+  readonly tag?: readonly string[];
+  readonly operation?: readonly string[];
+  readonly readOnly?: boolean;
+  readonly secret?: readonly string[];
+  readonly concurrency?: number;
+  readonly perSecond?: number;
+  readonly dryRun?: boolean;
+  readonly json?: boolean;
+}
+
+export async function importOpenApiFile(
+  context: CliContext,
+  file: string,
+  options: ImportOpenApiOptions,
+): Promise<number> {
+  const { tag, operation, secret = [], dryRun, json: asJson, ...rest } = options;
+  const imported = importOpenApi(await readDocument(context, file), {
+    ...rest,
+    ...(tag === undefined ? {} : { tags: tag }),
+    ...(operation === undefined ? {} : { operations: operation }),
+    secrets: Object.fromEntries(secret.map(secretOf)),
+  });
+  for (const { operation: left, reason } of imported.skipped) say(context, `left out: ${left}: ${reason}`);
+  if (imported.tools.length === 0) throw usageError(`${file}: no operation was selected that can be imported.`);
+  if (dryRun === true) {
+    const tools = imported.tools.map(({ name, spec }) => ({ name, ...spec }));
+    if (asJson === true) print(context, json({ tools, skipped: imported.skipped }));
+    else
+      print(
+        context,
+        table(tools, [
+          { title: 'TOOL', text: ({ name }) => name },
+          { title: 'DESCRIPTION', text: ({ description }) => startOf(description.split('\n')[0] ?? '', 80) },
+        ]),
+      );
+    return EXIT_CODES.success.code;
+  }
+  return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
+    const records: RegistryRecord[] = [];
+    for (const { name, spec } of imported.tools)
+      records.push((await pawl.registry.put(name, spec, { ...byMe(), imported: true })).record);
+    if (asJson === true) print(context, json({ tools: records, skipped: imported.skipped }));
+    else show(context, records);
+    say(context, `${count(records.length, 'tool')} in the namespace ${imported.namespace}`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+/** `SCHEME=env:NAME`, `SCHEME=file:/path` or `SCHEME=exec:/program`. */
+function secretOf(text: string): [string, SecretSource] {
+  const [, scheme, kind, value] = /^([^=]+)=(env|file|exec):(.+)$/.exec(text) ?? [];
+  if (scheme === undefined || value === undefined)
+    throw usageError(
+      `--secret must be SCHEME=env:NAME, SCHEME=file:/path or SCHEME=exec:/program; got ${JSON.stringify(text)}.`,
+    );
+  return [scheme, kind === 'env' ? { env: value } : kind === 'file' ? { file: value } : { exec: [value] }];
+}
+
+const BYTE_ORDER_MARK = '\ufeff';
+
+/** JSON or YAML. */
+async function readDocument(context: CliContext, file: string): Promise<unknown> {
+  let text: string;
+  try {
+    text = (await readFile(resolve(context.cwd, file), 'utf8')).replace(BYTE_ORDER_MARK, '');
+  } catch (error) {
+    throw usageError(`${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  try {
+    return /^\s*[{[]/.test(text) ? JSON.parse(text) : parseYaml(text, { merge: true });
+  } catch (error) {
+    throw usageError(
+      `${file} is neither JSON nor YAML: ${error instanceof Error ? error.message.split('\n')[0] : String(error)}`,
+    );
+  }
+}
+
+function show(context: CliContext, records: readonly RegistryRecord[], asJson = false): void {
+  if (asJson) print(context, json({ tools: records }));
+  else
+    print(
+      context,
+      table(records, [
+        { title: 'TOOL', text: ({ namespace, name }) => `${namespace}.${name}` },
+        { title: 'KIND', text: ({ kind }) => kind },
+        { title: 'TIER', text: (record) => ('tier' in record ? record.tier : '') },
+        { title: 'REVISION', align: 'right', text: ({ revision }) => String(revision) },
+      ]),
+    );
+}

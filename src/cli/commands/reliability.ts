@@ -1,0 +1,92 @@
+/** `pawl reliability`: the switches of deduplication, retries and circuits (R33). */
+import type { Pawl } from '../../producer/client.ts';
+import type { ReliabilityModes } from '../../shared/config/switches.ts';
+import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { type Column, count, json, moment, table } from '../print.ts';
+
+interface ToolModes {
+  readonly tool: string;
+  readonly modes: ReliabilityModes;
+}
+
+const COLUMNS: readonly Column<ToolModes>[] = [
+  { title: 'TOOL', text: ({ tool }) => tool },
+  { title: 'LAYER', text: ({ modes }) => (modes.enabled ? 'on' : 'off') },
+  { title: 'DEDUPE', text: ({ modes }) => modes.dedupe },
+  { title: 'RETRY', text: ({ modes }) => modes.retry },
+  { title: 'CIRCUITS', text: ({ modes }) => modes.circuits },
+];
+
+export async function listReliability(context: CliContext, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, (pawl) => show(context, pawl, options.json ?? false));
+}
+
+export async function setReliability(
+  context: CliContext,
+  enabled: boolean,
+  { tool, reason, json: asJson }: { tool?: string; reason?: string; json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    await pawl.setReliability(enabled, {
+      ...(tool === undefined ? {} : { tool }),
+      ...(reason === undefined ? {} : { reason }),
+    });
+    return show(context, pawl, asJson ?? false);
+  });
+}
+
+export async function flushCalls(
+  context: CliContext,
+  {
+    call,
+    session,
+    tool,
+    all,
+    json: asJson,
+  }: { call?: string; session?: string; tool?: string; all?: boolean; json?: boolean },
+): Promise<number> {
+  if (all !== true && call === undefined && session === undefined && tool === undefined)
+    throw usageError('Say what to forget: --call ID, --session KEY, --tool NAME, or --all.');
+  if (all === true && (call !== undefined || session !== undefined || tool !== undefined))
+    throw usageError('--all goes without --call, --session and --tool.');
+  if (call !== undefined && (session !== undefined || tool !== undefined))
+    throw usageError('--call goes without --session and --tool.');
+  return withPawl(context, async (pawl) => {
+    const flushed = await pawl.flush({
+      ...(call === undefined ? {} : { callId: call }),
+      ...(session === undefined ? {} : { sessionKey: session }),
+      ...(tool === undefined ? {} : { tool }),
+    });
+    if (asJson === true) print(context, json(flushed));
+    else print(context, `forgot ${count(flushed.flushed, 'call')}`);
+    if (flushed.inflight > 0) say(context, `${count(flushed.inflight, 'call')} in flight stayed`);
+    if (flushed.unresolved > 0)
+      say(
+        context,
+        `${count(flushed.unresolved, 'call')} with an unknown outcome stayed: 'pawl calls resolve' settles them; one that was cancelled is forgotten with --call`,
+      );
+    return EXIT_CODES.success.code;
+  });
+}
+
+async function show(context: CliContext, pawl: Pawl, asJson: boolean): Promise<number> {
+  const state = await pawl.reliability();
+  if (asJson) {
+    const { enabled, words, shadow } = state;
+    const tools = state.tools.map(({ tool, modes }) => ({ tool, ...modes }));
+    print(context, json({ enabled, operator: words, tools, shadow }));
+    return EXIT_CODES.success.code;
+  }
+  print(context, table(state.tools, COLUMNS));
+  const { all, tools } = state.words;
+  const said = Object.entries({ ...(all === undefined ? {} : { 'all tools': all }), ...tools });
+  for (const [about, { enabled, atMs, reason }] of said)
+    say(
+      context,
+      `${about}: ${enabled ? 'enabled' : 'disabled'} by an operator at ${moment(atMs)}${reason === undefined ? '' : ` (${reason})`}`,
+    );
+  for (const { kind, tool, count } of state.shadow)
+    say(context, `shadow: ${tool} would have been ${kind} ${count} ${count === 1 ? 'time' : 'times'}`);
+  return EXIT_CODES.success.code;
+}

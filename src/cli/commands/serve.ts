@@ -1,0 +1,49 @@
+/** `pawl serve`: the HTTP API and Bull Board, without workers. */
+import { loadSettings } from '../../main.ts';
+import { type CliContext, print } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { openFrontDoor } from '../processes/api-process.ts';
+import { jsonLine } from '../print.ts';
+import { loadToolFiles, toolsetsOf } from '../processes/tool-files.ts';
+
+export interface ServeOptions {
+  readonly port?: number;
+  readonly host?: string;
+  /** Their hooks run around the calls that come in here, their toolsets say what sessions see; their tools are the workers'. */
+  readonly tools?: readonly string[];
+  readonly json?: boolean;
+}
+
+export async function runServe(context: CliContext, options: ServeOptions): Promise<number> {
+  const { port, host } = options;
+  const settings = await loadSettings({
+    ...(port === undefined ? {} : { httpPort: port }),
+    ...(host === undefined ? {} : { httpHost: host }),
+  });
+  const asked = Promise.withResolvers<void>();
+  const ignore = context.onInterrupt(
+    (times) => {
+      if (times > 1) context.endNow(EXIT_CODES.failed.code);
+      asked.resolve();
+    },
+    { hangUp: true },
+  );
+  try {
+    const files = await loadToolFiles(options.tools ?? [], context.cwd);
+    const door = await openFrontDoor(settings, { hooks: files.hooks, toolsets: await toolsetsOf(files) });
+    try {
+      await Promise.race([door.ready(), asked.promise]);
+      const { addresses } = door;
+      print(
+        context,
+        options.json === true ? jsonLine({ event: 'ready', pid: process.pid, ...addresses }) : door.describe(),
+      );
+      await asked.promise;
+    } finally {
+      await door.close();
+    }
+    return EXIT_CODES.success.code;
+  } finally {
+    ignore();
+  }
+}

@@ -1,0 +1,125 @@
+/** `pawl sessions`: who calls. */
+
+import { spentBy } from '../../producer/http/routes/sessions.ts';
+import { callSummary } from '../../producer/http/core/views.ts';
+import type { Budget } from '../../shared/limits/budget.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
+import type { Importance } from '../../shared/queues/priority.ts';
+import type { SessionKind, SessionRecord } from '../../shared/sessions/session.ts';
+import { shownLine } from '../../shared/util/text/visible-text.ts';
+import { CALL_COLUMNS } from './calls.ts';
+import { type CliContext, print, say, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { type Column, fieldLines, json, moment, table } from '../print.ts';
+import { checkBelieved } from '../doctor/signing-keys.ts';
+
+const COLUMNS: readonly Column<SessionRecord>[] = [
+  { title: 'SESSION', text: ({ sessionKey }) => sessionKey },
+  { title: 'KIND', text: ({ kind }) => kind },
+  { title: 'STATE', text: ({ state }) => state },
+  { title: 'ACTOR', text: ({ actorId }) => actorId },
+  { title: 'OPENED', text: ({ createdAtMs }) => moment(createdAtMs) },
+  { title: 'WORKSPACE', text: ({ workspaceRoot }) => workspaceRoot },
+];
+const CALLS_SHOWN = 20;
+
+export interface OpenSessionOptions {
+  readonly kind: SessionKind;
+  readonly key?: string;
+  readonly parent?: string;
+  readonly state?: string;
+  readonly actor?: string;
+  readonly agent?: string;
+  readonly agentName?: string;
+  readonly model?: string;
+  readonly tenant?: string;
+  readonly importance?: Importance;
+  readonly workspace?: string;
+  readonly channel?: 'console' | 'operator' | 'webhook';
+  readonly webhook?: string;
+  readonly skill?: readonly string[];
+  /** As `openSession` checks it. */
+  readonly budget?: Budget;
+  readonly json?: boolean;
+}
+
+export async function openSession(context: CliContext, options: OpenSessionOptions): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
+    const { key, parent, actor, agent, tenant, importance, workspace, kind, webhook, skill, budget } = options;
+    const { agentName: name, model, state } = options;
+    const channel = options.channel ?? (webhook === undefined ? undefined : 'webhook');
+    const { record } = await pawl.openSession({
+      kind,
+      ...(key === undefined ? {} : { sessionKey: key }),
+      ...(parent === undefined ? {} : { parent }),
+      ...(state === undefined ? {} : { state }),
+      ...(actor === undefined ? {} : { actorId: actor }),
+      ...(agent === undefined ? {} : { agentId: agent }),
+      ...(name === undefined && model === undefined ? {} : { agent: defined({ name, model }) }),
+      ...(tenant === undefined ? {} : { tenantId: tenant }),
+      ...(importance === undefined ? {} : { importance }),
+      ...(workspace === undefined ? {} : { workspaceRoot: workspace }),
+      ...(channel === undefined
+        ? {}
+        : { channel: { kind: channel, ...(webhook === undefined ? {} : { url: webhook }) } }),
+      ...(skill === undefined ? {} : { skills: [...skill] }),
+      ...(budget === undefined ? {} : { budget }),
+    });
+    print(context, options.json === true ? json(record) : shownLine(record.sessionKey));
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function listSessions(context: CliContext, options: { limit: number; json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const sessions = await pawl.sessions(options.limit);
+    if (options.json === true) print(context, json({ sessions }));
+    else if (sessions.length === 0) say(context, 'there are no sessions');
+    else print(context, table(sessions, COLUMNS));
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function showSession(context: CliContext, key: string, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const { record } = await pawl.session(key);
+    const described = { ...record, ...(await spentBy(pawl, record)) };
+    const calls = await pawl.calls({ sessionKey: key, limit: CALLS_SHOWN });
+    if (options.json === true) {
+      print(context, json({ ...described, calls: calls.map(callSummary) }));
+      return EXIT_CODES.success.code;
+    }
+    const fields = Object.entries({ ...described, createdAtMs: undefined, opened: moment(record.createdAtMs) });
+    const texts = fields.map(
+      ([name, value]) => [name, typeof value === 'string' ? value : (JSON.stringify(value) ?? '')] as const,
+    );
+    print(context, fieldLines(texts).join('\n'));
+    print(context, calls.length === 0 ? '\nno calls' : `\n${table(calls, CALL_COLUMNS)}`);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function setSessionState(
+  context: CliContext,
+  key: string,
+  state: string,
+  options: { json?: boolean },
+): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    await checkBelieved(context, pawl);
+    const record = await pawl.setSessionState(key, state);
+    if (options.json === true) print(context, json(record));
+    else print(context, shownLine(`${key} is ${record.state}`));
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function closeSession(context: CliContext, key: string, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    await pawl.closeSession(key);
+    if (options.json === true) print(context, json({ sessionKey: key, state: 'closed' }));
+    else print(context, `${shownLine(key)} is closed; its calls in flight were cancelled`);
+    return EXIT_CODES.success.code;
+  });
+}

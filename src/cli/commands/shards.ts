@@ -1,0 +1,56 @@
+/** `pawl shards`: among how many shards the calls of each tier are spread, and how these stand. */
+import type { ShardView } from '../../producer/operations/shards.ts';
+import { MAX_SHARDS, shardCountSchema } from '../../shared/queues/shards.ts';
+import { TIERS } from '../../shared/tools/tool.ts';
+import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { type Column, json, table } from '../print.ts';
+
+const COLUMNS: readonly Column<ShardView>[] = [
+  { title: 'TIER', text: ({ tier }) => tier },
+  { title: 'SHARD', align: 'right', text: ({ shard }) => String(shard) },
+  { title: 'NEW SESSIONS', text: ({ takesSessions }) => (takesSessions ? 'yes' : 'no') },
+  { title: 'WAITING', align: 'right', text: ({ waiting }) => String(waiting) },
+  { title: 'RUNNING', align: 'right', text: ({ running }) => String(running) },
+  { title: 'KEPT', align: 'right', text: ({ kept }) => String(kept) },
+];
+const CLUSTER_COLUMNS: readonly Column<ShardView>[] = [
+  { title: 'SLOT', align: 'right', text: ({ slot }) => String(slot ?? '') },
+  { title: 'NODE', text: ({ node }) => node ?? '' },
+];
+
+export async function listShards(context: CliContext, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    show(context, await pawl.shards(), options.json ?? false);
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function setShards(
+  context: CliContext,
+  tierName: string,
+  number: string,
+  options: { json?: boolean },
+): Promise<number> {
+  const tier = TIERS.find((candidate) => candidate === tierName);
+  if (tier === undefined)
+    throw usageError(`There is no tier ${JSON.stringify(tierName)}; tiers are ${TIERS.join(', ')}.`);
+  const shards = shardCountSchema.safeParse(Number(number));
+  if (!shards.success) throw usageError(`A tier has 1 to ${MAX_SHARDS} shards; got ${JSON.stringify(number)}.`);
+  return withPawl(context, async (pawl) => {
+    await pawl.setShards(tier, shards.data);
+    show(
+      context,
+      (await pawl.shards()).filter((shard) => shard.tier === tier),
+      options.json ?? false,
+    );
+    say(context, 'new sessions are spread so from now on; every other session stays where it is');
+    return EXIT_CODES.success.code;
+  });
+}
+
+function show(context: CliContext, shards: readonly ShardView[], asJson: boolean): void {
+  const inCluster = shards.some(({ slot }) => slot !== undefined);
+  const columns = inCluster ? [...COLUMNS, ...CLUSTER_COLUMNS] : COLUMNS;
+  print(context, asJson ? json({ shards }) : table(shards, columns));
+}

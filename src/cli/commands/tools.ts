@@ -1,0 +1,89 @@
+/** `pawl tools`: what the fleet's workers offer. */
+
+import { switchedToolView } from '../../producer/http/core/views.ts';
+import { type SwitchedTool, switchedTools } from '../../producer/tools/switched-tools.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { nearest } from '../../shared/schema/schema.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { DEFAULT_NAMESPACE, qualifiedName } from '../../shared/tools/tool.ts';
+import { type CliContext, print, say, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { block, type Column, json, table } from '../print.ts';
+
+const COLUMNS: readonly Column<SwitchedTool>[] = [
+  { title: 'TOOL', text: shortName },
+  { title: 'VERSION', text: ({ version }) => version },
+  { title: 'TIER', text: ({ tier }) => tier },
+  { title: 'EFFECTS', text: ({ effects }) => effects },
+  { title: 'SWITCH', text: ({ off }) => (off === undefined ? 'on' : 'off') },
+  { title: 'WORKERS', align: 'right', text: ({ workers }) => String(workers) },
+  { title: 'DESCRIPTION', text: ({ description }) => firstSentence(description) },
+];
+
+const HOW_TO_SWITCH_ON = {
+  registry: (name: string) => `its calls are refused until 'pawl tools enable ${name}'`,
+  configuration: (name: string) => `tools.${name}.enabled is false in pawl.config`,
+} as const;
+
+/** As `pawl call` takes it when the namespace is the usual one. */
+function shortName(tool: SwitchedTool): string {
+  return tool.namespace === DEFAULT_NAMESPACE ? tool.name : qualifiedName(tool);
+}
+
+function firstSentence(text: string): string {
+  const line = text.replace(/\s+/g, ' ');
+  const sentence = /^.*?[.!?](?=\s|$)/.exec(line)?.[0] ?? line;
+  return sentence.length <= 80 ? sentence : `${startOf(sentence, 79)}…`;
+}
+
+export async function listTools(context: CliContext, options: { session?: string; json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const tools = await switchedTools(pawl, options.session);
+    const sorted = [...tools].sort((a, b) => (qualifiedName(a) < qualifiedName(b) ? -1 : 1));
+    if (options.json === true) print(context, json({ tools: sorted.map(switchedToolView) }));
+    else if (sorted.length === 0)
+      say(context, `no worker has published a tool: start one with 'pawl up' or 'pawl worker'`);
+    else print(context, table(sorted, COLUMNS));
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function showTool(context: CliContext, name: string, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const tools = await switchedTools(pawl);
+    const found = tools.filter((tool) => tool.name === name || qualifiedName(tool) === name);
+    if (found.length === 0) throw unknownTool(name, tools);
+    const [newest] = found.sort((a, b) => b.workers - a.workers || b.seenAtMs - a.seenAtMs);
+    if (newest === undefined) throw unknownTool(name, tools);
+    print(context, options.json === true ? json(switchedToolView(newest)) : description(newest));
+    return EXIT_CODES.success.code;
+  });
+}
+
+function unknownTool(name: string, tools: readonly SwitchedTool[]): PawlError {
+  const near = nearest(name, tools.map(shortName));
+  const hint =
+    near.length > 0
+      ? `Did you mean ${near.join(' or ')}?`
+      : tools.length === 0
+        ? `No worker has published a tool: start one with 'pawl up' or 'pawl worker'.`
+        : `Known tools: ${tools.map(shortName).join(', ')}.`;
+  return new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}. ${hint}`);
+}
+
+function description(tool: SwitchedTool): string {
+  const hints = Object.entries(tool.annotations).filter(([, value]) => value === true);
+  return [
+    `${qualifiedName(tool)} ${tool.version}`,
+    block(tool.description),
+    `  tier      ${tool.tier}`,
+    `  effects   ${tool.effects}`,
+    `  time      ${tool.timeoutMs} ms for an attempt`,
+    `  workers   ${tool.workers}`,
+    ...(tool.off === undefined ? [] : [`  switch    off: ${HOW_TO_SWITCH_ON[tool.off](shortName(tool))}`]),
+    ...(hints.length === 0 ? [] : [`  hints     ${hints.map(([hint]) => hint).join(', ')}`]),
+    'parameters',
+    json(tool.inputSchema),
+    ...(tool.outputSchema === undefined ? [] : ['output', json(tool.outputSchema)]),
+  ].join('\n');
+}

@@ -1,0 +1,140 @@
+/** `pawl calls watch`: new and changing calls, as a live table on a terminal and as lines in a pipe. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { callSummary } from '../../producer/http/core/views.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { shownLine } from '../../shared/util/text/visible-text.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { CALL_COLUMNS, standingOf } from './calls.ts';
+import { type CliContext, print, say, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { count, jsonLine, moment, table } from '../print.ts';
+
+export interface WatchCallsOptions {
+  readonly session?: string;
+  readonly limit: number;
+  readonly json?: boolean;
+}
+
+const LOOK_EVERY_MS = 500;
+const CLEAR_BELOW = '\u001b[J';
+const HIDE_CURSOR = '\u001b[?25l';
+const SHOW_CURSOR = '\u001b[?25h';
+
+export async function watchCalls(context: CliContext, options: WatchCallsOptions): Promise<number> {
+  const stop = new AbortController();
+  const ignore = context.onInterrupt(() => stop.abort());
+  const live = context.out.isTTY && options.json !== true;
+  try {
+    await withPawl(context, async (pawl) => {
+      const { limit, session } = options;
+      const newest = (limit: number) =>
+        pawl.calls({ limit, ...(session === undefined ? {} : { sessionKey: session }) });
+      const changes = new Changes(newest, (callId) => pawl.read(callId), limit);
+      let show = live ? liveTable(context) : lines(context, options.json ?? false);
+      let away = false;
+      const look = async () => {
+        try {
+          const calls = live ? await newest(limit) : await changes.look();
+          if (away) say(context, 'Redis answers again');
+          away = false;
+          show(calls);
+        } catch (error) {
+          // Whoever watches an incident wants to see its end.
+          if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
+          if (!away) say(context, `${error.message.replace(/\.$/, '')}; looking again and again`);
+          away = true;
+          // Its next table stands below these lines.
+          if (live) show = liveTable(context);
+        }
+      };
+      if (live) context.out.write(HIDE_CURSOR);
+      else if (options.json !== true) say(context, 'watching; Ctrl-C ends');
+      while (!stop.signal.aborted) {
+        await look();
+        await sleep(LOOK_EVERY_MS, undefined, { signal: stop.signal }).catch(() => {});
+      }
+    });
+  } finally {
+    if (live) context.out.write(SHOW_CURSOR);
+    ignore();
+  }
+  return EXIT_CODES.success.code;
+}
+
+/** Draws the table over the last one. */
+function liveTable(context: CliContext): (calls: readonly CallRecord[]) => void {
+  let drawn = 0;
+  return (calls) => {
+    const { rows = 24, columns = 80 } = context.out;
+    const lines = table(calls, CALL_COLUMNS).split('\n');
+    const shown = lines.slice(0, Math.max(1, rows - 2)).map((line) => startOf(line, columns - 1));
+    const running = calls.filter(({ state }) => state === 'inflight').length;
+    shown.push(`${count(calls.length, 'call')}, ${running} in flight; Ctrl-C ends`);
+    const up = drawn === 0 ? '' : `\u001b[${drawn}A\r`;
+    context.out.write(`${up}${CLEAR_BELOW}${shown.join('\n')}\n`);
+    drawn = shown.length;
+  };
+}
+
+function lines(context: CliContext, asJson: boolean): (calls: readonly CallRecord[]) => void {
+  return (calls) => {
+    for (const call of calls) print(context, asJson ? jsonLine(callSummary(call)) : lineOf(call));
+  };
+}
+
+/** Of those that have left the list of the newest, so many are looked at each time, in turn. */
+const FOLLOWED_AT_ONCE = 500;
+const MAX_NEW = 5_000;
+
+/** The calls that are new or have changed since the last look, however many newer ones there are. */
+export class Changes {
+  readonly #newest: (limit: number) => Promise<readonly CallRecord[]>;
+  readonly #read: (callId: string) => Promise<CallRecord | undefined>;
+  readonly #limit: number;
+  /** As they were told last: the newest, and those that have not ended. */
+  #told: Map<string, CallRecord> | undefined;
+
+  constructor(
+    newest: (limit: number) => Promise<readonly CallRecord[]>,
+    read: (callId: string) => Promise<CallRecord | undefined>,
+    limit: number,
+  ) {
+    this.#newest = newest;
+    this.#read = read;
+    this.#limit = limit;
+  }
+
+  /** The oldest first. */
+  async look(): Promise<readonly CallRecord[]> {
+    const told = this.#told ?? new Map<string, CallRecord>();
+    const newest = this.#told === undefined ? await this.#newest(this.#limit) : await this.#sinceLast(told);
+    const listed = new Set(newest.map(({ callId }) => callId));
+    const left = [...told.values()].filter(({ callId, state }) => state === 'inflight' && !listed.has(callId));
+    const [looked, waiting] = [left.slice(0, FOLLOWED_AT_ONCE), left.slice(FOLLOWED_AT_ONCE)];
+    const read = await Promise.all(looked.map(({ callId }) => this.#read(callId)));
+    const seen = [...read.filter((call) => call !== undefined), ...newest.toReversed()];
+    this.#told = new Map([...waiting, ...seen].map((call) => [call.callId, call]));
+    return seen.filter((call) => {
+      const before = told.get(call.callId);
+      return before === undefined || before.version !== call.version || before.phase !== call.phase;
+    });
+  }
+
+  /** The newest, back to one that is known. */
+  async #sinceLast(told: ReadonlyMap<string, CallRecord>): Promise<readonly CallRecord[]> {
+    for (let limit = this.#limit; ; limit = Math.min(4 * limit, MAX_NEW)) {
+      const calls = await this.#newest(limit);
+      const isWhole = calls.length < limit || calls.some(({ callId }) => told.has(callId));
+      if (isWhole || limit >= MAX_NEW) return calls;
+    }
+  }
+}
+
+function lineOf(call: CallRecord): string {
+  const { request, callId, attempts, updatedAtMs } = call;
+  const { toolName, target } = request.envelope;
+  return shownLine(
+    `${moment(updatedAtMs)} ${callId} ${toolName} ${standingOf(call)} (${count(attempts.length, 'attempt')}) ${target.sessionKey}`,
+  );
+}

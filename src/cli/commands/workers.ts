@@ -1,0 +1,50 @@
+/** `pawl workers`: the worker processes of the fleet, and asking one of them to end. */
+import { nearest } from '../../shared/schema/schema.ts';
+import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
+import { type CliContext, print, say, usageError, withPawl } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { type Column, duration, json, moment, table } from '../print.ts';
+
+type Worker = CatalogueContent['workers'][number];
+
+function columns(nowMs: number): readonly Column<Worker>[] {
+  return [
+    { title: 'WORKER', text: ({ id }) => id },
+    { title: 'TIERS', text: ({ tiers }) => tiers.join(',') },
+    { title: 'RUNS', align: 'right', text: ({ running }) => String(running) },
+    { title: 'SLOTS', align: 'right', text: ({ concurrency, tiers }) => String(concurrency * tiers.length) },
+    { title: 'TOOLS', align: 'right', text: ({ tools }) => String(tools.length) },
+    { title: 'HEARD', align: 'right', text: ({ seenAtMs }) => `${duration(Math.max(0, nowMs - seenAtMs))} ago` },
+    { title: 'SINCE', text: ({ startedAtMs }) => moment(startedAtMs) },
+    { title: 'PAWL', text: ({ pawlVersion }) => pawlVersion },
+  ];
+}
+
+export async function listWorkers(context: CliContext, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const { workers } = await pawl.backend.catalogue.read();
+    const sorted = [...workers].sort((a, b) => (a.id < b.id ? -1 : 1));
+    if (options.json === true) print(context, json({ workers: sorted }));
+    else if (sorted.length === 0) say(context, `no worker is running: start one with 'pawl up' or 'pawl worker'`);
+    else print(context, table(sorted, columns(pawl.backend.clock.now())));
+    return EXIT_CODES.success.code;
+  });
+}
+
+export async function drainWorker(context: CliContext, id: string, options: { json?: boolean }): Promise<number> {
+  return withPawl(context, async (pawl) => {
+    const { workers } = await pawl.backend.catalogue.read();
+    if (!workers.some((worker) => worker.id === id)) {
+      const near = nearest(
+        id,
+        workers.map((worker) => worker.id),
+      );
+      const hint = near.length > 0 ? `Did you mean ${near.join(' or ')}?` : `'pawl workers' lists them.`;
+      throw usageError(`There is no worker ${JSON.stringify(id)}. ${hint}`);
+    }
+    await pawl.drainWorker(id);
+    if (options.json === true) print(context, json({ id, asked: 'drain' }));
+    else print(context, `${id} was asked to take no further calls, and to end when those that it runs have`);
+    return EXIT_CODES.success.code;
+  });
+}

@@ -1,0 +1,210 @@
+/** What `pawl doctor` finds out about the fleet: whether somebody serves each tier, holds the same keys, and knows the time. */
+import { understand } from '../../producer/operations/signing-check.ts';
+import { type Settings, toolPolicy } from '../../shared/config/config.ts';
+import { toolLimit } from '../../shared/limits/concurrency-limit.ts';
+import type { ShardLayout } from '../../shared/queues/shards.ts';
+import { keyFingerprints, UNSIGNED } from '../../shared/signing/signature.ts';
+import { Catalogue, type CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
+import { Limits } from '../../shared/store/limits/concurrency-limits.ts';
+import { type PlaceState, readTierStates } from '../../shared/store/queues/shard-state.ts';
+import type { Redis } from '../../shared/store/redis/connection.ts';
+import { Shards } from '../../shared/store/queues/shards.ts';
+import { tenantLimits } from '../../shared/limits/tenant.ts';
+import { FollowedClock } from '../../shared/util/time.ts';
+import { qualifiedName, TIERS } from '../../shared/tools/tool.ts';
+import type { Finding } from './doctor.ts';
+import { count } from '../print.ts';
+
+type Worker = CatalogueContent['workers'][number];
+
+/** More than the network and a busy process explain. */
+const CLOCK_TOLERANCE_MS = 1_000;
+
+export async function checkFleet(redis: Redis, settings: Settings): Promise<readonly Finding[]> {
+  const { prefix } = settings;
+  const shards = new Shards(redis, prefix);
+  const layout = await shards.learn();
+  const [{ workers, tools }, states, ownAheadMs] = await Promise.all([
+    new Catalogue(redis, prefix).read(),
+    readTierStates(redis, prefix, shards),
+    aheadOf(redis),
+  ]);
+  return [
+    signatureFinding(settings, workers),
+    workersFinding(workers, states),
+    ...callsFindings(states),
+    ...shardsFindings(layout, settings.shards),
+    clockFinding(workers, ownAheadMs),
+    ...(await limitFindings(new Limits(redis, prefix), settings, tools)),
+  ];
+}
+
+export function workersFinding(
+  workers: readonly Pick<Worker, 'tiers'>[],
+  states: readonly Pick<PlaceState, 'waiting'>[],
+): Finding {
+  const check = 'workers';
+  const perTier = TIERS.map((tier, index) => ({
+    tier,
+    workers: workers.filter(({ tiers }) => tiers.includes(tier)).length,
+    waiting: states[index]?.waiting ?? 0,
+  }));
+  const message = perTier.map((each) => `${each.tier} ${each.workers}`).join(', ');
+  const without = perTier.filter((each) => each.workers === 0);
+  if (without.length === 0) return { check, state: 'ok', message };
+  const start =
+    workers.length === 0
+      ? `'pawl up' or 'pawl worker'`
+      : `'pawl worker --tiers ${without.map(({ tier }) => tier).join(',')}'`;
+  const fix = `start one with ${start}`;
+  const stuck = without.filter(({ waiting }) => waiting > 0);
+  if (stuck.length === 0)
+    return { check, state: 'warn', message: `${message}: calls of a tier without a worker wait`, fix };
+  const waits = stuck.map(({ tier, waiting }) => `${count(waiting, 'call')} of the tier ${tier}`).join(', ');
+  return { check, state: 'fail', message: `${waits} wait, and no worker serves them (${message})`, fix };
+}
+
+/** Calls that somebody has to see to. */
+export function callsFindings(states: readonly Pick<PlaceState, 'inDoubt' | 'stale'>[]): readonly Finding[] {
+  const sum = (name: 'inDoubt' | 'stale') => states.reduce((total, state) => total + state[name], 0);
+  const [inDoubt, stale] = [sum('inDoubt'), sum('stale')];
+  const troubles = [
+    {
+      calls: inDoubt,
+      message: `of ${count(inDoubt, 'call')} it is not known whether the effect happened`,
+      fix: `'pawl calls ls --state unresolved' lists them; find out, then 'pawl calls resolve'`,
+    },
+    {
+      calls: stale,
+      message: `${count(stale, 'call')} lost the worker that ran ${stale === 1 ? 'it' : 'them'}, and none has taken over yet`,
+      fix: `'pawl calls ls --state running' lists what runs, 'pawl workers' who is left`,
+    },
+  ];
+  return troubles
+    .filter(({ calls }) => calls > 0)
+    .map(({ message, fix }) => ({ check: 'calls', state: 'warn', message, fix }));
+}
+
+/** What is configured holds only until somebody has said something else. */
+export function shardsFindings(layout: ShardLayout, configured: Settings['shards']): readonly Finding[] {
+  const check = 'shards';
+  const message = TIERS.filter((tier) => layout[tier].made > 1)
+    .map((tier) => `${tier} ${layout[tier].current}`)
+    .join(', ');
+  const other = TIERS.filter(
+    (tier) => layout[tier].isSet && (configured[tier] ?? layout[tier].current) !== layout[tier].current,
+  );
+  if (other.length > 0)
+    return [
+      {
+        check,
+        state: 'warn',
+        message: `the fleet's layout is not the configured one: ${other.map((tier) => `${tier} has ${layout[tier].current}, not ${configured[tier]}`).join(', ')}`,
+        fix: `'pawl shards set TIER NUMBER', or correct PAWL_SHARDS`,
+      },
+    ];
+  return message === '' ? [] : [{ check, state: 'ok', message }];
+}
+
+/** How the configured limits stand; one of a tool that nobody offers may be misspelt. */
+async function limitFindings(
+  limits: Limits,
+  settings: Settings,
+  tools: readonly { readonly namespace: string; readonly name: string }[],
+): Promise<readonly Finding[]> {
+  const check = 'limits';
+  const limited = Object.keys(settings.tools).filter((name) => settings.tools[name]?.limits !== undefined);
+  const known = new Set(tools.flatMap((tool) => [tool.name, qualifiedName(tool)]));
+  const unknown = limited.filter((name) => !known.has(name));
+  const offered = new Map(tools.map((tool) => [qualifiedName(tool), tool]));
+  const named = [
+    ...[...offered].flatMap(([title, tool]) =>
+      toolLimit(tool, toolPolicy(settings, tool).limits).map((limit) => ({ title, limit })),
+    ),
+    ...Object.keys(settings.tenants)
+      .filter((tenant) => !tenant.includes('*'))
+      .flatMap((tenant) =>
+        tenantLimits(settings.tenants, tenant).map((limit) => ({ title: `tenant ${tenant}`, limit })),
+      ),
+  ];
+  const stand = await Promise.all(
+    named.map(async ({ title, limit }) => {
+      const { running, waiting, waitingToStart } = await limits.standing(limit);
+      const most = limit.concurrency === undefined ? '' : `${running} of ${limit.concurrency} run, ${waiting} wait`;
+      const rate = limit.perSecond === undefined ? '' : `${limit.perSecond} starts a second`;
+      const queue = waitingToStart === 0 ? '' : `${waitingToStart} wait to start`;
+      return `${title}: ${[most, rate, queue].filter((part) => part !== '').join(', ')}`;
+    }),
+  );
+  return [
+    ...(stand.length === 0 ? [] : [{ check, state: 'ok' as const, message: stand.join('; ') }]),
+    ...unknown.map((name) => ({
+      check,
+      state: 'warn' as const,
+      message: `tools.${name}.limits: no worker offers a tool of this name`,
+      fix: `correct the name in pawl.config, or start a worker that offers ${name}`,
+    })),
+  ];
+}
+
+export function signatureFinding(
+  { redisUrl, signingKeys }: Pick<Settings, 'redisUrl' | 'signingKeys'>,
+  workers: readonly Pick<Worker, 'host' | 'pid' | 'signing'>[],
+): Finding {
+  const check = 'signatures';
+  if (signingKeys.length === 0 && redisUrl === undefined)
+    return { check, state: 'ok', message: 'calls are signed with a key of the data folder' };
+  const own = keyFingerprints(signingKeys);
+  // Workers of an earlier version do not say what keys they hold.
+  const strangers = workers.filter(({ signing }) => signing !== undefined && !understand(own, signing));
+  if (strangers.length > 0)
+    return {
+      check,
+      state: 'fail',
+      message: `other signing keys than here (${named(own)}): ${strangers.map((worker) => `${worker.host} pid ${worker.pid} (${named(worker.signing ?? [])})`).join(', ')}; what one side signs, the other refuses as SIGNATURE_INVALID`,
+      fix: 'give all processes the same PAWL_SIGNING_KEYS, and start those again that had others',
+    };
+  if (signingKeys.length > 0)
+    return { check, state: 'ok', message: `calls are signed with PAWL_SIGNING_KEYS (${named(own)})` };
+  return {
+    check,
+    state: 'warn',
+    message: `nothing is signed: ${UNSIGNED}`,
+    fix: 'set PAWL_SIGNING_KEYS=kid:key (16 characters or more) alike for all processes',
+  };
+}
+
+/** Two keys of one name are told apart by their fingerprints. */
+function named(fingerprints: readonly string[]): string {
+  return fingerprints.length === 0 ? 'none' : fingerprints.join(', ');
+}
+
+export function clockFinding(
+  workers: readonly Pick<Worker, 'host' | 'pid' | 'clockAheadMs'>[],
+  ownAheadMs: number,
+): Finding {
+  const check = 'clocks';
+  const wrong = [
+    { name: 'this machine', aheadMs: ownAheadMs },
+    ...workers.map(({ host, pid, clockAheadMs = 0 }) => ({ name: `${host} pid ${pid}`, aheadMs: clockAheadMs })),
+  ].filter(({ aheadMs }) => Math.abs(aheadMs) > CLOCK_TOLERANCE_MS);
+  if (wrong.length === 0) return { check, state: 'ok', message: 'this machine and the workers agree with Redis' };
+  const says = wrong.map(({ name, aheadMs }) => {
+    const seconds = (Math.abs(aheadMs) / 1_000).toFixed(1);
+    return `${name} is ${seconds} s ${aheadMs > 0 ? 'ahead of' : 'behind'} Redis`;
+  });
+  return {
+    check,
+    state: 'warn',
+    message: `${says.join(', ')}: times in logs and traces are wrong by that much (calls go by Redis' clock)`,
+    fix: 'mend the time service (NTP) of that machine, or of the one that Redis runs on',
+  };
+}
+
+async function aheadOf(redis: Redis): Promise<number> {
+  const clock = new FollowedClock();
+  const askedAtMs = clock.monotonic();
+  const [seconds, microseconds] = await redis.time();
+  clock.learn(Number(seconds) * 1_000 + Number(microseconds) / 1_000, clock.monotonic() - askedAtMs);
+  return clock.ownAheadMs;
+}

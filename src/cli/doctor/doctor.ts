@@ -1,0 +1,278 @@
+/** `pawl doctor`: whether Pawl can work here, what it found, and how to mend what it cannot use. */
+import { access, constants, mkdir } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join, resolve } from 'node:path';
+import { loadSettings } from '../../main.ts';
+import { checkBinding } from '../../producer/http/core/access.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { PROMISES, type ServerFacts, type ServerFault, serverFaults, WAITAOF_PROMISE } from '../../shared/config/durability.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { shownLine } from '../../shared/util/text/visible-text.ts';
+import { inspectServer } from '../../shared/store/backend.ts';
+import { DataFolderInUseError, type EmbeddedRedis, startEmbeddedRedis } from '../../shared/store/redis/embedded-redis.ts';
+import { FleetKeys } from '../../shared/store/redis/keys.ts';
+import { isClustered, type Redis, reach, serversOf } from '../../shared/store/redis/connection.ts';
+import { NoRedisServerError } from '../../shared/store/redis/redis-binary.ts';
+import { checkRights, startError } from '../../shared/store/redis/start-check.ts';
+import { detectMeans } from '../../workers/context/processes.ts';
+import { baseTools } from '../../workers/tools/index.ts';
+import { type CliContext, print, withoutPassword } from '../context.ts';
+import { checkFleet } from './doctor-fleet.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { count, json } from '../print.ts';
+
+/** One thing that was looked at. */
+export interface Finding {
+  readonly check: string;
+  /** `warn`: usable, and worth knowing. */
+  readonly state: 'ok' | 'warn' | 'fail';
+  readonly message: string;
+  /** How to mend it. */
+  readonly fix?: string;
+}
+
+const CONNECT_TIMEOUT_MS = 3_000;
+const ASK_TIMEOUT_MS = 1_000;
+const OLDEST_NODE = [22, 22] as const;
+const MARKS: Readonly<Record<Finding['state'], string>> = { ok: 'ok  ', warn: 'note', fail: 'FAIL' };
+
+export async function runDoctor(context: CliContext, options: { json?: boolean }): Promise<number> {
+  const findings: Finding[] = [];
+  const add = (...found: readonly Finding[]) => {
+    findings.push(...found);
+    if (options.json !== true) for (const finding of found) print(context, lineOf(finding));
+  };
+  add(checkNode(process.versions.node));
+  const settings = await checkConfiguration(add);
+  let outOfReach = false;
+  if (settings !== undefined) {
+    add(await checkDataDir(settings, context.cwd));
+    outOfReach = await checkRedis(context, settings, add);
+    add(bindingFault(settings) ?? (await checkPort(settings.httpHost, settings.httpPort)));
+  }
+  add(await checkSandbox());
+  const failed = findings.filter(({ state }) => state === 'fail');
+  if (options.json === true) print(context, json({ usable: failed.length === 0, checks: findings }));
+  else print(context, failed.length === 0 ? '\nPawl can work here.' : `\n${count(failed.length, 'thing')} to mend.`);
+  if (failed.length === 0) return EXIT_CODES.success.code;
+  return outOfReach ? EXIT_CODES.redisOutOfReach.code : EXIT_CODES.usage.code;
+}
+
+function lineOf({ check, state, message, fix }: Finding): string {
+  const line = `${MARKS[state]}  ${check.padEnd(13)} ${shownLine(message)}`;
+  return fix === undefined ? line : `${line}\n${''.padEnd(20)}→ ${shownLine(fix)}`;
+}
+
+export function checkNode(version: string): Finding {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  const check = 'node';
+  if (major > OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor >= OLDEST_NODE[1]))
+    return { check, state: 'ok', message: `Node ${version} (${process.execPath})` };
+  const message = `Node ${version} is too old: Pawl needs ${OLDEST_NODE.join('.')} or later`;
+  return { check, state: 'fail', message, fix: 'install a newer Node: https://nodejs.org' };
+}
+
+async function checkConfiguration(add: (finding: Finding) => void): Promise<Settings | undefined> {
+  const check = 'configuration';
+  try {
+    const settings = await loadSettings();
+    add({ check, state: 'ok', message: `keys begin with ${settings.prefix}:, data in ${settings.dataDir}` });
+    if (!settings.reliability.enabled)
+      add({
+        check,
+        state: 'warn',
+        message: 'TOOL_RELIABILITY_ENABLED is false: no deduplication, no retries, no circuits',
+        fix: 'unset TOOL_RELIABILITY_ENABLED',
+      });
+    return settings;
+  } catch (error) {
+    add({
+      check,
+      state: 'fail',
+      message: error instanceof Error ? error.message : String(error),
+      fix: 'correct the variable or the entry of pawl.config that is named above',
+    });
+    return undefined;
+  }
+}
+
+async function checkDataDir({ dataDir, redisUrl }: Settings, cwd: string): Promise<Finding> {
+  const check = 'data folder';
+  const path = resolve(cwd, dataDir);
+  try {
+    await mkdir(path, { recursive: true });
+    await access(path, constants.R_OK | constants.W_OK | constants.X_OK);
+    // Without a Redis in it there are still the audit trail's files, the notes of used approvals, and memory.
+    return { check, state: 'ok', message: redisUrl === undefined ? path : `${path} (Redis is elsewhere: REDIS_URL)` };
+  } catch (error) {
+    const message = `${path} cannot be written to: ${error instanceof Error ? error.message : String(error)}`;
+    return { check, state: 'fail', message, fix: 'set PAWL_DATA_DIR to a folder of your own' };
+  }
+}
+
+/** True when Redis cannot be used as things stand; a wrong address, or a server that never will do, is a matter of configuration. */
+async function checkRedis(
+  context: CliContext,
+  settings: Settings,
+  add: (...findings: readonly Finding[]) => void,
+): Promise<boolean> {
+  const check = 'redis';
+  let embedded: EmbeddedRedis | undefined;
+  let redis: Redis | undefined;
+  const lines: string[] = [];
+  try {
+    if (settings.redisUrl === undefined)
+      embedded = await startEmbeddedRedis({
+        dataDir: resolve(context.cwd, settings.dataDir),
+        log: (line) => lines.push(line),
+      });
+    const url = settings.redisUrl ?? embedded?.url ?? '';
+    ({ redis } = await reach({ url, name: `${settings.prefix}:doctor`, mode: 'fail-fast' }, CONNECT_TIMEOUT_MS));
+    const server = await inspectServer(redis);
+    await checkRights(redis, settings.prefix, true);
+    const found =
+      embedded === undefined ? `REDIS_URL=${withoutPassword(url)}` : `embedded, ${lines[0] ?? 'running already'}`;
+    const nodes = isClustered(redis) ? `, a cluster with ${count(serversOf(redis).length, 'master')}` : '';
+    add({ check, state: 'ok', message: `version ${server.version} (${found}${nodes})` });
+    const faults = serverFaults(server, baseTools, settings);
+    add(evictionFinding(server, faults), persistenceFinding(server, faults, settings));
+    add(...(await checkFleet(redis, settings)));
+    // One that answers may still take nothing: out of memory, its disk full, its replicas gone.
+    await redis.set(new FleetKeys(settings.prefix).trial, '1', 'PX', 1_000);
+    return false;
+  } catch (error) {
+    const known = startError(error, settings.prefix);
+    const message = known instanceof Error ? known.message : String(known);
+    const url = settings.redisUrl;
+    add({
+      check,
+      state: 'fail',
+      message: url === undefined ? message : `${message} (REDIS_URL=${withoutPassword(url)})`,
+      fix:
+        url !== undefined
+          ? fixOf(message, settings.prefix)
+          : error instanceof NoRedisServerError
+            ? 'install redis-server, or set REDIS_URL to a Redis 6.2 or later'
+            : error instanceof DataFolderInUseError
+              ? 'run this where the first one runs, or set PAWL_DATA_DIR to another folder'
+              : `look into ${join(resolve(context.cwd, settings.dataDir), 'redis', 'redis.log')}: is the disk full, or a file damaged?`,
+    });
+    return !(error instanceof PawlError && error.code === 'CONFIGURATION');
+  } finally {
+    redis?.disconnect();
+    await embedded?.stop();
+  }
+}
+
+/** The last word of a server that has too many clients gets lost with the connection. */
+const CLOSES_AT_ONCE =
+  'if that Redis has as many clients as maxclients allows, raise it; if it speaks TLS alone, use rediss://';
+
+/** By what Redis says, or is said of it. */
+function fixOf(message: string, prefix: string): string {
+  const fixes = {
+    'is too old': 'use a newer Redis, or unset REDIS_URL to use the embedded one',
+    NOPERM: `give that user what it needs: ACL SETUSER NAME ~${prefix}:* &${prefix}:* +@all`,
+    OOM: 'raise maxmemory, or shorten ttl in pawl.config.json',
+    MISCONF: 'make room on the disk of Redis, and look into its log',
+    READONLY: 'let REDIS_URL name the master',
+    maxclients: CLOSES_AT_ONCE,
+    ECONNRESET: CLOSES_AT_ONCE,
+    EPIPE: CLOSES_AT_ONCE,
+    NOAUTH: 'name the user and the password in REDIS_URL: redis://user:password@host:6379',
+    WRONGPASS: 'correct the user and the password in REDIS_URL',
+    NOREPLICAS: 'start the replicas of that Redis, or lower min-replicas-to-write',
+  };
+  const said = Object.entries(fixes).find(([word]) => message.includes(word));
+  return said?.[1] ?? 'start that Redis, correct REDIS_URL, or unset it to use the embedded one';
+}
+
+function evictionFinding(server: ServerFacts, faults: readonly ServerFault[]): Finding {
+  const check = 'eviction';
+  const fault = faults.find(({ setting }) => setting === 'maxmemory-policy');
+  if (fault !== undefined) return { check, state: 'fail', message: fault.message, fix: fault.fix };
+  if (server.evictionPolicy !== undefined)
+    return { check, state: 'ok', message: 'Redis forgets nothing by itself (noeviction)' };
+  return {
+    check,
+    state: 'warn',
+    message:
+      'Redis does not say whether it evicts records when its memory is full: calls could be forgotten and run twice',
+    fix: 'see to it that maxmemory-policy is noeviction',
+  };
+}
+
+function persistenceFinding(
+  { persistence }: ServerFacts,
+  faults: readonly ServerFault[],
+  { durability }: Settings,
+): Finding {
+  const check = 'persistence';
+  const fault = faults.find(({ setting }) => setting !== 'maxmemory-policy');
+  if (fault !== undefined) return { check, state: 'fail', message: fault.message, fix: fault.fix };
+  const message = `appendfsync ${persistence}: ${PROMISES[persistence]}${durability === 'waitaof' ? ` ${WAITAOF_PROMISE}` : ''}`;
+  if (persistence === 'always' || persistence === 'everysec') return { check, state: 'ok', message };
+  return { check, state: 'warn', message, fix: 'CONFIG SET appendonly yes, and appendfsync everysec or always' };
+}
+
+/** As `pawl serve` and `pawl up` would refuse to start. */
+function bindingFault({ httpHost, apiTokens }: Settings): Finding | undefined {
+  try {
+    checkBinding(httpHost, apiTokens);
+    return undefined;
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    return { check: 'port', state: 'fail', message, fix: 'set PAWL_API_TOKENS, or unset PAWL_HTTP_HOST' };
+  }
+}
+
+/** A port that a Pawl holds already is no fault: `pawl up` is running. */
+export async function checkPort(host: string, port: number): Promise<Finding> {
+  const check = 'port';
+  if (port === 0) return { check, state: 'ok', message: 'any free port will be taken' };
+  const address = `${host.includes(':') ? `[${host}]` : host}:${port}`;
+  const refusal = await new Promise<NodeJS.ErrnoException | undefined>((done) => {
+    const server = createServer();
+    server.once('error', done);
+    server.listen({ host, port, exclusive: true }, () => server.close(() => done(undefined)));
+  });
+  if (refusal === undefined) return { check, state: 'ok', message: `${address} is free` };
+  if (refusal.code === 'EADDRINUSE' && (await isPawl(address)))
+    return { check, state: 'ok', message: `${address} is in use by a Pawl that runs already` };
+  const message =
+    refusal.code === 'EADDRINUSE'
+      ? `${address} is in use by another program`
+      : `${address} cannot be used: ${refusal.message}`;
+  return { check, state: 'fail', message, fix: `choose another with --port or PAWL_HTTP_PORT (or PAWL_HTTP_HOST)` };
+}
+
+async function isPawl(address: string): Promise<boolean> {
+  try {
+    const answer = await fetch(`http://${address}/openapi.json`, { signal: AbortSignal.timeout(ASK_TIMEOUT_MS) });
+    const text = await answer.text();
+    return answer.status === 401 ? /"UNAUTHENTICATED"/.test(text) : /"title":\s*"Pawl/i.test(text);
+  } catch {
+    return false;
+  }
+}
+
+async function checkSandbox(): Promise<Finding> {
+  const check = 'sandbox';
+  const means = await detectMeans();
+  const [best] = means;
+  if (best === undefined)
+    return {
+      check,
+      state: 'fail',
+      message: 'programs cannot be run here: /bin/sh does not work',
+      fix: 'install a POSIX sh',
+    };
+  const message = `${best}${means.length > 1 ? ` (also: ${means.slice(1).join(', ')})` : ''}`;
+  if (best === 'bubblewrap') return { check, state: 'ok', message };
+  return {
+    check,
+    state: 'warn',
+    message: `${message}: there is no sandbox, so that each call that runs a program waits for a person`,
+    fix: 'install bubblewrap, and allow user namespaces to this user; or set PAWL_SANDBOX=off to run programs without one',
+  };
+}

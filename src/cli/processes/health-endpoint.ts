@@ -1,0 +1,77 @@
+/**
+ * `PAWL_METRICS_PORT`: what one process says of itself to whoever watches it: `/metrics`, `/healthz`, `/readyz`. Needs no token,
+ * so it listens on loopback unless `PAWL_METRICS_HOST` says otherwise.
+ */
+import type { AddressInfo } from 'node:net';
+import type { HealthOptions } from '../../producer/http/routes/health.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { Watchdog } from './watchdog.ts';
+
+export interface ProcessEndpoint {
+  readonly port: number;
+  /** Answers for this process from now on; until then it is starting (503). */
+  watch(watched: WatchedProcess): void;
+  close(): Promise<void>;
+}
+
+export interface WatchedProcess extends HealthOptions {
+  metrics(): Promise<{ readonly contentType: string; readonly text: string }>;
+}
+
+/**
+ * Nothing without a port in the settings. Throws `CONFIGURATION` when the port cannot be had: to be asked for before the process takes
+ * what it could not finish. A `watchdog` answers in the place of a process that stands still.
+ */
+export async function openProcessEndpoint(
+  { metricsPort, metricsHost }: Pick<Settings, 'metricsPort' | 'metricsHost'>,
+  watchdog?: Pick<Watchdog, 'listen'>,
+): Promise<ProcessEndpoint | undefined> {
+  if (metricsPort === undefined) return undefined;
+  // Without a port, the process starts sooner without them.
+  const { default: express } = await import('express');
+  const { collectDefaultMetrics, Registry } = await import('prom-client');
+  const { mountHealth } = await import('../../producer/http/routes/health.ts');
+  const app = express().disable('x-powered-by');
+  let isWatched = false;
+  app.use((_request, response, next) => {
+    if (isWatched) next();
+    else response.status(503).set('Retry-After', '1').json({ status: 'not ready', reason: 'starting' });
+  });
+  // Beside what Pawl counts, how the process itself is: event loop, memory, processor, descriptors.
+  const ofNode = new Registry();
+  collectDefaultMetrics({ register: ofNode });
+  const { promise: listening, resolve, reject } = Promise.withResolvers<void>();
+  const own = watchdog === undefined ? ([metricsPort, metricsHost] as const) : ([0, '127.0.0.1'] as const);
+  const server = app.listen(...own, (error) => (error === undefined ? resolve() : reject(error)));
+  let port: number;
+  try {
+    await listening;
+    const mainPort = (server.address() as AddressInfo).port;
+    port = (await watchdog?.listen({ host: metricsHost, port: metricsPort, mainPort })) ?? mainPort;
+  } catch (error) {
+    server.close();
+    const host = metricsHost.includes(':') ? `[${metricsHost}]` : metricsHost;
+    throw new PawlError(
+      'CONFIGURATION',
+      `PAWL_METRICS_PORT: ${host}:${metricsPort} cannot be used: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    );
+  }
+  return {
+    port,
+    watch: (watched) => {
+      mountHealth(app, watched);
+      app.get('/metrics', async (_request, response) => {
+        const { contentType, text } = await watched.metrics();
+        response.type(contentType).send(text + (await ofNode.metrics()));
+      });
+      isWatched = true;
+    },
+    close: () =>
+      new Promise((closed) => {
+        server.close(() => closed());
+        server.closeAllConnections();
+      }),
+  };
+}

@@ -1,0 +1,38 @@
+/** Keeps what tools files consist of from the calls that workers run: `workers/protected-paths.ts` enforces it. */
+import { lstatSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
+import type { Settings } from '../../shared/config/config.ts';
+import { liesIn } from '../../shared/util/file-path.ts';
+import { codeNames } from '../../workers/workspace/code-files.ts';
+import { protectCode, realName } from '../../workers/workspace/protected-paths.ts';
+import { usageError } from '../context.ts';
+
+/**
+ * `files` as they were named, `sources` as they were loaded. Throws `CONFIGURATION` for a name that passes through a link which calls
+ * could replace: nothing can be mounted over a link.
+ */
+export function keepCode(
+  files: readonly string[],
+  sources: readonly string[],
+  { workspaceRoot }: Pick<Settings, 'workspaceRoot'>,
+  cwd: string,
+): void {
+  const named = files.map((file) => resolve(cwd, file));
+  const root = realName(resolve(cwd, workspaceRoot ?? '.'));
+  for (const file of named) {
+    const link = linksOnTheWay(file).find((each) => liesIn(root, each));
+    if (link !== undefined)
+      throw usageError(
+        `The tools file ${file} is reached through the link ${link}, which lies in the workspace and which calls can replace: name the file that it leads to.`,
+      );
+  }
+  for (const name of codeNames([...named, ...sources])) protectCode(name);
+}
+
+/** By their real folders. */
+function linksOnTheWay(path: string): readonly string[] {
+  const above = dirname(path);
+  if (above === path) return [];
+  const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true;
+  return [...linksOnTheWay(above), ...(isLink ? [realName(path)] : [])];
+}

@@ -1,0 +1,175 @@
+/** `pawl worker`: one worker process. The first signal drains it, the second one or the grace period ends it. */
+import { createLogger, loadSettings, type StartWorkerOptions, startWorker } from '../../main.ts';
+import { parseTiers, type Settings } from '../../shared/config/config.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
+import { logLine, workerLine } from '../../shared/telemetry/log-events.ts';
+import { type AnyTool, qualifiedName, TIERS, type Tier } from '../../shared/tools/tool.ts';
+import { baseTools } from '../../workers/tools/index.ts';
+import type { ToolWorker } from '../../workers/worker.ts';
+import { type CliContext, print, say, usageError, withRedisHint } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { keepCode } from './kept-code.ts';
+import { count, jsonLine } from '../print.ts';
+import { openProcessEndpoint, type ProcessEndpoint } from './health-endpoint.ts';
+import { loadToolFiles, refuseUnknownCode, toolsOf } from './tool-files.ts';
+import { silenceOf, startWatchdog } from './watchdog.ts';
+
+export interface WorkerCommandOptions {
+  readonly tiers?: string;
+  readonly concurrency?: number;
+  readonly tools?: readonly string[];
+  readonly json?: boolean;
+}
+
+/** What a worker says once it takes calls: on standard output with `--json`, and to `pawl up` if that started it. */
+export interface WorkerReady {
+  readonly event: 'ready';
+  readonly worker: string;
+  readonly pid: number;
+  readonly tiers: readonly Tier[];
+  /** `namespace.name@version`. */
+  readonly tools: readonly string[];
+  /** What the tools files consist of: the files and what they import. */
+  readonly sources: readonly string[];
+  /** Where this process answers `/metrics`, `/healthz` and `/readyz`. */
+  readonly metricsPort?: number;
+}
+
+/** A tool that is told to stop has 2 s to clean up, and its outcome must still be written. */
+const HURRY_MS = 3_000;
+
+export async function runWorker(context: CliContext, options: WorkerCommandOptions): Promise<number> {
+  const settings = await loadSettings();
+  const tiers = options.tiers === undefined ? TIERS : parseTiers(options.tiers);
+  if (tiers.length === 0) throw usageError(`--tiers needs at least one of ${TIERS.join(', ')}.`);
+  const log = createLogger(settings);
+  const end = watchForTheEnd(context, log, settings.drainMs);
+  const { beatMs } = silenceOf(settings.lockDurationMs);
+  // A thread takes its time to start: without an address to answer at, the calls come first.
+  let watchdog = settings.metricsPort === undefined ? undefined : startWatchdog(settings.lockDurationMs);
+  let beat: NodeJS.Timeout | undefined;
+  let endpoint: ProcessEndpoint | undefined;
+  let stopOutliving: (() => void) | undefined;
+  try {
+    const files = await loadToolFiles(options.tools ?? [], context.cwd);
+    const fileTools = await toolsOf(files);
+    keepCode(options.tools ?? [], [...files.sources, ...(files.guessed ?? [])], settings, context.cwd);
+    if (options.tools !== undefined) refuseUnknownCode(settings.workspaceRoot ?? context.cwd);
+    sayWhatIsLeftOut(context, fileTools, tiers);
+    const tools = [...baseTools, ...fileTools];
+    endpoint = await openProcessEndpoint(settings, watchdog);
+    const worker = await start(settings, {
+      tools,
+      tiers,
+      log,
+      hooks: files.hooks,
+      ...(options.concurrency === undefined ? {} : { concurrency: options.concurrency }),
+      onEvent: (event) => logLine(log, workerLine(event)),
+      onDrainAsked: () => end.drain('an operator asked'),
+    });
+    // Of what tools began elsewhere than in a call: the worker logs them, and its calls go on.
+    stopOutliving = context.outliveErrors();
+    end.started(worker);
+    endpoint?.watch({
+      redis: worker.redis,
+      prefix: settings.prefix,
+      isDraining: () => worker.draining,
+      isStarting: () => false,
+      metrics: async () => worker.metrics(),
+    });
+    const ready: WorkerReady = {
+      event: 'ready',
+      worker: worker.id,
+      pid: process.pid,
+      tiers,
+      tools: worker.tools,
+      sources: files.sources,
+      ...(endpoint === undefined ? {} : { metricsPort: endpoint.port }),
+    };
+    context.supervisor?.tell(ready);
+    beat = setInterval(() => context.supervisor?.tell({ event: 'beat' }), beatMs / 2);
+    watchdog ??= startWatchdog(settings.lockDurationMs);
+    watchdog.begin();
+    print(context, options.json === true ? jsonLine(ready) : readyLine(ready));
+    return await end.code;
+  } finally {
+    stopOutliving?.();
+    end.stop();
+    clearInterval(beat);
+    await endpoint?.close();
+    await watchdog?.stop();
+  }
+}
+
+async function start(settings: Settings, options: StartWorkerOptions): Promise<ToolWorker> {
+  try {
+    return await startWorker(options);
+  } catch (error) {
+    throw withRedisHint(error, settings);
+  }
+}
+
+function sayWhatIsLeftOut(context: CliContext, tools: readonly AnyTool[], tiers: readonly Tier[]): void {
+  for (const tool of tools) {
+    if (tiers.includes(tool.tier)) continue;
+    say(
+      context,
+      `${qualifiedName(tool)} is of the tier ${tool.tier} and not offered: this worker serves ${tiers.join(', ')}`,
+    );
+  }
+}
+
+function readyLine({ pid, tiers, tools }: WorkerReady): string {
+  return `ready: pid ${pid}, tiers ${tiers.join(', ')}, ${count(tools.length, 'tool')}: ${tools.join(', ')}`;
+}
+
+/** Signals and the end of `pawl up` may come before the worker has started: it then ends as soon as it has. */
+function watchForTheEnd(context: CliContext, log: Logger, drainMs: number) {
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  let worker: ToolWorker | undefined;
+  let asked: string | undefined;
+  let late: NodeJS.Timeout | undefined;
+  let interrupted = false;
+
+  const drain = (because: string) => {
+    if (asked !== undefined) return;
+    asked = because;
+    if (worker !== undefined) begin(worker, because);
+  };
+  const begin = (started: ToolWorker, because: string) => {
+    log.info({ event: 'worker_draining', running: started.running }, `draining: ${because}`);
+    late = setTimeout(() => {
+      interrupted = true;
+      log.warn({ event: 'worker_interrupts', running: started.running }, 'the grace period is over');
+    }, drainMs);
+    started.close(drainMs).then(() => resolve(interrupted ? EXIT_CODES.failed.code : EXIT_CODES.success.code), reject);
+  };
+  const hurry = (started: ToolWorker) => {
+    interrupted = true;
+    log.warn({ event: 'worker_interrupts', running: started.running }, 'asked twice to end: interrupting what runs');
+    started.interrupt();
+    clearTimeout(late);
+    late = setTimeout(() => context.endNow(EXIT_CODES.failed.code), HURRY_MS);
+  };
+  const again = () => {
+    if (worker !== undefined && asked !== undefined && !interrupted) hurry(worker);
+    else context.endNow(EXIT_CODES.failed.code);
+  };
+  const ignore = context.onInterrupt((times, signal) => (times === 1 ? drain(signal) : again()), { hangUp: true });
+  context.supervisor?.onWord((word) => {
+    if (word === 'hurry') again();
+    else drain(word === 'gone' ? 'the process that started this worker is gone' : 'its supervisor ends');
+  });
+  return {
+    code: promise,
+    drain,
+    started(begun: ToolWorker) {
+      worker = begun;
+      if (asked !== undefined) begin(begun, asked);
+    },
+    stop() {
+      clearTimeout(late);
+      ignore();
+    },
+  };
+}

@@ -1,0 +1,71 @@
+/**
+ * Standard input and output as an MCP server's connection. The SDK's own leaves what is under way unanswered when the input ends;
+ * whoever pipes a few messages in still wants to read what came of them.
+ */
+import { StdioServerTransport } from '@modelcontextprotocol/server/stdio';
+import { backgroundSchedule } from '../../shared/util/time.ts';
+
+type Message = Parameters<StdioServerTransport['send']>[0];
+
+export interface StdioConnectionOptions {
+  readonly input: NodeJS.ReadStream;
+  readonly output: NodeJS.WriteStream;
+  /** How long it stays open for answers after the end of the input. */
+  readonly patienceMs: number;
+  readonly onEnd: () => void;
+}
+
+export class StdioConnection extends StdioServerTransport {
+  readonly #options: StdioConnectionOptions;
+  readonly #unanswered = new Set<unknown>();
+  #inputEnded = false;
+  #stopWaiting = () => {};
+
+  constructor(options: StdioConnectionOptions) {
+    super(options.input, options.output);
+    this.#options = options;
+  }
+
+  override async start(): Promise<void> {
+    const told = this.onmessage;
+    this.onmessage = (message) => {
+      this.#noteAsked(message);
+      told?.(message);
+    };
+    await super.start();
+  }
+
+  override async send(message: Message): Promise<void> {
+    await super.send(message);
+    if (!('method' in message)) this.#noteAnswered(message.id);
+  }
+
+  override async close(): Promise<void> {
+    this.#stopWaiting();
+    await super.close();
+    this.#options.onEnd();
+  }
+
+  override _onstdinclose = (): void => {
+    if (this.#inputEnded) return;
+    this.#inputEnded = true;
+    this.#stopWaiting = backgroundSchedule(() => void this.close(), this.#options.patienceMs);
+    this.#closeOnceAnswered();
+  };
+
+  #noteAsked(message: Message): void {
+    if (!('method' in message)) return;
+    // A subscription is answered when it ends.
+    if ('id' in message && message.method !== 'subscriptions/listen') this.#unanswered.add(message.id);
+    if (message.method === 'notifications/cancelled') this.#noteAnswered(message.params?.['requestId']);
+  }
+
+  #noteAnswered(id: unknown): void {
+    this.#unanswered.delete(id);
+    this.#closeOnceAnswered();
+  }
+
+  #closeOnceAnswered(): void {
+    if (this.#inputEnded && this.#unanswered.size === 0) void this.close();
+  }
+}

@@ -1,0 +1,222 @@
+/**
+ * `--tools FILE…`: files of the user's, `.ts` or `.js`, run as they are. Wherever such a file lies, `import 'pawl'` in it
+ * means the Pawl that runs it, and libraries that are missing there are taken from Pawl's own (`zod`, to begin with).
+ */
+import { existsSync, realpathSync, statSync } from 'node:fs';
+import { createRequire, registerHooks } from 'node:module';
+import { resolve } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { isPromise } from 'node:util/types';
+import { moduleFault } from '../../explain-import-error.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { liesIn } from '../../shared/util/file-path.ts';
+import { type Hook, isHook } from '../../shared/calls/hooks.ts';
+import type { ToolOffer } from '../../shared/store/fleet/catalogue.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { type AnyTool, isTool, qualifiedName } from '../../shared/tools/tool.ts';
+import { isToolset, resolveToolsets, type Toolset, toolset } from '../../shared/tools/toolset.ts';
+import { isProtectedCode } from '../../workers/workspace/protected-paths.ts';
+import { usageError } from '../context.ts';
+
+const MAX_NAMES = 20;
+
+/** What tools files export, in order. */
+export interface ToolFiles {
+  readonly tools: readonly AnyTool[];
+  readonly toolsets: readonly Toolset<AnyTool>[];
+  /** Of every kind: a worker runs those around attempts, a producer those around calls. */
+  readonly hooks: readonly Hook[];
+  /** The files, and what they import that belongs to no package. */
+  readonly sources: readonly string[];
+  /** What imports asked for without saying which file it is, by absolute paths. */
+  readonly guessed?: readonly string[];
+}
+
+/**
+ * Throws `CONFIGURATION` for a file that is absent, does not run or exports nothing of use, with one message that says where and
+ * why.
+ */
+export async function loadToolFiles(files: readonly string[], cwd: string): Promise<ToolFiles> {
+  if (files.length === 0) return { tools: [], toolsets: [], hooks: [], sources: [], guessed: [] };
+  const { loaded, guessed } = lendOwnLibraries();
+  const exports = new Set<AnyTool | Toolset | Hook>();
+  for (const file of files) {
+    const path = resolve(cwd, file);
+    if (!existsSync(path)) throw usageError(`There is no tools file ${file}${path === file ? '' : ` (${path})`}.`);
+    if (!statSync(path).isFile()) throw usageError(`The tools file ${file} is not a file.`);
+    const exported = await importFile(path, file, cwd, loaded);
+    const found = Object.values(exported).flatMap((value) => [...toolsIn(value), ...hooksIn(value)]);
+    if (found.length === 0) throw usageError(noTool(file, exported));
+    for (const each of found) exports.add(each);
+  }
+  const all = [...exports];
+  return {
+    tools: all.filter(isTool),
+    toolsets: all.filter(isToolset) as unknown as readonly Toolset<AnyTool>[],
+    hooks: all.filter(isHook),
+    sources: [...new Set(loaded)].map((url) => fileURLToPath(url)).filter((path) => !path.startsWith(OWN_FOLDER)),
+    guessed: [...guessed],
+  };
+}
+
+/** The tools of the files, those of their toolsets included. Throws `CONFIGURATION`. */
+export async function toolsOf({ tools, toolsets }: ToolFiles): Promise<readonly AnyTool[]> {
+  const found = await resolveToolsets(toolsets, { offered: [] });
+  const stranger = found.find((tool) => !isTool(tool));
+  if (stranger !== undefined)
+    throw usageError(
+      `A toolset must find what defineTool({ … }) returns; it found ${startOf(JSON.stringify(stranger), 100)}.`,
+    );
+  return [...tools, ...found];
+}
+
+/**
+ * What the toolsets of the files show a session (D10): of the tools that workers have from them, those that they find for it; all that
+ * others run stays as it is. Throws `CONFIGURATION`.
+ */
+export async function toolsetsOf({ toolsets: sets }: ToolFiles): Promise<readonly Toolset<ToolOffer>[] | undefined> {
+  if (sets.length === 0) return undefined;
+  const own = new Set((await resolveToolsets(sets, { offered: [] })).map(qualifiedName));
+  const find = sets as unknown as readonly Toolset<ToolOffer>[];
+  const shown = toolset<ToolOffer>('of the tools files', async (request) => {
+    const found = new Set((await resolveToolsets(find, request)).map(qualifiedName));
+    return request.offered.filter((offer) => !own.has(qualifiedName(offer)) || found.has(qualifiedName(offer)));
+  });
+  return [shown];
+}
+
+/** A hook, or a list of hooks. */
+function hooksIn(value: unknown): readonly Hook[] {
+  return (Array.isArray(value) ? value : [value]).filter(isHook);
+}
+
+/** A tool or toolset, a list of them, or an object whose members are tools, alone or under `tools`. */
+function toolsIn(value: unknown, depth = 0): readonly (AnyTool | Toolset)[] {
+  if (isTool(value) || isToolset(value)) return [value];
+  if (depth > 2 || typeof value !== 'object' || value === null) return [];
+  if (Array.isArray(value)) return value.flatMap((entry) => toolsIn(entry, depth + 1));
+  const members = Object.values(value);
+  if (members.length > 0 && members.every(isTool)) return members;
+  return 'tools' in value ? toolsIn(value.tools, depth + 1) : [];
+}
+
+function noTool(file: string, exported: Readonly<Record<string, unknown>>): string {
+  // An empty file counts as CommonJS, whose `module.exports` begins as {}.
+  const isEmpty = (value: unknown) =>
+    typeof value === 'object' && value !== null && !isPromise(value) && Object.keys(value).length === 0;
+  const names = Object.keys(exported).filter((name) => name !== 'module.exports' && !isEmpty(exported[name]));
+  const listed = names.slice(0, MAX_NAMES).map((name) => `${name} (${kindOf(exported[name])})`);
+  const what = names.length === 0 ? 'it exports nothing' : `it exports ${listed.join(', ')}`;
+  return `There is no tool in ${file}: ${what}. Export what defineTool({ … }) returns, a list of those, a toolset, or hooks.`;
+}
+
+function kindOf(value: unknown): string {
+  if (value === null) return 'null';
+  if (isPromise(value)) return 'a promise: export what it resolves to, with await';
+  return Array.isArray(value) ? 'a list without a tool' : `${typeof value}`;
+}
+
+async function importFile(
+  path: string,
+  file: string,
+  cwd: string,
+  loaded: readonly string[],
+): Promise<Readonly<Record<string, unknown>>> {
+  try {
+    return (await import(pathToFileURL(path).href)) as Record<string, unknown>;
+  } catch (error) {
+    const fault = await moduleFault(error, `The tools file ${file}`, { path, file, cwd, loaded });
+    throw new PawlError('CONFIGURATION', fault, { cause: error });
+  }
+}
+
+/**
+ * From here on no file of the workspace is loaded that was not there to be protected at the start: a call may have made it. Imports that
+ * are written out are found beforehand.
+ */
+export function refuseUnknownCode(workspace: string): void {
+  knownIn = realpathSync(workspace);
+}
+
+let knownIn: string | undefined;
+
+function refuseUnknown(url: string): void {
+  if (knownIn === undefined || !url.startsWith('file:')) return;
+  const path = fileURLToPath(url);
+  if (liesIn(knownIn, path) && !isProtectedCode(path))
+    throw new PawlError(
+      'CONFIGURATION',
+      `${path} was not loaded: it lies in the workspace, where calls can write, and nothing told of it when the worker started. Import it with a specifier that is written out, or keep it outside of the workspace.`,
+    );
+}
+
+const OWN_FOLDER = fileURLToPath(new URL('../..', import.meta.url));
+const OWN_PLACE = import.meta.url;
+const requireHere = createRequire(OWN_PLACE);
+/** What `import` and `require` call it. */
+const NOT_FOUND: readonly (string | undefined)[] = ['ERR_MODULE_NOT_FOUND', 'MODULE_NOT_FOUND'];
+
+interface Installed {
+  readonly loaded: readonly string[];
+  readonly guessed: ReadonlySet<string>;
+}
+
+let installed: Installed | undefined;
+
+/**
+ * From here on, in this process, `pawl` is this Pawl: a second copy of it beside a tools file would throw errors that this
+ * one does not know. Other libraries are looked for where the file lies, and then beside Pawl.
+ */
+function lendOwnLibraries(): Installed {
+  if (installed !== undefined) return installed;
+  const loaded: string[] = [];
+  const guessed = new Set<string>();
+  registerHooks({
+    resolve(specifier, context, nextResolve) {
+      // Asked by `requireHere`.
+      if (context.parentURL === OWN_PLACE) return nextResolve(specifier, context);
+      // `require` looks beside the file that says it, whatever parent it is told.
+      const own = () =>
+        context.conditions.includes('require')
+          ? nextResolve(requireHere.resolve(specifier), context)
+          : nextResolve(specifier, { ...context, parentURL: OWN_PLACE });
+      if (specifier === 'pawl' || specifier.startsWith('pawl/')) return own();
+      try {
+        const found = nextResolve(specifier, context);
+        const asked = askedFor(specifier, context.parentURL);
+        if (asked !== undefined && !found.url.startsWith('node:') && pathToFileURL(asked).href !== found.url)
+          guessed.add(asked);
+        return found;
+      } catch (error) {
+        if (!isBare(specifier) || !NOT_FOUND.includes((error as NodeJS.ErrnoException).code)) throw error;
+        try {
+          return own();
+        } catch {
+          throw error;
+        }
+      }
+    },
+    load(url, context, nextLoad) {
+      refuseUnknown(url);
+      if (url.startsWith('file:') && !url.includes('/node_modules/')) loaded.push(url);
+      return nextLoad(url, context);
+    },
+  });
+  installed = { loaded, guessed };
+  return installed;
+}
+
+/** The path that a specifier of a file names, as it is written. */
+function askedFor(specifier: string, parentUrl: string | undefined): string | undefined {
+  if (isBare(specifier) || parentUrl?.startsWith('file:') !== true || parentUrl.includes('/node_modules/'))
+    return undefined;
+  try {
+    return fileURLToPath(new URL(specifier, parentUrl));
+  } catch {
+    return undefined;
+  }
+}
+
+function isBare(specifier: string): boolean {
+  return !/^(?:\.|\/|#|[a-z]+:)/i.test(specifier);
+}

@@ -1,0 +1,255 @@
+/**
+ * The workers of `pawl up`, each a process of its own that starts again when it dies.
+ *
+ * Each child has its own process group, so that Ctrl-C in a terminal reaches `pawl up` alone, which then decides; and a
+ * channel to this process, whose end tells the child to drain when `pawl up` itself is gone, however it went.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import type { Pawl } from '../../producer/client.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { TIERS } from '../../shared/tools/tool.ts';
+import { type CliContext, type SupervisorWord, say } from '../context.ts';
+import { EXIT_CODES } from '../exit-codes.ts';
+import { duration } from '../print.ts';
+import { silenceOf } from './watchdog.ts';
+import type { WorkerReady } from './run-worker.ts';
+
+const FIRST_DELAY_MS = 250;
+const LONGEST_DELAY_MS = 10_000;
+/** A worker that lived so long died of something new. */
+const HEALTHY_AFTER_MS = 30_000;
+/** Beyond the grace period that the workers keep themselves. */
+const DRAIN_MARGIN_MS = 8_000;
+/** A worker that is told twice needs this long to end what runs. */
+const HURRY_MS = 4_000;
+
+export interface WorkerProcessesOptions {
+  readonly count: number;
+  /** After `pawl worker`. */
+  readonly args: readonly string[];
+  /** How long a worker waits for its running calls when it is told to end. */
+  readonly drainMs: number;
+  /** Of the workers' attempts: a worker that is silent for some leases is killed, and replaced. */
+  readonly leaseMs: number;
+  /** Of the first worker's own `/metrics`; the others follow. 0: any free port for each. Undefined: as the environment says. */
+  readonly metricsPort: number | undefined;
+}
+
+interface Seat {
+  readonly number: number;
+  readonly child: ChildProcess;
+  readonly startedAtMs: number;
+  ready: WorkerReady | undefined;
+  /** For how long nothing came from it, once it was ready. */
+  silentMs: number;
+}
+
+type Ended = (seat: Seat, code: number | null, signal: NodeJS.Signals | null) => void;
+
+export class WorkerProcesses {
+  readonly #context: CliContext;
+  readonly #options: WorkerProcessesOptions;
+  readonly #seats = new Set<Seat>();
+  readonly #restarts = new Set<NodeJS.Timeout>();
+  /** Told to end because their tools changed. */
+  readonly #outdated = new Set<Seat>();
+  /** Called whenever a worker has loaded its tools. */
+  onReady: () => void = () => {};
+  /** Called with the IDs of the workers that are about to be stopped: one that does not hear it is killed in the end. */
+  onStopping: (workerIds: readonly string[]) => void = () => {};
+  readonly #watch: NodeJS.Timeout;
+  #failures = 0;
+  #ending = false;
+
+  constructor(context: CliContext, options: WorkerProcessesOptions) {
+    this.#context = context;
+    this.#options = options;
+    const { limitMs, beatMs } = silenceOf(options.leaseMs);
+    this.#watch = setInterval(() => this.#killSilent(limitMs, beatMs), beatMs);
+    this.#watch.unref();
+  }
+
+  /** Counted in looks: where this process did not run either, no worker was silent. */
+  #killSilent(limitMs: number, beatMs: number): void {
+    for (const seat of this.#seats) {
+      if (seat.ready === undefined) continue;
+      seat.silentMs += beatMs;
+      if (seat.silentMs < limitMs || this.#ending) continue;
+      say(this.#context, `worker ${seat.child.pid} has been silent for ${duration(seat.silentMs)}: it is killed`);
+      seat.child.kill('SIGKILL');
+    }
+  }
+
+  /**
+   * Resolves when all are ready. The first one starts alone: when it cannot use its tools or its configuration, it has said
+   * so, and the others need not. Throws `CONFIGURATION` or `BACKEND_UNAVAILABLE` then.
+   */
+  async start(): Promise<void> {
+    await this.#first();
+    const others = Array.from({ length: this.#options.count - 1 }, () => this.#first());
+    await Promise.all(others);
+  }
+
+  get ready(): readonly WorkerReady[] {
+    return [...this.#seats].flatMap(({ ready }) => (ready === undefined ? [] : [ready]));
+  }
+
+  /** A worker that must become ready; later ones are replaced when they die. */
+  #first(): Promise<void> {
+    if (this.#ending) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      this.#open(resolve, (_seat, code, signal) => {
+        if (this.#ending) resolve();
+        else reject(couldNotStart(code, signal));
+      });
+    });
+  }
+
+  #open(onReady: () => void, onFailedStart: Ended): void {
+    const { launcher, environment, cwd } = this.#context;
+    const number = this.#freeNumber();
+    const child = spawn(process.execPath, [...process.execArgv, launcher, 'worker', ...this.#options.args], {
+      cwd,
+      env: { ...environment, ...this.#metricsOf(number) },
+      detached: process.platform !== 'win32',
+      windowsHide: true,
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    });
+    const seat: Seat = { number, child, startedAtMs: performance.now(), ready: undefined, silentMs: 0 };
+    this.#seats.add(seat);
+    child.on('message', (message) => {
+      seat.silentMs = 0;
+      if (!isReady(message) || seat.ready !== undefined) return;
+      seat.ready = message;
+      onReady();
+      this.onReady();
+    });
+    const ended = (code: number | null, signal: NodeJS.Signals | null) => {
+      if (!this.#seats.delete(seat)) return;
+      if (seat.ready === undefined) onFailedStart(seat, code, signal);
+      else this.#replace(seat, code, signal);
+    };
+    child.on('error', () => ended(null, null));
+    child.on('exit', ended);
+  }
+
+  /** A worker that takes another's place is watched at the same port. */
+  #freeNumber(): number {
+    const taken = new Set([...this.#seats].map(({ number }) => number));
+    let number = 0;
+    while (taken.has(number)) number += 1;
+    return number;
+  }
+
+  /** Several processes cannot listen on one port. 0 lets the system choose for each. */
+  #metricsOf(number: number): { readonly PAWL_METRICS_PORT?: string } {
+    const { metricsPort } = this.#options;
+    if (metricsPort === undefined) return {};
+    return { PAWL_METRICS_PORT: String(metricsPort === 0 ? 0 : metricsPort + number) };
+  }
+
+  /** Lets each worker finish what it runs and starts another one in its place, which loads the tools anew. */
+  reload(): void {
+    this.#failures = 0;
+    for (const seat of this.#seats) this.#outdated.add(seat);
+    this.#say('drain');
+    // Those that wait to start again, because the file was broken before, need not wait any longer.
+    for (const timer of this.#restarts) clearTimeout(timer);
+    for (const _ of this.#restarts) this.#openAgain();
+    this.#restarts.clear();
+  }
+
+  #openAgain(): void {
+    this.#open(
+      () => this.#sayReplaced(),
+      (again, failedWith, by) => this.#replace(again, failedWith, by),
+    );
+  }
+
+  #replace(seat: Seat, code: number | null, signal: NodeJS.Signals | null): void {
+    if (this.#ending) return;
+    if (this.#outdated.delete(seat)) {
+      this.#openAgain();
+      return;
+    }
+    if (performance.now() - seat.startedAtMs > HEALTHY_AFTER_MS) this.#failures = 0;
+    const delayMs = Math.min(FIRST_DELAY_MS * 2 ** this.#failures, LONGEST_DELAY_MS);
+    this.#failures += 1;
+    const how = signal === null ? `with code ${code}` : `by ${signal}`;
+    say(this.#context, `worker ${seat.child.pid} ended ${how}; another one starts in ${duration(delayMs)}`);
+    const timer = setTimeout(() => {
+      this.#restarts.delete(timer);
+      this.#openAgain();
+    }, delayMs);
+    this.#restarts.add(timer);
+  }
+
+  #sayReplaced(): void {
+    const pids = this.ready.map(({ pid }) => pid).join(', ');
+    say(this.#context, `workers are complete again: pids ${pids}`);
+  }
+
+  /** Tells all to end when their running calls have, and waits for that. */
+  async drain(): Promise<void> {
+    this.#ending = true;
+    clearInterval(this.#watch);
+    for (const timer of this.#restarts) clearTimeout(timer);
+    this.#restarts.clear();
+    this.onStopping(this.ready.map(({ worker }) => worker));
+    this.#say('drain');
+    if (!(await this.#gone(this.#options.drainMs + DRAIN_MARGIN_MS))) this.kill();
+  }
+
+  /** Asked a second time: interrupts what runs, and kills what does not end then. */
+  async hurry(): Promise<void> {
+    this.#say('hurry');
+    if (!(await this.#gone(HURRY_MS))) this.kill();
+  }
+
+  kill(): void {
+    this.#ending = true;
+    clearInterval(this.#watch);
+    for (const { child } of this.#seats) child.kill('SIGKILL');
+  }
+
+  /** Over the channel: two signals in quick succession may arrive as one, and one that still starts would die of it. */
+  #say(word: Exclude<SupervisorWord, 'gone'>): void {
+    for (const { child } of this.#seats) if (child.connected) child.send(word, () => {});
+  }
+
+  async #gone(limitMs: number): Promise<boolean> {
+    let timer: NodeJS.Timeout | undefined;
+    const limit = new Promise<false>((resolve) => {
+      timer = setTimeout(() => resolve(false), limitMs);
+    });
+    const all = Promise.all([...this.#seats].map(({ child }) => ended(child))).then(() => true as const);
+    const gone = await Promise.race([all, limit]);
+    clearTimeout(timer);
+    return gone;
+  }
+}
+
+/** Says which workers are stopped. A Redis that cannot be told keeps no process from ending. */
+export function markStopped({ ledger, shards }: Pawl['backend'], workerIds: readonly string[]): void {
+  const places = shards.places(TIERS);
+  for (const id of workerIds) ledger.markStopped(places, id).catch(() => {});
+}
+
+function ended(child: ChildProcess): Promise<void> {
+  return new Promise((resolve) => {
+    if (child.exitCode !== null || child.signalCode !== null) resolve();
+    else child.once('exit', () => resolve());
+  });
+}
+
+function isReady(message: unknown): message is WorkerReady {
+  return typeof message === 'object' && message !== null && 'event' in message && message.event === 'ready';
+}
+
+/** The worker has said on standard error what was wrong. */
+function couldNotStart(code: number | null, signal: NodeJS.Signals | null): PawlError {
+  if (code === EXIT_CODES.redisOutOfReach.code)
+    return new PawlError('BACKEND_UNAVAILABLE', 'The workers cannot reach Redis; nothing was started.');
+  const how = signal === null ? `code ${code}` : signal;
+  return new PawlError('CONFIGURATION', `The workers cannot be started (${how}): see above. Nothing was started.`);
+}

@@ -1,0 +1,479 @@
+/**
+ * The producer's side of approvals: whether a call must wait for a person, what that person is shown, and what follows from their
+ * decision (A4 to A7, C24). `workers/approval-gate.ts` is the other side.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  type ApprovalRequest,
+  type ApprovalRoute,
+  type ApprovalState,
+  approvalId,
+  askedAgain,
+  type Decision,
+  decisionOn,
+  deniedOutcome,
+  digestOf,
+  expiredOutcome,
+} from '../../shared/approvals/approval.ts';
+import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
+import type { RecordAudit } from '../../shared/audit/audit-event.ts';
+import { compensated } from '../../shared/calls/compensation.ts';
+import { type Settings, toolPolicy } from '../../shared/config/config.ts';
+import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { canonicalJson, digest } from '../../shared/calls/call-id.ts';
+import { denied, permit, taintOf, type Verdict } from '../../shared/policy/policy.ts';
+import { GIVE_A_CHANNEL, type SessionRecord } from '../../shared/sessions/session.ts';
+import type { ApprovalRecord, BriefApproval, ReadApproval } from '../../shared/store/approvals/approvals.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import type { Grant, Grants } from '../../shared/store/approvals/standing-approvals.ts';
+import type { Place } from '../../shared/store/redis/keys.ts';
+import type { ApprovalRecords } from '../../shared/store/ports.ts';
+import { routeOf } from '../../shared/store/sessions/sessions.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
+import type { Offer, Offers } from '../tools/tool-catalogue.ts';
+
+export interface DecideOptions {
+  readonly decision: 'approve' | 'deny';
+  /** Of the approval as it was shown: anything else is refused as stale. */
+  readonly digest: string;
+  /** Who decides. Whoever asked for the call cannot approve it. */
+  readonly by: string;
+  readonly reason?: string;
+  /** In place of the call's own parameters. */
+  readonly params?: Params;
+  /** Approves later calls of this session that are like this one, too: see the approval's `amendment`. */
+  readonly remember?: boolean;
+}
+
+type Params = Readonly<Record<string, unknown>>;
+
+export interface ApprovalQuery {
+  readonly state?: ApprovalState;
+  /** Default 100. */
+  readonly limit?: number;
+  /** Which ones the caller may see. */
+  readonly isSeen?: (record: ApprovalRecord) => boolean;
+}
+
+export interface ApprovalListing<Approval extends ApprovalRecord = ApprovalRecord> {
+  readonly record: Approval;
+  readonly digest: string;
+}
+
+export interface ApprovalDeskParts {
+  readonly settings: Settings;
+  readonly approvals: ApprovalRecords;
+  readonly grants: Pick<Grants, 'find' | 'add' | 'list' | 'remove'>;
+  readonly offers: Pick<Offers, 'peek' | 'find'> & Partial<Pick<Offers, 'ruleFor'>>;
+  /** Where approvals are, of these tiers or of all. */
+  places(tiers?: readonly Tier[]): readonly Place[];
+  readonly audit: RecordAudit;
+  readonly hooks: ApprovalHooks;
+  sessionOf(sessionKey: string): Promise<SessionRecord | undefined>;
+  /** Redis' clock. */
+  now(): Promise<number>;
+}
+
+/** A worker adds what the tool says about a call at once: whoever lists what is pending waits for it, until a request is so old. */
+const PREVIEW_MS = 1_000;
+const PREVIEW_LOOK_MS = 20;
+const SIMILAR = 5;
+/** Of each place, so many of the newest are looked at. */
+const SIMILAR_AMONG = 100;
+
+export class ApprovalDesk {
+  readonly #parts: ApprovalDeskParts;
+
+  constructor(parts: ApprovalDeskParts) {
+    this.#parts = parts;
+  }
+
+  // Asking
+
+  /** The first session with a channel, from this one upwards (A5). */
+  routeOf(session: SessionRecord): Promise<ApprovalRoute | undefined> {
+    return routeOf(session, (key) => this.#parts.sessionOf(key));
+  }
+
+  /** Whether a person has allowed calls like this one before. */
+  async isGranted(
+    { sessionKey }: SessionRecord,
+    tool: Offer,
+    envelope: ToolCallEnvelope,
+    { askedForTaint, unconfined }: Pick<Verdict, 'askedForTaint' | 'unconfined'>,
+  ): Promise<boolean> {
+    const { grants, now } = this.#parts;
+    return (
+      (await grants.find({ sessionKey, tool, envelope, askedForTaint, unconfined, nowMs: await now() })) !== undefined
+    );
+  }
+
+  /**
+   * What a person will be asked about a call. Throws `PERMISSION_DENIED` when nobody can be asked (A6), or a hook denies it before
+   * anybody is, and `HOOK_FAILED`.
+   */
+  async requestFor(asked: {
+    readonly envelope: ToolCallEnvelope;
+    readonly offer: Offer;
+    readonly session: SessionRecord;
+    readonly verdict: Verdict;
+    readonly callId: string;
+    readonly generation: string;
+    readonly submittedBy?: string | undefined;
+  }): Promise<ApprovalRequest> {
+    const { envelope, offer, session, verdict, callId, generation, submittedBy } = asked;
+    const route = await this.routeOf(session);
+    if (route === undefined)
+      throw denied(
+        offer,
+        `${verdict.reason}, and neither this session nor one above it has a channel to a person: ${GIVE_A_CHANNEL}`,
+        verdict.rule,
+      );
+    const { params } = envelope.payload;
+    const { actorId } = envelope.target;
+    const { justification } = params;
+    const createdAtMs = await this.#parts.now();
+    const paramsDigest = digest(canonicalJson(params));
+    const undone = compensated(envelope);
+    const request: ApprovalRequest = {
+      id: approvalId(callId, generation),
+      callId,
+      generation,
+      tool: pick(offer),
+      params,
+      paramsDigest,
+      session: {
+        key: session.sessionKey,
+        kind: session.kind,
+        workspaceRoot: session.workspaceRoot,
+        actorId: session.actorId,
+      },
+      ...(session.tenantId === undefined ? {} : { tenantId: session.tenantId }),
+      actorId,
+      ...(session.agentId === undefined ? {} : { agentId: session.agentId }),
+      ...(submittedBy === undefined ? {} : { submittedBy }),
+      ...(typeof justification === 'string' ? { justification } : {}),
+      taint: taintOf(envelope.control.requestTags, session),
+      rule: verdict.rule,
+      reason: undone === undefined ? verdict.reason : `it undoes the call ${undone}, and ${verdict.reason}`,
+      // Whoever lets a call be undone has not let it run.
+      ...(undone === undefined ? { amendment: verdict.amendment ?? { kind: 'same-parameters', paramsDigest } } : {}),
+      route,
+      createdAtMs,
+      expiresAtMs: createdAtMs + this.#parts.settings.policy.approvalLimitMs,
+    };
+    await this.#guard(request, envelope.requestId);
+    return request;
+  }
+
+  /**
+   * What a person will be asked about a call that shall run again. Throws `CALL_NOT_RESOLVABLE` when nobody knows any more what was
+   * asked before, and what a hook says.
+   */
+  async requestAgain(
+    { callId, request, attempts, readAtMs }: CallRecord,
+    approvalId: string,
+  ): Promise<ApprovalRequest> {
+    const { approvals, offers, hooks, settings } = this.#parts;
+    const before = (await approvals.read(approvalId))?.request;
+    if (before === undefined || before.callId !== callId)
+      throw new PawlError(
+        'CALL_NOT_RESOLVABLE',
+        `Call ${callId} cannot run again: the approval that it ran under is not there any more. Resolve it as succeeded or failed.`,
+      );
+    const offer = offers.peek(before.tool.namespace, before.tool.name);
+    const again = askedAgain(before, {
+      generation: String(readAtMs),
+      tool: offer === undefined ? before.tool : pick(offer),
+      attempts: attempts.length,
+      createdAtMs: readAtMs,
+      expiresAtMs: readAtMs + settings.policy.approvalLimitMs,
+    });
+    if (hooks.present) await hooks.requested(again, request.envelope.requestId);
+    return again;
+  }
+
+  /** A call that is there already asks nobody again. */
+  async #guard(request: ApprovalRequest, requestId: string): Promise<void> {
+    const { hooks, approvals } = this.#parts;
+    if (hooks.present && (await approvals.idOfCall(request.callId)) === undefined)
+      await hooks.requested(request, requestId);
+  }
+
+  requested(request: ApprovalRequest): void | Promise<void> {
+    const { id, callId, tool, session, actorId, rule, tenantId } = request;
+    return this.#parts.audit({
+      type: 'approval-requested',
+      approvalId: id,
+      callId,
+      tool: qualifiedName(tool),
+      sessionKey: session.key,
+      sessionActorId: session.actorId,
+      actorId,
+      digest: digestOf(request),
+      rule,
+      tenantId,
+    });
+  }
+
+  // Looking
+
+  /** The newest first, of those that `isSeen` lets pass. Those whose time is over are ended on the way. */
+  list(options: ApprovalQuery = {}): Promise<ApprovalListing[]> {
+    return this.#list(options, (id) => this.#parts.approvals.read(id));
+  }
+
+  /** The same, with the beginning of what is large: whoever asks for calls must not decide how much a list takes. */
+  listBrief(options: ApprovalQuery = {}): Promise<ApprovalListing<BriefApproval>[]> {
+    return this.#list(options, (id) => this.#parts.approvals.readBrief(id));
+  }
+
+  async #list<Approval extends ApprovalRecord>(
+    options: ApprovalQuery,
+    read: ReadApproval<Approval>,
+  ): Promise<ApprovalListing<Approval>[]> {
+    const { state, limit = 100, isSeen = () => true } = options;
+    const pending = state === 'pending';
+    const nowMs = await this.#parts.now();
+    // One that is still called pending may have expired.
+    const mayBe = (record: ApprovalRecord) => state === undefined || [state, 'pending'].includes(record.state);
+    const isWanted = (record: ApprovalRecord) => isSeen(record) && mayBe(record);
+    const found: Approval[] = [];
+    for (const place of this.#parts.places())
+      found.push(...(await this.#parts.approvals.list(place, { pending, limit, isWanted }, read)));
+    const previewed = pending ? await Promise.all(found.map((record) => this.#previewed(record, nowMs, read))) : found;
+    const records: Approval[] = [];
+    for (const record of previewed) records.push(await this.#expired(record, nowMs, read));
+    return records
+      .filter((record) => state === undefined || record.state === state)
+      .sort((a, b) => b.request.createdAtMs - a.request.createdAtMs)
+      .slice(0, limit)
+      .map((record) => ({ record, digest: digestOf(record.request) }));
+  }
+
+  async #previewed<Approval extends ApprovalRecord>(
+    record: Approval,
+    nowMs: number,
+    read: ReadApproval<Approval>,
+  ): Promise<Approval> {
+    let seen = record;
+    let leftMs = record.request.createdAtMs + PREVIEW_MS - nowMs;
+    while (leftMs > 0 && seen.state === 'pending' && seen.preview === undefined) {
+      await sleep(PREVIEW_LOOK_MS);
+      leftMs -= PREVIEW_LOOK_MS;
+      seen = (await read(record.request.id)) ?? record;
+    }
+    return seen;
+  }
+
+  /** Throws `UNKNOWN_APPROVAL`. `id` may be the call's. */
+  async show(id: string): Promise<ApprovalListing> {
+    const { approvals, now } = this.#parts;
+    const record = await this.#expired(await this.#find(id), await now(), (found) => approvals.read(found));
+    return { record, digest: digestOf(record.request) };
+  }
+
+  async #find(id: string): Promise<ApprovalRecord> {
+    const record = await this.#parts.approvals.read((await this.#parts.approvals.idOfCall(id)) ?? id);
+    if (record === undefined)
+      throw new PawlError(
+        'UNKNOWN_APPROVAL',
+        `There is no approval ${JSON.stringify(startOf(id, 120))}, or its record has expired.`,
+      );
+    return record;
+  }
+
+  /** Decisions on the same tool before, the newest first, with the beginning of what is large. */
+  async similarTo({ request }: ApprovalRecord): Promise<ApprovalRecord[]> {
+    const { approvals, places } = this.#parts;
+    const isWanted = ({ state, request: other }: ApprovalRecord) =>
+      (state === 'approved' || state === 'denied') &&
+      other.id !== request.id &&
+      other.tenantId === request.tenantId &&
+      qualifiedName(other.tool) === qualifiedName(request.tool);
+    const search = { pending: false, limit: SIMILAR, among: SIMILAR_AMONG, isWanted };
+    const found: ApprovalRecord[] = [];
+    for (const place of places([request.tool.tier]))
+      found.push(...(await approvals.list(place, search, (id) => approvals.readBrief(id))));
+    return found.sort((one, next) => next.request.createdAtMs - one.request.createdAtMs).slice(0, SIMILAR);
+  }
+
+  // What is remembered
+
+  /** What people allowed for the rest of a session, and still holds, the newest first (C24). */
+  async remembered(sessionKey: string): Promise<Grant[]> {
+    return this.#parts.grants.list(sessionKey, await this.#parts.now());
+  }
+
+  /**
+   * Takes back what was remembered with an approval: the next call like it is asked about again. What a worker has let through runs on.
+   * Throws `UNKNOWN_APPROVAL` when the session remembers none with this ID.
+   */
+  async forget(sessionKey: string, approvalId: string, by: string): Promise<Grant> {
+    const { grants, audit, sessionOf, now } = this.#parts;
+    const grant = await grants.remove(sessionKey, approvalId, await now());
+    if (grant === undefined)
+      throw new PawlError(
+        'UNKNOWN_APPROVAL',
+        `The session ${JSON.stringify(sessionKey)} remembers no approval ${JSON.stringify(approvalId)}.`,
+      );
+    await audit({
+      type: 'approval-forgotten',
+      approvalId,
+      tool: qualifiedName(grant.tool),
+      sessionKey,
+      by,
+      tenantId: (await sessionOf(sessionKey))?.tenantId,
+    });
+    return grant;
+  }
+
+  // Deciding
+
+  /**
+   * Decides, once. Throws `UNKNOWN_APPROVAL`; `APPROVAL_STALE` when it is decided already, too late, or about something else than
+   * what was shown; `PERMISSION_DENIED` for whoever asked, and for edited parameters that policy denies; `INVALID_PARAMS` for edited
+   * ones that the tool refuses.
+   */
+  async decide(id: string, options: DecideOptions): Promise<ApprovalListing> {
+    const record = await this.#find(id);
+    const { request } = record;
+    if (record.state !== 'pending') throw stale(record.state);
+    const params = options.decision === 'approve' ? await this.#edited(request, options.params) : undefined;
+    const { decision: what, digest: shown, by, reason } = options;
+    const decision = decisionOn(
+      request,
+      {
+        decision: what,
+        digest: shown,
+        by,
+        ...(reason === undefined ? {} : { reason }),
+        ...(params === undefined ? {} : { params }),
+        paramsDigest: params === undefined ? request.paramsDigest : digest(canonicalJson(params)),
+      },
+      await this.#parts.now(),
+    );
+    const answer = await this.#parts.approvals.decide(record, decision, deniedOutcome(request, by, reason));
+    switch (answer.kind) {
+      case 'decided':
+        break;
+      case 'already':
+        throw stale(answer.state);
+      case 'late':
+        await this.#expire(record);
+        throw stale('expired');
+      default:
+        throw new PawlError('APPROVAL_STALE', 'The call that this approval is about is gone.');
+    }
+    await this.#decided(record, what === 'approve' ? 'approved' : 'denied', decision);
+    if (what === 'approve' && options.remember === true && params === undefined)
+      await this.#parts.grants.add(request, by, decision.decidedAtMs);
+    return { record: await this.#find(request.id), digest: decision.digest };
+  }
+
+  /** The parameters that shall run in place of the call's own. */
+  async #edited(request: ApprovalRequest, params: Params | undefined): Promise<Params | undefined> {
+    const { offers } = this.#parts;
+    const { namespace, name } = request.tool;
+    // A process that has just started, such as that of a command, knows of no tools yet.
+    const offer =
+      params === undefined ? offers.peek(namespace, name) : await offers.find(namespace, name).catch(unlessUnknown);
+    if (offer !== undefined && offer.definition !== request.tool.definition)
+      throw new PawlError('APPROVAL_STALE', `${request.tool.name} has changed since this approval was asked for.`);
+    if (params === undefined) return undefined;
+    if (offer === undefined)
+      throw new PawlError('APPROVAL_STALE', `No worker offers ${request.tool.name} now, so its parameters stay.`);
+    const issues = offer.validate(params);
+    if (issues.length === 0) {
+      await this.#permitEdited(request, offer, params);
+      return params;
+    }
+    const listed = issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
+    throw new PawlError('INVALID_PARAMS', `The edited parameters of ${offer.name} are not valid: ${listed}.`, {
+      issues,
+    });
+  }
+
+  /** The worker would end the call: whoever decides hears of it while they can still change their mind. Throws `PERMISSION_DENIED`. */
+  async #permitEdited({ session: { key }, taint }: ApprovalRequest, offer: Offer, params: Params): Promise<void> {
+    const { settings, offers, sessionOf } = this.#parts;
+    const session = await sessionOf(key);
+    if (session === undefined) return;
+    permit({
+      tool: offer,
+      session: { ...session, state: undefined },
+      toolPolicy: toolPolicy(settings, offer),
+      policy: settings.policy,
+      registry: offers.ruleFor?.(offer),
+      channel: (await this.routeOf(session))?.channel.kind,
+      params,
+      taint,
+      sandbox: settings.sandbox,
+    });
+  }
+
+  async #expired<Approval extends ApprovalRecord>(
+    record: Approval,
+    nowMs: number,
+    read: ReadApproval<Approval>,
+  ): Promise<Approval> {
+    const { id, expiresAtMs } = record.request;
+    if (record.state !== 'pending' || expiresAtMs > nowMs) return record;
+    const whole = await this.#parts.approvals.read(id);
+    if (whole !== undefined) await this.#expire(whole);
+    return (await read(id)) ?? record;
+  }
+
+  async #expire(record: ApprovalRecord): Promise<void> {
+    const answer = await this.#parts.approvals.expire(record, expiredOutcome(record.request));
+    if (answer.kind === 'decided') await this.#decided(record, 'expired', undefined);
+  }
+
+  /** A call has been cancelled that nobody had decided on. */
+  async cancelled(callId: string): Promise<void> {
+    const { hooks, approvals } = this.#parts;
+    const id = hooks.present ? await approvals.idOfCall(callId) : undefined;
+    const record = id === undefined ? undefined : await approvals.read(id);
+    if (record?.state === 'cancelled') await hooks.ended(record, 'cancelled');
+  }
+
+  async #decided(
+    record: ApprovalRecord,
+    state: 'approved' | 'denied' | 'expired',
+    decision: Decision | undefined,
+  ): Promise<void> {
+    const { request } = record;
+    const { id, callId, tool, session, tenantId } = request;
+    await this.#parts.audit({
+      type: 'approval-decided',
+      approvalId: id,
+      callId,
+      tool: qualifiedName(tool),
+      sessionKey: session.key,
+      state,
+      digest: digestOf(request),
+      ...(decision === undefined ? {} : { by: decision.by }),
+      ...(decision?.reason === undefined ? {} : { reason: decision.reason }),
+      edited: decision?.params !== undefined,
+      params: decision?.params,
+      tenantId,
+    });
+    await this.#parts.hooks.ended(record, state, decision);
+  }
+}
+
+function unlessUnknown(error: unknown): undefined {
+  if (!(error instanceof PawlError) || error.code !== 'UNKNOWN_TOOL') throw error;
+}
+
+function pick({ name, namespace, version, definition, tier, effects, annotations }: Offer): ApprovalRequest['tool'] {
+  return { name, namespace, version, definition, tier, effects, annotations };
+}
+
+function stale(state: ApprovalState): PawlError {
+  return new PawlError('APPROVAL_STALE', `This approval is ${state} already; nothing has changed.`, {
+    details: { state },
+  });
+}

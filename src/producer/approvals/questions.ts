@@ -1,0 +1,54 @@
+/** Questions of tools to people, and the people's answers (C19): read and given here, waited for in the worker. */
+import type { RecordAudit } from '../../shared/audit/audit-event.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { Given, QuestionRecord, Questions } from '../../shared/store/approvals/questions.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+
+export type Reply = { readonly answer: string } | { readonly dismiss: true };
+
+export class QuestionDesk {
+  readonly #questions: Questions;
+
+  readonly #audit: RecordAudit;
+
+  constructor(questions: Questions, audit: RecordAudit) {
+    this.#questions = questions;
+    this.#audit = audit;
+  }
+
+  /** Questions that wait, the most urgent first, of those that `isSeen` lets pass. */
+  list(limit = 100, isSeen?: (record: QuestionRecord) => boolean): Promise<QuestionRecord[]> {
+    return this.#questions.pending(limit, isSeen);
+  }
+
+  /** Throws `NOT_FOUND` when no such question waits. */
+  async show(id: string): Promise<QuestionRecord> {
+    const record = await this.#questions.read(id);
+    if (record === undefined)
+      throw new PawlError('NOT_FOUND', `No question ${JSON.stringify(startOf(id, 200))} waits for an answer.`);
+    return record;
+  }
+
+  /** Gives the one answer. Throws `NOT_FOUND`, `CONTRACT_INVALID` for what is no option, and `APPROVAL_STALE` when it came too late. */
+  async reply(id: string, reply: Reply, by: string): Promise<void> {
+    const record = await this.show(id);
+    const given: Given =
+      'answer' in reply
+        ? { state: 'answered', value: checkedAnswer(record, reply.answer), by }
+        : { state: 'dismissed', by };
+    const code = await this.#questions.give(id, given);
+    if (code !== 'ended')
+      throw new PawlError('APPROVAL_STALE', 'The question was answered already, or its time is over.');
+    const { text: question, callId, session: sessionKey, tenantId } = record;
+    const { state } = given;
+    const said = given.state === 'answered' ? { answer: given.value } : {};
+    const about = { questionId: id, callId, sessionKey, tenantId };
+    await this.#audit({ type: 'question-ended', ...about, state, question, ...said, by });
+  }
+}
+
+function checkedAnswer({ options = [], freeText }: QuestionRecord, answer: string): string {
+  if (freeText || options.some(({ value }) => value === answer)) return answer;
+  const message = `must be one of ${options.map(({ value }) => JSON.stringify(value)).join(', ')}; got ${JSON.stringify(startOf(answer, 80))}`;
+  throw new PawlError('CONTRACT_INVALID', `The answer ${message}.`, { issues: [{ path: 'answer', message }] });
+}

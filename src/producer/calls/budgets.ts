@@ -1,0 +1,73 @@
+/** What a call that is handed in takes from budgets, and how much it matters (I17, I20). */
+import { accountsOf, checkCall, costUnitsOf } from '../../shared/limits/budget.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import { type Importance, importanceOf, lineOf, roomFor } from '../../shared/queues/priority.ts';
+import { type PolicyRequest, toolLimits } from '../../shared/policy/policy.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
+import type { Claim } from '../../shared/store/calls/claim.ts';
+import { tenantWeight } from '../../shared/limits/tenant.ts';
+import { qualifiedName } from '../../shared/tools/tool.ts';
+import { matches } from '../../shared/util/wildcard.ts';
+import type { Offer } from '../tools/tool-catalogue.ts';
+
+export interface Admission {
+  /** The call, with a deadline where its budget bounds its time. */
+  readonly envelope: ToolCallEnvelope;
+  readonly importance: Importance;
+  readonly room: number;
+  readonly line: string;
+  readonly spends?: NonNullable<Claim['spends']>;
+}
+
+/** Throws `BUDGET_EXHAUSTED` for a call that alone costs too much, and `CONTRACT_INVALID` for an importance that does not exist. */
+export function admissionOf(
+  envelope: ToolCallEnvelope,
+  offer: Offer,
+  session: SessionRecord,
+  {
+    settings,
+    shards,
+    nowMs,
+    ...about
+  }: Pick<PolicyRequest, 'registry' | 'channel'> & {
+    readonly settings: Settings;
+    /** Of its tier: each has its part of the tier's room. */
+    readonly shards: number;
+    readonly nowMs: number;
+  },
+): Admission {
+  const importance = importanceOf(envelope, session);
+  const costUnits = costUnitsOf(offer, envelope.payload.params);
+  const { maxCallsPerTurn: perTurn, maxCallsPerSession: perSession } = offer.budget ?? {};
+  const timeMs = checkCall(session.budgets, costUnits);
+  const own = perTurn === undefined && perSession === undefined ? [] : [{ title: 'its tool', perTurn, perSession }];
+  const accounts = accountsOf({
+    envelope,
+    tool: qualifiedName(offer),
+    sessionKey: session.sessionKey,
+    tenantId: session.tenantId,
+    budgets: session.budgets,
+    settings: settings.budgets,
+    toolLimits: [...own, ...toolLimits({ tool: offer, session, policy: settings.policy, ...about })],
+    matches,
+  });
+  return {
+    envelope: timeMs === undefined ? envelope : endingBy(envelope, nowMs + timeMs),
+    importance,
+    room: roomFor(importance, Math.ceil(settings.admission.maxInflight / shards)),
+    line: lineOf(importance, session.tenantId, tenantWeight(settings.tenants, session.tenantId)),
+    ...(accounts.length === 0 ? {} : { spends: { accounts, costUnits } }),
+  };
+}
+
+function endingBy(envelope: ToolCallEnvelope, atMs: number): ToolCallEnvelope {
+  const deadlineAtMs = Math.min(envelope.control.deadlineAtMs ?? atMs, atMs);
+  return { ...envelope, control: { ...envelope.control, deadlineAtMs } };
+}
+
+/** The names of the budgets that the time of attempts is taken from. */
+export function timedOf(spends: Claim['spends']): { readonly timed?: readonly string[] } {
+  const timed = (spends?.accounts ?? []).filter(({ limits }) => limits.timeMs !== undefined).map(({ name }) => name);
+  return timed.length === 0 ? {} : { timed };
+}

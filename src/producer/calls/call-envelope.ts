@@ -1,0 +1,217 @@
+/**
+ * The envelope that a session's call is sent in: made of what the caller says, and checked. What is the same from call to call is made,
+ * and looked at, once.
+ */
+import {
+  CONTRACT_VERSION,
+  contractInvalid,
+  type DedupeMode,
+  isIdempotencyKey,
+  LARGEST_RETRY_BUDGET,
+  parseEnvelope,
+  type ToolCallEnvelope,
+  turnTag,
+} from '../../shared/calls/envelope.ts';
+import { nearest } from '../../shared/schema/schema.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
+import { type Clock, uuidv7 } from '../../shared/util/time.ts';
+import { type AnyTool, DEFAULT_NAMESPACE } from '../../shared/tools/tool.ts';
+import { jsonParams } from './params.ts';
+
+export interface CallOptions {
+  /** Names the call: the same key gives the same call. Any text up to 1 KiB. */
+  readonly idempotencyKey?: string;
+  /** For the whole call, queue time and retries included; also the limit of each attempt. */
+  readonly timeoutMs?: number;
+  readonly deadlineAtMs?: number;
+  readonly dedupeMode?: DedupeMode;
+  /** The model's ID of this call; with a derived key, the same ID replays the same call. */
+  readonly toolCallId?: string;
+  readonly requestId?: string;
+  /** Bounds what tool and operator allow: the smallest wins. */
+  readonly retryBudget?: { readonly maxAttempts?: number; readonly maxElapsedMs?: number };
+  readonly circuitBreakerHint?: 'tool' | 'dependency' | 'global';
+  /** The caller vouches that a second run does no harm. */
+  readonly expectedRetrySafe?: boolean;
+  readonly correlationId?: string;
+  /** The model's turn that makes the call, up to 120 characters: `ctx.turnId`. */
+  readonly turnId?: string;
+  /** What the call says of itself, such as `importance:background` or `taint:mail`. At most 32 of up to 128 characters, the turn's included. */
+  readonly requestTags?: readonly string[];
+  /** Makes the call `critical`: under overload it is refused last. */
+  readonly safetyCritical?: boolean;
+  readonly traceparent?: string;
+  /** Goes with the call, and is found in `ctx.values`. */
+  readonly baggage?: Readonly<Record<string, string>>;
+  /** For a tool that is called by name. Default `tools`. */
+  readonly namespace?: string;
+  /** Aborting cancels the call. */
+  readonly signal?: AbortSignal;
+}
+
+/** Who calls, in all envelopes of a session. */
+export function targetOf({ sessionKey, actorId, agentId, tenantId }: SessionRecord): ToolCallEnvelope['target'] {
+  return Object.freeze({
+    sessionKey,
+    actorId,
+    ...(agentId === undefined ? {} : { agentId }),
+    ...(tenantId === undefined ? {} : { tenantId }),
+  });
+}
+
+/** Throws `CONTRACT_INVALID` for parameters that JSON cannot say, and for a signal that is none. */
+export function callEnvelope(
+  target: ToolCallEnvelope['target'],
+  tool: AnyTool | string,
+  params: unknown,
+  options: CallOptions,
+  clock: Pick<Clock, 'now'>,
+): ToolCallEnvelope {
+  // Found out when the call is handed in, it would run, and its caller be told that it failed.
+  if (!isSignal(options.signal))
+    throw contractInvalid([
+      { path: 'options.signal', message: `must be an AbortSignal; got ${typeof options.signal}` },
+    ]);
+  const deadlineAtMs =
+    options.deadlineAtMs ?? (options.timeoutMs === undefined ? undefined : clock.now() + options.timeoutMs);
+  return {
+    contractVersion: CONTRACT_VERSION,
+    requestId: options.requestId ?? uuidv7(),
+    toolName: toolNameOf(tool),
+    toolNamespace: typeof tool === 'string' ? (options.namespace ?? DEFAULT_NAMESPACE) : tool?.namespace,
+    target: options.correlationId === undefined ? target : { ...target, correlationId: options.correlationId },
+    payload: {
+      version: '1.0',
+      params: jsonParams(params),
+      ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }),
+      ...hintsOf(options),
+    },
+    transport: transportOf(options),
+    control: {
+      ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
+      ...tagsOf(options),
+    },
+    trace: traceOf(options),
+    // Behind the rest: what follows a spread in an object literal is added the slow way, and every call is made here.
+    ...(options.toolCallId === undefined ? {} : { toolCallId: options.toolCallId }),
+  };
+}
+
+/** Also one of another realm, or of a library's own. */
+function isSignal(signal: AbortSignal | null | undefined): boolean {
+  return signal === undefined || signal === null || typeof signal.addEventListener === 'function';
+}
+
+/** '' for what is no tool: not every caller is checked by a compiler. */
+export function toolNameOf(tool: AnyTool | string | undefined): string {
+  return typeof tool === 'string' ? tool : String(tool?.name ?? '');
+}
+
+/** What most calls say of how they are sent. */
+const PLAIN_TRANSPORT: ToolCallEnvelope['transport'] = Object.freeze({
+  dedupeMode: 'enforced',
+  retryBudget: LARGEST_RETRY_BUDGET,
+});
+
+function transportOf({ dedupeMode, retryBudget, circuitBreakerHint }: CallOptions): ToolCallEnvelope['transport'] {
+  if (dedupeMode === undefined && retryBudget === undefined && circuitBreakerHint === undefined) return PLAIN_TRANSPORT;
+  return {
+    dedupeMode: dedupeMode ?? PLAIN_TRANSPORT.dedupeMode,
+    retryBudget: {
+      maxAttempts: retryBudget?.maxAttempts ?? LARGEST_RETRY_BUDGET.maxAttempts,
+      maxElapsedMs: retryBudget?.maxElapsedMs ?? LARGEST_RETRY_BUDGET.maxElapsedMs,
+    },
+    ...(circuitBreakerHint === undefined ? {} : { circuitBreakerHint }),
+  };
+}
+
+function hintsOf({
+  timeoutMs,
+  expectedRetrySafe,
+  safetyCritical,
+}: CallOptions): Pick<ToolCallEnvelope['payload'], 'callHints'> | undefined {
+  if (timeoutMs === undefined && expectedRetrySafe === undefined && safetyCritical === undefined) return undefined;
+  return {
+    callHints: {
+      ...(safetyCritical === undefined ? {} : { safetyCritical }),
+      ...(timeoutMs === undefined ? {} : { timeoutMs }),
+      ...(expectedRetrySafe === undefined ? {} : { expectedRetrySafe }),
+    },
+  };
+}
+
+/** The turn comes first: a tag of the caller's does not stand for it. */
+function tagsOf({ turnId, requestTags }: CallOptions): Pick<ToolCallEnvelope['control'], 'requestTags'> | undefined {
+  if (turnId === undefined && requestTags === undefined) return undefined;
+  return { requestTags: [...(turnId === undefined ? [] : [turnTag(turnId)]), ...(requestTags ?? [])] };
+}
+
+function traceOf({ traceparent, baggage }: CallOptions): ToolCallEnvelope['trace'] {
+  if (baggage === undefined) return traceparent === undefined ? {} : { traceparent };
+  return traceparent === undefined ? { baggage } : { traceparent, baggage };
+}
+
+/** Models invent names of tools, and of namespaces. */
+const MAX_NAMES = 1_000;
+const MAX_NAMESPACES = 20;
+
+/** The forms of envelopes that were checked before: a tool that was called without any option but a key. */
+export class KnownForms {
+  /** Names of tools by namespace. */
+  readonly #wellFormed = new Map<string, Set<string>>();
+
+  /** Throws `CONTRACT_INVALID`. Of a form that was checked before, only what differs from call to call is looked at. */
+  check(envelope: ToolCallEnvelope, options: CallOptions): void {
+    const { toolNamespace, toolName, payload } = envelope;
+    const plain = isPlain(options);
+    const { idempotencyKey: key } = payload;
+    const known = plain && this.#wellFormed.get(toolNamespace)?.has(toolName) === true;
+    if (known && (key === undefined || isIdempotencyKey(key))) return;
+    if (!plain) checkNames(options);
+    parseEnvelope(envelope);
+    if (plain) this.#remember(toolNamespace, toolName);
+  }
+
+  #remember(namespace: string, name: string): void {
+    const known = this.#wellFormed;
+    if (known.size > MAX_NAMESPACES || (known.get(namespace)?.size ?? 0) >= MAX_NAMES) known.clear();
+    known.set(namespace, (known.get(namespace) ?? new Set()).add(name));
+  }
+}
+
+const OPTIONS: Readonly<Record<keyof CallOptions, true>> = {
+  idempotencyKey: true,
+  timeoutMs: true,
+  deadlineAtMs: true,
+  dedupeMode: true,
+  toolCallId: true,
+  requestId: true,
+  retryBudget: true,
+  circuitBreakerHint: true,
+  expectedRetrySafe: true,
+  correlationId: true,
+  turnId: true,
+  requestTags: true,
+  safetyCritical: true,
+  traceparent: true,
+  baggage: true,
+  namespace: true,
+  signal: true,
+};
+
+/** Without types, a key under another name would be no key at all. */
+function checkNames(options: CallOptions): void {
+  const unknown = Object.keys(options).find((name) => !Object.hasOwn(OPTIONS, name));
+  if (unknown === undefined) return;
+  const near = nearest(unknown, Object.keys(OPTIONS));
+  const hint = near.length === 0 ? '' : ` (did you mean ${near.join(' or ')}?)`;
+  throw contractInvalid([{ path: `options.${unknown}`, message: `is not an option of a call${hint}` }]);
+}
+
+/** Nothing but the key becomes part of the envelope. */
+function isPlain(options: CallOptions): boolean {
+  for (const name of Object.keys(options))
+    if (name !== 'idempotencyKey' && name !== 'signal' && options[name as keyof CallOptions] !== undefined)
+      return false;
+  return true;
+}

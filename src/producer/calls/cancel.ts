@@ -1,0 +1,94 @@
+/** Cancelling a call from outside, wherever it is, and learning how that ended. */
+import { isHarmless, type LedgerTtls, type Settlement } from '../../shared/calls/call-state.ts';
+import { lifeOfUnstarted } from '../../shared/calls/compensation.ts';
+import type { Effects } from '../../shared/retries/effects.ts';
+import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { failureOf, PawlError } from '../../shared/errors/failure.ts';
+import { placeFor } from '../../shared/calls/call-id.ts';
+import { doubtful, envelopeOf, type Outcome, resultError } from '../../shared/calls/outcome.ts';
+import type { CallLedger, KnownCall } from '../../shared/store/ports.ts';
+import { backgroundSchedule, type Schedule } from '../../shared/util/time.ts';
+import type { Results } from './result-waiters.ts';
+
+export interface Cancellation {
+  readonly settlement: Settlement;
+  readonly result?: ToolResultEnvelope;
+}
+
+/** How long a cancellation waits for the worker's answer. */
+const CANCEL_ANSWER_MS = 10_000;
+
+export interface CancelParts {
+  readonly ledger: CallLedger;
+  readonly results: Results;
+  readonly inboxId: string;
+  /** How long the record of a cancelled call lives. */
+  readonly ttl: LedgerTtls;
+  readonly schedule?: Schedule;
+  /** A call that no attempt ran for has ended. */
+  onCancelled?(callId: string): Promise<void>;
+}
+
+/** Throws `UNKNOWN_CALL`. */
+export async function cancelCall(parts: CancelParts, callId: string): Promise<Cancellation> {
+  const { ledger, results, schedule = backgroundSchedule } = parts;
+  const waiting = results.wait(callId);
+  try {
+    const record = await ledger.read(callId);
+    if (record === undefined)
+      throw new PawlError('UNKNOWN_CALL', `There is no call ${callId}, or its record has expired.`);
+    const { requestId, toolName } = record.request.envelope;
+    const asked = { requestId, toolName, callId: record.callId };
+    const answer = await requestCancellation(parts, record);
+    if (answer.kind === 'gone') throw new PawlError('UNKNOWN_CALL');
+    if (answer.kind === 'too-late') {
+      const ended = (await ledger.read(record.callId))?.outcome;
+      return { settlement: 'too-late', ...(ended === undefined ? {} : { result: envelopeOf(ended, asked) }) };
+    }
+    if (answer.kind === 'cancelled') await parts.onCancelled?.(record.callId);
+    const { promise: limit, resolve: giveUp } = Promise.withResolvers<undefined>();
+    const stopTimer = schedule(() => giveUp(undefined), CANCEL_ANSWER_MS);
+    const outcome = await Promise.race([waiting.outcome, limit]);
+    stopTimer();
+    if (outcome === undefined) return { settlement: 'unsettled' };
+    return { settlement: outcome.settlement ?? 'too-late', result: envelopeOf(outcome, asked) };
+  } finally {
+    waiting.stop();
+  }
+}
+
+/** Ends a call that waits, or tells the worker of a running one. */
+export function requestCancellation(
+  { ledger, inboxId, ttl }: Pick<CancelParts, 'ledger' | 'ttl'> & { readonly inboxId?: string },
+  record: KnownCall,
+): ReturnType<CallLedger['cancel']> {
+  const { control = {} } = record.request.envelope;
+  return ledger.cancel(record.callId, {
+    state: 'cancelled',
+    beforeStart: cancelledOutcome(record, 'cancelled-before-start'),
+    betweenAttempts: cancelledOutcome(record, 'cancelled'),
+    ...lifeOfUnstarted(ttl, control),
+    // An attempt that was lost says nothing of its effects, but its tool does.
+    ...(placeFor(record.callId).tier === 'read-only' || effectsOf(record) === 'none'
+      ? {}
+      : { inDoubt: { outcome: cancelledOutcome(record, 'unsettled'), ttlMs: Math.max(ttl.cancelledMs, ttl.doneMs) } }),
+    ...(inboxId === undefined ? {} : { inboxId }),
+  });
+}
+
+function effectsOf({ request }: KnownCall): Effects | undefined {
+  return request.tool?.effects;
+}
+
+/** The outcome of a call that was cancelled while no attempt ran. */
+function cancelledOutcome(record: KnownCall, settlement: Settlement): Outcome {
+  const error = resultError(failureOf('CANCELLED'), 'error');
+  return {
+    status: 'error',
+    toolName: record.request.envelope.toolName,
+    durationMs: record.readAtMs - record.createdAtMs,
+    attempts: record.attempts.length,
+    error: settlement === 'unsettled' && !isHarmless(effectsOf(record)) ? doubtful(error) : error,
+    settlement,
+  };
+}

@@ -1,0 +1,111 @@
+/**
+ * The time limit of a call, as its caller keeps it: whoever waits hears of the end in time, whatever became of the call.
+ */
+import { lifeOfFailure } from '../../shared/calls/call-state.ts';
+import { type Settings, toolPolicy } from '../../shared/config/config.ts';
+import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
+import { doubtful, envelopeOf, type FailureStatus, type Outcome, resultError } from '../../shared/calls/outcome.ts';
+import type { CallLedger } from '../../shared/store/ports.ts';
+import { backgroundSchedule } from '../../shared/util/time.ts';
+import type { Admitted } from './check-call.ts';
+import type { DispatchParts } from './submit-call.ts';
+import type { Offer } from '../tools/tool-catalogue.ts';
+import type { Submission } from './submission.ts';
+
+/** After the deadline of a call that no worker ended, its waiter ends the waiting. */
+const DEADLINE_GRACE_MS = 250;
+/** A running call's worker writes its outcome at the deadline. One that cannot write keeps its caller no longer than this. */
+const OUTCOME_GRACE_MS = 1_500;
+/** After the deadline of a call that Redis has not answered for, its caller hears of it. */
+export const SILENCE_GRACE_MS = 1_000;
+
+/**
+ * A call that is still queued at its deadline never starts; a running one is ended by its worker. Who joined another's call
+ * (`own` is false) only stops waiting: the call has its own deadline.
+ */
+export function withDeadline(
+  parts: Pick<DispatchParts, 'ledger' | 'approvals' | 'settings' | 'inboxId' | 'clock' | 'schedule'>,
+  { envelope, offer }: Pick<Admitted, 'envelope' | 'offer'>,
+  callId: string,
+  settled: Promise<ToolResultEnvelope>,
+  stop: () => void,
+  own: boolean,
+): Promise<ToolResultEnvelope> {
+  const { requestId, toolName, control } = envelope;
+  const { deadlineAtMs } = control;
+  if (deadlineAtMs === undefined) return settled;
+  const { promise, resolve, reject } = Promise.withResolvers<ToolResultEnvelope>();
+  const late = deadlineOutcome(toolName);
+  const giveUpNow = () => {
+    stop();
+    resolve(envelopeOf(goingOn(late, offer), { requestId, toolName, callId }));
+  };
+  const expire = async () => {
+    if (!own) return giveUpNow();
+    stopGivingUp = schedule(giveUpNow, OUTCOME_GRACE_MS);
+    const answer = await parts.ledger.cancel(callId, {
+      state: 'failed',
+      beforeStart: late,
+      betweenAttempts: late,
+      ...lifeOfFailure(parts.settings.ttl, toolPolicy(parts.settings, offer).ttl),
+      ...inDoubt(parts.settings, offer),
+      inboxId: parts.inboxId,
+    });
+    if (answer.kind === 'cancelled') await parts.approvals?.cancelled(callId);
+    // Whatever is left of the attempt settles by itself; its outcome can be read by ID.
+  };
+  // Whoever waits is kept alive by the connections; a deadline alone keeps no process.
+  const schedule = parts.schedule ?? backgroundSchedule;
+  let stopGivingUp = () => {};
+  const remainingMs = Math.max(0, deadlineAtMs - parts.clock.now());
+  const stopTimer = schedule(() => void expire().catch(reject), remainingMs + DEADLINE_GRACE_MS);
+  settled.then(resolve, reject).finally(() => {
+    stopTimer();
+    stopGivingUp();
+  });
+  return promise;
+}
+
+/** Who sets a time limit hears within it that Redis does not answer; whether it has taken the call is then not known. */
+export async function heardWithin(submission: Promise<Submission>, limitMs: number): Promise<Submission> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const stopTimer = backgroundSchedule(() => {
+    submission.then(
+      (answered) => answered.kind === 'pending' && answered.stop(),
+      () => {},
+    );
+    reject(
+      new PawlError(
+        'BACKEND_UNAVAILABLE',
+        'Redis did not answer within the call’s time limit; ask again with the same key.',
+      ),
+    );
+  }, limitMs);
+  try {
+    return await Promise.race([submission, late]);
+  } finally {
+    stopTimer();
+  }
+}
+
+export function deadlineOutcome(toolName: string): Outcome {
+  return lateOutcome(toolName, 'timeout', failureOf('DEADLINE_EXCEEDED'));
+}
+
+/** Nobody waits any longer, but the call may go on. */
+function goingOn(late: Outcome, offer: Offer): Outcome {
+  const isHarmless = offer.effects !== 'once' && offer.effects !== 'probe';
+  return isHarmless || late.error === undefined ? late : { ...late, error: doubtful(late.error) };
+}
+
+/** What no attempt may repeat unasked has no known end, when one of them may have had its effect. */
+function inDoubt(settings: Settings, offer: Offer): Pick<Parameters<CallLedger['cancel']>[1], 'inDoubt'> {
+  if (offer.effects !== 'once' && offer.effects !== 'probe') return {};
+  const outcome = lateOutcome(offer.name, 'error', failureOf('OUTCOME_UNKNOWN'));
+  return { inDoubt: { outcome, ttlMs: toolPolicy(settings, offer).ttl?.doneMs ?? settings.ttl.doneMs } };
+}
+
+function lateOutcome(toolName: string, status: FailureStatus, failure: Failure): Outcome {
+  return { status, toolName, durationMs: 0, attempts: 0, error: resultError(failure, status) };
+}

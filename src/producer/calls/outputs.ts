@@ -1,0 +1,28 @@
+/** Whole outputs of calls that succeeded, where their envelopes show only a part. Throw `UNKNOWN_CALL` when there is none. */
+import { Readable } from 'node:stream';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { Ledger } from '../../shared/store/calls/ledger.ts';
+
+export async function readOutput(ledger: Pick<Ledger, 'outcome'>, callId: string): Promise<unknown> {
+  const output = (await ledger.outcome(callId))?.output;
+  if (output === undefined) throw withoutOutput(callId);
+  return output.content;
+}
+
+/** As JSON text, part by part as it comes from Redis. */
+export async function streamOutput(ledger: Pick<Ledger, 'output'>, callId: string): Promise<Readable> {
+  const parts = await ledger.output(callId);
+  if (parts === undefined) throw withoutOutput(callId);
+  // What is wrong with the first part is told before anything is sent.
+  const first = await parts.next();
+  return Readable.from(startingWith(first.value ?? Buffer.alloc(0), parts), { objectMode: false });
+}
+
+function withoutOutput(callId: string): PawlError {
+  return new PawlError('UNKNOWN_CALL', `Call ${callId} has no output: it failed, still runs, or has expired.`);
+}
+
+async function* startingWith(first: Buffer, rest: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
+  yield first;
+  yield* rest;
+}

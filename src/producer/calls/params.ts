@@ -1,0 +1,85 @@
+/**
+ * Parameters as a producer takes them: what JSON can say, and what the tool's schema lets through.
+ */
+import { contractInvalid, type ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import { withoutNulls } from '../../shared/model-tools/arguments.ts';
+import { type Issue, PawlError } from '../../shared/errors/failure.ts';
+import { redact, secretsIn } from '../../shared/errors/redaction.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import type { Offer } from '../tools/tool-catalogue.ts';
+
+const MAX_PARAMS_BYTES = 4 * 1_024 * 1_024;
+
+/**
+ * The parameters as they are now: whoever calls may change them while the call is handed in, such as for the next one. Throws
+ * `CONTRACT_INVALID` when JSON cannot say them or they are too large.
+ */
+export function jsonParams(params: unknown): Record<string, unknown> {
+  let text: string | undefined;
+  let copy: unknown;
+  try {
+    text = JSON.stringify(params);
+    copy = isContainer(params) ? copyOf(params) : params;
+  } catch (error) {
+    throw contractInvalid([
+      { path: 'payload.params', message: error instanceof Error ? error.message : String(error) },
+    ]);
+  }
+  if (text === undefined || !text.startsWith('{'))
+    throw contractInvalid([
+      {
+        path: 'payload.params',
+        message: `must be an object; got ${text === undefined ? typeof params : startOf(text, 40)}`,
+      },
+    ]);
+  if (text.length > MAX_PARAMS_BYTES)
+    throw contractInvalid([
+      { path: 'payload.params', message: `is ${text.length} characters long; at most ${MAX_PARAMS_BYTES} are allowed` },
+    ]);
+  return copy as Record<string, unknown>;
+}
+
+/** Of plain objects and lists. All else says by itself what its JSON is, or is refused where the call is named. */
+function copyOf(value: object): unknown {
+  if (Array.isArray(value)) return value.map((item: unknown) => (isContainer(item) ? copyOf(item) : item));
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if ((prototype !== Object.prototype && prototype !== null) || 'toJSON' in value) return value;
+  const copy: Record<string, unknown> = { ...value };
+  for (const name in copy) if (isContainer(copy[name])) copy[name] = copyOf(copy[name]);
+  return copy;
+}
+
+function isContainer(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
+}
+
+/**
+ * The envelope as its tool takes it. Null for what is optional, as models send it that are shown every parameter as required, is absent:
+ * where the parameters are refused for nothing else, they are those without it. Throws `INVALID_PARAMS`.
+ */
+export function checkParams(envelope: ToolCallEnvelope, offer: Offer): ToolCallEnvelope {
+  const { params } = envelope.payload;
+  const faults = offer.validate(params);
+  if (faults.length === 0) return envelope;
+  const meant = withoutNulls(offer.inputSchema, params) as ToolCallEnvelope['payload']['params'];
+  if (meant !== params && offer.validate(meant).length === 0)
+    return { ...envelope, payload: { ...envelope.payload, params: meant } };
+  const known = secretsIn(params);
+  const issues = faults.map((issue) => ({ ...issue, message: redact(issue.message, known) }));
+  const message = `The parameters of ${offer.name} are not valid: ${inSentence(issues)}.`;
+  throw new PawlError('INVALID_PARAMS', message, { issues });
+}
+
+function inSentence(issues: readonly Issue[]): string {
+  return issues.map(({ path, message }) => `${path === '' ? 'the parameters' : path}: ${message}`).join('; ');
+}
+
+/** A refusal for models: its issues in a list, and not in the sentence as well. */
+export function listed({ message, issues = [] }: { message: string; issues?: readonly Issue[] | undefined }): string {
+  const sentence = inSentence(issues);
+  const head = sentence === '' ? message : message.replace(`: ${sentence}.`, () => ':');
+  const isSaid = (said: string) => head.toLowerCase().includes(said.toLowerCase());
+  const unsaid = issues.filter((issue) => issue.path !== '' || !isSaid(issue.message));
+  const lines = unsaid.map((issue) => `- ${inSentence([issue])}`);
+  return [head, ...lines].join('\n');
+}

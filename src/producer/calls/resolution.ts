@@ -1,0 +1,37 @@
+/**
+ * What an operator found out of a call that was in doubt.
+ */
+import { lifeOfFailure } from '../../shared/calls/call-state.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { failureOf } from '../../shared/errors/failure.ts';
+import { type Outcome, resultError } from '../../shared/calls/outcome.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import type { Ledger } from '../../shared/store/calls/ledger.ts';
+
+export type Resolution =
+  | { readonly as: 'succeeded'; readonly output?: unknown }
+  | { readonly as: 'failed' }
+  | { readonly as: 'retry' };
+
+export function resolveAs(
+  { ledger, ttl }: { readonly ledger: Ledger; readonly ttl: Settings['ttl'] },
+  record: CallRecord,
+  resolution: Extract<Resolution, { readonly as: 'succeeded' | 'failed' }>,
+): Promise<'resolved' | 'refused' | 'gone'> {
+  const base = {
+    toolName: record.request.envelope.toolName,
+    durationMs: record.readAtMs - record.createdAtMs,
+    attempts: record.attempts.length,
+  };
+  if (resolution.as === 'succeeded') {
+    const outcome: Outcome = {
+      ...base,
+      status: 'success',
+      output: { content: resolution.output ?? null, metadata: { resolved: true } },
+    };
+    return ledger.resolve(record.callId, 'done', outcome, ttl.doneMs);
+  }
+  const error = resultError(failureOf('TOOL_FAILED', 'Resolved by an operator: the effect did not happen.'), 'error');
+  const { ttlMs, freeAfterMs } = lifeOfFailure(ttl);
+  return ledger.resolve(record.callId, 'failed', { ...base, status: 'error', error }, ttlMs, freeAfterMs);
+}

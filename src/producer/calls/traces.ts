@@ -1,0 +1,92 @@
+/**
+ * The span of a call as its caller sees it (R29): `tool_execution`, from being handed in to its answer. Its place in the trace
+ * travels in the envelope, so that the worker's spans hang below it.
+ */
+import {
+  context,
+  defaultTextMapGetter,
+  propagation,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  type Tracer,
+} from '@opentelemetry/api';
+import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import { keyHash } from '../../shared/telemetry/log-events.ts';
+import { traceparentOf } from '../../shared/telemetry/tracing.ts';
+import type { DispatchEvent } from './submit-call.ts';
+
+export class CallTraces {
+  readonly #tracer: Tracer;
+  /** By where each is in its trace: two who send the same request have a span each. */
+  readonly #open = new Map<string, Span>();
+
+  constructor(tracer: Tracer) {
+    this.#tracer = tracer;
+  }
+
+  /** Begins the span below the caller's own, and answers the envelope that carries it on. */
+  begin(envelope: ToolCallEnvelope): ToolCallEnvelope {
+    const { requestId, toolName, target, payload, trace } = envelope;
+    const parent =
+      trace.traceparent === undefined
+        ? context.active()
+        : propagation.extract(context.active(), { traceparent: trace.traceparent }, defaultTextMapGetter);
+    const attributes = {
+      'tool.name': toolName,
+      'pawl.request_id': requestId,
+      'pawl.session': target.sessionKey,
+      ...(payload.idempotencyKey === undefined ? {} : { 'idempotency.key': keyHash(payload.idempotencyKey) }),
+    };
+    const span = this.#tracer.startSpan('tool_execution', { kind: SpanKind.PRODUCER, attributes }, parent);
+    const traceparent = traceparentOf(span);
+    this.#open.set(traceparent, span);
+    return { ...envelope, trace: { ...trace, traceparent } };
+  }
+
+  /** Follows the call by what the dispatch tells of it. */
+  observe(event: DispatchEvent): void {
+    if (event.type === 'tool_call_circuit_state') return;
+    const traceparent = event.envelope?.trace.traceparent ?? '';
+    const span = this.#open.get(traceparent);
+    if (span === undefined) return;
+    switch (event.type) {
+      case 'accepted':
+        span.setAttribute('pawl.call_id', event.callId);
+        span.addEvent(event.answer);
+        return;
+      case 'shadow':
+        span.addEvent('shadow', { kind: event.kind, detail: event.detail });
+        return;
+      case 'refused':
+        span.setAttribute('error.type', event.code);
+        span.setStatus({ code: SpanStatusCode.ERROR, message: event.code });
+        this.#end(traceparent, span);
+        return;
+      case 'ended': {
+        const { status, attempts, fromCache, error } = event.result;
+        span.setAttributes({ 'pawl.status': status, 'pawl.attempts': attempts, 'pawl.from_cache': fromCache });
+        if (error !== undefined) {
+          span.setAttribute('error.type', error.code);
+          if (error.breakerState !== undefined) span.setAttribute('breaker.state', error.breakerState);
+          span.setStatus({ code: SpanStatusCode.ERROR, message: error.code });
+        }
+        this.#end(traceparent, span);
+        return;
+      }
+    }
+  }
+
+  /** Whoever waited has left: the call goes on without this span. */
+  left({ trace: { traceparent = '' } }: ToolCallEnvelope): void {
+    const span = this.#open.get(traceparent);
+    if (span === undefined) return;
+    span.addEvent('waiting stopped');
+    this.#end(traceparent, span);
+  }
+
+  #end(traceparent: string, span: Span): void {
+    this.#open.delete(traceparent);
+    span.end();
+  }
+}

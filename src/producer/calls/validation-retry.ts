@@ -1,0 +1,102 @@
+/**
+ * Asks a model again when its arguments are refused (A14, A15): with the fields that failed, what came, what is allowed and the
+ * schema, at most twice. Another loop than the retries of failed attempts, with a counter of its own: nothing has run when it turns.
+ */
+import type { ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import type { Issue } from '../../shared/errors/failure.ts';
+import { repairParams } from '../../shared/model-tools/repair-params.ts';
+import type { JsonSchema } from '../../shared/schema/schema.ts';
+
+export const MAX_REASKS = 2;
+
+type Parameters = Readonly<Record<string, unknown>>;
+
+/** What a model is told. `message` says all of it in words. */
+export interface Reask {
+  readonly toolName: string;
+  /** 1 for the first time that it is asked again. */
+  readonly reask: number;
+  readonly params: Parameters;
+  readonly issues: readonly (Issue & { readonly schema?: unknown })[];
+  readonly schema: JsonSchema;
+  readonly message: string;
+}
+
+export interface ReaskOptions {
+  /** The corrected arguments, or undefined to give up. */
+  ask(problem: Reask): Promise<Parameters | undefined> | Parameters | undefined;
+  /** Mends arguments before the model is asked. Default: `repairParams`, for slips with one meaning; false mends nothing. */
+  readonly repair?: ((problem: Omit<Reask, 'message'>) => Parameters | undefined) | false;
+  /** Default 2. */
+  readonly maxReasks?: number;
+}
+
+export interface ReaskParts {
+  readonly toolName: string;
+  readonly schema: JsonSchema;
+  /** `round` grows with every call: each needs an identity of its own. */
+  call(params: Parameters, round: number): Promise<ToolResultEnvelope>;
+}
+
+/** The last call's result, and how often the model was asked again. */
+export async function callAgainWhenInvalid(
+  params: Parameters,
+  { ask, repair, maxReasks = MAX_REASKS }: ReaskOptions,
+  { toolName, schema, call }: ReaskParts,
+): Promise<{ readonly result: ToolResultEnvelope; readonly reasks: number }> {
+  let given = params;
+  let round = 0;
+  let result = await call(given, round);
+  for (let reasks = 0; ; reasks += 1) {
+    if (result.error?.code !== 'INVALID_PARAMS') return { result, reasks };
+    const problem = () => problemOf(toolName, schema, given, result, reasks + 1);
+    const mended = repair === false ? undefined : (repair?.(problem()) ?? repairParams(schema, given));
+    if (mended !== undefined && JSON.stringify(mended) !== JSON.stringify(given)) {
+      given = mended;
+      round += 1;
+      result = await call(given, round);
+      if (result.error?.code !== 'INVALID_PARAMS') return { result, reasks };
+    }
+    if (reasks === maxReasks) return { result, reasks };
+    const corrected = await ask(problem());
+    if (corrected === undefined) return { result, reasks };
+    given = corrected;
+    round += 1;
+    result = await call(given, round);
+  }
+}
+
+function problemOf(
+  toolName: string,
+  schema: JsonSchema,
+  params: Parameters,
+  result: ToolResultEnvelope,
+  reask: number,
+): Reask {
+  const issues = (result.error?.issues ?? []).map((issue): Issue & { readonly schema?: unknown } => {
+    const part = schemaAt(schema, issue.path);
+    return part === undefined ? issue : { ...issue, schema: part };
+  });
+  const lines = issues.map(
+    ({ path, message, schema: part }) =>
+      `- ${path === '' ? 'the arguments' : path}: ${message}${part === undefined ? '' : `; schema: ${JSON.stringify(part)}`}`,
+  );
+  const message = [
+    `The arguments of ${toolName} were refused and nothing ran: ${result.error?.message ?? ''}`,
+    ...lines,
+    `The whole schema: ${JSON.stringify(schema)}`,
+    'Call it again with corrected arguments.',
+  ].join('\n');
+  return { toolName, reask, params, issues, schema, message };
+}
+
+/** The part of a schema that describes a path such as `where.city` or `items.0`. */
+function schemaAt(schema: JsonSchema, path: string): unknown {
+  let part: unknown = schema;
+  for (const name of path === '' ? [] : path.split('.')) {
+    const { properties, items } = (part ?? {}) as { readonly properties?: Parameters; readonly items?: unknown };
+    part = properties !== undefined && Object.hasOwn(properties, name) ? properties[name] : items;
+    if (part === undefined) return undefined;
+  }
+  return path === '' ? undefined : part;
+}

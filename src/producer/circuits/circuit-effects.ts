@@ -1,0 +1,65 @@
+/** What the fleet's circuits do to calls: a listing says so of each, and shows those that only configuration knows of (R25, R33). */
+import { FORCED_BY_CONFIGURATION, isCircuitOf } from '../../shared/circuits/circuit-breaker.ts';
+import { type Settings, toolPolicy } from '../../shared/config/config.ts';
+import { homeOf } from '../../shared/store/redis/keys.ts';
+import type { Switches } from '../../shared/config/switches.ts';
+import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
+import type { CircuitListing } from './circuit-admin.ts';
+
+/**
+ * `enforced`: an open circuit refuses · `shadow`: it tells what it would refuse · `observing`: it counts outcomes, and refuses
+ * nothing · `bypassed`: the kill switch is thrown, it does not even count.
+ */
+export type Enforcement = 'enforced' | 'shadow' | 'observing' | 'bypassed';
+
+export interface EnforcedCircuit extends CircuitListing {
+  readonly enforcement: Enforcement;
+}
+
+interface KnownTool {
+  readonly namespace: string;
+  readonly name: string;
+  readonly tier: Tier;
+}
+
+export function withEnforcement(
+  listings: readonly CircuitListing[],
+  tools: readonly KnownTool[],
+  settings: Pick<Settings, 'tools'>,
+  switches: Pick<Switches, 'modes'>,
+): EnforcedCircuit[] {
+  const forced = tools.filter((tool) => toolPolicy(settings, tool).circuit?.forcedOpen === true);
+  const isForced = (key: string) => forced.some((tool) => key === ownCircuit(tool));
+  return [...listings.filter(({ key }) => !isForced(key)), ...forced.map(forcedByConfiguration)].map((listing) => ({
+    ...listing,
+    enforcement: enforcementOf(listing, tools, switches),
+  }));
+}
+
+function ownCircuit(tool: KnownTool): string {
+  return `tool:${qualifiedName(tool)}`;
+}
+
+function forcedByConfiguration(tool: KnownTool): CircuitListing {
+  return {
+    key: ownCircuit(tool),
+    place: homeOf(tool.tier),
+    circuit: { state: 'FORCED_OPEN', epoch: 0, reason: FORCED_BY_CONFIGURATION },
+    failures: 0,
+  };
+}
+
+/** Of a circuit that several tools share, the strictest. */
+function enforcementOf(
+  { key, place }: CircuitListing,
+  tools: readonly KnownTool[],
+  switches: Pick<Switches, 'modes'>,
+): Enforcement {
+  const through = tools.filter((tool) => tool.tier === place.tier && isCircuitOf(key, qualifiedName(tool)));
+  // A tool that nobody offers any more: what would hold for one of its tier.
+  const asked = through.length > 0 ? through : [{ namespace: '', name: '', tier: place.tier }];
+  const all = asked.map((tool) => switches.modes(tool));
+  if (all.some(({ circuits }) => circuits === 'on')) return 'enforced';
+  if (all.some(({ circuits }) => circuits === 'shadow')) return 'shadow';
+  return all.some(({ enabled }) => enabled) ? 'observing' : 'bypassed';
+}

@@ -1,0 +1,134 @@
+/**
+ * Who may ask for what. Without tokens the server is for this machine alone; with them each request names one, and a token's
+ * role and tenant bound what it can do.
+ */
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import { isIPv4 } from 'node:net';
+import type { ApiRole, ApiToken } from '../../../shared/config/config.ts';
+import { PawlError } from '../../../shared/errors/failure.ts';
+import { HttpError } from './errors.ts';
+
+/** Whoever sent a request. */
+export interface Caller {
+  /** Stable for one token, and says nothing of it. */
+  readonly id: string;
+  readonly role: ApiRole;
+  /** When set, nothing of other tenants exists for this caller. */
+  readonly tenantId?: string;
+}
+
+/**
+ * `use`: calls, sessions, tools · `decide`: approve and deny · `operate`: settle what is unknown · `oversee`: what concerns the
+ * whole fleet, so never for the token of one tenant · `administer`: change what all may call, likewise · `read`: descriptions.
+ */
+export type Permission = 'use' | 'decide' | 'operate' | 'oversee' | 'administer' | 'read';
+
+const ROLES: Readonly<Record<Permission, readonly ApiRole[]>> = {
+  use: ['agent', 'operator', 'admin'],
+  decide: ['approver', 'operator', 'admin'],
+  operate: ['operator', 'admin'],
+  oversee: ['operator', 'admin'],
+  administer: ['admin'],
+  read: ['agent', 'approver', 'operator', 'admin'],
+};
+
+/** What a caller may do. */
+export function permissionsOf({ role, tenantId }: Caller): Permission[] {
+  const all = Object.keys(ROLES) as Permission[];
+  return all.filter(
+    (each) => ROLES[each].includes(role) && (tenantId === undefined || (each !== 'oversee' && each !== 'administer')),
+  );
+}
+
+/** Throws `PERMISSION_DENIED`. */
+export function checkPermission(caller: Caller, permission: Permission): void {
+  if (!ROLES[permission].includes(caller.role))
+    throw new PawlError(
+      'PERMISSION_DENIED',
+      `A token of role ${caller.role} may not do that; it takes one of ${ROLES[permission].join(', ')}.`,
+    );
+  if ((permission === 'oversee' || permission === 'administer') && caller.tenantId !== undefined)
+    throw new PawlError('PERMISSION_DENIED', 'This concerns all tenants; it takes a token without a tenant.');
+}
+
+/** Throws `PERMISSION_DENIED` when something belongs to another tenant than the caller's, or to none. */
+export function checkTenant(caller: Caller, tenantId: string | undefined, what: string): void {
+  if (!seesTenant(caller, tenantId))
+    throw new PawlError('PERMISSION_DENIED', `${what} does not belong to this token's tenant.`);
+}
+
+export function seesTenant(caller: Caller, tenantId: string | undefined): boolean {
+  return caller.tenantId === undefined || caller.tenantId === tenantId;
+}
+
+/** Finds the caller of a request, or refuses it with `UNAUTHENTICATED` or `PERMISSION_DENIED`. */
+export type Authenticate = (request: IncomingMessage, options: { readonly browser: boolean }) => Caller;
+
+export function authentication(tokens: readonly ApiToken[]): Authenticate {
+  if (tokens.length === 0) {
+    return (request) => {
+      checkLocal(request);
+      return { id: 'local', role: 'admin' };
+    };
+  }
+  const known = tokens.map(({ token, role, tenantId }) => ({
+    digest: digestOf(token),
+    caller: { id: digestOf(token).toString('hex').slice(0, 16), role, ...(tenantId === undefined ? {} : { tenantId }) },
+  }));
+  return (request, { browser }) => {
+    const digest = digestOf(credentials(request.headers.authorization, browser) ?? '');
+    let caller: Caller | undefined;
+    // Every token is compared, in constant time: the answer's delay says nothing about how close a guess was.
+    for (const candidate of known) if (timingSafeEqual(candidate.digest, digest)) caller = candidate.caller;
+    if (caller === undefined)
+      throw new HttpError('UNAUTHENTICATED', 'A valid token is needed: Authorization: Bearer TOKEN.', {
+        headers: { 'WWW-Authenticate': `${browser ? 'Basic' : 'Bearer'} realm="pawl"` },
+      });
+    return caller;
+  };
+}
+
+/** A browser cannot send `Bearer` by itself: for pages, the token may also come as the password of `Basic`. */
+function credentials(header: string | undefined, browser: boolean): string | undefined {
+  const [, scheme = '', value = ''] = /^(\S+) +(\S+) *$/.exec(header ?? '') ?? [];
+  if (scheme.toLowerCase() === 'bearer') return value;
+  if (!browser || scheme.toLowerCase() !== 'basic') return undefined;
+  const pair = Buffer.from(value, 'base64').toString('utf8');
+  return pair.slice(pair.indexOf(':') + 1);
+}
+
+function digestOf(token: string): Buffer {
+  return createHash('sha256').update(token).digest();
+}
+
+/**
+ * A page from elsewhere can make a browser on this machine send requests here, under a host name of its own that resolves to
+ * 127.0.0.1 (DNS rebinding). Its requests carry that name, or its origin.
+ */
+function checkLocal(request: IncomingMessage): void {
+  const { host, origin } = request.headers;
+  if (host === undefined || !isLoopback(hostnameOf(`http://${host}`)))
+    throw new PawlError('PERMISSION_DENIED', 'Without tokens this server answers only to localhost.');
+  if (origin !== undefined && origin.toLowerCase() !== `http://${host.toLowerCase()}`)
+    throw new PawlError('PERMISSION_DENIED', 'Without tokens this server does not answer pages of other origins.');
+}
+
+function hostnameOf(url: string): string {
+  return URL.canParse(url) ? new URL(url).hostname : '';
+}
+
+/** Throws `CONFIGURATION` when a server without tokens would be reachable from other machines. */
+export function checkBinding(host: string, tokens: readonly ApiToken[]): void {
+  if (tokens.length === 0 && !isLoopback(host))
+    throw new PawlError(
+      'CONFIGURATION',
+      `Without PAWL_API_TOKENS the HTTP server binds to loopback only; got the host ${JSON.stringify(host)}. ` +
+        'Use 127.0.0.1, or set tokens (token:role, comma separated).',
+    );
+}
+
+function isLoopback(host: string): boolean {
+  const name = host.toLowerCase();
+  return name === 'localhost' || name === '::1' || name === '[::1]' || (isIPv4(name) && name.startsWith('127.'));
+}

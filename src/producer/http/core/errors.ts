@@ -1,0 +1,197 @@
+/**
+ * What the HTTP front door answers when it cannot do what was asked: one table of statuses, one body. No stack, no path and no
+ * message of a defect ever leaves.
+ */
+import { FAILURES, type FailureCode, type Issue, PawlError } from '../../../shared/errors/failure.ts';
+import { backendError } from '../../../shared/store/redis/connection.ts';
+import { startOf } from '../../../shared/util/text/text-cut.ts';
+
+/** Refusals that only HTTP knows. */
+type HttpCode =
+  | 'UNAUTHENTICATED'
+  | 'METHOD_NOT_ALLOWED'
+  | 'PAYLOAD_TOO_LARGE'
+  | 'UNSUPPORTED_MEDIA_TYPE'
+  | 'RATE_LIMITED'
+  | 'INTERNAL';
+export type ErrorCode = FailureCode | HttpCode;
+
+/** The status of every code that can end a request. A code that is not listed is a defect of ours: 500. */
+export const STATUSES: Readonly<Partial<Record<ErrorCode, number>>> = {
+  CONTRACT_INVALID: 400,
+  DEDUPE_REQUIRED: 400,
+  INVALID_PARAMS: 400,
+  UNAUTHENTICATED: 401,
+  PERMISSION_DENIED: 403,
+  HOOK_FAILED: 403,
+  NOT_FOUND: 404,
+  UNKNOWN_TOOL: 404,
+  UNKNOWN_CALL: 404,
+  UNKNOWN_APPROVAL: 404,
+  UNKNOWN_SESSION: 404,
+  METHOD_NOT_ALLOWED: 405,
+  IN_FLIGHT: 409,
+  SESSION_CLOSED: 409,
+  CALL_NOT_RESOLVABLE: 409,
+  CALL_NOT_COMPENSABLE: 409,
+  APPROVAL_STALE: 409,
+  LEASE_LOST: 409,
+  PRECONDITION_FAILED: 412,
+  PAYLOAD_TOO_LARGE: 413,
+  UNSUPPORTED_MEDIA_TYPE: 415,
+  IDEMPOTENCY_CONFLICT: 422,
+  LOOP_DETECTED: 429,
+  BUDGET_EXHAUSTED: 429,
+  OVERLOADED: 429,
+  RATE_LIMITED: 429,
+  INTERNAL: 500,
+  SIGNATURE_INVALID: 502,
+  BACKEND_UNAVAILABLE: 503,
+  PARAMS_LOST: 503,
+};
+
+const RETRY_AFTER_SECONDS = 1;
+
+/** The body of every refusal. */
+export interface ErrorBody {
+  readonly error: {
+    readonly code: ErrorCode;
+    readonly message: string;
+    readonly issues?: readonly Issue[];
+    /** Names that may have been meant. */
+    readonly suggestions?: readonly string[];
+    /** The call that stands in the way. */
+    readonly callId?: string;
+  };
+}
+
+export interface Refusal {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: ErrorBody;
+}
+
+/** A refusal that a route decides on. */
+export class HttpError extends Error {
+  override readonly name = 'HttpError';
+  readonly code: ErrorCode;
+  readonly issues: readonly Issue[] | undefined;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly suggestions: readonly string[] | undefined;
+  readonly callId: string | undefined;
+
+  constructor(
+    code: ErrorCode,
+    message: string,
+    more: {
+      readonly issues?: readonly Issue[] | undefined;
+      readonly headers?: Readonly<Record<string, string>>;
+      readonly suggestions?: readonly string[] | undefined;
+      readonly callId?: string | undefined;
+    } = {},
+  ) {
+    super(message);
+    this.code = code;
+    this.issues = more.issues;
+    this.headers = more.headers ?? {};
+    this.suggestions = more.suggestions;
+    this.callId = more.callId;
+  }
+}
+
+/** What a thrown value is answered with; `defect` when it is ours to mend and to log. */
+export function refusalOf(thrown: unknown): Refusal & { readonly defect: boolean } {
+  const error = translated(thrown);
+  const status = STATUSES[error.code] ?? 500;
+  if (status === 500) {
+    return {
+      status,
+      headers: {},
+      body: { error: { code: 'INTERNAL', message: 'Something in this server is broken; its log says what.' } },
+      defect: true,
+    };
+  }
+  // What Redis or the operating system said may name hosts and files.
+  const isOurs = thrown instanceof HttpError || error.code !== 'BACKEND_UNAVAILABLE';
+  const lacking = isOurs ? undefined : whatRedisLacks(error);
+  const message = isOurs
+    ? error.message
+    : lacking === undefined
+      ? FAILURES.BACKEND_UNAVAILABLE.sentence
+      : `The queue takes nothing: ${lacking}.`;
+  return {
+    status,
+    headers: { ...(status === 503 ? { 'Retry-After': String(RETRY_AFTER_SECONDS) } : {}), ...error.headers },
+    body: {
+      error: {
+        code: error.code,
+        message,
+        ...(error.issues === undefined ? {} : { issues: error.issues }),
+        ...(error.suggestions === undefined ? {} : { suggestions: error.suggestions }),
+        ...(error.callId === undefined ? {} : { callId: error.callId }),
+      },
+    },
+    defect: false,
+  };
+}
+
+/** What a Redis that answers says when it takes nothing, and what that means. */
+const LACKS: Readonly<Record<string, string>> = {
+  OOM: 'redis is full (maxmemory)',
+  MISCONF: 'redis cannot write to its disk',
+  READONLY: 'redis is a read-only replica',
+  LOADING: 'redis is reading its data',
+  NOREPLICAS: 'redis has too few replicas',
+  NOPERM: 'the Redis user lacks rights',
+  'max number of clients': 'redis has as many clients as maxclients allows',
+};
+
+/** Undefined for a Redis that is out of reach. */
+export function whatRedisLacks(error: unknown): string | undefined {
+  const said = error instanceof Error ? error.message : String(error);
+  return Object.entries(LACKS).find(([word]) => said.includes(word))?.[1];
+}
+
+function translated(thrown: unknown): HttpError {
+  if (thrown instanceof HttpError) return thrown;
+  const error = backendError(thrown);
+  if (error instanceof PawlError) {
+    const suggestions = error.details?.['suggestions'];
+    return new HttpError(error.code, error.message, {
+      issues: error.issues,
+      suggestions: Array.isArray(suggestions) ? suggestions.map(String) : undefined,
+    });
+  }
+  return unreadable(error) ?? new HttpError('INTERNAL', '');
+}
+
+/** What Express and its body parser say of a request that they cannot read. */
+function unreadable(error: unknown): HttpError | undefined {
+  if (typeof error !== 'object' || error === null) return undefined;
+  const { type, status, limit, message } = error as {
+    readonly type?: unknown;
+    readonly status?: unknown;
+    readonly limit?: unknown;
+    readonly message?: unknown;
+  };
+  switch (type) {
+    case 'entity.parse.failed':
+      return invalidBody(`is not JSON: ${startOf(String(message), 200)}`);
+    case 'entity.too.large':
+      return new HttpError('PAYLOAD_TOO_LARGE', `The body is larger than ${String(limit)} bytes.`);
+    case 'charset.unsupported':
+    case 'encoding.unsupported':
+      return new HttpError('UNSUPPORTED_MEDIA_TYPE', 'The body must be JSON in UTF-8.');
+    default:
+      // A broken escape in the address, a body that breaks off.
+      return typeof status === 'number' && status >= 400 && status < 500
+        ? new HttpError('CONTRACT_INVALID', 'The request cannot be read.', {
+            issues: [{ path: '', message: 'cannot be read' }],
+          })
+        : undefined;
+  }
+}
+
+export function invalidBody(message: string): HttpError {
+  return new HttpError('CONTRACT_INVALID', `The body ${message}.`, { issues: [{ path: 'body', message }] });
+}

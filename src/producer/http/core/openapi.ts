@@ -1,0 +1,142 @@
+/** `/openapi.json`: the routes described from the values that also check them. */
+import { z } from 'zod';
+import { contractSchemas } from '../../../shared/calls/envelope.ts';
+import { answerSchemas } from './response-schemas.ts';
+import { STATUSES } from './errors.ts';
+import { type Route, route } from './route.ts';
+
+export function openApiRoute(described: () => readonly Route[], version: string): Route {
+  let made: object | undefined;
+  return route({
+    method: 'get',
+    path: '/openapi.json',
+    operationId: 'getDescription',
+    permission: 'read',
+    summary: 'This description.',
+    answers: { 200: ['An OpenAPI document', 'Description'] },
+    handle: () => {
+      made ??= openApi(described(), version);
+      return { status: 200, body: made };
+    },
+  });
+}
+
+function openApi(routes: readonly Route[], version: string): object {
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Pawl',
+      version,
+      description: "Runs an AI agent's tool calls on a fleet of workers, each call once.",
+    },
+    security: [{ token: [] }],
+    paths: Object.fromEntries(
+      [...Map.groupBy(routes, ({ path }) => path)].map(([path, here]) => [
+        path,
+        Object.fromEntries(here.map((each) => [each.method, operation(each)])),
+      ]),
+    ),
+    components: {
+      securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
+      schemas: {
+        ToolResultEnvelope: contractSchemas().toolResultEnvelope,
+        // As what is taken, so that further fields may come.
+        ...Object.fromEntries(Object.entries(answerSchemas).map(([name, schema]) => [name, component(schema)])),
+        Error: ERROR_SCHEMA,
+      },
+    },
+  };
+}
+
+/** What a schema takes. What is read-only in TypeScript is not so for OpenAPI: there, nobody may send it. */
+function component(schema: z.ZodType) {
+  const { $schema: _, ...described } = z.toJSONSchema(schema, {
+    io: 'input',
+    override: ({ jsonSchema }) => void delete jsonSchema.readOnly,
+  });
+  return described;
+}
+
+const ERROR_SCHEMA = {
+  type: 'object',
+  required: ['error'],
+  properties: {
+    error: {
+      type: 'object',
+      required: ['code', 'message'],
+      properties: {
+        code: { type: 'string', enum: Object.keys(STATUSES) },
+        message: { type: 'string' },
+        issues: {
+          type: 'array',
+          items: {
+            type: 'object',
+            required: ['path', 'message'],
+            properties: { path: { type: 'string' }, message: { type: 'string' } },
+          },
+        },
+        suggestions: { type: 'array', items: { type: 'string' } },
+        callId: { type: 'string' },
+      },
+    },
+  },
+};
+
+function operation(each: Route): object {
+  return {
+    operationId: each.operationId,
+    summary: each.summary,
+    parameters: [
+      ...pathParameters(each.path),
+      ...parameters(each.query, 'query'),
+      ...parameters(each.headers, 'header'),
+    ],
+    ...(each.body === undefined
+      ? {}
+      : {
+          requestBody: {
+            required: true,
+            content: { 'application/json': { schema: each.bodySchema ?? component(each.body) } },
+          },
+        }),
+    responses: {
+      ...Object.fromEntries(Object.entries(each.answers).map(([status, answer]) => [status, answerOf(answer)])),
+      default: {
+        description: 'A refusal',
+        headers: {
+          'Retry-After': { description: 'With 429 and 503: seconds until another try.', schema: { type: 'integer' } },
+        },
+        content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+      },
+    },
+  };
+}
+
+function answerOf(answer: Route['answers'][number]): object {
+  if (typeof answer === 'string') return { description: answer };
+  const [description, shape] = answer;
+  if (shape.startsWith('text/')) return { description, content: { [shape]: { schema: { type: 'string' } } } };
+  return {
+    description,
+    content: { 'application/json': { schema: { $ref: `#/components/schemas/${shape}` } } },
+  };
+}
+
+function pathParameters(path: string): object[] {
+  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+  }));
+}
+
+function parameters(schema: z.ZodType, place: 'query' | 'header'): object[] {
+  const { properties = {}, required = [] } = component(schema);
+  return Object.entries(properties).map(([name, described]) => ({
+    name,
+    in: place,
+    required: required.includes(name),
+    schema: described,
+  }));
+}

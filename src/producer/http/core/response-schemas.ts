@@ -1,0 +1,387 @@
+/**
+ * The shapes of the answers, for whoever makes a client from `/openapi.json`. Names are those of its components. Further fields may
+ * come: a client leaves out what it does not know.
+ */
+import { z } from 'zod';
+import { AGENT_MESSAGES } from '../../../shared/tools/sub-agent.ts';
+import { APPROVAL_STATES } from '../../../shared/approvals/approval.ts';
+import { CALL_STATES, PHASES, SETTLEMENTS } from '../../../shared/calls/call-state.ts';
+import { EFFECTS } from '../../../shared/retries/effects.ts';
+import { channelSchema, openSessionSchema, SESSION_KINDS } from '../../../shared/sessions/session.ts';
+import { skillSchema } from '../../../shared/sessions/skill.ts';
+import { TIERS } from '../../../shared/tools/tool.ts';
+
+const text = z.string();
+const flag = z.boolean();
+const count = z.number().int().min(0);
+/** Milliseconds since the epoch. */
+const atMs = z.number();
+const tier = z.enum(TIERS);
+const json = z.record(z.string(), z.unknown());
+/** A component that is made elsewhere. */
+const resultEnvelope = z.unknown().meta({ $ref: '#/components/schemas/ToolResultEnvelope' });
+
+const attempt = z.object({
+  attempt: count,
+  fence: count,
+  worker: text,
+  startedAtMs: atMs,
+  finishedAtMs: atMs,
+  status: z.enum(['success', 'error', 'lost']),
+  retriable: flag,
+  errorCode: text.optional(),
+  inDoubt: z.literal(true).optional(),
+  vote: text.optional(),
+  delayMs: z.number().optional(),
+  traceparent: text.optional(),
+});
+
+const standing = {
+  state: z.enum(CALL_STATES),
+  phase: z.enum([...PHASES, ...CALL_STATES]).describe('Of a call that has ended, its state.'),
+};
+
+const callSummary = z.object({
+  callId: text,
+  requestId: text,
+  tool: text,
+  namespace: text,
+  toolVersion: text,
+  effects: z.enum(EFFECTS).optional(),
+  session: text,
+  actorId: text,
+  ...standing,
+  attempts: z.array(attempt),
+  lostAttempts: count,
+  worker: text.optional(),
+  circuit: text,
+  cancelRequested: flag,
+  createdAtMs: atMs,
+  updatedAtMs: atMs,
+  expiresAtMs: atMs.optional(),
+  freeAtMs: atMs.optional().describe('Of a call that failed: when its key is free to run again.'),
+  status: text.optional().describe('Of its result.'),
+  errorCode: text.optional(),
+  settlement: z.enum(SETTLEMENTS).optional(),
+  unresolved: z
+    .literal(true)
+    .optional()
+    .describe('It may have had its effect, or was quarantined: an operator can resolve it.'),
+});
+
+const progress = z.object({ progress: z.number(), total: z.number().optional(), message: text.optional() });
+
+const budget = z.object({ calls: z.number(), costUnits: z.number(), timeMs: z.number() });
+
+const session = z.object({
+  sessionKey: text,
+  kind: z.enum(SESSION_KINDS),
+  state: text.describe('`open`, or what its owner says; `closed` is its end.'),
+  parent: text.optional(),
+  ancestors: z.array(text).optional(),
+  agentId: text.optional(),
+  agent: z
+    .object({ id: text, name: text, model: text.optional(), permissions: json.optional() })
+    .optional()
+    .describe('As whoever opened the session described it.'),
+  actorId: text,
+  tenantId: text.optional(),
+  workspaceRoot: text,
+  channel: channelSchema.optional(),
+  skills: z.array(text).optional(),
+  skillRules: z.array(json).optional(),
+  budget: openSessionSchema.shape.budget,
+  budgets: z.array(json).optional(),
+  importance: openSessionSchema.shape.importance,
+  taint: z.array(z.object({ source: text, atMs })).optional(),
+  shards: z.partialRecord(tier, count).optional(),
+  createdAtMs: atMs,
+});
+
+const decided = { decidedAtMs: atMs.optional(), decidedBy: text.optional() };
+
+const approval = z.object({
+  id: text,
+  callId: text,
+  tool: text,
+  namespace: text,
+  toolVersion: text,
+  tier,
+  effects: z.enum(EFFECTS),
+  annotations: json,
+  params: json,
+  shown: text.describe('The parameters for people’s eyes.'),
+  preview: z.object({ summary: text, details: text.optional() }).loose(),
+  digest: text.describe('Goes back with the decision.'),
+  state: z.enum(APPROVAL_STATES),
+  requestedBy: text.describe('The session’s actor.'),
+  actorId: text.describe('In whose name the call is made, by its caller’s word.'),
+  session: text,
+  sessionKind: text,
+  workspaceRoot: text,
+  agentId: text.optional(),
+  tenantId: text.optional(),
+  justification: text.optional(),
+  shownIn: text,
+  channel: text,
+  taint: z.array(text),
+  rule: text,
+  reason: text,
+  amendment: json.optional(),
+  createdAtMs: atMs,
+  expiresAtMs: atMs,
+  ...decided,
+  decisionReason: text.optional(),
+  decidedParams: json.optional(),
+});
+
+const listedApproval = approval.extend({
+  shortened: z
+    .literal(true)
+    .optional()
+    .describe('`params`, `shown`, `preview` or `decidedParams` are cut: `GET /v1/approvals/{id}` has the whole.'),
+  paramsBytes: count.optional().describe('With `shortened`: of the whole parameters’ JSON.'),
+});
+
+const remembered = z.object({
+  approvalId: text,
+  session: text,
+  tool: text,
+  namespace: text,
+  toolVersion: text,
+  amendment: json,
+  by: text,
+  grantedAtMs: atMs,
+  validUntilMs: atMs,
+});
+
+const similarApproval = z.object({
+  id: text,
+  state: z.enum(APPROVAL_STATES),
+  summary: text,
+  requestedBy: text,
+  actorId: text,
+  session: text,
+  ...decided,
+  reason: text.optional(),
+});
+
+const question = z.object({
+  id: text,
+  text,
+  options: z.array(z.object({ value: text, label: text, description: text.optional() })).optional(),
+  freeText: flag,
+  callId: text,
+  session: text,
+  shownIn: text,
+  channel: text,
+  actorId: text,
+  sessionActorId: text.optional().describe('The session’s actor, where the call names another one.'),
+  agentId: text.optional(),
+  tenantId: text.optional(),
+  createdAtMs: atMs,
+  expiresAtMs: atMs,
+});
+
+const tool = z.object({
+  name: text,
+  namespace: text,
+  version: text,
+  tier,
+  effects: z.enum(EFFECTS),
+  description: text,
+  inputSchema: json,
+  outputSchema: json.optional(),
+  annotations: json,
+  title: text.optional(),
+  icon: z.unknown().optional(),
+  examples: z.array(z.unknown()).optional(),
+  variant: z.unknown().optional(),
+  budget: json.optional(),
+  parallel: flag.optional(),
+  timeoutMs: z.number(),
+  workers: count.describe('How many offer it.'),
+  enabled: flag,
+});
+
+/** A declared tool, or the switch of one that workers bring along. */
+const registryRecord = z.looseObject({
+  kind: z.enum(['http', 'mcp', 'dynamic', 'code', 'removed']),
+  name: text,
+  namespace: text,
+  revision: count,
+  updatedAtMs: atMs,
+  updatedBy: text,
+});
+
+const skill = z.object({
+  ...skillSchema.shape,
+  name: text,
+  source: text.describe('`registry`, or the file that it was read from.'),
+  updatedAtMs: atMs,
+  updatedBy: text.optional(),
+});
+
+const circuit = z.object({
+  key: text,
+  tier,
+  state: z.enum(['CLOSED', 'OPEN', 'HALF_OPEN', 'FORCED_OPEN']),
+  failures: count,
+  enforcement: z.enum(['enforced', 'shadow', 'observing', 'bypassed']),
+  openedAtMs: atMs.optional(),
+  cooldownMs: z.number().optional(),
+  reason: text.optional(),
+});
+
+const counts = z.object({ inflight: count, calls: count });
+
+const reliability = z.object({
+  circuits: z.array(circuit),
+  ledger: z.object({ ...counts.shape, tiers: z.record(tier, counts) }),
+  switches: z.looseObject({ enabled: flag }),
+  shadow: z.array(json),
+});
+
+const place = { inflight: count, running: count, delayed: count, awaitingApproval: count, waiting: count };
+
+const worker = z.object({
+  id: text,
+  host: text,
+  pid: count,
+  tiers: z.array(tier),
+  concurrency: count,
+  running: count,
+  tools: z.array(text),
+  definitions: z.array(text).optional(),
+  kinds: z.array(text).optional(),
+  startedAtMs: atMs,
+  seenAtMs: atMs,
+  pawlVersion: text,
+  signing: z.array(text).optional(),
+  clockAheadMs: z.number().optional(),
+});
+
+const shard = z.object({
+  tier,
+  shard: count,
+  takesSessions: flag,
+  waiting: count,
+  running: count,
+  kept: count,
+  slot: count.optional(),
+  node: text.optional(),
+});
+
+const clientCall = z.object({
+  callId: text,
+  fence: count,
+  tool: text,
+  arguments: json,
+  attempt: count,
+  sessionKey: text,
+  actorId: text,
+  agentId: text.optional(),
+  tenantId: text.optional(),
+  turnId: text.optional(),
+  idempotencyKey: text,
+  deadlineAtMs: atMs.optional(),
+  timeoutMs: z.number(),
+  traceparent: text.optional(),
+});
+
+const agentOrder = z.object({
+  agentId: text,
+  turn: count,
+  type: z.enum(AGENT_MESSAGES),
+  message: text.optional(),
+  agentType: text.optional(),
+  interrupt: flag.optional(),
+  sessionKey: text.describe('Of the agent: its calls go through it.'),
+});
+
+export const answerSchemas = {
+  CallUnderWay: z.object({ callId: text, requestId: text, ...standing }),
+  CallList: z.object({ calls: z.array(callSummary), truncated: flag.optional() }),
+  Call: callSummary.extend({
+    fence: count,
+    params: json.describe('Without secrets.'),
+    idempotencyKey: text.optional(),
+    deadlineAtMs: atMs.optional(),
+    startedAtMs: atMs.optional(),
+    traceparent: text.optional(),
+    result: resultEnvelope.optional(),
+    progress: progress.optional(),
+  }),
+  Cancellation: z.object({ settlement: z.enum(SETTLEMENTS), result: resultEnvelope.optional() }),
+  Session: session.extend({ spent: budget.optional() }),
+  SessionList: z.object({ sessions: z.array(session) }),
+  MessageList: z.object({
+    messages: z.array(
+      z.object({ text, format: z.enum(['text', 'markdown']).optional(), from: text, callId: text, sentAtMs: atMs }),
+    ),
+  }),
+  Approval: approval,
+  ApprovalWithSimilar: approval.extend({ similar: z.array(similarApproval) }),
+  ApprovalList: z.object({ approvals: z.array(listedApproval) }),
+  RememberedApprovalList: z.object({ remembered: z.array(remembered) }),
+  QuestionList: z.object({ questions: z.array(question) }),
+  AnsweredQuestion: question.extend({ answer: text.optional(), dismiss: z.literal(true).optional(), by: text }),
+  ToolList: z.union([
+    z.object({ tools: z.array(tool) }),
+    z
+      .looseObject({ provider: text, tools: z.array(json), reports: z.array(json), names: json })
+      .describe('With `provider`.'),
+  ]),
+  ToolStanding: tool.partial().extend({
+    enabled: flag,
+    revision: count.optional(),
+    kind: registryRecord.shape.kind.optional(),
+    spec: registryRecord.optional(),
+  }),
+  RegistryRecord: registryRecord,
+  RevisionList: z.object({ revisions: z.array(registryRecord) }),
+  SkillList: z.object({ skills: z.array(skill) }),
+  Skill: skill,
+  Reliability: reliability,
+  ReliabilityChange: reliability.extend({
+    changed: z.array(circuit).optional(),
+    flushed: count.optional(),
+    inflight: count.optional(),
+    unresolved: count.optional(),
+  }),
+  CircuitHistory: z.object({ changes: z.array(json) }),
+  AuditRecords: z.object({
+    records: z.array(z.looseObject({ type: text, atMs, seq: count.optional(), seal: text.optional() })),
+  }),
+  Caller: z.object({
+    role: text,
+    tenantId: text.optional(),
+    permissions: z.array(text),
+    traceUrl: text.optional(),
+  }),
+  Fleet: z.object({
+    workers: z.array(worker),
+    tiers: z.array(
+      z.object({
+        tier,
+        workers: count,
+        slots: count,
+        ...place,
+        inDoubt: count,
+        oldestWaitMs: z.number(),
+        stale: count,
+      }),
+    ),
+  }),
+  ShardList: z.object({ shards: z.array(shard) }),
+  Drain: z.object({ id: text, asked: z.literal('drain') }),
+  ToolClient: z.object({ clientId: text, tools: z.array(text), leaseMs: z.number() }),
+  ToolClientNews: z.object({ call: clientCall.optional(), cancelled: z.array(text), leaseMs: z.number() }),
+  ProgressWanted: z.object({ wanted: flag }),
+  AgentNews: z.object({ order: agentOrder.optional() }),
+  AgentReplied: z.object({ replied: flag }),
+  WholeOutput: z.object({ content: z.unknown() }),
+  Description: z.looseObject({ openapi: text }),
+} satisfies Readonly<Record<string, z.ZodType>>;
+
+export type AnswerName = keyof typeof answerSchemas | 'ToolResultEnvelope';

@@ -1,0 +1,252 @@
+/**
+ * A route as a value: what it takes, who may ask, and one function from a checked request to an answer. Everything around that
+ * function, from the token to the written response, stands here once.
+ */
+import express, { type Express, type NextFunction, type Request, type RequestHandler, type Response } from 'express';
+import { z } from 'zod';
+import { issuesOf } from '../../../shared/calls/envelope.ts';
+import { readExactJson } from '../../../shared/util/json/exact-json.ts';
+import { PawlError } from '../../../shared/errors/failure.ts';
+import { isLong } from '../../../shared/util/json/json-stream.ts';
+import type { Logger } from '../../../shared/telemetry/log.ts';
+import { type Caller, checkPermission, type Permission } from './access.ts';
+import type { AnswerName } from './response-schemas.ts';
+import { HttpError, invalidBody, refusalOf } from './errors.ts';
+import { longJson, sendParts } from './stream-response.ts';
+
+/** Parameters may have 4 MiB; the rest is for the envelope around them. */
+export const MAX_BODY_BYTES = 4 * 1_024 * 1_024 + 64 * 1_024;
+/** Deeper JSON is refused before anything recurses into it. */
+const MAX_DEPTH = 140;
+
+export type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
+
+/** A request whose query, headers and body have been checked. */
+export interface Asked<Query = unknown, Body = unknown, Headers = unknown> {
+  /** Named parts of the path, decoded. */
+  readonly path: Readonly<Record<string, string>>;
+  readonly query: Query;
+  /** Those that the route takes, by their names in lower case. */
+  readonly headers: Headers;
+  readonly body: Body;
+  readonly caller: Caller;
+  /** Calls back once when the client goes away before it has its answer. */
+  onGone(listener: () => void): void;
+}
+
+export interface Answer {
+  readonly status: number;
+  /** An object is written as JSON, text as it is; absent for 204. */
+  readonly body?: object | string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** In place of a body: writes the response bit by bit, and ends it. */
+  readonly stream?: (response: Response) => void;
+}
+
+/** Status and meaning of the answers, refusals aside, and the name of their shape where they are JSON, or the type of their text. */
+export type Answers = Readonly<
+  Record<number, string | readonly [meaning: string, shape: AnswerName | `text/${string}`]>
+>;
+
+/** A route, with the types of its query and body forgotten. */
+export interface Route {
+  readonly method: Method;
+  /** With `{name}` for the parts that vary, as OpenAPI writes it. */
+  readonly path: string;
+  /** What generated clients call it. */
+  readonly operationId: string;
+  readonly permission: Permission;
+  readonly summary: string;
+  readonly query: z.ZodType;
+  /** Of the headers that it takes, named in lower case; others pass. */
+  readonly headers: z.ZodType;
+  readonly body: z.ZodType | undefined;
+  /** What the body is described as, when its check is not a schema's. */
+  readonly bodySchema?: object;
+  readonly answers: Answers;
+  handle(asked: Asked): Promise<Answer> | Answer;
+}
+
+const NO_QUERY = z.strictObject({});
+const NO_HEADERS = z.object({});
+
+/** Types a route by its own schemas. */
+export function route<
+  Query extends z.ZodType = typeof NO_QUERY,
+  Body extends z.ZodType = z.ZodType,
+  Headers extends z.ZodType = typeof NO_HEADERS,
+>(spec: {
+  readonly method: Method;
+  readonly path: string;
+  readonly operationId: string;
+  readonly permission: Permission;
+  readonly summary: string;
+  readonly query?: Query;
+  readonly headers?: Headers;
+  readonly body?: Body;
+  readonly bodySchema?: object;
+  readonly answers: Answers;
+  handle(asked: Asked<z.output<Query>, z.output<Body>, z.output<Headers>>): Promise<Answer> | Answer;
+}): Route {
+  return {
+    ...spec,
+    query: spec.query ?? NO_QUERY,
+    headers: spec.headers ?? NO_HEADERS,
+    body: spec.body,
+    handle: (asked) => spec.handle(asked as never),
+  };
+}
+
+export const queryNumber = (options: { readonly max: number; readonly fallback: number; readonly unit: string }) =>
+  z
+    .string()
+    .regex(/^\d{1,12}$/, `must be a whole number of ${options.unit}`)
+    .transform((text) => Math.min(Number(text), options.max))
+    .default(options.fallback)
+    // As it reads, for whoever makes a client; it arrives as a text.
+    .meta({
+      type: 'integer',
+      pattern: undefined,
+      minimum: 0,
+      description: `${options.unit}; default: ${options.fallback}; more than ${options.max} is taken as that.`,
+    });
+
+/** Mounts routes, and refuses the other methods of their paths. */
+export function mountRoutes(app: Express, routes: readonly Route[]): void {
+  const readBody = bodyReader();
+  for (const [path, here] of Map.groupBy(routes, (each) => each.path)) {
+    const place = app.route(path.replaceAll(/\{(\w+)\}/g, ':$1'));
+    for (const each of here) {
+      const steps: RequestHandler[] = [permitted(each.permission)];
+      if (each.body !== undefined) steps.push(...readBody);
+      place[each.method](...steps, answering(each));
+    }
+    place.all(
+      refuseMethod(here.flatMap(({ method }) => (method === 'get' ? ['GET', 'HEAD'] : [method.toUpperCase()]))),
+    );
+  }
+}
+
+export function permitted(permission: Permission): RequestHandler {
+  return (_request, response, next) => {
+    checkPermission(callerOf(response), permission);
+    next();
+  };
+}
+
+/** Where the authentication leaves whom it found. */
+export function callerOf(response: Response): Caller {
+  return (response.locals as { caller: Caller }).caller;
+}
+
+export function refuseMethod(allowed: readonly string[]): RequestHandler {
+  return (request) => {
+    throw new HttpError('METHOD_NOT_ALLOWED', `${request.method} is not possible here; ${allowed.join(', ')} is.`, {
+      headers: { Allow: allowed.join(', ') },
+    });
+  };
+}
+
+function bodyReader(): RequestHandler[] {
+  const checkType: RequestHandler = (request, _response, next) => {
+    const { 'content-length': length, 'transfer-encoding': encoding } = request.headers;
+    // A page of another origin can send text, but not JSON, without asking first.
+    if ((encoding !== undefined || (length !== undefined && length !== '0')) && !request.is('application/json'))
+      throw new HttpError('UNSUPPORTED_MEDIA_TYPE', 'The body must be JSON: Content-Type: application/json.');
+    next();
+  };
+  return [checkType, ...jsonBody(MAX_BODY_BYTES)];
+}
+
+/** Reads a JSON body as it was sent. */
+export function jsonBody(limit: number | string): RequestHandler[] {
+  const type = 'application/json';
+  const parse: RequestHandler = (request, _response, next) => {
+    const { body } = request as { readonly body?: unknown };
+    if (!Buffer.isBuffer(body)) return next();
+    const [, charset = 'utf-8'] = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(request.headers['content-type'] ?? '') ?? [];
+    if (!/^utf-?8$/i.test(charset)) throw new HttpError('UNSUPPORTED_MEDIA_TYPE', 'The body must be JSON in UTF-8.');
+    // An empty one says as much as an empty object.
+    const read = readExactJson(body.length === 0 ? '{}' : body);
+    if (read.kind === 'problem') throw invalidBody(read.problem);
+    if (typeof read.value !== 'object' || read.value === null) throw invalidBody('is no JSON object');
+    request.body = read.value;
+    next();
+  };
+  return [express.raw({ type, limit }), parse];
+}
+
+function answering(each: Route): RequestHandler {
+  return async (request, response) => {
+    const asked: Asked = {
+      path: request.params as Record<string, string>,
+      query: checked(each.query, request.query, 'query'),
+      headers: checked(each.headers, request.headers, 'headers'),
+      body: each.body === undefined ? undefined : checked(each.body, bodyOf(request), 'body'),
+      caller: callerOf(response),
+      onGone: (listener) => void response.once('close', listener),
+    };
+    write(response, await each.handle(asked));
+  };
+}
+
+function bodyOf(request: Request): unknown {
+  const body: unknown = request.body;
+  if (body === undefined) throw invalidBody('is missing; a JSON object is expected');
+  if (isTooDeep(body)) throw invalidBody(`is nested more than ${MAX_DEPTH} levels deep`);
+  return body;
+}
+
+function isTooDeep(value: unknown): boolean {
+  let level = [value];
+  for (let depth = 0; level.length > 0; depth += 1) {
+    if (depth > MAX_DEPTH) return true;
+    const below: unknown[] = [];
+    for (const container of level) {
+      if (typeof container !== 'object' || container === null) continue;
+      for (const member of Object.values(container))
+        if (typeof member === 'object' && member !== null) below.push(member);
+    }
+    level = below;
+  }
+  return false;
+}
+
+function checked(schema: z.ZodType, value: unknown, what: 'query' | 'headers' | 'body'): unknown {
+  // Express' parsed query has no prototype, which zod does not take for an object.
+  const parsed = schema.safeParse(what === 'body' ? value : { ...(value as object) });
+  if (parsed.success) return parsed.data;
+  const issues = issuesOf(parsed.error);
+  const listed = issues.map(({ path, message }) => `${path === '' ? `the ${what}` : path}: ${message}`).join('; ');
+  throw new PawlError('CONTRACT_INVALID', `The ${what} ${what === 'headers' ? 'are' : 'is'} not usable: ${listed}.`, {
+    issues,
+  });
+}
+
+function write(response: Response, { status, body, headers = {}, stream }: Answer): void {
+  if (response.closed || response.headersSent) return;
+  response.status(status).set(headers);
+  if (stream !== undefined) stream(response);
+  else if (typeof body !== 'object') response.end(body);
+  else if (!isLong(body)) response.json(body);
+  else sendParts(response.type('json'), longJson(body));
+}
+
+/** Turns whatever a route or the body parser threw into the one kind of refusal; logs what is ours to mend. */
+export function refuse(log: Logger) {
+  return (thrown: unknown, request: Request, response: Response, _next: NextFunction): void => {
+    const { status, headers, body, defect } = refusalOf(thrown);
+    if (defect) {
+      const stack = thrown instanceof Error ? thrown.stack : String(thrown);
+      log.error({ event: 'http_defect', method: request.method, path: request.path, stack }, 'a request failed');
+    } else if (status === 503) {
+      const error = thrown instanceof Error ? thrown.message : String(thrown);
+      log.warn(
+        { event: 'http_unavailable', method: request.method, path: request.path, error },
+        'a request was refused',
+      );
+    }
+    if (response.headersSent) response.destroy();
+    else write(response, { status, headers, body });
+  };
+}

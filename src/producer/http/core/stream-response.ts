@@ -1,0 +1,27 @@
+/** Answers that are written part by part: as fast as they are read, and with a turn of the event loop between the parts. */
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { Response } from 'express';
+import { jsonPieces } from '../../../shared/util/json/json-stream.ts';
+import { nextTurn } from '../../../shared/util/time.ts';
+
+/** Ends the response with the parts, or breaks its connection where they do: what is cut must not look whole. */
+export function sendParts(response: Response, parts: Iterable<string> | AsyncIterable<string | Buffer>): void {
+  if (response.req.method === 'HEAD') response.end();
+  else pipeline(Readable.from(parts, { objectMode: false }), response).catch(() => {});
+}
+
+/** The JSON of a long value (`isLong`). */
+export async function* longJson(value: object): AsyncGenerator<string, void, undefined> {
+  for (const piece of jsonPieces(value)) {
+    yield piece;
+    await nextTurn();
+  }
+}
+
+/** `{"content":…}` around a text that is JSON. */
+export async function* contentAround(json: AsyncIterable<Buffer>): AsyncGenerator<string | Buffer, void, undefined> {
+  yield '{"content":';
+  yield* json;
+  yield '}';
+}

@@ -1,0 +1,201 @@
+/**
+ * The shapes in which the API, and the commands, show calls, tools, circuits, approvals and audit records (INTERFACE, "Lists").
+ * Commands load this without the HTTP server.
+ */
+import { envelopeOf, isUnresolved } from '../../../shared/calls/outcome.ts';
+import { redactFields, secretsIn } from '../../../shared/errors/redaction.ts';
+import { shownJson } from '../../../shared/util/text/visible-text.ts';
+import type { ApprovalRecord, BriefApproval } from '../../../shared/store/approvals/approvals.ts';
+import type { AuditEntry } from '../../../shared/store/audit/audit-trail.ts';
+import type { CallRecord } from '../../../shared/store/calls/call-record.ts';
+import type { CatalogueContent } from '../../../shared/store/fleet/catalogue.ts';
+import type { Grant } from '../../../shared/store/approvals/standing-approvals.ts';
+import type { ApprovalListing } from '../../approvals/approvals.ts';
+import type { EnforcedCircuit } from '../../circuits/circuit-effects.ts';
+import type { SwitchedTool } from '../../tools/switched-tools.ts';
+
+/** Where a call stands within its state; one that has ended stands at its end state. */
+export function phaseOf({ state, phase }: Pick<CallRecord, 'state' | 'phase'>): string {
+  return state === 'inflight' ? (phase ?? 'claimed') : state;
+}
+
+/** A call as lists show it: without its result, which may be large. */
+export function callSummary(record: CallRecord) {
+  const { request, callId, outcome, state } = record;
+  const { envelope, tool } = request;
+  const running = state === 'inflight';
+  return {
+    callId,
+    requestId: envelope.requestId,
+    tool: envelope.toolName,
+    namespace: envelope.toolNamespace,
+    toolVersion: tool.version,
+    ...(tool.effects === undefined ? {} : { effects: tool.effects }),
+    session: envelope.target.sessionKey,
+    actorId: envelope.target.actorId,
+    state,
+    phase: phaseOf(record),
+    attempts: record.attempts,
+    lostAttempts: record.lostAttempts,
+    ...(running && record.worker !== undefined ? { worker: record.worker } : {}),
+    circuit: record.circuit,
+    cancelRequested: record.cancelRequested,
+    createdAtMs: record.createdAtMs,
+    updatedAtMs: record.updatedAtMs,
+    ...(record.expiresAtMs === undefined ? {} : { expiresAtMs: record.expiresAtMs }),
+    ...(record.freeAtMs === undefined ? {} : { freeAtMs: record.freeAtMs }),
+    ...(outcome === undefined || running ? {} : { status: outcome.status }),
+    ...(outcome?.error === undefined || running ? {} : { errorCode: outcome.error.code }),
+    ...(outcome?.settlement === undefined || running ? {} : { settlement: outcome.settlement }),
+    ...(isUnresolved(outcome) && !running ? { unresolved: true as const } : {}),
+  };
+}
+
+export function callView(record: CallRecord) {
+  const { callId, outcome, request } = record;
+  const { envelope } = request;
+  const { requestId, toolName } = envelope;
+  const result =
+    outcome === undefined || record.state === 'inflight'
+      ? undefined
+      : envelopeOf(outcome, { requestId, toolName, callId });
+  const { idempotencyKey, params } = envelope.payload;
+  const { deadlineAtMs } = envelope.control;
+  return {
+    ...callSummary(record),
+    fence: record.fence,
+    params: redactFields(params, secretsIn(params)),
+    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+    ...(deadlineAtMs === undefined ? {} : { deadlineAtMs }),
+    ...(record.startedAtMs === undefined ? {} : { startedAtMs: record.startedAtMs }),
+    ...(envelope.trace.traceparent === undefined ? {} : { traceparent: envelope.trace.traceparent }),
+    ...(result === undefined ? {} : { result }),
+  };
+}
+
+export function toolView(tool: CatalogueContent['tools'][number]) {
+  const { name, namespace, version, tier, effects, description, inputSchema, outputSchema, annotations } = tool;
+  return {
+    name,
+    namespace,
+    version,
+    tier,
+    effects,
+    description,
+    inputSchema,
+    ...(outputSchema === undefined ? {} : { outputSchema }),
+    annotations,
+    ...(tool.title === undefined ? {} : { title: tool.title }),
+    ...(tool.icon === undefined ? {} : { icon: tool.icon }),
+    ...(tool.examples === undefined ? {} : { examples: tool.examples }),
+    ...(tool.variant === undefined ? {} : { variant: tool.variant }),
+    ...(tool.budget === undefined ? {} : { budget: tool.budget }),
+    ...(tool.parallel === undefined ? {} : { parallel: tool.parallel }),
+    timeoutMs: tool.timeoutMs,
+    workers: tool.workers,
+  };
+}
+
+export function switchedToolView(tool: SwitchedTool) {
+  return { ...toolView(tool), enabled: tool.off === undefined };
+}
+
+export function circuitView({ key, place, circuit, failures, enforcement }: EnforcedCircuit) {
+  return {
+    key,
+    tier: place.tier,
+    state: circuit.state,
+    failures,
+    enforcement,
+    ...('openedAtMs' in circuit && circuit.openedAtMs !== undefined ? { openedAtMs: circuit.openedAtMs } : {}),
+    ...('cooldownMs' in circuit ? { cooldownMs: circuit.cooldownMs } : {}),
+    ...('reason' in circuit ? { reason: circuit.reason } : {}),
+  };
+}
+
+/** As lists, pages and channels show it. `shown` is for people's eyes, `params` for programs. */
+export function approvalView({ record, digest }: ApprovalListing) {
+  const { request, state, preview, decision, decidedAtMs } = record;
+  const { tool, session, route: shownAt } = request;
+  return {
+    id: request.id,
+    callId: request.callId,
+    tool: tool.name,
+    namespace: tool.namespace,
+    toolVersion: tool.version,
+    tier: tool.tier,
+    effects: tool.effects,
+    annotations: tool.annotations,
+    params: request.params,
+    shown: shownJson(request.params),
+    preview: preview ?? { summary: `Run ${tool.namespace}.${tool.name}`, details: shownJson(request.params) },
+    digest,
+    state,
+    requestedBy: session.actorId,
+    actorId: request.actorId,
+    session: session.key,
+    sessionKind: session.kind,
+    workspaceRoot: session.workspaceRoot,
+    ...(request.agentId === undefined ? {} : { agentId: request.agentId }),
+    ...(request.tenantId === undefined ? {} : { tenantId: request.tenantId }),
+    ...(request.justification === undefined ? {} : { justification: request.justification }),
+    shownIn: shownAt.sessionKey,
+    channel: shownAt.channel.kind,
+    taint: request.taint,
+    rule: request.rule,
+    reason: request.reason,
+    ...(request.amendment === undefined ? {} : { amendment: request.amendment }),
+    createdAtMs: request.createdAtMs,
+    expiresAtMs: request.expiresAtMs,
+    ...(decidedAtMs === undefined ? {} : { decidedAtMs }),
+    ...(decision === undefined
+      ? {}
+      : {
+          decidedBy: decision.by,
+          ...(decision.reason === undefined ? {} : { decisionReason: decision.reason }),
+          ...(decision.params === undefined ? {} : { decidedParams: decision.params }),
+        }),
+  };
+}
+
+/** What a person allowed for the rest of a session, under the ID of the approval with which it was remembered. */
+export function rememberedView({ approvalId, sessionKey, tool, amendment, by, grantedAtMs, validUntilMs }: Grant) {
+  const { name, namespace, version: toolVersion } = tool;
+  return {
+    approvalId,
+    session: sessionKey,
+    tool: name,
+    namespace,
+    toolVersion,
+    amendment,
+    by,
+    grantedAtMs,
+    validUntilMs,
+  };
+}
+
+/** As lists show it, and how large the parameters are of what is cut there. One by itself is whole. */
+export function listedApprovalView({ record, digest }: ApprovalListing<BriefApproval>) {
+  const { shortened, paramsBytes } = record;
+  return { ...approvalView({ record, digest }), ...(shortened ? { shortened, paramsBytes } : {}) };
+}
+
+/** As one of earlier decisions. */
+export function decisionView({ request, state, preview, decision, decidedAtMs }: ApprovalRecord) {
+  return {
+    id: request.id,
+    state,
+    summary: preview?.summary ?? request.tool.name,
+    requestedBy: request.session.actorId,
+    actorId: request.actorId,
+    session: request.session.key,
+    decidedBy: decision?.by,
+    reason: decision?.reason,
+    decidedAtMs,
+  };
+}
+
+/** A record as it is listed; `seq` and `seal` are absent while it waits to be sealed. */
+export function auditView({ record, seq, seal }: AuditEntry): object {
+  return { ...(seq === undefined ? {} : { seq }), ...record, ...(seal === undefined ? {} : { seal }) };
+}

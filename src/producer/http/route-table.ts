@@ -1,0 +1,56 @@
+/** All routes of the API, in the order in which the OpenAPI document lists them. */
+import type { Pawl } from '../client.ts';
+import type { FleetView } from '../operations/fleet-metrics.ts';
+import { agentRoutes } from './routes/agents.ts';
+import { approvalRoutes } from './routes/approvals.ts';
+import { auditRoutes } from './routes/audit.ts';
+import { callRoutes } from './routes/calls.ts';
+import { circuitRoutes } from './routes/circuits.ts';
+import { eventRoutes, type Streams } from './routes/events.ts';
+import { fleetRoutes } from './routes/fleet.ts';
+import { metricsRoute } from './routes/metrics.ts';
+import { openApiRoute } from './core/openapi.ts';
+import { questionRoutes } from './routes/questions.ts';
+import { registryRoutes } from './routes/registry.ts';
+import { rememberedRoutes } from './routes/standing-approvals.ts';
+import type { Route } from './core/route.ts';
+import { sessionRoutes } from './routes/sessions.ts';
+import { skillRoutes } from './routes/skills.ts';
+import { toolClientRoutes } from './routes/tool-clients.ts';
+import { toolRoutes } from './routes/tools.ts';
+import type { Waits } from './core/long-poll.ts';
+
+/** What routes are made of. */
+export interface ApiParts {
+  readonly pawl: Pawl;
+  readonly waits: Waits;
+  readonly fleet: FleetView;
+  /** Shown in the OpenAPI document. */
+  readonly version: string;
+  readonly streams: Streams;
+  /** Throws `BACKEND_UNAVAILABLE` or `RATE_LIMITED` while no further call may be handed in. */
+  checkAccepting(): Promise<void>;
+}
+
+export function apiRoutes(parts: ApiParts): readonly Route[] {
+  const { pawl, fleet, version } = parts;
+  const routes: readonly Route[] = [
+    ...sessionRoutes(pawl),
+    ...agentRoutes(parts),
+    ...callRoutes(parts),
+    ...eventRoutes(parts),
+    ...approvalRoutes(parts),
+    ...rememberedRoutes(pawl),
+    ...questionRoutes(parts),
+    ...toolRoutes(pawl),
+    ...registryRoutes(pawl),
+    ...toolClientRoutes(parts),
+    ...skillRoutes(pawl),
+    ...circuitRoutes(pawl),
+    ...fleetRoutes(pawl),
+    ...auditRoutes(pawl),
+    metricsRoute(fleet),
+    openApiRoute(() => routes, version),
+  ];
+  return routes;
+}

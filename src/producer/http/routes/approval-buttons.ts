@@ -1,0 +1,64 @@
+/**
+ * `POST /v1/approvals/actions`: a button of a webhook channel was pressed. Takes Slack's interactive payload (a form with the field
+ * `payload`) or `{value, by?}`. What the button carries is signed, so no token is asked for.
+ */
+import express, { type Express } from 'express';
+import { z } from 'zod';
+import { PawlError } from '../../../shared/errors/failure.ts';
+import { shownLine } from '../../../shared/util/text/visible-text.ts';
+import { readButton } from '../../../shared/approvals/webhook-button.ts';
+import type { Pawl } from '../../client.ts';
+import { jsonBody } from '../core/route.ts';
+
+const pressedSchema = z.union([
+  z.object({ value: z.string().max(4_096), by: z.string().max(128).optional() }),
+  z
+    .object({
+      user: z
+        .object({ username: z.string().optional(), name: z.string().optional(), id: z.string().optional() })
+        .optional(),
+      actions: z.array(z.object({ value: z.string().max(4_096) })).min(1),
+    })
+    .transform(({ user, actions: [action] }) => ({
+      value: action?.value ?? '',
+      by: user?.username ?? user?.name ?? user?.id,
+    })),
+]);
+
+export const BUTTON_PATH = '/v1/approvals/actions';
+
+export function mountButtons(app: Express, pawl: Pawl): void {
+  const limit = '64kb';
+  app.post(
+    BUTTON_PATH,
+    ...jsonBody(limit),
+    express.urlencoded({ extended: false, limit }),
+    async (request, response) => {
+      const body: unknown = request.body;
+      const form = (body as { payload?: unknown } | undefined)?.payload;
+      const pressed = pressedSchema.safeParse(typeof form === 'string' ? parsed(form) : body);
+      if (!pressed.success)
+        throw new PawlError('CONTRACT_INVALID', 'The body is not that of a pressed button.', {
+          issues: [{ path: 'value', message: 'is missing' }],
+        });
+      const { value, by = 'somebody' } = pressed.data;
+      const { seals, ledger } = pawl.backend;
+      const { approvalId, digest, decision } = readButton(value, seals, await ledger.now());
+      const decided = await pawl.approvals.decide(approvalId, { decision, digest, by: `webhook:${by}` });
+      response.json({
+        response_type: 'in_channel',
+        replace_original: false,
+        text: `${decided.record.state} by ${shownLine(by)}`,
+        state: decided.record.state,
+      });
+    },
+  );
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,99 @@
+/** `/v1/approvals`: what waits for a person, and their decisions. */
+import { z } from 'zod';
+import { APPROVAL_STATES } from '../../../shared/approvals/approval.ts';
+import { jsonObjectSchema } from '../../../shared/calls/envelope.ts';
+import { PawlError } from '../../../shared/errors/failure.ts';
+import type { ApprovalRecord } from '../../../shared/store/approvals/approvals.ts';
+import type { Pawl } from '../../client.ts';
+import { type Caller, seesTenant } from '../core/access.ts';
+import { queryNumber, type Route, route } from '../core/route.ts';
+import { approvalView, decisionView, listedApprovalView } from '../core/views.ts';
+
+const MAX_LISTED = 200;
+
+const decisionSchema = z.strictObject({
+  decision: z.enum(['approve', 'deny']),
+  /** Of the approval as it was shown. */
+  digest: z.string().min(1).max(128),
+  reason: z.string().max(2_000).optional(),
+  /** In place of the call's own parameters. */
+  params: jsonObjectSchema.optional(),
+  /** Approves later calls like this one, in this session, too. */
+  remember: z.boolean().optional(),
+});
+
+export function approvalRoutes({ pawl }: { readonly pawl: Pawl }): readonly Route[] {
+  const { approvals } = pawl;
+  return [
+    route({
+      method: 'get',
+      path: '/v1/approvals',
+      operationId: 'listApprovals',
+      permission: 'decide',
+      summary: 'Approvals, the newest first; with `state`, those in that state. Of large parameters the beginning.',
+      query: z.strictObject({
+        state: z.enum(APPROVAL_STATES).optional(),
+        limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'approvals' }),
+      }),
+      answers: { 200: ['Approvals', 'ApprovalList'] },
+      async handle({ query, caller }) {
+        const { state, limit } = query;
+        const isSeen = ({ request }: ApprovalRecord) => seesTenant(caller, request.tenantId);
+        const listed = await approvals.listBrief({ limit, isSeen, ...(state === undefined ? {} : { state }) });
+        return { status: 200, body: { approvals: listed.map(listedApprovalView) } };
+      },
+    }),
+    route({
+      method: 'get',
+      path: '/v1/approvals/{id}',
+      operationId: 'getApproval',
+      permission: 'decide',
+      summary: 'One approval, with earlier decisions on the same tool.',
+      answers: { 200: ['The approval', 'ApprovalWithSimilar'] },
+      async handle({ path, caller }) {
+        const shown = await approvalFor(pawl, caller, path['id'] ?? '');
+        const similar = await approvals.similarTo(shown.record);
+        return { status: 200, body: { ...approvalView(shown), similar: similar.map(decisionView) } };
+      },
+    }),
+    route({
+      method: 'post',
+      path: '/v1/approvals/{id}',
+      operationId: 'decideApproval',
+      permission: 'decide',
+      summary: 'Approves or denies a call, once, exactly as it was shown.',
+      body: decisionSchema,
+      answers: { 200: ['The approval, decided', 'Approval'] },
+      async handle({ path, body, caller }) {
+        const { record } = await approvalFor(pawl, caller, path['id'] ?? '');
+        const { decision, digest, reason, params, remember } = body;
+        const decided = await approvals.decide(record.request.id, {
+          decision,
+          digest,
+          by: nameOf(caller),
+          ...(reason === undefined ? {} : { reason }),
+          ...(params === undefined ? {} : { params }),
+          ...(remember === undefined ? {} : { remember }),
+        });
+        return { status: 200, body: approvalView(decided) };
+      },
+    }),
+  ];
+}
+
+/** How a caller is named in what they ask for and decide: by their token, where there are tokens. */
+export function nameOf({ id, role }: Caller): string {
+  return id === 'local' ? 'local operator' : `${role}:${id}`;
+}
+
+/** For what they hand in: without tokens, everybody on this machine is one. */
+export function submitterOf(caller: Caller): { readonly submittedBy?: string } {
+  return caller.id === 'local' ? {} : { submittedBy: nameOf(caller) };
+}
+
+/** An approval that this caller may know of. Throws `UNKNOWN_APPROVAL`, also for another tenant's. */
+async function approvalFor(pawl: Pawl, caller: Caller, id: string) {
+  const shown = await pawl.approvals.show(id);
+  if (!seesTenant(caller, shown.record.request.tenantId)) throw new PawlError('UNKNOWN_APPROVAL');
+  return shown;
+}

@@ -1,0 +1,45 @@
+/** `/v1/audit`: the newest records of the audit trail (I4). */
+import { z } from 'zod';
+import { AUDIT_TYPES } from '../../../shared/audit/audit-event.ts';
+import { sinceSchema } from '../../calls/audit.ts';
+import type { Pawl } from '../../client.ts';
+import { seesTenant } from '../core/access.ts';
+import { queryNumber, type Route, route } from '../core/route.ts';
+import { auditView } from '../core/views.ts';
+
+const MAX_LISTED = 1_000;
+const name = z.string().min(1).max(512);
+
+export function auditRoutes(pawl: Pawl): readonly Route[] {
+  return [
+    route({
+      method: 'get',
+      path: '/v1/audit',
+      operationId: 'listAuditRecords',
+      permission: 'operate',
+      summary: 'Records of the audit trail, the newest first; a token of one tenant sees that tenant’s.',
+      query: z.strictObject({
+        session: name.optional(),
+        tool: name.optional(),
+        call: name.optional(),
+        type: z.enum(AUDIT_TYPES).optional(),
+        since: sinceSchema.optional(),
+        limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'records' }),
+      }),
+      answers: { 200: ['Records', 'AuditRecords'] },
+      async handle({ query, caller }) {
+        const { session, tool, call, type, since, limit } = query;
+        const found = await pawl.audit({
+          sessionKey: session,
+          tool,
+          callId: call,
+          type,
+          sinceMs: since,
+          limit,
+          seesTenant: (tenantId) => seesTenant(caller, tenantId),
+        });
+        return { status: 200, body: { records: found.map(auditView) } };
+      },
+    }),
+  ];
+}

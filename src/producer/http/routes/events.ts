@@ -1,0 +1,117 @@
+/** `/v1/calls/{callId}/events`: what becomes of a call, as server-sent events. */
+import type { Response } from 'express';
+import { z } from 'zod';
+import { isLong } from '../../../shared/util/json/json-stream.ts';
+import type { Pawl } from '../../client.ts';
+import { CALL_EVENTS, type CallEvent, compare, formatPosition, type Position, parsePosition } from '../../calls/timeline.ts';
+import type { ApiParts } from '../route-table.ts';
+import { callFor } from './calls.ts';
+import { longJson } from '../core/stream-response.ts';
+import { type Route, route } from '../core/route.ts';
+
+/** Keeps what stands between from closing a silent connection. */
+const KEEP_ALIVE_MS = 15_000;
+/** Who reads more slowly than this is cut off, and comes back for the rest. */
+const MAX_UNREAD_BYTES = 1_024 * 1_024;
+const RECONNECT_MS = 1_000;
+
+const lastEventIdSchema = z
+  .string()
+  .refine((text) => parsePosition(text) !== undefined, { error: 'must be the ID of an event of this call' })
+  .transform(parsePosition);
+
+export function eventRoutes({ pawl, streams }: Pick<ApiParts, 'pawl' | 'streams'>): readonly Route[] {
+  return [
+    route({
+      method: 'get',
+      path: '/v1/calls/{callId}/events',
+      operationId: 'streamCallEvents',
+      permission: 'use',
+      summary: `What becomes of a call, as server-sent events (${CALL_EVENTS.join(', ')}). Ends with the call.`,
+      headers: z.object({ 'last-event-id': lastEventIdSchema.optional() }),
+      answers: {
+        200: ['A stream of events', 'text/event-stream'],
+        204: 'The last event was the call’s end: nothing follows',
+      },
+      async handle({ path, headers, caller }) {
+        const record = await callFor(pawl, caller, path['callId'] ?? '', 'glance');
+        const after = headers['last-event-id'];
+        const hasAll = after !== undefined && compare(after, [record.fence, 3, record.version]) >= 0;
+        if (record.state !== 'inflight' && hasAll) return { status: 204 };
+        return {
+          status: 200,
+          headers: { 'Content-Type': 'text/event-stream; charset=utf-8', 'X-Accel-Buffering': 'no' },
+          stream: (response) => send(pawl, streams, response, record.callId, after),
+        };
+      },
+    }),
+  ];
+}
+
+/** Streams that are open. A closing server ends them; who comes back goes on where they left off. */
+export class Streams {
+  readonly #ends = new Set<() => void>();
+  #closed = false;
+
+  add(end: () => void): () => void {
+    if (this.#closed) end();
+    else this.#ends.add(end);
+    return () => void this.#ends.delete(end);
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const end of [...this.#ends]) end();
+  }
+}
+
+function send(pawl: Pawl, streams: Streams, response: Response, callId: string, after: Position | undefined): void {
+  if (response.req.method === 'HEAD') {
+    response.end();
+    return;
+  }
+  response.write(`retry: ${RECONNECT_MS}\n\n`);
+  // A long event is written in pieces: what comes meanwhile waits behind it. Nothing is written behind the end, which who reads slowly
+  // may take long to read: that would end this process.
+  let written = Promise.resolve();
+  let ended = false;
+  const write = (step: () => unknown) => {
+    if (!ended) written = written.then(async () => void (await step()));
+  };
+  const end = () => {
+    write(() => response.end());
+    ended = true;
+  };
+  const stopFollowing = pawl.follow(
+    callId,
+    {
+      onEvents(events) {
+        // Whatever the size of what comes now: of what came before, too much was not read.
+        if (response.writableLength > MAX_UNREAD_BYTES) response.destroy();
+        write(() => writeEvents(response, events));
+      },
+      onEnd: end,
+    },
+    after,
+  );
+  const keepAlive = setInterval(() => write(() => response.write(': still here\n\n')), KEEP_ALIVE_MS);
+  const forget = streams.add(end);
+  response.once('close', () => {
+    clearInterval(keepAlive);
+    forget();
+    stopFollowing();
+  });
+}
+
+async function writeEvents(response: Response, events: readonly CallEvent[]): Promise<void> {
+  for (const { type, position, data } of events) {
+    response.write(`id: ${formatPosition(position)}\nevent: ${type}\ndata: `);
+    if (!isLong(data)) response.write(JSON.stringify(data));
+    else
+      for await (const piece of longJson(data)) {
+        if (response.destroyed) return;
+        response.write(piece);
+      }
+    response.write('\n\n');
+  }
+}

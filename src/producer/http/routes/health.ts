@@ -1,0 +1,53 @@
+/** `/healthz`, `/readyz` and `/metrics`: for whoever watches this process. The first two need no token. */
+import type { Express } from 'express';
+import { FleetKeys } from '../../../shared/store/redis/keys.ts';
+import type { Redis } from '../../../shared/store/redis/connection.ts';
+import { whatRedisLacks } from '../core/errors.ts';
+import { refuseMethod } from '../core/route.ts';
+
+/** A Redis that answers later than this is out of reach for a caller. */
+const PING_LIMIT_MS = 1_000;
+const TRIAL_TTL_MS = 1_000;
+
+export interface HealthOptions {
+  readonly redis: Pick<Redis, 'set' | 'status'>;
+  /** Of the fleet's keys. */
+  readonly prefix: string;
+  isDraining(): boolean;
+  /** What belongs to this server, its workers say, is not there yet. */
+  isStarting(): boolean;
+}
+
+export function mountHealth(app: Express, { redis, prefix, isDraining, isStarting }: HealthOptions): void {
+  app
+    .route('/healthz')
+    .get((_request, response) => void response.json({ status: 'ok' }))
+    .all(refuseMethod(['GET', 'HEAD']));
+  app
+    .route('/readyz')
+    .get(async (_request, response) => {
+      const reason = isDraining() ? 'draining' : isStarting() ? 'starting' : await whyRedisIsOut(redis, prefix);
+      if (reason === undefined) response.json({ status: 'ready' });
+      else response.status(503).set('Retry-After', '1').json({ status: 'not ready', reason });
+    })
+    .all(refuseMethod(['GET', 'HEAD']));
+}
+
+const OUT_OF_REACH = 'redis out of reach';
+
+/** A Redis that answers may still take nothing: then no call can be accepted either. */
+async function whyRedisIsOut(redis: HealthOptions['redis'], prefix: string): Promise<string | undefined> {
+  if (redis.status !== 'ready') return OUT_OF_REACH;
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<string>((resolve) => {
+    timer = setTimeout(() => resolve(OUT_OF_REACH), PING_LIMIT_MS);
+  });
+  const written = redis.set(new FleetKeys(prefix).trial, '1', 'PX', TRIAL_TTL_MS).then(() => undefined);
+  try {
+    return await Promise.race([written, late]);
+  } catch (error) {
+    return whatRedisLacks(error) ?? OUT_OF_REACH;
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,173 @@
+/** `/v1/tools/{name}`: declaring, switching and removing tools while the system runs (I2, I7). */
+import { z } from 'zod';
+import { PawlError } from '../../../shared/errors/failure.ts';
+import { startOf } from '../../../shared/util/text/text-cut.ts';
+import { toolNamed } from '../../../shared/tools/tool.ts';
+import { type PutSpec, putSpecSchema, type RegistryRecord } from '../../../shared/connectors/declared-tool.ts';
+import { refuseUnbelieved } from '../../operations/signing-check.ts';
+import type { Pawl } from '../../client.ts';
+import type { ChangeOptions } from '../../tools/registry.ts';
+import type { Caller } from '../core/access.ts';
+import { checkPermission, permissionsOf } from '../core/access.ts';
+import { type Answer, type Route, route } from '../core/route.ts';
+import { toolView } from '../core/views.ts';
+
+const conditions = z.object({ 'if-match': z.string().optional(), 'if-none-match': z.string().optional() });
+type Conditions = z.output<typeof conditions>;
+
+const DESCRIBED = '`{name}` is `name` or `namespace.name`.';
+
+export function registryRoutes(pawl: Pawl): readonly Route[] {
+  const { registry } = pawl;
+  return [
+    route({
+      method: 'get',
+      path: '/v1/tools/{name}',
+      operationId: 'getTool',
+      permission: 'use',
+      summary: `One tool; for an admin with its declaration. ${DESCRIBED}`,
+      answers: { 200: ['The tool', 'ToolStanding'] },
+      async handle({ path, caller }) {
+        const name = path['name'] ?? '';
+        const { tools } = await pawl.catalogue();
+        const offered = toolNamed(tools, name);
+        const spec = await registry.read(offered === undefined ? name : `${offered.namespace}.${offered.name}`);
+        if (offered === undefined && spec === undefined)
+          throw new PawlError('UNKNOWN_TOOL', `There is no tool ${JSON.stringify(name)}.`);
+        return {
+          status: 200,
+          headers: tagOf(spec),
+          body: {
+            ...(offered === undefined ? {} : toolView(offered)),
+            enabled: spec?.enabled ?? true,
+            ...(spec === undefined ? {} : { revision: spec.revision, kind: spec.kind }),
+            ...(spec === undefined || !permissionsOf(caller).includes('administer') ? {} : { spec }),
+          },
+        };
+      },
+    }),
+    route({
+      method: 'put',
+      path: '/v1/tools/{name}',
+      operationId: 'declareTool',
+      permission: 'administer',
+      summary: `Declares a tool, or replaces its declaration (If-Match: its revision; If-None-Match: * for a new one). ${DESCRIBED}`,
+      headers: conditions,
+      body: z.looseObject({}),
+      bodySchema: z.toJSONSchema(putSpecSchema, { io: 'input' }),
+      answers: { 200: ['Replaced', 'RegistryRecord'], 201: ['Declared', 'RegistryRecord'] },
+      async handle({ path, headers, body, caller }) {
+        const { name, namespace, ...given } = body;
+        checkName(path['name'] ?? '', name, namespace);
+        await refuseUnbelieved(pawl);
+        const put = await registry.put(
+          path['name'] ?? '',
+          withoutRevision(given) as PutSpec,
+          optionsOf(headers, caller),
+        );
+        return answer(put.created ? 201 : 200, put.record, { changes: put.changes });
+      },
+    }),
+    route({
+      method: 'patch',
+      path: '/v1/tools/{name}',
+      operationId: 'switchTool',
+      permission: 'administer',
+      summary: `Switches a tool off or on for the whole fleet, the workers' own tools included. ${DESCRIBED}`,
+      headers: conditions,
+      body: z
+        .strictObject({ enabled: z.boolean().optional(), mutable: z.boolean().optional() })
+        .refine(({ enabled, mutable }) => enabled !== undefined || mutable !== undefined, 'needs enabled or mutable'),
+      answers: { 200: ['The record', 'RegistryRecord'] },
+      async handle({ path, headers, body: { enabled, mutable }, caller }) {
+        await refuseUnbelieved(pawl);
+        const switches = {
+          ...(enabled === undefined ? {} : { enabled }),
+          ...(mutable === undefined ? {} : { mutable }),
+        };
+        return answer(200, await registry.patch(path['name'] ?? '', switches, optionsOf(headers, caller)));
+      },
+    }),
+    route({
+      method: 'delete',
+      path: '/v1/tools/{name}',
+      operationId: 'removeTool',
+      permission: 'administer',
+      summary: `Removes a declaration. ${DESCRIBED}`,
+      headers: conditions,
+      answers: { 204: 'Removed' },
+      async handle({ path, headers, caller }) {
+        await refuseUnbelieved(pawl);
+        await registry.remove(path['name'] ?? '', optionsOf(headers, caller));
+        return { status: 204 };
+      },
+    }),
+    route({
+      method: 'get',
+      path: '/v1/tools/{name}/revisions',
+      operationId: 'listToolRevisions',
+      permission: 'administer',
+      summary: `Its revisions, the newest first. ${DESCRIBED}`,
+      answers: { 200: ['Revisions', 'RevisionList'] },
+      async handle({ path }) {
+        return { status: 200, body: { revisions: await registry.history(path['name'] ?? '') } };
+      },
+    }),
+    route({
+      method: 'post',
+      path: '/v1/tools/{name}/rollback',
+      operationId: 'rollBackTool',
+      permission: 'administer',
+      summary: `Makes an earlier revision the newest again. ${DESCRIBED}`,
+      headers: conditions,
+      body: z.strictObject({ revision: z.number().int().min(1) }),
+      answers: { 200: ['The record', 'RegistryRecord'] },
+      async handle({ path, headers, body, caller }) {
+        await refuseUnbelieved(pawl);
+        return answer(200, await registry.rollback(path['name'] ?? '', body.revision, optionsOf(headers, caller)));
+      },
+    }),
+  ];
+}
+
+function answer(status: number, record: RegistryRecord, more: object = {}): Answer {
+  return { status, headers: tagOf(record), body: { ...record, ...more } };
+}
+
+function tagOf(record: RegistryRecord | undefined): Record<string, string> {
+  return record === undefined ? {} : { ETag: `"${record.revision}"` };
+}
+
+/** `If-Match: "3"`, or `*` for any that is there; `If-None-Match: *` for none. Throws `CONTRACT_INVALID`. */
+function optionsOf({ 'if-match': match, 'if-none-match': noneMatch }: Conditions, caller: Caller): ChangeOptions {
+  checkPermission(caller, 'administer');
+  if (noneMatch !== undefined && noneMatch !== '*') throw badCondition('if-none-match', '*', noneMatch);
+  if (noneMatch === '*') return { by: caller.id, ifRevision: 0 };
+  if (match === undefined) return { by: caller.id };
+  if (match === '*') return { by: caller.id, ifRevision: 'any' };
+  const revision = /^(?:W\/)?"?(\d+)"?$/.exec(match)?.[1];
+  if (revision === undefined) throw badCondition('if-match', 'the revision in quotes, as ETag says it', match);
+  return { by: caller.id, ifRevision: Number(revision) };
+}
+
+function badCondition(header: string, expected: string, came: string): PawlError {
+  const message = `must be ${expected}; got ${startOf(came, 100)}`;
+  return new PawlError('CONTRACT_INVALID', `The header ${header} ${message}.`, { issues: [{ path: header, message }] });
+}
+
+/** What was read may be written back: whose revision it was says `If-Match`. */
+function withoutRevision(given: Readonly<Record<string, unknown>>): object {
+  const { revision: _revision, updatedAtMs: _at, updatedBy: _by, definition: _definition, ...spec } = given;
+  return spec;
+}
+
+/** The body may repeat the name, as what `GET` answered does. Throws `CONTRACT_INVALID`. */
+function checkName(asked: string, name: unknown, namespace: unknown): void {
+  const dot = asked.lastIndexOf('.');
+  const differs =
+    (name !== undefined && name !== asked && name !== asked.slice(dot + 1)) ||
+    (namespace !== undefined && namespace !== (dot === -1 ? 'tools' : asked.slice(0, dot)));
+  if (!differs) return;
+  const message = `must be what the address says, ${asked}; got ${JSON.stringify([namespace, name])}`;
+  throw new PawlError('CONTRACT_INVALID', `The name ${message}.`, { issues: [{ path: 'name', message }] });
+}

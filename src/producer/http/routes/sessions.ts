@@ -1,0 +1,186 @@
+/** `/v1/sessions`: opening, finding and closing sessions. */
+import { z } from 'zod';
+import { sessionAccount } from '../../../shared/limits/budget.ts';
+import { defined } from '../../../shared/util/json/omit-undefined.ts';
+import { PawlError } from '../../../shared/errors/failure.ts';
+import { liesIn } from '../../../shared/util/file-path.ts';
+import { changeSessionSchema, type OpenSession, openSessionSchema, type SessionRecord } from '../../../shared/sessions/session.ts';
+import { checkedRoot } from '../../../shared/policy/workspace-root.ts';
+import type { Pawl } from '../../client.ts';
+import type { Session } from '../../sessions/session.ts';
+import { type Caller, checkTenant, permissionsOf } from '../core/access.ts';
+import { nameOf } from './approvals.ts';
+import { queryNumber, type Route, route } from '../core/route.ts';
+
+const MAX_LISTED = 1_000;
+
+export function sessionRoutes(pawl: Pawl): readonly Route[] {
+  return [
+    route({
+      method: 'post',
+      path: '/v1/sessions',
+      operationId: 'openSession',
+      permission: 'use',
+      summary: 'Opens a session.',
+      body: openSessionSchema,
+      answers: { 201: ['The session', 'Session'] },
+      async handle({ body, caller }) {
+        if (body.tenantId !== undefined) checkTenant(caller, body.tenantId, 'The tenantId');
+        checkWebhook(caller, body.channel, pawl.settings.webhooks);
+        const parent = body.parent === undefined ? undefined : await sessionFor(pawl, caller, body.parent);
+        const tenantId = caller.tenantId ?? body.tenantId;
+        const workspaceRoot = workspaceRootFor(caller, body, pawl, tenantId ?? parent?.record.tenantId);
+        const session = await pawl.openSession({ ...body, ...defined({ tenantId, workspaceRoot }) } as typeof body);
+        return {
+          status: 201,
+          headers: { Location: `/v1/sessions/${encodeURIComponent(session.key)}` },
+          body: session.record,
+        };
+      },
+    }),
+    route({
+      method: 'get',
+      path: '/v1/sessions',
+      operationId: 'listSessions',
+      permission: 'use',
+      summary: 'Sessions, the newest first.',
+      query: z.strictObject({ limit: queryNumber({ max: MAX_LISTED, fallback: 100, unit: 'sessions' }) }),
+      answers: { 200: ['Sessions', 'SessionList'] },
+      async handle({ query, caller }) {
+        return { status: 200, body: { sessions: await pawl.sessions(query.limit, caller.tenantId) } };
+      },
+    }),
+    route({
+      method: 'get',
+      path: '/v1/sessions/{key}',
+      operationId: 'getSession',
+      permission: 'use',
+      summary: 'One session.',
+      answers: { 200: ['The session', 'Session'] },
+      async handle({ path, caller }) {
+        const { record } = await sessionFor(pawl, caller, path['key'] ?? '');
+        return { status: 200, body: { ...record, ...(await spentBy(pawl, record)) } };
+      },
+    }),
+    route({
+      method: 'get',
+      path: '/v1/sessions/{key}/messages',
+      operationId: 'listMessages',
+      permission: 'use',
+      summary: 'What tools said to the people of a session, whose channel is console or operator.',
+      answers: { 200: ['Messages, the oldest first', 'MessageList'] },
+      async handle({ path, caller }) {
+        const { key } = await sessionFor(pawl, caller, path['key'] ?? '');
+        return { status: 200, body: { messages: await pawl.backend.messages.list(key) } };
+      },
+    }),
+    route({
+      method: 'patch',
+      path: '/v1/sessions/{key}',
+      operationId: 'changeSession',
+      permission: 'use',
+      summary: 'Says what a session and those below it are doing: policy may bind tools to states.',
+      body: changeSessionSchema,
+      answers: { 200: ['The session', 'Session'] },
+      async handle({ path, body, caller }) {
+        const session = await sessionFor(pawl, caller, path['key'] ?? '');
+        return { status: 200, body: await pawl.setSessionState(session.key, body.state, nameOf(caller)) };
+      },
+    }),
+    route({
+      method: 'delete',
+      path: '/v1/sessions/{key}',
+      operationId: 'closeSession',
+      permission: 'use',
+      summary: 'Closes a session and those below it, and cancels their calls.',
+      answers: { 204: 'Closed' },
+      async handle({ path, caller }) {
+        const session = await sessionFor(pawl, caller, path['key'] ?? '');
+        await pawl.closeSession(session.key, nameOf(caller));
+        return { status: 204 };
+      },
+    }),
+  ];
+}
+
+/** Who gets an approval's buttons can decide: whoever asks for calls may not choose that. Throws `PERMISSION_DENIED`. */
+function checkWebhook(
+  caller: Caller,
+  channel: { readonly kind: string; readonly [name: string]: unknown } | undefined,
+  allowed: readonly string[],
+): void {
+  if (channel?.kind !== 'webhook' || allowed.includes(String(channel['url']))) return;
+  if (permissionsOf(caller).includes('administer')) return;
+  throw new PawlError('PERMISSION_DENIED', 'The url of the webhook channel is not one of the setting `webhooks`.');
+}
+
+/** What the session and those below it took from its own budget. */
+export async function spentBy(pawl: Pawl, { sessionKey, budget }: SessionRecord): Promise<object> {
+  if (budget === undefined) return {};
+  return { spent: await pawl.backend.ledger.spent(sessionAccount(sessionKey, budget).name) };
+}
+
+/**
+ * Agents open their workspaces inside the one that the operator has named, and where none is named in no other than the server's. A
+ * tenant's lie in that tenant's own folder, whoever opens them. Throws `PERMISSION_DENIED`.
+ */
+function workspaceRootFor(
+  caller: Caller,
+  { workspaceRoot: asked }: { readonly workspaceRoot?: string | undefined },
+  pawl: Pawl,
+  tenantId: string | undefined,
+): string | undefined {
+  if (asked === undefined) return undefined;
+  const root = checkedRoot(asked, tenantId, pawl.settings);
+  if (caller.role !== 'agent' || tenantId !== undefined) return root;
+  const allowed = pawl.workspaceRoot(undefined);
+  const isNamed = pawl.settings.workspaceRoot !== undefined;
+  if (isNamed ? liesIn(allowed, root) : root === allowed) return root;
+  throw new PawlError(
+    'PERMISSION_DENIED',
+    isNamed
+      ? 'The workspaceRoot must lie inside PAWL_WORKSPACE_ROOT.'
+      : 'Without PAWL_WORKSPACE_ROOT an agent works in the folder of the server: leave out workspaceRoot.',
+  );
+}
+
+/** A session that this caller may use. Throws `UNKNOWN_SESSION`, and `PERMISSION_DENIED` for another tenant's. */
+export async function sessionFor(pawl: Pawl, caller: Caller, sessionKey: string): Promise<Session> {
+  const session = await pawl.session(sessionKey);
+  checkTenant(caller, session.record.tenantId, `The session ${JSON.stringify(sessionKey)}`);
+  return session;
+}
+
+/** The same, opened as a main session of the caller's tenant when there is none. */
+export async function sessionOrNew(
+  pawl: Pawl,
+  caller: Caller,
+  target: {
+    readonly sessionKey: string;
+    readonly actorId?: string;
+    readonly agentId?: string | undefined;
+    readonly channel?: OpenSession['channel'];
+  },
+): Promise<Session> {
+  const { sessionKey, actorId, agentId, channel } = target;
+  try {
+    return await sessionFor(pawl, caller, sessionKey);
+  } catch (error) {
+    if (!(error instanceof PawlError && error.code === 'UNKNOWN_SESSION')) throw error;
+  }
+  try {
+    return await pawl.openSession({
+      sessionKey,
+      ...(actorId === undefined ? {} : { actorId }),
+      ...(agentId === undefined ? {} : { agentId }),
+      ...(channel === undefined ? {} : { channel }),
+      ...(caller.tenantId === undefined ? {} : { tenantId: caller.tenantId }),
+    });
+  } catch (error) {
+    if (!(error instanceof PawlError && error.code === 'CONTRACT_INVALID')) throw error;
+    // Somebody else opened it in between; or no session can have this key.
+    return sessionFor(pawl, caller, sessionKey).catch((missing: PawlError) => {
+      throw missing.code === 'UNKNOWN_SESSION' ? error : missing;
+    });
+  }
+}

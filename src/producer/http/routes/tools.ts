@@ -1,0 +1,40 @@
+/** `/v1/tools`: what the fleet offers, or what one session may use of it. */
+import { z } from 'zod';
+import { PROVIDERS, toolsFor } from '../../../shared/model-tools/tools-for.ts';
+import type { Pawl } from '../../client.ts';
+import { switchedTools } from '../../tools/switched-tools.ts';
+import { type Route, route } from '../core/route.ts';
+import { sessionFor } from './sessions.ts';
+import { switchedToolView } from '../core/views.ts';
+
+export function toolRoutes(pawl: Pawl): readonly Route[] {
+  return [
+    route({
+      method: 'get',
+      path: '/v1/tools',
+      operationId: 'listTools',
+      permission: 'use',
+      summary:
+        'Tools that the fleet offers; with `session`, those that it may call; with `provider`, in the form of its API.',
+      query: z.strictObject({
+        session: z.string().min(1).max(256).optional(),
+        provider: z.enum(PROVIDERS).optional(),
+        strict: z.enum(['true', 'false']).optional().meta({ type: 'boolean', enum: undefined }),
+      }),
+      answers: { 200: ['Tools', 'ToolList'] },
+      async handle({ query, caller }) {
+        if (query.session !== undefined) await sessionFor(pawl, caller, query.session);
+        if (query.provider !== undefined) {
+          const session = query.session === undefined ? undefined : (await pawl.session(query.session)).record;
+          const options = query.strict === undefined ? {} : { strict: query.strict === 'true' };
+          return {
+            status: 200,
+            body: toolsFor(query.provider, await pawl.offeredTo(session ?? { kind: 'main' }), options),
+          };
+        }
+        const tools = await switchedTools(pawl, query.session);
+        return { status: 200, body: { tools: tools.map(switchedToolView) } };
+      },
+    }),
+  ];
+}

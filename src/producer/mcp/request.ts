@@ -1,0 +1,115 @@
+/** What one MCP request says beside its parameters: who asks, in which session, under which key, and what the client can do. */
+import {
+  CLIENT_CAPABILITIES_META_KEY,
+  type ClientCapabilities,
+  ProtocolError,
+  ProtocolErrorCode,
+  type ServerContext,
+} from '@modelcontextprotocol/server';
+import { ASKABLE } from '../../shared/calls/elicitation.ts';
+import { keyOfHeader, traceparentIn } from '../../shared/calls/envelope.ts';
+import type { Pawl } from '../client.ts';
+import type { Caller } from '../http/core/access.ts';
+import { sessionOrNew } from '../http/routes/sessions.ts';
+import type { Session } from '../sessions/session.ts';
+import type { McpOffer } from './tools.ts';
+
+export const TASKS_EXTENSION = 'io.modelcontextprotocol/tasks';
+/** Either in `_meta`, or as a header of the same name in its usual spelling, or, the key alone, as an argument. */
+const KEY_META = 'pawl/idempotencyKey';
+const KEY_ARGUMENT = 'idempotency_key';
+const SESSION_META = 'pawl/session';
+/** The client's place in its trace, as the protocol has it. */
+const TRACE_META = 'traceparent';
+/** The model's turn that makes the call. */
+const TURN_META = 'pawl/turn';
+const MAX_TURN_ID = 120;
+
+export interface McpClient {
+  readonly caller: Caller;
+  readonly capabilities: ClientCapabilities;
+  readonly sessionKey: string;
+  /** Of the client's own, or undefined. */
+  readonly idempotencyKey: string | undefined;
+  readonly turnId: string | undefined;
+  readonly traceparent: string | undefined;
+  readonly canAsk: readonly (typeof ASKABLE)[number][];
+  /** On this machine, where nobody has a token. */
+  readonly isLocal: boolean;
+  /** It takes a task in place of a result. */
+  readonly takesTasks: boolean;
+}
+
+export function clientOf(
+  ctx: ServerContext,
+  caller: Caller,
+  defaultSession: string,
+  initialized: ClientCapabilities | undefined,
+): McpClient {
+  const envelope = ctx.mcpReq.envelope as Readonly<Record<string, unknown>> | undefined;
+  const declared = envelope?.[CLIENT_CAPABILITIES_META_KEY] as ClientCapabilities | undefined;
+  const capabilities = declared ?? initialized ?? {};
+  const meta: Readonly<Record<string, unknown>> = ctx.mcpReq._meta ?? {};
+  const text = (name: string, header: string) => {
+    const value = meta[name] ?? ctx.http?.req?.headers.get(header) ?? undefined;
+    return typeof value === 'string' && value !== '' ? value : undefined;
+  };
+  return {
+    caller,
+    capabilities,
+    sessionKey: text(SESSION_META, 'pawl-session') ?? defaultSession,
+    idempotencyKey: keyOf(meta[KEY_META], ctx.http?.req?.headers.get('idempotency-key') ?? undefined),
+    turnId: checkedTurn(text(TURN_META, 'pawl-turn')),
+    traceparent: traceparentIn(text(TRACE_META, 'traceparent')),
+    canAsk: ASKABLE.filter((kind) => capabilities[kind] !== undefined),
+    isLocal: caller.id === 'local' || caller.id === 'stdio',
+    takesTasks: envelope !== undefined && capabilities.extensions?.[TASKS_EXTENSION] !== undefined,
+  };
+}
+
+/** Throws -32602 for one that no tag holds. */
+function checkedTurn(turnId: string | undefined): string | undefined {
+  if ((turnId ?? '').length > MAX_TURN_ID)
+    throw new ProtocolError(
+      ProtocolErrorCode.InvalidParams,
+      `_meta["${TURN_META}"] must have at most ${MAX_TURN_ID} characters.`,
+    );
+  return turnId;
+}
+
+/** Throws -32602 for one that is no text. */
+function keyOf(given: unknown, header: string | undefined): string | undefined {
+  if (given !== undefined && typeof given !== 'string')
+    throw new ProtocolError(ProtocolErrorCode.InvalidParams, `_meta["${KEY_META}"] must be a text.`);
+  const key = given ?? (header === undefined ? undefined : keyOfHeader(header));
+  return key === '' ? undefined : key;
+}
+
+/**
+ * The caller's key, for clients that can set neither `_meta` nor a header, as an argument: of a tool that has no parameter of that
+ * name, and not a part of what the tool gets. Throws -32602 for two different keys, and for one that is no text.
+ */
+export function keyed(
+  { idempotencyKey }: Pick<McpClient, 'idempotencyKey'>,
+  { inputSchema }: Pick<McpOffer, 'inputSchema'>,
+  { [KEY_ARGUMENT]: argument, ...others }: Readonly<Record<string, unknown>>,
+): { readonly given: Readonly<Record<string, unknown>>; readonly idempotencyKey: string | undefined } {
+  const properties = inputSchema['properties'] as Readonly<Record<string, unknown>> | undefined;
+  if (argument === undefined) return { given: others, idempotencyKey };
+  if (properties !== undefined && Object.hasOwn(properties, KEY_ARGUMENT))
+    return { given: { ...others, [KEY_ARGUMENT]: argument }, idempotencyKey };
+  if (typeof argument !== 'string' || argument === '' || (idempotencyKey ?? argument) !== argument)
+    throw new ProtocolError(
+      ProtocolErrorCode.InvalidParams,
+      `The argument ${KEY_ARGUMENT} must be a text, and the same as the key in _meta or the header, where there is one.`,
+    );
+  return { given: others, idempotencyKey: argument };
+}
+
+/** The session of a client's calls. People are reached on the operator's page. */
+export function sessionFor(
+  pawl: Pawl,
+  { caller, sessionKey }: Pick<McpClient, 'caller' | 'sessionKey'>,
+): Promise<Session> {
+  return sessionOrNew(pawl, caller, { sessionKey, channel: { kind: 'operator' } });
+}

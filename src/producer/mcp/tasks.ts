@@ -1,0 +1,155 @@
+/**
+ * The Tasks extension (`io.modelcontextprotocol/tasks`): a task is a name for a call that goes on. The call is in the ledger and the
+ * task in its record before the client hears of it, so that neither a server's nor a worker's end loses one.
+ */
+import { randomBytes } from 'node:crypto';
+import { ProtocolError, ProtocolErrorCode, type Result } from '@modelcontextprotocol/server';
+import { isQuestion } from '../../shared/calls/elicitation.ts';
+import { defined } from '../../shared/util/json/omit-undefined.ts';
+import { envelopeOf } from '../../shared/calls/outcome.ts';
+import type { CallRecord } from '../../shared/store/calls/call-record.ts';
+import type { TaskRecord } from '../../shared/store/sessions/mcp-tasks.ts';
+import type { Pawl } from '../client.ts';
+import type { Caller } from '../http/core/access.ts';
+import type { McpClient } from './request.ts';
+import { callToolResult } from './results.ts';
+import { submitCall } from './submit.ts';
+import { offerFor } from './tools.ts';
+
+const POLL_INTERVAL_MS = 500;
+
+/** Makes a task for a call that is in the ledger already. */
+export async function createTask(
+  pawl: Pawl,
+  client: McpClient,
+  { tool, params, callId }: { readonly tool: string; readonly params: object; readonly callId: string },
+): Promise<Result> {
+  const { ledger, tasks } = pawl.backend;
+  const task = {
+    taskId: randomBytes(24).toString('base64url'),
+    owner: ownerOf(client.caller),
+    sessionKey: client.sessionKey,
+    tool,
+    params: JSON.stringify(params),
+    createdAtMs: await ledger.now(),
+  };
+  await tasks.create(task, callId);
+  return { ...taskView(pawl, { ...task, lastUpdatedAtMs: task.createdAtMs }, 'working'), resultType: 'task' };
+}
+
+export async function getTask(pawl: Pawl, client: McpClient, taskId: string): Promise<Result> {
+  const task = await taskOf(pawl, client.caller, taskId);
+  const record = await newestCall(pawl, task);
+  const view = (status: string, more: object = {}): Result => ({
+    ...taskView(pawl, { ...task, lastUpdatedAtMs: record.updatedAtMs }, status),
+    ...more,
+    resultType: 'complete',
+  });
+  if (record.state === 'cancelled') return view('cancelled');
+  if (record.state === 'inflight' || record.outcome === undefined) return view('working', waitingFor(record));
+  const output = record.outcome.output?.content;
+  if (isQuestion(output)) {
+    if (task.cancelled) return view('cancelled');
+    const open = Object.entries(output.inputRequests ?? {}).filter(([name]) => !Object.hasOwn(task.answers, name));
+    if (open.length > 0) return view('input_required', { inputRequests: Object.fromEntries(open) });
+    await goOn(pawl, client, task, output.requestState);
+    return view('working');
+  }
+  const { requestId, toolName } = record.request.envelope;
+  const envelope = await pawl.hooked(envelopeOf(record.outcome, { requestId, toolName, callId: record.callId }));
+  // Its tool may be gone by now.
+  const offer = await offerFor(pawl, task.sessionKey, task.tool).catch(() => undefined);
+  try {
+    const result = await callToolResult(pawl, envelope, offer);
+    return view('completed', { result: { ...result, resultType: 'complete' } });
+  } catch (error) {
+    if (!(error instanceof ProtocolError)) throw error;
+    const { code, message, data } = error;
+    return view('failed', { error: defined({ code, message, data }) });
+  }
+}
+
+function waitingFor({ phase }: CallRecord): object {
+  return phase === 'awaiting-approval' ? { statusMessage: 'waits for a person’s approval' } : {};
+}
+
+export async function updateTask(
+  pawl: Pawl,
+  client: McpClient,
+  { taskId, inputResponses }: { readonly taskId: string; readonly inputResponses: Readonly<Record<string, unknown>> },
+): Promise<Result> {
+  const task = await taskOf(pawl, client.caller, taskId);
+  const output = (await newestCall(pawl, task)).outcome?.output?.content;
+  if (isQuestion(output) && !task.cancelled) {
+    const asked = output.inputRequests ?? {};
+    const answers = Object.fromEntries(Object.entries(inputResponses).filter(([name]) => Object.hasOwn(asked, name)));
+    await pawl.backend.tasks.answer(task, answers);
+    const answered = await taskOf(pawl, client.caller, taskId);
+    const isComplete = Object.keys(asked).every((name) => Object.hasOwn(answered.answers, name));
+    if (isComplete && answered.callIds.length === task.callIds.length)
+      await goOn(pawl, client, answered, output.requestState);
+  }
+  return { resultType: 'complete' };
+}
+
+/** Cooperative: says only that the wish was heard. What became of the call is in the task. */
+export async function cancelTask(pawl: Pawl, client: McpClient, taskId: string): Promise<Result> {
+  const task = await taskOf(pawl, client.caller, taskId);
+  await pawl.backend.tasks.cancel(taskId);
+  const record = await newestCall(pawl, task);
+  if (record.state === 'inflight') await pawl.requestCancel(record.callId);
+  return { resultType: 'complete' };
+}
+
+/** Calls the tool again with the answers. Its key is the task's and the round's: two servers that do this make one call. */
+async function goOn(pawl: Pawl, client: McpClient, task: TaskRecord, state: unknown): Promise<void> {
+  const asker = { ...client, sessionKey: task.sessionKey };
+  const offer = await offerFor(pawl, task.sessionKey, task.tool);
+  const responses = Object.fromEntries(
+    Object.entries(task.answers).map(([name, text]) => [name, JSON.parse(text) as unknown]),
+  );
+  const params = JSON.parse(task.params) as Record<string, unknown>;
+  const key = `task:${task.taskId}:${task.callIds.length}`;
+  const submission = await submitCall(pawl, asker, offer, params, { responses, state, key });
+  const { callId } = submission;
+  if (callId === undefined)
+    throw new ProtocolError(ProtocolErrorCode.InternalError, 'The task cannot go on.', { code: 'TOOL_UNAVAILABLE' });
+  await pawl.backend.tasks.goOn(task, callId);
+}
+
+/** Throws -32602, also for what is another's: an ID tells nothing. */
+async function taskOf(pawl: Pawl, caller: Caller, taskId: string): Promise<TaskRecord> {
+  const task = await pawl.backend.tasks.read(taskId);
+  if (task === undefined || task.owner !== ownerOf(caller))
+    throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'There is no such task, or it has expired.');
+  return task;
+}
+
+async function newestCall(pawl: Pawl, { callIds }: TaskRecord): Promise<CallRecord> {
+  const record = await pawl.read(callIds.at(-1) ?? '');
+  if (record === undefined) throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The task has expired.');
+  return record;
+}
+
+function ownerOf({ id, tenantId }: Caller): string {
+  return tenantId === undefined ? `token:${id}` : `tenant:${tenantId}`;
+}
+
+function taskView(
+  pawl: Pawl,
+  {
+    taskId,
+    createdAtMs,
+    lastUpdatedAtMs,
+  }: Pick<TaskRecord, 'taskId' | 'createdAtMs'> & { readonly lastUpdatedAtMs: number },
+  status: string,
+) {
+  return {
+    taskId,
+    status,
+    createdAt: new Date(createdAtMs).toISOString(),
+    lastUpdatedAt: new Date(lastUpdatedAtMs).toISOString(),
+    ttlMs: pawl.settings.ttl.doneMs,
+    pollIntervalMs: POLL_INTERVAL_MS,
+  };
+}

@@ -1,0 +1,191 @@
+/**
+ * The fleet in Prometheus' text format: what all processes have counted, as Redis adds it up, and how queues, ledger, circuits and
+ * workers stand when somebody looks.
+ */
+import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
+import { scopeOf, toolPolicy } from '../../shared/config/config.ts';
+import { durable } from '../../shared/config/durability.ts';
+import { EXPOSITION_TYPE, exposition, MetricSet } from '../../shared/telemetry/metric-set.ts';
+import { METRICS } from '../../shared/telemetry/metrics.ts';
+import { neededWorkers } from '../../shared/queues/scaling.ts';
+import { inspectServer } from '../../shared/store/backend.ts';
+import type { CatalogueContent } from '../../shared/store/fleet/catalogue.ts';
+import { type PlaceState, readTierStates } from '../../shared/store/queues/shard-state.ts';
+import { TIERS, type Tier } from '../../shared/tools/tool.ts';
+import type { Pawl } from '../client.ts';
+import { tierCounts, tierSizes } from './tier-counts.ts';
+
+/** What was read for one look serves the next ones for this long. */
+const CACHE_MS = 2_000;
+/** Without an answer by then, the last readings are shown again. */
+const READ_LIMIT_MS = 2_000;
+/** How Redis is configured changes seldom. */
+const INSPECT_EVERY_MS = 10_000;
+const CIRCUIT_STATES: readonly CircuitState[] = ['CLOSED', 'OPEN', 'HALF_OPEN', 'FORCED_OPEN'];
+
+interface Readings {
+  readonly totals: ReadonlyMap<string, number>;
+  readonly gauges: ReadonlyMap<string, number>;
+}
+
+export class FleetView {
+  readonly #pawl: Pawl;
+  readonly #cacheMs: number;
+  #readings: Readings = { totals: new Map(), gauges: new Map() };
+  #readAtMs = Number.NEGATIVE_INFINITY;
+  #reading: Promise<void> | undefined;
+  #up = false;
+  #durable: { readonly value: boolean; readonly atMs: number } | undefined;
+  /** Attempts' time and number at the last look, by tier: what has come since is the present pace. */
+  readonly #paces = new Map<
+    Tier,
+    { readonly sumMs: number; readonly count: number; readonly meanMs: number | undefined }
+  >();
+
+  constructor(pawl: Pawl, { cacheMs = CACHE_MS }: { readonly cacheMs?: number } = {}) {
+    this.#pawl = pawl;
+    this.#cacheMs = cacheMs;
+  }
+
+  /**
+   * The fleet's counts (`fleet`), or only those of this process (`own`): whoever scrapes every process adds up the own ones, whoever
+   * scrapes one front door takes the fleet's. Never waits long, and never fails because Redis does.
+   */
+  async text(counts: 'fleet' | 'own'): Promise<{ readonly contentType: string; readonly text: string }> {
+    if (performance.now() - this.#readAtMs > this.#cacheMs) await this.#readInTime();
+    const { metrics, settings } = this.#pawl;
+    const up = new MetricSet();
+    up.set(METRICS.redisUp, {}, this.#up ? 1 : 0);
+    const counted = counts === 'own' ? metrics.series() : this.#readings.totals;
+    const text = exposition(settings.metricsPrefix, [...counted, ...this.#readings.gauges, ...up.series()]);
+    return { contentType: EXPOSITION_TYPE, text };
+  }
+
+  async #readInTime(): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(() => {
+        this.#up = false;
+        resolve();
+      }, READ_LIMIT_MS);
+    });
+    const failed = () => {
+      this.#up = false;
+    };
+    await Promise.race([this.#read().catch(failed), late]);
+    clearTimeout(timer);
+  }
+
+  #read(): Promise<void> {
+    this.#reading ??= this.#readNow().finally(() => {
+      this.#reading = undefined;
+    });
+    return this.#reading;
+  }
+
+  async #readNow(): Promise<void> {
+    const pawl = this.#pawl;
+    const { redis, prefix, shards } = pawl.backend;
+    // What was counted here is part of the fleet's.
+    await pawl.publishMetrics();
+    const [content, circuits, states, counts, sizes, totals, isDurable] = await Promise.all([
+      // Declared ones are tools like all others.
+      pawl.catalogue(),
+      pawl.circuits(),
+      readTierStates(redis, prefix, shards),
+      tierCounts(pawl.backend),
+      tierSizes(pawl.backend),
+      pawl.fleetMetrics.read(),
+      this.#isDurable(),
+    ]);
+    for (const tool of content.tools) pawl.metrics.tools.learn(tool);
+    const set = new MetricSet();
+    this.#showCircuits(set, circuits);
+    this.#showTools(set, content.tools, sizes);
+    for (const [index, tier] of TIERS.entries()) {
+      const { inflight = 0, calls = 0 } = counts[index] ?? {};
+      set.set(METRICS.ledger, { tier, state: 'inflight' }, inflight);
+      set.set(METRICS.ledger, { tier, state: 'settled' }, Math.max(0, calls - inflight));
+      const state = states[index];
+      if (state !== undefined) this.#showTier(set, tier, state, content.workers, totals);
+    }
+    set.set(METRICS.redisDurable, {}, isDurable ? 1 : 0);
+    this.#readings = { totals, gauges: set.series() };
+    this.#up = true;
+    this.#readAtMs = performance.now();
+  }
+
+  async #isDurable(): Promise<boolean> {
+    const known = this.#durable;
+    if (known !== undefined && performance.now() - known.atMs < INSPECT_EVERY_MS) return known.value;
+    const value = durable(await inspectServer(this.#pawl.backend.redis));
+    this.#durable = { value, atMs: performance.now() };
+    return value;
+  }
+
+  #showTier(
+    set: MetricSet,
+    tier: Tier,
+    state: PlaceState,
+    all: CatalogueContent['workers'],
+    totals: ReadonlyMap<string, number>,
+  ): void {
+    const serving = all.filter(({ tiers }) => tiers.includes(tier));
+    const slots = serving.reduce((sum, { concurrency }) => sum + concurrency, 0);
+    const { waiting, running, oldestWaitMs } = state;
+    const load = { waiting, running, oldestWaitMs, workers: serving.length, slots };
+    set.set(METRICS.depth, { tier, state: 'waiting' }, waiting);
+    set.set(METRICS.depth, { tier, state: 'delayed' }, state.delayed);
+    set.set(METRICS.depth, { tier, state: 'awaiting-approval' }, state.awaitingApproval);
+    set.set(METRICS.oldestWait, { tier }, oldestWaitMs / 1_000);
+    set.set(METRICS.attemptsInFlight, { tier }, running);
+    set.set(METRICS.stale, { tier }, state.stale);
+    set.set(METRICS.inDoubt, { tier }, state.inDoubt);
+    set.set(METRICS.approvals, { tier }, state.awaitingApproval);
+    set.set(METRICS.workers, { tier }, serving.length);
+    set.set(METRICS.slots, { tier }, slots);
+    set.set(METRICS.needed, { tier }, neededWorkers({ ...load, meanAttemptMs: this.#paceOf(tier, totals) }));
+  }
+
+  /** What an attempt took on average since the last look; as before when none has ended since. */
+  #paceOf(tier: Tier, totals: ReadonlyMap<string, number>): number | undefined {
+    const of = (part: string) => totals.get(`${METRICS.attemptDuration.name}_${part}{tier="${tier}"}`) ?? 0;
+    const [sumMs, count] = [of('sum'), of('count')];
+    const before = this.#paces.get(tier) ?? { sumMs: 0, count: 0, meanMs: undefined };
+    const meanMs = count > before.count ? (sumMs - before.sumMs) / (count - before.count) : before.meanMs;
+    this.#paces.set(tier, { sumMs, count, meanMs });
+    return meanMs;
+  }
+
+  #showCircuits(set: MetricSet, listed: Awaited<ReturnType<Pawl['circuits']>>): void {
+    const { tools } = this.#pawl.metrics;
+    const counts = new Map<string, Map<CircuitState, number>>();
+    const count = (tool: string, state: CircuitState) => {
+      const states = counts.get(tool) ?? new Map<CircuitState, number>();
+      counts.set(tool, states.set(state, (states.get(state) ?? 0) + 1));
+    };
+    for (const { key, circuit } of listed) count(tools.ofCircuit(key), circuit.state);
+    // A circuit that never left CLOSED is nowhere stored.
+    for (const tool of tools.all()) if (!counts.has(tool)) count(tool, 'CLOSED');
+    for (const [tool, states] of counts)
+      for (const state of CIRCUIT_STATES) set.set(METRICS.circuits, { tool, state }, states.get(state) ?? 0);
+  }
+
+  #showTools(set: MetricSet, offers: CatalogueContent['tools'], sizes: readonly ReadonlyMap<string, number>[]): void {
+    const { metrics, settings } = this.#pawl;
+    const counted = new Set<string>();
+    for (const offer of offers) {
+      const tool = metrics.tools.of(offer.namespace, offer.name);
+      const own = toolPolicy(settings, offer).ttl;
+      set.set(METRICS.ttl, { tool, state: 'done' }, (own?.doneMs ?? settings.ttl.doneMs) / 1_000);
+      set.set(METRICS.ttl, { tool, state: 'failed' }, (own?.failedMs ?? settings.ttl.failedMs) / 1_000);
+      set.set(METRICS.ttl, { tool, state: 'cancelled' }, settings.ttl.cancelledMs / 1_000);
+      set.set(METRICS.tools, { tool, tier: offer.tier }, 1);
+      // The versions of a tool are one in the ledger.
+      const name = `${offer.namespace}.${offer.name}`;
+      const size = counted.has(name) ? 0 : (sizes[TIERS.indexOf(offer.tier)]?.get(name) ?? 0);
+      counted.add(name);
+      set.count(METRICS.cacheSize, { tool, scope: scopeOf(settings, offer) }, Math.max(0, size));
+    }
+  }
+}

@@ -1,0 +1,120 @@
+/** What one producer counts (R28): the answers that its callers got, what it refused, and how it hears of ends. */
+import { type Settings, scopeOf } from '../../shared/config/config.ts';
+import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { type Counter, type Histogram, MetricSet } from '../../shared/telemetry/metric-set.ts';
+import { METRICS, ToolLabels } from '../../shared/telemetry/metrics.ts';
+import type { DispatchEvent } from '../calls/submit-call.ts';
+import type { Offer } from '../tools/tool-catalogue.ts';
+
+/** What every end of a tool's calls counts. */
+interface EndCounts {
+  readonly calls: Counter;
+  /** Of calls that ran. */
+  duration?: Histogram;
+}
+
+export class ProducerMetrics {
+  /** The fleet's tools, as far as they were heard of. */
+  readonly tools = new ToolLabels();
+  readonly #settings: Pick<Settings, 'tools'>;
+  readonly #set = new MetricSet();
+  readonly #ends = new WeakMap<Offer, Map<string, EndCounts>>();
+  readonly #inboxLag = this.#set.histogram(METRICS.inboxLag, {});
+  /** Of a front door's copy of the audit trail; at 0 before the first, as `series` has it of conflicts. */
+  readonly auditWriteFailures = this.#set.counter(METRICS.auditWriteFailures, {});
+
+  constructor(settings: Pick<Settings, 'tools'>) {
+    this.#settings = settings;
+  }
+
+  observe(event: DispatchEvent): void {
+    switch (event.type) {
+      case 'ended':
+        this.#ended(event);
+        return;
+      case 'refused':
+        this.#refused(event);
+        return;
+      case 'loop':
+        this.#set.count(METRICS.loops, { tool: this.#labelOf(event.envelope), action: event.action });
+        return;
+      case 'shadow':
+        this.#set.count(METRICS.shadow, { tool: this.#labelOf(event.envelope), kind: event.kind });
+        return;
+      case 'tool_call_circuit_state':
+        this.#set.count(METRICS.transitions, {
+          tool: this.tools.ofCircuit(event.circuit),
+          from_state: event.from,
+          to_state: event.to,
+        });
+        return;
+      case 'accepted':
+        if (event.answer === 'inflight' || event.answer === 'conflict')
+          this.#set.count(METRICS.hits, { tool: this.#labelOf(event.envelope), state: event.answer });
+    }
+  }
+
+  #labelOf({ toolNamespace, toolName }: ToolCallEnvelope): string {
+    return this.tools.of(toolNamespace, toolName);
+  }
+
+  #ended({ offer, result }: Extract<DispatchEvent, { readonly type: 'ended' }>): void {
+    const counts = this.#endsOf(offer, result.status);
+    counts.calls.value += 1;
+    if (result.cache?.matchedOn === 'completed')
+      this.#set.count(METRICS.hits, { tool: this.tools.of(offer.namespace, offer.name), state: endState(result) });
+    if (result.fromCache || result.attempts === 0) return;
+    counts.duration ??= this.#set.histogram(METRICS.duration, {
+      tool: this.tools.of(offer.namespace, offer.name),
+      status: result.status,
+    });
+    counts.duration.observe(result.durationMs);
+  }
+
+  #endsOf(offer: Offer, status: string): EndCounts {
+    let ends = this.#ends.get(offer);
+    if (ends === undefined) {
+      ends = new Map();
+      this.#ends.set(offer, ends);
+    }
+    let counts = ends.get(status);
+    if (counts === undefined) {
+      this.tools.learn(offer);
+      const tool = this.tools.of(offer.namespace, offer.name);
+      counts = { calls: this.#set.counter(METRICS.calls, { tool, status, scope: scopeOf(this.#settings, offer) }) };
+      ends.set(status, counts);
+    }
+    return counts;
+  }
+
+  #refused({ envelope, offer, code }: Extract<DispatchEvent, { readonly type: 'refused' }>): void {
+    const status = code === 'CIRCUIT_OPEN' ? 'circuit_open' : 'error';
+    if (offer !== undefined) {
+      this.#endsOf(offer, status).calls.value += 1;
+      return;
+    }
+    const named = { namespace: envelope?.toolNamespace ?? '', name: envelope?.toolName ?? '' };
+    const tool = this.tools.of(named.namespace, named.name);
+    this.#set.count(METRICS.calls, { tool, status, scope: scopeOf(this.#settings, named) });
+  }
+
+  /** An event came out of the inbox. */
+  heard(lagMs: number): void {
+    this.#inboxLag.observe(Math.max(0, lagMs));
+  }
+
+  roundTrip(ms: number): void {
+    this.#set.observe(METRICS.roundTrip, { side: 'producer' }, ms);
+  }
+
+  series(): Map<string, number> {
+    // At 0 before the first: to Prometheus, a series that begins with 1 has not increased, and no alert would tell of it.
+    for (const tool of this.tools.all()) this.#set.counter(METRICS.hits, { tool, state: 'conflict' });
+    return this.#set.series();
+  }
+}
+
+function endState(result: ToolResultEnvelope): 'done' | 'failed' | 'cancelled' {
+  if (result.status === 'success') return 'done';
+  return result.error.code === 'CANCELLED' ? 'cancelled' : 'failed';
+}

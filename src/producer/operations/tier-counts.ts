@@ -1,0 +1,24 @@
+/** What the ledger has of each tier, its shards added up; tiers in order. */
+import type { Backend } from '../../shared/store/backend.ts';
+
+type Records = Pick<Backend, 'ledger' | 'shards'>;
+
+/** Calls in flight, and all that are kept. */
+export function tierCounts({ ledger, shards }: Records) {
+  return shards.ofTiers(
+    (place) => ledger.counts(place),
+    (one, other) => ({ inflight: one.inflight + other.inflight, calls: one.calls + other.calls }),
+  );
+}
+
+/** How many calls of each tool (`namespace.name`) are kept. */
+export function tierSizes({ ledger, shards }: Records): Promise<ReadonlyMap<string, number>[]> {
+  return shards.ofTiers(
+    (place) => ledger.sizes(place),
+    (one, other) => {
+      const sum = new Map(one);
+      for (const [tool, count] of other) sum.set(tool, (sum.get(tool) ?? 0) + count);
+      return sum;
+    },
+  );
+}

@@ -1,0 +1,401 @@
+/**
+ * A session as its orchestrator holds it: calls tools, branches, and hears what becomes of its calls.
+ */
+import { EventEmitter } from 'node:events';
+import type { AgentOrder, AgentReply } from '../../shared/tools/sub-agent.ts';
+import { digestOf } from '../../shared/approvals/approval.ts';
+import { type CompensatedCall, compensation } from '../../shared/calls/compensation.ts';
+import type { ToolCallEnvelope, ToolResultEnvelope } from '../../shared/calls/envelope.ts';
+import { type DecodedCall, decodeCall, type ProviderCall } from '../../shared/model-tools/decode.ts';
+import {
+  type ExportableTool,
+  type ExportOptions,
+  type Provider,
+  type ToolExport,
+  toolsFor,
+} from '../../shared/model-tools/tools-for.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { refusal } from '../../shared/calls/outcome.ts';
+import type { JsonSchema } from '../../shared/schema/schema.ts';
+import type { OpenSession, SessionRecord } from '../../shared/sessions/session.ts';
+import type { RepeatedCalls } from '../../shared/store/calls/repeated-calls.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { type Clock, systemClock, uuidv7 } from '../../shared/util/time.ts';
+import { type AnyTool, DEFAULT_NAMESPACE, type InputOf, type OutputOf } from '../../shared/tools/tool.ts';
+import type { AgentEvent } from './sub-agents.ts';
+import { type CallOptions, callEnvelope, KnownForms, targetOf, toolNameOf } from '../calls/call-envelope.ts';
+import type { Cancellation } from '../calls/cancel.ts';
+import { tell } from './listeners.ts';
+import type { InvalidParams, ListeningSessions } from './listening-sessions.ts';
+import { callAgainWhenInvalid, type ReaskOptions } from '../calls/validation-retry.ts';
+import type { PendingSubmission, Submission, SubmitOptions } from '../calls/submission.ts';
+
+export interface SessionEvents {
+  progress: [
+    { readonly callId: string; readonly progress: number; readonly total?: number; readonly message?: string },
+  ];
+  retrying: [
+    { readonly callId: string; readonly attempt: number; readonly delayMs: number; readonly reasonCode: string },
+  ];
+  /** A person has to decide before the call runs. */
+  'approval-requested': [
+    {
+      readonly callId: string;
+      readonly approvalId: string;
+      readonly toolName: string;
+      readonly digest: string;
+      readonly expiresAtMs: number;
+      /** The session whose channel shows it. */
+      readonly shownIn: string;
+    },
+  ];
+  'circuit-open': [{ readonly toolName: string; readonly retryAfterMs?: number }];
+  queued: [{ readonly callId: string; readonly toolName: string }];
+  settled: [ToolResultEnvelope];
+  /** A call of this session started a sub-agent, or told one something (C18): answer with `reply`. Told to one listener, once. */
+  agent: [AgentEvent];
+  /**
+   * A session below this one, in whatever process, called a tool whose arguments stayed wrong, although its model was asked again
+   * (A15). Who does not listen at that moment does not hear of it.
+   */
+  'invalid-params': [
+    {
+      readonly sessionKey: string;
+      readonly toolName: string;
+      readonly reasks: number;
+      readonly result: ToolResultEnvelope;
+    },
+  ];
+}
+
+/** What a session needs of its producer. */
+export interface SessionHost {
+  /** Answers at once where nobody has to be asked. */
+  handIn(envelope: ToolCallEnvelope, options: SubmitOptions): Submission | Promise<Submission>;
+  cancel(callId: string): Promise<Cancellation>;
+  /** The record of a call. Absent where none can be undone. */
+  callOf?(callId: string): Promise<CompensatedCall | undefined>;
+  openSession(open: OpenSession): Promise<Session>;
+  closeSession(sessionKey: string): Promise<void>;
+  setSessionState(sessionKey: string, state: string): Promise<SessionRecord>;
+  /** Absent where there are no sub-agents. */
+  readonly agents?: {
+    listen(session: Session): void;
+    unlisten(session: Session): void;
+    reply(parent: string, order: AgentOrder, reply: AgentReply): Promise<boolean>;
+  };
+  /** Absent where nothing outlives the process. */
+  readonly repeatedCalls?: Pick<RepeatedCalls, 'latest' | 'remember'>;
+  readonly listening: ListeningSessions;
+  /** A listener of this name threw, or its promise was rejected. */
+  listenerFailed(name: string, error: unknown): void;
+  /** Tells those who listen to a session, in whatever process. */
+  tellInvalidParams(sessionKey: string, event: InvalidParams): Promise<void>;
+  /** The tools that a session may call. */
+  offeredTo(session: SessionRecord): Promise<readonly ExportableTool[]>;
+}
+
+/** Whoever has stopped waiting before the call is handed in wants nothing to run. */
+const ABORTED = { code: 'CANCELLED', message: 'The call was cancelled before it was handed in: nothing ran.' } as const;
+
+const LEFT = { code: 'CANCELLED', message: 'The call goes on for those who asked before; this caller left.' } as const;
+
+export class Session {
+  readonly #host: SessionHost;
+  readonly #clock: Pick<Clock, 'now'>;
+  #record: SessionRecord;
+  readonly events = new EventEmitter<SessionEvents>();
+
+  readonly #target: ToolCallEnvelope['target'];
+  readonly #forms = new KnownForms();
+
+  constructor(host: SessionHost, record: SessionRecord, clock: Pick<Clock, 'now'> = systemClock) {
+    this.#host = host;
+    this.#clock = clock;
+    this.#record = record;
+    this.#target = targetOf(record);
+    // Typed without the emitter's own two events.
+    const events = this.events as EventEmitter;
+    // Adapters listen once for each call in flight: many of them are no leak.
+    events.setMaxListeners(0);
+    const { agents, listening } = host;
+    events.on('newListener', (name) => {
+      if (name === 'invalid-params') listening.add(this);
+      // A message is taken out of its mailbox only where somebody hears it.
+      if (name === 'agent')
+        queueMicrotask(() => {
+          if (events.listenerCount(name) > 0) agents?.listen(this);
+        });
+    });
+    events.on('removeListener', (name) => {
+      if (events.listenerCount(name) > 0) return;
+      if (name === 'invalid-params') listening.remove(this);
+      if (name === 'agent') agents?.unlisten(this);
+    });
+  }
+
+  /** As it was opened, or found, and changed here. */
+  get record(): SessionRecord {
+    return this.#record;
+  }
+
+  get key(): string {
+    return this.record.sessionKey;
+  }
+
+  /**
+   * Calls a tool and waits for its result. Resolves with an envelope for every ending; rejects only when Redis is out of
+   * reach (`BACKEND_UNAVAILABLE`) or the code is wrong.
+   */
+  async call<T extends AnyTool | string>(
+    tool: T,
+    params: InputOf<T>,
+    options: CallOptions = {},
+  ): Promise<ToolResultEnvelope<OutputOf<T>>> {
+    const submission = this.#submit(tool, params, options);
+    const result = await this.#ended(submission instanceof Promise ? await submission : submission);
+    return result as ToolResultEnvelope<OutputOf<T>>;
+  }
+
+  async #ended(submission: Submission): Promise<ToolResultEnvelope> {
+    // Also what is known at once is told when the caller has had its turn.
+    const result = await submission.result;
+    if (result.status === 'circuit_open')
+      this.tell('circuit-open', {
+        toolName: result.toolName,
+        ...(result.error.retryAfterMs === undefined ? {} : { retryAfterMs: result.error.retryAfterMs }),
+      });
+    this.tell('settled', result);
+    return result;
+  }
+
+  /** Hands a call in without waiting for it; the submission tells its ID and holds the result's promise. */
+  async submit<T extends AnyTool | string>(
+    tool: T,
+    params: InputOf<T>,
+    options: CallOptions = {},
+  ): Promise<Submission<OutputOf<T>>> {
+    const submission = await this.#submit(tool, params, options);
+    // Whoever waits for the result hears of what went wrong.
+    this.#ended(submission).catch(() => {});
+    return submission as Submission<OutputOf<T>>;
+  }
+
+  #submit(tool: AnyTool | string, params: unknown, options: CallOptions): Submission | Promise<Submission> {
+    let envelope: ToolCallEnvelope;
+    try {
+      envelope = this.envelope(tool, params, options);
+      this.#forms.check(envelope, options);
+    } catch (error) {
+      if (!(error instanceof PawlError)) throw error;
+      return {
+        kind: 'answered',
+        result: refusal(error, {
+          requestId: options.requestId ?? uuidv7(),
+          toolName: startOf(toolNameOf(tool), 256),
+        }),
+      };
+    }
+    return this.#send(envelope, options.signal);
+  }
+
+  #send(envelope: ToolCallEnvelope, given: AbortSignal | undefined): Submission | Promise<Submission> {
+    // Plain JavaScript says null for none, as it does to `fetch`.
+    const signal = given ?? undefined;
+    if (signal?.aborted === true) return { kind: 'answered', result: refusal(ABORTED, envelope) };
+    const following: SubmitOptions = {
+      session: this.record,
+      onProgress: (event) => this.#pass(event),
+      onApproval: (request) => {
+        const { id, callId, tool, expiresAtMs, route } = request;
+        this.tell('approval-requested', {
+          callId,
+          approvalId: id,
+          toolName: tool.name,
+          digest: digestOf(request),
+          expiresAtMs,
+          shownIn: route.sessionKey,
+        });
+      },
+      onAccepted: (callId) => this.tell('queued', { callId, toolName: envelope.toolName }),
+    };
+    const submission = this.#host.handIn(envelope, following);
+    if (!(submission instanceof Promise) || signal === undefined) return submission;
+    return submission.then((handedIn) =>
+      handedIn.kind === 'answered' ? handedIn : this.#endOnAbort(handedIn, envelope.toolName, signal),
+    );
+  }
+
+  /**
+   * Undoes a call of this session that succeeded, once, with its tool's `compensate` (I18): as a call of its own, which is queued,
+   * approved where the tool's calls are, retried and audited. Rejects with `UNKNOWN_CALL`, and with `CALL_NOT_COMPENSABLE` for a call
+   * that did not succeed; a tool without `compensate` answers so.
+   */
+  async compensate(
+    callId: string,
+    options: Pick<CallOptions, 'timeoutMs' | 'turnId' | 'signal' | 'traceparent'> = {},
+  ): Promise<ToolResultEnvelope> {
+    return this.#ended(await this.#send(await this.compensation(callId, options), options.signal));
+  }
+
+  /** The envelope that undoes a call. Throws as `compensate` rejects. */
+  async compensation(callId: string, options: CallOptions = {}): Promise<ToolCallEnvelope> {
+    const call = await this.#host.callOf?.(callId);
+    const asked = call?.request.envelope;
+    if (call === undefined || asked?.target.sessionKey !== this.key)
+      throw new PawlError('UNKNOWN_CALL', `This session has no call ${JSON.stringify(startOf(callId, 100))}.`);
+    return compensation(call, this.envelope(asked.toolName, {}, { ...options, namespace: asked.toolNamespace }));
+  }
+
+  /** The envelope that a call of this session is sent in. Throws `CONTRACT_INVALID` for parameters that JSON cannot say. */
+  envelope(tool: AnyTool | string, params: unknown, options: CallOptions = {}): ToolCallEnvelope {
+    return callEnvelope(this.#target, tool, params, options, this.#clock);
+  }
+
+  #pass(event: Parameters<NonNullable<SubmitOptions['onProgress']>>[0]): void {
+    if (event.type === 'progress') this.tell('progress', event);
+    else if (event.type === 'retrying') this.tell('retrying', event);
+  }
+
+  /** Tells all who listen. What one of them throws is logged, and keeps neither the call nor the other listeners. */
+  tell<Name extends keyof SessionEvents>(name: Name, event: SessionEvents[Name][0], onFailed?: () => void): void {
+    for (const listener of (this.events as EventEmitter).rawListeners(name))
+      this.inform(name, (told) => Reflect.apply(listener, this.events, [told]), event, onFailed);
+  }
+
+  /** The same for one function of the program's; `name` stands in the log. */
+  inform<Event>(
+    name: string,
+    listener: ((event: Event) => unknown) | undefined,
+    event: Event,
+    onFailed?: () => void,
+  ): void {
+    tell(listener, event, (error) => {
+      this.#host.listenerFailed(name, error);
+      onFailed?.();
+    });
+  }
+
+  /** Cancels the caller's own call; who joined another's only stops waiting. The listener goes: a signal may outlive thousands of calls. */
+  #endOnAbort(submission: PendingSubmission, toolName: string, signal: AbortSignal): Submission {
+    const { callId, merged = false } = submission;
+    const left = Promise.withResolvers<ToolResultEnvelope>();
+    const end = () => {
+      if (!merged) return void this.cancel(callId).catch(() => {});
+      submission.stop();
+      left.resolve(refusal(LEFT, { ...submission, toolName }));
+    };
+    if (signal.aborted) end();
+    else signal.addEventListener('abort', end, { once: true });
+    const result = Promise.race([submission.result, left.promise]);
+    result.finally(() => signal.removeEventListener('abort', end)).catch(() => {});
+    return { ...submission, result };
+  }
+
+  /**
+   * Calls a tool for a model: arguments that are refused are mended where they have one meaning, else the model is asked again, at
+   * most twice (A15). If that does not help, the session above hears of it (`invalid-params`).
+   */
+  async callWithReask<T extends AnyTool | string>(
+    tool: T,
+    params: Readonly<Record<string, unknown>>,
+    { ask, repair, maxReasks, ...options }: CallOptions & ReaskOptions,
+  ): Promise<ToolResultEnvelope<OutputOf<T>>> {
+    const toolName = typeof tool === 'string' ? tool : tool.name;
+    const schema = typeof tool === 'string' ? await this.#schemaOf(tool, options.namespace) : tool.inputSchema;
+    const { idempotencyKey, requestId, ...rest } = options;
+    const { result, reasks } = await callAgainWhenInvalid(
+      params,
+      { ask, ...(repair === undefined ? {} : { repair }), ...(maxReasks === undefined ? {} : { maxReasks }) },
+      {
+        toolName,
+        schema,
+        call: (given, round) => {
+          // A key that was used with other arguments would be a conflict.
+          const key = round === 0 ? idempotencyKey : `${idempotencyKey}:${round}`;
+          const names = {
+            ...(idempotencyKey === undefined || key === undefined ? {} : { idempotencyKey: key }),
+            ...(round > 0 || requestId === undefined ? {} : { requestId }),
+          };
+          return this.call(tool as string, given, { ...rest, ...names });
+        },
+      },
+    );
+    if (result.error?.code === 'INVALID_PARAMS') await this.tellInvalidParams({ toolName, reasks, result });
+    return result as ToolResultEnvelope<OutputOf<T>>;
+  }
+
+  /** Tells the session above that a model could not mend a tool's arguments (A15). */
+  async tellInvalidParams(event: Omit<InvalidParams, 'sessionKey'>): Promise<void> {
+    const { parent } = this.record;
+    if (parent !== undefined) await this.#host.tellInvalidParams(parent, { sessionKey: this.key, ...event });
+  }
+
+  async #schemaOf(name: string, namespace = DEFAULT_NAMESPACE): Promise<JsonSchema> {
+    const offered = await this.#host.offeredTo(this.record);
+    return offered.find((tool) => tool.name === name && tool.namespace === namespace)?.inputSchema ?? {};
+  }
+
+  /** This session's tools as a provider's API takes them, with a report of what got lost and a map of the names. */
+  async toolsFor(provider: Provider, options?: ExportOptions): Promise<ToolExport> {
+    return toolsFor(provider, await this.#host.offeredTo(this.record), options);
+  }
+
+  /** The newest name of a call whose ID a model gave again in a later answer, for all processes that run this session's answers. */
+  get repeatedCalls(): SessionHost['repeatedCalls'] {
+    return this.#host.repeatedCalls;
+  }
+
+  /** The tool and parameters that a model means. Throws `UNKNOWN_TOOL` and `INVALID_PARAMS`. */
+  async decode(exported: ToolExport, call: ProviderCall): Promise<DecodedCall> {
+    return decodeCall(exported, await this.#host.offeredTo(this.record), call);
+  }
+
+  /** Cancels a call, queued or running on any worker, and says how that ended. */
+  cancel(callId: string): Promise<Cancellation> {
+    return this.#host.cancel(callId);
+  }
+
+  /** A session below this one that may do what this one may, and talks through its channel. */
+  branch(): Promise<Session> {
+    return this.#below('branch');
+  }
+
+  /** A session below this one that reads and changes nothing. */
+  worker(): Promise<Session> {
+    return this.#below('worker');
+  }
+
+  async #below(kind: 'branch' | 'worker'): Promise<Session> {
+    return this.#host.openSession({ kind, parent: this.key });
+  }
+
+  /**
+   * What a sub-agent's turn came to, in answer to an `agent` event: whoever waits for it is told. False when the agent has got more
+   * to do meanwhile, or is closed. Throws `NOT_FOUND`.
+   */
+  async reply(event: AgentOrder, reply: AgentReply): Promise<boolean> {
+    const { agents } = this.#host;
+    if (agents === undefined) throw new PawlError('NOT_FOUND', 'There are no sub-agents without a fleet.');
+    return agents.reply(this.key, event, reply);
+  }
+
+  /** What its owner says that it is doing, or `closed`. */
+  get state(): string {
+    return this.record.state;
+  }
+
+  /**
+   * Says what this session, and all below it, are doing from now on: a tool's policy may name the states in which it may be called.
+   * Calls that were accepted go on. Rejects with `SESSION_CLOSED`, and with `CONTRACT_INVALID` for a state that a session cannot have.
+   */
+  async setState(state: string): Promise<void> {
+    this.#record = await this.#host.setSessionState(this.key, state);
+  }
+
+  /** Closes this session and those below it, and cancels their calls. */
+  close(): Promise<void> {
+    this.#host.listening.remove(this);
+    return this.#host.closeSession(this.key);
+  }
+}

@@ -1,0 +1,155 @@
+/** Skills as sessions get them (I5, I6, A20): from the records, and from `SKILL.md` files in the folders of the configuration. */
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { RecordAudit } from '../../shared/audit/audit-event.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { nearest } from '../../shared/schema/schema.ts';
+import {
+  byPriority,
+  noSkillFile,
+  type PutSkill,
+  type SkillRecord,
+  skillFileParts,
+  skillOfFile,
+  skillRecord,
+  triggeredBy,
+} from '../../shared/sessions/skill.ts';
+import { names } from '../../shared/sessions/skill-rule.ts';
+import type { SkillRecords } from '../../shared/store/sessions/skills.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+
+export interface SkillsParts {
+  readonly records: SkillRecords;
+  readonly folders: readonly string[];
+  readonly audit: RecordAudit;
+  now(): Promise<number>;
+}
+
+const MAX_FILE_BYTES = 512 * 1_024;
+
+export class Skills {
+  readonly #parts: SkillsParts;
+
+  constructor(parts: SkillsParts) {
+    this.#parts = parts;
+  }
+
+  /** All there are, the highest priority first; a record comes before a file of its name. Throws `CONTRACT_INVALID` for a broken file. */
+  async list(): Promise<readonly SkillRecord[]> {
+    const [files, records] = await Promise.all([skillFiles(this.#parts.folders), this.#parts.records.list()]);
+    const byName = new Map([...files, ...records].map((skill) => [skill.name, skill]));
+    return [...byName.values()].sort(byPriority);
+  }
+
+  /** Those that a task calls for, by their triggers. */
+  async triggeredBy(task: string): Promise<readonly SkillRecord[]> {
+    return triggeredBy(task, await this.list());
+  }
+
+  /** Throws `NOT_FOUND`. */
+  async show(name: string): Promise<SkillRecord> {
+    const skill = (await this.list()).find((each) => each.name === name);
+    if (skill === undefined)
+      throw new PawlError('NOT_FOUND', `There is no skill ${JSON.stringify(startOf(name, 200))}.`);
+    return skill;
+  }
+
+  /** Those that a session asks for, the highest priority first. Throws `CONTRACT_INVALID` for one that is not there, or is off. */
+  async named(asked: readonly string[]): Promise<readonly SkillRecord[]> {
+    if (asked.length === 0) return [];
+    const all = await this.list();
+    return asked.map((name, index) => usable(name, index, all)).sort(byPriority);
+  }
+
+  /** Writes a skill's record. Throws `CONTRACT_INVALID`, and `PERMISSION_DENIED` for one that is protected. */
+  async put(name: string, skill: PutSkill, by = 'local'): Promise<SkillRecord> {
+    const made = { source: 'registry', updatedAtMs: await this.#parts.now(), updatedBy: by };
+    const record = skillRecord(name, skill, made);
+    const before = await this.#parts.records.read(name);
+    if (before?.mutable === false && !isSwitch(before, record)) throw isProtected(name);
+    await this.#parts.records.write(record);
+    await this.#told(name, 'declared', by);
+    return record;
+  }
+
+  /** Throws `NOT_FOUND`, and `PERMISSION_DENIED` for one that is protected. */
+  async remove(name: string, by = 'local'): Promise<void> {
+    if ((await this.#parts.records.read(name))?.mutable === false) throw isProtected(name);
+    if (!(await this.#parts.records.remove(name)))
+      throw new PawlError('NOT_FOUND', `There is no record of a skill ${JSON.stringify(startOf(name, 200))}.`);
+    await this.#told(name, 'removed', by);
+  }
+
+  async #told(skill: string, action: 'declared' | 'removed', by: string): Promise<void> {
+    await this.#parts.audit({ type: 'registry-changed', tool: skill, kind: 'skill', action, by });
+  }
+}
+
+/** Throws `CONTRACT_INVALID` when one of the tools that skills require is not there for the session. */
+export function checkRequired(
+  skills: readonly SkillRecord[],
+  offered: readonly { readonly namespace: string; readonly name: string }[],
+): void {
+  const issues = skills.flatMap(({ name, requiredTools }) => {
+    const missing = requiredTools.filter((pattern) => !offered.some((tool) => names(pattern, tool)));
+    return missing.length === 0 ? [] : [{ path: 'skills', message: `${name} requires ${missing.join(', ')}` }];
+  });
+  if (issues.length === 0) return;
+  const listed = issues.map(({ message }) => message).join('; ');
+  throw new PawlError('CONTRACT_INVALID', `The session may not call what its skills require: ${listed}.`, { issues });
+}
+
+function usable(name: string, index: number, all: readonly SkillRecord[]): SkillRecord {
+  const skill = all.find((each) => each.name === name);
+  if (skill?.enabled === true) return skill;
+  const on = all.filter(({ enabled }) => enabled).map((each) => each.name);
+  const near = nearest(name, on);
+  const hint = near.length > 0 ? `; did you mean ${near.join(' or ')}?` : '';
+  const message = skill === undefined ? `is no skill: ${JSON.stringify(name)}${hint}` : `is disabled: ${name}`;
+  throw new PawlError('CONTRACT_INVALID', `The session cannot be opened: skills.${index} ${message}.`, {
+    issues: [{ path: `skills.${index}`, message }],
+  });
+}
+
+/** Whether nothing but `enabled` differs. */
+function isSwitch(before: SkillRecord, after: SkillRecord): boolean {
+  const rest = ({ enabled: _, updatedAtMs: __, updatedBy: ___, ...skill }: SkillRecord) => JSON.stringify(skill);
+  return rest(before) === rest(after);
+}
+
+function isProtected(name: string): PawlError {
+  return new PawlError('PERMISSION_DENIED', `The skill ${name} is protected from changes (mutable is false).`);
+}
+
+/** `FOLDER/SKILL.md` and `FOLDER/NAME/SKILL.md`, in order. */
+async function skillFiles(folders: readonly string[]): Promise<readonly SkillRecord[]> {
+  const skills: SkillRecord[] = [];
+  for (const folder of folders) {
+    const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
+    // What a link leads to is seen when its file is looked for.
+    const below = entries.filter((entry) => entry.isDirectory() || entry.isSymbolicLink()).map(({ name }) => name);
+    for (const place of ['', ...below.sort()]) {
+      const skill = await skillFile(join(folder, place, 'SKILL.md'));
+      if (skill !== undefined) skills.push(skill);
+    }
+  }
+  return skills;
+}
+
+async function skillFile(file: string): Promise<SkillRecord | undefined> {
+  const found = await stat(file).catch(() => undefined);
+  if (found?.isFile() !== true) return undefined;
+  if (found.size > MAX_FILE_BYTES)
+    throw noSkillFile(file, `it has ${found.size} bytes; at most ${MAX_FILE_BYTES} are read`);
+  const { front, instructions } = skillFileParts(await readFile(file, 'utf8'), file);
+  // Most processes read no such file, and start sooner without it.
+  const { parse: parseYaml } = await import('yaml');
+  let fields: unknown;
+  try {
+    fields = parseYaml(front, { maxAliasCount: 0 });
+  } catch (error) {
+    const [first = ''] = (error instanceof Error ? error.message : String(error)).split('\n');
+    throw noSkillFile(file, `its front matter is not YAML: ${first}`);
+  }
+  return skillOfFile(fields, instructions, { source: file, updatedAtMs: Math.round(found.mtimeMs) });
+}

@@ -1,0 +1,252 @@
+/** A client in this process (C21): declares tools, runs their calls with functions of its own, and tells what came of them. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { classify } from '../../shared/errors/classify-error.ts';
+import type { ClientCall, PostedAnswer } from '../../shared/connectors/client-tool.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { MAX_TIMER_MS } from '../../shared/util/time.ts';
+import { qualifiedName, type ToolResult } from '../../shared/tools/tool.ts';
+import { checkedProgress } from '../../shared/tools/tool-answers.ts';
+import type { Progress } from '../../shared/tools/tool-context.ts';
+import { normalizeResult } from '../../shared/tools/tool-result.ts';
+import { isToolSpec, type PutSpec, parseToolName, specRecord } from '../../shared/connectors/declared-tool.ts';
+import type { Registry } from './registry.ts';
+import type { ClientNews, ToolClient, ToolClients } from './tool-clients.ts';
+
+/** What the function of a served tool gets beside its parameters. */
+export interface ServedCall extends ClientCall {
+  /** Aborted when nobody waits for the call any more. */
+  readonly signal: AbortSignal;
+  progress(progress: Progress): void;
+}
+
+type DynamicSpec = Extract<PutSpec, { readonly kind: 'dynamic' }>;
+
+/** A tool that this process runs by itself. `concurrency`: how many calls at a time, all clients together. Default 4. */
+export interface ServedTool extends Omit<DynamicSpec, 'kind' | 'routing' | 'inputSchema'> {
+  /** `name`, or `namespace.name`. */
+  readonly name: string;
+  readonly inputSchema: Readonly<Record<string, unknown>>;
+  readonly concurrency?: number;
+  run(params: Readonly<Record<string, unknown>>, call: ServedCall): Promise<ToolResult<unknown>> | ToolResult<unknown>;
+}
+
+export interface ServeOptions {
+  /** How long this process may be silent before its calls are given up, milliseconds. Default 30,000. */
+  readonly leaseMs?: number;
+  /** For the registry and the audit trail. Default `local`. */
+  readonly by?: string;
+  /** Told of calls whose result could not be handed back, and of what was tried again. */
+  readonly onError?: (error: Error) => void;
+}
+
+const WAIT_MS = 60_000;
+const AGAIN_MS = 500;
+
+export interface ServedToolsParts {
+  readonly clients: ToolClients;
+  readonly registry: Registry;
+  onClosed(serving: ServedTools): void;
+}
+
+export class ServedTools implements AsyncDisposable {
+  readonly #clients: ToolClients;
+  readonly #tools: ReadonlyMap<string, ServedTool>;
+  readonly #options: ServeOptions;
+  readonly #running = new Map<string, AbortController>();
+  readonly #work = new Set<Promise<void>>();
+  readonly #closing = new AbortController();
+  #closed: Promise<void> | undefined;
+  readonly #onClosed: (serving: ServedTools) => void;
+  #client: ToolClient;
+  #heartbeat: NodeJS.Timeout | undefined;
+  readonly #loop: Promise<void>;
+
+  /** Declares what is not declared so yet, and begins to take calls. Throws `CONTRACT_INVALID` for what cannot be declared. */
+  static async start(
+    { clients, registry, onClosed }: ServedToolsParts,
+    tools: readonly ServedTool[],
+    options: ServeOptions = {},
+  ): Promise<ServedTools> {
+    for (const tool of tools) await declare(registry, tool, options.by);
+    const named = new Map(tools.map((tool) => [qualifiedName(parseToolName(tool.name)), tool]));
+    return new ServedTools(clients, named, options, await join(clients, named, options), onClosed);
+  }
+
+  private constructor(
+    clients: ToolClients,
+    tools: ReadonlyMap<string, ServedTool>,
+    options: ServeOptions,
+    client: ToolClient,
+    onClosed: (serving: ServedTools) => void,
+  ) {
+    this.#onClosed = onClosed;
+    this.#clients = clients;
+    this.#tools = tools;
+    this.#options = options;
+    this.#client = client;
+    this.#beat();
+    this.#loop = this.#take();
+  }
+
+  /** How many calls run. */
+  get running(): number {
+    return this.#running.size;
+  }
+
+  /** Takes calls one after the other; each runs beside the others. */
+  async #take(): Promise<void> {
+    const { signal } = this.#closing;
+    while (!signal.aborted) {
+      try {
+        const running = [...this.#running.keys()];
+        const news = await this.#clients.next(this.#client.clientId, { running, waitMs: WAIT_MS, signal });
+        this.#cancel(news);
+        if (news.call !== undefined) this.#start(news.call);
+      } catch (error) {
+        await this.#mend(error);
+      }
+    }
+  }
+
+  /** The lease was lost, or Redis is away: what runs is not wanted any more, or cannot be handed back now. */
+  async #mend(error: unknown): Promise<void> {
+    const { onError } = this.#options;
+    if (this.#closing.signal.aborted) return;
+    onError?.(error as Error);
+    try {
+      if (error instanceof PawlError && error.code === 'NOT_FOUND') {
+        for (const controller of this.#running.values()) controller.abort(new PawlError('LEASE_LOST'));
+        this.#client = await join(this.#clients, this.#tools, this.#options);
+        return;
+      }
+    } catch (again) {
+      onError?.(again as Error);
+    }
+    await sleep(AGAIN_MS, undefined, { signal: this.#closing.signal }).catch(() => {});
+  }
+
+  #beat(): void {
+    this.#heartbeat = setInterval(() => {
+      this.#clients.heartbeat(this.#client.clientId, [...this.#running.keys()]).then(
+        (news) => this.#cancel(news),
+        // The poll meets the same trouble, and mends it.
+        () => {},
+      );
+    }, this.#client.leaseMs / 3).unref();
+  }
+
+  #cancel({ cancelled }: ClientNews): void {
+    for (const callId of cancelled) {
+      this.#running.get(callId)?.abort(new PawlError('CANCELLED'));
+      this.#running.delete(callId);
+    }
+  }
+
+  #start(call: ClientCall): void {
+    const work = this.#run(call).finally(() => this.#work.delete(work));
+    this.#work.add(work);
+  }
+
+  async #run(call: ClientCall): Promise<void> {
+    const controller = new AbortController();
+    const { clientId } = this.#client;
+    this.#running.set(call.callId, controller);
+    try {
+      const posted = await this.#posted(call, clientId, controller.signal);
+      await this.#handBack(clientId, call.callId, posted, controller.signal);
+    } finally {
+      if (this.#running.get(call.callId) === controller) this.#running.delete(call.callId);
+    }
+  }
+
+  /** Until it is taken or refused: a call that ran and is not answered would be given out once more, and run again. */
+  async #handBack(clientId: string, callId: string, posted: PostedAnswer, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        return await this.#clients.answer(clientId, callId, posted);
+      } catch (error) {
+        this.#options.onError?.(error as Error);
+        if (error instanceof PawlError && error.code === 'LEASE_LOST') return;
+        await sleep(AGAIN_MS, undefined, { signal }).catch(() => {});
+      }
+    }
+  }
+
+  /** What the function made of the call, whatever it is, as an answer. */
+  async #posted(call: ClientCall, clientId: string, signal: AbortSignal): Promise<PostedAnswer> {
+    const { callId, fence } = call;
+    const progress = (report: Progress) =>
+      void this.#clients
+        .progress(clientId, callId, fence, checkedProgress(call.tool, report))
+        .catch((error: Error) => this.#options.onError?.(error));
+    try {
+      const tool = this.#tools.get(call.tool);
+      if (tool === undefined) throw new PawlError('UNKNOWN_TOOL', `This client does not serve ${call.tool}.`);
+      const result = normalizeResult(tool.name, await tool.run(call.arguments, { ...call, signal, progress }));
+      if (typeof result === 'string') throw new PawlError('RESULT_INVALID', result);
+      checkSayable(tool.name, result);
+      return { fence, ...result } as unknown as PostedAnswer;
+    } catch (error) {
+      const { code, message, retriable, nothingHappened, retryAfterMs } = classify(error);
+      const failure = { code, message, retriable, nothingHappened };
+      return { fence, error: retryAfterMs === undefined ? failure : { ...failure, retryAfterMs } };
+    }
+  }
+
+  /**
+   * Takes no further calls, waits `graceMs` for those that run, and leaves: what runs then ends with a typed error for whoever
+   * waits. The declarations stay. A second call waits for the first.
+   */
+  close(graceMs = 0): Promise<void> {
+    // Until then the results of what runs are handed back over the client's connection.
+    this.#closed ??= this.#close(graceMs).finally(() => this.#onClosed(this));
+    return this.#closed;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #close(graceMs: number): Promise<void> {
+    this.#closing.abort();
+    await this.#loop;
+    const late = new AbortController();
+    const grace = sleep(Math.min(graceMs, MAX_TIMER_MS), undefined, { signal: late.signal }).catch(() => {});
+    await Promise.race([Promise.all(this.#work), grace]);
+    late.abort();
+    clearInterval(this.#heartbeat);
+    for (const controller of this.#running.values()) controller.abort(new PawlError('DRAINED'));
+    await this.#clients.leave(this.#client.clientId, this.#options.by).catch((error: unknown) => {
+      if (!(error instanceof PawlError && error.code === 'NOT_FOUND')) throw error;
+    });
+  }
+}
+
+/** Throws `RESULT_INVALID`: what JSON cannot say could not be handed back, however often it is tried. */
+function checkSayable(tool: string, result: ToolResult<unknown>): void {
+  try {
+    JSON.stringify(result);
+  } catch (error) {
+    throw new PawlError('RESULT_INVALID', `The output of ${tool} cannot be said in JSON: ${(error as Error).message}`);
+  }
+}
+
+function join(
+  clients: ToolClients,
+  tools: ReadonlyMap<string, ServedTool>,
+  { leaseMs, by }: ServeOptions,
+): Promise<ToolClient> {
+  return clients.join([...tools.keys()], {
+    ...(leaseMs === undefined ? {} : { leaseMs }),
+    ...(by === undefined ? {} : { by }),
+  });
+}
+
+/** A declaration that says the same already is left alone, and so is its switch. */
+async function declare(registry: Registry, { run: _, concurrency, name, ...tool }: ServedTool, by?: string) {
+  const spec = { kind: 'dynamic', ...tool, routing: concurrency === undefined ? {} : { concurrency } } as DynamicSpec;
+  const known = await registry.read(name);
+  const named = { ...parseToolName(name), revision: 0, updatedAtMs: 0, updatedBy: '' };
+  if (isToolSpec(known) && known.definition === specRecord(spec, named).record.definition) return;
+  await registry.put(name, spec, by === undefined ? {} : { by });
+}

@@ -1,0 +1,191 @@
+/**
+ * The tools that producers can call: those that the fleet's workers publish, a cached copy of the catalogue, and those that the
+ * registry declares, a copy that is pushed. The schema of each definition is compiled once, when it is first called.
+ */
+import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import { ownName } from '../../shared/model-tools/names.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { compiledWhenUsed, nearest, type Validator } from '../../shared/schema/schema.ts';
+import {
+  type Catalogue,
+  type CatalogueContent,
+  isForsaken,
+  offerId,
+  type ToolOffer,
+} from '../../shared/store/fleet/catalogue.ts';
+import { offerOfSpec, workersFor } from '../../shared/store/connectors/declared-offer.ts';
+import { SpecCopy, type Specs } from '../../shared/store/connectors/declared-tools.ts';
+import { qualifiedName } from '../../shared/tools/tool.ts';
+import { isToolSpec, type RegistryRecord, type RegistryRule, type ToolSpecRecord } from '../../shared/connectors/declared-tool.ts';
+import { compareVersions } from '../../shared/tools/versions.ts';
+
+const REFRESH_MS = 5_000;
+/** An unknown name asks the catalogue again, but not more often than this. */
+const ASK_AGAIN_MS = 200;
+
+export interface Offer extends ToolOffer {
+  readonly workers: number;
+  readonly validate: Validator;
+  /** A worker that runs it says that no sandbox works there. */
+  readonly unconfined?: boolean;
+}
+
+export class Offers {
+  readonly #catalogue: Catalogue;
+  readonly #onError: (error: Error) => void;
+  /** The registry, as far as this process knows it. */
+  readonly specs: SpecCopy;
+  /** Of the workers' own tools. */
+  #byName = new Map<string, Offer>();
+  readonly #declared = new Map<string, Offer & { readonly spec: ToolSpecRecord }>();
+  #content: CatalogueContent = { tools: [], workers: [] };
+  #validators = new Map<string, Validator>();
+  #readAtMs = Number.NEGATIVE_INFINITY;
+  #reading: Promise<void> | undefined;
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(catalogue: Catalogue, specs: Pick<Specs, 'changesSince'>, onError: (error: Error) => void) {
+    this.#catalogue = catalogue;
+    this.specs = new SpecCopy(specs, (tool, record) => this.#learn(tool, record));
+    this.#onError = onError;
+    this.#timer = setInterval(() => this.refresh(), REFRESH_MS);
+    this.#timer.unref();
+  }
+
+  /** Reads the catalogue again in the background. */
+  refresh(): void {
+    this.#read().catch(this.#onError);
+  }
+
+  #read(): Promise<void> {
+    this.#reading ??= this.#readNow().finally(() => {
+      this.#reading = undefined;
+    });
+    return this.#reading;
+  }
+
+  async #readNow(): Promise<void> {
+    const [content] = await Promise.all([this.#catalogue.read(), this.specs.catchUp()]);
+    const byName = new Map<string, Offer>();
+    const validators = new Map<string, Validator>();
+    // The newest version that a living worker runs comes last and wins.
+    for (const offer of [...content.tools].sort(byPreference)) {
+      const validate = this.#validators.get(offer.definition) ?? compiledWhenUsed(offer.inputSchema);
+      validators.set(offer.definition, validate);
+      const unconfined = content.workers.some((worker) => worker.unconfined?.includes(offerId(offer)) === true);
+      byName.set(qualifiedName(offer), { ...offer, validate, unconfined });
+    }
+    this.#content = content;
+    this.#byName = byName;
+    this.#validators = validators;
+    this.#readAtMs = performance.now();
+  }
+
+  /** The offer of a tool. Throws `UNKNOWN_TOOL` with the nearest names. */
+  async find(namespace: string, name: string): Promise<Offer> {
+    const found = this.peek(namespace, name);
+    if (found !== undefined) return found;
+    if (performance.now() - this.#readAtMs > ASK_AGAIN_MS) {
+      await this.#read();
+      const published = this.peek(namespace, name);
+      if (published !== undefined) return published;
+    }
+    throw unknownTool([...this.#byName.values(), ...this.#declared.values()], namespace, name);
+  }
+
+  /** Known now, without asking anybody. */
+  peek(namespace: string, name: string): Offer | undefined {
+    const qualified = `${namespace}.${name}`;
+    return this.#byName.get(qualified) ?? this.#declared.get(qualified);
+  }
+
+  /** What the registry says of calls of a tool. */
+  ruleFor(tool: { readonly namespace: string; readonly name: string }): RegistryRule | undefined {
+    return this.specs.ruleFor(tool);
+  }
+
+  #learn(tool: string, record: RegistryRecord | undefined): void {
+    if (!isToolSpec(record)) {
+      this.#declared.delete(tool);
+      return;
+    }
+    const known = this.#declared.get(tool);
+    const validate = known?.definition === record.definition ? known.validate : compiledWhenUsed(record.inputSchema);
+    this.#declared.set(tool, { ...offerOfSpec(record), workers: 0, validate, spec: record });
+  }
+
+  /** With the number of workers that can run them now. */
+  #declaredNow(): Offer[] {
+    const { workers } = this.#content;
+    return [...this.#declared.values()]
+      .filter((offer) => !this.#byName.has(qualifiedName(offer)))
+      .map(({ spec, ...offer }) => ({ ...offer, workers: workersFor(spec, workers) }));
+  }
+
+  /** The catalogue, read anew, but for tools that nobody has run for so long. */
+  async all(forsakenMs = Number.POSITIVE_INFINITY): Promise<CatalogueContent> {
+    await this.#read();
+    const { tools, workers } = this.#content;
+    const published = tools.filter((offer) => !isForsaken(offer, workers, forsakenMs));
+    return { ...this.#content, tools: [...published, ...this.#declaredNow()] };
+  }
+
+  /** The tools that workers publish, read anew. */
+  async code(): Promise<readonly ToolOffer[]> {
+    await this.#read();
+    return this.#content.tools;
+  }
+
+  /** The one offer of each name that calls go to, read anew, but for those that nobody has run for so long. */
+  async current(forsakenMs: number): Promise<readonly Offer[]> {
+    await this.#read();
+    const { workers } = this.#content;
+    const published = [...this.#byName.values()].filter((offer) => !isForsaken(offer, workers, forsakenMs));
+    return [...published, ...this.#declaredNow()];
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+}
+
+/** A call by a second name of a base tool is a call of that tool, unless another tool has the name. */
+export function underOwnName(envelope: ToolCallEnvelope, offers: Pick<Offers, 'peek'>): ToolCallEnvelope {
+  const { toolNamespace: namespace, toolName } = envelope;
+  const own = ownName(namespace, toolName);
+  const isMeant = own !== undefined && offers.peek(namespace, toolName) === undefined;
+  return isMeant && offers.peek(namespace, own) !== undefined ? { ...envelope, toolName: own } : envelope;
+}
+
+/** `UNKNOWN_TOOL`, with the nearest names among what is offered. */
+export function unknownTool(
+  offers: readonly Pick<ToolOffer, 'namespace' | 'name'>[],
+  namespace: string,
+  name: string,
+): PawlError {
+  const names = offers.map((offer) => (offer.namespace === namespace ? offer.name : qualifiedName(offer)));
+  const suggestions = nearest(name, names);
+  const meant = offers.find((offer) => qualifiedName(offer) === name);
+  const hint =
+    // To name what was asked for would be no help.
+    meant !== undefined
+      ? `Call ${JSON.stringify(meant.name)} in namespace ${JSON.stringify(meant.namespace)}.`
+      : suggestions.length > 0
+        ? `Did you mean ${suggestions.join(' or ')}?`
+        : offers.length === 0
+          ? 'No worker has published a tool yet: is one running?'
+          : `Known tools: ${names.slice(0, 20).join(', ')}.`;
+  return new PawlError(
+    'UNKNOWN_TOOL',
+    `There is no tool ${JSON.stringify(name)} in namespace ${JSON.stringify(namespace)}. ${hint}`,
+    { details: { suggestions } },
+  );
+}
+
+function byPreference(
+  a: ToolOffer & { readonly workers: number },
+  b: ToolOffer & { readonly workers: number },
+): number {
+  const alive = Number(a.workers > 0) - Number(b.workers > 0);
+  return alive !== 0 ? alive : compareVersions(a.version, b.version);
+}

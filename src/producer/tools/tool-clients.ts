@@ -1,0 +1,184 @@
+/**
+ * Clients that run tools themselves (C21): each says which declared tools it serves, asks for calls, and hands back what came of
+ * them. A client that is not heard of within its lease has left.
+ */
+import { randomBytes } from 'node:crypto';
+import type { RecordAudit } from '../../shared/audit/audit-event.ts';
+import { CLIENT_LEASE, type ClientCall, clientAnswer, type PostedAnswer } from '../../shared/connectors/client-tool.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { Handovers } from '../../shared/store/connectors/client-calls.ts';
+import { qualifiedName } from '../../shared/tools/tool.ts';
+import type { Progress } from '../../shared/tools/tool-context.ts';
+import { parseToolName } from '../../shared/connectors/declared-tool.ts';
+import type { Registry } from './registry.ts';
+
+export interface ToolClientsParts {
+  readonly handovers: Omit<Handovers, 'offer' | 'look' | 'withdraw'>;
+  readonly registry: Pick<Registry, 'read'>;
+  readonly audit: RecordAudit;
+}
+
+export interface ToolClient {
+  /** Whoever knows it is the client. */
+  readonly clientId: string;
+  /** Qualified names. */
+  readonly tools: readonly string[];
+  readonly leaseMs: number;
+}
+
+/** What a client is told when it asks. */
+export interface ClientNews {
+  readonly call?: ClientCall;
+  /** Calls that it runs and that nobody waits for any more. */
+  readonly cancelled: readonly string[];
+  readonly leaseMs: number;
+}
+
+export interface Poll {
+  /** The calls that the client has and has not answered; what it took and does not name is given to it again. */
+  readonly running: readonly string[];
+  readonly waitMs: number;
+  /** Ends the waiting. */
+  readonly signal?: AbortSignal;
+  /** False: only to hear of cancelled calls. Default true. */
+  readonly take?: boolean;
+}
+
+/** News may be lost: whoever waits looks by itself now and then. */
+const LOOK_MS = 2_000;
+
+export class ToolClients {
+  readonly #parts: ToolClientsParts;
+  /** Who waits for something to do, by tool. */
+  readonly #waiting = new Map<string, Set<() => void>>();
+
+  constructor(parts: ToolClientsParts) {
+    this.#parts = parts;
+  }
+
+  /** A call of a tool waits for a client, or is cancelled. */
+  hear(tool: string): void {
+    for (const wake of this.#waiting.get(tool) ?? []) wake();
+  }
+
+  /** Throws `UNKNOWN_TOOL`, and `CONTRACT_INVALID` for a tool that no client may run. */
+  async join(
+    tools: readonly string[],
+    { leaseMs = CLIENT_LEASE.defaultMs as number, by = 'local' } = {},
+  ): Promise<ToolClient> {
+    checkLease(leaseMs);
+    const names = new Set<string>();
+    for (const tool of tools) {
+      const record = await this.#parts.registry.read(tool);
+      if (record === undefined)
+        throw new PawlError('UNKNOWN_TOOL', `The registry declares no tool ${JSON.stringify(tool)}.`);
+      if (record.kind !== 'dynamic') throw notDynamic(tool, record.kind);
+      names.add(qualifiedName(parseToolName(tool)));
+    }
+    const clientId = `client-${randomBytes(16).toString('hex')}`;
+    await this.#parts.handovers.join(clientId, [...names], leaseMs);
+    for (const tool of names) await this.#told(tool, 'served', by);
+    return { clientId, tools: [...names], leaseMs };
+  }
+
+  /**
+   * The next call, or what else there is to tell, within the time that the client waits. Throws `NOT_FOUND` after its lease,
+   * and `LEASE_LOST` for a request that a newer one of the client has replaced.
+   */
+  async next(clientId: string, { running, waitMs, signal, take = true }: Poll): Promise<ClientNews> {
+    const { handovers } = this.#parts;
+    const deadlineMs = performance.now() + waitMs;
+    const tools = await handovers.toolsOf(clientId);
+    const poll = randomBytes(8).toString('hex');
+    for (let first = true; ; first = false) {
+      // Listening begins before looking, so that nothing falls between the two.
+      const news = this.#listen(tools, signal);
+      try {
+        const renewed = await handovers.next(clientId, running, take ? { id: poll, first } : undefined);
+        if (renewed.kind !== 'renewed') throw renewed.kind === 'gone' ? left() : superseded();
+        const { kind: _, ...told } = renewed;
+        const leftMs = deadlineMs - performance.now();
+        if (told.call !== undefined || told.cancelled.length > 0 || leftMs <= 0 || signal?.aborted === true)
+          return told;
+        await news.within(Math.min(leftMs, LOOK_MS, told.leaseMs / 3));
+      } finally {
+        news.stop();
+      }
+    }
+  }
+
+  /** Renews the lease. Throws `NOT_FOUND` when it is over. */
+  heartbeat(clientId: string, running: readonly string[]): Promise<ClientNews> {
+    return this.next(clientId, { running, waitMs: 0, take: false });
+  }
+
+  /** False: nobody waits for the call any more, and the client may as well stop. */
+  async progress(clientId: string, callId: string, fence: number, progress: Progress): Promise<boolean> {
+    return (await this.#parts.handovers.tell(clientId, callId, fence, progress)) === 'told';
+  }
+
+  /** What came of a call, once; the same again changes nothing. Throws `LEASE_LOST` when it is not the client's any more. */
+  async answer(clientId: string, callId: string, posted: PostedAnswer): Promise<void> {
+    const told = await this.#parts.handovers.answer(clientId, callId, posted.fence, clientAnswer(posted));
+    if (told !== 'late') return;
+    throw new PawlError(
+      'LEASE_LOST',
+      'The call is not this client’s any more: it was cancelled, its time was over, or the client’s lease was. The result is not used.',
+    );
+  }
+
+  /** What it runs ends at once with a typed error. Throws `NOT_FOUND` when it had left already. */
+  async leave(clientId: string, by = 'local'): Promise<void> {
+    const tools = await this.#parts.handovers.toolsOf(clientId);
+    if (!(await this.#parts.handovers.leave(clientId))) throw left();
+    for (const tool of tools) await this.#told(tool, 'left', by);
+  }
+
+  async #told(tool: string, action: 'served' | 'left', by: string): Promise<void> {
+    await this.#parts.audit({ type: 'registry-changed', tool, kind: 'dynamic', action, by });
+  }
+
+  #listen(tools: readonly string[], signal: AbortSignal | undefined) {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const wake = () => resolve();
+    let timer: NodeJS.Timeout | undefined;
+    for (const tool of tools) this.#waiting.set(tool, (this.#waiting.get(tool) ?? new Set()).add(wake));
+    signal?.addEventListener('abort', wake, { once: true });
+    return {
+      within: (limitMs: number): Promise<void> => {
+        timer = setTimeout(wake, limitMs);
+        if (signal?.aborted === true) wake();
+        return promise;
+      },
+      stop: (): void => {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', wake);
+        for (const tool of tools) {
+          const waiting = this.#waiting.get(tool);
+          waiting?.delete(wake);
+          if (waiting?.size === 0) this.#waiting.delete(tool);
+        }
+      },
+    };
+  }
+}
+
+function left(): PawlError {
+  return new PawlError('NOT_FOUND', 'There is no such client, or its lease is over: say again which tools it serves.');
+}
+
+function superseded(): PawlError {
+  return new PawlError('LEASE_LOST', 'The client has asked again meanwhile: it has one request for calls at a time.');
+}
+
+function checkLease(leaseMs: number): void {
+  const { minMs, maxMs } = CLIENT_LEASE;
+  if (Number.isInteger(leaseMs) && leaseMs >= minMs && leaseMs <= maxMs) return;
+  const message = `must be ${minMs} to ${maxMs} milliseconds; got ${leaseMs}`;
+  throw new PawlError('CONTRACT_INVALID', `The lease ${message}.`, { issues: [{ path: 'leaseMs', message }] });
+}
+
+function notDynamic(tool: string, kind: string): PawlError {
+  const message = `must be a tool of the kind dynamic; ${tool} is of the kind ${kind}`;
+  return new PawlError('CONTRACT_INVALID', `The tool ${message}.`, { issues: [{ path: 'tools', message }] });
+}

@@ -1,0 +1,61 @@
+/** Where hooks meet an approval (D5): for each of its transitions once, in the process that makes it. */
+import type { ApprovalRequest, ApprovalState, Decision } from './approval.ts';
+import type { ApprovalEvent, Hooks } from '../calls/hooks.ts';
+
+type Ended = Exclude<ApprovalState, 'pending'>;
+
+export class ApprovalHooks {
+  readonly #hooks: Hooks;
+  readonly #requestIdOf: (callId: string) => Promise<string | undefined>;
+
+  constructor(hooks: Hooks, requestIdOf: (callId: string) => Promise<string | undefined>) {
+    this.#hooks = hooks;
+    this.#requestIdOf = requestIdOf;
+  }
+
+  get present(): boolean {
+    return this.#hooks.has('onApproval');
+  }
+
+  /** Before anybody is asked. Throws `PERMISSION_DENIED` when a hook denies, `HOOK_FAILED` when one fails that guards. */
+  async requested(request: ApprovalRequest, requestId: string): Promise<void> {
+    if (this.present) await this.#hooks.onApproval({ ...eventOf(request, requestId), state: 'requested' });
+  }
+
+  /** What has happened; no hook can change it any more. */
+  async ended(
+    { request, preview }: { readonly request: ApprovalRequest; readonly preview?: ApprovalEvent['preview'] },
+    state: Ended,
+    decision?: Decision,
+  ): Promise<void> {
+    if (!this.present) return;
+    const requestId = (await this.#requestIdOf(request.callId)) ?? '';
+    const { by, reason, params = request.params } = decision ?? {};
+    const event = {
+      ...eventOf(request, requestId),
+      params,
+      state,
+      ...(preview === undefined ? {} : { preview }),
+      ...(by === undefined ? {} : { decidedBy: by }),
+      ...(reason === undefined ? {} : { reason }),
+    };
+    // Those that fail have been told already.
+    await this.#hooks.onApproval(event).catch(() => {});
+  }
+}
+
+function eventOf(request: ApprovalRequest, requestId: string): Omit<ApprovalEvent, 'signal' | 'state'> {
+  const { id, callId, tool, params, session, actorId, agentId, tenantId } = request;
+  return {
+    approvalId: id,
+    callId,
+    requestId,
+    tool,
+    params,
+    sessionKey: session.key,
+    actorId,
+    ...(agentId === undefined ? {} : { agentId }),
+    ...(tenantId === undefined ? {} : { tenantId }),
+    values: new Map(),
+  };
+}

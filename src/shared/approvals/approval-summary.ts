@@ -1,0 +1,30 @@
+/** What a list keeps of an approval: of what is large its beginning. One by itself is whole. */
+import type { ApprovalRequest, Decision } from './approval.ts';
+import { beginningOf, beginningOfText } from '../util/text/truncate-json.ts';
+
+/** Of each, so many characters of parameters and preview stand in a list. */
+const BRIEF_LENGTH = 16 * 1_024;
+
+/** What was asked, as it is when nothing of it is large. */
+export function briefRequest(request: ApprovalRequest, paramsJson: string): ApprovalRequest {
+  if (paramsJson.length <= BRIEF_LENGTH) return request;
+  const { params, justification, reason, amendment } = request;
+  return {
+    ...request,
+    params: beginningOf(params, BRIEF_LENGTH),
+    ...(justification === undefined ? {} : { justification: beginningOfText(justification, BRIEF_LENGTH) }),
+    reason: beginningOfText(reason, BRIEF_LENGTH),
+    ...(amendment === undefined ? {} : { amendment: beginningOf(amendment, BRIEF_LENGTH) }),
+  };
+}
+
+export function briefPreview<Shown extends { readonly details?: string }>(preview: Shown): Shown {
+  const { details = '' } = preview;
+  return details.length <= BRIEF_LENGTH ? preview : { ...preview, details: beginningOfText(details, BRIEF_LENGTH) };
+}
+
+export function briefDecision(decision: Decision): Decision {
+  const { params } = decision;
+  if (params === undefined || JSON.stringify(params).length <= BRIEF_LENGTH) return decision;
+  return { ...decision, params: beginningOf(params, BRIEF_LENGTH) };
+}

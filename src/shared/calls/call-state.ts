@@ -1,0 +1,176 @@
+/**
+ * The life of a call (R11; DESIGN, "Call lifecycle").
+ *
+ * inflight  claimed            recorded, and queued in the same step
+ *           awaiting-approval  waits for a person, without a worker slot
+ *           queued             waits for a worker
+ *           running            an attempt holds the newest fence
+ *           waiting-retry      an attempt failed; the next one is in the queue's delayed set
+ * done      a success, replayed to whoever asks again
+ * failed    an error, replayed until its key is free again; also an outcome that is not known
+ * cancelled by a caller; nothing runs under this record again, unless it is in doubt and resolved as retry
+ */
+import { type Failure, type FailureCode, PawlError } from '../errors/failure.ts';
+import type { Effects } from '../tools/tool.ts';
+
+export const CALL_STATES = ['inflight', 'done', 'failed', 'cancelled'] as const;
+export type CallState = (typeof CALL_STATES)[number];
+export const PHASES = ['claimed', 'awaiting-approval', 'queued', 'running', 'waiting-retry'] as const;
+export type Phase = (typeof PHASES)[number];
+
+/** What calls are looked for by; `unresolved`: the outcome is unknown, and an operator should find it out. */
+export const SOUGHT_STATES = [...CALL_STATES, ...PHASES, 'unresolved'] as const;
+export type SoughtState = (typeof SOUGHT_STATES)[number];
+
+/** Where a call stands: its end state, or the phase it is in. */
+export type Standing = Phase | Exclude<CallState, 'inflight'>;
+
+/** The legal transitions and the reason that each one carries. Everything else is refused. */
+export const TRANSITIONS: Readonly<Record<Standing, Partial<Readonly<Record<Standing, string>>>>> = {
+  claimed: { queued: 'enqueued', 'awaiting-approval': 'needs approval', cancelled: 'cancelled by a caller' },
+  'awaiting-approval': { queued: 'approved', failed: 'denied or expired', cancelled: 'cancelled by a caller' },
+  queued: { running: 'an attempt began', failed: 'refused before an attempt', cancelled: 'cancelled by a caller' },
+  running: {
+    running: 'the attempt was lost and another began',
+    'waiting-retry': 'the attempt failed and may be repeated',
+    queued: 'the attempt was handed back unspent',
+    done: 'the attempt succeeded',
+    failed: 'the attempt failed for good, or its outcome is unknown',
+    cancelled: 'cancelled by a caller',
+  },
+  'waiting-retry': {
+    running: 'an attempt began',
+    failed: 'refused before an attempt',
+    cancelled: 'cancelled by a caller',
+  },
+  done: {},
+  failed: {
+    'awaiting-approval': 'to run again, which a person must approve',
+    queued: 'resolved as retry, or asked again with bestEffort',
+    done: 'resolved as succeeded',
+    failed: 'resolved as failed',
+  },
+  cancelled: {
+    'awaiting-approval': 'to run again, which a person must approve',
+    queued: 'in doubt, and resolved as retry',
+    done: 'in doubt, and resolved as succeeded',
+    failed: 'in doubt, and resolved as failed',
+  },
+};
+
+/** The reason of a transition; throws for one that is not in the table. */
+export function transition(from: Standing, to: Standing): string {
+  const reason = TRANSITIONS[from][to];
+  if (reason === undefined)
+    throw new PawlError(
+      'CALL_NOT_RESOLVABLE',
+      `A call cannot go from ${from} to ${to}. From ${from} it can go to: ${Object.keys(TRANSITIONS[from]).join(', ') || 'nothing'}.`,
+    );
+  return reason;
+}
+
+/** How a cancellation ended. */
+export const SETTLEMENTS = ['cancelled-before-start', 'cancelled', 'unsettled', 'too-late'] as const;
+export type Settlement = (typeof SETTLEMENTS)[number];
+
+/**
+ * What to do with a call whose attempt began and left no record (DESIGN, decision 5). `isPoison`: the call is proven to take down each
+ * worker that runs it. `isAnswerable`: it can be asked for.
+ */
+export function recovery(
+  effects: Effects,
+  isPoison: boolean,
+  isAnswerable = false,
+): { readonly kind: 'run-again' | 'probe' } | { readonly kind: 'stop'; readonly code: FailureCode } {
+  if (effects === 'once' && !isAnswerable) return { kind: 'stop', code: 'OUTCOME_UNKNOWN' };
+  if (isPoison) return { kind: 'stop', code: 'POISONED' };
+  return { kind: effects === 'probe' || effects === 'once' ? 'probe' : 'run-again' };
+}
+
+const AFTER_THE_EFFECT: readonly string[] = [
+  'TIMEOUT',
+  'CANCELLED',
+  'OUTCOME_UNKNOWN',
+  'RESULT_TOO_LARGE',
+  'RESULT_INVALID',
+] satisfies FailureCode[];
+
+/** Whether an attempt that failed so may have had its effect. A tool that fails for good says itself that it did not do its work. */
+export function isInDoubt(effects: Effects, { code, retriable, nothingHappened, afterEffect }: Failure): boolean {
+  return (
+    effects !== 'none' && !nothingHappened && (retriable || afterEffect === true || AFTER_THE_EFFECT.includes(code))
+  );
+}
+
+/** Whether a second run of such a tool's call can never do harm, so that its calls never end in doubt. */
+export function isHarmless(effects: Effects | undefined): boolean {
+  return effects === 'none' || effects === 'idempotent';
+}
+
+/**
+ * Whether a call with these attempts is in doubt when it ends without a success: it may have had its effect, and a second run could
+ * do harm. Under the same key, a `keyed` tool runs again without harm, so that only a cancellation leaves its call in doubt.
+ */
+export function isKeptLong(
+  effects: Effects,
+  attempts: readonly Pick<AttemptRecord, 'status' | 'inDoubt'>[],
+  settlement?: Settlement,
+): boolean {
+  if (isHarmless(effects)) return false;
+  return settlement === 'unsettled' || (effects !== 'keyed' && leftInDoubt(attempts));
+}
+
+/** Whether one of these attempts may have had its effect. */
+export function leftInDoubt(attempts: readonly Pick<AttemptRecord, 'status' | 'inDoubt'>[]): boolean {
+  return attempts.some(({ status, inDoubt }) => inDoubt === true || status === 'lost');
+}
+
+/** Whether a cancelled attempt may have had its effect. */
+export function settlementOfAborted(effects: Effects, nothingHappened: boolean): Settlement {
+  return effects === 'none' || nothingHappened ? 'cancelled' : 'unsettled';
+}
+
+/** One attempt, as the record keeps it (R14, I4). */
+export interface AttemptRecord {
+  readonly attempt: number;
+  readonly fence: number;
+  readonly worker: string;
+  readonly startedAtMs: number;
+  readonly finishedAtMs: number;
+  readonly status: 'success' | 'error' | 'lost';
+  readonly retriable: boolean;
+  readonly errorCode?: string;
+  /** It failed, and may have had its effect all the same. */
+  readonly inDoubt?: true;
+  /** Digest of what it found, where workers have to agree (I11). */
+  readonly vote?: string;
+  /** Milliseconds until the next attempt, when one follows. */
+  readonly delayMs?: number;
+  /** Of the attempt's span, where traces are on. */
+  readonly traceparent?: string;
+}
+
+/** How long outcomes are replayed, milliseconds (R16). */
+export interface LedgerTtls {
+  readonly doneMs: number;
+  /** The key of a failed call is free again after this time; its record stays as long as that of a success. */
+  readonly failedMs: number;
+  readonly cancelledMs: number;
+}
+
+/** How long a record lives, and after which time its key is free to run again, where that is sooner. */
+export interface RecordLife {
+  readonly ttlMs: number;
+  readonly freeAfterMs?: number;
+}
+
+/** Of a call that failed; `own` is its tool's policy. */
+export function lifeOfFailure(
+  ttl: Pick<LedgerTtls, 'doneMs' | 'failedMs'>,
+  own: { readonly doneMs?: number | undefined; readonly failedMs?: number | undefined } = {},
+): RecordLife {
+  const freeAfterMs = own.failedMs ?? ttl.failedMs;
+  return { ttlMs: Math.max(own.doneMs ?? ttl.doneMs, freeAfterMs), freeAfterMs };
+}
+
+export const DEFAULT_TTLS: LedgerTtls = { doneMs: 24 * 3_600_000, failedMs: 5 * 60_000, cancelledMs: 24 * 3_600_000 };

@@ -1,0 +1,158 @@
+/**
+ * The seed's dedupe store (R13 to R16): one record for each idempotency key, claimed by one, finished once, kept for a while.
+ * The fleet keeps its calls in the ledger; runs without a fleet keep theirs in one of these.
+ *
+ * - All times of a record are the store's own (`now`): Redis' clock where several machines share it.
+ * - A record exists while `now <= expiresAtMs`. After that it does not, whether or not something has swept it.
+ * - `lockUntilMs` is a lease and frees nothing: whoever finds an in-flight record past its lease has found a run that left no
+ *   trace, and must decide what became of it before it takes the record over with `compareAndSet`.
+ * - Every write raises `version` by one.
+ */
+import type { CallState } from './call-state.ts';
+import { contractInvalid, MAX_KEY_BYTES } from './envelope.ts';
+import { PawlError } from '../errors/failure.ts';
+
+/** R14. JSON can say all of it. */
+export interface DedupeRecord {
+  readonly key: string;
+  readonly tool: string;
+  readonly idempotencyKey: string;
+  readonly state: CallState;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+  readonly expiresAtMs: number;
+  /** The span from the last change of state to `expiresAtMs`. */
+  readonly ttlMs: number;
+  readonly request: {
+    readonly sessionKey: string;
+    readonly actorId: string;
+    readonly requestId: string;
+    readonly toolCallId?: string;
+    readonly paramsDigest: string;
+  };
+  readonly execution?: {
+    /** Attempts that began. More than are listed: the last one left no record. */
+    readonly attemptCount: number;
+    readonly attempts: readonly DedupeAttempt[];
+  };
+  readonly payload?: unknown;
+  readonly error?: {
+    readonly code: string;
+    readonly message: string;
+    readonly terminal: boolean;
+    readonly shouldRetriable: boolean;
+  };
+  /** Lease of the run in flight. */
+  readonly lockUntilMs?: number;
+  /** For optimistic concurrency. Kept by the store: 1 when claimed. */
+  readonly version: number;
+}
+
+export interface DedupeAttempt {
+  readonly startedAtMs: number;
+  readonly finishedAtMs: number;
+  readonly status: 'success' | 'error';
+  readonly retriable: boolean;
+  readonly errorCode?: string;
+  /** It failed, and may have had its effect all the same. */
+  readonly inDoubt?: true;
+}
+
+/** R16. `lockMs` is the seed's in-flight TTL, read as a lease that is renewed while the run lives (DESIGN, ruling 6). */
+export const DEDUPE_DEFAULTS = {
+  maxKeys: 25_000,
+  doneMs: 24 * 3_600_000,
+  failedMs: 5 * 60_000,
+  lockMs: 2 * 60_000,
+} as const;
+
+export type FlushSelection =
+  | { readonly session: string; readonly tool?: never; readonly all?: never }
+  | { readonly tool: string; readonly session?: never; readonly all?: never }
+  | { readonly all: true; readonly session?: never; readonly tool?: never };
+
+/**
+ * Every method rejects with `CONTRACT_INVALID` for a key that is empty, longer than 1 KiB or not well-formed Unicode, and with
+ * `BACKEND_UNAVAILABLE` when the store cannot take the request now.
+ */
+export interface DedupeStore {
+  /** Claims a key: of any number who ask at once, one creates. */
+  setIfNotExists(
+    record: DedupeRecord,
+  ): Promise<{ readonly created: true } | { readonly created: false; readonly existing: DedupeRecord }>;
+  get(key: string): Promise<DedupeRecord | undefined>;
+  /** Puts `next` in place of the record if that still has the version; the answer tells what stands there otherwise. */
+  compareAndSet(
+    key: string,
+    expectedVersion: number,
+    next: DedupeRecord,
+  ): Promise<
+    | { readonly swapped: true; readonly version: number }
+    | { readonly swapped: false; readonly existing: DedupeRecord | undefined }
+  >;
+  /** Whether there was one. */
+  delete(key: string): Promise<boolean>;
+  keysOfSession(sessionKey: string): Promise<string[]>;
+  keysOfTool(tool: string): Promise<string[]>;
+  /** Drops the records of a session, of a tool, or all, in flight or not. Answers how many. */
+  flush(selection: FlushSelection): Promise<number>;
+  /** The janitor: makes room that expired records still take. Answers how many. */
+  sweep(): Promise<number>;
+  /** Records that exist. */
+  size(): Promise<number>;
+  /** The clock of the records' times, milliseconds since the epoch. */
+  now(): Promise<number>;
+}
+
+/** A record as stores keep it: as text, beside what they look at. */
+export interface StoredRecord extends Pick<DedupeRecord, 'key' | 'tool' | 'state' | 'expiresAtMs' | 'version'> {
+  readonly sessionKey: string;
+  readonly json: string;
+}
+
+/** Checks what is about to be stored; throws `CONTRACT_INVALID`. */
+export function storedRecord(given: DedupeRecord, version: number, key = given.key): StoredRecord {
+  const record = { ...given, key, version };
+  const { tool, state, expiresAtMs, request } = record;
+  checkKey(key);
+  checkText('tool', tool);
+  checkText('request.sessionKey', request.sessionKey);
+  if (!Number.isSafeInteger(expiresAtMs))
+    throw contractInvalid([{ path: 'expiresAtMs', message: `must be whole milliseconds; got ${expiresAtMs}` }]);
+  return { key, tool, state, expiresAtMs, version, sessionKey: request.sessionKey, json: textOf(record) };
+}
+
+function textOf(record: DedupeRecord): string {
+  try {
+    return JSON.stringify(record);
+  } catch (error) {
+    const message = `holds what JSON cannot say: ${error instanceof Error ? error.message : String(error)}`;
+    throw contractInvalid([{ path: 'record', message }]);
+  }
+}
+
+export function checkKey(key: string): void {
+  checkText('key', key);
+  if (key === '') throw contractInvalid([{ path: 'key', message: 'must not be empty' }]);
+  if (Buffer.byteLength(key) > MAX_KEY_BYTES)
+    throw contractInvalid([{ path: 'key', message: `must be at most ${MAX_KEY_BYTES} bytes of UTF-8` }]);
+}
+
+/** A text without a UTF-8 form of its own would share its place with others. */
+function checkText(path: string, text: string): void {
+  if (!text.isWellFormed()) throw contractInvalid([{ path, message: 'must be well-formed Unicode' }]);
+}
+
+/** Whether a record exists at a time of its store's clock. */
+export function exists(record: Pick<DedupeRecord, 'expiresAtMs'>, nowMs: number): boolean {
+  return nowMs <= record.expiresAtMs;
+}
+
+/** What a full store answers when all that it holds is in flight: nothing may be forgotten, so nothing can be claimed. */
+export function storeIsFull(size: number): PawlError {
+  return new PawlError(
+    'BACKEND_UNAVAILABLE',
+    `The dedupe store is full: all of its ${size} records are in flight. Try again when calls have ended.`,
+    { details: { size } },
+  );
+}

@@ -1,0 +1,241 @@
+/**
+ * The contract: `ToolCallEnvelope` 1.1 goes in, `ToolResultEnvelope` comes out (R1 to R7). Field names are the seeds'.
+ */
+import { z } from 'zod';
+import type { CircuitState } from '../circuits/circuit-breaker.ts';
+import { type Issue, PawlError } from '../errors/failure.ts';
+import { MAX_WAIT_MS } from '../util/time.ts';
+
+export const CONTRACT_VERSION = '1.1';
+/** Of the idempotency key, in UTF-8 bytes. */
+export const MAX_KEY_BYTES = 1_024;
+
+/** An object as it was sent: zod's own records lose a member that is called `__proto__`. */
+export const jsonObjectSchema = z
+  .unknown()
+  .refine((value) => typeof value === 'object' && value !== null && !Array.isArray(value), 'must be an object')
+  .meta({
+    type: 'object',
+    propertyNames: { type: 'string' },
+    additionalProperties: {},
+  }) as unknown as z.ZodType<Record<string, unknown>>;
+
+const UUIDV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/i;
+const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i;
+/** Of everything that names a record: a text without a UTF-8 form of its own would share its record with others. */
+export const identifierSchema = z
+  .string()
+  .min(1)
+  .max(256)
+  .refine((text) => text.isWellFormed(), { error: 'must be well-formed Unicode' });
+/** A place in a trace, as W3C's Trace Context has it; undefined for what is none, which the standard asks to leave out. */
+export function traceparentIn(given: unknown): string | undefined {
+  const isOne = typeof given === 'string' && /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/.test(given);
+  return isOne ? given : undefined;
+}
+
+const milliseconds = z.number().int().positive().max(MAX_WAIT_MS);
+
+export const idempotencyKeySchema = z
+  .string()
+  .min(1, 'must not be empty')
+  .refine((key) => Buffer.byteLength(key) <= MAX_KEY_BYTES, {
+    error: `must be at most ${MAX_KEY_BYTES} bytes of UTF-8`,
+  });
+
+/** A string as RFC 9651 writes it, in quotes (draft-ietf-httpapi-idempotency-key-header); a bare one is taken as it is. */
+export function keyOfHeader(text: string): string {
+  return /^"(?:[^"\\]|\\["\\])*"$/.test(text) ? text.slice(1, -1).replaceAll(/\\(.)/g, '$1') : text;
+}
+
+/** The same without a list of faults. */
+export function isIdempotencyKey(key: unknown): key is string {
+  return typeof key === 'string' && key !== '' && Buffer.byteLength(key) <= MAX_KEY_BYTES;
+}
+
+/** The largest that the contract knows. Of a caller that names none: it does not bound what tool and operator allow. */
+export const LARGEST_RETRY_BUDGET = Object.freeze({ maxAttempts: 100, maxElapsedMs: 24 * 3_600_000 });
+
+export const toolCallEnvelopeSchema = z.strictObject({
+  contractVersion: z.literal(CONTRACT_VERSION),
+  requestId: z.string().refine((id) => UUIDV7.test(id) || ULID.test(id), { error: 'must be a UUIDv7 or a ULID' }),
+  toolCallId: identifierSchema.optional(),
+  toolName: identifierSchema,
+  toolNamespace: identifierSchema,
+  target: z.strictObject({
+    agentId: identifierSchema.optional(),
+    sessionKey: identifierSchema,
+    actorId: identifierSchema,
+    workspaceId: identifierSchema.optional(),
+    correlationId: identifierSchema.optional(),
+    tenantId: identifierSchema.optional(),
+  }),
+  payload: z.strictObject({
+    version: z.literal('1.0'),
+    params: jsonObjectSchema,
+    idempotencyKey: idempotencyKeySchema.optional(),
+    callHints: z
+      .strictObject({
+        safetyCritical: z.boolean().optional(),
+        expectedRetrySafe: z.boolean().optional(),
+        timeoutMs: milliseconds.optional(),
+      })
+      .optional(),
+  }),
+  transport: z.strictObject({
+    dedupeMode: z.enum(['enforced', 'bestEffort', 'disabled']),
+    retryBudget: z.strictObject({
+      maxAttempts: z.number().int().min(1).max(LARGEST_RETRY_BUDGET.maxAttempts),
+      maxElapsedMs: z.number().int().min(0).max(LARGEST_RETRY_BUDGET.maxElapsedMs),
+    }),
+    circuitBreakerHint: z.enum(['tool', 'dependency', 'global']).optional(),
+  }),
+  control: z.strictObject({
+    deadlineAtMs: z.number().int().positive().optional(),
+    requestTags: z.array(z.string().max(128)).max(32).optional(),
+    fromHook: z.string().max(256).optional(),
+  }),
+  trace: z.strictObject({
+    traceparent: z.string().max(128).optional(),
+    baggage: z.record(z.string(), z.string()).optional(),
+  }),
+});
+export type ToolCallEnvelope = z.output<typeof toolCallEnvelopeSchema>;
+export type DedupeMode = ToolCallEnvelope['transport']['dedupeMode'];
+
+export const RESULT_STATUSES = [
+  'success',
+  'error',
+  'retriable_error',
+  'retry_exhausted',
+  'circuit_open',
+  'timeout',
+] as const;
+export type ResultStatus = (typeof RESULT_STATUSES)[number];
+
+const circuitStateSchema = z.enum(['CLOSED', 'OPEN', 'HALF_OPEN', 'FORCED_OPEN']) satisfies z.ZodType<CircuitState>;
+
+export const resultErrorSchema = z.object({
+  code: z.string(),
+  message: z.string(),
+  /** Another try could help. */
+  retriable: z.boolean(),
+  /** Pawl used up the attempts, or the same call would fail again. */
+  terminal: z.boolean(),
+  breakerState: circuitStateSchema.optional(),
+  /** Where the request was wrong. */
+  issues: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
+  retryAfterMs: z.number().optional(),
+  /** The call failed and may have had its effect all the same: calling again could have it twice. */
+  mayHaveHappened: z.literal(true).optional(),
+});
+
+export const toolResultEnvelopeSchema = z.object({
+  requestId: z.string(),
+  callId: z.string().optional(),
+  status: z.enum(RESULT_STATUSES),
+  fromCache: z.boolean(),
+  cache: z
+    .object({ matchedOn: z.enum(['inflight', 'completed']), ageMs: z.number(), keyFingerprint: z.string() })
+    .optional(),
+  toolName: z.string(),
+  durationMs: z.number(),
+  attempts: z.number().int(),
+  output: z.object({ content: z.unknown(), metadata: z.record(z.string(), z.unknown()).optional() }).optional(),
+  error: resultErrorSchema.optional(),
+  retriedBy: z
+    .array(z.object({ attempt: z.number().int(), delayMs: z.number(), reasonCode: z.string(), latencyMs: z.number() }))
+    .optional(),
+});
+
+export type ResultError = z.output<typeof resultErrorSchema>;
+export type RetriedBy = NonNullable<z.output<typeof toolResultEnvelopeSchema>['retriedBy']>[number];
+
+interface ResultBase {
+  readonly requestId: string;
+  /** Names the call in every command and URL; absent when the call was refused before it existed. */
+  readonly callId?: string;
+  readonly fromCache: boolean;
+  readonly cache?: {
+    readonly matchedOn: 'inflight' | 'completed';
+    readonly ageMs: number;
+    readonly keyFingerprint: string;
+  };
+  readonly toolName: string;
+  readonly durationMs: number;
+  readonly attempts: number;
+  readonly retriedBy?: readonly RetriedBy[];
+}
+
+/** How a call ended (R7). `status === 'success'` narrows to the one variant with `output`. */
+export type ToolResultEnvelope<Output = unknown> =
+  | (ResultBase & {
+      readonly status: 'success';
+      readonly output: { readonly content: Output; readonly metadata?: Readonly<Record<string, unknown>> };
+      readonly error?: never;
+    })
+  | (ResultBase & {
+      readonly status: Exclude<ResultStatus, 'success'>;
+      readonly error: ResultError;
+      readonly output?: never;
+    });
+
+/** Validates an envelope; throws `CONTRACT_INVALID` with the path of every fault (TR-1). */
+export function parseEnvelope(value: unknown): ToolCallEnvelope {
+  const parsed = toolCallEnvelopeSchema.safeParse(value);
+  if (!parsed.success) throw contractInvalid(issuesOf(parsed.error));
+  const { data } = parsed;
+  const params = withEveryName(data.payload.params, (value as ToolCallEnvelope).payload.params);
+  return params === data.payload.params ? data : { ...data, payload: { ...data.payload, params } };
+}
+
+/** Parameters as they were given: the schema library leaves out a member that is called `__proto__`. */
+export function withEveryName<Params extends Readonly<Record<string, unknown>>>(
+  parsed: Params,
+  given: unknown,
+): Params {
+  return typeof given === 'object' && given !== null && Object.hasOwn(given, '__proto__')
+    ? { ...(given as Params) }
+    : parsed;
+}
+
+const TURN_TAG = 'turn:';
+
+/** How a call says which of the model's turns it belongs to: the tag `turn:ID` of `control.requestTags`. */
+export function turnTag(turnId: string): string {
+  return `${TURN_TAG}${turnId}`;
+}
+
+/** The turn that a call belongs to, where its caller names one. */
+export function turnOf({ control }: Pick<ToolCallEnvelope, 'control'>): string | undefined {
+  return control.requestTags?.find((tag) => tag.startsWith(TURN_TAG))?.slice(TURN_TAG.length);
+}
+
+export function contractInvalid(issues: readonly Issue[]): PawlError {
+  const listed = issues
+    .map((issue) => `${issue.path === '' ? 'the envelope' : issue.path}: ${issue.message}`)
+    .join('; ');
+  return new PawlError('CONTRACT_INVALID', `The call does not follow contract ${CONTRACT_VERSION}: ${listed}.`, {
+    issues,
+  });
+}
+
+export function issuesOf(error: z.ZodError): Issue[] {
+  return error.issues.map((issue) => ({ path: issue.path.map(String).join('.'), message: issue.message }));
+}
+
+/** The contract's JSON Schemas, as published with the package (R35). */
+export function contractSchemas(): { toolCallEnvelope: object; toolResultEnvelope: object } {
+  return {
+    toolCallEnvelope: {
+      $id: 'https://pawl.dev/schemas/tool-call-envelope-1.1.json',
+      title: 'ToolCallEnvelope',
+      ...z.toJSONSchema(toolCallEnvelopeSchema, { target: 'draft-2020-12', io: 'input' }),
+    },
+    toolResultEnvelope: {
+      $id: 'https://pawl.dev/schemas/tool-result-envelope-1.1.json',
+      title: 'ToolResultEnvelope',
+      ...z.toJSONSchema(toolResultEnvelopeSchema, { target: 'draft-2020-12' }),
+    },
+  };
+}

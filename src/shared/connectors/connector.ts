@@ -1,0 +1,202 @@
+/**
+ * HTTP connectors (I8, I14, I16, I17): one declared request for each capability. The model fills in parameters that the declaration
+ * names, and nothing else: host, method and path are the operator's.
+ */
+import { z } from 'zod';
+import { expressionFault } from './jmespath.ts';
+import { parameterStyleSchema } from './parameter-style.ts';
+import { startOf } from '../util/text/text-cut.ts';
+
+export const CONNECTOR_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
+const name = z.string().min(1).max(256);
+const headerName = z.string().regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/, 'must be a header name');
+const expression = z
+  .string()
+  .min(1)
+  .max(4_096)
+  .superRefine((text, context) => {
+    const fault = expressionFault(text);
+    if (fault !== undefined) context.addIssue({ code: 'custom', message: `must be a JMESPath expression: ${fault}` });
+  });
+/** Text with `{parameter}` and `{secret:NAME}` in it. */
+const template = z.string().max(8_192);
+
+/** Where a secret comes from, in the worker. What a worker gives out is for its own configuration to say (`connectors.secrets`). */
+const secretSchema = z.union([
+  z.strictObject({ env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be the name of an environment variable') }),
+  z.strictObject({ file: z.string().startsWith('/', 'must be an absolute path') }),
+  z.strictObject({ exec: z.tuple([z.string().startsWith('/', 'must be an absolute path')]).rest(z.string()) }),
+]);
+export type SecretSource = z.output<typeof secretSchema>;
+
+const argumentSchema = z.strictObject({
+  in: z.enum(['path', 'query', 'header', 'body']),
+  /** As the service calls it. Default: the parameter's own name. */
+  name: name.optional(),
+  /** Of a list or an object in the query, or in a form. */
+  style: parameterStyleSchema.default('repeat'),
+});
+export type ConnectorArgument = z.output<typeof argumentSchema>;
+
+const paginationSchema = z.discriminatedUnion('by', [
+  /** The address of the next page stands in the `Link` header, as `rel="next"`. */
+  z.strictObject({ by: z.literal('link'), items: expression.optional(), maxPages: pages(), maxItems: items() }),
+  /** The next page's cursor, or its address, stands in the answer. */
+  z.strictObject({
+    by: z.literal('cursor'),
+    items: expression,
+    /** JMESPath of the cursor; absent, null or empty on the last page. */
+    cursor: expression,
+    /** The query parameter that takes it; without one, the cursor is an address. */
+    parameter: name.optional(),
+    maxPages: pages(),
+    maxItems: items(),
+  }),
+  /** Pages are counted; an empty one is the last. */
+  z.strictObject({
+    by: z.literal('page'),
+    items: expression,
+    parameter: name,
+    first: z.number().int().min(0).default(1),
+    maxPages: pages(),
+    maxItems: items(),
+  }),
+]);
+function pages() {
+  return z.number().int().min(1).max(100).default(5);
+}
+function items() {
+  return z.number().int().min(1).max(100_000).default(1_000);
+}
+export type Pagination = z.output<typeof paginationSchema>;
+
+/** `routing` of a spec of kind `http`. */
+export const connectorSchema = z
+  .strictObject({
+    method: z.enum(CONNECTOR_METHODS),
+    /** `https://api.example.com/repos/{owner}/{repo}`: placeholders stand in the path alone. */
+    url: z.string().max(4_096),
+    /** What is always sent. */
+    query: z.record(name, template).default({}),
+    headers: z.record(headerName, template).default({}),
+    secrets: z.record(z.string().regex(/^[A-Za-z][A-Za-z0-9_-]*$/), secretSchema).default({}),
+    /** Where parameters go. One that is not named here goes into the path where that has its name, else into the query or the body. */
+    arguments: z.record(name, argumentSchema).default({}),
+    body: z.enum(['json', 'form', 'text', 'none']).default('json'),
+    /** One parameter whose value is the whole body. */
+    bodyFrom: name.optional(),
+    /** Of lists and objects in a form that is one parameter. */
+    formStyle: parameterStyleSchema.default('repeat'),
+    /** JMESPath over the answer's JSON: what the model gets. */
+    result: expression.optional(),
+    pagination: paginationSchema.optional(),
+    /** The only hosts that may be asked, redirects included; `*.example.com` for all below. Default: the URL's own. */
+    allow: z
+      .strictObject({
+        hosts: z.array(z.string().min(1)).min(1),
+        methods: z.array(z.enum(CONNECTOR_METHODS)).min(1),
+        /** Patterns in which `*` stands for any text. */
+        paths: z.array(z.string().startsWith('/')).min(1),
+      })
+      .partial()
+      .default({}),
+    /** Over the whole fleet; connectors that name one credential share its limits. */
+    limits: z
+      .strictObject({
+        credential: name.optional(),
+        concurrency: z.number().int().min(1).max(10_000).optional(),
+        perSecond: z.number().int().min(1).max(10_000).optional(),
+      })
+      .default({}),
+    maxRequestBytes: z
+      .number()
+      .int()
+      .min(1)
+      .max(16 * 1_024 * 1_024)
+      .default(1_024 * 1_024),
+    maxResponseBytes: z
+      .number()
+      .int()
+      .min(1)
+      .max(16 * 1_024 * 1_024)
+      .default(4 * 1_024 * 1_024),
+    /** The header that takes the call's idempotency key, where the service knows such keys. */
+    idempotencyHeader: headerName.optional(),
+    /** Statuses outside 2xx that are answers and no failures: the model gets what the service says. */
+    accept: z.array(z.number().int().min(300).max(499)).default([]),
+  })
+  .superRefine((connector, context) => {
+    for (const { path, message } of connectorFaults(connector))
+      context.addIssue({ code: 'custom', path: [...path], message });
+  });
+export type Connector = z.output<typeof connectorSchema>;
+
+const PLACEHOLDER = /\{([^{}]*)\}/g;
+
+/** What the shape of a declaration cannot say. */
+function connectorFaults(connector: {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly query: Readonly<Record<string, string>>;
+  readonly secrets: Readonly<Record<string, unknown>>;
+  readonly allow: {
+    readonly hosts?: readonly string[] | undefined;
+    readonly methods?: readonly string[] | undefined;
+    readonly paths?: readonly string[] | undefined;
+  };
+}): { readonly path: readonly string[]; readonly message: string }[] {
+  const { method, url, headers, query, secrets, allow } = connector;
+  const faults: { path: string[]; message: string }[] = [];
+  const bare = url.replaceAll(PLACEHOLDER, 'x');
+  const parsed = URL.canParse(bare) ? new URL(bare) : undefined;
+  if (parsed === undefined || !['http:', 'https:'].includes(parsed.protocol))
+    faults.push({
+      path: ['url'],
+      message: `must be an http: or https: address; got ${JSON.stringify(startOf(url, 200))}`,
+    });
+  else {
+    if (/\{/.test(originOf(url)))
+      faults.push({ path: ['url'], message: 'must name its host: placeholders stand in the path alone' });
+    if (/[?#]/.test(url))
+      faults.push({
+        path: ['url'],
+        message: 'must have no query and no fragment: `query` and `arguments` say what is sent',
+      });
+    if (parsed.username !== '' || parsed.password !== '')
+      faults.push({ path: ['url'], message: 'must hold no credentials: use a header with {secret:NAME}' });
+    if (allow.hosts !== undefined && !allow.hosts.some((pattern) => hostMatches(pattern, parsed)))
+      faults.push({ path: ['allow', 'hosts'], message: `must contain the host of the URL, ${parsed.host}` });
+  }
+  if (allow.methods !== undefined && !allow.methods.includes(method))
+    faults.push({ path: ['allow', 'methods'], message: `must contain the method, ${method}` });
+  const named = (text: string) => [...text.matchAll(PLACEHOLDER)].map(([, placed = '']) => placed);
+  for (const [field, templates] of [
+    ['headers', headers],
+    ['query', query],
+  ] as const)
+    for (const [key, text] of Object.entries(templates))
+      for (const placed of named(text))
+        if (placed.startsWith('secret:') && !Object.hasOwn(secrets, placed.slice('secret:'.length)))
+          faults.push({
+            path: [field, key],
+            message: `names the secret ${placed.slice('secret:'.length)}, which secrets does not declare`,
+          });
+  return faults;
+}
+
+/** Scheme and authority of a template, up to the first slash of its path. */
+function originOf(url: string): string {
+  return /^[a-z]+:\/\/[^/?#]*/i.exec(url)?.[0] ?? url;
+}
+
+/** `host`, `host:port`, or `*.domain` for all names below a domain. */
+export function hostMatches(pattern: string, url: URL): boolean {
+  const wanted = pattern.toLowerCase();
+  if (wanted.startsWith('*.')) return url.hostname.endsWith(wanted.slice(1)) && url.hostname.length > wanted.length - 1;
+  return (
+    wanted === url.hostname ||
+    wanted === url.host ||
+    wanted === `${url.hostname}:${url.port || (url.protocol === 'https:' ? '443' : '80')}`
+  );
+}

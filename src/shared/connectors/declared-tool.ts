@@ -1,0 +1,246 @@
+/**
+ * A tool that is declared while the system runs (I2, I7, I8): its executor is compiled into the workers, and what it does is
+ * a versioned record in Redis that the `admin` role edits. Three kinds: `http` (a connector), `mcp` (a tool of an MCP server)
+ * and `dynamic` (run by an outside client). A fourth record, `code`, only switches a tool of the workers' own.
+ */
+import { z } from 'zod';
+import { operationCostsSchema } from '../limits/budget.ts';
+import { connectorSchema } from './connector.ts';
+import { TRUST_CLASSES } from '../calls/consensus.ts';
+import { EFFECTS } from '../retries/effects.ts';
+import { issuesOf } from '../calls/envelope.ts';
+import { type Issue, PawlError } from '../errors/failure.ts';
+import { canonicalJson, digest } from '../calls/call-id.ts';
+import { mcpRoutingSchema } from './mcp.ts';
+import { type ToolRule, toolRuleSchema } from '../policy/policy-file.ts';
+import { compileSchema, type JsonSchema } from '../schema/schema.ts';
+import { sanitizeSchema } from '../schema/schema-sanitize.ts';
+import { DEFAULT_NAMESPACE, DEFAULT_TIMEOUT_MS, TIERS } from '../tools/tool.ts';
+
+/** Kinds of tools that can be declared. */
+export const SPEC_KINDS = ['http', 'mcp', 'dynamic'] as const;
+export type SpecKind = (typeof SPEC_KINDS)[number];
+
+const schemaSchema = z.record(z.string(), z.unknown());
+const count = z.number().int().min(0);
+const circuitName = z.string().min(1).max(256);
+const votersSchema = z
+  .number()
+  .int()
+  .min(3)
+  .max(99)
+  .refine((voters) => voters % 2 === 1, 'must be odd');
+const bytes = z.number().int().min(1);
+
+const common = {
+  version: z.string().regex(/^\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?$/, 'must be a semantic version'),
+  title: z.string().min(1).max(256).optional(),
+  description: z.string().min(1).max(8_192),
+  tier: z.enum(TIERS).optional(),
+  effects: z.enum(EFFECTS).exclude(['probe']).optional(),
+  annotations: z
+    .strictObject({
+      readOnlyHint: z.boolean(),
+      destructiveHint: z.boolean(),
+      idempotentHint: z.boolean(),
+      openWorldHint: z.boolean(),
+      editHint: z.boolean(),
+      title: z.string(),
+      taskSupport: z.enum(['forbidden', 'optional', 'required']),
+    })
+    .partial()
+    .default({}),
+  inputSchema: schemaSchema,
+  outputSchema: schemaSchema.optional(),
+  trustClass: z.enum(TRUST_CLASSES).default('BestEffort'),
+  /** How many workers run a call of the class `ConsensusRequired`: an odd number. */
+  voters: votersSchema.optional(),
+  /** Time limit of one attempt. */
+  timeoutMs: z.number().int().min(1).max(3_600_000).default(DEFAULT_TIMEOUT_MS),
+  maxResultBytes: bytes.optional(),
+  maxOutputBytes: bytes.optional(),
+  budget: z
+    .strictObject({
+      costUnits: z.number().min(0),
+      costs: operationCostsSchema,
+      maxCallsPerTurn: count,
+      maxCallsPerSession: count,
+    })
+    .partial()
+    .optional(),
+  /** Restricts calls as a tool's rule in the policy file does; it never allows what another layer denies. */
+  policy: toolRuleSchema.optional(),
+  circuit: z.strictObject({ dependency: circuitName, targetParameter: circuitName }).partial().optional(),
+  enabled: z.boolean().default(true),
+  /** False: can be switched off and on, and otherwise neither changed nor removed. */
+  mutable: z.boolean().default(true),
+};
+
+/** How many calls are handed to clients at a time, all clients together; the others wait in the queue. */
+const dynamicRoutingSchema = z
+  .strictObject({ concurrency: z.number().int().min(1).max(10_000).default(4) })
+  .prefault({});
+
+/** What `PUT /v1/tools/{name}` takes. */
+export const putSpecSchema = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('http'), ...common, routing: connectorSchema }),
+  z.strictObject({ kind: z.literal('mcp'), ...common, routing: mcpRoutingSchema }),
+  z.strictObject({ kind: z.literal('dynamic'), ...common, routing: dynamicRoutingSchema }),
+]);
+export type PutSpec = z.input<typeof putSpecSchema>;
+type ParsedSpec = z.output<typeof putSpecSchema>;
+
+/** Who wrote a revision, and when by Redis' clock. */
+interface Revision {
+  readonly name: string;
+  readonly namespace: string;
+  /** 1 for the first; grows with each change, removals included. */
+  readonly revision: number;
+  readonly updatedAtMs: number;
+  readonly updatedBy: string;
+}
+
+/** Fields that are in force whatever definition a call was validated with. */
+type Switches = 'enabled' | 'mutable';
+
+/** A declared tool as stored. */
+export type ToolSpecRecord = ParsedSpec &
+  Revision & {
+    readonly tier: (typeof TIERS)[number];
+    readonly effects: Exclude<(typeof EFFECTS)[number], 'probe'>;
+    /** Digest of all that decides what a call does: two revisions that differ in their switches alone share it. */
+    readonly definition: string;
+  };
+export type SpecOf<Kind extends SpecKind> = Extract<ToolSpecRecord, { kind: Kind }>;
+
+/** The switch of a tool that workers bring along. */
+export interface CodeSwitchRecord extends Revision {
+  readonly kind: 'code';
+  readonly enabled: boolean;
+  readonly mutable: boolean;
+}
+
+/** Stands where a tool was removed, so that revisions go on and queued calls of it are refused. */
+export interface RemovedRecord extends Revision {
+  readonly kind: 'removed';
+}
+
+export type RegistryRecord = ToolSpecRecord | CodeSwitchRecord | RemovedRecord;
+
+export function isToolSpec(record: RegistryRecord | undefined): record is ToolSpecRecord {
+  return record !== undefined && record.kind !== 'code' && record.kind !== 'removed';
+}
+
+/** What the registry says of calls of a tool: a layer of policy that only restricts. */
+export interface RegistryRule {
+  readonly enabled: boolean;
+  readonly reason?: string;
+  readonly rule?: ToolRule;
+}
+
+export function ruleOf(record: RegistryRecord | undefined): RegistryRule | undefined {
+  if (record === undefined) return undefined;
+  if (record.kind === 'removed') return { enabled: false, reason: 'the tool was removed from the registry' };
+  return {
+    enabled: record.enabled,
+    ...(record.enabled ? {} : { reason: 'the tool is disabled in the registry' }),
+    ...(isToolSpec(record) && record.policy !== undefined ? { rule: record.policy } : {}),
+  };
+}
+
+const NAME = /^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/;
+const NAMESPACE = /^[a-zA-Z][a-zA-Z0-9_.-]{0,127}$/;
+
+/** `name`, or `namespace.name`; the last dot divides. Throws `CONTRACT_INVALID`. */
+export function parseToolName(text: string): { readonly namespace: string; readonly name: string } {
+  const dot = text.lastIndexOf('.');
+  const namespace = dot === -1 ? DEFAULT_NAMESPACE : text.slice(0, dot);
+  const name = text.slice(dot + 1);
+  if (!NAME.test(name))
+    throw invalid([
+      { path: 'name', message: `must be a letter and up to 63 letters, digits, _ or -; got ${JSON.stringify(name)}` },
+    ]);
+  if (!NAMESPACE.test(namespace))
+    throw invalid([
+      {
+        path: 'namespace',
+        message: `must be a letter and up to 127 letters, digits, _, . or -; got ${JSON.stringify(namespace)}`,
+      },
+    ]);
+  return { namespace, name };
+}
+
+export interface CheckedSpec {
+  readonly record: ToolSpecRecord;
+  /** What was changed in foreign schemas to make them usable. */
+  readonly changes: readonly string[];
+}
+
+/** The record that a declaration makes. Throws `CONTRACT_INVALID` with every fault. */
+export function specRecord(given: unknown, revision: Revision): CheckedSpec {
+  const parsed = putSpecSchema.safeParse(given);
+  if (!parsed.success) throw invalid(issuesOf(parsed.error));
+  const spec = parsed.data;
+  const tier = spec.tier ?? defaultTier(spec);
+  const effects = spec.effects ?? specEffects(spec, tier);
+  if (tier === 'read-only' && effects !== 'none')
+    throw invalid([{ path: 'effects', message: `must be none in the read-only tier; got ${effects}` }]);
+  if (spec.trustClass === 'ConsensusRequired' && tier !== 'read-only')
+    throw invalid([{ path: 'trustClass', message: `ConsensusRequired is for the read-only tier; got ${tier}` }]);
+  // C21: what a client of ours does with a call is not ours to know.
+  if (spec.kind === 'dynamic' && tier === 'read-only')
+    throw invalid([{ path: 'tier', message: 'must not be read-only: dynamic tools always count as mutating' }]);
+  if (spec.kind === 'dynamic' && effects === 'none')
+    throw invalid([{ path: 'effects', message: 'must not be none: dynamic tools always count as mutating' }]);
+  const input = usableSchema(spec.inputSchema, 'inputSchema', 'parameters');
+  const output =
+    spec.outputSchema === undefined ? undefined : usableSchema(spec.outputSchema, 'outputSchema', 'output');
+  const content = {
+    ...spec,
+    tier,
+    effects,
+    inputSchema: input.schema,
+    ...(output === undefined ? {} : { outputSchema: output.schema }),
+  };
+  return {
+    record: { ...content, ...revision, definition: definitionOf(content, revision) } as ToolSpecRecord,
+    changes: [...input.changes, ...(output?.changes ?? [])],
+  };
+}
+
+function definitionOf(
+  { enabled: _, mutable: __, ...content }: Pick<ParsedSpec, Switches> & object,
+  { namespace, name }: Revision,
+): string {
+  return digest(canonicalJson(['spec', namespace, name, content]));
+}
+
+/** Reading over HTTP is read-only; whatever else goes out into the world is of the system tier. */
+function defaultTier(spec: ParsedSpec): ToolSpecRecord['tier'] {
+  if (spec.kind !== 'http') return 'system';
+  return ['GET', 'HEAD'].includes(spec.routing.method) ? 'read-only' : 'system';
+}
+
+/** By RFC 9110 a repeated PUT or DELETE ends in the same state; a service that knows idempotency keys answers the same. */
+function specEffects(spec: ParsedSpec, tier: ToolSpecRecord['tier']): ToolSpecRecord['effects'] {
+  if (tier === 'read-only') return 'none';
+  if (spec.kind !== 'http') return 'once';
+  if (spec.routing.idempotencyHeader !== undefined) return 'keyed';
+  return ['PUT', 'DELETE', 'GET', 'HEAD'].includes(spec.routing.method) ? 'idempotent' : 'once';
+}
+
+function usableSchema(foreign: JsonSchema, path: string, of: 'parameters' | 'output') {
+  const sanitized = sanitizeSchema(foreign, of);
+  try {
+    // What is too costly is refused here, whoever sent it.
+    compileSchema(sanitized.schema);
+  } catch (error) {
+    throw invalid([{ path, message: error instanceof Error ? error.message : String(error) }]);
+  }
+  return { schema: sanitized.schema, changes: sanitized.changes.map((change) => `${path}.${change}`) };
+}
+
+function invalid(issues: readonly Issue[]): PawlError {
+  const listed = issues.map(({ path, message }) => `${path === '' ? 'it' : path}: ${message}`).join('; ');
+  return new PawlError('CONTRACT_INVALID', `The tool cannot be declared: ${listed}.`, { issues });
+}

@@ -1,0 +1,33 @@
+/** JMESPath: what of an answer is wanted, said in a declaration. */
+import { compile, search } from '@jmespath-community/jmespath';
+import { PawlError } from '../errors/failure.ts';
+
+/** Why a text is no expression; undefined when it is one. */
+export function expressionFault(expression: string): string | undefined {
+  try {
+    compile(expression);
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+/** Throws `RESULT_INVALID` when the value is not of a kind that the expression works on. */
+export function evaluateExpression(expression: string, value: unknown): unknown {
+  try {
+    return search((value ?? null) as Parameters<typeof search>[0], expression);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new PawlError(
+      'RESULT_INVALID',
+      `The expression ${JSON.stringify(expression)} does not fit what the service answered: ${why}`,
+      {
+        cause: error,
+      },
+    );
+  }
+}
+
+export function isEmpty(value: unknown): boolean {
+  return value === undefined || value === null || value === '';
+}

@@ -1,0 +1,311 @@
+/**
+ * MCP servers as tools (C20, C22): how a server is reached, what its tools are called here, in which tier they run, and what was
+ * accepted of them. A server is somebody else's program: what it says of itself informs, and lowers nothing.
+ */
+import { z } from 'zod';
+import type { Effects } from '../retries/effects.ts';
+import { canonicalJson, digest } from '../calls/call-id.ts';
+import type { JsonSchema } from '../schema/schema.ts';
+import { startOf } from '../util/text/text-cut.ts';
+import { TIERS, type Tier, type ToolAnnotations } from '../tools/tool.ts';
+import type { PutSpec, ToolSpecRecord } from './declared-tool.ts';
+
+const serverName = z
+  .string()
+  .regex(/^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/, 'must be a letter and up to 63 letters, digits, _ or -');
+/** The text itself, or the worker's environment variable that holds it. */
+const valueSchema = z.union([
+  z.string().max(8_192),
+  z.strictObject({ env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be the name of an environment variable') }),
+]);
+export type McpValue = z.output<typeof valueSchema>;
+
+export const mcpConnectionSchema = z.discriminatedUnion('transport', [
+  z.strictObject({
+    transport: z.literal('stdio'),
+    /** Program and arguments, exactly as they are started: no shell reads them. */
+    command: z.tuple([z.string().min(1)], z.string()),
+    /** Beside the worker's allow-listed variables. */
+    environment: z.record(z.string(), valueSchema).default({}),
+    /** The one folder that the server may write to. Default: one of its own below the data folder. */
+    folder: z.string().startsWith('/', 'must be an absolute path').optional(),
+    /** Whether it may use the network where it is sandboxed. */
+    network: z.boolean().default(false),
+  }),
+  z.strictObject({
+    transport: z.literal('http'),
+    url: z.url({ protocol: /^https?$/ }),
+    headers: z
+      .record(z.string().regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/, 'must be a header name'), valueSchema)
+      .default({}),
+  }),
+]);
+export type McpConnectionOptions = z.output<typeof mcpConnectionSchema>;
+
+/** `routing` of a spec of kind `mcp`. */
+export const mcpRoutingSchema = z.union([
+  z.strictObject({
+    server: serverName,
+    connection: mcpConnectionSchema,
+    /** As the server calls it. */
+    tool: z.string().min(1).max(1_024),
+    /** Of the definition that was accepted: the tool does not run under another one. */
+    digest: z.string().min(1),
+  }),
+  z.strictObject({
+    resources: z.enum(['list', 'templates', 'read']),
+    servers: z.record(serverName, mcpConnectionSchema),
+  }),
+]);
+export type McpRouting = z.output<typeof mcpRoutingSchema>;
+export type McpToolRouting = Extract<McpRouting, { tool: string }>;
+export type McpResourceRouting = Extract<McpRouting, { resources: string }>;
+
+/** A tool as its server describes it. */
+export interface McpDefinition {
+  readonly name: string;
+  readonly title?: string | undefined;
+  readonly description?: string | undefined;
+  readonly inputSchema: unknown;
+  readonly outputSchema?: unknown;
+  readonly annotations?: ToolAnnotations | undefined;
+  /** `required`: it answers with a task, which Pawl does not wait for. */
+  readonly taskSupport?: string | undefined;
+  /** Why it is no definition; `name` then says where it stands. */
+  readonly unusable?: string | undefined;
+}
+
+/** Names exactly what a server says of a tool: two definitions that differ in anything a model or a policy reads differ in it. */
+export function definitionDigest(definition: McpDefinition): string {
+  const { name, title, description, inputSchema, outputSchema, annotations, taskSupport } = definition;
+  const told = { name, title, description, inputSchema, outputSchema, annotations, taskSupport };
+  return digest(canonicalJson(['mcp', JSON.parse(JSON.stringify(told))]));
+}
+
+export const NAMESPACE_PREFIX = 'mcp.';
+
+export function namespaceOf(server: string): string {
+  return `${NAMESPACE_PREFIX}${server}`;
+}
+
+const MAX_NAME = 64;
+const MARK = 8;
+
+/** Names for a server's tools, in order. What would collide, or is no name here, ends in a digest of its own name. */
+export function toolNames(names: readonly string[]): readonly string[] {
+  const plain = names.map((name) => name.replaceAll(/[^A-Za-z0-9_-]/g, '_').replace(/^(?![A-Za-z])/, 't_'));
+  return names.map((name, index) => {
+    const made = plain[index] ?? '';
+    const collides = plain.some((other, at) => other.toLowerCase() === made.toLowerCase() && at !== index);
+    if (!collides && made.length <= MAX_NAME) return made;
+    const mark = digest(name)
+      .replaceAll(/[^A-Za-z0-9]/g, '')
+      .slice(0, MARK);
+    return `${made.slice(0, MAX_NAME - MARK - 1)}_${mark}`;
+  });
+}
+
+/** What the operator decides about a server's tools. */
+export interface ImportPolicy {
+  /** Default `system`. */
+  readonly tier?: Tier | undefined;
+  /** These tools, as the server calls them, are of the read-only tier: the operator's own word. */
+  readonly readOnly?: readonly string[] | undefined;
+  /** Believe `readOnlyHint` and `idempotentHint` of tools that are imported for the first time. */
+  readonly trustAnnotations?: boolean | undefined;
+  /** Import these alone. */
+  readonly only?: readonly string[] | undefined;
+}
+
+/**
+ * The tier of a server's tool. Annotations can raise it; they lower it only where the operator believes them, and never below what
+ * the tool was imported with.
+ */
+export function tierOf(definition: McpDefinition, policy: ImportPolicy, known?: Tier): Tier {
+  const { annotations = {}, name } = definition;
+  if (policy.readOnly?.includes(name)) return 'read-only';
+  const base = policy.tier ?? 'system';
+  const destructive = annotations.destructiveHint === true;
+  const reads = policy.trustAnnotations === true && annotations.readOnlyHint === true && !destructive;
+  const said = reads ? 'read-only' : destructive ? stricter(base, 'system') : base;
+  return known === undefined || policy.tier !== undefined ? said : stricter(said, known);
+}
+
+function stricter(one: Tier, other: Tier): Tier {
+  return TIERS.indexOf(one) >= TIERS.indexOf(other) ? one : other;
+}
+
+function effectsOf(tier: Tier, { annotations }: McpDefinition, policy: ImportPolicy): Exclude<Effects, 'probe'> {
+  if (tier === 'read-only') return 'none';
+  return policy.trustAnnotations === true && annotations?.idempotentHint === true ? 'idempotent' : 'once';
+}
+
+export interface ImportRequest {
+  readonly server: string;
+  /** The version that the server says it has. */
+  readonly version?: string | undefined;
+  readonly connection: McpConnectionOptions;
+  readonly definitions: readonly McpDefinition[];
+  readonly policy: ImportPolicy;
+  /** What the registry holds of this server. */
+  readonly known: readonly ToolSpecRecord[];
+  /** Why a tool cannot be declared as it is; undefined where it can. */
+  readonly whyInvalid: (tool: string, spec: PutSpec) => string | undefined;
+}
+
+export interface PlannedTool {
+  /** Qualified. */
+  readonly tool: string;
+  readonly spec: PutSpec & { readonly kind: 'mcp' };
+  readonly change: 'added' | 'changed' | 'same';
+  /** What differs from what was accepted. */
+  readonly differs: readonly string[];
+}
+
+export interface ImportPlan {
+  readonly tools: readonly PlannedTool[];
+  /** Qualified names of what the server does not offer any more. */
+  readonly gone: readonly string[];
+  readonly refused: readonly { readonly tool: string; readonly why: string }[];
+  /** The server is not what was accepted: nothing may be declared before somebody has looked. */
+  readonly drifted: boolean;
+}
+
+/** What importing a server would change. */
+export function planImport(request: ImportRequest): ImportPlan {
+  const { server, definitions, policy, known, whyInvalid } = request;
+  const seen = known.map((record) => ({ record, routing: mcpRoutingSchema.parse(record.routing) as McpToolRouting }));
+  const refused: { tool: string; why: string }[] = [];
+  const wanted = definitions.filter((definition) => {
+    const why = whyUnusable(definition, definitions);
+    if (why !== undefined) refused.push({ tool: definition.name, why });
+    return why === undefined && (policy.only === undefined || policy.only.includes(definition.name));
+  });
+  // Named among all that the server offers, so that a choice of some does not rename them.
+  const names = new Map(
+    toolNames(definitions.map(({ name }) => name)).map((name, at) => [definitions[at]?.name, name]),
+  );
+  const planned = wanted.map((definition): PlannedTool => {
+    const before = seen.find(({ routing }) => routing.tool === definition.name)?.record;
+    // A known tool keeps its name, whatever the server offers beside it by now.
+    const tool = `${namespaceOf(server)}.${before?.name ?? names.get(definition.name)}`;
+    const spec = specOf(definition, request, before?.tier);
+    const differs = before === undefined ? [] : differences(before, spec);
+    return { tool, spec, change: before === undefined ? 'added' : differs.length > 0 ? 'changed' : 'same', differs };
+  });
+  const tools = planned.filter(({ tool, spec, change }) => {
+    const why = change === 'same' ? undefined : whyInvalid(tool, spec);
+    if (why !== undefined) refused.push({ tool, why });
+    return why === undefined;
+  });
+  const kept = new Set(tools.map(({ tool }) => tool));
+  const gone = known.map((record) => `${record.namespace}.${record.name}`).filter((tool) => !kept.has(tool));
+  const changed = gone.length > 0 || tools.some(({ change }) => change !== 'same');
+  return { tools, gone, refused: distinct(refused), drifted: known.length > 0 && changed };
+}
+
+function whyUnusable(definition: McpDefinition, all: readonly McpDefinition[]): string | undefined {
+  if (definition.unusable !== undefined) return definition.unusable;
+  if (definition.name === '' || definition.name.length > 1_024)
+    return 'its name is empty or longer than 1024 characters';
+  if (all.filter(({ name }) => name === definition.name).length > 1) return 'the server offers two tools of this name';
+  if (definition.taskSupport === 'required') return 'it answers with a task alone, which is not supported';
+  return undefined;
+}
+
+function distinct(refused: readonly { readonly tool: string; readonly why: string }[]) {
+  return refused.filter(({ tool }, at) => refused.findIndex((other) => other.tool === tool) === at);
+}
+
+const MAX_DESCRIPTION = 8_000;
+
+function specOf(definition: McpDefinition, { server, version, connection, policy }: ImportRequest, known?: Tier) {
+  const { name, title, description, inputSchema, outputSchema, annotations = {} } = definition;
+  const tier = tierOf(definition, policy, known);
+  const { readOnlyHint, destructiveHint, idempotentHint } = annotations;
+  const hints = { readOnlyHint, destructiveHint, idempotentHint };
+  return {
+    kind: 'mcp' as const,
+    version: /^\d+\.\d+\.\d+$/.test(version ?? '') ? (version as string) : '1.0.0',
+    ...(title === undefined || title === '' ? {} : { title: startOf(title, 256) }),
+    description: startOf(description?.trim() || `${name}, a tool of the MCP server ${server}.`, MAX_DESCRIPTION),
+    tier,
+    effects: effectsOf(tier, definition, policy),
+    // Not openWorldHint: what a server answers comes from outside, whatever it says.
+    annotations: Object.fromEntries(Object.entries(hints).filter(([, hint]) => typeof hint === 'boolean')),
+    inputSchema: (isObject(inputSchema) ? inputSchema : {}) as JsonSchema,
+    // The root of a result may be of any type; the schema of a declared tool's is an object's.
+    ...(isObject(outputSchema) && outputSchema['type'] === 'object' ? { outputSchema } : {}),
+    circuit: { dependency: `mcp:${server}` },
+    routing: { server, connection, tool: name, digest: definitionDigest(definition) } satisfies McpToolRouting,
+  };
+}
+
+function differences(before: ToolSpecRecord, spec: PlannedTool['spec']): readonly string[] {
+  const routing = mcpRoutingSchema.parse(before.routing) as McpToolRouting;
+  const now = spec.routing as McpToolRouting;
+  const same = (one: unknown, other: unknown) => canonicalJson(plain(one)) === canonicalJson(plain(other));
+  return [
+    ...(routing.digest === now.digest ? [] : ['definition']),
+    ...(same(before.description, spec.description) ? [] : ['description']),
+    ...(before.tier === spec.tier ? [] : [`tier (${before.tier} → ${spec.tier})`]),
+    ...(before.effects === spec.effects ? [] : [`effects (${before.effects} → ${spec.effects})`]),
+    ...(same(routing.connection, now.connection) ? [] : ['connection']),
+  ];
+}
+
+/** As it is after a way through JSON: without what is undefined. */
+function plain(value: unknown): unknown {
+  return value === undefined ? null : (JSON.parse(JSON.stringify(value)) as unknown);
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+const server = (names: readonly string[]) => ({ type: 'string', enum: names, description: 'Name of the MCP server.' });
+const cursor = { type: 'string', description: 'Where the next page begins, as the page before said. Needs `server`.' };
+
+/** The tools that read what servers offer beside their tools (C20), for all imported servers that have resources. */
+export function resourceSpecs(
+  servers: Readonly<Record<string, McpConnectionOptions>>,
+): Readonly<Record<string, PutSpec & { readonly kind: 'mcp' }>> {
+  const names = Object.keys(servers).sort();
+  const spec = (
+    resources: McpResourceRouting['resources'],
+    description: string,
+    properties: JsonSchema,
+    required: readonly string[] = [],
+  ) => ({
+    kind: 'mcp' as const,
+    version: '1.0.0',
+    description,
+    // The protocol's own reads: whoever trusts a server this far lets it be read.
+    tier: 'read-only' as const,
+    inputSchema: { type: 'object', properties, required, additionalProperties: false },
+    // One server that fails hides none of the others.
+    circuit: { targetParameter: 'server' },
+    routing: { resources, servers } satisfies McpResourceRouting,
+  });
+  return {
+    list_mcp_resources: spec(
+      'list',
+      'Lists the resources that MCP servers offer, such as files or database schemas. Without `server`, those of all servers.',
+      { server: server(names), cursor },
+    ),
+    list_mcp_resource_templates: spec(
+      'templates',
+      'Lists the templates of resources that MCP servers offer: addresses with parameters. Without `server`, those of all servers.',
+      { server: server(names), cursor },
+    ),
+    read_mcp_resource: spec(
+      'read',
+      'Reads one resource of an MCP server by its address.',
+      {
+        server: server(names),
+        uri: { type: 'string', minLength: 1, description: 'As the list of resources gives it.' },
+      },
+      ['server', 'uri'],
+    ),
+  };
+}

@@ -1,0 +1,155 @@
+/**
+ * OpenAPI documents (3.0 to 3.2) as connectors: one declared tool for each operation (I8). Pure; references into the document are
+ * followed, references out of it are not.
+ */
+import { PawlError } from '../errors/failure.ts';
+import { type OperationOptions, schemesOf, specOf } from './openapi-operation.ts';
+import { invalidDocument, type Json, NotImportable, objectOf, referencesOf, resolved } from './openapi-schema.ts';
+import { nearest } from '../schema/schema.ts';
+import { type PutSpec, parseToolName, specRecord } from './declared-tool.ts';
+
+export interface OpenApiImport extends OperationOptions {
+  /** Default: from the document's title. */
+  readonly namespace?: string;
+  /** Only operations with one of these tags. */
+  readonly tags?: readonly string[];
+  /** Only operations of these IDs, or `GET /path`. */
+  readonly operations?: readonly string[];
+  /** Only what reads. */
+  readonly readOnly?: boolean;
+}
+
+export interface ImportedOpenApi {
+  readonly namespace: string;
+  readonly tools: readonly { readonly name: string; readonly spec: PutSpec }[];
+  readonly skipped: readonly { readonly operation: string; readonly reason: string }[];
+}
+
+const METHODS = ['get', 'head', 'post', 'put', 'patch', 'delete'] as const;
+const READING = ['get', 'head'];
+
+/**
+ * Throws `CONTRACT_INVALID` for what is no OpenAPI 3 document, names no server, or has not what is named: the schemes of secrets, tags,
+ * operations.
+ */
+export function importOpenApi(given: unknown, options: OpenApiImport = {}): ImportedOpenApi {
+  const document = objectOf(given);
+  const version = document?.['openapi'];
+  if (document === undefined || typeof version !== 'string' || !/^3\.[012]\./.test(version))
+    throw invalidDocument(`is no OpenAPI document of version 3.0, 3.1 or 3.2 (${versionSaid(document)})`);
+  checkSchemes(document, Object.keys(options.secrets ?? {}));
+  const info = objectOf(document['info']) ?? {};
+  const namespace = options.namespace ?? namespaceOf(info['title']);
+  const names = new Set<string>();
+  const tools: { name: string; spec: PutSpec }[] = [];
+  const skipped: { operation: string; reason: string }[] = [];
+  const skip = (operation: string, error: unknown) => {
+    if (!(error instanceof NotImportable)) throw error;
+    skipped.push({ operation, reason: error.message });
+  };
+  const references = referencesOf(document);
+  const known = { tag: new Set<string>(), operation: new Set<string>() };
+  for (const [path, pathItem] of Object.entries(objectOf(document['paths']) ?? {})) {
+    let item: Json | undefined;
+    try {
+      item = resolved(document, pathItem);
+    } catch (error) {
+      skip(path, error);
+    }
+    for (const method of METHODS) {
+      const operation = objectOf(item?.[method]);
+      if (item === undefined || operation === undefined) continue;
+      const tags = tagsOf(operation);
+      const called = namesOf(operation, method, path);
+      for (const tag of tags) known.tag.add(tag);
+      for (const name of called) known.operation.add(name);
+      if (!isSelected(method, tags, called, options)) continue;
+      try {
+        const spec = specOf({ document, references, item, operation, method, path, namespace, info, options });
+        const name = `${namespace}.${uniqueName(operation['operationId'] ?? `${method}_${path}`, names)}`;
+        checkDeclarable(spec, parseToolName(name));
+        tools.push({ name, spec });
+      } catch (error) {
+        skip(called[0], error);
+      }
+    }
+  }
+  checkNamed('tag', options.tags, known.tag);
+  checkNamed('operation', options.operations, known.operation);
+  return { namespace, tools, skipped };
+}
+
+/** What the document calls an operation: its ID, and its method with its path. */
+function namesOf({ operationId }: Json, method: string, path: string): readonly [string, ...string[]] {
+  const place = `${method.toUpperCase()} ${path}`;
+  return typeof operationId === 'string' ? [operationId, place] : [place];
+}
+
+function tagsOf({ tags }: Json): string[] {
+  return Array.isArray(tags) ? tags.filter((tag) => typeof tag === 'string') : [];
+}
+
+/** A misspelt name beside others would be missing without a word. Throws `CONTRACT_INVALID`. */
+function checkNamed(what: string, named: readonly string[] = [], known: ReadonlySet<string>): void {
+  const unknown = named.find((name) => !known.has(name));
+  if (unknown === undefined) return;
+  const near = nearest(unknown, [...known]);
+  throw invalidDocument(
+    `has no ${what} ${JSON.stringify(unknown)}${near.length === 0 ? '' : `; did you mean ${near.join(' or ')}?`}`,
+  );
+}
+
+function versionSaid(document: Json | undefined): string {
+  if (document?.['openapi'] === undefined && document?.['swagger'] !== undefined)
+    return `swagger: ${JSON.stringify(document['swagger'])}; convert it first, as with \`npx swagger2openapi\``;
+  return `openapi: ${JSON.stringify(document?.['openapi']) ?? 'missing'}`;
+}
+
+/** A secret for a scheme that is not there would be used by no tool. Throws `CONTRACT_INVALID`. */
+function checkSchemes(document: Json, named: readonly string[]): void {
+  const schemes = Object.keys(schemesOf(document));
+  const unknown = named.find((name) => !schemes.includes(name));
+  if (unknown !== undefined)
+    throw invalidDocument(`has no security scheme ${JSON.stringify(unknown)}; it has ${schemes.join(', ') || 'none'}`);
+}
+
+/** What the registry would refuse is left out by itself, before anything is declared. Throws `NotImportable`. */
+function checkDeclarable(spec: PutSpec, named: ReturnType<typeof parseToolName>): void {
+  try {
+    specRecord(spec, { ...named, revision: 1, updatedAtMs: 0, updatedBy: 'import-openapi' });
+  } catch (error) {
+    if (!(error instanceof PawlError) || error.code !== 'CONTRACT_INVALID') throw error;
+    throw new NotImportable(error.message);
+  }
+}
+
+function isSelected(
+  method: string,
+  tags: readonly string[],
+  called: readonly string[],
+  { tags: wanted, operations, readOnly }: OpenApiImport,
+): boolean {
+  if (readOnly === true && !READING.includes(method)) return false;
+  if (wanted !== undefined && !wanted.some((tag) => tags.includes(tag))) return false;
+  return operations === undefined || called.some((name) => operations.includes(name));
+}
+
+function namespaceOf(title: unknown): string {
+  const words = String(title ?? '')
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]+/g, '_')
+    .replaceAll(/^[^a-z]+|_+$/g, '');
+  return words === '' ? 'openapi' : words.slice(0, 32);
+}
+
+function uniqueName(wished: unknown, taken: Set<string>): string {
+  const base =
+    String(wished)
+      .replaceAll(/[^A-Za-z0-9_-]+/g, '_')
+      .replaceAll(/^[^A-Za-z]+|_+$/g, '')
+      .slice(0, 60) || 'operation';
+  let name = base;
+  for (let number = 2; taken.has(name); number += 1) name = `${base}_${number}`;
+  taken.add(name);
+  return name;
+}

@@ -1,0 +1,281 @@
+/** One operation of an OpenAPI document as a connector: its parameters, body, credentials and address. */
+import type { SecretSource } from './connector.ts';
+import {
+  converted,
+  described,
+  invalidDocument,
+  type Json,
+  NotImportable,
+  objectOf,
+  resolved,
+  withDefinitions,
+} from './openapi-schema.ts';
+import type { ParameterStyle } from './parameter-style.ts';
+import type { JsonSchema } from '../schema/schema.ts';
+import { startOf } from '../util/text/text-cut.ts';
+import type { PutSpec } from './declared-tool.ts';
+
+const PLACES = ['path', 'query', 'header', 'cookie'];
+const MAX_DESCRIPTION = 1_024;
+
+export interface OperationOptions {
+  /** Default: the document's first server. */
+  readonly server?: string;
+  /** Where the secret of each security scheme comes from. Default: `PAWL_SECRET_` and the scheme's name. */
+  readonly secrets?: Readonly<Record<string, SecretSource>>;
+  readonly concurrency?: number;
+  readonly perSecond?: number;
+}
+
+/** One operation of a document. */
+export interface Operation {
+  readonly document: Json;
+  /** What the document's schemas refer to, by the names of their definitions. */
+  readonly references: ReadonlyMap<string, string>;
+  readonly item: Json;
+  readonly operation: Json;
+  readonly method: 'get' | 'head' | 'post' | 'put' | 'patch' | 'delete';
+  readonly path: string;
+  readonly namespace: string;
+  readonly info: Json;
+  readonly options: OperationOptions;
+}
+
+type HttpSpec = Extract<PutSpec, { kind: 'http' }>;
+type Routing = { -readonly [K in keyof HttpSpec['routing']]: HttpSpec['routing'][K] };
+/** Answers the name under which a tool takes it. */
+type AddParameter = (wished: string, schema: JsonSchema, required: boolean) => string;
+
+/** Throws `NotImportable` for one that a connector cannot make, `CONTRACT_INVALID` where the document names no server. */
+export function specOf(of: Operation): PutSpec {
+  const { document, references, operation, method, path, info, namespace, options } = of;
+  const properties: Record<string, JsonSchema> = {};
+  const required: string[] = [];
+  const routing: Routing = { method: method.toUpperCase() as Routing['method'], url: '' };
+  const taken = new Set<string>();
+  const add: AddParameter = (wished, schema, isRequired) => {
+    const key = parameterName(wished, taken);
+    properties[key] = schema;
+    if (isRequired) required.push(key);
+    return key;
+  };
+  const template = templateOf(path, addParameters(of, routing, add));
+  addBody(of, routing, add);
+  addSecurity(of, routing);
+  routing.url = `${serverOf(of)}${template}`;
+  if (options.concurrency !== undefined || options.perSecond !== undefined)
+    routing.limits = {
+      credential: namespace,
+      ...(options.concurrency === undefined ? {} : { concurrency: options.concurrency }),
+      ...(options.perSecond === undefined ? {} : { perSecond: options.perSecond }),
+    };
+  const inputSchema = withDefinitions(document, references, {
+    type: 'object',
+    properties,
+    ...(required.length === 0 ? {} : { required }),
+    additionalProperties: false,
+  });
+  const semantic = String(info['version'] ?? '');
+  return {
+    kind: 'http',
+    version: /^\d+\.\d+\.\d+$/.test(semantic) ? semantic : '1.0.0',
+    description: descriptionOf(operation, method, path),
+    inputSchema,
+    circuit: { dependency: namespace },
+    routing,
+  };
+}
+
+/** Answers those of the path: the name under which a tool takes each, by its own. */
+function addParameters(of: Operation, routing: Routing, add: AddParameter): ReadonlyMap<string, string> {
+  const mapped: NonNullable<Routing['arguments']> = {};
+  const inPath = new Map<string, string>();
+  for (const parameter of parametersOf(of)) {
+    const { name, in: place } = parameter as { readonly name: string; readonly in: string };
+    const needed = parameter['required'] === true || place === 'path';
+    if (!PLACES.includes(place))
+      throw new NotImportable(`its parameter ${name} is in no place that there is (${place})`);
+    if (place === 'cookie') {
+      if (needed) throw new NotImportable(`it needs the cookie ${name}`);
+      continue;
+    }
+    if (place === 'header' && /^(?:accept|content-type|authorization)$/i.test(name)) continue;
+    const schema = parameterSchema(of.document, parameter);
+    const style = styleOf(parameter, schema);
+    const key = add(name, described(schema, parameter['description']), needed);
+    if (place === 'path') inPath.set(name, key);
+    else mapped[key] = { in: place as 'query' | 'header', name, style };
+  }
+  routing.arguments = mapped;
+  return inPath;
+}
+
+/** A path with the tool's names in its places. */
+function templateOf(path: string, inPath: ReadonlyMap<string, string>): string {
+  return path.replaceAll(/\{([^{}]*)\}/g, (_all, name: string) => {
+    const key = inPath.get(name);
+    if (key === undefined) throw new NotImportable(`its path names {${name}}, which it does not describe`);
+    return `{${key}}`;
+  });
+}
+
+function descriptionOf(operation: Json, method: string, path: string): string {
+  const texts = [operation['summary'], operation['description']].filter(
+    (text): text is string => typeof text === 'string' && text.trim() !== '',
+  );
+  const text = texts[0] !== undefined && texts[1]?.startsWith(texts[0]) === true ? texts[1] : texts.join('\n\n');
+  return startOf(text === '' ? `${method.toUpperCase()} ${path}` : text, MAX_DESCRIPTION);
+}
+
+/** Those of the path, replaced by the operation's own of the same name and place. */
+function parametersOf({ document, item, operation }: Operation): readonly Json[] {
+  const found = new Map<string, Json>();
+  for (const list of [item['parameters'], operation['parameters']])
+    for (const given of Array.isArray(list) ? list : []) {
+      const parameter = resolved(document, given);
+      if (parameter === undefined || typeof parameter['name'] !== 'string')
+        throw new NotImportable('a parameter of it cannot be found');
+      found.set(`${parameter['in']} ${parameter['name']}`, parameter);
+    }
+  return [...found.values()];
+}
+
+function parameterSchema(document: Json, parameter: Json): JsonSchema {
+  const content = objectOf(parameter['content']);
+  const schema = parameter['schema'] ?? objectOf(Object.values(content ?? {})[0])?.['schema'];
+  return converted(document, schema ?? { type: 'string' });
+}
+
+/** Of those that are not exploded. */
+const QUERY_STYLES: ReadonlyMap<unknown, ParameterStyle> = new Map([
+  ['form', 'comma'],
+  ['spaceDelimited', 'space'],
+  ['pipeDelimited', 'pipe'],
+]);
+
+/** How its lists and objects are written (OpenAPI's `style` and `explode`). */
+function styleOf({ name, in: place, content, ...parameter }: Json, schema: JsonSchema): ParameterStyle {
+  if (content !== undefined) {
+    if (place === 'path') throw new NotImportable(`its parameter ${name} is JSON in the path`);
+    return 'json';
+  }
+  const inQuery = place === 'query';
+  const style = parameter['style'] ?? (inQuery ? 'form' : 'simple');
+  const isExploded = parameter['explode'] ?? style === 'form';
+  const isObject = [schema['type']].flat().includes('object');
+  if (!inQuery && style === 'simple' && !(isExploded && isObject)) return 'comma';
+  if (inQuery && style === 'deepObject') return 'deep';
+  const separated = inQuery ? QUERY_STYLES.get(style) : undefined;
+  if (separated === undefined) throw new NotImportable(`its parameter ${name} is of the style ${style}`);
+  if (!isExploded) return separated;
+  // What names no type may be an object.
+  return isObject || schema['type'] === undefined ? 'members' : 'repeat';
+}
+
+function addBody({ document, operation }: Operation, routing: Routing, add: AddParameter): void {
+  if (operation['requestBody'] === undefined) {
+    routing.body = 'none';
+    return;
+  }
+  const request = resolved(document, operation['requestBody']);
+  const content = objectOf(request?.['content']) ?? {};
+  // Before the others of a kind, what a connector sends by itself; those are said to be what they are.
+  const kinds = [
+    [/^application\/json\s*(?:;|$)/i, 'json', false],
+    [/[/+]json\b/, 'json', true],
+    [/^(?:application\/)?\*/, 'json', false],
+    [/^application\/x-www-form-urlencoded/, 'form', false],
+    [/^text\/(?:plain\s*(?:;|$)|\*)/i, 'text', false],
+    [/^text\//, 'text', true],
+  ] as const;
+  for (const [pattern, body, isNamed] of kinds) {
+    const type = Object.keys(content).find((each) => pattern.test(each));
+    if (type === undefined) continue;
+    const media = objectOf(content[type]);
+    const schema = converted(document, media?.['schema'] ?? {});
+    routing.body = body;
+    if (isNamed) routing.headers = { 'content-type': body === 'text' ? `${type}; charset=utf-8` : type };
+    const styles = Object.values(objectOf(media?.['encoding']) ?? {}).map((encoding) => objectOf(encoding)?.['style']);
+    if (body === 'form' && styles.includes('deepObject')) routing.formStyle = 'deep';
+    routing.bodyFrom = add('body', described(schema, request?.['description']), request?.['required'] === true);
+    return;
+  }
+  if (request?.['required'] === true)
+    throw new NotImportable(`its body is of the type ${Object.keys(content).join(', ') || 'unknown'}`);
+  routing.body = 'none';
+}
+
+/** Of the ways to authenticate that can be said in a header or the query: the first for which a secret is named, or else the first. */
+function addSecurity({ document, operation, options }: Operation, routing: Routing): void {
+  const asked = operation['security'] ?? document['security'];
+  const ways = (Array.isArray(asked) ? asked : []).map((way) => Object.keys(objectOf(way) ?? {}));
+  const isNamed = (way: readonly string[]) => way.some((name) => options.secrets?.[name] !== undefined);
+  const named = ways.filter(isNamed);
+  const others = ways.some((way) => way.length === 0) ? [] : ways.filter((way) => !isNamed(way));
+  let unsayable: NotImportable | undefined;
+  for (const way of [...named, ...others]) {
+    try {
+      const { headers, ...rest } = credentials(document, way, options);
+      Object.assign(routing, rest, { headers: { ...routing.headers, ...headers } });
+      return;
+    } catch (error) {
+      if (!(error instanceof NotImportable)) throw error;
+      unsayable ??= error;
+    }
+  }
+  if (unsayable !== undefined) throw unsayable;
+}
+
+function credentials(
+  document: Json,
+  way: readonly string[],
+  options: OperationOptions,
+): Pick<Routing, 'headers' | 'query' | 'secrets'> {
+  const schemes = schemesOf(document);
+  const headers: Record<string, string> = {};
+  const query: Record<string, string> = {};
+  const secrets: Record<string, SecretSource> = {};
+  for (const name of way) {
+    const scheme = resolved(document, schemes[name]) ?? {};
+    const secret = name.replaceAll(/[^A-Za-z0-9_-]/g, '_').replace(/^[^A-Za-z]/, 's$&');
+    secrets[secret] = options.secrets?.[name] ?? { env: `PAWL_SECRET_${secret.replaceAll('-', '_').toUpperCase()}` };
+    const value = `{secret:${secret}}`;
+    if (scheme['type'] === 'apiKey' && scheme['in'] === 'header') headers[String(scheme['name'])] = value;
+    else if (scheme['type'] === 'apiKey' && scheme['in'] === 'query') query[String(scheme['name'])] = value;
+    else if (scheme['type'] === 'http' && String(scheme['scheme']).toLowerCase() === 'basic')
+      headers['authorization'] = `Basic ${value}`;
+    else if (
+      ['oauth2', 'openIdConnect'].includes(String(scheme['type'])) ||
+      (scheme['type'] === 'http' && String(scheme['scheme']).toLowerCase() === 'bearer')
+    )
+      headers['authorization'] = `Bearer ${value}`;
+    else throw new NotImportable(`it is secured by ${name}, which no header can say`);
+  }
+  return { headers, query, secrets };
+}
+
+function serverOf({ document, item, operation, options }: Operation): string {
+  if (options.server !== undefined) return options.server.replace(/\/+$/, '');
+  const [server] = [operation['servers'], item['servers'], document['servers']].flatMap((servers) =>
+    Array.isArray(servers) ? servers : [],
+  );
+  const variables = objectOf(objectOf(server)?.['variables']) ?? {};
+  const url = String(objectOf(server)?.['url'] ?? '').replaceAll(/\{([^{}]*)\}/g, (_all, name: string) =>
+    String(objectOf(variables[name])?.['default'] ?? ''),
+  );
+  if (!/^https?:\/\//.test(url))
+    throw invalidDocument(`names no server with a whole address (${JSON.stringify(url)}): say which one with --server`);
+  return url.replace(/\/+$/, '');
+}
+
+export function schemesOf(document: Json): Json {
+  return objectOf(objectOf(document['components'])?.['securitySchemes']) ?? {};
+}
+
+function parameterName(wished: string, taken: Set<string>): string {
+  const base = wished.replaceAll(/[^A-Za-z0-9_-]+/g, '_').replaceAll(/^_+|_+$/g, '') || 'parameter';
+  let name = base;
+  for (let number = 2; taken.has(name); number += 1) name = `${base}_${number}`;
+  taken.add(name);
+  return name;
+}

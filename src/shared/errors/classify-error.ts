@@ -1,0 +1,215 @@
+/**
+ * Turns whatever was thrown into a failure of the catalogue (D12, R18, R19).
+ */
+import { clip, FAILURES, type Failure, type FailureCode, failureOf, PawlError, ToolError } from './failure.ts';
+import { systemClock } from '../util/time.ts';
+
+/** A tool's or an operator's own lists (R21): they win over the catalogue. */
+export interface ClassificationOverrides {
+  readonly retriableCodes?: readonly string[];
+  readonly terminalCodes?: readonly string[];
+}
+
+const NODE_CODES: Readonly<Record<string, FailureCode>> = {
+  ECONNREFUSED: 'CONNECTION_REFUSED',
+  ENOTFOUND: 'DNS_FAILED',
+  EAI_AGAIN: 'DNS_FAILED',
+  EHOSTUNREACH: 'UNREACHABLE',
+  ENETUNREACH: 'UNREACHABLE',
+  EHOSTDOWN: 'UNREACHABLE',
+  ECONNRESET: 'CONNECTION_RESET',
+  ECONNABORTED: 'CONNECTION_RESET',
+  EPIPE: 'CONNECTION_RESET',
+  ETIMEDOUT: 'UPSTREAM_TIMEOUT',
+  ESOCKETTIMEDOUT: 'UPSTREAM_TIMEOUT',
+  UND_ERR_CONNECT_TIMEOUT: 'CONNECT_TIMEOUT',
+  UND_ERR_HEADERS_TIMEOUT: 'UPSTREAM_TIMEOUT',
+  UND_ERR_BODY_TIMEOUT: 'UPSTREAM_TIMEOUT',
+  UND_ERR_SOCKET: 'CONNECTION_RESET',
+  UND_ERR_CLOSED: 'CONNECTION_RESET',
+};
+
+/**
+ * Turns anything that a tool can throw, an Error, a string, `undefined`, into a failure (D12, R18, R19).
+ * Looks at Pawl's and the tool's own errors first, then at an HTTP status, then at Node's and undici's codes along the cause chain.
+ */
+export function classify(thrown: unknown, overrides: ClassificationOverrides = {}): Failure {
+  let failure: Failure;
+  try {
+    failure = classifyByKind(thrown);
+  } catch {
+    // A proxy's trap or a getter threw while we looked: what was thrown says nothing.
+    failure = failureOf('TOOL_FAILED');
+  }
+  if (overrides.terminalCodes?.includes(failure.code)) return { ...failure, retriable: false };
+  if (overrides.retriableCodes?.includes(failure.code)) return { ...failure, retriable: true };
+  return failure;
+}
+
+/** The seed's name for `classify`: what a failure is, and whether a retry could help, by explicit lists. */
+export { classify as toolCallErrorClassifier };
+
+function classifyByKind(thrown: unknown): Failure {
+  if (thrown instanceof PawlError)
+    return failureOf(thrown.code, thrown.message, thrown.issues === undefined ? {} : { issues: thrown.issues });
+  if (thrown instanceof ToolError) return fromToolError(thrown);
+  const message = messageOf(thrown);
+  const own = retryAfterOf(thrown);
+  for (const error of causeChain(thrown)) {
+    // What was thrown itself says it before what it was caused by.
+    const retryAfterMs = own ?? retryAfterOf(error);
+    const extra = retryAfterMs === undefined ? {} : { retryAfterMs };
+    const status = httpStatusOf(error);
+    if (status !== undefined) return fromHttpStatus(status, message, extra);
+    const code = field(error, 'code');
+    const known = typeof code === 'string' ? NODE_CODES[code] : undefined;
+    if (known !== undefined) return failureOf(known, message, extra);
+    if (field(error, 'name') === 'TimeoutError') return failureOf('UPSTREAM_TIMEOUT', message, extra);
+  }
+  return failureOf('TOOL_FAILED', message, own === undefined ? {} : { retryAfterMs: own });
+}
+
+function fromToolError(error: ToolError): Failure {
+  const known = Object.hasOwn(FAILURES, error.code) ? FAILURES[error.code as FailureCode] : undefined;
+  return {
+    code: error.code,
+    class: known?.class ?? 'tool',
+    retriable: error.retriable,
+    nothingHappened: error.nothingHappened,
+    againstCircuit: known?.againstCircuit ?? error.retriable,
+    message: clip(error.message),
+    ...(isDelay(error.retryAfterMs) ? { retryAfterMs: error.retryAfterMs } : {}),
+  };
+}
+
+/** Statuses outside the catalogue keep their own number in the code and take their family's properties. */
+function fromHttpStatus(status: number, message: string, extra: { retryAfterMs?: number }): Failure {
+  const exact = `HTTP_${status}`;
+  // Whoever is forbidden for a time is asked to slow down: GitHub's limits say it so.
+  if (status === 403 && extra.retryAfterMs !== undefined)
+    return { ...failureOf('HTTP_429', message, extra), code: exact };
+  if (Object.hasOwn(FAILURES, exact)) return failureOf(exact as FailureCode, message, extra);
+  const family = failureOf(status >= 500 ? 'HTTP_5XX' : 'HTTP_4XX', message, extra);
+  return { ...family, code: exact };
+}
+
+function* causeChain(thrown: unknown): Generator<object> {
+  const pending: unknown[] = [thrown];
+  for (let seen = 0; pending.length > 0 && seen < 16; seen += 1) {
+    const error = pending.shift();
+    if (typeof error !== 'object' || error === null) continue;
+    yield error;
+    pending.push(field(error, 'cause'));
+    const several = field(error, 'errors');
+    if (Array.isArray(several)) pending.push(...several.slice(0, 4));
+  }
+}
+
+function httpStatusOf(error: object): number | undefined {
+  const response = field(error, 'response');
+  const candidates = [
+    field(error, 'status'),
+    field(error, 'statusCode'),
+    typeof response === 'object' && response !== null ? field(response, 'status') : undefined,
+  ];
+  return candidates.find((status): status is number => typeof status === 'number' && status >= 400 && status <= 599);
+}
+
+/** Milliseconds from `retryAfterMs`, from a Retry-After header in seconds or as a date, or until a limit that is used up begins anew. */
+function retryAfterOf(thrown: unknown): number | undefined {
+  if (typeof thrown !== 'object' || thrown === null) return undefined;
+  const own = field(thrown, 'retryAfterMs');
+  if (isDelay(own)) return own;
+  const response = field(thrown, 'response');
+  const places = [
+    field(thrown, 'headers'),
+    typeof response === 'object' && response !== null ? field(response, 'headers') : undefined,
+  ];
+  const read = (name: string) => places.map((headers) => headerOf(headers, name)).find((value) => value !== undefined);
+  const header = read('Retry-After');
+  if (header === undefined) {
+    const resetSeconds = read('X-RateLimit-Remaining') === '0' ? Number(read('X-RateLimit-Reset')) : Number.NaN;
+    return Number.isFinite(resetSeconds) ? Math.max(0, resetSeconds * 1_000 - systemClock.now()) : undefined;
+  }
+  const seconds = Number(header);
+  if (Number.isFinite(seconds)) return Math.max(0, seconds * 1_000);
+  const atMs = Date.parse(header);
+  return Number.isNaN(atMs) ? undefined : Math.max(0, atMs - systemClock.now());
+}
+
+function isDelay(value: unknown): value is number {
+  return typeof value === 'number' && value >= 0 && value < Number.POSITIVE_INFINITY;
+}
+
+function headerOf(headers: unknown, name: string): string | undefined {
+  if (headers instanceof Headers) return headers.get(name) ?? undefined;
+  if (typeof headers !== 'object' || headers === null) return undefined;
+  const value = field(headers, name.toLowerCase()) ?? field(headers, name);
+  return typeof value === 'string' || typeof value === 'number' ? String(value) : undefined;
+}
+
+/** What was thrown, from whoever knows better than its class whether something may have happened. */
+export function asToolError(thrown: unknown, nothingHappened: boolean, message?: string): ToolError {
+  const { code, retriable, retryAfterMs, ...failure } = classify(thrown);
+  return new ToolError(message ?? failure.message, {
+    code,
+    retriable,
+    nothingHappened,
+    cause: thrown,
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+  });
+}
+
+/** Whether the tool says itself why it cannot go on. What was thrown may be a proxy that nothing can be asked of any more. */
+export function isToolError(thrown: unknown): boolean {
+  try {
+    return thrown instanceof ToolError;
+  } catch {
+    return false;
+  }
+}
+
+/** For the log: the stack, or what else can be said of anything thrown. Never throws. */
+export function stackOf(thrown: unknown): string {
+  try {
+    return (thrown instanceof Error ? thrown.stack : undefined) ?? String(thrown);
+  } catch {
+    return 'something that cannot be shown';
+  }
+}
+
+function messageOf(thrown: unknown): string {
+  const own = textOf(thrown);
+  if (own !== '') return own;
+  if (typeof thrown === 'string' && thrown !== '') return thrown;
+  if (typeof thrown === 'object' && thrown !== null) {
+    const message = field(thrown, 'message');
+    if (typeof message === 'string' && message !== '') return message;
+  }
+  return FAILURES.TOOL_FAILED.sentence;
+}
+
+/** What an error says, and what it was caused by. */
+function textOf(error: unknown): string {
+  if (!(error instanceof Error)) return '';
+  const { message, cause } = error;
+  const below = cause instanceof Error ? cause.message || textOfEach(cause) : textOfEach(error);
+  return [message, below].filter((text) => text !== '').join(': ');
+}
+
+/** Of a host with several addresses, none of which answers, Node says nothing but what came of each. */
+function textOfEach(error: Error): string {
+  const several = field(error, 'errors');
+  if (!Array.isArray(several)) return '';
+  const texts = several.slice(0, 4).map((each) => (each instanceof Error ? each.message : ''));
+  return texts.filter((text) => text !== '').join('; ');
+}
+
+/** A property, or undefined where reading it throws: thrown values can be proxies or have getters. */
+function field(value: object, name: string): unknown {
+  try {
+    return (value as Record<string, unknown>)[name];
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,218 @@
+/**
+ * What calls may spend (I3, I17): calls, cost units and time, per call, turn, session tree and tenant. Every limit that concerns a call is
+ * an account; a call that would run takes from all of them in the step that claims it, or from none.
+ */
+import { isDeepStrictEqual } from 'node:util';
+import { z } from 'zod';
+import { type ToolCallEnvelope, turnOf } from '../calls/envelope.ts';
+import { PawlError } from '../errors/failure.ts';
+import { defaultsOf, type JsonSchema } from '../schema/schema.ts';
+import { MAX_KEPT_MS } from '../util/time.ts';
+import type { OperationCost, ToolBudget } from '../tools/tool-variant.ts';
+
+const amount = z.number().min(0).max(Number.MAX_SAFE_INTEGER);
+const limits = {
+  calls: amount.int().optional(),
+  /** A call takes its tool's `budget.costUnits`, 1 where it has none. */
+  costUnits: amount.optional(),
+  /** For which the tools' code ran: a call is refused once it is spent. */
+  timeMs: amount.optional(),
+};
+const limitsSchema = z.strictObject(limits);
+export type Limits = z.output<typeof limitsSchema>;
+
+/** A session's own budget; calls of the sessions below it take from it, too. */
+export const budgetSchema = z.strictObject({
+  ...limits,
+  /** Of each of the model's turns: the tag `turn:ID`, or the `correlationId`. */
+  perTurn: limitsSchema.optional(),
+  /** `timeMs` is for the whole call, queue and retries included. */
+  perCall: z.strictObject({ costUnits: amount.optional(), timeMs: amount.positive().optional() }).optional(),
+});
+export type Budget = z.output<typeof budgetSchema>;
+
+export const budgetSettingsSchema = z.strictObject({
+  /** Under a tenant's ID, or a pattern with `*`: each tenant that matches has its own account. */
+  tenants: z
+    .record(
+      z.string().min(1),
+      z.strictObject({
+        ...limits,
+        /** From its first call on; then the account is full again. */
+        windowMs: z
+          .number()
+          .int()
+          .positive()
+          .max(MAX_KEPT_MS)
+          .default(24 * 3_600_000),
+      }),
+    )
+    .default({}),
+});
+export type BudgetSettings = z.output<typeof budgetSettingsSchema>;
+
+/** What a tool's author, or the registry, declares of what single operations cost. */
+export const operationCostsSchema = z
+  .array(
+    z.strictObject({
+      when: z.record(z.string().min(1), z.json()).refine((when) => Object.keys(when).length > 0, {
+        error: 'must name at least one parameter',
+      }),
+      costUnits: amount,
+    }),
+  )
+  .max(256);
+
+/** What a call costs: by its parameters, where the tool's budget has an entry that fits them. */
+export function costUnitsOf(
+  { budget = {}, inputSchema }: { readonly budget?: ToolBudget | undefined; readonly inputSchema: JsonSchema },
+  params: Readonly<Record<string, unknown>>,
+): number {
+  const { costUnits = 1, costs = [] } = budget;
+  if (costs.length === 0) return costUnits;
+  const given = { ...defaultsOf(inputSchema), ...params };
+  const conditions = ({ when }: OperationCost) => Object.entries(when);
+  const fits = (cost: OperationCost) =>
+    conditions(cost).every(([name, value]) => isDeepStrictEqual(given[name], value));
+  const [found] = costs
+    .filter(fits)
+    .sort((one, other) => conditions(other).length - conditions(one).length || other.costUnits - one.costUnits);
+  return found?.costUnits ?? costUnits;
+}
+
+/** A session with a budget that its calls, and those of the sessions below it, take from. */
+export interface SessionBudget {
+  readonly sessionKey: string;
+  readonly budget: Budget;
+}
+
+export interface Account {
+  /** Names it among all; `store/` makes a key of it. */
+  readonly name: string;
+  /** For people: `session trip`. */
+  readonly title: string;
+  readonly limits: Limits;
+  /** How long it is kept after its last call, or with `window` from its first one. */
+  readonly keptMs: number;
+  readonly window: boolean;
+}
+
+/** A policy's or a tool's own limits for one tool in one session. */
+export interface ToolLimits {
+  readonly title: string;
+  readonly perMinute?: number | undefined;
+  readonly perTurn?: number | undefined;
+  readonly perSession?: number | undefined;
+}
+
+const SESSION_KEPT_MS = 30 * 24 * 3_600_000;
+const TURN_KEPT_MS = 24 * 3_600_000;
+
+export interface Spending {
+  readonly envelope: ToolCallEnvelope;
+  /** `namespace.name`. */
+  readonly tool: string;
+  readonly sessionKey: string;
+  readonly tenantId?: string | undefined;
+  readonly budgets?: readonly SessionBudget[] | undefined;
+  readonly settings: BudgetSettings;
+  readonly toolLimits: readonly ToolLimits[];
+  matches(pattern: string, text: string): boolean;
+}
+
+/** All accounts that a call takes from; mostly none. */
+export function accountsOf(spending: Spending): readonly Account[] {
+  const { envelope, budgets = [], settings, toolLimits, tenantId } = spending;
+  if (budgets.length === 0 && toolLimits.length === 0 && tenantId === undefined) return [];
+  const accounts: Account[] = [];
+  const turn = turnOf(envelope) ?? envelope.target.correlationId;
+  for (const [pattern, { windowMs, ...most }] of Object.entries(settings.tenants))
+    if (tenantId !== undefined && spending.matches(pattern, tenantId))
+      accounts.push({
+        name: named('tenant', pattern, tenantId),
+        title: `tenant ${tenantId}`,
+        limits: most,
+        keptMs: windowMs,
+        window: true,
+      });
+  for (const { sessionKey, budget } of budgets) {
+    const { perTurn, perCall: _each, ...most } = budget;
+    if (Object.keys(most).length > 0) accounts.push(sessionAccount(sessionKey, most));
+    if (perTurn !== undefined && turn !== undefined)
+      accounts.push({
+        name: named('turn', sessionKey, turn),
+        title: `turn ${turn} of session ${sessionKey}`,
+        limits: perTurn,
+        keptMs: TURN_KEPT_MS,
+        window: false,
+      });
+  }
+  for (const limit of toolLimits) accounts.push(...toolAccounts(spending, limit, turn));
+  return accounts;
+}
+
+/** The account of a session's own budget. */
+export function sessionAccount(sessionKey: string, most: Limits): Account {
+  const name = named('session', sessionKey);
+  return { name, title: `session ${sessionKey}`, limits: most, keptMs: SESSION_KEPT_MS, window: false };
+}
+
+function toolAccounts({ tool, sessionKey }: Spending, limit: ToolLimits, turn: string | undefined): Account[] {
+  const { title, perMinute, perTurn, perSession } = limit;
+  const account = (what: string, calls: number, keptMs: number, window: boolean, ...more: readonly string[]) => ({
+    name: named('tool', what, sessionKey, tool, title, ...more),
+    title: `${title} for ${tool} ${what}`,
+    limits: { calls },
+    keptMs,
+    window,
+  });
+  return [
+    ...(perMinute === undefined ? [] : [account('in a minute', perMinute, 60_000, true)]),
+    ...(perTurn === undefined || turn === undefined ? [] : [account('in a turn', perTurn, TURN_KEPT_MS, false, turn)]),
+    ...(perSession === undefined ? [] : [account('in a session', perSession, SESSION_KEPT_MS, false)]),
+  ];
+}
+
+/** Each part with its length in front, so that no two lists of parts read alike. */
+function named(...parts: readonly string[]): string {
+  return parts.map((part) => `${part.length}:${part}`).join('');
+}
+
+/** A call that costs more than one may, and when it must have ended. Throws `BUDGET_EXHAUSTED`. */
+export function checkCall(budgets: readonly SessionBudget[] | undefined, costUnits: number): number | undefined {
+  let timeMs: number | undefined;
+  for (const { sessionKey, budget } of budgets ?? []) {
+    const { perCall } = budget;
+    if (perCall?.costUnits !== undefined && costUnits > perCall.costUnits)
+      throw new PawlError(
+        'BUDGET_EXHAUSTED',
+        `The call costs ${costUnits} units; one call of session ${sessionKey} may cost ${perCall.costUnits}.`,
+        {
+          issues: [
+            { path: 'budget.perCall.costUnits', message: `${costUnits} asked for, ${perCall.costUnits} allowed` },
+          ],
+        },
+      );
+    if (perCall?.timeMs !== undefined) timeMs = Math.min(timeMs ?? perCall.timeMs, perCall.timeMs);
+  }
+  return timeMs;
+}
+
+export const UNITS = ['calls', 'costUnits', 'timeMs'] as const;
+export type Unit = (typeof UNITS)[number];
+const UNIT_NAMES: Readonly<Record<Unit, string>> = { calls: 'calls', costUnits: 'cost units', timeMs: 'milliseconds' };
+
+/** Why a call was not accepted: what is spent of what. */
+export function budgetExhausted(account: Account, unit: Unit, spent: number, asked: number, leftMs: number): PawlError {
+  const limit = account.limits[unit] ?? 0;
+  const rest = spent < limit ? ` and this call takes ${asked}` : '';
+  const again = account.window && leftMs > 0 ? { retryAfterMs: leftMs } : {};
+  return new PawlError(
+    'BUDGET_EXHAUSTED',
+    `The budget of ${account.title} is spent: ${spent} of ${limit} ${UNIT_NAMES[unit]}${rest}.`,
+    {
+      issues: [{ path: `budget.${unit}`, message: `${account.title}: ${spent} of ${limit} spent` }],
+      details: { account: account.title, unit, spent, limit, ...again },
+    },
+  );
+}

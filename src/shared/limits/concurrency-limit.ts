@@ -1,0 +1,25 @@
+/** Limits that an operator sets for the whole fleet; `store/limits.ts` keeps them (docs/scaling.md). */
+import { z } from 'zod';
+import { qualifiedName } from '../tools/tool.ts';
+
+/** Of the whole fleet: how many at a time, and how many starts in any second. */
+export const limitSettingsSchema = z
+  .strictObject({
+    concurrency: z.number().int().min(1).max(10_000),
+    perSecond: z.number().int().min(1).max(10_000),
+  })
+  .partial();
+
+export type LimitSettings = z.output<typeof limitSettingsSchema>;
+
+export interface NamedLimit extends LimitSettings {
+  /** Calls under one name share the limit. */
+  readonly name: string;
+}
+
+export function toolLimit(
+  tool: { readonly namespace: string; readonly name: string },
+  limits: LimitSettings | undefined,
+): NamedLimit[] {
+  return limits === undefined ? [] : [{ name: `policy:${qualifiedName(tool)}`, ...limits }];
+}

@@ -1,0 +1,98 @@
+/** The way back from an export: the call of a tool that a model means. */
+import { PawlError } from '../errors/failure.ts';
+import { nearest } from '../schema/schema.ts';
+import { startOf } from '../util/text/text-cut.ts';
+import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
+import { withoutNulls } from './arguments.ts';
+import { ownName, type ToolReference } from './names.ts';
+import { underOwnNames } from './parameter-names.ts';
+import type { ExportableTool, ToolExport } from './tools-for.ts';
+
+/** What a model asked for, in the provider's words (C12). */
+export type ProviderCall =
+  | { readonly kind: 'function'; readonly name: string; readonly arguments: string | Readonly<Record<string, unknown>> }
+  | { readonly kind: 'custom'; readonly name: string; readonly input: string }
+  | { readonly kind: 'local-shell'; readonly action: Readonly<Record<string, unknown>> };
+
+export interface DecodedCall extends ToolReference {
+  readonly params: Readonly<Record<string, unknown>>;
+}
+
+/** Tools that are exported as what their second names say are meant by those, too. */
+function referenceOf({ names }: ToolExport, name: string): ToolReference | undefined {
+  if (Object.hasOwn(names, name)) return names[name];
+  const own = names[ownName(DEFAULT_NAMESPACE, name) ?? ''];
+  return own?.namespace === DEFAULT_NAMESPACE ? own : undefined;
+}
+
+/**
+ * The call that a model means. Throws `UNKNOWN_TOOL` for a name that was not exported, and `INVALID_PARAMS`, for the model to read,
+ * for arguments that are no JSON object (C14) and for a call of another kind than the tool's (C2, C13).
+ */
+export function decodeCall(exported: ToolExport, tools: readonly ExportableTool[], call: ProviderCall): DecodedCall {
+  const shell = tools.find(({ variant }) => variant?.type === 'local-shell');
+  const reference = call.kind === 'local-shell' ? shell : referenceOf(exported, call.name);
+  const tool = tools.find((each) => each.namespace === reference?.namespace && each.name === reference.name);
+  if (tool === undefined) throw new PawlError('UNKNOWN_TOOL', unknownTool(exported, call));
+  const target = { namespace: tool.namespace, name: tool.name };
+  if (call.kind === 'local-shell') return { ...target, params: shellParams(tool, call.action) };
+  if (call.kind === 'custom') {
+    if (tool.variant?.type !== 'freeform') throw invalid(`${tool.name} takes JSON arguments, not free text`);
+    return { ...target, params: { [tool.variant.parameter ?? 'input']: call.input } };
+  }
+  const given = argumentsIn(tool.name, call.arguments);
+  if (typeof given !== 'object' || given === null || Array.isArray(given))
+    throw invalid(`the arguments of ${tool.name} must be a JSON object; got ${startOf(JSON.stringify(given), 100)}`);
+  const params = underOwnNames(tool.inputSchema, given as Readonly<Record<string, unknown>>);
+  return { ...target, params: withoutNulls(tool.inputSchema, params) as Readonly<Record<string, unknown>> };
+}
+
+/** Absent arguments are none, and so is what stands for nothing in JSON or as a text: libraries hand on what a model left out. */
+function argumentsIn(name: string, sent: unknown): unknown {
+  const given = typeof sent === 'string' ? parse(name, sent) : sent;
+  return given ?? {};
+}
+
+/** `trim` takes a byte order mark for white space, too. */
+function parse(name: string, sent: string): unknown {
+  const text = sent.trim();
+  if (text === '') return {};
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw invalid(`the arguments of ${name} are not JSON: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+/** A local shell's action has its own names; only what the tool declares is passed on. */
+function shellParams(
+  tool: ExportableTool,
+  action: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  const declared = Object.keys((tool.inputSchema['properties'] ?? {}) as object);
+  const synonyms: Readonly<Record<string, readonly string[]>> = {
+    working_directory: ['workdir', 'cwd'],
+    timeout_ms: ['timeoutMs'],
+  };
+  return Object.fromEntries(
+    Object.entries(action).flatMap(([name, value]) => {
+      const known = [name, ...(synonyms[name] ?? [])].find((each) => declared.includes(each));
+      return known === undefined || value === null ? [] : [[known, value]];
+    }),
+  );
+}
+
+function invalid(message: string): PawlError {
+  return new PawlError('INVALID_PARAMS', `${message[0]?.toUpperCase()}${message.slice(1)}.`, {
+    issues: [{ path: '', message }],
+  });
+}
+
+/** For the model's next try. */
+function unknownTool({ names }: ToolExport, call: ProviderCall): string {
+  const name = String('name' in call ? call.name : call.kind);
+  if (Object.hasOwn(names, name)) return `The tool ${JSON.stringify(name)} is not offered any more.`;
+  const near = nearest(name, Object.keys(names));
+  const hint = near.length === 0 ? '' : ` Did you mean ${near.join(' or ')}?`;
+  return `No tool ${JSON.stringify(name)} was exported.${hint}`;
+}

@@ -1,0 +1,44 @@
+/** Names that every provider takes, and the way back from them. */
+import { digest } from '../calls/call-id.ts';
+import { DEFAULT_NAMESPACE } from '../tools/tool.ts';
+
+const MAX_LENGTH = 64;
+
+export interface ToolReference {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/**
+ * Exported names for tools, in the order given: `^[A-Za-z_][A-Za-z0-9_-]{0,63}$`, the namespace in front unless it is the default one.
+ * What is too long, or would collide, ends in a digest of the qualified name, whatever else is exported beside it.
+ */
+export function exportedNames(tools: readonly ToolReference[]): readonly string[] {
+  const plain = tools.map((tool) => plainName(tool));
+  return tools.map((tool, index) => {
+    const name = plain[index] ?? '';
+    const collides = plain.some((other, at) => other === name && at !== index);
+    return collides || name.length > MAX_LENGTH ? distinctName(tool, name) : name;
+  });
+}
+
+function plainName({ namespace, name }: ToolReference): string {
+  const full = namespace === DEFAULT_NAMESPACE ? name : `${namespace}__${name}`;
+  const mapped = full.replaceAll(/[.:/]/g, '__').replaceAll(/[^A-Za-z0-9_-]/g, '_');
+  return /^[A-Za-z_]/.test(mapped) ? mapped : `_${mapped}`;
+}
+
+function distinctName({ namespace, name }: ToolReference, mapped: string): string {
+  const mark = digest(`${namespace}.${name}`)
+    .replaceAll(/[^A-Za-z0-9]/g, '')
+    .slice(0, 8);
+  return `${mapped.slice(0, MAX_LENGTH - mark.length - 1)}_${mark}`;
+}
+
+/** Names under which models of other systems know base tools. They are shown to nobody; policies see the tool's own name. */
+const SECOND_NAMES: ReadonlyMap<string, string> = new Map([['read_file', 'read']]);
+
+/** The base tool's own name for a second name of it; undefined for every other name. */
+export function ownName(namespace: string, name: string): string | undefined {
+  return namespace === DEFAULT_NAMESPACE ? SECOND_NAMES.get(name) : undefined;
+}

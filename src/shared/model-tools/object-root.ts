@@ -1,0 +1,170 @@
+/**
+ * Parameters as one object. Providers refuse a schema that is combined at its root or has no type there, and one such tool fails the
+ * whole request. Alternatives become one object with the properties of all, and what tells them apart is said in words.
+ */
+import type { JsonSchema } from '../schema/schema.ts';
+import { isTooCostly } from '../schema/schema-cost.ts';
+import { withoutReference } from '../schema/schema-references.ts';
+import { startOf } from '../util/text/text-cut.ts';
+import { type Dropped, inWords } from './provider-subset.ts';
+
+type Parts = Readonly<Record<string, unknown>>;
+type Named = Readonly<Record<string, unknown>>;
+
+/** What no root may have. What is evaluated is said by what is left out. */
+const CHOICES = ['anyOf', 'oneOf'];
+const UNSAYABLE = [...CHOICES, 'allOf', 'not', 'enum', 'const'];
+const MAX_ALTERNATIVE_LENGTH = 300;
+const MAX_ALTERNATIVES = 20;
+const MAX_DEPTH = 32;
+
+interface Flat {
+  readonly properties: Named;
+  readonly required: readonly string[];
+  readonly isClosed: boolean;
+}
+
+/**
+ * The schema itself where it is one object already. The flat one accepts what it does, and more, but for one thing: a property that an open
+ * alternative leaves undescribed is what another alternative says of it.
+ */
+export function flatRoot(schema: JsonSchema): { readonly schema: JsonSchema; readonly dropped: readonly Dropped[] } {
+  // What no call can be checked by is not looked through either.
+  if (isTooCostly(schema))
+    return { schema: { type: 'object', properties: {} }, dropped: [{ path: '', keyword: '$ref' }] };
+  const root = resolved(schema, schema);
+  const left = UNSAYABLE.filter((keyword) => root[keyword] !== undefined);
+  if (left.length === 0 && schema['$ref'] === undefined)
+    return { schema: schema['type'] === 'object' ? schema : { ...schema, type: 'object' }, dropped: [] };
+  const { $defs } = root;
+  const isCombined = [...CHOICES, 'allOf'].some((keyword) => left.includes(keyword));
+  const unsaid = [...left, ...['unevaluatedProperties'].filter((name) => isCombined && root[name] !== undefined)];
+  const kept = Object.entries(root).filter(
+    ([keyword]) => !(unsaid.includes(keyword) || ['$ref', 'required'].includes(keyword)),
+  );
+  const { properties, required, isClosed } = flat(schema, schema, []);
+  const words = unsaid.map((keyword) =>
+    CHOICES.includes(keyword) ? choiceInWords(keyword, root[keyword], schema) : inWords(keyword, root[keyword]),
+  );
+  const description = [root['description'], ...words].filter(Boolean).join(' ');
+  const { additionalProperties: _, ...others } = Object.fromEntries(kept);
+  const rest = isCombined ? others : Object.fromEntries(kept);
+  return {
+    schema: {
+      ...rest,
+      type: 'object',
+      ...(description === '' ? {} : { description }),
+      properties,
+      ...(required.length === 0 ? {} : { required }),
+      ...(isCombined && isClosed ? { additionalProperties: false } : {}),
+      ...($defs === undefined ? {} : { $defs }),
+    },
+    dropped: unsaid.map((keyword) => ({ path: '', keyword })),
+  };
+}
+
+/** What an object and its alternatives describe together. */
+function flat(schema: unknown, root: Parts, within: readonly unknown[]): Flat {
+  // A definition that consists of itself describes nothing more.
+  if (within.includes(schema) || within.length > MAX_DEPTH) return { properties: {}, required: [], isClosed: false };
+  const parts = resolved(schema, root);
+  const below = (part: unknown) => flat(part, root, [...within, schema]);
+  const own: Flat = {
+    properties: (parts['properties'] ?? {}) as Named,
+    required: (parts['required'] as readonly string[] | undefined) ?? [],
+    isClosed: parts['additionalProperties'] === false && parts['patternProperties'] === undefined,
+  };
+  const choices = CHOICES.map((keyword) => listOf(parts[keyword]))
+    .filter((branches) => branches.length > 0)
+    .map((branches) => oneOfThem(branches.filter((branch) => isObjects(branch, root)).map(below)));
+  const all = [own, ...listOf(parts['allOf']).map(below), ...choices];
+  return {
+    properties: merged(all.map(({ properties }) => properties)),
+    required: [...new Set(all.flatMap(({ required }) => required))],
+    isClosed: all.some(({ isClosed }) => isClosed),
+  };
+}
+
+function oneOfThem(branches: readonly Flat[]): Flat {
+  const [first, ...others] = branches;
+  return {
+    properties: merged(branches.map(({ properties }) => properties)),
+    required: (first?.required ?? []).filter((name) => others.every(({ required }) => required.includes(name))),
+    isClosed: branches.every(({ isClosed }) => isClosed),
+  };
+}
+
+/** A property that differs may have any of its forms. */
+function merged(described: readonly Named[]): Named {
+  const names = [...new Set(described.flatMap((properties) => Object.keys(properties)))];
+  return Object.fromEntries(
+    names.map((name) => {
+      const having = described.filter((properties) => Object.hasOwn(properties, name));
+      const forms = new Map(having.map(({ [name]: form }) => [JSON.stringify(form), form]));
+      return [name, anyOf([...forms.values()])];
+    }),
+  );
+}
+
+/** Values one by one are said together: what tells the alternatives apart. */
+function anyOf(forms: readonly unknown[]): unknown {
+  if (forms.length === 1) return forms[0];
+  const values = forms.map(valuesOf);
+  if (values.some((each) => each === undefined)) {
+    const flattened = forms.flatMap((form) => (isOnlyChoice(form) ? form.anyOf : [form]));
+    return { anyOf: [...new Map(flattened.map((form) => [JSON.stringify(form), form])).values()] };
+  }
+  const types = new Set(forms.map((form) => JSON.stringify((form as Parts)['type'])));
+  const { type } = forms[0] as Parts;
+  return {
+    ...(types.size === 1 && type !== undefined ? { type } : {}),
+    enum: [...new Map(values.flatMap((each) => each ?? []).map((value) => [JSON.stringify(value), value])).values()],
+  };
+}
+
+function isOnlyChoice(form: unknown): form is { readonly anyOf: readonly unknown[] } {
+  return typeof form === 'object' && form !== null && 'anyOf' in form && Object.keys(form).length === 1;
+}
+
+function valuesOf(form: unknown): readonly unknown[] | undefined {
+  if (typeof form !== 'object' || form === null) return undefined;
+  const { const: only, enum: several, type: _, title, description, ...more } = form as Parts;
+  if (Object.keys(more).length > 0) return undefined;
+  return only !== undefined ? [only] : Array.isArray(several) ? several : undefined;
+}
+
+/** `Exactly one of: {op: "create", title, tags?}; {op: "delete", id}.` */
+function choiceInWords(keyword: string, branches: unknown, root: Parts): string {
+  const all = listOf(branches);
+  const told = all.slice(0, MAX_ALTERNATIVES).map((branch) => alternativeInWords(flat(branch, root, [])));
+  const more = all.length > told.length ? [`${all.length - told.length} more`] : [];
+  return `${keyword === 'oneOf' ? 'Exactly one of' : 'Any of'}: ${[...told, ...more].join('; ')}.`;
+}
+
+function alternativeInWords({ properties, required }: Flat): string {
+  const members = Object.entries(properties).map(([name, form]) => {
+    const values = valuesOf(form)
+      ?.map((value) => JSON.stringify(value))
+      .join('|');
+    return `${name}${required.includes(name) ? '' : '?'}${values === undefined ? '' : `: ${values}`}`;
+  });
+  // Of alternatives that only ask for more, the root says the rest.
+  const asked = required.filter((name) => !Object.hasOwn(properties, name));
+  const text = [...members, ...asked].join(', ');
+  return `{${text.length <= MAX_ALTERNATIVE_LENGTH ? text : `${startOf(text, MAX_ALTERNATIVE_LENGTH)}…`}}`;
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+/** Parameters are never null, whatever a choice allows. */
+function isObjects(branch: unknown, root: Parts): boolean {
+  const { type = 'object' } = resolved(branch, root);
+  return branch !== false && [type].flat().includes('object');
+}
+
+/** With what references lead to in their place. */
+function resolved(schema: unknown, root: Parts): Parts {
+  return typeof schema === 'object' && schema !== null ? withoutReference(schema as Parts, root) : {};
+}

@@ -1,0 +1,74 @@
+/** Names of parameters that every provider takes, and the way back. Anthropic refuses a whole request for one other name, such as `$filter`. */
+import { digest } from '../calls/call-id.ts';
+import type { JsonSchema } from '../schema/schema.ts';
+import { flatRoot } from './object-root.ts';
+
+type Named = Readonly<Record<string, unknown>>;
+
+const MAX_LENGTH = 64;
+const MARK_LENGTH = 8;
+
+/** From each parameter whose name providers refuse to the name that stands for it. The root alone is what they look at. */
+export function renamedParameters(schema: JsonSchema): ReadonlyMap<string, string> {
+  const names = Object.keys((flatRoot(schema).schema['properties'] ?? {}) as object);
+  const plain = names.map((name) => name.replaceAll(/[^A-Za-z0-9_.-]/g, '_') || '_');
+  return new Map(
+    names.flatMap((name, index) => {
+      const shown = plain[index] ?? '';
+      const collides = plain.some((other, at) => other === shown && at !== index);
+      const isKept = name === shown && name.length <= MAX_LENGTH;
+      if (isKept) return [];
+      return [[name, collides || shown.length > MAX_LENGTH ? distinct(name, shown) : shown]];
+    }),
+  );
+}
+
+/** Of a schema that is one object at its root. Each name that changed is told in its description. */
+export function withPlainNames(schema: JsonSchema): JsonSchema {
+  const renamed = renamedParameters(schema);
+  if (renamed.size === 0) return schema;
+  const nameOf = (name: string) => renamed.get(name) ?? name;
+  const properties = Object.entries(schema['properties'] as Named).map(([name, form]) => {
+    const isTold = renamed.has(name) && typeof form === 'object';
+    return [nameOf(name), isTold ? told(form as Named, name) : form];
+  });
+  const required = schema['required'] as readonly string[] | undefined;
+  return {
+    ...schema,
+    properties: Object.fromEntries(properties),
+    ...(required === undefined ? {} : { required: required.map(nameOf) }),
+  };
+}
+
+/** Parameters under the shown names. */
+export function underPlainNames(schema: JsonSchema, params: Named): Named {
+  const renamed = renamedParameters(schema);
+  return Object.fromEntries(Object.entries(params).map(([name, value]) => [renamed.get(name) ?? name, value]));
+}
+
+/** Parameters as the tool names them, whichever of its names a model used. */
+export function underOwnNames(schema: JsonSchema, params: Named): Named {
+  const renamed = renamedParameters(schema);
+  if (renamed.size === 0) return params;
+  const own = new Map([...renamed].map(([name, shown]) => [shown, name]));
+  return Object.fromEntries(
+    Object.entries(params).map(([name, value]) => {
+      const meant = own.get(name);
+      return [meant === undefined || Object.hasOwn(params, meant) ? name : meant, value];
+    }),
+  );
+}
+
+function told(form: Named, name: string): Named {
+  return {
+    ...form,
+    description: [form['description'], `Stands for ${JSON.stringify(name)}.`].filter(Boolean).join(' '),
+  };
+}
+
+function distinct(name: string, shown: string): string {
+  const mark = digest(name)
+    .replaceAll(/[^A-Za-z0-9]/g, '')
+    .slice(0, MARK_LENGTH);
+  return `${shown.slice(0, MAX_LENGTH - MARK_LENGTH - 1)}_${mark}`;
+}

@@ -1,0 +1,263 @@
+/**
+ * A schema in the subset that a provider understands. Only what restricts is ever left out, so that the exported schema accepts
+ * at least what the tool does; each keyword that is left out is told, and said in words in the description.
+ */
+import type { JsonSchema } from '../schema/schema.ts';
+import { startOf } from '../util/text/text-cut.ts';
+import { isOfType } from './provider-refusals.ts';
+
+export interface Dropped {
+  /** Where: `properties.when`. Empty for the root. */
+  readonly path: string;
+  readonly keyword: string;
+}
+
+export interface SubsetRules {
+  /** Keywords that restrict and that the provider does not know. */
+  readonly unknown: ReadonlySet<string>;
+  /** Formats that it knows; undefined: all. */
+  readonly formats?: ReadonlySet<string>;
+  /** Arrays may ask for at least this many items. */
+  readonly largestMinItems?: number;
+  /** Every array says something of its items, and be it that anything goes: where it does not, OpenAI refuses the whole request. */
+  readonly itemsSaid?: boolean;
+  /** Every property is required; those that are not in truth may be null. */
+  readonly nullForOptional: boolean;
+  /** Every object is closed, every array typed, nothing accepts anything. What cannot be said so throws `CannotBeStrict`. */
+  readonly closed: boolean;
+  /** `const` is said as an `enum` of one. */
+  readonly constAsEnum: boolean;
+}
+
+/** Why a schema has no strict form. */
+export class CannotBeStrict extends Error {}
+
+type Parts = Record<string, unknown>;
+/** Up to so many, their length is not limited. */
+const MANY_ENUM_VALUES = 250;
+const ANNOTATIONS = ['title', 'description', 'examples', 'default', '$comment', 'deprecated', 'readOnly', 'writeOnly'];
+
+/** What describes the rest beside a keyword goes with it: alone it would refuse what that keyword allows. */
+const REST_OF: Readonly<Record<string, string>> = {
+  prefixItems: 'items',
+  patternProperties: 'additionalProperties',
+};
+
+export function toSubset(
+  schema: JsonSchema,
+  rules: SubsetRules,
+): { readonly schema: JsonSchema; readonly dropped: readonly Dropped[] } {
+  const dropped: Dropped[] = [];
+  const made = convert(schema as Parts, '', rules, dropped);
+  const combined = ['anyOf', 'oneOf', 'allOf', 'enum', 'not', '$ref'].find((keyword) => made[keyword] !== undefined);
+  if (rules.closed && (made['type'] !== 'object' || combined !== undefined))
+    throw new CannotBeStrict(`the root is ${combined === undefined ? 'no object' : `combined by ${combined}`}`);
+  return { schema: made, dropped };
+}
+
+function convert(schema: unknown, path: string, rules: SubsetRules, dropped: Dropped[]): Parts {
+  if (typeof schema === 'boolean') {
+    if (rules.closed) throw new CannotBeStrict(`${path || 'the root'} accepts ${schema ? 'anything' : 'nothing'}`);
+    return schema ? {} : { not: {} };
+  }
+  const made = standingAlone(schema as Parts, rules);
+  const words: string[] = [];
+  const drop = (keyword: string) => {
+    dropped.push({ path, keyword });
+    words.push(inWords(keyword, made[keyword]));
+    delete made[keyword];
+  };
+  const below = (part: unknown, name: string) => convert(part, path === '' ? name : `${path}.${name}`, rules, dropped);
+
+  if (made['const'] !== undefined && rules.constAsEnum) {
+    made['enum'] = [made['const']];
+    delete made['const'];
+  }
+  const { enum: values = made['const'] === undefined ? undefined : [made['const']] } = made;
+  if (Array.isArray(values)) {
+    // Values that contradict the type beside them are none that the tool takes.
+    const possible = values.filter((value) => isOfType(made, value));
+    if (possible.length === 0 && rules.closed)
+      throw new CannotBeStrict(`${path || 'the root'} has no value of its type`);
+    if (possible.length === 0) drop(made['enum'] === undefined ? 'const' : 'enum');
+    else if (possible.length < values.length) made['enum'] = possible;
+  }
+  // "Exactly one of" becomes "any of": it accepts more, so it counts as left out.
+  if (Array.isArray(made['oneOf']) && rules.unknown.has('oneOf') && made['anyOf'] === undefined) {
+    made['anyOf'] = made['oneOf'];
+    dropped.push({ path, keyword: 'oneOf' });
+    delete made['oneOf'];
+  }
+  for (const keyword of Object.keys(made)) {
+    if (!rules.unknown.has(keyword)) continue;
+    const rest = REST_OF[keyword];
+    const first = made[keyword];
+    const others = rest === undefined ? undefined : made[rest];
+    drop(keyword);
+    if (rest === undefined || others === undefined) continue;
+    drop(rest);
+    if (keyword === 'prefixItems' && Array.isArray(first)) made['items'] = anyOfItems(first, others);
+  }
+  if (rules.itemsSaid && isType(made, 'array') && made['items'] === undefined) made['items'] = {};
+  if (rules.formats !== undefined && made['format'] !== undefined && !rules.formats.has(String(made['format'])))
+    drop('format');
+  if (Number(made['minItems'] ?? 0) > (rules.largestMinItems ?? Number.POSITIVE_INFINITY)) drop('minItems');
+
+  for (const keyword of ['anyOf', 'oneOf', 'allOf', 'prefixItems'])
+    if (Array.isArray(made[keyword]))
+      made[keyword] = made[keyword].map((part, index) => below(part, `${keyword}.${index}`));
+  if (typeof made['$defs'] === 'object' && made['$defs'] !== null)
+    made['$defs'] = mapValues(made['$defs'], (part, name) => below(part, `$defs.${name}`));
+  if (made['items'] !== undefined) made['items'] = below(made['items'], 'items');
+  if (typeof made['additionalProperties'] === 'object')
+    made['additionalProperties'] = below(made['additionalProperties'], 'additionalProperties');
+  if (made['properties'] !== undefined || isType(made, 'object')) convertObject(made, path, rules, below);
+  if (rules.closed) {
+    sayType(made);
+    checkSayable(made, path);
+    if (made['default'] !== undefined) words.push(`Default: ${JSON.stringify(made['default'])}.`);
+    delete made['default'];
+    delete made['examples'];
+  }
+  if (words.length > 0) made['description'] = [made['description'], ...words].filter(Boolean).join(' ');
+  return made;
+}
+
+/** Whatever stands at one of the places of a list. `others`: what follows them, if anything may. */
+function anyOfItems(first: readonly unknown[], others: unknown): unknown {
+  const forms = [...first, ...(others === false ? [] : [others])];
+  const different = [...new Map(forms.map((form) => [JSON.stringify(form), form])).values()];
+  return different.length === 1 ? different[0] : { anyOf: different };
+}
+
+/**
+ * What generators write around a reference to say more of it, in the form that the providers take: of one schema that all must match,
+ * any must, and a reference has nothing beside it.
+ */
+function standingAlone(schema: Parts, rules: SubsetRules): Parts {
+  const { allOf, $ref, ...beside } = schema;
+  if (beside['anyOf'] !== undefined) return { ...schema };
+  if (rules.unknown.has('allOf') && Array.isArray(allOf) && allOf.length === 1 && $ref === undefined) {
+    const [only] = allOf as unknown[];
+    const isMerged = typeof only === 'object' && Object.keys(beside).every((keyword) => ANNOTATIONS.includes(keyword));
+    return isMerged ? standingAlone({ ...only, ...beside }, rules) : { ...beside, anyOf: allOf };
+  }
+  if ($ref === undefined || Object.keys(beside).every((keyword) => keyword.startsWith('$'))) return { ...schema };
+  return { ...beside, ...(allOf === undefined ? {} : { allOf }), anyOf: [{ $ref }] };
+}
+
+function convertObject(
+  made: Parts,
+  path: string,
+  rules: SubsetRules,
+  below: (part: unknown, name: string) => Parts,
+): void {
+  const properties = (made['properties'] ?? {}) as Parts;
+  const required = (made['required'] as readonly string[] | undefined) ?? [];
+  const converted = mapValues(properties, (part, name) => {
+    const inner = below(part, `properties.${name}`);
+    return rules.nullForOptional && !required.includes(name) ? nullable(inner) : inner;
+  });
+  if (made['properties'] !== undefined || rules.closed) made['properties'] = converted;
+  if (!rules.closed) return;
+  if (made['additionalProperties'] !== false)
+    throw new CannotBeStrict(`${path || 'the root'} takes any further properties`);
+  const undeclared = required.find((name) => !Object.hasOwn(properties, name));
+  if (undeclared !== undefined)
+    throw new CannotBeStrict(`${path || 'the root'} requires ${undeclared}, which it does not describe`);
+  if (rules.nullForOptional) made['required'] = Object.keys(properties);
+}
+
+/** OpenAI refuses values whose type is not said beside them. */
+function sayType(made: Parts): void {
+  const values = made['const'] !== undefined ? [made['const']] : made['enum'];
+  if (made['type'] !== undefined || !Array.isArray(values)) return;
+  const types = [...new Set(values.map(typeOf))];
+  if (types.includes('object') || types.includes('array')) return;
+  made['type'] = types.length === 1 ? types[0] : types;
+}
+
+function typeOf(value: unknown): string {
+  return value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
+}
+
+function checkSayable(made: Parts, path: string): void {
+  const place = path || 'the root';
+  const says = ['type', 'anyOf', '$ref', 'enum', 'const'].some((keyword) => made[keyword] !== undefined);
+  if (!says) throw new CannotBeStrict(`${place} accepts anything`);
+  if (isType(made, 'array') && made['items'] === undefined)
+    throw new CannotBeStrict(`the items of ${place} are not described`);
+}
+
+/** Accepts null too. The description stays outside, where models look for it. */
+function nullable(schema: Parts): Parts {
+  if (isType(schema, 'null')) return schema;
+  const { description, title, ...rest } = schema;
+  const said = { ...(title === undefined ? {} : { title }), ...(description === undefined ? {} : { description }) };
+  return { ...said, anyOf: [rest, { type: 'null' }] };
+}
+
+function isType({ type }: Parts, name: string): boolean {
+  return type === name || (Array.isArray(type) && type.includes(name));
+}
+
+function mapValues(parts: object, map: (part: unknown, name: string) => unknown): Parts {
+  return Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, map(part, name)]));
+}
+
+/** `minLength` 3 is "minLength: 3."; longer ones are cut, because descriptions are. */
+export function inWords(keyword: string, value: unknown): string {
+  const text = JSON.stringify(value) ?? '';
+  return `${keyword}: ${text.length <= 200 ? text : `${startOf(text, 200)}…`}.`;
+}
+
+/** How large a schema is, by the measures of the providers' limits. */
+export function measure(schema: unknown): {
+  readonly properties: number;
+  readonly levels: number;
+  readonly enumValues: number;
+  /** Of the texts of one enum that has many. */
+  readonly enumCharacters: number;
+  readonly characters: number;
+  readonly optional: number;
+  readonly unions: number;
+} {
+  let [properties, enumValues, enumCharacters, optional, unions] = [0, 0, 0, 0, 0];
+  const levelsOf = (part: unknown): number => {
+    if (typeof part !== 'object' || part === null) return 0;
+    if (Array.isArray(part)) return Math.max(0, ...part.map(levelsOf));
+    const parts = part as Parts;
+    let deepest = 0;
+    for (const [keyword, value] of Object.entries(parts)) {
+      if (ANNOTATIONS.includes(keyword) || keyword === 'enum' || keyword === 'const' || keyword === 'required')
+        continue;
+      if (keyword === 'properties' || keyword === '$defs')
+        deepest = Math.max(deepest, ...Object.values(value as object).map(levelsOf));
+      else deepest = Math.max(deepest, levelsOf(value));
+    }
+    const own = parts['properties'] === undefined ? 0 : 1;
+    const names = Object.keys((parts['properties'] ?? {}) as object);
+    properties += names.length;
+    optional += names.filter(
+      (name) => !((parts['required'] as readonly string[] | undefined) ?? []).includes(name),
+    ).length;
+    if (Array.isArray(parts['enum'])) {
+      const values: readonly unknown[] = parts['enum'];
+      enumValues += values.length;
+      const characters = values.reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0);
+      if (values.length > MANY_ENUM_VALUES) enumCharacters = Math.max(enumCharacters, characters);
+    }
+    if (Array.isArray(parts['anyOf']) || Array.isArray(parts['type'])) unions += 1;
+    return deepest + own;
+  };
+  const levels = levelsOf(schema);
+  return {
+    properties,
+    levels,
+    enumValues,
+    enumCharacters,
+    characters: JSON.stringify(schema).length,
+    optional,
+    unions,
+  };
+}

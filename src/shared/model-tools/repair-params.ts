@@ -1,0 +1,65 @@
+/** What models get wrong in a way that has one meaning: mended without asking them again. */
+import { withoutNulls } from './arguments.ts';
+import type { JsonSchema } from '../schema/schema.ts';
+
+type Parts = Readonly<Record<string, unknown>>;
+const MAX_DEPTH = 32;
+
+/**
+ * Arguments with the plain slips mended: numbers and booleans sent as text, objects and lists sent as JSON text, one item where a
+ * list is wanted, null for what is optional. Changes nothing that fits, and guesses nothing: what is left is for the model.
+ */
+export function repairParams(schema: JsonSchema, params: Parts): Parts {
+  return withoutNulls(schema, repair(schema, params, 0)) as Parts;
+}
+
+function repair(schema: unknown, value: unknown, depth: number): unknown {
+  if (typeof schema !== 'object' || schema === null || depth > MAX_DEPTH) return value;
+  const parts = schema as Parts;
+  const type = parts['type'];
+  const made = typeof type === 'string' ? toType(type, value) : value;
+  if (Array.isArray(made)) return made.map((item) => repair(parts['items'], item, depth + 1));
+  if (typeof made !== 'object' || made === null) return made;
+  const properties = (parts['properties'] ?? {}) as Parts;
+  return Object.fromEntries(
+    Object.entries(made).map(([name, member]) => [
+      name,
+      Object.hasOwn(properties, name) ? repair(properties[name], member, depth + 1) : member,
+    ]),
+  );
+}
+
+function toType(type: string, value: unknown): unknown {
+  const isText = typeof value === 'string';
+  switch (type) {
+    case 'number':
+    case 'integer':
+      return isText && /^-?\d+(?:\.\d+)?$/.test(value) && (type === 'number' || Number.isInteger(Number(value)))
+        ? Number(value)
+        : value;
+    case 'boolean':
+      return value === 'true' ? true : value === 'false' ? false : value;
+    case 'object':
+      return isText
+        ? (parsed(value, (made) => typeof made === 'object' && made !== null && !Array.isArray(made)) ?? value)
+        : value;
+    case 'array': {
+      if (Array.isArray(value) || value === null || value === undefined) return value;
+      const list = isText ? parsed(value, Array.isArray) : undefined;
+      return list ?? [value];
+    }
+    case 'string':
+      return typeof value === 'number' || typeof value === 'boolean' ? String(value) : value;
+    default:
+      return value;
+  }
+}
+
+function parsed(text: string, wanted: (value: unknown) => boolean): unknown {
+  try {
+    const value: unknown = JSON.parse(text);
+    return wanted(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,286 @@
+/** Where the hunks of a patch fit in a file. A hunk that fits several places is refused: the first need not be the one that is meant. */
+import { PawlError } from '../errors/failure.ts';
+import type { Hunk } from './patch.ts';
+import { matcher } from '../util/text/text-search.ts';
+
+/** What becomes of a hunk that fits several places. */
+export type SecondPlace = 'refuse' | 'take-first';
+
+/** Lines of a file that are looked at for all its hunks: those that stand where they say take each line twice. */
+const MAX_LOOKS = 20_000_000;
+const MAX_NAMED_LINES = 10;
+
+/** How exactly lines are compared: first to the letter, then without white space at the end, then at both ends. */
+const LIKENESS: readonly ((line: string) => string)[] = [
+  (line) => line,
+  (line) => line.trimEnd(),
+  (line) => line.trim(),
+  (line) =>
+    line
+      .trim()
+      .replaceAll(/[\u2010-\u2015\u2212]/g, '-')
+      .replaceAll(/[\u2018\u2019]/g, "'")
+      .replaceAll(/[\u201c\u201d]/g, '"')
+      .replaceAll('\u00a0', ' '),
+];
+
+/** The lines at which a place may begin, from the first to before the last, counted from 0. */
+interface Range {
+  readonly from: number;
+  readonly to: number;
+}
+
+interface Fit {
+  readonly wanted: readonly string[];
+  readonly level: number;
+  readonly scope: readonly Range[];
+  /** The line where the wanted lines begin, and how many lines below it the change begins. */
+  readonly at: number;
+  readonly below: number;
+  /** The patch says which place is meant, whatever else the hunk fits. */
+  readonly isPinned: boolean;
+}
+
+/**
+ * The line at which each hunk begins, counted from 0. The hunks stand in the order of the file, and the later ones may leave an
+ * earlier one a single place. Throws `PRECONDITION_FAILED` for a hunk that fits nowhere or in several places, and `INVALID_PARAMS`
+ * for so many hunks far from where they say that looking for them would hold up the worker.
+ */
+export function placesOfHunks(
+  path: string,
+  lines: readonly string[],
+  hunks: readonly Hunk[],
+  secondPlace: SecondPlace,
+): readonly number[] {
+  const search = new PlaceSearch(path, lines);
+  const misfit = (index: number, why: string, hint: string): PawlError =>
+    new PawlError(
+      'PRECONDITION_FAILED',
+      `${hunks.length === 1 ? 'The hunk' : `Hunk ${index + 1} of ${hunks.length}`} for ${JSON.stringify(path)} ${why}. Nothing was changed; ${hint}.`,
+    );
+  const starts: number[] = [0];
+  const fits = hunks.map((hunk, index) => {
+    const fit = search.fit(hunk, starts[index] ?? 0);
+    if (typeof fit === 'string')
+      throw misfit(index, `does not fit: ${fit}`, 'read the file again and write the patch on what it holds');
+    starts.push(fit.at + (fit.below === 0 ? fit.wanted.length : fit.below));
+    return fit;
+  });
+  let end = lines.length;
+  for (const [index, fit] of [...fits.entries()].reverse()) {
+    if (secondPlace === 'take-first' || fit.isPinned || search.last(fit, end) === fit.at) {
+      end = fit.at + fit.below;
+      continue;
+    }
+    const places = search.places(fit, starts[index] ?? 0, end);
+    const named = places.slice(0, MAX_NAMED_LINES).map((at) => at + 1);
+    const [count, more] = places.length > MAX_NAMED_LINES ? ['many', ' and more'] : [places.length, ''];
+    const how = fit.level === 0 ? '' : ', none of them to the letter';
+    const why = `fits ${count} places, at lines ${named.join(', ')}${more}${how}`;
+    throw misfit(
+      index,
+      why,
+      'give more of the lines around the change, or "@@" and a line above it that names the place',
+    );
+  }
+  return fits.map(({ at, below }) => at + below);
+}
+
+class PlaceSearch {
+  readonly #path: string;
+  readonly #lines: readonly string[];
+  readonly #alike: (readonly string[])[] = [];
+  readonly #index: Map<string, number[]>[] = [];
+  readonly #blockEnds = new Map<number, number>();
+  #looks = 0;
+
+  constructor(path: string, lines: readonly string[]) {
+    this.#path = path;
+    this.#lines = lines;
+  }
+
+  /** The first place at or below a line, or why there is none. */
+  fit(hunk: Hunk, start: number): Fit | string {
+    const { length } = this.#lines;
+    const old = hunk.lines.filter((line) => line.kind !== 'add').map((line) => line.text);
+    const pinned = (at: number): Fit => ({ wanted: [], level: 0, scope: [], at, below: 0, isPinned: true });
+    // Lines to add alone stand right below their heading.
+    if (old.length === 0 && hunk.atEnd) return pinned(length);
+    if (old.length === 0 && hunk.headings.length === 0) {
+      const { nearLine } = hunk;
+      return pinned(nearLine === undefined || nearLine > length ? length : Math.max(start, nearLine));
+    }
+    const scopes = this.#scopes(old.length === 0 ? hunk.headings.slice(0, -1) : hunk.headings);
+    if (typeof scopes === 'string') return scopes;
+    if (old.length === 0) {
+      const wanted = hunk.headings.slice(-1);
+      const fit = this.#first(wanted, scopes, start);
+      return fit === undefined ? noHeading(wanted[0], start) : { ...fit, below: 1 };
+    }
+    // A copied byte order mark says that the first line is meant: `lines` are without it.
+    const marked = old[0]?.startsWith('\ufeff') ? [old[0].slice(1), ...old.slice(1)] : undefined;
+    const top = marked && this.#first(marked, [[{ from: 0, to: 1 }]], start);
+    if (top !== undefined) return top;
+    const fit =
+      hunk.nearLine === undefined || hunk.atEnd
+        ? this.#first(old, hunk.atEnd ? [[{ from: length - old.length, to: length }]] : scopes, start)
+        : this.#nearest(old, hunk.nearLine - 1, start);
+    return fit ?? explain(this.#lines, old, start);
+  }
+
+  /** The last place of the same likeness that ends before a line. */
+  last({ wanted, level, scope, at, below }: Fit, end: number): number | undefined {
+    for (const { from, to } of scope.toReversed()) {
+      const before = Math.min(to, end - (below === 0 ? wanted.length : below) + 1);
+      for (const place of this.#descending(wanted, level, Math.max(from, at), before)) return place;
+    }
+    return undefined;
+  }
+
+  /** The places between two lines, and one more than are named. */
+  places({ wanted, level, scope, below }: Fit, start: number, end: number): readonly number[] {
+    const places: number[] = [];
+    for (const { from, to } of scope) {
+      const before = Math.min(to, end - (below === 0 ? wanted.length : below) + 1);
+      for (const place of this.#ascending(wanted, level, Math.max(from, start), before)) {
+        places.push(place);
+        if (places.length > MAX_NAMED_LINES) return places;
+      }
+    }
+    return places;
+  }
+
+  #first(wanted: readonly string[], scopes: readonly (readonly Range[])[], start: number): Fit | undefined {
+    for (const scope of scopes)
+      for (const level of LIKENESS.keys())
+        for (const { from, to } of scope)
+          for (const at of this.#ascending(wanted, level, Math.max(from, start), to))
+            return { wanted, level, scope, at, below: 0, isPinned: false };
+    return undefined;
+  }
+
+  /** A line number decides between places that are the same to the letter. Where lines are only alike, it must be the very line. */
+  #nearest(wanted: readonly string[], near: number, start: number): Fit | undefined {
+    const scope = [{ from: 0, to: this.#lines.length }];
+    for (const level of LIKENESS.keys()) {
+      let best: number | undefined;
+      let isPinned = false;
+      for (const at of this.#ascending(wanted, level, start, this.#lines.length)) {
+        const isNearer = best === undefined || Math.abs(at - near) < Math.abs(best - near);
+        if (at === near || (level === 0 && isNearer)) [best, isPinned] = [at, true];
+        // Two places as far above as below.
+        else if (level === 0 && at + (best ?? 0) === 2 * near) isPinned = false;
+        best ??= at;
+        // Those that follow are farther still.
+        if (at >= near && at > best) break;
+      }
+      if (best !== undefined) return { wanted, level, scope, at: best, below: 0, isPinned };
+    }
+    return undefined;
+  }
+
+  /** Where to look below the headings: first in the blocks that they open, then in all that follows. Or which heading is missing. */
+  #scopes(headings: readonly string[]): readonly (readonly Range[])[] | string {
+    let scopes: readonly (readonly Range[])[] = [[{ from: 0, to: this.#lines.length }]];
+    for (const heading of headings) {
+      const found = this.#occurrences(heading, scopes);
+      if (found === undefined) return noHeading(heading, scopes.at(-1)?.[0]?.from ?? 0);
+      const blocks: Range[] = [];
+      for (const at of found) {
+        const block = { from: at + 1, to: this.#blockEnd(at) };
+        // A block lies apart from the one before, or within it.
+        if (block.from >= (blocks.at(-1)?.to ?? 0)) blocks.push(block);
+      }
+      scopes = [blocks, [{ from: (found[0] ?? 0) + 1, to: this.#lines.length }]];
+    }
+    return scopes;
+  }
+
+  #occurrences(line: string, scopes: readonly (readonly Range[])[]): readonly number[] | undefined {
+    for (const scope of scopes)
+      for (const [level, like] of LIKENESS.entries()) {
+        let range = 0;
+        const found = (this.#indexOf(level).get(like(line)) ?? []).filter((at) => {
+          this.#look();
+          while (at >= (scope[range]?.to ?? Number.POSITIVE_INFINITY)) range += 1;
+          return at >= (scope[range]?.from ?? Number.POSITIVE_INFINITY);
+        });
+        if (found.length > 0) return found;
+      }
+    return undefined;
+  }
+
+  /** A block is what is indented deeper than its head. Brackets that end the head, or begin the block, are a part of it. */
+  #blockEnd(head: number): number {
+    const known = this.#blockEnds.get(head);
+    if (known !== undefined) return known;
+    const depth = this.#lines[head]?.search(/\S/) ?? 0;
+    let end = head + 1;
+    for (; end < this.#lines.length; end += 1) {
+      this.#look();
+      const indentation = this.#lines[end]?.search(/\S/) ?? -1;
+      const isPart = indentation === -1 || indentation > depth || /^\s*[)\]{]/.test(this.#lines[end] ?? '');
+      if (!isPart) break;
+    }
+    this.#blockEnds.set(head, end);
+    return end;
+  }
+
+  #alikeAt(level: number): readonly string[] {
+    this.#alike[level] ??= this.#lines.map(LIKENESS[level] ?? String);
+    return this.#alike[level];
+  }
+
+  #indexOf(level: number): Map<string, number[]> {
+    this.#index[level] ??= Map.groupBy(this.#lines.keys(), (at) => this.#alikeAt(level)[at] ?? '');
+    return this.#index[level];
+  }
+
+  /** The places that begin from one line to before another, in linear time: files and hunks can have many equal lines. */
+  *#ascending(wanted: readonly string[], level: number, from: number, to: number): Generator<number, void, undefined> {
+    const have = this.#alikeAt(level);
+    const ends = matcher(wanted.map(LIKENESS[level] ?? String));
+    const end = Math.min(have.length, to + wanted.length - 1);
+    for (let at = Math.max(0, from); at < end; at += 1) {
+      this.#look();
+      if (ends(have[at])) yield at + 1 - wanted.length;
+    }
+  }
+
+  *#descending(wanted: readonly string[], level: number, from: number, to: number): Generator<number, void, undefined> {
+    const have = this.#alikeAt(level);
+    const begins = matcher(wanted.map(LIKENESS[level] ?? String).reverse());
+    for (let at = Math.min(have.length, to + wanted.length - 1) - 1; at >= from; at -= 1) {
+      this.#look();
+      if (begins(have[at])) yield at;
+    }
+  }
+
+  #look(): void {
+    this.#looks += 1;
+    if (this.#looks > MAX_LOOKS)
+      throw new PawlError(
+        'INVALID_PARAMS',
+        `The hunks for ${JSON.stringify(this.#path)} are too many to be looked for in all of its ${this.#lines.length} lines. Nothing was changed; give them in the order of the file, each with the lines as they stand there, or write the file anew.`,
+      );
+  }
+}
+
+function noHeading(heading: string | undefined, from: number): string {
+  return `there is no line ${JSON.stringify(heading)} below line ${from}`;
+}
+
+function explain(lines: readonly string[], wanted: readonly string[], from: number): string {
+  const first = wanted.find((text) => text.trim() !== '') ?? '';
+  const at = lines.findIndex((line, index) => index >= from && line.trim() === first.trim());
+  if (at === -1) {
+    const above = lines.findIndex((line) => line.trim() === first.trim());
+    const where = above === -1 ? 'does not stand in the file' : `stands at line ${above + 1}, above the hunk before it`;
+    return `its line ${JSON.stringify(first)} ${where}`;
+  }
+  const offset = wanted.indexOf(first);
+  const bad = wanted.findIndex((text, index) => (lines[at + index - offset] ?? '').trim() !== text.trim());
+  if (bad === -1)
+    return `its lines stand at line ${at - offset + 1}, above the hunk before it or not at the end of the file`;
+  return `line ${at + bad - offset + 1} is ${JSON.stringify(lines[at + bad - offset] ?? 'past the end')}, where the patch has ${JSON.stringify(wanted[bad])}`;
+}

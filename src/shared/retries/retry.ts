@@ -1,0 +1,107 @@
+/**
+ * Whether a failed attempt is followed by another (R18 to R20), decided in one place (DESIGN, decision 7).
+ */
+import { z } from 'zod';
+import type { CircuitState } from '../circuits/circuit-breaker.ts';
+import { defined } from '../util/json/omit-undefined.ts';
+import type { Effects } from './effects.ts';
+import type { ResultStatus } from '../calls/envelope.ts';
+import type { Failure } from '../errors/failure.ts';
+import { MAX_WAIT_MS, type Random } from '../util/time.ts';
+
+export interface RetryPolicy {
+  /** Attempts in all, the first included. */
+  readonly maxAttempts: number;
+  readonly baseMs: number;
+  readonly maxDelayMs: number;
+  /** From the first attempt's start; a retry that would start later is not scheduled. */
+  readonly maxElapsedMs: number;
+  readonly retriableCodes?: readonly string[];
+  readonly terminalCodes?: readonly string[];
+}
+
+/** What tools and operators may say of it. */
+export const retryOverridesSchema = z
+  .strictObject({
+    maxAttempts: z.number().int().min(1).max(1_000),
+    baseMs: z.number().int().min(0).max(MAX_WAIT_MS),
+    maxDelayMs: z.number().int().min(0).max(MAX_WAIT_MS),
+    maxElapsedMs: z.number().int().min(0).max(MAX_WAIT_MS),
+    retriableCodes: z.array(z.string()),
+    terminalCodes: z.array(z.string()),
+  })
+  .partial();
+export type RetryOverrides = { readonly [K in keyof RetryPolicy]?: RetryPolicy[K] | undefined };
+
+export const DEFAULT_RETRY: RetryPolicy = { maxAttempts: 4, baseMs: 200, maxDelayMs: 4_000, maxElapsedMs: 30_000 };
+
+/** The smallest bound wins (DESIGN, ruling 10). `defaults` are the operator's, for tools that say nothing of their own (R35). */
+export function retryPolicy(
+  tool: RetryOverrides,
+  operator: RetryOverrides | undefined,
+  caller: { readonly maxAttempts: number; readonly maxElapsedMs: number },
+  defaults: RetryOverrides = {},
+): RetryPolicy {
+  const policy: RetryPolicy = {
+    ...DEFAULT_RETRY,
+    ...defined<Partial<RetryPolicy>>(defaults),
+    ...defined<Partial<RetryPolicy>>(tool),
+    ...defined<Partial<RetryPolicy>>(operator ?? {}),
+  };
+  return {
+    ...policy,
+    maxAttempts: Math.min(policy.maxAttempts, caller.maxAttempts),
+    maxElapsedMs: Math.min(policy.maxElapsedMs, caller.maxElapsedMs),
+  };
+}
+
+export interface FailedAttempt {
+  readonly failure: Failure;
+  readonly effects: Effects;
+  /** Number of the attempt that failed, from 1. */
+  readonly attempt: number;
+  /** Since the first attempt's start. */
+  readonly elapsedMs: number;
+  /** Until the call's deadline; undefined when it has none. */
+  readonly remainingMs: number | undefined;
+  /** The caller vouches for a second run (`callHints.expectedRetrySafe`). */
+  readonly expectedRetrySafe: boolean;
+  readonly circuitState: CircuitState;
+}
+
+export type RetryDecision =
+  | { readonly kind: 'retry'; readonly delayMs: number }
+  | { readonly kind: 'stop'; readonly status: Exclude<ResultStatus, 'success'>; readonly reason: string };
+
+export function decideRetry(failed: FailedAttempt, policy: RetryPolicy, random: Random): RetryDecision {
+  const { failure, attempt } = failed;
+  const timedOut = failure.class === 'timeout';
+  const stop = (status: Exclude<ResultStatus, 'success'>, reason: string): RetryDecision => ({
+    kind: 'stop',
+    status: timedOut ? 'timeout' : status,
+    reason,
+  });
+  if (!failure.retriable) return stop('error', `${failure.code} is not retriable`);
+  if (!mayRunAgain(failed))
+    return stop('retriable_error', `a second run of a tool with effects '${failed.effects}' could do harm`);
+  if (attempt >= policy.maxAttempts) return stop('retry_exhausted', `all ${policy.maxAttempts} attempts are used`);
+  // The attempt ran: its own failure is the answer, also where it opened the circuit.
+  if (failed.circuitState === 'OPEN' || failed.circuitState === 'FORCED_OPEN')
+    return stop('retriable_error', 'the circuit is open');
+  const delayMs = Math.max(backoffMs(attempt, policy, random), failure.retryAfterMs ?? 0);
+  if (failed.elapsedMs + delayMs > policy.maxElapsedMs)
+    return stop('retry_exhausted', `another attempt would start after ${policy.maxElapsedMs} ms`);
+  if (failed.remainingMs !== undefined && delayMs >= failed.remainingMs)
+    return stop('retry_exhausted', 'another attempt would start after the deadline');
+  return { kind: 'retry', delayMs };
+}
+
+/** DESIGN, decision 5: the effects decide, unless the failure proves that nothing happened or somebody vouches for it. */
+export function mayRunAgain(failed: Pick<FailedAttempt, 'failure' | 'effects' | 'expectedRetrySafe'>): boolean {
+  return failed.effects !== 'once' || failed.failure.nothingHappened || failed.expectedRetrySafe;
+}
+
+/** Full jitter: uniform in [0, min(cap, base · 2^(attempt−1))]. */
+export function backoffMs(attempt: number, policy: Pick<RetryPolicy, 'baseMs' | 'maxDelayMs'>, random: Random): number {
+  return Math.floor(random() * Math.min(policy.maxDelayMs, policy.baseMs * 2 ** (attempt - 1)));
+}

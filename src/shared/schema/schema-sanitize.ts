@@ -1,0 +1,348 @@
+/**
+ * Schemas from elsewhere (MCP servers, dynamic tools, imports) made usable (C7, C8, C22): types inferred where they are missing,
+ * structural fields ensured, references that cannot be followed and patterns that cannot be matched taken out. What was changed
+ * is told, so that nobody is surprised by it later.
+ */
+import { defined } from '../util/json/omit-undefined.ts';
+import { decoded } from './json-pointer.ts';
+import { isLinear } from './linear-pattern.ts';
+import type { JsonSchema } from './schema.ts';
+import { SCHEMA_LISTS, SCHEMA_MAPS, SCHEMA_SINGLES } from './schema-keywords.ts';
+import { withoutReference } from './schema-references.ts';
+import { startOf } from '../util/text/text-cut.ts';
+
+export interface SanitizedSchema {
+  readonly schema: JsonSchema;
+  /** What was changed, with its place: `properties.a: type inferred as object`. */
+  readonly changes: readonly string[];
+}
+
+const TYPES = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null'];
+const MAX_DEPTH = 64;
+
+/** Which keyword tells the type of a schema that does not say it. The first that is there wins. */
+const TELLING: readonly (readonly [keyword: string, type: string])[] = [
+  ['properties', 'object'],
+  ['required', 'object'],
+  ['additionalProperties', 'object'],
+  ['patternProperties', 'object'],
+  ['items', 'array'],
+  ['prefixItems', 'array'],
+  ['minItems', 'array'],
+  ['maxItems', 'array'],
+  ['uniqueItems', 'array'],
+  ['pattern', 'string'],
+  ['minLength', 'string'],
+  ['maxLength', 'string'],
+  ['format', 'string'],
+  ['minimum', 'number'],
+  ['maximum', 'number'],
+  ['exclusiveMinimum', 'number'],
+  ['exclusiveMaximum', 'number'],
+  ['multipleOf', 'number'],
+];
+/** A schema with one of these needs no type of its own. */
+const SPEAKS_OTHERWISE = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const', 'enum'];
+/** Annotations, and what they hold. Anything else says nothing, and makes Ajv refuse the whole schema. */
+const isText = (value: unknown) => typeof value === 'string';
+const isBoolean = (value: unknown) => typeof value === 'boolean';
+const HOLDING: readonly (readonly [holds: (value: unknown) => boolean, what: string, keywords: readonly string[]])[] = [
+  [isText, 'text', ['title', 'description', '$comment', 'contentEncoding', 'contentMediaType']],
+  [isBoolean, 'boolean', ['deprecated', 'readOnly', 'writeOnly']],
+  [Array.isArray, 'list', ['examples']],
+];
+/** Some generators write null for a restriction that there is not. One that is wrong is a mistake that is told. */
+const RESTRICTIONS = [
+  ...['$ref', 'enum', 'format', 'minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
+  ...['minLength', 'maxLength', 'minItems', 'maxItems', 'uniqueItems', 'minContains', 'maxContains'],
+  ...['minProperties', 'maxProperties'],
+];
+
+/** One document on its way. */
+interface Walk {
+  readonly root: Readonly<Record<string, unknown>>;
+  /** Of the root, under whichever name. */
+  readonly definitions: Readonly<Record<string, unknown>>;
+  readonly of: 'parameters' | 'output';
+  readonly changes: string[];
+  /** Places elsewhere in the document that references lead to, and their names in `$defs`. */
+  readonly copied: Map<unknown, string>;
+  /** All names in `$defs`. */
+  readonly taken: Set<string>;
+}
+
+/** The schema of a tool's parameters: an object at its root, whatever came. Of an output: whatever it describes. */
+export function sanitizeSchema(foreign: unknown, of: 'parameters' | 'output' = 'parameters'): SanitizedSchema {
+  const changes: string[] = [];
+  const root = isObject(foreign) ? foreign : {};
+  if (!isObject(foreign))
+    changes.push(`root: ${foreign === undefined ? 'nothing' : typeof foreign} replaced by an object`);
+  const definitions = {
+    ...(isObject(root['definitions']) ? root['definitions'] : {}),
+    ...(isObject(root['$defs']) ? root['$defs'] : {}),
+  };
+  const walk: Walk = { root, definitions, of, changes, copied: new Map(), taken: new Set(Object.keys(definitions)) };
+  const schema = sanitize(root, '', walk, 0) as Record<string, unknown>;
+  const copies: [string, unknown][] = [];
+  // What is copied can refer to further places, which join the ones that this loop goes through.
+  for (const [target, name] of walk.copied) copies.push([name, sanitize(target, `$defs.${name}`, walk, 1)]);
+  if (copies.length > 0) schema['$defs'] = { ...(schema['$defs'] as object), ...Object.fromEntries(copies) };
+  delete schema['$schema'];
+  if (schema['$ref'] !== undefined) {
+    changes.push(`root: what $ref ${JSON.stringify(schema['$ref'])} leads to put in its place`);
+    const again = sanitizeSchema(withoutReference(schema, schema), of);
+    return { schema: again.schema, changes: [...changes, ...again.changes] };
+  }
+  if (of === 'output') return { schema, changes };
+  if (schema['type'] !== 'object') {
+    changes.push(`root: type ${JSON.stringify(schema['type']) ?? 'missing'} made object`);
+    schema['type'] = 'object';
+  }
+  if (!isObject(schema['properties'])) schema['properties'] = {};
+  return { schema, changes };
+}
+
+/** One schema of the document on its way. */
+interface Part {
+  readonly made: Record<string, unknown>;
+  tell(change: string): void;
+  drop(keyword: string, why: string): void;
+}
+
+function sanitize(value: unknown, at: string, walk: Walk, depth: number): unknown {
+  if (typeof value === 'boolean') return value;
+  const place = at === '' ? 'root' : at;
+  const tell = (change: string) => void walk.changes.push(`${place}: ${change}`);
+  if (!isObject(value) || depth > MAX_DEPTH) {
+    tell(`${depth > MAX_DEPTH ? 'nested too deep' : 'no schema'}, accepts anything`);
+    return {};
+  }
+  const made: Record<string, unknown> = { ...value };
+  const drop = (keyword: string, why: string) => {
+    delete made[keyword];
+    tell(`${keyword} dropped, ${why}`);
+  };
+  const part: Part = { made, tell, drop };
+  // Parameters are always an object.
+  const takesNull = made['nullable'] === true && !(at === '' && walk.of === 'parameters');
+  if (made['nullable'] !== undefined) {
+    delete made['nullable'];
+    tell(`nullable ${takesNull ? 'made a choice with null' : 'dropped'}`);
+    if (takesNull && COMBINING.some((keyword) => made[keyword] !== undefined))
+      return sanitize(choiceWithNull(made), at, walk, depth);
+  }
+  renameOlderKeywords(part);
+  sanitizeBelow(part, (below, name) => sanitize(below, at === '' ? name : `${at}.${name}`, walk, depth + 1));
+  repairBounds(part);
+  dropMeaningless(part);
+  repairReference(part, walk);
+  repairPatterns(part);
+  repairRequired(part);
+  repairType(part);
+  ensureStructure(part);
+  if (takesNull) acceptNull(made);
+  return made;
+}
+
+/** Of drafts before 2019-09. */
+function renameOlderKeywords({ made, tell, drop }: Part): void {
+  if (isObject(made['definitions'])) {
+    made['$defs'] = { ...made['definitions'], ...(isObject(made['$defs']) ? made['$defs'] : {}) };
+    delete made['definitions'];
+    tell('definitions renamed $defs');
+  } else if (made['definitions'] !== undefined) drop('definitions', 'it is no object');
+  if (Array.isArray(made['items'])) {
+    made['prefixItems'] = made['items'];
+    delete made['items'];
+    tell('a list of items made prefixItems');
+    if (made['additionalItems'] !== undefined) {
+      made['items'] = made['additionalItems'];
+      delete made['additionalItems'];
+      tell('additionalItems made items');
+    }
+  } else if (made['additionalItems'] !== undefined) drop('additionalItems', 'there is no list of items beside it');
+  // Draft 4 names a schema so, and Ajv refuses it.
+  if (made['id'] !== undefined) drop('id', 'nothing is found by it');
+  const name = made['$id'];
+  if (typeof name === 'string' && name.startsWith('#')) drop('$id', 'it names a place and no document');
+  if (Array.isArray(made['enum']) && made['enum'].length === 0) drop('enum', 'it holds no values');
+}
+
+function sanitizeBelow({ made, drop }: Part, below: (part: unknown, name: string) => unknown): void {
+  for (const keyword of SCHEMA_MAPS) {
+    if (isObject(made[keyword]))
+      made[keyword] = Object.fromEntries(
+        Object.entries(made[keyword]).map(([name, part]) => [name, below(part, `${keyword}.${name}`)]),
+      );
+    else if (made[keyword] !== undefined) drop(keyword, 'it is no object');
+  }
+  for (const keyword of SCHEMA_LISTS) {
+    if (Array.isArray(made[keyword]) && made[keyword].length > 0)
+      made[keyword] = made[keyword].map((part, index) => below(part, `${keyword}.${index}`));
+    else if (made[keyword] !== undefined) drop(keyword, 'it is no list of schemas');
+  }
+  for (const keyword of SCHEMA_SINGLES) if (made[keyword] !== undefined) made[keyword] = below(made[keyword], keyword);
+}
+
+function dropMeaningless({ made, drop }: Part): void {
+  for (const [holds, what, keywords] of HOLDING)
+    for (const keyword of keywords)
+      if (made[keyword] !== undefined && !holds(made[keyword])) drop(keyword, `it is no ${what}`);
+  for (const keyword of RESTRICTIONS) if (made[keyword] === null) drop(keyword, 'it is null');
+}
+
+function repairRequired(part: Part): void {
+  const { required } = part.made;
+  if (required === undefined) return;
+  if (isListOfTexts(required)) dropDuplicates(part, 'required');
+  else part.drop('required', 'it is no list of names');
+}
+
+function ensureStructure({ made, tell }: Part): void {
+  if (made['type'] === 'object' && made['properties'] === undefined && made['additionalProperties'] === undefined) {
+    made['properties'] = {};
+    tell('properties added');
+  }
+  if (made['type'] === 'array' && made['items'] === undefined && made['prefixItems'] === undefined) {
+    made['items'] = {};
+    tell('items added');
+  }
+}
+
+function acceptNull(made: Record<string, unknown>): void {
+  const types = [made['type'] ?? []].flat();
+  if (types.length > 0 && !types.includes('null')) made['type'] = [...types, 'null'];
+  if (Array.isArray(made['enum']) && !made['enum'].includes(null)) made['enum'] = [...made['enum'], null];
+}
+
+/** Beside one of these a type with null would not be enough. */
+const COMBINING = ['anyOf', 'oneOf', 'allOf', '$ref', 'not', 'if', 'const'];
+/** Says nothing about values, or stands for the whole document. */
+const BESIDE_CHOICE = [
+  ...['title', 'description', 'default', 'examples', 'deprecated', 'readOnly', 'writeOnly'],
+  ...['$schema', '$id', '$anchor', '$dynamicAnchor', '$comment', '$defs', 'definitions'],
+];
+
+function choiceWithNull(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const entries = Object.entries(schema);
+  const beside = Object.fromEntries(entries.filter(([keyword]) => BESIDE_CHOICE.includes(keyword)));
+  const { anyOf, ...rest } = Object.fromEntries(entries.filter(([keyword]) => !BESIDE_CHOICE.includes(keyword)));
+  const choices = Array.isArray(anyOf) && Object.keys(rest).length === 0 ? anyOf : [{ ...rest, ...defined({ anyOf }) }];
+  return { ...beside, anyOf: [...choices, { type: 'null' }] };
+}
+
+/** Draft 4 and OpenAPI 3.0 say by a boolean beside the bound that the bound itself is left out. */
+function repairBounds({ made, tell, drop }: Part): void {
+  for (const [exclusive, bound] of [
+    ['exclusiveMinimum', 'minimum'],
+    ['exclusiveMaximum', 'maximum'],
+  ] as const) {
+    if (typeof made[exclusive] !== 'boolean') continue;
+    if (made[exclusive] && typeof made[bound] === 'number') {
+      made[exclusive] = made[bound];
+      delete made[bound];
+      tell(`${bound} made ${exclusive}`);
+    } else drop(exclusive, made[exclusive] ? `there is no ${bound}` : 'it says nothing');
+  }
+}
+
+function repairPatterns({ made, tell, drop }: Part): void {
+  const why = 'it cannot be matched in linear time';
+  if (made['pattern'] !== undefined && !(typeof made['pattern'] === 'string' && isLinear(made['pattern'])))
+    drop('pattern', why);
+  const named = Object.entries((made['patternProperties'] ?? {}) as object);
+  const linear = named.filter(([pattern]) => isLinear(pattern));
+  if (linear.length === named.length) return;
+  for (const [pattern] of named) if (!isLinear(pattern)) tell(`patternProperties.${pattern} dropped, ${why}`);
+  made['patternProperties'] = Object.fromEntries(linear);
+  // These speak of the properties that no pattern describes: there are more of them now.
+  for (const keyword of ['additionalProperties', 'unevaluatedProperties'])
+    if (made[keyword] !== undefined) drop(keyword, 'a pattern beside it was dropped');
+}
+
+/** Ajv follows references to `$defs`; what they lead to elsewhere, as in zod's `#/properties/from`, is copied there. */
+function repairReference({ made, tell, drop }: Part, { root, definitions, copied, taken }: Walk): void {
+  const reference = made['$ref'];
+  if (typeof reference !== 'string' || reference === '#') return;
+  const renamed = reference.replace(/^#\/definitions\//, '#/$defs/');
+  if (
+    /^#\/\$defs\/[^/]+$/.test(renamed) &&
+    isDecodable(renamed) &&
+    isSchema(placeOf(renamed, { $defs: definitions }))
+  ) {
+    made['$ref'] = renamed;
+    return;
+  }
+  const target = placeOf(reference, root);
+  if (!isSchema(target)) {
+    drop('$ref', `${JSON.stringify(startOf(reference, 100))} cannot be followed`);
+    return;
+  }
+  let name = copied.get(target);
+  if (name === undefined) {
+    const own = reference
+      .slice(reference.lastIndexOf('/') + 1)
+      .replaceAll(/[^A-Za-z0-9_-]/g, '_')
+      .slice(0, 64);
+    name = own;
+    for (let mark = copied.size + 1; name === '' || taken.has(name); mark += 1) name = `${own}_${mark}`;
+    taken.add(name);
+    copied.set(target, name);
+  }
+  made['$ref'] = `#/$defs/${name}`;
+  tell(`what $ref ${JSON.stringify(startOf(reference, 100))} leads to copied to $defs.${name}`);
+}
+
+/** What a JSON pointer leads to. */
+function placeOf(reference: string, root: unknown): unknown {
+  if (!reference.startsWith('#/')) return undefined;
+  let place = root;
+  for (const step of reference.slice('#/'.length).split('/')) {
+    const name = decoded(step);
+    if (typeof place !== 'object' || place === null || !Object.hasOwn(place, name)) return undefined;
+    place = (place as Record<string, unknown>)[name];
+  }
+  return place;
+}
+
+function isDecodable(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function repairType(part: Part): void {
+  const { made, tell, drop } = part;
+  const type = made['type'];
+  const known = (name: unknown) => typeof name === 'string' && TYPES.includes(name);
+  if (type !== undefined && !(known(type) || (Array.isArray(type) && type.length > 0 && type.every(known))))
+    drop('type', `${JSON.stringify(type)} is none of JSON Schema`);
+  dropDuplicates(part, 'type');
+  if (made['type'] !== undefined || SPEAKS_OTHERWISE.some((keyword) => made[keyword] !== undefined)) return;
+  const inferred = TELLING.find(([keyword]) => made[keyword] !== undefined)?.[1];
+  if (inferred === undefined) return;
+  made['type'] = inferred;
+  tell(`type inferred as ${inferred}`);
+}
+
+function dropDuplicates({ made, tell }: Part, keyword: string): void {
+  const values = made[keyword];
+  if (!Array.isArray(values) || new Set(values).size === values.length) return;
+  made[keyword] = [...new Set(values)];
+  tell(`duplicates in ${keyword} dropped`);
+}
+
+function isSchema(value: unknown): boolean {
+  return isObject(value) || typeof value === 'boolean';
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isListOfTexts(value: unknown): boolean {
+  return Array.isArray(value) && value.every((entry) => typeof entry === 'string');
+}

@@ -1,0 +1,140 @@
+/** What a session did, as a skill and a plan for a person to review: nothing of it is used before somebody says so. */
+import type { Outcome } from '../calls/outcome.ts';
+import { REDACTED, redact, secretsIn } from '../errors/redaction.ts';
+import { beginningOf } from '../util/text/truncate-json.ts';
+import { escapeJson, shownJson, shownLine } from '../util/text/visible-text.ts';
+import { DEFAULT_NAMESPACE, qualifiedName, type Tier } from '../tools/tool.ts';
+
+type Params = Readonly<Record<string, unknown>>;
+
+/** A call of the session, as its record has it. */
+export interface CapturedCall {
+  readonly tool: { readonly namespace: string; readonly name: string; readonly tier: Tier };
+  readonly params: Params;
+  /** Absent while the call runs. */
+  readonly outcome?: Pick<Outcome, 'status' | 'output'> | undefined;
+}
+
+export interface CaptureAbout {
+  /** Of the skill. */
+  readonly name: string;
+  readonly sessionKey: string;
+  /** Tools that brought the session text from outside. */
+  readonly taint: readonly string[];
+  readonly capturedAt: string;
+}
+
+export interface PlanNode {
+  readonly tool: string;
+  readonly params: unknown;
+  readonly after?: readonly string[];
+}
+
+export interface Capture {
+  /** The text of a `SKILL.md`, switched off. */
+  readonly skill: string;
+  readonly plan: { readonly nodes: Readonly<Record<string, PlanNode>> };
+  /** Calls that did not succeed. */
+  readonly leftOut: number;
+}
+
+/** Of one step's parameters, so much stands in the skill; the plan has the whole. */
+const SHOWN_LENGTH = 2_000;
+/** A shorter text is found in too many outputs to say that it came from one. */
+const MIN_REFERRED_LENGTH = 8;
+
+/** The calls that succeeded, the oldest first, without what looks like a secret. */
+export function captureOf(calls: readonly CapturedCall[], about: CaptureAbout): Capture {
+  const succeeded = calls.filter(({ outcome }) => outcome?.status === 'success');
+  const nodes: Record<string, PlanNode> = {};
+  const known = new Map<string, string>();
+  let before: string | undefined;
+  for (const [index, { tool, params, outcome }] of succeeded.entries()) {
+    const node = `step${index + 1}`;
+    const clean = withoutSecrets(params);
+    nodes[node] = {
+      tool: shortName(tool),
+      params: withReferences(clean, known),
+      ...(before === undefined ? {} : { after: [before] }),
+    };
+    for (const [text, path] of textsOf(outcome?.output?.content, node)) known.set(text, path);
+    before = node;
+  }
+  return { skill: skillText(succeeded, nodes, about), plan: { nodes }, leftOut: calls.length - succeeded.length };
+}
+
+/** As a log shows them: by names, by known values, and by what tokens look like. */
+function withoutSecrets(params: Params): Params {
+  try {
+    return JSON.parse(redact(JSON.stringify(params), secretsIn(params))) as Params;
+  } catch {
+    // What is too long to be looked through is left out as a whole.
+    return { params: REDACTED };
+  }
+}
+
+function shortName(tool: CapturedCall['tool']): string {
+  return tool.namespace === DEFAULT_NAMESPACE ? tool.name : qualifiedName(tool);
+}
+
+/** Texts that an earlier step's output had are taken from there. */
+function withReferences(value: unknown, known: ReadonlyMap<string, string>): unknown {
+  if (typeof value === 'string') {
+    const path = known.get(value);
+    return path === undefined ? value : { $from: path };
+  }
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map((item) => withReferences(item, known));
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, withReferences(member, known)]));
+}
+
+/** With the paths at which they stand. */
+function textsOf(value: unknown, path: string): (readonly [text: string, path: string])[] {
+  if (typeof value === 'string') return value.length < MIN_REFERRED_LENGTH ? [] : [[value, path]];
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([name, member]) =>
+    name.includes('.') ? [] : textsOf(member, `${path}.${name}`),
+  );
+}
+
+function skillText(
+  calls: readonly CapturedCall[],
+  nodes: Readonly<Record<string, PlanNode>>,
+  about: CaptureAbout,
+): string {
+  const { name, sessionKey, taint, capturedAt } = about;
+  const tools = [...new Set(calls.map(({ tool }) => shortName(tool)))];
+  const session = escapeJson(JSON.stringify(sessionKey));
+  const front = {
+    name,
+    description: `Captured from ${count(calls.length)} of the session ${shownLine(sessionKey)}: ${tools.join(', ')}.`,
+    enabled: false,
+    'allowed-tools': tools,
+    'required-tools': tools,
+  };
+  const steps = Object.entries(nodes).map(([node, { tool, params }], index) => {
+    const shown = shownJson(beginningOf(params, SHOWN_LENGTH));
+    return `## ${node}: ${tool} (${calls[index]?.tool.tier ?? ''})\n\n\`\`\`json\n${shown}\n\`\`\``;
+  });
+  const doubt =
+    taint.length === 0
+      ? []
+      : [
+          `The session had read text from outside (${taint.map(shownLine).join(', ')}): what it says may stand in the parameters.`,
+        ];
+  return [
+    '---',
+    ...Object.entries(front).map(([field, value]) => `${field}: ${escapeJson(JSON.stringify(value))}`),
+    '---',
+    `Captured from the session ${session} at ${capturedAt}, for a person to review: say what the steps are for, put names in the place of`,
+    'values, take out what does not belong, and set `enabled: true`. `plan.json` has the same steps as data.',
+    ...doubt,
+    '',
+    steps.join('\n\n'),
+    '',
+  ].join('\n');
+}
+
+function count(calls: number): string {
+  return calls === 1 ? '1 call' : `${calls} calls`;
+}

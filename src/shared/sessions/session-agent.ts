@@ -1,0 +1,42 @@
+/** The agent of a session, as whoever opens the session describes it: it informs tools, and only policy decides. */
+import { z } from 'zod';
+import { identifierSchema } from '../calls/envelope.ts';
+
+const MAX_PERMISSIONS_LENGTH = 4_096;
+const text = z.string().min(1).max(256);
+
+export const sessionAgentSchema = z.strictObject({
+  /** Default: the session's `agentId`. */
+  id: identifierSchema.optional(),
+  /** For people. Default: the ID. */
+  name: text.optional(),
+  model: text.optional(),
+  /** In the words of whoever runs the agent: names, or an object of their own. */
+  permissions: z
+    .union([z.array(text), z.record(text, z.json())])
+    .refine((permissions) => JSON.stringify(permissions).length <= MAX_PERMISSIONS_LENGTH, {
+      error: `must be at most ${MAX_PERMISSIONS_LENGTH} characters of JSON`,
+    })
+    .optional(),
+});
+
+type Described = z.output<typeof sessionAgentSchema>;
+
+export interface SessionAgent {
+  readonly id: string;
+  readonly name: string;
+  readonly model?: string;
+  readonly permissions?: NonNullable<Described['permissions']>;
+}
+
+/** The agent of a session that names an `agentId`, describes one, or both; undefined for a session without an agent. */
+export function sessionAgent(agentId: string | undefined, described: Described | undefined): SessionAgent | undefined {
+  const { id = agentId, name, model, permissions } = described ?? {};
+  if (id === undefined) return undefined;
+  return {
+    id,
+    name: name ?? id,
+    ...(model === undefined ? {} : { model }),
+    ...(permissions === undefined ? {} : { permissions }),
+  };
+}

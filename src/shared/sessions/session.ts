@@ -1,0 +1,266 @@
+/**
+ * Sessions form a tree; a session's kind decides which capabilities its calls get (A9, A17, A18).
+ */
+import { resolve } from 'node:path';
+import { z } from 'zod';
+import { type Budget, budgetSchema, type SessionBudget } from '../limits/budget.ts';
+import { defined } from '../util/json/omit-undefined.ts';
+import { identifierSchema, issuesOf } from '../calls/envelope.ts';
+import { PawlError } from '../errors/failure.ts';
+import { IMPORTANCES, type Importance } from '../queues/priority.ts';
+import { type SessionAgent, sessionAgent, sessionAgentSchema } from './session-agent.ts';
+import type { SessionShards } from '../queues/shards.ts';
+import type { SkillRule } from './skill-rule.ts';
+import { type Capability, TIERS, type Tier } from '../tools/tool.ts';
+
+export const SESSION_KINDS = ['main', 'branch', 'worker'] as const;
+export type SessionKind = (typeof SESSION_KINDS)[number];
+
+/**
+ * The availability matrix of A17, by capability: a worker session reads, searches and fetches, and changes nothing.
+ * A branch reaches people through its parent's channel (A19).
+ */
+export const SESSION_CAPABILITIES: Readonly<Record<SessionKind, readonly Capability[]>> = {
+  main: [
+    'workspace:read',
+    'workspace:write',
+    'processes',
+    'memory:search',
+    'memory:store',
+    'channel',
+    'network',
+    'agents',
+  ],
+  branch: [
+    'workspace:read',
+    'workspace:write',
+    'processes',
+    'memory:search',
+    'memory:store',
+    'channel',
+    'network',
+    'agents',
+  ],
+  worker: ['workspace:read', 'memory:search', 'network'],
+};
+
+/** Tiers whose tools a session of this kind may call: a worker session has no business with tools that change things. */
+export const SESSION_TIERS: Readonly<Record<SessionKind, readonly Tier[]>> = {
+  main: TIERS,
+  branch: TIERS,
+  worker: ['read-only'],
+};
+
+/** Where a session reaches people: its terminal, the operator's page, or a service of theirs (with `url`). */
+export const CHANNEL_KINDS = ['console', 'operator', 'webhook'] as const;
+export const channelSchema = z
+  .looseObject({ kind: z.enum(CHANNEL_KINDS) })
+  .refine(
+    ({ kind, url }) => kind !== 'webhook' || (typeof url === 'string' && /^https?:/.test(url) && URL.canParse(url)),
+    {
+      error: 'of a webhook must be an http or https URL',
+      path: ['url'],
+    },
+  );
+
+/** For those whose session has none, and who need one. */
+export const GIVE_A_CHANNEL =
+  "open the session with channel: { kind: 'operator' } (the operator's page), { kind: 'console' } or { kind: 'webhook', url }";
+/** The last state of a session; its owner gives it any other one. */
+const CLOSED = 'closed';
+/** The state of a session whose owner names none. */
+export const OPEN = 'open';
+
+/** What the owner of a session says it is doing, such as `planning`: a tool's policy may name the states in which it may be called. */
+export const sessionStateSchema = z
+  .string()
+  .min(1)
+  .max(64)
+  .regex(/^[A-Za-z0-9_.-]+$/, 'must be letters, digits, _, . or -')
+  .refine((state) => state !== CLOSED, { error: 'must be another state than closed: close the session instead' });
+
+/** What `PATCH /v1/sessions/{key}` takes. */
+export const changeSessionSchema = z.strictObject({ state: sessionStateSchema });
+
+/** What `POST /v1/sessions` and `openSession` take. */
+export const openSessionSchema = z
+  .strictObject({
+    kind: z.enum(SESSION_KINDS).default('main'),
+    sessionKey: identifierSchema.optional(),
+    parent: identifierSchema.optional(),
+    /** Default: that of the session above it, or `open`. */
+    state: sessionStateSchema.optional(),
+    agentId: identifierSchema.optional(),
+    agent: sessionAgentSchema.optional(),
+    actorId: identifierSchema.optional(),
+    tenantId: identifierSchema.optional(),
+    workspaceRoot: z.string().min(1).max(4_096).optional(),
+    channel: channelSchema.optional(),
+    skills: z.array(z.string().min(1).max(256)).max(64).optional(),
+    budget: budgetSchema.optional(),
+    /** Of its calls, and of those of the sessions below it, where they say nothing themselves. */
+    importance: z.enum(IMPORTANCES).optional(),
+  })
+  .refine(({ agentId, agent }) => agent === undefined || (agent.id ?? agentId) !== undefined, {
+    error: 'must name the agent, here or as agentId',
+    path: ['agent', 'id'],
+  })
+  .refine(({ agentId, agent }) => agentId === undefined || (agent?.id ?? agentId) === agentId, {
+    error: 'must be the same as agentId',
+    path: ['agent', 'id'],
+  });
+export type OpenSession = z.input<typeof openSessionSchema>;
+
+/** Text from outside that a session has seen: it may steer whoever makes the session's calls (I23). */
+export interface Taint {
+  /** The tool that brought it. */
+  readonly source: string;
+  /** Redis' clock, before anybody could read the text. */
+  readonly atMs: number;
+}
+
+/** Of one session. Which further ones there are changes nothing. */
+const MAX_TAINTS = 32;
+
+/** A session as stored. All but `state` and `taint` never changes after opening. */
+export interface SessionRecord {
+  readonly sessionKey: string;
+  readonly kind: SessionKind;
+  /** `open`, or what its owner says; `closed` is its end. */
+  readonly state: string;
+  readonly parent?: string;
+  /** Keys of the sessions above it, the outermost first. */
+  readonly ancestors?: readonly string[];
+  readonly agentId?: string;
+  readonly agent?: SessionAgent;
+  readonly actorId: string;
+  readonly tenantId?: string;
+  readonly workspaceRoot: string;
+  readonly channel?: z.output<typeof channelSchema>;
+  readonly skills?: readonly string[];
+  /** What its skills, and those of the sessions above it, leave it of its tools. */
+  readonly skillRules?: readonly SkillRule[];
+  readonly budget?: Budget;
+  /** Its own budget and those of the sessions above it. */
+  readonly budgets?: readonly SessionBudget[];
+  readonly importance?: Importance;
+  /** It only grows, and the sessions below begin with it. */
+  readonly taint?: readonly Taint[];
+  /** Where its calls are. */
+  readonly shards?: SessionShards;
+  readonly createdAtMs: number;
+}
+
+/** The session after it has seen text from these tools; itself where it had before. */
+export function withTaint(record: SessionRecord, sources: readonly string[], atMs: number): SessionRecord {
+  const { taint = [] } = record;
+  const fresh = sources.filter((source) => !taint.some((seen) => seen.source === source));
+  const room = fresh.slice(0, MAX_TAINTS - taint.length);
+  return room.length === 0 ? record : { ...record, taint: [...taint, ...room.map((source) => ({ source, atMs }))] };
+}
+
+/** The session after it has seen what another record of it says that it saw. */
+export function withTaintsOf(record: SessionRecord, other: SessionRecord | undefined): SessionRecord {
+  const { taint = [] } = other ?? {};
+  return taint.reduce((marked, { source, atMs }) => withTaint(marked, [source], atMs), record);
+}
+
+/** Throws `CONTRACT_INVALID` with every fault. */
+export function parseOpenSession(open: OpenSession): z.output<typeof openSessionSchema> {
+  return parsed(openSessionSchema, open, 'The session cannot be opened');
+}
+
+/** Throws `CONTRACT_INVALID` for a state that a session cannot have. */
+export function parseSessionState(state: string): string {
+  return parsed(changeSessionSchema, { state }, 'The session cannot have this state').state;
+}
+
+function parsed<Schema extends z.ZodType>(schema: Schema, given: unknown, what: string): z.output<Schema> {
+  const result = schema.safeParse(given);
+  if (result.success) return result.data;
+  const issues = issuesOf(result.error);
+  throw new PawlError(
+    'CONTRACT_INVALID',
+    `${what}: ${issues.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')}.`,
+    { issues },
+  );
+}
+
+/** Sessions above one: its record names them all. */
+const MAX_ANCESTORS = 100;
+
+/**
+ * The record of a session that is opened below another, or at the root. Throws `PERMISSION_DENIED`, `SESSION_CLOSED`, and
+ * `CONTRACT_INVALID` for one that would be too deep.
+ */
+export function newSession(
+  { sessionKey, workspaceRoot, actorId, agentId, agent, ...asked }: z.output<typeof openSessionSchema>,
+  above: SessionRecord | undefined,
+  defaults: Pick<SessionRecord, 'sessionKey' | 'workspaceRoot' | 'createdAtMs'>,
+  skillRule?: SkillRule,
+): SessionRecord {
+  if (above?.state === 'closed') throw sessionClosed(above.sessionKey);
+  if (above?.kind === 'worker' && asked.kind !== 'worker')
+    throw new PawlError('PERMISSION_DENIED', 'A worker session can only open worker sessions.');
+  if (above?.tenantId !== undefined && above.tenantId !== (asked.tenantId ?? above.tenantId))
+    throw new PawlError('PERMISSION_DENIED', 'A session is of the same tenant as the one that it is opened below.');
+  const ancestors = above === undefined ? [] : [...(above.ancestors ?? []), above.sessionKey];
+  if (ancestors.length > MAX_ANCESTORS)
+    throw new PawlError('CONTRACT_INVALID', `A session has at most ${MAX_ANCESTORS} sessions above it.`, {
+      issues: [{ path: 'parent', message: `has ${MAX_ANCESTORS} sessions above it already` }],
+    });
+  const inherited =
+    above === undefined
+      ? {}
+      : {
+          ancestors,
+          agentId: above.agentId,
+          agent: above.agent,
+          tenantId: above.tenantId,
+          importance: above.importance,
+          taint: above.taint,
+        };
+  const own = sessionAgent(agentId, agent);
+  const key = sessionKey ?? defaults.sessionKey;
+  const ownBudget = asked.budget === undefined ? [] : [{ sessionKey: key, budget: asked.budget }];
+  const budgets = [...(above?.budgets ?? []), ...ownBudget];
+  const skillRules = [...(above?.skillRules ?? []), ...(skillRule === undefined ? [] : [skillRule])];
+  return defined<SessionRecord>({
+    ...inherited,
+    ...defined<typeof asked>(asked),
+    ...(own === undefined ? {} : { agentId: own.id, agent: own }),
+    budgets: budgets.length === 0 ? undefined : budgets,
+    skillRules: skillRules.length === 0 ? undefined : skillRules,
+    sessionKey: key,
+    state: asked.state ?? above?.state ?? OPEN,
+    actorId: actorId ?? above?.actorId ?? 'anonymous',
+    workspaceRoot:
+      workspaceRoot === undefined ? (above?.workspaceRoot ?? defaults.workspaceRoot) : resolve(workspaceRoot),
+    createdAtMs: defaults.createdAtMs,
+  });
+}
+
+export function sessionTaken(sessionKey: string): PawlError {
+  const issues = [{ path: 'sessionKey', message: `is taken: ${JSON.stringify(sessionKey)}` }];
+  const message = `There is already a session ${JSON.stringify(sessionKey)}; to go on in it, take it by its key (pawl.session(key)).`;
+  return new PawlError('CONTRACT_INVALID', message, { issues });
+}
+
+export function sessionClosed(sessionKey: string): PawlError {
+  return new PawlError('SESSION_CLOSED', `The session ${JSON.stringify(sessionKey)} is closed.`);
+}
+
+export function sessionForged(sessionKey: string): PawlError {
+  return new PawlError(
+    'SIGNATURE_INVALID',
+    `The record of the session ${JSON.stringify(sessionKey)} was not signed with a key of PAWL_SIGNING_KEYS: nothing is called from it. Use another session, or give back the key that signed it.`,
+  );
+}
+
+/** The session, if a caller's calls may go through it. Throws `SESSION_CLOSED` and `PERMISSION_DENIED`. */
+export function usable(record: SessionRecord, target: { readonly tenantId?: string | undefined }): SessionRecord {
+  if (record.state === 'closed') throw sessionClosed(record.sessionKey);
+  if (record.tenantId === target.tenantId) return record;
+  const named = `The session ${JSON.stringify(record.sessionKey)}`;
+  throw new PawlError('PERMISSION_DENIED', `${named} is of another tenant.`);
+}

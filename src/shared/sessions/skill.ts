@@ -1,0 +1,128 @@
+/**
+ * Skills (I5, I6, A20): instructions for whoever plans, with the tools that go with them. A record in the registry, or a `SKILL.md`.
+ * What they do to a session stands in `skill-rule.ts`.
+ */
+import { z } from 'zod';
+import { issuesOf } from '../calls/envelope.ts';
+import { type Issue, PawlError } from '../errors/failure.ts';
+
+const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
+const NAME_RULE = 'letters, digits, _, . and -';
+
+/** Names, qualified names or patterns with `*`; in a file also as one text with commas or spaces. */
+const toolNames = z
+  .preprocess(
+    (value) => (typeof value === 'string' ? value.split(/[\s,]+/).filter((name) => name !== '') : value),
+    z.array(z.string().regex(/^[A-Za-z0-9_.*-]{1,256}$/, 'must be a tool’s name, or a pattern with *')).max(256),
+  )
+  .readonly();
+
+/** What `PUT /v1/skills/{name}` takes. */
+export const skillSchema = z.strictObject({
+  description: z.string().min(1).max(2_048),
+  instructions: z.string().max(262_144).default(''),
+  /** False: no session can be opened with it. */
+  enabled: z.boolean().default(true),
+  /** False: can be switched off and on, and otherwise neither changed nor removed. */
+  mutable: z.boolean().default(true),
+  /** The only tools of a session with this skill, beside those of its other skills. */
+  allowedTools: toolNames.optional(),
+  /** A session is not opened with this skill where one of them is not there for it. */
+  requiredTools: toolNames.default([]),
+  forbiddenTools: toolNames.default([]),
+  /** Higher comes first. */
+  priority: z.number().int().min(-1_000).max(1_000).default(0),
+  /** Words of a task that call for the skill. */
+  triggers: z.array(z.string().min(1).max(256)).max(64).readonly().default([]),
+});
+export type PutSkill = z.input<typeof skillSchema>;
+
+export interface SkillRecord extends Readonly<z.output<typeof skillSchema>> {
+  readonly name: string;
+  /** `registry`, or the file that it was read from. */
+  readonly source: string;
+  readonly updatedAtMs: number;
+  /** Of a record. */
+  readonly updatedBy?: string;
+}
+
+/** Throws `CONTRACT_INVALID` with every fault. */
+export function skillRecord(
+  name: string,
+  given: unknown,
+  made: Pick<SkillRecord, 'source' | 'updatedAtMs' | 'updatedBy'>,
+): SkillRecord {
+  const parsed = skillSchema.safeParse(given);
+  if (NAME.test(name) && parsed.success) return { ...parsed.data, name, ...made };
+  const issues: Issue[] = parsed.success ? [] : issuesOf(parsed.error);
+  if (!NAME.test(name)) issues.unshift({ path: 'name', message: `must be ${NAME_RULE}; got ${JSON.stringify(name)}` });
+  const listed = issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
+  throw new PawlError(
+    'CONTRACT_INVALID',
+    `The skill ${JSON.stringify(name)} (${made.source}) is not usable: ${listed}.`,
+    {
+      issues,
+    },
+  );
+}
+
+const FIELDS: Readonly<Record<string, keyof PutSkill>> = {
+  description: 'description',
+  enabled: 'enabled',
+  mutable: 'mutable',
+  priority: 'priority',
+  triggers: 'triggers',
+  'allowed-tools': 'allowedTools',
+  'required-tools': 'requiredTools',
+  'forbidden-tools': 'forbiddenTools',
+};
+
+/** The parts of a `SKILL.md`: front matter between two lines of `---`, then the instructions. Throws `CONTRACT_INVALID`. */
+export function skillFileParts(
+  text: string,
+  source: string,
+): { readonly front: string; readonly instructions: string } {
+  const [, front, instructions = ''] =
+    /^\uFEFF?---[ \t]*\r?\n([\s\S]*?)\r?\n---[ \t]*(?:\r?\n([\s\S]*))?$/.exec(text) ?? [];
+  if (front === undefined) throw noSkillFile(source, 'it must begin with front matter between two lines of ---');
+  return { front, instructions: instructions.trim() };
+}
+
+/** The skill that a file's front matter, read as YAML, and its instructions make. Throws `CONTRACT_INVALID`. */
+export function skillOfFile(
+  fields: unknown,
+  instructions: string,
+  made: Pick<SkillRecord, 'source' | 'updatedAtMs'>,
+): SkillRecord {
+  if (typeof fields !== 'object' || fields === null || Array.isArray(fields))
+    throw noSkillFile(made.source, 'its front matter must name fields');
+  const { name, ...rest } = fields as Record<string, unknown>;
+  // Other programs keep fields of their own in the same file.
+  const known = Object.entries(rest).flatMap(([key, value]) => {
+    const field = FIELDS[key.replaceAll('_', '-')];
+    return field === undefined ? [] : [[field, value] as const];
+  });
+  return skillRecord(String(name ?? ''), { ...Object.fromEntries(known), instructions }, made);
+}
+
+export function noSkillFile(source: string, message: string): PawlError {
+  return new PawlError('CONTRACT_INVALID', `${source} is no SKILL.md: ${message}.`, {
+    issues: [{ path: source, message }],
+  });
+}
+
+/** The highest priority first. */
+export function byPriority(
+  a: Pick<SkillRecord, 'name' | 'priority'>,
+  b: Pick<SkillRecord, 'name' | 'priority'>,
+): number {
+  return b.priority - a.priority || (a.name < b.name ? -1 : 1);
+}
+
+/** Skills that are on and one of whose triggers stands in a text, the highest priority first. */
+export function triggeredBy(text: string, skills: readonly SkillRecord[]): readonly SkillRecord[] {
+  const lower = text.toLowerCase();
+  return skills
+    .filter(({ enabled, triggers }) => enabled && triggers.some((trigger) => lower.includes(trigger.toLowerCase())))
+    .sort(byPriority);
+}

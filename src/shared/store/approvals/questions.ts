@@ -1,0 +1,140 @@
+/**
+ * Questions that tools ask people (C19), where a session's channel is a place of Pawl's own. A question outlives the process that
+ * asked it: the call that runs again asks under the same ID, and finds the answer that came meanwhile.
+ *
+ * pending    waits for a person until its time is over
+ * answered   by a person, once      dismissed  a person will not answer
+ * expired    nobody did in time     withdrawn  who asked ended before; asking again opens it again
+ */
+import type { Answer, Question } from '../../tools/capabilities.ts';
+import type { Seals } from '../../signing/signatures.ts';
+import { uuidv7 } from '../../util/time.ts';
+import { FleetKeys } from '../redis/keys.ts';
+import { newsChannel } from '../redis/broadcasts.ts';
+import { type Redis, Script } from '../redis/connection.ts';
+import { openedText, sealedText } from '../signing/signed-text.ts';
+
+const askScript = new Script('question-ask');
+const endScript = new Script('question-end');
+
+/** How long an ended question is kept: longer than a call that runs again needs to find its answer. */
+const KEPT_MS = 3_600_000;
+/** How many are looked at together. */
+const PAGE = 200;
+
+/** What people see. */
+export interface QuestionRequest extends Pick<Question, 'text' | 'options'> {
+  readonly freeText: boolean;
+  readonly callId: string;
+  /** Of the tool's session. */
+  readonly session: string;
+  /** The session whose channel it is shown in. */
+  readonly shownIn: string;
+  readonly channel: string;
+  readonly actorId: string;
+  /** The session's actor, where the call names another one. */
+  readonly sessionActorId?: string;
+  readonly agentId?: string;
+  readonly tenantId?: string;
+}
+
+export interface QuestionRecord extends QuestionRequest {
+  readonly id: string;
+  readonly createdAtMs: number;
+  readonly expiresAtMs: number;
+}
+
+export type Given = Exclude<Answer, { readonly state: 'expired' }>;
+
+/** `waits`: for so long at most. */
+export type Standing = Answer | { readonly state: 'waits'; readonly leftMs: number };
+
+export class Questions {
+  readonly #redis: Redis;
+  readonly #keys: FleetKeys;
+  readonly #seals: Seals;
+
+  constructor(redis: Redis, prefix: string, seals: Seals) {
+    this.#redis = redis;
+    this.#keys = new FleetKeys(prefix);
+    this.#seals = seals;
+  }
+
+  #places(id: string): string[] {
+    return [this.#keys.question(id), this.#keys.questions];
+  }
+
+  async ask(id: string, request: QuestionRequest, timeoutMs: number): Promise<Standing> {
+    const sealed = sealedText(request, (text) => this.#seals.question(id, text));
+    const [state, nowMs, expiresAtMs, answer, signature] = await askScript.run(this.#redis, this.#places(id), [
+      id,
+      sealed,
+      timeoutMs,
+      KEPT_MS,
+    ]);
+    if (state === 'pending') return { state: 'waits', leftMs: Math.max(0, Number(expiresAtMs) - Number(nowMs)) };
+    return this.#believed(id, String(answer), String(signature));
+  }
+
+  /** Ends a question whose time is over, and answers how it stands; `now`: it was this that ended it. */
+  async expire(id: string): Promise<Standing | { readonly state: 'expired'; readonly now: true }> {
+    const [code, , detail, answer, signature] = await this.#end(id, 'expired');
+    if (code === 'early') return { state: 'waits', leftMs: Number(detail) };
+    if (code === 'ended') return { state: 'expired', now: true };
+    return code === 'already' ? this.#believed(id, String(answer), String(signature)) : { state: 'expired' };
+  }
+
+  /** Who asked does not wait any more. */
+  async withdraw(id: string): Promise<void> {
+    await this.#end(id, 'withdrawn');
+  }
+
+  /** A person's word, once. `already`: somebody was faster, or it ended otherwise. */
+  async give(id: string, given: Given): Promise<'ended' | 'already' | 'late' | 'gone'> {
+    const [code] = await this.#end(id, given.state, JSON.stringify(given));
+    return code as 'ended' | 'already' | 'late' | 'gone';
+  }
+
+  #end(id: string, state: string, answer = ''): Promise<unknown[]> {
+    const signature = answer === '' ? '' : this.#seals.answer(id, answer);
+    const news = JSON.stringify({ type: 'question', id });
+    return endScript.run(this.#redis, this.#places(id), [
+      id,
+      state,
+      answer,
+      signature,
+      newsChannel(this.#redis, this.#keys.prefix),
+      news,
+      uuidv7(),
+    ]);
+  }
+
+  /** An answer that nobody with a key gave counts as none. */
+  #believed(id: string, answer: string, signature: string): Answer {
+    const holds = answer !== '' && this.#seals.isAnswer(id, answer, signature);
+    return holds ? (JSON.parse(answer) as Given) : { state: 'expired' };
+  }
+
+  /** A question that waits, as a worker with a key asked it; undefined for another one. */
+  async read(id: string): Promise<QuestionRecord | undefined> {
+    const { state, question, createdAtMs, expiresAtMs } = await this.#redis.hgetall(this.#keys.question(id));
+    if (state !== 'pending' || question === undefined) return undefined;
+    const request = openedText<QuestionRequest>(question, (text, seal) => this.#seals.isQuestion(id, text, seal));
+    if (request === undefined) return undefined;
+    return { id, ...request, createdAtMs: Number(createdAtMs), expiresAtMs: Number(expiresAtMs) };
+  }
+
+  /** Those that wait and that `isSeen` lets pass, the most urgent first. */
+  async pending(limit: number, isSeen: (record: QuestionRecord) => boolean = () => true): Promise<QuestionRecord[]> {
+    const [seconds] = await this.#redis.time();
+    const fromMs = Number(seconds) * 1_000;
+    const found: QuestionRecord[] = [];
+    for (let offset = 0; found.length < limit; offset += PAGE) {
+      const ids = await this.#redis.zrangebyscore(this.#keys.questions, fromMs, '+inf', 'LIMIT', offset, PAGE);
+      const records = await Promise.all(ids.map((id) => this.read(id)));
+      found.push(...records.filter((record) => record !== undefined).filter(isSeen));
+      if (ids.length < PAGE) break;
+    }
+    return found.slice(0, limit);
+  }
+}

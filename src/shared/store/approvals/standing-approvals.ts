@@ -1,0 +1,147 @@
+/**
+ * What people allowed for the rest of a session: calls like one that they approved need no further decision (C24). Each is kept
+ * under a key of what it allows, so that looking for one is one read.
+ */
+import type { Amendment, ApprovalRequest } from '../../approvals/approval.ts';
+import { isOpen } from '../../policy/command-prefix.ts';
+import { compensated } from '../../calls/compensation.ts';
+import type { ToolCallEnvelope } from '../../calls/envelope.ts';
+import { asksToEscalate } from '../../policy/sandbox-override.ts';
+import { canonicalJson, digest } from '../../calls/call-id.ts';
+import { commandOf, startsWith } from '../../policy/policy.ts';
+import type { Seals } from '../../signing/signatures.ts';
+import { replaceField } from '../redis/compare-and-set.ts';
+import { FleetKeys } from '../redis/keys.ts';
+import type { Redis } from '../redis/connection.ts';
+import { openedText, sealedText } from '../signing/signed-text.ts';
+
+/** A remembered approval holds at most this long. */
+const GRANT_VALID_MS = 12 * 3_600_000;
+
+export interface Grant {
+  readonly sessionKey: string;
+  readonly tool: {
+    readonly namespace: string;
+    readonly name: string;
+    readonly version: string;
+    readonly definition: string;
+  };
+  readonly amendment: Amendment;
+  /** What the call's parameters might come from, as the approver was told. Grants of earlier versions have none. */
+  readonly taint?: readonly string[];
+  readonly approvalId: string;
+  readonly by: string;
+  readonly grantedAtMs: number;
+  readonly validUntilMs: number;
+}
+
+/** A call that needs a decision. */
+export interface GrantSearch {
+  readonly sessionKey: string;
+  readonly tool: Grant['tool'];
+  readonly envelope: ToolCallEnvelope;
+  /** What the approver must have known of: what was read since then may steer the call. */
+  readonly askedForTaint?: readonly string[] | undefined;
+  /** Its programs would run outside of the sandbox. */
+  readonly unconfined?: boolean | undefined;
+  readonly nowMs: number;
+}
+
+/** A grant as it is stored. */
+interface Stored {
+  readonly field: string;
+  readonly text: string;
+  readonly grant: Grant;
+}
+
+export class Grants {
+  readonly #redis: Redis;
+  readonly #keys: FleetKeys;
+  readonly #seals: Seals;
+
+  constructor(redis: Redis, prefix: string, seals: Seals) {
+    this.#redis = redis;
+    this.#keys = new FleetKeys(prefix);
+    this.#seals = seals;
+  }
+
+  async add(request: ApprovalRequest, by: string, nowMs: number): Promise<void> {
+    const { id, session, tool, amendment, taint } = request;
+    if (amendment === undefined) return;
+    const { namespace, name, version, definition } = tool;
+    const grant: Grant = {
+      sessionKey: session.key,
+      tool: { namespace, name, version, definition },
+      amendment,
+      taint,
+      approvalId: id,
+      by,
+      grantedAtMs: nowMs,
+      validUntilMs: nowMs + GRANT_VALID_MS,
+    };
+    const sealed = sealedText(grant, (text) => this.#seals.grant(session.key, text));
+    const key = this.#keys.grants(session.key);
+    const field = digest(canonicalJson([namespace, name, amendment]));
+    // The hash ends with the newest of its grants: the others would stay, and be read with it.
+    for (const stored of await this.#stored(session.key))
+      if (!holdsAt(stored, nowMs)) await this.#remove(session.key, stored);
+    await this.#redis.multi().hset(key, field, sealed).pexpire(key, GRANT_VALID_MS).exec();
+  }
+
+  /** One that covers a call; undefined when none does. */
+  async find(search: GrantSearch): Promise<Grant | undefined> {
+    // Undoing a call is like none that somebody approved.
+    if (compensated(search.envelope) !== undefined) return undefined;
+    return (await this.list(search.sessionKey, search.nowMs)).find((grant) => covers(grant, search));
+  }
+
+  /** Those that hold, the newest first. */
+  async list(sessionKey: string, nowMs: number): Promise<Grant[]> {
+    const held = (await this.#stored(sessionKey)).filter((stored) => holdsAt(stored, nowMs));
+    return held.map(({ grant }) => grant).sort((one, next) => next.grantedAtMs - one.grantedAtMs);
+  }
+
+  /** Answers what was taken back; undefined when none that holds is of this approval. */
+  async remove(sessionKey: string, approvalId: string, nowMs: number): Promise<Grant | undefined> {
+    const found = (await this.#stored(sessionKey)).find(({ grant }) => grant.approvalId === approvalId);
+    if (found === undefined || !holdsAt(found, nowMs)) return undefined;
+    return (await this.#remove(sessionKey, found)) ? found.grant : undefined;
+  }
+
+  /** False when another approval of the same thing has taken its place. */
+  #remove(sessionKey: string, { field, text }: Stored): Promise<boolean> {
+    return replaceField(this.#redis, this.#keys.grants(sessionKey), { field, seen: text });
+  }
+
+  async #stored(sessionKey: string): Promise<Stored[]> {
+    const fields = await this.#redis.hgetall(this.#keys.grants(sessionKey));
+    return Object.entries(fields).flatMap(([field, text]) => {
+      const grant = openedText<Grant>(text, (sealed, seal) => this.#seals.isGrant(sessionKey, sealed, seal));
+      return grant?.sessionKey === sessionKey ? [{ field, text, grant }] : [];
+    });
+  }
+}
+
+function holdsAt({ grant }: Stored, nowMs: number): boolean {
+  return grant.validUntilMs > nowMs;
+}
+
+function covers(
+  { tool, amendment, taint = [] }: Grant,
+  { tool: asked, envelope, askedForTaint = [], unconfined = false }: GrantSearch,
+): boolean {
+  const { params } = envelope.payload;
+  const same =
+    tool.namespace === asked.namespace &&
+    tool.name === asked.name &&
+    tool.version === asked.version &&
+    tool.definition === asked.definition;
+  if (!same || askedForTaint.some((source) => !taint.includes(source))) return false;
+  if (amendment.kind === 'same-parameters') return amendment.paramsDigest === digest(canonicalJson(params));
+  // What was allowed for commands like this one was allowed inside the sandbox.
+  if (unconfined || asksToEscalate(params)) return false;
+  const command = commandOf(params);
+  // One that was remembered before such prefixes were refused, or put there by somebody else.
+  if (command === undefined || isOpen(amendment.prefix)) return false;
+  return startsWith(command, amendment.prefix);
+}

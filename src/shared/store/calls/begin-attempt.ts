@@ -1,0 +1,158 @@
+/**
+ * Beginning an attempt: the next fence, or why there is none.
+ */
+import type { AttemptRecord, CallState } from '../../calls/call-state.ts';
+import { parseAttempts, type StoredRequest } from './call-record.ts';
+import type { LedgerAccess } from './ledger-context.ts';
+import type { CallJob } from '../queues/jobs.ts';
+import { Script } from '../redis/connection.ts';
+
+export interface BeginAttempt {
+  readonly workerId: string;
+  readonly leaseMs: number;
+  /** Unique to this attempt: beginning twice with one token, because the first answer was lost, starts one attempt. */
+  readonly token: string;
+  /** The circuit's epoch under which this worker holds the probe. */
+  readonly probeEpoch?: number;
+  /** What to do with a call that lost an attempt before; default `accept`. */
+  readonly suspects?: 'accept' | 'refuse';
+  /** The worker runs nothing but this call: when it is lost, the call is to blame. */
+  readonly alone?: boolean;
+}
+
+export interface StartedAttempt {
+  readonly kind: 'started';
+  readonly nowMs: number;
+  readonly fence: number;
+  readonly request: StoredRequest;
+  readonly earlier: readonly AttemptRecord[];
+  readonly lostAttempts: number;
+  /** It is proven that the call takes down each worker that runs it. */
+  readonly isPoison: boolean;
+  /** The attempt before this one began and left no record, and nobody has decided what became of it. */
+  readonly takenOver: boolean;
+  readonly firstStartedAtMs: number;
+  readonly circuit: string;
+  /** As stored; see `breakers.ts`. */
+  readonly circuitRaw: string;
+  readonly cancelRequested: boolean;
+  /** The approval that the call waited for. */
+  readonly approvalId?: string;
+  /** Names this life of the call, when it is not the first one: it was resolved as `retry`. */
+  readonly resolution?: string;
+}
+
+export type BeginAnswer =
+  | StartedAttempt
+  | {
+      readonly kind: 'circuit';
+      readonly nowMs: number;
+      readonly circuit: string;
+      readonly circuitRaw: string;
+      readonly request: StoredRequest;
+      readonly fence: number;
+      readonly earlier: readonly AttemptRecord[];
+    }
+  /** The request does not carry a valid signature: somebody without a key wrote it. */
+  | { readonly kind: 'forged'; readonly fence: number }
+  | { readonly kind: 'ended'; readonly state: CallState }
+  | { readonly kind: 'stale' }
+  /** A person has not decided yet. */
+  | { readonly kind: 'awaiting'; readonly nowMs: number; readonly approvalId: string }
+  /** An attempt of the call was lost before, and the worker said that it wants no second call of that kind. */
+  | {
+      readonly kind: 'suspect';
+      readonly takenOver: boolean;
+      readonly request: StoredRequest;
+      /** It was running in two workers that were lost: it runs next as the only call of its worker. */
+      readonly runsAlone: boolean;
+    }
+  | { readonly kind: 'early'; readonly remainingMs: number };
+
+const beginScript = new Script('begin');
+
+export async function beginAttempt(access: LedgerAccess, job: CallJob, attempt: BeginAttempt): Promise<BeginAnswer> {
+  const keys = access.placed(job.callId);
+  const answer = await beginScript.run(
+    access.redis,
+    [keys.record(job.callId), access.home(keys).circuits],
+    [
+      job.generation,
+      attempt.workerId,
+      attempt.leaseMs,
+      attempt.probeEpoch ?? '',
+      attempt.token,
+      attempt.suspects === 'refuse' ? '0' : '1',
+      keys.inboxes,
+      job.callId,
+      '0',
+      keys.lostWorkers,
+      attempt.alone === true ? '1' : '0',
+    ],
+  );
+  return beginAnswerOf(access, job, answer);
+}
+
+/** Also of an attempt that began when its job was taken. */
+export function beginAnswerOf(
+  access: LedgerAccess,
+  job: Pick<CallJob, 'callId' | 'generation'>,
+  answer: unknown[],
+): BeginAnswer {
+  const nowMs = Number(answer[1]);
+  switch (answer[0]) {
+    case 'started': {
+      const fence = Number(answer[2]);
+      const resolution = answer[13] as string;
+      const [request, signature] = [answer[3] as string, answer[4] as string];
+      if (!access.seals.isRequest({ ...job, resolution, text: request }, signature, nowMs))
+        return { kind: 'forged', fence };
+      return {
+        kind: 'started',
+        nowMs,
+        fence,
+        request: JSON.parse(request) as StoredRequest,
+        earlier: parseAttempts(answer[5] as string),
+        lostAttempts: Number(answer[6]),
+        isPoison: answer[14] === '1',
+        takenOver: answer[7] === '1',
+        firstStartedAtMs: Number(answer[8]),
+        circuit: answer[9] as string,
+        circuitRaw: answer[10] as string,
+        cancelRequested: answer[11] === '1',
+        ...(answer[12] === '' ? {} : { approvalId: answer[12] as string }),
+        ...(resolution === '' ? {} : { resolution }),
+      };
+    }
+    case 'circuit': {
+      const fence = Number(answer[6]);
+      const [request, signature, resolution] = [answer[4] as string, answer[5] as string, answer[8] as string];
+      if (!access.seals.isRequest({ ...job, resolution, text: request }, signature, nowMs))
+        return { kind: 'forged', fence };
+      return {
+        kind: 'circuit',
+        nowMs,
+        circuitRaw: answer[2] as string,
+        circuit: answer[3] as string,
+        request: JSON.parse(request) as StoredRequest,
+        fence,
+        earlier: parseAttempts(answer[7] as string),
+      };
+    }
+    case 'early':
+      return { kind: 'early', remainingMs: Number(answer[2]) };
+    case 'awaiting':
+      return { kind: 'awaiting', nowMs, approvalId: answer[2] as string };
+    case 'suspect':
+      return {
+        kind: 'suspect',
+        takenOver: answer[2] === '1',
+        request: JSON.parse(answer[3] as string) as StoredRequest,
+        runsAlone: answer[4] === '1',
+      };
+    case 'ended':
+      return { kind: 'ended', state: answer[2] as CallState };
+    default:
+      return { kind: 'stale' };
+  }
+}

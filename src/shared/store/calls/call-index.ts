@@ -1,0 +1,150 @@
+/**
+ * The indices of calls: finding, counting, pruning and forgetting them.
+ */
+import { callOf } from '../../approvals/approval.ts';
+import type { Settings } from '../../config/config.ts';
+import type { StoredRequest } from './call-record.ts';
+import type { Place, PlaceKeys } from '../redis/keys.ts';
+import type { LedgerAccess } from './ledger-context.ts';
+import { callOfJob } from '../queues/jobs.ts';
+import { Script } from '../redis/connection.ts';
+
+/** As `claim.lua` divides the retention. */
+const SIZE_PARTS = 24;
+const FLUSH_BATCH = 200;
+const PRUNED_AT_ONCE = 1_000;
+/** Longer than any straggler of a forgotten call lives. */
+const FENCE_REMEMBERED_MS = 600_000;
+
+/** What became of the calls that a flush looked at. */
+export interface Flushed {
+  flushed: number;
+  inflight: number;
+  /** They may have had their effect: resolve them first, or, where they were cancelled, name each of them. */
+  unresolved: number;
+}
+
+/** Which calls of a place are listed. */
+export interface Selection {
+  readonly limit: number;
+  readonly offset?: number;
+  readonly sessionKey?: string;
+  /** Only those in flight, those whose outcome is unknown, those that workers hold, or those that a person decides on. */
+  readonly only?: 'inflight' | 'inDoubt' | 'running' | 'awaiting-approval' | undefined;
+}
+
+const flushScript = new Script('flush');
+
+/**
+ * How long the indices keep what has ended: as long as the records of any tool are there. Those of the few calls that were cancelled may
+ * be there for longer: indices of all calls are not kept for their sake where `ttl.doneMs` is short.
+ */
+export function longestKeptMs({ ttl, tools }: Pick<Settings, 'ttl' | 'tools'>): number {
+  const ofTools = Object.values(tools).flatMap(({ ttl: own }) => [own?.doneMs ?? 0, own?.failedMs ?? 0]);
+  return Math.max(ttl.doneMs, ttl.failedMs, ...ofTools);
+}
+
+/** The calls of a place: by time, by session, in flight, in doubt, and how many there are. */
+export class CallIndex {
+  readonly #access: LedgerAccess;
+
+  constructor(access: LedgerAccess) {
+    this.#access = access;
+  }
+
+  async list(place: Place, options: Selection): Promise<string[]> {
+    const keys = this.#access.keys(place);
+    const { redis } = this.#access;
+    const { limit, offset = 0, sessionKey, only = 'calls' } = options;
+    const last = offset + limit - 1;
+    // Behind a long backlog they are the oldest in flight: who came from the newest would look at all that wait.
+    if (only === 'running')
+      return (await redis.lrange(keys.job('active'), offset, last)).map((job) => callOfJob(job).callId);
+    if (sessionKey !== undefined) return redis.zrevrange(keys.sessionCalls(sessionKey), offset, last);
+    if (only === 'awaiting-approval')
+      return (await redis.zrevrange(`${keys.approvals}s:pending`, offset, last)).map(callOf);
+    return redis.zrevrange(keys[only], offset, last);
+  }
+
+  async inflightBefore(place: Place, beforeMs: number, limit: number, passed: number): Promise<string[]> {
+    const { inflight } = this.#access.keys(place);
+    return this.#access.redis.zrangebyscore(inflight, '-inf', beforeMs, 'LIMIT', passed, limit);
+  }
+
+  async prune(place: Place, nowMs: number): Promise<void> {
+    const { redis, retentionMs } = this.#access;
+    const { calls } = this.#access.keys(place);
+    // After a weekend there may be millions, which would hold all others up in one step.
+    for (let gone = PRUNED_AT_ONCE; gone === PRUNED_AT_ONCE; ) {
+      const callIds = await redis.zrangebyscore(calls, '-inf', nowMs - retentionMs, 'LIMIT', 0, PRUNED_AT_ONCE);
+      gone = callIds.length === 0 ? 0 : await redis.zrem(calls, ...callIds);
+    }
+  }
+
+  async flush(place: Place, select: { readonly sessionKey?: string; readonly tool?: string }): Promise<Flushed> {
+    const keys = this.#access.keys(place);
+    const counts = { flushed: 0, inflight: 0, unresolved: 0 };
+    let cursor = '0';
+    do {
+      const index = select.sessionKey === undefined ? keys.calls : keys.sessionCalls(select.sessionKey);
+      const [next, entries] = await this.#access.redis.zscan(index, cursor, 'COUNT', FLUSH_BATCH);
+      cursor = next;
+      const callIds = entries.filter((_entry, position) => position % 2 === 0);
+      const codes = await Promise.all(callIds.map((callId) => this.#flushOne(keys, callId, { tool: select.tool })));
+      for (const code of codes) if (code in counts) counts[code as keyof Flushed] += 1;
+    } while (cursor !== '0');
+    return counts;
+  }
+
+  /** Undefined when there is no such call. */
+  async forget(callId: string): Promise<Flushed | undefined> {
+    const code = await this.#flushOne(this.#access.placed(callId), callId, { named: true });
+    return code === 'gone' ? undefined : { flushed: 0, inflight: 0, unresolved: 0, [code]: 1 };
+  }
+
+  async #flushOne(
+    keys: PlaceKeys,
+    callId: string,
+    { tool, named = false }: { readonly tool?: string | undefined; readonly named?: boolean },
+  ): Promise<string> {
+    const request = await this.#access.redis.hget(keys.record(callId), 'request');
+    if (request === null) return 'gone';
+    const { toolNamespace, toolName, target } = (JSON.parse(request) as StoredRequest).envelope;
+    if (tool !== undefined && tool !== `${toolNamespace}.${toolName}`) return 'other';
+    const [code] = await flushScript.run(
+      this.#access.redis,
+      [keys.record(callId), keys.calls, keys.sessionCalls(target.sessionKey), keys.inDoubt],
+      [
+        callId,
+        FENCE_REMEMBERED_MS,
+        keys.sizes,
+        this.#access.retentionMs,
+        `${toolNamespace}.${toolName}`,
+        named ? '1' : '0',
+      ],
+    );
+    return code as string;
+  }
+
+  async sizes(place: Place): Promise<ReadonlyMap<string, number>> {
+    const keys = this.#access.keys(place);
+    const newest = Math.floor(((await this.#access.now()) * SIZE_PARTS) / this.#access.retentionMs);
+    const parts = await Promise.all(
+      Array.from({ length: SIZE_PARTS }, (_, age) => this.#access.redis.hgetall(`${keys.sizes}${newest - age}`)),
+    );
+    const sizes = new Map<string, number>();
+    for (const part of parts)
+      for (const [tool, count] of Object.entries(part)) sizes.set(tool, (sizes.get(tool) ?? 0) + Number(count));
+    return sizes;
+  }
+
+  async counts(place: Place): Promise<{ readonly inflight: number; readonly calls: number }> {
+    const keys = this.#access.keys(place);
+    const [inflight, calls] = await Promise.all([
+      this.#access.redis.zcard(keys.inflight),
+      this.#access.redis.zcard(keys.calls),
+    ]);
+    // One in flight is kept, however long ago it was claimed.
+    return { inflight, calls: Math.max(inflight, calls) };
+  }
+}

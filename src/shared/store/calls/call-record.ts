@@ -1,0 +1,138 @@
+/**
+ * What the ledger keeps of a call, and how a record reads.
+ */
+import type { AttemptRecord, CallState, Phase } from '../../calls/call-state.ts';
+import type { Effects } from '../../retries/effects.ts';
+import type { ToolCallEnvelope } from '../../calls/envelope.ts';
+import type { Outcome } from '../../calls/outcome.ts';
+import { offerId } from '../fleet/catalogue.ts';
+import type { TextReference } from './large-values.ts';
+
+/** What the record keeps of the request: the envelope, and what it was validated with. */
+export interface StoredRequest {
+  readonly envelope: ToolCallEnvelope;
+  /** Where the envelope's parameters are, when they are large and have not been read (or could not be). */
+  readonly largeParams?: TextReference & { readonly id: string };
+  readonly tool: { readonly version: string; readonly definition: string; readonly effects?: Effects };
+  /** Seen by the tool and by those downstream. */
+  readonly idempotencyKey: string;
+  /** Handed in while the reliability layer was off: one attempt, and no circuit. */
+  readonly direct?: boolean;
+  /** Who handed the call in, where the front door knows them: they cannot approve it. */
+  readonly submittedBy?: string;
+  /** Kind of the channel that the session's requests reach, where policy asks for it. */
+  readonly channel?: string;
+  /** Names of the budgets that the time of its attempts is taken from. */
+  readonly timed?: readonly string[];
+  /** Sessions other than its own may have joined it. */
+  readonly shared?: true;
+}
+
+/** What a worker must have to run the call. */
+export function needOf({ envelope, tool }: StoredRequest): string {
+  return offerId({ namespace: envelope.toolNamespace, name: envelope.toolName, version: tool.version });
+}
+
+/** Names a life of a call that was resolved as `retry`: by its generation, behind the one under which the call was made. */
+export function resolutionOf(generation: string, before: { readonly generation: string; readonly resolution: string }) {
+  return `${before.resolution === '' ? before.generation : firstGenerationOf(before.resolution)}.${generation}`;
+}
+
+export function firstGenerationOf(resolution: string): string {
+  return resolution.split('.', 1)[0] ?? '';
+}
+
+/** The envelope with other parameters. */
+export function withParams(envelope: ToolCallEnvelope, params: Record<string, unknown>): ToolCallEnvelope {
+  return { ...envelope, payload: { ...envelope.payload, params } };
+}
+
+/** A record, read. */
+export interface CallRecord {
+  readonly callId: string;
+  readonly state: CallState;
+  readonly phase?: Phase;
+  readonly generation: string;
+  readonly fence: number;
+  readonly request: StoredRequest;
+  readonly paramsDigest: string;
+  readonly circuit: string;
+  /** The newest approval that a person was asked for. */
+  readonly approvalId?: string;
+  readonly attempts: readonly AttemptRecord[];
+  readonly lostAttempts: number;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+  readonly expiresAtMs?: number;
+  /** When its key is free to run again, though the record is still there; absent where that is no sooner. */
+  readonly freeAtMs?: number;
+  readonly lockUntilMs?: number;
+  readonly worker?: string;
+  readonly startedAtMs?: number;
+  readonly cancelRequested: boolean;
+  /** Version for optimistic concurrency (R14). */
+  readonly version: number;
+  readonly outcome?: Outcome;
+  /** Redis' clock when the record was read. */
+  readonly readAtMs: number;
+}
+
+/** What a tool reported of its progress, as `tell` kept it. */
+export interface ProgressReport {
+  readonly progress: number;
+  readonly total?: number;
+  readonly message?: string;
+}
+
+export interface KeptProgress {
+  readonly fence: number;
+  /** Counted over all attempts of the call. */
+  readonly number: number;
+  readonly event: ProgressReport;
+}
+
+export function recordOf(
+  callId: string,
+  fields: Readonly<Record<string, string>>,
+  request: StoredRequest,
+  outcome: Outcome | undefined,
+  readAtMs: number,
+): CallRecord {
+  const number = (name: string) => (fields[name] === undefined ? {} : { [name]: Number(fields[name]) });
+  return {
+    callId,
+    state: fields['state'] as CallState,
+    ...(fields['phase'] === undefined ? {} : { phase: fields['phase'] as Phase }),
+    generation: fields['generation'] ?? '',
+    fence: Number(fields['fence'] ?? 0),
+    request,
+    paramsDigest: fields['paramsDigest'] ?? '',
+    circuit: fields['circuit'] ?? '',
+    ...(fields['approval'] === undefined ? {} : { approvalId: fields['approval'] }),
+    attempts: parseAttempts(fields['attempts'] ?? ''),
+    lostAttempts: Number(fields['lost'] ?? 0),
+    createdAtMs: Number(fields['createdAtMs']),
+    updatedAtMs: Number(fields['updatedAtMs'] ?? fields['startedAtMs'] ?? fields['createdAtMs']),
+    ...number('expiresAtMs'),
+    ...number('freeAtMs'),
+    ...number('lockUntilMs'),
+    ...number('startedAtMs'),
+    ...(fields['worker'] === undefined ? {} : { worker: fields['worker'] }),
+    cancelRequested: fields['cancelRequested'] === '1',
+    version: Number(fields['version']),
+    ...(outcome === undefined ? {} : { outcome }),
+    readAtMs,
+  };
+}
+
+/** Attempts are lines of JSON, so that a script can append one. Their number is their position. */
+export function formatAttempts(attempts: readonly AttemptRecord[]): string {
+  return attempts.map(({ attempt: _position, ...rest }) => `${JSON.stringify(rest)}\n`).join('');
+}
+
+export function parseAttempts(lines: string): AttemptRecord[] {
+  return lines
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line, index) => ({ attempt: index + 1, ...(JSON.parse(line) as Omit<AttemptRecord, 'attempt'>) }));
+}

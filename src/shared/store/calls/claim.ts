@@ -1,0 +1,263 @@
+/**
+ * Claiming a call: the first writer of an identity gets it, everybody else hears what became of it (R11 to R16).
+ */
+import type { ApprovalRequest } from '../../approvals/approval.ts';
+import { type Account, UNITS, type Unit } from '../../limits/budget.ts';
+import type { CallState, Phase } from '../../calls/call-state.ts';
+import type { DedupeMode } from '../../calls/envelope.ts';
+import { isMerged, requestNameOf } from '../../calls/call-id.ts';
+import { lineOf } from '../../queues/priority.ts';
+import { isLong } from '../../util/json/json-stream.ts';
+import { largeJson } from '../../util/json/large-json.ts';
+import { PlacedBatches } from '../redis/batching.ts';
+import { needOf, type StoredRequest, withParams } from './call-record.ts';
+import type { PlaceKeys } from '../redis/keys.ts';
+import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-context.ts';
+import { type CallJob, ENQUEUE_LUA, PUSH_LUA } from '../queues/jobs.ts';
+import { backendError, luaFunction, Script } from '../redis/connection.ts';
+import { type Ended, endedAnswer, forgedAnswer } from './finished-call.ts';
+import { budgetArguments, reserve, type Spent } from '../limits/budgets.ts';
+
+export interface Claim {
+  readonly callId: string;
+  readonly mergeId?: string;
+  /** Shadow mode: look for the call that this one would have met, and run it all the same. */
+  readonly shadow?: { readonly slotId: string; readonly derived: boolean };
+  /** Counts how often a session makes this very call (R26). */
+  readonly loop?: { readonly loopId: string; readonly refuseAt: number; readonly windowMs: number };
+  /** So many calls in flight in the tier, and no more like this one are taken (I20). */
+  readonly room?: number;
+  /** Where the call waits when others do (`lineOf`). Default: among normal calls of no tenant. */
+  readonly line?: string;
+  /** Taken from when the call is claimed (I17). */
+  readonly spends?: { readonly accounts: readonly Account[]; readonly costUnits: number };
+  readonly mode: DedupeMode;
+  readonly paramsDigest: string;
+  readonly request: StoredRequest;
+  readonly generation: string;
+  readonly circuit: string;
+  /** The finished job may be kept for Bull Board. */
+  readonly kept: boolean;
+  /** The tool's effects are `once`: an attempt must not start unless somebody hears of it. Default: no. */
+  readonly once?: boolean;
+  /** Who waits; absent when nobody does. */
+  readonly inboxId?: string;
+  /** The call waits for a person's decision before it is queued. */
+  readonly approval?: ApprovalRequest;
+  /** What the audit trail is told when the call is claimed. */
+  readonly record?: string;
+}
+
+export type ClaimAnswer =
+  | {
+      readonly kind: 'claimed';
+      readonly callId: string;
+      /** Shadow mode: what the call would have met. */
+      readonly duplicateOf?: CallState | 'conflict';
+      /** How often the session made this very call, this time included, when that is counted. */
+      readonly repetitions?: number;
+      /** This very request was handed in before: it took from no budget and asked nobody. */
+      readonly again?: true;
+    }
+  /** The session made this very call too often: nothing was claimed. */
+  | { readonly kind: 'loop'; readonly callId: string; readonly repetitions: number; readonly retryAfterMs: number }
+  /** The tier takes no more calls of this importance: nothing was claimed. */
+  | { readonly kind: 'overloaded'; readonly callId: string; readonly inflight: number }
+  /** A budget is spent: nothing was claimed. */
+  | {
+      readonly kind: 'spent';
+      readonly callId: string;
+      readonly account: Account;
+      readonly unit: Unit;
+      readonly spent: number;
+      /** Until its window ends. */
+      readonly leftMs: number;
+    }
+  | { readonly kind: 'inflight'; readonly callId: string; readonly phase: Phase; readonly ageMs: number }
+  | Ended
+  | { readonly kind: 'conflict'; readonly callId: string };
+
+/** In one step: enough to share what a step costs, and few enough for Redis and the callers to work at the same time. */
+const MAX_CLAIMS = 16;
+
+const claimsScript = new Script('claims', [PLACE_LUA, CARRY_LUA, ...ENQUEUE_LUA, ...PUSH_LUA, luaFunction('claim')]);
+
+interface Asked {
+  readonly args: readonly (string | number)[];
+  readonly record: string | undefined;
+}
+
+/** Claims calls and puts their jobs into the queue: those of one place that are handed in at the same time in one step. */
+export class Claims {
+  readonly #access: LedgerAccess;
+  readonly #batches = new PlacedBatches<Asked, unknown[]>(MAX_CLAIMS, (keys, asked) => this.#claim(keys, asked));
+
+  constructor(access: LedgerAccess) {
+    this.#access = access;
+  }
+
+  claim(claim: Claim): Promise<ClaimAnswer> {
+    return isLong(claim.request.envelope.payload.params) ? this.#claimLarge(claim) : this.#claimPaid(claim);
+  }
+
+  /** Writes the parameters first. Where the call is another's, they are not needed. */
+  async #claimLarge(claim: Claim): Promise<ClaimAnswer> {
+    const { redis, texts } = this.#access;
+    const { envelope } = claim.request;
+    const text = await largeJson(envelope.payload.params);
+    const key = this.#access.placed(claim.callId).params(claim.callId, text.id);
+    const largeParams = { id: text.id, ...(await texts.write(key, text)) };
+    const request = { ...claim.request, envelope: withParams(envelope, {}), largeParams };
+    const answer = await this.#claimPaid({ ...claim, request });
+    if (answer.kind !== 'claimed') redis.unlink(key).catch(() => {});
+    return answer;
+  }
+
+  #claimPaid(claim: Claim): Promise<ClaimAnswer> {
+    const { spends, ...free } = claim;
+    return this.#access.clustered && spends !== undefined ? this.#claimReserved(free, spends) : this.#claimOne(claim);
+  }
+
+  /** Its budgets are on another node: they are taken before, and given back when nothing of the call runs. */
+  async #claimReserved(claim: Claim, spends: NonNullable<Claim['spends']>): Promise<ClaimAnswer> {
+    const reserved = await reserve(this.#access, spends);
+    if ('spent' in reserved) {
+      // Without any room, only a call that is known already gets another answer.
+      const known = await this.#claimOne({ ...claim, room: 0 });
+      return known.kind === 'overloaded' ? spentAnswer(claim.callId, spends, reserved.spent) : known;
+    }
+    const answer = await this.#claimOne(claim);
+    if (answer.kind !== 'claimed' || answer.again) await reserved.giveBack();
+    return answer;
+  }
+
+  async #claimOne(claim: Claim): Promise<ClaimAnswer> {
+    const access = this.#access;
+    const keys = access.placed(claim.callId);
+    return claimAnswerOf(access, claim, await this.#batches.add(keys, askedOf(access, keys, claim)));
+  }
+
+  async #claim(keys: PlaceKeys, asked: readonly Asked[]): Promise<(unknown[] | Error)[]> {
+    const { retentionMs, records } = this.#access;
+    const args: (string | number)[] = [asked.length, retentionMs];
+    for (const one of asked) args.push(one.args.length, ...one.args);
+    const touched = [...this.#access.bases(keys), keys.job('')];
+    const { answers, told } = await this.#access.carry(claimsScript, touched, args, asked.length);
+    return (answers as unknown[][]).map((answer, index) => {
+      const record = asked[index]?.record;
+      if (!told && answer[0] === 'claimed' && record !== undefined) records?.add(record);
+      return answer[0] === 'error' ? (backendError(new Error(String(answer[1]))) as Error) : answer;
+    });
+  }
+}
+
+function askedOf(access: LedgerAccess, keys: PlaceKeys, claim: Claim): Asked {
+  const { callId, generation, shadow, loop, record } = claim;
+  const request = JSON.stringify(claim.request);
+  const job: CallJob = { callId, generation, session: claim.request.envelope.target.sessionKey };
+  return {
+    args: [
+      callId,
+      termsOf(claim),
+      // Apart from those of calls that merge: what shadow calls are called does not say what they ask for.
+      shadow === undefined ? (claim.mergeId ?? '') : `shadow.${shadow.slotId}`,
+      claim.inboxId ?? '',
+      claim.paramsDigest,
+      request,
+      generation,
+      access.seals.request(callId, generation, '', request),
+      JSON.stringify(job),
+      loop?.loopId ?? '',
+      claim.request.largeParams === undefined ? '' : keys.params(callId, claim.request.largeParams.id),
+      access.clustered ? '' : (record ?? ''),
+      ...budgetArguments(access, claim.spends),
+      ...approvalArguments(access, claim.approval),
+    ],
+    record,
+  };
+}
+
+/** What a call is claimed on, the same text for those of one tool in one session: `claim.lua` reads each text once. */
+function termsOf(claim: Claim): string {
+  const { shadow, mergeId, loop, request } = claim;
+  const { toolNamespace, toolName, target } = request.envelope;
+  const terms = {
+    /** What its merge slot is for: it merges with whoever has it, or is told what they would have met, whether or not that has ended. */
+    slot: shadow === undefined ? mergeId && 'merge' : shadow.derived ? 'shadow-inflight' : 'shadow',
+    mode: claim.mode,
+    circuit: claim.circuit,
+    /** It must not start twice. */
+    once: claim.once,
+    /** Name of its job. */
+    job: toolName,
+    /** The job may be kept after its end. */
+    kept: claim.kept,
+    /** Count at which the session has made this very call too often, and how long that is counted. */
+    refuseAt: loop?.refuseAt,
+    windowMs: loop?.windowMs,
+    tool: `${toolNamespace}.${toolName}`,
+    /** Calls in flight at which the tier takes no more like it. */
+    room: claim.room,
+    line: claim.line ?? lineOf('normal', undefined, 1),
+    session: target.sessionKey,
+    need: needOf(request),
+  };
+  return JSON.stringify(terms);
+}
+
+async function claimAnswerOf(access: LedgerAccess, claim: Claim, answer: unknown[]): Promise<ClaimAnswer> {
+  const [code, callId] = answer as [string, string];
+  const nowMs = Number(answer[2]);
+  if (callId !== claim.callId && access.seals.present && !isMergedInto(claim, callId, leadingRequest(answer)))
+    return forgedAnswer(access, claim.callId);
+  switch (code) {
+    case 'claimed': {
+      const repetitions = Number(answer[4] ?? 0);
+      const duplicateOf = answer[3] as CallState | 'conflict' | null | undefined;
+      return {
+        kind: code,
+        callId,
+        ...(duplicateOf ? { duplicateOf } : {}),
+        ...(repetitions > 0 ? { repetitions } : {}),
+        ...(answer[5] === '1' ? { again: true } : {}),
+      };
+    }
+    case 'conflict':
+      return { kind: code, callId };
+    case 'overloaded':
+      return { kind: code, callId, inflight: Number(answer[3]) };
+    case 'spent':
+      return spentAnswer(callId, claim.spends, answer.slice(3) as unknown as Spent);
+    case 'loop':
+      return { kind: code, callId, repetitions: Number(answer[3]), retryAfterMs: Math.max(0, Number(answer[4])) };
+    case 'inflight':
+      return { kind: 'inflight', callId, phase: answer[3] as Phase, ageMs: nowMs - Number(answer[4]) };
+    default:
+      return endedAnswer(access, callId, [code, ...answer.slice(2)]);
+  }
+}
+
+/** The request of a call that the claimed one was merged into. */
+function leadingRequest([code, ...answer]: readonly unknown[]): unknown {
+  return code === 'inflight' ? answer[4] : answer[7];
+}
+
+/** Where the record of a call says that it is another one, anybody may have written that. */
+function isMergedInto({ callId, request, paramsDigest }: Claim, leadingId: string, leading: unknown): boolean {
+  if (typeof leading !== 'string') return false;
+  const { envelope } = JSON.parse(leading) as StoredRequest;
+  return isMerged(callId, requestNameOf(request.envelope), { callId: leadingId, envelope, paramsDigest });
+}
+
+function spentAnswer(callId: string, spends: Claim['spends'], [budget, unitNumber, spent, leftMs]: Spent): ClaimAnswer {
+  const account = spends?.accounts[Number(budget)];
+  const unit = UNITS[Number(unitNumber) - 1];
+  if (account === undefined || unit === undefined) throw new Error('a script named a budget that was not asked for');
+  return { kind: 'spent', callId, account, unit, spent: Number(spent), leftMs: Math.max(0, Number(leftMs)) };
+}
+
+function approvalArguments(access: LedgerAccess, approval: ApprovalRequest | undefined): (string | number)[] {
+  if (approval === undefined) return [];
+  const request = JSON.stringify(approval);
+  return [request, access.seals.approval(approval, request), approval.id, approval.expiresAtMs];
+}

@@ -1,0 +1,164 @@
+/**
+ * The dedupe store that several processes share (R13). One Lua script for each step, Redis' clock for all times, and Redis' own
+ * expiry for the records: an expired one is gone, whether or not anybody sweeps.
+ */
+import {
+  checkKey,
+  type DedupeRecord,
+  type DedupeStore,
+  type FlushSelection,
+  storedRecord,
+  storeIsFull,
+} from '../../calls/dedupe-store.ts';
+import { DedupeKeys } from '../redis/keys.ts';
+import { type Redis, Script } from '../redis/connection.ts';
+
+export interface RedisDedupeOptions {
+  readonly redis: Redis;
+  readonly prefix: string;
+  /** Default: as many as Redis takes. All processes that share the store must agree. */
+  readonly maxKeys?: number;
+  /** Told of a finished record that had to go for a new one: asked again, its call would run again. */
+  readonly onEvicted?: (record: DedupeRecord) => void;
+  /** Told when a claim was refused because all records are in flight. */
+  readonly onBackpressure?: (pressure: { readonly size: number; readonly maxKeys: number }) => void;
+}
+
+const putScript = new Script('dedupe-put');
+const getScript = new Script('dedupe-get');
+const dropScript = new Script('dedupe-drop');
+const keysScript = new Script('dedupe-keys');
+const sweepScript = new Script('dedupe-sweep');
+const sizeScript = new Script('dedupe-size');
+
+/** Records that one script drops at most, so that it keeps nobody waiting. */
+const BATCH = 500;
+
+export class RedisDedupeStore implements DedupeStore {
+  readonly #redis: Redis;
+  readonly #keys: DedupeKeys;
+  readonly #maxKeys: number;
+  readonly #options: RedisDedupeOptions;
+
+  constructor(options: RedisDedupeOptions) {
+    this.#options = options;
+    this.#redis = options.redis;
+    this.#keys = new DedupeKeys(options.prefix);
+    this.#maxKeys = options.maxKeys ?? 0;
+  }
+
+  async setIfNotExists(
+    record: DedupeRecord,
+  ): Promise<{ readonly created: true } | { readonly created: false; readonly existing: DedupeRecord }> {
+    for (;;) {
+      const [code, found] = await this.#put(record, 0);
+      if (code === 'put') return { created: true };
+      if (code === 'other') return { created: false, existing: parse(found) };
+      if (found === null) {
+        const size = await this.size();
+        this.#options.onBackpressure?.({ size, maxKeys: this.#maxKeys });
+        throw storeIsFull(size);
+      }
+      for (const evicted of await this.#drop([found], { finishedOnly: true })) this.#options.onEvicted?.(evicted);
+    }
+  }
+
+  async get(key: string): Promise<DedupeRecord | undefined> {
+    checkKey(key);
+    const keys = [this.#keys.record(key), this.#keys.finished];
+    const [found] = await getScript.run(this.#redis, keys, [key, this.#maxKeys > 0 ? '1' : '0']);
+    return typeof found === 'string' ? parse(found) : undefined;
+  }
+
+  async compareAndSet(
+    key: string,
+    expectedVersion: number,
+    next: DedupeRecord,
+  ): Promise<
+    | { readonly swapped: true; readonly version: number }
+    | { readonly swapped: false; readonly existing: DedupeRecord | undefined }
+  > {
+    // Version 0 stands for a key without a record, and no record has it.
+    if (!(expectedVersion >= 1)) return { swapped: false, existing: await this.get(key) };
+    const [code, found] = await this.#put(next, expectedVersion, key);
+    if (code === 'put') return { swapped: true, version: expectedVersion + 1 };
+    return { swapped: false, existing: found === null ? undefined : parse(found) };
+  }
+
+  async delete(key: string): Promise<boolean> {
+    checkKey(key);
+    return (await this.#drop([key])).length > 0;
+  }
+
+  async keysOfSession(sessionKey: string): Promise<string[]> {
+    return this.#listed(this.#keys.session(sessionKey));
+  }
+
+  async keysOfTool(tool: string): Promise<string[]> {
+    return this.#listed(this.#keys.tool(tool));
+  }
+
+  async flush(selection: FlushSelection): Promise<number> {
+    const index =
+      selection.all === true
+        ? this.#keys.all
+        : selection.session !== undefined
+          ? this.#keys.session(selection.session)
+          : this.#keys.tool(selection.tool);
+    let flushed = 0;
+    for (;;) {
+      const keys = await this.#listed(index, BATCH);
+      flushed += (await this.#drop(keys)).length;
+      if (keys.length < BATCH) return flushed;
+    }
+  }
+
+  async sweep(): Promise<number> {
+    let swept = 0;
+    for (;;) {
+      const [count] = await sweepScript.run(this.#redis, [this.#keys.all, this.#keys.finished], [BATCH]);
+      swept += Number(count);
+      if (Number(count) < BATCH) return swept;
+    }
+  }
+
+  async size(): Promise<number> {
+    const [size] = await sizeScript.run(this.#redis, [this.#keys.all], []);
+    return Number(size);
+  }
+
+  async now(): Promise<number> {
+    const [seconds, microseconds] = await this.#redis.time();
+    return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
+  }
+
+  async #put(
+    record: DedupeRecord,
+    expectedVersion: number,
+    key = record.key,
+  ): Promise<readonly ['put' | 'other' | 'full', string | null]> {
+    const { tool, sessionKey, state, expiresAtMs, json } = storedRecord(record, expectedVersion + 1, key);
+    const { all, finished } = this.#keys;
+    const [code, found] = await putScript.run(
+      this.#redis,
+      [this.#keys.record(key), all, finished, this.#keys.session(sessionKey), this.#keys.tool(tool)],
+      [key, expectedVersion, json, state, expiresAtMs, this.#maxKeys],
+    );
+    return [code as 'put' | 'other' | 'full', typeof found === 'string' ? found : null];
+  }
+
+  async #drop(keys: readonly string[], { finishedOnly = false } = {}): Promise<DedupeRecord[]> {
+    if (keys.length === 0) return [];
+    const { all, finished, records } = this.#keys;
+    const dropped = await dropScript.run(this.#redis, [all, finished], [records, finishedOnly ? '1' : '0', ...keys]);
+    return dropped.map((record) => parse(record as string));
+  }
+
+  async #listed(index: string, limit = -1): Promise<string[]> {
+    return (await keysScript.run(this.#redis, [index], [limit])) as string[];
+  }
+}
+
+function parse(json: string | null): DedupeRecord {
+  return JSON.parse(json ?? 'null') as DedupeRecord;
+}

@@ -1,0 +1,197 @@
+/**
+ * Jobs taken from a queue together with the begin of their attempts, and ended together with their calls and with the taking of
+ * the next ones.
+ */
+import { PlacedBatches } from '../redis/batching.ts';
+import { type BeginAnswer, beginAnswerOf } from './begin-attempt.ts';
+import type { Place, PlaceKeys } from '../redis/keys.ts';
+import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-context.ts';
+import { callOfJob, ENQUEUE_LUA, JOBS_LUA, MOVE_LUA, PUSH_LUA } from '../queues/jobs.ts';
+import { backendError, luaFunction, Script } from '../redis/connection.ts';
+import { type ReadySettle, readySettle, SETTLE_LUA, type Settle, settleArguments, type WriteAnswer } from './settle.ts';
+
+/** How a worker takes jobs. */
+export interface Delivery {
+  /** Of BullMQ's lock. */
+  readonly lockToken: string;
+  /** The worker's own clock, for BullMQ's answers about the future. */
+  readonly timestampMs: number;
+  /** When the worker asked, on its monotonic clock: locks and leases run since then. */
+  readonly askedAtMs: number;
+  /** Of lock and lease. */
+  readonly leaseMs: number;
+  readonly workerId: string;
+  /** Of the attempts that are started: each one's number is added. */
+  readonly token: string;
+  /** How many workers take from this queue: of what waits, each takes its share at most. */
+  readonly workers: number;
+  /** What the worker has room for, when the question is sent. */
+  room(): Room;
+}
+
+export interface Room {
+  /** Those for which jobs are asked for included. */
+  readonly free: number;
+  /** Under which name jobs may be pushed to it (`pushes.ts`), and how many arrived so far. Absent: none may. */
+  readonly pushes?: { readonly name: string; readonly received: number };
+}
+
+/** In the place of a job: all that waits is left to other workers (`passOnJob`). */
+export const ELSEWHERE = 'elsewhere';
+
+/** A job that has been taken, as BullMQ's scripts answer it, or BullMQ's code for none. */
+export interface Taken {
+  readonly job: unknown[] | number | typeof ELSEWHERE | undefined;
+  /** Of its attempt. */
+  readonly token: string;
+  /** Absent when the attempt is to be started by itself. */
+  readonly begun?: BeginAnswer;
+}
+
+export interface FinishedJob {
+  readonly id: string;
+  /** JSON. */
+  readonly returnValue: string;
+  /** How many finished jobs the queue keeps, 0 for none. */
+  readonly kept: number;
+  readonly takeNext: boolean;
+}
+
+/** What became of a call that ended, and the job that was taken for its slot, if any. */
+export interface Finished {
+  readonly code: WriteAnswer;
+  /** BullMQ's code when it could not end the job, such as -2 for a lost lock. */
+  readonly refused?: number;
+  readonly next?: Taken & { readonly delivery: Delivery };
+  /** There was nothing to take, and will not be by itself: whatever comes leaves its marker. */
+  readonly idle: boolean;
+}
+
+/** In one step: who is told of several ends at once goes on with several calls at once. Redis has others to serve. */
+const MAX_ENDINGS = 64;
+/** While jobs wait for slots: a worker runs some while Redis ends others. */
+const MAX_ENDINGS_IN_BACKLOG = 32;
+
+/** What workers lack is known for so long: then such calls are offered to them again, and end where no worker that fits lives any more. */
+const LACKED_MS = 15_000;
+
+const NEXT_JOBS_LUA = ['next-in-line', 'next-jobs', 'begin', 'begin-taken'].map((name) => luaFunction(name));
+const takeScript = new Script('take', [PLACE_LUA, ...NEXT_JOBS_LUA, MOVE_LUA.toActive]);
+const passOnScript = new Script('pass-on', [...ENQUEUE_LUA, ...PUSH_LUA]);
+const finishScript = new Script('finish', [
+  CARRY_LUA,
+  ...SETTLE_LUA,
+  JOBS_LUA,
+  ...NEXT_JOBS_LUA,
+  luaFunction('settle'),
+  luaFunction('complete-job'),
+  MOVE_LUA.toFinished,
+]);
+
+/** What a call needs that these workers must not run. */
+export function needExcept(workers: readonly string[]): string {
+  return `except ${workers.toSorted().join(' ')} `;
+}
+
+/** A job that its worker leaves to others. */
+export interface PassedOn {
+  readonly jobId: string;
+  readonly lockToken: string;
+  /** Of its call. */
+  readonly session: string;
+  /** What its call needs, and this worker lacks. */
+  readonly need: string;
+  readonly workerId: string;
+  /** IDs of those that should have it. */
+  readonly others: readonly string[];
+}
+
+/** Leaves a job to workers that have what its call needs; false when none of them has it any more, so that it stays where it is. */
+export async function passOnJob(access: LedgerAccess, place: Place, passed: PassedOn): Promise<boolean> {
+  const { jobId, lockToken, session, need, workerId, others } = passed;
+  const args = [jobId, lockToken, need, workerId, LACKED_MS, session, ...others];
+  return Number(await passOnScript.run(access.redis, [access.keys(place).job('')], args)) === 1;
+}
+
+/** Takes at most so many jobs, and begins their attempts. */
+export async function takeJobs(access: LedgerAccess, place: Place, delivery: Delivery, most = 1): Promise<Taken[]> {
+  const keys = access.keys(place);
+  const args = [...takeArguments(delivery), most];
+  const answers = await takeScript.run(access.redis, takeKeys(access, keys), args);
+  return takenOf(access, delivery, answers);
+}
+
+interface Ended {
+  readonly settle: ReadySettle;
+  readonly job: FinishedJob;
+  readonly delivery: Delivery;
+}
+
+/** Ends calls together with their jobs: those of one place that end at the same time in one step. */
+export class Endings {
+  readonly #access: LedgerAccess;
+  readonly #batches = new PlacedBatches<Ended, Finished>(MAX_ENDINGS, (keys, all) => this.#finish(keys, all));
+
+  constructor(access: LedgerAccess) {
+    this.#access = access;
+  }
+
+  /** Ends a call and takes a next job, under the delivery of one of those that end with it. */
+  finish(settle: Settle, job: FinishedJob, delivery: Delivery): Promise<Finished> {
+    const ready = readySettle(this.#access, settle);
+    if (ready instanceof Promise) return ready.then((made) => this.#add({ settle: made, job, delivery }));
+    return this.#add({ settle: ready, job, delivery });
+  }
+
+  #add(ended: Ended): Promise<Finished> {
+    return this.#batches.add(this.#access.placed(ended.settle.callId), ended);
+  }
+
+  async #finish(keys: PlaceKeys, ended: readonly Ended[]): Promise<(Finished | Error)[]> {
+    const access = this.#access;
+    const delivery = ended[0]?.delivery as Delivery;
+    const args = [...takeArguments(delivery), ended.length];
+    for (const { settle, job, delivery: by } of ended) {
+      args.push(job.id, by.lockToken, job.returnValue, job.kept, job.takeNext ? '1' : '0');
+      args.push(...settleArguments(access, settle));
+    }
+    const { answers: told } = await access.carry(finishScript, takeKeys(access, keys), args, ended.length);
+    const [endings, waiting, ...answers] = told as [[string, number | string, string][], string, ...unknown[]];
+    const taken = takenOf(access, delivery, answers);
+    this.#batches.of(keys).most = waiting === 'more' ? MAX_ENDINGS_IN_BACKLOG : MAX_ENDINGS;
+    return endings.map(([code, refused, free]) => {
+      if (code === 'error') return backendError(new Error(String(refused))) as Error;
+      const next = free === '1' ? taken.shift() : undefined;
+      return {
+        code: code as WriteAnswer,
+        idle: waiting === 'none',
+        ...(typeof refused === 'number' && refused < 0 ? { refused } : {}),
+        ...(next === undefined ? {} : { next: { ...next, delivery } }),
+      };
+    });
+  }
+}
+
+function takeKeys(access: LedgerAccess, keys: PlaceKeys): string[] {
+  return [...access.bases(keys), keys.job('')];
+}
+
+function takeArguments(delivery: Delivery): (string | number)[] {
+  const { lockToken, timestampMs, leaseMs, workerId, token, workers } = delivery;
+  const { free, pushes } = delivery.room();
+  return [lockToken, timestampMs, leaseMs, workerId, token, workers, pushes?.name ?? '', free, pushes?.received ?? 0];
+}
+
+function takenOf(access: LedgerAccess, { token }: Delivery, answers: readonly unknown[]): Taken[] {
+  const taken: Taken[] = [];
+  for (let index = 0; index < answers.length; index += 2)
+    taken.push({ ...oneTaken(access, answers[index], answers[index + 1]), token: `${token}.${index / 2 + 1}` });
+  return taken;
+}
+
+/** A job as a script gives it, and what begin says of its attempt. */
+export function oneTaken(access: LedgerAccess, job: unknown, begun: unknown): Omit<Taken, 'token'> {
+  if (!Array.isArray(job)) return { job: job as Exclude<Taken['job'], unknown[]> };
+  if (!Array.isArray(begun) || begun[0] === 'apart') return { job };
+  return { job, begun: beginAnswerOf(access, callOfJob(job[1] as string), begun) };
+}

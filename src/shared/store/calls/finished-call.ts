@@ -1,0 +1,86 @@
+/**
+ * What became of a call that has most likely ended: its record alone is asked for. A claim, which travels with all that a new call
+ * needs, would hear the same (R12, TR-3).
+ */
+import type { DedupeMode } from '../../calls/envelope.ts';
+import type { Outcome } from '../../calls/outcome.ts';
+import { PlacedBatches } from '../redis/batching.ts';
+import type { PlaceKeys } from '../redis/keys.ts';
+import { CARRY_LUA, type LedgerAccess, PLACE_LUA } from './ledger-context.ts';
+import { Script } from '../redis/connection.ts';
+
+export interface Replay {
+  readonly callId: string;
+  readonly paramsDigest: string;
+  readonly mode: DedupeMode;
+}
+
+/** A call that ended before. */
+export interface Ended {
+  readonly kind: 'ended';
+  readonly callId: string;
+  readonly state: 'done' | 'failed' | 'cancelled';
+  readonly outcome: Outcome;
+  readonly ageMs: number;
+}
+
+/** In one step, as of claims. */
+const MAX_REPLAYS = 16;
+
+const replaysScript = new Script('replays', [PLACE_LUA, CARRY_LUA]);
+
+export class Replays {
+  readonly #access: LedgerAccess;
+  readonly #batches = new PlacedBatches<Replay, unknown[] | null>(MAX_REPLAYS, (keys, asked) =>
+    this.#look(keys, asked),
+  );
+
+  constructor(access: LedgerAccess) {
+    this.#access = access;
+  }
+
+  /** Undefined when only a claim can tell. */
+  async ended(replay: Replay): Promise<Ended | undefined> {
+    const access = this.#access;
+    const answer = await this.#batches.add(access.placed(replay.callId), replay);
+    return answer === null ? undefined : endedAnswer(access, replay.callId, answer);
+  }
+
+  async #look(keys: PlaceKeys, asked: readonly Replay[]): Promise<(unknown[] | null)[]> {
+    const args = asked.flatMap(({ callId, paramsDigest, mode }) => [
+      callId,
+      paramsDigest,
+      mode === 'bestEffort' ? '1' : '0',
+    ]);
+    const { answers } = await this.#access.carry(replaysScript, [keys.base], args, asked.length);
+    return answers as (unknown[] | null)[];
+  }
+}
+
+/** In place of what another call ended with that this one never was. */
+export function forgedAnswer({ seals }: LedgerAccess, callId: string): Ended {
+  return { kind: 'ended', callId, state: 'failed', outcome: seals.refuseMerged(callId), ageMs: 0 };
+}
+
+/** `answer`: state, now, outcome, when it ended, the outcome's signature, and of a large outcome where it is, and its reference. */
+export async function endedAnswer(access: LedgerAccess, callId: string, answer: readonly unknown[]): Promise<Ended> {
+  const [state, now, inline, endedAt, signature, at, parts] = answer as [
+    Ended['state'],
+    string,
+    string | null,
+    string,
+    string,
+    string,
+    string | null | undefined,
+  ];
+  return {
+    kind: 'ended',
+    callId,
+    state,
+    outcome:
+      inline === null
+        ? await access.largeOutcome(callId, { state, at, parts: parts ?? undefined, signature })
+        : access.seals.believedOutcome(callId, state, inline, signature),
+    ageMs: Number(now) - Number(endedAt),
+  };
+}

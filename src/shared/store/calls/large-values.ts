@@ -1,0 +1,110 @@
+/**
+ * Large texts, apart from the records that refer to them: one hash for each, with a field for every part, compressed where that pays.
+ * The parts are written before the record that refers to them is, and expire by themselves when it never is. The reference tells
+ * the digest of every part as it is stored, and is signed with its record: a part that somebody else wrote is refused before it is
+ * decompressed, and one that has grown is not decompressed further than it was large.
+ */
+import { promisify } from 'node:util';
+// By its default export: a Node that lacks one of them would say so before it can be told which one is needed.
+import zlib from 'node:zlib';
+import { PawlError } from '../../errors/failure.ts';
+import { digest } from '../../calls/call-id.ts';
+import { type ByteRange, type LargeText, PART_BYTES } from '../../util/json/large-json.ts';
+import { type Redis, Script } from '../redis/connection.ts';
+
+/** How a record refers to a large text. */
+export interface TextReference {
+  /** Before it was compressed. */
+  readonly bytes: number;
+  /** `encoding:digest` of every part as it is stored. */
+  readonly parts: readonly string[];
+  readonly content?: ByteRange;
+}
+
+/** Longer than it takes to write what refers to a text, again and again while Redis is away. */
+export const UNREFERRED_MS = 600_000;
+/** Compressing is kept when it leaves at most this much. */
+const WORTHWHILE = 0.8;
+/** Parts that are on their way to Redis, or from there, at a time. */
+const MAX_UNDER_WAY = 4;
+
+const keepPartScript = new Script('keep-part');
+const compress = promisify(zlib.zstdCompress);
+const decompress = promisify(zlib.zstdDecompress);
+const FASTEST = { [zlib.constants.ZSTD_c_compressionLevel]: 1 };
+/** Smaller buffers than the result would send each part through the thread pool several times. At least what zlib allows. */
+const bufferFor = (bytes: number) => bytes + 64;
+
+export class LargeTexts {
+  readonly #redis: Redis;
+
+  constructor(redis: Redis) {
+    this.#redis = redis;
+  }
+
+  /** Writes the parts. They expire soon, unless something that refers to them lets them live. */
+  async write(key: string, text: LargeText): Promise<TextReference> {
+    const parts: string[] = [];
+    const underWay = new Set<Promise<unknown>>();
+    for (const [number, part] of text.parts.entries()) {
+      const compressed = await compress(part, { params: FASTEST, chunkSize: bufferFor(part.length) });
+      const pays = compressed.length <= part.length * WORTHWHILE;
+      const stored = pays ? compressed : part;
+      parts.push(`${pays ? 'zstd' : 'plain'}:${digest(stored)}`);
+      const kept = keepPartScript.run(this.#redis, [key], [number, stored, UNREFERRED_MS]);
+      underWay.add(kept);
+      kept.then(
+        () => underWay.delete(kept),
+        () => {},
+      );
+      if (underWay.size >= MAX_UNDER_WAY) await Promise.race(underWay);
+    }
+    await Promise.all(underWay);
+    return { bytes: text.bytes, parts, ...(text.content === undefined ? {} : { content: text.content }) };
+  }
+
+  /**
+   * The bytes of a text, or of a range of them, part by part. Throws `UNKNOWN_CALL` for a part that has expired, and
+   * `SIGNATURE_INVALID` for one that is not what was written.
+   */
+  async *read(
+    key: string,
+    { bytes, parts }: TextReference,
+    [from, to]: ByteRange = [0, bytes],
+  ): AsyncGenerator<Buffer, void, undefined> {
+    const last = Math.ceil(to / PART_BYTES) - 1;
+    let number = Math.floor(from / PART_BYTES);
+    let asked = number;
+    const underWay: Promise<Buffer | null>[] = [];
+    for (; number <= last; number += 1) {
+      // The next ones come while this one is worked on.
+      for (; asked <= last && underWay.length < MAX_UNDER_WAY; asked += 1) underWay.push(this.#fetch(key, asked));
+      const stored = (await underWay.shift()) ?? null;
+      const start = number * PART_BYTES;
+      const plain = await plainPart(stored, parts[number] ?? '', Math.min(PART_BYTES, bytes - start));
+      yield plain.subarray(Math.max(0, from - start), to - start);
+    }
+  }
+
+  #fetch(key: string, number: number): Promise<Buffer | null> {
+    const fetched = this.#redis.hgetBuffer(key, String(number));
+    // Whoever reads no further does not want to hear what became of it.
+    fetched.catch(() => {});
+    return fetched;
+  }
+}
+
+async function plainPart(stored: Buffer | null, name: string, bytes: number): Promise<Buffer> {
+  if (stored === null) throw new PawlError('UNKNOWN_CALL', 'A part of what the record refers to has expired.');
+  const [encoding, expected] = name.split(':');
+  if (digest(stored) !== expected) throw forged();
+  if (encoding === 'plain') return stored;
+  const options = { maxOutputLength: bytes, chunkSize: bufferFor(bytes) };
+  const plain = await decompress(stored, options).catch(() => undefined);
+  if (plain?.length !== bytes) throw forged();
+  return plain;
+}
+
+function forged(): PawlError {
+  return new PawlError('SIGNATURE_INVALID', 'A part of what the record refers to is not what was written.');
+}

@@ -1,0 +1,175 @@
+/**
+ * What the ledger's parts share: the connection, the keys of every place, the seals and the retention.
+ */
+import { PawlError } from '../../errors/failure.ts';
+import { placeFor } from '../../calls/call-id.ts';
+import { type ByteRange, parsedParts } from '../../util/json/large-json.ts';
+import type { Outcome } from '../../calls/outcome.ts';
+import { FORGED_OUTCOME, type Seals } from '../../signing/signatures.ts';
+import { type AuditWriter, MAX_UNSEALED } from '../audit/audit-writer.ts';
+import { type StoredRequest, withParams } from './call-record.ts';
+import { AuditKeys, FleetKeys, homeOf, PLACE_NAMES, type Place, PlaceKeys } from '../redis/keys.ts';
+import { LargeTexts, type TextReference } from './large-values.ts';
+import { isClustered, luaConstants, type Redis, type Script } from '../redis/connection.ts';
+
+/** For `Script`: names of a place's keys, behind their base. */
+export const PLACE_LUA = luaConstants(PLACE_NAMES);
+/** For `Script`: what `carry` needs. */
+export const CARRY_LUA = luaConstants({ MAX_UNSEALED });
+
+/** Where an outcome is that is kept apart, as its record says. */
+export interface StoredOutcome {
+  readonly state: string;
+  /** Its key. */
+  readonly at: string;
+  /** The reference to its parts (`TextReference`, JSON). Absent for a text in one piece. */
+  readonly parts: string | undefined;
+  readonly signature: string;
+}
+
+/** What every part of the ledger works with. */
+export class LedgerAccess {
+  readonly redis: Redis;
+  readonly fleet: FleetKeys;
+  readonly seals: Seals;
+  readonly texts: LargeTexts;
+  /** How long ended calls are kept in the indices. */
+  readonly retentionMs: number;
+  readonly records: AuditWriter | undefined;
+  /** Keys of different places are on different nodes: a step touches one place. */
+  readonly clustered: boolean;
+  readonly #pendingRecords: string;
+  readonly #prefix: string;
+  readonly #keys = new Map<string, PlaceKeys>();
+
+  constructor(redis: Redis, prefix: string, retentionMs: number, seals: Seals, records?: AuditWriter) {
+    this.redis = redis;
+    this.records = records;
+    this.clustered = isClustered(redis);
+    this.#pendingRecords = new AuditKeys(prefix).pending;
+    this.#prefix = prefix;
+    this.fleet = new FleetKeys(prefix);
+    this.retentionMs = retentionMs;
+    this.seals = seals;
+    this.texts = new LargeTexts(redis);
+  }
+
+  keys(place: Place): PlaceKeys {
+    const name = `${place.tier}.${place.shard}`;
+    let keys = this.#keys.get(name);
+    if (keys === undefined) {
+      keys = new PlaceKeys(this.#prefix, place);
+      this.#keys.set(name, keys);
+    }
+    return keys;
+  }
+
+  /** The keys of the place that a call ID names. Throws `UNKNOWN_CALL` for what is no call ID. */
+  placed(callId: string): PlaceKeys {
+    return this.keys(placeFor(callId));
+  }
+
+  /**
+   * Runs a script that takes along what this process has to tell the audit trail: its first key and its first argument are for
+   * `add_records`, whose answer is its own last one: whether it told the trail all that it had to. In a cluster, where the trail is
+   * elsewhere, what waits is sent by itself before.
+   *
+   * `calls`: how many the script is about. Redis writes first to the client that it had something to tell last. Whoever is owed another
+   * answer before is told after those whom the script tells, and does not wake up in their way: worth a command for a single call.
+   */
+  async carry(
+    script: Script,
+    keys: readonly string[],
+    args: readonly (string | number)[],
+    calls: number,
+  ): Promise<{ readonly answers: unknown[]; readonly told: boolean }> {
+    if (this.clustered) this.records?.send();
+    else if (calls === 1) this.redis.ping().catch(() => {});
+    const carried = this.clustered ? undefined : this.records?.carry();
+    const pending = this.clustered ? (keys[0] as string) : this.#pendingRecords;
+    let told = false;
+    try {
+      const answers = await script.run(this.redis, [pending, ...keys], [carried?.texts ?? '', ...args]);
+      told = answers.pop() === 1 && !this.clustered;
+      return { answers, told };
+    } finally {
+      carried?.settled(told);
+    }
+  }
+
+  /**
+   * Where the circuits and retry budgets of a place's calls are, for a step that touches the place, too. In a cluster, a copy of the
+   * circuits is beside the calls (`breakers.ts`).
+   */
+  home(keys: PlaceKeys): PlaceKeys {
+    const { tier, shard } = keys.place;
+    return shard === 0 || this.clustered ? keys : this.keys(homeOf(tier));
+  }
+
+  /** Of the keys of a place, and of what it shares. They name the place's slot as any of its keys does. */
+  bases(keys: PlaceKeys): string[] {
+    return [keys.base, this.home(keys).base];
+  }
+
+  /** An outcome that was too large for its record, as it may be believed. Throws `UNKNOWN_CALL` when it has expired. */
+  async largeOutcome(callId: string, stored: StoredOutcome): Promise<Outcome> {
+    const { at, parts, state, signature } = stored;
+    // It is kept in one piece.
+    if (parts === undefined) {
+      const text = await this.redis.get(at);
+      if (text === null) throw new PawlError('UNKNOWN_CALL', `The result of ${callId} has expired.`);
+      return this.seals.believedOutcome(callId, state, text, signature);
+    }
+    const reference = this.believedReference(callId, stored);
+    if (reference === undefined) return FORGED_OUTCOME;
+    try {
+      return (await parsedParts(this.outcomeParts(callId, at, reference))) as Outcome;
+    } catch (error) {
+      if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') return FORGED_OUTCOME;
+      throw error;
+    }
+  }
+
+  /**
+   * A request with its parameters, when they are kept apart. Throws `PARAMS_LOST` when they are not there any more, and
+   * `SIGNATURE_INVALID` when they are not what was written.
+   */
+  async wholeRequest(callId: string, request: StoredRequest): Promise<StoredRequest> {
+    const { largeParams, ...rest } = request;
+    if (largeParams === undefined) return request;
+    const at = this.placed(callId).params(callId, largeParams.id);
+    try {
+      const params = await parsedParts(this.#authentic(this.texts.read(at, largeParams), callId, 'request'));
+      return { ...rest, envelope: withParams(rest.envelope, params as Record<string, unknown>) };
+    } catch (error) {
+      throw error instanceof PawlError && error.code === 'UNKNOWN_CALL' ? new PawlError('PARAMS_LOST') : error;
+    }
+  }
+
+  /** The parts of a large outcome. Throws as `LargeTexts.read` does. */
+  outcomeParts(callId: string, at: string, reference: TextReference, range?: ByteRange) {
+    return this.#authentic(this.texts.read(at, reference, range), callId, 'outcome');
+  }
+
+  /** What was changed stands in the audit trail. */
+  async *#authentic(parts: AsyncIterable<Buffer>, callId: string, what: 'outcome' | 'request') {
+    try {
+      yield* parts;
+    } catch (error) {
+      if (error instanceof PawlError && error.code === 'SIGNATURE_INVALID') this.seals.refuseParts(callId, what);
+      throw error;
+    }
+  }
+
+  /** Undefined for one that nobody with a key wrote. */
+  believedReference(callId: string, { parts = '', state, signature }: StoredOutcome): TextReference | undefined {
+    if (!this.seals.isOutcome(callId, state, parts, signature, 'outcome-parts')) return undefined;
+    return JSON.parse(parts) as TextReference;
+  }
+
+  /** Redis' clock, milliseconds. */
+  async now(): Promise<number> {
+    const [seconds, microseconds] = await this.redis.time();
+    return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
+  }
+}

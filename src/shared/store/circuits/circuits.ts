@@ -1,0 +1,195 @@
+/**
+ * Remembers the fleet's circuits (`breaker.ts` decides). One circuit holds for all shards of a tier: it lives in the first one.
+ *
+ * A cluster's scripts cannot read it beside a call of another shard. There, each other shard has a copy, which a change brings up to
+ * date right after it: an attempt that begins in between is let in once more, and whoever counts its end sees that the copy is old.
+ */
+import { type Circuit, CLOSED_CIRCUIT, type Sample } from '../../circuits/circuit-breaker.ts';
+import { type Place, PlaceKeys } from '../redis/keys.ts';
+import { newsChannel } from '../redis/broadcasts.ts';
+import { isClustered, type Redis, Script } from '../redis/connection.ts';
+import type { CircuitSample } from '../calls/settle.ts';
+import type { Shards } from '../queues/shards.ts';
+
+const failureScript = new Script('circuit-failure');
+const changeScript = new Script('circuit-change');
+const successScript = new Script('circuit-success');
+const copyScript = new Script('circuit-copy');
+/** Of each place. */
+const CHANGES_KEPT = 500;
+const CHANGES_KEPT_MS = 7 * 24 * 3_600_000;
+
+/** What all processes hear when a circuit changes. */
+export interface CircuitNews {
+  readonly type: 'circuit';
+  readonly place: Place;
+  readonly key: string;
+  readonly circuit: Circuit;
+  /** Milliseconds until a probe may run, at the time of the change. */
+  readonly retryAfterMs: number;
+}
+
+/** A change of a circuit, as its history keeps it. */
+export interface CircuitChange {
+  readonly key: string;
+  readonly from: Circuit['state'];
+  readonly to: Circuit['state'];
+  readonly atMs: number;
+  /** Of an operator who forced it. */
+  readonly reason?: string;
+}
+
+export class Breakers {
+  readonly #redis: Redis;
+  readonly #prefix: string;
+  readonly #news: string;
+  readonly #shards: Pick<Shards, 'places'> | undefined;
+  /** Successes that are not counted yet, by window: those that come while others are on their way go together. */
+  readonly #successes = new Map<string, { count: number }>();
+
+  constructor(redis: Redis, prefix: string, shards?: Pick<Shards, 'places'>) {
+    this.#shards = shards;
+    this.#redis = redis;
+    this.#prefix = prefix;
+    this.#news = newsChannel(redis, prefix);
+  }
+
+  #keys(place: Place): PlaceKeys {
+    return new PlaceKeys(this.#prefix, place);
+  }
+
+  async read(place: Place, key: string): Promise<Circuit> {
+    return parseCircuit((await this.#redis.hget(this.#keys(place).circuits, key)) ?? '');
+  }
+
+  /** All circuits of a place that ever left CLOSED. */
+  async list(place: Place): Promise<ReadonlyMap<string, Circuit>> {
+    const stored = await this.#redis.hgetall(this.#keys(place).circuits);
+    return new Map(Object.entries(stored).map(([key, raw]) => [key, parseCircuit(raw)]));
+  }
+
+  /** Counts a failure, and returns what the rule decides on. */
+  async addFailure(
+    place: Place,
+    key: string,
+    epoch: number,
+    size: number,
+    windowMs: number,
+    successesBefore = 0,
+  ): Promise<{ readonly nowMs: number; readonly circuit: Circuit; readonly window: readonly Sample[] }> {
+    const keys = this.#keys(place);
+    const [nowMs, raw, ...samples] = await failureScript.run(
+      this.#redis,
+      [keys.circuits, keys.window(key)],
+      [key, epoch, size, windowMs, Math.min(successesBefore, size)],
+    );
+    await this.#refresh(place, key, epoch, raw as string);
+    return {
+      nowMs: Number(nowMs),
+      circuit: parseCircuit(raw as string),
+      window: samples.map((sample) => parseSample(sample as string)),
+    };
+  }
+
+  /** What became of the circuits of a place, the newest first. */
+  async history(place: Place, limit: number): Promise<CircuitChange[]> {
+    const stored = await this.#redis.lrange(this.#keys(place).circuitHistory, 0, limit - 1);
+    return stored.map((text) => {
+      const bar = text.indexOf('|');
+      return { ...(JSON.parse(text.slice(bar + 1)) as Omit<CircuitChange, 'atMs'>), atMs: Number(text.slice(0, bar)) };
+    });
+  }
+
+  async window(place: Place, key: string): Promise<readonly Sample[]> {
+    return (await this.#redis.lrange(this.#keys(place).window(key), 0, -1)).map(parseSample);
+  }
+
+  /** Replaces `from` by `next`; the answer is the circuit as it then stands, which differs from `next` when somebody was faster. */
+  async change(
+    place: Place,
+    key: string,
+    from: Circuit,
+    next: Circuit,
+    retryAfterMs: number,
+  ): Promise<{ readonly changed: boolean; readonly circuit: Circuit }> {
+    const keys = this.#keys(place);
+    const news: CircuitNews = { type: 'circuit', place, key, circuit: next, retryAfterMs };
+    const reason = 'reason' in next ? next.reason : undefined;
+    const change = { key, from: from.state, to: next.state, ...(reason === undefined ? {} : { reason }) };
+    const [code, raw] = await changeScript.run(
+      this.#redis,
+      [keys.circuits, keys.window(key), keys.circuitHistory],
+      [
+        key,
+        from.epoch,
+        formatCircuit(next),
+        this.#news,
+        JSON.stringify(news),
+        JSON.stringify(change),
+        CHANGES_KEPT,
+        CHANGES_KEPT_MS,
+      ],
+    );
+    await this.#copy(place, key, raw as string);
+    return { changed: code === 'changed', circuit: parseCircuit(raw as string) };
+  }
+
+  /** Counts a success apart from its call's end: in a cluster, where the call is in another shard. Soon, and told to nobody. */
+  async addSuccessApart(place: Place, { circuit, epoch, windowSize, windowMs }: CircuitSample): Promise<void> {
+    const keys = this.#keys(place);
+    const window = keys.window(circuit);
+    const waiting = this.#successes.get(window);
+    if (waiting !== undefined) {
+      waiting.count = Math.min(waiting.count + 1, windowSize);
+      return;
+    }
+    const added = { count: 1 };
+    this.#successes.set(window, added);
+    try {
+      while (added.count > 0) {
+        const { count } = added;
+        added.count = 0;
+        const args = [circuit, epoch, windowSize, windowMs, count];
+        const [raw] = await successScript.run(this.#redis, [keys.circuits, window], args);
+        await this.#refresh(place, circuit, epoch, raw as string);
+      }
+    } finally {
+      this.#successes.delete(window);
+    }
+  }
+
+  /** Brings all circuits of a tier to its other shards: there may be new ones. */
+  async spread(place: Place): Promise<void> {
+    if (!isClustered(this.#redis)) return;
+    const stored = await this.#redis.hgetall(this.#keys(place).circuits);
+    await Promise.all(Object.entries(stored).map(([key, raw]) => this.#copy(place, key, raw)));
+  }
+
+  /** An attempt was let in by an epoch that is not the circuit's any more: its shard's copy is old. */
+  async #refresh(place: Place, key: string, epoch: number, raw: string): Promise<void> {
+    if (parseCircuit(raw).epoch !== epoch) await this.#copy(place, key, raw);
+  }
+
+  async #copy({ tier }: Place, key: string, raw: string): Promise<void> {
+    if (raw === '' || !isClustered(this.#redis)) return;
+    const others = (this.#shards?.places([tier]) ?? []).filter(({ shard }) => shard > 0);
+    const args = [key, parseCircuit(raw).epoch, raw];
+    await Promise.all(others.map((place) => copyScript.run(this.#redis, [this.#keys(place).circuits], args)));
+  }
+}
+
+/** `epoch|STATE|json`: scripts compare the first two without parsing the rest. */
+function formatCircuit(circuit: Circuit): string {
+  return `${circuit.epoch}|${circuit.state}|${JSON.stringify(circuit)}`;
+}
+
+export function parseCircuit(raw: string): Circuit {
+  if (raw === '') return CLOSED_CIRCUIT;
+  return JSON.parse(raw.slice(raw.indexOf('{'))) as Circuit;
+}
+
+function parseSample(text: string): Sample {
+  const [atMs, ok, successes] = text.split(':');
+  const before = ok === '0' && successes !== undefined ? { successesBefore: Number(successes) } : {};
+  return { atMs: Number(atMs), ok: ok === '1', ...before };
+}

@@ -1,0 +1,63 @@
+/**
+ * Remembers the fleet's switches (`switches.ts` decides), and counts what shadow mode would have done.
+ */
+import type { ShadowKind, SwitchWord, SwitchWords } from '../../config/switches.ts';
+import { FleetKeys } from '../redis/keys.ts';
+import { newsChannel } from '../redis/broadcasts.ts';
+import { type Redis, Script } from '../redis/connection.ts';
+
+const switchScript = new Script('switch');
+/** The field of the word about all tools. No tool is named so. */
+const ALL = '*';
+
+export interface ShadowCount {
+  readonly kind: ShadowKind;
+  /** `namespace.name`. */
+  readonly tool: string;
+  readonly count: number;
+}
+
+export class SwitchRecords {
+  readonly #redis: Redis;
+  readonly #keys: FleetKeys;
+
+  constructor(redis: Redis, prefix: string) {
+    this.#redis = redis;
+    this.#keys = new FleetKeys(prefix);
+  }
+
+  async read(): Promise<{ readonly words: SwitchWords; readonly nowMs: number }> {
+    const [stored, [seconds, microseconds]] = await Promise.all([
+      this.#redis.hgetall(this.#keys.switches),
+      this.#redis.time(),
+    ]);
+    const { [ALL]: all, ...tools } = stored;
+    return {
+      words: {
+        ...(all === undefined ? {} : { all: JSON.parse(all) as SwitchWord }),
+        tools: Object.fromEntries(Object.entries(tools).map(([tool, word]) => [tool, JSON.parse(word) as SwitchWord])),
+      },
+      nowMs: Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000),
+    };
+  }
+
+  /** Says a word about one tool (`namespace.name`) or, without one, about all, which forgets what was said of single tools. */
+  async say(enabled: boolean, { tool, reason }: { readonly tool?: string; readonly reason?: string }): Promise<void> {
+    await switchScript.run(
+      this.#redis,
+      [this.#keys.switches],
+      [tool ?? ALL, enabled ? '1' : '0', reason ?? '', newsChannel(this.#redis, this.#keys.prefix)],
+    );
+  }
+
+  async countShadow(kind: ShadowKind, tool: string): Promise<void> {
+    await this.#redis.hincrby(this.#keys.shadows, `${kind} ${tool}`, 1);
+  }
+
+  async shadows(): Promise<ShadowCount[]> {
+    return Object.entries(await this.#redis.hgetall(this.#keys.shadows)).map(([field, count]) => {
+      const space = field.indexOf(' ');
+      return { kind: field.slice(0, space) as ShadowKind, tool: field.slice(space + 1), count: Number(count) };
+    });
+  }
+}

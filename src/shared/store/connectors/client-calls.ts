@@ -1,0 +1,179 @@
+/**
+ * Calls of tools that outside clients run (C21), on their way between the worker that holds the attempt and the client. A record
+ * for each call outlives them both:
+ *
+ * waiting    offered; no client has seen it    nobody     there is no client: it is not offered any more
+ * taken      by a client, whose lease lasts    lost       the lease ended, or the client left: what came of it nobody knows
+ * answered   by that client, once              withdrawn  the worker wants it no more, and its client is told
+ *
+ * Requests and answers are sealed, each for its call and fence.
+ */
+import { type ClientAnswer, type ClientCall, MAX_CLIENT_TOOLS } from '../../connectors/client-tool.ts';
+import type { Seals } from '../../signing/signatures.ts';
+import { FleetKeys } from '../redis/keys.ts';
+import { newsChannel } from '../redis/broadcasts.ts';
+import { type Redis, Script } from '../redis/connection.ts';
+import { openedMessage, sealedMessage } from '../signing/signed-text.ts';
+
+const joinScript = new Script('client-join');
+const nextScript = new Script('client-next');
+const leaveScript = new Script('client-leave');
+const offerScript = new Script('handover-offer');
+const lookScript = new Script('handover-look');
+const withdrawScript = new Script('handover-withdraw');
+const answerScript = new Script('handover-answer');
+
+/** After it was last looked at: longer than it takes until another worker has a dead one's call. */
+const KEPT_MS = 3_600_000;
+
+/** What the worker sees. An answer that nobody with a key gave counts as `lost`. */
+export type Seen =
+  | { readonly state: 'waiting' | 'nobody' | 'lost' | 'withdrawn' | 'unknown' }
+  | { readonly state: 'taken'; readonly leaseLeftMs: number; readonly progress: string }
+  | { readonly state: 'answered'; readonly answer: ClientAnswer };
+
+export type Withdrawn =
+  | { readonly state: 'untouched' | 'taken' | 'gone' }
+  | { readonly state: 'answered'; readonly answer: ClientAnswer };
+
+/** `gone`: the client's lease is over. `superseded`: it has polled again meanwhile. */
+export type Renewed =
+  | { readonly kind: 'gone' | 'superseded' }
+  | {
+      readonly kind: 'renewed';
+      readonly leaseMs: number;
+      /** Of the calls that it runs, those that nobody waits for any more. */
+      readonly cancelled: readonly string[];
+      readonly call?: ClientCall;
+    };
+
+export class Handovers {
+  readonly #redis: Redis;
+  readonly #keys: FleetKeys;
+  readonly #news: string;
+  readonly #seals: Seals;
+
+  constructor(redis: Redis, prefix: string, seals: Seals) {
+    this.#redis = redis;
+    this.#keys = new FleetKeys(prefix);
+    this.#news = newsChannel(redis, prefix);
+    this.#seals = seals;
+  }
+
+  // The worker's side
+
+  /** `takeOnFailure`: an earlier attempt's failure stands for this one's; otherwise the call is offered anew. */
+  async offer(call: ClientCall, takeOnFailure: boolean): Promise<'offered' | 'adopted' | 'nobody'> {
+    const sealed = sealedMessage(this.#seals, `call ${call.callId} ${call.fence}`, call);
+    const [code] = await offerScript.run(this.#redis, this.#placesOf(call), [
+      call.callId,
+      call.fence,
+      call.tool,
+      sealed,
+      takeOnFailure ? '1' : '',
+      KEPT_MS,
+      this.#news,
+    ]);
+    return code as 'offered' | 'adopted' | 'nobody';
+  }
+
+  async look(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<Seen> {
+    const args = [call.callId, KEPT_MS, call.tool, this.#news];
+    const [state, first, second] = await lookScript.run(this.#redis, this.#placesOf(call), args);
+    if (state === 'taken') return { state, leaseLeftMs: Number(first), progress: String(second) };
+    if (state === 'answered') return this.#answered(call.callId, Number(first), String(second)) ?? { state: 'lost' };
+    return { state: state as 'waiting' | 'nobody' | 'lost' | 'withdrawn' | 'unknown' };
+  }
+
+  async withdraw(call: Pick<ClientCall, 'callId' | 'tool'>): Promise<Withdrawn> {
+    const [record, waiting] = this.#placesOf(call);
+    const args = [call.callId, call.tool, this.#news];
+    const [state, fence, sealed] = await withdrawScript.run(this.#redis, [record ?? '', waiting ?? ''], args);
+    if (state === 'answered') return this.#answered(call.callId, Number(fence), String(sealed)) ?? { state: 'gone' };
+    return { state: state as 'untouched' | 'taken' | 'gone' };
+  }
+
+  #answered(callId: string, fence: number, sealed: string) {
+    const answer = openedMessage<ClientAnswer>(this.#seals, `answer ${callId} ${fence}`, sealed);
+    return answer === undefined ? undefined : ({ state: 'answered', answer } as const);
+  }
+
+  // The client's side
+
+  async join(clientId: string, tools: readonly string[], leaseMs: number): Promise<void> {
+    const args = [clientId, this.#keys.clients, leaseMs, KEPT_MS, ...tools.slice(0, MAX_CLIENT_TOOLS)];
+    await joinScript.run(this.#redis, [this.#client(clientId)], args);
+  }
+
+  /** The tools that a client serves; none when its lease is over. */
+  async toolsOf(clientId: string): Promise<readonly string[]> {
+    return (await this.#redis.hget(this.#client(clientId), 'tools'))?.split(' ') ?? [];
+  }
+
+  /** Without a poll, it only renews the lease. */
+  async next(
+    clientId: string,
+    running: readonly string[],
+    poll?: { readonly id: string; readonly first: boolean },
+  ): Promise<Renewed> {
+    for (;;) {
+      const args = [clientId, this.#keys.clients, poll?.id ?? '', poll?.first === true ? '1' : '', KEPT_MS, ...running];
+      const keys = [this.#client(clientId), this.#taken(clientId)];
+      const [kind, leaseMs, cancelled, callId, fence, sealed] = await nextScript.run(this.#redis, keys, args);
+      if (kind !== 'renewed') return { kind: kind as 'gone' | 'superseded' };
+      const told = { kind, leaseMs: Number(leaseMs), cancelled: words(String(cancelled)) } as const;
+      if (callId === undefined) return told;
+      const call = openedMessage<ClientCall>(this.#seals, `call ${callId} ${fence}`, String(sealed));
+      if (call !== undefined) return { ...told, call };
+      // Nobody with a key asked for it.
+      await this.#redis.srem(this.#taken(clientId), String(callId));
+    }
+  }
+
+  async tell(clientId: string, callId: string, fence: number, progress: object): Promise<'told' | 'again' | 'late'> {
+    return this.#say(clientId, callId, fence, 'progress', JSON.stringify(progress), '');
+  }
+
+  async answer(
+    clientId: string,
+    callId: string,
+    fence: number,
+    answer: ClientAnswer,
+  ): Promise<'told' | 'again' | 'late'> {
+    const sealed = sealedMessage(this.#seals, `answer ${callId} ${fence}`, answer);
+    return this.#say(clientId, callId, fence, 'answer', sealed, answer.kind === 'result' ? '1' : '0');
+  }
+
+  async #say(clientId: string, callId: string, fence: number, what: 'progress' | 'answer', word: string, ok: string) {
+    const args = [clientId, callId, fence, what, word, ok, KEPT_MS, this.#news];
+    const [code] = await answerScript.run(this.#redis, [this.#call(callId), this.#taken(clientId)], args);
+    return code as 'told' | 'again' | 'late';
+  }
+
+  /** False when its lease was over already. */
+  async leave(clientId: string): Promise<boolean> {
+    const keys = [this.#client(clientId), this.#taken(clientId)];
+    const [left] = await leaveScript.run(this.#redis, keys, [clientId, this.#keys.clients, this.#news]);
+    return left === 1;
+  }
+
+  #client(clientId: string): string {
+    return `${this.#keys.clients}client:${clientId}`;
+  }
+
+  #taken(clientId: string): string {
+    return `${this.#keys.clients}taken:${clientId}`;
+  }
+
+  #call(callId: string): string {
+    return `${this.#keys.clients}call:${callId}`;
+  }
+
+  #placesOf({ callId, tool }: Pick<ClientCall, 'callId' | 'tool'>): string[] {
+    return [this.#call(callId), `${this.#keys.clients}waiting:${tool}`, `${this.#keys.clients}tool:${tool}`];
+  }
+}
+
+function words(text: string): string[] {
+  return text.split(' ').filter((word) => word !== '');
+}

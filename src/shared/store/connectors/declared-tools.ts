@@ -1,0 +1,177 @@
+/**
+ * The registry's records in Redis (I7): one for each tool, with a history of revisions. A counter numbers all changes, so that
+ * whoever holds a copy reads what changed since, and nothing else.
+ */
+import { PawlError } from '../../errors/failure.ts';
+import type { Seals } from '../../signing/signatures.ts';
+import { qualifiedName } from '../../tools/tool.ts';
+import { isToolSpec, type RegistryRecord, type RegistryRule, ruleOf, type ToolSpecRecord } from '../../connectors/declared-tool.ts';
+import { FleetKeys } from '../redis/keys.ts';
+import { newsChannel } from '../redis/broadcasts.ts';
+import { type Redis, Script } from '../redis/connection.ts';
+import { signFieldsAnew } from '../signing/re-sign.ts';
+
+/** Revisions of one tool that can be read, and rolled back to. */
+export const KEPT_REVISIONS = 50;
+const READ_AT_A_TIME = 500;
+const writeScript = new Script('spec-write');
+
+export type SpecWritten = { readonly kind: 'written' } | { readonly kind: 'changed'; readonly revision: number };
+
+export class Specs {
+  readonly #redis: Redis;
+  readonly #keys: FleetKeys;
+  readonly #seals: Seals;
+
+  constructor(redis: Redis, prefix: string, seals: Seals) {
+    this.#redis = redis;
+    this.#keys = new FleetKeys(prefix);
+    this.#seals = seals;
+  }
+
+  /** `seenRevision`: what the writer saw, 0 for nothing. */
+  async write(record: RegistryRecord, seenRevision: number): Promise<SpecWritten> {
+    const tool = qualifiedName(record);
+    const { specs, specChanges, specSequence, prefix } = this.#keys;
+    const [written, revision] = await writeScript.run(
+      this.#redis,
+      [specs, specChanges, specSequence, this.#keys.specHistory(tool)],
+      [tool, String(seenRevision), this.#sealed(record), KEPT_REVISIONS, newsChannel(this.#redis, prefix)],
+    );
+    return written === 1 ? { kind: 'written' } : { kind: 'changed', revision: Number(revision) };
+  }
+
+  async read(tool: string): Promise<RegistryRecord | undefined> {
+    const stored = await this.#redis.hget(this.#keys.specs, tool);
+    return stored === null ? undefined : this.#opened(tool, stored);
+  }
+
+  /** The revision that a record has in Redis, whether or not it can be believed; 0 without one. */
+  async revision(tool: string): Promise<number> {
+    return Number(/^\d+/.exec((await this.#redis.hget(this.#keys.specs, tool)) ?? '')?.[0] ?? 0);
+  }
+
+  /** The newest first. */
+  async history(tool: string): Promise<RegistryRecord[]> {
+    const stored = await this.#redis.lrange(this.#keys.specHistory(tool), 0, -1);
+    return stored.flatMap((text) => this.#opened(tool, text) ?? []);
+  }
+
+  /** The revision that a call was validated with; undefined when it is not kept any more. */
+  async withDefinition(tool: string, definition: string): Promise<ToolSpecRecord | undefined> {
+    return (await this.history(tool)).filter(isToolSpec).find((record) => record.definition === definition);
+  }
+
+  /** What changed after a number of the sequence, and the number up to which that goes. `anew`: all of it, for the count began again. */
+  async changesSince(sequence: number): Promise<{
+    readonly sequence: number;
+    readonly anew: boolean;
+    readonly records: ReadonlyMap<string, RegistryRecord | undefined>;
+  }> {
+    const newest = Number((await this.#redis.get(this.#keys.specSequence)) ?? 0);
+    if (newest === sequence) return { sequence, anew: false, records: new Map() };
+    const anew = newest < sequence;
+    const tools = await this.#redis.zrangebyscore(this.#keys.specChanges, anew ? '-inf' : `(${sequence}`, newest);
+    const records = new Map<string, RegistryRecord | undefined>();
+    for (let from = 0; from < tools.length; from += READ_AT_A_TIME) {
+      const part = tools.slice(from, from + READ_AT_A_TIME);
+      const stored = await this.#redis.hmget(this.#keys.specs, ...part);
+      part.forEach((tool, index) => {
+        const text = stored[index];
+        records.set(tool, typeof text === 'string' ? this.#opened(tool, text) : undefined);
+      });
+    }
+    return { sequence: newest, anew, records };
+  }
+
+  /** With the newest key; earlier revisions stay as they are. */
+  signAnew(): Promise<void> {
+    return signFieldsAnew(this.#redis, this.#keys.specs, (tool, stored) => {
+      const record = this.#opened(tool, stored);
+      return record === undefined ? undefined : this.#sealed(record);
+    });
+  }
+
+  #sealed(record: RegistryRecord): string {
+    const text = JSON.stringify(record);
+    return `${record.revision} ${this.#seals.spec(qualifiedName(record), text)} ${text}`;
+  }
+
+  /** The record, when somebody with a key wrote it for this tool. */
+  #opened(tool: string, stored: string): RegistryRecord | undefined {
+    const [revision = '', signature = ''] = stored.split(' ', 2);
+    const text = stored.slice(revision.length + signature.length + 2);
+    if (!this.#seals.isSpec(tool, text, signature)) return undefined;
+    const record = JSON.parse(text) as RegistryRecord;
+    return qualifiedName(record) === tool ? record : undefined;
+  }
+}
+
+/** A process' copy of the registry, brought up to date by `catchUp` whenever it may have changed. */
+export class SpecCopy {
+  readonly #specs: Pick<Specs, 'changesSince'>;
+  readonly #onChange: (tool: string, record: RegistryRecord | undefined) => void;
+  readonly #records = new Map<string, RegistryRecord>();
+  #sequence = 0;
+  #catching: Promise<void> | undefined;
+  #again: Promise<void> | undefined;
+
+  constructor(
+    specs: Pick<Specs, 'changesSince'>,
+    onChange: (tool: string, record: RegistryRecord | undefined) => void = () => {},
+  ) {
+    this.#specs = specs;
+    this.#onChange = onChange;
+  }
+
+  /** Resolves when all that was written before it was asked for is here. */
+  catchUp(): Promise<void> {
+    if (this.#catching === undefined) {
+      this.#catching = this.#read().finally(() => {
+        this.#catching = undefined;
+      });
+      return this.#catching;
+    }
+    // What is being read may be older than what was just told of.
+    this.#again ??= this.#catching
+      .catch(() => {})
+      .then(() => {
+        this.#again = undefined;
+        return this.catchUp();
+      });
+    return this.#again;
+  }
+
+  async #read(): Promise<void> {
+    const { sequence, anew, records } = await this.#specs.changesSince(this.#sequence);
+    if (anew) for (const tool of [...this.#records.keys()]) if (!records.has(tool)) this.#learn(tool, undefined);
+    for (const [tool, record] of records) this.#learn(tool, record);
+    this.#sequence = sequence;
+  }
+
+  #learn(tool: string, record: RegistryRecord | undefined): void {
+    if (record === undefined) this.#records.delete(tool);
+    else this.#records.set(tool, record);
+    this.#onChange(tool, record);
+  }
+
+  get(tool: string): RegistryRecord | undefined {
+    return this.#records.get(tool);
+  }
+
+  all(): IterableIterator<RegistryRecord> {
+    return this.#records.values();
+  }
+
+  ruleFor(tool: { readonly namespace: string; readonly name: string }): RegistryRule | undefined {
+    return this.#records.size === 0 ? undefined : ruleOf(this.#records.get(qualifiedName(tool)));
+  }
+}
+
+export function revisionConflict(tool: string, expected: string, revision: number): PawlError {
+  return new PawlError(
+    'PRECONDITION_FAILED',
+    `The record of ${tool} is at revision ${revision === 0 ? '0 (there is none)' : revision}; ${expected} was expected. Read it again, then change it.`,
+    { details: { revision } },
+  );
+}

@@ -1,0 +1,299 @@
+/**
+ * What the fleet offers: tools as their workers publish them, and which workers live. Producers know tools from here alone.
+ */
+import type { CircuitOverrides } from '../../circuits/circuit-breaker.ts';
+import type { TrustClass } from '../../calls/consensus.ts';
+import { canonicalJson, digest } from '../../calls/call-id.ts';
+import type { JsonSchema } from '../../schema/schema.ts';
+import { Seals } from '../../signing/signatures.ts';
+import {
+  type AnyTool,
+  type Effects,
+  qualifiedName,
+  TIERS,
+  type Tier,
+  type ToolAnnotations,
+  type ToolBudget,
+  type ToolExample,
+  type ToolIcon,
+  type ToolVariant,
+} from '../../tools/tool.ts';
+import { FleetKeys } from '../redis/keys.ts';
+import { newsChannel } from '../redis/broadcasts.ts';
+import { parsePublishedTool, parseWorkerRecord } from './published-tools.ts';
+import { type Redis, Script } from '../redis/connection.ts';
+import { sealedText, splitSealed } from '../signing/signed-text.ts';
+
+export const HEARTBEAT_MS = 5_000;
+/** A worker that has been silent this long counts as gone. */
+export const WORKER_SILENCE_MS = 15_000;
+/** Offers that no worker has renewed for this long are forgotten. */
+const OFFER_TTL_MS = 24 * 3_600_000;
+
+/** A tool as published. */
+export interface ToolOffer {
+  readonly name: string;
+  readonly namespace: string;
+  readonly version: string;
+  readonly title?: string;
+  readonly description: string;
+  readonly icon?: ToolIcon;
+  readonly examples?: readonly ToolExample[];
+  /** Absent for a function. */
+  readonly variant?: ToolVariant;
+  readonly tier: Tier;
+  readonly effects: Effects;
+  readonly annotations: ToolAnnotations;
+  readonly inputSchema: JsonSchema;
+  readonly outputSchema?: JsonSchema;
+  readonly timeoutMs: number;
+  /** False: calls of one session take turns. */
+  readonly parallel?: boolean;
+  readonly budget?: ToolBudget;
+  /** Absent for `BestEffort`. */
+  readonly trustClass?: TrustClass;
+  /** The tool can say what a call would do. */
+  readonly previews?: boolean;
+  readonly circuit: CircuitOverrides;
+  /** Digest of all the above: two offers with one name and version and different digests have drifted apart. */
+  readonly definition: string;
+  readonly seenAtMs: number;
+}
+
+export interface WorkerRecord {
+  readonly id: string;
+  readonly host: string;
+  readonly pid: number;
+  readonly tiers: readonly Tier[];
+  readonly concurrency: number;
+  readonly running: number;
+  /** `namespace.name@version`. */
+  readonly tools: readonly string[];
+  /** Digests of these definitions, in the same order; absent in workers that do not say them. */
+  readonly definitions?: readonly string[];
+  /** Kinds of declared tools that it can run; absent in workers that know none. */
+  readonly kinds?: readonly string[];
+  /** Of its tools, those whose programs would run outside of a sandbox, because none works there; absent where one does. */
+  readonly unconfined?: readonly string[];
+  readonly startedAtMs: number;
+  readonly pawlVersion: string;
+  /** Of its signing keys (`keyFingerprints`); empty when it has none. */
+  readonly signing?: readonly string[];
+  /** How far its machine's clock is ahead of Redis' one. */
+  readonly clockAheadMs?: number;
+}
+
+/** What workers offer now. */
+export interface CatalogueContent {
+  readonly tools: readonly (ToolOffer & { readonly workers: number })[];
+  readonly workers: readonly (WorkerRecord & { readonly seenAtMs: number })[];
+}
+
+export function offerId(tool: { readonly namespace: string; readonly name: string; readonly version: string }): string {
+  return `${qualifiedName(tool)}@${tool.version}`;
+}
+
+export function offerOf(tool: AnyTool, seenAtMs: number): ToolOffer {
+  const {
+    name,
+    namespace,
+    version,
+    description,
+    tier,
+    effects,
+    annotations,
+    inputSchema,
+    outputSchema,
+    timeoutMs,
+    circuit,
+    title,
+    icon,
+    examples,
+    variant,
+    parallel,
+    budget,
+    trustClass,
+    preview,
+  } = tool;
+  const content = {
+    name,
+    namespace,
+    version,
+    description,
+    tier,
+    effects,
+    annotations,
+    inputSchema,
+    ...(outputSchema === undefined ? {} : { outputSchema }),
+    timeoutMs,
+    circuit,
+    ...(title === undefined ? {} : { title }),
+    ...(icon === undefined ? {} : { icon }),
+    ...(examples.length === 0 ? {} : { examples }),
+    ...(variant.type === 'function' ? {} : { variant }),
+    ...(parallel ? {} : { parallel }),
+    ...(budget === undefined ? {} : { budget }),
+    ...(trustClass === 'BestEffort' ? {} : { trustClass }),
+    ...(preview === undefined ? {} : { previews: true }),
+  };
+  return { ...content, definition: definitionOf(content), seenAtMs };
+}
+
+function definitionOf(content: Omit<ToolOffer, 'definition' | 'seenAtMs'>): string {
+  return digest(canonicalJson(content));
+}
+
+/** Whether a worker runs a tool just as it is published. One that does not say so may. */
+export function runsAsPublished({ tools, definitions }: WorkerRecord, published: ToolOffer): boolean {
+  const index = tools.indexOf(offerId(published));
+  return index !== -1 && (definitions === undefined || definitions[index] === published.definition);
+}
+
+/**
+ * Whether nobody runs a tool, although its tier has had workers for so long since: it was renamed, or is gone, and its calls would wait
+ * in vain. Where a tier has no workers, such as one that was scaled to zero, a call brings them back.
+ */
+export function isForsaken(
+  offer: CatalogueContent['tools'][number],
+  workers: CatalogueContent['workers'],
+  sinceMs: number,
+): boolean {
+  if (offer.workers > 0) return false;
+  return workers.some(({ tiers, seenAtMs }) => tiers.includes(offer.tier) && seenAtMs - offer.seenAtMs > sinceMs);
+}
+
+const heartbeatScript = new Script('heartbeat');
+
+export interface CatalogueOptions {
+  /** Default: nothing is signed, and everything is taken. */
+  readonly seals?: Seals;
+  /** The tiers whose tools are read: a worker needs those of its own, and has no keys for others. Default: all. */
+  readonly tiers?: readonly Tier[];
+}
+
+export class Catalogue {
+  readonly #redis: Redis;
+  readonly #keys: FleetKeys;
+  readonly #news: string;
+  readonly #seals: Seals;
+  readonly #tiers: readonly Tier[];
+  /** Published tools as they were read last, by field and text: most of them stay what they are. */
+  #known = new Map<string, ToolOffer | undefined>();
+
+  constructor(redis: Redis, prefix: string, { seals = new Seals(), tiers = TIERS }: CatalogueOptions = {}) {
+    this.#redis = redis;
+    this.#keys = new FleetKeys(prefix);
+    this.#news = newsChannel(redis, prefix);
+    this.#seals = seals;
+    this.#tiers = tiers;
+  }
+
+  /** Publishes a worker's tools; returns the offers whose definition another worker has published differently. */
+  async publish(offers: readonly ToolOffer[]): Promise<readonly ToolOffer[]> {
+    if (offers.length === 0) return [];
+    const fields = offers.map((offer) => this.#fieldOf(offer));
+    const before = await this.#redis.hmget(this.#keys.tools, ...fields);
+    const sealed = offers.map((offer, index) => this.#sealed(fields[index] ?? '', offer));
+    await this.#redis.hset(this.#keys.tools, Object.fromEntries(fields.map((field, index) => [field, sealed[index]])));
+    return offers.filter((offer, index) => {
+      const stored = before[index];
+      const known = typeof stored === 'string' ? this.#opened(fields[index] ?? '', stored) : undefined;
+      return known !== undefined && known.definition !== offer.definition;
+    });
+  }
+
+  /** Whether the worker was not known. */
+  async beat(worker: WorkerRecord): Promise<boolean> {
+    const [, joined] = await heartbeatScript.run(
+      this.#redis,
+      [this.#keys.workers, this.#keys.workerLoads],
+      [worker.id, JSON.stringify(worker), WORKER_SILENCE_MS, this.#news],
+    );
+    return joined === 1;
+  }
+
+  async leave(workerId: string): Promise<void> {
+    await heartbeatScript.run(
+      this.#redis,
+      [this.#keys.workers, this.#keys.workerLoads],
+      [workerId, '', WORKER_SILENCE_MS, this.#news],
+    );
+  }
+
+  async read(): Promise<CatalogueContent> {
+    const [offers, seen, records, time] = await Promise.all([
+      this.#redis.hgetall(this.#keys.tools),
+      this.#redis.zrange(this.#keys.workers, '0', '-1', 'WITHSCORES'),
+      this.#redis.hgetall(this.#keys.workerLoads),
+      this.#redis.time(),
+    ]);
+    const nowMs = Number(time[0]) * 1_000;
+    const workers: (WorkerRecord & { seenAtMs: number })[] = [];
+    for (let index = 0; index < seen.length; index += 2) {
+      const record = parseWorkerRecord(records[seen[index] ?? ''] ?? '') as WorkerRecord | undefined;
+      const seenAtMs = Number(seen[index + 1]);
+      if (record !== undefined && seenAtMs > nowMs - WORKER_SILENCE_MS) workers.push({ ...record, seenAtMs });
+    }
+    const tools = this.#offersIn(Object.entries(offers))
+      .map((offer) => ({ ...offer, workers: workers.filter((worker) => worker.tools.includes(offerId(offer))).length }))
+      .filter((offer) => offer.workers > 0 || offer.seenAtMs > nowMs - OFFER_TTL_MS);
+    return { tools, workers };
+  }
+
+  #offersIn(lines: readonly (readonly [field: string, text: string])[]): ToolOffer[] {
+    const known = new Map<string, ToolOffer | undefined>();
+    for (const [field, text] of lines) {
+      const line = `${field}\n${text}`;
+      known.set(line, this.#known.has(line) ? this.#known.get(line) : this.#opened(field, text));
+    }
+    this.#known = known;
+    return this.#withoutTakenNames([...known.values()].filter((offer) => offer !== undefined));
+  }
+
+  /** Where tiers have keys of their own, each has its own fields: a worker cannot replace what another tier published. */
+  #fieldOf(offer: ToolOffer): string {
+    return this.#seals.hasOwnKey(offer.tier) ? `${offerId(offer)} ${offer.tier}` : offerId(offer);
+  }
+
+  #sealed(field: string, offer: ToolOffer): string {
+    return sealedText(offer, (text) => this.#seals.publishedTool(offer.tier, field, text));
+  }
+
+  /**
+   * A published tool, when a worker of its tier signed it; undefined for any other line. Its digest is computed anew from what it says, so
+   * that whoever approves a call after reading it names what they were shown: workers know the tool as it is, and void an approval of
+   * another one.
+   */
+  #opened(field: string, stored: string): ToolOffer | undefined {
+    const { seal, text } = splitSealed(stored);
+    const parsed = parsePublishedTool(text) as ToolOffer | undefined;
+    if (parsed === undefined) return this.#refused(field, 'is not one', stored);
+    if (!this.#tiers.includes(parsed.tier)) return undefined;
+    if (this.#fieldOf(parsed) !== field)
+      return this.#refused(field, 'does not stand under its own name and keys', stored);
+    if (!this.#seals.isPublishedTool(parsed.tier, field, text, seal)) return undefined;
+    const { definition: _, seenAtMs, ...content } = parsed;
+    return { ...content, definition: definitionOf(content), seenAtMs };
+  }
+
+  #refused(field: string, why: string, stored: string): undefined {
+    this.#seals.refusePublishedTool(field, why, stored);
+  }
+
+  /** Where tiers have keys of their own, a name that several tiers publish is the highest one's: no worker of a lower one gets its calls. */
+  #withoutTakenNames(offers: readonly ToolOffer[]): ToolOffer[] {
+    if (!TIERS.some((tier) => this.#seals.hasOwnKey(tier))) return [...offers];
+    const highest = new Map<string, Tier>();
+    for (const offer of offers) {
+      const known = highest.get(qualifiedName(offer));
+      if (known === undefined || TIERS.indexOf(offer.tier) > TIERS.indexOf(known))
+        highest.set(qualifiedName(offer), offer.tier);
+    }
+    return offers.filter((offer) => {
+      const tier = highest.get(qualifiedName(offer)) ?? offer.tier;
+      if (tier === offer.tier || !this.#seals.hasOwnKey(tier)) return true;
+      this.#seals.refusePublishedTool(this.#fieldOf(offer), `has the name of a tool of the ${tier} tier`);
+      return false;
+    });
+  }
+}

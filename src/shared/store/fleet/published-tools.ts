@@ -1,0 +1,58 @@
+/** What a reader of the catalogue takes for a tool and for a worker: anything else was not written by a worker, and hides nothing else. */
+import { z } from 'zod';
+import { EFFECTS } from '../../retries/effects.ts';
+import { TIERS } from '../../tools/tool.ts';
+import { parseJson } from '../signing/signed-text.ts';
+
+const text = z.string();
+const count = z.number().nonnegative();
+const object = z.record(z.string(), z.unknown());
+
+const publishedToolSchema = z.looseObject({
+  name: text.min(1),
+  namespace: text.min(1),
+  version: text.regex(/^\d+\.\d+\.\d+/),
+  description: text,
+  tier: z.enum(TIERS),
+  effects: z.enum(EFFECTS),
+  annotations: object,
+  inputSchema: object,
+  outputSchema: object.optional(),
+  timeoutMs: count,
+  circuit: object,
+  seenAtMs: count,
+  title: text.optional(),
+  icon: z.looseObject({ src: text }).optional(),
+  examples: z.array(z.looseObject({ params: object })).optional(),
+  variant: z.looseObject({ type: text }).optional(),
+  parallel: z.boolean().optional(),
+  budget: object.optional(),
+  trustClass: text.optional(),
+  previews: z.boolean().optional(),
+});
+
+const workerRecordSchema = z.looseObject({
+  id: text,
+  host: text,
+  pid: count,
+  tiers: z.array(z.enum(TIERS)),
+  concurrency: count,
+  running: count,
+  tools: z.array(text),
+  definitions: z.array(text).optional(),
+  kinds: z.array(text).optional(),
+  startedAtMs: count,
+  pawlVersion: text,
+  signing: z.array(text).optional(),
+  clockAheadMs: z.number().optional(),
+});
+
+/** Undefined for what is no published tool. */
+export function parsePublishedTool(json: string): z.output<typeof publishedToolSchema> | undefined {
+  return publishedToolSchema.safeParse(parseJson(json)).data;
+}
+
+/** Undefined for what is no worker's record. */
+export function parseWorkerRecord(json: string): z.output<typeof workerRecordSchema> | undefined {
+  return workerRecordSchema.safeParse(parseJson(json)).data;
+}

@@ -1,0 +1,84 @@
+/**
+ * What workers say to one another: a list for each, read by a blocking connection of its own. A message that its receiver has not
+ * taken yet can be taken back, and then it was never heard.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Seals } from '../../signing/signatures.ts';
+import { FleetKeys } from '../redis/keys.ts';
+import { closeConnection, openConnection, type Redis } from '../redis/connection.ts';
+import { openedMessage, sealedMessage } from '../signing/signed-text.ts';
+
+const BLOCK_SECONDS = 5;
+/** Nothing heard for this long, not even the end of a blocking read: the connection is dead. */
+const SILENCE_MS = 8_000;
+const UNREAD_TTL_MS = 60_000;
+
+export interface WorkerMailOptions {
+  /** For sending. */
+  readonly redis: Redis;
+  /** Where the mail is read. */
+  readonly url: string;
+  readonly prefix: string;
+  readonly seals: Seals;
+  readonly workerId: string;
+}
+
+export class WorkerMail {
+  readonly #options: WorkerMailOptions;
+  readonly #keys: FleetKeys;
+  #reader: Redis | undefined;
+  #reading: Promise<void> = Promise.resolve();
+
+  constructor(options: WorkerMailOptions) {
+    this.#options = options;
+    this.#keys = new FleetKeys(options.prefix);
+  }
+
+  /** Reads from now on. Must be called before anybody is asked for an answer; a second call does nothing. */
+  open(onMessage: (message: unknown) => void, onError: (error: Error) => void): void {
+    if (this.#reader !== undefined) return;
+    const { url, prefix, workerId } = this.#options;
+    const name = `${prefix}:mail:${workerId}`;
+    const reader = openConnection({ url, name, mode: 'patient', socketTimeoutMs: SILENCE_MS }, onError);
+    this.#reader = reader;
+    this.#reading = this.#read(reader, onMessage, onError);
+  }
+
+  async #read(reader: Redis, onMessage: (message: unknown) => void, onError: (error: Error) => void): Promise<void> {
+    while (this.#reader === reader) {
+      try {
+        const popped = await reader.blpop(this.#keys.mail(this.#options.workerId), BLOCK_SECONDS);
+        if (popped === null) continue;
+        const message = this.#opened(popped[1]);
+        if (message !== undefined) onMessage(message);
+      } catch (error) {
+        if (this.#reader !== reader) return;
+        onError(error as Error);
+        await sleep(100);
+      }
+    }
+  }
+
+  /** The message, when somebody with a key wrote it to this worker. */
+  #opened(stored: string): unknown {
+    const { seals, workerId } = this.#options;
+    return openedMessage(seals, `worker ${workerId}`, stored);
+  }
+
+  /** The answer takes it back: true when nobody has read it, nor will. */
+  async send(workerId: string, message: object): Promise<() => Promise<boolean>> {
+    const { redis, seals } = this.#options;
+    const key = this.#keys.mail(workerId);
+    const sealed = sealedMessage(seals, `worker ${workerId}`, message);
+    // In this order on the wire; a worker's Redis user may have no transactions.
+    await Promise.all([redis.rpush(key, sealed), redis.pexpire(key, UNREAD_TTL_MS)]);
+    return async () => (await redis.lrem(key, 1, sealed)) === 1;
+  }
+
+  async close(): Promise<void> {
+    const reader = this.#reader;
+    this.#reader = undefined;
+    if (reader !== undefined) closeConnection(reader);
+    await this.#reading.catch(() => {});
+  }
+}

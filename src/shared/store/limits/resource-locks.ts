@@ -1,0 +1,84 @@
+/**
+ * Who has a resource and who waits for it (C3; `turn.ts`), over all workers and tiers: a first-come lock for readers and writers,
+ * whose waiters are delayed jobs. Giving up a turn grants the next one and promotes its job, so that nobody asks again and again;
+ * what a worker held that died is free when its lease ends, which is when those who wait are due by themselves.
+ */
+import type { Turn } from '../../limits/resource-lock.ts';
+import { FleetKeys } from '../redis/keys.ts';
+import { type CallJob, callOfJob, jobIdOf } from '../queues/jobs.ts';
+import { luaFunction, type Redis, Script } from '../redis/connection.ts';
+import { wake } from '../queues/promote.ts';
+
+export type TurnAnswer =
+  | { readonly kind: 'granted' }
+  /** The call has its place among those who wait; it is woken, or due by itself after `withinMs`. */
+  | { readonly kind: 'waiting'; readonly withinMs: number }
+  /** A newer attempt of the call has asked. */
+  | { readonly kind: 'fenced' };
+
+type Named = Pick<CallJob, 'callId' | 'generation'>;
+
+const GRANT_LUA = luaFunction('turn-grant');
+const LEAVE_LUA = [GRANT_LUA, luaFunction('turn-leave')];
+const takeScript = new Script('turn-take', LEAVE_LUA);
+const leaveScript = new Script('turn-leave', [GRANT_LUA]);
+const renewScript = new Script('turn-renew');
+
+export class Turns {
+  readonly #redis: Redis;
+  readonly #prefix: string;
+  readonly #keys: FleetKeys;
+  readonly #leaseMs: number;
+
+  constructor(redis: Redis, prefix: string, leaseMs: number) {
+    this.#redis = redis;
+    this.#prefix = prefix;
+    this.#keys = new FleetKeys(prefix);
+    this.#leaseMs = leaseMs;
+  }
+
+  /** Takes a turn. With `any`, one that the call has been granted before will do, whatever resource it is at. */
+  async take(job: Named, fence: number, { resource, mode }: Turn, any: boolean): Promise<TurnAnswer> {
+    const [code, withinMs, ...next] = await takeScript.run(
+      this.#redis,
+      [this.#keys.turns],
+      [
+        job.callId,
+        jobIdOf(job.callId, job.generation),
+        fence,
+        this.#leaseMs,
+        resource,
+        mode === 'exclusive' ? 'x' : 's',
+        any ? '1' : '0',
+      ],
+    );
+    await this.#wake(next as string[]);
+    return code === 'waiting' ? { kind: code, withinMs: Number(withinMs) } : { kind: code as 'granted' | 'fenced' };
+  }
+
+  /** Whether the attempt still has its turn, for another lease. */
+  async renew(callId: string, fence: number): Promise<boolean> {
+    const [code] = await renewScript.run(this.#redis, [this.#keys.turns], [callId, fence, this.#leaseMs]);
+    return code === 'held';
+  }
+
+  /** Gives up what the call has, if anything; `fence` of the attempt, 0 when none came so far. */
+  async leave(job: Named, fence: number): Promise<void> {
+    const jobId = jobIdOf(job.callId, job.generation);
+    const next = await leaveScript.run(this.#redis, [this.#keys.turns], [job.callId, jobId, fence, this.#leaseMs]);
+    await this.#wake(next as string[]);
+  }
+
+  /** To be called when a waiting call's job has been put aside: its turn may have come in between. */
+  async parked(job: Named): Promise<void> {
+    const granted = await this.#redis.hget(this.#keys.turn(job.callId), 'granted');
+    if (granted === '1') await this.#wake([jobIdOf(job.callId, job.generation)]);
+  }
+
+  async #wake(jobIds: readonly string[]): Promise<void> {
+    for (const jobId of jobIds) {
+      const code = await wake(this.#redis, this.#prefix, jobId);
+      if (code === 'ended') await this.leave(callOfJob(jobId), 0);
+    }
+  }
+}

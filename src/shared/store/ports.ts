@@ -1,0 +1,38 @@
+/**
+ * What running calls asks of the records, whatever keeps them: Redis for a fleet, one process for runs without a fleet.
+ */
+import type { ToolCallEnvelope } from '../calls/envelope.ts';
+import type { Approvals } from './approvals/approvals.ts';
+import type { Breakers } from './circuits/circuits.ts';
+import type { CallRecord, StoredRequest } from './calls/call-record.ts';
+import type { Ledger } from './calls/ledger.ts';
+import type { Turns } from './limits/resource-locks.ts';
+
+export interface CallLedger
+  extends Pick<
+      Ledger,
+      'claim' | 'begin' | 'settle' | 'postpone' | 'tell' | 'cancel' | 'outcome' | 'now' | 'spendTime' | 'wholeRequest'
+    >,
+    Partial<Pick<Ledger, 'ended' | 'reachCode'>> {
+  /** Reads a call; with an inbox, its owner is told when the call settles. */
+  read(callId: string, inboxId?: string): Promise<KnownCall | undefined>;
+}
+
+/** As much of a call's record as whoever waits for it, or cancels it, must know. */
+export interface KnownCall extends Pick<CallRecord, 'callId' | 'state' | 'outcome' | 'createdAtMs' | 'readAtMs'> {
+  readonly request: {
+    readonly envelope: Pick<ToolCallEnvelope, 'requestId' | 'toolName'> & Partial<Pick<ToolCallEnvelope, 'control'>>;
+    readonly tool?: Pick<StoredRequest['tool'], 'effects'>;
+  };
+  readonly attempts: readonly unknown[];
+}
+
+export type TurnRecords = Pick<Turns, 'take' | 'renew' | 'leave'>;
+
+export type CircuitRecords = Pick<Breakers, 'addFailure' | 'change' | 'read' | 'list' | 'window'> &
+  Partial<Pick<Breakers, 'addSuccessApart'>>;
+
+export type ApprovalRecords = Pick<
+  Approvals,
+  'read' | 'readBrief' | 'idOfCall' | 'list' | 'addPreview' | 'markAnnounced' | 'decide' | 'expire'
+>;

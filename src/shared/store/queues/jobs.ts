@@ -1,0 +1,134 @@
+/**
+ * The queue side of a call: how its BullMQ job is named, added, taken and kept.
+ *
+ * Jobs are added, taken and ended inside our own scripts (`enqueue`, `next-jobs`, `complete-job` in `lua/`), so that no crash can
+ * come between a call's step and its job's. They do what BullMQ's scripts do for an ordinary job; whatever is not ordinary runs
+ * through BullMQ's own text. That text is the pinned version's; `queues.test.ts` notices when it changes.
+ */
+import { createRequire } from 'node:module';
+import type { Worker } from 'bullmq';
+import { lineOf } from '../../queues/priority.ts';
+import type { PlaceKeys } from '../redis/keys.ts';
+import { luaConstants, luaFunction } from '../redis/connection.ts';
+
+const require = createRequire(import.meta.url);
+
+/** Finished jobs that Bull Board can show, for each queue. Results live in the ledger, so none of them is needed. */
+export const KEPT_JOBS = 500;
+/** Jobs of a queue that are kept of each second, whoever handed them in: all while little happens, else a sample. */
+export const KEPT_PER_SECOND = 20;
+/** Entries of BullMQ's event stream, for each queue. */
+export const KEPT_EVENTS = 1_000;
+
+/** For `Script`: `moveToActive` and `moveToFinished`. */
+export const MOVE_LUA = {
+  toActive: bullmqFunction('moveToActive', 11),
+  toFinished: bullmqFunction('moveToFinished', 14),
+};
+
+/** BullMQ's scripts that compare times; the caller's clock is their second argument. */
+const TIMED_SCRIPTS = ['moveToActive-11', 'moveToDelayed-11', 'moveToFinished-14', 'retryJob-11'] as const;
+
+/**
+ * The same scripts with Redis' clock in the place of the caller's, so that a worker whose clock is wrong neither promotes a delayed
+ * job early nor leaves one lying. When the next job is due, the fourth of four answers, is told on the caller's clock again.
+ * A connection that has them under BullMQ's names (`scripts` of ioredis) keeps them.
+ */
+export function scriptsOnRedisTime(): Record<string, { readonly lua: string; readonly numberOfKeys: number }> {
+  const { version } = require('bullmq/package.json') as { readonly version: string };
+  const scripts = TIMED_SCRIPTS.map((file) => {
+    const [name = ''] = file.split('-');
+    const { content, keys } = (require(`bullmq/dist/cjs/scripts/${file}.js`) as Record<string, TimedScript>)[
+      name
+    ] as TimedScript;
+    return [`${name}:${version}`, { lua: onRedisTime(content), numberOfKeys: keys }] as const;
+  });
+  return Object.fromEntries(scripts);
+}
+
+interface TimedScript {
+  readonly content: string;
+  readonly keys: number;
+}
+
+function onRedisTime(content: string): string {
+  return `local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local aheadMs = ARGV[2] - now
+ARGV[2] = string.format('%.0f', now)
+local function script()
+${content}
+end
+local answer = script()
+if type(answer) == 'table' and tonumber(answer[4] or 0) > 0 then answer[4] = answer[4] + aheadMs end
+return answer
+`;
+}
+
+/**
+ * A marker says on Redis' clock when the next job is due. The worker would compare that with its own: it fetches at once instead,
+ * and hears on its own clock how long to wait.
+ */
+export function fetchAtEveryMarker({ backend }: Pick<Worker, 'backend'>): void {
+  const waitForJob = backend.waitForJob.bind(backend);
+  backend.waitForJob = async (blockSeconds) => {
+    const marker = await waitForJob(blockSeconds);
+    return marker === null ? null : { ...marker, score: 0 };
+  };
+}
+
+/** A script of BullMQ's as a function. What it takes packed, it gets as tables here. */
+function bullmqFunction(name: string, numberOfKeys: number): string {
+  const script = require(`bullmq/dist/cjs/scripts/${name}-${numberOfKeys}.js`) as Readonly<
+    Record<string, { readonly content: string } | undefined>
+  >;
+  const unpacked = 'local cmsgpack = {unpack = function(value) return value end}\n';
+  return luaFunction(name, `${unpacked}${script[name]?.content}`);
+}
+
+/** Options of a job that is gone as soon as it is finished, unless it failed. */
+export const REMOVED_AT_ONCE = JSON.stringify({
+  attempts: 1,
+  removeOnComplete: true,
+  removeOnFail: { count: KEPT_JOBS },
+});
+/** Of one that Bull Board can show afterwards. */
+export const KEPT = JSON.stringify({
+  attempts: 1,
+  removeOnComplete: { count: KEPT_JOBS },
+  removeOnFail: { count: KEPT_JOBS },
+});
+
+/** For `Script`: how jobs of ours are kept. */
+export const JOBS_LUA = [
+  luaConstants({ KEPT, REMOVED_AT_ONCE, KEPT_PER_SECOND, KEPT_EVENTS, PLAIN_LINE: lineOf('normal', undefined, 1) }),
+  "local function job_options(kept) return kept == '1' and KEPT or REMOVED_AT_ONCE end\n",
+].join('');
+/** For `Script`: `enqueue`. */
+export const ENQUEUE_LUA = [JOBS_LUA, luaFunction('stand-in-line'), luaFunction('enqueue')];
+
+/** For `Script`: `idle_worker`, `give` and `push`, which needs `ENQUEUE_LUA`. */
+export const PUSH_LUA = ['idle-worker', 'give', 'push'].map((name) => luaFunction(name));
+
+/** What a job carries: enough to find the call, and to recognise it on Bull Board. Never the parameters. */
+export interface CallJob {
+  readonly callId: string;
+  readonly generation: string;
+  readonly session: string;
+}
+
+/** A job's name for a call: one per generation, so that neither retention nor an earlier failure blocks it. */
+export function jobIdOf(callId: string, generation: string): string {
+  return `${callId}.${generation}`;
+}
+
+export function callOfJob(jobId: string): Pick<CallJob, 'callId' | 'generation'> {
+  const split = jobId.lastIndexOf('.');
+  return { callId: jobId.slice(0, split), generation: jobId.slice(split + 1) };
+}
+
+/** Key prefix of the queue and arguments of `enqueue` for a call that comes back to it: its job is kept for Bull Board. */
+export function enqueueArguments(keys: PlaceKeys, toolName: string, job: CallJob): string[] {
+  const jobId = jobIdOf(job.callId, job.generation);
+  return [keys.job(''), jobId, toolName, job.generation, JSON.stringify(job), '1'];
+}

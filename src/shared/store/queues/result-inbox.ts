@@ -1,0 +1,147 @@
+/**
+ * Where one producer hears of its own calls: a channel, and for each place a list that keeps events while nobody listens. What a
+ * cut connection loses, the reader's owner gets from the records (`onGap`).
+ */
+import { FleetKeys, type Place, PlaceKeys } from '../redis/keys.ts';
+import { isClustered, type Redis, slotOf } from '../redis/connection.ts';
+import { Subscription } from '../redis/subscription.ts';
+
+export interface SettledEvent {
+  readonly type: 'settled';
+  readonly callId: string;
+  readonly state: string;
+  /** When the call ended, on Redis' clock. Absent where one process keeps the records. */
+  readonly atMs?: number;
+  readonly outcome?: unknown;
+  /** In place of a larger one, the name of the text that it is kept in. */
+  readonly textId?: string;
+  /** Of either. */
+  readonly signature?: string;
+}
+
+export type InboxEvent =
+  | SettledEvent
+  | {
+      readonly type: 'progress';
+      readonly callId: string;
+      readonly progress: number;
+      readonly total?: number;
+      readonly message?: string;
+    }
+  /** Only for those who follow the call. */
+  | { readonly type: 'attempt'; readonly callId: string }
+  | {
+      readonly type: 'retrying';
+      readonly callId: string;
+      readonly attempt: number;
+      readonly delayMs: number;
+      readonly reasonCode: string;
+    };
+
+const BATCH = 500;
+
+export interface InboxReaderOptions {
+  readonly url: string;
+  /** Reads what was kept while nobody listened. */
+  readonly redis: Redis;
+  readonly prefix: string;
+  readonly id: string;
+  /** Where events may have been kept. */
+  places(): readonly Place[];
+  onEvent(event: InboxEvent): void;
+  /** The connection was away: events may have been lost. */
+  onGap(): void;
+  onError(error: Error): void;
+}
+
+export class InboxReader {
+  readonly #options: InboxReaderOptions;
+  readonly #subscriptions = new Map<string, Subscription>();
+  #closed = false;
+
+  private constructor(options: InboxReaderOptions) {
+    this.#options = options;
+    this.follow();
+  }
+
+  /** Listens to the places that there are by now. */
+  follow(): void {
+    const { prefix, id, places, redis } = this.#options;
+    if (this.#closed) return;
+    if (!isClustered(redis)) this.#listen(new FleetKeys(prefix).inbox(id), places);
+    // A script of the place counts those who listen at its own node.
+    for (const place of isClustered(redis) ? places() : []) {
+      const key = new PlaceKeys(prefix, place).inbox(id);
+      this.#listen(
+        key,
+        () => [place],
+        () => slotOf(redis, key)?.node,
+      );
+    }
+  }
+
+  #listen(channel: string, places: () => readonly Place[], node: () => string | undefined = () => undefined): void {
+    if (this.#subscriptions.has(channel)) return;
+    const { url, prefix, id, onError } = this.#options;
+    let subscribedBefore = false;
+    const subscription = Subscription.open({
+      url,
+      name: `${prefix}:inbox:${id}`,
+      channels: () => [channel],
+      node,
+      onMessage: (text) => this.#deliver(text),
+      onSubscribed: () => {
+        if (subscribedBefore) this.#options.onGap();
+        subscribedBefore = true;
+        this.#catchUp(places()).catch((error: Error) => this.#lost(error));
+      },
+      onError,
+    });
+    this.#subscriptions.set(channel, subscription);
+  }
+
+  static open(options: InboxReaderOptions): InboxReader {
+    return new InboxReader(options);
+  }
+
+  /** What was kept until now; from here on, events arrive by themselves. */
+  async #catchUp(places: readonly Place[]): Promise<void> {
+    const { prefix, id, redis } = this.#options;
+    for (const place of places) {
+      const key = new PlaceKeys(prefix, place).inbox(id);
+      for (let kept: string[] | null = []; kept !== null && !this.#closed; ) {
+        for (const event of kept) this.#deliver(`[${event}]`);
+        kept = await redis.lpop(key, BATCH);
+      }
+    }
+  }
+
+  /** What cannot be delivered must not cost the events behind it, which nobody else gets any more. */
+  #deliver(text: string): void {
+    if (this.#closed) return;
+    try {
+      for (const event of JSON.parse(text) as InboxEvent[]) this.#hand(event);
+    } catch (error) {
+      this.#lost(error as Error);
+    }
+  }
+
+  #hand(event: InboxEvent): void {
+    try {
+      this.#options.onEvent(event);
+    } catch (error) {
+      this.#lost(error as Error);
+    }
+  }
+
+  #lost(error: Error): void {
+    if (this.#closed) return;
+    this.#options.onError(error);
+    this.#options.onGap();
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const subscription of this.#subscriptions.values()) subscription.close();
+  }
+}

@@ -1,0 +1,71 @@
+/** How places stand, and the tiers that they make up, for whoever watches them: counts alone, read in one step each. */
+import { type Place, PlaceKeys } from '../redis/keys.ts';
+import { type Redis, Script } from '../redis/connection.ts';
+import type { Shards } from './shards.ts';
+
+export interface PlaceState {
+  readonly inflight: number;
+  /** Held by workers. */
+  readonly running: number;
+  /** Until the time of a retry. */
+  readonly delayed: number;
+  readonly awaitingApproval: number;
+  /** Could run now, and no worker has taken them. */
+  readonly waiting: number;
+  /** Their outcome is unknown, and nobody has resolved them. */
+  readonly inDoubt: number;
+  /** Among the oldest calls in flight. */
+  readonly oldestWaitMs: number;
+  /** Running with a lease that has ended, among the oldest calls in flight. */
+  readonly stale: number;
+}
+
+/** Of each place. */
+const LOOKED_AT = 500;
+const stateScript = new Script('place-state');
+
+export async function readPlaceState(redis: Redis, prefix: string, place: Place): Promise<PlaceState> {
+  const keys = new PlaceKeys(prefix, place);
+  const numbers = await stateScript.run(
+    redis,
+    [keys.inflight, keys.job('active'), keys.job('delayed'), `${keys.approvals}s:pending`, keys.inDoubt],
+    [keys.records, LOOKED_AT],
+  );
+  const [inflight, running, delayed, awaitingApproval, inDoubt, oldestWaitMs, stale] = numbers as number[];
+  return stateOf({ inflight, running, delayed, awaitingApproval, inDoubt, oldestWaitMs, stale });
+}
+
+/** Of all tiers, in order. */
+export function readTierStates(redis: Redis, prefix: string, shards: Pick<Shards, 'ofTiers'>): Promise<PlaceState[]> {
+  return shards.ofTiers((place) => readPlaceState(redis, prefix, place), together);
+}
+
+function together(one: PlaceState, other: PlaceState): PlaceState {
+  return {
+    inflight: one.inflight + other.inflight,
+    running: one.running + other.running,
+    delayed: one.delayed + other.delayed,
+    awaitingApproval: one.awaitingApproval + other.awaitingApproval,
+    waiting: one.waiting + other.waiting,
+    inDoubt: one.inDoubt + other.inDoubt,
+    oldestWaitMs: Math.max(one.oldestWaitMs, other.oldestWaitMs),
+    stale: one.stale + other.stale,
+  };
+}
+
+/** Calls wait for a worker in more than one list: they are what is in flight and neither runs nor waits for something else. */
+function stateOf(counts: Partial<Record<Exclude<keyof PlaceState, 'waiting'>, number | undefined>>): PlaceState {
+  const {
+    inflight = 0,
+    running = 0,
+    delayed = 0,
+    awaitingApproval = 0,
+    inDoubt = 0,
+    oldestWaitMs = 0,
+    stale = 0,
+  } = counts;
+  // A call that awaits an approval has a delayed job, which ends the waiting.
+  const retrying = Math.max(0, delayed - awaitingApproval);
+  const waiting = Math.max(0, inflight - running - retrying - awaitingApproval);
+  return { inflight, running, delayed: retrying, awaitingApproval, waiting, inDoubt, oldestWaitMs, stale };
+}

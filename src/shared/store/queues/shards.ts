@@ -1,0 +1,101 @@
+/** The fleet's shards, as they are written down for all processes; whoever hears that they have changed reads them again. */
+import { ONE_SHARD_EACH, type SessionShards, type ShardLayout, shardOf } from '../../queues/shards.ts';
+import { TIERS, type Tier } from '../../tools/tool.ts';
+import { FleetKeys, type Place, PlaceKeys } from '../redis/keys.ts';
+import { newsChannel } from '../redis/broadcasts.ts';
+import { type Redis, Script } from '../redis/connection.ts';
+
+const setScript = new Script('shards-set');
+
+export class Shards {
+  readonly #redis: Redis;
+  readonly #prefix: string;
+  readonly #keys: FleetKeys;
+  readonly #listeners = new Set<() => void>();
+  #layout = ONE_SHARD_EACH;
+
+  constructor(redis: Redis, prefix: string) {
+    this.#redis = redis;
+    this.#prefix = prefix;
+    this.#keys = new FleetKeys(prefix);
+  }
+
+  /** As this process last read it. */
+  get layout(): ShardLayout {
+    return this.#layout;
+  }
+
+  /** All places of these tiers that ever were. */
+  places(tiers: readonly Tier[] = TIERS): Place[] {
+    return tiers.flatMap((tier) => Array.from({ length: this.#layout[tier].made }, (_, shard) => ({ tier, shard })));
+  }
+
+  /** Of each tier, in order: what is read of each of its shards, added up. */
+  async ofTiers<Value>(
+    read: (place: Place) => Promise<Value>,
+    add: (one: Value, other: Value) => Value,
+  ): Promise<Value[]> {
+    const ofTier = async (tier: Tier): Promise<Value> => {
+      const [first, ...others] = await Promise.all(this.places([tier]).map(read));
+      return others.reduce<Value>(add, first as Value);
+    };
+    return Promise.all(TIERS.map(ofTier));
+  }
+
+  async learn(): Promise<ShardLayout> {
+    const stored = await this.#redis.hgetall(this.#keys.shards);
+    const ofTier = (tier: Tier) => {
+      const current = Number(stored[tier] ?? 1);
+      const made = Math.max(current, Number(stored[`${tier}:made`] ?? 1));
+      return [tier, { current, made, isSet: stored[tier] !== undefined }] as const;
+    };
+    const before = this.#layout;
+    this.#layout = Object.fromEntries(TIERS.map(ofTier)) as unknown as ShardLayout;
+    const changed = (tier: Tier) =>
+      before[tier].current !== this.#layout[tier].current || before[tier].made !== this.#layout[tier].made;
+    if (TIERS.some(changed)) for (const listener of this.#listeners) listener();
+    return this.#layout;
+  }
+
+  /** Calls back when this process has learned of another layout. The answer ends that. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /** Spreads new sessions among so many shards; `unlessSet`: where nobody has said so before. */
+  async set(tier: Tier, shards: number, unlessSet = false): Promise<void> {
+    await setScript.run(
+      this.#redis,
+      [this.#keys.shards],
+      [tier, shards, unlessSet ? '1' : '0', newsChannel(this.#redis, this.#keys.prefix)],
+    );
+    await this.learn();
+  }
+
+  /**
+   * Where the calls of a session will be. One whose record had expired, and of which calls are still kept, stays where these are: a
+   * key finds them.
+   */
+  async assign(sessionKey: string, fresh: boolean): Promise<SessionShards> {
+    const ofTier = async (tier: Tier) => {
+      const { current, made } = this.#layout[tier];
+      if (made === 1) return [tier, 0] as const;
+      const kept = fresh ? -1 : await this.#keeping(tier, sessionKey);
+      return [tier, kept === -1 ? shardOf(sessionKey, current) : kept] as const;
+    };
+    const assigned = await Promise.all(TIERS.map(ofTier));
+    return Object.fromEntries(assigned.filter(([, shard]) => shard !== 0));
+  }
+
+  /** The shard with calls of a session, -1 for none. */
+  async #keeping(tier: Tier, sessionKey: string): Promise<number> {
+    const keys = this.places([tier]).map((place) => new PlaceKeys(this.#prefix, place).sessionCalls(sessionKey));
+    return (await Promise.all(keys.map((key) => this.#redis.exists(key)))).indexOf(1);
+  }
+
+  /** Reads the layout again when a session is in a shard that this process has not heard of. */
+  async know(shards: SessionShards): Promise<void> {
+    if (TIERS.some((tier) => (shards[tier] ?? 0) >= this.#layout[tier].made)) await this.learn();
+  }
+}

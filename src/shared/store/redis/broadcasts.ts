@@ -1,0 +1,78 @@
+/**
+ * What all processes should hear of: circuits that change, calls to cancel, sessions that close, tools that come and go, switches.
+ * A channel forgets; whoever listens reads the records again after a gap.
+ */
+import type { CircuitNews } from '../circuits/circuits.ts';
+import type { Redis } from './connection.ts';
+import { Subscription } from './subscription.ts';
+
+export type News =
+  | CircuitNews
+  | { readonly type: 'cancel'; readonly callId: string; readonly because: string }
+  | { readonly type: 'session'; readonly sessionKey: string }
+  /** The session has seen text from outside. */
+  | { readonly type: 'taint'; readonly sessionKey: string }
+  /** A sub-agent of the session was told something, or answered. */
+  | { readonly type: 'agent'; readonly sessionKey: string; readonly agentId: string }
+  /** A session below this one sent arguments that stayed invalid; `from` names the process that says so. */
+  | { readonly type: 'invalid-params'; readonly sessionKey: string; readonly from: string; readonly event: object }
+  /** A question to people has ended. */
+  | { readonly type: 'question'; readonly id: string }
+  /** A worker should finish what it runs, and end. */
+  | { readonly type: 'drain'; readonly workerId: string }
+  | { readonly type: 'catalogue' }
+  | { readonly type: 'switches' }
+  /** Tiers have more or fewer shards. */
+  | { readonly type: 'shards' }
+  | { readonly type: 'specs' }
+  /** A call of the tool waits for a client, or a client's call is cancelled. */
+  | { readonly type: 'offered'; readonly tool: string }
+  /** A client said something about a call, or left it. */
+  | { readonly type: 'handover'; readonly callId: string };
+
+/** What all processes should hear of. A channel is one in all of Redis' databases: those of further fleets have names of their own. */
+export function newsChannel(redis: Redis, prefix: string): string {
+  const { db = 0 } = redis.options;
+  return db === 0 ? `${prefix}:news` : `${prefix}:news:${db}`;
+}
+
+export interface NewsListenerOptions {
+  readonly url: string;
+  /** Of the fleet whose news it is. */
+  readonly redis: Redis;
+  readonly prefix: string;
+  readonly name: string;
+  onNews(news: News): void;
+  /** Subscribed, for the first time or again: read what the channel cannot repeat. */
+  onSubscribed(): void;
+  onError(error: Error): void;
+}
+
+export class NewsListener {
+  readonly #subscription: Subscription;
+
+  private constructor(subscription: Subscription) {
+    this.#subscription = subscription;
+  }
+
+  static open({ url, redis, prefix, name, onNews, onSubscribed, onError }: NewsListenerOptions): NewsListener {
+    return new NewsListener(
+      Subscription.open({
+        url,
+        name: `${prefix}:news:${name}`,
+        channels: () => [newsChannel(redis, prefix)],
+        onMessage: (text) => onNews(JSON.parse(text) as News),
+        onSubscribed,
+        onError,
+      }),
+    );
+  }
+
+  close(): void {
+    this.#subscription.close();
+  }
+}
+
+export async function publishNews(redis: Redis, prefix: string, news: News): Promise<void> {
+  await redis.publish(newsChannel(redis, prefix), JSON.stringify(news));
+}

@@ -1,0 +1,14 @@
+/** A field of a hash that is changed only as it was seen: what somebody has written meanwhile stays. */
+import { type Redis, Script } from './connection.ts';
+
+const replaceScript = new Script('field-replace');
+
+/** Removes the field when no `value` takes the place of what was seen. Answers whether it was still that. */
+export async function replaceField(
+  redis: Redis,
+  hash: string,
+  { field, seen, value }: { readonly field: string; readonly seen: string; readonly value?: string },
+): Promise<boolean> {
+  const [replaced] = await replaceScript.run(redis, [hash], [field, seen, ...(value === undefined ? [] : [value])]);
+  return replaced === 1;
+}

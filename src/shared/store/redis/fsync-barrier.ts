@@ -1,0 +1,81 @@
+/**
+ * Waits until what Redis has acknowledged is on its disk (`WAITAOF`). One round at a time serves all who ask: who comes while one
+ * is under way waits for the next. On a connection of its own, which such a command holds up.
+ */
+import { PawlError } from '../../errors/failure.ts';
+import { placeFor } from '../../calls/call-id.ts';
+import { FleetKeys, PlaceKeys } from './keys.ts';
+import { backendError, closeConnection, isClustered, openConnection, type Redis } from './connection.ts';
+
+/** With `appendfsync everysec` the disk is reached within two seconds. */
+const WAIT_MS = 5_000;
+const KEPT_MS = 60_000;
+
+/** Of one server's disk. */
+interface Rounds {
+  current?: Promise<void>;
+  next?: Promise<void>;
+}
+
+export class DiskBarrier {
+  readonly #client: Redis;
+  readonly #prefix: string;
+  readonly #rounds = new Map<string, Rounds>();
+
+  private constructor(client: Redis, prefix: string) {
+    this.#client = client;
+    this.#prefix = prefix;
+  }
+
+  static open(
+    options: { readonly url: string; readonly prefix: string },
+    onError: (error: Error) => void,
+  ): DiskBarrier {
+    const { url, prefix } = options;
+    return new DiskBarrier(openConnection({ url, name: `${prefix}:disk`, mode: 'fail-fast' }, onError), prefix);
+  }
+
+  /**
+   * Resolves when all that was acknowledged before of the calls beside this one is on disk. Throws `BACKEND_UNAVAILABLE` when Redis
+   * cannot say so.
+   */
+  passed(callId: string): Promise<void> {
+    // In a cluster, the server that has the call.
+    const key = isClustered(this.#client)
+      ? `${new PlaceKeys(this.#prefix, placeFor(callId)).base}:disk`
+      : new FleetKeys(this.#prefix).disk;
+    const rounds = this.#rounds.get(key) ?? {};
+    this.#rounds.set(key, rounds);
+    return this.#passed(key, rounds);
+  }
+
+  #passed(key: string, rounds: Rounds): Promise<void> {
+    if (rounds.current === undefined) {
+      rounds.current = this.#round(key).finally(() => {
+        delete rounds.current;
+      });
+      return rounds.current;
+    }
+    rounds.next ??= rounds.current
+      .catch(() => {})
+      .then(() => {
+        delete rounds.next;
+        return this.#passed(key, rounds);
+      });
+    return rounds.next;
+  }
+
+  async #round(key: string): Promise<void> {
+    // WAITAOF speaks of the writes of its own connection: this one comes after all that was acknowledged. A pipeline that loses
+    // its connection half way is not sent again: on a new connection, without a write, WAITAOF would not wait.
+    const answers = await this.#client.pipeline().set(key, '1', 'PX', KEPT_MS).call('WAITAOF', 1, 0, WAIT_MS).exec();
+    for (const [error] of answers ?? []) if (error !== null) throw backendError(error);
+    const [onDisk = 0] = (answers?.[1]?.[1] ?? []) as number[];
+    if (onDisk < 1)
+      throw new PawlError('BACKEND_UNAVAILABLE', `Redis could not bring its writes to disk within ${WAIT_MS} ms.`);
+  }
+
+  close(): void {
+    closeConnection(this.#client);
+  }
+}

@@ -1,0 +1,348 @@
+/**
+ * The name of every Redis key. All keys of one place (a tier, or one shard of it) share a hash tag, so that a script may
+ * touch them together and places spread over a cluster.
+ */
+import type { Tier } from '../../tools/tool.ts';
+
+export interface Place {
+  readonly tier: Tier;
+  readonly shard: number;
+}
+
+/** Where that is which the shards of a tier share: their circuits and retry budgets. */
+export function homeOf(tier: Tier): Place {
+  return { tier, shard: 0 };
+}
+
+/** What stands behind a place's base: scripts that touch many of its keys put them together by these names (`PLACE_LUA`). */
+export const PLACE_NAMES = {
+  RECORDS: ':call:',
+  INBOXES: ':inbox:',
+  INFLIGHT: ':inflight',
+  CALLS: ':calls',
+  IN_DOUBT: ':in-doubt',
+  CIRCUITS: ':circuits',
+  WINDOWS: ':window:',
+  RETRIES: ':retries:',
+  SIZES: ':sizes:',
+  /** Slots in which calls with a derived key merge. */
+  MERGES: ':merge:',
+  /** How often a session made the same call. */
+  LOOPS: ':loop:',
+  SESSIONS: ':session:',
+  APPROVALS: ':approval',
+  LOST_WORKERS: ':lost-workers',
+} as const;
+
+export class PlaceKeys {
+  readonly place: Place;
+  /** Prefix of all keys of the place, and BullMQ's prefix. */
+  readonly base: string;
+  /** BullMQ's queue name: `read-only`, or `read-only.1` for a further shard. */
+  readonly queue: string;
+  readonly records: string;
+  readonly inboxes: string;
+  readonly inflight: string;
+  readonly calls: string;
+  /** Calls whose outcome is unknown, by when they are forgotten. */
+  readonly inDoubt: string;
+  readonly circuits: string;
+  /** How many calls of each tool there are, in parts of the retention. */
+  readonly sizes: string;
+  /** Of the indices of each session's calls, by time. */
+  readonly sessions: string;
+
+  constructor(prefix: string, place: Place) {
+    this.place = place;
+    this.queue = place.shard === 0 ? place.tier : `${place.tier}.${place.shard}`;
+    this.base = `${prefix}:{${this.queue}}`;
+    this.records = `${this.base}${PLACE_NAMES.RECORDS}`;
+    this.inboxes = `${this.base}${PLACE_NAMES.INBOXES}`;
+    this.inflight = `${this.base}${PLACE_NAMES.INFLIGHT}`;
+    this.calls = `${this.base}${PLACE_NAMES.CALLS}`;
+    this.inDoubt = `${this.base}${PLACE_NAMES.IN_DOUBT}`;
+    this.circuits = `${this.base}${PLACE_NAMES.CIRCUITS}`;
+    this.sizes = `${this.base}${PLACE_NAMES.SIZES}`;
+    this.sessions = `${this.base}${PLACE_NAMES.SESSIONS}`;
+  }
+
+  record(callId: string): string {
+    return `${this.records}${callId}`;
+  }
+
+  inbox(id: string): string {
+    return `${this.inboxes}${id}`;
+  }
+
+  /** Calls of one session, by time. */
+  sessionCalls(sessionKey: string): string {
+    return `${this.sessions}${sessionKey}`;
+  }
+
+  /** Workers that were lost while they ran calls, by when that was seen. `:stopped:ID` names one that was stopped. */
+  get lostWorkers(): string {
+    return `${this.base}${PLACE_NAMES.LOST_WORKERS}`;
+  }
+
+  stoppedWorker(workerId: string): string {
+    return `${this.lostWorkers}:stopped:${workerId}`;
+  }
+
+  /** Prefix of what is kept of approvals: `:ID` for each, `s` for the index of all, `s:pending` for that of those to decide. */
+  get approvals(): string {
+    return `${this.base}${PLACE_NAMES.APPROVALS}`;
+  }
+
+  /** What became of circuits, the newest first. */
+  get circuitHistory(): string {
+    return `${this.base}:circuit-history`;
+  }
+
+  window(circuit: string): string {
+    return `${this.base}${PLACE_NAMES.WINDOWS}${circuit}`;
+  }
+
+  /** The bucket of a retry budget. */
+  retries(bucket: string): string {
+    return `${this.base}${PLACE_NAMES.RETRIES}${bucket}`;
+  }
+
+  /** An outcome too large for its record: one of those that attempts wrote for a call. */
+  outcome(callId: string, textId: string): string {
+    return `${this.base}:outcome:${callId}:${textId}`;
+  }
+
+  /** Parameters too large for their request: one of those that producers wrote for a call. */
+  params(callId: string, textId: string): string {
+    return `${this.base}:params:${callId}:${textId}`;
+  }
+
+  /** The newest reports of a call's progress. */
+  progress(callId: string): string {
+    return `${this.base}:progress:${callId}`;
+  }
+
+  job(jobId: string): string {
+    return `${this.base}:${this.queue}:${jobId}`;
+  }
+}
+
+export class FleetKeys {
+  readonly workers: string;
+  readonly workerLoads: string;
+  readonly tools: string;
+  /** The registry's records, by tool. */
+  readonly specs: string;
+  /** Records of skills, by name. */
+  readonly skills: string;
+  /** When each record of the registry changed last, as a number of `specSequence`. */
+  readonly specChanges: string;
+  readonly specSequence: string;
+  /** All sessions, by when they were opened. */
+  readonly sessions: string;
+  readonly switches: string;
+  /** Kind of the channel of sessions that name none. */
+  readonly defaultChannel: string;
+  /** How many shards each tier has, and how many it ever had. */
+  readonly shards: string;
+  /** What shadow mode would have done, counted. */
+  readonly shadows: string;
+  /** Questions that wait for a person, by expiry. */
+  readonly questions: string;
+  /** Written by whoever waits for the disk. */
+  readonly disk: string;
+  /** Written by whoever asks whether Redis can be written to. */
+  readonly trial: string;
+  /** Prefix of what is kept of turns at resources, which calls of all tiers may share. */
+  readonly turns: string;
+  /** Prefix of what is kept of clients that run tools, and of their calls. */
+  readonly clients: string;
+  /** What all processes have counted. */
+  readonly metrics: string;
+  readonly prefix: string;
+
+  constructor(prefix: string) {
+    this.prefix = prefix;
+    this.workers = `${prefix}:{fleet}:workers`;
+    this.defaultChannel = `${prefix}:{fleet}:default-channel`;
+    this.workerLoads = `${prefix}:{fleet}:worker-records`;
+    this.tools = `${prefix}:{fleet}:tools`;
+    this.specs = `${prefix}:{fleet}:specs`;
+    this.skills = `${prefix}:{fleet}:skills`;
+    this.specChanges = `${prefix}:{fleet}:spec-changes`;
+    this.specSequence = `${prefix}:{fleet}:spec-sequence`;
+    this.sessions = `${prefix}:{fleet}:sessions`;
+    this.switches = `${prefix}:{fleet}:switches`;
+    this.shards = `${prefix}:{fleet}:shards`;
+    this.shadows = `${prefix}:{fleet}:shadows`;
+    this.questions = `${prefix}:{fleet}:questions`;
+    this.turns = `${prefix}:{turns}:`;
+    this.clients = `${prefix}:{clients}:`;
+    this.disk = `${prefix}:{fleet}:disk`;
+    this.trial = `${prefix}:{fleet}:trial`;
+    this.metrics = `${prefix}:{fleet}:metrics`;
+  }
+
+  session(sessionKey: string): string {
+    return `${this.prefix}:{fleet}:session:${sessionKey}`;
+  }
+
+  /** Sessions of one tenant, by when they were opened. */
+  sessionsOf(tenantId: string): string {
+    return `${this.sessions}:${tenantId}`;
+  }
+
+  /** Keys of the sessions directly below one. */
+  sessionChildren(sessionKey: string): string {
+    return `${this.prefix}:{fleet}:session-children:${sessionKey}`;
+  }
+
+  /** The channel on which a producer hears of its calls. `includes.lua` derives it from an inbox's key. */
+  inbox(id: string): string {
+    return `${this.prefix}:inbox:${id}`;
+  }
+
+  /** What tools said to the people of a session. */
+  messages(sessionKey: string): string {
+    return `${this.prefix}:{fleet}:messages:${sessionKey}`;
+  }
+
+  /** The newest revisions of a tool's record. */
+  specHistory(tool: string): string {
+    return `${this.prefix}:{fleet}:spec-history:${tool}`;
+  }
+
+  /** Who holds a limit of the fleet, the newest starts, and who waits for either. */
+  limit(name: string) {
+    const base = `${this.prefix}:{limit:${name}}`;
+    return {
+      holders: `${base}:holders`,
+      waiters: `${base}:waiters`,
+      starts: `${base}:starts`,
+      asking: `${base}:asking`,
+      places: `${base}:places`,
+      wokenPlaces: `${base}:woken`,
+    };
+  }
+
+  /** What people allowed for the rest of a session. */
+  grants(sessionKey: string): string {
+    return `${this.prefix}:{fleet}:grants:${sessionKey}`;
+  }
+
+  /** A tool's question to people. */
+  question(id: string): string {
+    return `${this.prefix}:{fleet}:question:${id}`;
+  }
+
+  turn(callId: string): string {
+    return `${this.turns}call:${callId}`;
+  }
+
+  /** The newest name of a model's call whose ID came again. */
+  repeatedCall(call: string): string {
+    return `${this.prefix}:{fleet}:repeated-call:${call}`;
+  }
+
+  /** A sub-agent, and what it is told. */
+  agent(agentId: string): string {
+    return `${this.prefix}:{fleet}:agent:${agentId}`;
+  }
+
+  agentMail(agentId: string): string {
+    return `${this.agent(agentId)}:mail`;
+  }
+
+  /** Jobs of calls that wait for an agent's answer. */
+  agentAwaited(agentId: string): string {
+    return `${this.agent(agentId)}:awaited`;
+  }
+
+  /** The sub-agents of a session. */
+  agentsOf(sessionKey: string): string {
+    return `${this.prefix}:{fleet}:agents:${sessionKey}`;
+  }
+
+  /** What other workers send to one. */
+  mail(workerId: string): string {
+    return `${this.prefix}:{fleet}:mail:${workerId}`;
+  }
+
+  /** Which worker has a terminal. */
+  terminal(terminalId: string): string {
+    return `${this.prefix}:{fleet}:terminal:${terminalId}`;
+  }
+
+  /** What one process has said of what it counted. */
+  metricsOf(processId: string): string {
+    return `${this.prefix}:{fleet}:metrics:${processId}`;
+  }
+
+  /** What was spent of a budget. */
+  budget(name: string): string {
+    return `${this.prefix}:{budget}:${name}`;
+  }
+
+  task(taskId: string): string {
+    return `${this.prefix}:{fleet}:task:${taskId}`;
+  }
+}
+
+/** Of the audit trail. One hash tag: sealing touches what waits and the trail together. */
+export class AuditKeys {
+  /** Records that wait to be sealed. */
+  readonly pending: string;
+  /** Where the trail stands. */
+  readonly head: string;
+  /** Lease of the one who seals. */
+  readonly writer: string;
+  /** Where each sink stands. */
+  readonly sinks: string;
+  readonly #base: string;
+
+  constructor(prefix: string) {
+    this.#base = `${prefix}:{audit}`;
+    this.pending = `${this.#base}:pending`;
+    this.head = `${this.#base}:head`;
+    this.writer = `${this.#base}:writer`;
+    this.sinks = `${this.#base}:sinks`;
+  }
+
+  /** The sealed records of a trail, under their numbers. */
+  chain(trail: string): string {
+    return `${this.#base}:chain:${trail}`;
+  }
+
+  sinkLease(name: string): string {
+    return `${this.#base}:sink:${name}`;
+  }
+}
+
+/** Of a dedupe store that processes without a fleet share. One hash tag: a script touches a record and its indexes together. */
+export class DedupeKeys {
+  readonly records: string;
+  /** Index of all records, by expiry. */
+  readonly all: string;
+  /** Index of finished records, by last use. */
+  readonly finished: string;
+  readonly #base: string;
+
+  constructor(prefix: string) {
+    this.#base = `${prefix}:{dedupe}`;
+    this.records = `${this.#base}:record:`;
+    this.all = `${this.#base}:all`;
+    this.finished = `${this.#base}:finished`;
+  }
+
+  record(key: string): string {
+    return `${this.records}${key}`;
+  }
+
+  session(sessionKey: string): string {
+    return `${this.#base}:session:${sessionKey}`;
+  }
+
+  tool(tool: string): string {
+    return `${this.#base}:tool:${tool}`;
+  }
+}

@@ -1,0 +1,33 @@
+/**
+ * Files that Pawl reads beside its code while it runs: Lua scripts, pages, its `package.json`. A bundler leaves them behind, and
+ * another package's `package.json` may stand in their place: whoever bundles a program keeps Pawl external.
+ */
+import { readFileSync } from 'node:fs';
+import { PawlError } from '../../errors/failure.ts';
+
+// A bundle has another name, or none.
+if (!/\/own-files\.[jt]s$/.test(String(import.meta.url))) throw bundled('this module was put into a bundle');
+
+/** The text of a file of Pawl's own. Throws `CONFIGURATION` where it was left behind. */
+export function readOwnFile(url: URL): string {
+  try {
+    return readFileSync(url, 'utf8');
+  } catch (error) {
+    throw bundled(error instanceof Error ? error.message : String(error), error);
+  }
+}
+
+/** Of Pawl, as its `package.json` has it. */
+export function ownVersion(url: URL): string {
+  const { name, version } = JSON.parse(readOwnFile(url)) as { readonly name?: string; readonly version: string };
+  if (name !== 'pawl') throw bundled(`${url.pathname} is the package.json of ${name ?? 'another package'}`);
+  return version;
+}
+
+function bundled(why: string, cause?: unknown): PawlError {
+  return new PawlError(
+    'CONFIGURATION',
+    `Pawl reads files beside its code and cannot run from a bundle (${why}). Keep the package "pawl" external, as with esbuild's --external:pawl, and install it beside the bundle; docs/deployment.md says how.`,
+    { cause },
+  );
+}

@@ -1,0 +1,74 @@
+/** Why a server cannot be used, asked on a connection of its own: what it says before it hangs up is lost to a client library. */
+import { connect as connectPlainly, type Socket } from 'node:net';
+import { connect as connectSecurely } from 'node:tls';
+import type { RedisOptions } from 'ioredis';
+import { addressOf, clusterAddressOf, isCluster } from './address.ts';
+
+/** A server that refuses a client says so at once, and only then would a question be lost. */
+const LISTEN_FIRST_MS = 100;
+const PROBE_TIMEOUT_MS = 1_000;
+const CERTIFICATE_FAULT = /CERT|ALTNAME|UNABLE_TO|SELF_SIGNED|ISSUER|SIGNATURE/;
+
+/** A sentence about what stands behind an address; undefined where nothing is known. */
+export async function whyUnusable(url: string): Promise<string | undefined> {
+  const address = isCluster(url) ? firstOf(url) : addressOf(url);
+  if (address.sentinels !== undefined) return undefined;
+  const secure = address.tls !== undefined;
+  const [own, other] = await Promise.all([listen(address, secure), listen(address, !secure)]);
+  const said = own?.text ?? '';
+  if (/max number of clients/i.test(said))
+    return 'it has as many clients as its maxclients allows: close some, or raise it with CONFIG SET maxclients';
+  if (own?.refusedCertificate !== undefined) return `its certificate is refused: ${own.refusedCertificate}`;
+  if (said !== '' || other === undefined) return undefined;
+  if (secure) return other.text === '' ? undefined : 'it speaks no TLS: use redis:// in place of rediss://';
+  return 'it speaks TLS alone: use rediss:// in place of redis://';
+}
+
+function firstOf(url: string): RedisOptions {
+  const { nodes, common } = clusterAddressOf(url);
+  return { ...common, ...nodes[0] };
+}
+
+interface Heard {
+  readonly text: string;
+  /** Why the server's certificate does not hold. */
+  readonly refusedCertificate?: string;
+}
+
+/** What a server says by itself, or to a PING; undefined where no connection came about. No name or password is sent. */
+function listen({ path, host, port, family, tls }: RedisOptions, secure: boolean): Promise<Heard | undefined> {
+  if (path && secure) return Promise.resolve(undefined);
+  const target = path ? { path } : { host, port: port ?? 6379, ...(family === undefined ? {} : { family }) };
+  return new Promise((resolve) => {
+    // Where nothing asks for TLS, the certificate is not the question.
+    const checks = typeof tls === 'object' ? tls : { rejectUnauthorized: false };
+    const socket: Socket = secure
+      ? connectSecurely({ ...(target as { host?: string; port: number }), ...checks })
+      : connectPlainly(target as { host: string; port: number });
+    let text = '';
+    let refusedCertificate: string | undefined;
+    let connected = false;
+    const ask = setTimeout(() => socket.write('PING\r\n'), LISTEN_FIRST_MS);
+    const end = () => {
+      clearTimeout(ask);
+      clearTimeout(late);
+      socket.destroy();
+      if (refusedCertificate !== undefined) resolve({ text, refusedCertificate });
+      else resolve(connected ? { text } : undefined);
+    };
+    const late = setTimeout(end, PROBE_TIMEOUT_MS);
+    socket.setEncoding('utf8');
+    socket.once(secure ? 'secureConnect' : 'connect', () => {
+      connected = true;
+    });
+    socket.on('data', (chunk: string) => {
+      text += chunk;
+      if (text.includes('\n')) end();
+    });
+    socket.on('error', (error: NodeJS.ErrnoException) => {
+      if (CERTIFICATE_FAULT.test(error.code ?? '')) refusedCertificate = error.message;
+      end();
+    });
+    socket.on('close', end);
+  });
+}

@@ -1,0 +1,85 @@
+/** What a process needs of Redis is tried when it starts: later it would wait in vain, or fail in the middle of a call. */
+import { PawlError } from '../../errors/failure.ts';
+import { FleetKeys } from './keys.ts';
+import { newsChannel } from './broadcasts.ts';
+import { backendError, type Redis, Script } from './connection.ts';
+
+const tryScript = new Script('try-commands');
+/** The shortest wait that Redis has. */
+const BLOCK_SECONDS = 0.001;
+
+/**
+ * Tries the commands, keys and channels that Pawl uses. Throws `BACKEND_UNAVAILABLE` with the rule that a Redis user lacks, or with what
+ * Redis answered.
+ */
+export async function checkRights(redis: Redis, prefix: string, blocks: boolean): Promise<void> {
+  const channel = newsChannel(redis, prefix);
+  const { trial } = new FleetKeys(prefix);
+  const needs: readonly (readonly [name: string, attempt: () => Promise<unknown>])[] = [
+    // The first run sends the text, the second one its digest.
+    ['eval', () => tryScript.run(redis, [trial], [])],
+    ['evalsha', () => tryScript.run(redis, [trial], [])],
+    ['publish', () => redis.publish(channel, '{}')],
+    ['subscribe', () => redis.subscribe(channel)],
+    ['unsubscribe', () => redis.unsubscribe(channel)],
+    ...(blocks
+      ? ([
+          ['blpop', () => redis.blpop(trial, BLOCK_SECONDS)],
+          ['bzpopmin', () => redis.bzpopmin(trial, BLOCK_SECONDS)],
+        ] as const)
+      : []),
+  ];
+  const rules: string[] = [];
+  for (const [name, attempt] of needs) {
+    try {
+      const answer = await attempt();
+      if (name === 'eval') rules.push(...(answer as string[]).map((command) => `+${command}`));
+    } catch (error) {
+      const rule = missingRule(error, name, prefix);
+      if (rule === undefined) throw startError(error, prefix, name);
+      rules.push(rule);
+    }
+  }
+  if (rules.length > 0) throw lackingRights(rules, String(await redis.call('ACL', 'WHOAMI').catch(() => 'NAME')));
+}
+
+function lackingRights(rules: readonly string[], user: string, reply?: Error): PawlError {
+  const said = reply?.message ?? 'NOPERM';
+  return new PawlError(
+    'BACKEND_UNAVAILABLE',
+    `The Redis user lacks rights that Pawl needs (${said}). Add them: ACL SETUSER ${user} ${[...new Set(rules)].join(' ')}`,
+    { cause: reply },
+  );
+}
+
+/** Undefined for what is no matter of rights. */
+function missingRule(error: unknown, command: string, prefix: string): string | undefined {
+  const said = error instanceof Error ? error.message : '';
+  if (!/NOPERM|permissions|user executing the script can't/i.test(said)) return undefined;
+  if (/channel/i.test(said)) return `&${prefix}:*`;
+  if (/\bkeys?\b/i.test(said)) return `~${prefix}:*`;
+  return `+${/run the '([\w|]+)' command/.exec(said)?.[1] ?? command}`;
+}
+
+/** An answer that Pawl does not know, as a typed error. A server that is no Redis for it, or is not one alone, says so this way. */
+export function startError(error: unknown, prefix: string, asked?: string): unknown {
+  const typed = backendError(error);
+  const reply = replyBehind(typed);
+  if (reply === undefined) return typed;
+  const name = asked ?? reply.command?.name ?? 'a command';
+  const rule = missingRule(reply, name, prefix);
+  if (rule !== undefined) return lackingRights([rule], 'NAME', reply);
+  if (typed instanceof PawlError) return typed;
+  return new PawlError(
+    'BACKEND_UNAVAILABLE',
+    `Redis cannot be used: it answered ${name.toUpperCase()} with ${JSON.stringify(reply.message)}. Pawl needs a Redis 6.2 or later, or one that is like it, with all its commands under their own names.`,
+    { cause: reply },
+  );
+}
+
+type Reply = Error & { readonly command?: { readonly name?: string } };
+
+function replyBehind(error: unknown): Reply | undefined {
+  const reply = error instanceof PawlError ? error.cause : error;
+  return reply instanceof Error && reply.name === 'ReplyError' ? reply : undefined;
+}

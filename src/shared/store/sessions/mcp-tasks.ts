@@ -1,0 +1,114 @@
+/**
+ * The records of MCP tasks: a task is a call, or a chain of calls when the tool asks something on the way. Every member is written
+ * once, so that two servers that go on with one task do the same; and sealed, because a server makes a call of what stands there.
+ */
+import type { Seals } from '../../signing/signatures.ts';
+import { FleetKeys } from '../redis/keys.ts';
+import type { Redis } from '../redis/connection.ts';
+import { openedMessage, sealedMessage } from '../signing/signed-text.ts';
+
+/** What never changes. */
+interface NewTask {
+  readonly taskId: string;
+  /** Who may know of it. */
+  readonly owner: string;
+  readonly sessionKey: string;
+  /** As tools are called by name. */
+  readonly tool: string;
+  /** The client's parameters (JSON). */
+  readonly params: string;
+  readonly createdAtMs: number;
+}
+
+export interface TaskRecord extends NewTask {
+  /** Of the task's calls, the newest last. */
+  readonly callIds: readonly string[];
+  /** Answers to the newest call's question (JSON), by name. */
+  readonly answers: Readonly<Record<string, string>>;
+  readonly cancelled: boolean;
+}
+
+export class Tasks {
+  readonly #redis: Redis;
+  readonly #keys: FleetKeys;
+  readonly #ttlMs: number;
+  readonly #seals: Seals;
+
+  constructor(redis: Redis, prefix: string, ttlMs: number, seals: Seals) {
+    this.#redis = redis;
+    this.#keys = new FleetKeys(prefix);
+    this.#ttlMs = ttlMs;
+    this.#seals = seals;
+  }
+
+  async create(task: NewTask, callId: string): Promise<void> {
+    const { taskId } = task;
+    const key = this.#keys.task(taskId);
+    await this.#redis
+      .multi()
+      .hset(key, { task: this.#sealed(taskId, 'task', task), 'call:0': this.#sealed(taskId, 'call:0', { callId }) })
+      .pexpire(key, this.#ttlMs)
+      .exec();
+  }
+
+  async read(taskId: string): Promise<TaskRecord | undefined> {
+    const fields = await this.#redis.hgetall(this.#keys.task(taskId));
+    const opened = <Value>(member: string): Value | undefined => {
+      const stored = fields[member];
+      return stored === undefined ? undefined : openedMessage(this.#seals, aboutOf(taskId, member), stored);
+    };
+    const task = opened<NewTask>('task');
+    if (task === undefined) return undefined;
+    const callIds: string[] = [];
+    for (let call = opened<Call>('call:0'); call !== undefined; call = opened<Call>(`call:${callIds.length}`))
+      callIds.push(call.callId);
+    const prefix = `answer:${callIds.length - 1}:`;
+    const answers = Object.keys(fields)
+      .filter((member) => member.startsWith(prefix))
+      .flatMap((member) => {
+        const given = opened<Answer>(member);
+        return given === undefined ? [] : [[member.slice(prefix.length), given.answer] as const];
+      });
+    return {
+      ...task,
+      callIds,
+      answers: Object.fromEntries(answers),
+      cancelled: fields['cancelled'] !== undefined,
+    };
+  }
+
+  /** The first answer to each question stands. */
+  async answer({ taskId, callIds }: TaskRecord, answers: Readonly<Record<string, unknown>>): Promise<void> {
+    for (const [name, answer] of Object.entries(answers))
+      await this.#write(taskId, `answer:${callIds.length - 1}:${name}`, { answer: JSON.stringify(answer) });
+  }
+
+  async goOn({ taskId, callIds }: TaskRecord, callId: string): Promise<void> {
+    await this.#write(taskId, `call:${callIds.length}`, { callId });
+  }
+
+  async cancel(taskId: string): Promise<void> {
+    await this.#redis.hsetnx(this.#keys.task(taskId), 'cancelled', '1');
+  }
+
+  async #write(taskId: string, member: string, value: Call | Answer): Promise<void> {
+    await this.#redis.hsetnx(this.#keys.task(taskId), member, this.#sealed(taskId, member, value));
+  }
+
+  #sealed(taskId: string, member: string, value: NewTask | Call | Answer): string {
+    return sealedMessage(this.#seals, aboutOf(taskId, member), value);
+  }
+}
+
+interface Call {
+  readonly callId: string;
+}
+
+/** As JSON. */
+interface Answer {
+  readonly answer: string;
+}
+
+function aboutOf(taskId: string, member: string): string {
+  return `task ${taskId} ${member}`;
+}

@@ -1,0 +1,94 @@
+import type { SessionRecord } from '../../sessions/session.ts';
+import { type Clock, systemClock } from '../../util/time.ts';
+
+/** What is news to everybody may have been lost on its way here: after that long, a session that is used is read again. */
+const FRESH_MS = 60_000;
+
+interface Known {
+  readonly record: SessionRecord;
+  /** By the monotonic clock. */
+  readAtMs: number;
+}
+
+/** Sessions as this process last read or wrote them; whoever hears that one has changed forgets it. */
+export class SessionCache {
+  readonly #limit: number;
+  readonly #clock: Pick<Clock, 'monotonic'>;
+  readonly #known = new Map<string, Known>();
+  /** Of the known ones, those that may have changed. */
+  readonly #doubted = new Set<string>();
+  #news = 0;
+
+  constructor(limit: number, clock: Pick<Clock, 'monotonic'> = systemClock) {
+    this.#limit = limit;
+    this.#clock = clock;
+  }
+
+  /**
+   * Whoever gets none has to read it: it is not known, or may have changed. Of one that was read a while ago, one caller gets none; the
+   * others go on with what is known until that one has read it.
+   */
+  get(sessionKey: string): SessionRecord | undefined {
+    const known = this.#known.get(sessionKey);
+    if (known === undefined || this.#doubted.has(sessionKey)) return undefined;
+    const nowMs = this.#clock.monotonic();
+    if (nowMs - known.readAtMs < FRESH_MS) return known.record;
+    known.readAtMs = nowMs;
+    return undefined;
+  }
+
+  /** As it was known last, forgotten or not: what Redis has lost is still that session. */
+  last(sessionKey: string): SessionRecord | undefined {
+    return this.#known.get(sessionKey)?.record;
+  }
+
+  /** Keeps what is read or written. What was asked for before some news came, and arrives after them, may be older than they are. */
+  async keep(sessionKey: string, record: () => Promise<SessionRecord | undefined>): Promise<SessionRecord | undefined> {
+    const news = this.#news;
+    let found: SessionRecord | undefined;
+    try {
+      found = await record();
+    } finally {
+      if (found !== undefined && news === this.#news) this.remember(found);
+      else this.#doubt(sessionKey);
+    }
+    return found;
+  }
+
+  /** As the last one to be dropped. */
+  remember(record: SessionRecord): void {
+    this.#put({ record, readAtMs: this.#clock.monotonic() });
+  }
+
+  /** The same for one that is used, and no newer for it. */
+  use(sessionKey: string): void {
+    const known = this.#known.get(sessionKey);
+    if (known !== undefined && !this.#doubted.has(sessionKey)) this.#put(known);
+  }
+
+  #put(known: Known): void {
+    this.#drop(known.record.sessionKey);
+    this.#known.set(known.record.sessionKey, known);
+    const oldest = this.#known.keys().next().value;
+    if (this.#known.size > this.#limit && oldest !== undefined) this.#drop(oldest);
+  }
+
+  #drop(sessionKey: string): void {
+    this.#known.delete(sessionKey);
+    this.#doubted.delete(sessionKey);
+  }
+
+  #doubt(sessionKey: string): void {
+    if (this.#known.has(sessionKey)) this.#doubted.add(sessionKey);
+  }
+
+  forget(sessionKey: string): void {
+    this.#news += 1;
+    this.#doubt(sessionKey);
+  }
+
+  clear(): void {
+    this.#news += 1;
+    for (const sessionKey of this.#known.keys()) this.#doubted.add(sessionKey);
+  }
+}

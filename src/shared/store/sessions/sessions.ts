@@ -1,0 +1,244 @@
+/** The records of sessions. Readers may keep what they read until told otherwise: see `SessionRecord` for what changes. */
+import type { ApprovalRoute } from '../../approvals/approval.ts';
+import { Seals } from '../../signing/signatures.ts';
+import { CHANNEL_KINDS, type SessionRecord, sessionClosed, sessionForged, withTaint } from '../../sessions/session.ts';
+import { FleetKeys } from '../redis/keys.ts';
+import { type News, newsChannel } from '../redis/broadcasts.ts';
+import { type Redis, Script } from '../redis/connection.ts';
+import { openedText, sealedText } from '../signing/signed-text.ts';
+import type { Shards } from '../queues/shards.ts';
+
+const replaceScript = new Script('session-replace');
+const enterScript = new Script('session-enter');
+
+/** The first session with a channel, from one upwards (A5). */
+export async function routeOf(
+  session: SessionRecord,
+  sessionOf: (sessionKey: string) => Promise<SessionRecord | undefined>,
+): Promise<ApprovalRoute | undefined> {
+  const seen = new Set<string>();
+  for (let at: SessionRecord | undefined = session; at !== undefined && !seen.has(at.sessionKey); ) {
+    if (at.channel !== undefined) return { sessionKey: at.sessionKey, channel: at.channel };
+    seen.add(at.sessionKey);
+    at = at.parent === undefined ? undefined : await sessionOf(at.parent);
+  }
+  return undefined;
+}
+
+/**
+ * What becomes of a session that was opened while the one above it was closed, or got another state, by somebody who has not seen
+ * the new one: it is closed as well, or follows where it `inherits` its state. Throws `SESSION_CLOSED`.
+ */
+export async function followAbove(
+  sessions: Pick<Sessions, 'read' | 'close' | 'setState'>,
+  opened: SessionRecord,
+  inherits: boolean,
+): Promise<SessionRecord> {
+  const { sessionKey, parent, state } = opened;
+  const above = parent === undefined ? undefined : await sessions.read(parent);
+  if (parent === undefined || above === undefined || above.state === state) return opened;
+  if (above.state === 'closed') {
+    await sessions.close(sessionKey);
+    throw sessionClosed(parent);
+  }
+  return inherits ? ((await sessions.setState(sessionKey, above.state)) ?? opened) : opened;
+}
+
+/** After its opening, or its end; one that is used, or asked for, lives on. */
+const KEPT_MS = 30 * 24 * 3_600_000;
+/** A list lives longer than any session that has entered it: each enters again when it is kept on, and may be closed just before its end. */
+const LISTED_MS = 2 * KEPT_MS;
+/** Of a list: much of it may have expired. */
+const MIN_PAGE = 20;
+
+export class Sessions {
+  readonly #redis: Redis;
+  readonly #keys: FleetKeys;
+  readonly #seals: Seals;
+  readonly #shards: Pick<Shards, 'assign' | 'know'> | undefined;
+
+  /** Without shards, all calls of all sessions are in the first one of their tier. */
+  constructor(redis: Redis, prefix: string, seals = new Seals(), shards?: Pick<Shards, 'assign' | 'know'>) {
+    this.#shards = shards;
+    this.#seals = seals;
+    this.#redis = redis;
+    this.#keys = new FleetKeys(prefix);
+  }
+
+  /** The channel of a new session that names none, and is below none; undefined where no front door offers one. */
+  async defaultChannel(): Promise<SessionRecord['channel']> {
+    const offered = await this.#redis.get(this.#keys.defaultChannel);
+    const kind = CHANNEL_KINDS.find((each) => each === offered && each !== 'webhook');
+    return kind === undefined ? undefined : { kind };
+  }
+
+  /** Offers one for a while; 0 ends that. */
+  async offerChannel(kind: 'operator' | 'console', forMs: number): Promise<void> {
+    if (forMs === 0) await this.#redis.del(this.#keys.defaultChannel);
+    else await this.#redis.set(this.#keys.defaultChannel, kind, 'PX', forMs);
+  }
+
+  /**
+   * Stores a new session, and says where its calls will be; undefined when the key is taken. There can be no earlier calls of a key
+   * that was made for it (`fresh`). Throws `SIGNATURE_INVALID` when the key is taken by what nobody with a key wrote: whoever then
+   * looks for the session finds none, and would ask for it again and again.
+   */
+  async create(asked: SessionRecord, named?: 'fresh'): Promise<SessionRecord | undefined> {
+    const shards = (await this.#shards?.assign(asked.sessionKey, named === 'fresh')) ?? {};
+    const record = Object.keys(shards).length === 0 ? asked : { ...asked, shards };
+    await this.#hangBelow(record);
+    const key = this.#keys.session(record.sessionKey);
+    const text = this.#sealed(record);
+    const created = await this.#redis.set(key, text, 'PX', KEPT_MS, 'NX');
+    // What stands there may be this very record: the first answer was lost on the way, and the command came again.
+    const there = created === null ? await this.#redis.get(key) : text;
+    if (there !== text) {
+      const isForged = there !== null && this.#opened(record.sessionKey, there) === undefined;
+      if (isForged) throw sessionForged(record.sessionKey);
+      return undefined;
+    }
+    await this.#enter(record);
+    return record;
+  }
+
+  /** Before the session is there: nobody closes the one above it and leaves this one open. */
+  async #hangBelow({ sessionKey, parent }: SessionRecord): Promise<void> {
+    if (parent === undefined) return;
+    const children = this.#keys.sessionChildren(parent);
+    await Promise.all([this.#redis.sadd(children, sessionKey), this.#redis.pexpire(children, LISTED_MS)]);
+  }
+
+  /** Also below its parent, once more: whoever looked for what is gone there may have come before the record. */
+  async #enter({ sessionKey, parent, tenantId, createdAtMs }: SessionRecord): Promise<void> {
+    const lists = [this.#keys.sessions, ...(tenantId === undefined ? [] : [this.#keys.sessionsOf(tenantId)])];
+    const children = parent === undefined ? [] : [this.#keys.sessionChildren(parent)];
+    const args = [sessionKey, createdAtMs, LISTED_MS, lists.length, this.#keys.session('')];
+    await enterScript.run(this.#redis, [...lists, ...children], args);
+  }
+
+  /** Takes a session back that nobody has heard of: its key is free again. */
+  async takeBack({ sessionKey, parent, tenantId }: SessionRecord): Promise<void> {
+    const ofTenant = tenantId === undefined ? [] : [this.#keys.sessionsOf(tenantId)];
+    await Promise.all([
+      this.#redis.del(this.#keys.session(sessionKey)),
+      ...[this.#keys.sessions, ...ofTenant].map((index) => this.#redis.zrem(index, sessionKey)),
+      ...(parent === undefined ? [] : [this.#redis.srem(this.#keys.sessionChildren(parent), sessionKey)]),
+    ]);
+  }
+
+  async read(sessionKey: string): Promise<SessionRecord | undefined> {
+    const key = this.#keys.session(sessionKey);
+    const [stored, leftMs] = await Promise.all([this.#redis.get(key), this.#redis.pttl(key)]);
+    const record = stored === null ? undefined : this.#opened(sessionKey, stored);
+    if (stored === null || record === undefined) return undefined;
+    // Redis may have no room just now: whoever reads it next tries again.
+    if (leftMs < KEPT_MS / 2) await this.#keepOn(record, stored).catch(() => {});
+    return this.#placed(record);
+  }
+
+  /** For as long again, signed with the newest key, and with it those above: their channel and their end are its own, too. */
+  async #keepOn(record: SessionRecord, stored: string): Promise<void> {
+    const { ancestors = [] } = record;
+    await this.#enter(record);
+    await Promise.all(
+      ancestors.flatMap((above) => [
+        this.#redis.pexpire(this.#keys.session(above), KEPT_MS),
+        this.#redis.pexpire(this.#keys.sessionChildren(above), LISTED_MS),
+      ]),
+    );
+    // Last: as long as this has not been done, all of it is tried again.
+    await this.#replace(record, stored, KEPT_MS);
+  }
+
+  /** Where its calls are is known here from then on. */
+  async #placed(record: SessionRecord): Promise<SessionRecord> {
+    if (record.shards !== undefined) await this.#shards?.know(record.shards);
+    return record;
+  }
+
+  #sealed(record: SessionRecord): string {
+    return sealedText(record, (text) => this.#seals.session(record.sessionKey, text));
+  }
+
+  /** The record, when somebody with a key wrote it. */
+  #opened(sessionKey: string, stored: string): SessionRecord | undefined {
+    return openedText(stored, (text, seal) => this.#seals.isSession(sessionKey, text, seal));
+  }
+
+  /** Closes a session, so that no further call is accepted; undefined when there is none. Its record lives as long as an open one's. */
+  async close(sessionKey: string): Promise<SessionRecord | undefined> {
+    const closed = await this.#change(sessionKey, 'session', KEPT_MS, (record) => ({ ...record, state: 'closed' }));
+    return closed && this.#placed(closed);
+  }
+
+  /** Says what a session is doing; a closed one stays closed. Undefined when there is none. */
+  async setState(sessionKey: string, state: string): Promise<SessionRecord | undefined> {
+    const changed = await this.#change(sessionKey, 'session', undefined, (record) =>
+      record.state === 'closed' || record.state === state ? record : { ...record, state },
+    );
+    return changed && this.#placed(changed);
+  }
+
+  /** Writes down that a session has seen text from these tools, once each; undefined when there is no such session. */
+  taint(sessionKey: string, sources: readonly string[], atMs: number): Promise<SessionRecord | undefined> {
+    return this.#change(sessionKey, 'taint', undefined, (record) => withTaint(record, sources, atMs));
+  }
+
+  /** Where `change` answers with the record itself, nothing is written. */
+  async #change(
+    sessionKey: string,
+    type: 'session' | 'taint',
+    ttlMs: number | undefined,
+    change: (record: SessionRecord) => SessionRecord,
+  ): Promise<SessionRecord | undefined> {
+    for (;;) {
+      const stored = await this.#redis.get(this.#keys.session(sessionKey));
+      const record = stored === null ? undefined : this.#opened(sessionKey, stored);
+      if (stored === null || record === undefined) return undefined;
+      const changed = change(record);
+      if (changed === record || (await this.#replace(changed, stored, ttlMs, { type, sessionKey }))) return changed;
+    }
+  }
+
+  /** False when another record stands there by now. */
+  async #replace(record: SessionRecord, seen: string, ttlMs: number | undefined, news?: News): Promise<boolean> {
+    const told = news === undefined ? '' : JSON.stringify(news);
+    const channel = newsChannel(this.#redis, this.#keys.prefix);
+    const args = [seen, this.#sealed(record), ttlMs ?? '', channel, told];
+    const [replaced] = await replaceScript.run(this.#redis, [this.#keys.session(record.sessionKey)], args);
+    return replaced === 1;
+  }
+
+  /** The newest first, of all or of one tenant. Expired ones are dropped from the index on the way: older ones take their places. */
+  async list(limit: number, tenantId?: string): Promise<SessionRecord[]> {
+    const index = tenantId === undefined ? this.#keys.sessions : this.#keys.sessionsOf(tenantId);
+    const page = Math.max(limit, MIN_PAGE);
+    const found: SessionRecord[] = [];
+    for (let offset = 0; found.length < limit; ) {
+      const keys = await this.#redis.zrevrange(index, offset, offset + page - 1);
+      if (keys.length === 0) break;
+      const stored = await this.#redis.mget(keys.map((key) => this.#keys.session(key)));
+      const expired = keys.filter((_key, at) => stored[at] === null);
+      if (expired.length > 0) await this.#redis.zrem(index, ...expired);
+      offset += keys.length - expired.length;
+      for (const [at, key] of keys.entries()) {
+        const text = stored[at];
+        const record = typeof text === 'string' ? this.#opened(key, text) : undefined;
+        if (record !== undefined) found.push(record);
+      }
+    }
+    return found.slice(0, limit);
+  }
+
+  /** Keys of the sessions below one, itself included. */
+  async tree(sessionKey: string): Promise<string[]> {
+    const found = new Set([sessionKey]);
+    for (const parent of found) {
+      const keys = await this.#redis.smembers(this.#keys.sessionChildren(parent));
+      const records = await Promise.all(keys.map((key) => this.read(key)));
+      // The key may have been taken by another one.
+      for (const record of records) if (record?.parent === parent) found.add(record.sessionKey);
+    }
+    return [...found];
+  }
+}

@@ -1,0 +1,59 @@
+/** The records of skills (I6), by name. Sessions keep what they need of theirs: nobody has to be told of a change. */
+import type { Seals } from '../../signing/signatures.ts';
+import type { SkillRecord } from '../../sessions/skill.ts';
+import { FleetKeys } from '../redis/keys.ts';
+import type { Redis } from '../redis/connection.ts';
+import { openedText, sealedText } from '../signing/signed-text.ts';
+import { signFieldsAnew } from '../signing/re-sign.ts';
+
+export class SkillRecords {
+  readonly #redis: Redis;
+  readonly #keys: FleetKeys;
+  readonly #seals: Seals;
+
+  constructor(redis: Redis, prefix: string, seals: Seals) {
+    this.#redis = redis;
+    this.#keys = new FleetKeys(prefix);
+    this.#seals = seals;
+  }
+
+  async write(record: SkillRecord): Promise<void> {
+    await this.#redis.hset(this.#keys.skills, record.name, this.#sealed(record));
+  }
+
+  async read(name: string): Promise<SkillRecord | undefined> {
+    const stored = await this.#redis.hget(this.#keys.skills, name);
+    return stored === null ? undefined : this.#opened(name, stored);
+  }
+
+  async list(): Promise<SkillRecord[]> {
+    const stored = await this.#redis.hgetall(this.#keys.skills);
+    return Object.entries(stored).flatMap(([name, text]) => this.#opened(name, text) ?? []);
+  }
+
+  /** False when there is none. */
+  async remove(name: string): Promise<boolean> {
+    return (await this.#redis.hdel(this.#keys.skills, name)) === 1;
+  }
+
+  /** With the newest key. */
+  signAnew(): Promise<void> {
+    return signFieldsAnew(this.#redis, this.#keys.skills, (name, stored) => {
+      const record = this.#opened(name, stored);
+      return record === undefined ? undefined : this.#sealed(record);
+    });
+  }
+
+  #sealed(record: SkillRecord): string {
+    return sealedText(record, (text) => this.#seals.spec(sealOf(record.name), text));
+  }
+
+  /** The record, when somebody with a key wrote it under this name. */
+  #opened(name: string, stored: string): SkillRecord | undefined {
+    return openedText(stored, (text, seal) => this.#seals.isSpec(sealOf(name), text, seal));
+  }
+}
+
+function sealOf(name: string): string {
+  return `skill ${name}`;
+}

@@ -1,0 +1,153 @@
+/** The records of sub-agents, each with a mailbox. All that is said is sealed; every change is news. */
+import type { AgentMessage, AgentOrder, AgentReply, AgentReport, AgentState } from '../../tools/sub-agent.ts';
+import type { Seals } from '../../signing/signatures.ts';
+import { uuidv7 } from '../../util/time.ts';
+import { FleetKeys } from '../redis/keys.ts';
+import { type News, newsChannel } from '../redis/broadcasts.ts';
+import { type CallJob, jobIdOf } from '../queues/jobs.ts';
+import { type Redis, Script } from '../redis/connection.ts';
+import { openedMessage, sealedMessage } from '../signing/signed-text.ts';
+import { wake } from '../queues/promote.ts';
+
+const spawnScript = new Script('agent-spawn');
+const tellScript = new Script('agent-tell');
+const takeScript = new Script('agent-take');
+const putBackScript = new Script('agent-put-back');
+const replyScript = new Script('agent-reply');
+
+/** After the last message or reply. */
+const KEPT_MS = 7 * 24 * 3_600_000;
+/** A call that waits says so again, more often than that. */
+const AWAITED_MS = 600_000;
+
+export class Agents {
+  readonly #redis: Redis;
+  readonly #prefix: string;
+  readonly #keys: FleetKeys;
+  readonly #seals: Seals;
+  /** By agent: what was asked for here last, and was not answered. It may have been taken. */
+  readonly #unanswered = new Map<string, string>();
+
+  constructor(redis: Redis, prefix: string, seals: Seals) {
+    this.#redis = redis;
+    this.#prefix = prefix;
+    this.#keys = new FleetKeys(prefix);
+    this.#seals = seals;
+  }
+
+  async spawn(
+    agentId: string,
+    parent: string,
+    message: AgentMessage,
+    limit: number,
+  ): Promise<'spawned' | 'exists' | 'full'> {
+    const keys = this.#places(agentId, parent);
+    const sealed = this.#sealed(agentId, message);
+    const news = this.#news(agentId, parent);
+    const args = [agentId, parent, limit, sealed, KEPT_MS, ...news, this.#keys.agent('')];
+    const [code] = await spawnScript.run(this.#redis, keys, args);
+    return code as 'spawned' | 'exists' | 'full';
+  }
+
+  /** `messageId`: the same one is told once. */
+  async tell(
+    agentId: string,
+    parent: string,
+    messageId: string,
+    message: AgentMessage,
+  ): Promise<'told' | 'again' | 'unknown' | 'closed'> {
+    const keys = [...this.#places(agentId, parent), this.#keys.agentAwaited(agentId)];
+    const sealed = this.#sealed(agentId, message);
+    const args = [parent, messageId, message.type, sealed, KEPT_MS, ...this.#news(agentId, parent)];
+    const [code, ...awaiting] = await tellScript.run(this.#redis, keys, args);
+    await this.#wake(awaiting as string[]);
+    return code as 'told' | 'again' | 'unknown' | 'closed';
+  }
+
+  /** The oldest message, for whoever asks first. */
+  async take(agentId: string, parent: string): Promise<AgentOrder | undefined> {
+    for (;;) {
+      const entry = await this.#takeEntry(agentId, parent);
+      if (typeof entry !== 'string') return undefined;
+      const space = entry.indexOf(' ');
+      const message = this.#opened(agentId, entry.slice(space + 1)) as AgentMessage | undefined;
+      if (message !== undefined) return { ...message, agentId, turn: Number(entry.slice(0, space)) };
+    }
+  }
+
+  async #takeEntry(agentId: string, parent: string): Promise<unknown> {
+    const token = this.#unanswered.get(agentId) ?? uuidv7();
+    // Who asks at the same time asks for another one.
+    this.#unanswered.delete(agentId);
+    try {
+      const [entry] = await takeScript.run(this.#redis, this.#places(agentId, parent), [agentId, token]);
+      return entry;
+    } catch (error) {
+      this.#unanswered.set(agentId, token);
+      throw error;
+    }
+  }
+
+  /** A message that was taken, and that nobody heard: it waits again, before all others. */
+  async putBack({ agentId, turn, ...message }: AgentOrder, parent: string): Promise<void> {
+    const args = [agentId, `${turn} ${this.#sealed(agentId, message)}`, KEPT_MS, ...this.#news(agentId, parent)];
+    await putBackScript.run(this.#redis, this.#places(agentId, parent), args);
+  }
+
+  async reply(
+    { agentId, turn }: AgentOrder,
+    parent: string,
+    reply: AgentReply,
+  ): Promise<'replied' | 'late' | 'unknown'> {
+    const sealed = this.#sealed(agentId, { ...reply, turn });
+    const args = [parent, turn, reply.state, sealed, KEPT_MS, ...this.#news(agentId, parent)];
+    const keys = [this.#keys.agent(agentId), this.#keys.agentAwaited(agentId)];
+    const [code, ...awaiting] = await replyScript.run(this.#redis, keys, args);
+    await this.#wake(awaiting as string[]);
+    return code as 'replied' | 'late' | 'unknown';
+  }
+
+  /** The call's job is woken when the agent answers or is closed. To be asked for before one looks. */
+  async await(agentId: string, job: Pick<CallJob, 'callId' | 'generation'>): Promise<void> {
+    const key = this.#keys.agentAwaited(agentId);
+    await this.#redis.multi().sadd(key, jobIdOf(job.callId, job.generation)).pexpire(key, AWAITED_MS).exec();
+  }
+
+  /** Undefined when there is none, or it is another session's. */
+  async read(agentId: string, parent: string): Promise<AgentReport | undefined> {
+    const fields = await this.#redis.hmget(this.#keys.agent(agentId), 'parent', 'state', 'turn', 'reply');
+    const [owner, state, turn, sealed] = fields;
+    if (owner !== parent || typeof state !== 'string') return undefined;
+    if (typeof sealed !== 'string') return { agentId, state: state as AgentState };
+    const reply = this.#opened(agentId, sealed) as (AgentReply & { readonly turn: number }) | undefined;
+    // What nobody with a key said was not said.
+    if (reply === undefined || String(reply.turn) !== turn) return { agentId, state: 'running' };
+    return { agentId, state: reply.state, ...(reply.output === undefined ? {} : { output: reply.output }) };
+  }
+
+  /** Agents of a session that are not closed, or whose closing nobody has heard of. */
+  list(parent: string): Promise<string[]> {
+    return this.#redis.smembers(this.#keys.agentsOf(parent));
+  }
+
+  async #wake(jobIds: readonly string[]): Promise<void> {
+    for (const jobId of jobIds) await wake(this.#redis, this.#prefix, jobId);
+  }
+
+  #places(agentId: string, parent: string): string[] {
+    return [this.#keys.agent(agentId), this.#keys.agentMail(agentId), this.#keys.agentsOf(parent)];
+  }
+
+  #news(agentId: string, sessionKey: string): [string, string] {
+    const news: News = { type: 'agent', agentId, sessionKey };
+    return [newsChannel(this.#redis, this.#keys.prefix), JSON.stringify(news)];
+  }
+
+  #sealed(agentId: string, message: object): string {
+    return sealedMessage(this.#seals, `agent ${agentId}`, message);
+  }
+
+  #opened(agentId: string, sealed: string): unknown {
+    return openedMessage(this.#seals, `agent ${agentId}`, sealed);
+  }
+}

@@ -1,0 +1,104 @@
+/**
+ * What the fleet's processes have counted, added up in Redis: the totals survive every process, and all front doors show the same.
+ */
+import { withoutTool } from '../../telemetry/metric-set.ts';
+import { MAX_SERIES, OTHER } from '../../telemetry/metrics.ts';
+import { FleetKeys } from '../redis/keys.ts';
+import { type Redis, Script } from '../redis/connection.ts';
+
+/** How often a process says what it has counted since. */
+export const PUBLISH_MS = 2_000;
+/** Of a process that is silent; one that comes back later is believed what was acknowledged to it. */
+const REMEMBERED_MS = 3_600_000;
+/** As many series as one script adds: Redis does nothing else meanwhile. */
+const BATCH = 500;
+
+const publishScript = new Script('publish-metrics');
+
+export class FleetMetrics {
+  readonly #redis: Redis;
+  readonly #keys: FleetKeys;
+  readonly #maxSeries: number;
+
+  constructor(redis: Redis, prefix: string, maxSeries = MAX_SERIES) {
+    this.#redis = redis;
+    this.#keys = new FleetKeys(prefix);
+    this.#maxSeries = maxSeries;
+  }
+
+  /** Adds what a process has counted since `acknowledged`. */
+  async add(
+    processId: string,
+    series: readonly (readonly [name: string, value: number])[],
+    acknowledged: ReadonlyMap<string, number>,
+  ): Promise<void> {
+    const keys = [this.#keys.metrics, this.#keys.metricsOf(processId)];
+    const said = series.flatMap(([name, value]) => [
+      name,
+      withoutTool(name, OTHER),
+      value,
+      acknowledged.get(name) ?? 0,
+    ]);
+    await publishScript.run(this.#redis, keys, [this.#maxSeries, REMEMBERED_MS, ...said]);
+  }
+
+  /** All series of the fleet. */
+  async read(): Promise<Map<string, number>> {
+    const totals = await this.#redis.hgetall(this.#keys.metrics);
+    return new Map(Object.entries(totals).map(([series, value]) => [series, Number(value)]));
+  }
+}
+
+export interface PublisherOptions {
+  readonly metrics: FleetMetrics;
+  readonly processId: string;
+  /** What this process has counted so far. */
+  series(): ReadonlyMap<string, number>;
+  /** Runs before each publication. */
+  measure(): Promise<void>;
+  onError(error: Error): void;
+}
+
+/** Says every now and then, and at the end, what one process has counted. */
+export class MetricsPublisher {
+  readonly #options: PublisherOptions;
+  readonly #acknowledged = new Map<string, number>();
+  readonly #timer: NodeJS.Timeout;
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(options: PublisherOptions) {
+    this.#options = options;
+    this.#timer = setInterval(() => {
+      this.publish().catch(options.onError);
+    }, PUBLISH_MS);
+    this.#timer.unref();
+  }
+
+  /** One at a time: each says what has changed since the one before. */
+  publish(): Promise<void> {
+    this.#running = this.#running.catch(() => {}).then(() => this.#publish());
+    return this.#running;
+  }
+
+  async #publish(): Promise<void> {
+    const { metrics, processId, series, measure } = this.#options;
+    await measure();
+    const changed = [...series()].filter(([name, value]) => this.#acknowledged.get(name) !== value);
+    for (let from = 0; from < changed.length; from += BATCH) {
+      const batch = changed.slice(from, from + BATCH);
+      await metrics.add(processId, batch, this.#acknowledged);
+      for (const [name, value] of batch) this.#acknowledged.set(name, value);
+    }
+  }
+
+  /** Says the last, if Redis takes it soon. */
+  async close(limitMs: number): Promise<void> {
+    clearInterval(this.#timer);
+    let timer: NodeJS.Timeout | undefined;
+    const limit = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, limitMs);
+    });
+    await Promise.race([this.publish().catch(() => {}), limit]);
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,106 @@
+/**
+ * What the functions of a tool return beside its result, what it hands over while it runs, and what hooks answer. Not all are checked by
+ * a compiler:
+ * what is no answer is named, and never taken for one.
+ */
+import { PawlError } from '../errors/failure.ts';
+import type { Progress } from './tool-context.ts';
+import { unsayableIn } from '../util/json/json-support.ts';
+
+/** What the functions must return, in words for whoever wrote the tool. */
+const EXPECTED = {
+  preview: '{ summary, details? } with texts',
+  probe: "{ state: 'done', result }, { state: 'not-done' } or { state: 'unknown' }",
+  ready: '{ ready: true }, or { ready: false, againInMs } with a time in milliseconds',
+  compensate: 'nothing, or throw when it could not undo the call',
+  isMutating: 'true or false',
+} as const;
+
+type Answering = keyof typeof EXPECTED;
+
+const IS_ANSWER: Readonly<Record<Answering, (value: unknown) => boolean>> = {
+  preview: (value) => {
+    const { summary, details } = membersOf(value);
+    return typeof summary === 'string' && (details === undefined || typeof details === 'string');
+  },
+  probe: (value) => {
+    const { state, result } = membersOf(value);
+    return state === 'not-done' || state === 'unknown' || (state === 'done' && result !== undefined);
+  },
+  // One that waits for no time at all would be asked for ever, without a pause.
+  ready: (value) => {
+    const { ready, againInMs } = membersOf(value);
+    return ready === true || (ready === false && Number.isFinite(againInMs));
+  },
+  // What the last expression of an arrow function happens to be is no answer; a "no" is one.
+  compensate: (value) => value !== false && membersOf(value)['success'] !== false,
+  isMutating: (value) => value === undefined || typeof value === 'boolean',
+};
+
+/** A sentence about a value that is no answer of a function; undefined for one that is. */
+export function answerFault(of: Answering, tool: string, value: unknown): string | undefined {
+  return IS_ANSWER[of](value)
+    ? undefined
+    : `${of} of ${tool} must return ${EXPECTED[of]}; it returned ${inWords(value)}.`;
+}
+
+/** A report of progress as it goes on from a tool. Throws `RESULT_INVALID` for what is none. */
+export function checkedProgress(tool: string, value: unknown): Progress {
+  const { progress, total, message } = membersOf(value);
+  const isReport =
+    Number.isFinite(progress) &&
+    (total === undefined || Number.isFinite(total)) &&
+    (message === undefined || typeof message === 'string');
+  if (!isReport)
+    throw new PawlError(
+      'RESULT_INVALID',
+      `progress of ${tool} takes { progress, total?, message? } with two numbers and a text, such as progress({ progress: 1, total: 3, message: 'read' }); it got ${inWords(value)}.`,
+    );
+  return {
+    progress: progress as number,
+    ...(total === undefined ? {} : { total: total as number }),
+    ...(message === undefined ? {} : { message: message as string }),
+  };
+}
+
+/** What kind of value it is, and the names or the little that it holds. */
+export function inWords(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  if (typeof value === 'string') return 'a text';
+  if (value === null || typeof value === 'boolean' || typeof value === 'number') return String(value);
+  if (Array.isArray(value)) return 'a list';
+  if (value instanceof Promise) return 'a promise';
+  if (typeof value !== 'object') return `a ${typeof value}`;
+  const members = Object.entries(value).slice(0, 5);
+  const shown = members.map(([name, member]) =>
+    typeof member === 'object' && member !== null ? name : `${name}: ${inWords(member)}`,
+  );
+  return shown.length === 0 ? 'an object without members' : `{ ${shown.join(', ')} }`;
+}
+
+function membersOf(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
+}
+
+/** What is wrong with the members of a hook's answer; undefined for those that are as their types say. */
+export function hookAnswerFault(answer: object): string | undefined {
+  const { deny, content, ...members } = answer as Readonly<Record<string, unknown>>;
+  if (deny !== undefined && deny !== true && typeof deny !== 'string')
+    return `deny must be a text that says why; it answered ${inWords(deny)}`;
+  const wrong = HOOK_MEMBERS.find(([name, is]) => members[name] !== undefined && !is(members[name]));
+  if (wrong !== undefined) return `${wrong[0]} must be ${wrong[2]}; it answered ${inWords(members[wrong[0]])}`;
+  const unsayable = unsayableIn(content);
+  return unsayable === undefined
+    ? undefined
+    : `content must be a value that JSON can say; it answered ${unsayable.what} in content${unsayable.path}`;
+}
+
+const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
+const HOOK_MEMBERS: readonly [name: string, is: (value: unknown) => boolean, expected: string][] = [
+  ['params', isObject, 'an object'],
+  ['idempotencyKey', (value) => typeof value === 'string', 'a text'],
+  ['hints', isObject, 'an object'],
+  ['carry', isObject, 'an object of texts'],
+  ['result', isObject, 'a result with output'],
+  ['metadata', (value) => isObject(value) && unsayableIn(value) === undefined, 'an object that JSON can say'],
+];

@@ -1,0 +1,104 @@
+/** What a definition may say. TypeScript tells its authors; who writes JavaScript is told here, and so are models. */
+import { z } from 'zod';
+import { circuitOverridesSchema } from '../circuits/circuit-breaker.ts';
+import { operationCostsSchema } from '../limits/budget.ts';
+import { PawlError } from '../errors/failure.ts';
+import { retryOverridesSchema } from '../retries/retry.ts';
+import { nearest, shown } from '../schema/schema.ts';
+import type { ToolOptions } from './tool.ts';
+
+const callable = z.custom((value) => typeof value === 'function', 'must be a function').optional();
+const flag = z.boolean('must be true or false').optional();
+const positive = above('a number above 0', (value) => value > 0);
+const amount = above('a number from 0 on', (value) => value >= 0);
+/** What is looked at when the tool is made. */
+const later = z.unknown().optional();
+
+function above(expected: string, holds: (value: number) => boolean) {
+  return z.custom<number>((value) => typeof value === 'number' && holds(value), `must be ${expected}`).optional();
+}
+
+const options = {
+  version: later,
+  description: later,
+  tier: later,
+  namespace: later,
+  title: z.string().optional(),
+  icon: z.looseObject({ src: later, mimeType: z.string().optional() }).optional(),
+  examples: z
+    .array(z.strictObject({ params: z.record(z.string(), z.unknown()), description: z.string().optional() }))
+    .optional(),
+  effects: later,
+  // Those of MCP servers may have more.
+  annotations: z
+    .looseObject({
+      readOnlyHint: flag,
+      destructiveHint: flag,
+      idempotentHint: flag,
+      openWorldHint: flag,
+      editHint: flag,
+      title: z.string().optional(),
+      taskSupport: z.enum(['forbidden', 'optional', 'required']).optional(),
+    })
+    .optional(),
+  output: later,
+  needs: z.array(z.unknown(), 'must be a list').optional(),
+  parallel: flag,
+  timeoutMs: positive,
+  maxResultBytes: positive,
+  maxOutputBytes: positive,
+  budget: z
+    .strictObject({
+      costUnits: amount,
+      costs: operationCostsSchema.optional(),
+      maxCallsPerTurn: amount,
+      maxCallsPerSession: amount,
+    })
+    .optional(),
+  trustClass: later,
+  voters: later,
+  retry: retryOverridesSchema.optional(),
+  circuit: circuitOverridesSchema.optional(),
+  run: later,
+  probe: callable,
+  compensate: callable,
+  normalise: callable,
+  ready: callable,
+  preview: callable,
+  isMutating: callable,
+  resource: callable,
+} satisfies Record<keyof ToolOptions<unknown, unknown>, z.ZodType>;
+
+/** What a tool brings along that is spread into the definition of another one. */
+const OF_A_TOOL = ['inputSchema', 'outputSchema', 'variant', 'parse'];
+
+/**
+ * What throws `CONFIGURATION` for an option that there is not, and for a value of another type. `own`: the names beside those that every
+ * way to define a tool has.
+ */
+export function optionsCheck(own: readonly string[]): (spec: object) => void {
+  const names = [...own, ...Object.keys(options)];
+  const schema = z.strictObject({
+    ...Object.fromEntries([...own, ...OF_A_TOOL].map((name) => [name, later])),
+    ...options,
+  });
+  return (spec) => {
+    const issue = schema.safeParse(spec).error?.issues[0];
+    if (issue === undefined) return;
+    const { name } = spec as { readonly name?: unknown };
+    const fault = issue.code === 'unrecognized_keys' ? strange(issue, names) : wrong(issue, spec);
+    throw new PawlError('CONFIGURATION', `Tool ${shown(name)}: ${fault}`);
+  };
+}
+
+function strange({ path, keys }: z.core.$ZodIssueUnrecognizedKeys, names: readonly string[]): string {
+  const [unknown = ''] = keys;
+  if (path.length > 0) return `${[...path, unknown].map(String).join('.')} is not an option.`;
+  const near = nearest(unknown, names);
+  return `${unknown} is not an option; ${near.length === 0 ? `these are: ${names.join(', ')}.` : `did you mean ${near.join(' or ')}?`}`;
+}
+
+function wrong({ path, message }: z.core.$ZodIssue, spec: object): string {
+  const value = path.reduce<unknown>((at, step) => (at as Record<PropertyKey, unknown>)[step], spec);
+  return `${path.map(String).join('.')}${message.startsWith('must') ? ' ' : ': '}${message}; got ${shown(value)}.`;
+}

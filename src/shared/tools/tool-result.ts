@@ -1,0 +1,131 @@
+/** What a tool returns (A12, D2): `output` for the model, `display` for people, and what it left behind. */
+
+import { wellFormed } from '../util/text/text-cut.ts';
+import { unsayableIn } from '../util/json/json-support.ts';
+
+export interface Artifact {
+  readonly kind: 'file-created' | 'file-modified' | 'file-deleted' | 'memory-record' | 'other';
+  readonly reference: string;
+}
+
+/** One piece of content for models that take more than text, in the shape of MCP's content blocks. */
+export type ContentBlock =
+  | { readonly type: 'text'; readonly text: string }
+  /** `data` is base64. */
+  | { readonly type: 'image' | 'audio'; readonly data: string; readonly mimeType: string }
+  | {
+      readonly type: 'resource';
+      readonly uri: string;
+      readonly mimeType?: string;
+      readonly text?: string;
+      /** base64. */
+      readonly blob?: string;
+    };
+
+export interface ToolResult<Output> {
+  readonly output: Output;
+  readonly display?: string;
+  readonly artifacts?: readonly Artifact[];
+  /** Beside `output`, for models: text, images, audio, resources. */
+  readonly content?: readonly ContentBlock[];
+  /** False: the tool did its work and the answer is "no", such as a failed test run. The call is a success all the same (C15). */
+  readonly success?: boolean;
+  /** The result holds text from outside: not to be trusted as an instruction. Default: the tool's `openWorldHint`. */
+  readonly tainted?: boolean;
+}
+
+/** A probe's answer about an attempt that left no record. `not-done` lets the call run again. */
+export type ProbeAnswer<Output> =
+  | { readonly state: 'done'; readonly result: ToolResult<Output> }
+  | { readonly state: 'not-done' }
+  | { readonly state: 'unknown' };
+
+const ARTIFACT_KINDS: readonly string[] = ['file-created', 'file-modified', 'file-deleted', 'memory-record', 'other'];
+
+/**
+ * What a tool returned, as a result: the one place where results are checked and put into their form. Text that is no well-formed
+ * Unicode is mended, `undefined` becomes null. Answers with a sentence when it cannot be a result.
+ */
+export function normalizeResult(toolName: string, value: unknown): ToolResult<unknown> | string {
+  if (typeof value !== 'object' || value === null || !('output' in value))
+    return `${toolName} must return { output, display?, artifacts? }; it returned ${kindOf(value) === 'object' ? 'an object without output' : kindOf(value)}.`;
+  const { output, display, artifacts, content, success, tainted } = value as ToolResult<unknown>;
+  const wrong = (field: string, expected: string, came: unknown) =>
+    `${toolName} must return ${expected} as ${field}; it returned ${kindOf(came)}.`;
+  const unsayable = unsayableOutput(output);
+  if (unsayable !== undefined)
+    return `${toolName} must return a value that JSON can say as output; it returned ${unsayable}.`;
+  if (display !== undefined && typeof display !== 'string') return wrong('display', 'a text', display);
+  if (artifacts !== undefined && !Array.isArray(artifacts)) return wrong('artifacts', 'a list', artifacts);
+  if (content !== undefined && !Array.isArray(content)) return wrong('content', 'a list', content);
+  if (success !== undefined && typeof success !== 'boolean') return wrong('success', 'true or false', success);
+  if (tainted !== undefined && typeof tainted !== 'boolean') return wrong('tainted', 'true or false', tainted);
+  for (const [index, block] of (content ?? []).entries())
+    if (!isContentBlock(block)) return wrong(`content[${index}]`, 'text, image, audio or resource', block);
+  for (const [index, artifact] of (artifacts ?? []).entries())
+    if (!isArtifact(artifact)) return wrong(`artifacts[${index}]`, 'a kind and a reference', artifact);
+  return wellFormed({
+    output: output ?? null,
+    ...(display === undefined ? {} : { display }),
+    ...(artifacts === undefined ? {} : { artifacts }),
+    ...(content === undefined ? {} : { content }),
+    ...(success === undefined ? {} : { success }),
+    ...(tainted === undefined ? {} : { tainted }),
+  });
+}
+
+/** JSON would leave it out without a word, and the caller would get a success without an output, or without a part of it. */
+function unsayableOutput(output: unknown): string | undefined {
+  try {
+    const found = unsayableIn(output);
+    return found === undefined || found.path === '' ? found?.what : `${found.what} in output${found.path}`;
+  } catch (error) {
+    return `one that throws: ${error instanceof Error ? error.message : String(error)}`;
+  }
+}
+
+function kindOf(value: unknown): string {
+  if (Array.isArray(value)) return 'a list';
+  return value === null ? 'null' : typeof value;
+}
+
+function isArtifact(value: unknown): value is Artifact {
+  const { kind, reference } = (value ?? {}) as Partial<Artifact>;
+  return typeof kind === 'string' && ARTIFACT_KINDS.includes(kind) && typeof reference === 'string';
+}
+
+function isContentBlock(value: unknown): value is ContentBlock {
+  const block = (value ?? {}) as Partial<Record<string, unknown>>;
+  switch (block['type']) {
+    case 'text':
+      return typeof block['text'] === 'string';
+    case 'image':
+    case 'audio':
+      return typeof block['data'] === 'string' && typeof block['mimeType'] === 'string';
+    case 'resource':
+      return (
+        typeof block['uri'] === 'string' && ['mimeType', 'text', 'blob'].every((name) => isTextOrAbsent(block[name]))
+      );
+    default:
+      return false;
+  }
+}
+
+function isTextOrAbsent(value: unknown): boolean {
+  return value === undefined || typeof value === 'string';
+}
+
+/** What stands in `output.metadata` beside the content, where the result says it. */
+export function resultMetadata(
+  { display, artifacts = [], content = [], success, tainted }: ToolResult<unknown>,
+  more: { readonly outside: boolean; readonly diff: string },
+): Readonly<Record<string, unknown>> {
+  return {
+    ...(display === undefined ? {} : { display }),
+    ...(artifacts.length === 0 ? {} : { artifacts }),
+    ...(content.length === 0 ? {} : { content }),
+    ...(success === false ? { success } : {}),
+    ...((tainted ?? more.outside) ? { tainted: true } : {}),
+    ...(more.diff === '' ? {} : { diff: more.diff }),
+  };
+}

@@ -1,0 +1,118 @@
+/**
+ * Named groups of tools (D10), static or found anew for each request, that can be filtered, prefixed, renamed and merged. A worker
+ * resolves its toolsets when it starts; a producer resolves its own for each request of tools, to show a session what it should see.
+ */
+import { PawlError } from '../errors/failure.ts';
+import type { Clock } from '../util/time.ts';
+
+interface Named {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** For whom tools are asked. In a worker that starts: for nobody. */
+export interface ToolsetRequest<T> {
+  readonly session?: {
+    readonly sessionKey: string;
+    readonly kind: string;
+    readonly actorId: string;
+    readonly agentId?: string;
+    readonly tenantId?: string;
+  };
+  /** What the fleet offers to that session; empty in a worker. */
+  readonly offered: readonly T[];
+}
+
+export interface Toolset<T extends Named = Named> {
+  readonly name: string;
+  /** Called for each request: should be fast, or be `cached`. */
+  tools(request: ToolsetRequest<T>): Promise<readonly T[]> | readonly T[];
+}
+
+/** A toolset from a list, or from a function that finds the tools for a request. */
+export function toolset<T extends Named>(name: string, tools: readonly T[] | Toolset<T>['tools']): Toolset<T> {
+  return { name, tools: typeof tools === 'function' ? tools : () => tools };
+}
+
+export function isToolset(value: unknown): value is Toolset {
+  if (typeof value !== 'object' || value === null) return false;
+  const { name, tools } = value as Partial<Toolset>;
+  return typeof name === 'string' && typeof tools === 'function';
+}
+
+export function filtered<T extends Named>(set: Toolset<T>, keep: (tool: T) => boolean): Toolset<T> {
+  return { name: set.name, tools: async (request) => (await set.tools(request)).filter(keep) };
+}
+
+/** Every name begins with the prefix: two servers' `search` stay apart. */
+export function prefixed<T extends Named>(set: Toolset<T>, prefix: string): Toolset<T> {
+  return renamed(set, (name) => prefix + name);
+}
+
+/** Throws `CONFIGURATION` for a name that no tool can have. */
+export function renamed<T extends Named>(
+  set: Toolset<T>,
+  names: Readonly<Record<string, string>> | ((name: string) => string),
+): Toolset<T> {
+  const nameOf = (name: string) => {
+    const made =
+      typeof names === 'function' ? names(name) : ((Object.hasOwn(names, name) ? names[name] : undefined) ?? name);
+    if (!/^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/.test(made))
+      throw new PawlError('CONFIGURATION', `${JSON.stringify(made)} cannot be the name of a tool.`);
+    return made;
+  };
+  return {
+    name: set.name,
+    tools: async (request) => (await set.tools(request)).map((tool) => ({ ...tool, name: nameOf(tool.name) })),
+  };
+}
+
+/** Keeps what was found for each session for a time. */
+export function cached<T extends Named>(set: Toolset<T>, forMs: number, clock: Pick<Clock, 'monotonic'>): Toolset<T> {
+  const found = new Map<string, { readonly atMs: number; readonly tools: Promise<readonly T[]> }>();
+  return {
+    name: set.name,
+    tools(request) {
+      const key = request.session?.sessionKey ?? '';
+      const nowMs = clock.monotonic();
+      for (const [each, { atMs }] of found) if (nowMs - atMs >= forMs) found.delete(each);
+      const known = found.get(key);
+      if (known !== undefined) return known.tools;
+      const tools = (async () => set.tools(request))();
+      found.set(key, { atMs: nowMs, tools });
+      // What failed is asked for again.
+      tools.catch(() => found.delete(key));
+      return tools;
+    },
+  };
+}
+
+/** The tools of all sets, in order. Throws `CONFIGURATION`, naming the toolset that failed or the two that offer one name. */
+export async function resolveToolsets<T extends Named>(
+  sets: readonly Toolset<T>[],
+  request: ToolsetRequest<T>,
+): Promise<readonly T[]> {
+  const from = new Map<string, string>();
+  const all: T[] = [];
+  for (const set of sets) {
+    let tools: readonly T[];
+    try {
+      tools = await set.tools(request);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      throw new PawlError('CONFIGURATION', `The toolset ${JSON.stringify(set.name)} failed: ${why}`, { cause: error });
+    }
+    for (const tool of tools) {
+      const name = `${tool.namespace}.${tool.name}`;
+      const other = from.get(name);
+      if (other !== undefined)
+        throw new PawlError(
+          'CONFIGURATION',
+          `The toolsets ${other} and ${set.name} both offer ${name}: prefix or rename one.`,
+        );
+      from.set(name, set.name);
+      all.push(tool);
+    }
+  }
+  return all;
+}

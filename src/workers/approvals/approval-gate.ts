@@ -1,0 +1,237 @@
+/**
+ * The last gate before a tool runs that a person must approve (DESIGN, decision 9): what was decided must cover what is about to run,
+ * as this worker knows it from its own registry and configuration. Nothing that stands in a job can stand in for it.
+ *
+ * While nobody has decided, the call's job comes by once: the tool is asked for its preview, people are told through the session's
+ * channel, and the job goes to BullMQ's delayed set until the time to decide is over.
+ */
+import {
+  type AboutToRun,
+  type ApprovalRequest,
+  callOf,
+  digestOf,
+  expiredOutcome,
+  whyNotCovered,
+} from '../../shared/approvals/approval.ts';
+import type { ApprovalHooks } from '../../shared/approvals/approval-hooks.ts';
+import type { RecordAudit } from '../../shared/audit/audit-event.ts';
+import { lifeOfFailure } from '../../shared/calls/call-state.ts';
+import type { Settings } from '../../shared/config/config.ts';
+import { failureOf, PawlError } from '../../shared/errors/failure.ts';
+import { canonicalJson, digest } from '../../shared/calls/call-id.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
+import { resultError } from '../../shared/calls/outcome.ts';
+import { denied, type Verdict as PolicyVerdict } from '../../shared/policy/policy.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
+import { shownLine, shownText } from '../../shared/util/text/visible-text.ts';
+import type { ApprovalRecord, Preview } from '../../shared/store/approvals/approvals.ts';
+import type { Grants } from '../../shared/store/approvals/standing-approvals.ts';
+import type { ApprovalRecords, CallLedger } from '../../shared/store/ports.ts';
+import { type AnyTool, qualifiedName } from '../../shared/tools/tool.ts';
+import { type Begun, nowMs, type RegisteredTool } from '../attempt/attempt-state.ts';
+import { previewCall } from './preview.ts';
+import type { Verdict } from '../execution/settle-call.ts';
+import type { UsedApprovals } from './used-approvals.ts';
+import { openTenantRoot } from '../workspace/workspace-roots.ts';
+
+export interface ApprovalGateParts {
+  readonly settings: Settings;
+  readonly approvals: ApprovalRecords;
+  readonly grants: Pick<Grants, 'find'>;
+  readonly ledger: Pick<CallLedger, 'cancel'>;
+  readonly used: Pick<UsedApprovals, 'begin' | 'end'>;
+  readonly audit: RecordAudit;
+  readonly hooks: ApprovalHooks;
+  readonly log: Logger;
+  /** Tells people through the session's channel; false when it could not and should be tried again. */
+  announce(record: ApprovalRecord): Promise<boolean>;
+}
+
+/** How long a job waits for a worker that has the tool, or for a channel that is down. */
+const AGAIN_MS = 2_000;
+/** After the end of the time to decide, by Redis' clock. */
+const GRACE_MS = 20;
+
+const withoutPreview = (tool: AnyTool): AnyTool => ({ ...tool, preview: undefined }) as unknown as AnyTool;
+
+export class ApprovalGate {
+  readonly #parts: ApprovalGateParts;
+
+  constructor(parts: ApprovalGateParts) {
+    this.#parts = parts;
+  }
+
+  // While nobody has decided
+
+  async attend(
+    approvalId: string,
+    atMs: number,
+    toolNamed: (namespace: string, name: string) => RegisteredTool | undefined,
+  ): Promise<Verdict> {
+    const { approvals } = this.#parts;
+    const record = await approvals.read(approvalId);
+    if (record === undefined) return this.#refuseForged(approvalId);
+    const remainingMs = record.request.expiresAtMs - atMs;
+    if (record.state !== 'pending') return { kind: 'dropped' };
+    if (remainingMs <= 0) return this.#expire(record);
+    if (record.preview !== undefined && record.announced)
+      this.#tellEarly(
+        record.request.callId,
+        'waits for a decision, and its job came before the time for that was over',
+      );
+    const { namespace, name } = record.request.tool;
+    const again: Verdict = { kind: 'later', delayMs: Math.min(AGAIN_MS, remainingMs + GRACE_MS) };
+    let preview = record.preview;
+    if (preview === undefined) {
+      const registered = toolNamed(namespace, name);
+      if (registered === undefined || registered.definition !== record.request.tool.definition) return again;
+      preview = await this.#previewOf(registered.tool, record.request);
+      await approvals.addPreview(approvalId, preview);
+    }
+    if (!record.announced) {
+      if (!(await this.#parts.announce({ ...record, preview }))) return again;
+      await approvals.markAnnounced(approvalId);
+    }
+    return { kind: 'later', delayMs: remainingMs + GRACE_MS };
+  }
+
+  /** A call that has ended came by once more. */
+  again(callId: string): void {
+    this.#tellEarly(callId, 'has ended, and its job came again');
+  }
+
+  #tellEarly(callId: string, what: string): void {
+    const reason = `the call ${what}: somebody promoted, retried or copied it, or its worker died. Nothing ran`;
+    void this.#parts.audit({ type: 'refused', what: 'job', callId, reason });
+  }
+
+  /** What the tool says, as people may read it. */
+  async #previewOf(tool: AnyTool, { callId, params, session, tenantId }: ApprovalRequest): Promise<Preview> {
+    const { workspaceRoot } = session;
+    const refusedRoot = openTenantRoot({ tenantId, workspaceRoot }, this.#parts.settings);
+    const { summary, details } = await previewCall(
+      refusedRoot === undefined ? tool : withoutPreview(tool),
+      params,
+      { workspaceRoot },
+      undefined,
+      (fault) => this.#parts.log.warn({ event: 'tool_answer_invalid', callId, toolName: tool.name }, fault),
+    );
+    return { summary: shownLine(summary), ...(details === undefined ? {} : { details: shownText(details) }) };
+  }
+
+  async #expire(record: ApprovalRecord): Promise<Verdict> {
+    const { request } = record;
+    const answer = await this.#parts.approvals.expire(record, expiredOutcome(request));
+    if (answer.kind === 'early') return { kind: 'later', delayMs: answer.remainingMs + GRACE_MS };
+    if (answer.kind === 'decided') {
+      void this.#parts.audit({
+        type: 'approval-decided',
+        approvalId: request.id,
+        callId: request.callId,
+        tool: qualifiedName(request.tool),
+        sessionKey: request.session.key,
+        state: 'expired',
+        digest: digestOf(request),
+        edited: false,
+        tenantId: request.tenantId,
+      });
+      await this.#parts.hooks.ended(record, 'expired');
+    }
+    return { kind: 'dropped' };
+  }
+
+  /** A call that waits for an approval that nobody with a key has asked for. */
+  async #refuseForged(approvalId: string): Promise<Verdict> {
+    const callId = callOf(approvalId);
+    const error = resultError(failureOf('APPROVAL_INVALID'), 'error');
+    const outcome = { status: 'error', toolName: '', durationMs: 0, attempts: 0, error } as const;
+    const life = lifeOfFailure(this.#parts.settings.ttl);
+    const ending = { state: 'failed', beforeStart: outcome, betweenAttempts: outcome, ...life } as const;
+    if (callId !== '') await this.#parts.ledger.cancel(callId, ending);
+    return { kind: 'dropped' };
+  }
+
+  // Before the effect
+
+  /**
+   * The parameters that may run: the call's own, or what the approver made of them. Throws `PERMISSION_DENIED` when there is no
+   * approval, `APPROVAL_INVALID` when there is one that does not cover this.
+   */
+  async pass(begun: Begun, session: SessionRecord, verdict: PolicyVerdict): Promise<Readonly<Record<string, unknown>>> {
+    const { callId, envelope, started, registered, running, workerId } = begun;
+    const { tool } = registered;
+    const { params } = envelope.payload;
+    const about = this.#aboutToRun(begun, session);
+    const { approvalId, resolution = '' } = started;
+    const { sessionKey } = session;
+    const { askedForTaint, unconfined } = verdict;
+    const search = { sessionKey, tool: about.tool, envelope, askedForTaint, unconfined, nowMs: about.nowMs };
+    const granted = approvalId === undefined ? await this.#parts.grants.find(search) : undefined;
+    const used = {
+      callId,
+      tool: qualifiedName(tool),
+      sessionKey,
+      fence: started.fence,
+      worker: workerId,
+      tenantId: session.tenantId,
+    };
+    if (granted !== undefined) {
+      await this.#parts.audit({ type: 'approval-used', approvalId: granted.approvalId, by: granted.by, ...used });
+      return params;
+    }
+    if (approvalId === undefined)
+      throw denied(tool, `${verdict.reason}, and nobody has approved this call`, verdict.rule);
+    const record = await this.#parts.approvals.read(approvalId);
+    const decision = record?.decision;
+    if (record === undefined || decision === undefined || record.state !== 'approved')
+      throw this.#refused(callId, 'there is no decision that anybody with a key has written');
+    const why = whyNotCovered(record.request, decision, about);
+    if (why !== undefined) throw this.#refused(callId, why);
+    const again = await this.#parts.used.begin(`${approvalId} ${resolution}`, {
+      fence: started.fence,
+      token: running.token,
+      mayRepeat: started.takenOver || tool.effects !== 'once',
+    });
+    if (again !== undefined) throw this.#refused(callId, again);
+    // Awaited: what cannot be written down must not happen.
+    await this.#parts.audit({ type: 'approval-used', approvalId, by: decision.by, ...used });
+    return decision.params ?? params;
+  }
+
+  /** An attempt under an approval is over. What it came to is written by now: it stands, also where this cannot be noted. */
+  async leave({ callId, started, running }: Begun, verdict: Verdict): Promise<void> {
+    const { approvalId, resolution = '', fence } = started;
+    if (approvalId === undefined || verdict.kind === 'abandoned') return;
+    const ended = verdict.kind === 'finished' || verdict.kind === 'dropped';
+    const { used, log } = this.#parts;
+    try {
+      await used.end(`${approvalId} ${resolution}`, { fence, token: running.token, ended });
+    } catch (error) {
+      log.error({ callId, approvalId, error: String(error) }, 'the end of an attempt under an approval was not noted');
+    }
+  }
+
+  #refused(callId: string, reason: string): PawlError {
+    void this.#parts.audit({ type: 'refused', what: 'approval', callId, reason });
+    return new PawlError('APPROVAL_INVALID', `The approval of this call does not hold: ${reason}.`);
+  }
+
+  #aboutToRun(begun: Begun, session: SessionRecord): AboutToRun {
+    const { callId, envelope, registered } = begun;
+    const { name, namespace, version, tier, effects, annotations } = registered.tool;
+    return {
+      callId,
+      tool: { name, namespace, version, definition: registered.definition, tier, effects, annotations },
+      paramsDigest: digest(canonicalJson(envelope.payload.params)),
+      session: {
+        key: session.sessionKey,
+        kind: session.kind,
+        workspaceRoot: session.workspaceRoot,
+        actorId: session.actorId,
+      },
+      tenantId: session.tenantId,
+      actorId: envelope.target.actorId,
+      nowMs: nowMs(begun),
+    };
+  }
+}

@@ -1,0 +1,83 @@
+/** What a call would do, asked of its tool before anybody decides on it (D4). Looks, and changes nothing. */
+import { clip, PawlError } from '../../shared/errors/failure.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
+import type { AnyTool, PreviewContext, ToolPreview } from '../../shared/tools/tool.ts';
+import { answerFault } from '../../shared/tools/tool-answers.ts';
+import { unifiedDiff } from '../workspace/diff-tracker.ts';
+import { openWorkspace } from '../workspace/workspace.ts';
+
+const PREVIEW_TIMEOUT_MS = 5_000;
+const MAX_SUMMARY = 500;
+const MAX_DETAILS = 256 * 1024;
+
+/**
+ * The tool's own preview; where it has none, fails, takes longer than 5 s or is no preview, the tool's name with its parameters, and
+ * `onFault` hears why. Never throws.
+ * The texts come from a tool and a model: escape them where they are shown.
+ */
+export async function previewCall(
+  tool: AnyTool,
+  params: unknown,
+  session: Pick<SessionRecord, 'workspaceRoot'> & Partial<SessionRecord>,
+  schedule: Schedule = systemSchedule,
+  onFault: (fault: string) => void = () => {},
+): Promise<ToolPreview> {
+  const plain = () => cut({ summary: `${tool.title ?? tool.name} (${tool.tier})`, details: asText(params) });
+  if (tool.preview === undefined) return plain();
+  const controller = new AbortController();
+  const { promise: late, resolve } = Promise.withResolvers<undefined>();
+  const stop = schedule(() => {
+    controller.abort(new PawlError('TIMEOUT', 'The preview took too long.'));
+    resolve(undefined);
+  }, PREVIEW_TIMEOUT_MS);
+  try {
+    const context = previewContext(tool, session, controller.signal);
+    const made = await Promise.race([(async () => tool.preview?.(tool.parse(params), context))(), late]);
+    const fault = controller.signal.aborted
+      ? `preview of ${tool.name} did not end within ${PREVIEW_TIMEOUT_MS / 1_000} s.`
+      : answerFault('preview', tool.name, made);
+    if (fault === undefined && made !== undefined) return cut(made);
+    onFault(fault ?? '');
+    return plain();
+  } catch (error) {
+    onFault(`preview of ${tool.name} failed: ${clip(error instanceof Error ? error.message : String(error))}`);
+    return plain();
+  } finally {
+    stop();
+  }
+}
+
+export function previewContext(
+  tool: Pick<AnyTool, 'name' | 'needs'>,
+  session: Pick<SessionRecord, 'workspaceRoot'>,
+  signal: AbortSignal,
+): PreviewContext {
+  const looks = tool.needs.includes('workspace:read') || tool.needs.includes('workspace:write');
+  const refuse = () => {
+    throw new PawlError('PERMISSION_DENIED', `${tool.name} does not declare that it needs the workspace.`);
+  };
+  const absent = { root: '', read: async () => refuse(), list: async () => refuse() };
+  return {
+    workspace: looks ? openWorkspace(session.workspaceRoot, 'read') : absent,
+    signal,
+    diff: unifiedDiff,
+  };
+}
+
+function cut({ summary, details }: ToolPreview): ToolPreview {
+  const short = (text: string, max: number) => (text.length <= max ? text : `${startOf(text, max)}… [cut]`);
+  return {
+    summary: short(summary, MAX_SUMMARY),
+    ...(details === undefined ? {} : { details: short(details, MAX_DETAILS) }),
+  };
+}
+
+function asText(params: unknown): string {
+  try {
+    return JSON.stringify(params, undefined, 2) ?? '';
+  } catch {
+    return 'parameters that JSON cannot say';
+  }
+}

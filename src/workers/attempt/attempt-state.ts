@@ -1,0 +1,195 @@
+/**
+ * An attempt that has begun: what its steps share, and what follows from it.
+ */
+import { type AttemptRecord, isInDoubt } from '../../shared/calls/call-state.ts';
+import type { ToolPolicy } from '../../shared/config/config.ts';
+import type { ToolCallEnvelope } from '../../shared/calls/envelope.ts';
+import { type Failure, PawlError } from '../../shared/errors/failure.ts';
+import type { Outcome } from '../../shared/calls/outcome.ts';
+import type { RetryPolicy } from '../../shared/retries/retry.ts';
+import type { RetryAllowance } from '../../shared/retries/retry-budget.ts';
+import { type JsonSchema, type Validator, validatorOf } from '../../shared/schema/schema.ts';
+import type { StartedAttempt } from '../../shared/store/calls/begin-attempt.ts';
+import { offerOf } from '../../shared/store/fleet/catalogue.ts';
+import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
+import { callOfJob } from '../../shared/store/queues/jobs.ts';
+import type { ReliabilityModes } from '../../shared/config/switches.ts';
+import type { Clock } from '../../shared/util/time.ts';
+import { type AnyTool, namingTool, qualifiedName } from '../../shared/tools/tool.ts';
+import type { CircuitHold } from '../circuits/fleet-circuit.ts';
+import type { RunningAttempt } from './running-attempts.ts';
+import type { AttemptTrace } from './traces.ts';
+
+/** A tool as this worker runs it. */
+export interface RegisteredTool {
+  readonly tool: AnyTool;
+  readonly validate: Validator;
+  readonly validateOutput: Validator | undefined;
+  /** Digest of the tool as it is offered. */
+  readonly definition: string;
+  /** What of the fleet's limits its calls count against. */
+  readonly limit?: FleetLimit;
+  /** It comes from the registry and may change at any time. */
+  readonly declared?: true;
+}
+
+/**
+ * Whether an attempt that left no record can be asked for. Of `once` tools only those that run outside of the workers: what they
+ * do goes on when a worker dies.
+ */
+export function isAnswerable({ tool, declared }: RegisteredTool): boolean {
+  return tool.probe !== undefined && (tool.effects === 'probe' || (tool.effects === 'once' && declared === true));
+}
+
+/**
+ * Whether the attempt before this one left open whether it had its effect, and its tool can say. One of an earlier life of the call is
+ * not asked about: somebody said that it may run again.
+ */
+export function isToBeAsked({ registered, started }: Pick<Begun, 'registered' | 'started'>): boolean {
+  const last = started.earlier.at(-1);
+  if (last === undefined || registered.tool.effects !== 'probe') return false;
+  return (last.inDoubt === true || last.status === 'lost') && last.startedAtMs >= started.firstStartedAtMs;
+}
+
+/** Tools under their qualified names. Throws `CONFIGURATION` for two of one name, and for a schema that cannot be compiled. */
+export function register(tools: readonly AnyTool[]): ReadonlyMap<string, RegisteredTool> {
+  const registered = new Map<string, RegisteredTool>();
+  for (const tool of tools) {
+    const name = qualifiedName(tool);
+    if (registered.has(name))
+      throw new PawlError('CONFIGURATION', `Two tools are named ${name}; give one another name or namespace.`);
+    registered.set(name, registeredTool(tool, offerOf(tool, 0).definition));
+  }
+  return registered;
+}
+
+/** Throws `CONFIGURATION` for a schema that cannot be compiled. */
+export function registeredTool(tool: AnyTool, definition: string): RegisteredTool {
+  const { inputSchema, outputSchema } = tool;
+  return namingTool(tool.name, () => ({
+    tool,
+    validate: compiledOnce(inputSchema),
+    validateOutput: outputSchema === undefined ? undefined : compiledOnce(outputSchema),
+    definition,
+  }));
+}
+
+const compiled = new WeakMap<JsonSchema, Validator>();
+
+/** However many workers and runners of a process offer the tool. */
+function compiledOnce(schema: JsonSchema): Validator {
+  const known = compiled.get(schema) ?? validatorOf(schema);
+  compiled.set(schema, known);
+  return known;
+}
+
+export interface Begun {
+  readonly callId: string;
+  /** Of the call's job. */
+  readonly generation: string;
+  readonly running: RunningAttempt;
+  readonly started: StartedAttempt;
+  readonly envelope: ToolCallEnvelope;
+  /** Why its parameters, which are kept apart, could not be read. */
+  readonly unreadable?: Failure;
+  readonly registered: RegisteredTool;
+  readonly policy: ToolPolicy;
+  /** What of the reliability layer works for this attempt. */
+  readonly modes: ReliabilityModes;
+  readonly retry: RetryPolicy;
+  readonly allowance: RetryAllowance;
+  readonly circuit: CircuitHold;
+  /** 1 for the first; lost attempts count. */
+  readonly attempt: number;
+  readonly workerId: string;
+  readonly clock: Clock;
+  readonly beganMonotonicMs: number;
+  /** Where traces are on. */
+  readonly trace?: AttemptTrace;
+}
+
+/** The parameters that run. */
+export function paramsOf({
+  running,
+  envelope,
+}: Pick<Begun, 'running' | 'envelope'>): Readonly<Record<string, unknown>> {
+  return running.params ?? envelope.payload.params;
+}
+
+/** The call's own parameters, and those that run: what is secret in either is said nowhere (R31). */
+export function allParams({ running, envelope }: Pick<Begun, 'running' | 'envelope'>): unknown {
+  const { params } = envelope.payload;
+  return running.params === undefined ? params : [params, running.params];
+}
+
+/** Redis' clock as it was at the start, carried on by this process's monotonic one. */
+export function nowMs({ started, clock, beganMonotonicMs }: Begun): number {
+  return Math.round(started.nowMs + clock.monotonic() - beganMonotonicMs);
+}
+
+/** How long the call was in its queue before this attempt, its first: a generation is named by when it was queued. */
+export function waitedMs({ running, started }: Begun): number {
+  return Math.max(0, started.nowMs - Number(callOfJob(running.jobId).generation));
+}
+
+/** How long the attempt may take; a caller may give it more time than its tool says, and none more than the operator. */
+export function timeLimitMs({ envelope, policy }: Begun, tool: { readonly timeoutMs: number }): number {
+  const allowedMs = policy.timeoutMs ?? Number.POSITIVE_INFINITY;
+  return Math.min(envelope.payload.callHints?.timeoutMs ?? policy.timeoutMs ?? tool.timeoutMs, allowedMs);
+}
+
+/** When nobody wants the call's result any more. Whoever let it run again, which was in doubt, wants it however late that is. */
+export function deadlineOf({ envelope, started }: Pick<Begun, 'envelope' | 'started'>): number | undefined {
+  return started.resolution === undefined ? envelope.control.deadlineAtMs : undefined;
+}
+
+/** Milliseconds until the call's deadline; undefined when it has none. */
+export function remainingMs(begun: Begun): number | undefined {
+  const deadlineAtMs = deadlineOf(begun);
+  return deadlineAtMs === undefined ? undefined : deadlineAtMs - nowMs(begun);
+}
+
+/** The attempts of the call with this one at the end. */
+export function attemptsWith(begun: Begun, failure: Failure | undefined, delayMs?: number): AttemptRecord[] {
+  const { vote } = begun.running;
+  const { started, registered, attempt, workerId } = begun;
+  const record: AttemptRecord = {
+    attempt,
+    fence: started.fence,
+    worker: workerId,
+    startedAtMs: started.nowMs,
+    finishedAtMs: nowMs(begun),
+    status: failure === undefined ? 'success' : 'error',
+    retriable: failure?.retriable ?? false,
+    ...(failure === undefined ? {} : { errorCode: failure.code }),
+    ...(failure !== undefined && isInDoubt(registered.tool.effects, failure) ? { inDoubt: true } : {}),
+    ...(delayMs === undefined ? {} : { delayMs }),
+    ...(vote === undefined ? {} : { vote }),
+    ...(begun.trace === undefined ? {} : { traceparent: begun.trace.traceparent }),
+  };
+  return [...started.earlier, record];
+}
+
+export function outcomeBase(begun: Begun): Pick<Outcome, 'toolName' | 'durationMs' | 'retriedBy'> {
+  const { envelope, started } = begun;
+  return {
+    toolName: envelope.toolName,
+    durationMs: nowMs(begun) - started.firstStartedAtMs,
+    ...retriedBy(started.earlier),
+  };
+}
+
+/** R7: what the attempts before the last one died of. */
+export function retriedBy(earlier: readonly AttemptRecord[]): Pick<Outcome, 'retriedBy'> {
+  // An attempt that left its vote died of nothing.
+  const failed = earlier.filter(({ vote }) => vote === undefined);
+  if (failed.length === 0) return {};
+  return {
+    retriedBy: failed.map((attempt) => ({
+      attempt: attempt.attempt,
+      delayMs: attempt.delayMs ?? 0,
+      reasonCode: attempt.errorCode ?? 'LEASE_LOST',
+      latencyMs: attempt.finishedAtMs - attempt.startedAtMs,
+    })),
+  };
+}

@@ -1,0 +1,184 @@
+/**
+ * The attempts that run in this process, and what ends one from outside: cancellation, drain, a lost lease (DESIGN, decision 4).
+ */
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { Clock } from '../../shared/util/time.ts';
+
+/** Share of the lease after which a worker that could not renew it gives up by itself. */
+const SELF_FENCE_SHARE = 2 / 3;
+
+/** What attempts have their jobs for: it runs out unless it is renewed. */
+interface Lease {
+  readonly clock: Clock;
+  readonly durationMs: number;
+}
+
+export class RunningAttempt {
+  readonly callId: string;
+  readonly jobId: string;
+  /** Unique to this delivery of the job. */
+  readonly token: string;
+  readonly #lease: Lease | undefined;
+  readonly #controller = new AbortController();
+  #fence = 0;
+  #renewedAtMs: number;
+  /** Digest of what it found, where workers have to agree. */
+  vote: string | undefined;
+  /** Those that run in the place of the call's own, where an approver or a hook made others of them. */
+  params: Readonly<Record<string, unknown>> | undefined;
+  /** See `acts.ts`. */
+  acts = 0;
+  /** It has a turn at a resource, with a lease of its own to renew. */
+  hasTurn = false;
+  #stray: ((error: unknown) => void) | undefined;
+  #released: (() => void) | undefined;
+
+  /** Without a lease nobody else can run the call. */
+  constructor(callId: string, jobId: string, token: string, nowMonotonicMs: number, lease?: Lease) {
+    this.callId = callId;
+    this.jobId = jobId;
+    this.token = token;
+    this.#renewedAtMs = nowMonotonicMs;
+    this.#lease = lease;
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  get leaseLost(): boolean {
+    return this.signal.aborted && (this.signal.reason as PawlError).code === 'LEASE_LOST';
+  }
+
+  /** 0 until the attempt has begun. */
+  get fence(): number {
+    return this.#fence;
+  }
+
+  began(fence: number): void {
+    this.#fence = fence;
+  }
+
+  /** Ends the attempt; the first reason stays. */
+  abort(reason: PawlError): void {
+    if (!this.#controller.signal.aborted) this.#controller.abort(reason);
+  }
+
+  renewed(nowMonotonicMs: number): void {
+    this.#renewedAtMs = nowMonotonicMs;
+  }
+
+  silentForMs(nowMonotonicMs: number): number {
+    return nowMonotonicMs - this.#renewedAtMs;
+  }
+
+  /** Ends the attempt when nobody has renewed its lease: by now another worker may be about to take it over. */
+  fenceIfSilent(): void {
+    if (this.#lease === undefined) return;
+    const { clock, durationMs } = this.#lease;
+    const silentMs = this.silentForMs(clock.monotonic());
+    if (silentMs > durationMs * SELF_FENCE_SHARE)
+      this.abort(new PawlError('LEASE_LOST', `The lease could not be renewed for ${Math.round(silentMs)} ms.`));
+  }
+
+  /** Hears of errors that the tool threw outside of its own promise (D12). */
+  onStray(listener: (error: unknown) => void): void {
+    this.#stray = listener;
+  }
+
+  stray(error: unknown): void {
+    this.#stray?.(error);
+  }
+
+  /** Hears that the attempt is over, with what was to be written of it. */
+  onRelease(listener: () => void): void {
+    this.#released = listener;
+  }
+
+  /**
+   * Cuts the attempt off from its call. A map that lives long keeps what was deleted from it in dead tables of V8's old space,
+   * where only a full collection looks: whatever the attempt still held would be copied by every collection until then.
+   */
+  release(): void {
+    this.#stray = undefined;
+    this.#released?.();
+    this.#released = undefined;
+  }
+}
+
+export class RunningAttempts {
+  readonly #lease: Lease;
+  readonly #owner: string;
+  #deliveries = 0;
+  readonly #byJob = new Map<string, RunningAttempt>();
+  readonly #timer: NodeJS.Timeout;
+  readonly #removed = new Set<() => void>();
+
+  /** `owner` is the worker's ID. */
+  constructor(clock: Clock, leaseMs: number, owner: string) {
+    this.#lease = { clock, durationMs: leaseMs };
+    this.#owner = owner;
+    this.#timer = setInterval(() => this.fenceSilent(), leaseMs / 6);
+    this.#timer.unref();
+  }
+
+  /** BullMQ's own token will not do: it serves one job after the other, also the same job twice. */
+  nextToken(): string {
+    this.#deliveries += 1;
+    return `${this.#owner} ${this.#deliveries}`;
+  }
+
+  /**
+   * `taken` is the attempt that was started when its job was taken: its lease runs since that was asked for. An answer that comes
+   * late, because the process stood still, starts nothing: another worker may run the call by now.
+   */
+  add(callId: string, jobId: string, taken?: { readonly token: string; readonly askedAtMs: number }): RunningAttempt {
+    const leasedAtMs = taken?.askedAtMs ?? this.#lease.clock.monotonic();
+    const attempt = new RunningAttempt(callId, jobId, taken?.token ?? this.nextToken(), leasedAtMs, this.#lease);
+    this.#byJob.set(jobId, attempt);
+    attempt.fenceIfSilent();
+    return attempt;
+  }
+
+  remove(attempt: RunningAttempt): void {
+    // The job may have come back already, to an attempt that is still winding down.
+    if (this.#byJob.get(attempt.jobId) === attempt) this.#byJob.delete(attempt.jobId);
+    attempt.release();
+    for (const listener of this.#removed) listener();
+  }
+
+  /** Hears of each attempt that ends, until the answer is called. */
+  onRemoved(listener: () => void): () => void {
+    this.#removed.add(listener);
+    return () => this.#removed.delete(listener);
+  }
+
+  get size(): number {
+    return this.#byJob.size;
+  }
+
+  all(): IterableIterator<RunningAttempt> {
+    return this.#byJob.values();
+  }
+
+  ofJob(jobId: string): RunningAttempt | undefined {
+    return this.#byJob.get(jobId);
+  }
+
+  ofCall(callId: string): RunningAttempt | undefined {
+    for (const attempt of this.#byJob.values()) if (attempt.callId === callId) return attempt;
+    return undefined;
+  }
+
+  fenceSilent(): void {
+    for (const attempt of this.#byJob.values()) attempt.fenceIfSilent();
+  }
+
+  abortAll(reason: PawlError): void {
+    for (const attempt of this.#byJob.values()) attempt.abort(reason);
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+}

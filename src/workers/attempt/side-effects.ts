@@ -1,0 +1,30 @@
+/**
+ * What an attempt did through its handles. A failure that proves that nothing happened proves it of one step: an attempt that took
+ * another one, or is still at it, may have had its effect.
+ */
+import { asToolError, classify } from '../../shared/errors/classify-error.ts';
+import { ToolError } from '../../shared/errors/failure.ts';
+
+export interface ActingAttempt {
+  /** Steps that changed something, or may have, or still do. */
+  acts: number;
+}
+
+/** Takes a step that changes something, unless how it ended says that it has not. */
+export async function acting<T>(
+  attempt: ActingAttempt,
+  act: () => Promise<T>,
+  changedNothing: (done: T) => boolean = () => false,
+): Promise<T> {
+  attempt.acts += 1;
+  try {
+    const done = await act();
+    if (changedNothing(done)) attempt.acts -= 1;
+    return done;
+  } catch (error) {
+    if (!classify(error).nothingHappened) throw error;
+    attempt.acts -= 1;
+    // A handle's own word is about this step, and would be taken for its tool's.
+    throw attempt.acts > 0 && error instanceof ToolError ? asToolError(error, false) : error;
+  }
+}

@@ -1,0 +1,61 @@
+/**
+ * Errors that a tool throws outside of its promise: in a timer, or in a promise that nobody awaits. They fail the call whose
+ * attempt started the work, and the process lives on (D12). Those of no attempt are the program's own: they end it as they would
+ * without a worker, unless it listens to them.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { stackOf } from '../../shared/errors/classify-error.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
+import type { RunningAttempt } from './running-attempts.ts';
+
+const current = new AsyncLocalStorage<RunningAttempt>();
+let users = 0;
+let stop: (() => void) | undefined;
+
+/** Runs a tool's code so that what it leaves behind can be traced to its attempt. */
+export function inAttempt<T>(attempt: RunningAttempt, run: () => T): T {
+  return current.run(attempt, run);
+}
+
+/** Contains stray errors while at least one worker of this process needs it; call the answer to end that. */
+export function containStrayErrors(log: Logger): () => void {
+  users += 1;
+  stop ??= install(log);
+  let released = false;
+  return () => {
+    if (released) return;
+    released = true;
+    users -= 1;
+    if (users > 0) return;
+    stop?.();
+    stop = undefined;
+  };
+}
+
+function install(log: Logger): () => void {
+  const stops = (['uncaughtException', 'unhandledRejection'] as const).map((event) => {
+    const contain = (error: unknown) => {
+      const attempt = current.getStore();
+      if (attempt === undefined && process.listenerCount(event) === 1) throw error;
+      const whose =
+        attempt === undefined ? 'an error that belongs to no call' : 'a tool threw outside of its own promise';
+      log.error({ event: 'stray_error', callId: attempt?.callId, stack: stackOf(error) }, whose);
+      attempt?.stray(error);
+    };
+    process.on(event, contain);
+    return () => process.off(event, contain);
+  });
+  // Node asks nobody: without a line, a worker that a tool ends with process.exit goes without a word.
+  const tellOfExit = (code: number) => {
+    const attempt = current.getStore();
+    if (attempt === undefined) return;
+    const { stack } = new Error(`process.exit(${code})`);
+    log.error({ event: 'tool_ended_process', callId: attempt.callId, stack }, 'a tool ended the process of its worker');
+  };
+  // Before the log is written out for the last time.
+  process.prependListener('exit', tellOfExit);
+  return () => {
+    process.off('exit', tellOfExit);
+    for (const stopOne of stops) stopOne();
+  };
+}

@@ -1,0 +1,138 @@
+/**
+ * An attempt's dealings with the fleet's circuit: being its probe, adding to its window, and telling when it changes.
+ * `breaker.ts` decides, `store/breakers.ts` remembers.
+ */
+import {
+  admit,
+  afterProbe,
+  afterWindow,
+  type Circuit,
+  type CircuitPolicy,
+  type CircuitState,
+  windowSize,
+} from '../../shared/circuits/circuit-breaker.ts';
+import type { Failure } from '../../shared/errors/failure.ts';
+import type { Place } from '../../shared/store/redis/keys.ts';
+import type { CircuitRecords } from '../../shared/store/ports.ts';
+import type { Settle } from '../../shared/store/calls/settle.ts';
+import type { CircuitChange } from '../../shared/telemetry/log-events.ts';
+import type { RunningAttempt } from '../attempt/running-attempts.ts';
+
+/** The circuit as one attempt knows it. */
+export interface CircuitHold {
+  readonly place: Place;
+  readonly key: string;
+  readonly policy: CircuitPolicy;
+  readonly seen: Circuit;
+  /** The attempt's name as the probe; undefined when it is none. */
+  readonly probe: string | undefined;
+  /** The kill switch is thrown: nothing is counted. */
+  readonly bypassed?: boolean;
+  /** The circuit is not beside the call: the step that ends the call cannot count its success. */
+  readonly apart?: boolean;
+}
+
+export type Entry =
+  | { readonly kind: 'pass' }
+  | { readonly kind: 'refuse'; readonly retryAfterMs: number }
+  /** This attempt holds the probe's lease. */
+  | { readonly kind: 'probe'; readonly hold: CircuitHold }
+  /** Somebody else changed the circuit meanwhile: look again. */
+  | { readonly kind: 'again' };
+
+export class FleetCircuits {
+  readonly #breakers: CircuitRecords;
+  readonly #now: () => Promise<number>;
+  readonly #onChange: (change: CircuitChange) => void;
+  /** Successes since the last failure, by tier and key of their circuit, and those that have not been written yet. */
+  readonly #successes = new Map<string, number>();
+  readonly #unwritten = new Map<string, number>();
+
+  /** `now` is Redis' clock. */
+  constructor(breakers: CircuitRecords, now: () => Promise<number>, onChange: (change: CircuitChange) => void) {
+    this.#breakers = breakers;
+    this.#now = now;
+    this.#onChange = onChange;
+  }
+
+  /** Asks a circuit that is not closed to let an attempt in; `holder` names the attempt. */
+  async enter(hold: CircuitHold, holder: string, nowMs: number): Promise<Entry> {
+    const admission = admit(hold.seen, hold.policy, holder, nowMs);
+    if (admission.kind !== 'probe') return admission;
+    const changed = await this.#change(hold, admission.next, 0);
+    return changed.kind === 'changed'
+      ? { kind: 'probe', hold: { ...hold, seen: admission.next, probe: holder } }
+      : { kind: 'again' };
+  }
+
+  /** Counts a failure where it counts; the answer is the circuit's state after it. */
+  async failed(hold: CircuitHold, failure: Failure): Promise<CircuitState> {
+    if (hold.probe !== undefined) return this.#answer(hold, failure.againstCircuit ? false : undefined);
+    if (hold.bypassed === true) return 'CLOSED';
+    if (!failure.againstCircuit) return hold.seen.state;
+    const { place, key, policy, seen } = hold;
+    // Successes are written with the ends of their calls, behind failures that came later.
+    const name = `${place.tier} ${key}`;
+    const before = Math.min(this.#successes.get(name) ?? 0, this.#unwritten.get(name) ?? 0);
+    this.#successes.delete(name);
+    const size = windowSize(policy);
+    const counted = await this.#breakers.addFailure(place, key, seen.epoch, size, policy.windowMs, before);
+    const next = afterWindow(counted.circuit, counted.window, policy, counted.nowMs);
+    if (next === undefined) return counted.circuit.state;
+    return (await this.#change({ ...hold, seen: counted.circuit }, next, policy.cooldownMs)).state;
+  }
+
+  /** A success answers the probe at once; otherwise it goes into the window together with the outcome (the returned sample). */
+  async succeeded(hold: CircuitHold, running?: Pick<RunningAttempt, 'onRelease'>): Promise<Settle['sample']> {
+    const { place, key, policy, seen, apart = false, bypassed = false } = hold;
+    if (hold.probe !== undefined) await this.#answer(hold, true);
+    if (bypassed) return undefined;
+    const name = `${place.tier} ${key}`;
+    if (running !== undefined) {
+      addTo(this.#successes, name, 1);
+      addTo(this.#unwritten, name, 1);
+      running.onRelease(() => this.#written(name));
+    }
+    const sample = { circuit: key, epoch: seen.epoch, windowSize: windowSize(policy), windowMs: policy.windowMs };
+    if (!apart) return sample;
+    // One that is not counted because Redis is away changes nothing for the call.
+    this.#breakers.addSuccessApart?.(place, sample).catch(() => {});
+    return undefined;
+  }
+
+  /** Where all are, nothing is kept: there may be a circuit for each tenant. */
+  #written(name: string): void {
+    addTo(this.#unwritten, name, -1);
+    if ((this.#unwritten.get(name) ?? 0) > 0) return;
+    this.#unwritten.delete(name);
+    this.#successes.delete(name);
+  }
+
+  /** The attempt ended without an answer: the next probe may go. */
+  async release(hold: CircuitHold): Promise<void> {
+    if (hold.probe !== undefined) await this.#answer(hold, undefined);
+  }
+
+  async #answer(hold: CircuitHold, ok: boolean | undefined): Promise<CircuitState> {
+    const next = afterProbe(hold.seen, hold.policy, hold.probe ?? '', ok, await this.#now());
+    if (next === undefined) return hold.seen.state;
+    return (await this.#change(hold, next, next.state === 'OPEN' ? next.cooldownMs : 0)).state;
+  }
+
+  async #change(
+    { place, key, seen }: CircuitHold,
+    next: Circuit,
+    retryAfterMs: number,
+  ): Promise<{ readonly kind: 'changed' | 'stale'; readonly state: CircuitState }> {
+    const { changed, circuit } = await this.#breakers.change(place, key, seen, next, retryAfterMs);
+    if (changed && seen.state !== next.state) {
+      const reason = next.state === 'OPEN' ? { reason: next.reason } : {};
+      this.#onChange({ circuit: key, from: seen.state, to: next.state, ...reason });
+    }
+    return { kind: changed ? 'changed' : 'stale', state: circuit.state };
+  }
+}
+
+function addTo(counts: Map<string, number>, name: string, number: number): void {
+  counts.set(name, (counts.get(name) ?? 0) + number);
+}

@@ -1,0 +1,48 @@
+/**
+ * Circuits that operators force open (R25). A tool's own one holds for all of its calls: also for those of a tenant, and those that ask
+ * for a circuit that tools share, which begin without a look at it.
+ */
+import { type Circuit, circuitKey } from '../../shared/circuits/circuit-breaker.ts';
+import { homeOf } from '../../shared/store/redis/keys.ts';
+import type { CircuitRecords } from '../../shared/store/ports.ts';
+import { qualifiedName, type Tier } from '../../shared/tools/tool.ts';
+
+export class ForcedCircuits {
+  readonly #breakers: Pick<CircuitRecords, 'list' | 'read'>;
+  #heardOfOne = false;
+  #isCaughtUp = false;
+
+  constructor(breakers: Pick<CircuitRecords, 'list' | 'read'>) {
+    this.#breakers = breakers;
+  }
+
+  /** False where none is forced open, as is usual: no attempt has to ask. */
+  get mayBeAny(): boolean {
+    return this.#heardOfOne || !this.#isCaughtUp;
+  }
+
+  /** A circuit has changed. */
+  learn({ state }: Circuit): void {
+    if (state === 'FORCED_OPEN') this.#heardOfOne = true;
+  }
+
+  /** Reads what was changed while nobody listened: all circuits, by their keys. */
+  async catchUp(tiers: readonly Tier[]): Promise<ReadonlyMap<string, Circuit>> {
+    const listed = await Promise.all(tiers.map((tier) => this.#breakers.list(homeOf(tier))));
+    const circuits = new Map(listed.flatMap((ofTier) => [...ofTier]));
+    for (const circuit of circuits.values()) this.learn(circuit);
+    this.#isCaughtUp = true;
+    return circuits;
+  }
+
+  /** The word of whoever forced the tool's own circuit open, for a call that goes through another one. */
+  async reasonFor(
+    tool: { readonly namespace: string; readonly name: string; readonly tier: Tier },
+    through: string,
+  ): Promise<string | undefined> {
+    const own = circuitKey({ hint: 'tool', tool: qualifiedName(tool) });
+    if (through === own) return undefined;
+    const circuit = await this.#breakers.read(homeOf(tool.tier), own);
+    return circuit.state === 'FORCED_OPEN' ? circuit.reason : undefined;
+  }
+}

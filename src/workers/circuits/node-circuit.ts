@@ -1,0 +1,140 @@
+/**
+ * The node's own circuit around each tool (DESIGN, decision 8): when a tool fails on this worker alone, the worker stops taking
+ * that tool's jobs for a while and hands them back unspent, so that one bad machine cannot open the fleet's circuit.
+ * While the fleet's circuit is not closed the failures are everybody's, and the node has nothing to add: the fleet refuses,
+ * probes and closes in its own time, and the node then starts afresh.
+ */
+import CircuitBreaker from 'opossum';
+import { type CircuitPolicy, type CircuitState, isCircuitOf } from '../../shared/circuits/circuit-breaker.ts';
+
+/** Thrown inside the breaker to make it count a failure; never leaves this file. */
+class CountedFailure extends Error {}
+
+/** Share of the runs that fail on a node whose circuit opens. */
+const MOSTLY = 0.9;
+const ROLLING_MS = 10_000;
+const RETRY_MS = 10_000;
+
+interface Counted<T> {
+  readonly value: T;
+  /** Whether this ending speaks against the node. */
+  readonly failed: boolean;
+}
+
+/** So many runs say something. Fewer than the fleet's threshold: two failing nodes reach it together. */
+function volumeOf({ consecutiveFailures }: CircuitPolicy): number {
+  return Math.ceil(consecutiveFailures / 2) + 1;
+}
+
+type Job = () => Promise<Counted<unknown>>;
+
+export class NodeCircuits {
+  readonly #breakers = new Map<string, CircuitBreaker<[Job], Counted<unknown>>>();
+  /** Failures since the last success, by tool. */
+  readonly #inARow = new Map<string, number>();
+  readonly #triedAtMs = new Map<string, number>();
+  /** Keys of the fleet's circuits that are not closed. */
+  readonly #fleetOpen = new Set<string>();
+
+  /** Whether this node should leave the tool's jobs to others for now, but for a try from time to time. */
+  isOpen(tool: string): boolean {
+    const breaker = this.#breakers.get(tool);
+    return breaker !== undefined && !breaker.closed && !this.#fleetIsOpen(tool);
+  }
+
+  /** Whether it is time for a job that tells whether the tool works here again: one at a time, whatever becomes of it. */
+  mayTry(tool: string, nowMs: number): boolean {
+    const isTime = this.#breakers.get(tool)?.halfOpen === true;
+    if (!isTime || nowMs - (this.#triedAtMs.get(tool) ?? Number.NEGATIVE_INFINITY) < RETRY_MS) return false;
+    this.#triedAtMs.set(tool, nowMs);
+    return true;
+  }
+
+  /**
+   * Whether so many runs of the tool have failed here, and none succeeded between them, that further ones say nothing about any other
+   * node: two nodes that fail alike are enough to open the fleet's circuit, one is not.
+   */
+  failsInARow(tool: string, policy: CircuitPolicy): boolean {
+    return (this.#inARow.get(tool) ?? 0) > Math.ceil(policy.consecutiveFailures / 2);
+  }
+
+  #fleetIsOpen(tool: string): boolean {
+    for (const key of this.#fleetOpen) if (isCircuitOf(key, tool)) return true;
+    return false;
+  }
+
+  /** Tells of a change of the fleet's circuit. */
+  learn(key: string, state: CircuitState): void {
+    if (state !== 'CLOSED') {
+      this.#fleetOpen.add(key);
+      return;
+    }
+    this.#fleetOpen.delete(key);
+    for (const [tool, breaker] of this.#breakers) {
+      if (!isCircuitOf(key, tool)) continue;
+      breaker.shutdown();
+      this.#breakers.delete(tool);
+      this.#inARow.delete(tool);
+    }
+  }
+
+  /** Tells of the fleet's circuits as they are: changes may have been missed. */
+  relearn(circuits: ReadonlyMap<string, { readonly state: CircuitState }>): void {
+    for (const key of new Set([...this.#fleetOpen, ...circuits.keys()])) {
+      const state = circuits.get(key)?.state ?? 'CLOSED';
+      if (state !== 'CLOSED' || this.#fleetOpen.has(key)) this.learn(key, state);
+    }
+  }
+
+  /** Runs an attempt under the tool's breaker; an open breaker runs it all the same, without counting. */
+  async run<T>(tool: string, policy: CircuitPolicy, job: () => Promise<Counted<T>>): Promise<T> {
+    let ended: Counted<T> | undefined;
+    const run = async () => {
+      const one = await job();
+      this.#inARow.set(tool, one.failed ? (this.#inARow.get(tool) ?? 0) + 1 : 0);
+      return one;
+    };
+    const counted: Job = async () => {
+      ended = await run();
+      if (ended.failed) throw new CountedFailure();
+      return ended;
+    };
+    const breaker = this.#breaker(tool, policy);
+    try {
+      await breaker.fire(counted);
+    } catch (error) {
+      if (!(error instanceof CountedFailure) && (error as { code?: unknown }).code !== 'EOPENBREAKER') throw error;
+    }
+    if (ended?.failed === true && breaker.closed && this.#failsForLong(tool, breaker, policy)) breaker.open();
+    return (ended ?? (await run())).value;
+  }
+
+  /** Opossum counts those that run as if they had gone well: of many at a time, all but a few would have to fail. */
+  #failsForLong(tool: string, { stats }: CircuitBreaker, policy: CircuitPolicy): boolean {
+    const ended = stats.failures + stats.successes;
+    const mostly = ended >= volumeOf(policy) && stats.failures / ended > MOSTLY;
+    return mostly || (this.#inARow.get(tool) ?? 0) >= 2 * policy.consecutiveFailures;
+  }
+
+  #breaker(tool: string, policy: CircuitPolicy): CircuitBreaker<[Job], Counted<unknown>> {
+    let breaker = this.#breakers.get(tool);
+    if (breaker === undefined) {
+      breaker = new CircuitBreaker((job: Job) => job(), {
+        timeout: false,
+        volumeThreshold: volumeOf(policy),
+        errorThresholdPercentage: 100 * MOSTLY,
+        resetTimeout: RETRY_MS,
+        rollingCountTimeout: ROLLING_MS,
+        rollingPercentilesEnabled: false,
+        enableSnapshots: false,
+      });
+      this.#breakers.set(tool, breaker);
+    }
+    return breaker;
+  }
+
+  close(): void {
+    for (const breaker of this.#breakers.values()) breaker.shutdown();
+    this.#breakers.clear();
+  }
+}

@@ -1,0 +1,131 @@
+/**
+ * The tools of the registry as this worker runs them. Their executors are compiled in, one for each kind; a tool is made from its
+ * record when the first call of it comes.
+ */
+import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
+import type { ToolOffer } from '../../shared/store/fleet/catalogue.ts';
+import type { FleetLimit } from '../../shared/store/limits/concurrency-limits.ts';
+import { offerOfSpec } from '../../shared/store/connectors/declared-offer.ts';
+import { SpecCopy, type Specs } from '../../shared/store/connectors/declared-tools.ts';
+import type { AnyTool, Tier, Tool, ToolOptions } from '../../shared/tools/tool.ts';
+import { defineUntypedTool } from '../../shared/tools/tool-forms.ts';
+import { isToolSpec, type RegistryRule, type SpecKind, type SpecOf, type ToolSpecRecord } from '../../shared/connectors/declared-tool.ts';
+import { type RegisteredTool, registeredTool } from '../attempt/attempt-state.ts';
+
+/** What a tool of each kind does when it is called. */
+export type ToolMakers = { readonly [Kind in SpecKind]?: (record: SpecOf<Kind>) => Executable };
+
+/** The functions that an executor gives a declared tool. */
+export interface Executable
+  extends Pick<
+    ToolOptions<Readonly<Record<string, unknown>>, unknown>,
+    'run' | 'probe' | 'needs' | 'resource' | 'preview'
+  > {
+  /** What of the fleet's limits its calls count against. */
+  readonly limit?: FleetLimit;
+}
+
+export type RuleFound = RegistryRule | undefined | Promise<RegistryRule | undefined>;
+
+/** Definitions that are kept made, the newest used last. */
+const MAX_MADE = 2_000;
+
+export class DeclaredTools {
+  readonly #specs: Pick<Specs, 'changesSince' | 'withDefinition'>;
+  readonly #makers: ToolMakers;
+  readonly #copy: SpecCopy;
+  readonly #made = new Map<string, RegisteredTool>();
+
+  constructor(specs: Pick<Specs, 'changesSince' | 'withDefinition'>, makers: ToolMakers) {
+    this.#specs = specs;
+    this.#makers = makers;
+    this.#copy = new SpecCopy(specs);
+  }
+
+  get kinds(): readonly string[] {
+    return Object.keys(this.#makers);
+  }
+
+  catchUp(): Promise<void> {
+    return this.#copy.catchUp();
+  }
+
+  /** What the registry says of a tool. A call may be here before the news: a refusal is read again before it counts. */
+  ruleFor(tool: { readonly namespace: string; readonly name: string }): RuleFound {
+    const rule = this.#copy.ruleFor(tool);
+    return rule?.enabled === false ? this.catchUp().then(() => this.#copy.ruleFor(tool)) : rule;
+  }
+
+  /** The newest declaration that this worker knows and can run. */
+  toolNamed(namespace: string, name: string): RegisteredTool | undefined {
+    const record = this.#copy.get(`${namespace}.${name}`);
+    return isToolSpec(record) ? this.#registered(record) : undefined;
+  }
+
+  /** All that are declared, whether or not this worker can run them. */
+  offers(): readonly ToolOffer[] {
+    return [...this.#copy.all()].filter(isToolSpec).map(offerOfSpec);
+  }
+
+  /** Of the newest declaration that this worker knows, whether or not it can run it. */
+  tierOf(namespace: string, name: string): Tier | undefined {
+    const record = this.#copy.get(`${namespace}.${name}`);
+    return isToolSpec(record) ? record.tier : undefined;
+  }
+
+  /** The declaration that a call was validated with: it may be newer than what was heard of here, or older than the newest. */
+  async toolOf({ envelope, tool }: StoredRequest): Promise<RegisteredTool | undefined> {
+    const known = this.#made.get(tool.definition);
+    if (known !== undefined) return known;
+    await this.#copy.catchUp();
+    const name = `${envelope.toolNamespace}.${envelope.toolName}`;
+    const newest = this.#copy.get(name);
+    if (newest === undefined) return undefined;
+    if (isToolSpec(newest) && newest.definition === tool.definition) return this.#registered(newest);
+    const meant = await this.#specs.withDefinition(name, tool.definition);
+    return meant === undefined ? undefined : this.#registered(meant);
+  }
+
+  #registered(record: ToolSpecRecord): RegisteredTool | undefined {
+    const registered = this.#made.get(record.definition) ?? this.#make(record);
+    if (registered === undefined) return undefined;
+    this.#made.delete(record.definition);
+    this.#made.set(record.definition, registered);
+    const oldest = this.#made.keys().next().value;
+    if (this.#made.size > MAX_MADE && oldest !== undefined) this.#made.delete(oldest);
+    return registered;
+  }
+
+  #make(record: ToolSpecRecord): RegisteredTool | undefined {
+    const make = this.#makers[record.kind] as ((record: ToolSpecRecord) => Executable) | undefined;
+    if (make === undefined) return undefined;
+    const executable = make(record);
+    const registered = registeredTool(toolOf(record, executable), record.definition);
+    return { ...registered, declared: true, ...(executable.limit === undefined ? {} : { limit: executable.limit }) };
+  }
+}
+
+function toolOf(record: ToolSpecRecord, { limit: _, ...executable }: Executable): AnyTool {
+  const { name, namespace, version, description, tier, effects, annotations, inputSchema, outputSchema } = record;
+  const { trustClass, voters, timeoutMs, maxResultBytes, maxOutputBytes, budget, circuit } = record;
+  const tool: Tool = defineUntypedTool({
+    name,
+    namespace,
+    version,
+    description,
+    tier,
+    effects,
+    // What a service answers comes from outside, whatever its declaration says.
+    annotations: { openWorldHint: true, ...annotations } as AnyTool['annotations'],
+    inputSchema,
+    timeoutMs,
+    trustClass,
+    ...(voters === undefined ? {} : { voters }),
+    ...(maxResultBytes === undefined ? {} : { maxResultBytes }),
+    ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }),
+    ...(budget === undefined ? {} : { budget: budget as NonNullable<AnyTool['budget']> }),
+    circuit: circuit ?? {},
+    ...executable,
+  });
+  return outputSchema === undefined ? tool : { ...tool, outputSchema };
+}

@@ -1,0 +1,31 @@
+/** What an agent's session may call, as a worker knows it from the catalogue, the registry and its own policy. */
+import { type Settings, toolPolicy } from '../../shared/config/config.ts';
+import { isOutOfReach } from '../../shared/policy/policy.ts';
+import type { SessionRecord } from '../../shared/sessions/session.ts';
+import type { ToolOffer } from '../../shared/store/fleet/catalogue.ts';
+import { type AgentTool, qualifiedName } from '../../shared/tools/tool.ts';
+import { compareVersions } from '../../shared/tools/versions.ts';
+import type { RuleFound } from '../connectors/declared-tools.ts';
+
+/** The newest of each name, in the order of their names. */
+export async function agentTools(
+  { state: _, ...session }: SessionRecord,
+  offers: readonly ToolOffer[],
+  { settings, ruleFor }: { readonly settings: Settings; ruleFor(tool: ToolOffer): RuleFound },
+): Promise<readonly AgentTool[]> {
+  const newest = new Map<string, ToolOffer>();
+  for (const offer of offers) {
+    const known = newest.get(qualifiedName(offer));
+    if (known === undefined || compareVersions(known.version, offer.version) < 0)
+      newest.set(qualifiedName(offer), offer);
+  }
+  const tools: AgentTool[] = [];
+  for (const [, tool] of [...newest].sort(([one], [other]) => (one < other ? -1 : 1))) {
+    const registry = await ruleFor(tool);
+    const { policy } = settings;
+    if (isOutOfReach({ tool, session, toolPolicy: toolPolicy(settings, tool), policy, registry })) continue;
+    const { name, namespace, version, description, tier, inputSchema } = tool;
+    tools.push({ name, namespace, version, description, tier, inputSchema });
+  }
+  return tools;
+}

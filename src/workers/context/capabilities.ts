@@ -1,0 +1,283 @@
+/**
+ * The handles that a running tool gets, and no others (A9, A10, A17; DESIGN, decision 10). Assembling them does nothing
+ * yet: files, programs and connections are opened when a tool uses a handle.
+ */
+
+import type { Agents } from '../../shared/tools/sub-agent.ts';
+import { READ_ONLY_CAPABILITIES } from '../../shared/tools/capabilities.ts';
+import type { SandboxPolicy } from '../../shared/config/config.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { GIVE_A_CHANNEL, SESSION_CAPABILITIES, type SessionKind } from '../../shared/sessions/session.ts';
+import type {
+  Capability,
+  Channel,
+  DiffTracker,
+  Memory,
+  Processes,
+  StoredMemory,
+  Terminals,
+  Tier,
+  ToolCapabilities,
+  Workspace,
+} from '../../shared/tools/tool.ts';
+import { type ActingAttempt, acting } from '../attempt/side-effects.ts';
+import { CallChanges } from '../workspace/diff-tracker.ts';
+import { openNetwork } from './network.ts';
+import { openProcesses } from './processes.ts';
+import type { Means } from '../sandbox/isolation.ts';
+import { openWorkspace } from '../workspace/workspace.ts';
+import { whyForbidden } from '../workspace/workspace-roots.ts';
+
+const NO_CHANNEL = `The session has no channel to people: ${GIVE_A_CHANNEL}.`;
+
+export interface CapabilityOptions {
+  readonly session: {
+    readonly kind: SessionKind;
+    readonly workspaceRoot?: string;
+    readonly taint?: readonly unknown[] | undefined;
+    /** Why it has no workspace. */
+    readonly refusedRoot?: string;
+  };
+  /** What the tool declares. A tool that declares nothing gets what its session and tier allow. */
+  readonly needs?: readonly Capability[];
+  /** A tool of the read-only tier gets no handle that changes anything, whatever it declares. */
+  readonly tier?: Tier;
+  readonly callId: string;
+  readonly signal: AbortSignal;
+  /** Learns of the steps that change something. */
+  readonly attempt?: ActingAttempt;
+  /** The worker's environment; programs see an allow-list of it. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** `host` or `host:port` that `fetch` may reach although private. */
+  readonly allowedHosts?: readonly string[];
+  readonly sandbox?: SandboxPolicy | Means;
+  readonly sandboxNetwork?: boolean;
+  /** Absent where no program can go on after its call. */
+  readonly terminals?: Terminals;
+  readonly memory?: StoredMemory;
+  readonly channel?: Channel;
+  readonly agents?: Agents;
+}
+
+export interface GrantedCapabilities extends ToolCapabilities {
+  /** Whether using the capability's handle can succeed. */
+  has(capability: Capability): boolean;
+  /** Throws `PERMISSION_DENIED`, saying which capability is missing and why (A10). */
+  demand(capability: Capability): void;
+}
+
+/** Every method of a handle that is not granted throws `PERMISSION_DENIED`. */
+export function capabilitiesFor(options: CapabilityOptions): GrantedCapabilities {
+  const { signal, callId, env, attempt = { acts: 0 } } = options;
+  const { workspaceRoot } = options.session;
+  const refusedRoot =
+    options.session.refusedRoot ?? (workspaceRoot === undefined ? undefined : whyForbidden(workspaceRoot));
+  const demand = (capability: Capability): void => {
+    const why = whyAbsent(capability, options, refusedRoot);
+    if (why !== undefined) throw new PawlError('PERMISSION_DENIED', why);
+  };
+  const root = options.session.workspaceRoot ?? '';
+  const has = (capability: Capability): boolean => whyAbsent(capability, options, refusedRoot) === undefined;
+  const network = openNetwork({ signal, attempt, allowedHosts: options.allowedHosts ?? [] });
+  const { sandbox = 'preferred', sandboxNetwork: networkGranted = false } = options;
+  const processes = openProcesses({ root, callId, signal, env, sandbox, network: networkGranted });
+  const changes = new CallChanges();
+  const workspace = openWorkspace(root, has('workspace:write') ? 'write' : 'read', signal);
+  return {
+    has,
+    demand,
+    workspace: new GuardedWorkspace(workspace, demand, changes, attempt),
+    changes,
+    processes: guardedProcesses(processes, demand, attempt),
+    terminals: guardedTerminals(options.terminals, demand, attempt),
+    memory: guardedMemory(options.memory, demand, attempt, options.session.taint !== undefined),
+    channel: new GuardedChannel(options.channel, demand, attempt),
+    agents: guardedAgents(options.agents, demand, attempt),
+    fetch: async (input, init) => {
+      demand('network');
+      return network(input, init);
+    },
+  };
+}
+
+type Demand = (capability: Capability) => void;
+
+function whyAbsent(
+  capability: Capability,
+  { session, needs = [], tier, memory, channel, agents }: CapabilityOptions,
+  refusedRoot: string | undefined,
+): string | undefined {
+  if (!SESSION_CAPABILITIES[session.kind].includes(capability))
+    return `A ${session.kind} session does not have the capability ${capability}.`;
+  if (tier === 'read-only' && !READ_ONLY_CAPABILITIES.includes(capability))
+    return `A tool of the read-only tier does not get the capability ${capability}.`;
+  if (needs.length > 0 && !needs.includes(capability))
+    return `The tool does not declare that it needs ${capability}; it declares ${needs.join(', ')}.`;
+  const inWorkspace = capability === 'workspace:read' || capability === 'workspace:write' || capability === 'processes';
+  if (inWorkspace && refusedRoot !== undefined) return refusedRoot;
+  if (inWorkspace && session.workspaceRoot === undefined)
+    return `The session has no workspace, so that ${capability} is absent.`;
+  if ((capability === 'memory:search' || capability === 'memory:store') && memory === undefined)
+    return `No memory store is configured, so that ${capability} is absent.`;
+  if (capability === 'agents' && agents === undefined) return 'There are no sub-agents without a fleet.';
+  if (capability === 'channel' && channel === undefined) return NO_CHANNEL;
+  return undefined;
+}
+
+// Classes, not object literals: a literal with a getter gets a hidden class of its own each time, which V8 allocates in its old
+// space, where it keeps alive all that the call touched.
+
+class GuardedWorkspace implements Workspace {
+  readonly #workspace: Workspace;
+  readonly #demand: Demand;
+  readonly #changes: DiffTracker;
+  readonly #attempt: ActingAttempt;
+
+  constructor(workspace: Workspace, demand: Demand, changes: DiffTracker, attempt: ActingAttempt) {
+    this.#workspace = workspace;
+    this.#demand = demand;
+    this.#changes = changes;
+    this.#attempt = attempt;
+  }
+
+  get root(): string {
+    this.#demand('workspace:read');
+    return this.#workspace.root;
+  }
+
+  // Fields, not methods: a tool may take one out (`const { read } = ctx.workspace`).
+  readonly read: Workspace['read'] = async (path, options) => {
+    this.#demand('workspace:read');
+    return this.#workspace.read(path, options);
+  };
+
+  readonly list: Workspace['list'] = async (path) => {
+    this.#demand('workspace:read');
+    return this.#workspace.list(path);
+  };
+
+  readonly write: Workspace['write'] = async (path, content, options) => {
+    this.#demand('workspace:write');
+    const [written] = await this.commit([{ kind: 'write', path, content, ...options }]);
+    return { created: written?.existed === false, bytes: Buffer.byteLength(content) };
+  };
+
+  readonly commit: Workspace['commit'] = async (changes) => {
+    this.#demand('workspace:write');
+    const committed = await acting(this.#attempt, () => this.#workspace.commit(changes));
+    changes.forEach((change, index) => {
+      const before = committed[index]?.before;
+      const after = change.kind === 'remove' ? undefined : Buffer.from(change.content);
+      this.#changes.note({
+        path: change.path,
+        ...(before === undefined ? {} : { before }),
+        ...(after === undefined ? {} : { after }),
+      });
+    });
+    return committed;
+  };
+
+  readonly search: Workspace['search'] = async (search) => {
+    this.#demand('workspace:read');
+    return this.#workspace.search(search);
+  };
+}
+
+function guardedProcesses(processes: Processes, demand: Demand, attempt: ActingAttempt): Processes {
+  return {
+    run: async (request) => {
+      demand('processes');
+      return acting(attempt, () => processes.run(request));
+    },
+  };
+}
+
+function guardedTerminals(terminals: Terminals | undefined, demand: Demand, attempt: ActingAttempt): Terminals {
+  const present = (): Terminals => {
+    demand('processes');
+    if (terminals === undefined) throw new PawlError('PERMISSION_DENIED', 'There are no terminals here.');
+    return terminals;
+  };
+  return {
+    start: (request) => acting(attempt, async () => present().start(request)),
+    write: (terminalId, chars, waitMs) => acting(attempt, async () => present().write(terminalId, chars, waitMs)),
+  };
+}
+
+function guardedAgents(agents: Agents | undefined, demand: Demand, attempt: ActingAttempt): Agents {
+  const present = (): Agents => {
+    demand('agents');
+    if (agents === undefined) throw new PawlError('PERMISSION_DENIED', 'There are no sub-agents without a fleet.');
+    return agents;
+  };
+  return {
+    // However often the call is attempted, it starts one.
+    spawn: async (message, agentType) => present().spawn(message, agentType),
+    send: (agentId, message, interrupt) => acting(attempt, async () => present().send(agentId, message, interrupt)),
+    resume: (agentId) => acting(attempt, async () => present().resume(agentId)),
+    look: async (agentIds) => present().look(agentIds),
+    haveAnswered: async (agentIds) => present().haveAnswered(agentIds),
+    close: (agentId) => acting(attempt, async () => present().close(agentId)),
+  };
+}
+
+/** What a session stores that has seen text from outside comes from there, too: it is not washed clean by being remembered. */
+function guardedMemory(
+  memory: StoredMemory | undefined,
+  demand: Demand,
+  attempt: ActingAttempt,
+  tainted: boolean,
+): Memory {
+  const present = (capability: Capability): StoredMemory => {
+    demand(capability);
+    if (memory === undefined) throw new PawlError('PERMISSION_DENIED', 'No memory store is configured.');
+    return memory;
+  };
+  return {
+    search: async (query, options) => present('memory:search').search(query, options),
+    store: (text, options) =>
+      acting(attempt, async () => present('memory:store').store(text, tainted ? { ...options, tainted } : options)),
+    get: async (id) => {
+      const own = present('memory:search');
+      if (own.get === undefined) throw new PawlError('PERMISSION_DENIED', 'This memory cannot be read by ID.');
+      return own.get(id);
+    },
+    forget: async (id) => {
+      const own = present('memory:store');
+      if (own.forget === undefined) throw new PawlError('PERMISSION_DENIED', 'This memory forgets nothing when asked.');
+      return acting(attempt, async () => own.forget?.(id) ?? false);
+    },
+  };
+}
+
+class GuardedChannel implements Channel {
+  readonly #channel: Channel | undefined;
+  readonly #demand: Demand;
+  readonly #attempt: ActingAttempt;
+
+  constructor(channel: Channel | undefined, demand: Demand, attempt: ActingAttempt) {
+    this.#channel = channel;
+    this.#demand = demand;
+    this.#attempt = attempt;
+  }
+
+  #present(): Channel {
+    this.#demand('channel');
+    if (this.#channel === undefined) throw new PawlError('PERMISSION_DENIED', NO_CHANNEL);
+    return this.#channel;
+  }
+
+  get kind(): string {
+    return this.#present().kind;
+  }
+
+  // Fields, as above.
+  readonly send: Channel['send'] = (message) => acting(this.#attempt, async () => this.#present().send(message));
+
+  readonly ask: NonNullable<Channel['ask']> = async (question) => {
+    const channel = this.#present();
+    if (channel.ask === undefined)
+      throw new PawlError('PERMISSION_DENIED', `The session's ${channel.kind} channel cannot bring answers back.`);
+    return channel.ask(question);
+  };
+}

@@ -1,0 +1,36 @@
+/** Vectors of texts, from an endpoint that speaks OpenAI's `POST /embeddings`. */
+import { z } from 'zod';
+import type { Settings } from '../../shared/config/config.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { openNetwork } from './network.ts';
+
+export type Embedder = (text: string) => Promise<readonly number[]>;
+
+const TIMEOUT_MS = 15_000;
+const answerSchema = z.object({ data: z.array(z.object({ embedding: z.array(z.number()).min(1) })).min(1) });
+
+/** The endpoint is the operator's own choice: it may be private. Errors are classified as those of every HTTP service. */
+export function openEmbedder({ url, model, apiKey }: NonNullable<Settings['memory']['embedding']>): Embedder {
+  const endpoint = new URL('embeddings', url.endsWith('/') ? url : `${url}/`);
+  return async (text) => {
+    const fetch = openNetwork({ signal: AbortSignal.timeout(TIMEOUT_MS), allowedHosts: [endpoint.host] });
+    const response = await fetch(endpoint, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+      },
+      body: JSON.stringify({ model, input: [text], encoding_format: 'float' }),
+    });
+    if (!response.ok)
+      throw Object.assign(new Error(`The embedding endpoint answered ${response.status}`), {
+        status: response.status,
+        headers: response.headers,
+      });
+    const answer = answerSchema.safeParse(await response.json().catch(() => undefined));
+    const vector = answer.data?.data[0]?.embedding;
+    if (vector === undefined)
+      throw new PawlError('RESULT_INVALID', 'The embedding endpoint answered in another form than OpenAI’s.');
+    return vector;
+  };
+}

@@ -1,0 +1,347 @@
+/**
+ * Long-term memory (A24): one LanceDB table for each tenant, in the data folder or wherever `memory.uri` points. Full text by
+ * default; with an embedding endpoint, records are found by meaning as well. Any number of worker processes write at the same time.
+ *
+ * LanceDB is loaded at the first use: it is large, and an optional dependency.
+ */
+import { createHash } from 'node:crypto';
+import { join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Connection, Table } from '@lancedb/lancedb';
+import type { Settings } from '../../shared/config/config.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type {
+  CapabilityOwner,
+  Memory,
+  MemoryHit,
+  MemoryRecord,
+  MemorySearchOptions,
+  MemoryStore,
+  MemoryStoreOptions,
+} from '../../shared/tools/tool.ts';
+import { type Embedder, openEmbedder } from './embedding.ts';
+
+type Lance = typeof import('@lancedb/lancedb');
+
+const DEFAULT_LIMIT = 10;
+const MAX_LIMIT = 100;
+/** Another process committed first: LanceDB asks to try again. */
+const MAX_TRIES = 30;
+/** New records are found by a scan until the index takes them in. */
+const OPTIMIZE_EVERY = 64;
+/** Of a query, when texts are searched for what they contain. */
+const MAX_PARTS = 32;
+/** Of a search: LanceDB reads its filter level by level, and a deep one ends the process. */
+const MAX_LABELS = 64;
+/** Of reciprocal rank fusion: how little the first places count more than the next ones. */
+const RANK_OFFSET = 60;
+
+/** As stored. `labels` holds the metadata for filters, `expiresAtMs` 0 means never. */
+interface Row {
+  readonly id: string;
+  readonly text: string;
+  readonly metadata: string;
+  readonly labels: string;
+  readonly provenance: string;
+  readonly tainted: boolean;
+  readonly createdAtMs: number;
+  readonly expiresAtMs: number;
+  readonly vector?: readonly number[];
+}
+
+export interface MemoryParts {
+  readonly now?: () => number;
+  readonly load?: () => Promise<Lance>;
+}
+
+/** Opens nothing yet. The first use throws `CONFIGURATION` where LanceDB is not installed. */
+export function openMemory(settings: Pick<Settings, 'dataDir' | 'memory'>, parts: MemoryParts = {}): MemoryStore {
+  return new LanceMemory(settings, parts);
+}
+
+class LanceMemory implements MemoryStore {
+  readonly #uri: string;
+  readonly #settings: Settings['memory'];
+  readonly #embed: Embedder | undefined;
+  readonly #now: () => number;
+  readonly #import: () => Promise<Lance>;
+  #lance: Promise<{ lance: Lance; connection: Connection }> | undefined;
+  readonly #tables = new Map<string, Promise<Table>>();
+  #stored = 0;
+
+  constructor(settings: Pick<Settings, 'dataDir' | 'memory'>, parts: MemoryParts) {
+    this.#settings = settings.memory;
+    this.#uri = settings.memory.uri ?? join(resolve(settings.dataDir), 'memory');
+    this.#embed = settings.memory.embedding === undefined ? undefined : openEmbedder(settings.memory.embedding);
+    this.#now = parts.now ?? Date.now;
+    this.#import = parts.load ?? (() => import('@lancedb/lancedb'));
+  }
+
+  open(owner: CapabilityOwner): Memory {
+    return {
+      search: (query, options) => this.#search(owner, query, options ?? {}),
+      store: (text, options) => this.#store(owner, text, options ?? {}),
+      get: (id) => this.#get(owner, id),
+      forget: (id) => this.#forget(owner, id),
+    };
+  }
+
+  async close(): Promise<void> {
+    const opened = await this.#lance?.catch(() => undefined);
+    for (const table of await Promise.allSettled(this.#tables.values()))
+      if (table.status === 'fulfilled') table.value.close();
+    opened?.connection.close();
+  }
+
+  async #search(
+    owner: CapabilityOwner,
+    query: string,
+    { limit = DEFAULT_LIMIT, metadata = {} }: MemorySearchOptions,
+  ): Promise<readonly MemoryHit[]> {
+    const labels = labelsOf(metadata);
+    if (labels.length > MAX_LABELS)
+      throw new PawlError(
+        'INVALID_PARAMS',
+        `metadata has ${labels.length} entries; a search takes at most ${MAX_LABELS} of them.`,
+      );
+    const table = await this.#table(owner.tenantId);
+    const { lance } = await this.#load();
+    const wanted = Math.min(limit, MAX_LIMIT);
+    const filter = [this.#lasting(), ...labels.map((label) => `strpos(labels, ${quoted(label)}) > 0`)].join(' AND ');
+    const byWords = (await table
+      .query()
+      // Of a text, LanceDB takes one in quotation marks for a phrase, which the index cannot find.
+      .fullTextSearch(new lance.MatchQuery(query, 'text'))
+      .where(filter)
+      .limit(wanted * 2)
+      .toArray()) as Row[];
+    const byText = byWords.length > 0 ? byWords : await this.#containing(table, query, filter, wanted);
+    const vector = await this.#embed?.(query);
+    const byMeaning =
+      vector === undefined
+        ? []
+        : ((await table
+            .query()
+            .nearestTo([...vector])
+            .distanceType('cosine')
+            .where(filter)
+            .limit(wanted * 2)
+            .toArray()) as Row[]);
+    return fused([byText, byMeaning])
+      .slice(0, wanted)
+      .map(({ row, score }) => hitOf(row, score));
+  }
+
+  async #get({ tenantId }: CapabilityOwner, id: string): Promise<MemoryRecord | undefined> {
+    const table = await this.#table(tenantId);
+    const [row] = (await table
+      .query()
+      .where(`\`id\` = ${quoted(id)} AND ${this.#lasting()}`)
+      .limit(1)
+      .toArray()) as Row[];
+    return row && recordOf(row);
+  }
+
+  async #forget({ tenantId }: CapabilityOwner, id: string): Promise<boolean> {
+    const table = await this.#table(tenantId);
+    const same = `\`id\` = ${quoted(id)}`;
+    const there = (await table.countRows(`${same} AND ${this.#lasting()}`)) > 0;
+    await persistently(() => table.delete(same));
+    return there;
+  }
+
+  /** Of what has not expired. */
+  #lasting(): string {
+    return `(\`expiresAtMs\` = 0 OR \`expiresAtMs\` > ${this.#now()})`;
+  }
+
+  /**
+   * What the index has no words for: scripts without spaces between words, words of 40 characters and more such as hashes, and the
+   * most common ones. A text fits that contains every part of the query.
+   */
+  async #containing(table: Table, query: string, filter: string, limit: number): Promise<readonly Row[]> {
+    const parts = query
+      .toLowerCase()
+      .split(/\s+/)
+      .filter((part) => part !== '');
+    if (parts.length === 0) return [];
+    const contains = parts.slice(0, MAX_PARTS).map((part) => `strpos(lower(text), ${quoted(part)}) > 0`);
+    return (await table
+      .query()
+      .where([filter, ...contains].join(' AND '))
+      .limit(limit)
+      .toArray()) as Row[];
+  }
+
+  async #store(owner: CapabilityOwner, text: string, options: MemoryStoreOptions): Promise<{ readonly id: string }> {
+    const { maxTextBytes, maxRecords, ttlMs: defaultTtlMs } = this.#settings;
+    const bytes = Buffer.byteLength(text);
+    if (bytes > maxTextBytes)
+      throw new PawlError(
+        'INVALID_PARAMS',
+        `A memory has at most ${maxTextBytes} bytes; got ${bytes}. Store what matters of it.`,
+      );
+    const { metadata = {}, tainted = false } = options;
+    const nowMs = this.#now();
+    const ttlMs = options.ttlMs ?? defaultTtlMs;
+    const id =
+      options.id ??
+      createHash('sha256')
+        .update(JSON.stringify([owner.callId, text]))
+        .digest('hex')
+        .slice(0, 32);
+    const vector = await this.#embed?.(text);
+    const { sessionKey, actorId, agentId, callId } = owner;
+    const row: Row = {
+      id,
+      text,
+      metadata: JSON.stringify(metadata),
+      labels: labelsOf(metadata).join(''),
+      provenance: JSON.stringify({ sessionKey, actorId, agentId, callId, source: options.source }),
+      tainted,
+      createdAtMs: nowMs,
+      expiresAtMs: ttlMs === undefined ? 0 : nowMs + ttlMs,
+      ...(vector === undefined ? {} : { vector }),
+    };
+    const table = await this.#table(owner.tenantId);
+    await this.#makeRoom(table, id, maxRecords, nowMs);
+    await persistently(() =>
+      table
+        .mergeInsert('id')
+        .whenMatchedUpdateAll()
+        .whenNotMatchedInsertAll()
+        .execute([{ ...row }]),
+    );
+    this.#stored += 1;
+    // Housekeeping, which another process may be doing already.
+    if (this.#stored % OPTIMIZE_EVERY === 0) await table.optimize().catch(() => undefined);
+    return { id };
+  }
+
+  /** Forgets what has expired before it refuses what is new. A record that is replaced needs no room. */
+  async #makeRoom(table: Table, id: string, maxRecords: number, nowMs: number): Promise<void> {
+    if ((await table.countRows()) < maxRecords) return;
+    if ((await table.countRows(`\`id\` = ${quoted(id)}`)) > 0) return;
+    await persistently(() => table.delete(`\`expiresAtMs\` > 0 AND \`expiresAtMs\` <= ${nowMs}`));
+    const records = await table.countRows();
+    if (records >= maxRecords)
+      throw new PawlError(
+        'PRECONDITION_FAILED',
+        `The memory is full: it holds ${records} records of at most ${maxRecords} (memory.maxRecords).`,
+      );
+  }
+
+  #table(tenantId: string | undefined): Promise<Table> {
+    // A table of its own keeps a tenant's records out of every other tenant's queries. Vectors of two models do not compare.
+    const model = this.#settings.embedding === undefined ? 'text' : this.#settings.embedding.model;
+    const name = `memory-${createHash('sha256')
+      .update(JSON.stringify([tenantId ?? null, model]))
+      .digest('hex')
+      .slice(0, 32)}`;
+    const known = this.#tables.get(name);
+    if (known !== undefined) return known;
+    const opened = this.#openTable(name);
+    this.#tables.set(name, opened);
+    opened.catch(() => this.#tables.delete(name));
+    return opened;
+  }
+
+  async #openTable(name: string): Promise<Table> {
+    const { lance, connection } = await this.#load();
+    const dimensions = this.#embed === undefined ? undefined : (await this.#embed('dimensions')).length;
+    const schema = await schemaOf(dimensions);
+    const table = await persistently(() => connection.createEmptyTable(name, schema, { existOk: true }));
+    await table.checkoutLatest();
+    if ((await table.listIndices()).length === 0) {
+      // Two processes may make it at once; one of the two is enough.
+      await table
+        .createIndex('text', { config: lance.Index.fts({ stem: true, removeStopWords: true }), replace: false })
+        .catch(async (error: unknown) => {
+          await table.checkoutLatest();
+          if ((await table.listIndices()).length === 0) throw error;
+        });
+    }
+    return table;
+  }
+
+  #load(): Promise<{ lance: Lance; connection: Connection }> {
+    this.#lance ??= (async () => {
+      let lance: Lance;
+      try {
+        lance = await this.#import();
+      } catch (error) {
+        throw new PawlError(
+          'CONFIGURATION',
+          `Memory needs LanceDB, which is not installed or cannot be loaded on ${process.platform}-${process.arch}: npm install @lancedb/lancedb apache-arrow. (${error instanceof Error ? error.message.split('\n')[0] : String(error)})`,
+          { cause: error },
+        );
+      }
+      // Other processes write too: what they wrote is seen by the next query.
+      return { lance, connection: await lance.connect(this.#uri, { readConsistencyInterval: 0 }) };
+    })();
+    this.#lance.catch(() => {
+      this.#lance = undefined;
+    });
+    return this.#lance;
+  }
+}
+
+async function schemaOf(dimensions: number | undefined) {
+  const { Bool, Field, FixedSizeList, Float32, Float64, Schema, Utf8 } = await import('apache-arrow');
+  const texts = ['id', 'text', 'metadata', 'labels', 'provenance'].map((name) => new Field(name, new Utf8(), false));
+  const times = ['createdAtMs', 'expiresAtMs'].map((name) => new Field(name, new Float64(), false));
+  const vector =
+    dimensions === undefined
+      ? []
+      : [new Field('vector', new FixedSizeList(dimensions, new Field('item', new Float32(), true)), false)];
+  return new Schema([...texts, new Field('tainted', new Bool(), false), ...times, ...vector]);
+}
+
+/** Writes of several processes meet in LanceDB as conflicts: the later one starts over on what the earlier one left. */
+async function persistently<Value>(task: () => Promise<Value>): Promise<Value> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await task();
+    } catch (error) {
+      const isConflict = /conflict|concurrent|retry|already exists/i.test(error instanceof Error ? error.message : '');
+      if (!isConflict || tries === MAX_TRIES) throw error;
+      await sleep(Math.random() * Math.min(20 * 2 ** tries, 500));
+    }
+  }
+}
+
+/** Each pair between separators that no pair can contain. */
+function labelsOf(metadata: Readonly<Record<string, string>>): string[] {
+  return Object.entries(metadata).map(([key, value]) => `\u001e${JSON.stringify([key, value])}\u001e`);
+}
+
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "''")}'`;
+}
+
+/** Reciprocal rank fusion: places in several lists make one order, whatever their scores mean. */
+function fused(lists: readonly (readonly Row[])[]): readonly { readonly row: Row; readonly score: number }[] {
+  const found = new Map<string, { row: Row; score: number }>();
+  for (const list of lists) {
+    list.forEach((row, place) => {
+      const score = (found.get(row.id)?.score ?? 0) + 1 / (RANK_OFFSET + place);
+      found.set(row.id, { row, score });
+    });
+  }
+  return [...found.values()].sort((a, b) => b.score - a.score);
+}
+
+function hitOf(row: Row, score: number): MemoryHit {
+  return { ...recordOf(row), score };
+}
+
+function recordOf(row: Row): MemoryRecord {
+  return {
+    id: row.id,
+    text: row.text,
+    metadata: JSON.parse(row.metadata) as Record<string, string>,
+    createdAtMs: row.createdAtMs,
+    provenance: JSON.parse(row.provenance) as NonNullable<MemoryHit['provenance']>,
+    tainted: row.tainted,
+  };
+}

@@ -1,0 +1,357 @@
+/**
+ * `ctx.fetch`: reaches public addresses only (A9; server-side request forgery).
+ *
+ * Written on node:http(s) and not on the bundled fetch, because that one takes no `lookup`: a name could then resolve to
+ * another address when it is connected than when it was checked. Here the address that was checked is the one that is
+ * connected to. Every hop of a redirect is checked again. Each request has its own connection, so that no connection made
+ * under one policy is used under another, and proxy variables of the environment have no say.
+ */
+import { type LookupAddress, lookup as systemLookup } from 'node:dns';
+import { type IncomingMessage, request as requestHttp } from 'node:http';
+import { request as requestHttps } from 'node:https';
+import { isIP, isIPv6, type LookupFunction } from 'node:net';
+import { pipeline, Readable, Transform } from 'node:stream';
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+import { asToolError, classify } from '../../shared/errors/classify-error.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { type ActingAttempt, acting } from '../attempt/side-effects.ts';
+import { whyNotPublic } from './public-addresses.ts';
+
+export const DEFAULT_MAX_RESPONSE_BYTES = 16 * 1024 * 1024;
+
+const MAX_REDIRECTS = 5;
+const MAX_ENCODINGS = 2;
+const CONNECT_TIMEOUT_MS = 10_000;
+const IDLE_TIMEOUT_MS = 60_000;
+
+export type Fetch = (input: string | URL, init?: RequestInit) => Promise<Response>;
+
+/** All addresses of a host name. Fails as `dns.lookup` does. */
+export type Resolver = (hostname: string) => Promise<readonly LookupAddress[]>;
+
+export interface NetworkOptions {
+  /** Aborts requests and their bodies. */
+  readonly signal: AbortSignal;
+  /** Learns of requests that may have had an effect. */
+  readonly attempt?: ActingAttempt;
+  /** `host` or `host:port` that may be private: the operator's policy, never the caller's word. */
+  readonly allowedHosts?: readonly string[];
+  /** Cap on the decompressed body; beyond it reading fails with `RESULT_TOO_LARGE`. */
+  readonly maxResponseBytes?: number;
+  /** How long the other side may be silent; 0: for as long as whoever asks waits. Default 60 s. */
+  readonly idleTimeoutMs?: number;
+  /** Hears why a body broke off, whoever reads it. */
+  readonly onBroken?: (error: Error) => void;
+  readonly resolve?: Resolver;
+}
+
+/**
+ * A `fetch` with these differences: `PERMISSION_DENIED` for an address that is not public, at most 5 redirects, request
+ * bodies are read into memory first, and where a redirect changes the origin only `isForAnyOrigin` headers are kept. Connection errors are
+ * Node's own (`ECONNREFUSED`, `ENOTFOUND`…); `CONNECT_TIMEOUT` after 10 s and `UPSTREAM_TIMEOUT` after 60 s of silence.
+ * Past a redirect of a request that can have an effect, such an error is a `ToolError` that leaves open whether it had one.
+ */
+export function openNetwork(options: NetworkOptions): Fetch {
+  const { attempt } = options;
+  const reach = sender(options);
+  return async (input, init) => {
+    const request = newRequest(input, init);
+    if (attempt === undefined || onlyReads(request.method)) return reach(request);
+    return acting(attempt, () => reach(request), isUnheard);
+  };
+}
+
+/** Whoever answers that there were too many requests has not done what this one asks. */
+function isUnheard({ status, redirected }: Response): boolean {
+  return status === 429 && !redirected;
+}
+
+function sender(options: NetworkOptions): (request: Request) => Promise<Response> {
+  return async (request) => {
+    const signal = AbortSignal.any([options.signal, request.signal]);
+    signal.throwIfAborted();
+    let hop: Hop = {
+      url: new URL(request.url),
+      method: request.method,
+      headers: request.headers,
+      body: await bodyOf(request),
+    };
+    for (let redirects = 0; ; redirects += 1) {
+      const incoming = await send(hop, signal, options).catch((error: unknown) => {
+        throw redirects === 0 || signal.aborted ? error : afterRedirect(error, request);
+      });
+      const location = redirectOf(incoming);
+      if (location === undefined || request.redirect === 'manual') {
+        const body = bodyReader(incoming, hop, signal, options);
+        return toResponse(incoming, body, hop.url, redirects > 0);
+      }
+      incoming.destroy();
+      if (request.redirect === 'error')
+        throw new PawlError('HTTP_4XX', `${hop.url.href} answers with a redirect, which the request does not allow.`);
+      if (redirects === MAX_REDIRECTS)
+        throw new PawlError('HTTP_4XX', `${request.url} redirects more than ${MAX_REDIRECTS} times.`);
+      hop = nextHop(hop, location, incoming.statusCode ?? 0);
+    }
+  };
+}
+
+/** Whoever redirects a request may have done what it asked before: that the way on is barred does not prove that nothing happened. */
+function afterRedirect(error: unknown, { method, url }: Request): unknown {
+  if (onlyReads(method)) return error;
+  const { nothingHappened, message } = classify(error);
+  if (!nothingHappened) return error;
+  const what = `${url} answers with a redirect and may have done what was asked; after it: ${message}`;
+  return asToolError(error, false, what);
+}
+
+function onlyReads(method: string): boolean {
+  return method === 'GET' || method === 'HEAD';
+}
+
+interface Hop {
+  readonly url: URL;
+  readonly method: string;
+  readonly headers: Headers;
+  readonly body: Buffer | undefined;
+}
+
+function newRequest(input: string | URL, init: RequestInit | undefined): Request {
+  try {
+    return new Request(input, init);
+  } catch (error) {
+    throw new PawlError(
+      'INVALID_PARAMS',
+      `This is not a usable request: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    );
+  }
+}
+
+async function bodyOf(request: Request): Promise<Buffer | undefined> {
+  return request.body === null ? undefined : Buffer.from(await request.arrayBuffer());
+}
+
+/** Resolves with the head of the response. */
+async function send(hop: Hop, signal: AbortSignal, options: NetworkOptions): Promise<IncomingMessage> {
+  const { url, method, body } = hop;
+  const { idleTimeoutMs = IDLE_TIMEOUT_MS } = options;
+  if (url.protocol !== 'http:' && url.protocol !== 'https:') {
+    throw new PawlError('PERMISSION_DENIED', `Only http and https are allowed; got ${url.protocol}//`);
+  }
+  const hostname = url.hostname.replace(/^\[|\]$/g, '');
+  const free = isAllowed(url, options.allowedHosts ?? []);
+  // Node asks `lookup` for names only: an address written as such is checked here.
+  if (!free && isIP(hostname) !== 0) refusePrivate(hostname, hostname);
+  // These names mean this host by definition (RFC 6761), whether or not a resolver knows them.
+  if (!free && /(^|\.)localhost\.?$/.test(hostname)) refusePrivate(hostname, '127.0.0.1');
+  const headers: Record<string, string> = {
+    'accept-encoding': 'gzip, br',
+    // Services such as GitHub's refuse whoever does not say who asks.
+    'user-agent': 'Pawl/1',
+    ...Object.fromEntries(hop.headers),
+  };
+  if (body !== undefined) headers['content-length'] = String(body.length);
+  else if (method === 'POST' || method === 'PUT') headers['content-length'] = '0';
+
+  return new Promise((resolve, reject) => {
+    const outgoing = (url.protocol === 'https:' ? requestHttps : requestHttp)(url, {
+      method,
+      headers,
+      agent: false,
+      lookup: checkedLookup(options.resolve ?? resolveBySystem, free),
+      signal,
+    });
+    const connectTimer = setTimeout(() => {
+      outgoing.destroy(
+        new PawlError('CONNECT_TIMEOUT', `${url.host} did not accept a connection within ${CONNECT_TIMEOUT_MS} ms.`),
+      );
+    }, CONNECT_TIMEOUT_MS);
+    outgoing.on('socket', (socket) => {
+      socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => clearTimeout(connectTimer));
+    });
+    outgoing.setTimeout(idleTimeoutMs, () => {
+      outgoing.destroy(new PawlError('UPSTREAM_TIMEOUT', `${url.host} was silent for ${idleTimeoutMs} ms.`));
+    });
+    outgoing.once('close', () => {
+      clearTimeout(connectTimer);
+      // A switch to another protocol closes the request without an error. After a response or an error this says nothing.
+      reject(new PawlError('CONNECTION_RESET', `${url.host} closed the connection without an answer.`));
+    });
+    outgoing.once('response', (incoming) => {
+      const status = incoming.statusCode ?? 0;
+      if (status >= 200 && status <= 599) return resolve(incoming);
+      incoming.destroy();
+      reject(new PawlError('HTTP_4XX', `${url.href} answers with ${status}, which is no status of HTTP.`));
+    });
+    outgoing.on('error', (error) => reject(signal.aborted ? signal.reason : error));
+    outgoing.end(body);
+  });
+}
+
+function isAllowed(url: URL, allowedHosts: readonly string[]): boolean {
+  const port = url.port || (url.protocol === 'https:' ? '443' : '80');
+  const names = [url.hostname, `${url.hostname}:${port}`];
+  return allowedHosts.some((allowed) => names.includes(asInUrl(allowed)));
+}
+
+/** A host, with or without a port, as URLs write it: an IPv6 address in brackets and in its shortest form. */
+function asInUrl(allowed: string): string {
+  const [, host = '', port = ''] = /^(\[.*\]|[^:]*)(:\d+)?$/.exec(isIPv6(allowed) ? `[${allowed}]` : allowed) ?? [];
+  const isAddress = host.startsWith('[') && isIPv6(host.slice(1, -1));
+  return `${isAddress ? new URL(`http://${host}`).hostname : host.toLowerCase()}${port}`;
+}
+
+/** One private address among several refuses the name: which of them would be connected to is not ours to guess. */
+function checkedLookup(resolve: Resolver, free: boolean): LookupFunction {
+  return (hostname, lookupOptions, callback) => {
+    resolve(hostname).then(
+      (addresses) => {
+        const [first] = addresses;
+        try {
+          if (first === undefined)
+            throw Object.assign(new Error(`getaddrinfo ENOTFOUND ${hostname}`), { code: 'ENOTFOUND' });
+          if (!free) for (const { address } of addresses) refusePrivate(hostname, address);
+        } catch (error) {
+          callback(error as NodeJS.ErrnoException, '');
+          return;
+        }
+        if (lookupOptions.all) callback(null, [...addresses]);
+        else callback(null, first.address, first.family);
+      },
+      (error: NodeJS.ErrnoException) => callback(error, ''),
+    );
+  };
+}
+
+const resolveBySystem: Resolver = (hostname) =>
+  new Promise((resolve, reject) => {
+    systemLookup(hostname, { all: true }, (error, addresses) => (error === null ? resolve(addresses) : reject(error)));
+  });
+
+function refusePrivate(hostname: string, address: string): void {
+  const why = whyNotPublic(address);
+  if (why === undefined) return;
+  const resolved = hostname === address ? '' : `, which is ${address},`;
+  throw new PawlError(
+    'PERMISSION_DENIED',
+    `${hostname}${resolved} may not be reached: ${why}. Only public addresses are, unless policy allows the host.`,
+  );
+}
+
+function redirectOf(incoming: IncomingMessage): string | undefined {
+  const { location } = incoming.headers;
+  if (location === undefined || ![301, 302, 303, 307, 308].includes(incoming.statusCode ?? 0)) return undefined;
+  // Headers come byte by byte; addresses that are not ASCII are sent in UTF-8.
+  return Buffer.from(location, 'latin1').toString('utf8');
+}
+
+const FOR_ANY_ORIGIN: ReadonlySet<string> = new Set([
+  'accept',
+  'accept-encoding',
+  'accept-language',
+  'cache-control',
+  'content-encoding',
+  'content-language',
+  'content-length',
+  'content-type',
+  'pragma',
+  'range',
+  'user-agent',
+]);
+
+/** Whether a header may follow a redirect to another origin. Any other may be a credential: services name theirs as they like. */
+export function isForAnyOrigin(header: string): boolean {
+  return FOR_ANY_ORIGIN.has(header.toLowerCase());
+}
+
+function nextHop(hop: Hop, location: string, status: number): Hop {
+  if (!URL.canParse(location, hop.url.href))
+    throw new PawlError('HTTP_5XX', `${hop.url.href} redirects to ${JSON.stringify(location)}, which is not a URL.`);
+  const url = new URL(location, hop.url);
+  const stays = url.origin === hop.url.origin;
+  const headers = new Headers([...hop.headers].filter(([name]) => stays || isForAnyOrigin(name)));
+  const becomesGet = status === 303 ? hop.method !== 'HEAD' : status <= 302 && hop.method === 'POST';
+  if (!becomesGet) return { ...hop, url, headers };
+  for (const name of ['content-type', 'content-encoding', 'content-language', 'content-location', 'content-length'])
+    headers.delete(name);
+  return { url, method: 'GET', headers, body: undefined };
+}
+
+function toResponse(incoming: IncomingMessage, body: Readable | null, url: URL, redirected: boolean): Response {
+  const headers = new Headers();
+  for (let index = 0; index + 1 < incoming.rawHeaders.length; index += 2) {
+    headers.append(incoming.rawHeaders[index] ?? '', incoming.rawHeaders[index + 1] ?? '');
+  }
+  const stream = body === null ? null : (Readable.toWeb(body) as ReadableStream<Uint8Array>);
+  const status = incoming.statusCode ?? 0;
+  const response = new Response(stream, { status, statusText: incoming.statusMessage ?? '', headers });
+  return Object.defineProperties(response, { url: { value: url.href }, redirected: { value: redirected } });
+}
+
+/** Null where an answer has no body. Aborting fails the reader with the signal's reason. */
+function bodyReader(
+  incoming: IncomingMessage,
+  hop: Hop,
+  signal: AbortSignal,
+  { maxResponseBytes = DEFAULT_MAX_RESPONSE_BYTES, onBroken }: NetworkOptions,
+): Readable | null {
+  if (hop.method === 'HEAD' || [204, 205, 304].includes(incoming.statusCode ?? 0)) {
+    incoming.resume();
+    return null;
+  }
+  const body = decoded(incoming, hop.url, maxResponseBytes);
+  if (onBroken !== undefined) body.once('error', onBroken);
+  const onAbort = (): void => {
+    body.destroy(signal.reason instanceof Error ? signal.reason : new PawlError('CANCELLED'));
+  };
+  signal.addEventListener('abort', onAbort, { once: true });
+  body.once('close', () => signal.removeEventListener('abort', onAbort));
+  return body;
+}
+
+/** The body as its author wrote it. What is counted is what comes out: 500 bytes on the wire can hold 200 MB. */
+function decoded(incoming: IncomingMessage, url: URL, maxBytes: number): Readable {
+  // No bytes are no stream of any encoding: nothing to undo.
+  const isEmpty = incoming.headers['content-length'] === '0';
+  const encodings = (isEmpty ? '' : (incoming.headers['content-encoding'] ?? ''))
+    .split(',')
+    .map((each) => each.trim().toLowerCase())
+    .filter((each) => each !== '' && each !== 'identity');
+  if (encodings.length > MAX_ENCODINGS) {
+    incoming.destroy();
+    throw new PawlError(
+      'RESULT_INVALID',
+      `${url.href} answers with ${encodings.length} layers of compression; at most ${MAX_ENCODINGS} are undone.`,
+    );
+  }
+  const decoders = encodings.reverse().map((encoding) => {
+    if (encoding === 'gzip' || encoding === 'x-gzip') return createGunzip();
+    if (encoding === 'br') return createBrotliDecompress();
+    if (encoding === 'deflate') return createInflate();
+    incoming.destroy();
+    throw new PawlError(
+      'RESULT_INVALID',
+      `${url.href} answers with the unknown content encoding ${JSON.stringify(encoding)}.`,
+    );
+  });
+  const counter = countingUpTo(maxBytes, url);
+  pipeline([incoming, ...decoders, counter], () => undefined); // an error reaches the reader through the last stream
+  return counter;
+}
+
+function countingUpTo(maxBytes: number, url: URL): Transform {
+  let bytes = 0;
+  return new Transform({
+    transform(chunk: Buffer, _encoding, callback) {
+      bytes += chunk.length;
+      if (bytes > maxBytes)
+        callback(
+          new PawlError(
+            'RESULT_TOO_LARGE',
+            `The answer of ${url.href} is larger than ${maxBytes} bytes when decompressed.`,
+          ),
+        );
+      else callback(null, chunk);
+    },
+  });
+}

@@ -1,0 +1,215 @@
+/**
+ * Programs that a tool runs. Whatever they start ends with them: when the program ends, on a time limit, when the call's
+ * signal aborts, and when this worker dies, even by SIGKILL. `sandbox/means.ts` tells by which means.
+ */
+import { randomBytes } from 'node:crypto';
+import { realpathSync } from 'node:fs';
+import { basename, dirname, isAbsolute } from 'node:path';
+import type { Readable } from 'node:stream';
+import type { SandboxPolicy } from '../../shared/config/config.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { Processes, ProcessRequest, ProcessResult } from '../../shared/tools/tool.ts';
+import { findBoundary } from '../workspace/boundary.ts';
+import { type ProgramEnvironment, programEnvironment } from '../sandbox/environment.ts';
+import {
+  availableMeans,
+  chooseSandbox,
+  type LaunchRequest,
+  type Means,
+  type Sandbox,
+  type Trial,
+} from '../sandbox/isolation.ts';
+import { collectOutput } from '../sandbox/capped-output.ts';
+import { makePlaceholders } from '../sandbox/placeholders.ts';
+import { findProgram } from '../sandbox/find-program.ts';
+import { startTree } from '../sandbox/process-tree.ts';
+import { resolveFolder } from '../workspace/workspace.ts';
+import { whyForbidden } from '../workspace/workspace-roots.ts';
+import { realRootOf } from '../workspace/safe-path.ts';
+
+export const DEFAULT_MAX_OUTPUT_BYTES = 256 * 1024;
+
+const TRIAL_TIMEOUT_MS = 5_000;
+
+export interface ProcessesOptions {
+  /** Workspace root: programs start in it or below. */
+  readonly root: string;
+  /** The root is a folder of Pawl's own, or the operator's word: it may lie anywhere. */
+  readonly ownRoot?: boolean;
+  /** Names the call in the environment of its processes. */
+  readonly callId: string;
+  /** Aborting kills what runs, and rejects with the signal's reason. */
+  readonly signal: AbortSignal;
+  /** Where the allow-listed variables are taken from; others never reach a program. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** A means other than the strongest that works here, or what policy says: `required`, `preferred`, `off`. */
+  readonly sandbox?: SandboxPolicy | 'auto' | Means;
+  /** Whether programs in a sandbox may use the network. Default: no. */
+  readonly network?: boolean;
+  /** Folders below /tmp, which a sandbox replaces, that the program is made of: shown read-only. */
+  readonly programs?: readonly string[];
+}
+
+/**
+ * `run` resolves for every program that was started, whatever its exit code; a program that a signal ended has exit code
+ * 128 + the signal's number, as in shells, and the signal's name.
+ * It rejects with `NOT_FOUND` for an absent program or folder, `PERMISSION_DENIED` for a folder outside the root or a file
+ * that is not executable, `INVALID_PARAMS` for arguments that no program can be given, and with the signal's reason.
+ */
+export function openProcesses(options: ProcessesOptions): Processes {
+  return {
+    run: async (request) => {
+      options.signal.throwIfAborted();
+      const { sandbox, launch, environment } = await prepareProgram(options, request);
+      return supervise(sandbox, launch, environment, request, options.signal);
+    },
+  };
+}
+
+export interface PreparedProgram {
+  readonly sandbox: Sandbox;
+  readonly launch: LaunchRequest;
+  readonly environment: ProgramEnvironment;
+}
+
+/** Finds the program and its folder, and how it is confined. Starts nothing. */
+export async function prepareProgram(
+  {
+    root,
+    ownRoot,
+    callId,
+    env,
+    sandbox: wanted = 'auto',
+    network = false,
+    programs = [],
+  }: Omit<ProcessesOptions, 'signal'>,
+  request: Pick<ProcessRequest, 'argv' | 'cwd' | 'env'>,
+): Promise<PreparedProgram> {
+  refuseImpossible(request);
+  const environment = programEnvironment(env, request.env);
+  const realRoot = await (ownRoot === true ? realRootOf(root) : resolveFolder(root, '.'));
+  const forbidden = whyForbidden(realRoot);
+  if (forbidden !== undefined) throw new PawlError('PERMISSION_DENIED', forbidden);
+  const folder = request.cwd === undefined ? realRoot : await resolveFolder(root, request.cwd);
+  const program = await findProgram(request.argv[0], folder, environment.PATH);
+  const sandbox = await sandboxFor(wanted);
+  const marker = `${callId}.${randomBytes(8).toString('hex')}`;
+  const argv = [program, ...request.argv.slice(1)] as const;
+  const launch = { root: realRoot, folder, argv, marker };
+  if (sandbox.means !== 'bubblewrap') return { sandbox, launch, environment };
+  const { absent, ...boundary } = await findBoundary(realRoot);
+  const placeholders = await makePlaceholders(absent);
+  const confine = {
+    network,
+    ...boundary,
+    unusable: placeholders.paths,
+    programs: programFolders(environment.PATH, programs),
+  };
+  return { sandbox, launch: { ...launch, confine, release: placeholders.remove }, environment };
+}
+
+/** Whether programs should run in a sandbox, as policy `preferred` has it, and none works here. */
+export async function lacksSandbox(wanted: SandboxPolicy): Promise<boolean> {
+  if (wanted !== 'preferred') return false;
+  return sandboxFor(wanted).then(
+    () => false,
+    () => true,
+  );
+}
+
+/** Throws `PERMISSION_DENIED` where policy wants a sandbox and none works here. Only `off` says that none is needed. */
+export async function sandboxFor(wanted: SandboxPolicy | 'auto' | Means): Promise<Sandbox> {
+  switch (wanted) {
+    case 'required':
+      return chooseSandbox('bubblewrap', trial).catch((error: Error) => {
+        throw new PawlError(
+          'PERMISSION_DENIED',
+          'Policy demands a sandbox for programs (sandbox: required), and bubblewrap does not work on this machine; nothing was started. `pawl doctor` says more.',
+          { cause: error },
+        );
+      });
+    case 'preferred':
+      return chooseSandbox('bubblewrap', trial).catch((error: Error) => {
+        throw new PawlError(
+          'PERMISSION_DENIED',
+          'No sandbox works on this machine, and no person has let this program run without one: call the tool with sandbox_permissions "require_escalated", or let the operator set PAWL_SANDBOX=off. `pawl doctor` says more.',
+          { cause: error },
+        );
+      });
+    case 'off':
+      return chooseSandbox('unconfined', trial);
+    default:
+      return chooseSandbox(wanted, trial);
+  }
+}
+
+/** Of programs installed below /tmp, which the sandbox replaces, the folders are shown: those on the PATH, this Node's, and those asked for. */
+function programFolders(searchPath: string, more: readonly string[]): readonly string[] {
+  const folders = [...more, ...searchPath.split(':').filter(isAbsolute), dirname(realpathSync(process.execPath))];
+  const shown = folders
+    // Links in node_modules/.bin lead to its neighbours.
+    .map((folder) => (basename(folder) === '.bin' ? dirname(folder) : folder))
+    .filter((folder) => /^\/(tmp|run|var\/tmp)\/./.test(folder));
+  return [...new Set(shown)];
+}
+
+/** Which means work on this machine, the strongest first; the first is what `auto` takes. */
+export function detectMeans(): Promise<readonly Means[]> {
+  return availableMeans(trial);
+}
+
+const trial: Trial = async (sandbox, request) => {
+  try {
+    const environment = programEnvironment({});
+    const result = await supervise(
+      sandbox,
+      request,
+      environment,
+      { argv: request.argv, timeoutMs: TRIAL_TIMEOUT_MS },
+      new AbortController().signal,
+    );
+    return result.exitCode === 0 && !result.timedOut;
+  } catch {
+    return false;
+  }
+};
+
+function refuseImpossible({ argv }: Pick<ProcessRequest, 'argv'>): void {
+  if (argv.some((argument) => argument.includes('\0')))
+    throw new PawlError('INVALID_PARAMS', 'A command cannot contain a NUL character.');
+}
+
+/** Runs one program to its end, its tree's end included. */
+async function supervise(
+  sandbox: Sandbox,
+  launch: LaunchRequest,
+  environment: ProgramEnvironment,
+  request: ProcessRequest,
+  signal: AbortSignal,
+): Promise<ProcessResult> {
+  const startedAtMs = performance.now();
+  const tree = startTree(sandbox, {
+    launch,
+    environment,
+    name: request.argv[0],
+    streams: { stdin: request.stdin === undefined ? 'ignore' : 'pipe', stdout: 'pipe', stderr: 'pipe' },
+    timeoutMs: request.timeoutMs,
+    signal,
+  });
+  const maxBytes = request.maxOutputBytes ?? DEFAULT_MAX_OUTPUT_BYTES;
+  const stdout = collectOutput(tree.stdout as Readable, maxBytes);
+  const stderr = collectOutput(tree.stderr as Readable, maxBytes);
+  // A program need not read its input, and may end first.
+  tree.stdin?.on('error', () => undefined);
+  tree.stdin?.end(request.stdin);
+  const exit = await tree.ended;
+  const out = stdout();
+  const err = stderr();
+  return {
+    ...exit,
+    stdout: out.text,
+    stderr: err.text,
+    truncated: { stdoutBytes: out.droppedBytes, stderrBytes: err.droppedBytes },
+    durationMs: Math.round(performance.now() - startedAtMs),
+  };
+}

@@ -1,0 +1,194 @@
+/**
+ * The way from one worker's call to another worker's terminal: the owner's record, and the workers' mail. What is typed is signed,
+ * typed once, and not typed any more when it comes late.
+ */
+import { randomUUID } from 'node:crypto';
+import { PawlError, ToolError } from '../../shared/errors/failure.ts';
+import type { Backend } from '../../shared/store/backend.ts';
+import type { WorkerMail } from '../../shared/store/fleet/worker-mailbox.ts';
+import { OWNER_RENEWAL_MS } from '../../shared/store/fleet/terminal-owners.ts';
+import type { TerminalReport } from '../../shared/tools/tool.ts';
+import { noTerminal } from './terminal-host.ts';
+
+/** An owner that lives takes a message within this time; one that does not has not heard it. */
+const TAKEN_MS = 2_000;
+/** After it was taken: how much longer than the wait itself an answer may take. */
+const ANSWER_MS = 5_000;
+
+interface WriteRequest {
+  readonly sessionKey: string;
+  readonly terminalId: string;
+  readonly chars: string;
+  readonly waitMs: number;
+}
+
+type Message =
+  | ({ readonly kind: 'write'; readonly id: string; readonly from: string; readonly notAfterMs: number } & WriteRequest)
+  | { readonly kind: 'report'; readonly id: string; readonly report: TerminalReport }
+  | { readonly kind: 'refused'; readonly id: string; readonly code: string; readonly message: string };
+
+type Serve = (sessionKey: string, terminalId: string, chars: string, waitMs: number) => Promise<TerminalReport>;
+
+export interface TerminalLinkOptions {
+  readonly backend: Pick<Backend, 'clock' | 'terminals' | 'mailOf'>;
+  readonly workerId: string;
+  onError(error: Error): void;
+}
+
+export class TerminalLink {
+  readonly #options: TerminalLinkOptions;
+  readonly #mail: WorkerMail;
+  readonly #waiting = new Map<string, (message: Message) => void>();
+  /** Requests of the last moments, which nobody can send a second time; by when they become too late anyway. */
+  readonly #seen = new Map<string, number>();
+  readonly #mine = new Map<string, string>();
+  #serve: Serve = async (_sessionKey, terminalId) => {
+    throw noTerminal(terminalId);
+  };
+  #renewal: NodeJS.Timeout | undefined;
+
+  constructor(options: TerminalLinkOptions) {
+    this.#options = options;
+    this.#mail = options.backend.mailOf(options.workerId);
+  }
+
+  serve(serve: Serve): void {
+    this.#serve = serve;
+  }
+
+  // The owner's side
+
+  /** Makes a terminal of this worker known to the others. */
+  async hold(terminalId: string, sessionKey: string): Promise<void> {
+    const { backend, workerId } = this.#options;
+    this.#open();
+    this.#mine.set(terminalId, sessionKey);
+    await backend.terminals.hold(terminalId, { workerId, sessionKey });
+    this.#renewal ??= setInterval(() => this.#renew(), OWNER_RENEWAL_MS).unref();
+  }
+
+  #renew(): void {
+    const { backend, workerId, onError } = this.#options;
+    for (const [terminalId, sessionKey] of this.#mine)
+      backend.terminals.hold(terminalId, { workerId, sessionKey }).catch(onError);
+  }
+
+  drop(terminalId: string): void {
+    const { backend, onError } = this.#options;
+    if (this.#mine.delete(terminalId)) backend.terminals.drop(terminalId).catch(onError);
+  }
+
+  async #answer(request: Extract<Message, { kind: 'write' }>): Promise<void> {
+    const { sessionKey, terminalId, chars, waitMs, id, from, notAfterMs } = request;
+    if (this.#isStale(id, notAfterMs)) return;
+    const answer = await this.#serve(sessionKey, terminalId, chars, waitMs).then(
+      (report): Message => ({ kind: 'report', id, report }),
+      (error: unknown): Message => {
+        const { code, message } = error as { readonly code?: string; readonly message: string };
+        return { kind: 'refused', id, code: code ?? 'TOOL_FAILED', message };
+      },
+    );
+    await this.#mail.send(from, answer);
+  }
+
+  #isStale(id: string, notAfterMs: number): boolean {
+    const nowMs = this.#options.backend.clock.now();
+    for (const [seen, untilMs] of this.#seen) if (untilMs < nowMs) this.#seen.delete(seen);
+    if (notAfterMs < nowMs || this.#seen.has(id)) return true;
+    this.#seen.set(id, notAfterMs);
+    return false;
+  }
+
+  // The asker's side
+
+  /** Types into a terminal of another worker. Throws `NOT_FOUND`, and when the owner is silent, what is known of the effect. */
+  async write({ signal, ...request }: WriteRequest & { readonly signal: AbortSignal }): Promise<TerminalReport> {
+    const { backend, workerId } = this.#options;
+    const owner = await backend.terminals.find(request.terminalId);
+    // A record of this very worker is left from a terminal that has just ended.
+    if (owner === undefined || owner.sessionKey !== request.sessionKey || owner.workerId === workerId)
+      throw noTerminal(request.terminalId);
+    this.#open();
+    const id = randomUUID();
+    const answered = Promise.withResolvers<Message>();
+    // An abort may come while nobody waits for it yet.
+    answered.promise.catch(() => undefined);
+    this.#waiting.set(id, answered.resolve);
+    const onAbort = () => answered.reject(signal.reason);
+    signal.addEventListener('abort', onAbort, { once: true });
+    try {
+      const notAfterMs = backend.clock.now() + TAKEN_MS;
+      const message: Message = { kind: 'write', id, from: workerId, notAfterMs, ...request };
+      const takeBack = await orPerhapsTyped(this.#mail.send(owner.workerId, message), request.terminalId);
+      const heard = await within(answered.promise, TAKEN_MS);
+      const unheard = heard === undefined && (await orPerhapsTyped(takeBack(), request.terminalId));
+      const answer =
+        heard ?? (unheard ? 'unheard' : await within(answered.promise, request.waitMs + ANSWER_MS)) ?? 'silent';
+      return reportOf(answer, request.terminalId);
+    } finally {
+      this.#waiting.delete(id);
+      signal.removeEventListener('abort', onAbort);
+    }
+  }
+
+  // Both
+
+  #open(): void {
+    const { onError } = this.#options;
+    this.#mail.open((message) => {
+      const told = message as Message;
+      if (told.kind === 'write') this.#answer(told).catch(onError);
+      else this.#waiting.get(told.id)?.(told);
+    }, onError);
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#renewal);
+    await this.#mail.close();
+  }
+}
+
+/** What Redis refuses or leaves unanswered here proves nothing: the owner may have the message already. */
+async function orPerhapsTyped<T>(step: Promise<T>, terminalId: string): Promise<T> {
+  try {
+    return await step;
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new ToolError(
+      `What was said to the worker that has the terminal ${terminalId} got lost (${why}); the input may have been typed or not.`,
+      { code: 'TERMINAL_UNREACHABLE', cause: error },
+    );
+  }
+}
+
+function reportOf(answer: Message | 'unheard' | 'silent', terminalId: string): TerminalReport {
+  if (answer === 'unheard')
+    throw new ToolError(
+      `The worker that has the terminal ${terminalId} does not answer, and has probably stopped; nothing was typed.`,
+      { code: 'TERMINAL_UNREACHABLE', nothingHappened: true },
+    );
+  if (answer === 'silent')
+    throw new ToolError(
+      `The worker that has the terminal ${terminalId} fell silent; the input may have been typed or not.`,
+      { code: 'TERMINAL_UNREACHABLE' },
+    );
+  switch (answer.kind) {
+    case 'report':
+      return answer.report;
+    case 'refused':
+      if (answer.code === 'NOT_FOUND') throw new PawlError('NOT_FOUND', answer.message);
+      throw new ToolError(answer.message, { code: answer.code });
+    case 'write':
+      throw new ToolError('The worker that has the terminal answered with a request.');
+  }
+}
+
+async function within<T>(promise: Promise<T>, limitMs: number): Promise<T | undefined> {
+  const { promise: limit, resolve } = Promise.withResolvers<undefined>();
+  const timer = setTimeout(resolve, limitMs, undefined);
+  try {
+    return await Promise.race([promise, limit]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

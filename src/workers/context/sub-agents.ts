@@ -1,0 +1,124 @@
+/** What the tools for sub-agents do on a worker: records and child sessions. The thinking happens where the session is held. */
+import { type AgentMessage, type AgentReport, type Agents, hasAnswered } from '../../shared/tools/sub-agent.ts';
+import { PawlError, ToolError } from '../../shared/errors/failure.ts';
+import { digest } from '../../shared/calls/call-id.ts';
+import { newSession, parseOpenSession, type SessionRecord, sessionTaken } from '../../shared/sessions/session.ts';
+import type { Backend } from '../../shared/store/backend.ts';
+import { followAbove } from '../../shared/store/sessions/sessions.ts';
+
+/** Of one session, closed ones not counted. */
+const MAX_AGENTS = 16;
+
+export interface AgentCaller {
+  readonly callId: string;
+  /** Of the call's job. */
+  readonly generation: string;
+  readonly session: SessionRecord;
+}
+
+export class WorkerAgents {
+  readonly #backend: Pick<Backend, 'agents' | 'sessions' | 'ledger'>;
+
+  constructor(backend: Pick<Backend, 'agents' | 'sessions' | 'ledger'>) {
+    this.#backend = backend;
+  }
+
+  open(caller: AgentCaller): Agents {
+    return {
+      spawn: (message, agentType) =>
+        this.#spawn(caller, { type: 'spawned', message, ...(agentType === undefined ? {} : { agentType }) }),
+      send: (agentId, message, interrupt = false) =>
+        this.#tell(caller, agentId, { type: 'input', message, ...(interrupt ? { interrupt } : {}) }),
+      resume: (agentId) => this.#tell(caller, agentId, { type: 'resumed' }),
+      look: (agentIds) => this.#look(caller, agentIds),
+      haveAnswered: async (agentIds) => {
+        const job = { callId: caller.callId, generation: caller.generation };
+        // Asked for before looking, so that no answer falls between the two.
+        await Promise.all(agentIds.map((agentId) => this.#backend.agents.await(agentId, job)));
+        return (await this.#look(caller, agentIds)).some(({ state }) => hasAnswered(state));
+      },
+      close: async (agentId) => {
+        const report = await this.#tell(caller, agentId, { type: 'closed' });
+        await this.#backend.sessions.close(agentId);
+        return report;
+      },
+    };
+  }
+
+  async #spawn({ callId, session: known }: AgentCaller, message: AgentMessage): Promise<AgentReport> {
+    const { agents, sessions, ledger } = this.#backend;
+    // What this worker remembers of the session may be from before it saw text from outside.
+    const session = (await sessions.read(known.sessionKey)) ?? known;
+    // An attempt that runs again finds what the one before made.
+    const agentId = `agent-${digest(callId).slice(0, 22)}`;
+    const { sessionKey, workspaceRoot } = session;
+    const asked = parseOpenSession({ kind: 'worker', sessionKey: agentId, parent: sessionKey });
+    const createdAtMs = await ledger.now();
+    const own = newSession(asked, session, { sessionKey: agentId, workspaceRoot, createdAtMs });
+    const created = await sessions.create(own, 'fresh');
+    if (created === undefined) await this.#checkOwn(agentId, sessionKey);
+    await followAbove(sessions, created ?? own, true);
+    const spawned = await agents.spawn(agentId, sessionKey, message, MAX_AGENTS);
+    if (spawned === 'full') {
+      // The same call, asked again, may find room.
+      await sessions.takeBack(own);
+      const open = await this.#open(sessionKey);
+      throw new ToolError(`This session has ${MAX_AGENTS} agents already: ${open}. Close one of them first.`, {
+        code: 'TOO_MANY_AGENTS',
+        nothingHappened: true,
+      });
+    }
+    return this.#report(session, agentId);
+  }
+
+  /** The key may have been taken by somebody who knew it beforehand, and would get all that the agent calls. Throws `CONTRACT_INVALID`. */
+  async #checkOwn(agentId: string, sessionKey: string): Promise<void> {
+    const there = await this.#backend.sessions.read(agentId);
+    if (there?.parent !== sessionKey || there.kind !== 'worker') throw sessionTaken(agentId);
+  }
+
+  /** Those that count, by name. */
+  async #open(sessionKey: string): Promise<string> {
+    const { agents } = this.#backend;
+    const agentIds = await agents.list(sessionKey);
+    const reports = await Promise.all(agentIds.map((agentId) => agents.read(agentId, sessionKey)));
+    return reports
+      .flatMap((report) => (report === undefined || report.state === 'closed' ? [] : report.agentId))
+      .join(', ');
+  }
+
+  async #tell({ callId, session }: AgentCaller, agentId: string, message: AgentMessage): Promise<AgentReport> {
+    if (message.message !== undefined) await this.#taint(session, agentId);
+    const told = await this.#backend.agents.tell(agentId, session.sessionKey, callId, message);
+    if (told === 'unknown') throw noAgent(agentId);
+    if (told === 'closed' && message.type !== 'closed')
+      throw new PawlError('NOT_FOUND', `The agent ${agentId} is closed. Spawn another one.`);
+    return this.#report(session, agentId);
+  }
+
+  #look({ session }: AgentCaller, agentIds: readonly string[]): Promise<readonly AgentReport[]> {
+    return Promise.all(agentIds.map((agentId) => this.#report(session, agentId)));
+  }
+
+  async #report({ sessionKey }: SessionRecord, agentId: string): Promise<AgentReport> {
+    const { agents, sessions } = this.#backend;
+    const report = await agents.read(agentId, sessionKey);
+    if (report === undefined) throw noAgent(agentId);
+    const agent = report.output === undefined ? undefined : await sessions.read(agentId);
+    return agent?.taint === undefined ? report : { ...report, tainted: true };
+  }
+
+  /** What the session has seen may stand in what it tells its agent. */
+  async #taint({ sessionKey }: SessionRecord, agentId: string): Promise<void> {
+    const { sessions, ledger } = this.#backend;
+    const { parent } = (await sessions.read(agentId)) ?? {};
+    const { taint } = (await sessions.read(sessionKey)) ?? {};
+    if (parent !== sessionKey || taint === undefined) return;
+    const sources = taint.map(({ source }) => source);
+    await sessions.taint(agentId, sources, await ledger.now());
+  }
+}
+
+function noAgent(agentId: string): PawlError {
+  return new PawlError('NOT_FOUND', `This session has no agent ${JSON.stringify(agentId)}.`);
+}

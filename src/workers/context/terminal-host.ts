@@ -1,0 +1,196 @@
+/**
+ * The terminals of one worker, and the way to those of others. A terminal lives in the worker that ran `exec_command`; a later call
+ * may run anywhere. It finds the owner in Redis and sends the owner what to type; the answer is the report.
+ *
+ * Everything ends with its worker, the owner's record by its time to live.
+ */
+import { randomBytes } from 'node:crypto';
+import type { SandboxPolicy } from '../../shared/config/config.ts';
+import { PawlError, ToolError } from '../../shared/errors/failure.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import type { TerminalReport, TerminalRequest, Terminals } from '../../shared/tools/tool.ts';
+import type { Means } from '../sandbox/isolation.ts';
+import { Terminal } from './terminal.ts';
+import type { TerminalLink } from './remote-terminal.ts';
+
+export interface TerminalLimits {
+  /** Of one worker. */
+  readonly maxTerminals: number;
+  /** Of one session on one worker. */
+  readonly maxPerSession: number;
+  /** A terminal that nobody asked for this long is ended. */
+  readonly idleMs: number;
+}
+
+export const TERMINAL_LIMITS: TerminalLimits = { maxTerminals: 64, maxPerSession: 8, idleMs: 15 * 60_000 };
+
+export interface TerminalHostOptions {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly sandbox?: SandboxPolicy | Means;
+  readonly network?: boolean;
+  /** Without one, terminals are found in this process only. */
+  readonly link?: TerminalLink;
+  readonly limits?: Partial<TerminalLimits>;
+}
+
+/** The call on whose behalf terminals are used. */
+export interface TerminalCaller {
+  readonly callId: string;
+  readonly sessionKey: string;
+  readonly root: string;
+  readonly signal: AbortSignal;
+  /** A person has let what the call starts run outside of the sandbox (C25). */
+  readonly escalated?: boolean;
+}
+
+/** What ends a program: all that may be typed into one that runs outside of the sandbox. A shell there would take any command. */
+const CONTROL = /^[\u0003\u0004]*$/;
+
+interface Held {
+  readonly terminal: Terminal;
+  readonly escalated: boolean;
+  idle: NodeJS.Timeout | undefined;
+}
+
+export class TerminalHost {
+  readonly #options: TerminalHostOptions;
+  readonly #limits: TerminalLimits;
+  readonly #held = new Map<string, Held>();
+  /** Being started: they count already. */
+  readonly #starting = new Map<string, string>();
+  #closed = false;
+
+  constructor(options: TerminalHostOptions) {
+    this.#options = options;
+    this.#limits = { ...TERMINAL_LIMITS, ...options.limits };
+    options.link?.serve((sessionKey, terminalId, chars, waitMs) => this.#write(sessionKey, terminalId, chars, waitMs));
+  }
+
+  open(caller: TerminalCaller): Terminals {
+    return {
+      start: (request) => this.#start(caller, request),
+      write: (terminalId, chars, waitMs) => {
+        const { link } = this.#options;
+        const { sessionKey, signal } = caller;
+        if (this.#held.has(terminalId) || link === undefined)
+          return this.#write(sessionKey, terminalId, chars, waitMs, signal);
+        return link.write({ sessionKey, terminalId, chars, waitMs, signal });
+      },
+    };
+  }
+
+  async #start(caller: TerminalCaller, request: TerminalRequest): Promise<TerminalReport> {
+    const { callId, sessionKey, root, signal, escalated = false } = caller;
+    const { env, network = false, link } = this.#options;
+    const sandbox = escalated ? 'off' : (this.#options.sandbox ?? 'preferred');
+    signal.throwIfAborted();
+    if (this.#closed) throw new PawlError('DRAINED');
+    this.#refuseTooMany(sessionKey);
+    const id = randomBytes(8).toString('hex');
+    this.#starting.set(id, sessionKey);
+    let terminal: Terminal;
+    try {
+      // Before the program does anything: what Redis refuses then has had no effect, and may be tried again.
+      await link?.hold(id, sessionKey);
+      signal.throwIfAborted();
+      terminal = await Terminal.start(id, sessionKey, { root, callId, env, sandbox, network }, request);
+      this.#held.set(id, { terminal, escalated, idle: undefined });
+    } catch (error) {
+      link?.drop(id);
+      throw error;
+    } finally {
+      this.#starting.delete(id);
+    }
+    try {
+      if (this.#closed) throw new PawlError('DRAINED');
+      const report = await terminal.report(request.waitMs, signal);
+      if (report.state.kind === 'ended') this.#forget(id);
+      else this.#rest(id);
+      return report;
+    } catch (error) {
+      await this.#end(id);
+      throw error;
+    }
+  }
+
+  #refuseTooMany(sessionKey: string): void {
+    const { maxTerminals, maxPerSession } = this.#limits;
+    const mine = [...this.#held.values()].filter(({ terminal }) => terminal.sessionKey === sessionKey);
+    const starting = [...this.#starting.values()].filter((key) => key === sessionKey).length;
+    const full = this.#held.size + this.#starting.size >= maxTerminals;
+    if (!full && mine.length + starting < maxPerSession) return;
+    const open = mine.map(({ terminal }) => `${terminal.id} (${startOf(terminal.cmd, 60)})`).join(', ');
+    throw new ToolError(
+      full
+        ? `This worker has ${maxTerminals} programs in terminals already.`
+        : `This session has ${maxPerSession} programs in terminals already: ${open}. End one of them first.`,
+      { code: 'TOO_MANY_TERMINALS', nothingHappened: true },
+    );
+  }
+
+  async #write(
+    sessionKey: string,
+    terminalId: string,
+    chars: string,
+    waitMs: number,
+    signal?: AbortSignal,
+  ): Promise<TerminalReport> {
+    const held = this.#held.get(terminalId);
+    if (held === undefined || held.terminal.sessionKey !== sessionKey) throw noTerminal(terminalId);
+    if (held.escalated && !CONTROL.test(chars))
+      throw new PawlError(
+        'PERMISSION_DENIED',
+        'A person let this command run outside of the sandbox, and nobody let it be told more: only Ctrl-C and Ctrl-D ("\\u0003", "\\u0004") can be typed. Ask for another command with exec_command.',
+      );
+    clearTimeout(held.idle);
+    try {
+      // What has ended takes no input, but its last output is still to be had.
+      if (held.terminal.running) held.terminal.write(chars);
+      const report = await held.terminal.report(waitMs, signal);
+      if (report.state.kind === 'ended') this.#forget(terminalId);
+      return report;
+    } finally {
+      this.#rest(terminalId);
+    }
+  }
+
+  /** From now on nobody asks for it: after a while it is ended, or, ended by itself, forgotten. */
+  #rest(terminalId: string): void {
+    const held = this.#held.get(terminalId);
+    if (held === undefined) return;
+    clearTimeout(held.idle);
+    held.idle = setTimeout(() => void this.#end(terminalId), this.#limits.idleMs).unref();
+  }
+
+  #forget(terminalId: string): void {
+    clearTimeout(this.#held.get(terminalId)?.idle);
+    this.#held.delete(terminalId);
+    this.#options.link?.drop(terminalId);
+  }
+
+  async #end(terminalId: string): Promise<void> {
+    const terminal = this.#held.get(terminalId)?.terminal;
+    this.#forget(terminalId);
+    terminal?.kill();
+    await terminal?.ended;
+  }
+
+  /** The session was closed. */
+  endSession(sessionKey: string): void {
+    for (const { terminal } of this.#held.values()) if (terminal.sessionKey === sessionKey) void this.#end(terminal.id);
+  }
+
+  /** Ends all terminals. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await Promise.all([...this.#held.keys()].map((id) => this.#end(id)));
+    await this.#options.link?.close();
+  }
+}
+
+export function noTerminal(terminalId: string): PawlError {
+  return new PawlError(
+    'NOT_FOUND',
+    `This session has no terminal ${JSON.stringify(terminalId)}: it has ended, was left alone for too long, or its worker has stopped. Start the command again.`,
+  );
+}

@@ -1,0 +1,213 @@
+/** One program that goes on between calls, with what it wrote since somebody last looked. */
+
+import type { Readable, Writable } from 'node:stream';
+import { StringDecoder } from 'node:string_decoder';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { endOf, startOf } from '../../shared/util/text/text-cut.ts';
+import type { TerminalReport, TerminalRequest } from '../../shared/tools/tool.ts';
+import { type ProcessesOptions, prepareProgram } from './processes.ts';
+import { openPseudoTerminal } from '../sandbox/pseudo-terminal.ts';
+import { startTree, type TreeExit } from '../sandbox/process-tree.ts';
+
+/** Of the output between two reports its beginning and its end are kept, this much of each. */
+const KEPT_CHARACTERS = 32 * 1024;
+
+const OUTPUT_GRACE_MS = 500;
+
+/** A terminal makes a signal of the one and the end of the input of the other. On pipes that is for us to do. */
+const CTRL_C = '\u0003';
+const CTRL_D = '\u0004';
+const KILLED: TreeExit = { exitCode: null, signal: 'SIGKILL', timedOut: false };
+
+/** For people at a terminal programs page, colour and redraw: a model reads lines. */
+const PLAIN = { TERM: 'dumb', NO_COLOR: '1', PAGER: 'cat', GIT_PAGER: 'cat' };
+
+export class Terminal {
+  readonly id: string;
+  readonly sessionKey: string;
+  readonly cmd: string;
+  /** Settles when nothing of the program's tree is left. */
+  readonly ended: Promise<void>;
+  readonly #input: Writable;
+  readonly #tty: boolean;
+  #isInterrupted = false;
+  readonly #output = new Output();
+  readonly #cut = new AbortController();
+  readonly #armed: Promise<void>;
+  #exit: TreeExit | undefined;
+  #failure: unknown;
+
+  /** Throws as `Processes.run` does, `CONFIGURATION` where there are no terminals. */
+  static async start(
+    id: string,
+    sessionKey: string,
+    options: Omit<ProcessesOptions, 'signal'>,
+    request: TerminalRequest,
+  ): Promise<Terminal> {
+    const tty = request.tty ?? true;
+    const env = { ...(tty ? PLAIN : {}), ...request.env };
+    const { sandbox, launch, environment } = await prepareProgram(options, { ...request, env });
+    const terminal = new Terminal(id, sessionKey, request.argv.join(' '), tty, (signal) => {
+      const common = { environment, name: request.argv[0], timeoutMs: request.timeoutMs, signal };
+      if (!tty) {
+        const streams = { stdin: 'pipe', stdout: 'pipe', stderr: 'pipe' } as const;
+        const tree = startTree(sandbox, { ...common, launch, streams });
+        const outputs = [tree.stdout, tree.stderr] as readonly Readable[];
+        return { input: tree.stdin as Writable, outputs, exit: tree.ended, armed: tree.armed };
+      }
+      const { input, output, programEnd, releaseProgramEnd } = openPseudoTerminal();
+      try {
+        const streams = { stdin: programEnd, stdout: programEnd, stderr: programEnd };
+        const tree = startTree(sandbox, { ...common, launch: { ...launch, terminal: true }, streams });
+        return { input, outputs: [output], exit: tree.ended, armed: tree.armed };
+      } catch (error) {
+        input.destroy();
+        throw error;
+      } finally {
+        releaseProgramEnd();
+      }
+    });
+    await terminal.#armed;
+    return terminal;
+  }
+
+  private constructor(
+    id: string,
+    sessionKey: string,
+    cmd: string,
+    tty: boolean,
+    start: (signal: AbortSignal) => {
+      readonly input: Writable;
+      readonly outputs: readonly Readable[];
+      readonly exit: Promise<TreeExit>;
+      readonly armed: Promise<void>;
+    },
+  ) {
+    this.id = id;
+    this.sessionKey = sessionKey;
+    this.cmd = cmd;
+    this.#tty = tty;
+    const { input, outputs, exit: treeExit, armed } = start(this.#cut.signal);
+    this.#armed = armed;
+    const exit = treeExit.catch((error: unknown) => {
+      if (this.#isInterrupted) return KILLED;
+      throw error;
+    });
+    this.#input = input;
+    // A terminal whose program has ended fails to be written and read: the exit tells.
+    input.on('error', () => undefined);
+    const read = outputs.map((output) => this.#collect(output));
+    // A process that escaped may hold the other end open.
+    const patience = exit.then(() => setTimeout(() => outputs.map((output) => output.destroy()), OUTPUT_GRACE_MS));
+    this.ended = Promise.all([exit, ...read])
+      .then(
+        ([end]) => {
+          this.#exit = end;
+        },
+        (error: unknown) => {
+          this.#failure = error;
+        },
+      )
+      .finally(() => {
+        input.destroy();
+        patience.then(clearTimeout, () => undefined);
+      });
+  }
+
+  /** Resolves when the output is complete. */
+  #collect(output: Readable): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const decoder = new StringDecoder('utf8');
+    output.on('data', (chunk: Buffer) => this.#output.add(decoder.write(chunk)));
+    output.on('error', () => resolve());
+    output.on('close', () => resolve());
+    return promise;
+  }
+
+  get running(): boolean {
+    return this.#exit === undefined && this.#failure === undefined;
+  }
+
+  /** Throws `PRECONDITION_FAILED` where its input has ended. */
+  write(chars: string): void {
+    if (!this.#tty && chars === CTRL_C) {
+      this.#isInterrupted = true;
+      this.kill();
+      return;
+    }
+    if (chars !== '' && this.#input.writableEnded)
+      throw new PawlError(
+        'PRECONDITION_FAILED',
+        'The input of this command was ended with Ctrl-D; nothing was typed. Only Ctrl-C ("\\u0003") can be typed now.',
+      );
+    const endsInput = !this.#tty && chars.endsWith(CTRL_D);
+    const text = endsInput ? chars.slice(0, -CTRL_D.length) : chars;
+    if (text !== '') this.#input.write(text);
+    if (endsInput) this.#input.end();
+  }
+
+  /**
+   * Takes what was written since the last report, when the program ends or `waitMs` later. Throws why it was not started.
+   */
+  async report(waitMs: number, signal?: AbortSignal): Promise<TerminalReport> {
+    await settledWithin(this.ended, waitMs, signal);
+    if (this.#failure !== undefined) throw this.#failure;
+    const { output, droppedBytes } = this.#output.take();
+    const exit = this.#exit;
+    const state: TerminalReport['state'] =
+      exit === undefined ? { kind: 'running', terminalId: this.id } : { kind: 'ended', ...exit };
+    return { output, droppedBytes, state };
+  }
+
+  /** Kills the tree. `ended` tells when it is gone. */
+  kill(): void {
+    this.#cut.abort(new Error('The terminal was closed.'));
+  }
+}
+
+/** The beginning and the end of a text of any length. */
+class Output {
+  #beginning = '';
+  #end = '';
+  #droppedBytes = 0;
+
+  add(text: string): void {
+    const beginning = this.#end === '' ? startOf(text, KEPT_CHARACTERS - this.#beginning.length) : '';
+    this.#beginning += beginning;
+    this.#end += text.slice(beginning.length);
+    // Cut now and then, not at every character.
+    if (this.#end.length > 2 * KEPT_CHARACTERS) this.#cut();
+  }
+
+  #cut(): void {
+    const end = endOf(this.#end, KEPT_CHARACTERS);
+    this.#droppedBytes += Buffer.byteLength(this.#end.slice(0, this.#end.length - end.length));
+    this.#end = end;
+  }
+
+  take(): { readonly output: string; readonly droppedBytes: number } {
+    if (this.#end.length > KEPT_CHARACTERS) this.#cut();
+    const droppedBytes = this.#droppedBytes;
+    const mark = droppedBytes === 0 ? '' : `\n[truncated: ${droppedBytes} bytes are left out here]\n`;
+    const output = `${this.#beginning}${mark}${this.#end}`.toWellFormed();
+    this.#beginning = '';
+    this.#end = '';
+    this.#droppedBytes = 0;
+    return { output, droppedBytes };
+  }
+}
+
+/** Resolves when `promise` has settled, or after `limitMs`. Rejects with the signal's reason. */
+async function settledWithin(promise: Promise<void>, limitMs: number, signal?: AbortSignal): Promise<void> {
+  signal?.throwIfAborted();
+  const { promise: limit, resolve, reject } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, limitMs);
+  const onAbort = () => reject(signal?.reason);
+  signal?.addEventListener('abort', onAbort, { once: true });
+  try {
+    await Promise.race([promise, limit]);
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', onAbort);
+  }
+}

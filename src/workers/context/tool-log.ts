@@ -1,0 +1,19 @@
+/** What a tool says, as a line of the log. Not every tool is checked by a compiler: a slip in a line must not fail its call. */
+import { stackOf } from '../../shared/errors/classify-error.ts';
+
+/** Takes an error in place of the text or of the fields, and the fields before the text, as pino does. */
+export function lineOf(message: unknown, fields: unknown): { readonly text: string; readonly fields: object } {
+  if (typeof message !== 'object' || message === null) return { text: String(message), fields: shown(fields) };
+  const text = typeof fields === 'string' ? fields : message instanceof Error ? message.message : '';
+  return { text, fields: shown(message) };
+}
+
+/** JSON says {} for an error: its stack says what went wrong. */
+function shown(fields: unknown): object {
+  if (fields === undefined || fields === null) return {};
+  if (fields instanceof Error) return { error: stackOf(fields) };
+  if (typeof fields !== 'object') return { fields };
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, value]) => [name, value instanceof Error ? stackOf(value) : value]),
+  );
+}

@@ -1,0 +1,31 @@
+/** Runs a tool's `compensate` in the place of its `run` (I18). */
+import { type CompensatedCall, checkCompensation, compensated, recordedResult } from '../../shared/calls/compensation.ts';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { AnyTool } from '../../shared/tools/tool.ts';
+import { answerFault } from '../../shared/tools/tool-answers.ts';
+import type { Begun, RegisteredTool } from '../attempt/attempt-state.ts';
+
+/** The tool as a call means it. Throws `CALL_NOT_COMPENSABLE` and `UNKNOWN_CALL` for a call that undoes what it may not. */
+export async function meantTool(
+  { envelope, registered }: Begun,
+  callOf: ((callId: string) => Promise<CompensatedCall | undefined>) | undefined,
+): Promise<Pick<RegisteredTool, 'tool' | 'validateOutput'>> {
+  const callId = compensated(envelope);
+  if (callId === undefined) return registered;
+  const call = await callOf?.(callId);
+  if (call === undefined) throw new PawlError('UNKNOWN_CALL', `There is no record of the call ${callId} any more.`);
+  checkCompensation(envelope, call);
+  const { compensate, probe: _, ready: __, ...tool }: AnyTool = registered.tool;
+  if (compensate === undefined)
+    throw new PawlError('CALL_NOT_COMPENSABLE', `${tool.name} has no compensate: nothing can undo its calls.`);
+  const result = recordedResult(call.outcome ?? {});
+  const undoing: AnyTool = {
+    ...tool,
+    run: async (params, ctx) => {
+      const fault = answerFault('compensate', tool.name, await compensate(params, result, ctx));
+      if (fault !== undefined) throw new PawlError('RESULT_INVALID', fault);
+      return { output: { compensated: callId }, display: `undid ${callId}` };
+    },
+  };
+  return { tool: undoing, validateOutput: undefined };
+}

@@ -1,0 +1,295 @@
+/**
+ * judge: settle, try again later, hand back, or leave it to others.
+ */
+import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
+import { leftInDoubt, settlementOfAborted } from '../../shared/calls/call-state.ts';
+import { classify } from '../../shared/errors/classify-error.ts';
+import { type Failure, failureOf, type PawlError } from '../../shared/errors/failure.ts';
+import { isLong, jsonText } from '../../shared/util/json/json-stream.ts';
+import type { LargeText } from '../../shared/util/json/large-json.ts';
+import { bringsTaint, longOutcomeText, type Outcome } from '../../shared/calls/outcome.ts';
+import { redact, secretsIn, secretsOf } from '../../shared/errors/redaction.ts';
+import { decideRetry, mayRunAgain } from '../../shared/retries/retry.ts';
+import { RETRY_BUDGET_EXHAUSTED } from '../../shared/retries/retry-budget.ts';
+import { qualifiedName, type ToolResult } from '../../shared/tools/tool.ts';
+import { resultMetadata } from '../../shared/tools/tool-result.ts';
+import type { Ending, Evidence } from './run-tool.ts';
+import type { AttemptHooks } from './attempt-hooks.ts';
+import { allParams, attemptsWith, type Begun, isAnswerable, nowMs, outcomeBase, remainingMs } from '../attempt/attempt-state.ts';
+import { type Counted, count, needsConsensus, nextVoters, split } from './consensus.ts';
+import type { ExecuteParts } from './executor-deps.ts';
+import type { FleetCircuits } from '../circuits/fleet-circuit.ts';
+import { type FailureDetails, patiently, type Settler, type Verdict } from './settle-call.ts';
+import { tellShadow } from './shadow-mode.ts';
+
+type Unsuccessful = Exclude<Ending, { readonly kind: 'value' }>;
+
+/** A result, and the text of the outcome that its call ends with. */
+interface Worded {
+  readonly kind: 'value';
+  readonly result: ToolResult<unknown>;
+  readonly outcome: Outcome;
+  readonly outcomeJson: string | LargeText;
+}
+
+/** An ending whose result, if it has one, can be kept. */
+export type WordedEnding = Unsuccessful | Worded;
+
+/** Ends attempts: every way in which one can, and what it means for the call. */
+export class Judge {
+  readonly #parts: ExecuteParts;
+  readonly #circuits: FleetCircuits;
+  readonly #settler: Settler;
+  readonly #hooks: AttemptHooks;
+  /** Of this process. */
+  readonly #secrets: readonly string[];
+
+  constructor(parts: ExecuteParts, circuits: FleetCircuits, settler: Settler, hooks: AttemptHooks) {
+    this.#parts = parts;
+    this.#circuits = circuits;
+    this.#settler = settler;
+    this.#hooks = hooks;
+    this.#secrets = secretsOf(parts.settings, parts.environment);
+  }
+
+  /** A result as its caller will have it. One that JSON cannot say, or that is too large, is a failure of its tool. */
+  async word(begun: Begun, ending: Ending, diff: string): Promise<WordedEnding> {
+    if (ending.kind !== 'value') return ending;
+    const { registered, policy } = begun;
+    const outcome = successOutcome(begun, ending.result, diff);
+    const maxBytes = policy.maxResultBytes ?? registered.tool.maxResultBytes;
+    try {
+      const outcomeJson = isLong(outcome) ? await longOutcomeText(outcome, maxBytes) : shortText(outcome, maxBytes);
+      if (outcomeJson !== undefined) return { kind: 'value', result: ending.result, outcome, outcomeJson };
+    } catch (error) {
+      const message = `The output of ${registered.tool.name} cannot be said in JSON: ${classify(error).message}`;
+      return { kind: 'failure', failure: failureOf('RESULT_INVALID', message) };
+    }
+    const message = `The result of ${registered.tool.name} is larger than the ${maxBytes} bytes that are allowed.`;
+    return { kind: 'failure', failure: failureOf('RESULT_TOO_LARGE', message) };
+  }
+
+  decide(begun: Begun, ending: WordedEnding): Promise<Verdict> {
+    switch (ending.kind) {
+      case 'value':
+        return this.#accept(begun, ending);
+      case 'failure':
+        return this.#failed(begun, ending.failure);
+      case 'aborted':
+        return this.interrupted(begun, ending.reason, ending.evidence);
+    }
+  }
+
+  async #accept(begun: Begun, worded: Worded): Promise<Verdict> {
+    if (this.#parts.isAlone === true || !needsConsensus(begun.registered.tool)) return this.succeed(begun, worded);
+    let counted: Counted;
+    try {
+      counted = await count(begun, worded.result, this.#parts.schedule);
+    } catch (error) {
+      return this.#failed(
+        begun,
+        failureOf('RESULT_INVALID', `The result cannot be compared: ${classify(error).message}`),
+      );
+    }
+    begun.running.vote = counted.vote.digest;
+    switch (counted.kind) {
+      case 'agreed':
+        return this.succeed(begun, worded);
+      case 'split':
+        return this.fail(begun, split(counted.votes), { status: 'error', ran: true });
+      case 'open': {
+        const next = nextVoters(begun, counted.votes, this.#parts.othersWith?.(begun.registered.tool));
+        await this.#patiently(begun, () => this.#circuits.release(begun.circuit));
+        const verdict = await this.#settler.postpone(begun, 'queued', attemptsWith(begun, undefined), 0);
+        return next !== undefined && verdict.kind === 'handed-back' ? next : verdict;
+      }
+    }
+  }
+
+  async succeed(begun: Begun, { outcome, outcomeJson }: Worded): Promise<Verdict> {
+    const { registered, circuit } = begun;
+    if (!(await this.#tainted(begun, bringsTaint(outcome, registered.tool)))) return { kind: 'abandoned' };
+    const sample = await this.#patiently(begun, () => this.#circuits.succeeded(circuit, begun.running));
+    this.#tellEnd(begun, outcome);
+    return this.#settler.succeed(begun, outcome, outcomeJson, sample);
+  }
+
+  /** The attempt failed by itself: count it, then try again or give up. */
+  async #failed(begun: Begun, failure: Failure): Promise<Verdict> {
+    const { callId, envelope, started, attempt, registered, modes } = begun;
+    begun.trace?.failed(failure);
+    const { nodeCircuits, othersWith = () => [] } = this.#parts;
+    // A probe answers for all.
+    const alone =
+      begun.circuit.probe === undefined &&
+      nodeCircuits.failsInARow(qualifiedName(registered.tool), begun.circuit.policy) &&
+      othersWith(registered.tool).length > 0;
+    const sample = alone ? { ...failure, againstCircuit: false } : failure;
+    const counted = await this.#patiently(begun, () => this.#circuits.failed(begun.circuit, sample));
+    const circuitState = counted ?? begun.circuit.seen.state;
+    // Votes are none.
+    const tries = started.earlier.filter(({ vote }) => vote === undefined);
+    const decision = decideRetry(
+      {
+        failure,
+        effects: registered.tool.effects,
+        attempt: attempt - started.earlier.length + tries.length,
+        // Not from when it was first looked at: waiting for a slot, or for what it is about, is no try.
+        elapsedMs: nowMs(begun) - (tries[0]?.startedAtMs ?? started.nowMs),
+        remainingMs: remainingMs(begun),
+        expectedRetrySafe: envelope.payload.callHints?.expectedRetrySafe ?? false,
+        // A circuit that only observes refuses no retry either.
+        circuitState: modes.circuits === 'on' ? circuitState : 'CLOSED',
+      },
+      begun.retry,
+      this.#parts.random,
+    );
+    if (decision.kind === 'stop') {
+      const details = { status: decision.status, ran: true, breakerState: circuitState };
+      return this.#settleFailure(begun, failure, details);
+    }
+    if (modes.retry !== 'on') {
+      tellShadow(this.#parts, modes.retry, { callId, envelope, attempt }, 'retried', failure.code);
+      const status = failure.class === 'timeout' ? 'timeout' : 'retriable_error';
+      return this.#settleFailure(begun, failure, { status, ran: true, breakerState: circuitState });
+    }
+    const { delayMs } = decision;
+    if (!(await this.#hooks.mayRetry(begun, failure, delayMs)))
+      return this.#settleFailure(begun, failure, { status: 'retry_exhausted', ran: true, breakerState: circuitState });
+    const verdict = await this.#settler.postpone(
+      begun,
+      'waiting-retry',
+      attemptsWith(begun, failure, delayMs),
+      delayMs,
+      {
+        event: { type: 'retrying', callId, attempt, delayMs, reasonCode: failure.code },
+        refused: () => this.#refuseRetry(begun, failure, circuitState),
+      },
+    );
+    if (verdict.kind === 'later')
+      this.#parts.onEvent({ type: 'tool_call_retry', callId, envelope, attempt, delayMs, errorCode: failure.code });
+    return verdict;
+  }
+
+  /** The tool's calls have used up their retries together: the call ends with its last failure. */
+  #refuseRetry(begun: Begun, failure: Failure, breakerState: CircuitState): Promise<Verdict> {
+    const { callId, envelope, attempt, allowance } = begun;
+    const { bucket } = allowance;
+    this.#parts.onEvent({
+      type: 'tool_call_retry_refused',
+      callId,
+      envelope,
+      attempt,
+      errorCode: failure.code,
+      bucket,
+    });
+    const status = failure.class === 'timeout' ? 'timeout' : 'retry_exhausted';
+    const message = `${failure.message} (not tried again: ${RETRY_BUDGET_EXHAUSTED})`;
+    return this.#settleFailure(begun, { ...failure, message }, { status, ran: true, breakerState });
+  }
+
+  /**
+   * The attempt was ended from outside. `evidence` says what is known of its effect: the code was not reached, the tool proved
+   * that nothing happened, or nothing is known.
+   */
+  async interrupted(begun: Begun, reason: PawlError, evidence: Evidence): Promise<Verdict> {
+    const { effects } = begun.registered.tool;
+    const { started, envelope } = begun;
+    const nothingHappened = evidence === 'proven' || (evidence === 'not-run' && !started.takenOver);
+    const failure = { ...failureOf(reason.code, reason.message), nothingHappened };
+    const ran = evidence !== 'not-run';
+    switch (reason.code) {
+      case 'LEASE_LOST':
+        // An attempt that never came to the tool's code leaves no doubt, and no blame, if Redis can be told in time.
+        if (!ran) await this.#settler.release(begun);
+        // Otherwise the worker that takes the job over finds an attempt without a record, and knows what to do with it.
+        return { kind: 'abandoned' };
+      case 'CANCELLED':
+        return this.fail(begun, failure, {
+          status: 'error',
+          ran,
+          settlement: settlementOfAborted(effects, nothingHappened && !leftInDoubt(started.earlier)),
+        });
+      case 'DRAINED': {
+        if (isAnswerable(begun.registered) && ran && !nothingHappened) return { kind: 'abandoned' };
+        const expectedRetrySafe = envelope.payload.callHints?.expectedRetrySafe ?? false;
+        // What the attempt did not reach, or did not decide, is left as it was to the next one.
+        const again = !ran || mayRunAgain({ failure, effects, expectedRetrySafe });
+        if (!again) return this.fail(begun, failureOf('OUTCOME_UNKNOWN'), { status: 'error', ran: true });
+        await this.#patiently(begun, () => this.#circuits.release(begun.circuit));
+        return this.#settler.postpone(begun, 'queued', started.earlier, 0);
+      }
+      default:
+        return this.#failed(begun, failure);
+    }
+  }
+
+  /** Ends a call whose code this attempt did not reach. */
+  giveUp(begun: Begun, failure: Failure): Promise<Verdict> {
+    return this.fail(begun, failure, { status: 'error', ran: false });
+  }
+
+  /** Ends a call with an error that says nothing about the service behind the tool. */
+  async fail(begun: Begun, failure: Failure, details: FailureDetails): Promise<Verdict> {
+    await this.#patiently(begun, () => this.#circuits.release(begun.circuit));
+    return this.#settleFailure(begun, failure, details);
+  }
+
+  async #settleFailure(begun: Begun, raw: Failure, details: FailureDetails): Promise<Verdict> {
+    const outside = details.ran && begun.registered.tool.annotations.openWorldHint === true;
+    if (!(await this.#tainted(begun, outside))) return { kind: 'abandoned' };
+    const failure = withoutSecrets(raw, [...secretsIn(allParams(begun)), ...this.#secrets]);
+    const ending = this.#settler.failing(begun, failure, details);
+    this.#tellEnd(begun, { ...ending.outcome, attempts: begun.attempt });
+    return this.#settler.fail(begun, ending);
+  }
+
+  /** Before anybody can read what came from outside, the session is marked (I23). False when the lease was lost over it. */
+  async #tainted(begun: Begun, outside: boolean): Promise<boolean> {
+    const { taint, log, schedule } = this.#parts;
+    if (!outside || taint === undefined) return true;
+    const { envelope, registered, running } = begun;
+    const mark = async () => {
+      await taint(envelope.target.sessionKey, qualifiedName(registered.tool), nowMs(begun));
+      return true;
+    };
+    return (await patiently(mark, running, log, schedule)) === true;
+  }
+
+  /** What the tool came to is not lost because Redis cannot take a word on its circuit now. */
+  #patiently<T>({ running }: Begun, write: () => Promise<T>): Promise<T | undefined> {
+    return patiently(write, running, this.#parts.log, this.#parts.schedule);
+  }
+
+  #tellEnd(begun: Begun, outcome: Outcome): void {
+    const { callId, envelope, attempt, started } = begun;
+    const elapsedMs = nowMs(begun) - started.nowMs;
+    this.#parts.onEvent({ type: 'tool_call_end', callId, envelope, attempt, outcome, elapsedMs });
+  }
+}
+
+/** A tool's message may quote the secrets that it was given (R31). */
+function withoutSecrets(failure: Failure, known: readonly string[]): Failure {
+  if (known.length === 0) return failure;
+  const issues = failure.issues?.map((issue) => ({ ...issue, message: redact(issue.message, known) }));
+  return { ...failure, message: redact(failure.message, known), ...(issues === undefined ? {} : { issues }) };
+}
+
+function successOutcome(begun: Begun, result: ToolResult<unknown>, diff: string): Outcome {
+  const { tool } = begun.registered;
+  const metadata = resultMetadata(result, { outside: tool.annotations.openWorldHint === true, diff });
+  const shownBytes = begun.policy.maxOutputBytes ?? tool.maxOutputBytes;
+  return {
+    ...outcomeBase(begun),
+    status: 'success',
+    attempts: begun.attempt,
+    output: { content: result.output ?? null, ...(Object.keys(metadata).length === 0 ? {} : { metadata }) },
+    ...(shownBytes === undefined ? {} : { shownBytes }),
+  };
+}
+
+/** Undefined when it has more than `maxBytes`. They are not counted where that cannot be. */
+function shortText(outcome: Outcome, maxBytes: number): string | undefined {
+  const text = jsonText(outcome);
+  return text.length * 3 <= maxBytes || Buffer.byteLength(text) <= maxBytes ? text : undefined;
+}

@@ -1,0 +1,232 @@
+/**
+ * The one place that meets a tool's code. Whatever happens there, a value, an exception of any kind, an abort, comes out as a value.
+ */
+import { classify, isToolError, stackOf } from '../../shared/errors/classify-error.ts';
+import { withoutNulls } from '../../shared/model-tools/arguments.ts';
+import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
+import { redact, secretsIn } from '../../shared/errors/redaction.ts';
+import type { RetryPolicy } from '../../shared/retries/retry.ts';
+import type { Validator } from '../../shared/schema/schema.ts';
+import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
+import type { AnyTool, ProbeAnswer, Readiness, ToolContext, ToolResult } from '../../shared/tools/tool.ts';
+import { answerFault } from '../../shared/tools/tool-answers.ts';
+import { normalizeResult } from '../../shared/tools/tool-result.ts';
+import type { RunningAttempt } from '../attempt/running-attempts.ts';
+import { inAttempt } from '../attempt/uncaught-errors.ts';
+
+/** How an attempt's code ended. */
+export type Ending =
+  | { readonly kind: 'value'; readonly result: ToolResult<unknown> }
+  | { readonly kind: 'failure'; readonly failure: Failure }
+  /** Ended from outside: what the tool still made of it, or what is known of its effect. */
+  | {
+      readonly kind: 'aborted';
+      readonly reason: PawlError;
+      readonly result?: ToolResult<unknown>;
+      readonly evidence: Evidence;
+    };
+
+/** A tool that was told to stop and finished all the same: what happened, happened. Whoever has lost the lease has no say. */
+export function lastWord(ending: Ending): Ending {
+  if (ending.kind !== 'aborted' || ending.result === undefined || ending.reason.code === 'LEASE_LOST') return ending;
+  return { kind: 'value', result: ending.result };
+}
+
+/** The attempt's code was not reached, or it proved that nothing had happened, or it can have had its effect. */
+export type Evidence = 'not-run' | 'proven' | 'unknown';
+
+/** A tool that is told to stop has this long to clean up before it is given up. */
+const WIND_DOWN_MS = 2_000;
+
+export interface AttemptOptions {
+  readonly tool: AnyTool;
+  readonly params: unknown;
+  /** The parameters as they were let through, before `parse`. */
+  readonly given?: Readonly<Record<string, unknown>>;
+  /** A person decided on exactly these: nobody may rewrite them. */
+  readonly decided?: boolean;
+  /** Throws `PERMISSION_DENIED` for parameters that policy denies, or would ask a person about. */
+  readonly checkRewritten?: (params: Readonly<Record<string, unknown>>) => void;
+  readonly context: ToolContext;
+  flushProgress(): void;
+  readonly running: RunningAttempt;
+  readonly timeoutMs: number;
+  /** Until the call's deadline. */
+  readonly remainingMs: number | undefined;
+  readonly policy: RetryPolicy;
+  readonly validateOutput: Validator | undefined;
+  readonly log: Logger;
+  /** Of the time limits. Default: the system's timers. */
+  readonly schedule?: Schedule;
+}
+
+export async function runTool(options: AttemptOptions): Promise<Ending> {
+  return conclude(
+    options,
+    () => options.tool.run(options.params, options.context),
+    (value) => toEnding(value, options),
+  );
+}
+
+/** Asks the tool what became of an attempt that left no record; anything but a clear answer is `unknown`. */
+export async function runProbe(options: AttemptOptions): Promise<ProbeAnswer<unknown> & { readonly fault?: string }> {
+  const { tool, running, log } = options;
+  let answer: ProbeAnswer<unknown> = { state: 'unknown' };
+  let fault: string | undefined;
+  const ending = await conclude(
+    options,
+    () => options.tool.probe?.(options.params, options.context),
+    (value) => {
+      fault = answerFault('probe', tool.name, value);
+      if (fault !== undefined) return { kind: 'failure', failure: failureOf('RESULT_INVALID', fault) };
+      const said = value as ProbeAnswer<unknown>;
+      const ending: Ending =
+        said.state === 'done' ? toEnding(said.result, options) : { kind: 'value', result: { output: null } };
+      if (ending.kind === 'failure') fault = ending.failure.message;
+      if (said.state === 'not-done') answer = said;
+      else if (said.state === 'done' && ending.kind === 'value') answer = { state: 'done', result: ending.result };
+      return ending;
+    },
+  );
+  // One that came as the asking was ended from outside is an answer, too.
+  const isHeard = ending.kind === 'value' || (ending.kind === 'aborted' && ending.result !== undefined);
+  if (fault === undefined) return isHeard ? answer : { state: 'unknown' };
+  log.error({ event: 'tool_answer_invalid', callId: running.callId, toolName: tool.name }, fault);
+  return { state: 'unknown', fault };
+}
+
+/** What a tool says of whether its call can go on; a failure and an abort happened before anything did. */
+export type Readied =
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'waiting'; readonly againInMs: number }
+  | Exclude<Ending, { readonly kind: 'value' }>;
+
+/** A tool that wants to be asked again at once is not. */
+const SHORTEST_WAIT_MS = 50;
+
+/** Asks the tool whether what the call waits for has come. */
+export async function askReady(options: AttemptOptions, waitedMs: number): Promise<Readied> {
+  let answer = { ready: true } as Readiness;
+  const ending = await conclude(
+    options,
+    () => options.tool.ready?.(options.params, options.context, waitedMs),
+    (value) => {
+      const fault = answerFault('ready', options.tool.name, value);
+      if (fault !== undefined) return { kind: 'failure', failure: failureOf('RESULT_INVALID', fault) };
+      answer = value as Readiness;
+      return { kind: 'value', result: { output: null } };
+    },
+  );
+  switch (ending.kind) {
+    case 'value':
+      return answer.ready
+        ? { kind: 'ready' }
+        : { kind: 'waiting', againInMs: Math.max(answer.againInMs, SHORTEST_WAIT_MS) };
+    case 'failure':
+      return { kind: 'failure', failure: { ...ending.failure, nothingHappened: true } };
+    case 'aborted':
+      return { kind: 'aborted', reason: ending.reason, evidence: 'not-run' };
+  }
+}
+
+async function conclude(
+  options: AttemptOptions,
+  run: () => unknown,
+  accept: (value: unknown) => Ending,
+): Promise<Ending> {
+  const { running, tool, log } = options;
+  // The process may have stood still since the attempt began: what another worker runs by now does not start here.
+  running.fenceIfSilent();
+  if (running.signal.aborted)
+    return { kind: 'aborted', reason: running.signal.reason as PawlError, evidence: 'not-run' };
+  const stopTimer = startTimer(options);
+  running.acts = 0;
+  const failed = (thrown: unknown): Ending => {
+    const failure = failureAfter(running, thrown, options.policy);
+    // A tool that ends because it was told to, or says itself why it cannot go on, has no defect to look for.
+    if (failure.class === 'tool' && !isToolError(thrown) && !running.signal.aborted)
+      log.error(
+        {
+          event: 'tool_exception',
+          callId: running.callId,
+          toolName: tool.name,
+          stack: redact(stackOf(thrown), secretsIn(options.params)),
+        },
+        'a tool threw',
+      );
+    return { kind: 'failure', failure };
+  };
+  const stray = new Promise<Ending>((resolve) => running.onStray((error) => resolve(failed(error))));
+  // An async function turns a synchronous throw into a rejection, so that both end in one place.
+  // What the tool returned can throw as well, while it is looked at.
+  const own = inAttempt(running, async () => run())
+    .then(accept)
+    .catch(failed);
+  const finished = Promise.race([own, stray]);
+  const abort = aborted(running.signal);
+  try {
+    const reason = await Promise.race([finished.then(() => undefined), abort.reason]);
+    if (reason === undefined && !running.signal.aborted) return await finished;
+    return await windDown(finished, (reason ?? running.signal.reason) as PawlError, options.schedule);
+  } finally {
+    stopTimer();
+    abort.stop();
+    options.flushProgress();
+  }
+}
+
+/** What an error proves, it proves of the step that failed; a tool that throws a `ToolError` speaks of all that it did. */
+function failureAfter({ acts }: RunningAttempt, thrown: unknown, policy: RetryPolicy): Failure {
+  const failure = classify(thrown, policy);
+  if (acts === 0 || !failure.nothingHappened || isToolError(thrown)) return failure;
+  return { ...failure, nothingHappened: false };
+}
+
+/** The tool was told to stop: what it says within a moment still counts. */
+async function windDown(
+  finished: Promise<Ending>,
+  reason: PawlError,
+  schedule: Schedule = systemSchedule,
+): Promise<Ending> {
+  const { promise: limit, resolve: giveUp } = Promise.withResolvers<undefined>();
+  const stopTimer = schedule(() => giveUp(undefined), WIND_DOWN_MS);
+  const last = await Promise.race([finished, limit]);
+  stopTimer();
+  if (last?.kind === 'value') return { kind: 'aborted', reason, result: last.result, evidence: 'unknown' };
+  const proven = last?.kind === 'failure' && last.failure.nothingHappened && last.failure.code !== reason.code;
+  return { kind: 'aborted', reason, evidence: proven ? 'proven' : 'unknown' };
+}
+
+function aborted(signal: AbortSignal): { readonly reason: Promise<PawlError>; stop(): void } {
+  const { promise, resolve } = Promise.withResolvers<PawlError>();
+  const listener = () => resolve(signal.reason as PawlError);
+  if (signal.aborted) listener();
+  else signal.addEventListener('abort', listener, { once: true });
+  return { reason: promise, stop: () => signal.removeEventListener('abort', listener) };
+}
+
+function startTimer({ running, timeoutMs, remainingMs, schedule = systemSchedule }: AttemptOptions): () => void {
+  const limitMs = Math.min(timeoutMs, remainingMs ?? timeoutMs);
+  const reason = () => new PawlError('TIMEOUT', `The tool did not finish within ${Math.round(limitMs)} ms.`);
+  return schedule(() => running.abort(reason()), limitMs);
+}
+
+/** What a tool returned, or a hook in its place, as an ending: normalised, and checked against the output's schema. */
+export function toEnding(
+  value: unknown,
+  { tool, validateOutput }: Pick<AttemptOptions, 'tool' | 'validateOutput'>,
+): Ending {
+  const invalid = (message: string): Ending => ({ kind: 'failure', failure: failureOf('RESULT_INVALID', message) });
+  const result = normalizeResult(tool.name, value);
+  if (typeof result === 'string') return invalid(result);
+  const issues = validateOutput?.(result.output) ?? [];
+  if (issues.length === 0) return { kind: 'value', result };
+  // The tool has run: an output that fits but for null in the place of what may be absent is not refused.
+  const output = withoutNulls(tool.outputSchema ?? {}, result.output);
+  if (output !== result.output && validateOutput?.(output).length === 0)
+    return { kind: 'value', result: { ...result, output } };
+  return invalid(
+    `The output of ${tool.name} does not match its schema: ${issues.map((issue) => `${issue.path || 'output'}: ${issue.message}`).join('; ')}.`,
+  );
+}

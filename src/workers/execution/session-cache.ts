@@ -1,0 +1,27 @@
+import type { SessionRecord } from '../../shared/sessions/session.ts';
+import { SessionCache } from '../../shared/store/sessions/session-cache.ts';
+import type { Sessions } from '../../shared/store/sessions/sessions.ts';
+
+const MAX_SESSIONS = 5_000;
+
+/** The sessions of the calls that this worker runs. */
+export class KnownSessions extends SessionCache {
+  readonly #records: Sessions;
+
+  constructor(records: Sessions) {
+    super(MAX_SESSIONS);
+    this.#records = records;
+  }
+
+  async of(sessionKey: string): Promise<SessionRecord | undefined> {
+    return this.get(sessionKey) ?? this.keep(sessionKey, () => this.#records.read(sessionKey));
+  }
+
+  /** Writes down that a session has seen what a tool brought from outside. */
+  async taint(sessionKey: string, source: string, atMs: number): Promise<void> {
+    const known = await this.of(sessionKey);
+    if (known === undefined || known.taint?.some((seen) => seen.source === source) === true) return;
+    await this.#records.taint(sessionKey, [source], atMs);
+    this.forget(sessionKey);
+  }
+}

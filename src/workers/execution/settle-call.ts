@@ -1,0 +1,265 @@
+/**
+ * The writing end of an attempt: the outcome of its call, or word that there will be another attempt. One script each, which
+ * only the newest fence may run, again and again while Redis cannot take it and the lease still holds.
+ */
+import type { CircuitState } from '../../shared/circuits/circuit-breaker.ts';
+import {
+  type AttemptRecord,
+  type CallState,
+  isKeptLong,
+  leftInDoubt,
+  lifeOfFailure,
+  type RecordLife,
+  type Settlement,
+  settlementOfAborted,
+} from '../../shared/calls/call-state.ts';
+import { classify } from '../../shared/errors/classify-error.ts';
+import { lifeOfUnstarted } from '../../shared/calls/compensation.ts';
+import type { Settings, ToolPolicy } from '../../shared/config/config.ts';
+import type { Effects } from '../../shared/retries/effects.ts';
+import { type Failure, failureOf, PawlError } from '../../shared/errors/failure.ts';
+import type { Logger } from '../../shared/telemetry/log.ts';
+import { doubtful, type FailureStatus, isUnresolved, type Outcome, resultError, stateOf } from '../../shared/calls/outcome.ts';
+import type { CallLedger } from '../../shared/store/ports.ts';
+import type { Settle, WriteAnswer } from '../../shared/store/calls/settle.ts';
+import { type Schedule, systemSchedule } from '../../shared/util/time.ts';
+import { attemptsWith, type Begun, outcomeBase } from '../attempt/attempt-state.ts';
+import type { RunningAttempt } from '../attempt/running-attempts.ts';
+
+/** What became of the job. The queue's part in it is the worker's business. */
+export type Verdict =
+  | {
+      readonly kind: 'finished';
+      readonly outcome: Outcome;
+      /** Still to be written, together with the end of the job. */
+      readonly unwritten?: Settle;
+    }
+  /** Nothing to do for this job any more. */
+  | { readonly kind: 'dropped' }
+  | { readonly kind: 'later'; readonly delayMs: number }
+  /** It waits for its turn at a resource, `delayMs` at most: whoever gives up a turn wakes it. */
+  | { readonly kind: 'turn'; readonly delayMs: number }
+  /** It waits for what its tool waits for, `delayMs` at most. Once its job is put aside, it is asked again. */
+  | { readonly kind: 'waiting'; readonly delayMs: number; isReady(): Promise<boolean> }
+  /** For workers that have what the call needs, by their IDs. */
+  | { readonly kind: 'passed-on'; readonly need: string; readonly others: readonly string[] }
+  /** Back to the queue at once, for another worker. */
+  | { readonly kind: 'handed-back' }
+  /** This worker must not touch the job again: others will notice and recover it. `fenced`: a newer attempt holds the call. */
+  | { readonly kind: 'abandoned'; readonly fenced?: boolean };
+
+/** A step's answer: go on with a value, or the job's end. */
+export type Step<T> = { readonly go: T } | { readonly end: Verdict };
+
+const WRITE_AGAIN_MS = 250;
+
+export interface FailureDetails {
+  readonly status: FailureStatus;
+  /** False when the tool's code was not reached, so that the attempt does not count. */
+  readonly ran: boolean;
+  readonly breakerState?: CircuitState;
+  readonly settlement?: Settlement;
+}
+
+/** What of a tool says how long its calls are kept, and what is told of one that may have had its effect. */
+export interface KeptTool {
+  readonly policy: ToolPolicy;
+  readonly effects: Effects;
+  /** The caller vouches that a second run does no harm. */
+  readonly expectedRetrySafe?: boolean;
+}
+
+/** An attempt that follows a failure, and takes from the tool's budget. */
+export interface Retry {
+  /** For those who wait. */
+  readonly event: object;
+  /** The budget is exhausted. */
+  refused(): Promise<Verdict>;
+}
+
+export class Settler {
+  readonly #ledger: CallLedger;
+  readonly #settings: Settings;
+  readonly #log: Logger;
+  readonly #schedule: Schedule;
+  readonly #endsWithJob: boolean;
+
+  /** `endsWithJob` leaves a success to whoever ends the job: the verdict holds what is `unwritten`. */
+  constructor(
+    ledger: CallLedger,
+    settings: Settings,
+    log: Logger,
+    options: { readonly schedule?: Schedule | undefined; readonly endsWithJob?: boolean | undefined } = {},
+  ) {
+    this.#ledger = ledger;
+    this.#settings = settings;
+    this.#log = log;
+    this.#schedule = options.schedule ?? systemSchedule;
+    this.#endsWithJob = options.endsWithJob ?? false;
+  }
+
+  /** Ends a call with its tool's result. */
+  async succeed(
+    begun: Begun,
+    outcome: Outcome,
+    outcomeJson: Settle['outcomeJson'],
+    sample: Settle['sample'],
+  ): Promise<Verdict> {
+    const settle: Settle = {
+      ...this.#ending(begun.callId, begun.started.fence, outcome, begun.policy),
+      outcomeJson,
+      attempts: attemptsWith(begun, undefined),
+      ...(sample === undefined ? {} : { sample }),
+      ...(begun.modes.retry === 'on' ? { refill: begun.allowance } : {}),
+    };
+    // What a person approved is marked as used when it has ended: its outcome is written first.
+    const withJob = this.#endsWithJob && begun.started.approvalId === undefined;
+    return withJob ? { kind: 'finished', outcome, unwritten: settle } : this.#settle(settle, begun.running);
+  }
+
+  /** How a call ends with an error. */
+  failing(begun: Begun, failure: Failure, details: FailureDetails): Settle {
+    const { status, ran, breakerState, settlement } = details;
+    const attempts = ran ? attemptsWith(begun, failure) : begun.started.earlier;
+    const outcome: Outcome = {
+      ...outcomeBase(begun),
+      status,
+      attempts: attempts.length,
+      error: resultError(failure, status, breakerState),
+      ...(settlement === undefined ? {} : { settlement }),
+    };
+    const { callId, started, policy, registered, envelope } = begun;
+    const unstarted = settlement === 'cancelled' && lifeOfUnstarted(this.#settings.ttl, envelope.control);
+    const ending = this.#failing(callId, started.fence, outcome, attempts, {
+      policy,
+      effects: registered.tool.effects,
+      expectedRetrySafe: envelope.payload.callHints?.expectedRetrySafe ?? false,
+    });
+    return { ...ending, ...unstarted };
+  }
+
+  /** Ends a call with an error, as `failing` says. */
+  fail(begun: Begun, ending: Settle): Promise<Verdict> {
+    return this.#settle(ending, begun.running);
+  }
+
+  /** Ends a call for which no attempt of this worker ran. */
+  refuse(
+    callId: string,
+    fence: number,
+    outcome: Outcome,
+    attempts: readonly AttemptRecord[],
+    tool?: KeptTool,
+  ): Promise<Verdict> {
+    return this.#settle(this.#failing(callId, fence, outcome, attempts, tool), undefined);
+  }
+
+  #failing(
+    callId: string,
+    fence: number,
+    outcome: Outcome,
+    attempts: readonly AttemptRecord[],
+    { policy, effects, expectedRetrySafe = false }: KeptTool = { policy: {}, effects: 'none' },
+  ): Settle {
+    const keptLong = isKeptLong(effects, attempts, outcome.settlement);
+    const inDoubt = keptLong && (!expectedRetrySafe || outcome.settlement === 'unsettled');
+    const told = inDoubt && outcome.error !== undefined ? { ...outcome, error: doubtful(outcome.error) } : outcome;
+    const { ttlMs, freeAfterMs, ...ending } = this.#ending(callId, fence, told, policy);
+    return {
+      ...ending,
+      ttlMs: keptLong ? Math.max(ttlMs, this.#doneTtlMs(policy)) : ttlMs,
+      ...(keptLong || freeAfterMs === undefined ? {} : { freeAfterMs }),
+      outcomeJson: JSON.stringify(told),
+      attempts,
+    };
+  }
+
+  #ending(callId: string, fence: number, outcome: Outcome, policy: ToolPolicy) {
+    const state = stateOf(outcome);
+    return { callId, fence, state, outcome, ...this.#life(state, outcome, policy) };
+  }
+
+  /** R16. The key of a call in doubt must not be free sooner than that of a success. */
+  #life(state: Exclude<CallState, 'inflight'>, outcome: Outcome, policy: ToolPolicy): RecordLife {
+    const { ttl } = this.#settings;
+    if (state === 'done' || isUnresolved(outcome)) return { ttlMs: this.#doneTtlMs(policy) };
+    return state === 'cancelled' ? { ttlMs: ttl.cancelledMs } : lifeOfFailure(ttl, policy.ttl);
+  }
+
+  #doneTtlMs(policy: ToolPolicy): number {
+    return policy.ttl?.doneMs ?? this.#settings.ttl.doneMs;
+  }
+
+  async #settle(settle: Settle, running: RunningAttempt | undefined): Promise<Verdict> {
+    const answer = await patiently(() => this.#ledger.settle(settle), running, this.#log, this.#schedule);
+    if (answer === 'settled') return { kind: 'finished', outcome: settle.outcome };
+    return notWritten(answer);
+  }
+
+  /** The call gets another attempt: after `delayMs`, or at once with this one unspent (`queued`). */
+  async postpone(
+    begun: Begun,
+    phase: 'waiting-retry' | 'queued' | 'unstarted',
+    attempts: readonly AttemptRecord[],
+    delayMs: number,
+    retry?: Retry,
+  ): Promise<Verdict> {
+    const { callId, started, running } = begun;
+    const answer = await patiently(
+      () =>
+        this.#ledger.postpone(callId, started.fence, phase, attempts, delayMs, retry?.event, retry && begun.allowance),
+      running,
+      this.#log,
+      this.#schedule,
+    );
+    if (answer === 'postponed')
+      return phase === 'queued' && delayMs === 0 ? { kind: 'handed-back' } : { kind: 'later', delayMs };
+    if (answer === 'exhausted' && retry !== undefined) return retry.refused();
+    if (answer === 'cancelled') {
+      const ran = attempts.length > started.earlier.length;
+      const nothingHappened = !leftInDoubt(attempts);
+      const settlement = settlementOfAborted(begun.registered.tool.effects, nothingHappened);
+      const failure = { ...failureOf('CANCELLED'), nothingHappened };
+      return this.fail(begun, this.failing(begun, failure, { status: 'error', ran, settlement }));
+    }
+    return notWritten(answer);
+  }
+
+  /** The attempt is given up before the tool's code: as if it had not begun. Where Redis is away, the lease says so in its time. */
+  async release({ callId, started }: Begun): Promise<void> {
+    try {
+      await this.#ledger.postpone(callId, started.fence, 'unstarted', started.earlier, 0);
+    } catch (error) {
+      this.#log.warn({ callId, error: classify(error).message }, 'an attempt was given up; its lease will end');
+    }
+  }
+}
+
+function notWritten(answer: WriteAnswer | undefined): Verdict {
+  if (answer === 'fenced') return { kind: 'abandoned', fenced: true };
+  return answer === undefined ? { kind: 'abandoned' } : { kind: 'dropped' };
+}
+
+/** Writes again and again while Redis cannot take it and the lease still holds; undefined when it is lost. */
+export async function patiently<T>(
+  write: () => Promise<T>,
+  running: RunningAttempt | undefined,
+  log: Logger,
+  schedule: Schedule = systemSchedule,
+): Promise<T | undefined> {
+  for (let tries = 0; ; tries += 1) {
+    try {
+      return await write();
+    } catch (error) {
+      if (!(error instanceof PawlError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
+      // Once for each write: every call that runs would say it four times a second.
+      if (tries === 0)
+        log.warn(
+          { callId: running?.callId, error: error.message },
+          'Redis takes nothing of a call now; it is tried again',
+        );
+      if (running?.leaseLost === true) return undefined;
+      await new Promise<void>((resolve) => schedule(resolve, WRITE_AGAIN_MS));
+    }
+  }
+}

@@ -1,0 +1,14 @@
+import type { Mode, ShadowKind } from '../../shared/config/switches.ts';
+import type { AttemptEvent } from '../../shared/telemetry/log-events.ts';
+import type { ExecuteParts } from './executor-deps.ts';
+
+/** Where a part of the reliability layer is in shadow mode: what it would have done. */
+export function tellShadow(
+  { onEvent }: Pick<ExecuteParts, 'onEvent'>,
+  mode: Mode,
+  event: AttemptEvent,
+  kind: ShadowKind,
+  detail: string,
+): void {
+  if (mode === 'shadow') onEvent({ type: 'tool_call_shadow', ...event, kind, detail });
+}

@@ -1,0 +1,46 @@
+/**
+ * Whether this worker can run a call as it was meant (row 30): processes of several versions share one queue, and what one of them
+ * does not know it passes on, unread.
+ */
+import { CONTRACT_VERSION } from '../../shared/calls/envelope.ts';
+import type { StoredRequest } from '../../shared/store/calls/call-record.ts';
+import { type CatalogueContent, offerId, type WorkerRecord } from '../../shared/store/fleet/catalogue.ts';
+import { qualifiedName } from '../../shared/tools/tool.ts';
+import { runsCallsOf } from '../../shared/tools/versions.ts';
+import type { RegisteredTool } from '../attempt/attempt-state.ts';
+
+/** Why a worker must not run a call, in words; undefined when it may. */
+export function misfitOf(request: StoredRequest, registered: RegisteredTool | undefined): string | undefined {
+  const { envelope, tool } = request;
+  if (envelope.contractVersion !== CONTRACT_VERSION)
+    return `it follows contract ${String(envelope.contractVersion)}, and this worker knows ${CONTRACT_VERSION}`;
+  const name = `${envelope.toolNamespace}.${envelope.toolName}`;
+  if (registered === undefined) return `this worker does not have ${name}`;
+  if (runsCallsOf(registered.tool.version, tool.version)) return undefined;
+  return `it was validated against ${name}@${tool.version}, and this worker has ${registered.tool.version}`;
+}
+
+/** Whether the tool's definition is another one than the parameters were validated with. */
+export function hasDrifted({ tool }: StoredRequest, registered: RegisteredTool): boolean {
+  return tool.definition !== registered.definition;
+}
+
+/** Who can run a call, and when the fleet last could. */
+export interface LastOffered {
+  /** IDs of living workers that can. */
+  readonly workers: readonly string[];
+  /** When such an offer was last renewed. */
+  readonly seenAtMs: number;
+}
+
+export function lastOffered({ tool, envelope }: StoredRequest, { tools, workers }: CatalogueContent): LastOffered {
+  const name = `${envelope.toolNamespace}.${envelope.toolName}`;
+  const fitting = tools.filter((offer) => qualifiedName(offer) === name && runsCallsOf(offer.version, tool.version));
+  const ids = new Set(fitting.map(offerId));
+  const offersOneOf = (worker: WorkerRecord) => worker.tools.some((id) => ids.has(id));
+  return {
+    // Which contracts a living worker knows it does not say: it is left to try, for as long as calls may wait.
+    workers: envelope.contractVersion === CONTRACT_VERSION ? workers.filter(offersOneOf).map(({ id }) => id) : [],
+    seenAtMs: Math.max(0, ...fitting.map(({ seenAtMs }) => seenAtMs)),
+  };
+}

@@ -1,0 +1,49 @@
+/** Looks after calls in flight whose job is gone: somebody removed it, or Redis lost it. */
+import type { Logger } from '../../shared/telemetry/log.ts';
+import type { Place } from '../../shared/store/redis/keys.ts';
+import type { Ledger } from '../../shared/store/calls/ledger.ts';
+
+/** Calls in flight that are older than this are looked at. */
+const SWEEP_AFTER_MS = 60_000;
+/** So many of a place at a time. */
+const SWEEP_BATCH = 200;
+
+export class Sweep {
+  readonly #ledger: Ledger;
+  readonly #log: Logger;
+  readonly #batch: number;
+  /** By queue: how many old calls were looked at already. The next look goes on there: those in front may wait for people for days. */
+  readonly #passed = new Map<string, number>();
+
+  constructor(ledger: Ledger, log: Logger, batch = SWEEP_BATCH) {
+    this.#ledger = ledger;
+    this.#log = log;
+    this.#batch = batch;
+  }
+
+  /** Forgets what has expired, and queues again what is in flight without a job. */
+  async run(places: readonly Place[]): Promise<void> {
+    const nowMs = await this.#ledger.now();
+    for (const place of places) {
+      await this.#ledger.prune(place, nowMs);
+      await this.#lookAt(place, nowMs);
+    }
+  }
+
+  async #lookAt(place: Place, nowMs: number): Promise<void> {
+    const { queue } = this.#ledger.keys(place);
+    const passed = this.#passed.get(queue) ?? 0;
+    const old = await this.#ledger.inflightBefore(place, nowMs - SWEEP_AFTER_MS, this.#batch, passed);
+    this.#passed.set(queue, old.length < this.#batch ? 0 : passed + old.length);
+    for (const callId of old) {
+      const record = await this.#ledger.read(callId);
+      if (record === undefined) continue;
+      // A decision is about the generation under which its call waits.
+      // The next one in all other cases: a generation is also when its call was made.
+      const generation =
+        record.phase === 'awaiting-approval' ? record.generation : String(Number(record.generation) + 1);
+      if ((await this.#ledger.requeue(record, 'missing', generation)) !== 'queued') continue;
+      this.#log.warn({ event: 'call_requeued', callId }, 'a call in flight had no job and was queued again');
+    }
+  }
+}

@@ -1,0 +1,121 @@
+/**
+ * The queues that a worker takes jobs from: those of all shards of its tiers. It follows while it runs: a new shard is served at
+ * once, and one that gets no new sessions any more for as long as a call of it is kept, because its sessions still call.
+ */
+import type { Place } from '../../shared/store/redis/keys.ts';
+import type { Shards } from '../../shared/store/queues/shards.ts';
+import type { Tier } from '../../shared/tools/tool.ts';
+import type { JobQueue } from './job-queue.ts';
+import { Slots } from './concurrency-slots.ts';
+
+export interface ServedQueuesParts {
+  readonly shards: Pick<Shards, 'layout' | 'places'>;
+  readonly tiers: readonly Tier[];
+  /** Attempts at a time, for each tier. */
+  readonly concurrency: number;
+  /** How many calls of a place are kept. */
+  kept(place: Place): Promise<number>;
+  open(place: Place, slots: Slots): ServedQueue;
+}
+
+type ServedQueue = Pick<JobQueue, 'run' | 'share' | 'putBack' | 'close' | 'closeLocks'>;
+
+interface Served {
+  readonly place: Place;
+  readonly queue: ServedQueue;
+}
+
+export class ServedQueues {
+  readonly #parts: ServedQueuesParts;
+  readonly #slots: ReadonlyMap<Tier, Slots>;
+  #served: readonly Served[] = [];
+  #following: Promise<void> = Promise.resolve();
+  #ended = false;
+
+  constructor(parts: ServedQueuesParts) {
+    this.#parts = parts;
+    this.#slots = new Map(parts.tiers.map((tier) => [tier, new Slots(parts.concurrency)]));
+  }
+
+  /** Serves what is to be served by now; resolves when jobs are taken from all of it. */
+  follow(): Promise<void> {
+    const before = this.#following.catch(() => {});
+    this.#following = before.then(() => this.#follow());
+    return this.#following;
+  }
+
+  async #follow(): Promise<void> {
+    const { shards, tiers } = this.#parts;
+    const wanted = await Promise.all(
+      shards.places(tiers).map(async (place) => ({ place, isWanted: await this.#isWanted(place) })),
+    );
+    const opened: Served[] = [];
+    const left: Served[] = [];
+    for (const { place, isWanted } of wanted) {
+      const served = this.#served.find((each) => each.place.tier === place.tier && each.place.shard === place.shard);
+      if (this.#ended || isWanted === (served !== undefined)) continue;
+      if (served === undefined) opened.push(this.#open(place));
+      else left.push(served);
+    }
+    this.#served = this.#served.filter((each) => !left.includes(each));
+    const sharing = this.#served.filter(({ place }) => shards.layout[place.tier].made > 1);
+    await Promise.all([
+      ...opened.map((served) => this.#run(served)),
+      ...left.map(leave),
+      ...sharing.map(({ queue }) => queue.share()),
+    ]);
+  }
+
+  async #isWanted(place: Place): Promise<boolean> {
+    const { shards, kept } = this.#parts;
+    return place.shard < shards.layout[place.tier].current || (await kept(place)) > 0;
+  }
+
+  #open(place: Place): Served {
+    const served = { place, queue: this.#parts.open(place, this.#slots.get(place.tier) as Slots) };
+    this.#served = [...this.#served, served];
+    return served;
+  }
+
+  /** One that Redis did not let begin is opened anew at the next look. */
+  async #run(served: Served): Promise<void> {
+    try {
+      await served.queue.run();
+    } catch (error) {
+      this.#served = this.#served.filter((each) => each !== served);
+      await leave(served).catch(() => {});
+      throw error;
+    }
+  }
+
+  /** Takes no jobs until it is resumed. */
+  pause(): void {
+    for (const slots of this.#slots.values()) slots.pause();
+  }
+
+  resume(): void {
+    for (const slots of this.#slots.values()) slots.resume();
+  }
+
+  /** Fetches nothing any more; what was fetched in this moment goes back. */
+  async putBack(): Promise<void> {
+    this.#ended = true;
+    await Promise.all(this.#served.map(({ queue }) => queue.putBack()));
+  }
+
+  /** Resolves when the jobs that run have ended, with `force` at once. */
+  async close(force?: boolean): Promise<void> {
+    await Promise.all(this.#served.map(({ queue }) => queue.close(force)));
+  }
+
+  /** Renews no locks any more. */
+  closeLocks(): void {
+    for (const { queue } of this.#served) queue.closeLocks();
+  }
+}
+
+async function leave({ queue }: Served): Promise<void> {
+  await queue.putBack();
+  await queue.close();
+  queue.closeLocks();
+}

@@ -1,0 +1,297 @@
+/**
+ * One program with all that it starts: started in a sandbox, held, and ended together. What its standard streams are is up to the
+ * caller: pipes, or a terminal.
+ */
+import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { constants } from 'node:os';
+import type { Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { PawlError, ToolError } from '../../shared/errors/failure.ts';
+import { MAX_TIMER_MS } from '../../shared/util/time.ts';
+import type { ProgramEnvironment } from './environment.ts';
+import { FILTER_DESCRIPTOR, type Launch, type LaunchRequest, type Sandbox } from './isolation.ts';
+import { collectOutput } from './capped-output.ts';
+
+/** How long after the end of a program its outputs may still be open: only a process that escaped holds them. */
+const OUTPUT_GRACE_MS = 500;
+/** How long a killed tree may take to end before the run is given up: a process in the kernel cannot be killed. */
+const KILL_GRACE_MS = 5_000;
+const MAX_DIAGNOSIS_BYTES = 4_096;
+
+type Stream = 'ignore' | 'pipe' | number;
+
+export interface TreeRequest {
+  readonly launch: LaunchRequest;
+  readonly environment: ProgramEnvironment;
+  /** The program as the caller called it, for messages. */
+  readonly name: string;
+  /** What the program's standard streams are: nothing, a pipe, or a descriptor of this process. */
+  readonly streams: { readonly stdin: Stream; readonly stdout: Stream; readonly stderr: Stream };
+  readonly timeoutMs: number | undefined;
+  /** Aborting kills the tree, and the end rejects with the signal's reason. */
+  readonly signal: AbortSignal;
+}
+
+export interface TreeExit {
+  /** Null when it was killed from here. */
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  readonly timedOut: boolean;
+}
+
+export interface Tree {
+  readonly stdin: ChildProcess['stdin'];
+  readonly stdout: ChildProcess['stdout'];
+  readonly stderr: Duplex | null;
+  /** Resolves when the sandbox stands and the program begins, or when there is none. */
+  readonly armed: Promise<void>;
+  /** Settles when nothing of the tree is left. Rejects with `PROCESS_NOT_STARTED`, or with the signal's reason. */
+  readonly ended: Promise<TreeExit>;
+}
+
+/** How a run ended. */
+type Ending =
+  | { readonly kind: 'exited'; readonly status: number }
+  /** We killed the tree. */
+  | { readonly kind: 'cut'; readonly why: 'time limit' | 'abort' }
+  /** Something else killed the shell next to the program, so that nobody reported how the program ended. */
+  | { readonly kind: 'lost'; readonly code: number | null; readonly signal: NodeJS.Signals | null }
+  | { readonly kind: 'not started'; readonly error?: NodeJS.ErrnoException };
+
+/** Throws `INVALID_PARAMS` for a command line that is too long, and `PROCESS_NOT_STARTED`. */
+export function startTree(sandbox: Sandbox, request: TreeRequest): Tree {
+  let launch: Launch | undefined;
+  let child: Child;
+  const clean = () => Promise.all([launch?.clean?.(), request.launch.release?.()]);
+  try {
+    request.signal.throwIfAborted();
+    launch = sandbox.launch(request.launch);
+    child = start(sandbox, launch, request);
+  } catch (error) {
+    void clean();
+    throw error;
+  }
+  const { promise: armed, resolve: onArmed } = Promise.withResolvers<void>();
+  const ended = cleanedUp(treeEnd(sandbox, launch, child, request, onArmed), clean).finally(onArmed);
+  // Whoever only reads the streams must not be ended by it.
+  ended.catch(() => undefined);
+  return { stdin: child.stdin, stdout: child.stdout, stderr: child.stdio[4] as Duplex | null, armed, ended };
+}
+
+async function cleanedUp(end: Promise<TreeExit>, clean: () => Promise<unknown>): Promise<TreeExit> {
+  try {
+    return await end;
+  } finally {
+    await clean();
+  }
+}
+
+async function treeEnd(
+  sandbox: Sandbox,
+  launch: Launch,
+  child: Child,
+  request: TreeRequest,
+  onArmed: () => void,
+): Promise<TreeExit> {
+  const { signal, name } = request;
+  const diagnosis = collectOutput(child.stderr, MAX_DIAGNOSIS_BYTES);
+  const ending = await endOf(child, launch, request.timeoutMs, signal, onArmed);
+  if (sandbox.means === 'group') await groupEnd(child.pid);
+  if (ending.kind !== 'exited' && sandbox.sweep !== undefined) await sweep(sandbox.sweep(request.launch.marker));
+  if (ending.kind === 'not started') throw couldNotStart(sandbox, name, ending.error, diagnosis().text);
+  if (ending.kind === 'cut' && ending.why === 'abort') throw signal.reason;
+  return { ...exitOf(ending), timedOut: ending.kind === 'cut' };
+}
+
+function exitOf(ending: Exclude<Ending, { kind: 'not started' }>): { exitCode: number | null; signal: string | null } {
+  switch (ending.kind) {
+    case 'exited': {
+      // By the shell's convention a status above 128 is a signal's number plus 128.
+      const signal = Object.entries(constants.signals).find(([, number]) => number + 128 === ending.status)?.[0];
+      return { exitCode: ending.status, signal: signal ?? null };
+    }
+    case 'cut':
+      return { exitCode: null, signal: 'SIGKILL' };
+    case 'lost':
+      return { exitCode: ending.code, signal: ending.signal };
+  }
+}
+
+/** Talks with the shell next to the program, kills on the time limit and on abort, and waits until nothing is left. */
+async function endOf(
+  child: Child,
+  launch: Launch,
+  timeoutMs: number | undefined,
+  signal: AbortSignal,
+  onArmed: () => void,
+): Promise<Ending> {
+  const line = child.stdio[3] as Duplex;
+  const closed = Promise.withResolvers<void>();
+  let timeLimit: NodeJS.Timeout | undefined;
+  let patience: NodeJS.Timeout | undefined;
+  let isArmed = false;
+  let known: Ending | undefined;
+
+  const waitAtMost = (graceMs: number): void => {
+    clearTimeout(patience);
+    patience = setTimeout(() => {
+      killGroup(child);
+      closed.resolve();
+    }, graceMs);
+  };
+  const cut = (why: 'time limit' | 'abort'): void => {
+    if (known !== undefined) return;
+    known = { kind: 'cut', why };
+    killTree(child, line, launch);
+    waitAtMost(KILL_GRACE_MS);
+  };
+  const onAbort = (): void => cut('abort');
+  signal.addEventListener('abort', onAbort, { once: true });
+  listen(line, (message) => {
+    if (known !== undefined) return;
+    if (message === 'armed') {
+      isArmed = true;
+      onArmed();
+      line.write('go\n');
+      if (timeoutMs !== undefined) timeLimit = setTimeout(cut, Math.min(timeoutMs, MAX_TIMER_MS), 'time limit');
+    } else if (message.startsWith('exit ')) {
+      known = { kind: 'exited', status: Number(message.slice('exit '.length)) };
+      waitAtMost(KILL_GRACE_MS);
+    }
+  });
+  child.once('error', (error) => {
+    known ??= { kind: 'not started', error };
+    closed.resolve();
+  });
+  child.once('exit', () => waitAtMost(OUTPUT_GRACE_MS));
+  child.once('close', () => closed.resolve());
+
+  await closed.promise;
+  signal.removeEventListener('abort', onAbort);
+  clearTimeout(timeLimit);
+  clearTimeout(patience);
+  for (const stream of child.stdio) stream?.destroy();
+  return (
+    known ?? (isArmed ? { kind: 'lost', code: child.exitCode, signal: child.signalCode } : { kind: 'not started' })
+  );
+}
+
+type Child = ChildProcess & { readonly stderr: NonNullable<ChildProcess['stderr']> };
+
+function start(
+  sandbox: Sandbox,
+  launch: Launch,
+  { launch: { folder }, environment, name, streams }: TreeRequest,
+): Child {
+  const [program, ...rest] = launch.argv;
+  const options: SpawnOptions = {
+    cwd: folder,
+    env: environment,
+    // A group of its own: Ctrl-C at the worker's terminal is the worker's to handle, by draining.
+    detached: true,
+    stdio: [
+      ...([streams.stdin, streams.stdout, 'pipe', 'pipe', streams.stderr] as const),
+      ...(launch.filter === undefined ? [] : (['pipe'] as const)),
+    ],
+  };
+  try {
+    const child = spawn(program, rest, options) as Child;
+    const filter = (child.stdio as readonly unknown[] | undefined)?.[FILTER_DESCRIPTOR] as Duplex | undefined;
+    // A program that ended before it read the filter ended for another reason, which is reported elsewhere.
+    filter?.on('error', () => undefined);
+    filter?.resume();
+    filter?.end(launch.filter);
+    return child;
+  } catch (error) {
+    throw couldNotStart(sandbox, name, error as NodeJS.ErrnoException, '');
+  }
+}
+
+function listen(line: Duplex, onMessage: (message: string) => void): void {
+  let rest = '';
+  line.setEncoding('utf8');
+  line.on('error', () => undefined);
+  line.on('data', (text: string) => {
+    const messages = (rest + text).split('\n');
+    rest = messages.pop() ?? '';
+    for (const message of messages) onMessage(message);
+  });
+}
+
+/**
+ * With an init, that process is killed and not the one that we started: ours ends only after the kernel has ended the
+ * whole namespace, so that a run that has settled has left nothing behind.
+ */
+function killTree(child: ChildProcess, line: Duplex, launch: Launch): void {
+  if (launch.hasInit) {
+    const inits = childrenOf(child.pid);
+    for (const init of inits) killProcess(init);
+    // It may be making its init just now: the kernel lets no new member of a group escape a signal to the group.
+    if (inits.length === 0) killGroup(child);
+  }
+  line.destroy();
+}
+
+function childrenOf(processId: number | undefined): readonly number[] {
+  try {
+    return readFileSync(`/proc/${processId}/task/${processId}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
+  } catch {
+    return [];
+  }
+}
+
+/** A killed group ends a moment after its shell. Bounded: where nothing reaps orphans, a zombie keeps its group's name. */
+async function groupEnd(processId: number | undefined): Promise<void> {
+  const deadlineMs = performance.now() + OUTPUT_GRACE_MS;
+  while (processId !== undefined && performance.now() < deadlineMs) {
+    try {
+      process.kill(-processId, 0);
+    } catch {
+      return;
+    }
+    await sleep(2);
+  }
+}
+
+function killGroup(child: ChildProcess): void {
+  const runs = child.exitCode === null && child.signalCode === null;
+  if (child.pid !== undefined && runs) killProcess(-child.pid);
+}
+
+function killProcess(processId: number): void {
+  try {
+    process.kill(processId, 'SIGKILL');
+  } catch {
+    // It has ended already.
+  }
+}
+
+function sweep(argv: readonly [string, ...string[]]): Promise<void> {
+  return new Promise((resolve) => {
+    const sweeper = spawn(argv[0], argv.slice(1), { cwd: '/', env: {}, stdio: 'ignore', detached: true });
+    sweeper.once('error', () => resolve());
+    sweeper.once('exit', () => resolve());
+  });
+}
+
+function couldNotStart(
+  sandbox: Sandbox,
+  name: string,
+  error: NodeJS.ErrnoException | undefined,
+  diagnosis: string,
+): Error {
+  if (error?.code === 'E2BIG') {
+    return new PawlError(
+      'INVALID_PARAMS',
+      `The command line of ${name} is too long for the operating system; pass the data through stdin or a file.`,
+    );
+  }
+  const why = error?.message ?? (diagnosis.trim() || 'it ended before the program was started');
+  return new ToolError(`${name} could not be started by means of ${sandbox.means}: ${why}`, {
+    code: 'PROCESS_NOT_STARTED',
+    retriable: true,
+    nothingHappened: true,
+    ...(error === undefined ? {} : { cause: error }),
+  });
+}

@@ -1,0 +1,23 @@
+import { z } from 'zod';
+import { asksToEscalate, SANDBOX_PERMISSIONS } from '../../../shared/policy/sandbox-override.ts';
+
+/** The parameters with which a tool that starts programs lets its caller ask for more than the sandbox gives (C25). */
+export const escalation = {
+  sandbox_permissions: z
+    .enum(SANDBOX_PERMISSIONS)
+    .default('use_default')
+    .describe(
+      'require_escalated: ask a person to let this one command run outside of the sandbox, where it reaches the network and all files. Only where it failed inside, or is sure to. Default: use_default.',
+    ),
+  justification: z
+    .string()
+    .min(1)
+    .max(2_000)
+    .optional()
+    .describe('With require_escalated: one sentence for the person who decides, on why the command needs it.'),
+};
+
+/** For previews. */
+export function where(params: Readonly<Record<string, unknown>>): string {
+  return asksToEscalate(params) ? ' outside of the sandbox' : '';
+}

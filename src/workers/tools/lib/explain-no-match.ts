@@ -1,0 +1,125 @@
+/** Why a text is not found in a file, in words with which the next attempt finds it. */
+
+import { startOf } from '../../../shared/util/text/text-cut.ts';
+import { placesOf } from '../../../shared/util/text/text-search.ts';
+
+const MAX_SHOWN_LENGTH = 160;
+/** Places where the text may have been meant, and lines of each that are compared to find the likeliest. */
+const MAX_PLACES = 100;
+const MAX_COMPARED_LINES = 500;
+/** As `read` and others put it before a line. */
+const LINE_NUMBER = /^ *\d+(?:\t|→|: |\| ?)/;
+
+/** A sentence or two, of a text that `content` does not hold. */
+export function explainAbsent(content: string, text: string): string {
+  const wanted = text.split('\n');
+  if (wanted.every((line) => line === '' || LINE_NUMBER.test(line))) {
+    const plain = wanted.map((line) => line.replace(LINE_NUMBER, '')).join('\n');
+    if (plain !== '' && placesOf(content, plain, 1).length > 0)
+      return 'It stands there without the numbers at the beginning of its lines, which are no part of the file: leave them out.';
+  }
+  const lines = content.split('\n');
+  const bareLines = lines.map(bare);
+  const bareWanted = wanted.map(bare);
+  const start = bareWanted.findIndex((line) => line !== '');
+  const first = bareWanted[start];
+  if (first === undefined) return 'It is nothing but white space: take text around it into old_string.';
+  const place = likeliestPlace(bareLines, bareWanted.slice(start, start + MAX_COMPARED_LINES));
+  return place === undefined
+    ? nearestLine(lines, bareLines, first)
+    : firstDifference({ lines, bareLines, wanted, bareWanted, start, place });
+}
+
+function bare(line: string): string {
+  return line.replaceAll(/\s+/g, '');
+}
+
+/** Of the lines that are the first wanted one, white space aside, that which most of the others follow. */
+function likeliestPlace(bareLines: readonly string[], wanted: readonly string[]): number | undefined {
+  const first = wanted[0] ?? '';
+  let likeliest: { place: number; alike: number } | undefined;
+  let place = bareLines.indexOf(first);
+  for (let looked = 0; place !== -1 && looked < MAX_PLACES; looked += 1) {
+    const alike = alikeAtStart(bareLines.slice(place, place + wanted.length), wanted);
+    if (likeliest === undefined || alike > likeliest.alike) likeliest = { place, alike };
+    place = bareLines.indexOf(first, place + 1);
+  }
+  return likeliest?.place;
+}
+
+function alikeAtStart(lines: readonly string[], wanted: readonly string[]): number {
+  const differs = wanted.findIndex((line, index) => line !== lines[index]);
+  return differs === -1 ? wanted.length : differs;
+}
+
+interface Comparison {
+  readonly lines: readonly string[];
+  readonly bareLines: readonly string[];
+  readonly wanted: readonly string[];
+  readonly bareWanted: readonly string[];
+  /** The first wanted line that is not empty, and the line of the file that it is like. */
+  readonly start: number;
+  readonly place: number;
+}
+
+function firstDifference({ lines, bareLines, wanted, bareWanted, start, place }: Comparison): string {
+  const alike = start + alikeAtStart(bareLines.slice(place), bareWanted.slice(start));
+  const there = (index: number) => place + index - start;
+  if (alike < wanted.length) {
+    const at = there(alike);
+    const stands = at < lines.length ? `line ${at + 1} is ${shown(lines[at])}` : 'the file ends there';
+    return `It begins as line ${place + 1} does, but ${stands}, where old_string has ${shown(wanted[alike])}. Read the file again and copy the text exactly.`;
+  }
+  const head = `It stands at line ${place + 1} when white space is left aside`;
+  const differs = wanted.findIndex((line, index) => index >= start && line !== lines[there(index)]);
+  if (differs === -1) return `${head}, but not the empty lines at its beginning. Copy the text exactly from the file.`;
+  const [line = '', other = ''] = [lines[there(differs)], wanted[differs]];
+  const at = there(differs) + 1;
+  if (differs > start && withoutReturn(line) === withoutReturn(other))
+    return `${head}: some lines there end in CR LF and some in LF. Edit those above line ${at} apart from the others.`;
+  const how = `line ${at} is ${JSON.stringify(clipped(line))}, where old_string has ${JSON.stringify(clipped(other))}`;
+  return `${head}: ${how}. Copy the text exactly from the file.`;
+}
+
+function nearestLine(lines: readonly string[], bareLines: readonly string[], first: string): string {
+  const pairs = pairsOf(first);
+  const { line, score } = bareLines.reduce<{ line: number; score: number }>(
+    (best, candidate, index) => {
+      const likeness = similarity(pairs, first.length, candidate);
+      return likeness > best.score ? { line: index, score: likeness } : best;
+    },
+    { line: -1, score: 0 },
+  );
+  if (score < 0.5) return 'No line resembles it: read the file again.';
+  return `The nearest line is line ${line + 1}: ${shown(lines[line])}. Read the file again and copy the text exactly.`;
+}
+
+/** How often each pair of letters comes. */
+function pairsOf(text: string): ReadonlyMap<string, number> {
+  const pairs = new Map<string, number>();
+  for (let at = 0; at < text.length - 1; at += 1) {
+    const pair = text.slice(at, at + 2);
+    pairs.set(pair, (pairs.get(pair) ?? 0) + 1);
+  }
+  return pairs;
+}
+
+/** 0 to 1: the share of letter pairs that a line has in common with a text of these pairs and this length. */
+function similarity(pairs: ReadonlyMap<string, number>, length: number, line: string): number {
+  if (length < 2 || line.length < 2) return 0;
+  let common = 0;
+  for (const [pair, count] of pairsOf(line)) common += Math.min(count, pairs.get(pair) ?? 0);
+  return (2 * common) / (length + line.length - 2);
+}
+
+function shown(line: string | undefined): string {
+  return JSON.stringify(clipped(withoutReturn(line ?? '')));
+}
+
+function withoutReturn(line: string): string {
+  return line.replace(/\r$/, '');
+}
+
+function clipped(line: string): string {
+  return line.length <= MAX_SHOWN_LENGTH ? line : `${startOf(line, MAX_SHOWN_LENGTH)}…`;
+}

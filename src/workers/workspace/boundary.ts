@@ -1,0 +1,100 @@
+/** The trust boundary (`protected-paths.ts`) in one workspace, as a sandbox mounts it. */
+import { existsSync, realpathSync, type Stats } from 'node:fs';
+import { lstat, readdir } from 'node:fs/promises';
+import { dirname, join, relative, sep } from 'node:path';
+import { liesIn } from '../../shared/util/file-path.ts';
+import { findOwnerFiles } from './owner-files.ts';
+import {
+  credentials,
+  ownerFilePaths,
+  protectedCode,
+  protectedFiles,
+  protectedFolders,
+  realPaths,
+  statsOf,
+} from './protected-paths.ts';
+import { isPlaceholder } from '../sandbox/placeholders.ts';
+
+export interface Boundary {
+  /** Real paths, shown empty. */
+  readonly hidden: readonly string[];
+  /** Real paths below the root that stay as they are. */
+  readonly readOnly: readonly string[];
+  /** Names below the root that are not there, and must not be made. */
+  readonly absent: readonly string[];
+}
+
+/** Of a workspace by its real root. */
+export async function findBoundary(root: string): Promise<Boundary> {
+  const hiddenFiles = protectedFiles();
+  const hidden = [...new Set([...protectedFolders(), ...realPaths(hiddenFiles.filter(stands)), ...credentials()])];
+  const own = [...hiddenFiles, ...protectedCode()].filter((path) => liesIn(root, path) && path !== root);
+  const owners = await findOwnerFiles(root, ownerFilePaths());
+  const present = [...own.filter(stands), ...owners.present, ...(await linksTo(protectedCode(), root))].map(followed);
+  const readOnly = outermost(present.filter((path) => liesIn(root, path) && !hidden.includes(path)));
+  const missing = [...own.flatMap((path) => firstMissing(root, path) ?? []), ...owners.absent];
+  const absent = outermost(missing).filter((path) => ![...readOnly, ...hidden].some((other) => liesIn(other, path)));
+  return { hidden, readOnly, absent };
+}
+
+function stands(path: string): boolean {
+  const stats = statsOf(path);
+  return stats !== undefined && !(stats.isDirectory() && isPlaceholder(path));
+}
+
+/** Of a link what it leads to: over the link itself nothing can be mounted. */
+function followed(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    return path;
+  }
+}
+
+/** Without those that lie in another one. */
+function outermost(paths: readonly string[]): readonly string[] {
+  const distinct = [...new Set(paths)];
+  return distinct.filter((path) => !distinct.some((other) => other !== path && liesIn(other, path)));
+}
+
+function firstMissing(root: string, path: string): string | undefined {
+  let at = root;
+  for (const name of relative(root, path).split(sep)) {
+    at = join(at, name);
+    if (!stands(at)) return existsSync(dirname(at)) ? at : undefined;
+  }
+  return undefined;
+}
+
+const identityOf = ({ dev, ino }: Stats): string => `${dev}:${ino}`;
+/** By root, for the linked files that were looked for: programs in the sandbox can make no further link to them. */
+const foundLinks = new Map<string, { readonly wanted: string; readonly paths: readonly string[] }>();
+
+/** Other names of the same files below `root`: hard links, as package managers make them. */
+async function linksTo(files: readonly string[], root: string): Promise<readonly string[]> {
+  const linked = files.flatMap((file) => {
+    const stats = statsOf(file);
+    return stats?.isFile() === true && stats.nlink > 1 ? [identityOf(stats)] : [];
+  });
+  if (linked.length === 0) return [];
+  const wanted = linked.toSorted().join(' ');
+  const known = foundLinks.get(root);
+  if (known?.wanted === wanted) return known.paths;
+  const paths = await filesWith(new Set(linked), root);
+  foundLinks.set(root, { wanted, paths });
+  return paths;
+}
+
+async function filesWith(identities: ReadonlySet<string>, folder: string): Promise<readonly string[]> {
+  const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
+  const found: string[] = [];
+  for (const entry of entries) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) found.push(...(await filesWith(identities, path)));
+    else if (entry.isFile()) {
+      const stats = await lstat(path).catch(() => undefined);
+      if (stats !== undefined && identities.has(identityOf(stats))) found.push(path);
+    }
+  }
+  return found;
+}

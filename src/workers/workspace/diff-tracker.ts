@@ -1,0 +1,84 @@
+/** What one call changed in the workspace (C11), kept while the call runs. */
+import { createTwoFilesPatch } from 'diff';
+import type { DiffTracker, FileChange } from '../../shared/tools/capabilities.ts';
+
+/** Comparing larger files line by line would take longer than the write. */
+const MAX_DIFF_BYTES = 256 * 1024;
+/** Of lines that are removed or added: the time to find them grows with the square of their number. */
+const MAX_EDITS = 2_000;
+/** For all files of a call together. */
+const MAX_DIFF_MS = 500;
+
+interface Kept {
+  before: Uint8Array | undefined;
+  after: Uint8Array | undefined;
+}
+
+export class CallChanges implements DiffTracker {
+  readonly #byPath = new Map<string, Kept>();
+
+  note({ path, before, after }: FileChange): void {
+    const known = this.#byPath.get(path);
+    if (known === undefined) this.#byPath.set(path, { before, after });
+    else known.after = after;
+  }
+
+  changes(): readonly FileChange[] {
+    return [...this.#byPath].flatMap(([path, { before, after }]) => {
+      if (same(before, after)) return [];
+      return [{ path, ...(before === undefined ? {} : { before }), ...(after === undefined ? {} : { after }) }];
+    });
+  }
+
+  unified(): string {
+    const untilMs = performance.now() + MAX_DIFF_MS;
+    return this.changes()
+      .map(({ path, before, after }) =>
+        performance.now() > untilMs ? tooDifferent(...namesOf(path, before, after)) : unifiedDiff(path, before, after),
+      )
+      .join('');
+  }
+}
+
+/**
+ * A unified diff of one file; `/dev/null` stands for a file that is not there. Binary and very large files are named only, and those
+ * that differ in very many lines.
+ */
+export function unifiedDiff(
+  path: string,
+  before: Uint8Array | string | undefined,
+  after: Uint8Array | string | undefined,
+): string {
+  const [from, to] = namesOf(path, before, after);
+  const [oldText, newText] = [textOf(before), textOf(after)];
+  if (oldText === undefined || newText === undefined) return `Binary or large files ${from} and ${to} differ\n`;
+  // All of a file against nothing takes no time to find.
+  const limit = oldText === '' || newText === '' ? {} : { maxEditLength: MAX_EDITS };
+  const patch = createTwoFilesPatch(from, to, oldText, newText, undefined, undefined, { context: 3, ...limit });
+  // The library opens with a line of "=": no part of the format.
+  return patch === undefined ? tooDifferent(from, to) : patch.slice(patch.indexOf('\n') + 1);
+}
+
+function namesOf(path: string, before: unknown, after: unknown): readonly [from: string, to: string] {
+  return [before === undefined ? '/dev/null' : `a/${path}`, after === undefined ? '/dev/null' : `b/${path}`];
+}
+
+function tooDifferent(from: string, to: string): string {
+  return `Files ${from} and ${to} differ in too many lines to be shown\n`;
+}
+
+function textOf(content: Uint8Array | string | undefined): string | undefined {
+  if (content === undefined) return '';
+  if (typeof content === 'string') return content.length > MAX_DIFF_BYTES ? undefined : content;
+  if (content.byteLength > MAX_DIFF_BYTES || content.includes(0)) return undefined;
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(content);
+  } catch {
+    return undefined;
+  }
+}
+
+function same(a: Uint8Array | undefined, b: Uint8Array | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  return Buffer.compare(a, b) === 0;
+}

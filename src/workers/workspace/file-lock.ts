@@ -1,0 +1,67 @@
+/**
+ * One writer of a file at a time, over all processes of this machine.
+ *
+ * The lock is an abstract Unix socket whose name is the file's: the kernel gives a name to one listener only and takes it back
+ * when that process ends, however it ends, so that no lock is ever left behind. Where there are none (macOS), writers take turns
+ * within this process.
+ */
+import { createHash } from 'node:crypto';
+import { createServer, type Server } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ToolError } from '../../shared/errors/failure.ts';
+
+/** A lock is held for the few milliseconds of a comparison and a rename. */
+const PATIENCE_MS = 10_000;
+const hasAbstractSockets = process.platform === 'linux';
+
+const turns = new Map<string, Promise<void>>();
+
+/** Holds the locks of all `paths` (real, absolute) while `use` runs. Throws a retriable error when one stays taken. */
+export async function withFileLocks<Value>(paths: readonly string[], use: () => Promise<Value>): Promise<Value> {
+  const releases: (() => Promise<void>)[] = [];
+  try {
+    // Always in the same order: two writers of the same files cannot wait for each other.
+    for (const path of [...paths].sort()) releases.push(await lock(path));
+    return await use();
+  } finally {
+    for (const release of releases.reverse()) await release();
+  }
+}
+
+async function lock(path: string): Promise<() => Promise<void>> {
+  if (!hasAbstractSockets) return lockInProcess(path);
+  const name = `\0pawl-file-${createHash('sha256').update(path).digest('hex').slice(0, 40)}`;
+  const deadlineMs = performance.now() + PATIENCE_MS;
+  for (;;) {
+    const server = await listen(name);
+    if (server !== undefined) return () => new Promise((resolve) => server.close(() => resolve()));
+    if (performance.now() > deadlineMs)
+      throw new ToolError(`${path} is being written by others all the time; nothing was changed.`, {
+        retriable: true,
+        nothingHappened: true,
+      });
+    await sleep(1 + Math.random() * 9);
+  }
+}
+
+/** Undefined when the name is taken. */
+function listen(name: string): Promise<Server | undefined> {
+  return new Promise((resolve, reject) => {
+    const server = createServer((socket) => socket.destroy());
+    server.once('error', (error: NodeJS.ErrnoException) =>
+      error.code === 'EADDRINUSE' ? resolve(undefined) : reject(error),
+    );
+    server.listen({ path: name, exclusive: true }, () => resolve(server));
+  });
+}
+
+async function lockInProcess(path: string): Promise<() => Promise<void>> {
+  const before = turns.get(path);
+  const mine = Promise.withResolvers<void>();
+  turns.set(path, mine.promise);
+  await before;
+  return async () => {
+    if (turns.get(path) === mine.promise) turns.delete(path);
+    mine.resolve();
+  };
+}

@@ -1,0 +1,112 @@
+/**
+ * ripgrep as a scout: where it is installed it names the files that are worth a look, much faster than the walk of
+ * `workspace-search.ts`, which then looks at these alone. What the walk refuses stays refused, whatever ripgrep names, so that it must
+ * only never leave out a file that the walk would find:
+ *
+ * - It runs a pattern only where its syntax means to it what it means to RE2, on bytes. Where text need not be ASCII for a match to
+ *   differ, it names every file that holds anything else.
+ * - Of ignore files it reads those that the walk reads from where the search begins, in the same order; those above are left to the walk.
+ *
+ * It is started without a shell, in the folder that the walk has open, with no environment, and follows no symbolic link.
+ */
+import { spawn } from 'node:child_process';
+import type { WorkspaceSearch } from '../../shared/tools/tool.ts';
+import { hiddenNamesOf } from './glob.ts';
+import { findTrusted } from '../sandbox/find-program.ts';
+
+/** Paths below a folder, given by a path that leads to it whatever is renamed. Undefined: look at everything. */
+export type Scout = (
+  folder: string,
+  search: WorkspaceSearch,
+  signal: AbortSignal,
+) => Promise<readonly string[] | undefined>;
+
+/** Of all names together. More are no help. */
+const MAX_NAMES_BYTES = 32 * 1024 * 1024;
+
+const QUIET = ['--no-config', '--no-messages', '--null', '--color=never'];
+/** Not those of the machine, of the repository's own folder, or above the search. */
+const IGNORE_FILES = ['--no-require-git', '--no-ignore-global', '--no-ignore-exclude', '--no-ignore-parent'];
+/** All bytes of all files but those that the walk finds too large. */
+const BYTES = ['--text', '--encoding=none', '--no-unicode', '--max-filesize=8M'];
+const NOT_ASCII = '[\\x80-\\xFF]';
+
+/** Characters that stand for themselves, groups, alternatives, classes without set operations, repetitions and common escapes. */
+const SAME_IN_BOTH = (() => {
+  const escaped = String.raw`\\[dDwWsSbB.*+?()[\]{}|^$\\/-]`;
+  const inClass = String.raw`(?:${escaped}|[^\\[\]&~])`;
+  const plain = String.raw`[^\\[\]{}()]`;
+  const repetition = String.raw`\{\d+(?:,\d*)?\}`;
+  return new RegExp(String.raw`^(?:${escaped}|${plain}|\((?:\?:|\?i\))?|\)|${repetition}|\[\^?${inClass}+\])*$`);
+})();
+const SET_OPERATION = /\[[^\]]*--/;
+/** Of an empty line, ripgrep finds the end behind the begin only. */
+const END_BEFORE_BEGIN = /\$.*\^/;
+const PLAIN_WORDS = /^[\w ]+$/;
+const ASCII = /^[\x20-\x7e]+$/;
+
+/** The scout of this machine. */
+export const ripgrep: Scout = async (folder, search, signal) => {
+  const program = await findTrusted('rg');
+  const wanted = program === undefined ? undefined : ripgrepArguments(search);
+  return program === undefined || wanted === undefined ? undefined : names(program, wanted, folder, signal);
+};
+
+/** Undefined for a pattern that could mean something else to ripgrep. */
+export function ripgrepArguments(search: WorkspaceSearch): readonly string[] | undefined {
+  const ignored = search.includeIgnored ? ['--no-ignore'] : IGNORE_FILES;
+  const isHidden = search.includeIgnored || hiddenNamesOf(search.glob).length > 0;
+  const hidden = [...(isHidden ? ['--hidden', '--glob=!.git'] : []), ...ignored];
+  if (search.pattern === undefined) return [...QUIET, ...hidden, '--files', '.'];
+  const patterns = patternsFor(search.pattern, search);
+  if (patterns === undefined) return undefined;
+  const how = [...BYTES, search.ignoreCase ? '--ignore-case' : '--case-sensitive', '--files-with-matches'];
+  return [...QUIET, ...hidden, ...how, ...patterns.map((pattern) => `--regexp=${pattern}`), '.'];
+}
+
+/** The pattern, and those of files that have to be looked at because a match could differ there. */
+function patternsFor(pattern: string, { literal, ignoreCase }: WorkspaceSearch): readonly string[] | undefined {
+  if (!ASCII.test(pattern)) return undefined;
+  const isText = literal || PLAIN_WORDS.test(pattern);
+  if (!isText && (!SAME_IN_BOTH.test(pattern) || SET_OPERATION.test(pattern) || END_BEFORE_BEGIN.test(pattern)))
+    return undefined;
+  const asPattern = literal ? pattern.replaceAll(/[^\w ]/g, '\\$&') : pattern;
+  if (isText && !ignoreCase) return [asPattern];
+  // To ripgrep a carriage return before the line end is a part of the line, and a vertical tab is white space.
+  const lineEnds = pattern.includes('$') ? [String.raw`\r$`] : [];
+  const spaces = /\\s/i.test(pattern) ? [String.raw`\x0B`] : [];
+  return [asPattern, NOT_ASCII, ...lineEnds, ...spaces];
+}
+
+async function names(
+  program: string,
+  wanted: readonly string[],
+  folder: string,
+  signal: AbortSignal,
+): Promise<readonly string[] | undefined> {
+  const { promise, resolve, reject } = Promise.withResolvers<readonly string[] | undefined>();
+  signal.throwIfAborted();
+  const child = spawn(program, wanted, { cwd: folder, env: {}, stdio: ['ignore', 'pipe', 'ignore'] });
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  const stop = () => child.kill('SIGKILL');
+  const onAbort = () => {
+    stop();
+    reject(signal.reason);
+  };
+  signal.addEventListener('abort', onAbort, { once: true });
+  child.stdout.on('data', (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > MAX_NAMES_BYTES) stop();
+    else chunks.push(chunk);
+  });
+  child.once('error', () => resolve(undefined));
+  child.once('close', (code) => {
+    signal.removeEventListener('abort', onAbort);
+    // 1: nothing was found. Anything else, such as a folder that cannot be read, is left to the walk.
+    if (code !== 0 && code !== 1) return resolve(undefined);
+    const paths = Buffer.concat(chunks).toString('utf8').split('\0');
+    resolve(paths.filter(Boolean).map((path) => path.replace(/^\.\//, '')));
+  });
+  return promise;
+}

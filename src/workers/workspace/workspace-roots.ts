@@ -1,0 +1,81 @@
+/**
+ * Where the root of a workspace may lie, which whoever opens a session can name: in no folder of the system, of Pawl's own, unless the
+ * operator has put the workspaces there (`PAWL_WORKSPACE_ROOT`), or of code that Pawl runs; and for a session of a tenant in that tenant's
+ * own folder, and for no other session. A root that is named below one of these grounds is there: what links stand in a workspace, its own
+ * programs decide.
+ */
+import { mkdirSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { liesIn } from '../../shared/util/file-path.ts';
+import { forbiddenRoot, type TenantPlaces, tenantRoot, tenantsFolder } from '../../shared/policy/workspace-root.ts';
+import { isProtectedCode, ownHomes, protectedFolders, protectFolder, realName, realPaths } from './protected-paths.ts';
+
+const grounds = new Set<string>();
+
+/** Where the operator wants the workspaces of this process. The folder need not exist yet. */
+export function putWorkspacesIn(path: string): void {
+  grounds.add(resolve(path));
+}
+
+let homes: readonly string[] | undefined;
+
+/** Why no session has this root. One that is so by its name is refused before anything opens it, others where links lead to it. */
+export function whyForbidden(root: string): string | undefined {
+  homes ??= ownHomes();
+  const why = forbiddenRoot(root, homes);
+  if (why === undefined) return undefined;
+  return `No session can have this folder as its workspace: ${why}. Start Pawl in another folder, or set PAWL_WORKSPACE_ROOT to one.`;
+}
+
+/** Throws `PERMISSION_DENIED` for a root that no workspace may have; `realRoot` is where it really is. */
+export function checkRoot(root: string, realRoot: string): void {
+  const forbidden = whyForbidden(realRoot);
+  if (forbidden !== undefined && whyForbidden(root) === undefined) throw new PawlError('PERMISSION_DENIED', forbidden);
+  if (isProtectedCode(realRoot))
+    throw new PawlError('PERMISSION_DENIED', "The session's workspace lies in a folder of code that Pawl runs.");
+  const around = [...grounds].filter((ground) => liesIn(ground, root));
+  if (!realPaths(around).every((ground) => liesIn(ground, realRoot)))
+    throw new PawlError(
+      'PERMISSION_DENIED',
+      "A link leads the session's workspace out of the folder that the workspaces are in (PAWL_WORKSPACE_ROOT).",
+    );
+  const within = realPaths([...grounds]).filter((ground) => liesIn(ground, realRoot));
+  const own = protectedFolders()
+    .filter((folder) => liesIn(folder, realRoot))
+    .find((folder) => !within.some((ground) => ground !== folder && liesIn(folder, ground)));
+  if (own !== undefined)
+    throw new PawlError(
+      'PERMISSION_DENIED',
+      "The session's workspace lies in a folder of Pawl's own (PAWL_DATA_DIR) or of a tenant, which no other tool may see.",
+    );
+}
+
+/**
+ * Why the session has no workspace here, whatever its record says: the worker's own settings decide where a tenant's lies. Undefined
+ * where it has one; its tenant's folder is made then.
+ */
+export function openTenantRoot(
+  { tenantId, workspaceRoot }: { readonly tenantId?: string | undefined; readonly workspaceRoot: string },
+  places: TenantPlaces,
+): string | undefined {
+  const all = tenantsFolder(places);
+  // Only a tenant's own sessions see what lies in it.
+  protectFolder(all);
+  if (tenantId === undefined) {
+    if (!realNames(all).some((folder) => liesIn(folder, realName(workspaceRoot)))) return undefined;
+    return "The session is of no tenant, and its workspace lies in a tenant's folder.";
+  }
+  const own = tenantRoot(places, tenantId);
+  if (!liesIn(own, workspaceRoot))
+    return `The session's workspace is not in its tenant's folder (${own}): leave out workspaceRoot, and give producers and workers the same PAWL_WORKSPACE_ROOT.`;
+  putWorkspacesIn(own);
+  try {
+    mkdirSync(own, { recursive: true, mode: 0o700 });
+  } catch {
+    // A worker that only reads finds what another one made, or says that there is none.
+  }
+  return undefined;
+}
+
+const realNames = (folder: string): readonly string[] => [folder, realName(folder)];

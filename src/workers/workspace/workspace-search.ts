@@ -1,0 +1,325 @@
+/**
+ * Finding files and lines below the root. The walk goes through open folders, as every other way into the workspace does, follows
+ * no symbolic link, and leaves out what `.gitignore` files leave out. Patterns run on RE2, whose time grows with the text only.
+ * Where a scout has named the files worth a look (`ripgrep.ts`), the walk goes to these alone.
+ */
+import { constants } from 'node:fs';
+import { open, readdir } from 'node:fs/promises';
+import { dirname, join, relative, sep } from 'node:path';
+import { RE2JS } from 're2js';
+import { PawlError } from '../../shared/errors/failure.ts';
+import { startOf } from '../../shared/util/text/text-cut.ts';
+import { nextTurn } from '../../shared/util/time.ts';
+import type { WorkspaceFinding, WorkspaceLine, WorkspaceSearch } from '../../shared/tools/tool.ts';
+import { globFits, hiddenNamesOf, readGlob } from './glob.ts';
+import { isProtected, isProtectedFile } from './protected-paths.ts';
+import { ripgrep, type Scout } from './ripgrep.ts';
+import { type IgnoreLevel, isIgnored, levelsAbove, withIgnoreFile } from './workspace-ignore.ts';
+import { absent, at, descriptorPath, enter, entry, type Folder, hasDescriptorPaths, lookUp } from './safe-path.ts';
+
+const DEFAULT_LIMIT = 1_000;
+const MAX_FILE_BYTES = 8 * 1024 * 1024;
+/** How long the search may keep the event loop to itself. */
+const MAX_TURN_MS = 20;
+/** At worst RE2 takes a step for each instruction of the pattern and each character, of up to 100 ns: so many between two looks at the clock. */
+const STEPS_BETWEEN_LOOKS = 200_000;
+/** Of one line, which RE2 does not leave before its end. */
+const MAX_STEPS_OF_LINE = 2_000_000;
+const MAX_INSTRUCTIONS = 5_000;
+/** Of instructions: all states that it can come to have room in RE2's table, which makes one step of a character. */
+const SMALL_PROGRAM = 12;
+/** Of lines so long the time is taken. Two trials, each of so long in all, in which a step took more say that the table does not help. */
+const TIMED_LINE_LENGTH = 64;
+const TRIAL_MS = 100;
+const MAX_SLOW_TRIALS = 2;
+const MAX_TABLE_STEP_MS = 20e-6;
+/** What a line costs beside its characters. */
+const LINE_OVERHEAD = 16;
+/** Of folders in each other: all of them are open on the way. */
+const MAX_DEPTH = 256;
+const MAX_LINE_LENGTH = 500;
+const MAX_LINES_WITH_CONTEXT = 5_000;
+const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
+/** Never of interest, and often large. */
+const ALWAYS_LEFT_OUT = ['.git'];
+/** Errors: `INVALID_PARAMS` for a pattern that RE2 does not know, `NOT_FOUND`, and the signal's reason. */
+export async function searchWithin(
+  root: string,
+  search: WorkspaceSearch,
+  signal: AbortSignal,
+  scout: Scout = ripgrep,
+): Promise<WorkspaceFinding> {
+  const task = new SearchTask(search, signal);
+  const path = search.path ?? '.';
+  await at(root, path, 'keep', async (location) => {
+    const { folder, name, stats, realRoot } = location;
+    if (name !== undefined && stats === undefined) throw absent(path);
+    const prefix = relative(realRoot, folder.path);
+    if (name !== undefined && stats?.isFile()) return task.file(folder, name, join(prefix, name), stats);
+    const start = await enter(location, path);
+    try {
+      const inRoot = relative(realRoot, start.path);
+      const rules = search.includeIgnored ? [] : await levelsAbove(root, inRoot);
+      // Who names a folder that is left out wants to see what it holds.
+      const above = inRoot !== '' && isIgnored(inRoot, true, rules) === true ? [] : rules;
+      // The scout reads no rules from above: where they bring something back, it must leave out nothing.
+      const scouted = above.some(({ bringsBack }) => bringsBack) ? { ...search, includeIgnored: true } : search;
+      const named = hasDescriptorPaths ? await scout(descriptorPath(start), scouted, signal) : undefined;
+      if (named !== undefined) await task.lookOnlyAt(named);
+      await task.folder(start, inRoot, '', above);
+    } finally {
+      if (start !== folder) await start.handle.close();
+    }
+  });
+  return task.finding();
+}
+
+interface LineTest {
+  fits(line: string): boolean;
+  /** For each character. */
+  readonly steps: number;
+  /** Longer lines are not looked at. */
+  readonly maxLength: number;
+}
+
+class SearchTask {
+  readonly #search: WorkspaceSearch;
+  readonly #signal: AbortSignal;
+  readonly #test: LineTest | undefined;
+  readonly #limit: number;
+  /** Hidden names that the glob has. */
+  readonly #hiddenNames: readonly string[];
+  readonly #files: { path: string; bytes: number; modifiedAtMs: number }[] = [];
+  readonly #lines: WorkspaceLine[] = [];
+  #matches = 0;
+  #truncated = false;
+  /** A line was too long for the pattern: it may match or not. */
+  #leftOutLine = false;
+  /** Since the last look at the clock. */
+  #steps = 0;
+  /** Files, and the folders that lead to them, from where the search begins. */
+  #only: ReadonlySet<string> | undefined;
+  #turnSinceMs = performance.now();
+
+  constructor(search: WorkspaceSearch, signal: AbortSignal) {
+    this.#search = search.glob === undefined ? search : { ...search, glob: readGlob(search.glob) };
+    this.#hiddenNames = hiddenNamesOf(this.#search.glob);
+    this.#signal = signal;
+    this.#limit = search.limit ?? DEFAULT_LIMIT;
+    this.#test = search.pattern === undefined ? undefined : lineTest(search.pattern, search);
+  }
+
+  async lookOnlyAt(paths: readonly string[]): Promise<void> {
+    const { glob } = this.#search;
+    const only = new Set<string>();
+    for (const path of paths) {
+      await this.#turn();
+      if (glob !== undefined && !globFits(path, glob)) continue;
+      for (let each = path; each !== '.' && !only.has(each); each = dirname(each)) only.add(each);
+    }
+    this.#only = only;
+  }
+
+  /** Lets others have a turn, and the search be ended, where names and patterns take long to compare. */
+  async #turn(): Promise<void> {
+    if (performance.now() - this.#turnSinceMs < MAX_TURN_MS) return;
+    await nextTurn();
+    this.#signal.throwIfAborted();
+    this.#turnSinceMs = performance.now();
+  }
+
+  finding(): WorkspaceFinding {
+    return { files: this.#files, lines: this.#lines, truncated: this.#truncated || this.#leftOutLine };
+  }
+
+  /** `path` from the root, `below` from where the search begins. */
+  async folder(folder: Folder, path: string, below: string, above: readonly IgnoreLevel[]): Promise<void> {
+    this.#signal.throwIfAborted();
+    const entries = await readdir(hasDescriptorPaths ? descriptorPath(folder) : folder.path, { withFileTypes: true });
+    const levels = this.#search.includeIgnored ? above : await withIgnoreFile(folder, path, entries, above);
+    for (const each of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+      if (this.#truncated) return;
+      await this.#turn();
+      const [from, inRoot] = [join(below, each.name), join(path, each.name)];
+      if (this.#only?.has(from) === false) continue;
+      if (this.#isLeftOut(each.name, inRoot, each.isDirectory(), levels)) continue;
+      if (each.isDirectory()) {
+        if (isProtected(join(folder.path, each.name)) || from.split(sep).length > MAX_DEPTH) continue;
+        const next = await open(entry(folder, each.name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(() => undefined);
+        if (next === undefined) continue; // gone, or something else, since the folder was read
+        try {
+          await this.folder({ handle: next, path: join(folder.path, each.name) }, inRoot, from, levels);
+        } finally {
+          await next.close();
+        }
+      } else if (each.isFile() && !isProtectedFile(join(folder.path, each.name))) {
+        const { glob } = this.#search;
+        if (glob !== undefined && !globFits(from, glob)) continue;
+        const stats = await lookUp(folder, each.name);
+        if (stats?.isFile()) await this.file(folder, each.name, inRoot, stats);
+      }
+    }
+  }
+
+  #isLeftOut(name: string, path: string, isDirectory: boolean, levels: readonly IgnoreLevel[]): boolean {
+    if (ALWAYS_LEFT_OUT.includes(name)) return true;
+    if (this.#search.includeIgnored) return false;
+    if (name.startsWith('.') && !this.#hiddenNames.some((glob) => globFits(name, glob))) return true;
+    return isIgnored(path, isDirectory, levels) ?? false;
+  }
+
+  async file(folder: Folder, name: string, path: string, stats: { size: number; mtimeMs: number }): Promise<void> {
+    const found = { path, bytes: stats.size, modifiedAtMs: Math.round(stats.mtimeMs) };
+    if (this.#test === undefined) {
+      this.#add(() => this.#files.push(found));
+      return;
+    }
+    if (stats.size > MAX_FILE_BYTES) return;
+    const handle = await open(entry(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(() => undefined);
+    if (handle === undefined) return;
+    const bytes = await handle.readFile().finally(() => handle.close());
+    if (bytes.subarray(0, 8_192).includes(0)) return;
+    // A mark of the encoding is no part of the first line, as in ripgrep.
+    await this.#grep(this.#test, found, bytes.toString('utf8').replace(/^\ufeff/, ''));
+  }
+
+  async #grep(
+    test: LineTest,
+    file: { path: string; bytes: number; modifiedAtMs: number },
+    text: string,
+  ): Promise<void> {
+    const context = this.#search.contextLines ?? 0;
+    const tell = (line: number, content: string, isMatch: boolean) =>
+      this.#lines.push({ path: file.path, line, text: clipped(content), isMatch });
+    /** Lines that the next match has before it. */
+    let before: string[] = [];
+    /** How many lines the last match still has after it. */
+    let after = 0;
+    let hits = 0;
+    let line = 0;
+    for (const content of linesOf(text)) {
+      line += 1;
+      this.#steps += (content.length + LINE_OVERHEAD) * test.steps;
+      if (this.#steps > STEPS_BETWEEN_LOOKS) {
+        this.#steps = 0;
+        await this.#turn();
+      }
+      if (this.#fits(test, content)) {
+        if (this.#matches >= this.#limit || this.#lines.length > MAX_LINES_WITH_CONTEXT) {
+          this.#truncated = true;
+          break;
+        }
+        this.#matches += 1;
+        hits += 1;
+        for (const [index, each] of before.entries()) tell(line - before.length + index, each, false);
+        tell(line, content, true);
+        before = [];
+        after = context;
+      } else if (after > 0) {
+        tell(line, content, false);
+        after -= 1;
+      } else if (context > 0) {
+        before.push(content);
+        if (before.length > context) before.shift();
+      }
+    }
+    if (hits > 0) this.#files.push(file);
+  }
+
+  #fits(test: LineTest, line: string): boolean {
+    if (line.length <= test.maxLength) return test.fits(line);
+    this.#leftOutLine = true;
+    return false;
+  }
+
+  #add(push: () => void): void {
+    if (this.#files.length >= this.#limit) this.#truncated = true;
+    else push();
+  }
+}
+
+/** One after the other: a file can have millions. */
+function* linesOf(text: string): Generator<string> {
+  for (let start = 0; start < text.length; ) {
+    const end = text.indexOf('\n', start);
+    if (end === -1) return yield text.slice(start);
+    yield text.slice(start, text[end - 1] === '\r' && end > start ? end - 1 : end);
+    start = end + 1;
+  }
+}
+
+/** A line feed, or its escape outside of a class: no line holds one. */
+function asksForLineEnd(pattern: string, literal: boolean | undefined): boolean {
+  if (pattern.includes('\n')) return true;
+  return !literal && /\\n/.test(pattern.replaceAll(/\\[^n]|\[\^?\]?(?:\[:\w+:\]|\\.|[^\]\\])*\]/g, ''));
+}
+
+function lineTest(pattern: string, search: WorkspaceSearch): LineTest {
+  const { ignoreCase, literal } = search;
+  if (asksForLineEnd(pattern, literal)) {
+    const why =
+      'each line is matched by itself, so none holds a line end; search for one of its lines, with context for those around it';
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} fits no line: ${why}.`, {
+      issues: [{ path: 'pattern', message: why }],
+    });
+  }
+  if (!ignoreCase && (literal || RE2JS.quote(pattern) === pattern))
+    return { fits: (line) => line.includes(pattern), steps: 1, maxLength: Number.POSITIVE_INFINITY };
+  const compiled = compile(pattern, search);
+  const steps = compiled.programSize();
+  if (steps > MAX_INSTRUCTIONS) {
+    const why = `it makes a program of ${steps} instructions, and ${MAX_INSTRUCTIONS} are taken; use smaller counts in {…}`;
+    throw new PawlError('INVALID_PARAMS', `${JSON.stringify(pattern)} is too costly a pattern: ${why}.`, {
+      issues: [{ path: 'pattern', message: why }],
+    });
+  }
+  if (steps <= SMALL_PROGRAM)
+    return { fits: (line) => compiled.test(line), steps, maxLength: Number.POSITIVE_INFINITY };
+  return { fits: matcherOf(compiled, steps), steps, maxLength: Math.floor(MAX_STEPS_OF_LINE / steps) };
+}
+
+/**
+ * RE2 tells whether a line matches by a table of states, many times faster than where. But a few patterns come to ever new states: then
+ * the table is made anew all the time, and to ask where takes less.
+ */
+function matcherOf(compiled: RE2JS, steps: number): (line: string) => boolean {
+  let spentMs = 0;
+  let doneSteps = 0;
+  let slowTrials = 0;
+  return (line) => {
+    if (slowTrials === MAX_SLOW_TRIALS) return compiled.matcher(line).find();
+    if (line.length < TIMED_LINE_LENGTH) return compiled.test(line);
+    const sinceMs = performance.now();
+    const fits = compiled.test(line);
+    spentMs += performance.now() - sinceMs;
+    doneSteps += line.length * steps;
+    if (spentMs >= TRIAL_MS) {
+      slowTrials = spentMs / doneSteps > MAX_TABLE_STEP_MS ? slowTrials + 1 : 0;
+      spentMs = 0;
+      doneSteps = 0;
+    }
+    return fits;
+  };
+}
+
+function compile(pattern: string, { ignoreCase, literal }: WorkspaceSearch): RE2JS {
+  try {
+    return RE2JS.compile(literal ? RE2JS.quote(pattern) : pattern, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new PawlError(
+      'INVALID_PARAMS',
+      `${JSON.stringify(pattern)} is not a pattern of RE2 (no look-around, no back-references): ${why}.`,
+      {
+        issues: [{ path: 'pattern', message: why }],
+        cause: error,
+      },
+    );
+  }
+}
+
+function clipped(line: string): string {
+  return line.length <= MAX_LINE_LENGTH
+    ? line
+    : `${startOf(line, MAX_LINE_LENGTH)}… [${line.length - MAX_LINE_LENGTH} more characters]`;
+}

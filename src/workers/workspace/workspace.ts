@@ -1,0 +1,129 @@
+/** Files below one root (A11): reading, listing, and the doors to writing and searching. */
+import { constants } from 'node:fs';
+import { type FileHandle, open, readdir, realpath } from 'node:fs/promises';
+import { join, relative, resolve } from 'node:path';
+import { PawlError } from '../../shared/errors/failure.ts';
+import type { Workspace, WorkspaceEntry } from '../../shared/tools/tool.ts';
+import { commitWithin } from './atomic-commit.ts';
+import { searchWithin } from './workspace-search.ts';
+import {
+  absent,
+  at,
+  ChangedMeanwhile,
+  changedIf,
+  enter,
+  entry,
+  type Folder,
+  hasDescriptorPaths,
+  isFolder,
+  isNoFolder,
+  lookUp,
+  refuseSpecial,
+  shown,
+  tooLarge,
+} from './safe-path.ts';
+
+export const DEFAULT_MAX_READ_BYTES = 16 * 1024 * 1024;
+
+const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
+
+/**
+ * The workspace of a session. `root` need not exist yet: every use looks it up and throws `NOT_FOUND` where it is absent.
+ * With access `read`, `write` and `commit` throw `PERMISSION_DENIED`.
+ */
+export function openWorkspace(
+  root: string,
+  access: 'read' | 'write',
+  signal: AbortSignal = new AbortController().signal,
+): Workspace {
+  const absoluteRoot = resolve(root);
+  const commit: Workspace['commit'] = async (changes) => {
+    if (access === 'read')
+      throw new PawlError(
+        'PERMISSION_DENIED',
+        `The workspace is open for reading only; ${changes.map((change) => shown(change.path)).join(', ')} stays as it is.`,
+      );
+    return commitWithin(absoluteRoot, changes);
+  };
+  return {
+    root: absoluteRoot,
+    read: (path, options) => readWithin(absoluteRoot, path, options?.maxBytes ?? DEFAULT_MAX_READ_BYTES),
+    list: (path) => listWithin(absoluteRoot, path),
+    write: async (path, content, options) => {
+      const [written] = await commit([{ kind: 'write', path, content, ...options }]);
+      return { created: written?.existed === false, bytes: Buffer.byteLength(content) };
+    },
+    commit,
+    search: (search) => searchWithin(absoluteRoot, search, signal),
+  };
+}
+
+/** The real, absolute path of a folder of the workspace. Errors as for `Workspace.read`. */
+export function resolveFolder(root: string, path: string): Promise<string> {
+  return at(resolve(root), path, 'keep', async (location) => {
+    const folder = await enter(location, path);
+    try {
+      return folder.path;
+    } finally {
+      if (folder !== location.folder) await folder.handle.close();
+    }
+  });
+}
+
+function readWithin(root: string, path: string, maxBytes: number): Promise<Uint8Array> {
+  return at(root, path, 'keep', async ({ folder, name, stats, namesFolder }) => {
+    if (name === undefined || stats?.isDirectory()) throw isFolder(path);
+    if (stats === undefined) throw absent(path);
+    refuseSpecial(path, stats);
+    if (namesFolder) throw isNoFolder(path);
+    // O_NONBLOCK: if a FIFO has taken the file's place since, this open must not wait for a writer.
+    const handle = await open(entry(folder, name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(
+      changedIf('ELOOP', 'ENXIO'),
+    );
+    try {
+      const opened = await handle.stat();
+      if (opened.isDirectory()) throw isFolder(path);
+      refuseSpecial(path, opened);
+      if (!hasDescriptorPaths && (await realpath(join(folder.path, name))) !== join(folder.path, name))
+        throw new ChangedMeanwhile();
+      if (opened.size > maxBytes) throw tooLarge(path, opened.size, maxBytes);
+      return await readUpTo(handle, path, opened.size, maxBytes);
+    } finally {
+      await handle.close();
+    }
+  });
+}
+
+/** The size of a file is a hint: it can grow while it is read, and files of /proc say 0. */
+async function readUpTo(handle: FileHandle, path: string, sizeHint: number, maxBytes: number): Promise<Uint8Array> {
+  let buffer = Buffer.allocUnsafe(sizeHint + 1);
+  let length = 0;
+  for (;;) {
+    const { bytesRead } = await handle.read(buffer, length, buffer.length - length, null);
+    if (bytesRead === 0) return buffer.subarray(0, length);
+    length += bytesRead;
+    if (length > maxBytes) throw tooLarge(path, length, maxBytes);
+    if (length === buffer.length) buffer = Buffer.concat([buffer], Math.min(buffer.length * 2 + 4_096, maxBytes + 1));
+  }
+}
+
+function listWithin(root: string, path: string): Promise<readonly WorkspaceEntry[]> {
+  return at(root, path, 'keep', async (location) => {
+    const folder = await enter(location, path);
+    try {
+      const names = (await readdir(hasDescriptorPaths ? `/proc/self/fd/${folder.handle.fd}` : folder.path)).sort();
+      const prefix = relative(location.realRoot, folder.path);
+      const entries = await Promise.all(names.map((name) => describe(folder, name, prefix)));
+      return entries.filter((each) => each !== undefined);
+    } finally {
+      if (folder !== location.folder) await folder.handle.close();
+    }
+  });
+}
+
+async function describe(folder: Folder, name: string, prefix: string): Promise<WorkspaceEntry | undefined> {
+  const stats = await lookUp(folder, name);
+  if (stats === undefined) return undefined; // gone since the folder was read
+  const kind = stats.isFile() ? 'file' : stats.isDirectory() ? 'directory' : 'other';
+  return { path: join(prefix, name), kind, bytes: kind === 'file' ? stats.size : 0 };
+}

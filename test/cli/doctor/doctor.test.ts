@@ -1,0 +1,144 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { checkNode } from '../../../src/cli/doctor/doctor.ts';
+import { startServer } from '../../chaos/server.ts';
+import { atOnce } from '../../helpers/signal.ts';
+import { openPlace, type Place } from '../pawl.ts';
+
+interface Report {
+  readonly usable: boolean;
+  readonly checks: readonly {
+    readonly check: string;
+    readonly state: string;
+    readonly message: string;
+    readonly fix?: string;
+  }[];
+}
+
+let place: Place;
+beforeAll(async () => {
+  place = await openPlace();
+});
+afterAll(() => place[Symbol.asyncDispose]());
+
+test('doctor finds everything usable, says what the persistence promises and that no worker runs', async () => {
+  const { code, stdout } = await place.run(['doctor', '--json'], { env: { PAWL_HTTP_PORT: '0' } });
+  const report = JSON.parse(stdout) as Report;
+  expect({ code, usable: report.usable }).toEqual({ code: 0, usable: true });
+  const found = new Map(report.checks.map((check) => [check.check, check]));
+  expect([...found.keys()].sort()).toEqual(
+    [
+      'clocks',
+      'configuration',
+      'data folder',
+      'eviction',
+      'node',
+      'persistence',
+      'port',
+      'redis',
+      'sandbox',
+      'signatures',
+      'workers',
+    ].sort(),
+  );
+  expect(found.get('persistence')?.message).toMatch(/^appendfsync \w+: .*forget/);
+  expect(found.get('signatures')).toMatchObject({
+    state: 'warn',
+    message: expect.stringContaining('approve calls'),
+    fix: expect.stringContaining('PAWL_SIGNING_KEYS'),
+  });
+  expect(found.get('workers')).toMatchObject({ state: 'warn', fix: expect.stringContaining('pawl up') });
+});
+
+test.each([
+  ['a Redis that does not answer', { REDIS_URL: 'redis://:hidden@127.0.0.1:1' }, 7, 'redis', 'ECONNREFUSED'],
+  ['an address that is none', { REDIS_URL: 'http://somewhere' }, 2, 'redis', 'must be redis://'],
+  ['a front door that would not open', { PAWL_HTTP_HOST: '0.0.0.0' }, 2, 'port', 'PAWL_API_TOKENS'],
+  ['a wrong setting', { PAWL_LOCK_DURATION_MS: 'soon' }, 2, 'configuration', 'PAWL_LOCK_DURATION_MS'],
+])('doctor names %s and how to mend it', async (_case, env, exitCode, check, message) => {
+  const { code, stdout } = await place.run(['doctor', '--json'], { env: { PAWL_HTTP_PORT: '0', ...env } });
+  const report = JSON.parse(stdout) as Report;
+  expect({ code, usable: report.usable }).toEqual({ code: exitCode, usable: false });
+  const failed = report.checks.filter(({ state }) => state === 'fail');
+  expect(failed).toMatchObject([{ check, message: expect.stringContaining(message), fix: expect.any(String) }]);
+  expect(stdout).not.toContain('hidden');
+});
+
+test('doctor says what a Redis lacks that takes nothing: memory, channels for its user, the right password, room for clients', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'pawl-full-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const { admin, port, [Symbol.asyncDispose]: end } = await startServer(folder);
+  onTestFinished(end);
+  await admin.config('SET', 'maxmemory', '1');
+  await admin.call('ACL', 'SETUSER', 'plain', 'on', '>word', '~*', '+@all', 'resetchannels');
+  const cases = {
+    memory: { user: '', message: 'OOM', fix: 'maxmemory' },
+    channels: { user: 'plain:word@', message: 'channels', fix: ':* &' },
+    password: { user: 'plain:words@', message: 'WRONGPASS', fix: 'correct the user and the password' },
+  };
+  const look = async ({ user, message, fix }: (typeof cases)[keyof typeof cases]) => {
+    const env = { REDIS_URL: `redis://${user}127.0.0.1:${port}`, PAWL_HTTP_PORT: '0' };
+    const { code, stdout } = await place.run(['doctor', '--json'], { env });
+    expect(code).toBe(7);
+    const failed = (JSON.parse(stdout) as Report).checks.filter(({ state }) => state === 'fail');
+    expect(failed).toMatchObject([
+      { check: 'redis', message: expect.stringContaining(message), fix: expect.stringContaining(fix) },
+    ]);
+  };
+  await atOnce(cases, look);
+  await admin.config('SET', 'maxclients', '1');
+  await look({ user: '', message: 'Redis cannot be used', fix: 'maxclients' });
+});
+
+test('doctor looks whether the data folder can be written to, wherever Redis is', async () => {
+  const file = join(place.folder, 'file');
+  writeFileSync(file, '');
+  const env = { PAWL_HTTP_PORT: '0', PAWL_DATA_DIR: join(file, 'data') };
+  const { code, stdout } = await place.run(['doctor', '--json'], { env });
+  expect(code).toBe(2);
+  expect((JSON.parse(stdout) as Report).checks.filter(({ state }) => state === 'fail')).toMatchObject([
+    { check: 'data folder', message: expect.stringContaining('cannot be written to'), fix: expect.any(String) },
+  ]);
+});
+
+test('a Redis that is too old is a matter of configuration, as it is to a worker', async () => {
+  const env = { REDIS_URL: await olderServer(place.world.redisUrl), PAWL_HTTP_PORT: '0' };
+  const { code, stdout } = await place.run(['doctor', '--json'], { env });
+  expect(code).toBe(2);
+  expect((JSON.parse(stdout) as Report).checks.filter(({ state }) => state === 'fail')).toMatchObject([
+    { check: 'redis', message: expect.stringContaining('is too old'), fix: expect.stringContaining('newer Redis') },
+  ]);
+});
+
+/** The address of a Redis that says of itself that it is older than it is. */
+async function olderServer(redisUrl: string): Promise<string> {
+  const { pathname, protocol, hostname, port } = new URL(redisUrl);
+  const listener = createServer((client) => {
+    const server = protocol === 'redis:' ? connect(Number(port), hostname) : connect(pathname);
+    client.pipe(server);
+    server.on('data', (bytes) => {
+      client.write(bytes.toString('latin1').replace(/(redis|valkey)_version:\d/g, '$1_version:5'), 'latin1');
+    });
+    for (const [one, other] of [
+      [client, server],
+      [server, client],
+    ] as const) {
+      one.on('error', () => {});
+      one.on('close', () => other.destroy());
+    }
+  });
+  await new Promise<void>((listening) => listener.listen(0, '127.0.0.1', listening));
+  onTestFinished(() => new Promise<void>((closed) => void listener.close(() => closed())));
+  const address = listener.address();
+  return `redis://127.0.0.1:${typeof address === 'object' && address !== null ? address.port : 0}`;
+}
+
+test('a Node that is too old is refused', () => {
+  expect(checkNode('20.19.2')).toMatchObject({ state: 'fail', fix: expect.stringContaining('nodejs.org') });
+  expect(checkNode('22.21.0').state).toBe('fail');
+  expect(checkNode('22.22.0').state).toBe('ok');
+  expect(checkNode('26.1.0').state).toBe('ok');
+});

@@ -1,0 +1,130 @@
+/** Producers and workers of one world in this process: everything real but the number of machines. */
+import { tmpdir } from 'node:os';
+import { expect, onTestFinished } from 'vitest';
+import { Pawl } from '../../src/producer/client.ts';
+import type { DispatchEvent } from '../../src/producer/calls/submit-call.ts';
+import type { Session } from '../../src/producer/sessions/session.ts';
+import type { Submission } from '../../src/producer/calls/submission.ts';
+import type { AuditEvent } from '../../src/shared/audit/audit-event.ts';
+import { resolveSettings, type Settings, type SettingsInput } from '../../src/shared/config/config.ts';
+import type { ToolResultEnvelope } from '../../src/shared/calls/envelope.ts';
+import type { Hook } from '../../src/shared/calls/hooks.ts';
+import { type Logger, silentLogger } from '../../src/shared/telemetry/log.ts';
+import { offerId, offerOf } from '../../src/shared/store/fleet/catalogue.ts';
+import type { WorkerEvent } from '../../src/shared/telemetry/log-events.ts';
+import type { AnyTool } from '../../src/shared/tools/tool.ts';
+import { TIERS } from '../../src/shared/tools/tool.ts';
+import type { ToolMakers } from '../../src/workers/connectors/declared-tools.ts';
+import { ToolWorker } from '../../src/workers/worker.ts';
+import { eventually } from './signal.ts';
+import { createWorld, type World } from './world.ts';
+
+export interface Fleet {
+  readonly world: World;
+  readonly settings: Settings;
+  readonly pawl: Pawl;
+  readonly session: Session;
+  /** What producers and workers told, in order. */
+  readonly events: readonly (DispatchEvent | WorkerEvent)[];
+  /** What would be found in the audit trail. */
+  readonly audited: readonly AuditEvent[];
+  openProducer(change?: Partial<SettingsInput>): Promise<Pawl>;
+  startWorker(options?: WorkerChange): Promise<ToolWorker>;
+}
+
+export interface WorkerChange {
+  readonly tools?: readonly AnyTool[];
+  readonly concurrency?: number;
+  /** What runs declared tools. */
+  readonly declared?: ToolMakers;
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly settings?: Partial<SettingsInput>;
+  /** Default: says nothing. */
+  readonly log?: Logger;
+  /** Default: the lowest throw, so that retries follow at once. */
+  readonly random?: () => number;
+}
+
+export interface FleetOptions extends Omit<WorkerChange, 'settings'> {
+  readonly tools: readonly AnyTool[];
+  readonly settings?: Partial<SettingsInput>;
+  /** Of the producers and of the workers. */
+  readonly hooks?: readonly Hook[];
+  /** Without workers the tools are only published, as those of a worker that is busy elsewhere. */
+  readonly workers?: number;
+}
+
+export async function startFleet(options: FleetOptions): Promise<Fleet> {
+  const world = await createWorld();
+  onTestFinished(async () => {
+    await eventually(async () => (await world.connections()).length === 0, { what: 'the end of all connections' });
+  });
+  const settingsWith = (change: Partial<SettingsInput> = {}) =>
+    resolveSettings({ options: { redisUrl: world.redisUrl, prefix: world.prefix, ...options.settings, ...change } });
+  const settings = settingsWith();
+  const events: (DispatchEvent | WorkerEvent)[] = [];
+  const onEvent = (event: DispatchEvent | WorkerEvent) => void events.push(event);
+  const audited: AuditEvent[] = [];
+  const audit = (event: AuditEvent) => void audited.push(event);
+
+  const openProducer = async (change: Partial<SettingsInput> = {}) => {
+    const pawl = await Pawl.open({
+      settings: settingsWith(change),
+      log: silentLogger,
+      defaultWorkspaceRoot: tmpdir(),
+      ...(options.hooks === undefined ? {} : { hooks: options.hooks }),
+      onEvent,
+      audit,
+    });
+    onTestFinished(() => pawl.close());
+    return pawl;
+  };
+  const startWorker = async (change: WorkerChange = {}) => {
+    const worker = await ToolWorker.start({
+      settings: settingsWith(change.settings),
+      tools: change.tools ?? options.tools,
+      tiers: TIERS,
+      concurrency: change.concurrency ?? options.concurrency ?? 8,
+      log: change.log ?? options.log ?? silentLogger,
+      environment: change.environment ?? options.environment ?? {},
+      pawlVersion: 'test',
+      ...(options.hooks === undefined ? {} : { hooks: options.hooks }),
+      declared: change.declared ?? options.declared ?? {},
+      random: change.random ?? options.random ?? (() => 0),
+      onEvent,
+      audit,
+    });
+    onTestFinished(() => worker.close(0));
+    return worker;
+  };
+
+  const pawl = await openProducer();
+  await publish(pawl, options.tools);
+  for (let number = 0; number < (options.workers ?? 1); number += 1) await startWorker();
+  const session = await pawl.openSession({ actorId: 'ada' });
+  return { world, settings, pawl, session, events, audited, openProducer, startWorker };
+}
+
+async function publish(pawl: Pawl, tools: readonly AnyTool[]): Promise<void> {
+  const { catalogue } = pawl.backend;
+  const nowMs = await pawl.backend.ledger.now();
+  const offers = tools.map((tool) => offerOf(tool, nowMs));
+  await catalogue.publish(offers);
+  expect((await pawl.catalogue()).tools.map(offerId).sort()).toEqual([...new Set(offers.map(offerId))].sort());
+}
+
+/** A submission that waits in the queue or runs. */
+export function pending(submission: Submission): Extract<Submission, { kind: 'pending' }> {
+  if (submission.kind !== 'pending') throw new Error(`the call was answered: ${JSON.stringify(submission.result)}`);
+  return submission;
+}
+
+export function contentOf(result: ToolResultEnvelope): unknown {
+  if (result.status !== 'success') throw new Error(`the call failed: ${JSON.stringify(result)}`);
+  return result.output.content;
+}
+
+/** The keys of records, large outcomes, merge slots and jobs: all that a call writes. */
+export async function keysOfCalls(world: World): Promise<readonly string[]> {
+  return (await world.keys()).filter((key) => /:(?:call|outcome|merge|calls|inflight|wait|active):?/.test(key));
+}

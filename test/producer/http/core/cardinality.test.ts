@@ -1,0 +1,48 @@
+import { expect, test } from 'vitest';
+import { MAX_SERIES, MAX_TOOLS, METRICS, type MetricDefinition } from '../../../../src/shared/telemetry/metrics.ts';
+import { eventually } from '../../../helpers/signal.ts';
+import { startRig, testTools } from '../rig.ts';
+
+const NUMBER = 1_000;
+/** As the contract allows them, and as it does not. */
+const hostile = (number: number) =>
+  [`invented-${number}`, `a.b.c${number}`, `x"} 1\ny{z="${number}`, `${'n'.repeat(200)}${number}`][number % 4] ?? '';
+
+test(`${NUMBER} sessions, keys and hostile tool names add no series beyond the bound of docs/metrics.md`, {
+  timeout: 300_000,
+}, async () => {
+  const rig = await startRig(testTools());
+  const call = (number: number) =>
+    Promise.all([
+      rig.call({ tool: 'echo', session: `s${number}`, idempotencyKey: `k${number}`, params: { text: `t${number}` } }),
+      rig.call({ tool: hostile(number), session: `s${number}`, idempotencyKey: `k${number}`, params: {} }),
+    ]);
+  const seriesNow = async () =>
+    (await rig.ask('/metrics')).text
+      .split('\n')
+      .filter((line) => line !== '' && !line.startsWith('#'))
+      .map((line) => line.slice(0, line.lastIndexOf(' ')));
+  for (let number = 0; number < 8; number += 1) await call(number);
+  // The worker says every two seconds what it has counted.
+  const before = await eventually(
+    async () => {
+      const series = await seriesNow();
+      return series.some((name) => name.includes('attempts_total{tool="echo"')) && series;
+    },
+    { everyMs: 100 },
+  );
+  for (let from = 8; from < NUMBER; from += 50)
+    await Promise.all(Array.from({ length: Math.min(50, NUMBER - from) }, (_, offset) => call(from + offset)));
+  const after = await seriesNow();
+
+  expect(after.filter((series) => !before.includes(series))).toEqual([]);
+  const names = after.join('\n');
+  expect(names).not.toMatch(/invented|a\.b\.c|nnnn|z=/);
+  const tools = new Set([...names.matchAll(/tool="([^"]*)"/g)].map(([, tool]) => tool));
+  expect([...tools].sort()).toEqual(['acme.far.echo', 'echo', 'fail', 'hold', 'other'].sort());
+  const labels = new Set([...names.matchAll(/([a-z_]+)="/g)].map(([, label]) => label));
+  const documented = Object.values(METRICS).flatMap(({ labels: own }: MetricDefinition) => own);
+  expect([...labels].filter((label) => label !== 'le' && !documented.includes(label ?? ''))).toEqual([]);
+  expect(after.length).toBeLessThan(MAX_SERIES);
+  expect(tools.size).toBeLessThan(MAX_TOOLS);
+});

@@ -1,0 +1,138 @@
+import { describe, expect, test } from 'vitest';
+import { RESULT_STATUSES, type ResultStatus, toolResultEnvelopeSchema } from '../../../src/shared/calls/envelope.ts';
+import { FAILURES, type FailureCode, failureOf, PawlError } from '../../../src/shared/errors/failure.ts';
+import { envelopeOf, type Outcome, refusal, resultError, stateOf } from '../../../src/shared/calls/outcome.ts';
+import { FORGED_OUTCOME } from '../../../src/shared/signing/signatures.ts';
+
+const success: Extract<Outcome, { status: 'success' }> = {
+  status: 'success',
+  toolName: 'read',
+  durationMs: 12,
+  attempts: 2,
+  output: { content: { text: 'a' }, metadata: { display: 'a.txt' } },
+  retriedBy: [{ attempt: 1, delayMs: 100, reasonCode: 'HTTP_503', latencyMs: 5 }],
+};
+
+describe('R7: the envelope of one who asked', () => {
+  test('who called first gets the outcome as it is', () => {
+    expect(envelopeOf(success, { requestId: 'r1', toolName: 'read', callId: 'c' })).toEqual({
+      requestId: 'r1',
+      callId: 'c',
+      fromCache: false,
+      ...success,
+    });
+  });
+
+  test.each(['inflight', 'completed'] as const)('TR-3: who asked later learns where it came from: %s', (matchedOn) => {
+    const envelope = envelopeOf(success, {
+      requestId: 'r2',
+      toolName: 'read',
+      callId: 'c',
+      cache: { matchedOn, ageMs: 50 },
+    });
+    expect(envelope).toMatchObject({
+      requestId: 'r2',
+      fromCache: true,
+      cache: { matchedOn, ageMs: 50, keyFingerprint: 'c' },
+    });
+    expect(JSON.stringify(envelope.output)).toBe(JSON.stringify(success.output));
+  });
+
+  test('an outcome that stands in for one that nobody believes gets the name of the tool that was called', () => {
+    expect(envelopeOf(FORGED_OUTCOME, { requestId: 'r', toolName: 'read', callId: 'c' })).toMatchObject({
+      toolName: 'read',
+      error: { code: 'SIGNATURE_INVALID' },
+    });
+  });
+
+  test('how a cancellation ended is told by the cancellation, not in the envelope', () => {
+    const cancelled: Outcome = {
+      status: 'error',
+      toolName: 'read',
+      durationMs: 1,
+      attempts: 0,
+      error: resultError(failureOf('CANCELLED'), 'error'),
+      settlement: 'cancelled',
+    };
+    expect(envelopeOf(cancelled, { requestId: 'r', toolName: 'read', callId: 'c' })).not.toHaveProperty('settlement');
+  });
+
+  test('a success has an output and no error, everything else an error and no output', () => {
+    for (const status of RESULT_STATUSES) {
+      const outcome = { status, toolName: 't', durationMs: 0, attempts: 1 } as Outcome;
+      const envelope = envelopeOf(outcome, { requestId: 'r', toolName: 't', callId: 'c' });
+      expect(toolResultEnvelopeSchema.safeParse(envelope).success).toBe(true);
+      expect('output' in envelope).toBe(status === 'success');
+      expect('error' in envelope).toBe(status !== 'success');
+    }
+  });
+});
+
+describe('the error part', () => {
+  const statuses: readonly (readonly [Exclude<ResultStatus, 'success'>, boolean, boolean])[] = [
+    ['error', true, false],
+    ['retriable_error', false, false],
+    ['retry_exhausted', true, false],
+    ['circuit_open', false, true],
+    ['timeout', false, false],
+  ];
+  test.each(statuses)('%s: terminal %s, retriable whatever the code %s', (status, terminal, retriable) => {
+    expect(resultError(failureOf('HTTP_4XX'), status)).toMatchObject({ terminal, retriable, code: 'HTTP_4XX' });
+  });
+
+  test('no code is retriable and terminal at once, unless Pawl has used up the attempts', () => {
+    const both = (Object.keys(FAILURES) as FailureCode[]).flatMap((code) =>
+      statuses.flatMap(([status]) => {
+        const { retriable, terminal } = resultError(failureOf(code), status);
+        return retriable && terminal ? [status] : [];
+      }),
+    );
+    expect(new Set(both)).toEqual(new Set(['retry_exhausted']));
+  });
+
+  test('carries the breaker’s state, the issues and when to come again, and nothing else', () => {
+    const failure = failureOf('INVALID_PARAMS', 'no', { issues: [{ path: 'a', message: 'b' }], retryAfterMs: 7 });
+    expect(resultError(failure, 'error', 'OPEN')).toEqual({
+      code: 'INVALID_PARAMS',
+      message: 'no',
+      retriable: false,
+      terminal: true,
+      breakerState: 'OPEN',
+      issues: [{ path: 'a', message: 'b' }],
+      retryAfterMs: 7,
+    });
+    expect(Object.keys(resultError(failureOf('TIMEOUT'), 'timeout')).sort()).toEqual([
+      'code',
+      'message',
+      'retriable',
+      'terminal',
+    ]);
+  });
+});
+
+test('R11: the record’s end state follows from the outcome', () => {
+  const base = { toolName: 't', durationMs: 0, attempts: 1 };
+  expect(stateOf({ ...base, status: 'success', output: { content: null } })).toBe('done');
+  expect(stateOf({ ...base, status: 'timeout' })).toBe('failed');
+  expect(stateOf({ ...base, status: 'error', settlement: 'unsettled' })).toBe('cancelled');
+});
+
+test('a refusal before a call exists has no attempts and says why', () => {
+  const error = new PawlError('CIRCUIT_OPEN', 'later', { details: { retryAfterMs: 900 } });
+  expect(refusal(error, { requestId: 'r', toolName: 't' }, 'circuit_open', 'OPEN')).toEqual({
+    requestId: 'r',
+    status: 'circuit_open',
+    fromCache: false,
+    toolName: 't',
+    durationMs: 0,
+    attempts: 0,
+    error: {
+      code: 'CIRCUIT_OPEN',
+      message: 'later',
+      retriable: true,
+      terminal: false,
+      breakerState: 'OPEN',
+      retryAfterMs: 900,
+    },
+  });
+});

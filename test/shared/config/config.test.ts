@@ -1,0 +1,311 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import {
+  parseTiers,
+  resolveSettings,
+  SECRET_VARIABLES,
+  settingsSchema,
+  toolPolicy,
+  VARIABLES,
+} from '../../../src/shared/config/config.ts';
+import { PawlError } from '../../../src/shared/errors/failure.ts';
+import { MAX_TIMER_MS } from '../../../src/shared/util/time.ts';
+
+type Sources = Parameters<typeof resolveSettings>[0];
+
+function refusal(sources: Sources): PawlError {
+  try {
+    resolveSettings(sources);
+  } catch (error) {
+    if (error instanceof PawlError) return error;
+    throw error;
+  }
+  throw new Error('the settings were accepted');
+}
+
+describe('R35: where a setting comes from', () => {
+  test('the defaults are those of the documents', () => {
+    expect(resolveSettings({})).toMatchObject({
+      dataDir: '.pawl',
+      prefix: 'pawl',
+      httpPort: 7_070,
+      httpHost: '127.0.0.1',
+      metricsPrefix: 'openclaw_tool',
+      logLevel: 'info',
+      lockDurationMs: 30_000,
+      stalledIntervalMs: 30_000,
+      reliability: {
+        enabled: true,
+        openMode: 'on',
+        deriveKeys: 'on',
+        derivedReplay: 'same-request',
+        tiers: {},
+        loopGuard: { warnAt: 10, refuseAt: 20, windowMs: 300_000 },
+      },
+      ttl: { doneMs: 86_400_000, failedMs: 300_000 },
+      defaults: {},
+      tools: {},
+    });
+  });
+
+  test('option over environment over file over default, setting by setting', () => {
+    const file = { httpPort: 1, httpHost: 'file', prefix: 'file', reliability: { openMode: 'off', deriveKeys: 'off' } };
+    const environment = { PAWL_HTTP_PORT: '2', PAWL_HTTP_HOST: 'environment', TOOL_RELIABILITY_OPEN_MODE: 'shadow' };
+    const settings = resolveSettings({ file, environment, options: { httpPort: 3 } });
+    expect(settings).toMatchObject({ httpPort: 3, httpHost: 'environment', prefix: 'file', dataDir: '.pawl' });
+    expect(settings.reliability).toMatchObject({ openMode: 'shadow', deriveKeys: 'off', enabled: true });
+  });
+
+  test('an empty variable and an undefined option are not set', () => {
+    const file = { httpPort: 1 };
+    expect(resolveSettings({ file, environment: { PAWL_HTTP_PORT: '' } }).httpPort).toBe(1);
+    expect(resolveSettings({ file, options: { httpPort: undefined as never } }).httpPort).toBe(1);
+  });
+
+  test.each([
+    ['true', true],
+    ['1', true],
+    ['ON', true],
+    ['false', false],
+    ['0', false],
+    ['off', false],
+  ])('R33: TOOL_RELIABILITY_ENABLED=%s', (text, enabled) => {
+    expect(resolveSettings({ environment: { TOOL_RELIABILITY_ENABLED: text } }).reliability.enabled).toBe(enabled);
+  });
+
+  test('lists are separated by commas', () => {
+    const environment = {
+      PAWL_ALLOWED_HOSTS: 'crm.local:8080, billing ,',
+      PAWL_API_TOKENS: 'sesame-1:agent,sesame-2:admin:acme,sesame-3:agent:acme:eu',
+      PAWL_SIGNING_KEYS: 'new:sixteen-letters-x,old:sixteen:letters:y',
+      PAWL_WORKER_KEYS: 'system=new:sixteen=letters:x,read-only=ro:sixteen-letters-y,system=old:sixteen-letters-z',
+    };
+    expect(resolveSettings({ environment })).toMatchObject({
+      allowedHosts: ['crm.local:8080', 'billing'],
+      apiTokens: [
+        { token: 'sesame-1', role: 'agent' },
+        { token: 'sesame-2', role: 'admin', tenantId: 'acme' },
+        { token: 'sesame-3', role: 'agent', tenantId: 'acme:eu' },
+      ],
+      signingKeys: [
+        { kid: 'new', key: 'sixteen-letters-x' },
+        { kid: 'old', key: 'sixteen:letters:y' },
+      ],
+      workerKeys: {
+        system: [
+          { kid: 'new', key: 'sixteen=letters:x' },
+          { kid: 'old', key: 'sixteen-letters-z' },
+        ],
+        'read-only': [{ kid: 'ro', key: 'sixteen-letters-y' }],
+      },
+    });
+  });
+});
+
+describe('a wrong value is named with its variable, its path, what came and what is allowed', () => {
+  test.each([
+    ['PAWL_HTTP_PORT', 'httpPort', '70000', '70000', '65535'],
+    ['PAWL_HTTP_PORT', 'httpPort', 'seven', '"seven"', 'number'],
+    ['PAWL_PREFIX', 'prefix', 'a b', '"a b"', '1 to 64 letters'],
+    ['TOOL_RELIABILITY_ENABLED', 'reliability.enabled', 'maybe', '"maybe"', 'boolean'],
+    ['TOOL_RELIABILITY_OPEN_MODE', 'reliability.openMode', 'half', '"half"', '"shadow"'],
+    ['TOOL_RELIABLE_DERIVE_IDEMPOTENCY', 'reliability.deriveKeys', 'maybe', '"maybe"', '"off"'],
+    ['PAWL_DERIVED_REPLAY', 'reliability.derivedReplay', 'never', '"never"', '"always"'],
+    ['PAWL_METRICS_PREFIX', 'metricsPrefix', '9x', '"9x"', 'Prometheus'],
+    ['LOG_LEVEL', 'logLevel', 'loud', '"loud"', '"debug"'],
+    ['OTEL_EXPORTER_OTLP_ENDPOINT', 'otlpEndpoint', 'collector:4318', '"collector:4318"', 'http or https URL'],
+    ['PAWL_LOCK_DURATION_MS', 'lockDurationMs', '10', '10', '200'],
+    ['PAWL_DRAIN_MS', 'drainMs', '-1', '-1', '0'],
+  ])('%s (%s)', (variable, path, text, came, allowed) => {
+    const { code, issues, message } = refusal({ environment: { [variable]: text } });
+    expect(code).toBe('CONFIGURATION');
+    expect(issues).toEqual([{ path: `${variable} (${path})`, message: expect.stringContaining(`got ${came}`) }]);
+    expect(issues?.[0]?.message).toContain(allowed);
+    expect(message).toContain(variable);
+  });
+
+  test('all wrong values are told together', () => {
+    const { issues } = refusal({
+      environment: { LOG_LEVEL: 'loud', PAWL_HTTP_PORT: 'x' },
+      file: { tools: { read: { timeoutMs: -1 } } },
+    });
+    expect(issues?.map((issue) => issue.path).sort()).toEqual([
+      'LOG_LEVEL (logLevel)',
+      'PAWL_HTTP_PORT (httpPort)',
+      'tools.read.timeoutMs',
+    ]);
+  });
+
+  test('a token that stands there with two roles, without being shown', () => {
+    const { issues, message } = refusal({ environment: { PAWL_API_TOKENS: 'sesame-1:agent,sesame-1:admin' } });
+    expect(issues).toEqual([
+      { path: 'PAWL_API_TOKENS (apiTokens)', message: 'names a token twice; got a value that is not shown' },
+    ]);
+    expect(message).not.toContain('sesame');
+  });
+
+  test('a wrong option is not blamed on the variable that it overrides', () => {
+    const { issues } = refusal({ environment: { PAWL_HTTP_PORT: '80' }, options: { httpPort: -1 } });
+    expect(issues?.map((issue) => issue.path)).toEqual(['httpPort']);
+  });
+
+  test('a setting that does not exist is named where it stands', () => {
+    const { issues } = refusal({ file: { htpPort: 1, tools: { read: { circuit: { coolDown: 1 } } } } });
+    expect(issues?.map((issue) => issue.path).sort()).toEqual(['htpPort', 'tools.read.circuit.coolDown']);
+  });
+
+  test('a promise of settings is refused, and not taken for none', () => {
+    const { message } = refusal({ file: Promise.resolve({ httpPort: 1 }) });
+    expect(message).toContain('not a promise: write export default await');
+  });
+
+  test.each([['text'], [[]], [null], [7]])('the file must hold an object, not %j', (file) => {
+    expect(refusal({ file }).code).toBe('CONFIGURATION');
+  });
+});
+
+describe('a secret is never shown', () => {
+  const secrets = { token: 'open-sesame-1', key: 'a-very-secret-signing-key', password: 'hunter2hunter2' };
+  test.each<[string, Sources]>([
+    ['a token with a wrong role', { environment: { PAWL_API_TOKENS: `${secrets.token}:king` } }],
+    ['a token and role the wrong way round', { environment: { PAWL_API_TOKENS: `agent:${secrets.token}` } }],
+    ['a signing key without its name', { environment: { PAWL_SIGNING_KEYS: secrets.key } }],
+    ['a short signing key', { environment: { PAWL_SIGNING_KEYS: `kid:${secrets.key.slice(0, 12)}` } }],
+    ['an address that is no text', { options: { redisUrl: [`redis://u:${secrets.password}@host`] as never } }],
+    [
+      'something else that is wrong',
+      {
+        environment: {
+          PAWL_API_TOKENS: `${secrets.token}:agent`,
+          PAWL_SIGNING_KEYS: `kid:${secrets.key}`,
+          REDIS_URL: `redis://u:${secrets.password}@host`,
+        },
+        file: { htpPort: 1, reliability: 7 },
+      },
+    ],
+  ])('%s', (_what, sources) => {
+    const { message, issues } = refusal(sources);
+    const told = `${message} ${JSON.stringify(issues)}`;
+    for (const secret of [secrets.token, secrets.key.slice(0, 12), secrets.password])
+      expect(told).not.toContain(secret);
+  });
+});
+
+describe('the documented list of variables', () => {
+  const readme = readFileSync(new URL('../../../README.md', import.meta.url), 'utf8');
+  const names = [...VARIABLES.map(({ name }) => name), ...SECRET_VARIABLES.map((name) => `${name}_FILE`)];
+
+  test('every variable of the interface is read', () => {
+    const promised = [
+      'REDIS_URL',
+      'PAWL_DATA_DIR',
+      'PAWL_PREFIX',
+      'PAWL_HTTP_PORT',
+      'PAWL_HTTP_HOST',
+      'PAWL_API_TOKENS',
+      'PAWL_SIGNING_KEYS',
+      'TOOL_RELIABILITY_ENABLED',
+      'TOOL_RELIABILITY_OPEN_MODE',
+      'TOOL_RELIABLE_DERIVE_IDEMPOTENCY',
+      'PAWL_METRICS_PREFIX',
+      'LOG_LEVEL',
+      'OTEL_EXPORTER_OTLP_ENDPOINT',
+      'PAWL_LOCK_DURATION_MS',
+      'PAWL_STALLED_INTERVAL_MS',
+      'PAWL_METRICS_PORT',
+      'PAWL_DERIVED_REPLAY',
+    ];
+    expect(promised.filter((name) => !names.includes(name))).toEqual([]);
+  });
+
+  test('every variable is in the README', () => {
+    expect(names.filter((name) => !readme.includes(`\`${name}\``))).toEqual([]);
+  });
+
+  test('every variable in the README is read', () => {
+    const named = [...readme.matchAll(/`((?:PAWL|TOOL_RELIAB|REDIS|LOG|OTEL)[A-Z0-9]*_[A-Z0-9_]+)`/g)].map(
+      (match) => match[1] ?? '',
+    );
+    expect([...new Set(named)].filter((name) => !names.includes(name))).toEqual([]);
+  });
+
+  test('every variable sets a setting that exists', () => {
+    for (const { path } of VARIABLES) expect(Object.keys(settingsSchema.shape), path.join('.')).toContain(path[0]);
+  });
+});
+
+test('the policy under a tool’s qualified name counts more than the one under its name', () => {
+  const { tools } = resolveSettings({
+    file: { tools: { read: { timeoutMs: 1, enabled: false }, 'files.read': { timeoutMs: 2 } } },
+  });
+  expect(toolPolicy({ tools }, { namespace: 'files', name: 'read' })).toEqual({ timeoutMs: 2, enabled: false });
+  expect(toolPolicy({ tools }, { namespace: 'other', name: 'read' })).toEqual({ timeoutMs: 1, enabled: false });
+  expect(toolPolicy({ tools }, { namespace: 'other', name: 'write' })).toEqual({});
+});
+
+test('tiers are read from a list, and a wrong one is named with those that exist', () => {
+  expect(parseTiers('read-only, system')).toEqual(['read-only', 'system']);
+  expect(() => parseTiers('read-only,root')).toThrow('There is no tier "root"; tiers are read-only, workspace');
+});
+
+/** The longest of each time that can be configured. */
+const WEEK_MS = 7 * 24 * 3_600_000;
+const CENTURY_MS = 100 * 365 * 24 * 3_600_000;
+const LONGEST: Readonly<Record<string, number>> = {
+  lockDurationMs: WEEK_MS,
+  stalledIntervalMs: WEEK_MS,
+  drainMs: WEEK_MS,
+  toolWaitMs: WEEK_MS,
+  'policy.approvalLimitMs': WEEK_MS,
+  'tools.shell.timeoutMs': WEEK_MS,
+  'tools.shell.retry.baseMs': WEEK_MS,
+  'tools.shell.retry.maxDelayMs': WEEK_MS,
+  'tools.shell.retry.maxElapsedMs': WEEK_MS,
+  'tools.shell.retry.budget.windowMs': CENTURY_MS,
+  'tools.shell.circuit.windowMs': CENTURY_MS,
+  'tools.shell.circuit.cooldownMs': CENTURY_MS,
+  'tools.shell.circuit.probeLeaseMs': CENTURY_MS,
+  'tools.shell.loopGuard.windowMs': CENTURY_MS,
+  'tools.shell.ttl.doneMs': CENTURY_MS,
+  'tools.shell.ttl.failedMs': CENTURY_MS,
+  'defaults.retry.maxElapsedMs': WEEK_MS,
+  'defaults.circuit.cooldownMs': CENTURY_MS,
+  'reliability.loopGuard.windowMs': CENTURY_MS,
+  'memory.ttlMs': CENTURY_MS,
+  'ttl.doneMs': CENTURY_MS,
+  'ttl.failedMs': CENTURY_MS,
+  'ttl.cancelledMs': CENTURY_MS,
+  'budgets.tenants.acme.windowMs': CENTURY_MS,
+};
+
+test.each(Object.entries(LONGEST))('%s has a maximum, which is named', (path, longest) => {
+  const withTime = (ms: unknown) => ({
+    file: path.split('.').reduceRight<unknown>((value, key) => ({ [key]: value }), ms) as Record<string, unknown>,
+  });
+  expect(() => resolveSettings(withTime(longest))).not.toThrow();
+  for (const ms of [longest + 1, 1e15, Number.POSITIVE_INFINITY, Number.NaN, 1.5, -1])
+    expect(() => resolveSettings(withTime(ms)), String(ms)).toThrow(
+      expect.objectContaining({ code: 'CONFIGURATION', message: expect.stringContaining(path) }),
+    );
+});
+
+test('the longest interval fits into a timer, also where a few of them are waited for', () => {
+  expect(WEEK_MS * 3).toBeLessThan(MAX_TIMER_MS);
+  expect(() => resolveSettings({ environment: { PAWL_STALLED_INTERVAL_MS: '2592000000' } })).toThrow(
+    'PAWL_STALLED_INTERVAL_MS (stalledIntervalMs)',
+  );
+});
+
+test('every time in the configuration has a maximum', () => {
+  const unbounded: string[] = [];
+  const look = (schema: unknown, path: string): void => {
+    if (typeof schema !== 'object' || schema === null) return;
+    for (const [name, part] of Object.entries(schema)) {
+      if (/Ms$/.test(name) && !/"maximum":/.test(JSON.stringify(part))) unbounded.push(`${path}.${name}`);
+      look(part, `${path}.${name}`);
+    }
+  };
+  look(z.toJSONSchema(settingsSchema, { io: 'input', unrepresentable: 'any' }), '');
+  expect(unbounded.filter((path) => !path.endsWith('maxTimeMs'))).toEqual([]);
+});

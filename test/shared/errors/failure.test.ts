@@ -1,0 +1,312 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { describe, expect, test } from 'vitest';
+import { classify } from '../../../src/shared/errors/classify-error.ts';
+import { FAILURES, type FailureCode, failureOf, PawlError, ToolError } from '../../../src/shared/errors/failure.ts';
+
+/** An error with members that Error's constructor does not take. */
+function error(message: string, members: object = {}): Error {
+  return Object.assign(new Error(message), members);
+}
+
+describe('the catalogue', () => {
+  test.each(Object.entries(FAILURES))('%s has a sentence for the model and one for the operator', (code, kind) => {
+    expect(code).toMatch(/^[A-Z][A-Z0-9_]+$/);
+    expect(kind.sentence).toMatch(/^[A-Z].*\.$/);
+    expect(kind.operator).toMatch(/^[A-Z].*\.$/);
+  });
+
+  test.each([
+    'HTTP_408',
+    'HTTP_429',
+    'HTTP_500',
+    'HTTP_502',
+    'HTTP_503',
+    'HTTP_504',
+    'CONNECTION_RESET',
+    'DNS_FAILED',
+    'UPSTREAM_TIMEOUT',
+  ] as const)('R18: %s is retriable and counts against the circuit', (code) => {
+    expect(FAILURES[code]).toMatchObject({ retriable: true, againstCircuit: true });
+  });
+
+  test.each([
+    'CONTRACT_INVALID',
+    'INVALID_PARAMS',
+    'PERMISSION_DENIED',
+    'IDEMPOTENCY_CONFLICT',
+    'HTTP_4XX',
+    'CANCELLED',
+    'CIRCUIT_OPEN',
+  ] as const)('ruling 12: %s never counts against a circuit', (code) => {
+    expect(FAILURES[code].againstCircuit).toBe(false);
+  });
+
+  test('only failures from before anything was sent prove that nothing happened', () => {
+    const proving = (Object.keys(FAILURES) as FailureCode[]).filter(
+      (code) => FAILURES[code].nothingHappened && FAILURES[code].againstCircuit,
+    );
+    expect(proving.sort()).toEqual(
+      ['CONNECTION_REFUSED', 'CONNECT_TIMEOUT', 'DNS_FAILED', 'HTTP_429', 'MCP_UNAVAILABLE', 'UNREACHABLE'].sort(),
+    );
+  });
+});
+
+describe('Node’s and undici’s codes (R18)', () => {
+  const codes: readonly (readonly [string, FailureCode])[] = [
+    ['ECONNREFUSED', 'CONNECTION_REFUSED'],
+    ['ENOTFOUND', 'DNS_FAILED'],
+    ['EAI_AGAIN', 'DNS_FAILED'],
+    ['EHOSTUNREACH', 'UNREACHABLE'],
+    ['ENETUNREACH', 'UNREACHABLE'],
+    ['ECONNRESET', 'CONNECTION_RESET'],
+    ['EPIPE', 'CONNECTION_RESET'],
+    ['ETIMEDOUT', 'UPSTREAM_TIMEOUT'],
+    ['UND_ERR_CONNECT_TIMEOUT', 'CONNECT_TIMEOUT'],
+    ['UND_ERR_HEADERS_TIMEOUT', 'UPSTREAM_TIMEOUT'],
+    ['UND_ERR_BODY_TIMEOUT', 'UPSTREAM_TIMEOUT'],
+    ['UND_ERR_SOCKET', 'CONNECTION_RESET'],
+  ];
+
+  test.each(codes)('%s is %s', (code, expected) => {
+    expect(classify(error('it broke', { code })).code).toBe(expected);
+  });
+
+  test.each(codes)('%s under fetch’s TypeError is %s too', (code, expected) => {
+    const failure = classify(new TypeError('fetch failed', { cause: error('connect', { code }) }));
+    expect(failure).toMatchObject({ code: expected, message: 'fetch failed: connect' });
+  });
+
+  test('an AggregateError of a name with several addresses is found out', () => {
+    const refused = [error('::1', { code: 'ECONNREFUSED' }), error('127.0.0.1', { code: 'ECONNREFUSED' })];
+    expect(classify(new TypeError('fetch failed', { cause: new AggregateError(refused) })).code).toBe(
+      'CONNECTION_REFUSED',
+    );
+  });
+
+  const refusals = ['::1:5432', '127.0.0.1:5432'].map((place) => new Error(`connect ECONNREFUSED ${place}`));
+  const told = 'connect ECONNREFUSED ::1:5432; connect ECONNREFUSED 127.0.0.1:5432';
+  test.each<[string, Error, string]>([
+    ['that says nothing itself', new AggregateError(refusals), told],
+    [
+      'that is a cause',
+      new TypeError('fetch failed', { cause: new AggregateError(refusals) }),
+      `fetch failed: ${told}`,
+    ],
+    ['with a message', new AggregateError(refusals, 'No server answers'), `No server answers: ${told}`],
+    ['of what are no errors', new AggregateError(['no', undefined]), FAILURES.TOOL_FAILED.sentence],
+  ])('the message of an AggregateError %s says what each of its errors does', (_which, thrown, message) => {
+    expect(classify(thrown).message).toBe(message);
+  });
+
+  test('causes are followed however deep a library nests them, and cycles end', () => {
+    let nested: Error = error('reset', { code: 'ECONNRESET' });
+    for (let depth = 0; depth < 8; depth += 1) nested = new Error(`layer ${depth}`, { cause: nested });
+    expect(classify(nested).code).toBe('CONNECTION_RESET');
+    const cycle = error('round');
+    cycle.cause = cycle;
+    expect(classify(cycle).code).toBe('TOOL_FAILED');
+  });
+
+  test('a real refused connection is recognised', async () => {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    server.close();
+    await once(server, 'close');
+    const thrown: unknown = await fetch(`http://127.0.0.1:${port}/`).catch((caught: unknown) => caught);
+    expect(classify(thrown)).toMatchObject({ code: 'CONNECTION_REFUSED', nothingHappened: true });
+  });
+
+  test('AbortSignal.timeout’s TimeoutError is a timeout of the service', () => {
+    expect(classify(new DOMException('The operation timed out', 'TimeoutError')).code).toBe('UPSTREAM_TIMEOUT');
+  });
+
+  test('an unknown code is the tool’s own failure', () => {
+    expect(classify(error('odd', { code: 'EWHATEVER' }))).toMatchObject({ code: 'TOOL_FAILED', retriable: false });
+    expect(classify(error('odd', { code: 'constructor' })).code).toBe('TOOL_FAILED');
+    expect(classify(error('odd', { code: 42 })).code).toBe('TOOL_FAILED');
+  });
+});
+
+describe('HTTP statuses (R18, R19)', () => {
+  test.each([400, 401, 403, 404, 409, 410, 413, 422])(
+    '%i is the caller’s fault: TR-6, no retry, no mark against the circuit',
+    (status) => {
+      expect(classify(error('no', { status }))).toMatchObject({
+        code: `HTTP_${status}`,
+        class: 'caller',
+        retriable: false,
+        againstCircuit: false,
+      });
+    },
+  );
+
+  test.each([408, 429, 500, 502, 503, 504])('%i is retriable', (status) => {
+    expect(classify(error('no', { status }))).toMatchObject({ code: `HTTP_${status}`, retriable: true });
+  });
+
+  test.each([501, 505, 599])('%i speaks against the service but is not retried', (status) => {
+    expect(classify(error('no', { status }))).toMatchObject({
+      code: `HTTP_${status}`,
+      retriable: false,
+      againstCircuit: true,
+    });
+  });
+
+  test.each([
+    ['status', { status: 503 }],
+    ['statusCode', { statusCode: 503 }],
+    ['response.status', { response: { status: 503 } }],
+    ['the cause’s status', { cause: { status: 503 } }],
+  ])('is read from %s', (_where, members) => {
+    expect(classify(error('no', members)).code).toBe('HTTP_503');
+  });
+
+  test.each([200, 302, 0, Number.NaN, '503', null])('%j is no failure status', (status) => {
+    expect(classify(error('no', { status })).code).toBe('TOOL_FAILED');
+  });
+});
+
+describe('Retry-After', () => {
+  test.each([
+    ['retryAfterMs', { retryAfterMs: 1_500 }, 1_500],
+    ['a header in seconds', { headers: { 'retry-after': '2' } }, 2_000],
+    ['a header of a response', { response: { headers: { 'Retry-After': 3 } } }, 3_000],
+    ['a Headers object', { response: { headers: new Headers({ 'Retry-After': '4' }) } }, 4_000],
+    ['a date that has passed', { headers: { 'retry-after': 'Wed, 21 Oct 2015 07:28:00 GMT' } }, 0],
+    ['nothing sensible', { headers: { 'retry-after': 'soon' } }, undefined],
+    ['a negative number', { retryAfterMs: -1 }, undefined],
+    ['endlessness', { retryAfterMs: Number.POSITIVE_INFINITY }, undefined],
+  ])('is read from %s', (_where, members, retryAfterMs) => {
+    expect(classify(error('slow down', { status: 429, ...members })).retryAfterMs).toBe(retryAfterMs);
+  });
+
+  test('HTTP 403 that says when to come back is a throttle: by Retry-After, or by a limit that is used up', () => {
+    const inAMinute = Math.ceil(Date.now() / 1_000) + 60;
+    const forbidden = (headers: object) => classify(error('forbidden', { status: 403, headers }));
+    const throttled = { code: 'HTTP_403', class: 'throttle', retriable: true, nothingHappened: true };
+    expect(forbidden({ 'retry-after': '60' })).toMatchObject({ ...throttled, retryAfterMs: 60_000 });
+    const limit = { 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': String(inAMinute) };
+    const { retryAfterMs, ...failure } = forbidden(limit);
+    expect(failure).toMatchObject(throttled);
+    expect(retryAfterMs).toBeGreaterThan(30_000);
+    expect(retryAfterMs).toBeLessThanOrEqual(61_000);
+    expect(forbidden({ ...limit, 'x-ratelimit-remaining': '7' })).toMatchObject({ class: 'caller', retriable: false });
+    expect(forbidden({})).toMatchObject({ code: 'HTTP_403', retriable: false });
+  });
+
+  test('is read from the cause whose status counts, unless what was thrown says it', () => {
+    const cause = error('429', { status: 429, headers: { 'retry-after': '120' } });
+    expect(classify(error('call failed', { cause }))).toMatchObject({ code: 'HTTP_429', retryAfterMs: 120_000 });
+    expect(classify(error('call failed', { cause, retryAfterMs: 5 })).retryAfterMs).toBe(5);
+  });
+
+  test.each([Number.NaN, -1, Number.POSITIVE_INFINITY])('%d in a tool’s own error says nothing', (retryAfterMs) => {
+    expect(classify(new ToolError('slow down', { retriable: true, retryAfterMs }))).not.toHaveProperty('retryAfterMs');
+  });
+
+  test('is read from a date to come', () => {
+    const inAMinute = new Date(Date.now() + 60_000).toUTCString();
+    const { retryAfterMs } = classify(error('slow down', { status: 503, headers: { 'retry-after': inAMinute } }));
+    expect(retryAfterMs).toBeGreaterThan(30_000);
+    expect(retryAfterMs).toBeLessThanOrEqual(60_000);
+  });
+});
+
+describe('D12: anything at all can be thrown', () => {
+  const throwing = { get: () => thrower('get'), has: () => thrower('has'), getPrototypeOf: () => thrower('prototype') };
+  function thrower(trap: string): never {
+    throw new Error(`trap ${trap}`);
+  }
+  const revoked = Proxy.revocable({}, {});
+  revoked.revoke();
+  const sly = new Error('plain');
+  Object.defineProperty(sly, 'message', { get: () => thrower('message') });
+  Object.defineProperty(sly, 'cause', { get: () => thrower('cause') });
+
+  test.each([
+    ['undefined', undefined],
+    ['null', null],
+    ['nothing', ''],
+    ['a number', 7],
+    ['a symbol', Symbol('odd')],
+    ['a bigint', 7n],
+    ['a function', () => {}],
+    ['an object without a prototype', Object.create(null)],
+    ['an error without a message', new Error('')],
+  ])('%s becomes TOOL_FAILED with the catalogue’s sentence', (_what, thrown) => {
+    expect(classify(thrown)).toEqual(failureOf('TOOL_FAILED'));
+  });
+
+  test.each([
+    ['a proxy whose every trap throws', new Proxy({}, throwing)],
+    ['a proxy of an error whose every trap throws', new Proxy(new Error('x'), throwing)],
+    ['a revoked proxy', revoked.proxy],
+    ['an error whose getters throw', sly],
+    ['an error with a hostile cause', new Error('outer', { cause: new Proxy(new Error('x'), throwing) })],
+    ['hostile headers', error('x', { headers: new Proxy({}, throwing) })],
+    ['hostile errors', error('x', { errors: revoked.proxy })],
+  ])('%s becomes TOOL_FAILED', (_what, thrown) => {
+    expect(classify(thrown)).toMatchObject({ code: 'TOOL_FAILED', retriable: false });
+  });
+
+  test('a string is its own message, an object’s message is taken', () => {
+    expect(classify('out of paper').message).toBe('out of paper');
+    expect(classify({ message: 'out of ink' }).message).toBe('out of ink');
+  });
+
+  test('a message never grows beyond bounds and never holds a stack', () => {
+    const { message } = classify(new Error('x'.repeat(5_000)));
+    expect(message).toBe(`${'x'.repeat(2_000)}… [3000 more characters]`);
+    expect(JSON.stringify(classify(new Error('short')))).not.toContain('failure.test');
+  });
+});
+
+describe('what a tool declares (R21)', () => {
+  test('a ToolError says by itself what it is', () => {
+    const thrown = new ToolError('busy', {
+      code: 'TILL_BUSY',
+      retriable: true,
+      nothingHappened: true,
+      retryAfterMs: 50,
+    });
+    expect(classify(thrown)).toEqual({
+      code: 'TILL_BUSY',
+      class: 'tool',
+      retriable: true,
+      nothingHappened: true,
+      againstCircuit: true,
+      message: 'busy',
+      retryAfterMs: 50,
+    });
+    expect(classify(new ToolError('no'))).toMatchObject({ code: 'TOOL_FAILED', retriable: false });
+  });
+
+  test('a ToolError with a code of the catalogue belongs to that code’s class', () => {
+    expect(classify(new ToolError('gone', { code: 'NOT_FOUND' }))).toMatchObject({
+      class: 'caller',
+      againstCircuit: false,
+    });
+    expect(classify(new ToolError('odd', { code: 'toString' }))).toMatchObject({ class: 'tool' });
+  });
+
+  test('Pawl’s own errors keep code and issues', () => {
+    const issues = [{ path: 'path', message: 'leaves the workspace' }];
+    expect(classify(new PawlError('PERMISSION_DENIED', 'no', { issues }))).toMatchObject({
+      code: 'PERMISSION_DENIED',
+      class: 'permission',
+      issues,
+    });
+  });
+
+  test('lists of retriable and terminal codes win over the catalogue, and terminal wins over both', () => {
+    const status = (code: number) => error('no', { status: code });
+    expect(classify(status(404), { retriableCodes: ['HTTP_404'] }).retriable).toBe(true);
+    expect(classify(status(503), { terminalCodes: ['HTTP_503'] }).retriable).toBe(false);
+    expect(classify(status(503), { terminalCodes: ['HTTP_503'], retriableCodes: ['HTTP_503'] }).retriable).toBe(false);
+    expect(classify(new ToolError('no', { code: 'TILL_BUSY' }), { retriableCodes: ['TILL_BUSY'] }).retriable).toBe(
+      true,
+    );
+  });
+});

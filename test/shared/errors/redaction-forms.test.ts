@@ -1,0 +1,228 @@
+/** Forms in which secrets stand in texts, on every kind of text that is shown or kept. */
+import { expect, test } from 'vitest';
+import { REDACTED, redact, redactFields, redactLine, secretsIn } from '../../../src/shared/errors/redaction.ts';
+import { MIXED_PREFIXES, PLAIN_PREFIXES, WHOLE_FORMS } from '../../../src/shared/errors/secret-rules.ts';
+import { cpuMsOf } from '../../helpers/cpu.ts';
+
+/** Put together here, so that no scanner takes this file for a leak. */
+const letters = (length: number) => 'aB3dE5gH7jK9mN1pQ2sT4vW6xY8z'.repeat(20).slice(0, length);
+const hex = (length: number) => '0a1b2c3d4e5f67890918273645546372'.repeat(20).slice(0, length);
+const upper = (length: number) => 'A2B3C4D5E6F7G2H3J4K5L6M7'.repeat(10).slice(0, length);
+const join = (...parts: readonly string[]) => parts.join('');
+
+const TOKENS: Readonly<Record<string, string>> = {
+  '1Password service account': join('ops_', 'eyJ', letters(260)),
+  '1Password secret key': join('A3', '-ABC123-ABCDE12345F-ABCD1-EFGH2-JKLM3'),
+  'Anthropic key': join('sk-', 'ant-api03-', letters(93), 'AA'),
+  'Anthropic admin key': join('sk-', 'ant-admin01-', letters(93), 'AA'),
+  'OpenAI project key': join('sk-', 'proj-', letters(74), 'T3BlbkFJ', letters(74)),
+  'OpenAI service account': join('sk-', 'svcacct-', letters(60)),
+  'OpenRouter key': join('sk-', 'or-v1-', hex(64)),
+  'Groq key': join('gsk', '_', letters(52)),
+  'xAI key': join('xai', '-', letters(80)),
+  'Replicate token': join('r8', '_', letters(37)),
+  'Perplexity key': join('pplx', '-', letters(48)),
+  'Hugging Face token': join('hf', '_', letters(34)),
+  'NVIDIA key': join('nvapi', '-', letters(64)),
+  'Pinecone key': join('pcsk', '_', letters(60)),
+  'LangSmith key': join('lsv2_', 'pt_', hex(32), '_', hex(10)),
+  'Tavily key': join('tvly', '-', letters(32)),
+  'Cerebras key': join('csk', '-', letters(48)),
+  'GitHub token': join('ghp', '_', letters(36)),
+  'GitHub installation token': join('ghs', '_', letters(36)),
+  'GitHub fine-grained token': join('github', '_pat_', letters(22), '_', letters(59)),
+  'GitLab token': join('glpat', '-', letters(20)),
+  'GitLab routable token': join('glpat', '-', letters(27), '.01.', hex(9)),
+  'GitLab runner token': join('glrt', '-', letters(20)),
+  'GitLab CI token': join('glcbt', '-64_', letters(20)),
+  'Bitbucket app password': join('ATBB', letters(32)),
+  'Atlassian token': join('ATATT3', 'xFfGF0', letters(180)),
+  'npm token': join('npm', '_', letters(36)),
+  'PyPI token': join('pypi-', 'AgEIcHlwaS5vcmc', letters(80)),
+  'RubyGems key': join('rubygems', '_', hex(48)),
+  'crates.io token': join('cio', letters(32)),
+  'Docker token': join('dckr', '_pat_', letters(27)),
+  'AWS key ID': join('AKIA', upper(16)),
+  'AWS temporary key ID': join('ASIA', upper(16)),
+  'AWS Bedrock key': join('ABSK', letters(120)),
+  'Google API key': join('AIza', letters(35)),
+  'Google OAuth secret': join('GOCSPX', '-', letters(28)),
+  'Google access token': join('ya29', '.a0', letters(100)),
+  'Azure client secret': join(letters(3), '8Q~', letters(34)),
+  'Alibaba key ID': join('LTAI', letters(20)),
+  'DigitalOcean token': join('dop', '_v1_', hex(64)),
+  'Cloudflare origin key': join('v1.0', '-', hex(24), '-', hex(146)),
+  'Databricks token': join('dapi', hex(32)),
+  'Slack bot token': join('xoxb', '-1234567890123-1234567890123-', letters(24)),
+  'Slack app token': join('xapp', '-1-A0123456789-1234567890123-', hex(64)),
+  'Slack rotating token': join('xoxe', '.xoxp-1-', letters(120)),
+  'Slack client token': join('xoxc', '-1234567890123-1234567890123-', hex(40)),
+  'Discord bot token': join('M', letters(25), '.', 'G1x2Yz', '.', letters(38)),
+  'Telegram bot token': join('1234567890', ':AA', letters(33)),
+  'Stripe key': join('sk', '_live_', letters(24)),
+  'Stripe restricted key': join('rk', '_live_', letters(24)),
+  'Stripe webhook secret': join('whsec', '_', letters(32)),
+  'Square token': join('sq0atp', '-', letters(22)),
+  'Shopify token': join('shpat', '_', hex(32)),
+  'Twilio key': join('SK', hex(32)),
+  'SendGrid key': join('SG', '.', letters(22), '.', letters(43)),
+  'Mailgun key': join('key', '-', hex(32)),
+  'Mailchimp key': join(hex(32), '-us12'),
+  'Postman key': join('PMAK', '-', hex(24), '-', hex(34)),
+  'Notion token': join('ntn', '_12345678901', letters(35)),
+  'Notion secret': join('secret', '_', letters(43)),
+  'Linear key': join('lin_', 'api_', letters(40)),
+  'Figma token': join('figd', '_', letters(40)),
+  'Airtable token': join('pat', letters(14), '.', hex(64)),
+  'Grafana token': join('glsa', '_', letters(32), '_', hex(8)),
+  'Sentry token': join('sntryu', '_', hex(64)),
+  'New Relic key': join('NRAK', '-', upper(27)),
+  'PostHog key': join('phx', '_', letters(43)),
+  'Vault token': join('hvs', '.', letters(95)),
+  'Terraform token': join(letters(14), '.atlasv1.', letters(64)),
+  'Doppler token': join('dp.', 'pt.', letters(43)),
+  'Pulumi token': join('pul', '-', hex(40)),
+  'PlanetScale password': join('pscale', '_pw_', letters(43)),
+  'Supabase key': join('sbp', '_', hex(40)),
+  'Supabase secret': join('sb', '_secret_', letters(31)),
+  'Netlify token': join('nfp', '_', letters(36)),
+  'Fly token': join('fm2', '_', letters(120)),
+  'Tailscale key': join('tskey', '-auth-', letters(40)),
+  'CircleCI token': join('CCIPAT', '_', letters(22), '_', hex(40)),
+  'Buildkite token': join('bkua', '_', hex(40)),
+  'Heroku key': join('HRKU', '-AA', letters(58)),
+  'OpenShift token': join('sha256', '~', letters(43)),
+  'age key': join('AGE-SECRET-KEY', '-1', upper(58)),
+  'JSON Web Token': join('eyJhbGciOiJIUzI1NiJ9', '.', 'eyJzdWIiOiIxMjM0NTY3ODkwIn0', '.', letters(43)),
+  'encrypted JSON Web Token': join('eyJhbGciOiJkaXIifQ', '..', letters(16), '.', letters(40), '.', letters(22)),
+  'Slack webhook': join('https://hooks.slack', '.com/services/T0123ABCD/B0123ABCD/', letters(24)),
+  'Discord webhook': join('https://discord', '.com/api/webhooks/123456789012345678/', letters(68)),
+};
+
+const contexts: Readonly<Record<string, (token: string) => string>> = {
+  'by itself': (token) => `found ${token} here`,
+  'in JSON': (token) => JSON.stringify({ msg: `found ${token}` }),
+  'behind a line break in JSON in JSON': (token) => JSON.stringify({ body: JSON.stringify({ log: `a\n${token}\nb` }) }),
+  'in a list': (token) => `[${token}, x]`,
+};
+
+test.each(Object.entries(TOKENS))('a token is taken out of every kind of text: %s', (_service, token) => {
+  for (const [what, place] of Object.entries(contexts)) {
+    const clean = redact(place(token));
+    // The host of a webhook may stay.
+    const secret = token.slice(token.lastIndexOf('/') + 1);
+    expect(clean, what).not.toContain(secret);
+    expect(clean, what).not.toContain(secret.slice(-12));
+    expect(clean, what).toContain(REDACTED);
+  }
+});
+
+const HIDDEN = 'Hunter22-hunter22';
+test.each([
+  `[["accept","*/*"],["X-Api-Key","${HIDDEN}"]]`,
+  `["Host","x.example","Authorization","${HIDDEN}"]`,
+  `{"name":"Authorization","value":"${HIDDEN}"}`,
+  `{"key": "db_password", "value": "${HIDDEN}"}`,
+  `{"value":"${HIDDEN}","name":"CLIENT_SECRET"}`,
+  `["run","--token","${HIDDEN}"]`,
+  `run --api-key ${HIDDEN} --verbose`,
+  `run --password=${HIDDEN}`,
+  `<password>${HIDDEN}</password>`,
+  `machine example.org login ada password ${HIDDEN}`,
+  `curl -sS -u ada:${HIDDEN} https://example.org`,
+  `https://${HIDDEN}@example.org/x.git`,
+  `https://ada:${HIDDEN}@example.org/x`,
+  `redis://:${HIDDEN}@localhost:6379`,
+  `https://x.example/blob?sv=2024&sig=${HIDDEN}&se=1`,
+  `https://x.example/o?X-Amz-Signature=${HIDDEN}&x=1`,
+  `https://x.example/o?X-Goog-Signature=${HIDDEN}`,
+  `https://x.example/?key=${HIDDEN}`,
+  `https://x.example/callback?code=${HIDDEN}&state=1`,
+  `X-Goog-Api-Key: ${HIDDEN}`,
+  `AZURE_STORAGE_CONNECTION_STRING="${HIDDEN}"`,
+  `AccountName=x;AccountKey=${HIDDEN};EndpointSuffix=y`,
+  `client_secret: ${HIDDEN}`,
+  `smtp_pwd=${HIDDEN}`,
+  `Proxy-Authorization: Basic ${Buffer.from(HIDDEN).toString('base64')}`,
+])('what stands under a secret name, and in a URL, is taken out: %s', (text) => {
+  const clean = redact(text);
+  expect(clean).not.toContain(HIDDEN);
+  expect(clean).toContain(REDACTED);
+  expect(redact(clean)).toBe(clean);
+});
+
+test.each([
+  [['X-Api-Key', HIDDEN]],
+  [
+    [
+      ['accept', '*/*'],
+      ['authorization', HIDDEN],
+    ],
+  ],
+  [['Host', 'x.example', 'Authorization', HIDDEN]],
+  [{ headers: [{ name: 'Cookie', value: HIDDEN }] }],
+  [{ env: [{ key: 'DB_PASSWORD', value: HIDDEN }] }],
+  [{ command: ['deploy', '--token', HIDDEN] }],
+  [{ command: ['deploy', `--token=${HIDDEN}`] }],
+  [{ headers: [`X-Api-Key: ${HIDDEN}`] }],
+])('a value that pairs name is known to be secret: %j', (params) => {
+  expect(secretsIn(params)).toContain(HIDDEN);
+  expect(redact(`it said ${HIDDEN}`, secretsIn(params))).toBe(`it said ${REDACTED}`);
+});
+
+test('a known value is taken out in every encoding, whatever stands around it', () => {
+  for (const value of ['plain words, and more?', 'päss/wörd+=&', HIDDEN]) {
+    const known = [value];
+    const url = encodeURIComponent(value);
+    for (const before of ['', 'a', 'ab', 'ada:', 'user:'])
+      for (const after of ['', '!', '\n'])
+        for (const encoding of ['base64', 'base64url', 'hex'] as const) {
+          const encoded = Buffer.from(`${before}${value}${after}`).toString(encoding);
+          const clean = redact(`saw ${encoded}.`, known);
+          expect(clean, `${before} ${after} ${encoding}`).toContain(REDACTED);
+          // What is left decodes to too little to be of use.
+          expect(clean.length, `${before} ${after} ${encoding}`).toBeLessThan(40);
+        }
+    expect(redact(`GET /?q=${url}`, known)).toBe(`GET /?q=${REDACTED}`);
+    expect(redact(`GET /?q=${url.replaceAll('%20', '+')}`, known)).toBe(`GET /?q=${REDACTED}`);
+    expect(redact(Buffer.from(value).toString('hex').toUpperCase(), known)).toBe(REDACTED);
+    expect(redactFields({ cause: url }, known)).toEqual({ cause: REDACTED });
+  }
+});
+
+test.each([
+  'task-a-very-long-name-of-a-task',
+  'the disk-space-monitoring-service is up',
+  'npm_config_user_agent npm_package_dependencies_bullmq',
+  '{"required":["password","email","name"]}',
+  '{"name":"token","description":"the token to send"}',
+  '{"sessionKey":"0199f0c0-1111-7222-8333-444455556666"}',
+  'r0.bi13n2-BfB6zxU75eP1IA7e-EYf5bX8T',
+  'GET https://example.org/search?q=hello+world&page=2',
+  'sha256:0a1b2c3d4e5f67890918273645546372',
+  'https://example.org/@ada/a-long-path-of-a-page',
+  'My.Module.Name and src/shared/store/calls/large-values.ts',
+])('%s stays', (text) => expect(redact(text)).toBe(text));
+
+test('no rule takes long on a text that is made against it', async () => {
+  const parts = [
+    ...PLAIN_PREFIXES,
+    ...MIXED_PREFIXES,
+    ...WHOLE_FORMS.map(([sign]) => sign),
+    ...['"token","', '"name":"token","value":"', '"value":"a","name":"', '<token>', '--token ', 'curl -u ', ' curl '],
+    ...[
+      'machine a login b password ',
+      '?key=',
+      'https://aaaaaaaaaaaaaaaaaaaa',
+      'MaaaaaaaaaaaaaaaaaaaaaaaaA.',
+      'eyJ.',
+      '\\n',
+    ],
+    ...['aB3dE5gH7jK9mN1p.', '"password":"\\\\', '?aaaaaaaaaaaaaaaaaaaaaaaaaaaa'],
+  ];
+  for (const part of parts) {
+    const text = part.repeat(Math.ceil(40_000 / part.length));
+    const spentMs = await cpuMsOf(() => redactLine(text));
+    expect(spentMs, part).toBeLessThan(400);
+  }
+});

@@ -1,0 +1,136 @@
+import { describe, expect, test } from 'vitest';
+import { failureOf } from '../../../src/shared/errors/failure.ts';
+import { REDACTED, redact, redactFields, redactLine, secretsIn } from '../../../src/shared/errors/redaction.ts';
+import { cpuMsOf } from '../../helpers/cpu.ts';
+
+// Put together here, so that no scanner takes this file for a leak.
+const TOKENS: Readonly<Record<string, string>> = {
+  'a JSON Web Token': ['eyJhbGciOiJIUzI1NiJ9', 'eyJzdWIiOiIxMjM0NTY3ODkwIn0', 'dozjgNryP4J3jVmNHl0w5N'].join('.'),
+  'a model provider’s key': ['sk', 'proj', 'Abc123def456Ghi789jkl'].join('-'),
+  'a forge’s token': ['ghp', 'a1B2c3D4e5F6g7H8i9J0k1L2m3N4'].join('_'),
+  'a chat token': ['xoxb', '123456789012', 'abcdefGHIJKL'].join('-'),
+  'a cloud key ID': `AKIA${'IOSFODNN7EXAMPLE'}`,
+  'a private key': ['-----BEGIN RSA', 'PRIVATE KEY-----\nMIIEow\n-----END RSA', 'PRIVATE KEY-----'].join(' '),
+};
+
+describe('R31: by what it looks like', () => {
+  test.each(Object.entries(TOKENS))('%s', (_name, token) => {
+    expect(redact(`before ${token} after`)).toBe(`before ${REDACTED} after`);
+  });
+
+  test.each([
+    ['Authorization: Bearer abcdefgh.ijkl', `Authorization: Bearer ${REDACTED}`],
+    ['redis://default:hunter22@host:6379/0', `redis://default:${REDACTED}@host:6379/0`],
+    ['password=hunter22&user=ada', `password=${REDACTED}&user=ada`],
+    ['{"db_password":"four plain \\"words\\" here","n":1}', `{"db_password":"${REDACTED}","n":1}`],
+    ['{"apiKey":"hunter22","n":1}', `{"apiKey":"${REDACTED}","n":1}`],
+    ['{"body":"{\\"access_token\\":\\"hunter22\\"}"}', `{"body":"{\\"access_token\\":\\"${REDACTED}\\"}"}`],
+    ['Authorization: Token abcdef0123456789', `Authorization: ${REDACTED}`],
+    ["{'authorization': 'ApiKey abcdef0123456789'}", `{'authorization': '${REDACTED}'}`],
+    ['Cookie: sid=abcd1234; session=hunter22\nHost: x', `Cookie: ${REDACTED}\nHost: x`],
+    ['curl -H "Cookie: a=1; b=hunter22" http://x/', `curl -H "Cookie: ${REDACTED}" http://x/`],
+    ['Set-Cookie: a=hunter22; Path=/', `Set-Cookie: ${REDACTED}`],
+    ['{"token":12345678,"n":1}', `{"token":"${REDACTED}","n":1}`],
+    ['{ "token": 12345678 }', `{ "token": "${REDACTED}" }`],
+  ])('%s', (text, clean) => {
+    expect(redact(text)).toBe(clean);
+    expect(redact(clean)).toBe(clean);
+  });
+
+  test.each([
+    ['paid with 4111 1111 1111 1111, thanks', `paid with ${REDACTED}, thanks`],
+    ['3782-822463-10005', REDACTED],
+    ['card 5555555555554444.', `card ${REDACTED}.`],
+    ['{"card":4111111111111111,"n":1}', '{"card":0,"n":1}'],
+    ['{"card":"4111-1111-1111-1111"}', `{"card":"${REDACTED}"}`],
+    ['https://ada:hunter22@example.org/x?y=1', `https://ada:${REDACTED}@example.org/x?y=1`],
+    ['https://example.org/x?access_token=abcd1234&y=1', `https://example.org/x?access_token=${REDACTED}&y=1`],
+  ])('cards and addresses: %s', (text, clean) => {
+    expect(redact(text)).toBe(clean);
+    expect(redact(clean)).toBe(clean);
+  });
+
+  test.each([
+    '4111 1111 1111 1112 has no check digit',
+    '{"time":1795318289144,"ns":1795318289144000000}',
+    '0af7651916cd43dd8448eb211c80319c-4111111111111111',
+    'maxTokens: 4000',
+    'tokens used: 17',
+    'the path src/token/index.ts',
+    '{"hasToken":true,"token":null,"n":1}',
+    '{"credentials":[1234,5678],"secret":{"from":"env"}}',
+    '{"body":"{\\"hasToken\\":false}"}',
+    '{"n":4111111111111111.5}',
+    'r0.bi13n2-BfB6zxU75eP1IA7e-EYf5bX8T',
+  ])('%s stays', (text) => expect(redact(text)).toBe(text));
+
+  test('a log line keeps no mail address, and stays JSON', () => {
+    const line = JSON.stringify({ msg: 'to ada@example.org', headers: { cookie: 'sid=abcdef; a="b"' } });
+    const clean = redactLine(line);
+    expect(clean).not.toMatch(/ada@|abcdef/);
+    expect(() => JSON.parse(clean)).not.toThrow();
+  });
+
+  test.each([
+    ['tools.get_weather@1.0.0 has drifted', 'tools.get_weather@1.0.0 has drifted'],
+    ['the package server-files@2026.8.31-rc.1.', 'the package server-files@2026.8.31-rc.1.'],
+    ['ada@163.com, ada@10.0.10.1', '[address], [address]'],
+  ])('a version is no mail address: %s', (line, clean) => expect(redactLine(line)).toBe(clean));
+
+  test('long hostile text takes no long time', async () => {
+    const spentMs = await cpuMsOf(() => {
+      for (const part of [
+        'a',
+        'sk-',
+        'password:',
+        'x://',
+        '-----BEGIN PRIVATE KEY-----',
+        'a@a.',
+        'eyJ',
+        'cookie:',
+        'authorization: a ',
+      ])
+        redactLine(part.repeat(20_000));
+    });
+    expect(spentMs).toBeLessThan(2_000);
+  });
+});
+
+test('R31: by known value: what stands under a name that says so, at every depth, the longest first', () => {
+  const params = {
+    user: 'ada',
+    auth: { password: 'plain words', tokens: 3 },
+    headers: [{ 'X-Api-Key': 'plain words too' }],
+  };
+  const known = secretsIn(params);
+  expect(known).toEqual(['plain words too', 'plain words']);
+  expect(redact('said plain words too, and plain words; ada', known)).toBe(`said ${REDACTED}, and ${REDACTED}; ada`);
+  expect(redact(JSON.stringify({ msg: 'a "quoted" one' }), ['a "quoted" one'])).toBe(`{"msg":"${REDACTED}"}`);
+});
+
+test('R31: fields whose names sound secret hide none but themselves', () => {
+  const known = ['hunter22-hunter22'];
+  const fields = { hasToken: true, token: null, maxToken: 40_960, credentials: [12_345], cause: 'hunter22-hunter22' };
+  expect(redactFields(fields, known)).toEqual({ ...fields, maxToken: REDACTED, cause: REDACTED });
+});
+
+test('R31: where a caller sends so many secrets that looking for them would hold up the process, nothing is shown', () => {
+  const params = { path: 'a', token: Array.from({ length: 20_000 }, (_, index) => `secret-${index}`) };
+  const known = secretsIn(params);
+  expect(redactFields(params, known)).toEqual({ fields: REDACTED });
+  expect(redact('x'.repeat(10_000), known)).toBe(REDACTED);
+  const half = 'a'.repeat(100_000);
+  expect(redactFields({ token: `${half}b${half}`, text: `${half}${half}` }, [`${half}b${half}`])).toEqual({
+    fields: REDACTED,
+  });
+  expect(redactFields({ token: 'secret-17', text: 'cookie:'.repeat(200_000) }, ['secret-17'])).toEqual({
+    fields: REDACTED,
+  });
+  expect(JSON.parse(redactLine(`${JSON.stringify(params)}\n`, known))).toEqual({ msg: REDACTED });
+  expect(redact('said secret-17, and no more', known)).toBe(`said ${REDACTED}, and no more`);
+});
+
+test('R31: the message of every failure is clean', () => {
+  const { message } = failureOf('TOOL_FAILED', `login failed for ${TOKENS['a forge’s token']}`);
+  expect(message).toBe(`login failed for ${REDACTED}`);
+});

@@ -1,0 +1,81 @@
+/** No export holds what its provider refuses: over all operations of a corpus of OpenAPI documents, and over made contradictions. */
+import { globSync, readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { type Form, refusalOf } from '../../../src/shared/model-tools/provider-refusals.ts';
+import { type ExportableTool, PROVIDERS, toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
+import { importOpenApi } from '../../../src/shared/connectors/openapi-import.ts';
+import type { JsonSchema } from '../../../src/shared/schema/schema.ts';
+import { sanitizeSchema } from '../../../src/shared/schema/schema-sanitize.ts';
+import { schemas } from './random-schemas.ts';
+
+const tool = (inputSchema: JsonSchema, name = 'go') =>
+  ({
+    name,
+    namespace: 'x',
+    description: 'Does it.',
+    tier: 'system',
+    effects: 'once',
+    annotations: {},
+    inputSchema,
+  }) as ExportableTool;
+
+/** Of one tool, in all forms: a budget of strict tools for a whole request is not what is looked at. */
+function refusalsOf(inputSchema: JsonSchema): readonly string[] {
+  return PROVIDERS.flatMap((provider) =>
+    [true, false].flatMap((strict) => {
+      const { tools, reports } = toolsFor(provider, [tool(inputSchema)], { strict });
+      const [exported = {}] = tools;
+      const names = ['parameters', 'input_schema', 'parametersJsonSchema', 'inputSchema'];
+      const parameters = exported[names.find((name) => name in exported) ?? ''] as JsonSchema;
+      const form = (reports[0]?.strict === true ? `${provider}-strict` : provider) as Form;
+      const refusal = refusalOf(form, parameters);
+      return refusal === undefined ? [] : [`${form}: ${refusal}`];
+    }),
+  );
+}
+
+const folder = new URL('../../../node_modules/@readme/oas-examples/', import.meta.url);
+const documents = globSync('3.*/json/*.json', { cwd: folder });
+
+test.each(documents)('no provider refuses an operation of %s', (name) => {
+  const options = { server: 'https://example.org' };
+  const { tools } = importOpenApi(JSON.parse(readFileSync(new URL(name, folder), 'utf8')), options);
+  for (const { name: called, spec } of tools)
+    expect(refusalsOf(sanitizeSchema(spec.inputSchema).schema), called).toEqual([]);
+});
+
+const values = fc.array(fc.constantFrom<unknown>('a', '1', 1, 1.5, true, null, ['a'], { a: 1 }), { maxLength: 4 });
+const types = fc.constantFrom<unknown>('string', 'integer', 'number', 'boolean', 'null', 'array', 'object', [
+  'string',
+  'null',
+]);
+const contradictory = fc.record({ type: types, enum: values });
+
+test('no provider refuses values that contradict the type beside them', () => {
+  fc.assert(
+    fc.property(contradictory, fc.boolean(), (property, isRequired) => {
+      const required = isRequired ? ['a'] : [];
+      const schema = { type: 'object', properties: { a: property }, required, additionalProperties: false };
+      expect(refusalsOf(sanitizeSchema(schema).schema)).toEqual([]);
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test('no provider refuses a schema of those that may come', () => {
+  fc.assert(
+    fc.property(schemas, (schema) => {
+      expect(refusalsOf(sanitizeSchema(schema).schema)).toEqual([]);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test('a list of values of two types keeps those of its own', () => {
+  const state = { type: 'string', enum: ['on', 'off', true, false] };
+  const schema = { type: 'object', properties: { state }, required: ['state'], additionalProperties: false };
+  const { tools, reports } = toolsFor('openai', [tool(schema)]);
+  expect(tools[0]).toMatchObject({ strict: true, parameters: { properties: { state: { enum: ['on', 'off'] } } } });
+  expect(reports[0]).toMatchObject({ outcome: 'lossless' });
+});

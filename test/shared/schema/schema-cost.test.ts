@@ -1,0 +1,141 @@
+/** A schema that is small and asks for much is refused where it comes in; what it lets in costs a bounded time. */
+import { describe, expect, test } from 'vitest';
+import { PROVIDERS, toolsFor } from '../../../src/shared/model-tools/tools-for.ts';
+import { importOpenApi } from '../../../src/shared/connectors/openapi-import.ts';
+import { compileSchema, type JsonSchema } from '../../../src/shared/schema/schema.ts';
+import { defineUntypedTool } from '../../../src/shared/tools/tool-forms.ts';
+import { specRecord } from '../../../src/shared/connectors/declared-tool.ts';
+
+/** Definitions of which each refers to the next twice: what the last one is asked doubles with each. */
+function doubling(twice: (reference: object) => object, levels = 40): JsonSchema {
+  const all = Array.from({ length: levels }, (_, level) => [`L${level}`, twice({ $ref: `#/$defs/L${level + 1}` })]);
+  return {
+    type: 'object',
+    $ref: '#/$defs/L0',
+    $defs: { ...Object.fromEntries(all), [`L${levels}`]: { type: 'object' } },
+  };
+}
+
+const AT_ONE_PLACE: Readonly<Record<string, (reference: object) => object>> = {
+  allOf: (reference) => ({ allOf: [reference, reference] }),
+  anyOf: (reference) => ({ anyOf: [reference, reference] }),
+  oneOf: (reference) => ({ oneOf: [reference, { not: reference }] }),
+  'if and else': (reference) => ({ if: reference, else: reference }),
+  dependentSchemas: (reference) => ({ dependentSchemas: { a: reference, b: reference } }),
+  'beside a reference': (reference) => ({ ...reference, allOf: [reference] }),
+};
+
+const BELOW: Readonly<Record<string, (reference: object) => object>> = {
+  properties: (reference) => ({ allOf: [{ properties: { a: reference } }, { properties: { a: reference } }] }),
+  'patterns and names': (reference) => ({ properties: { a: reference }, patternProperties: { '^a': reference } }),
+  'patterns and the rest': (reference) => ({
+    anyOf: [{ additionalProperties: reference }, { properties: { a: reference } }],
+  }),
+  itself: () => ({ anyOf: [{ properties: { a: { $ref: '#' } } }, { properties: { a: { $ref: '#' } } }] }),
+};
+
+const nested = (levels: number) => {
+  let value: object = { b: 1 };
+  for (let level = 0; level < levels; level += 1) value = { a: value };
+  return value;
+};
+
+/** Far more than anything here takes, far less than what is exponential would. */
+const LIMIT_MS = 5_000;
+function inTime<T>(run: () => T): T {
+  const startedAtMs = performance.now();
+  const result = run();
+  expect(performance.now() - startedAtMs).toBeLessThan(LIMIT_MS);
+  return result;
+}
+
+const base = { version: '1.0.0', description: 'Does it.', tier: 'system', run: () => ({ output: 1 }) } as const;
+
+describe.each(Object.entries(AT_ONE_PLACE))('a schema that doubles by %s', (_what, twice) => {
+  const schema = doubling(twice);
+  test('is refused when it is compiled, declared and imported', () => {
+    expect(() => inTime(() => compileSchema(schema))).toThrow(/too costly/);
+    const spec = { kind: 'dynamic', version: '1.0.0', description: 'Does it.', inputSchema: schema } as const;
+    const named = { name: 'go', namespace: 'x', revision: 1, updatedAtMs: 0, updatedBy: 'me' };
+    expect(() => inTime(() => specRecord(spec, named))).toThrow(/too costly/);
+    const { $defs, ...root } = schema;
+    const document = JSON.parse(
+      JSON.stringify({
+        openapi: '3.1.0',
+        servers: [{ url: 'https://example.org' }],
+        paths: {
+          '/x': { post: { requestBody: { required: true, content: { 'application/json': { schema: root } } } } },
+        },
+        components: { schemas: $defs },
+      }).replaceAll('#/$defs/', '#/components/schemas/'),
+    );
+    expect(inTime(() => importOpenApi(document)).skipped[0]?.reason).toMatch(/too costly/);
+  });
+
+  test.each(PROVIDERS)('holds up no export for %s', (provider) => {
+    const tool = defineUntypedTool({ ...base, name: 'go', inputSchema: schema });
+    expect(inTime(() => toolsFor(provider, [tool])).tools).toHaveLength(1);
+  });
+});
+
+test.each(Object.entries(BELOW))(
+  'what doubles with each level of a value, by %s, takes values that are not deep',
+  (_what, twice) => {
+    const validate = compileSchema(doubling(twice));
+    expect(inTime(() => validate(nested(4)))).toEqual([]);
+    expect(inTime(() => validate(nested(60)))).toEqual([
+      { path: '', message: expect.stringMatching(/^is nested more than/) },
+    ]);
+  },
+);
+
+test('a schema that refers to itself at the same place is refused', () => {
+  expect(() => compileSchema({ type: 'object', anyOf: [{ $ref: '#' }] })).toThrow(/refers to itself/);
+});
+
+test('recursive schemas that look at each place once take values as deep as any', () => {
+  const tree = {
+    type: 'object',
+    properties: { a: { $ref: '#' }, b: { type: 'integer' } },
+    additionalProperties: false,
+  };
+  expect(compileSchema(tree)(nested(100))).toEqual([]);
+  const filter = (op: string) => ({
+    type: 'object',
+    properties: { op: { const: op }, a: { $ref: '#/$defs/Filter' } },
+    required: ['op'],
+  });
+  const tagged = { $ref: '#/$defs/Filter', $defs: { Filter: { anyOf: [filter('and'), filter('or')] } } };
+  let value: object = { op: 'or' };
+  for (let level = 0; level < 100; level += 1) value = { op: 'and', a: value };
+  expect(inTime(() => compileSchema(tagged)(value))).toEqual([]);
+});
+
+test('lists are checked for duplicates in linear time, by JSON’s own equality', () => {
+  const validate = compileSchema({ type: 'object', properties: { all: { type: 'array', uniqueItems: true } } });
+  const items = Array.from({ length: 45_000 }, (_, index) => ({ index }));
+  expect(inTime(() => validate({ all: items }))).toEqual([]);
+  expect(validate({ all: [...items.slice(0, 40_000), { index: 7 }] })).toHaveLength(1);
+  expect(validate({ all: [1, '1', true, 'true', null, 'null', [1], '[1]', { a: 1, b: 2 }] })).toEqual([]);
+  expect(
+    validate({
+      all: [
+        { a: 1, b: 2 },
+        { b: 2, a: 1 },
+      ],
+    }),
+  ).toHaveLength(1);
+});
+
+test('parameters are bounded by their members, whatever the schema says of them', () => {
+  for (const schema of [{ type: 'object' }, { type: 'object', additionalProperties: false }]) {
+    const validate = compileSchema(schema);
+    const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, index) => [`x${index}`, 1]));
+    expect(inTime(() => validate(many(90_000)))).toEqual([
+      { path: '', message: expect.stringContaining('5000 members') },
+    ]);
+    expect(inTime(() => validate({ all: Array.from({ length: 200_000 }, () => 1) }))).toEqual([
+      { path: '', message: expect.stringContaining('100000 values') },
+    ]);
+  }
+});

@@ -1,0 +1,259 @@
+import { QueueEvents } from 'bullmq';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import type { Finished, Taken } from '../../../../src/shared/store/calls/fetch-jobs.ts';
+import { jobIdOf, KEPT_JOBS } from '../../../../src/shared/store/queues/jobs.ts';
+import { redisOptions } from '../../../../src/shared/store/redis/connection.ts';
+import { type Books, begin, claimOf, delivery, openBooks, PLACE, SUCCESS } from '../calls.ts';
+
+function idOf(taken: Taken | undefined): string | undefined {
+  return Array.isArray(taken?.job) ? (taken.job[1] as string) : undefined;
+}
+
+async function take({ ledger }: Pick<Books, 'ledger'>): Promise<Taken> {
+  const [taken] = await ledger.take(PLACE, delivery());
+  if (taken === undefined) throw new Error('there is always an answer');
+  return taken;
+}
+
+function finish(
+  { ledger }: Books,
+  claim: { readonly callId: string; readonly generation: string },
+  fence: number,
+  change: { readonly kept?: number; readonly lockToken?: string; readonly takeNext?: boolean } = {},
+): Promise<Finished> {
+  const { kept = 0, lockToken = 'lock-1', takeNext = true } = change;
+  return ledger.finish(
+    {
+      callId: claim.callId,
+      fence,
+      state: 'done',
+      outcome: SUCCESS,
+      outcomeJson: JSON.stringify(SUCCESS),
+      attempts: [],
+      ttlMs: 60_000,
+    },
+    { id: jobIdOf(claim.callId, claim.generation), returnValue: '{"status":"success"}', kept, takeNext },
+    { ...delivery(), lockToken },
+  );
+}
+
+describe('taking a job', () => {
+  test('starts its attempt in the same step: the newest fence, signed request and all', async () => {
+    const { ledger } = await openBooks();
+    const claim = claimOf('a');
+    await ledger.claim(claim);
+    const taken = await take({ ledger });
+    expect(idOf(taken)).toBe(jobIdOf(claim.callId, claim.generation));
+    expect(taken.begun).toMatchObject({ kind: 'started', fence: 1, request: claim.request, takenOver: false });
+    expect(await ledger.read(claim.callId)).toMatchObject({ phase: 'running', worker: 'worker-1', fence: 1 });
+  });
+
+  test('leaves an attempt with effects `once` to a step that can be repeated: a lost answer must not be in doubt', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a', { once: true });
+    await books.ledger.claim(claim);
+    const taken = await take(books);
+    expect(idOf(taken)).toBe(jobIdOf(claim.callId, claim.generation));
+    expect(taken.begun).toBeUndefined();
+    expect(await books.ledger.read(claim.callId)).toMatchObject({ phase: 'queued', fence: 0 });
+    expect(await begin(books, claim)).toMatchObject({ kind: 'started', fence: 1 });
+  });
+
+  test('takes nothing from an empty queue and from a paused one', async () => {
+    const { ledger, redis } = await openBooks();
+    expect(idOf(await take({ ledger }))).toBe(0);
+    await ledger.claim(claimOf('a'));
+    await redis.hset(ledger.keys(PLACE).job('meta'), 'paused', 1);
+    expect(idOf(await take({ ledger }))).toBe(0);
+  });
+
+  test('takes a delayed job that is due', async () => {
+    const { ledger, redis } = await openBooks();
+    const claim = claimOf('a');
+    await ledger.claim(claim);
+    const keys = ledger.keys(PLACE);
+    const jobId = jobIdOf(claim.callId, claim.generation);
+    await redis.lrem(keys.job('wait'), 0, jobId);
+    await redis.zadd(keys.job('delayed'), (Date.now() - 1_000) * 0x1000, jobId);
+    expect(idOf(await take({ ledger }))).toBe(jobId);
+  });
+
+  test('says when there is nothing more, now or later', async () => {
+    const { ledger, redis } = await openBooks();
+    const left = async () => ((await take({ ledger })).job as unknown[])[4];
+    await ledger.claim(claimOf('a'));
+    await ledger.claim(claimOf('b'));
+    expect(await left()).toBe(0);
+    expect(await left()).toBe(1);
+    await ledger.claim(claimOf('c'));
+    await redis.zadd(ledger.keys(PLACE).job('delayed'), String((Date.now() + 60_000) * 0x1000), 'later');
+    expect(await left()).toBe(0);
+  });
+
+  test('wakes another worker only when there is more to take', async () => {
+    const { ledger, redis } = await openBooks();
+    const marker = ledger.keys(PLACE).job('marker');
+    await ledger.claim(claimOf('a'));
+    await ledger.claim(claimOf('b'));
+    await redis.zpopmin(marker);
+    await take({ ledger });
+    expect(await redis.zcard(marker)).toBe(1);
+    await redis.zpopmin(marker);
+    await take({ ledger });
+    expect(await redis.zcard(marker)).toBe(0);
+  });
+});
+
+describe('ending a call with its job', () => {
+  test('settles, removes the job and takes the next, in one step', async () => {
+    const books = await openBooks();
+    const [first, second] = [claimOf('a', { kept: false }), claimOf('b')];
+    await books.ledger.claim(first);
+    await books.ledger.claim(second);
+    await take(books);
+    const finished = await finish(books, first, 1);
+    expect(finished).toMatchObject({
+      code: 'settled',
+      next: { begun: { kind: 'started', request: second.request }, delivery: { lockToken: 'lock-1' } },
+    });
+    expect(idOf(finished.next)).toBe(jobIdOf(second.callId, second.generation));
+    expect(await books.ledger.read(first.callId)).toMatchObject({ state: 'done', outcome: SUCCESS });
+    const keys = books.ledger.keys(PLACE);
+    const jobId = jobIdOf(first.callId, first.generation);
+    expect(await books.redis.exists(keys.job(jobId), keys.job(`${jobId}:lock`))).toBe(0);
+    expect(await books.redis.lrange(keys.job('active'), 0, -1)).toEqual([idOf(finished.next)]);
+  });
+
+  test('tells BullMQ’s listeners, with a summary only', async () => {
+    const books = await openBooks();
+    const keys = books.ledger.keys(PLACE);
+    const events = new QueueEvents(keys.queue, {
+      prefix: keys.base,
+      connection: redisOptions({ url: books.world.redisUrl, name: 'events', mode: 'patient' }) as never,
+      lastEventId: '0',
+    });
+    onTestFinished(() => events.close());
+    const heard = (name: 'waiting' | 'active' | 'completed') =>
+      new Promise<object>((resolve) => events.once(name, resolve));
+    const all = Promise.all([heard('waiting'), heard('active'), heard('completed')]);
+    const drained = new Promise<void>((resolve) => events.once('drained', () => resolve()));
+    const claim = claimOf('a', { kept: false });
+    const jobId = jobIdOf(claim.callId, claim.generation);
+    await books.ledger.claim(claim);
+    await take(books);
+    await finish(books, claim, 1);
+    await drained;
+    expect(await all).toMatchObject([
+      { jobId },
+      { jobId, prev: 'waiting' },
+      { jobId, returnvalue: { status: 'success' }, prev: 'active' },
+    ]);
+  });
+
+  test('keeps a job for Bull Board as BullMQ does', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a');
+    await books.ledger.claim(claim);
+    await take(books);
+    await finish(books, claim, 1, { kept: KEPT_JOBS });
+    const keys = books.ledger.keys(PLACE);
+    const jobId = jobIdOf(claim.callId, claim.generation);
+    expect(await books.redis.zrange(keys.job('completed'), '0', '-1')).toEqual([jobId]);
+    expect(await books.redis.hget(keys.job(jobId), 'returnvalue')).toBe('{"status":"success"}');
+  });
+
+  test('leaves a job alone that a newer attempt holds', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a', { kept: false });
+    await books.ledger.claim(claim);
+    await take(books);
+    expect(await begin(books, claim)).toMatchObject({ kind: 'started', fence: 2, takenOver: true });
+    const finished = await finish(books, claim, 1);
+    expect([finished.code, finished.next]).toEqual(['fenced', undefined]);
+    expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'inflight', fence: 2 });
+    const keys = books.ledger.keys(PLACE);
+    expect(await books.redis.exists(keys.job(jobIdOf(claim.callId, claim.generation)))).toBe(1);
+  });
+
+  test('keeps the outcome when the job’s lock is lost, and says what BullMQ says', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a', { kept: false });
+    await books.ledger.claim(claim);
+    await take(books);
+    const LOCK_OF_ANOTHER = -6;
+    expect(await finish(books, claim, 1, { lockToken: 'lock-2' })).toMatchObject({
+      code: 'settled',
+      refused: LOCK_OF_ANOTHER,
+    });
+    expect(await books.ledger.read(claim.callId)).toMatchObject({ state: 'done' });
+  });
+
+  test('a second run of the step, because the first answer was lost, changes nothing', async () => {
+    const books = await openBooks();
+    const claim = claimOf('a', { kept: false });
+    await books.ledger.claim(claim);
+    await take(books);
+    await finish(books, claim, 1);
+    const MISSING_JOB = -1;
+    expect(await finish(books, claim, 1)).toMatchObject({ code: 'ended', refused: MISSING_JOB });
+    expect(await books.redis.llen(`${books.ledger.keys(PLACE).inboxes}producer-1`)).toBe(1);
+  });
+
+  test('those that end at the same time end in one step: each with its own outcome, and with a next job where one is wanted', async () => {
+    const books = await openBooks();
+    const [first, second, taken, ...waiting] = ['a', 'b', 'c', 'd', 'e'].map((name) => claimOf(name, { kept: false }));
+    if (first === undefined || second === undefined || taken === undefined) throw new Error('there are five');
+    for (const claim of [first, second, taken, ...waiting]) await books.ledger.claim(claim);
+    await books.ledger.take(PLACE, delivery(), 3);
+    // A newer attempt has it.
+    await begin(books, second);
+    // Of this connection alone: the server has other users.
+    const sent = vi.spyOn(books.redis, 'sendCommand');
+    const ended = await Promise.all([
+      finish(books, first, 1),
+      finish(books, second, 1),
+      finish(books, taken, 1, { takeNext: false }),
+    ]);
+    expect(sent.mock.calls.filter(([{ name }]) => name.startsWith('eval'))).toHaveLength(1);
+    expect(ended.map(({ code, next }) => [code, idOf(next)])).toEqual([
+      ['settled', jobIdOf(waiting[0]?.callId ?? '', waiting[0]?.generation ?? '')],
+      ['fenced', undefined],
+      ['settled', undefined],
+    ]);
+    expect(await books.redis.zcard(books.ledger.keys(PLACE).job('prioritized'))).toBe(1);
+    expect(await books.redis.zcard(books.ledger.keys(PLACE).inflight)).toBe(3);
+  });
+
+  test('while jobs wait for slots a step takes half as many, so that the worker runs some while Redis ends others', async () => {
+    const books = await openBooks();
+    const claims = Array.from({ length: 60 }, (_, number) => claimOf(`call-${number}`, { kept: false }));
+    await Promise.all(claims.map((claim) => books.ledger.claim(claim)));
+    await books.ledger.take(PLACE, delivery(), claims.length);
+    const waiting = claimOf('waiting', { kept: false });
+    for (const claim of [waiting, claimOf('behind it', { kept: false })]) await books.ledger.claim(claim);
+    const sent = vi.spyOn(books.redis, 'sendCommand');
+    const end = async (some: typeof claims) => {
+      sent.mockClear();
+      const ended = await Promise.all(some.map((claim) => finish(books, claim, 1, { takeNext: claim === some[0] })));
+      expect(ended.every(({ code }) => code === 'settled')).toBe(true);
+      return sent.mock.calls.filter(([{ name }]) => name.startsWith('eval')).length;
+    };
+    // It takes one of the two that wait.
+    expect(await end(claims.slice(0, 1))).toBe(1);
+    // They take the other one.
+    expect(await end(claims.slice(1, 51))).toBe(2);
+    expect(await end(claims.slice(51))).toBe(1);
+  });
+
+  test('what goes wrong with one of several is told for that one, and the others end', async () => {
+    const books = await openBooks();
+    const [good, broken] = [claimOf('a', { kept: false }), claimOf('b', { kept: false })];
+    for (const claim of [good, broken]) await books.ledger.claim(claim);
+    await books.ledger.take(PLACE, delivery(), 2);
+    await books.redis.set(books.ledger.keys(PLACE).record(broken.callId), 'no record');
+    const [first, second] = await Promise.allSettled([finish(books, good, 1), finish(books, broken, 1)]);
+    expect(first).toMatchObject({ status: 'fulfilled', value: { code: 'settled' } });
+    expect(second).toMatchObject({ status: 'rejected', reason: { message: expect.stringContaining('WRONGTYPE') } });
+    expect(await books.ledger.read(good.callId)).toMatchObject({ state: 'done' });
+  });
+});

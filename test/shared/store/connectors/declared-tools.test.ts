@@ -1,0 +1,109 @@
+import { describe, expect, test } from 'vitest';
+import { Seals } from '../../../../src/shared/signing/signatures.ts';
+import { Signer } from '../../../../src/shared/signing/signature.ts';
+import { FleetKeys } from '../../../../src/shared/store/redis/keys.ts';
+import { KEPT_REVISIONS, SpecCopy, Specs } from '../../../../src/shared/store/connectors/declared-tools.ts';
+import { type RegistryRecord, specRecord } from '../../../../src/shared/connectors/declared-tool.ts';
+import { cpuMsOf } from '../../../helpers/cpu.ts';
+import { openBooks } from '../calls.ts';
+
+const record = (revision: number, change: object = {}, name = 'weather') =>
+  specRecord(
+    {
+      kind: 'http',
+      version: '1.0.0',
+      description: 'Current weather.',
+      inputSchema: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+      routing: { method: 'GET', url: 'https://weather.example.com/{city}' },
+      ...change,
+    },
+    { name, namespace: 'tools', revision, updatedAtMs: 1, updatedBy: 'test' },
+  ).record;
+
+async function open() {
+  const { redis, world } = await openBooks();
+  const seals = new Seals(new Signer([{ kid: 'k', key: 'a key of this fleet alone' }]));
+  return { specs: new Specs(redis, world.prefix, seals), redis, world, keys: new FleetKeys(world.prefix) };
+}
+
+describe('the registry in Redis (I7)', () => {
+  test('a revision is written only over the one that its writer saw', async () => {
+    const { specs } = await open();
+    const writers = await Promise.all(
+      ['one', 'two', 'three'].map((description) => specs.write(record(1, { description }), 0)),
+    );
+    expect(writers.map(({ kind }) => kind).sort()).toEqual(['changed', 'changed', 'written']);
+    expect(await specs.write(record(3), 2)).toEqual({ kind: 'changed', revision: 1 });
+    expect(await specs.write(record(2, { version: '2.0.0' }), 1)).toEqual({ kind: 'written' });
+    expect(await specs.read('tools.weather')).toEqual(record(2, { version: '2.0.0' }));
+    expect((await specs.history('tools.weather')).map(({ revision }) => revision)).toEqual([2, 1]);
+  });
+
+  test('a copy reads what changed, and nothing else; after a loss of Redis it begins again', async () => {
+    const { specs, redis, keys } = await open();
+    const told: [string, number | undefined][] = [];
+    const copy = new SpecCopy(specs, (tool, changed) => told.push([tool, changed?.revision]));
+    for (const name of ['a', 'b', 'c']) await specs.write(record(1, {}, name), 0);
+    await copy.catchUp();
+    expect([...copy.all()].map(({ name }) => name)).toEqual(['a', 'b', 'c']);
+    told.length = 0;
+    await specs.write(record(2, { enabled: false }, 'b'), 1);
+    await Promise.all([copy.catchUp(), copy.catchUp(), copy.catchUp()]);
+    expect(told).toEqual([['tools.b', 2]]);
+    expect(copy.ruleFor({ namespace: 'tools', name: 'b' })).toMatchObject({ enabled: false });
+    await redis.del(keys.specs, keys.specChanges, keys.specSequence);
+    await specs.write(record(1, {}, 'd'), 0);
+    await copy.catchUp();
+    expect([...copy.all()].map(({ name }) => name)).toEqual(['d']);
+  });
+
+  test('what was asked for while a copy reads is in what comes next', async () => {
+    const { specs } = await open();
+    const copy = new SpecCopy(specs);
+    const first = copy.catchUp();
+    await specs.write(record(1), 0);
+    await copy.catchUp();
+    expect(copy.get('tools.weather')?.revision).toBe(1);
+    await first;
+  });
+
+  test('a record that nobody with a key wrote, or wrote for another tool, is not there', async () => {
+    const { specs, redis, keys } = await open();
+    await specs.write(record(1), 0);
+    const stored = (await redis.hget(keys.specs, 'tools.weather')) ?? '';
+    await redis.hset(keys.specs, 'tools.weather', stored.replace('weather.example.com', 'evil.example.com'));
+    expect(await specs.read('tools.weather')).toBeUndefined();
+    await redis.hset(keys.specs, 'tools.other', stored);
+    expect(await specs.read('tools.other')).toBeUndefined();
+    expect(await specs.revision('tools.weather')).toBe(1);
+  });
+
+  test('keeps a bounded history, in which a definition is found as long as it is there', async () => {
+    const { specs } = await open();
+    const first = record(1);
+    for (let revision = 1; revision <= KEPT_REVISIONS + 1; revision += 1)
+      await specs.write(record(revision, revision === 1 ? {} : { description: `no. ${revision}` }), revision - 1);
+    expect(await specs.history('tools.weather')).toHaveLength(KEPT_REVISIONS);
+    expect(await specs.withDefinition('tools.weather', first.definition)).toBeUndefined();
+    const kept = record(2, { description: 'no. 2' });
+    expect(await specs.withDefinition('tools.weather', kept.definition)).toEqual(kept);
+  });
+
+  test('3,000 declared tools are copied in well under a second, and their schemas left alone (I7)', async () => {
+    const { specs, redis, keys } = await open();
+    const pipeline = redis.pipeline();
+    const seals = new Seals(new Signer([{ kid: 'k', key: 'a key of this fleet alone' }]));
+    const base = record(1);
+    for (let number = 1; number <= 3_000; number += 1) {
+      const made: RegistryRecord = { ...base, name: `tool_${number}` };
+      const text = JSON.stringify(made);
+      const tool = `tools.tool_${number}`;
+      pipeline.hset(keys.specs, tool, `1 ${seals.spec(tool, text)} ${text}`).zadd(keys.specChanges, number, tool);
+    }
+    await pipeline.set(keys.specSequence, 3_000).exec();
+    const copy = new SpecCopy(specs);
+    const spentMs = await cpuMsOf(() => copy.catchUp());
+    expect([...copy.all()]).toHaveLength(3_000);
+    expect(spentMs).toBeLessThan(1_000);
+  });
+});

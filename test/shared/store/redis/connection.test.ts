@@ -1,0 +1,228 @@
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
+import { setImmediate } from 'node:timers/promises';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { PawlError } from '../../../../src/shared/errors/failure.ts';
+import {
+  backendError,
+  closeConnection,
+  luaConstants,
+  openConnection,
+  reach,
+  redisOptions,
+  Script,
+  whenReady,
+} from '../../../../src/shared/store/redis/connection.ts';
+import { isCluster, nodesOf } from '../../../../src/shared/store/redis/address.ts';
+import { startWire } from '../../../helpers/proxy.ts';
+import { createUser } from '../../../helpers/redis-user.ts';
+import { createWorld } from '../../../helpers/world.ts';
+
+const options = (url: string) => redisOptions({ url, name: 'n', mode: 'patient' });
+
+/** Holds the event loop. */
+function busy(forMs: number): void {
+  const untilMs = performance.now() + forMs;
+  while (performance.now() < untilMs);
+}
+
+describe('addresses of Redis', () => {
+  test.each([
+    ['redis://host', { host: 'host', port: 6379 }],
+    ['redis://u:p%40ss@host:7000/3', { host: 'host', port: 7000, username: 'u', password: 'p@ss', db: 3 }],
+    ['redis://u:70000@host:65535', { host: 'host', port: 65_535, password: '70000' }],
+    ['rediss://host', { host: 'host', tls: {} }],
+    ['unix:///run/redis.sock', { path: '/run/redis.sock' }],
+    ['/run/redis.sock', { path: '/run/redis.sock' }],
+  ])('%s', (url, expected) => {
+    expect(options(url)).toMatchObject(expected);
+  });
+
+  test.each(['http://u:hunter2@host', 'host:6379', 'hunter2', ''])(
+    '%j is refused, and what could be a password is not shown',
+    (url) => {
+      expect(() => options(url)).toThrow(PawlError);
+      expect(() => options(url)).toThrow('REDIS_URL must be redis://, rediss:// or unix:///path');
+      expect(() => options(url)).not.toThrow('hunter2');
+    },
+  );
+
+  test.each([
+    ['redis://:hunter2@host/abc', 'The database in REDIS_URL must be a number'],
+    ['redis://host/hunter2@host', 'The database in REDIS_URL must be a number'],
+    ['redis://:hunter2%@host', 'The password in REDIS_URL has a % that encodes nothing'],
+    ['redis://hunter2%zz@host', 'The user name in REDIS_URL has a % that encodes nothing'],
+    ['redis://:hunter2@host:65536', 'The port in REDIS_URL must be between 1 and 65535.'],
+    ['redis://host:0/1', 'The port in REDIS_URL must be between 1 and 65535.'],
+    ['unix:///run/100%', 'The path in REDIS_URL has a % that encodes nothing'],
+  ])('%s is refused in a sentence that does not show the password', (url, sentence) => {
+    expect(() => options(url)).toThrow(expect.objectContaining({ code: 'CONFIGURATION' }));
+    expect(() => options(url)).toThrow(sentence);
+    expect(() => options(url)).not.toThrow('hunter2');
+  });
+
+  test('DESIGN, decision 12: workers wait for Redis with a capped delay, producers fail fast', () => {
+    expect(options('redis://host').maxRetriesPerRequest).toBeNull();
+    expect(options('redis://host').retryStrategy?.(10_000)).toBe(1_000);
+    expect(redisOptions({ url: 'redis://host', name: 'n', mode: 'fail-fast' }).maxRetriesPerRequest).toBe(1);
+  });
+});
+
+test.each([
+  "READONLY You can't write against a read only replica. script: 84d7, on @user_script:235.",
+  // Redis 6.2.
+  "ERR Error running script (call to f_84d7): @user_script:235: @user_script: 235: -READONLY You can't write against a read only replica.",
+])('a server that has become a replica is left for whoever is behind the address now: %s', (message) => {
+  expect(options('redis://host').reconnectOnError?.(new Error(message))).toBe(true);
+});
+
+test('a database that the server does not have is refused, and the one that it has is used', async ({ skip }) => {
+  const { redisUrl, prefix } = await createWorld();
+  skip(isCluster(redisUrl), 'a cluster has one database');
+  const wire = await startWire(redisUrl);
+  const reached = (database: number) =>
+    reach({ url: `${wire.url}/${database}`, name: prefix, mode: 'fail-fast' }, 10_000);
+  await expect(reached(99)).rejects.toMatchObject({
+    code: 'CONFIGURATION',
+    message: 'This Redis does not let Pawl use database 99, which REDIS_URL names: ERR DB index is out of range',
+  });
+  const { redis } = await reached(3);
+  onTestFinished(() => redis.disconnect());
+  expect(await redis.client('INFO')).toContain(' db=3 ');
+});
+
+test('a user that may use no channels, as Redis makes one by itself, is refused before anything is begun', async () => {
+  const { redisUrl, prefix } = await createWorld();
+  const user = await createUser(redisUrl, prefix, ['~*', '+@all', 'resetchannels']);
+  await expect(reach({ url: user.url, name: prefix, mode: 'fail-fast' }, 10_000)).rejects.toMatchObject({
+    code: 'BACKEND_UNAVAILABLE',
+    message: expect.stringMatching(/NOPERM .*channel/),
+  });
+  await user.give(`&${prefix}*`);
+  const { redis } = await reach({ url: user.url, name: prefix, mode: 'fail-fast' }, 10_000);
+  closeConnection(redis);
+});
+
+test('a transaction whose commands Redis refuses is refused as they are', async () => {
+  const { redisUrl, prefix } = await createWorld();
+  const { url } = await createUser(redisUrl, prefix, ['~*', '&*', '+@all', '-rpush']);
+  const redis = openConnection({ url, name: prefix, mode: 'fail-fast' });
+  onTestFinished(() => closeConnection(redis));
+  const unavailable = { code: 'BACKEND_UNAVAILABLE' };
+  await expect(redis.multi().rpush(prefix, 'x').exec()).rejects.toMatchObject(unavailable);
+});
+
+test('a script runs before what its connection says next, also on a server that does not know it', async () => {
+  const { redisUrl, prefix } = await createWorld();
+  const redis = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast' });
+  onTestFinished(() => redis.disconnect());
+  await whenReady(redis, 10_000);
+  const key = `${prefix}:text`;
+  const unknown = new Script('keep-part', [luaConstants({ MADE_FOR: prefix })]);
+  for (const part of ['first', 'second']) {
+    const kept = unknown.run(redis, [key], ['0', part, 60_000]);
+    expect(await redis.hget(key, '0')).toBe(part);
+    await kept;
+  }
+});
+
+describe('Redis out of reach is one typed error', () => {
+  test.each([
+    'OOM command not allowed',
+    'READONLY You can’t write',
+    'LOADING Redis is loading',
+    "NOPERM this user has no permissions to run the 'set' command",
+    "ERR The user executing the script can't run this command or subcommand script: 84d7, on @user_script:297.",
+    "ERR The user executing the script can't publish to the channel mentioned in the command script: 84d7, on @user_script:159.",
+    'BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.',
+    'Connection is closed.',
+    'Command timed out',
+    'connect ECONNREFUSED 127.0.0.1:1',
+  ])('%s', (message) => {
+    expect(backendError(new Error(message))).toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+  });
+
+  test('a connection that was lost is called that: nobody set an option of ioredis', () => {
+    const cause = new Error(
+      'Reached the max retries per request limit (which is 1). Refer to "maxRetriesPerRequest" option for details.',
+    );
+    expect(backendError(cause)).toMatchObject({ message: 'Redis cannot be used: the connection was lost.', cause });
+  });
+
+  test('who has closed a connection is told that, and nothing of Redis', async () => {
+    const { redisUrl, prefix } = await createWorld();
+    const client = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast' });
+    await whenReady(client, 10_000);
+    closeConnection(client);
+    await expect(client.ping()).rejects.toMatchObject({
+      code: 'BACKEND_UNAVAILABLE',
+      message: 'The connection to Redis was closed by this process.',
+    });
+  });
+
+  test('a defect of ours passes through', () => {
+    const defect = new Error('ERR user_script:1: attempt to index a nil value');
+    expect(backendError(defect)).toBe(defect);
+  });
+
+  test('nobody waits for it longer than told', async () => {
+    const client = openConnection({ url: 'redis://127.0.0.1:1', name: 'n', mode: 'fail-fast' });
+    try {
+      await expect(whenReady(client, 100)).rejects.toMatchObject({ code: 'BACKEND_UNAVAILABLE' });
+    } finally {
+      client.disconnect();
+    }
+  });
+
+  test('what the server says of it is told once', async ({ skip }) => {
+    const { redisUrl, prefix } = await createWorld();
+    skip(isCluster(redisUrl), 'a cluster’s nodes are asked one by one');
+    const wire = await startWire(redisUrl);
+    const url = wire.url.replace('//', '//nobody:wrong@');
+    await expect(reach({ url, name: prefix, mode: 'fail-fast' }, 1_000)).rejects.toMatchObject({
+      code: 'BACKEND_UNAVAILABLE',
+      message: expect.stringMatching(/^Redis cannot be used: WRONGPASS/),
+    });
+  });
+
+  test('a process that was too busy to hear an answer still hears it', async () => {
+    const { redisUrl, prefix } = await createWorld();
+    const client = openConnection({ url: redisUrl, name: prefix, mode: 'fail-fast', socketTimeoutMs: 500 });
+    onTestFinished(() => client.disconnect());
+    const ready = whenReady(client, 500);
+    busy(1_000);
+    await ready;
+    const cut = vi.fn();
+    client.on('close', cut);
+    const asked = client.ping();
+    // By then the command is on its way.
+    await setImmediate();
+    busy(1_000);
+    expect(await asked).toBe('PONG');
+    expect(cut).not.toHaveBeenCalled();
+  });
+});
+
+test.each([
+  ['redis://one:7000', false, ['redis://one:7000']],
+  ['redis://:a,b@one:7000', false, ['redis://:a,b@one:7000']],
+  ['unix:///tmp/a,b', false, ['unix:///tmp/a,b']],
+  ['redis+cluster://u:p@one:7000', true, ['redis://u:p@one:7000']],
+  ['redis://:a,b@one:7000,two:7001, three', true, ['redis://:a,b@one:7000', 'redis://two:7001', 'redis://three']],
+  ['rediss://u:p@one,rediss://u:p@two', true, ['rediss://u:p@one', 'rediss://u:p@two']],
+])('%s is a cluster: %s', (url, clustered, nodes) => {
+  expect([isCluster(url), clustered ? nodesOf(url) : nodes]).toEqual([clustered, nodes]);
+});
+
+test('a connection that has ended can be closed again and again, and nothing is kept of that', async () => {
+  const { redisUrl: url, prefix } = await createWorld();
+  const client = openConnection({ url, name: `${prefix}:test`, mode: 'patient' });
+  await whenReady(client, 10_000);
+  const ended = once(client, 'end');
+  closeConnection(client);
+  await ended;
+  const { stream } = client as unknown as { readonly stream: Socket };
+  const listeners = stream.listenerCount('close');
+  for (let times = 0; times < 20; times += 1) closeConnection(client);
+  expect(stream.listenerCount('close')).toBe(listeners);
+});

@@ -1,0 +1,172 @@
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { PawlError } from '../../../src/shared/errors/failure.ts';
+import {
+  defaultEffects,
+  defineTool,
+  EFFECTS,
+  type Effects,
+  isTool,
+  qualifiedName,
+  TIERS,
+  type Tier,
+} from '../../../src/shared/tools/tool.ts';
+
+const spec = {
+  name: 'get_weather',
+  version: '1.0.0',
+  description: 'Current weather of a city.',
+  tier: 'read-only' as Tier,
+  input: z.object({ city: z.string(), units: z.enum(['celsius', 'fahrenheit']).default('celsius') }),
+  run: () => ({ output: 1 }),
+};
+
+describe('A1: a tool', () => {
+  test('has defaults for all that it does not say', () => {
+    expect(defineTool(spec)).toMatchObject({
+      name: 'get_weather',
+      namespace: 'tools',
+      effects: 'none',
+      annotations: {},
+      needs: [],
+      timeoutMs: 30_000,
+      maxResultBytes: 16 * 1_024 * 1_024,
+      retry: {},
+      circuit: {},
+    });
+  });
+
+  test('publishes the schema that callers need, and applies its own defaults', () => {
+    const tool = defineTool(spec);
+    expect(tool.inputSchema).toMatchObject({ required: ['city'], additionalProperties: false });
+    expect(tool.parse({ city: 'Paris' })).toEqual({ city: 'Paris', units: 'celsius' });
+  });
+
+  test('is recognised, and nothing else is', () => {
+    expect(isTool(defineTool(spec))).toBe(true);
+    for (const other of [spec, null, undefined, 'read', () => {}]) expect(isTool(other)).toBe(false);
+  });
+
+  test('may need a handle of the context: all that stands behind it, or what a read-only tool may have of it', () => {
+    const needs = ['workspace', 'memory', 'fetch', 'memory:search'] as const;
+    const every = ['workspace:read', 'workspace:write', 'memory:search', 'memory:store', 'network'];
+    expect(defineTool({ ...spec, tier: 'workspace', needs }).needs).toEqual(every);
+    expect(defineTool({ ...spec, needs }).needs).toEqual(['workspace:read', 'memory:search', 'network']);
+  });
+
+  test('has a name among all namespaces', () => {
+    expect(qualifiedName(defineTool({ ...spec, namespace: 'weather.eu' }))).toBe('weather.eu.get_weather');
+  });
+});
+
+describe('effects when a tool does not say (DESIGN, decision 5)', () => {
+  const expected: Readonly<Record<Tier, readonly [plain: Effects, idempotent: Effects]>> = {
+    'read-only': ['none', 'none'],
+    workspace: ['once', 'idempotent'],
+    system: ['once', 'idempotent'],
+    elevated: ['once', 'idempotent'],
+  };
+  test.each(TIERS)('%s', (tier) => {
+    expect([defaultEffects(tier, {}), defaultEffects(tier, { idempotentHint: true })]).toEqual(expected[tier]);
+  });
+});
+
+describe('an unusable definition is refused with the field, what is expected and what came', () => {
+  test.each([
+    ['name', { name: '9lives' }, '"9lives"'],
+    ['name', { name: 'a'.repeat(65) }, 'up to 63'],
+    ['name', { name: 'a b' }, '"a b"'],
+    ['name', { name: undefined as never }, 'got undefined'],
+    ['description', { description: undefined as never }, 'got undefined'],
+    ['namespace', { namespace: '' }, '""'],
+    ['version', { version: '1.0' }, 'such as 1.0.0'],
+    ['tier', { tier: 'root' as Tier }, 'read-only, workspace'],
+    ['effects', { effects: 'some' as Effects }, EFFECTS.join(', ')],
+    ['effects', { tier: 'read-only', effects: 'once' }, "'none' in the read-only tier"],
+    ['probe', { tier: 'system', effects: 'probe' }, "because effects is 'probe'"],
+    ['needs', { needs: ['root'] as never }, 'workspace:read'],
+    ['timeoutMs', { timeoutMs: 0 }, 'above 0'],
+    ['timeoutMs', { timeoutMs: Number.NaN }, 'above 0'],
+    ['maxResultBytes', { maxResultBytes: -1 }, 'above 0'],
+    ['timeoutMs', { timeoutMs: '5000' as never }, 'got "5000"'],
+    ['probe', { probe: true as never }, 'a function'],
+    ['parallel', { parallel: 'no' as never }, 'true or false'],
+    ['budget.maxCallsPerTurn', { budget: { maxCallsPerTurn: -1 } }, 'from 0 on'],
+    ['run', { run: 'x' as never }, 'a function'],
+    ['input', { schema: { type: 'string' } }, 'got {"type":"string"}'],
+  ] as const)('%s: %j', (field, change, text) => {
+    const define = () => defineTool({ ...spec, ...change });
+    expect(define).toThrow(PawlError);
+    expect(define).toThrow(`${field} must be`);
+    expect(define).toThrow(text);
+  });
+
+  test.each([
+    [{ timeout: 5_000 }, 'timeout is not an option; did you mean timeoutMs?'],
+    [
+      { parameters: {} },
+      'parameters is not an option; these are: name, input, schema, variant, version, description, tier,',
+    ],
+    [{ retry: { attempts: 3 } }, 'retry.attempts is not an option.'],
+    [
+      { retry: { maxAttempts: 'three' } },
+      'retry.maxAttempts: Invalid input: expected number, received string; got "three"',
+    ],
+    [
+      { circuit: { whenOpen: 'wait' } },
+      'circuit.whenOpen: Invalid option: expected one of "refuse"|"park"; got "wait"',
+    ],
+  ])('what only types would tell: %j', (change, text) => {
+    expect(() => defineTool({ ...spec, ...(change as object) })).toThrow(`Tool "get_weather": ${text}`);
+  });
+
+  test.each([
+    ['input', { input: z.object({ at: z.date() }) }, 'This zod schema has no JSON Schema form'],
+    ['output', { output: z.bigint() }, 'This zod schema has no JSON Schema form'],
+    [
+      'examples',
+      { schema: { type: 'object', properties: { city: { type: 'objekt' } } }, examples: [{ params: {} }] },
+      'The schema is not valid JSON Schema',
+    ],
+  ])('whose %s no JSON Schema is made of is named', (_, change, text) => {
+    expect(() => defineTool({ ...spec, ...(change as object) })).toThrow(`Tool "get_weather": ${text}`);
+  });
+
+  test('a tool may be spread into the definition of another', () => {
+    const tool = defineTool({ ...spec, ...(defineTool(spec) as object), name: 'get_climate' });
+    expect(tool).toMatchObject({ name: 'get_climate', version: '1.0.0', tier: 'read-only' });
+  });
+
+  test('a probe tool with its probe is fine', () => {
+    const tool = defineTool({ ...spec, tier: 'system', effects: 'probe', probe: () => ({ state: 'unknown' }) });
+    expect(tool.effects).toBe('probe');
+  });
+});
+
+test.each([
+  ['timeoutMs', { timeoutMs: Number.POSITIVE_INFINITY }],
+  ['timeoutMs', { timeoutMs: Number.NaN }],
+  ['timeoutMs', { timeoutMs: 0 }],
+  ['timeoutMs', { timeoutMs: 1.5 }],
+  ['timeoutMs', { timeoutMs: 2 ** 31 }],
+  ['timeoutMs', { timeoutMs: '30s' as never }],
+  ['retry.baseMs', { retry: { baseMs: Number.POSITIVE_INFINITY } }],
+  ['retry.maxDelayMs', { retry: { maxDelayMs: 2 ** 40 } }],
+  ['retry.maxElapsedMs', { retry: { maxElapsedMs: -1 } }],
+  ['circuit.cooldownMs', { circuit: { cooldownMs: Number.POSITIVE_INFINITY } }],
+  ['circuit.windowMs', { circuit: { windowMs: Number.NaN } }],
+])('a time that nothing can wait is refused by its name: %s %j', (name, times) => {
+  const define = () =>
+    defineTool({
+      name: 'slow',
+      version: '1.0.0',
+      description: 'Waits.',
+      tier: 'read-only',
+      input: z.object({}),
+      run: () => ({ output: null }),
+      ...times,
+    });
+  expect(define).toThrow(
+    expect.objectContaining({ code: 'CONFIGURATION', message: expect.stringContaining(`"slow": ${name}`) }),
+  );
+});

@@ -1,0 +1,67 @@
+import { describe, expect, test } from 'vitest';
+import { cached, filtered, prefixed, renamed, resolveToolsets, toolset } from '../../../src/shared/tools/toolset.ts';
+
+const tool = (name: string) => ({ namespace: 'tools', name });
+const names = (tools: readonly { name: string }[]) => tools.map(({ name }) => name);
+const nobody = { offered: [] };
+
+describe('D10: toolsets', () => {
+  test('static and dynamic ones are merged, in order', async () => {
+    const forUser = toolset('per-user', ({ session }) => (session?.actorId === 'ada' ? [tool('deploy')] : []));
+    const sets = [toolset('base', [tool('read')]), forUser];
+    const ada = { session: { sessionKey: 's', kind: 'main', actorId: 'ada' }, offered: [] };
+    expect(names(await resolveToolsets(sets, ada))).toEqual(['read', 'deploy']);
+    expect(names(await resolveToolsets(sets, nobody))).toEqual(['read']);
+  });
+
+  test('they are filtered, prefixed and renamed', async () => {
+    const set = toolset('github', [tool('search'), tool('delete')]);
+    const kept = prefixed(
+      filtered(set, ({ name }) => name !== 'delete'),
+      'gh_',
+    );
+    expect(names(await resolveToolsets([kept, renamed(set, { search: 'find' })], nobody))).toEqual([
+      'gh_search',
+      'find',
+      'delete',
+    ]);
+    const hostile = renamed(toolset('hostile', [tool('constructor')]), { search: 'find' });
+    expect(names(await resolveToolsets([hostile], nobody))).toEqual(['constructor']);
+    await expect(resolveToolsets([prefixed(set, '9 ')], nobody)).rejects.toThrow(
+      '"9 search" cannot be the name of a tool',
+    );
+  });
+
+  test('an error names its toolset, and so does a name that two offer', async () => {
+    const broken = toolset('mcp-server', () => {
+      throw new Error('connection refused');
+    });
+    await expect(resolveToolsets([broken], nobody)).rejects.toMatchObject({
+      code: 'CONFIGURATION',
+      message: 'The toolset "mcp-server" failed: connection refused',
+    });
+    const one = toolset('one', [tool('read')]);
+    await expect(resolveToolsets([one, toolset('two', [tool('read')])], nobody)).rejects.toThrow(
+      'The toolsets one and two both offer tools.read',
+    );
+  });
+
+  test('what was found is kept for a session for a time; a failure is not', async () => {
+    let nowMs = 0;
+    let asked = 0;
+    const set = cached(
+      toolset('slow', () => {
+        asked += 1;
+        if (asked === 1) throw new Error('not yet');
+        return [tool(`tool_${asked}`)];
+      }),
+      1_000,
+      { monotonic: () => nowMs },
+    );
+    const resolve = async () => names(await resolveToolsets([set], nobody));
+    await expect(resolve()).rejects.toThrow('not yet');
+    expect([await resolve(), await resolve()]).toEqual([['tool_2'], ['tool_2']]);
+    nowMs = 1_000;
+    expect(await resolve()).toEqual(['tool_3']);
+  });
+});

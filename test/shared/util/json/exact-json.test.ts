@@ -1,0 +1,67 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { readExactJson } from '../../../../src/shared/util/json/exact-json.ts';
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+
+describe('JSON that is kept as it was sent', () => {
+  test('is any value that can be', () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), (value) => {
+        const text = JSON.stringify(value);
+        const expected = { kind: 'value', value: JSON.parse(text) as unknown };
+        expect(readExactJson(text)).toEqual(expected);
+        expect(readExactJson(bytes(text.toWellFormed()))).toMatchObject({ kind: 'value' });
+      }),
+    );
+  });
+
+  test('is a whole number if and only if no digit of it changes', () => {
+    fc.assert(
+      fc.property(fc.bigInt({ min: -(10n ** 25n), max: 10n ** 25n }), (number) => {
+        const read = readExactJson(`{"a":[{"id":${number}}]}`);
+        const isKept = Number.isSafeInteger(Number(number)) || String(Number(number)) === String(number);
+        expect(read.kind).toBe(isKept ? 'value' : 'problem');
+        if (read.kind === 'problem') expect(read.problem).toContain(String(number).slice(0, 10));
+      }),
+    );
+  });
+
+  test.each([
+    ['{"id":9007199254740993}', /^holds 9007199254740993 as "id".* send it as a text$/],
+    ['[-9007199254740993]', /^holds -9007199254740993/],
+    [`{"id":1${'0'.repeat(400)}}`, /^holds 1000.*…/],
+    ['{"big":1e400}', /^holds 1e400 as "big"/],
+    ['{"big":-1E+999}', /^holds -1E\+999/],
+    [`${'['.repeat(200_000)}9007199254740993${']'.repeat(200_000)}`, /nested too deeply|9007199254740993/],
+    ['{', /^is not JSON/],
+    ['', /^is not JSON/],
+  ])('is not %.40s', (text, problem) => {
+    expect(readExactJson(text)).toEqual({ kind: 'problem', problem: expect.stringMatching(problem) });
+  });
+
+  test.each([
+    ['9007199254740992', 9_007_199_254_740_992],
+    ['{"a":0.12345678901234567890}', { a: 0.123_456_789_012_345_68 }],
+    ['{"a":1e21}', { a: 1e21 }],
+    ['{"a":"9007199254740993"}', { a: '9007199254740993' }],
+    ['\uFEFF{"a":1}', { a: 1 }],
+  ])('is %s', (text, value) => {
+    expect(readExactJson(text)).toEqual({ kind: 'value', value });
+    expect(readExactJson(bytes(text))).toEqual({ kind: 'value', value });
+  });
+
+  test('is no bytes that are not UTF-8', () => {
+    for (const odd of [[0xff], [0xc3, 0x28], [0xed, 0xa0, 0x80], [0xe4], [0xc0, 0x80], [0xf5, 0x80, 0x80, 0x80]]) {
+      const body = Buffer.concat([bytes('{"a":"'), Buffer.from(odd), bytes('"}')]);
+      expect(readExactJson(body)).toEqual({ kind: 'problem', problem: 'is not UTF-8' });
+    }
+  });
+
+  test('has the members that objects inherit', () => {
+    const read = readExactJson('{"__proto__":{"id":1234567890123456},"constructor":1}');
+    expect(read.kind === 'value' && JSON.stringify(read.value)).toBe(
+      '{"__proto__":{"id":1234567890123456},"constructor":1}',
+    );
+  });
+});

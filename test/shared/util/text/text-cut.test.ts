@@ -1,0 +1,92 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { modelContent } from '../../../../src/producer/adapters/model-content.ts';
+import { PROVIDERS, toolsFor } from '../../../../src/shared/model-tools/tools-for.ts';
+import { failureOf } from '../../../../src/shared/errors/failure.ts';
+import { boundaryAt, endOf, startOf, wellFormed } from '../../../../src/shared/util/text/text-cut.ts';
+
+const text = fc.string({ unit: 'binary', maxLength: 30 });
+
+test('a beginning and an end are as long as allowed, of whole characters', () => {
+  fc.assert(
+    fc.property(text, fc.integer({ min: -1, max: 40 }), (whole, length) => {
+      const [start, end] = [startOf(whole, length), endOf(whole, length)];
+      expect([whole.startsWith(start), whole.endsWith(end)]).toEqual([true, true]);
+      expect([start.isWellFormed(), end.isWellFormed()]).toEqual([true, true]);
+      const allowed = Math.min(Math.max(0, length), whole.length);
+      for (const part of [start, end]) expect([allowed, allowed - 1]).toContain(part.length);
+      expect(whole.slice(boundaryAt(whole, allowed)).isWellFormed()).toBe(true);
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
+test('a value is mended at any depth, in names too, and one that needs no mending is the same', () => {
+  const half = '\ud83d';
+  const cases: [unknown, unknown][] = [
+    [`a${half}`, 'a\ufffd'],
+    [
+      [1, [half]],
+      [1, ['\ufffd']],
+    ],
+    [
+      { [half]: { of: [half] }, other: Number.NaN },
+      { '\ufffd': { of: ['\ufffd'] }, other: Number.NaN },
+    ],
+    [JSON.parse(`{"__proto__":"\\ud83d"}`), JSON.parse('{"__proto__":"\ufffd"}')],
+  ];
+  for (const [value, expected] of cases) expect(wellFormed(value)).toEqual(expected);
+  for (const value of [null, 7, '😀', [Number.NaN, '😀'], { a: [new Date(0), undefined, new Uint8Array(1)] }])
+    expect(wellFormed(value)).toBe(value);
+});
+
+test('a failure, however it is cut and whatever it quotes, is well-formed', () => {
+  for (let length = 1_990; length < 2_010; length += 1) {
+    const issues = [{ path: '\ud83d', message: '\ud83d' }];
+    const { message, issues: told } = failureOf('TOOL_FAILED', `${'x'.repeat(length)}${'😀'.repeat(2_000)}`, {
+      issues,
+    });
+    expect(message.isWellFormed()).toBe(true);
+    expect(told).toEqual([{ path: '\ufffd', message: '\ufffd' }]);
+  }
+});
+
+test('what a model reads, of results and of tools, is well-formed, whatever a record holds', () => {
+  const half = '\ud83d';
+  const content = [
+    { type: 'text', text: half },
+    { type: 'resource', uri: half },
+  ] as never;
+  const envelope = {
+    requestId: 'r',
+    status: 'success',
+    toolName: 't',
+    durationMs: 0,
+    attempts: 1,
+    fromCache: false,
+  } as const;
+  const shown = modelContent({ ...envelope, output: { content: half, metadata: { content } } });
+  expect(shown.map((part) => (part.type === 'text' ? part.text : ''))).toEqual(['\ufffd', '[\ufffd]']);
+  const tool = {
+    name: 't',
+    namespace: 'tools',
+    description: half,
+    tier: 'read-only',
+    effects: 'none',
+    annotations: {},
+    inputSchema: { type: 'object', properties: { a: { type: 'string', description: half, enum: [half] } } },
+  } as const;
+  for (const provider of PROVIDERS) expect(JSON.stringify(toolsFor(provider, [tool]).tools)).not.toMatch(/\\ud83d/);
+});
+
+test('no source cuts a text by itself where its characters may be of any kind', () => {
+  const sources = readdirSync('src', { recursive: true, encoding: 'utf8' }).filter((path) => path.endsWith('.ts'));
+  /** Into templates, after which a reader sees that it is cut. */
+  const cut = /\$\{[^{}]*\.(?:slice|substring)\(0, [^)]*\)[^{}]*\}(?:…|… \[)/;
+  const found = sources.filter(
+    (path) => path !== 'shared/text-cut.ts' && cut.test(readFileSync(join('src', path), 'utf8')),
+  );
+  expect(found).toEqual([]);
+});

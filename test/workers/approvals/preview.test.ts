@@ -1,0 +1,84 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { defineTool, type ToolPreview } from '../../../src/shared/tools/tool.ts';
+import { previewCall } from '../../../src/workers/approvals/preview.ts';
+import { edit, write } from '../../../src/workers/tools/index.ts';
+import { temporaryFolder } from '../../helpers/context.ts';
+
+const tool = (preview?: () => ToolPreview | Promise<ToolPreview>) =>
+  defineTool({
+    name: 'sell',
+    version: '1.0.0',
+    title: 'Sell shares',
+    description: 'x',
+    tier: 'elevated',
+    input: z.object({ count: z.number() }),
+    run: () => ({ output: null }),
+    ...(preview === undefined ? {} : { preview }),
+  });
+const session = { workspaceRoot: '/nowhere' };
+const plain = { summary: 'Sell shares (elevated)', details: '{\n  "count": 3\n}' };
+
+describe('D4: what a call would do', () => {
+  test('write and edit show a real diff, and change nothing', async () => {
+    const workspaceRoot = temporaryFolder();
+    writeFileSync(join(workspaceRoot, 'a.txt'), 'one\ntwo\nthree\n');
+    expect(await previewCall(edit, { path: 'a.txt', old_string: 'two', new_string: 'TWO' }, { workspaceRoot })).toEqual(
+      {
+        summary: 'Edit a.txt',
+        details: '--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+TWO\n three\n',
+      },
+    );
+    expect(await previewCall(write, { path: 'a.txt', content: 'one\n' }, { workspaceRoot })).toEqual({
+      summary: 'Replace a.txt (4 bytes)',
+      details: '--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,1 @@\n one\n-two\n-three\n',
+    });
+  });
+
+  test('without a preview of its own the parameters are shown', async () => {
+    expect(await previewCall(tool(), { count: 3 }, session)).toEqual(plain);
+  });
+
+  test('a preview that throws, answers nonsense or never ends does not stand in the way', async () => {
+    const throwing = tool(() => {
+      throw new Error('x');
+    });
+    expect(await previewCall(throwing, { count: 3 }, session)).toEqual(plain);
+    expect(
+      await previewCall(
+        tool(() => 7 as never),
+        { count: 3 },
+        session,
+      ),
+    ).toEqual(plain);
+    const endless = tool(() => new Promise(() => {}));
+    const atOnce = (run: () => void) => {
+      queueMicrotask(run);
+      return () => {};
+    };
+    expect(await previewCall(endless, { count: 3 }, session, atOnce)).toEqual(plain);
+  });
+
+  test.each([
+    ['a text', 'Sells 3 shares', 'preview of sell must return { summary, details? } with texts; it returned a text.'],
+    ['details that are none', { summary: 'x', details: {} }, 'it returned { summary: a text, details }.'],
+    ['nothing', undefined, 'it returned nothing.'],
+  ])('a preview that returns %s is named', async (_name, made, fault) => {
+    const faults: string[] = [];
+    const shown = await previewCall(
+      tool(() => made as never),
+      { count: 3 },
+      session,
+      undefined,
+      (each) => faults.push(each),
+    );
+    expect([shown, faults]).toEqual([plain, [expect.stringContaining(fault)]]);
+  });
+
+  test('what is too long is cut, visibly', async () => {
+    const long = tool(() => ({ summary: 'x'.repeat(1_000) }));
+    expect((await previewCall(long, { count: 3 }, session)).summary).toBe(`${'x'.repeat(500)}… [cut]`);
+  });
+});

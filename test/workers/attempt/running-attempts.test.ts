@@ -1,0 +1,89 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { PawlError } from '../../../src/shared/errors/failure.ts';
+import { RunningAttempts } from '../../../src/workers/attempt/running-attempts.ts';
+
+const LEASE_MS = 30_000;
+
+function open() {
+  let nowMs = 0;
+  const attempts = new RunningAttempts({ now: () => 0, monotonic: () => nowMs }, LEASE_MS, 'worker');
+  onTestFinished(() => attempts.close());
+  const pass = (ms: number) => {
+    nowMs += ms;
+    attempts.fenceSilent();
+  };
+  return { attempts, pass, now: () => nowMs };
+}
+
+describe('DESIGN, decision 4: attempts that run here', () => {
+  test('a lease that could not be renewed for two thirds of its time ends the attempt by itself', () => {
+    const { attempts, pass } = open();
+    const attempt = attempts.add('call', 'job');
+    pass(20_000);
+    expect(attempt.signal.aborted).toBe(false);
+    pass(1);
+    expect(attempt.signal.reason).toMatchObject({ code: 'LEASE_LOST', message: expect.stringContaining('20001 ms') });
+    expect(attempt.leaseLost).toBe(true);
+  });
+
+  test('an attempt that was started when its job was taken has its lease since then: an answer that comes late starts nothing', () => {
+    const { attempts, pass, now } = open();
+    const askedAtMs = now();
+    pass(20_000);
+    expect(attempts.add('in time', 'job 1', { token: 'a', askedAtMs }).signal.aborted).toBe(false);
+    pass(1);
+    expect(attempts.add('late', 'job 2', { token: 'b', askedAtMs }).leaseLost).toBe(true);
+  });
+
+  test('a renewal starts the time anew, for its own attempt alone', () => {
+    const { attempts, pass, now } = open();
+    const [kept, lost] = [attempts.add('a', 'job a'), attempts.add('b', 'job b')];
+    pass(15_000);
+    kept.renewed(now());
+    pass(15_000);
+    expect([kept.signal.aborted, lost.signal.aborted]).toEqual([false, true]);
+  });
+
+  test('the first reason stays', () => {
+    const attempt = open().attempts.add('call', 'job');
+    attempt.abort(new PawlError('CANCELLED'));
+    attempt.abort(new PawlError('DRAINED'));
+    expect(attempt.signal.reason).toMatchObject({ code: 'CANCELLED' });
+    expect(attempt.leaseLost).toBe(false);
+  });
+
+  test('every delivery has a token of its own, also of the same job; no fence until it has begun', () => {
+    const { attempts } = open();
+    const [first, second] = [attempts.add('call', 'job'), attempts.add('call', 'job')];
+    expect(first.token).not.toBe(second.token);
+    expect(first.token).toContain('worker');
+    expect(first.fence).toBe(0);
+    attempts.remove(first);
+    expect(attempts.ofJob('job')).toBe(second);
+  });
+
+  test('attempts are found by job and by call until they end', () => {
+    const { attempts } = open();
+    const attempt = attempts.add('call', 'job');
+    expect([attempts.ofJob('job'), attempts.ofCall('call'), attempts.size]).toEqual([attempt, attempt, 1]);
+    expect([...attempts.all()]).toEqual([attempt]);
+    attempts.remove(attempt);
+    expect([attempts.ofJob('job'), attempts.ofCall('call'), attempts.size]).toEqual([undefined, undefined, 0]);
+  });
+
+  test('a drain ends all', () => {
+    const { attempts } = open();
+    const both = [attempts.add('a', 'job a'), attempts.add('b', 'job b')];
+    attempts.abortAll(new PawlError('DRAINED'));
+    expect(both.map(({ signal }) => (signal.reason as PawlError).code)).toEqual(['DRAINED', 'DRAINED']);
+  });
+
+  test('an error thrown out of band reaches whoever listens, and nobody otherwise', () => {
+    const attempt = open().attempts.add('call', 'job');
+    attempt.stray('too early');
+    const heard: unknown[] = [];
+    attempt.onStray((error) => heard.push(error));
+    attempt.stray('caught');
+    expect(heard).toEqual(['caught']);
+  });
+});

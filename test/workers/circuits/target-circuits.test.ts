@@ -1,0 +1,133 @@
+/** Tools whose target is a parameter: what fails there counts for that target, and not for the tool. */
+import { randomUUID } from 'node:crypto';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import { circuitKey, isCircuitOf, targetOf, targetOfCircuit, toolOfCircuit } from '../../../src/shared/circuits/circuit-breaker.ts';
+import { PlaceKeys } from '../../../src/shared/store/redis/keys.ts';
+import { webFetch } from '../../../src/workers/tools/web-fetch.ts';
+import { startFleet } from '../../helpers/fleet.ts';
+import { httpError, scripted } from '../../helpers/tools.ts';
+
+test.each([
+  ['https://Example.com/a?b#c', 'example.com'],
+  ['https://user:secret@example.com./a', 'example.com'],
+  ['http://example.com:8080/a', 'example.com:8080'],
+  ['http://[::1]:8080/a', '[::1]:8080'],
+  ['https://example.com:443/', 'example.com'],
+  ['docs', 'docs'],
+  [' a@b c ', 'a_b_c'],
+  [`a${'b'.repeat(300)}`, `a${'b'.repeat(259)}`],
+  ['', undefined],
+  [7, undefined],
+  [null, undefined],
+  [{ url: 'https://example.com' }, undefined],
+])('of %j the target is %j', (value, target) => {
+  expect(targetOf(value)).toBe(target);
+});
+
+test.each([undefined, 'acme', 'a:b'])(
+  'the circuit of a target names its tool and its target, also for the tenant %s',
+  (tenantId) => {
+    for (const target of ['example.com', '[::1]:8080', 'docs']) {
+      const key = circuitKey({ hint: 'tool', tool: 'tools.web_fetch', target, tenantId });
+      expect([toolOfCircuit(key), targetOfCircuit(key)]).toEqual(['tools.web_fetch', target]);
+      expect(isCircuitOf(key, 'tools.web_fetch')).toBe(false);
+    }
+    const own = circuitKey({ hint: 'tool', tool: 'tools.web_fetch', tenantId });
+    expect([toolOfCircuit(own), targetOfCircuit(own)]).toEqual(['tools.web_fetch', undefined]);
+    expect(
+      toolOfCircuit(circuitKey({ hint: 'dependency', tool: 'tools.a', dependency: 'b', target: 'c' })),
+    ).toBeUndefined();
+  },
+);
+
+const OPENS_SOON = { consecutiveFailures: 3 };
+
+test.each([undefined, 'acme'])(
+  'a target that fails closes the tool for no other target (tenant %s)',
+  async (tenantId) => {
+    const { tool, contexts } = scripted(
+      'reach',
+      (_ctx, { url }) => {
+        if (String(url).includes('dead')) throw httpError(503);
+        return { output: 'reached' };
+      },
+      { circuit: { ...OPENS_SOON, targetParameter: 'url' }, retry: { maxAttempts: 1 } },
+    );
+    const fleet = await startFleet({ tools: [tool] });
+    const session = await fleet.pawl.openSession({ actorId: 'ada', ...(tenantId === undefined ? {} : { tenantId }) });
+    const reach = (url: unknown) => session.call('reach', { url }, { idempotencyKey: randomUUID() });
+    for (const host of ['dead.example', 'dead.example:8080'])
+      for (let path = 0; path < OPENS_SOON.consecutiveFailures; path += 1)
+        expect((await reach(`https://${host}/${path}`)).error?.code).toBe('HTTP_503');
+    const ran = contexts.length;
+    for (const host of ['dead.example', 'DEAD.example:8080']) {
+      const refused = await reach(`https://${host}/other`);
+      expect(refused).toMatchObject({ status: 'circuit_open', error: { code: 'CIRCUIT_OPEN' } });
+      expect(refused.error?.message).toContain(host.toLowerCase());
+    }
+    expect(contexts.length).toBe(ran);
+    // Beside them the tool is as it was: for other hosts, and for what names none.
+    for (const url of ['https://alive.example/', 'https://dead.example:9090.alive/', 'no address', 5])
+      expect((await reach(url)).status).toBe(String(url).includes('dead') ? 'retry_exhausted' : 'success');
+    const at = tenantId === undefined ? '' : `@${tenantId}`;
+    const open = (await fleet.pawl.circuits()).filter(({ circuit }) => circuit.state === 'OPEN').map(({ key }) => key);
+    expect(open.sort()).toEqual(
+      [`tool:tools.reach:dead.example${at}`, `tool:tools.reach:dead.example:8080${at}`].sort(),
+    );
+  },
+);
+
+test('an operator closes all targets of a tool by its name, forces one open by its key, and all by the tool’s own', async () => {
+  const { tool } = scripted('reach', () => ({ output: 'reached' }), { circuit: { targetParameter: 'url' } });
+  const { pawl, session } = await startFleet({ tools: [tool] });
+  const reach = async (url: string) => (await session.call('reach', { url }, { idempotencyKey: randomUUID() })).status;
+  const key = 'tool:tools.reach:a.example';
+  await pawl.setCircuit('force_open', { key });
+  await expect.poll(() => reach('https://a.example')).toBe('circuit_open');
+  expect(await reach('https://b.example')).toBe('success');
+  await pawl.setCircuit('reset', { tool: 'reach' });
+  await expect.poll(() => reach('https://a.example')).toBe('success');
+  await pawl.setCircuit('force_open', { tool: 'reach' });
+  await expect.poll(() => reach('https://b.example')).toBe('circuit_open');
+  expect((await pawl.circuits()).map((circuit) => circuit.key).sort()).toEqual(['tool:tools.reach', key]);
+});
+
+test('two dead links leave web_fetch to all other pages', async () => {
+  const server = createServer((_asked, response) =>
+    response.writeHead(200, { 'content-type': 'text/plain' }).end('alive'),
+  );
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void server.close());
+  const alive = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  // Nobody listens there.
+  const dead = ['127.0.0.1:1', '127.0.0.1:2'];
+  const { pawl } = await startFleet({ tools: [webFetch], settings: { allowedHosts: [alive, ...dead] } });
+  const session = await pawl.openSession({ actorId: 'ada', tenantId: 'acme' });
+  const fetched = (host: string) =>
+    session.call('web_fetch', { url: `http://${host}/` }, { idempotencyKey: randomUUID() });
+  for (let time = 0; time < 4; time += 1)
+    for (const host of dead) expect((await fetched(host)).status).not.toBe('success');
+  for (const host of dead) expect((await fetched(host)).status).toBe('circuit_open');
+  expect((await fetched(alive)).status).toBe('success');
+});
+
+test('however many targets fail, the circuits that are kept have a bound, and those that are no targets stay', async () => {
+  const { pawl } = await startFleet({ tools: [], workers: 0 });
+  const place = { tier: 'read-only', shard: 0 } as const;
+  const { breakers, redis } = pawl.backend;
+  const open = { state: 'OPEN', epoch: 1, openedAtMs: 0, cooldownMs: 1, failures: 1, reason: 'why' } as const;
+  const closed = { state: 'CLOSED', epoch: 0 } as const;
+  const kept = ['tool:tools.a', 'tool:tools.a@acme', 'dependency:b', 'global'];
+  for (const key of kept) await breakers.change(place, key, closed, open, 0);
+  for (let batch = 0; batch < 25; batch += 1)
+    await Promise.all(
+      Array.from({ length: 100 }, (_, index) =>
+        breakers.change(place, `tool:tools.a:host-${batch}-${index}`, closed, open, 0),
+      ),
+    );
+  expect(await redis.hlen(new PlaceKeys(pawl.settings.prefix, place).circuits)).toBeLessThanOrEqual(2_010);
+  const listed = await breakers.list(place);
+  for (const key of kept) expect(listed.has(key)).toBe(true);
+});

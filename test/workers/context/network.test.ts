@@ -1,0 +1,367 @@
+import type { LookupAddress } from 'node:dns';
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type RequestListener } from 'node:http';
+import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { brotliCompressSync, gzipSync } from 'node:zlib';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { classify } from '../../../src/shared/errors/classify-error.ts';
+import { PawlError } from '../../../src/shared/errors/failure.ts';
+import { openNetwork } from '../../../src/workers/context/network.ts';
+
+const signal = new AbortController().signal;
+
+/** A server on loopback; `host` is what policy has to allow. */
+async function serve(listener: RequestListener): Promise<{ readonly url: string; readonly host: string }> {
+  const server = createServer(listener).listen(0, '127.0.0.1');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  await new Promise((resolve) => server.once('listening', resolve));
+  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { url: `http://${host}`, host };
+}
+
+/** A port at which nobody listens any more. */
+async function closedPort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+async function bodyOf(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks).toString();
+}
+
+describe('private addresses are refused, however they are written', () => {
+  const fetch = openNetwork({ signal });
+  test.each([
+    'http://127.0.0.1/',
+    'http://127.1/',
+    'http://2130706433/',
+    'http://0x7f000001/',
+    'http://0177.0.0.1/',
+    'http://127.0.0.1./',
+    'http://0/',
+    'http://[::1]/',
+    'http://[::]/',
+    'http://[::ffff:127.0.0.1]/',
+    'http://[::ffff:7f00:1]/',
+    'http://[64:ff9b::7f00:1]/',
+    'http://[2002:7f00:1::]/',
+    'http://[fd00:ec2::254]/latest/meta-data/',
+    'http://169.254.169.254/latest/meta-data/',
+    'http://100.100.100.200/',
+    'http://10.0.0.1:6379/',
+    'https://192.168.1.1/',
+    'http://localhost/',
+    'http://localhost./',
+    'http://LOCALHOST/',
+    'http://any.localhost/',
+    'http://①②⑦.0.0.1/',
+    'file:///etc/passwd',
+    'data:text/plain,x',
+    'ftp://example.com/',
+  ])('%s', async (url) => {
+    await expect(fetch(url)).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+  });
+
+  test('credentials in a URL and text that is none are INVALID_PARAMS', async () => {
+    for (const url of ['http://user:word@127.0.0.1/', 'nonsense', '']) {
+      await expect(fetch(url)).rejects.toMatchObject({ code: 'INVALID_PARAMS' });
+    }
+  });
+});
+
+describe('names', () => {
+  const naming = (...addresses: readonly string[]) => {
+    const asked: string[] = [];
+    const resolve = async (hostname: string): Promise<readonly LookupAddress[]> => {
+      asked.push(hostname);
+      return addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }));
+    };
+    return { asked, resolve };
+  };
+
+  test('a name is refused when any of its addresses is private', async () => {
+    const fetch = openNetwork({ signal, resolve: naming('8.8.8.8', '::ffff:10.0.0.1').resolve });
+    await expect(fetch('http://mixed.test/')).rejects.toMatchObject({
+      code: 'PERMISSION_DENIED',
+      message: expect.stringContaining('mixed.test, which is ::ffff:10.0.0.1'),
+    });
+  });
+
+  test('a name is resolved once, and the address that was checked is the one connected to', async () => {
+    const { host } = await serve((_request, response) => response.end('here'));
+    const [, port = ''] = host.split(':');
+    const { asked, resolve } = naming('127.0.0.1');
+    const fetch = openNetwork({ signal, resolve, allowedHosts: [`Rebound.test:${port}`] });
+    expect(await (await fetch(`http://rebound.test:${port}/`)).text()).toBe('here');
+    expect(asked).toEqual(['rebound.test']);
+  });
+
+  test('a name that does not exist fails as Node says it', async () => {
+    const fetch = openNetwork({ signal, resolve: naming().resolve });
+    await expect(fetch('http://absent.test/')).rejects.toMatchObject({ code: 'ENOTFOUND' });
+  });
+
+  test('policy allows a host, or a host with one port, and no other', async () => {
+    const { url, host } = await serve((_request, response) => response.end('ok'));
+    expect((await openNetwork({ signal, allowedHosts: ['127.0.0.1'] })(url)).status).toBe(200);
+    expect((await openNetwork({ signal, allowedHosts: [host] })(url)).status).toBe(200);
+    for (const allowedHosts of [['127.0.0.1:1'], ['127.0.0.2'], ['localhost'], ['']]) {
+      await expect(openNetwork({ signal, allowedHosts })(url)).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+    }
+  });
+});
+
+describe('redirects', () => {
+  test('each hop is checked again', async () => {
+    const { url, host } = await serve((_request, response) => {
+      response.writeHead(302, { location: 'http://169.254.169.254/latest/' }).end();
+    });
+    const fetch = openNetwork({ signal, allowedHosts: [host] });
+    await expect(fetch(url)).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+    expect((await fetch(url, { redirect: 'manual' })).status).toBe(302);
+    await expect(fetch(url, { redirect: 'error' })).rejects.toMatchObject({ code: 'HTTP_4XX' });
+  });
+
+  test('five are followed and a sixth is not', async () => {
+    const { url, host } = await serve((request, response) => {
+      const left = Number(request.url?.slice(1));
+      if (left === 0) response.end('arrived');
+      else response.writeHead(307, { location: `/${left - 1}` }).end();
+    });
+    const fetch = openNetwork({ signal, allowedHosts: [host] });
+    const response = await fetch(`${url}/5`);
+    expect([await response.text(), response.url, response.redirected]).toEqual(['arrived', `${url}/0`, true]);
+    await expect(fetch(`${url}/6`)).rejects.toThrow('more than 5 times');
+  });
+
+  test('303 becomes GET, 307 sends the body again, and another origin gets no credentials', async () => {
+    const seen: string[] = [];
+    const listener: RequestListener = async (request, response) => {
+      const { authorization = '-', cookie = '-' } = request.headers;
+      seen.push([request.method, request.url, await bodyOf(request), authorization, cookie].join(' '));
+      response.end();
+    };
+    const other = await serve(listener);
+    const here = await serve(async (request, response) => {
+      if (request.url === '/see') response.writeHead(303, { location: '/end' }).end();
+      else if (request.url === '/again') response.writeHead(307, { location: `${other.url}/end` }).end();
+      else await listener(request, response);
+    });
+    const fetch = openNetwork({ signal, allowedHosts: ['127.0.0.1'] });
+    const init = { method: 'POST', body: 'text', headers: { authorization: 'secret', cookie: 'c=1' } };
+    await fetch(`${here.url}/see`, init);
+    await fetch(`${here.url}/again`, init);
+    expect(seen).toEqual(['GET /end  secret c=1', 'POST /end text - -']);
+  });
+});
+
+test.each([301, 302, 303, 307, 308])(
+  'no header that could be a credential follows a redirect (%i) to another origin',
+  async (status) => {
+    const seen: IncomingHttpHeaders[] = [];
+    const other = await serve((request, response) => {
+      seen.push(request.headers);
+      if (request.url === '/back') response.writeHead(status, { location: `${here.url}/end` }).end();
+      else response.end();
+    });
+    const here = await serve((request, response) => {
+      if (request.url === '/end') seen.push(request.headers);
+      const location =
+        request.url === '/inside' ? '/end' : request.url === '/end' ? undefined : `${other.url}${request.url}`;
+      response.writeHead(location === undefined ? 200 : status, location === undefined ? {} : { location }).end();
+    });
+    const credentials = Object.fromEntries(
+      [
+        'authorization',
+        'cookie',
+        'proxy-authorization',
+        'x-api-key',
+        'x-auth-token',
+        'api-key',
+        'private-token',
+        'x-whatever',
+      ].map((name) => [name, 'secret']),
+    );
+    const fetch = openNetwork({ signal, allowedHosts: ['127.0.0.1'] });
+    const headers = { ...credentials, accept: 'text/plain', 'accept-language': 'de', 'user-agent': 'mine' };
+    for (const path of ['/out', '/back']) await fetch(`${here.url}${path}`, { headers });
+    expect(seen).toHaveLength(3);
+    for (const got of seen) {
+      expect(JSON.stringify(got)).not.toContain('secret');
+      expect(got).toMatchObject({ accept: 'text/plain', 'accept-language': 'de', 'user-agent': 'mine' });
+    }
+    await fetch(`${here.url}/inside`, { headers });
+    expect(seen.at(-1)).toMatchObject(credentials);
+  },
+);
+
+describe('a redirect that leads nowhere', () => {
+  const elsewhere = [
+    ['a refused connection', 'http://127.0.0.1:PORT/', 'CONNECTION_REFUSED', true],
+    ['an unknown name', 'http://absent.test/', 'DNS_FAILED', true],
+    ['a private address', 'http://169.254.169.254/', 'PERMISSION_DENIED', false],
+    ['another protocol', 'ftp://example.com/', 'PERMISSION_DENIED', false],
+  ] as const;
+
+  /** A fetch that `status` sends there. */
+  async function redirecting(target: string, status: number) {
+    const location = target.replace('PORT', String(await closedPort()));
+    const { url } = await serve((_request, response) => response.writeHead(status, { location }).end());
+    const resolve = async () => [];
+    const call = new AbortController();
+    return { url, call, fetch: openNetwork({ signal: call.signal, allowedHosts: ['127.0.0.1'], resolve }) };
+  }
+
+  test.each(elsewhere)('does not prove that a POST had no effect: %s', async (_what, target, code, retriable) => {
+    for (const status of [301, 302, 303, 307]) {
+      const { url, fetch } = await redirecting(target, status);
+      const error = await fetch(url, { method: 'POST', body: 'pay' }).catch((thrown: unknown) => thrown);
+      expect(classify(error)).toMatchObject({ code, retriable, nothingHappened: false });
+    }
+  });
+
+  test.each(elsewhere)('and a GET has none: %s', async (_what, target, code) => {
+    const { url, fetch } = await redirecting(target, 302);
+    const error = await fetch(url).catch((thrown: unknown) => thrown);
+    expect(classify(error)).toMatchObject({ code, nothingHappened: true });
+  });
+
+  test('an abort past it ends with the reason of the signal', async () => {
+    const reason = new PawlError('CANCELLED');
+    const silent = await serve(() => call.abort(reason));
+    const { url, call, fetch } = await redirecting(silent.url, 307);
+    await expect(fetch(url, { method: 'POST' })).rejects.toBe(reason);
+  });
+});
+
+describe('as fetch', () => {
+  test('method, headers, body, status and headers of the answer', async () => {
+    const { url, host } = await serve(async (request, response) => {
+      const got = { method: request.method, type: request.headers['content-type'], body: await bodyOf(request) };
+      response.writeHead(201, { 'x-one': ['a', 'b'] }).end(JSON.stringify(got));
+    });
+    const fetch = openNetwork({ signal, allowedHosts: [host] });
+    const response = await fetch(new URL(url), { method: 'PUT', body: new URLSearchParams({ a: '1' }) });
+    expect(response).toBeInstanceOf(Response);
+    expect(response.status).toBe(201);
+    expect(response.headers.get('x-one')).toBe('a, b');
+    expect(await response.json()).toEqual({
+      method: 'PUT',
+      type: 'application/x-www-form-urlencoded;charset=UTF-8',
+      body: 'a=1',
+    });
+  });
+
+  test('answers without a body', async () => {
+    const { url, host } = await serve((_request, response) => response.writeHead(204).end());
+    const fetch = openNetwork({ signal, allowedHosts: [host] });
+    const response = await fetch(url);
+    expect([response.status, response.body]).toEqual([204, null]);
+    expect((await fetch(url, { method: 'HEAD' })).status).toBe(204);
+  });
+
+  test('compressed answers are read, and what is counted is what comes out', async () => {
+    const bomb = gzipSync(gzipSync(Buffer.alloc(100_000_000)));
+    expect(bomb.length).toBeLessThan(2_000);
+    const { url, host } = await serve((request, response) => {
+      if (request.url === '/gzip') response.writeHead(200, { 'content-encoding': 'gzip' }).end(gzipSync('text'));
+      else if (request.url === '/br')
+        response.writeHead(200, { 'content-encoding': 'br' }).end(brotliCompressSync('text'));
+      else if (request.url === '/deep') response.writeHead(200, { 'content-encoding': 'gzip, gzip, gzip' }).end('x');
+      else if (request.url === '/broken') response.writeHead(200, { 'content-encoding': 'gzip' }).end('no gzip');
+      else response.writeHead(200, { 'content-encoding': 'gzip, gzip' }).end(bomb);
+    });
+    const fetch = openNetwork({ signal, allowedHosts: [host], maxResponseBytes: 1_000_000 });
+    expect(await (await fetch(`${url}/gzip`)).text()).toBe('text');
+    expect(await (await fetch(`${url}/br`)).text()).toBe('text');
+    await expect(fetch(`${url}/deep`)).rejects.toMatchObject({ code: 'RESULT_INVALID' });
+    await expect((await fetch(`${url}/broken`)).text()).rejects.toThrow();
+    await expect((await fetch(`${url}/bomb`)).text()).rejects.toMatchObject({ code: 'RESULT_TOO_LARGE' });
+  });
+
+  test('a refused connection keeps Node’s code', async () => {
+    const fetch = openNetwork({ signal, allowedHosts: ['127.0.0.1'] });
+    await expect(fetch(`http://127.0.0.1:${await closedPort()}`)).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+  });
+
+  test('abort of the call ends a request and a body, with the reason of the signal', async () => {
+    const { url, host } = await serve((request, response) => {
+      if (request.url === '/body') response.write('first'); // and then nothing
+    });
+    for (const path of ['/head', '/body']) {
+      const call = new AbortController();
+      const reason = new PawlError('CANCELLED');
+      const fetch = openNetwork({ signal: call.signal, allowedHosts: [host] });
+      const answer = fetch(url + path).then((response) => {
+        const text = response.text();
+        call.abort(reason);
+        return text;
+      });
+      if (path === '/head') call.abort(reason);
+      await expect(answer).rejects.toBe(reason);
+    }
+  });
+});
+
+/** A fetch of a server that answers the first request with these bytes; `asked` are the paths that it got. */
+async function answeredWith(bytes: string) {
+  const asked: string[] = [];
+  const server = createTcpServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.once('data', (request) => {
+      asked.push(request.toString('latin1').split(' ')[1] ?? '');
+      socket.write(asked.length === 1 ? bytes : 'HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n');
+    });
+  }).listen(0, '127.0.0.1');
+  onTestFinished(() => void server.close());
+  await new Promise((resolve) => server.once('listening', resolve));
+  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { result: openNetwork({ signal, allowedHosts: [host] })(`http://${host}/`), asked };
+}
+
+describe('odd answers', () => {
+  test('a switch to another protocol, which nobody asked for, ends the request', async () => {
+    const { result } = await answeredWith('HTTP/1.1 101 Switch\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n');
+    await expect(result).rejects.toMatchObject({ code: 'CONNECTION_RESET' });
+  });
+
+  test('a status that HTTP does not have is told by its number', async () => {
+    const { result } = await answeredWith('HTTP/1.1 999 Denied\r\ncontent-length: 0\r\n\r\n');
+    await expect(result).rejects.toMatchObject({ code: 'HTTP_4XX', message: expect.stringContaining('999') });
+  });
+
+  test('a redirect to an address in UTF-8 is followed to that address', async () => {
+    const { result, asked } = await answeredWith('HTTP/1.1 302 Found\r\nlocation: /café\r\ncontent-length: 0\r\n\r\n');
+    await result;
+    expect(asked).toEqual(['/', '/caf%C3%A9']);
+  });
+
+  test('an empty body is empty, whatever its encoding is said to be', async () => {
+    const { result } = await answeredWith('HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 0\r\n\r\n');
+    expect(await (await result).text()).toBe('');
+  });
+});
+
+test.each(['::1', '[::1]', '0:0:0:0:0:0:0:1', '[0::0001]', '::1 with a port', '[0:0::1] with a port'])(
+  'an IPv6 address is allowed however it is written: %s',
+  async (written) => {
+    const server = createServer((_request, response) => response.end('reached'));
+    await new Promise<void>((listening) => server.listen(0, '::1', listening));
+    onTestFinished(() => new Promise<void>((closed) => server.close(() => closed())));
+    const { port } = server.address() as AddressInfo;
+    const [address = '', withPort] = written.split(' ');
+    const allowed = withPort === undefined ? address : `[${address.replace(/[[\]]/g, '')}]:${port}`;
+    const { signal } = new AbortController();
+    const url = `http://[::1]:${port}/`;
+    await expect(openNetwork({ signal, allowedHosts: [] })(url)).rejects.toMatchObject({ code: 'PERMISSION_DENIED' });
+    const fetch = openNetwork({ signal, allowedHosts: [allowed] });
+    expect(await (await fetch(url)).text()).toBe('reached');
+  },
+);

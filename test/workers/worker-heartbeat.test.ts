@@ -1,0 +1,101 @@
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { silentLogger } from '../../src/shared/telemetry/log.ts';
+import { Seals } from '../../src/shared/signing/signatures.ts';
+import type { Backend } from '../../src/shared/store/backend.ts';
+import { Catalogue, offerOf } from '../../src/shared/store/fleet/catalogue.ts';
+import { FleetKeys } from '../../src/shared/store/redis/keys.ts';
+import { defineTool } from '../../src/shared/tools/tool.ts';
+import { Presence } from '../../src/workers/worker-heartbeat.ts';
+import { openBooks } from '../shared/store/calls.ts';
+
+/** Workers that offer one version of a tool, each with a definition of its own. */
+async function openFleet() {
+  const { redis, world, ledger } = await openBooks();
+  const catalogue = new Catalogue(redis, world.prefix);
+  const backend = {
+    catalogue,
+    ledger,
+    seals: new Seals(),
+    clock: { ownAheadMs: 0 },
+    audit: () => Promise.resolve(),
+  } as unknown as Backend;
+  const worker = (workerId: string, description: string) => {
+    const tool = defineTool({
+      name: 'note',
+      version: '1.0.0',
+      description,
+      tier: 'workspace',
+      input: z.object({}),
+      run: () => ({ output: null }),
+    });
+    return new Presence({
+      backend,
+      workerId,
+      tiers: ['workspace'],
+      concurrency: 1,
+      pawlVersion: 'test',
+      log: silentLogger,
+      offers: [offerOf(tool, 1)],
+      startedAtMs: 1,
+      running: () => 0,
+      kinds: () => [],
+    });
+  };
+  const offered = async () => (await catalogue.read()).tools.map(({ description }) => description);
+  const { tools, workers, workerLoads } = new FleetKeys(world.prefix);
+  const lose = () => Promise.all([tools, workers, workerLoads].map((key) => redis.unlink(key)));
+  return { catalogue, worker, offered, lose };
+}
+
+test('the latest definition of a version stays offered while a worker with an earlier one renews what it offers', async () => {
+  const { worker, offered } = await openFleet();
+  const [old, young] = [worker('old', 'Old.'), worker('young', 'Young.')];
+  await old.publish();
+  await young.publish();
+  expect(await offered()).toEqual(['Young.']);
+  await old.renewOffers();
+  await old.learnPeers();
+  expect(await offered()).toEqual(['Young.']);
+});
+
+test('a definition that no living worker runs any more gives way to the one that they run', async () => {
+  const { catalogue, worker, offered } = await openFleet();
+  const [old, young, twin] = [worker('old', 'Old.'), worker('young', 'Young.'), worker('twin', 'Young.')];
+  await old.publish();
+  await young.publish();
+  await twin.publish();
+  await catalogue.leave('young');
+  await old.learnPeers();
+  expect(await offered(), 'its twin still runs it').toEqual(['Young.']);
+  await catalogue.leave('twin');
+  await old.learnPeers();
+  expect(await offered()).toEqual(['Old.']);
+});
+
+test('a worker that does not say its definitions may run what is offered', async () => {
+  const { catalogue, worker, offered } = await openFleet();
+  const [old, young] = [worker('old', 'Old.'), worker('young', 'Young.')];
+  await old.publish();
+  await young.publish();
+  const {
+    definitions: _,
+    seenAtMs: __,
+    ...record
+  } = (await catalogue.read()).workers.find(({ id }) => id === 'young') as NonNullable<
+    Awaited<ReturnType<Catalogue['read']>>['workers'][number]
+  >;
+  await catalogue.beat(record);
+  await old.learnPeers();
+  expect(await offered()).toEqual(['Young.']);
+});
+
+test('when Redis has lost the catalogue, the tools are there again with the worker', async () => {
+  const { worker, offered, lose } = await openFleet();
+  const only = worker('only', 'Here.');
+  await only.publish();
+  await lose();
+  expect(await offered()).toEqual([]);
+  await only.beat();
+  expect(await offered()).toEqual(['Here.']);
+});

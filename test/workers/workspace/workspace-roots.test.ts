@@ -1,0 +1,185 @@
+/** Which folders no session works in, and whose folders they are. */
+import { existsSync, readFileSync, symlinkSync } from 'node:fs';
+import { homedir, userInfo } from 'node:os';
+import { dirname, join, relative } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { TIERS } from '../../../src/shared/tools/tool.ts';
+import { forbiddenRoot, tenantRoot } from '../../../src/shared/policy/workspace-root.ts';
+import { read } from '../../../src/workers/tools/read.ts';
+import { shell } from '../../../src/workers/tools/shell.ts';
+import { write } from '../../../src/workers/tools/write.ts';
+
+import { temporaryFolder, testContext } from '../../helpers/context.ts';
+import { startRig } from '../../producer/http/rig.ts';
+
+const FORBIDDEN = [
+  '/',
+  '/proc',
+  '/proc/1/root',
+  '/proc/self',
+  '/sys',
+  '/sys/fs/cgroup',
+  '/dev',
+  '/dev/shm',
+  '/run',
+  '/tmp',
+  '/var',
+  '/etc',
+  '/etc/ssh',
+  '/usr/bin',
+  '/home',
+  '/home/ada',
+  '/root',
+  '/usr/../',
+  '//tmp/',
+  userInfo().homedir,
+];
+
+describe('no workspace', () => {
+  test.each(FORBIDDEN)('is %s, for files or for programs', async (root) => {
+    const ctx = testContext({ workspaceRoot: root });
+    const denied = { code: 'PERMISSION_DENIED' };
+    await expect(ctx.workspace.read('x')).rejects.toMatchObject(denied);
+    await expect(ctx.workspace.list('.')).rejects.toMatchObject(denied);
+    await expect(ctx.workspace.write('x', '')).rejects.toMatchObject(denied);
+    await expect(ctx.processes.run({ argv: ['true'] })).rejects.toMatchObject(denied);
+    if (!existsSync(root)) return;
+    const link = join(temporaryFolder(), 'link');
+    symlinkSync(root, link);
+    await expect(testContext({ workspaceRoot: link }).workspace.list('.')).rejects.toMatchObject(denied);
+    await expect(testContext({ workspaceRoot: link }).processes.run({ argv: ['true'] })).rejects.toMatchObject(denied);
+  });
+
+  test('is forbidden below a home folder, or where temporary files are', () => {
+    for (const root of [
+      '/home/ada/project',
+      '/tmp/project',
+      '/srv/project',
+      '/var/lib/pawl/workspaces',
+      '/usr/src/app',
+    ])
+      expect(forbiddenRoot(root, [homedir()]), root).toBeUndefined();
+  });
+});
+
+test('no two tenants share a root, whatever they are called', () => {
+  const names = [
+    'a',
+    'A',
+    '../a',
+    'a/b',
+    'a-b',
+    '.',
+    '..',
+    'é',
+    '日本',
+    'x'.repeat(256),
+    'x'.repeat(255),
+    ' a',
+    'a\u0000',
+  ];
+  const roots = names.map((name) => tenantRoot({ workspaceRoot: '/w', dataDir: '.pawl' }, name).toLowerCase());
+  expect(new Set(roots).size).toBe(names.length);
+  for (const root of roots) expect(root).toMatch(/^\/w\/tenants\/[a-z0-9-]+$/);
+});
+
+describe('a tenant', () => {
+  const apiTokens = [
+    { token: 'agent-of-nobody', role: 'agent' as const },
+    { token: 'agent-of-acme', role: 'agent' as const, tenantId: 'acme' },
+    { token: 'agent-of-other', role: 'agent' as const, tenantId: 'other' },
+    { token: 'admin-of-other', role: 'admin' as const, tenantId: 'other' },
+    { token: 'admin-token', role: 'admin' as const },
+  ];
+  const toolsOfAll = [read, write, shell];
+
+  const start = async () => {
+    const workspaceRoot = temporaryFolder();
+    const { ask, call, pawl, settings } = await startRig({
+      tools: toolsOfAll,
+      tiers: TIERS,
+      settings: { apiTokens, workspaceRoot },
+    });
+    const open = (token: string, json: object = {}) => ask('/v1/sessions', { method: 'POST', token, json });
+    const run = async (token: string, session: string, tool: string, params: object) => {
+      const { body } = await call({ tool, params, session }, { token, wait: 20_000 });
+      return body as {
+        status: string;
+        output?: { content: { stdout?: string; content?: string } };
+        error?: { code: string };
+      };
+    };
+    return { workspaceRoot, ask, pawl, open, run, settings };
+  };
+
+  test('works in a folder of its own that Pawl makes, and sees no other’s', { timeout: 60_000 }, async () => {
+    const { workspaceRoot, open, run, pawl, settings } = await start();
+    const acme = (await open('agent-of-acme')).body;
+    const other = (await open('agent-of-other')).body;
+    const nobody = (await open('agent-of-nobody')).body;
+    expect(acme.workspaceRoot).toBe(tenantRoot(settings, 'acme'));
+    expect(
+      (await run('agent-of-acme', acme.sessionKey, 'write', { path: 'secret.txt', content: 'of acme' })).status,
+    ).toBe('success');
+    const file = join(acme.workspaceRoot, 'secret.txt');
+    const attempts = [file, relative(other.workspaceRoot, file), relative(workspaceRoot, file)];
+    for (const [token, session] of [
+      ['agent-of-other', other],
+      ['agent-of-nobody', nobody],
+    ] as const) {
+      for (const path of attempts)
+        expect((await run(token, session.sessionKey, 'read', { path })).status, path).not.toBe('success');
+      const script = `${attempts.map((path) => `cat ${path}; echo mine > ${path}`).join('; ')}; ls -R ${workspaceRoot}; true`;
+      const { output } = await run(token, session.sessionKey, 'shell', { command: ['sh', '-c', script] });
+      expect(output?.content.stdout).not.toContain('secret');
+    }
+    expect(readFileSync(file, 'utf8')).toBe('of acme');
+    // A link in a workspace leads nowhere else.
+    symlinkSync(acme.workspaceRoot, join(other.workspaceRoot, 'link'));
+    const linked = await open('agent-of-other', { workspaceRoot: 'link' });
+    expect((await run('agent-of-other', linked.body.sessionKey, 'read', { path: 'secret.txt' })).status).not.toBe(
+      'success',
+    );
+    // What a producer with the keys says of a session, the worker does not take for granted.
+    const forged = await pawl.openSession({ tenantId: 'other', workspaceRoot: acme.workspaceRoot });
+    expect((await forged.call('read', { path: 'secret.txt' })).error?.code).toBe('PERMISSION_DENIED');
+    const unnamed = await pawl.openSession({ workspaceRoot: acme.workspaceRoot });
+    expect((await unnamed.call('read', { path: 'secret.txt' })).error?.code).toBe('PERMISSION_DENIED');
+  });
+
+  test('and whoever else opens sessions over HTTP names no root outside of what is theirs', async () => {
+    const { open, settings, workspaceRoot } = await start();
+    const outside = temporaryFolder();
+    const acme = tenantRoot(settings, 'acme');
+    for (const [token, root] of [
+      ['agent-of-acme', workspaceRoot],
+      ['agent-of-acme', outside],
+      ['agent-of-acme', '..'],
+      ['agent-of-other', acme],
+      ['admin-of-other', acme],
+      ['admin-of-other', outside],
+      ['agent-of-nobody', acme],
+      ['agent-of-nobody', outside],
+      ['admin-token', acme],
+      ...FORBIDDEN.map((each) => ['admin-token', each] as const),
+      ...FORBIDDEN.map((each) => ['agent-of-nobody', each] as const),
+    ] as const)
+      expect((await open(token, { workspaceRoot: root })).status, `${token} ${root}`).toBe(403);
+    for (const [token, root] of [
+      ['agent-of-acme', acme],
+      ['agent-of-acme', 'sub'],
+      ['agent-of-nobody', workspaceRoot],
+      ['admin-token', outside],
+    ] as const)
+      expect((await open(token, { workspaceRoot: root })).status, `${token} ${root}`).toBe(201);
+  });
+
+  test('without PAWL_WORKSPACE_ROOT, an agent works in the server’s folder and names no other', async () => {
+    const { ask } = await startRig({ settings: { apiTokens, workspaceRoot: undefined } });
+    const open = (json: object) => ask('/v1/sessions', { method: 'POST', token: 'agent-of-nobody', json });
+    expect((await open({})).body.workspaceRoot).toBe(process.cwd());
+    expect((await open({ workspaceRoot: process.cwd() })).status).toBe(201);
+    for (const root of [temporaryFolder(), join(process.cwd(), 'src'), dirname(process.cwd()), ...FORBIDDEN])
+      expect((await open({ workspaceRoot: root })).status, root).toBe(403);
+  });
+});
